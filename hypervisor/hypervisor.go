@@ -1,0 +1,109 @@
+// Package hypervisor says what Bulkhead needs of a virtual machine monitor.
+// Package hypervisor/qemu implements it; package hypervisor/template keeps the
+// saved machines that new ones are cloned from.
+package hypervisor
+
+import (
+	"context"
+	"os"
+
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// Accel is how a machine's instructions are executed.
+type Accel string
+
+// The accelerators. Auto is resolved by the probe before a machine starts and
+// is never part of a Machine.
+const (
+	Auto Accel = "auto"
+	KVM  Accel = "kvm"
+	TCG  Accel = "tcg"
+)
+
+// Network is the kind of a machine's network device.
+type Network string
+
+// The kinds of network: no device at all, QEMU's user network in the network
+// namespace that QEMU is started in, and the same without any traffic leaving
+// it (restrict=on).
+const (
+	NetworkNone       Network = "none"
+	NetworkUser       Network = "user"
+	NetworkRestricted Network = "restricted"
+)
+
+// Machine is everything that shapes a virtual machine and that a template and
+// its clones must have in common. Two equal Machines (Key) are interchangeable.
+type Machine struct {
+	Kernel  string  `json:"kernel"`  // path of an uncompressed PVH vmlinux
+	Initrd  string  `json:"initrd"`  // path
+	Cmdline string  `json:"cmdline"` // kernel command line, without console
+	Accel   Accel   `json:"accel"`
+	VCPUs   int     `json:"vcpus"`
+	Memory  int     `json:"memoryMiB"`    // at boot
+	MaxMem  int     `json:"maxMemoryMiB"` // the most that virtio-mem can grow to, boot memory included
+	Slots   int     `json:"slots"`        // virtio-blk devices that Attach fills
+	Network Network `json:"network"`
+}
+
+// Files are what a machine's process is given by descriptor: QEMU opens no
+// path of the host but its own and the kernel's.
+type Files struct {
+	// Memory backs the guest's memory: the template's file while a template
+	// is made, a sealed memfd for a clone, nil for a cold boot.
+	Memory *os.File
+	// State is the saved device state of a clone, read from offset 0; nil
+	// for a cold boot.
+	State *os.File
+	// Empty is the sparse file of SlotSize bytes behind every unfilled slot.
+	Empty *os.File
+	// Console receives the guest's console, bounded by ConsoleLimit.
+	Console *os.File
+	// Stderr receives the process's own complaints.
+	Stderr *os.File
+}
+
+// SlotSize is the size of every disk slot: a guest knows its disks' sizes from
+// the template, so a disk is extended, sparsely, to this size.
+const SlotSize = 64 << 30
+
+// VM is a running machine. Its methods may be called at once from several
+// goroutines. Each returns an *Error that carries the process's stderr and the
+// last lines of the console.
+type VM interface {
+	// Process is the monitor's process.
+	Process() procid.ID
+	// Channel is the path of the unix socket behind the guest's
+	// virtio-serial port; one client at a time, any number in sequence.
+	Channel() string
+	// Pause stops the virtual CPUs; Resume lets them go on. Both are
+	// idempotent.
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+	// Grow sets the guest's memory to total MiB, and returns when the guest
+	// has taken it, with the size it has reached.
+	Grow(ctx context.Context, totalMiB int) (int, error)
+	// Attach puts disk into a slot, which the guest sees as the block device
+	// with serial SlotSerial(slot). The caller keeps disk.
+	Attach(ctx context.Context, slot int, disk *os.File, mode DiskMode) error
+	// Detach makes a slot empty again.
+	Detach(ctx context.Context, slot int) error
+	// Done is closed when the machine is no more; Exit then says why.
+	Done() <-chan struct{}
+	Exit() error
+	// Kill ends the machine and returns when its process is gone. It
+	// succeeds for one that is gone already.
+	Kill(ctx context.Context) error
+	// Close lets go of the machine without ending it.
+	Close() error
+}
+
+// DiskMode says whether the guest may write a disk.
+type DiskMode bool
+
+// The disk modes.
+const (
+	ReadOnly  DiskMode = false
+	ReadWrite DiskMode = true
+)

@@ -1,0 +1,49 @@
+package dirs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrForeign is returned by Ensure for a directory that another user owns.
+var ErrForeign = errors.New("directory belongs to another user")
+
+// Ensure makes dir, and its missing parents, with mode, and refuses a
+// symbolic link or a directory of another user in its place.
+func Ensure(dir string, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return fmt.Errorf("make %s: %w", filepath.Dir(dir), err)
+	}
+	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("make %s: %w", dir, err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", dir, err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("make %s: %w", dir, syscall.ENOTDIR)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("make %s: %w (uid %d)", dir, ErrForeign, st.Uid)
+	}
+	return nil
+}
+
+// Ensure makes the roots themselves: Data is traversable by the pods' users,
+// State likewise; secrets lie deeper, in directories of their own mode.
+func (r Roots) Ensure() error {
+	mode := os.FileMode(0o700)
+	if os.Geteuid() == 0 {
+		mode = 0o711
+	}
+	for _, dir := range []string{r.Data, r.State, r.Images(), r.Templates(), r.Sandboxes()} {
+		if err := Ensure(dir, mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}

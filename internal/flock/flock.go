@@ -1,0 +1,80 @@
+// Package flock locks files across processes. The kernel drops a lock with its
+// last descriptor, so a killed holder never leaves one behind.
+package flock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrLocked is returned when another holder kept the lock until the deadline.
+var ErrLocked = errors.New("locked by another process")
+
+// retry is the interval at which a taken lock is tried again: flock(2) can
+// either wait for ever or not at all, and has no event to wait for.
+const retry = 2 * time.Millisecond
+
+// Lock is a held lock. It is released by Unlock, once.
+type Lock struct{ f *os.File }
+
+// Acquire locks path, which is created with mode 0600 if it is missing, and
+// waits for it until ctx ends. A context without a deadline is refused.
+func Acquire(ctx context.Context, path string) (*Lock, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		return nil, fmt.Errorf("lock %s: no deadline given", path)
+	}
+	for {
+		l, err := Try(path)
+		if !errors.Is(err, ErrLocked) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", err, ctx.Err())
+		case <-time.After(retry):
+		}
+	}
+}
+
+// Try locks path if it is free, and returns ErrLocked if it is not.
+func Try(path string) (*Lock, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				err = ErrLocked
+			}
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		// The file may have been removed between open and flock: a lock on
+		// a nameless file excludes nobody.
+		if same(f, path) {
+			return &Lock{f}, nil
+		}
+		f.Close()
+	}
+}
+
+func same(f *os.File, path string) bool {
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(path)
+	return err == nil && os.SameFile(a, b)
+}
+
+// File is the locked file, for a holder that hands the lock to a child.
+func (l *Lock) File() *os.File { return l.f }
+
+// Unlock releases the lock.
+func (l *Lock) Unlock() error { return l.f.Close() }

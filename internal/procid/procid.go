@@ -1,0 +1,105 @@
+// Package procid names processes so that a name never means another process
+// later: a pid alone is reused, and survives in files across a reboot.
+package procid
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrGone is returned for a process that is no more, or whose pid now belongs
+// to another one.
+var ErrGone = errors.New("process is gone")
+
+// ID names one process for as long as the host runs, and is stored as JSON.
+type ID struct {
+	PID int `json:"pid"`
+	// Start is field 22 of /proc/PID/stat: clock ticks after boot.
+	Start uint64 `json:"start"`
+	// Boot is /proc/sys/kernel/random/boot_id.
+	Boot string `json:"boot"`
+}
+
+// BootID returns the identity of the host's running boot.
+var BootID = sync.OnceValues(func() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read the boot id: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+})
+
+// Of returns the identity of a process that is running now, or ErrGone.
+func Of(pid int) (ID, error) {
+	boot, err := BootID()
+	if err != nil {
+		return ID{}, err
+	}
+	start, err := startTime(pid)
+	if err != nil {
+		return ID{}, err
+	}
+	return ID{PID: pid, Start: start, Boot: boot}, nil
+}
+
+// Alive reports whether the process still runs. A zombie does not.
+func (id ID) Alive() bool {
+	now, err := Of(id.PID)
+	return err == nil && id.PID > 0 && now == id
+}
+
+// Open returns a pidfd of the process as a file, which becomes readable when
+// the process ends, or ErrGone. The caller closes it.
+func (id ID) Open() (*os.File, error) {
+	fd, err := unix.PidfdOpen(id.PID, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return nil, fmt.Errorf("open process %d: %w", id.PID, ErrGone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open process %d: %w", id.PID, err)
+	}
+	f := os.NewFile(uintptr(fd), "pidfd:"+strconv.Itoa(id.PID))
+	// Only after the descriptor is held does the comparison prove anything.
+	if !id.Alive() {
+		f.Close()
+		return nil, fmt.Errorf("open process %d: %w", id.PID, ErrGone)
+	}
+	return f, nil
+}
+
+// Signal sends sig to exactly this process, or returns ErrGone.
+func (id ID) Signal(sig unix.Signal) error {
+	f, err := id.Open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = unix.PidfdSendSignal(int(f.Fd()), sig, nil, 0)
+	if errors.Is(err, unix.ESRCH) {
+		err = ErrGone
+	}
+	if err != nil {
+		return fmt.Errorf("signal process %d: %w", id.PID, err)
+	}
+	return nil
+}
+
+func startTime(pid int) (uint64, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, fmt.Errorf("process %d: %w", pid, ErrGone)
+	}
+	// The command name, in parentheses, may hold anything, ')' included.
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return 0, fmt.Errorf("process %d: %w", pid, ErrGone)
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
