@@ -1,0 +1,45 @@
+package agentv1
+
+import "errors"
+
+// The classes of an agent's error, matched with errors.Is.
+var (
+	ErrNotFound    = errors.New("not found")
+	ErrExists      = errors.New("already exists")
+	ErrBusy        = errors.New("busy")
+	ErrInvalid     = errors.New("invalid")
+	ErrNoCommand   = errors.New("executable not found")     // exit code 127
+	ErrNotExec     = errors.New("executable cannot be run") // exit code 126
+	ErrUnsupported = errors.New("not supported by the agent")
+)
+
+// Error crosses the channel.
+type Error struct {
+	Class   string `json:"class,omitempty"`
+	Message string `json:"message"`
+}
+
+var classes = map[string]error{
+	"not-found": ErrNotFound, "exists": ErrExists, "busy": ErrBusy, "invalid": ErrInvalid,
+	"no-command": ErrNoCommand, "not-exec": ErrNotExec, "unsupported": ErrUnsupported,
+}
+
+// ToError makes err fit to cross the channel. Nil stays nil.
+func ToError(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	e := &Error{Message: err.Error()}
+	for class, sentinel := range classes {
+		if errors.Is(err, sentinel) {
+			e.Class = class
+		}
+	}
+	return e
+}
+
+// Error is the agent's one-line message.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap is the class, or nil for none and for one that this host does not know.
+func (e *Error) Unwrap() error { return classes[e.Class] }

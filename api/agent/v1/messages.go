@@ -1,0 +1,260 @@
+// Package agentv1 is the protocol between a sandbox on the host and the agent
+// in its virtual machine.
+//
+// Every stream of the channel is one call, opened by the host. It begins with
+// a frame that holds a Call and is answered by a frame that holds a Reply; the
+// streams of stdio and of forwarded ports carry on with data. What the host
+// says is trusted by the agent; what the agent says is hostile to the host,
+// which bounds each frame by MaxReply.
+package agentv1
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Version is this protocol's. The agent tells its own in the channel's hello;
+// a host speaks to agents of its own version and of the one before.
+const Version = 1
+
+// Port is the name of the virtio-serial port that carries the channel.
+const Port = "io.bulkhead.channel"
+
+// The bounds of a frame, in bytes.
+const (
+	MaxCall  = 4 << 20 // a container's whole specification fits
+	MaxReply = 1 << 20
+)
+
+// Op names a call.
+type Op string
+
+// The calls. The comment names the types of body and answer.
+const (
+	OpConfigure Op = "configure" // Configure -> Configured
+	OpSetTime   Op = "settime"   // SetTime -> -
+	OpPing      Op = "ping"      // - -> -
+	OpMemory    Op = "memory"    // - -> Memory
+	OpMount     Op = "mount"     // Mount -> -
+	OpUnmount   Op = "unmount"   // Unmount -> -
+	OpFlush     Op = "flush"     // - -> -; sync(2), before the machine goes
+	OpCreate    Op = "create"    // Create -> Created
+	OpStart     Op = "start"     // Process -> -
+	OpExec      Op = "exec"      // Exec -> Created; the process runs at return
+	OpSignal    Op = "signal"    // Signal -> -
+	OpWait      Op = "wait"      // Process -> Exit; as long as it takes
+	OpDelete    Op = "delete"    // Process -> Exit; ErrBusy while it runs
+	OpResize    Op = "resize"    // Resize -> -
+	OpPause     Op = "pause"     // Process -> -; freezes a container
+	OpResume    Op = "resume"    // Process -> -
+	OpUpdate    Op = "update"    // Update -> -
+	OpStats     Op = "stats"     // Process -> Stats
+	OpPids      Op = "pids"      // Process -> Pids
+	OpList      Op = "list"      // - -> List
+	OpOutput    Op = "output"    // Output -> -, then chunks one way and acks the other
+	OpInput     Op = "input"     // Input -> Offset, then chunks one way and acks the other
+	OpForward   Op = "forward"   // Forward -> -, then bytes both ways
+	OpReadFile  Op = "readfile"  // ReadFile -> File; bounded, of a container's root
+)
+
+// Call is the first frame of a stream.
+type Call struct {
+	Op   Op              `json:"op"`
+	Body json.RawMessage `json:"body,omitempty"`
+}
+
+// Reply answers a Call; exactly one of its fields may be set.
+type Reply struct {
+	Error *Error          `json:"error,omitempty"`
+	Body  json.RawMessage `json:"body,omitempty"`
+}
+
+// Process names a container's first process (Exec empty) or an exec'd one.
+type Process struct {
+	Container string `json:"container"`
+	Exec      string `json:"exec,omitempty"`
+}
+
+// Configure makes a clone distinct and gives it its pod's identity. It is the
+// first call to a machine and is made once.
+type Configure struct {
+	Sandbox   string            `json:"sandbox"`
+	Entropy   []byte            `json:"entropy"` // 64 bytes of the host's randomness
+	Time      time.Time         `json:"time"`
+	Hostname  string            `json:"hostname"`
+	MachineID string            `json:"machineID"` // 32 hexadecimal digits
+	Resolv    string            `json:"resolv"`    // content of /etc/resolv.conf
+	Hosts     string            `json:"hosts"`     // content of /etc/hosts
+	Sysctls   map[string]string `json:"sysctls,omitempty"`
+	Network   *Network          `json:"network,omitempty"`
+	ShmBytes  int64             `json:"shmBytes,omitempty"` // size of the pod's /dev/shm; 0 is 64 MiB
+}
+
+// Network is how the guest sets up its only interface.
+type Network struct {
+	MAC       string   `json:"mac"`
+	Addresses []string `json:"addresses"` // CIDR
+	Gateways  []string `json:"gateways"`
+	MTU       int      `json:"mtu,omitempty"`
+}
+
+// Configured reports on the guest.
+type Configured struct {
+	Kernel string `json:"kernel"` // uname -r
+	Crun   string `json:"crun"`   // version
+	BootID string `json:"bootID"`
+}
+
+// SetTime sets the guest's clock, after each resume.
+type SetTime struct {
+	Time time.Time `json:"time"`
+}
+
+// Memory is the guest's own view of its memory, in bytes.
+type Memory struct {
+	Total     int64 `json:"total"`
+	Available int64 `json:"available"`
+}
+
+// Mount mounts the disk in a slot at the guest's place for Name. Image disks
+// are erofs and read-only; the scratch disk is ext4.
+type Mount struct {
+	Name     string `json:"name"` // "scratch" or an image's id
+	Slot     int    `json:"slot"`
+	FS       string `json:"fs"` // "erofs" or "ext4"
+	ReadOnly bool   `json:"readOnly,omitempty"`
+}
+
+// Unmount is the inverse of Mount; ErrBusy while a container uses it.
+type Unmount struct {
+	Name string `json:"name"`
+}
+
+// Create makes a container, which waits for its start.
+type Create struct {
+	Container string `json:"container"`
+	// Image is the Name of a mounted disk; the container's root is an overlay
+	// of it on the scratch disk (tmpfs when there is none).
+	Image string `json:"image"`
+	// Spec is the OCI runtime specification (1.0). Root.Path is ignored;
+	// mounts of type "bulkhead.emptydir" have a volume's name as source and
+	// the options "medium=Memory" and "size=BYTES".
+	// Process.User with Username set is resolved in the image's
+	// /etc/passwd and /etc/group, as "user", "user:group" or numbers.
+	Spec      json.RawMessage `json:"spec"`
+	Terminal  bool            `json:"terminal,omitempty"`
+	Stdin     bool            `json:"stdin,omitempty"`     // else /dev/null
+	StdinOnce bool            `json:"stdinOnce,omitempty"` // closed after the first Input stream ends
+}
+
+// Exec runs one more process in a running container.
+type Exec struct {
+	Process
+	Spec     json.RawMessage `json:"spec"` // OCI process
+	Terminal bool            `json:"terminal,omitempty"`
+	Stdin    bool            `json:"stdin,omitempty"`
+}
+
+// Created tells the process's id within the guest.
+type Created struct {
+	PID int `json:"pid"`
+}
+
+// Signal is sent to a process, or with All to every one of the container.
+type Signal struct {
+	Process
+	Signal int  `json:"signal"`
+	All    bool `json:"all,omitempty"`
+}
+
+// Exit tells how a process ended. Code is 128+n for signal n.
+type Exit struct {
+	Code      int       `json:"code"`
+	Signal    int       `json:"signal,omitempty"`
+	OOMKilled bool      `json:"oomKilled,omitempty"`
+	At        time.Time `json:"at"`
+}
+
+// Resize sets the size of a terminal.
+type Resize struct {
+	Process
+	Width  uint16 `json:"width"`
+	Height uint16 `json:"height"`
+}
+
+// Update changes a container's cgroup; Resources is OCI LinuxResources.
+type Update struct {
+	Container string          `json:"container"`
+	Resources json.RawMessage `json:"resources"`
+}
+
+// Stats are a container's, read from its cgroup.
+type Stats struct {
+	At            time.Time `json:"at"`
+	CPUUsec       uint64    `json:"cpuUsec"`
+	MemoryBytes   uint64    `json:"memoryBytes"`
+	WorkingSet    uint64    `json:"workingSet"`
+	RSS           uint64    `json:"rss"`
+	PageFaults    uint64    `json:"pageFaults"`
+	MajPageFaults uint64    `json:"majPageFaults"`
+	Pids          uint64    `json:"pids"`
+	RootfsBytes   uint64    `json:"rootfsBytes"`
+	RootfsInodes  uint64    `json:"rootfsInodes"`
+}
+
+// Pids are the processes of a container, as the guest numbers them.
+type Pids struct {
+	Pids []int `json:"pids"`
+}
+
+// Status is one process that the agent knows.
+type Status struct {
+	Process
+	PID     int   `json:"pid"`
+	Created bool  `json:"created,omitempty"` // not yet started
+	Paused  bool  `json:"paused,omitempty"`
+	Exit    *Exit `json:"exit,omitempty"`
+}
+
+// List is every process that was created and not deleted.
+type List struct {
+	Processes []Status `json:"processes"`
+}
+
+// Output asks for a stream of a process ("stdout" or "stderr"; a terminal has
+// only "stdout") from Offset on. What lies before Offset counts as acknowledged.
+// A newer Output for the same stream ends the older one.
+type Output struct {
+	Process
+	Stream string `json:"stream"`
+	Offset int64  `json:"offset"`
+}
+
+// Input feeds a process's stdin. The answer tells how much it has had already.
+type Input struct {
+	Process
+}
+
+// Offset counts the bytes of a stream since its beginning.
+type Offset struct {
+	Offset int64 `json:"offset"`
+}
+
+// Forward connects to a port on the pod's loopback, or its address if nothing
+// listens there.
+type Forward struct {
+	Port uint16 `json:"port"`
+}
+
+// ReadFile reads at most Limit bytes from the end of a container's file, with
+// its symbolic links resolved within the container.
+type ReadFile struct {
+	Container string `json:"container"`
+	Path      string `json:"path"`
+	Limit     int    `json:"limit"`
+}
+
+// File is the answer to ReadFile.
+type File struct {
+	Data []byte `json:"data"`
+}
