@@ -6,6 +6,7 @@ package hypervisor
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
@@ -44,24 +45,8 @@ type Machine struct {
 	Memory  int     `json:"memoryMiB"`    // at boot
 	MaxMem  int     `json:"maxMemoryMiB"` // the most that virtio-mem can grow to, boot memory included
 	Slots   int     `json:"slots"`        // virtio-blk devices that Attach fills
+	Scratch int     `json:"scratch"`      // how many of them, the first, are writable
 	Network Network `json:"network"`
-}
-
-// Files are what a machine's process is given by descriptor: QEMU opens no
-// path of the host but its own and the kernel's.
-type Files struct {
-	// Memory backs the guest's memory: the template's file while a template
-	// is made, a sealed memfd for a clone, nil for a cold boot.
-	Memory *os.File
-	// State is the saved device state of a clone, read from offset 0; nil
-	// for a cold boot.
-	State *os.File
-	// Empty is the sparse file of SlotSize bytes behind every unfilled slot.
-	Empty *os.File
-	// Console receives the guest's console, bounded by ConsoleLimit.
-	Console *os.File
-	// Stderr receives the process's own complaints.
-	Stderr *os.File
 }
 
 // SlotSize is the size of every disk slot: a guest knows its disks' sizes from
@@ -74,6 +59,10 @@ const SlotSize = 64 << 30
 type VM interface {
 	// Process is the monitor's process.
 	Process() procid.ID
+	// Record is what Driver.Adopt takes the machine over with.
+	Record() Record
+	// Timings are the phases of its start, in order; none when adopted.
+	Timings() []Timing
 	// Channel is the path of the unix socket behind the guest's
 	// virtio-serial port; one client at a time, any number in sequence.
 	Channel() string
@@ -81,15 +70,23 @@ type VM interface {
 	// idempotent.
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
-	// Grow sets the guest's memory to total MiB, and returns when the guest
-	// has taken it, with the size it has reached.
+	// Grow sets the guest's memory to total MiB, or back, and returns when the
+	// guest has followed, with the size it has reached. An error of ctx comes
+	// with the size that the guest had reached until then.
 	Grow(ctx context.Context, totalMiB int) (int, error)
-	// Attach puts disk into a slot, which the guest sees as the block device
-	// with serial SlotSerial(slot). The caller keeps disk.
+	// Attach puts disk, of SlotSize bytes, into an empty slot of the given
+	// mode, which the guest sees as the block device with serial
+	// SlotSerial(slot). The caller keeps disk, which is open for writing only
+	// if mode is ReadWrite.
 	Attach(ctx context.Context, slot int, disk *os.File, mode DiskMode) error
-	// Detach makes a slot empty again.
+	// Detach makes a slot empty again; an empty slot stays so.
 	Detach(ctx context.Context, slot int) error
-	// Done is closed when the machine is no more; Exit then says why.
+	// Save pauses the machine and writes its device state into state; with
+	// the memory file that it was booted with, it can then be cloned. The
+	// machine stays paused.
+	Save(ctx context.Context, state *os.File) error
+	// Done is closed when the machine is no more; Exit then says why: nil
+	// for a guest that has shut itself down.
 	Done() <-chan struct{}
 	Exit() error
 	// Kill ends the machine and returns when its process is gone. It
@@ -97,6 +94,12 @@ type VM interface {
 	Kill(ctx context.Context) error
 	// Close lets go of the machine without ending it.
 	Close() error
+}
+
+// Timing is how long one phase of a machine's start took.
+type Timing struct {
+	Phase string        `json:"phase"`
+	Took  time.Duration `json:"took"`
 }
 
 // DiskMode says whether the guest may write a disk.

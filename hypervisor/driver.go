@@ -1,0 +1,84 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// ErrGone is returned by the methods of a VM whose process has ended.
+var ErrGone = errors.New("machine is gone")
+
+// Options say how one machine's process is run. They shape nothing that its
+// guest can see.
+type Options struct {
+	// Dir is an existing directory for the machine's sockets, which the
+	// caller removes. Its path is at most MaxDir bytes long.
+	Dir string
+	// Name is shown in the host's list of processes: letters, digits, '-',
+	// '_' and '.' only.
+	Name string
+	// UID and GID are the user that the process runs as; 0 is the caller.
+	UID, GID int
+}
+
+// MaxDir bounds the path of a machine's directory, in bytes: a unix socket's
+// path in it has to stay below 108.
+const MaxDir = 100
+
+// Driver starts machines. It holds no state: any process may adopt a machine
+// from its Record.
+type Driver interface {
+	// Boot starts a machine from its kernel. It returns once the process
+	// runs and answers; the guest is then at its first instructions. With
+	// Files.Memory set, the guest's memory is that file, shared, so that the
+	// machine can be saved.
+	Boot(ctx context.Context, m Machine, f Files, o Options) (VM, error)
+	// Clone starts a machine from a saved one of the same Machine, and
+	// returns when its virtual CPUs run.
+	Clone(ctx context.Context, m Machine, f Files, o Options) (VM, error)
+	// Adopt takes over a machine that another process has started and let go
+	// of, or that outlived it. Of f only Console and Stderr are used. It
+	// returns ErrGone for a machine that is no more.
+	Adopt(ctx context.Context, r Record, f Files) (VM, error)
+	// Identity names what runs a guest: the program, its firmware and their
+	// versions. Machines of two identities share no template.
+	Identity(ctx context.Context) (string, error)
+}
+
+// Record is what a machine is adopted from; it is stored as JSON.
+type Record struct {
+	Process procid.ID `json:"process"`
+	Dir     string    `json:"dir"`
+	Machine Machine   `json:"machine"`
+}
+
+// Watcher is implemented by drivers whose machines tell any process, not only
+// their owner, of their end.
+type Watcher interface {
+	// Watch returns nil when the machine has ended, or ctx's error.
+	Watch(ctx context.Context, r Record) error
+}
+
+// Files are what a machine's process is given by descriptor: QEMU opens no
+// path of the host but its own. The caller keeps them all and may close
+// Memory and State when Boot or Clone has returned; Console and Stderr belong
+// to the VM until it is closed.
+type Files struct {
+	// Memory backs the guest's memory: the template's file while a template
+	// is made, a sealed memfd for a clone, nil for a cold boot.
+	Memory *os.File
+	// State is the saved device state of a clone; nil for a cold boot. It is
+	// read by offset, so that one file serves any number of clones at once.
+	State *os.File
+	// Console receives the guest's console, of which the last ConsoleLimit
+	// bytes are kept; nil throws it away. It is open for reading and writing.
+	Console *os.File
+	// Stderr receives the process's own complaints; nil throws them away.
+	Stderr *os.File
+}
+
+// ConsoleLimit is the most of a guest's console that is kept, in bytes.
+const ConsoleLimit = 256 << 10

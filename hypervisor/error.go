@@ -1,0 +1,66 @@
+package hypervisor
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Error is a failure of a machine. Its message is one line; Detail is for a
+// user who asks for more.
+type Error struct {
+	// Phase is how far the machine's life had come: "spawn", "connect",
+	// "restore", "run", "save" or "end".
+	Phase string
+	// Op is what was tried.
+	Op string
+	// Stderr and Console are the last lines of each, possibly empty. They
+	// come from the guest or from a process that it may have taken over.
+	Stderr, Console string
+	Err             error
+}
+
+func (e *Error) Error() string {
+	msg := fmt.Sprintf("%s (%s): %v", e.Op, e.Phase, e.Err)
+	if line := lastLine(e.Stderr); line != "" {
+		msg += ": " + line
+	}
+	return msg
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Detail is the tail of the process's stderr and of the guest's console.
+func (e *Error) Detail() string {
+	var b strings.Builder
+	for _, part := range []struct{ name, text string }{{"stderr", e.Stderr}, {"console", e.Console}} {
+		if part.text != "" {
+			fmt.Fprintf(&b, "--- %s ---\n%s\n", part.name, part.text)
+		}
+	}
+	return b.String()
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return printable(text[strings.LastIndexByte(text, '\n')+1:])
+}
+
+// Printable makes hostile text fit for a terminal: control bytes but newline
+// and tab become '?'.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+}
+
+func printable(line string) string {
+	line = strings.ReplaceAll(Printable(line), "\t", " ")
+	if len(line) > 300 {
+		line = line[:300] + "…"
+	}
+	return line
+}

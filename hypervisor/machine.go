@@ -1,0 +1,56 @@
+package hypervisor
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// ErrInvalid is returned for a Machine that cannot be built.
+var ErrInvalid = errors.New("invalid machine")
+
+// Limits of a Machine.
+const (
+	MaxVCPUs = 64
+	MaxSlots = 16
+	// MemoryStep is the unit of a machine's memory sizes, in MiB: what a
+	// Linux guest takes and gives back at once.
+	MemoryStep = 2
+)
+
+// ChannelPort is the name of the guest's virtio-serial port.
+const ChannelPort = "io.bulkhead.channel"
+
+// SlotSerial is the serial number by which the guest knows a slot's disk.
+func SlotSerial(slot int) string { return "slot" + strconv.Itoa(slot) }
+
+// SlotMode is how the guest sees a slot: the first Scratch slots are writable,
+// the others are not, and that cannot change in a running guest.
+func (m Machine) SlotMode(slot int) DiskMode { return DiskMode(slot < m.Scratch) }
+
+// Validate returns an error that names the first impossible field, and matches
+// ErrInvalid.
+func (m Machine) Validate() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case m.Kernel == "":
+		return bad("no kernel")
+	case m.Accel != KVM && m.Accel != TCG:
+		return bad("accelerator %q is not %s or %s", m.Accel, KVM, TCG)
+	case m.VCPUs < 1 || m.VCPUs > MaxVCPUs:
+		return bad("%d virtual CPUs, of 1 to %d", m.VCPUs, MaxVCPUs)
+	case m.Memory < 64 || m.Memory%MemoryStep != 0:
+		return bad("%d MiB of memory, of 64 or more in steps of %d", m.Memory, MemoryStep)
+	case m.MaxMem != 0 && (m.MaxMem < m.Memory || m.MaxMem%MemoryStep != 0):
+		return bad("at most %d MiB of memory, with %d at boot", m.MaxMem, m.Memory)
+	case m.Slots < 0 || m.Slots > MaxSlots:
+		return bad("%d disk slots, of at most %d", m.Slots, MaxSlots)
+	case m.Scratch < 0 || m.Scratch > m.Slots:
+		return bad("%d writable disk slots, of %d", m.Scratch, m.Slots)
+	case m.Network != NetworkNone && m.Network != NetworkUser && m.Network != NetworkRestricted:
+		return bad("unknown network %q", m.Network)
+	}
+	return nil
+}
