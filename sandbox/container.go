@@ -1,0 +1,58 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+)
+
+// Output says where a process's output goes.
+type Output string
+
+// The outputs. OutputStream goes to the one client of Attach and waits for it,
+// from the process's start to the client's end, after which it is discarded.
+const (
+	OutputLog     Output = "log"
+	OutputStream  Output = "stream"
+	OutputDiscard Output = "discard"
+)
+
+// ContainerConfig is what a container is made from. Of it only what JSON
+// keeps is stored: the spec, which holds the environment, is not.
+type ContainerConfig struct {
+	ID string `json:"id"`
+	// ImageID names the image; containers of one image share its disk.
+	ImageID string `json:"imageID"`
+	// ImageDisk is the image's EROFS disk. CreateContainer closes it.
+	ImageDisk *os.File `json:"-"`
+	// Spec is the OCI runtime specification.
+	Spec     json.RawMessage `json:"-"`
+	Terminal bool            `json:"terminal,omitempty"`
+	// Stdin gives the process a stdin that Attach feeds; StdinOnce closes it
+	// when the first client that feeds it has ended.
+	Stdin     bool   `json:"stdin,omitempty"`
+	StdinOnce bool   `json:"stdinOnce,omitempty"`
+	Output    Output `json:"output"`
+	// Log receives the output in the CRI format when Output is OutputLog.
+	// The sandbox closes it.
+	Log *os.File `json:"-"`
+}
+
+// ExecConfig is one more process for a running container.
+type ExecConfig struct {
+	Process
+	// Spec is the OCI process.
+	Spec     json.RawMessage
+	Terminal bool
+	Stdin    bool
+	// Output is OutputStream or OutputDiscard.
+	Output Output
+}
+
+// Streams are a client of Attach: what is nil is not attached.
+type Streams struct {
+	// Stdin feeds the process until it returns io.EOF, which closes the
+	// process's stdin if this is an exec'd process or a container with StdinOnce, or another error, which does not.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}

@@ -1,0 +1,76 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// State is where a sandbox, a container or a process is in its life.
+type State string
+
+// The states: Ready → Running ⇄ Paused, any of them → Stopped. A stopped sandbox can
+// be started again, a stopped container cannot.
+const (
+	Ready   State = "ready"
+	Running State = "running"
+	Paused  State = "paused"
+	Stopped State = "stopped"
+)
+
+// Valid reports whether s is one of the four states: a stored state is checked
+// before it is believed.
+func (s State) Valid() bool {
+	return s == Ready || s == Running || s == Paused || s == Stopped
+}
+
+// Errors of this package, matched with errors.Is.
+var (
+	// ErrState is matched by every *StateError.
+	ErrState = errors.New("unexpected state")
+	// ErrNotFound is returned for a container or process that is not there.
+	ErrNotFound = errors.New("not found")
+	// ErrExists is returned for an id that is taken.
+	ErrExists = errors.New("already exists")
+	// ErrNoSlot is returned when every disk slot of the machine is in use.
+	ErrNoSlot = errors.New("no free disk slot")
+	// ErrMachineGone is returned by calls that the machine's end interrupted.
+	ErrMachineGone = errors.New("the virtual machine is gone")
+	// ErrSlowClient ends an attached stream whose reader took nothing for a
+	// while: a container is not held up by who looks at it.
+	ErrSlowClient = errors.New("attached client does not read")
+	// ErrInvalid is returned for a request that no state could make valid.
+	ErrInvalid = errors.New("invalid request")
+	// ErrTimeout is matched when a phase of the start outlasted its deadline.
+	ErrTimeout = errors.New("deadline of the phase exceeded")
+)
+
+// StateError is a transition that was asked for in another state than the one
+// it expects.
+type StateError struct {
+	Subject string  // "sandbox ID", "container ID" or "process ID/EXEC"
+	Action  string  // what was asked for
+	State   State   // what it is in
+	Want    []State // what the action expects, one or more
+}
+
+// Error names the subject, its state and the expected ones.
+func (e *StateError) Error() string {
+	want := make([]string, len(e.Want))
+	for i, s := range e.Want {
+		want[i] = string(s)
+	}
+	return fmt.Sprintf("%s %s: it is %s, not %s", e.Action, e.Subject, e.State, strings.Join(want, " or "))
+}
+
+// Is matches ErrState.
+func (e *StateError) Is(target error) bool { return target == ErrState }
+
+// expect returns a *StateError unless have is among want.
+func expect(subject, action string, have State, want ...State) error {
+	if slices.Contains(want, have) {
+		return nil
+	}
+	return &StateError{Subject: subject, Action: action, State: have, Want: want}
+}
