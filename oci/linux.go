@@ -1,0 +1,147 @@
+package oci
+
+import (
+	"fmt"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// pidsLimit bounds the processes of a container where nothing else does: a
+// fork bomb must leave the agent room to answer.
+const pidsLimit = 16384
+
+func linux(in Input, caps *specs.LinuxCapabilities) (*specs.Linux, error) {
+	security := in.Container.GetLinux().GetSecurityContext()
+	if security.GetPrivileged() {
+		return nil, fmt.Errorf("%w: privileged containers", ErrNotSupported)
+	}
+	if security.GetSelinuxOptions() != nil {
+		return nil, fmt.Errorf("%w: SELinux options", ErrNotSupported)
+	}
+	namespaces, err := namespaces(security.GetNamespaceOptions())
+	if err != nil {
+		return nil, err
+	}
+	seccomp, err := seccomp(security, caps)
+	if err != nil {
+		return nil, err
+	}
+	linux := &specs.Linux{
+		Namespaces:    namespaces,
+		Seccomp:       seccomp,
+		Resources:     Resources(in.Container.GetLinux().GetResources()),
+		MaskedPaths:   security.GetMaskedPaths(),
+		ReadonlyPaths: security.GetReadonlyPaths(),
+	}
+	if in.ID != "" {
+		linux.CgroupsPath = "/" + in.ID
+	}
+	// The lists are part of the CRI's message; a client that sends neither
+	// (as the kubelet never does) still gets a container that cannot write
+	// the guest kernel's knobs.
+	if linux.MaskedPaths == nil && linux.ReadonlyPaths == nil {
+		linux.MaskedPaths, linux.ReadonlyPaths = maskedPaths(), readonlyPaths()
+	}
+	pids := int64(pidsLimit)
+	linux.Resources.Pids = &specs.LinuxPids{Limit: &pids}
+	linux.Resources.Devices = devices()
+	return linux, nil
+}
+
+// namespaces are those of the container's own; the machine's are shared.
+func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, error) {
+	if options.GetUsernsOptions() != nil && options.GetUsernsOptions().GetMode() != runtimeapi.NamespaceMode_NODE {
+		return nil, fmt.Errorf("%w: user namespaces", ErrNotSupported)
+	}
+	own := []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace}}
+	switch mode := options.GetPid(); mode {
+	case runtimeapi.NamespaceMode_CONTAINER:
+		return append(own, specs.LinuxNamespace{Type: specs.PIDNamespace}), nil
+	case runtimeapi.NamespaceMode_POD:
+		// The zero value: what a client means that says nothing is the
+		// kubelet's default, a namespace for each container.
+		if options == nil {
+			return append(own, specs.LinuxNamespace{Type: specs.PIDNamespace}), nil
+		}
+		return nil, fmt.Errorf("%w: a pid namespace shared by the pod", ErrNotSupported)
+	default:
+		return nil, fmt.Errorf("%w: pid namespace %v", ErrNotSupported, mode)
+	}
+}
+
+// Resources converts a container's limits. Zero in the CRI means unset and is
+// left out, so that the result also serves an update.
+func Resources(r *runtimeapi.LinuxContainerResources) *specs.LinuxResources {
+	out := &specs.LinuxResources{}
+	if r == nil {
+		return out
+	}
+	var cpu specs.LinuxCPU
+	if period := r.GetCpuPeriod(); period > 0 {
+		value := uint64(period)
+		cpu.Period = &value
+	}
+	if quota := r.GetCpuQuota(); quota != 0 {
+		cpu.Quota = &quota
+	}
+	if shares := r.GetCpuShares(); shares > 0 {
+		value := uint64(shares)
+		cpu.Shares = &value
+	}
+	cpu.Cpus, cpu.Mems = r.GetCpusetCpus(), r.GetCpusetMems()
+	if cpu != (specs.LinuxCPU{}) {
+		out.CPU = &cpu
+	}
+	if limit := r.GetMemoryLimitInBytes(); limit > 0 {
+		out.Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit}
+	}
+	if unified := r.GetUnified(); len(unified) > 0 {
+		out.Unified = make(map[string]string, len(unified))
+		for key, value := range unified {
+			out.Unified[key] = value
+		}
+	}
+	return out
+}
+
+// devices is the rule of the cgroup: the default devices and no other, mknod
+// of any.
+func devices() []specs.LinuxDeviceCgroup {
+	rule := func(kind string, major, minor int64, access string) specs.LinuxDeviceCgroup {
+		rule := specs.LinuxDeviceCgroup{Allow: true, Type: kind, Access: access}
+		if major >= 0 {
+			rule.Major = &major
+		}
+		if minor >= 0 {
+			rule.Minor = &minor
+		}
+		return rule
+	}
+	return []specs.LinuxDeviceCgroup{
+		{Allow: false, Access: "rwm"},
+		rule("c", -1, -1, "m"),
+		rule("b", -1, -1, "m"),
+		rule("c", 1, 3, "rwm"),    // null
+		rule("c", 1, 5, "rwm"),    // zero
+		rule("c", 1, 7, "rwm"),    // full
+		rule("c", 1, 8, "rwm"),    // random
+		rule("c", 1, 9, "rwm"),    // urandom
+		rule("c", 5, 0, "rwm"),    // tty
+		rule("c", 5, 1, "rwm"),    // console
+		rule("c", 5, 2, "rwm"),    // ptmx
+		rule("c", 136, -1, "rwm"), // pts
+	}
+}
+
+func maskedPaths() []string {
+	return []string{
+		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+		"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi",
+		"/sys/firmware", "/sys/devices/virtual/powercap",
+	}
+}
+
+func readonlyPaths() []string {
+	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+}

@@ -1,0 +1,84 @@
+package oci
+
+import (
+	"fmt"
+	"path"
+	"sort"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+)
+
+// mounts are the kernel's file systems, the pod's /dev/shm and the volumes.
+func mounts(in Input) ([]specs.Mount, error) {
+	out := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "relatime", "ro"}},
+		{Destination: "/dev/shm", Type: "bind", Source: "/dev/shm", Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}},
+	}
+	var volumes []specs.Mount
+	for _, mount := range in.Container.GetMounts() {
+		if written(mount.GetContainerPath()) {
+			continue
+		}
+		volume, err := volume(mount, in.Sandbox)
+		if err != nil {
+			return nil, err
+		}
+		if mount.GetContainerPath() == "/dev/shm" {
+			out = out[:len(out)-1]
+		}
+		volumes = append(volumes, volume)
+	}
+	// A mount within another must come after it.
+	sort.SliceStable(volumes, func(i, j int) bool {
+		return strings.Count(volumes[i].Destination, "/") < strings.Count(volumes[j].Destination, "/")
+	})
+	return append(out, volumes...), nil
+}
+
+// written tells the files that the agent writes for every container: a mount
+// of the door's own copy is left out.
+func written(destination string) bool {
+	switch destination {
+	case "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/termination-log":
+		return true
+	}
+	return false
+}
+
+// volume converts a mount. The only host paths that mean something in the
+// guest are the kubelet's directories of emptyDir volumes.
+func volume(mount *runtimeapi.Mount, sandbox *runtimeapi.PodSandboxConfig) (specs.Mount, error) {
+	destination, source := mount.GetContainerPath(), mount.GetHostPath()
+	if !path.IsAbs(destination) || path.Clean(destination) == "/" {
+		return specs.Mount{}, fmt.Errorf("%w: mount at %q", ErrInvalid, destination)
+	}
+	parent, name := path.Split(path.Clean(source))
+	if path.Base(parent) != annotations.EmptyDirPath || name == "" {
+		return specs.Mount{}, fmt.Errorf("%w: mount of a host path at %s", ErrNotSupported, destination)
+	}
+	if mount.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL {
+		return specs.Mount{}, fmt.Errorf("%w: bidirectional propagation of the mount at %s", ErrNotSupported, destination)
+	}
+	options := []string{"rbind", "rprivate", "rw"}
+	if mount.GetReadonly() {
+		options[2] = "ro"
+	}
+	if wish := sandbox.GetAnnotations()[annotations.EmptyDir+name]; wish != "" {
+		for _, option := range strings.Split(wish, ",") {
+			if option != "medium=Memory" && !strings.HasPrefix(option, "size=") {
+				return specs.Mount{}, fmt.Errorf("%w: option %q of volume %s", ErrInvalid, option, name)
+			}
+			options = append(options, option)
+		}
+	}
+	return specs.Mount{Destination: path.Clean(destination), Type: MountEmptyDir, Source: name, Options: options}, nil
+}

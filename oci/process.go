@@ -1,0 +1,165 @@
+package oci
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	imagev1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// DefaultPath is PATH where neither the image nor the container sets it.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+func process(in Input) (*specs.Process, error) {
+	config, security := in.Container, in.Container.GetLinux().GetSecurityContext()
+	args, err := Args(config.GetCommand(), config.GetArgs(), in.Image)
+	if err != nil {
+		return nil, err
+	}
+	user, err := user(security, in.Image.User)
+	if err != nil {
+		return nil, err
+	}
+	capabilities, err := capabilities(security.GetCapabilities())
+	if err != nil {
+		return nil, err
+	}
+	env, err := environment(config, in.Image)
+	if err != nil {
+		return nil, err
+	}
+	cwd := config.GetWorkingDir()
+	if cwd == "" {
+		cwd = in.Image.WorkingDir
+	}
+	if cwd == "" {
+		cwd = "/"
+	}
+	if !strings.HasPrefix(cwd, "/") {
+		return nil, fmt.Errorf("%w: working directory %q is not absolute", ErrInvalid, cwd)
+	}
+	process := &specs.Process{
+		Terminal:        config.GetTty(),
+		User:            user,
+		Args:            args,
+		Env:             env,
+		Cwd:             cwd,
+		Capabilities:    capabilities,
+		NoNewPrivileges: security.GetNoNewPrivs(),
+	}
+	if resources := config.GetLinux().GetResources(); resources != nil {
+		adjust := int(min(max(resources.GetOomScoreAdj(), -1000), 1000))
+		process.OOMScoreAdj = &adjust
+	}
+	return process, nil
+}
+
+// Args merges a container's command and arguments with the image's: command
+// replaces the entrypoint and drops the image's cmd, args replace the cmd.
+// Nothing to run at all is an error.
+func Args(command, args []string, image imagev1.ImageConfig) ([]string, error) {
+	if len(command) == 0 {
+		command = image.Entrypoint
+		if len(args) == 0 {
+			args = image.Cmd
+		}
+	}
+	merged := append(append([]string(nil), command...), args...)
+	if len(merged) == 0 {
+		return nil, fmt.Errorf("%w: no command: neither the container nor its image has one", ErrInvalid)
+	}
+	if merged[0] == "" {
+		return nil, fmt.Errorf("%w: the command is an empty string", ErrInvalid)
+	}
+	for i, arg := range merged {
+		if strings.ContainsRune(arg, 0) {
+			return nil, fmt.Errorf("%w: argument %d holds a zero byte", ErrInvalid, i)
+		}
+	}
+	return merged, nil
+}
+
+// environment lays the container's variables over the image's. Values are kept
+// byte for byte, whatever they hold.
+func environment(config *runtimeapi.ContainerConfig, image imagev1.ImageConfig) ([]string, error) {
+	env := append([]string(nil), image.Env...)
+	for _, variable := range config.GetEnvs() {
+		key, value := variable.GetKey(), string(variable.GetValue())
+		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {
+			return nil, fmt.Errorf("%w: environment variable %q", ErrInvalid, key)
+		}
+		env = set(env, key, value)
+	}
+	env = setDefault(env, "PATH", DefaultPath)
+	if config.GetTty() {
+		env = setDefault(env, "TERM", "xterm")
+	}
+	return env, nil
+}
+
+// set replaces key's entry, or adds one.
+func set(env []string, key, value string) []string {
+	for i, entry := range env {
+		if name, _, _ := strings.Cut(entry, "="); name == key {
+			env[i] = key + "=" + value
+			return env
+		}
+	}
+	return append(env, key+"="+value)
+}
+
+func setDefault(env []string, key, value string) []string {
+	for _, entry := range env {
+		if name, _, found := strings.Cut(entry, "="); found && name == key {
+			return env
+		}
+	}
+	return set(env, key, value)
+}
+
+func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (specs.User, error) {
+	var user specs.User
+	for _, group := range security.GetSupplementalGroups() {
+		id, err := id("supplemental group", group)
+		if err != nil {
+			return user, err
+		}
+		user.AdditionalGids = append(user.AdditionalGids, id)
+	}
+	switch {
+	case security.GetRunAsUser() != nil:
+		uid, err := id("run_as_user", security.GetRunAsUser().GetValue())
+		if err != nil {
+			return user, err
+		}
+		// As a string, for the guest to find the user's group in /etc/passwd.
+		user.UID, user.Username = uid, strconv.FormatUint(uint64(uid), 10)
+	case security.GetRunAsUsername() != "":
+		user.Username = security.GetRunAsUsername()
+	default:
+		user.Username = image
+	}
+	if group := security.GetRunAsGroup(); group != nil {
+		if user.Username == "" || security.GetRunAsUser() == nil && security.GetRunAsUsername() == "" {
+			return user, fmt.Errorf("%w: run_as_group without run_as_user", ErrInvalid)
+		}
+		gid, err := id("run_as_group", group.GetValue())
+		if err != nil {
+			return user, err
+		}
+		name, _, _ := strings.Cut(user.Username, ":")
+		user.GID, user.Username = gid, name+":"+strconv.FormatUint(uint64(gid), 10)
+	}
+	return user, nil
+}
+
+func id(field string, value int64) (uint32, error) {
+	if value < 0 || value >= math.MaxUint32 {
+		return 0, fmt.Errorf("%w: %s %d is out of range", ErrInvalid, field, value)
+	}
+	return uint32(value), nil
+}
