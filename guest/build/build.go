@@ -1,0 +1,146 @@
+// Package build makes the guest bundle that package guest describes: it takes
+// the kernel out of a distribution's image and packs the agent, crun and the
+// modules into an initrd. The same inputs give the same bytes.
+package build
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/bulkhead-project/bulkhead/guest"
+	"github.com/bulkhead-project/bulkhead/guest/internal/kmod"
+	"github.com/bulkhead-project/bulkhead/guest/internal/vmlinux"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+)
+
+// Cmdline is the kernel's command line, without a console.
+//
+// cryptomgr.notests, no5lvl and noreplace-smp leave out work at boot that
+// emulation makes slow; init_on_alloc=0 leaves out the clearing of memory that
+// the host has just cleared. panic=-1 turns a panic into a reset, which ends the
+// machine. Memory that is added later goes to the kernel and to the pods in the
+// proportion auto-movable keeps: all of it movable would leave the kernel
+// without room for its own, none of it could never be taken back.
+const Cmdline = "quiet panic=-1 cryptomgr.notests init_on_alloc=0 noreplace-smp no5lvl" +
+	" memhp_default_state=online memory_hotplug.online_policy=auto-movable"
+
+// Options are what a bundle is made of; every path is required.
+type Options struct {
+	Kernel  string // a bzImage, or an uncompressed ELF kernel
+	Modules string // the directory of its modules
+	Agent   string // a static executable
+	Crun    string // a static executable
+
+	KernelSource string // for the manifest: package and version
+	CrunSource   string
+	CrunVersion  string
+
+	Out string // the directory to make; its bundle, if any, is replaced
+}
+
+// Bundle makes the bundle and returns it. What is in Out already and would come
+// out the same is not written again. It is not safe to be called at once for
+// one Out; whoever loads a bundle meanwhile finds the old one, the new one, or
+// none.
+func Bundle(o Options) (guest.Bundle, error) {
+	agent, err := os.ReadFile(o.Agent)
+	if err != nil {
+		return guest.Bundle{}, fmt.Errorf("read the agent: %w", err)
+	}
+	crun, err := os.ReadFile(o.Crun)
+	if err != nil {
+		return guest.Bundle{}, fmt.Errorf("read crun: %w", err)
+	}
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+		return guest.Bundle{}, fmt.Errorf("make %s: %w", o.Out, err)
+	}
+	m := guest.Manifest{
+		Format:  guest.Format,
+		Cmdline: Cmdline,
+		Crun:    guest.Crun{Version: o.CrunVersion, Source: o.CrunSource, SHA256: hash(crun)},
+		Agent:   hash(agent),
+		Files:   map[string]guest.File{},
+	}
+	if m.Kernel, m.Files[guest.KernelFile], err = makeKernel(o); err != nil {
+		return guest.Bundle{}, err
+	}
+	dir, err := kmod.Open(o.Modules, m.Kernel.Release)
+	if err != nil {
+		return guest.Bundle{}, err
+	}
+	modules, err := pickModules(dir)
+	if err != nil {
+		return guest.Bundle{}, fmt.Errorf("pick modules from %s: %w", o.Modules, err)
+	}
+	for _, mod := range modules {
+		m.Modules = append(m.Modules, mod.Name)
+	}
+	archive, err := initrd(agent, crun, modules)
+	if err != nil {
+		return guest.Bundle{}, err
+	}
+	if m.Files[guest.InitrdFile], err = write(filepath.Join(o.Out, guest.InitrdFile), archive); err != nil {
+		return guest.Bundle{}, err
+	}
+	manifest, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return guest.Bundle{}, fmt.Errorf("describe bundle: %w", err)
+	}
+	if _, err := write(filepath.Join(o.Out, guest.ManifestFile), append(manifest, '\n')); err != nil {
+		return guest.Bundle{}, err
+	}
+	return guest.Load(o.Out)
+}
+
+// makeKernel writes vmlinux, unless the bundle in Out has one made of the same
+// image: unpacking takes a second.
+func makeKernel(o Options) (guest.Kernel, guest.File, error) {
+	image, err := os.ReadFile(o.Kernel)
+	if err != nil {
+		return guest.Kernel{}, guest.File{}, fmt.Errorf("read the kernel: %w", err)
+	}
+	k := guest.Kernel{Source: o.KernelSource, Image: hash(image)}
+	path := filepath.Join(o.Out, guest.KernelFile)
+	if old, err := guest.Load(o.Out); err == nil && old.Kernel.Image == k.Image {
+		if file, err := guest.HashFile(path); err == nil && file == old.Files[guest.KernelFile] {
+			k.Release = old.Kernel.Release
+			return k, file, nil
+		}
+	}
+	kernel, err := vmlinux.Extract(image)
+	if err != nil {
+		return guest.Kernel{}, guest.File{}, fmt.Errorf("unpack the kernel %s: %w", o.Kernel, err)
+	}
+	if k.Release, err = vmlinux.Release(kernel); err != nil {
+		return guest.Kernel{}, guest.File{}, fmt.Errorf("unpack the kernel %s: %w", o.Kernel, err)
+	}
+	file, err := write(path, kernel)
+	return k, file, err
+}
+
+// write replaces the file at path unless it has that content.
+func write(path string, data []byte) (guest.File, error) {
+	file := guest.File{Size: int64(len(data)), SHA256: hash(data)}
+	old, err := guest.HashFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return guest.File{}, fmt.Errorf("write %s: %w", path, err)
+	}
+	if err == nil && old == file {
+		return file, nil
+	}
+	if err := atomicfile.Write(path, data, 0o644, atomicfile.Durable); err != nil {
+		return guest.File{}, err
+	}
+	return file, nil
+}
+
+func hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

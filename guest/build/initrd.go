@@ -1,0 +1,55 @@
+package build
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/bulkhead-project/bulkhead/guest/internal/cpio"
+	"github.com/bulkhead-project/bulkhead/guest/internal/kmod"
+)
+
+// The names in the initrd that the agent knows.
+const (
+	initName    = "init"
+	crunName    = "usr/bin/crun"
+	moduleDir   = "lib/modules"
+	moduleList  = "etc/modules.load" // one absolute path a line, in load order
+	consoleName = "dev/console"      // what init's standard streams are opened on
+)
+
+// initrd makes the archive that is the guest's root: the agent as /init, crun,
+// the modules with the list to load them by, and empty directories to mount on.
+//
+// It is not compressed: under emulation unpacking lz4 takes the guest longer
+// than reading the larger file does the host.
+func initrd(agent, crun []byte, modules []kmod.Module) ([]byte, error) {
+	entries := []cpio.Entry{}
+	dir := func(name string, perm uint32) {
+		entries = append(entries, cpio.Entry{Name: name, Mode: cpio.Dir | perm})
+	}
+	file := func(name string, perm uint32, data []byte) {
+		entries = append(entries, cpio.Entry{Name: name, Mode: cpio.File | perm, Data: data})
+	}
+	for _, name := range []string{"dev", "etc", "lib", moduleDir, "mnt", "proc", "run", "sys", "usr", "usr/bin"} {
+		dir(name, 0o755)
+	}
+	dir("root", 0o700)
+	dir("tmp", 0o1777)
+	entries = append(entries, cpio.Entry{Name: consoleName, Mode: cpio.Device | 0o600, Major: 5, Minor: 1})
+
+	file(initName, 0o755, agent)
+	file(crunName, 0o755, crun)
+	var list bytes.Buffer
+	for _, m := range modules {
+		name := moduleDir + "/" + m.Name + ".ko"
+		file(name, 0o644, m.Data)
+		fmt.Fprintf(&list, "/%s\n", name)
+	}
+	file(moduleList, 0o644, list.Bytes())
+
+	var out bytes.Buffer
+	if err := cpio.Write(&out, entries); err != nil {
+		return nil, fmt.Errorf("make initrd: %w", err)
+	}
+	return out.Bytes(), nil
+}

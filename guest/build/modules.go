@@ -1,0 +1,32 @@
+package build
+
+import "github.com/bulkhead-project/bulkhead/guest/internal/kmod"
+
+// required are the modules a guest cannot do without, whether the kernel has
+// them as modules or built in. What they depend on comes with them.
+var required = []string{
+	"virtio_pci",     // the bus of all virtio devices
+	"virtio_console", // the channel to the host
+	"virtio_blk",     // image, scratch and volume disks
+	"virtio_mem",     // growth
+	"virtio_net",     // the pod's network
+	"erofs",          // images
+	"ext4",           // the scratch disk
+	"overlay",        // a container's root
+	"fuse",           // shared directories
+}
+
+// wanted are taken where the kernel has them. A kernel either has its checksum
+// as a module of this name, which erofs and ext4 ask for by an alias only, or
+// has it in its library.
+var wanted = []string{"crc32c_generic"}
+
+func pickModules(dir *kmod.Dir) ([]kmod.Module, error) {
+	var names []string
+	for _, name := range wanted {
+		if dir.Has(name) {
+			names = append(names, name)
+		}
+	}
+	return dir.Order(append(names, required...)...)
+}

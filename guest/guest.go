@@ -1,0 +1,159 @@
+// Package guest describes the guest bundle: the kernel, the initrd and the
+// kernel's command line that every virtual machine boots from. Package
+// guest/build makes one; this package finds out what is in it.
+package guest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Format is the version of the bundle's layout and of bundle.json. A bundle of
+// another format is refused: it is made again, not converted.
+const Format = 1
+
+// The files of a bundle's directory.
+const (
+	ManifestFile = "bundle.json"
+	KernelFile   = "vmlinux"
+	InitrdFile   = "initrd"
+)
+
+var (
+	// ErrInvalid is matched by the errors of Load and Verify for a bundle
+	// that is there and cannot be used: incomplete, altered or cut short.
+	ErrInvalid = errors.New("guest bundle is not valid")
+	// ErrFormat is matched by Load's error for a bundle made by another
+	// version of Bulkhead. Such an error also matches ErrInvalid.
+	ErrFormat = errors.New("guest bundle has another format")
+)
+
+// Manifest is what bundle.json says: what the bundle was made of, and what its
+// files must be.
+type Manifest struct {
+	Format int `json:"format"`
+	// Cmdline is the kernel's command line, without a console, which is the
+	// machine's to choose.
+	Cmdline string `json:"cmdline"`
+	Kernel  Kernel `json:"kernel"`
+	Crun    Crun   `json:"crun"`
+	// Agent is the SHA-256 of the agent that is the guest's /init.
+	Agent string `json:"agent"`
+	// Modules are the names of the modules that the initrd carries, in the
+	// order in which they are to be loaded.
+	Modules []string `json:"modules"`
+	// Files are the bundle's other files by their name.
+	Files map[string]File `json:"files"`
+}
+
+// Kernel says which kernel a bundle has.
+type Kernel struct {
+	Release string `json:"release"` // as uname -r prints it
+	Source  string `json:"source"`  // the package and its version, or "custom"
+	Image   string `json:"image"`   // SHA-256 of the image that vmlinux was unpacked from
+}
+
+// Crun says which container runtime a bundle has.
+type Crun struct {
+	Version string `json:"version"`
+	Source  string `json:"source"` // the source package and its version, or "custom"
+	SHA256  string `json:"sha256"`
+}
+
+// File is what a file of the bundle must be.
+type File struct {
+	Size   int64  `json:"size"` // bytes
+	SHA256 string `json:"sha256"`
+}
+
+// Bundle is a bundle on disk. It is a value: it holds nothing open.
+type Bundle struct {
+	Manifest
+	// Dir is where the bundle lies.
+	Dir string
+	// Digest is the SHA-256 of bundle.json. Bundles with the same digest
+	// have the same contents, so it may stand for them in a key.
+	Digest string
+}
+
+// KernelPath is the path of the uncompressed kernel.
+func (b Bundle) KernelPath() string { return filepath.Join(b.Dir, KernelFile) }
+
+// InitrdPath is the path of the initrd.
+func (b Bundle) InitrdPath() string { return filepath.Join(b.Dir, InitrdFile) }
+
+// Load reads the bundle in dir and checks that its files are there and have
+// their size; Verify checks their contents as well. The error matches
+// os.ErrNotExist if there is no bundle, and ErrInvalid if there is no usable one.
+func Load(dir string) (Bundle, error) {
+	path := filepath.Join(dir, ManifestFile)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Bundle{}, fmt.Errorf("load guest bundle: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	b := Bundle{Dir: dir, Digest: hex.EncodeToString(sum[:])}
+	if err := json.Unmarshal(raw, &b.Manifest); err != nil {
+		return Bundle{}, fmt.Errorf("load guest bundle %s: %w: %w", path, ErrInvalid, err)
+	}
+	if b.Format != Format {
+		return Bundle{}, fmt.Errorf("load guest bundle %s: %w: %w: %d, want %d (make guest makes it again)", path, ErrInvalid, ErrFormat, b.Format, Format)
+	}
+	for _, name := range []string{KernelFile, InitrdFile} {
+		if err := b.checkSize(name); err != nil {
+			return Bundle{}, fmt.Errorf("load guest bundle %s: %w: %w", path, ErrInvalid, err)
+		}
+	}
+	return b, nil
+}
+
+func (b Bundle) checkSize(name string) error {
+	want, ok := b.Files[name]
+	if !ok {
+		return fmt.Errorf("it does not list %s", name)
+	}
+	info, err := os.Stat(filepath.Join(b.Dir, name))
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Size() != want.Size {
+		return fmt.Errorf("%s is not a file of %d bytes", name, want.Size)
+	}
+	return nil
+}
+
+// Verify reads every file of the bundle, some 60 MB, and compares its hash. The
+// error names the file and matches ErrInvalid if the file was altered.
+func (b Bundle) Verify() error {
+	for _, name := range []string{KernelFile, InitrdFile} {
+		got, err := HashFile(filepath.Join(b.Dir, name))
+		if err != nil {
+			return fmt.Errorf("verify guest bundle: %w", err)
+		}
+		if want := b.Files[name]; got != want {
+			return fmt.Errorf("verify guest bundle %s: %w: %s has SHA-256 %s, want %s", b.Dir, ErrInvalid, name, got.SHA256, want.SHA256)
+		}
+	}
+	return nil
+}
+
+// HashFile says what the file at path is.
+func HashFile(path string) (File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	if err != nil {
+		return File{}, fmt.Errorf("hash %s: %w", path, err)
+	}
+	return File{Size: n, SHA256: hex.EncodeToString(h.Sum(nil))}, nil
+}

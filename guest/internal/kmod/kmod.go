@@ -1,0 +1,172 @@
+// Package kmod picks modules out of a kernel's module directory, with what they
+// depend on, in the order in which they are to be loaded.
+package kmod
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/guest/internal/unpack"
+)
+
+var (
+	// ErrNotFound is matched for a name that is neither a module of the
+	// kernel nor built into it.
+	ErrNotFound = errors.New("neither a module nor built in")
+	// ErrCycle is matched when modules depend on each other in a circle.
+	ErrCycle = errors.New("modules depend on each other")
+	// ErrRelease is matched for modules of another kernel.
+	ErrRelease = errors.New("modules are of another kernel")
+)
+
+// maxSize bounds one unpacked module.
+const maxSize = 64 << 20
+
+// Module is one module, unpacked.
+type Module struct {
+	Name string // with underscores
+	Data []byte // the ELF file
+}
+
+// Dir is the directory of one kernel's modules, as lies in /lib/modules.
+type Dir struct {
+	release string
+	builtin map[string]bool
+	files   map[string]string // path by name
+}
+
+// Open reads what dir has for the kernel of that release. It needs
+// modules.builtin and the modules, and nothing that depmod makes.
+func Open(dir, release string) (*Dir, error) {
+	d := &Dir{release: release, builtin: map[string]bool{}, files: map[string]string{}}
+	if err := d.readBuiltin(filepath.Join(dir, "modules.builtin")); err != nil {
+		return nil, fmt.Errorf("open modules: %w", err)
+	}
+	// Only what came with the kernel: what was added to a host beside it, in
+	// extra, updates and the like, is not the guest's.
+	err := filepath.WalkDir(filepath.Join(dir, "kernel"), func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		if name, ok := moduleName(file); ok {
+			d.files[name] = file
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open modules: %w", err)
+	}
+	return d, nil
+}
+
+func (d *Dir) readBuiltin(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if name, ok := moduleName(lines.Text()); ok {
+			d.builtin[name] = true
+		}
+	}
+	return lines.Err()
+}
+
+// moduleName returns the module's name for kernel/fs/fuse/fuse.ko.xz.
+func moduleName(file string) (string, bool) {
+	name, ending, ok := strings.Cut(path.Base(filepath.ToSlash(file)), ".ko")
+	switch ending {
+	case "", ".gz", ".xz", ".zst":
+		return normalise(name), ok
+	}
+	return "", false
+}
+
+// Has reports whether the kernel has name, as a module or built in.
+func (d *Dir) Has(name string) bool {
+	name = normalise(name)
+	return d.builtin[name] || d.files[name] != ""
+}
+
+// Order returns the modules called names and everything they depend on, each
+// once and after its dependencies, and leaves out what is built in. The error
+// matches ErrNotFound, ErrCycle, ErrRelease or a failure to read a module, and
+// names the module.
+func (d *Dir) Order(names ...string) ([]Module, error) {
+	o := order{dir: d, state: map[string]state{}}
+	for _, name := range names {
+		if err := o.add(normalise(name)); err != nil {
+			return nil, err
+		}
+	}
+	return o.out, nil
+}
+
+type state int
+
+const (
+	unseen state = iota
+	entered
+	placed
+)
+
+type order struct {
+	dir   *Dir
+	state map[string]state
+	out   []Module
+}
+
+func (o *order) add(name string) error {
+	switch {
+	case o.state[name] == placed || o.dir.builtin[name]:
+		return nil
+	case o.state[name] == entered:
+		return fmt.Errorf("module %s: %w", name, ErrCycle)
+	case o.dir.files[name] == "":
+		return fmt.Errorf("module %s: %w", name, ErrNotFound)
+	}
+	o.state[name] = entered
+	data, err := read(o.dir.files[name])
+	if err != nil {
+		return fmt.Errorf("module %s: %w", name, err)
+	}
+	i, err := parseInfo(data)
+	if err != nil {
+		return fmt.Errorf("module %s: %w", name, err)
+	}
+	if i.vermagic != o.dir.release {
+		return fmt.Errorf("module %s: %w: it is for %q, the kernel is %q", name, ErrRelease, i.vermagic, o.dir.release)
+	}
+	for _, dep := range i.depends {
+		if err := o.add(dep); err != nil {
+			return fmt.Errorf("%w (needed by %s)", err, name)
+		}
+	}
+	for _, dep := range i.before {
+		if !o.dir.Has(dep) {
+			continue // an alias of something built in, or nothing at all
+		}
+		if err := o.add(dep); err != nil {
+			return fmt.Errorf("%w (wished for by %s)", err, name)
+		}
+	}
+	o.state[name] = placed
+	o.out = append(o.out, Module{Name: name, Data: data})
+	return nil
+}
+
+func read(file string) ([]byte, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return unpack.ELF(data, maxSize)
+}

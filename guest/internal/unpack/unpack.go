@@ -1,0 +1,90 @@
+// Package unpack recognises compressed data by its first bytes and unpacks it:
+// the formats that kernels and their modules come in.
+package unpack
+
+import (
+	"bytes"
+	"compress/bzip2"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/mikelolasagasti/xz"
+	"github.com/pierrec/lz4/v4"
+)
+
+var (
+	// ErrFormat is matched for data of no format known here.
+	ErrFormat = errors.New("unknown compression")
+	// ErrTooLarge is matched for data that unpacks to more than was allowed.
+	ErrTooLarge = errors.New("unpacked data is too large")
+)
+
+// dictMax is the largest dictionary that xz data may ask for; a kernel's is of
+// 32 MiB.
+const dictMax = 1 << 28
+
+type format struct {
+	name  string
+	magic string
+	open  func(io.Reader) (io.Reader, error)
+}
+
+// xz is read by a package that knows the x86 filter, which kernels use.
+func formats() []format {
+	return []format{
+		{"gzip", "\x1f\x8b", func(r io.Reader) (io.Reader, error) {
+			return gzip.NewReader(r)
+		}},
+		{"xz", "\xfd7zXZ\x00", func(r io.Reader) (io.Reader, error) {
+			return xz.NewReader(r, dictMax)
+		}},
+		{"zstd", "\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) {
+			// Kernels are packed with a window of up to 128 MiB.
+			return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(1<<28))
+		}},
+		{"lz4", "\x02\x21\x4c\x18", func(r io.Reader) (io.Reader, error) { return lz4.NewReader(r), nil }},
+		{"bzip2", "BZh", func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }},
+		{"none", "\x7fELF", func(r io.Reader) (io.Reader, error) { return r, nil }},
+	}
+}
+
+// ELF returns the ELF file that data is or unpacks to, of at most limit bytes.
+// The error matches ErrFormat or ErrTooLarge where one of these is the reason.
+func ELF(data []byte, limit int64) ([]byte, error) {
+	for _, f := range formats() {
+		if !bytes.HasPrefix(data, []byte(f.magic)) {
+			continue
+		}
+		out, err := f.unpack(data, limit)
+		if err != nil {
+			return nil, fmt.Errorf("unpack %s: %w", f.name, err)
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("%w: it begins with % x", ErrFormat, data[:min(len(data), 8)])
+}
+
+func (f format) unpack(data []byte, limit int64) ([]byte, error) {
+	r, err := f.open(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := r.(interface{ Close() }); ok {
+		defer c.Close() // zstd's reader
+	}
+	var out bytes.Buffer
+	n, err := io.Copy(&out, io.LimitReader(r, limit+1))
+	if n > limit {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(out.Bytes(), []byte("\x7fELF")) {
+		return nil, errors.New("what it unpacks to is not an ELF file")
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,149 @@
+// Package vmlinux takes the uncompressed kernel out of the image that a
+// distribution ships. A machine that boots from it skips the decompressor, and
+// its clones do not carry the packed copy in their memory.
+package vmlinux
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/bulkhead-project/bulkhead/guest/internal/unpack"
+)
+
+// ErrUnusable is matched for a file that is not a kernel QEMU can boot directly.
+var ErrUnusable = errors.New("not a usable kernel image")
+
+// maxSize bounds the unpacked kernel.
+const maxSize = 512 << 20
+
+// The fields of the x86 boot protocol's header, by their offset in the image.
+const (
+	offSetupSects    = 0x1f1
+	offMagic         = 0x202 // "HdrS"
+	offVersion       = 0x206
+	offPayloadOffset = 0x248 // from the end of the setup sectors
+	offPayloadLength = 0x24c
+	headerEnd        = 0x250
+	sector           = 512
+	payloadVersion   = 0x0208 // the protocol that told of the payload first
+)
+
+// Extract returns the kernel that image holds: image is a bzImage, or an ELF
+// kernel already. The result has the PVH entry point; if it has not, or image
+// is something else, the error matches ErrUnusable.
+func Extract(image []byte) ([]byte, error) {
+	kernel, err := unpackImage(image)
+	if err != nil {
+		return nil, err
+	}
+	f, err := elf.NewFile(bytes.NewReader(kernel))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
+	}
+	defer f.Close()
+	if err := check(f); err != nil {
+		return nil, err
+	}
+	return kernel, nil
+}
+
+func unpackImage(image []byte) ([]byte, error) {
+	if bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
+		return image, nil
+	}
+	packed, err := payload(image)
+	if err != nil {
+		return nil, err
+	}
+	// The last four bytes are the unpacked size: gzip's own, or put after the
+	// stream of any other format.
+	end := len(packed) - 4
+	size := binary.LittleEndian.Uint32(packed[end:])
+	if !bytes.HasPrefix(packed, []byte("\x1f\x8b")) {
+		packed = packed[:end]
+	}
+	kernel, err := unpack.ELF(packed, maxSize)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
+	}
+	if len(kernel) != int(size) {
+		return nil, fmt.Errorf("%w: it unpacks to %d bytes and says %d", ErrUnusable, len(kernel), size)
+	}
+	return kernel, nil
+}
+
+func payload(image []byte) ([]byte, error) {
+	if len(image) < headerEnd || string(image[offMagic:offMagic+4]) != "HdrS" {
+		return nil, fmt.Errorf("%w: neither a bzImage nor an ELF file", ErrUnusable)
+	}
+	if v := binary.LittleEndian.Uint16(image[offVersion:]); v < payloadVersion {
+		return nil, fmt.Errorf("%w: boot protocol %#x does not tell where the kernel is", ErrUnusable, v)
+	}
+	setup := int64(image[offSetupSects])
+	if setup == 0 {
+		setup = 4 // the protocol says so
+	}
+	start := (setup+1)*sector + int64(binary.LittleEndian.Uint32(image[offPayloadOffset:]))
+	end := start + int64(binary.LittleEndian.Uint32(image[offPayloadLength:]))
+	if end > int64(len(image)) || end-start < 8 {
+		return nil, fmt.Errorf("%w: the file is cut short (%d bytes, the kernel ends at %d)", ErrUnusable, len(image), end)
+	}
+	return image[start:end], nil
+}
+
+// check finds the PVH entry note: owner Xen, type XEN_ELFNOTE_PHYS32_ENTRY.
+func check(f *elf.File) error {
+	if f.Machine != elf.EM_X86_64 {
+		return fmt.Errorf("%w: it is for %v", ErrUnusable, f.Machine)
+	}
+	for _, prog := range f.Progs {
+		if prog.Type != elf.PT_NOTE || prog.Filesz > 1<<20 {
+			continue
+		}
+		notes := make([]byte, prog.Filesz)
+		if _, err := prog.ReadAt(notes, 0); err != nil {
+			return fmt.Errorf("%w: read its notes: %w", ErrUnusable, err)
+		}
+		if hasNote(notes, "Xen\x00", 18) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: it has no PVH entry point (CONFIG_PVH)", ErrUnusable)
+}
+
+func hasNote(notes []byte, owner string, kind uint32) bool {
+	align := func(n uint64) uint64 { return (n + 3) &^ 3 }
+	for len(notes) >= 12 {
+		nameLen := uint64(binary.LittleEndian.Uint32(notes))
+		descLen := uint64(binary.LittleEndian.Uint32(notes[4:]))
+		size := 12 + align(nameLen) + align(descLen)
+		if size > uint64(len(notes)) {
+			return false
+		}
+		if binary.LittleEndian.Uint32(notes[8:]) == kind && string(notes[12:12+nameLen]) == owner {
+			return true
+		}
+		notes = notes[size:]
+	}
+	return false
+}
+
+// Release finds the release of a kernel that Extract returned, as uname -r
+// prints it.
+func Release(kernel []byte) (string, error) {
+	const banner = "Linux version "
+	for rest := kernel; ; {
+		i := bytes.Index(rest, []byte(banner))
+		if i < 0 {
+			return "", fmt.Errorf("%w: it names no release", ErrUnusable)
+		}
+		rest = rest[i+len(banner):]
+		word, _, ok := bytes.Cut(rest[:min(len(rest), 128)], []byte(" "))
+		if ok && len(word) > 0 && word[0] >= '0' && word[0] <= '9' {
+			return string(word), nil
+		}
+	}
+}
