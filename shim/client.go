@@ -1,0 +1,115 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/ttrpc"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/shim/fdpass"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// ErrNotRunning is returned by Connect when no shim serves the directory: it
+// has ended, and Adopt may start another if its machine lives on.
+var ErrNotRunning = errors.New("shim is not running")
+
+// Client is a connection to the shim of one pod. Its methods may be called at
+// once. Errors of the three services carry a gRPC status code (NotFound,
+// AlreadyExists, FailedPrecondition, …).
+type Client struct {
+	// Sandbox and Task are containerd's services.
+	Sandbox sandboxv1.TTRPCSandboxService
+	Task    taskv3.TTRPCTaskService
+	// Extension is our own; use Events below for its stream of events.
+	Extension shimv1.ExtensionClient
+
+	dir  string
+	pid  int
+	rpc  *ttrpc.Client
+	done chan struct{}
+	once sync.Once
+}
+
+// Connect connects to the running shim of the state directory dir, or returns
+// an error that matches ErrNotRunning.
+func Connect(ctx context.Context, dir string) (*Client, error) {
+	conn, err := dial(ctx, filepath.Join(dir, layout.API))
+	if err != nil {
+		return nil, fmt.Errorf("connect to the shim in %s: %w", dir, err)
+	}
+	return newClient(dir, conn)
+}
+
+func dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		if layout.IsDead(err) {
+			err = fmt.Errorf("%w: %w", ErrNotRunning, err)
+		}
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+func newClient(dir string, conn *net.UnixConn) (*Client, error) {
+	pid, err := fdpass.PeerPID(conn)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("identify the shim in %s: %w", dir, err)
+	}
+	c := &Client{dir: dir, pid: pid, done: make(chan struct{})}
+	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(func() { c.once.Do(func() { close(c.done) }) }))
+	c.Sandbox = sandboxv1.NewTTRPCSandboxClient(c.rpc)
+	c.Task = taskv3.NewTTRPCTaskClient(c.rpc)
+	c.Extension = shimv1.NewExtensionClient(c.rpc)
+	return c, nil
+}
+
+// PID is the shim's process.
+func (c *Client) PID() int { return c.pid }
+
+// StateDir is the directory that the shim serves.
+func (c *Client) StateDir() string { return c.dir }
+
+// Done is closed when the connection ends, by Close or by the shim's end.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Close ends the connection; the shim and its pod go on.
+func (c *Client) Close() error { return c.rpc.Close() }
+
+// SendFile gives the shim a copy of f under name, for the one call that will
+// name it: Task.Create ("file=NAME", "log:NAME"), CreateSandbox ("scratch"),
+// ReopenLog, Publish. A file that no call takes is closed after a minute. The
+// caller keeps f.
+func (c *Client) SendFile(ctx context.Context, name string, f *os.File) error {
+	conn, err := dial(ctx, filepath.Join(c.dir, layout.Files))
+	if err != nil {
+		return fmt.Errorf("send file %q to the shim: %w", name, err)
+	}
+	defer conn.Close()
+	if err := fdpass.SendNamed(ctx, conn, name, f); err != nil {
+		return fmt.Errorf("send file %q to the shim: %w", name, err)
+	}
+	return nil
+}
+
+// OpenStream opens a byte stream of the pod. The bytes of ATTACH are framed:
+// wrap the connection with stream.NewClient. The caller closes it.
+func (c *Client) OpenStream(ctx context.Context, req *shimv1.OpenRequest) (net.Conn, error) {
+	res, err := c.Extension.Open(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("open a stream: %w", err)
+	}
+	return stream.Dial(ctx, res.Address, res.Token)
+}

@@ -1,0 +1,152 @@
+package fdpass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of a Store.
+const (
+	MaxName   = 255
+	MaxStored = 64
+	// Patience is how long a sent file waits to be taken.
+	Patience = time.Minute
+)
+
+// Errors of a Store.
+var (
+	ErrNoFile = errors.New("no such file was sent")
+	ErrFull   = errors.New("too many sent files wait to be taken")
+)
+
+// SendNamed sends f under name to a Store and returns when it is stored.
+func SendNamed(ctx context.Context, conn *net.UnixConn, name string, f *os.File) error {
+	if name == "" || len(name) > MaxName {
+		return fmt.Errorf("file name of %d bytes, of 1 to %d", len(name), MaxName)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := Send(conn, []byte(name), f); err != nil {
+		return withCause(ctx, err)
+	}
+	if err := conn.CloseWrite(); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(io.LimitReader(conn, 1024))
+	if err != nil {
+		return withCause(ctx, err)
+	}
+	if string(answer) != "ok" {
+		return fmt.Errorf("refused: %s", strings.TrimSpace(string(answer)))
+	}
+	return nil
+}
+
+// Store keeps files that were sent under a name until a call takes them. A
+// name sent twice means the newer file. Its methods may be called at once.
+type Store struct {
+	mu     sync.Mutex
+	files  map[string]*entry
+	closed bool
+}
+
+type entry struct {
+	file  *os.File
+	timer *time.Timer
+}
+
+// Put keeps f, and closes it when nobody takes it within Patience. On an error
+// the caller still owns f.
+func (s *Store) Put(name string, f *os.File) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return net.ErrClosed
+	}
+	if old := s.files[name]; old != nil {
+		old.drop()
+	} else if len(s.files) >= MaxStored {
+		return ErrFull
+	}
+	if s.files == nil {
+		s.files = map[string]*entry{}
+	}
+	e := &entry{file: f}
+	e.timer = time.AfterFunc(Patience, func() { s.expire(name, e) })
+	s.files[name] = e
+	return nil
+}
+
+// Take returns the file sent under name, which the caller then owns, or
+// ErrNoFile.
+func (s *Store) Take(name string) (*os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.files[name]
+	if e == nil {
+		return nil, fmt.Errorf("file %q: %w", name, ErrNoFile)
+	}
+	e.timer.Stop()
+	delete(s.files, name)
+	return e.file, nil
+}
+
+// Close closes every file that was not taken, and refuses further ones.
+func (s *Store) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, e := range s.files {
+		e.drop()
+	}
+	s.files = nil
+}
+
+func (s *Store) expire(name string, e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.files[name] == e {
+		delete(s.files, name)
+		e.file.Close()
+	}
+}
+
+func (e *entry) drop() {
+	e.timer.Stop()
+	e.file.Close()
+}
+
+// Receive serves one connection of SendNamed.
+func (s *Store) Receive(conn *net.UnixConn) error {
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	buf := make([]byte, MaxName)
+	n, files, err := Receive(conn, buf)
+	if err == nil && (len(files) != 1 || n == 0) {
+		err = fmt.Errorf("%d files with a name of %d bytes", len(files), n)
+	}
+	if err == nil {
+		err = s.Put(string(buf[:n]), files[0])
+	}
+	if err != nil {
+		CloseAll(files)
+		fmt.Fprint(conn, err)
+		return err
+	}
+	_, err = io.WriteString(conn, "ok")
+	return err
+}
+
+func withCause(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil {
+		return cause
+	}
+	return err
+}

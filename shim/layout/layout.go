@@ -1,0 +1,31 @@
+// Package layout names the files of a pod's state directory.
+package layout
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// The names in $STATE/<instance>/<id>. The shim makes them, but for the
+// directories of containers, which the engine makes beside them.
+const (
+	API     = "shim.sock"   // ttrpc: Sandbox, Task, Extension
+	Files   = "files.sock"  // descriptors by name
+	Stream  = "stream.sock" // byte streams by token
+	Log     = "shim.log"    // the shim's stderr, bounded
+	Console = "console.log" // the guest's console, bounded
+	QEMULog = "vm.log"      // the stderr of the machine's process
+	VM      = "vm"          // the machine's own directory of sockets
+	State   = "state.json"  // written by the sandbox
+	Lock    = "shim.lock"   // held by the one shim of the directory
+)
+
+// LogLimit is the most that Log and QEMULog may hold, in bytes.
+const LogLimit = 256 << 10
+
+// IsDead reports whether the error of connecting to a socket means that
+// nobody serves it.
+func IsDead(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}

@@ -1,0 +1,54 @@
+package shim
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// Options say how a pod's shim is started. Start and Adopt keep none of the
+// files: the caller may close them as soon as either returns.
+type Options struct {
+	ID       string // of the sandbox: 64 hexadecimal digits
+	Instance string // the engine that owns it
+
+	// StateDir is $STATE/<instance>/<id>. It is made, mode 0700, and given to
+	// Owner; its parent exists and can be traversed by Owner. It holds the
+	// shim's sockets, so its path is at most MaxStateDir bytes long.
+	StateDir string
+	// DataDir is $DATA/sandboxes/<id>, made likewise: what must survive a
+	// reboot (journal, exits, scratch disk).
+	DataDir string
+
+	// Machine is what to start, ready for a Driver (Accel resolved). Adopt
+	// takes it from the state instead.
+	Machine hypervisor.Machine
+	// Memory is the sealed memfd and State the saved device state of the
+	// template to clone; both nil mean a cold boot.
+	Memory *os.File
+	State  *os.File
+
+	// Owner is whom the shim and its machine run as; nil is the caller. Only
+	// root can name another.
+	Owner *Owner
+	// Spawn starts the shim's process, in the pod's network namespace for
+	// example; nil is (*exec.Cmd).Start.
+	Spawn func(*exec.Cmd) error
+	// Path is the bulkhead-shim executable.
+	Path string
+	// Logger gets what went wrong and was not worth an error; nil is
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Owner is the user and group that a shim runs as.
+type Owner struct {
+	UID int `json:"uid"`
+	GID int `json:"gid"`
+}
+
+// MaxStateDir bounds the path of a state directory, in bytes: the longest
+// socket name below it still has to fit into the 108 bytes of a unix address.
+const MaxStateDir = 92

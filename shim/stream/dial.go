@@ -1,0 +1,67 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// ErrRefused is returned by Dial for a stream that the shim does not open; the
+// message tells why.
+var ErrRefused = errors.New("stream refused")
+
+const maxLine = 1024
+
+// Dial connects to the stream socket at address and opens the stream of token.
+// ctx bounds the opening only. The caller closes the connection, which is a
+// *net.UnixConn and so can be closed by halves.
+func Dial(ctx context.Context, address, token string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", address)
+	if err != nil {
+		return nil, fmt.Errorf("open a stream: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	if _, err = io.WriteString(conn, token+"\n"); err == nil {
+		err = accepted(conn)
+	}
+	if !stop() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("open a stream: %w", err)
+	}
+	return conn, nil
+}
+
+func accepted(conn net.Conn) error {
+	line, err := readLine(conn)
+	if err != nil {
+		return err
+	}
+	if line != "ok" {
+		return fmt.Errorf("%w: %s", ErrRefused, line)
+	}
+	return nil
+}
+
+// readLine reads byte by byte, since what follows the line is not its own.
+func readLine(r io.Reader) (string, error) {
+	var line bytes.Buffer
+	one := make([]byte, 1)
+	for line.Len() < maxLine {
+		if _, err := io.ReadFull(r, one); err != nil {
+			return "", err
+		}
+		if one[0] == '\n' {
+			return line.String(), nil
+		}
+		line.WriteByte(one[0])
+	}
+	return "", fmt.Errorf("%w: first line too long", ErrProtocol)
+}

@@ -1,0 +1,108 @@
+package stream
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+)
+
+// ErrDetached is returned by Stdio.Run when the connection ended before the
+// process did: the shim has gone, or the stream was taken over.
+var ErrDetached = errors.New("stream ended before its process")
+
+// Stdio is the near end of an attached process's standard streams.
+type Stdio struct {
+	// Stdin is read until its end, which the process then sees; nil sends
+	// nothing and leaves the process's stdin open.
+	Stdin io.Reader
+	// Stdout and Stderr receive what the process writes; nil throws it away.
+	Stdout, Stderr io.Writer
+	// Resize carries new sizes of the terminal; nil for none.
+	Resize <-chan Size
+}
+
+// Run carries the streams over a connection that OpenStream (ATTACH) or Dial
+// returned, until the process ends, and returns its exit code. It closes conn.
+// Run may return while a Read of Stdin still waits; that goroutine ends at the
+// Read's return and sends nothing more.
+func (s Stdio) Run(ctx context.Context, conn net.Conn) (int, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+
+	w := NewWriter(conn)
+	if s.Stdin != nil {
+		go func() {
+			in := w.Channel(Stdin)
+			if _, err := io.Copy(onlyWriter{in}, s.Stdin); err == nil {
+				in.Close()
+			}
+		}()
+	}
+	if s.Resize != nil {
+		go resize(ctx, w, s.Resize)
+	}
+	code, err := s.receive(NewReader(conn))
+	if cause := ctx.Err(); err != nil && cause != nil {
+		return 0, cause
+	}
+	return code, err
+}
+
+func (s Stdio) receive(r *Reader) (int, error) {
+	for {
+		ch, p, err := r.Next()
+		switch {
+		case err == io.EOF:
+			return 0, ErrDetached
+		case err != nil:
+			return 0, fmt.Errorf("%w: %w", ErrDetached, err)
+		}
+		switch ch {
+		case Stdout:
+			err = put(s.Stdout, p)
+		case Stderr:
+			err = put(s.Stderr, p)
+		case Failed:
+			return 0, errors.New(strings.ToValidUTF8(string(p), "?"))
+		case Exited:
+			if len(p) != 4 {
+				return 0, fmt.Errorf("%w: an exit code of %d bytes", ErrProtocol, len(p))
+			}
+			return int(binary.BigEndian.Uint32(p)), nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+func put(w io.Writer, p []byte) error {
+	if w == nil || len(p) == 0 {
+		return nil
+	}
+	_, err := w.Write(p)
+	return err
+}
+
+func resize(ctx context.Context, w *Writer, sizes <-chan Size) {
+	for {
+		select {
+		case size, ok := <-sizes:
+			if !ok || w.Frame(Resize, size.encode()) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// onlyWriter hides what io.Copy would prefer to Write.
+type onlyWriter struct{ io.Writer }
