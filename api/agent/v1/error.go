@@ -1,6 +1,12 @@
 package agentv1
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
+
+// maxMessage bounds an error's message, in bytes.
+const maxMessage = 1024
 
 // The classes of an agent's error, matched with errors.Is.
 var (
@@ -29,7 +35,7 @@ func ToError(err error) *Error {
 	if err == nil {
 		return nil
 	}
-	e := &Error{Message: err.Error()}
+	e := (&Error{Message: err.Error()}).bounded()
 	for class, sentinel := range classes {
 		if errors.Is(err, sentinel) {
 			e.Class = class
@@ -43,3 +49,21 @@ func (e *Error) Error() string { return e.Message }
 
 // Unwrap is the class, or nil for none and for one that this host does not know.
 func (e *Error) Unwrap() error { return classes[e.Class] }
+
+// bounded makes the message one line of printable text, at most maxMessage
+// bytes long: it ends up in logs and on terminals.
+func (e *Error) bounded() *Error {
+	if len(e.Message) > maxMessage {
+		e.Message = e.Message[:maxMessage]
+	}
+	e.Message = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0):
+			return -1
+		}
+		return r
+	}, e.Message)
+	return e
+}

@@ -1,0 +1,176 @@
+package agentv1
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+// Client calls an agent. Its methods may be used at once; each opens a stream
+// of its own. An agent's refusal is an *Error, which matches its class; when
+// the context ends first, the error matches the context's.
+type Client struct {
+	open func(context.Context) (net.Conn, error)
+}
+
+// NewClient makes a client that opens its streams by open. A stream's Close
+// must end reads and writes that are under way.
+func NewClient(open func(ctx context.Context) (net.Conn, error)) *Client {
+	return &Client{open: open}
+}
+
+// begin opens a stream, makes the call and reads its answer. When the context
+// ends, the stream is closed; stop undoes that.
+func (c *Client) begin(ctx context.Context, op Op, body, answer any) (conn net.Conn, stop func() bool, err error) {
+	conn, err = c.open(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("agent %s: %w", op, err)
+	}
+	stop = context.AfterFunc(ctx, func() { conn.Close() })
+	if err := exchange(conn, op, body, answer); err != nil {
+		stop()
+		conn.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, nil, fmt.Errorf("agent %s: %w", op, err)
+	}
+	return conn, stop, nil
+}
+
+func exchange(conn net.Conn, op Op, body, answer any) error {
+	call := Call{Op: op}
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("encode: %w", err)
+		}
+		call.Body = raw
+	}
+	if err := WriteFrame(conn, call, MaxCall); err != nil {
+		return err
+	}
+	var reply Reply
+	if err := ReadFrame(conn, &reply, MaxReply); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("read reply: %w", err)
+	}
+	if reply.Error != nil {
+		return reply.Error.bounded()
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(reply.Body, answer); err != nil {
+		return fmt.Errorf("decode reply: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) call(ctx context.Context, op Op, body, answer any) error {
+	conn, stop, err := c.begin(ctx, op, body, answer)
+	if err != nil {
+		return err
+	}
+	stop()
+	conn.Close()
+	return nil
+}
+
+func ask[T any](ctx context.Context, c *Client, op Op, body any) (T, error) {
+	var answer T
+	err := c.call(ctx, op, body, &answer)
+	return answer, err
+}
+
+// Configure gives the machine its identity; see type Configure.
+func (c *Client) Configure(ctx context.Context, r Configure) (Configured, error) {
+	return ask[Configured](ctx, c, OpConfigure, r)
+}
+
+// SetTime sets the guest's clock.
+func (c *Client) SetTime(ctx context.Context, r SetTime) error {
+	return c.call(ctx, OpSetTime, r, nil)
+}
+
+// Ping asks for nothing.
+func (c *Client) Ping(ctx context.Context) error { return c.call(ctx, OpPing, nil, nil) }
+
+// Memory tells the guest's view of its memory.
+func (c *Client) Memory(ctx context.Context) (Memory, error) {
+	return ask[Memory](ctx, c, OpMemory, nil)
+}
+
+// Mount mounts the disk in a slot. It succeeds when the same disk is mounted
+// under that name already.
+func (c *Client) Mount(ctx context.Context, r Mount) error { return c.call(ctx, OpMount, r, nil) }
+
+// Unmount is the inverse of Mount and succeeds for a name that is not mounted.
+func (c *Client) Unmount(ctx context.Context, r Unmount) error {
+	return c.call(ctx, OpUnmount, r, nil)
+}
+
+// Flush writes the guest's file systems to its disks.
+func (c *Client) Flush(ctx context.Context) error { return c.call(ctx, OpFlush, nil, nil) }
+
+// Create makes a container, which waits for Start.
+func (c *Client) Create(ctx context.Context, r Create) (Created, error) {
+	return ask[Created](ctx, c, OpCreate, r)
+}
+
+// Start starts a created container; Exec of r must be empty.
+func (c *Client) Start(ctx context.Context, r Process) error { return c.call(ctx, OpStart, r, nil) }
+
+// Exec runs one more process in a container.
+func (c *Client) Exec(ctx context.Context, r Exec) (Created, error) {
+	return ask[Created](ctx, c, OpExec, r)
+}
+
+// Signal sends a signal. It fails with ErrNotFound when the process has ended.
+func (c *Client) Signal(ctx context.Context, r Signal) error { return c.call(ctx, OpSignal, r, nil) }
+
+// Wait returns when the process has ended, at once when it had already.
+func (c *Client) Wait(ctx context.Context, r Process) (Exit, error) {
+	return ask[Exit](ctx, c, OpWait, r)
+}
+
+// Delete forgets a process that has ended or was never started, and what it
+// left. It fails with ErrBusy while the process runs.
+func (c *Client) Delete(ctx context.Context, r Process) (Exit, error) {
+	return ask[Exit](ctx, c, OpDelete, r)
+}
+
+// Resize sets the size of a process's terminal.
+func (c *Client) Resize(ctx context.Context, r Resize) error { return c.call(ctx, OpResize, r, nil) }
+
+// Pause freezes a container; Resume thaws it.
+func (c *Client) Pause(ctx context.Context, r Process) error { return c.call(ctx, OpPause, r, nil) }
+
+// Resume is the inverse of Pause.
+func (c *Client) Resume(ctx context.Context, r Process) error { return c.call(ctx, OpResume, r, nil) }
+
+// Update changes a container's limits.
+func (c *Client) Update(ctx context.Context, r Update) error { return c.call(ctx, OpUpdate, r, nil) }
+
+// Stats reads a container's usage.
+func (c *Client) Stats(ctx context.Context, r Process) (Stats, error) {
+	return ask[Stats](ctx, c, OpStats, r)
+}
+
+// Pids lists the processes of a container.
+func (c *Client) Pids(ctx context.Context, r Process) (Pids, error) {
+	return ask[Pids](ctx, c, OpPids, r)
+}
+
+// List tells every process that the agent knows.
+func (c *Client) List(ctx context.Context) (List, error) { return ask[List](ctx, c, OpList, nil) }
+
+// ReadFile reads the end of a file of a container.
+func (c *Client) ReadFile(ctx context.Context, r ReadFile) (File, error) {
+	return ask[File](ctx, c, OpReadFile, r)
+}

@@ -1,0 +1,84 @@
+package agentv1
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// grow is how much a frame's buffer grows by as its bytes arrive: a length is
+// only a claim, so memory follows what was really sent.
+const grow = 32 << 10
+
+// WriteFrame writes v as JSON after its length, in one Write. It fails before
+// writing when the frame would be longer than limit bytes.
+func WriteFrame(w io.Writer, v any, limit int) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode frame: %w", err)
+	}
+	if len(body) > limit {
+		return fmt.Errorf("frame of %d bytes is over the limit of %d: %w", len(body), limit, ErrInvalid)
+	}
+	frame := make([]byte, 4, 4+len(body))
+	binary.BigEndian.PutUint32(frame, uint32(len(body)))
+	if _, err := w.Write(append(frame, body...)); err != nil {
+		return fmt.Errorf("write frame: %w", err)
+	}
+	return nil
+}
+
+// ReadFrame reads a frame of at most limit bytes into v. It returns io.EOF when
+// the stream ends before the frame begins, io.ErrUnexpectedEOF when it ends
+// within, and an error that matches ErrInvalid for a frame that is too long or
+// is not JSON.
+func ReadFrame(r io.Reader, v any, limit int) error {
+	n, err := readLength(r)
+	if err != nil {
+		return err
+	}
+	if n > limit {
+		return fmt.Errorf("frame of %d bytes is over the limit of %d: %w", n, limit, ErrInvalid)
+	}
+	body, err := readN(r, n)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("decode frame: %w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// readLength reads the four bytes before a frame or chunk.
+func readLength(r io.Reader) (int, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > 1<<30 {
+		return 0, fmt.Errorf("frame claims %d bytes: %w", n, ErrInvalid)
+	}
+	return int(n), nil
+}
+
+func readN(r io.Reader, n int) ([]byte, error) {
+	var body []byte
+	for len(body) < n {
+		at, step := len(body), min(grow, n-len(body))
+		body = append(body, make([]byte, step)...)
+		if _, err := io.ReadFull(r, body[at:]); err != nil {
+			return nil, unexpected(err)
+		}
+	}
+	return body, nil
+}
+
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package agentv1
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+// Stream is the agent's side of one call.
+type Stream struct {
+	net.Conn
+	Body    json.RawMessage // of the call
+	replied bool
+}
+
+// Reply answers the call; nil means an empty answer. It is made at most once.
+func (s *Stream) Reply(answer any) error {
+	s.replied = true
+	var reply Reply
+	if answer != nil {
+		body, err := json.Marshal(answer)
+		if err != nil {
+			return fmt.Errorf("encode reply: %w", err)
+		}
+		reply.Body = body
+	}
+	return WriteFrame(s.Conn, reply, MaxReply)
+}
+
+// Handler serves one call. What it returns is sent as the answer unless it has
+// replied already.
+type Handler func(ctx context.Context, s *Stream) error
+
+// Handlers serve the calls of an agent.
+type Handlers map[Op]Handler
+
+// Unary makes a handler of a function from body to answer.
+func Unary[In, Out any](f func(context.Context, In) (Out, error)) Handler {
+	return func(ctx context.Context, s *Stream) error {
+		var in In
+		if len(s.Body) > 0 {
+			if err := json.Unmarshal(s.Body, &in); err != nil {
+				return fmt.Errorf("decode body: %w: %w", ErrInvalid, err)
+			}
+		}
+		out, err := f(ctx, in)
+		if err != nil {
+			return err
+		}
+		return s.Reply(out)
+	}
+}
+
+// Waiting is Unary for a call that may take as long as it takes: the context
+// ends when the host goes away.
+func Waiting[In, Out any](f func(context.Context, In) (Out, error)) Handler {
+	call := Unary(f)
+	return func(ctx context.Context, s *Stream) error {
+		ctx, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			var b [1]byte
+			s.Conn.Read(b[:]) // the host sends no more: this is the end
+			cancel()
+		}()
+		err := call(ctx, s)
+		if err != nil && !s.replied {
+			WriteFrame(s.Conn, Reply{Error: ToError(err)}, MaxReply)
+			s.replied = true
+		}
+		s.Conn.Close()
+		<-done
+		return nil
+	}
+}
+
+// Serve reads the call of a stream, lets its handler answer, and closes the
+// stream. Its error is for a log.
+func Serve(ctx context.Context, conn net.Conn, handlers Handlers) error {
+	defer conn.Close()
+	var call Call
+	if err := ReadFrame(conn, &call, MaxCall); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return fmt.Errorf("read call: %w", err)
+	}
+	s := &Stream{Conn: conn, Body: call.Body}
+	handler, ok := handlers[call.Op]
+	err := fmt.Errorf("call %.32q: %w", string(call.Op), ErrUnsupported)
+	if ok {
+		err = handler(ctx, s)
+	}
+	if s.replied {
+		return err
+	}
+	if err == nil {
+		return s.Reply(nil)
+	}
+	return WriteFrame(conn, Reply{Error: ToError(err)}, MaxReply)
+}
