@@ -1,0 +1,175 @@
+// Package logs writes a container's output in the log format of the container
+// runtime interface,
+//
+//	2006-01-02T15:04:05.000000000Z stdout F text
+//
+// and exactly once, also when the writing process is killed: after each write
+// to the log it records, in a small file of its own, how far each stream has
+// been logged and how long the log then was. A later process cuts the log back
+// to that record and asks for the output from there on.
+//
+// A line that has no end yet is kept back, unacknowledged, until its end, the
+// stream's end or MaxLine bytes, whichever comes first.
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// MaxLine is the most bytes of output in one line of the log; a longer line is
+// split, and all its parts but the last are tagged P. A source that keeps
+// output until it is acknowledged must hold more than this.
+const MaxLine = 16 << 10
+
+// ErrGap is returned for output that does not continue what was written so
+// far: some of it is missing, or its offset is impossible.
+var ErrGap = errors.New("output does not continue the log")
+
+// Stream is one of a process's outputs.
+type Stream int
+
+// The streams.
+const (
+	Stdout Stream = iota
+	Stderr
+	streams
+)
+
+// String is the stream's name in the log and in the agent's protocol.
+func (s Stream) String() string {
+	if s == Stderr {
+		return "stderr"
+	}
+	return "stdout"
+}
+
+// Writer writes one container's log. Its methods may be called at once.
+type Writer struct {
+	mu      sync.Mutex
+	now     func() time.Time
+	log     *os.File // nil: no log yet, every write fails with ErrNoLog
+	records *os.File
+	rec     record
+	pending [streams][]byte // output after rec.logged without a line's end
+	buf     []byte
+}
+
+// ErrNoLog is returned by Write while the writer has no log file.
+var ErrNoLog = errors.New("log file is missing")
+
+// Open returns a writer that goes on where the record in the file at path
+// ends, or begins one. It takes over log, which is open for writing and may be
+// nil until Reopen. What an earlier process wrote to log after its last
+// record is cut off. A damaged record is atomicfile.ErrCorrupt; log is then closed.
+func Open(path string, log *os.File) (w *Writer, err error) {
+	w = &Writer{now: time.Now, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.Close())
+		}
+	}()
+	if w.records, w.rec, err = openRecord(path); err != nil {
+		return nil, err
+	}
+	if log == nil {
+		return w, nil
+	}
+	id, size, err := identify(log)
+	if err != nil {
+		return nil, err
+	}
+	if id == w.rec.file && size > w.rec.length {
+		if err := log.Truncate(w.rec.length); err != nil {
+			return nil, fmt.Errorf("cut the log back to its record: %w", err)
+		}
+		size = w.rec.length
+	}
+	next := w.rec
+	next.file, next.length = id, size
+	return w, w.commit(next)
+}
+
+// Offset is where output of the stream is to be asked for: everything before
+// it is in the log.
+func (w *Writer) Offset(s Stream) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rec.logged[s]
+}
+
+// Write logs the output that begins at offset of the stream, and returns the
+// offset up to which it need not be kept any longer. What was written before
+// is skipped. After an error nothing of data is in the log, unless the offset
+// returned with it says so, and the same output may be written again.
+func (w *Writer) Write(s Stream, offset int64, data []byte) (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	have := w.rec.logged[s] + int64(len(w.pending[s]))
+	if offset < 0 || offset > have {
+		return w.rec.logged[s], fmt.Errorf("%s at offset %d after %d: %w", s, offset, have, ErrGap)
+	}
+	if skip := have - offset; skip >= int64(len(data)) {
+		return w.rec.logged[s], nil
+	} else {
+		data = data[skip:]
+	}
+	// In pieces: a byte of output may become a line of fifty in the log.
+	for len(data) > 0 {
+		n := min(len(data), MaxLine)
+		if err := w.write(s, data[:n], false); err != nil {
+			return w.rec.logged[s], err
+		}
+		data = data[n:]
+	}
+	return w.rec.logged[s], nil
+}
+
+// End logs what is left of a stream that has ended, and returns the offset of
+// its end.
+func (w *Writer) End(s Stream) (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := w.write(s, nil, true)
+	return w.rec.logged[s], err
+}
+
+// Reopen goes on in another file, which the writer takes over, also on error;
+// the log before is closed.
+func (w *Writer) Reopen(log *os.File) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := w.rec
+	var err error
+	if next.file, next.length, err = identify(log); err == nil {
+		err = w.commit(next)
+	}
+	if err != nil {
+		log.Close()
+		return err
+	}
+	old := w.log
+	w.log = log
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// Close closes the log and the record. Output that was kept back stays with
+// its source.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var errs []error
+	for _, f := range []**os.File{&w.log, &w.records} {
+		if *f != nil {
+			errs = append(errs, (*f).Close())
+			*f = nil
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,236 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+)
+
+// ErrTooLarge is matched by every *TooLargeError.
+var ErrTooLarge = errors.New("more than the host has")
+
+// TooLargeError is a pod that does not fit the host.
+type TooLargeError struct {
+	What       string // "CPUs" or "MiB of memory"
+	Want, Have int64
+}
+
+// Error names what is wanted and what there is.
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("the pod wants %d %s, the host has %d", e.Want, e.What, e.Have)
+}
+
+// Is matches ErrTooLarge.
+func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
+
+// Demand is what one container asks for, in the units of the OCI runtime
+// specification and of CRI. Zero, and a negative limit, is nothing asked.
+type Demand struct {
+	Quota         int64  // microseconds of CPU time in each period; the limit
+	Period        uint64 // microseconds; 0 is 100000
+	Shares        uint64 // 1024 a CPU; the request
+	MemoryLimit   int64  // bytes
+	MemoryRequest int64  // bytes
+	// Init marks a container that ends before the others start: what it asks
+	// for is needed instead of theirs, not on top.
+	Init bool
+}
+
+// Sizing is configuration: what pods get that ask for nothing, and what the
+// guest needs for itself.
+type Sizing struct {
+	VCPUs       int // for pods without any CPU limit or request
+	MemoryMiB   int // shared by containers without a memory limit or request
+	MinimumMiB  int // of any machine
+	OverheadMiB int // kernel and agent, on top of what the containers ask for
+}
+
+// DefaultSizing is one virtual CPU, and 512 MiB for whatever states no limit.
+var DefaultSizing = Sizing{VCPUs: 1, MemoryMiB: 512, MinimumMiB: 256, OverheadMiB: 64}
+
+// Host is what the machines of a host share.
+type Host struct {
+	CPUs      int
+	MemoryMiB int
+}
+
+// Size is what a pod's machine is made of.
+type Size struct {
+	VCPUs     int // a class: 1, 2, 4, 8, …
+	MemoryMiB int // a multiple of MemoryAlign
+	// Quota, in microseconds of each Period, is the pod's exact share of the
+	// CPUs for its cgroup on the host; 0 is no limit, because one container has none.
+	Quota, Period int64
+	// Containers are the values for the cgroups within the guest, in the
+	// order of the demands.
+	Containers []Limits
+}
+
+// Limits are the cgroup values of one container, 0 for no limit.
+type Limits struct {
+	Quota  int64
+	Period uint64
+	Shares uint64
+	Memory int64
+}
+
+// MemoryAlign is the unit of machines' memory, in MiB: pods of similar size
+// share a template.
+const MemoryAlign = 128
+
+// MaxVCPUClass is the largest machine.
+const MaxVCPUClass = 64
+
+const defaultPeriod = 100_000 // microseconds
+
+// SizeOf sizes a machine for containers with these demands. CPUs are the sum of
+// quota/period, or shares/1024 of a container without a quota, rounded up
+// once and then up to a class; memory is the sum of limits, else requests, and
+// the guest's overhead, aligned up. It returns a *TooLargeError for a pod that the host cannot hold.
+func SizeOf(demands []Demand, host Host, c Sizing) (Size, error) {
+	cpus, limit := sumCPU(demands)
+	want := max(ceil(cpus), 1)
+	if cpus.Sign() == 0 {
+		want = int64(max(c.VCPUs, 1))
+	}
+	if host.CPUs > 0 && want > int64(host.CPUs) {
+		if cpus.Sign() != 0 {
+			return Size{}, &TooLargeError{"CPUs", want, int64(host.CPUs)}
+		}
+		want = int64(host.CPUs) // a default never makes a pod too large
+	}
+	if want > MaxVCPUClass {
+		return Size{}, fmt.Errorf("%d virtual CPUs, of at most %d: %w", want, MaxVCPUClass, ErrTooLarge)
+	}
+	memory := sumMemory(demands, c)
+	if host.MemoryMiB > 0 && memory > int64(host.MemoryMiB) {
+		return Size{}, &TooLargeError{"MiB of memory", memory, int64(host.MemoryMiB)}
+	}
+	s := Size{VCPUs: class(int(want)), MemoryMiB: int(memory), Period: defaultPeriod}
+	if limit {
+		s.Quota = ceil(new(big.Rat).Mul(cpus, big.NewRat(defaultPeriod, 1)))
+	}
+	for _, d := range demands {
+		s.Containers = append(s.Containers, d.limits())
+	}
+	return s, nil
+}
+
+// sumCPU adds up the CPUs, exactly: three thirds are one. It also tells whether every
+// container has a limit, so that their sum is one.
+func sumCPU(demands []Demand) (*big.Rat, bool) {
+	sum, limited := new(big.Rat), len(demands) > 0
+	top := new(big.Rat)
+	for _, d := range demands {
+		cpu := d.cpus()
+		limited = limited && d.Quota > 0
+		if !d.Init {
+			sum.Add(sum, cpu)
+		} else if cpu.Cmp(top) > 0 {
+			top = cpu
+		}
+	}
+	if top.Cmp(sum) > 0 {
+		sum = top
+	}
+	return sum, limited
+}
+
+func (d Demand) cpus() *big.Rat {
+	if d.Quota > 0 {
+		return new(big.Rat).SetFrac(big.NewInt(d.Quota), new(big.Int).SetUint64(d.period()))
+	}
+	if d.Shares > minShares { // what the kubelet writes for no request
+		return new(big.Rat).SetFrac(new(big.Int).SetUint64(d.Shares), big.NewInt(1024))
+	}
+	return new(big.Rat)
+}
+
+// sumMemory is the machine's memory in MiB.
+func sumMemory(demands []Demand, c Sizing) int64 {
+	var sum, top int64
+	unstated := len(demands) == 0
+	for _, d := range demands {
+		ask := d.memory()
+		if d.Init {
+			top = max(top, ask)
+			continue
+		}
+		unstated = unstated || ask == 0
+		sum = saturate(sum, ask)
+	}
+	sum = max(sum, top)
+	if unstated {
+		sum = saturate(sum, int64(c.MemoryMiB)<<20)
+	}
+	sum = saturate(sum, int64(c.OverheadMiB)<<20)
+	mib := (sum-1)>>20 + 1 // up: 512 bytes are not nothing
+	mib = max(mib, int64(c.MinimumMiB))
+	return (mib + MemoryAlign - 1) / MemoryAlign * MemoryAlign
+}
+
+// unlimited is above every real limit; callers write "none" as the largest
+// multiple of the page size.
+const unlimited = math.MaxInt64 >> 1
+
+func (d Demand) memory() int64 {
+	for _, ask := range []int64{d.MemoryLimit, d.MemoryRequest} {
+		if ask > 0 && ask < unlimited {
+			return ask
+		}
+	}
+	return 0
+}
+
+func (d Demand) period() uint64 {
+	if d.Period == 0 {
+		return defaultPeriod
+	}
+	return d.Period
+}
+
+// The kernel's bounds of cpu.shares and of a quota in microseconds.
+const (
+	minShares = 2
+	maxShares = 262144
+	minQuota  = 1000
+)
+
+func (d Demand) limits() Limits {
+	l := Limits{}
+	if d.Quota > 0 {
+		l.Quota, l.Period = max(d.Quota, minQuota), d.period()
+	}
+	if d.Shares > 0 {
+		l.Shares = min(max(d.Shares, minShares), maxShares)
+	}
+	if d.MemoryLimit > 0 && d.MemoryLimit < unlimited {
+		l.Memory = d.MemoryLimit
+	}
+	return l
+}
+
+// class is the smallest power of two that is at least n.
+func class(n int) int {
+	c := 1
+	for c < n {
+		c *= 2
+	}
+	return c
+}
+
+// ceil rounds up, and saturates.
+func ceil(r *big.Rat) int64 {
+	n := new(big.Int).Add(r.Num(), new(big.Int).Sub(r.Denom(), big.NewInt(1)))
+	if n.Quo(n, r.Denom()); !n.IsInt64() {
+		return math.MaxInt64
+	}
+	return n.Int64()
+}
+
+// saturate adds up to a bound that leaves room for rounding.
+func saturate(a, b int64) int64 {
+	const bound = math.MaxInt64 >> 2
+	return min(min(a, bound)+min(b, bound), bound)
+}
