@@ -16,7 +16,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(bundleCommand())
+	root.AddCommand(bundleCommand(), demoImageCommand())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "bulkhead-guest:", err)
 		os.Exit(1)

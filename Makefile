@@ -1,0 +1,139 @@
+# Bulkhead's build. `make` prints what there is; everything that is made lies in
+# bin/ (what is installed) and build/ (what is only needed to make it).
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+GO      ?= go
+PREFIX  ?= /usr/local
+DESTDIR ?=
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Another kernel for the guest, and the directory of its modules.
+KERNEL  ?=
+MODULES ?=
+
+# The image library without its C dependencies.
+TAGS       := containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper
+MODULE     := github.com/bulkhead-project/bulkhead
+LDFLAGS    := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
+BUILD      := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)'
+GOLANGCI   := v2.15.0
+
+SOURCES  := $(shell find . \( -path ./build -o -path ./bin -o -path ./.git \) -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
+PROGRAMS := $(addprefix bin/,$(filter-out bulkhead-guest,$(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))))
+TOOL     := build/tools/bulkhead-guest
+BUNDLE   := bin/guest/bundle.json
+IMAGE    := build/busybox.tar
+
+# What tests find the programs and the guest by.
+export BULKHEAD_LIBEXEC := $(CURDIR)/bin
+export BULKHEAD_GUEST   := $(CURDIR)/bin/guest
+TEST     := env -u BULKHEAD_DATA -u BULKHEAD_STATE $(GO) test -tags '$(TAGS)'
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "  make guest KERNEL=/boot/vmlinuz MODULES=/lib/modules/6.1.0 makes the guest of another kernel."
+
+.PHONY: build
+build: $(PROGRAMS) ## compile the programs into bin/
+
+.PHONY: guest
+guest: $(BUNDLE) ## make the guest bundle (kernel, initrd) in bin/guest
+
+.PHONY: run
+run: build guest $(IMAGE) ## set up and run the demo pod, examples/hello.yaml
+	@bin/bulkhead image load oci-archive:$(IMAGE) localhost/busybox:demo
+	@bin/bulkhead run --rm examples/hello.yaml
+
+.PHONY: lint
+lint: build/tools/golangci-lint-$(GOLANGCI) ## check the code with golangci-lint
+	@$< run --build-tags '$(TAGS)' ./...
+
+.PHONY: test
+test: build guest $(IMAGE) build/setup-test ## set up and run every test, those with virtual machines included
+	$(TEST) -race -short -timeout 20m ./...
+	$(TEST) -p 1 -parallel 2 -timeout 30m ./...
+
+.PHONY: test-long
+test-long: build guest $(IMAGE) build/setup-test ## the same with the whole tables of faults and inputs (an hour or more)
+	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
+
+.PHONY: bench
+bench: build guest $(IMAGE) ## measure speed and memory, print a table and write bench.json
+	@hack/bench
+
+.PHONY: install
+install: build guest ## install into $(DESTDIR)$(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/bulkhead $(DESTDIR)$(PREFIX)/share/bulkhead/guest
+	install -m 0755 bin/bulkhead $(DESTDIR)$(PREFIX)/bin/
+	install -m 0755 $(filter-out bin/bulkhead,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/libexec/bulkhead/
+	install -m 0644 bin/guest/vmlinux bin/guest/initrd bin/guest/bundle.json $(DESTDIR)$(PREFIX)/share/bulkhead/guest/
+
+.PHONY: clean
+clean: ## remove what was made, but not what was fetched and built for it
+	rm -rf bin $(TOOL) $(IMAGE)
+
+# The set-up installs what is missing, once; its stamps are made anew when the
+# list of packages changes.
+build/setup-%: hack/setup
+	@mkdir -p build
+	@hack/setup $*
+	@touch $@
+
+# Each program is linked again only when a source changed; go decides what to
+# compile. The agent carries no version, for it is part of every template's key.
+bin/bulkhead-agent: LDFLAGS := -s -w
+bin/bulkhead%: $(SOURCES) | build/setup-run
+	$(BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/bulkhead$*
+	@touch $@
+
+# Until there is an agent, the boot test's init stands in for it.
+ifeq ($(wildcard cmd/bulkhead-agent/main.go),)
+bin/bulkhead-agent: $(wildcard guest/build/testdata/init/*.go)
+	$(BUILD) -ldflags '-s -w' -o $@ ./guest/build/testdata/init
+endif
+
+$(TOOL): $(SOURCES)
+	$(BUILD) -o $@ ./cmd/bulkhead-guest
+	@touch $@
+
+# Debian's kernel is fetched once; rm -r build/kernel, and the next make takes
+# the newest.
+build/kernel/source: hack/fetch-kernel | build/setup-build
+	@hack/fetch-kernel
+	@touch $@
+
+build/crun/source: hack/build-crun | build/setup-build
+	@hack/build-crun
+	@touch $@
+
+ifeq ($(KERNEL),)
+KERNEL_INPUTS := build/kernel/source
+KERNEL_FLAGS  := --kernel build/kernel/vmlinuz --modules build/kernel/modules --kernel-source build/kernel/source
+else
+KERNEL_INPUTS := $(KERNEL)
+KERNEL_FLAGS  := --kernel $(KERNEL) --modules $(or $(MODULES),$(error KERNEL=$(KERNEL) needs MODULES=, the directory of its modules))
+endif
+
+# Rewritten only when the flags change, so that going to another kernel and back
+# makes the bundle again.
+.PHONY: force
+build/guest-flags: force
+	@mkdir -p build
+	@echo '$(KERNEL_FLAGS)' | cmp -s - $@ || echo '$(KERNEL_FLAGS)' >$@
+
+$(BUNDLE): bin/bulkhead-agent $(TOOL) build/crun/source $(KERNEL_INPUTS) build/guest-flags
+	@$(TOOL) bundle $(KERNEL_FLAGS) --crun-source build/crun/source --agent bin/bulkhead-agent --out $(@D)
+	@touch $@
+
+$(IMAGE): $(TOOL) | build/setup-demo
+	@$(TOOL) demo-image --out $@
+
+build/tools/golangci-lint-$(GOLANGCI):
+	@echo "lint: building golangci-lint $(GOLANGCI) (once, some minutes)"
+	@GOBIN=$(CURDIR)/build/tools CGO_ENABLED=0 $(GO) install -trimpath -ldflags=-s github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
+	@mv build/tools/golangci-lint $@

@@ -1,0 +1,65 @@
+package ociimage
+
+import (
+	"archive/tar"
+	"path"
+)
+
+// Entry is one entry of a layer: any tar header, and a file's content. The
+// header's size is set from the content, and its time is the epoch unless given.
+type Entry struct {
+	tar.Header
+	Body []byte
+}
+
+// File is a regular file of root's.
+func File(name string, mode int64, body string) Entry {
+	return Entry{Header: tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode}, Body: []byte(body)}
+}
+
+// Dir is a directory of root's.
+func Dir(name string, mode int64) Entry {
+	return Entry{Header: tar.Header{Typeflag: tar.TypeDir, Name: path.Clean(name) + "/", Mode: mode}}
+}
+
+// Symlink is a symbolic link.
+func Symlink(name, target string) Entry {
+	return Entry{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}}
+}
+
+// Hardlink is another name of an entry that came before it in the same layer or
+// lies in a lower one.
+func Hardlink(name, target string) Entry {
+	return Entry{Header: tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: target, Mode: 0o644}}
+}
+
+// CharDevice is a character device node.
+func CharDevice(name string, mode, major, minor int64) Entry {
+	return Entry{Header: tar.Header{Typeflag: tar.TypeChar, Name: name, Mode: mode, Devmajor: major, Devminor: minor}}
+}
+
+// Whiteout takes name away from the layers below.
+func Whiteout(name string) Entry {
+	return File(path.Join(path.Dir(name), ".wh."+path.Base(name)), 0, "")
+}
+
+// Opaque takes everything in dir away from the layers below, and leaves dir.
+func Opaque(dir string) Entry {
+	return File(path.Join(dir, ".wh..wh..opq"), 0, "")
+}
+
+// Xattr returns e with an extended attribute.
+func (e Entry) Xattr(name, value string) Entry {
+	records := map[string]string{"SCHILY.xattr." + name: value}
+	for k, v := range e.PAXRecords {
+		records[k] = v
+	}
+	e.PAXRecords = records
+	return e
+}
+
+// Owner returns e owned by uid and gid.
+func (e Entry) Owner(uid, gid int) Entry {
+	e.Uid, e.Gid = uid, gid
+	return e
+}

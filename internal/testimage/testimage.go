@@ -1,0 +1,109 @@
+// Package testimage gives tests their images: busybox, ones made from tar
+// entries, and a registry on loopback to pull them from. Entries are made with
+// package ociimage.
+package testimage
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/busybox"
+	"github.com/bulkhead-project/bulkhead/internal/ociimage"
+)
+
+// layoutVersion is raised when busybox.Image comes to make another image of the
+// same binary, so that a cached one is not taken for it.
+const layoutVersion = "1"
+
+// Busybox returns the directory of an OCI layout with the busybox image. It is
+// made once and shared by every test of the user, in every process: it must not
+// be written.
+func Busybox(t testing.TB) string {
+	t.Helper()
+	dir, err := cachedBusybox()
+	if err != nil {
+		t.Fatalf("make the busybox image: %v", err)
+	}
+	return dir
+}
+
+var cachedBusybox = sync.OnceValues(func() (string, error) {
+	program, err := os.ReadFile(busybox.Binary)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(append([]byte(layoutVersion), program...))
+	base := filepath.Join(os.TempDir(), "bulkhead-test-"+strconv.Itoa(os.Geteuid()))
+	if err := os.MkdirAll(base, 0o755); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(base, "busybox-"+hex.EncodeToString(sum[:8]))
+	if _, err := os.Stat(filepath.Join(dir, "index.json")); err == nil {
+		return dir, nil
+	}
+	img, err := busybox.Image(busybox.Binary)
+	if err != nil {
+		return "", err
+	}
+	// Other processes make it at the same time: whoever renames first wins.
+	tmp, err := os.MkdirTemp(base, "making-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	made := filepath.Join(tmp, "layout")
+	if err := ociimage.WriteLayout(made, img); err != nil {
+		return "", err
+	}
+	if err := os.Rename(made, dir); err != nil {
+		if _, there := os.Stat(filepath.Join(dir, "index.json")); there != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+})
+
+// BusyboxImage returns the busybox image itself.
+func BusyboxImage(t testing.TB) v1.Image {
+	t.Helper()
+	img, err := busybox.Image(busybox.Binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// Image makes an image of layers, the lowest first.
+func Image(t testing.TB, config v1.Config, layers ...[]ociimage.Entry) v1.Image {
+	t.Helper()
+	img, err := ociimage.New(config, layers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// Build makes an image of layers, the lowest first, in an OCI layout, and
+// returns the layout's directory, which goes with the test.
+func Build(t testing.TB, layers ...[]ociimage.Entry) string {
+	t.Helper()
+	return Layout(t, Image(t, v1.Config{}, layers...))
+}
+
+// Layout writes img as an OCI layout, and returns its directory, which goes with
+// the test.
+func Layout(t testing.TB, img v1.Image) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "layout")
+	if err := ociimage.WriteLayout(dir, img); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
