@@ -40,7 +40,7 @@ type Driver interface {
 	// returns when its virtual CPUs run.
 	Clone(ctx context.Context, m Machine, f Files, o Options) (VM, error)
 	// Adopt takes over a machine that another process has started and let go
-	// of, or that outlived it. Of f only Console and Stderr are used. It
+	// of, or that outlived it. Of f only Console is used. It
 	// returns ErrGone for a machine that is no more.
 	Adopt(ctx context.Context, r Record, f Files) (VM, error)
 	// Identity names what runs a guest: the program, its firmware and their
@@ -64,8 +64,8 @@ type Watcher interface {
 
 // Files are what a machine's process is given by descriptor: QEMU opens no
 // path of the host but its own. The caller keeps them all and may close
-// Memory and State when Boot or Clone has returned; Console and Stderr belong
-// to the VM until it is closed.
+// Memory and State when Boot or Clone has returned; Console is the VM's until
+// it is closed.
 type Files struct {
 	// Memory backs the guest's memory: the template's file while a template
 	// is made, a sealed memfd for a clone, nil for a cold boot.
@@ -76,8 +76,6 @@ type Files struct {
 	// Console receives the guest's console, of which the last ConsoleLimit
 	// bytes are kept; nil throws it away. It is open for reading and writing.
 	Console *os.File
-	// Stderr receives the process's own complaints; nil throws them away.
-	Stderr *os.File
 }
 
 // ConsoleLimit is the most of a guest's console that is kept, in bytes.

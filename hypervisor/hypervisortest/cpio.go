@@ -1,0 +1,30 @@
+package hypervisortest
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// archive is a newc cpio archive with one executable.
+func archive(name string, content []byte) []byte {
+	var b bytes.Buffer
+	entry(&b, name, 0o100755, content)
+	entry(&b, "TRAILER!!!", 0, nil)
+	return b.Bytes()
+}
+
+func entry(b *bytes.Buffer, name string, mode int, content []byte) {
+	fmt.Fprintf(b, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
+		b.Len()+1, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name)+1, 0)
+	b.WriteString(name)
+	b.WriteByte(0)
+	pad(b)
+	b.Write(content)
+	pad(b)
+}
+
+func pad(b *bytes.Buffer) {
+	for b.Len()%4 != 0 {
+		b.WriteByte(0)
+	}
+}

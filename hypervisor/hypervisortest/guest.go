@@ -1,0 +1,86 @@
+// Package hypervisortest holds the conformance suite that every hypervisor
+// driver passes, and the guest that it runs: the kernel and modules of the
+// guest bundle with an init of its own.
+package hypervisortest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// Cmdline boots the tests' init. New memory is put to use by the kernel itself.
+const Cmdline = "quiet rdinit=/guestinit noreplace-smp no5lvl cryptomgr.notests memhp_default_state=online_movable"
+
+// Machine is a small machine with the tests' guest: 128 MiB, one virtual CPU,
+// four slots of which the first is writable, no network. It fails the test
+// when the guest bundle has not been built.
+func Machine(t testing.TB) hypervisor.Machine {
+	t.Helper()
+	kernel, initrd := Guest(t)
+	return hypervisor.Machine{
+		Kernel: kernel, Initrd: initrd, Cmdline: Cmdline,
+		Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, MaxMem: 1024,
+		Slots: 4, Scratch: 1, Network: hypervisor.NetworkNone,
+	}
+}
+
+// Guest returns the kernel, and an initrd for the calling test.
+func Guest(t testing.TB) (kernel, initrd string) {
+	t.Helper()
+	bundle := Bundle(t)
+	base, err := os.ReadFile(filepath.Join(bundle, "initrd"))
+	if err != nil {
+		t.Fatalf("the guest bundle is not complete (run make guest): %v", err)
+	}
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The kernel unpacks archives one after the other.
+	for len(base)%4 != 0 {
+		base = append(base, 0)
+	}
+	initrd = filepath.Join(t.TempDir(), "initrd")
+	if err := os.WriteFile(initrd, append(base, archive("guestinit", program)...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(bundle, "vmlinux"), initrd
+}
+
+// Bundle finds the guest bundle: BULKHEAD_GUEST, or bin/guest of this tree.
+func Bundle(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("BULKHEAD_GUEST")
+	if dir == "" {
+		_, self, _, _ := runtime.Caller(0)
+		dir = filepath.Join(filepath.Dir(self), "..", "..", "bin", "guest")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "vmlinux")); err != nil {
+		t.Fatalf("this test needs the guest bundle: run make guest, or set BULKHEAD_GUEST (%v)", err)
+	}
+	return dir
+}
+
+// build compiles the tests' init once a test binary.
+var build = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "guestinit")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "guestinit")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out,
+		"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest/guestinit")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(out)
+})

@@ -1,0 +1,215 @@
+// Command guestinit is PID 1 of the guests in which the hypervisor's tests
+// run: it loads the virtio modules and obeys one-line commands that come
+// through the channel, each answered by one line.
+package main
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// modules in the order in which they depend on each other.
+var modules = []string{
+	"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci",
+	"virtio_console", "virtio_blk", "virtio_mem", "failover", "net_failover", "virtio_net",
+}
+
+const portName = "io.bulkhead.channel"
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Println("guestinit:", err)
+	}
+	unix.Sync()
+	unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func run() error {
+	for fstype, dir := range map[string]string{"proc": "/proc", "sysfs": "/sys", "devtmpfs": "/dev"} {
+		os.MkdirAll(dir, 0o755)
+		if err := unix.Mount(fstype, dir, fstype, 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("mount %s: %w", dir, err)
+		}
+	}
+	if err := loadModules(); err != nil {
+		return err
+	}
+	port, err := findPort()
+	if err != nil {
+		return err
+	}
+	fmt.Println("guestinit: ready")
+	return serve(port)
+}
+
+func loadModules() error {
+	found := map[string]string{}
+	filepath.WalkDir("/", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == "/proc" || path == "/sys" || path == "/dev" {
+			return fs.SkipDir
+		}
+		if name, ok := strings.CutSuffix(d.Name(), ".ko"); ok {
+			found[strings.ReplaceAll(name, "-", "_")] = path
+		}
+		return nil
+	})
+	for _, name := range modules {
+		path, ok := found[name]
+		if !ok {
+			continue // built in
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		err = unix.FinitModule(int(f.Fd()), "", 0)
+		f.Close()
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("load %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func findPort() (*os.File, error) {
+	names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range names {
+		b, err := os.ReadFile(path)
+		if err == nil && strings.TrimSpace(string(b)) == portName {
+			dev := "/dev/" + filepath.Base(filepath.Dir(path))
+			// Without the runtime's poller: it would spin on a port that
+			// no host has open.
+			fd, err := unix.Open(dev, unix.O_RDWR, 0)
+			if err != nil {
+				return nil, fmt.Errorf("open %s: %w", dev, err)
+			}
+			return os.NewFile(uintptr(fd), dev), nil
+		}
+	}
+	return nil, fmt.Errorf("no port %s among %q", portName, names)
+}
+
+// serve obeys commands for ever: a read that returns nothing means that no
+// host is there, which poll waits for.
+func serve(port *os.File) error {
+	r := bufio.NewReader(port)
+	var saved string
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			r.Reset(port)
+			p := []unix.PollFd{{Fd: int32(port.Fd()), Events: unix.POLLIN}}
+			unix.Poll(p, 20)
+			continue
+		}
+		answer, err := obey(strings.Fields(line), &saved)
+		if err != nil {
+			answer = "error " + err.Error()
+		}
+		if _, err := fmt.Fprintln(port, answer); err != nil {
+			return err
+		}
+	}
+}
+
+func obey(args []string, saved *string) (string, error) {
+	if len(args) == 0 {
+		return "", errors.New("no command")
+	}
+	args = append(args, "", "", "") // so that operands are there, if empty
+	switch args[0] {
+	case "echo":
+		return args[1], nil
+	case "set":
+		*saved = args[1]
+		return *saved, nil
+	case "get":
+		return *saved, nil
+	case "memory": // MiB that the kernel manages
+		var info unix.Sysinfo_t
+		err := unix.Sysinfo(&info)
+		return strconv.FormatUint(info.Totalram*uint64(info.Unit)>>20, 10), err
+	case "read": // slot offset length
+		return readDisk(args[1], args[2], args[3])
+	case "write": // slot offset hex
+		return writeDisk(args[1], args[2], args[3])
+	case "flood": // bytes to the console
+		n, err := strconv.Atoi(args[1])
+		for i := 0; err == nil && i < n; i += 64 {
+			_, err = fmt.Println(strings.Repeat("x", 63))
+		}
+		return "flooded", err
+	case "panic":
+		os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0)
+		return "", errors.New("survived a panic")
+	case "off":
+		unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+	}
+	return "", fmt.Errorf("unknown command %s", args[0])
+}
+
+func disk(serial string) (string, error) {
+	all, _ := filepath.Glob("/sys/block/vd*/serial")
+	for _, path := range all {
+		if b, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(b)) == serial {
+			return "/dev/" + filepath.Base(filepath.Dir(path)), nil
+		}
+	}
+	return "", fmt.Errorf("no disk %s", serial)
+}
+
+// openDisk forgets what the kernel has cached of an earlier disk in the slot.
+func openDisk(slot string, flags int) (*os.File, error) {
+	dev, err := disk("slot" + slot)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(dev, flags|unix.O_SYNC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return f, unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0)
+}
+
+func readDisk(slot, offset, length string) (string, error) {
+	f, err := openDisk(slot, os.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	off, err1 := strconv.ParseInt(offset, 10, 64)
+	n, err2 := strconv.Atoi(length)
+	if err := errors.Join(err1, err2); err != nil {
+		return "", err
+	}
+	buf := make([]byte, n)
+	_, err = f.ReadAt(buf, off)
+	return hex.EncodeToString(buf), err
+}
+
+func writeDisk(slot, offset, data string) (string, error) {
+	f, err := openDisk(slot, os.O_RDWR)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	off, err1 := strconv.ParseInt(offset, 10, 64)
+	buf, err2 := hex.DecodeString(data)
+	if err := errors.Join(err1, err2); err != nil {
+		return "", err
+	}
+	_, err = f.WriteAt(buf, off)
+	return "written", err
+}

@@ -1,0 +1,55 @@
+package hypervisortest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// Patience bounds every wait for a guest under emulation on a busy machine.
+const Patience = 90 * time.Second
+
+// Ask sends one command to the tests' guest over a fresh connection of the
+// channel, and returns its one-line answer. A guest that is not up yet answers
+// once it is.
+func Ask(t testing.TB, v hypervisor.VM, format string, args ...any) string {
+	t.Helper()
+	answer, err := TryAsk(v, format, args...)
+	if err != nil {
+		t.Fatalf("ask the guest %q: %v", fmt.Sprintf(format, args...), err)
+	}
+	return answer
+}
+
+// TryAsk is Ask for a guest that may not answer.
+func TryAsk(v hypervisor.VM, format string, args ...any) (string, error) {
+	conn, err := net.Dial("unix", v.Channel())
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(Patience))
+	if _, err := fmt.Fprintf(conn, format+"\n", args...); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+// Dir makes a directory with a path short enough for sockets, gone with the
+// test.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "vm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}

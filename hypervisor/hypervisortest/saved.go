@@ -1,0 +1,119 @@
+package hypervisortest
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"golang.org/x/sys/unix"
+)
+
+// Saved is a machine that clones are made of.
+type Saved struct {
+	Machine hypervisor.Machine
+	Memory  *os.File // a sealed memfd
+	State   *os.File
+}
+
+// Save boots m, lets its guest get ready, and saves it.
+func Save(t testing.TB, d hypervisor.Driver, m hypervisor.Machine, ready func(hypervisor.VM)) Saved {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	dir := t.TempDir()
+	memory := create(t, filepath.Join(dir, "memory"))
+	if err := memory.Truncate(int64(m.Memory) << 20); err != nil {
+		t.Fatal(err)
+	}
+	s := Saved{Machine: m, State: create(t, filepath.Join(dir, "state"))}
+	v, err := d.Boot(ctx, m, hypervisor.Files{Memory: memory, Console: Console(t)}, Options(t, "template"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	End(t, v)
+	ready(v)
+	if err := v.Save(ctx, s.State); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.Memory = sealed(t, memory)
+	return s
+}
+
+// Clone makes a machine of s that ends with the test.
+func (s Saved) Clone(t testing.TB, d hypervisor.Driver) hypervisor.VM {
+	t.Helper()
+	return s.CloneAs(t, d, Options(t, "clone"))
+}
+
+// CloneAs is Clone with options.
+func (s Saved) CloneAs(t testing.TB, d hypervisor.Driver, o hypervisor.Options) hypervisor.VM {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	v, err := d.Clone(ctx, s.Machine, hypervisor.Files{Memory: s.Memory, State: s.State, Console: Console(t)}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	End(t, v)
+	return v
+}
+
+// End kills v with the test.
+func End(t testing.TB, v hypervisor.VM) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		defer cancel()
+		if err := v.Kill(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Options are for one machine of a test.
+func Options(t testing.TB, name string) hypervisor.Options {
+	t.Helper()
+	return hypervisor.Options{Dir: Dir(t), Name: name}
+}
+
+// Console is a file for one machine's console.
+func Console(t testing.TB) *os.File {
+	t.Helper()
+	return create(t, filepath.Join(t.TempDir(), "console"))
+}
+
+func create(t testing.TB, path string) *os.File {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func sealed(t testing.TB, from *os.File) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("memory", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "memfd:memory")
+	t.Cleanup(func() { f.Close() })
+	if _, err := io.Copy(f, io.NewSectionReader(from, 0, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	seals := unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

@@ -1,0 +1,266 @@
+package hypervisortest
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// Suite checks a driver against the contract of package hypervisor.
+type Suite struct {
+	Driver  hypervisor.Driver
+	Machine hypervisor.Machine // as Machine makes it
+}
+
+// Run boots one machine, saves it, and checks everything else on clones. The
+// guest obeys the commands of guestinit.
+func (s Suite) Run(t *testing.T) {
+	saved := Save(t, s.Driver, s.Machine, func(v hypervisor.VM) { Ask(t, v, "set template") })
+	for _, c := range []struct {
+		name  string
+		check func(*testing.T, hypervisor.Driver, Saved)
+	}{
+		{"clones keep the saved state and do not see each other", twoClones},
+		{"pause and resume are idempotent", pauseTwice},
+		{"memory grows and shrinks", growMemory},
+		{"a read-only disk comes and goes", readOnlyDisk},
+		{"a writable disk is written", writableDisk},
+		{"wrong slots, modes and sizes are refused", wrongDisks},
+		{"a machine is adopted from its stored record", adopt},
+		{"kill is idempotent and final", killTwice},
+		{"a guest that powers off ends without error", powerOff},
+		{"a guest that panics ends with an error", panics},
+		{"an impossible machine is refused", impossible},
+		{"a damaged state fails and leaves nothing", damagedState},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.check(t, s.Driver, saved) })
+	}
+}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func want(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+func wantError(t *testing.T, got, target error) {
+	t.Helper()
+	if !errors.Is(got, target) {
+		t.Fatalf("got error %v, want %v", got, target)
+	}
+}
+
+func twoClones(t *testing.T, d hypervisor.Driver, s Saved) {
+	a, b := s.Clone(t, d), s.Clone(t, d)
+	want(t, Ask(t, a, "get"), "template")
+	Ask(t, a, "set a")
+	want(t, Ask(t, b, "get"), "template")
+	Ask(t, b, "set b")
+	want(t, Ask(t, a, "get"), "a")
+	want(t, Ask(t, s.Clone(t, d), "get"), "template")
+}
+
+func pauseTwice(t *testing.T, d hypervisor.Driver, s Saved) {
+	ctx, v := within(t), s.Clone(t, d)
+	must(t, v.Pause(ctx))
+	must(t, v.Pause(ctx))
+	must(t, v.Resume(ctx))
+	must(t, v.Resume(ctx))
+	want(t, Ask(t, v, "echo on"), "on")
+}
+
+func growMemory(t *testing.T, d hypervisor.Driver, s Saved) {
+	ctx, v := within(t), s.Clone(t, d)
+	before := number(t, Ask(t, v, "memory"))
+	for _, size := range []int{s.Machine.Memory + 256, s.Machine.Memory + 101, s.Machine.Memory} {
+		got, err := v.Grow(ctx, size)
+		must(t, err)
+		if got < size || got >= size+hypervisor.MemoryStep {
+			t.Fatalf("the guest has %d MiB after Grow(%d)", got, size)
+		}
+		if more := number(t, Ask(t, v, "memory")) - before; more > got-s.Machine.Memory || more < (got-s.Machine.Memory)*9/10 {
+			t.Errorf("the guest sees %d MiB more after Grow(%d)", more, size)
+		}
+	}
+	_, err := v.Grow(ctx, s.Machine.MaxMem+1)
+	wantError(t, err, hypervisor.ErrInvalid)
+}
+
+// Disk makes a sparse disk that starts with content.
+func Disk(t testing.TB, content string) string {
+	t.Helper()
+	f := create(t, filepath.Join(t.TempDir(), "disk"))
+	_, err := f.WriteString(content)
+	if err == nil {
+		err = f.Truncate(hypervisor.SlotSize)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
+
+func open(t *testing.T, path string, flags int) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, flags, 0)
+	must(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func readOnlyDisk(t *testing.T, d hypervisor.Driver, s Saved) {
+	ctx, v, slot := within(t), s.Clone(t, d), s.Machine.Scratch
+	want(t, Ask(t, v, "read %d 0 4", slot), "00000000")
+	for _, content := range []string{"once", "more"} {
+		disk := open(t, Disk(t, content), os.O_RDONLY)
+		must(t, v.Attach(ctx, slot, disk, hypervisor.ReadOnly))
+		wantError(t, v.Attach(ctx, slot, disk, hypervisor.ReadOnly), hypervisor.ErrInvalid)
+		want(t, Ask(t, v, "read %d 0 4", slot), hex.EncodeToString([]byte(content)))
+		must(t, v.Detach(ctx, slot))
+		must(t, v.Detach(ctx, slot))
+		want(t, Ask(t, v, "read %d 0 4", slot), "00000000")
+	}
+}
+
+func writableDisk(t *testing.T, d hypervisor.Driver, s Saved) {
+	ctx, v := within(t), s.Clone(t, d)
+	path := Disk(t, "")
+	must(t, v.Attach(ctx, 0, open(t, path, os.O_RDWR), hypervisor.ReadWrite))
+	const offset = 40 << 30
+	want(t, Ask(t, v, "write 0 %d 62756c6b", int64(offset)), "written")
+	want(t, Ask(t, v, "read 0 %d 4", int64(offset)), "62756c6b")
+	must(t, v.Detach(ctx, 0))
+	got := make([]byte, 4)
+	_, err := open(t, path, os.O_RDONLY).ReadAt(got, offset)
+	must(t, err)
+	want(t, string(got), "bulk")
+}
+
+func wrongDisks(t *testing.T, d hypervisor.Driver, s Saved) {
+	ctx, v := within(t), s.Clone(t, d)
+	disk := open(t, Disk(t, ""), os.O_RDONLY)
+	short := create(t, filepath.Join(t.TempDir(), "short"))
+	wantError(t, v.Attach(ctx, -1, disk, hypervisor.ReadOnly), hypervisor.ErrInvalid)
+	wantError(t, v.Attach(ctx, s.Machine.Slots, disk, hypervisor.ReadOnly), hypervisor.ErrInvalid)
+	wantError(t, v.Attach(ctx, 0, disk, hypervisor.ReadOnly), hypervisor.ErrInvalid)
+	wantError(t, v.Attach(ctx, s.Machine.Scratch, disk, hypervisor.ReadWrite), hypervisor.ErrInvalid)
+	wantError(t, v.Attach(ctx, s.Machine.Scratch, short, hypervisor.ReadOnly), hypervisor.ErrInvalid)
+	wantError(t, v.Detach(ctx, s.Machine.Slots), hypervisor.ErrInvalid)
+	want(t, Ask(t, v, "echo fine"), "fine")
+}
+
+func adopt(t *testing.T, d hypervisor.Driver, s Saved) {
+	ctx, v := within(t), s.Clone(t, d)
+	slot := s.Machine.Scratch
+	must(t, v.Attach(ctx, slot, open(t, Disk(t, "kept"), os.O_RDONLY), hypervisor.ReadOnly))
+	Ask(t, v, "set mine")
+	stored, err := json.Marshal(v.Record())
+	must(t, err)
+	must(t, v.Close())
+	var r hypervisor.Record
+	must(t, json.Unmarshal(stored, &r))
+	w, err := d.Adopt(ctx, r, hypervisor.Files{Console: Console(t)})
+	must(t, err)
+	End(t, w)
+	want(t, Ask(t, w, "get"), "mine")
+	want(t, Ask(t, w, "read %d 0 4", slot), hex.EncodeToString([]byte("kept")))
+	must(t, w.Detach(ctx, slot))
+	must(t, w.Kill(ctx))
+	_, err = d.Adopt(ctx, r, hypervisor.Files{})
+	wantError(t, err, hypervisor.ErrGone)
+}
+
+func killTwice(t *testing.T, d hypervisor.Driver, s Saved) {
+	ctx, v := within(t), s.Clone(t, d)
+	must(t, v.Kill(ctx))
+	must(t, v.Kill(ctx))
+	<-v.Done()
+	if v.Process().Alive() {
+		t.Error("the process lives on")
+	}
+	if err := v.Exit(); err == nil {
+		t.Error("a killed machine ended without error")
+	}
+	wantError(t, v.Pause(ctx), hypervisor.ErrGone)
+}
+
+func powerOff(t *testing.T, d hypervisor.Driver, s Saved) {
+	v := s.Clone(t, d)
+	if answer, err := TryAsk(v, "off"); err == nil {
+		t.Fatalf("the guest answered %q", answer)
+	}
+	<-v.Done()
+	must(t, v.Exit())
+}
+
+func panics(t *testing.T, d hypervisor.Driver, s Saved) {
+	v := s.Clone(t, d)
+	if answer, err := TryAsk(v, "panic"); err == nil {
+		t.Fatalf("the guest answered %q", answer)
+	}
+	<-v.Done()
+	var e *hypervisor.Error
+	if err := v.Exit(); !errors.As(err, &e) {
+		t.Fatalf("a guest that panics ended with %v", err)
+	}
+	if e.Console == "" {
+		t.Error("the error does not carry the console")
+	}
+}
+
+func impossible(t *testing.T, d hypervisor.Driver, s Saved) {
+	m := s.Machine
+	m.VCPUs = 0
+	_, err := d.Boot(within(t), m, hypervisor.Files{}, Options(t, "impossible"))
+	wantError(t, err, hypervisor.ErrInvalid)
+	_, err = d.Clone(within(t), s.Machine, hypervisor.Files{}, Options(t, "impossible"))
+	wantError(t, err, hypervisor.ErrInvalid)
+	o := Options(t, "a,b=c")
+	_, err = d.Boot(within(t), s.Machine, hypervisor.Files{}, o)
+	wantError(t, err, hypervisor.ErrInvalid)
+}
+
+func damagedState(t *testing.T, d hypervisor.Driver, s Saved) {
+	state := create(t, filepath.Join(t.TempDir(), "state"))
+	_, err := state.WriteString("this is no saved state, whatever it claims")
+	must(t, err)
+	o := Options(t, "damaged")
+	_, err = d.Clone(within(t), s.Machine, hypervisor.Files{Memory: s.Memory, State: state}, o)
+	var e *hypervisor.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("a damaged state gave %v", err)
+	}
+	left, err := os.ReadDir(o.Dir)
+	must(t, err)
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func number(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	must(t, err)
+	return n
+}

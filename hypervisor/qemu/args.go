@@ -1,0 +1,132 @@
+package qemu
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// start modes: a clone waits for a saved state instead of booting.
+type startMode bool
+
+const (
+	boot  startMode = false
+	clone startMode = true
+)
+
+// translationCache is TCG's cache of translated code in MiB. Without it QEMU
+// lets the cache of each machine grow to 1 GiB.
+const translationCache = 64
+
+// fds are the descriptor numbers that the process inherits; 0 is "none".
+type fds struct {
+	qmp, monitor, channel, console int
+	memory, kernel, initrd         int
+}
+
+// arguments is the command line: everything but the descriptors' use is
+// decided by m, so that a template and its clones agree.
+func arguments(m hypervisor.Machine, o hypervisor.Options, fd fds, mode startMode) []string {
+	a := args{
+		"-name", "bulkhead-" + o.Name,
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+		"-machine", "q35,memory-backend=mem,smm=off,vmport=off,hpet=off,sata=off,smbus=off,usb=off,dump-guest-core=off",
+		"-smp", strconv.Itoa(m.VCPUs),
+	}
+	a.accel(m)
+	a.socket("qmp", fd.qmp)
+	a.add("-mon", "chardev=qmp,mode=control")
+	a.socket("monitor", fd.monitor)
+	a.add("-mon", "chardev=monitor,mode=control")
+	a.socket("console", fd.console)
+	a.add("-device", "isa-serial,chardev=console")
+	a.memory(m, fd.memory, mode)
+	a.add("-device", "virtio-serial-pci,disable-legacy=on,max_ports=2")
+	a.socket("channel", fd.channel)
+	a.add("-device", "virtserialport,nr=1,chardev=channel,name="+hypervisor.ChannelPort)
+	a.slots(m)
+	a.network(m)
+	if mode == clone {
+		// The kernel lies in the saved memory: to load it again would cost
+		// its whole size in time and, until exit, in memory.
+		return append(a, "-incoming", "defer")
+	}
+	a.add("-kernel", fdPath(fd.kernel), "-append", m.Cmdline+" console=ttyS0 panic=-1")
+	if fd.initrd != 0 {
+		a.add("-initrd", fdPath(fd.initrd))
+	}
+	return a
+}
+
+type args []string
+
+func (a *args) add(arg ...string) { *a = append(*a, arg...) }
+
+func (a *args) addf(option, format string, v ...any) { a.add(option, fmt.Sprintf(format, v...)) }
+
+func (a *args) accel(m hypervisor.Machine) {
+	if m.Accel == hypervisor.KVM {
+		a.add("-accel", "kvm", "-cpu", "host")
+		return
+	}
+	a.addf("-accel", "tcg,thread=multi,tb-size=%d", translationCache)
+	a.add("-cpu", "max")
+}
+
+func (a *args) socket(id string, fd int) {
+	a.addf("-chardev", "socket,id=%s,fd=%d,server=on,wait=off", id, fd)
+}
+
+func (a *args) memory(m hypervisor.Machine, fd int, mode startMode) {
+	switch {
+	case fd == 0:
+		a.addf("-object", "memory-backend-ram,id=mem,size=%dM", m.Memory)
+	default:
+		share := "on"
+		if mode == clone {
+			share = "off"
+		}
+		a.addf("-object", "memory-backend-file,id=mem,size=%dM,mem-path=%s,share=%s", m.Memory, fdPath(fd), share)
+	}
+	more := growable(m)
+	if more == 0 {
+		a.addf("-m", "size=%dM", m.Memory)
+		return
+	}
+	a.addf("-m", "size=%dM,maxmem=%dM", m.Memory, m.Memory+more)
+	a.addf("-object", "memory-backend-ram,id=more,size=%dM,reserve=off", more)
+	a.add("-device", "virtio-mem-pci,id="+memoryDevice+",disable-legacy=on,memdev=more,requested-size=0")
+}
+
+// growable is the size of the virtio-mem device in MiB.
+func growable(m hypervisor.Machine) int { return max(m.MaxMem-m.Memory, 0) }
+
+func (a *args) slots(m hypervisor.Machine) {
+	for i := range m.Slots {
+		readOnly := "on"
+		if m.SlotMode(i) == hypervisor.ReadWrite {
+			readOnly = "off"
+		}
+		// An empty slot has no file at all: a shared one would let guests
+		// that write to it talk to each other and fill the host's disk.
+		a.addf("-blockdev", "driver=null-co,node-name=%s,size=%d,read-zeroes=on,read-only=%s", emptyNode(i), int64(hypervisor.SlotSize), readOnly)
+		a.addf("-blockdev", "driver=raw,node-name=%s,file=%s,read-only=%s", slotNode(i), emptyNode(i), readOnly)
+		a.addf("-device", "virtio-blk-pci,disable-legacy=on,drive=%s,serial=%s", slotNode(i), hypervisor.SlotSerial(i))
+	}
+}
+
+func (a *args) network(m hypervisor.Machine) {
+	if m.Network == hypervisor.NetworkNone {
+		return
+	}
+	restrict := "off"
+	if m.Network == hypervisor.NetworkRestricted {
+		restrict = "on"
+	}
+	a.addf("-netdev", "user,id=net,restrict=%s", restrict)
+	a.add("-device", "virtio-net-pci,disable-legacy=on,netdev=net,romfile=")
+}
+
+func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -1,0 +1,116 @@
+package qemu
+
+import (
+	"context"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// console copies the guest's console from QEMU's socket into a file that it
+// keeps within hypervisor.ConsoleLimit bytes: the newest ones.
+//
+// It is a socket that QEMU listens on, because nothing else does all of this:
+// a file or its log grows for ever; a pipe dies with its reader; a ring buffer
+// in QEMU dies with QEMU, when it is needed most. While nobody is connected,
+// QEMU throws the output away and the guest runs on; what a guest writes
+// between the death of one owner and the next one's Adopt is lost. A reader
+// that lags holds up only the guest.
+type console struct {
+	conn net.Conn
+	done chan struct{}
+
+	mu   sync.Mutex
+	file *os.File
+	size int64
+}
+
+// drainTimeout bounds the wait for output that a dead QEMU has left behind.
+const drainTimeout = time.Second
+
+func newConsole(file *os.File) *console {
+	c := &console{file: file}
+	if file != nil {
+		if info, err := file.Stat(); err == nil {
+			c.size = info.Size()
+		}
+	}
+	return c
+}
+
+func (c *console) connect(ctx context.Context, path string) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return err
+	}
+	c.conn, c.done = conn, make(chan struct{})
+	go c.copy()
+	return nil
+}
+
+func (c *console) copy() {
+	defer close(c.done)
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := c.conn.Read(buf)
+		c.write(buf[:n])
+		if err != nil {
+			return
+		}
+	}
+}
+
+// write appends, and halves the file when it is full. A failing disk costs the
+// console's text, not the guest.
+func (c *console) write(b []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.file == nil || len(b) == 0 {
+		return
+	}
+	if c.size+int64(len(b)) > hypervisor.ConsoleLimit {
+		keep := make([]byte, min(c.size, hypervisor.ConsoleLimit/2))
+		n, _ := c.file.ReadAt(keep, c.size-int64(len(keep)))
+		c.size = 0
+		if c.file.Truncate(0) == nil {
+			m, _ := c.file.WriteAt(keep[:n], 0)
+			c.size = int64(m)
+		}
+	}
+	n, _ := c.file.WriteAt(b, c.size)
+	c.size += int64(n)
+}
+
+// tail returns the last n bytes at most.
+func (c *console) tail(n int64) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.file == nil {
+		return ""
+	}
+	buf := make([]byte, min(c.size, n))
+	m, _ := c.file.ReadAt(buf, c.size-int64(len(buf)))
+	return string(buf[:m])
+}
+
+// drained waits until everything that QEMU sent is in the file.
+func (c *console) drained(d time.Duration) {
+	if c.done == nil {
+		return
+	}
+	select {
+	case <-c.done:
+	case <-time.After(d):
+	}
+}
+
+func (c *console) close() {
+	if c.conn != nil {
+		c.conn.Close()
+		<-c.done
+	}
+}

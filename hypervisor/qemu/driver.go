@@ -1,0 +1,67 @@
+// Package qemu runs virtual machines with QEMU: q35, virtio devices, two QMP
+// sockets (one to steer, one to watch), one virtio-serial port. A machine
+// outlives the process that started it, and is adopted by any other.
+//
+// QEMU is part of the threat model: it gets descriptors instead of paths, runs
+// under a user of its own if asked to, with its own seccomp filter on, and
+// everything it says is bounded.
+package qemu
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// Driver starts machines with one QEMU program. It is safe for concurrent use
+// and holds no state.
+type Driver struct {
+	// Program is the path of qemu-system-x86_64.
+	Program string
+}
+
+var (
+	_ hypervisor.Driver  = Driver{}
+	_ hypervisor.Watcher = Driver{}
+)
+
+// New finds QEMU in the search path, or where BULKHEAD_QEMU says.
+func New() (Driver, error) {
+	name := os.Getenv("BULKHEAD_QEMU")
+	if name == "" {
+		name = "qemu-system-x86_64"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return Driver{}, fmt.Errorf("find QEMU: %w (install qemu-system-x86 or set BULKHEAD_QEMU)", err)
+	}
+	return Driver{Program: path}, nil
+}
+
+// Boot implements hypervisor.Driver.
+func (d Driver) Boot(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+	v, err := d.start(ctx, m, f, o, boot)
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// Clone implements hypervisor.Driver.
+func (d Driver) Clone(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+	if f.Memory == nil || f.State == nil {
+		return nil, fmt.Errorf("clone a machine: %w: no memory or no state given", hypervisor.ErrInvalid)
+	}
+	v, err := d.start(ctx, m, f, o, clone)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.restore(ctx, f.State); err != nil {
+		v.abandon()
+		return nil, err
+	}
+	return v, nil
+}

@@ -1,0 +1,132 @@
+package qemu
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"golang.org/x/sys/unix"
+)
+
+// watchProcess closes done when the process has ended. It waits on a pidfd in
+// the runtime's poller: no thread is blocked, whether or not it is a child.
+func (v *vm) watchProcess() error {
+	pidfd, err := v.record.Process.Open()
+	if errors.Is(err, procid.ErrGone) {
+		v.ended()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	raw, err := pidfd.SyscallConn()
+	if err != nil {
+		pidfd.Close()
+		return err
+	}
+	go func() {
+		defer pidfd.Close()
+		err := raw.Read(readable)
+		if err == nil || v.child != nil {
+			v.ended()
+		}
+	}()
+	if v.child == nil {
+		v.closing = func() { pidfd.SetReadDeadline(time.Unix(1, 0)) }
+	}
+	return nil
+}
+
+// readable asks without waiting; the runtime's poller waits in between.
+func readable(fd uintptr) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p, 0)
+	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+}
+
+func (v *vm) ended() {
+	if v.child != nil {
+		v.child.Wait()
+		v.mu.Lock()
+		v.status = v.child.ProcessState
+		v.mu.Unlock()
+	}
+	close(v.done)
+}
+
+// watchEvents remembers why the guest has shut down.
+func (v *vm) watchEvents() {
+	sub := v.qmp.Subscribe("SHUTDOWN")
+	v.events.Go(func() {
+		defer sub.Cancel()
+		for {
+			e, err := sub.Next(context.Background())
+			if err != nil {
+				return
+			}
+			var data struct {
+				Reason string `json:"reason"`
+			}
+			if json.Unmarshal(e.Data, &data) == nil {
+				v.mu.Lock()
+				v.shutdown = data.Reason
+				v.mu.Unlock()
+			}
+		}
+	})
+}
+
+// Exit implements hypervisor.VM.
+func (v *vm) Exit() error {
+	select {
+	case <-v.done:
+	default:
+		return nil
+	}
+	// The last event and the last line of the console are on their way.
+	if v.qmp != nil {
+		<-v.qmp.Done()
+		v.events.Wait()
+	}
+	v.console.drained(drainTimeout)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.shutdown == "guest-shutdown":
+		return nil
+	case v.shutdown == "guest-reset":
+		return v.failed("end", "run the machine", errors.New("the guest's kernel died or rebooted"))
+	case v.shutdown != "":
+		return v.failed("end", "run the machine", fmt.Errorf("ended by %s", v.shutdown))
+	case v.status != nil:
+		return v.failed("end", "run the machine", fmt.Errorf("QEMU ended: %s", v.status))
+	}
+	return v.failed("end", "run the machine", errors.New("QEMU ended"))
+}
+
+// deathOr prefers "the process has died" to the broken pipe it shows as.
+func (v *vm) deathOr(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if v.record.Process.Alive() {
+		return err
+	}
+	return fmt.Errorf("%w: %w", hypervisor.ErrGone, err)
+}
+
+// failed makes the error of an operation, with what the machine has said.
+func (v *vm) failed(phase, op string, err error) error {
+	return &hypervisor.Error{
+		Phase: phase, Op: op, Err: err,
+		Stderr:  readStderr(v.stderr),
+		Console: hypervisor.Printable(v.console.tail(tailSize)),
+	}
+}
+
+// tailSize is how much of stderr and console goes into an error, in bytes.
+const tailSize = 2 << 10

@@ -1,0 +1,205 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// The sockets in a machine's directory.
+const (
+	qmpSocket     = "qmp"
+	monitorSocket = "mon"
+	channelSocket = "ch"
+	consoleSocket = "con"
+)
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+
+// start spawns the process and connects to it. Listening sockets are made
+// here and inherited, so the connections are in their queues before QEMU's
+// first instruction: nothing has to be waited for but its greeting.
+func (d Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options, mode startMode) (v *vm, err error) {
+	if err := validate(m, o); err != nil {
+		return nil, fmt.Errorf("start a machine: %w", err)
+	}
+	v = &vm{
+		record:  hypervisor.Record{Dir: o.Dir, Machine: m},
+		console: newConsole(f.Console), done: make(chan struct{}),
+	}
+	if v.stderr, err = newStderr(); err != nil {
+		return nil, v.failed("spawn", "prepare the machine's files", err)
+	}
+	began := time.Now()
+	p := &parcel{dir: o.Dir, uid: o.UID, gid: o.GID}
+	defer p.close()
+	fd := fds{
+		qmp: p.listen(qmpSocket), monitor: p.listen(monitorSocket),
+		channel: p.listen(channelSocket), console: p.listen(consoleSocket),
+		memory: p.file(f.Memory),
+	}
+	if mode == boot {
+		fd.kernel, fd.initrd = p.open(m.Kernel), p.open(m.Initrd)
+	}
+	if p.err != nil {
+		p.unlink()
+		return nil, v.failed("spawn", "prepare the machine's files", p.err)
+	}
+	cmd := exec.Command(d.Program, arguments(m, o, fd, mode)...)
+	cmd.Env = []string{"LC_ALL=C"}
+	cmd.Dir = "/"
+	cmd.ExtraFiles = p.files
+	cmd.Stderr = v.stderr
+	// A session of its own: neither the terminal's Ctrl-C nor the end of its
+	// parent reaches the machine.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if o.UID != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
+	}
+	if err := cmd.Start(); err != nil {
+		p.unlink()
+		return nil, v.failed("spawn", "start QEMU", err)
+	}
+	v.child = cmd
+	v.record.Process, err = procid.Of(cmd.Process.Pid)
+	if err != nil { // it has ended already, and is a zombie of ours
+		cmd.Wait()
+		p.unlink()
+		return nil, v.failed("spawn", "start QEMU", err)
+	}
+	p.close() // from here on a dead QEMU refuses connections
+	v.timed("spawn", &began)
+	if err := v.connect(ctx); err != nil {
+		v.abandon()
+		return nil, err
+	}
+	v.timed("greet", &began)
+	return v, nil
+}
+
+func validate(m hypervisor.Machine, o hypervisor.Options) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	if !validName.MatchString(o.Name) {
+		return fmt.Errorf("%w: name %q", hypervisor.ErrInvalid, o.Name)
+	}
+	if !filepath.IsAbs(o.Dir) || len(o.Dir) > hypervisor.MaxDir {
+		return fmt.Errorf("%w: directory %q is not absolute or longer than %d bytes", hypervisor.ErrInvalid, o.Dir, hypervisor.MaxDir)
+	}
+	return nil
+}
+
+// connect waits for the process on all its sockets, and for its end.
+func (v *vm) connect(ctx context.Context) error {
+	if err := v.watchProcess(); err != nil {
+		return v.failed("connect", "watch the process", err)
+	}
+	if err := v.console.connect(ctx, filepath.Join(v.record.Dir, consoleSocket)); err != nil {
+		return v.failed("connect", "open the console", err)
+	}
+	client, err := qmp.Dial(ctx, filepath.Join(v.record.Dir, qmpSocket))
+	if err != nil {
+		return v.failed("connect", "talk to QEMU", v.deathOr(err))
+	}
+	v.qmp = client
+	v.watchEvents()
+	return nil
+}
+
+// parcel gathers what a process inherits; its first error sticks.
+type parcel struct {
+	dir      string
+	uid, gid int
+	files    []*os.File
+	owned    []*os.File
+	sockets  []string
+	err      error
+}
+
+// firstFD is the number of exec.Cmd's first extra file in the child.
+const firstFD = 3
+
+func (p *parcel) file(f *os.File) int {
+	if f == nil {
+		return 0
+	}
+	p.files = append(p.files, f)
+	return firstFD + len(p.files) - 1
+}
+
+func (p *parcel) own(f *os.File) int {
+	p.owned = append(p.owned, f)
+	return p.file(f)
+}
+
+// open passes a file that QEMU opens again through /proc/self/fd: it must be
+// readable by QEMU's user, but the directories above need not be.
+func (p *parcel) open(path string) int {
+	if p.err != nil || path == "" {
+		return 0
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		p.err = err
+		return 0
+	}
+	return p.own(f)
+}
+
+func (p *parcel) listen(name string) int {
+	if p.err != nil {
+		return 0
+	}
+	path := filepath.Join(p.dir, name)
+	f, err := listen(path)
+	if err != nil {
+		p.err = err
+		return 0
+	}
+	p.sockets = append(p.sockets, path)
+	if p.uid != 0 {
+		p.err = os.Lchown(path, p.uid, p.gid)
+	}
+	return p.own(f)
+}
+
+func listen(path string) (*os.File, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, err
+	}
+	return l.File()
+}
+
+func (p *parcel) close() {
+	for _, f := range p.owned {
+		f.Close()
+	}
+	p.owned = nil
+}
+
+func (p *parcel) unlink() {
+	for _, path := range p.sockets {
+		os.Remove(path)
+	}
+}

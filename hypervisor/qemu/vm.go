@@ -1,0 +1,116 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"golang.org/x/sys/unix"
+)
+
+// vm is one QEMU process, started here or adopted.
+type vm struct {
+	record  hypervisor.Record
+	stderr  *os.File
+	console *console
+	qmp     *qmp.Client
+	timings []hypervisor.Timing
+
+	child   *exec.Cmd // nil when adopted
+	closing func()    // stops the goroutine that waits for the process
+	events  sync.WaitGroup
+
+	disks sync.Mutex // orders changes of the slots
+	grow  sync.Mutex // orders changes of the memory
+
+	mu       sync.Mutex
+	shutdown string // reason of the SHUTDOWN event, once seen
+	status   *os.ProcessState
+	done     chan struct{}
+	closed   sync.Once
+}
+
+func (v *vm) Process() procid.ID           { return v.record.Process }
+func (v *vm) Record() hypervisor.Record    { return v.record }
+func (v *vm) Timings() []hypervisor.Timing { return v.timings }
+func (v *vm) Channel() string              { return filepath.Join(v.record.Dir, channelSocket) }
+func (v *vm) Done() <-chan struct{}        { return v.done }
+
+// Pause implements hypervisor.VM.
+func (v *vm) Pause(ctx context.Context) error {
+	return v.command(ctx, "pause the machine", "stop", nil, nil)
+}
+
+// Resume implements hypervisor.VM.
+func (v *vm) Resume(ctx context.Context) error {
+	return v.command(ctx, "resume the machine", "cont", nil, nil)
+}
+
+// command runs one QMP command and dresses its error.
+func (v *vm) command(ctx context.Context, op, name string, args, result any) error {
+	if err := v.qmp.Execute(ctx, name, args, result); err != nil {
+		return v.failed("run", op, v.deathOr(err))
+	}
+	return nil
+}
+
+// Kill implements hypervisor.VM.
+func (v *vm) Kill(ctx context.Context) error {
+	err := v.record.Process.Signal(unix.SIGKILL)
+	if err != nil && !errors.Is(err, procid.ErrGone) {
+		return v.failed("end", "kill the machine", err)
+	}
+	select {
+	case <-v.done:
+		return nil
+	case <-ctx.Done():
+		return v.failed("end", "kill the machine", ctx.Err())
+	}
+}
+
+// Close implements hypervisor.VM. The process of a machine started here is
+// still reaped when it ends.
+func (v *vm) Close() error {
+	v.closed.Do(func() {
+		if v.qmp != nil {
+			v.qmp.Close()
+		}
+		v.events.Wait()
+		v.console.close()
+		if v.closing != nil {
+			v.closing()
+		}
+		if v.stderr != nil {
+			v.stderr.Close()
+		}
+	})
+	return nil
+}
+
+// abandon ends a machine whose start has failed, and leaves nothing behind.
+func (v *vm) abandon() {
+	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
+	defer cancel()
+	v.Kill(ctx)
+	v.Close()
+	for _, name := range []string{qmpSocket, monitorSocket, channelSocket, consoleSocket} {
+		os.Remove(filepath.Join(v.record.Dir, name))
+	}
+}
+
+// abandonTimeout bounds the death of a killed process; one that stays longer
+// hangs in the kernel.
+const abandonTimeout = 10 * time.Second
+
+func (v *vm) timed(phase string, began *time.Time) {
+	now := time.Now()
+	v.timings = append(v.timings, hypervisor.Timing{Phase: phase, Took: now.Sub(*began)})
+	*began = now
+}
