@@ -1,0 +1,67 @@
+package channel
+
+import (
+	"encoding/binary"
+	"io"
+	"log"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// window is how much of a stream's data may be on its way, in bytes, and so
+// what an unread stream costs each side.
+const window = 256 << 10
+
+// MaxStreams is how many streams a session holds at once. With window it
+// bounds what a guest can make the host keep: 32 MiB, and as much again in
+// slack of the buffers.
+const MaxStreams = 128
+
+// closeTimeout is how long a closed stream waits for the other side's close
+// before it is dropped.
+const closeTimeout = 30 * time.Second
+
+// never is longer than any machine is paused: neither side may take silence
+// for failure.
+const never = 100 * 365 * 24 * time.Hour
+
+func muxConfig() *yamux.Config {
+	return &yamux.Config{
+		AcceptBacklog:          MaxStreams,
+		EnableKeepAlive:        false,
+		KeepAliveInterval:      never, // checked by yamux though not used
+		ConnectionWriteTimeout: never,
+		StreamOpenTimeout:      0,
+		StreamCloseTimeout:     closeTimeout,
+		MaxStreamWindowSize:    window,
+		Logger:                 log.New(io.Discard, "", 0),
+	}
+}
+
+// framer turns what yamux writes into data frames. yamux writes a header and
+// its data apart; they travel in one frame.
+type framer struct {
+	epoch uint64
+	write func([]byte) error // one frame
+	held  []byte             // a header whose data follows
+	buf   []byte
+}
+
+func (f *framer) Write(p []byte) (int, error) {
+	if len(f.held) == 0 && len(p) == muxHead && p[1] == muxData && binary.BigEndian.Uint32(p[8:]) > 0 {
+		f.held = append(f.held, p...)
+		return len(p), nil
+	}
+	total := len(p)
+	for len(p) > 0 {
+		n := min(len(p), maxPayload-len(f.held))
+		f.buf = appendFrame(f.buf[:0], kindData, f.epoch, f.held, p[:n])
+		f.held = f.held[:0]
+		if err := f.write(f.buf); err != nil {
+			return 0, err
+		}
+		p = p[n:]
+	}
+	return total, nil
+}

@@ -1,0 +1,234 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// ErrTooMany is returned by Open when MaxStreams are open.
+var ErrTooMany = errors.New("too many streams on the channel")
+
+// Options shape a host's session.
+type Options struct {
+	// Hello is what the guest is told.
+	Hello Hello
+	// Resume says that another host was connected to this running guest
+	// before, so that it may hold half a frame. Without it such a guest
+	// answers 100 ms later.
+	Resume bool
+}
+
+// Session is the host's side of one epoch. Its methods may be called at once.
+// A machine that is paused keeps its session.
+type Session struct {
+	conn  net.Conn
+	epoch uint64
+	peer  Hello
+	mux   *yamux.Session
+	group group
+
+	writeMu sync.Mutex // of frames to conn
+
+	openMu  sync.Mutex
+	opening int
+
+	done   chan struct{}
+	err    error // before done is closed
+	broken atomic.Pointer[error]
+}
+
+// Dial connects to the socket behind a guest's port and begins a session. It
+// returns when the guest has answered or the context ends.
+func Dial(ctx context.Context, path string, o Options) (*Session, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("channel: %w", err)
+	}
+	return Host(ctx, conn, o)
+}
+
+// Host begins a session over a connection, which it owns from then on.
+func Host(ctx context.Context, conn net.Conn, o Options) (*Session, error) {
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	s := &Session{conn: conn, epoch: newEpoch(), done: make(chan struct{})}
+	d := newDecoder(conn, false)
+	var err error
+	s.peer, err = greet(conn, d, s.epoch, o.Hello, o.Resume, func() bool { return ctx.Err() != nil })
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("the guest does not answer: %w", context.Cause(ctx))
+		}
+		return nil, fmt.Errorf("channel: %w", err)
+	}
+	s.mux, err = yamux.Client(&hostConn{
+		Writer: &framer{epoch: s.epoch, write: s.writeFrame},
+		s:      s, d: d,
+	}, muxConfig())
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("channel: %w", err)
+	}
+	go s.watch()
+	return s, nil
+}
+
+func (s *Session) writeFrame(b []byte) error {
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	_, err := s.conn.Write(b)
+	return err
+}
+
+// watch waits for the session's end.
+func (s *Session) watch() {
+	_, err := s.mux.AcceptStream() // the guard lets no stream come
+	if cause := s.broken.Load(); cause != nil {
+		err = *cause
+	}
+	s.mux.Close()
+	s.err = fmt.Errorf("channel: %w", err)
+	close(s.done)
+}
+
+// Open opens a stream. Closing it ends it for both sides, and ends the reads
+// and writes that wait. A stream whose session ended reads io.EOF.
+func (s *Session) Open(ctx context.Context) (net.Conn, error) {
+	s.openMu.Lock()
+	if s.mux.NumStreams()+s.opening >= MaxStreams {
+		s.openMu.Unlock()
+		return nil, fmt.Errorf("channel: %w: %d", ErrTooMany, MaxStreams)
+	}
+	s.opening++
+	s.openMu.Unlock()
+	type result struct {
+		stream *yamux.Stream
+		err    error
+	}
+	opened := make(chan result, 1)
+	var lost atomic.Bool
+	s.group.run(func() {
+		y, err := s.mux.OpenStream() // waits while the guest is stalled
+		s.openMu.Lock()
+		s.opening--
+		s.openMu.Unlock()
+		opened <- result{y, err}
+		if lost.Load() && err == nil {
+			y.Close()
+		}
+	})
+	select {
+	case r := <-opened:
+		if r.err != nil {
+			return nil, s.cause(r.err)
+		}
+		return newStream(r.stream, &s.group, true), nil
+	case <-ctx.Done():
+		lost.Store(true)
+		select {
+		case r := <-opened:
+			if r.err == nil {
+				newStream(r.stream, &s.group, true).Close()
+			}
+		default:
+		}
+		return nil, fmt.Errorf("channel: open a stream: %w", context.Cause(ctx))
+	}
+}
+
+// cause prefers the session's error once it has ended.
+func (s *Session) cause(err error) error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return fmt.Errorf("channel: %w", err)
+	}
+}
+
+// Peer is what the guest said of itself; hostile.
+func (s *Session) Peer() Hello { return s.peer }
+
+// Done is closed when the session has ended.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Err says why the session ended; it matches ErrGuest when the guest broke the
+// protocol. It is nil before Done is closed.
+func (s *Session) Err() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// Close ends the session and its streams and returns when they are gone. The
+// guest keeps what was not acknowledged for the next session.
+func (s *Session) Close() error {
+	if s.writeMu.TryLock() { // no frame is half written
+		s.conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		s.conn.Write(appendFrame(nil, kindEnd, s.epoch)) // a courtesy
+		s.writeMu.Unlock()
+	}
+	s.mux.Close()
+	<-s.done
+	s.group.wait()
+	return nil
+}
+
+// hostConn is the session's connection as yamux sees it.
+type hostConn struct {
+	io.Writer
+	s     *Session
+	d     *decoder
+	guard guard
+	rest  []byte
+}
+
+func (c *hostConn) Read(p []byte) (int, error) {
+	for len(c.rest) == 0 {
+		payload, err := c.next()
+		if err != nil {
+			c.s.broken.CompareAndSwap(nil, &err)
+			return 0, err
+		}
+		c.rest = payload
+	}
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+func (c *hostConn) next() ([]byte, error) {
+	f, err := c.d.next()
+	switch {
+	case errors.Is(err, errFraming):
+		return nil, fmt.Errorf("%w: %w", ErrGuest, err)
+	case err == io.EOF:
+		return nil, errors.New("the machine closed the connection")
+	case err != nil:
+		return nil, err
+	case f.epoch != c.s.epoch:
+		return nil, nil
+	case f.kind == kindEnd:
+		return nil, errors.New("the guest ended the session")
+	case f.kind != kindData:
+		return nil, nil // an answer to a repeated hello
+	}
+	return f.payload, c.guard.check(f.payload)
+}
+
+// Close closes the machine's socket.
+func (c *hostConn) Close() error { return c.s.conn.Close() }

@@ -1,0 +1,83 @@
+package channel
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// ErrClosed is returned by a stream that this side has closed.
+var ErrClosed = net.ErrClosed
+
+// stream is a yamux stream whose Close is final, ends reads and writes that
+// are under way, and does not block.
+type stream struct {
+	*yamux.Stream
+	owner  *group
+	once   sync.Once
+	closed chan struct{}
+	async  bool // writes can be given up before yamux lets go of them
+}
+
+func newStream(s *yamux.Stream, owner *group, async bool) *stream {
+	return &stream{Stream: s, owner: owner, async: async, closed: make(chan struct{})}
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.Stream.Read(p)
+	if n == 0 && err != nil {
+		select {
+		case <-s.closed:
+			return 0, ErrClosed
+		default:
+		}
+		if errors.Is(err, yamux.ErrSessionShutdown) {
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	return n, err
+}
+
+// Write blocks while the other side does not read. yamux cannot be made to
+// give up a write that waits for the connection itself, so on the host, where
+// a stalled guest must not hold a caller, it goes on aside.
+func (s *stream) Write(p []byte) (int, error) {
+	select {
+	case <-s.closed:
+		return 0, ErrClosed
+	default:
+	}
+	if !s.async {
+		return s.Stream.Write(p)
+	}
+	type result struct {
+		n   int
+		err error
+	}
+	data := append([]byte(nil), p...)
+	done := make(chan result, 1)
+	s.owner.run(func() {
+		n, err := s.Stream.Write(data)
+		done <- result{n, err}
+	})
+	select {
+	case r := <-done:
+		return r.n, r.err
+	case <-s.closed:
+		return 0, ErrClosed
+	}
+}
+
+// Close ends the stream for both sides.
+func (s *stream) Close() error {
+	s.once.Do(func() {
+		close(s.closed)
+		s.Stream.SetReadDeadline(time.Unix(1, 0))
+		s.owner.run(func() { s.Stream.Close() })
+	})
+	return nil
+}
