@@ -1,0 +1,188 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"go.podman.io/image/v5/pkg/blobinfocache/none"
+	"go.podman.io/image/v5/types"
+)
+
+// stallLimit is how long a registry may send nothing before it counts as gone.
+const stallLimit = 2 * time.Minute
+
+// blob is a layer while it is fetched: a file that is written at one end and,
+// from the first byte, read at the other.
+type blob struct {
+	info types.BlobInfo
+	file *os.File // nameless
+
+	mu      sync.Mutex
+	changed sync.Cond
+	written int64
+	err     error // io.EOF: complete and verified
+}
+
+func newBlob(info types.BlobInfo, dir string) (*blob, error) {
+	f, err := os.CreateTemp(dir, "blob-*")
+	if err != nil {
+		return nil, err
+	}
+	// Nobody else needs the name, and a nameless file cannot be left behind.
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return nil, err
+	}
+	b := &blob{info: info, file: f}
+	b.changed.L = &b.mu
+	return b, nil
+}
+
+// fetch reads the blob from its source to the end and verifies it.
+// Its readers get the error.
+func (b *blob) fetch(ctx context.Context, src types.ImageSource, report func(Progress)) {
+	err := b.copy(ctx, src, report)
+	if err != nil {
+		err = fmt.Errorf("blob %s: %w", b.info.Digest, err)
+	} else {
+		err = io.EOF
+	}
+	b.fail(err)
+}
+
+func (b *blob) copy(ctx context.Context, src types.ImageSource, report func(Progress)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stall := time.AfterFunc(stallLimit, func() { cancel(errStalled) })
+	defer stall.Stop()
+	in, size, err := src.GetBlob(ctx, b.info, none.NoCache)
+	if err != nil {
+		return stalled(ctx, err)
+	}
+	defer in.Close()
+	p := Progress{Digest: b.info.Digest.String(), Total: size}
+	if p.Total < 0 {
+		p.Total = b.info.Size
+	}
+	report(p)
+	verifier := b.info.Digest.Verifier()
+	buf := make([]byte, 256<<10)
+	for {
+		n, readErr := in.Read(buf)
+		if n > 0 {
+			stall.Reset(stallLimit)
+			_, _ = verifier.Write(buf[:n]) // a hash does not fail
+			if _, err := b.file.WriteAt(buf[:n], p.Offset); err != nil {
+				return err
+			}
+			p.Offset += int64(n)
+			b.advance(p.Offset)
+			report(p)
+			if b.info.Size >= 0 && p.Offset > b.info.Size {
+				return fmt.Errorf("%w: longer than the %d bytes of the manifest", ErrDigest, b.info.Size)
+			}
+		}
+		if errors.Is(readErr, io.EOF) {
+			break
+		}
+		if readErr != nil {
+			return stalled(ctx, readErr)
+		}
+	}
+	if !verifier.Verified() {
+		return fmt.Errorf("%w: %d bytes came, which are others", ErrDigest, p.Offset)
+	}
+	p.Done = true
+	report(p)
+	return nil
+}
+
+var errStalled = fmt.Errorf("%w: nothing came for %v", ErrUnavailable, stallLimit)
+
+// stalled returns the reason why ctx ended rather than what that caused.
+func stalled(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
+		return cause
+	}
+	return err
+}
+
+func (b *blob) advance(written int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.written = written
+	b.changed.Broadcast()
+}
+
+// reader returns the blob from its start; a Read waits for bytes to come, and
+// io.EOF means complete and verified.
+func (b *blob) reader() io.Reader { return &blobReader{b: b} }
+
+type blobReader struct {
+	b  *blob
+	at int64
+}
+
+func (r *blobReader) Read(p []byte) (int, error) {
+	r.b.mu.Lock()
+	for r.at >= r.b.written && r.b.err == nil {
+		r.b.changed.Wait()
+	}
+	written, err := r.b.written, r.b.err
+	r.b.mu.Unlock()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	if r.at >= written {
+		return 0, io.EOF
+	}
+	n, err := r.b.file.ReadAt(p[:min(int64(len(p)), written-r.at)], r.at)
+	r.at += int64(n)
+	if n > 0 {
+		err = nil
+	}
+	return n, err
+}
+
+// fail ends reads that wait, with err unless there is one already.
+func (b *blob) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.err = err
+	}
+	b.changed.Broadcast()
+}
+
+// close gives the file back.
+func (b *blob) close() error { return b.file.Close() }
+
+// readBlob reads a small blob and verifies it.
+func readBlob(ctx context.Context, src types.ImageSource, info types.BlobInfo) (data []byte, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("blob %s: %w", info.Digest, err)
+		}
+	}()
+	in, _, err := src.GetBlob(ctx, info, none.NoCache)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	data, err = io.ReadAll(io.LimitReader(in, maxManifest+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxManifest {
+		return nil, fmt.Errorf("%w: larger than %d bytes", ErrInvalid, maxManifest)
+	}
+	if info.Digest.Algorithm().FromBytes(data) != info.Digest {
+		return nil, ErrDigest
+	}
+	return data, nil
+}

@@ -1,0 +1,130 @@
+package image
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/opencontainers/go-digest"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/image/erofs"
+	"github.com/bulkhead-project/bulkhead/image/layer"
+)
+
+const (
+	diskFile = "disk.erofs"
+	// reserve is left free on the store's file system by a conversion.
+	reserve = 64 << 20
+	// zstdWindow bounds what a layer can make its decompressor take.
+	zstdWindow = 128 << 20
+)
+
+// convert merges layers, lowest first, into one disk in dir, while they are
+// still being fetched, and returns the size of the file system in it.
+func convert(ctx context.Context, dir string, layers []*blob, diffIDs []digest.Digest) (size int64, err error) {
+	disk, err := os.OpenFile(filepath.Join(dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, disk.Close()) }()
+	spool, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
+	if err != nil {
+		if spool, err = os.CreateTemp(dir, "spool-*"); err != nil {
+			return 0, err
+		}
+		defer os.Remove(spool.Name())
+	}
+	defer spool.Close()
+	limit, limits, err := room(dir)
+	if err != nil {
+		return 0, err
+	}
+	out := erofs.NewWriter(disk, spool, limit)
+	tree := layer.NewTree(out, limits)
+	for i, b := range layers {
+		if err := applyLayer(ctx, tree, b, diffIDs[i]); err != nil {
+			return 0, layerError(b.info.Digest, err, limit)
+		}
+		out.Flush()
+	}
+	if size, err = out.Finish(tree.Root); err != nil {
+		return 0, layerError("", err, limit)
+	}
+	if err := disk.Sync(); err != nil {
+		return 0, fmt.Errorf("sync the disk: %w", err)
+	}
+	// A slot of a virtual machine has one size, and so has what fills it.
+	return size, disk.Truncate(hypervisor.SlotSize)
+}
+
+// room returns what a disk may take, by what is free.
+func room(dir string) (int64, layer.Limits, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, layer.Limits{}, fmt.Errorf("stat the file system of %s: %w", dir, err)
+	}
+	free := int64(min(fs.Bavail, 1<<40)) * fs.Bsize
+	return min(hypervisor.SlotSize, max(0, free-reserve)), layer.DefaultLimits, nil
+}
+
+func layerError(d digest.Digest, err error, limit int64) error {
+	switch {
+	case errors.Is(err, erofs.ErrTooLarge) && limit < hypervisor.SlotSize:
+		err = fmt.Errorf("%w: %w (remove images with bulkhead image rm)", ErrNoSpace, err)
+	case errors.Is(err, layer.ErrHostile), errors.Is(err, erofs.ErrTooLarge):
+		err = fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if d == "" {
+		return err
+	}
+	return fmt.Errorf("layer %s: %w", d, err)
+}
+
+// applyLayer decompresses in one goroutine and merges in the caller's, so that
+// two processors have work; it returns when both are done.
+func applyLayer(ctx context.Context, tree *layer.Tree, b *blob, diffID digest.Digest) error {
+	ahead := newReadAhead(b.reader(), diffID.Verifier())
+	err := tree.Apply(ctx, ahead)
+	if err != nil {
+		b.fail(errStopped)
+	}
+	verified, readErr := ahead.stop()
+	switch {
+	case readErr != nil && !errors.Is(readErr, errStopped):
+		return readErr // what the merge says then only follows from it
+	case err != nil:
+		return err
+	case !verified:
+		return fmt.Errorf("%w: uncompressed content is not %s", ErrDigest, diffID)
+	}
+	return nil
+}
+
+// decompress returns the stream inside of in, by its first bytes: media types
+// are often wrong.
+func decompress(in io.Reader) (io.ReadCloser, error) {
+	buffered := bufio.NewReaderSize(in, 256<<10)
+	magic, err := buffered.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	switch {
+	case len(magic) >= 2 && magic[0] == 0x1f && magic[1] == 0x8b:
+		return gzip.NewReader(buffered)
+	case len(magic) == 4 && string(magic) == "\x28\xb5\x2f\xfd", len(magic) == 4 && magic[0]&0xf0 == 0x50 && string(magic[1:]) == "\x2a\x4d\x18":
+		d, err := zstd.NewReader(buffered, zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, err
+		}
+		return d.IOReadCloser(), nil
+	}
+	return io.NopCloser(buffered), nil
+}

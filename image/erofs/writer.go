@@ -1,0 +1,99 @@
+// Package erofs writes EROFS disks: the read-only file system that every
+// Linux kernel since 5.4 mounts. Content goes straight to its final place as
+// it arrives, so that layers can be converted while they are downloaded;
+// metadata follows at the end. It writes what container images need and Linux
+// can express: hard links, holes, extended attributes, devices, 64-bit times.
+package erofs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Writer makes one disk: Store the content of files, build a tree of Inodes,
+// Finish. It is not safe for concurrent use.
+type Writer struct {
+	f       *os.File
+	spool   *os.File
+	limit   int64
+	next    int64 // where the next content goes
+	spooled int64
+	synced  int64
+	data    []*Data
+	buf     []byte
+	inodes  uint32
+	chunked bool
+}
+
+// NewWriter writes to f, an empty file, at most limit bytes. Small files wait
+// in spool, another empty file. Both stay the caller's.
+func NewWriter(f, spool *os.File, limit int64) *Writer {
+	return &Writer{f: f, spool: spool, limit: limit, next: BlockSize, buf: make([]byte, 16*chunkSize)}
+}
+
+// Written is the room that the disk takes so far, in bytes.
+func (w *Writer) Written() int64 { return w.next + w.spooled }
+
+// Flush asks the kernel to begin writing back what was stored since the last
+// call, so that a sync at the end has little left to do.
+func (w *Writer) Flush() {
+	// Only a hint: an error here would come back from the sync.
+	_ = unix.SyncFileRange(int(w.f.Fd()), w.synced, w.next-w.synced, unix.SYNC_FILE_RANGE_WRITE)
+	w.synced = w.next
+}
+
+// Finish writes the tree under root and returns the disk's size in bytes, a
+// multiple of BlockSize. Content that no Inode refers to is dropped. Nothing
+// is synced. The Writer is of no use afterwards.
+func (w *Writer) Finish(root *Inode) (int64, error) {
+	order, err := w.plan(root)
+	if err != nil {
+		return 0, err
+	}
+	meta := align(w.next, BlockSize)
+	size, err := w.writeMeta(order, meta)
+	if err != nil {
+		return 0, fmt.Errorf("write metadata: %w", err)
+	}
+	if size > w.limit {
+		return 0, fmt.Errorf("more than %d bytes: %w", w.limit, ErrTooLarge)
+	}
+	if err := w.dropUnused(); err != nil {
+		return 0, err
+	}
+	if err := w.f.Truncate(size); err != nil {
+		return 0, err
+	}
+	_, err = w.f.WriteAt(w.super(root, meta, size), superOffset)
+	return size, err
+}
+
+func (w *Writer) super(root *Inode, meta, size int64) []byte {
+	b := make([]byte, superSize)
+	le := binary.LittleEndian
+	le.PutUint32(b[0:], superMagic)
+	le.PutUint32(b[8:], compatMtime)
+	b[12] = blockBits
+	le.PutUint16(b[14:], uint16(root.pos/slotSize))
+	le.PutUint64(b[16:], uint64(w.inodes))
+	le.PutUint32(b[36:], uint32(size/BlockSize))
+	le.PutUint32(b[40:], uint32(meta/BlockSize))
+	if w.chunked {
+		le.PutUint32(b[80:], incompatChunked)
+	}
+	return b
+}
+
+// readSpool returns a small file's content.
+func (w *Writer) readSpool(d *Data) ([]byte, error) {
+	b := make([]byte, d.size)
+	_, err := w.spool.ReadAt(b, d.offset)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return b, err
+}

@@ -1,0 +1,97 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/docker/distribution/registry/api/errcode"
+	v2 "github.com/docker/distribution/registry/api/v2"
+	"go.podman.io/image/v5/docker"
+)
+
+// The errors that callers tell apart with errors.Is.
+var (
+	// ErrNotFound: no such image, here or in the registry.
+	ErrNotFound = errors.New("image not found")
+	// ErrUnauthorized: the registry wants credentials, or refused them.
+	ErrUnauthorized = errors.New("registry refused access")
+	// ErrAmbiguous: an id prefix that several images share.
+	ErrAmbiguous = errors.New("more than one image matches")
+	// ErrInUse: the image is pinned by a sandbox.
+	ErrInUse = errors.New("image is in use")
+	// ErrInvalid: a reference, digest, manifest or layer that is not what it
+	// must be.
+	ErrInvalid = errors.New("invalid image")
+	// ErrDigest: bytes that do not have the digest they were asked for by.
+	ErrDigest = errors.New("digest does not match")
+	// ErrUnavailable: the registry could not be reached, or went away.
+	ErrUnavailable = errors.New("registry unavailable")
+	// ErrNoSpace: the disk of the store is full, or the image is larger than
+	// what is free on it.
+	ErrNoSpace = errors.New("no space left for the image")
+	// ErrPolicy: policy.json does not allow the image.
+	ErrPolicy = errors.New("image refused by policy")
+)
+
+// classify adds the error class that a library's error belongs to, and puts
+// the message on one line. registry is where the advice points to.
+func classify(err error, registry string) error {
+	if err == nil || classified(err) {
+		return err
+	}
+	var refused docker.ErrUnauthorizedForCredentials
+	var status docker.UnexpectedHTTPStatusError
+	var op *net.OpError
+	var dns *net.DNSError
+	var code errcode.Error
+	_ = errors.As(err, &code)
+	switch {
+	case errors.As(err, &refused), code.Code == errcode.ErrorCodeUnauthorized, code.Code == errcode.ErrorCodeDenied,
+		errors.As(err, &status) && (status.StatusCode == 401 || status.StatusCode == 403):
+		return &classError{ErrUnauthorized, err, fmt.Sprintf("%v (try: bulkhead login %s)", ErrUnauthorized, registry)}
+	case code.Code == v2.ErrorCodeManifestUnknown, code.Code == v2.ErrorCodeNameUnknown,
+		errors.As(err, &status) && status.StatusCode == 404:
+		return &classError{ErrNotFound, err, ErrNotFound.Error()}
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		return &classError{ErrNoSpace, err, oneLine(err)}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &op):
+		return err
+	case errors.As(err, &op), errors.As(err, &dns), errors.As(err, &status):
+		return &classError{ErrUnavailable, err, fmt.Sprintf("%v: %s", ErrUnavailable, oneLine(err))}
+	}
+	return &classError{nil, err, oneLine(err)}
+}
+
+func classified(err error) bool {
+	var c *classError
+	if errors.As(err, &c) {
+		return true
+	}
+	for _, class := range []error{ErrNotFound, ErrUnauthorized, ErrInvalid, ErrDigest, ErrUnavailable, ErrNoSpace, ErrPolicy} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
+}
+
+// classError is a library's error with a class and a one-line message.
+type classError struct {
+	class, cause error
+	text         string
+}
+
+func (e *classError) Error() string { return e.text }
+
+func (e *classError) Unwrap() []error {
+	if e.class == nil {
+		return []error{e.cause}
+	}
+	return []error{e.class, e.cause}
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

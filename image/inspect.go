@@ -1,0 +1,90 @@
+package image
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/image/v5/types"
+)
+
+// maxLayers is more than any builder makes.
+const maxLayers = 1024
+
+// inspect reads the manifest for the guests' platform and the configuration,
+// and verifies and checks both.
+func inspect(ctx context.Context, sys *types.SystemContext, src types.ImageSource) (*sourceImage, error) {
+	top := image.UnparsedInstance(src, nil)
+	if err := allowed(ctx, sys, top); err != nil {
+		return nil, err
+	}
+	raw, mime, err := top.Manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &sourceImage{src: src, digests: []digest.Digest{digest.FromBytes(raw)}}
+	if manifest.MIMETypeIsMultiImage(mime) {
+		raw, mime, err = r.choose(ctx, sys, raw, mime)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if mime == manifest.DockerV2Schema1MediaType || mime == manifest.DockerV2Schema1SignedMediaType {
+		return nil, fmt.Errorf("%w: manifest of Docker's first schema", ErrInvalid)
+	}
+	m, err := manifest.FromBlob(raw, mime)
+	if err != nil {
+		return nil, fmt.Errorf("%w: manifest: %w", ErrInvalid, err)
+	}
+	return r, r.read(ctx, m)
+}
+
+// choose reads the manifest for the guests' platform out of a list.
+func (r *sourceImage) choose(ctx context.Context, sys *types.SystemContext, raw []byte, mime string) ([]byte, string, error) {
+	list, err := manifest.ListFromBlob(raw, mime)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: image index: %w", ErrInvalid, err)
+	}
+	chosen, err := list.ChooseInstance(sys)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: none for %s/%s: %w", ErrNotFound, platformOS, platformArch, err)
+	}
+	if err := checkDigest(chosen); err != nil {
+		return nil, "", err
+	}
+	instance := image.UnparsedInstance(r.src, &chosen)
+	if err := allowed(ctx, sys, instance); err != nil {
+		return nil, "", err
+	}
+	raw, mime, err = instance.Manifest(ctx)
+	r.digests = append(r.digests, chosen)
+	return raw, mime, err
+}
+
+// read fills in what the manifest says, and fetches the configuration.
+func (r *sourceImage) read(ctx context.Context, m manifest.Manifest) error {
+	info := m.ConfigInfo()
+	if err := checkDigest(info.Digest); err != nil {
+		return err
+	}
+	for _, l := range m.LayerInfos() {
+		if err := checkDigest(l.Digest); err != nil {
+			return err
+		}
+		if !l.EmptyLayer {
+			r.layers = append(r.layers, l.BlobInfo)
+		}
+	}
+	if len(r.layers) > maxLayers {
+		return fmt.Errorf("%w: %d layers", ErrInvalid, len(r.layers))
+	}
+	var err error
+	if r.blob, err = readBlob(ctx, r.src, info); err != nil {
+		return err
+	}
+	r.id = info.Digest.Encoded()
+	r.config, err = parseConfig(r.blob, len(r.layers))
+	return err
+}

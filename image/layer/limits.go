@@ -1,0 +1,64 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrHostile is returned for a layer that breaks a limit or the rules of its
+// format: what it would take to go on is not worth what it is.
+var ErrHostile = errors.New("layer refused")
+
+// Limits bound what the layers of one image may cost, whatever they claim.
+type Limits struct {
+	// Content is the most bytes that the files of all layers may have
+	// together, holes included.
+	Content int64
+	// Stream is the most bytes that all layers may have uncompressed.
+	Stream int64
+	// Entries is the most names that all layers may bring.
+	Entries int
+	// Metadata is the most bytes of names, link targets and attributes, all
+	// of which are held in memory.
+	Metadata int64
+}
+
+// DefaultLimits are wide enough for every image that is honestly made: 64 GiB
+// is the size of a disk slot.
+var DefaultLimits = Limits{Content: 64 << 30, Stream: 80 << 30, Entries: 2 << 20, Metadata: 512 << 20}
+
+const (
+	maxName = 255  // of one component, as Linux has it
+	maxPath = 4096 // of a path and of a symbolic link's target
+	maxHops = 255  // symbolic links followed in one path, as in a chroot of containerd
+)
+
+// entryCost is about what an entry takes in memory beside its strings.
+const entryCost = 256
+
+type budget struct {
+	limits  Limits
+	content int64
+	entries int
+	meta    int64
+}
+
+func (b *budget) entry(metadata int64) error {
+	b.entries++
+	b.meta += metadata
+	switch {
+	case b.entries > b.limits.Entries:
+		return fmt.Errorf("%w: more than %d entries", ErrHostile, b.limits.Entries)
+	case b.meta > b.limits.Metadata:
+		return fmt.Errorf("%w: more than %d bytes of names and attributes", ErrHostile, b.limits.Metadata)
+	}
+	return nil
+}
+
+func (b *budget) file(size int64) error {
+	if size < 0 || size > b.limits.Content-b.content {
+		return fmt.Errorf("%w: files of more than %d bytes", ErrHostile, b.limits.Content)
+	}
+	b.content += size
+	return nil
+}

@@ -1,0 +1,91 @@
+package layer
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/image/erofs"
+)
+
+// components cleans a name out of a layer: it is taken as if chrooted, so
+// neither ".." nor a leading slash leads out.
+func components(name string) ([]string, error) {
+	if len(name) > maxPath {
+		return nil, fmt.Errorf("%w: path of %d bytes", ErrHostile, len(name))
+	}
+	var parts []string
+	for part := range strings.SplitSeq(name, "/") {
+		switch {
+		case part == "" || part == ".":
+		case part == "..":
+			parts = parts[:max(0, len(parts)-1)]
+		case len(part) > maxName || strings.ContainsRune(part, 0):
+			return nil, fmt.Errorf("%w: bad name %.64q", ErrHostile, part)
+		default:
+			parts = append(parts, part)
+		}
+	}
+	return parts, nil
+}
+
+// walker goes from directory to directory without ever leaving the root.
+type walker struct {
+	stack []*erofs.Inode // the way from the root to here
+	hops  int
+	// missing makes a directory that is implied, or is nil to refuse.
+	missing func(dir *erofs.Inode, name string) *erofs.Inode
+	// passed is told every entry on the way, or is nil.
+	passed func(*erofs.Entry)
+}
+
+// walk follows parts, symbolic links included, to a directory, or returns nil
+// if there is none and none may be made.
+func (w *walker) walk(parts []string) (*erofs.Inode, error) {
+	for len(parts) > 0 {
+		here := w.stack[len(w.stack)-1]
+		part := parts[0]
+		parts = parts[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			w.stack = w.stack[:max(1, len(w.stack)-1)]
+			continue
+		}
+		entry := here.Entries[part]
+		if entry == nil {
+			if w.missing == nil {
+				return nil, nil
+			}
+			if len(part) > maxName {
+				return nil, fmt.Errorf("%w: bad name %.64q", ErrHostile, part)
+			}
+			w.stack = append(w.stack, w.missing(here, part))
+			continue
+		}
+		if w.passed != nil {
+			w.passed(entry)
+		}
+		switch {
+		case entry.Inode.IsDir():
+			w.stack = append(w.stack, entry.Inode)
+		case entry.Inode.IsSymlink():
+			if w.hops++; w.hops > maxHops {
+				return nil, fmt.Errorf("%w: too many symbolic links", ErrHostile)
+			}
+			target := entry.Inode.Target
+			if strings.HasPrefix(target, "/") {
+				w.stack = w.stack[:1]
+			}
+			parts = append(strings.Split(target, "/"), parts...)
+			if len(parts) > 2*maxPath {
+				return nil, fmt.Errorf("%w: too many symbolic links", ErrHostile)
+			}
+		case w.missing == nil:
+			return nil, nil
+		default:
+			return nil, fmt.Errorf("%w: %.64q on the way is not a directory", ErrHostile, part)
+		}
+	}
+	return w.stack[len(w.stack)-1], nil
+}

@@ -1,0 +1,53 @@
+package layer
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/image/erofs"
+)
+
+// The markers of the OCI image specification.
+const (
+	whiteoutPrefix = ".wh."
+	metaPrefix     = ".wh..wh."
+	opaqueMarker   = ".wh..wh..opq"
+)
+
+// whiteout applies the marker called base in dir. Only what lower layers
+// brought is hidden, wherever in this layer the marker stands.
+func (t *Tree) whiteout(dir *erofs.Inode, base string) error {
+	if base == opaqueMarker {
+		t.prune(dir)
+		return nil
+	}
+	if strings.HasPrefix(base, metaPrefix) {
+		return nil // AUFS's own bookkeeping
+	}
+	name := strings.TrimPrefix(base, whiteoutPrefix)
+	if name == "" || name == "." || name == ".." {
+		return fmt.Errorf("%w: bad whiteout %.64q", ErrHostile, base)
+	}
+	entry := dir.Entries[name]
+	switch {
+	case entry == nil:
+	case entry.Tag != t.layer:
+		delete(dir.Entries, name)
+	case entry.Inode.IsDir():
+		// This layer has a directory of that name: it replaces the one
+		// below instead of merging with it.
+		t.prune(entry.Inode)
+	}
+	return nil
+}
+
+// prune removes what this layer has not brought from dir, at every depth.
+func (t *Tree) prune(dir *erofs.Inode) {
+	for name, entry := range dir.Entries {
+		if entry.Tag != t.layer {
+			delete(dir.Entries, name)
+		} else if entry.Inode.IsDir() {
+			t.prune(entry.Inode)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package image
+
+import (
+	"fmt"
+	"strings"
+
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/pkg/shortnames"
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
+	"go.podman.io/image/v5/types"
+)
+
+// pullNames returns the full names that a user's may mean, in the order in
+// which they are tried: podman's rules (aliases, unqualified-search
+// registries), and docker.io where registries.conf names none, as Kubernetes
+// expects.
+func pullNames(name string) ([]reference.Named, error) {
+	sys := namesContext()
+	if !isShort(name) {
+		return onlyNormalized(name)
+	}
+	search, err := sysregistriesv2.UnqualifiedSearchRegistries(sys)
+	if err != nil {
+		return nil, fmt.Errorf("read registries.conf: %w", err)
+	}
+	resolved, err := shortnames.Resolve(sys, name)
+	if err != nil {
+		if len(search) == 0 {
+			return onlyNormalized(name)
+		}
+		return nil, fmt.Errorf("%w: name %.255q: %w", ErrInvalid, name, err)
+	}
+	var out []reference.Named
+	for _, c := range resolved.PullCandidates {
+		out = append(out, reference.TagNameOnly(c.Value))
+	}
+	return out, nil
+}
+
+// localNames returns the full names to look a user's up by.
+func localNames(name string) ([]string, error) {
+	var out []string
+	if isShort(name) {
+		named, err := shortnames.ResolveLocally(namesContext(), name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: name %.255q: %w", ErrInvalid, name, err)
+		}
+		for _, n := range named {
+			out = append(out, n.String())
+		}
+	}
+	named, err := onlyNormalized(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range named {
+		out = append(out, n.String())
+	}
+	return out, nil
+}
+
+// isShort tells a name without a registry.
+func isShort(name string) bool {
+	first, _, found := strings.Cut(name, "/")
+	return !found || !strings.ContainsAny(first, ".:") && first != "localhost"
+}
+
+func onlyNormalized(name string) ([]reference.Named, error) {
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: name %.255q: %w", ErrInvalid, name, err)
+	}
+	if digested, ok := named.(reference.Digested); ok {
+		// With both, the digest decides; the library takes only one.
+		named, err = reference.WithDigest(reference.TrimNamed(named), digested.Digest())
+		if err != nil {
+			return nil, fmt.Errorf("%w: name %.255q: %w", ErrInvalid, name, err)
+		}
+	}
+	return []reference.Named{reference.TagNameOnly(named)}, nil
+}
+
+// namesContext never asks the user: the engine has no terminal.
+func namesContext() *types.SystemContext {
+	mode := types.ShortNameModeDisabled
+	return &types.SystemContext{ShortNameMode: &mode}
+}

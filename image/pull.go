@@ -1,0 +1,185 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.podman.io/image/v5/docker"
+	dockerarchive "go.podman.io/image/v5/docker/archive"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/types"
+)
+
+// Auth are credentials for one pull, instead of those of auth.json. Token, an
+// OAuth2 identity token, or Username and Password.
+type Auth struct{ Username, Password, Token string }
+
+// PullPolicy says when Pull asks the registry, as Kubernetes has it.
+type PullPolicy string
+
+// The pull policies; the zero value is PullAlways.
+const (
+	PullAlways  PullPolicy = "Always"
+	PullMissing PullPolicy = "IfNotPresent"
+	PullNever   PullPolicy = "Never"
+)
+
+// PullOptions qualify a pull or a load.
+type PullOptions struct {
+	Auth   *Auth // nil: auth.json
+	Policy PullPolicy
+	// Progress, if not nil, is told how each blob gets on. It is called by
+	// one goroutine at a time and must not block for long.
+	Progress func(Progress)
+}
+
+// Pull fetches the image that name means, unless its disk is here already, and
+// makes name mean it to this instance. Pulls of the same image at once, by any
+// number of callers and processes, are one. Nothing is left of one that fails:
+// ErrNotFound, ErrUnauthorized, ErrUnavailable, ErrDigest, ErrInvalid,
+// ErrPolicy, ErrNoSpace.
+func (s *Store) Pull(ctx context.Context, name string, opts PullOptions) (Image, error) {
+	img, err := s.pull(ctx, name, opts)
+	if err != nil {
+		return Image{}, fmt.Errorf("pull %s: %w", name, err)
+	}
+	return img, nil
+}
+
+func (s *Store) pull(ctx context.Context, name string, opts PullOptions) (Image, error) {
+	if opts.Policy == PullMissing || opts.Policy == PullNever {
+		img, err := s.Resolve(name)
+		if err == nil || opts.Policy == PullNever || !errors.Is(err, ErrNotFound) {
+			return img, err
+		}
+	}
+	candidates, err := pullNames(name)
+	if err != nil {
+		return Image{}, err
+	}
+	var errs []error
+	for _, named := range candidates {
+		img, err := s.pullNamed(ctx, named, opts)
+		if err == nil || ctx.Err() != nil {
+			return img, err
+		}
+		if len(candidates) > 1 {
+			err = fmt.Errorf("%s: %w", named, err)
+		}
+		errs = append(errs, err)
+	}
+	return Image{}, joinLine(errs)
+}
+
+func (s *Store) pullNamed(ctx context.Context, named reference.Named, opts PullOptions) (Image, error) {
+	from, err := docker.NewReference(named)
+	if err != nil {
+		return Image{}, fmt.Errorf("%w: name %s: %w", ErrInvalid, named, err)
+	}
+	// Who has other credentials must not get an image by somebody else's.
+	key, err := json.Marshal(opts.Auth)
+	if err != nil {
+		return Image{}, err
+	}
+	sum := sha256.Sum256(key)
+	img, err := s.fetch(ctx, from, []reference.Named{named}, hex.EncodeToString(sum[:])+named.String(), opts)
+	return img, classify(err, reference.Domain(named))
+}
+
+// Load converts the image in source ("oci:DIR[:tag]", "oci-archive:FILE[:tag]"
+// or "docker-archive:FILE[:name]"), and makes name mean it; without a name,
+// those that the source itself says. Errors as Pull.
+func (s *Store) Load(ctx context.Context, source, name string, opts PullOptions) (Image, error) {
+	img, err := s.loadFrom(ctx, source, name, opts)
+	if err != nil {
+		return Image{}, fmt.Errorf("load %s: %w", source, classify(err, ""))
+	}
+	return img, nil
+}
+
+func (s *Store) loadFrom(ctx context.Context, source, name string, opts PullOptions) (Image, error) {
+	from, err := parseSource(source)
+	if err != nil {
+		return Image{}, err
+	}
+	if _, err := os.Stat(sourcePath(from)); err != nil {
+		return Image{}, err
+	}
+	named, err := loadName(name, from)
+	if err != nil {
+		return Image{}, err
+	}
+	names := []reference.Named{named}
+	if named == nil {
+		if names, err = archiveNames(from); err != nil {
+			return Image{}, err
+		}
+	}
+	return s.fetch(ctx, from, names, source+"\x00"+name, opts)
+}
+
+// sourcePath is the file or directory that a local source lies in.
+func sourcePath(from types.ImageReference) string {
+	path, _, _ := strings.Cut(from.StringWithinTransport(), ":")
+	return path
+}
+
+// archiveNames returns the names that a docker-archive gives its only image.
+func archiveNames(from types.ImageReference) ([]reference.Named, error) {
+	if from.Transport().Name() != dockerarchive.Transport.Name() || strings.Contains(from.StringWithinTransport(), ":@") {
+		return nil, nil
+	}
+	r, err := dockerarchive.NewReader(systemContext("", nil), sourcePath(from))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	defer r.Close()
+	images, err := r.List()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if len(images) != 1 {
+		return nil, fmt.Errorf("%w: %d images in the archive: say which, as docker-archive:FILE:NAME", ErrInvalid, len(images))
+	}
+	var names []reference.Named
+	for _, ref := range images[0] {
+		if named := ref.DockerReference(); named != nil {
+			names = append(names, reference.TagNameOnly(named))
+		}
+	}
+	return names, nil
+}
+
+// fetch gets an image by way of the flight called key, and names it.
+func (s *Store) fetch(ctx context.Context, from types.ImageReference, names []reference.Named, key string, opts PullOptions) (Image, error) {
+	id, err := s.flights.do(ctx, key, opts.Progress, func(ctx context.Context, report func(Progress)) (string, error) {
+		return s.transfer(ctx, from, names, opts.Auth, report)
+	})
+	if err != nil {
+		return Image{}, err
+	}
+	refs, err := s.refs(s.instance)
+	if err != nil {
+		return Image{}, err
+	}
+	return s.load(id, refs)
+}
+
+// joinLine joins errors in one line.
+func joinLine(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	texts := make([]string, len(errs))
+	for i, err := range errs {
+		texts[i] = err.Error()
+	}
+	joined := errors.Join(errs...)
+	return &classError{nil, joined, strings.Join(texts, "; ")}
+}

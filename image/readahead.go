@@ -1,0 +1,131 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/opencontainers/go-digest"
+)
+
+var errStopped = errors.New("reading stopped")
+
+const (
+	aheadPiece  = 256 << 10
+	aheadPieces = 8
+)
+
+// readAhead decompresses and hashes a layer in a goroutine of its own, a few
+// pieces ahead of its reader. stop ends that goroutine and waits for it.
+type readAhead struct {
+	pieces   chan []byte
+	free     chan []byte
+	quit     chan struct{}
+	err      error // after pieces is closed
+	verified bool
+	rest     []byte
+	current  []byte
+}
+
+func newReadAhead(in io.Reader, verifier digest.Verifier) *readAhead {
+	a := &readAhead{
+		pieces: make(chan []byte, aheadPieces),
+		free:   make(chan []byte, aheadPieces+2),
+		quit:   make(chan struct{}),
+	}
+	for range cap(a.free) {
+		a.free <- make([]byte, aheadPiece)
+	}
+	go a.run(in, verifier)
+	return a
+}
+
+func (a *readAhead) run(in io.Reader, verifier digest.Verifier) {
+	defer close(a.pieces)
+	stream, err := decompress(in)
+	if err != nil {
+		a.err = damaged(err)
+		return
+	}
+	defer stream.Close()
+	for {
+		var buf []byte
+		select {
+		case buf = <-a.free:
+		case <-a.quit:
+			a.err = errStopped
+			return
+		}
+		n, err := io.ReadFull(stream, buf)
+		_, _ = verifier.Write(buf[:n]) // a hash does not fail
+		if n > 0 {
+			select {
+			case a.pieces <- buf[:n]:
+			case <-a.quit:
+				a.err = errStopped
+				return
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && n > 0 && a.atEnd(stream) {
+			// The compressed bytes are read to their end too: their digest
+			// is known only then.
+			if _, err := io.Copy(io.Discard, in); err != nil {
+				a.err = damaged(err)
+				return
+			}
+			a.verified = verifier.Verified()
+			return
+		}
+		if err != nil {
+			a.err = damaged(err)
+			return
+		}
+	}
+}
+
+// atEnd tells a short last piece from a stream that was cut: the latter does
+// not end, it fails.
+func (a *readAhead) atEnd(stream io.Reader) bool {
+	var one [1]byte
+	n, err := stream.Read(one[:])
+	return n == 0 && errors.Is(err, io.EOF)
+}
+
+// damaged says that it was the compressed stream, unless the fetch already
+// said more.
+func damaged(err error) error {
+	if classified(err) || errors.Is(err, errStopped) {
+		return err
+	}
+	return fmt.Errorf("decompress: %w", err)
+}
+
+// Read is for one goroutine.
+func (a *readAhead) Read(p []byte) (int, error) {
+	for len(a.rest) == 0 {
+		if a.current != nil {
+			a.free <- a.current[:aheadPiece]
+			a.current = nil
+		}
+		piece, ok := <-a.pieces
+		if !ok {
+			if a.err != nil {
+				return 0, a.err
+			}
+			return 0, io.EOF
+		}
+		a.current, a.rest = piece, piece
+	}
+	n := copy(p, a.rest)
+	a.rest = a.rest[n:]
+	return n, nil
+}
+
+// stop waits for the goroutine, which a blocked fetch must have been ended
+// for, and returns whether the whole stream was read and is what it must be.
+func (a *readAhead) stop() (bool, error) {
+	close(a.quit)
+	for range a.pieces {
+	}
+	return a.verified, a.err
+}

@@ -1,0 +1,190 @@
+// Package image keeps container images as read-only EROFS disks: it pulls
+// them from registries and archives with the field's own library and
+// conventions, converts each once, and removes it when nobody refers to it.
+//
+// A store lies in one directory, which any number of processes use at once:
+//
+//	<id>/            disk.erofs, config.json, meta.json: complete, never changed
+//	refs/<instance>/ one file a name, which says whose image it is
+//	pins/<id>/       one file a holder, for as long as a sandbox uses the disk
+//	tmp/             what is being made, each part under a lock of its own
+//	lock             held for moments, while refs, pins and <id> change
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+)
+
+const (
+	configFile = "config.json"
+	metaFile   = "meta.json"
+	lockWait   = 30 * time.Second
+)
+
+// Store is one instance's view of the images of a user. Its methods may be
+// called at once from several goroutines, and other processes may use the same
+// directory.
+type Store struct {
+	root     string
+	instance string
+	flights  flights
+}
+
+var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+// Open opens the store in roots, made if it is missing, for the instance
+// ("run", "cri", …) that will own the references made through it. What
+// processes that were killed left behind is removed.
+func Open(roots dirs.Roots, instance string) (*Store, error) {
+	if !instanceName.MatchString(instance) {
+		return nil, fmt.Errorf("open image store: %w: instance %q", ErrInvalid, instance)
+	}
+	s := &Store{root: roots.Images(), instance: instance}
+	for _, dir := range []string{s.root, s.path("refs"), s.path("pins"), s.path("tmp"), s.path("refs", instance)} {
+		if err := dirs.Ensure(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("open image store: %w", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
+	defer cancel()
+	err := s.locked(ctx, func() error { return errors.Join(s.reap(), s.collectAll()) })
+	if err != nil {
+		return nil, fmt.Errorf("open image store %s: %w", s.root, err)
+	}
+	return s, nil
+}
+
+func (s *Store) path(parts ...string) string {
+	return filepath.Join(append([]string{s.root}, parts...)...)
+}
+
+// locked runs f while no other process changes the store.
+func (s *Store) locked(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	l, err := flock.Acquire(ctx, s.path("lock"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(), l.Unlock())
+}
+
+// stage is a directory in tmp that lives no longer than its maker.
+type stage struct {
+	dir  string
+	lock *flock.Lock
+}
+
+func (s *Store) newStage() (*stage, error) {
+	// The lock file is there first, and locked, so that the directory is
+	// never without one.
+	f, err := os.CreateTemp(s.path("tmp"), "*.lock")
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	// A reaper may hold it for a moment.
+	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
+	defer cancel()
+	l, err := flock.Acquire(ctx, f.Name())
+	if err != nil {
+		return nil, err
+	}
+	st := &stage{dir: f.Name()[:len(f.Name())-len(".lock")], lock: l}
+	if err := os.Mkdir(st.dir, 0o700); err != nil {
+		return nil, errors.Join(err, st.remove())
+	}
+	return st, nil
+}
+
+// remove is called once, whatever became of the stage.
+func (st *stage) remove() error {
+	return errors.Join(os.RemoveAll(st.dir), os.Remove(st.dir+".lock"), st.lock.Unlock())
+}
+
+// reap removes the stages of processes that are no more.
+func (s *Store) reap() error {
+	entries, err := os.ReadDir(s.path("tmp"))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := s.path("tmp", e.Name())
+		ext := filepath.Ext(name)
+		if ext != ".lock" && !strings.HasPrefix(e.Name(), convertPrefix) {
+			continue
+		}
+		l, err := flock.Try(name)
+		if errors.Is(err, flock.ErrLocked) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		st := stage{dir: strings.TrimSuffix(name, ".lock"), lock: l}
+		if ext == "" {
+			if err := errors.Join(os.Remove(name), l.Unlock()); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := st.remove(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish makes what a stage holds the image id, unless that is there already.
+// The store is locked.
+func (s *Store) publish(st *stage, id string) error {
+	_, err := os.Stat(st.built())
+	if s.exists(id) || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err := atomicfile.SyncDir(st.built()); err != nil {
+		return err
+	}
+	if err := os.Rename(st.built(), s.path(id)); err != nil {
+		return err
+	}
+	return atomicfile.SyncDir(s.root)
+}
+
+func (s *Store) exists(id string) bool {
+	_, err := os.Stat(s.path(id, metaFile))
+	return err == nil
+}
+
+// OpenDisk opens an image's disk for reading: a sparse file of
+// hypervisor.SlotSize. The caller closes it. Who keeps it in use pins it.
+func (s *Store) OpenDisk(id string) (*os.File, error) {
+	if !validID(id) {
+		return nil, fmt.Errorf("image %.80q: %w", id, ErrNotFound)
+	}
+	f, err := os.Open(s.path(id, diskFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("image %s: %w", short(id), ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", short(id), err)
+	}
+	return f, nil
+}
+
+var fullID = regexp.MustCompile(`^[0-9a-f]{64}([0-9a-f]{64})?$`)
+
+func validID(id string) bool { return fullID.MatchString(id) }
+
+func short(id string) string { return id[:min(12, len(id))] }

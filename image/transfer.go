@@ -1,0 +1,167 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/types"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+)
+
+const (
+	// parallel is how many layers are downloaded at once.
+	parallel = 4
+	// convertWait bounds the wait for another process that converts the
+	// same image.
+	convertWait   = time.Hour
+	convertPrefix = "convert-"
+)
+
+// sourceImage is an image in its source: verified manifest and configuration.
+type sourceImage struct {
+	src     types.ImageSource
+	layers  []types.BlobInfo
+	config  v1.Image
+	blob    []byte // the configuration
+	id      string
+	digests []digest.Digest // of the manifest, and of the list that it is in
+}
+
+// transfer brings an image from its source into the store, and returns its id.
+func (s *Store) transfer(ctx context.Context, from types.ImageReference, names []reference.Named, auth *Auth, report func(Progress)) (id string, err error) {
+	st, err := s.newStage()
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, st.remove()) }()
+	sys := systemContext(st.dir, auth)
+	src, err := from.NewImageSource(ctx, sys)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	r, err := inspect(ctx, sys, src)
+	if err != nil {
+		return "", err
+	}
+	return r.id, s.ensure(ctx, st, r, names, report)
+}
+
+// ensure converts an image unless it is here, and names it. Whoever converts
+// the same image, in whatever process and under whatever name, is waited for.
+func (s *Store) ensure(ctx context.Context, st *stage, r *sourceImage, names []reference.Named, report func(Progress)) (err error) {
+	wait, cancel := context.WithTimeout(ctx, convertWait)
+	defer cancel()
+	path := s.path("tmp", convertPrefix+r.id)
+	own, err := flock.Acquire(wait, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(path), own.Unlock()) }()
+	for {
+		if !s.exists(r.id) {
+			if err := s.build(ctx, st, r, report); err != nil {
+				return err
+			}
+		}
+		err := s.locked(ctx, func() error { return s.adopt(st, r, names) })
+		// It may have been removed since it was seen.
+		if !errors.Is(err, ErrNotFound) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// built is where a stage holds what publish moves.
+func (st *stage) built() string { return filepath.Join(st.dir, "image") }
+
+// build fetches and converts an image into a stage.
+func (s *Store) build(ctx context.Context, st *stage, r *sourceImage, report func(Progress)) error {
+	if err := os.Mkdir(st.built(), 0o700); err != nil {
+		return err
+	}
+	size, err := s.download(ctx, st, r, report)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(st.built(), configFile), r.blob, 0o600, atomicfile.Durable); err != nil {
+		return err
+	}
+	m := meta{Version: metaVersion, ID: r.id, Size: size, Pulled: time.Now().UTC()}
+	return atomicfile.WriteJSON(filepath.Join(st.built(), metaFile), m, 0o600, atomicfile.Durable)
+}
+
+// download fetches the layers, several at once, and converts them as they come.
+func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report func(Progress)) (size int64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var fetches sync.WaitGroup
+	defer fetches.Wait()
+	defer cancel()
+	layers := make([]*blob, len(r.layers))
+	byDigest := map[digest.Digest]*blob{}
+	slots := make(chan struct{}, parallel)
+	if !r.src.HasThreadSafeGetBlob() {
+		slots = make(chan struct{}, 1)
+	}
+	var queue []*blob
+	for i, info := range r.layers {
+		b := byDigest[info.Digest]
+		if b == nil {
+			if b, err = newBlob(info, st.dir); err != nil {
+				return 0, err
+			}
+			defer b.close()
+			byDigest[info.Digest] = b
+			queue = append(queue, b)
+		}
+		layers[i] = b
+	}
+	fetches.Go(func() {
+		for _, b := range queue { // in order: the lowest is needed first
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				b.fail(ctx.Err())
+				continue
+			}
+			fetches.Go(func() {
+				defer func() { <-slots }()
+				b.fetch(ctx, r.src, report)
+			})
+		}
+	})
+	return convert(ctx, st.built(), layers, r.config.RootFS.DiffIDs)
+}
+
+// adopt publishes what was built, if anything, and names it. The store is
+// locked.
+func (s *Store) adopt(st *stage, r *sourceImage, names []reference.Named) error {
+	if err := s.publish(st, r.id); err != nil {
+		return err
+	}
+	if !s.exists(r.id) {
+		return ErrNotFound
+	}
+	if len(names) == 0 || names[0] == nil {
+		return s.setRef(ref{ID: r.id})
+	}
+	for _, named := range names {
+		next := ref{Name: named.String(), ID: r.id}
+		for _, d := range r.digests {
+			next.Digests = append(next.Digests, named.Name()+"@"+d.String())
+		}
+		if err := s.setRef(next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
