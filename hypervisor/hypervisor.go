@@ -71,8 +71,9 @@ type VM interface {
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
 	// Grow sets the guest's memory to total MiB, or back, and returns when the
-	// guest has followed, with the size it has reached. An error of ctx comes
-	// with the size that the guest had reached until then.
+	// guest has accepted it, with the size it has reached; its kernel may put
+	// the last part to use some milliseconds later. To shrink takes seconds.
+	// An error of ctx comes with the size that was reached until then.
 	Grow(ctx context.Context, totalMiB int) (int, error)
 	// Attach puts disk, of SlotSize bytes, into an empty slot of the given
 	// mode, which the guest sees as the block device with serial

@@ -2,11 +2,10 @@ package qemu
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
 )
 
 // memoryDevice is the id of the virtio-mem device.
@@ -29,19 +28,12 @@ func (v *vm) Grow(ctx context.Context, totalMiB int) (int, error) {
 	if growable(m) == 0 {
 		return m.Memory, nil
 	}
-	// QEMU limits the rate of these events and keeps the last one, so the
-	// size is asked for after subscribing and believed from events then.
-	sub := v.qmp.Subscribe("MEMORY_DEVICE_SIZE_CHANGE")
-	defer sub.Cancel()
 	err := v.qmp.Execute(ctx, "qom-set", map[string]any{
 		"path": memoryPath, "property": "requested-size", "value": int64(want) * mib,
 	}, nil)
 	var size int64
 	if err == nil {
-		err = v.qmp.Execute(ctx, "qom-get", map[string]any{"path": memoryPath, "property": "size"}, &size)
-	}
-	for err == nil && size != int64(want)*mib {
-		size, err = resized(ctx, sub, size)
+		size, err = v.resized(ctx, int64(want)*mib)
 	}
 	reached := m.Memory + int(size/mib)
 	if err != nil {
@@ -50,20 +42,24 @@ func (v *vm) Grow(ctx context.Context, totalMiB int) (int, error) {
 	return reached, nil
 }
 
-func resized(ctx context.Context, sub *qmp.Subscription, size int64) (int64, error) {
-	e, err := sub.Next(ctx)
-	if err != nil {
-		return size, err
+// sizeInterval is how often the guest's progress is asked for. There is an
+// event for it, MEMORY_DEVICE_SIZE_CHANGE, but QEMU sends one a second at the
+// most, and a guest takes hundreds of MiB in a twentieth of that.
+const sizeInterval = 2 * time.Millisecond
+
+// resized waits until the guest has want bytes of the device.
+func (v *vm) resized(ctx context.Context, want int64) (size int64, err error) {
+	tick := time.NewTicker(sizeInterval)
+	defer tick.Stop()
+	for {
+		err := v.qmp.Execute(ctx, "qom-get", map[string]any{"path": memoryPath, "property": "size"}, &size)
+		if err != nil || size == want {
+			return size, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return size, ctx.Err()
+		}
 	}
-	var data struct {
-		ID   string `json:"id"`
-		Size int64  `json:"size"`
-	}
-	if err := json.Unmarshal(e.Data, &data); err != nil {
-		return size, fmt.Errorf("%w: %w", qmp.ErrProtocol, err)
-	}
-	if data.ID != memoryDevice {
-		return size, nil
-	}
-	return data.Size, nil
 }
