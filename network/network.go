@@ -21,6 +21,9 @@ type Provider interface {
 	// Attach readies the network of the pod named id.
 	Attach(ctx context.Context, id string) (Attachment, error)
 	Detach(ctx context.Context, id string) error
+	// Release frees what the pods share. The engine calls it when its last
+	// pod is gone; the next Attach makes it anew.
+	Release(ctx context.Context) error
 }
 
 // Attachment is one pod's place in the network.

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+func (a *app) imageCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "image", Aliases: []string{"images"}, Short: "Pull, load, list and remove images",
+		Example: `  bulkhead image pull registry.example.org/app:1.2
+  bulkhead image load oci-archive:app.tar localhost/app:dev
+  bulkhead image ls`,
+	}
+	cmd.AddCommand(a.imagePullCmd(), a.imageLoadCmd(), a.imageLsCmd(), a.imageRmCmd())
+	return cmd
+}
+
+func (a *app) imagePullCmd() *cobra.Command {
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "pull IMAGE…",
+		Short: "Pull images from a registry and make their disks",
+		Long: `Pull images from a registry. Mirrors and plain-HTTP registries come from
+registries.conf, credentials from auth.json (bulkhead login), what may be pulled
+from policy.json, proxies from the environment.`,
+		Example: "  bulkhead image pull registry.example.org/app:1.2",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, ref := range args {
+				if err := a.fetch(cmd, "/v1/images/pull", api.PullRequest{Image: ref}, quiet); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
+	return cmd
+}
+
+func (a *app) imageLoadCmd() *cobra.Command {
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "load SOURCE [NAME]",
+		Short: "Load an image from this machine",
+		Long:  "Load an image from oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE, under NAME or the name it carries.",
+		Example: `  bulkhead image load oci-archive:app.tar localhost/app:dev
+  bulkhead image load docker-archive:saved.tar`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			source, err := absolute(args[0])
+			if err != nil {
+				return err
+			}
+			req := api.LoadRequest{Source: source}
+			if len(args) == 2 {
+				req.Name = args[1]
+			}
+			return a.fetch(cmd, "/v1/images/load", req, quiet)
+		},
+	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
+	return cmd
+}
+
+// absolute makes the path in "transport:path" absolute: the supervisor has a
+// working directory of its own.
+func absolute(source string) (string, error) {
+	transport, path, ok := strings.Cut(source, ":")
+	if !ok {
+		return "", fmt.Errorf("%q names no transport: use oci:DIR, oci-archive:FILE or docker-archive:FILE", source)
+	}
+	path, err := filepath.Abs(path)
+	return transport + ":" + path, err
+}
+
+// fetch makes one image call with its progress drawn, and prints the id.
+func (a *app) fetch(cmd *cobra.Command, path string, req any, quiet bool) error {
+	bars := newBars(a.err, quiet)
+	defer bars.close()
+	return a.client.Stream(cmd.Context(), "POST", path, nil, req, func(m api.Message) error {
+		if m.Progress != nil {
+			bars.update(*m.Progress)
+		}
+		if m.Image != nil {
+			bars.close()
+			fmt.Fprintln(a.out, m.Image.ID)
+		}
+		return nil
+	})
+}
+
+func (a *app) imageLsCmd() *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List images", Args: cobra.NoArgs,
+		Example: "  bulkhead image ls\n  bulkhead image ls -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			images := []api.Image{}
+			if err := a.client.Call(cmd.Context(), "GET", "/v1/images", nil, nil, &images); err != nil {
+				return err
+			}
+			return f.print(a.out, images, func(w io.Writer) error {
+				var rows [][]string
+				for _, i := range images {
+					names := i.Names
+					if len(names) == 0 {
+						names = []string{"<none>"}
+					}
+					for _, n := range names {
+						rows = append(rows, []string{n, short(strings.TrimPrefix(i.ID, "sha256:")), age(i.Created), size(i.Size)})
+					}
+				}
+				return table(w, "NAME ID CREATED SIZE", rows)
+			})
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (a *app) imageRmCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm IMAGE…", Short: "Remove images that no pod uses", Args: cobra.MinimumNArgs(1),
+		Example: "  bulkhead image rm localhost/app:dev",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.eachPod(args, func(ref string) error {
+				return a.client.Call(cmd.Context(), "DELETE", "/v1/images/"+ref, nil, nil, nil)
+			})
+		},
+	}
+}

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) inspectCmd() *cobra.Command {
+	f := format("yaml")
+	var sandbox bool
+	cmd := &cobra.Command{
+		Use:   "inspect POD",
+		Short: "Show a pod with its status, as the Kubernetes API would",
+		Example: `  bulkhead inspect web
+  bulkhead inspect web -o json
+  bulkhead inspect --sandbox web      # the virtual machine's own facts`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := podPath(args[0], "")
+			if sandbox {
+				path = podPath(args[0], "sandbox")
+			}
+			var v json.RawMessage
+			if err := a.client.Call(cmd.Context(), "GET", path, nil, nil, &v); err != nil {
+				return err
+			}
+			var value any
+			if err := json.Unmarshal(v, &value); err != nil {
+				return err
+			}
+			return f.print(a.out, value, func(w io.Writer) error { return format("yaml").print(w, value, nil) })
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&sandbox, "sandbox", false, "show the virtual machine instead of the pod")
+	return cmd
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// format is the -o flag of a command that lists or shows.
+type format string
+
+func (f *format) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP((*string)(f), "output", "o", "", "output format: json or yaml")
+}
+
+// print writes v as JSON or YAML, or by table when no format was asked for.
+func (f format) print(w io.Writer, v any, table func(io.Writer) error) error {
+	switch f {
+	case "":
+		return table(w)
+	case "json":
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(v)
+	case "yaml":
+		b, err := yaml.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+		_, err = w.Write(b)
+		return err
+	}
+	return fmt.Errorf("unknown output format %q: use json or yaml", string(f))
+}
+
+// table writes rows in aligned columns under a header.
+func table(w io.Writer, header string, rows [][]string) error {
+	tw := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(tw, strings.ReplaceAll(header, " ", "\t"))
+	for _, row := range rows {
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	return tw.Flush()
+}
+
+// age prints a duration as kubectl does: one or two units.
+func age(since time.Time) string {
+	if since.IsZero() {
+		return "<unknown>"
+	}
+	d := time.Since(since)
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// size prints bytes in the unit that keeps it short, powers of 1000 as podman.
+func size(n int64) string {
+	const units = "kMGT"
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, u := float64(n)/1000, 0
+	for f >= 999.5 && u < len(units)-1 {
+		f, u = f/1000, u+1
+	}
+	return fmt.Sprintf("%.3g %cB", f, units[u])
+}

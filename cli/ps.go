@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+func (a *app) psCmd() *cobra.Command {
+	var f format
+	var all, quiet bool
+	cmd := &cobra.Command{
+		Use:     "ps",
+		Aliases: []string{"ls", "list"},
+		Short:   "List the pods, ended ones included",
+		Example: `  bulkhead ps
+  bulkhead ps -A             # of every engine of this user
+  bulkhead ps -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			pods := []api.Pod{}
+			q := url.Values{"all": {strconv.FormatBool(all)}}
+			if err := a.client.Call(cmd.Context(), "GET", "/v1/pods", q, nil, &pods); err != nil {
+				return err
+			}
+			if quiet {
+				for _, p := range pods {
+					fmt.Fprintln(a.out, p.Name)
+				}
+				return nil
+			}
+			return f.print(a.out, pods, func(w io.Writer) error { return psTable(w, pods) })
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVarP(&all, "all-instances", "A", false, "the pods of every engine of this user, not only of run")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
+	return cmd
+}
+
+func psTable(w io.Writer, pods []api.Pod) error {
+	var rows [][]string
+	for _, p := range pods {
+		rows = append(rows, []string{
+			short(p.UID), p.Namespace, p.Name, fmt.Sprintf("%d/%d", p.Ready, p.Containers), p.Status,
+			strconv.Itoa(p.Restarts), age(p.Created), dash(strings.Join(p.Ports, ",")), dash(p.Accel),
+		})
+	}
+	return table(w, "UID NAMESPACE NAME READY STATUS RESTARTS AGE PORTS ACCEL", rows)
+}
+
+func short(id string) string { return id[:min(len(id), 12)] }
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+func (a *app) reapCmd() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "reap",
+		Short: "Adopt or clean up what a crash left behind (also done at every start)",
+		Example: `  bulkhead reap
+  bulkhead reap --all        # of every engine of this user`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var r api.Reaped
+			q := url.Values{"all": {strconv.FormatBool(all)}}
+			if err := a.client.Call(cmd.Context(), "POST", "/v1/reap", q, nil, &r); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "adopted %d, removed %d\n", r.Adopted, r.Removed)
+			if len(r.Failed) > 0 {
+				return fmt.Errorf("left for the next reap: %s", strings.Join(r.Failed, "; "))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "what every engine of this user left behind")
+	return cmd
+}
+
+func (a *app) versionCmd() *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use: "version", Short: "Show the version of every part", Args: cobra.NoArgs,
+		Example: "  bulkhead version -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var v api.Version
+			if err := a.client.Call(cmd.Context(), "GET", "/v1/version", nil, nil, &v); err != nil {
+				return err
+			}
+			if f == "" {
+				f = "yaml"
+			}
+			return f.print(a.out, v, nil)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}

@@ -1,0 +1,94 @@
+// Package cli is the command line: each command parses its arguments and
+// delegates to the supervisor.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/supervisor/client"
+)
+
+// ExitError ends the process with a code and without a message of its own: a
+// container's exit code, for one.
+type ExitError int
+
+// Error says the code; Main does not print it.
+func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// app is what the commands share.
+type app struct {
+	roots  dirs.Roots
+	client *client.Client
+	out    io.Writer
+	err    io.Writer
+	in     io.Reader
+	detail bool
+}
+
+// Main runs the command line and returns the exit code: the container's for
+// run, exec and wait, else 0, or 1 for an error and 125 for an error of run's
+// or exec's own, as podman does. Extra are commands that need the engine.
+func Main(ctx context.Context, args []string, extra ...*cobra.Command) int {
+	a := &app{out: os.Stdout, err: os.Stderr, in: os.Stdin}
+	root := a.root()
+	root.AddCommand(extra...)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	code := ExitError(0)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	}
+	fmt.Fprintln(a.err, "bulkhead: "+strings.ReplaceAll(err.Error(), "\n", " "))
+	if e := (*api.Error)(nil); errors.As(err, &e) && e.Detail != "" {
+		if a.detail {
+			fmt.Fprintln(a.err, e.Detail)
+		} else {
+			fmt.Fprintln(a.err, "(again with --detail for what the machine said)")
+		}
+	}
+	if cmd.Name() == "run" || cmd.Name() == "exec" {
+		return 125
+	}
+	return 1
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bulkhead",
+		Short: "Run every Kubernetes pod in a small virtual machine of its own",
+		Long: `Bulkhead runs Kubernetes pods, each in a small virtual machine of its own,
+without root, without KVM, without a daemon to set up and without configuration.`,
+		Example: `  bulkhead run examples/hello.yaml
+  bulkhead ps
+  bulkhead exec -it web -- sh`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			var err error
+			if a.roots, err = dirs.Default(); err != nil {
+				return err
+			}
+			a.client = client.New(a.roots, client.StartProcess)
+			return nil
+		},
+	}
+	root.PersistentFlags().BoolVar(&a.detail, "detail", false, "print the whole of what stands behind an error")
+	root.AddCommand(
+		a.runCmd(), a.psCmd(), a.inspectCmd(), a.logsCmd(), a.execCmd(), a.stopCmd(), a.startCmd(),
+		a.pauseCmd(), a.resumeCmd(), a.rmCmd(), a.waitCmd(), a.imageCmd(), a.loginCmd(), a.logoutCmd(), a.templateCmd(),
+		a.consoleCmd(), a.versionCmd(), a.reapCmd(),
+	)
+	return root
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+func (a *app) templateCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "template", Aliases: []string{"templates"}, Short: "Build, list and remove the saved machines that pods are cloned from",
+		Example: "  bulkhead template ls\n  bulkhead template build --vcpus 2",
+	}
+	cmd.AddCommand(a.templateBuildCmd(), a.templateLsCmd(), a.templateRmCmd())
+	return cmd
+}
+
+func (a *app) templateBuildCmd() *cobra.Command {
+	var req api.TemplateRequest
+	cmd := &cobra.Command{
+		Use:   "build",
+		Short: "Build a template unless it is there (pods build what they miss on first use)",
+		Example: `  bulkhead template build
+  bulkhead template build --vcpus 4 --network none`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var t api.Template
+			if err := a.client.Call(cmd.Context(), "POST", "/v1/templates", nil, req, &t); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.out, t.Key)
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&req.VCPUs, "vcpus", 1, "virtual CPUs: 1, 2, 4, 8 …")
+	cmd.Flags().StringVar(&req.Network, "network", "user", "network of the machines: user or none")
+	cmd.Flags().StringVar(&req.Accel, "accel", "auto", "accelerator: auto, kvm or tcg")
+	cmd.Flags().BoolVar(&req.Rebuild, "rebuild", false, "build it anew even if it is there")
+	return cmd
+}
+
+func (a *app) templateLsCmd() *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List templates: size, age, key, why each was built", Args: cobra.NoArgs,
+		Example: "  bulkhead template ls -o yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list := []api.Template{}
+			if err := a.client.Call(cmd.Context(), "GET", "/v1/templates", nil, nil, &list); err != nil {
+				return err
+			}
+			return f.print(a.out, list, func(w io.Writer) error {
+				var rows [][]string
+				for _, t := range list {
+					rows = append(rows, []string{
+						short(t.Key), strconv.Itoa(t.VCPUs), fmt.Sprintf("%d MiB", t.Memory),
+						t.Network, t.Accel, size(t.Size), age(t.Created), t.Reason,
+					})
+				}
+				return table(w, "KEY VCPUS MEMORY NETWORK ACCEL SIZE AGE REASON", rows)
+			})
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (a *app) templateRmCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm KEY…", Short: "Remove templates; running pods keep theirs", Args: cobra.MinimumNArgs(1),
+		Example: "  bulkhead template rm 3f2a",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.eachPod(args, func(key string) error {
+				return a.client.Call(cmd.Context(), "DELETE", "/v1/templates/"+key, nil, nil, nil)
+			})
+		},
+	}
+}

@@ -1,0 +1,176 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// netUID is who the namespace and pasta run as when the engine is root: the
+// user "nobody" of every Linux.
+const netUID = 65534
+
+var asNetUser = []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
+
+// holdScript keeps the namespaces: once pasta is there (a line comes on
+// stdin), the loopback that pasta has brought up goes down again, which is said
+// on stdout, and nothing happens any more.
+const holdScript = `read line && ip link set lo down && echo held && exec <&- >&- 2>&- && exec sleep infinity`
+
+// tunScript gives pasta a /dev/net/tun that it may open, in a mount namespace
+// of its own: on a machine without udev the node is root's alone.
+const tunScript = `mount --bind "$1" /dev/net/tun && shift && exec "$@"`
+
+// create makes user and network namespace, connects them by pasta, and
+// returns the processes that stay behind.
+func create(ctx context.Context, dir string) (r record, err error) {
+	if _, err := exec.LookPath("pasta"); err != nil {
+		return record{}, fmt.Errorf("%w (install the package passt)", err)
+	}
+	holder, toHolder, fromHolder, err := startHolder()
+	if err != nil {
+		return record{}, err
+	}
+	defer toHolder.Close()
+	defer fromHolder.Close()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, holder.Process.Kill())
+			_ = holder.Wait() // killed: its status says nothing
+		}
+	}()
+	r.OwnUser = os.Geteuid() != 0
+	if r.Holder, err = procid.Of(holder.Process.Pid); err != nil {
+		return record{}, err
+	}
+	if r.Pasta, err = startPasta(ctx, dir, holder.Process.Pid); err != nil {
+		return record{}, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Pasta.Signal(unix.SIGKILL))
+		}
+	}()
+	if _, err := io.WriteString(toHolder, "go\n"); err != nil {
+		return record{}, fmt.Errorf("take the namespace's loopback down: %w", err)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := fromHolder.SetReadDeadline(deadline); err != nil {
+			return record{}, err
+		}
+	}
+	answer, err := io.ReadAll(io.LimitReader(fromHolder, 4096))
+	if err != nil || string(answer) != "held\n" {
+		return record{}, fmt.Errorf("take the namespace's loopback down: %q: %w", answer, errors.Join(err, errHolder))
+	}
+	// Not waited for: it outlives this process. While this process lives, a
+	// holder that is killed stays a zombie until reap collects it.
+	return r, holder.Process.Release()
+}
+
+var errHolder = errors.New("the namespace's holder failed")
+
+func startHolder() (*exec.Cmd, *os.File, *os.File, error) {
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer inR.Close()
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		inW.Close()
+		return nil, nil, nil, err
+	}
+	defer outW.Close()
+	// The namespaces must be the network user's own, so it makes them itself;
+	// root could not give them away.
+	args := []string{"unshare", "--user", "--net", "--map-current-user", "--keep-caps", "/bin/sh", "-c", holdScript}
+	if os.Geteuid() == 0 {
+		args = append(asNetUser, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, outW
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		inW.Close()
+		outR.Close()
+		return nil, nil, nil, fmt.Errorf("make a user and network namespace: %w", err)
+	}
+	return cmd, inW, outR, nil
+}
+
+// startPasta connects the namespaces of a process. pasta forks into the
+// background when it is ready, and leaves its pid in a file.
+func startPasta(ctx context.Context, dir string, holder int) (procid.ID, error) {
+	pidDir, err := os.MkdirTemp("", "bulkhead-pasta-")
+	if err != nil {
+		return procid.ID{}, err
+	}
+	defer os.RemoveAll(pidDir)
+	pidFile := filepath.Join(pidDir, "pid")
+	args := []string{
+		"pasta", "--config-net", "--ipv4-only", "--no-map-gw", "--quiet", "--pid", pidFile,
+		"--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
+		strconv.Itoa(holder),
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	if os.Geteuid() == 0 {
+		tun, err := tunNode(dir)
+		if err != nil {
+			return procid.ID{}, err
+		}
+		if err := os.Chown(pidDir, netUID, netUID); err != nil {
+			return procid.ID{}, err
+		}
+		cmd = exec.CommandContext(ctx, "/bin/sh", append(append([]string{"-c", tunScript, "sh", tun}, asNetUser...), args...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	}
+	cmd.Dir = "/"
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return procid.ID{}, fmt.Errorf("start pasta: %s: %w", lastLine(out), err)
+	}
+	b, err := os.ReadFile(pidFile)
+	if err != nil {
+		return procid.ID{}, fmt.Errorf("start pasta: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return procid.ID{}, fmt.Errorf("start pasta: its pid: %w", err)
+	}
+	return procid.Of(pid)
+}
+
+// tunNode makes a tun device node that the network's user can open; the
+// directory around it lets nobody else in.
+func tunNode(dir string) (string, error) {
+	path := filepath.Join(dir, "tun")
+	err := unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 200)))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return "", fmt.Errorf("make a tun device node: %w", err)
+	}
+	return path, os.Chown(path, netUID, netUID)
+}
+
+// lastLine is where pasta says why; before it come its warnings.
+func lastLine(b []byte) string {
+	last := "no message"
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.Contains(line, "syslog") {
+			last = line
+		}
+	}
+	return last
+}

@@ -1,0 +1,126 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// namespace is the network namespace that an instance's machines share. It
+// outlives the engine: two processes hold it, whose identities lie on disk.
+type namespace struct {
+	dir string
+	mu  sync.Mutex
+}
+
+// record names the processes behind the namespace.
+type record struct {
+	Holder procid.ID `json:"holder"` // lives in the namespaces and does nothing
+	Pasta  procid.ID `json:"pasta"`  // moves the packets
+	// OwnUser says that the namespace lies in a user namespace that the
+	// caller must join too: it is not root.
+	OwnUser bool `json:"ownUser"`
+}
+
+func (n *namespace) path() string { return filepath.Join(n.dir, "netns.json") }
+
+// ensure returns the namespace that is there, or makes one.
+func (n *namespace) ensure(ctx context.Context) (record, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lock, err := flock.Acquire(ctx, filepath.Join(n.dir, "netns.lock"))
+	if err != nil {
+		return record{}, fmt.Errorf("make the pods' network namespace: %w", err)
+	}
+	defer lock.Unlock()
+	r, err := n.read()
+	if err != nil {
+		return record{}, err
+	}
+	if r.Holder.Alive() && r.Pasta.Alive() {
+		return r, nil
+	}
+	if err := n.end(ctx, r); err != nil {
+		return record{}, err
+	}
+	if r, err = create(ctx, n.dir); err != nil {
+		return record{}, fmt.Errorf("make the pods' network namespace: %w", err)
+	}
+	if err := atomicfile.WriteJSON(n.path(), r, 0o600, atomicfile.Volatile); err != nil {
+		return record{}, errors.Join(err, n.end(context.WithoutCancel(ctx), r))
+	}
+	return r, nil
+}
+
+// read returns the record, an empty one when there is none. A damaged record
+// is an error: its processes would be lost.
+func (n *namespace) read() (record, error) {
+	var r record
+	err := atomicfile.ReadJSON(n.path(), &r)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return record{}, fmt.Errorf("find the pods' network namespace: %w", err)
+	}
+	return r, nil
+}
+
+func (n *namespace) release(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	lock, err := flock.Acquire(ctx, filepath.Join(n.dir, "netns.lock"))
+	if err != nil {
+		return fmt.Errorf("end the pods' network namespace: %w", err)
+	}
+	defer lock.Unlock()
+	r, err := n.read()
+	if err != nil {
+		return err
+	}
+	return n.end(ctx, r)
+}
+
+// end kills what is left of a namespace, and forgets it.
+func (n *namespace) end(ctx context.Context, r record) error {
+	var errs []error
+	for _, id := range []procid.ID{r.Pasta, r.Holder} {
+		if id.PID == 0 {
+			continue
+		}
+		if err := id.Signal(unix.SIGKILL); err != nil && !errors.Is(err, procid.ErrGone) {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, reap(ctx, id))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("end the pods' network namespace: %w", err)
+	}
+	if err := os.Remove(n.path()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("forget the pods' network namespace: %w", err)
+	}
+	return nil
+}
+
+// reap waits for the end of a process, which may be a child of ours.
+func reap(ctx context.Context, id procid.ID) error {
+	if err := id.Wait(ctx); err != nil {
+		return err
+	}
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(id.PID, &status, syscall.WNOHANG, nil)
+	if errors.Is(err, syscall.ECHILD) {
+		return nil // another engine's, or init's
+	}
+	return err
+}

@@ -1,0 +1,121 @@
+package network
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+func TestParsePort(t *testing.T) {
+	for _, tc := range []struct {
+		in   string
+		want Port
+		err  string
+	}{
+		{in: "8080:80", want: Port{HostPort: 8080, PodPort: 80, Protocol: "tcp"}},
+		{in: "0:80", want: Port{PodPort: 80, Protocol: "tcp"}},
+		{in: "0.0.0.0:8080:80", want: Port{HostIP: "0.0.0.0", HostPort: 8080, PodPort: 80, Protocol: "tcp"}},
+		{in: "[::1]:8080:80", want: Port{HostIP: "::1", HostPort: 8080, PodPort: 80, Protocol: "tcp"}},
+		{in: "80", err: "no pod port"},
+		{in: "x:80", err: "host port"},
+		{in: "80:0", err: "pod port"},
+		{in: "80:65536", err: "pod port"},
+		{in: "-1:80", err: "host port"},
+		{in: "example.org:80:80", err: "not an IP"},
+		{in: "", err: "no pod port"},
+	} {
+		got, err := ParsePort(tc.in)
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("ParsePort(%q): error %v, want %q", tc.in, err, tc.err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
+			t.Errorf("ParsePort(%q): %v %s", tc.in, err, diff)
+		}
+	}
+}
+
+func TestListenIsAllOrNothing(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	free, err := Listen([]Port{{PodPort: 80}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := free[0].HostPort
+	if port == 0 {
+		t.Error("the chosen port is not told")
+	}
+	if err := free[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Listen([]Port{{HostPort: port, PodPort: 80}, {HostPort: taken.Addr().(*net.TCPAddr).Port, PodPort: 81}})
+	if !errors.Is(err, ErrPortInUse) {
+		t.Errorf("a taken port: %v", err)
+	}
+	again, err := Listen([]Port{{HostPort: port, PodPort: 80}})
+	if err != nil {
+		t.Fatalf("the first port was not given back: %v", err)
+	}
+	if err := again[0].Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Listen([]Port{{PodPort: 53, Protocol: "UDP"}}); err == nil {
+		t.Error("UDP was taken")
+	}
+}
+
+func TestParseResolv(t *testing.T) {
+	servers, searches, options := parseResolv(strings.NewReader(
+		"# stub\nnameserver 127.0.0.53\nnameserver 192.0.2.53\nnameserver fe80::1%eth0\nnameserver junk\nsearch a.example b.example\noptions ndots:2 edns0\nnameserver\n"))
+	if diff := cmp.Diff([]string{"192.0.2.53"}, servers); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"a.example", "b.example"}, searches); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"ndots:2", "edns0"}, options); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Without pasta no namespace can be made: nothing may leave the pod then, and
+// the reason is told, unless the hole was asked for.
+func TestUserFallsBack(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for _, tc := range []struct {
+		loopback bool
+		kind     hypervisor.Network
+	}{{false, hypervisor.NetworkRestricted}, {true, hypervisor.NetworkUser}} {
+		u := NewUser(t.Context(), t.TempDir(), tc.loopback)
+		kind, reason := u.Kind()
+		if kind != tc.kind || !strings.Contains(reason, "passt") {
+			t.Errorf("host loopback %v: kind %s, reason %q", tc.loopback, kind, reason)
+		}
+		if a, err := u.Attach(t.Context(), "pod"); err != nil || a.Guest == nil {
+			t.Errorf("attach: %v", err)
+		}
+	}
+}
+
+func TestDamagedRecordIsNotForgotten(t *testing.T) {
+	dir := t.TempDir()
+	n := &namespace{dir: dir}
+	if err := os.WriteFile(n.path(), []byte(`{"holder":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.read(); err == nil {
+		t.Error("a damaged record was read as an empty one")
+	}
+}

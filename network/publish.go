@@ -1,0 +1,81 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ErrPortInUse is returned for a port of the host that another program has.
+var ErrPortInUse = errors.New("port is in use")
+
+// ParsePort reads "[IP:]HOST:POD", each a port number; an IPv6 address stands
+// in brackets.
+func ParsePort(s string) (Port, error) {
+	bad := func(why string) (Port, error) {
+		return Port{}, fmt.Errorf("port %q: %s (use [IP:]HOST:POD)", s, why)
+	}
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return bad("no pod port")
+	}
+	host, podPort := s[:i], s[i+1:]
+	p := Port{Protocol: "tcp"}
+	if j := strings.LastIndexByte(host, ':'); j >= 0 {
+		p.HostIP, host = strings.Trim(host[:j], "[]"), host[j+1:]
+		if net.ParseIP(p.HostIP) == nil {
+			return bad("the address is not an IP")
+		}
+	}
+	var err error
+	if p.HostPort, err = number(host, 0); err != nil {
+		return bad("host port: " + err.Error())
+	}
+	if p.PodPort, err = number(podPort, 1); err != nil {
+		return bad("pod port: " + err.Error())
+	}
+	return p, nil
+}
+
+func number(s string, least int) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < least || n > 65535 {
+		return 0, fmt.Errorf("not a number from %d to 65535", least)
+	}
+	return n, nil
+}
+
+// Listen opens every port, or none: a port in use is ErrPortInUse, and a
+// protocol other than TCP is refused. The caller closes the listeners.
+func Listen(ports []Port) (listeners []Listener, err error) {
+	defer func() {
+		if err != nil {
+			for _, l := range listeners {
+				err = errors.Join(err, l.Close())
+			}
+			listeners = nil
+		}
+	}()
+	for _, p := range ports {
+		if p.HostIP == "" {
+			p.HostIP = "127.0.0.1"
+		}
+		address := net.JoinHostPort(p.HostIP, strconv.Itoa(p.HostPort))
+		if !strings.EqualFold(p.Protocol, "tcp") && p.Protocol != "" {
+			return listeners, fmt.Errorf("publish %s: protocol %s cannot be published yet, only TCP", address, p.Protocol)
+		}
+		l, err := net.Listen("tcp", address)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return listeners, fmt.Errorf("publish %s: %w: choose another, or end the program that has it", address, ErrPortInUse)
+		}
+		if err != nil {
+			return listeners, fmt.Errorf("publish %s: %w", address, err)
+		}
+		p.HostPort = l.Addr().(*net.TCPAddr).Port
+		listeners = append(listeners, Listener{p, l})
+	}
+	return listeners, nil
+}

@@ -1,0 +1,53 @@
+package network
+
+import (
+	"bufio"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+)
+
+// resolvConfs are the files that tell the host's name servers, in the order
+// they are tried: systemd-resolved's own list is used when the first names
+// only its stub on the loopback, which no pod can reach.
+var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
+
+// hostResolver returns the host's name servers that a pod can reach.
+func hostResolver() (servers, searches, options []string) {
+	for _, path := range resolvConfs {
+		f, err := os.Open(path)
+		if err != nil {
+			continue // a host without this file; without any, QEMU's own forwarder is left
+		}
+		servers, searches, options = parseResolv(f)
+		f.Close()
+		if len(servers) > 0 {
+			return servers, searches, options
+		}
+	}
+	return nil, nil, nil
+}
+
+// parseResolv reads the format of resolv.conf(5). Servers on a loopback
+// address and scoped addresses are left out.
+func parseResolv(r io.Reader) (servers, searches, options []string) {
+	s := bufio.NewScanner(io.LimitReader(r, 64<<10))
+	for s.Scan() {
+		fields := strings.Fields(s.Text())
+		if len(fields) < 2 {
+			continue
+		}
+		switch fields[0] {
+		case "nameserver":
+			if a, err := netip.ParseAddr(fields[1]); err == nil && !a.IsLoopback() && a.Zone() == "" && a.Is4() {
+				servers = append(servers, a.String())
+			}
+		case "search", "domain":
+			searches = fields[1:]
+		case "options":
+			options = append(options, fields[1:]...)
+		}
+	}
+	return servers, searches, options
+}

@@ -1,0 +1,55 @@
+package network
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// start starts a command in the namespace.
+func (r record) start(cmd *exec.Cmd) error {
+	if r.OwnUser {
+		return r.startEntering(cmd)
+	}
+	ns, err := os.Open("/proc/" + strconv.Itoa(r.Holder.PID) + "/ns/net")
+	if err != nil {
+		return fmt.Errorf("enter the pods' network namespace: %w", err)
+	}
+	defer ns.Close()
+	if !r.Holder.Alive() {
+		return fmt.Errorf("enter the pods' network namespace: its holder is gone")
+	}
+	result := make(chan error, 1)
+	go func() {
+		// A child is cloned from the thread that forks, and gets its
+		// namespace. The thread is never unlocked, so it ends with this
+		// goroutine and nothing else ever runs in that namespace.
+		runtime.LockOSThread()
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			result <- fmt.Errorf("enter the pods' network namespace: %w", err)
+			return
+		}
+		result <- cmd.Start()
+	}()
+	return <-result
+}
+
+// startEntering goes through nsenter: a process with threads, as every Go
+// program is, cannot join a user namespace.
+func (r record) startEntering(cmd *exec.Cmd) error {
+	nsenter, err := exec.LookPath("nsenter")
+	if err != nil {
+		return fmt.Errorf("enter the pods' network namespace: %w", err)
+	}
+	if cmd.Err != nil {
+		return cmd.Err
+	}
+	target := strconv.Itoa(r.Holder.PID)
+	cmd.Args = append([]string{nsenter, "--target", target, "--user", "--net", "--preserve-credentials", "--", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = nsenter
+	return cmd.Start()
+}

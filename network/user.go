@@ -1,0 +1,93 @@
+package network
+
+import (
+	"context"
+	"os/exec"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// QEMU's user network gives every guest these addresses; guests do not share
+// them, since each has a user network of its own.
+const (
+	userAddress = "10.0.2.15/24"
+	userGateway = "10.0.2.2"
+	userDNS     = "10.0.2.3"
+)
+
+// attachTimeout bounds the making of the shared namespace.
+const attachTimeout = 10 * time.Second
+
+// User is the Provider of the network that needs no privilege. Each machine has
+// QEMU's user network; all of an instance's machines run in one network
+// namespace that pasta connects to the outside. The namespace's loopback is
+// down, so that neither the host's loopback nor another pod can be reached
+// through it.
+//
+// Where such a namespace cannot be made, the machines run with restrict=on:
+// nothing leaves the guest, and published ports still work, for they go over
+// the channel.
+type User struct {
+	ns     *namespace
+	kind   hypervisor.Network
+	reason string
+}
+
+// NewUser probes what this user may do and returns the best network there is.
+// dir keeps the shared namespace's record; it exists and belongs to the
+// caller. With hostLoopback, and where there is no namespace, machines run in
+// the host's namespace with the hole that this leaves: only for who asked.
+func NewUser(ctx context.Context, dir string, hostLoopback bool) *User {
+	u := &User{ns: &namespace{dir: dir}, kind: hypervisor.NetworkUser}
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	_, err := u.ns.ensure(ctx)
+	switch {
+	case err == nil:
+	case hostLoopback:
+		u.ns, u.reason = nil, "the host's loopback can be reached from the pod, as asked for: "+err.Error()
+	default:
+		u.ns, u.kind, u.reason = nil, hypervisor.NetworkRestricted, "no traffic leaves the pod: "+err.Error()
+	}
+	return u
+}
+
+// Kind is NetworkUser, or NetworkRestricted with the reason.
+func (u *User) Kind() (hypervisor.Network, string) { return u.kind, u.reason }
+
+// Attach makes sure that the shared namespace is there.
+func (u *User) Attach(ctx context.Context, _ string) (Attachment, error) {
+	a := Attachment{
+		Start: (*exec.Cmd).Start,
+		Guest: &agentv1.Network{Addresses: []string{userAddress}, Gateways: []string{userGateway}},
+		IPs:   []string{"10.0.2.15"},
+	}
+	a.Nameservers, a.Searches, a.Options = hostResolver()
+	if len(a.Nameservers) == 0 {
+		a.Nameservers = []string{userDNS}
+	}
+	if u.ns == nil {
+		return a, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	r, err := u.ns.ensure(ctx)
+	if err != nil {
+		return Attachment{}, err
+	}
+	a.Start = r.start
+	return a, nil
+}
+
+// Detach does nothing: a pod keeps nothing of its own in the namespace.
+func (u *User) Detach(context.Context, string) error { return nil }
+
+// Release ends the shared namespace.
+func (u *User) Release(ctx context.Context) error {
+	if u.ns == nil {
+		return nil
+	}
+	return u.ns.release(ctx)
+}

@@ -1,0 +1,221 @@
+// Package api is what the supervisor's socket speaks: JSON over HTTP on a unix
+// socket that only its user can open. A long answer is a stream of Messages,
+// one JSON object a line.
+//
+//	POST   /v1/pods                      RunRequest -> Messages until the pods end, or run when detached
+//	GET    /v1/pods?all=                 -> []Pod
+//	GET    /v1/pods/{ref}                -> v1.Pod as the API would show it
+//	GET    /v1/pods/{ref}/sandbox        -> the machine's facts, a map
+//	GET    /v1/pods/{ref}/logs           LogOptions in the query -> Messages
+//	POST   /v1/pods/{ref}/exec           ExecRequest -> Stream
+//	GET    /v1/pods/{ref}/console        -> Stream
+//	POST   /v1/pods/{ref}/{verb}         stop start pause resume wait: StopRequest -> Result
+//	DELETE /v1/pods/{ref}?force=         -> Result
+//	GET    /v1/images                    -> []Image
+//	POST   /v1/images/pull               PullRequest -> Messages
+//	POST   /v1/images/load               LoadRequest -> Messages
+//	DELETE /v1/images/{ref...}           -> Result
+//	POST   /v1/login                     LoginRequest -> Result
+//	GET    /v1/templates                 -> []Template
+//	POST   /v1/templates                 TemplateRequest -> Template
+//	DELETE /v1/templates/{key}           -> Result
+//	POST   /v1/reap                      -> Reaped
+//	GET    /v1/version                   -> Version
+//	POST   /v1/shutdown                  -> Result; pods run on
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// RunRequest runs the pods of some YAML documents.
+type RunRequest struct {
+	Manifests []Manifest `json:"manifests"`
+	Detach    bool       `json:"detach,omitempty"`
+	Remove    bool       `json:"remove,omitempty"` // each pod when it has ended
+	Ports     []string   `json:"ports,omitempty"`  // [IP:]HOST:POD
+	Network   string     `json:"network,omitempty"`
+	// AllowHostLoopback lets the guest reach the host's loopback where
+	// nothing better can be had without privileges.
+	AllowHostLoopback bool   `json:"allowHostLoopback,omitempty"`
+	Template          string `json:"template,omitempty"` // "on" or "off"
+	Accel             string `json:"accel,omitempty"`
+}
+
+// Manifest is one file of YAML documents.
+type Manifest struct {
+	Name string `json:"name"` // for messages
+	YAML string `json:"yaml"`
+}
+
+// Message is one line of a stream; exactly one field is set.
+type Message struct {
+	Progress *Progress `json:"progress,omitempty"`
+	Started  *Started  `json:"started,omitempty"`
+	Log      *Log      `json:"log,omitempty"`
+	Notice   string    `json:"notice,omitempty"` // for the user's eyes
+	Ended    *Ended    `json:"ended,omitempty"`
+	Image    *Image    `json:"image,omitempty"`
+	Error    *Error    `json:"error,omitempty"` // the last line of a failed stream
+}
+
+// Progress tells how far a blob of a pull has come, in bytes.
+type Progress struct {
+	Image string `json:"image"`
+	Blob  string `json:"blob"`
+	Total int64  `json:"total"` // 0 or less when it is not known
+	Done  int64  `json:"done"`
+	State string `json:"state,omitempty"` // "pulling", "converting", "done"
+}
+
+// Started tells that a pod's sandbox runs, and what each phase of it cost.
+type Started struct {
+	Pod        Pod      `json:"pod"`
+	Containers []string `json:"containers"`
+	Phases     []Phase  `json:"phases,omitempty"`
+}
+
+// Phase is one step of a start.
+type Phase struct {
+	Name         string `json:"name"`
+	Microseconds int64  `json:"us"`
+}
+
+// Log is a piece of a container's output. Data need not be a whole line.
+type Log struct {
+	Pod       string    `json:"pod"`
+	Container string    `json:"container"`
+	Stream    string    `json:"stream"` // "stdout" or "stderr"
+	Time      time.Time `json:"time"`
+	Data      []byte    `json:"data"`
+}
+
+// Ended tells how a pod ended.
+type Ended struct {
+	Pod      string `json:"pod"`
+	Phase    string `json:"phase"`
+	ExitCode int    `json:"exitCode"`
+	Reason   string `json:"reason,omitempty"`
+	Message  string `json:"message,omitempty"`
+}
+
+// Pod is a line of ps.
+type Pod struct {
+	UID        string            `json:"uid"`
+	Sandbox    string            `json:"sandbox"`
+	Name       string            `json:"name"`
+	Namespace  string            `json:"namespace"`
+	Instance   string            `json:"instance,omitempty"`
+	Phase      string            `json:"phase"`  // v1.PodPhase
+	Status     string            `json:"status"` // as kubectl's STATUS column
+	Ready      int               `json:"ready"`
+	Containers int               `json:"containers"`
+	Restarts   int               `json:"restarts"`
+	IP         string            `json:"ip,omitempty"`
+	Ports      []string          `json:"ports,omitempty"`
+	Accel      string            `json:"accel,omitempty"`
+	Created    time.Time         `json:"created"`
+	Labels     map[string]string `json:"labels,omitempty"`
+}
+
+// LogOptions choose what of a pod's output is sent.
+type LogOptions struct {
+	Container string `json:"container,omitempty"` // empty: every one
+	Follow    bool   `json:"follow,omitempty"`
+}
+
+// ExecRequest runs a command in a container.
+type ExecRequest struct {
+	Container string   `json:"container,omitempty"` // empty: the first
+	Command   []string `json:"command"`
+	TTY       bool     `json:"tty,omitempty"`
+	Stdin     bool     `json:"stdin,omitempty"`
+}
+
+// Stream is where the caller gets the bytes of an exec or console: a unix
+// socket of the pod's own shim, and the token that it asks for.
+type Stream struct {
+	Address string `json:"address"`
+	Token   string `json:"token"`
+}
+
+// StopRequest ends a pod.
+type StopRequest struct {
+	// Grace is the time in seconds between TERM and KILL; nil takes the
+	// pod's own.
+	Grace *int64 `json:"grace,omitempty"`
+}
+
+// Result is the answer of what only succeeds or fails; ExitCode is wait's.
+type Result struct {
+	Pod      string `json:"pod,omitempty"`
+	ExitCode int    `json:"exitCode,omitempty"`
+}
+
+// Image is a line of image ls.
+type Image struct {
+	ID      string    `json:"id"`
+	Names   []string  `json:"names"`
+	Digest  string    `json:"digest,omitempty"`
+	Size    int64     `json:"size"` // bytes on disk
+	Created time.Time `json:"created"`
+}
+
+// PullRequest names an image of a registry.
+type PullRequest struct {
+	Image string `json:"image"`
+}
+
+// LoadRequest names an image on this machine: oci:DIR[:TAG],
+// oci-archive:FILE or docker-archive:FILE, and the name it gets.
+type LoadRequest struct {
+	Source string `json:"source"`
+	Name   string `json:"name,omitempty"`
+}
+
+// LoginRequest are credentials for a registry, kept in the user's auth.json.
+type LoginRequest struct {
+	Registry string `json:"registry"`
+	Username string `json:"username"`
+	Password string `json:"password"`
+	Logout   bool   `json:"logout,omitempty"`
+}
+
+// TemplateRequest asks for a template of a size.
+type TemplateRequest struct {
+	VCPUs   int    `json:"vcpus"`
+	Network string `json:"network,omitempty"`
+	Accel   string `json:"accel,omitempty"`
+	Rebuild bool   `json:"rebuild,omitempty"`
+}
+
+// Template is a line of template ls.
+type Template struct {
+	Key     string    `json:"key"`
+	Size    int64     `json:"size"` // bytes on disk
+	Created time.Time `json:"created"`
+	VCPUs   int       `json:"vcpus"`
+	Memory  int       `json:"memoryMiB"`
+	Accel   string    `json:"accel"`
+	Network string    `json:"network"`
+	Reason  string    `json:"reason"` // why it was built
+}
+
+// Reaped counts what a reap did.
+type Reaped struct {
+	Adopted int      `json:"adopted"`
+	Removed int      `json:"removed"`
+	Failed  []string `json:"failed,omitempty"` // tried again at the next reap
+}
+
+// Version tells the version of every part.
+type Version struct {
+	Bulkhead string          `json:"bulkhead"`
+	Go       string          `json:"go"`
+	QEMU     string          `json:"qemu"`
+	Kernel   string          `json:"kernel"`
+	Crun     string          `json:"crun"`
+	Agent    int             `json:"agentProtocol"`
+	Extra    json.RawMessage `json:"extra,omitempty"`
+}

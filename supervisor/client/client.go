@@ -1,0 +1,132 @@
+// Package client talks to the user's supervisor and starts it when there is
+// none. It imports nothing of the engine: a command line is ready in
+// milliseconds.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+// Socket is the path of the supervisor's socket, and Lock of the lock that it
+// holds as long as it runs.
+func Socket(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "supervisor.sock") }
+
+// Lock is the path of the lock that elects the supervisor.
+func Lock(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "supervisor.lock") }
+
+// Instance is the name of the supervisor's engine among those of its user.
+const Instance = "run"
+
+// Client is a connection to a supervisor. It is safe for concurrent use.
+type Client struct {
+	http  *http.Client
+	roots dirs.Roots
+	start Starter
+}
+
+// Starter starts a supervisor and returns when it serves its socket.
+type Starter func(ctx context.Context, r dirs.Roots) error
+
+// New returns a client that starts a supervisor with start when none answers.
+func New(r dirs.Roots, start Starter) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", Socket(r))
+	}
+	return &Client{&http.Client{Transport: &http.Transport{DialContext: dial}}, r, start}
+}
+
+// Call makes one call and decodes its answer into out, which may be nil.
+func (c *Client) Call(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	resp, err := c.do(ctx, method, path, query, in)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if out == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("read the supervisor's answer: %w", err)
+	}
+	return nil
+}
+
+// Stream makes one call and gives each message of its answer to each, until
+// the stream ends. An error message ends it with that error.
+func (c *Client) Stream(ctx context.Context, method, path string, query url.Values, in any, each func(api.Message) error) error {
+	resp, err := c.do(ctx, method, path, query, in)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	dec := json.NewDecoder(resp.Body)
+	for {
+		var m api.Message
+		if err := dec.Decode(&m); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("the supervisor went away: %w", err)
+		}
+		if m.Error != nil {
+			return m.Error
+		}
+		if err := each(m); err != nil {
+			return err
+		}
+	}
+}
+
+// do sends the request, and once more to a new supervisor if the old one is
+// gone before it has answered anything.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("encode the request: %w", err)
+	}
+	resp, err := c.send(ctx, method, path, query, body)
+	if err != nil && ctx.Err() == nil && c.start != nil && absent(err) {
+		if err = c.ensure(ctx); err == nil {
+			resp, err = c.send(ctx, method, path, query, body)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	e := &api.Error{}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(e); err != nil || e.Message == "" {
+		return nil, fmt.Errorf("the supervisor answered %s", resp.Status)
+	}
+	return nil, e
+}
+
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
+	u := url.URL{Scheme: "http", Host: "supervisor", Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the supervisor: %w", err)
+	}
+	return resp, nil
+}

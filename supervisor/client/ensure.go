@@ -1,0 +1,112 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+)
+
+// startTimeout bounds the start of a supervisor: it adopts what an earlier one
+// left behind before it serves.
+const startTimeout = 60 * time.Second
+
+// absent says that nobody listens, or that who did is just going away.
+func absent(err error) bool {
+	for _, e := range []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, syscall.EPIPE, io.EOF} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// ensure starts a supervisor unless another client has done so meanwhile:
+// starts are serialised by a lock, so that nobody races.
+func (c *Client) ensure(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := c.roots.Ensure(); err != nil {
+		return err
+	}
+	dir := c.roots.Instance(Instance)
+	if err := dirs.Ensure(dir, 0o711); err != nil {
+		return err
+	}
+	lock, err := flock.Acquire(ctx, filepath.Join(dir, "start.lock"))
+	if err != nil {
+		return fmt.Errorf("start the supervisor: %w", err)
+	}
+	defer lock.Unlock()
+	if conn, err := net.Dial("unix", Socket(c.roots)); err == nil {
+		return conn.Close()
+	}
+	return c.start(ctx, c.roots)
+}
+
+// StartProcess is the Starter of the command line: it runs the executable
+// itself as `bulkhead supervisor`, in a session of its own with its output in
+// a bounded file, and waits until it says on descriptor 3 that it is ready.
+func StartProcess(ctx context.Context, r dirs.Roots) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("start the supervisor: %w", err)
+	}
+	logPath := filepath.Join(r.Instance(Instance), "supervisor.log")
+	log, err := os.OpenFile(logPath, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("start the supervisor: %w", err)
+	}
+	defer log.Close()
+	ready, readyW, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start the supervisor: %w", err)
+	}
+	defer ready.Close()
+	cmd := exec.Command(exe, "supervisor")
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{readyW}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = append(os.Environ(), "BULKHEAD_DATA="+r.Data, "BULKHEAD_STATE="+r.State)
+	err = cmd.Start()
+	readyW.Close()
+	if err != nil {
+		return fmt.Errorf("start the supervisor: %w", err)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := ready.SetReadDeadline(deadline); err != nil {
+			return fmt.Errorf("start the supervisor: %w", err)
+		}
+	}
+	said, readErr := io.ReadAll(io.LimitReader(ready, 16))
+	if strings.HasPrefix(string(said), "ready") {
+		return cmd.Process.Release()
+	}
+	if errors.Is(readErr, os.ErrDeadlineExceeded) {
+		readErr = errors.Join(readErr, cmd.Process.Kill())
+	}
+	waitErr := cmd.Wait() // descriptor 3 is closed by its end, if not by us
+	return fmt.Errorf("start the supervisor: %s (its log is %s): %w", lastLine(log), logPath, errors.Join(waitErr, readErr))
+}
+
+func lastLine(f *os.File) string {
+	b := make([]byte, 4096)
+	info, err := f.Stat()
+	if err != nil {
+		return err.Error()
+	}
+	n, _ := f.ReadAt(b, max(0, info.Size()-int64(len(b)))) // a short read is what there is
+	lines := strings.Split(strings.TrimSpace(string(b[:n])), "\n")
+	return lines[len(lines)-1]
+}
