@@ -1,0 +1,49 @@
+// Package service serves containerd's Task and Sandbox services and our
+// extension service on top of one pod's sandbox.
+package service
+
+import (
+	"context"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+)
+
+// Sandbox is what the services need of *sandbox.Sandbox, which documents it.
+type Sandbox interface {
+	Create(ctx context.Context, c sandbox.Config, f sandbox.Files) error
+	Start(ctx context.Context) error
+	Stop(ctx context.Context) error
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+	Delete(ctx context.Context, force bool) error
+	Status() sandbox.Status
+	WaitStopped(ctx context.Context) (string, error)
+	Memory(ctx context.Context) (agentv1.Memory, error)
+	Forward(ctx context.Context, port uint16) (net.Conn, error)
+
+	CreateContainer(ctx context.Context, c sandbox.ContainerConfig) error
+	PauseContainer(ctx context.Context, id string) error
+	ResumeContainer(ctx context.Context, id string) error
+	UpdateContainer(ctx context.Context, id string, resources []byte, memoryMiB int) error
+	ContainerStats(ctx context.Context, id string) (agentv1.Stats, error)
+	Pids(ctx context.Context, id string) ([]int, error)
+	ReadFile(ctx context.Context, id, path string, limit int) ([]byte, error)
+	ReopenLog(ctx context.Context, id string, f *os.File) error
+
+	CreateExec(ctx context.Context, e sandbox.ExecConfig) error
+	ProcessStatus(p sandbox.Process) (sandbox.ProcessStatus, error)
+	StartProcess(ctx context.Context, p sandbox.Process) (int, error)
+	SignalProcess(ctx context.Context, p sandbox.Process, sig unix.Signal, all bool) error
+	WaitProcess(ctx context.Context, p sandbox.Process) (sandbox.Exit, error)
+	DeleteProcess(ctx context.Context, p sandbox.Process) (sandbox.Exit, error)
+	ResizeProcess(ctx context.Context, p sandbox.Process, width, height uint16) error
+	CloseInput(ctx context.Context, p sandbox.Process) error
+	Attach(ctx context.Context, p sandbox.Process, c sandbox.Streams) error
+}
+
+var _ Sandbox = (*sandbox.Sandbox)(nil)

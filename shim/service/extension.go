@@ -1,0 +1,119 @@
+package service
+
+import (
+	"context"
+	"os"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim/events"
+)
+
+// maxReadFile bounds what ReadFile returns, in bytes.
+const maxReadFile = 1 << 20
+
+// extension is our own service beside containerd's.
+type extension struct{ *Services }
+
+var _ shimv1.ExtensionService = extension{}
+
+func (e extension) Events(ctx context.Context, _ *shimv1.EventsRequest, out shimv1.Extension_EventsServer) error {
+	sub, err := e.o.Hub.Subscribe()
+	if err != nil {
+		return toStatus(err)
+	}
+	defer sub.Cancel()
+	if err := out.Send(&shimv1.Event{Time: timestamppb.Now(), Topic: events.TopicReady}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case event, ok := <-sub.Events:
+			if !ok {
+				return toStatus(sub.Err())
+			}
+			if err := out.Send(event); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return toStatus(ctx.Err())
+		case <-e.ctx.Done():
+			return toStatus(events.ErrClosed)
+		}
+	}
+}
+
+func (e extension) Status(context.Context, *shimv1.StatusRequest) (*shimv1.StatusResponse, error) {
+	st := e.o.Sandbox.Status()
+	res := &shimv1.StatusResponse{
+		State: string(st.State), Accel: e.o.Accel, Clone: e.o.Clone,
+		VmPid: uint32(st.VM.PID), ShimPid: uint32(os.Getpid()), MemoryMib: int64(st.MemoryMiB),
+		ExitReason: st.ExitReason,
+	}
+	for _, phase := range st.Phases {
+		res.Phases = append(res.Phases, &shimv1.Phase{Name: phase.Name, Microseconds: phase.Microseconds})
+	}
+	for _, p := range st.Processes {
+		res.Containers = append(res.Containers, processStatus(p))
+	}
+	return res, nil
+}
+
+func processStatus(p sandbox.ProcessStatus) *shimv1.ContainerStatus {
+	res := &shimv1.ContainerStatus{
+		Id: p.Container, ExecId: p.Exec, State: string(p.State), Pid: uint32(p.PID),
+		CreatedAt: timestamp(p.CreatedAt), StartedAt: timestamp(p.StartedAt),
+	}
+	if p.Exit != nil {
+		res.ExitCode, res.Reason, res.Message = uint32(p.Exit.Code), p.Exit.Reason, p.Exit.Message
+		res.ExitedAt = timestamp(p.Exit.At)
+	}
+	return res
+}
+
+func (e extension) ReopenLog(ctx context.Context, r *shimv1.ReopenLogRequest) (*shimv1.ReopenLogResponse, error) {
+	f, err := e.o.Files.Take(r.File)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	if err := e.o.Sandbox.ReopenLog(ctx, r.ContainerId, f); err != nil {
+		f.Close()
+		return nil, toStatus(err)
+	}
+	return &shimv1.ReopenLogResponse{}, nil
+}
+
+func (e extension) Pause(ctx context.Context, _ *shimv1.PauseRequest) (*shimv1.PauseResponse, error) {
+	if err := e.join(ctx, "pause", e.o.Sandbox.Pause); err != nil {
+		return nil, toStatus(err)
+	}
+	return &shimv1.PauseResponse{}, nil
+}
+
+func (e extension) Resume(ctx context.Context, _ *shimv1.ResumeRequest) (*shimv1.ResumeResponse, error) {
+	if err := e.join(ctx, "resume", e.o.Sandbox.Resume); err != nil {
+		return nil, toStatus(err)
+	}
+	return &shimv1.ResumeResponse{}, nil
+}
+
+func (e extension) Stats(ctx context.Context, _ *shimv1.StatsRequest) (*shimv1.StatsResponse, error) {
+	res, err := e.stats(ctx)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return res, nil
+}
+
+func (e extension) ReadFile(ctx context.Context, r *shimv1.ReadFileRequest) (*shimv1.ReadFileResponse, error) {
+	if r.Limit > maxReadFile {
+		return nil, invalid("read of %d bytes: at most %d", r.Limit, maxReadFile)
+	}
+	data, err := e.o.Sandbox.ReadFile(ctx, r.ContainerId, r.Path, int(r.Limit))
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &shimv1.ReadFileResponse{Data: data}, nil
+}

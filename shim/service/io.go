@@ -1,0 +1,74 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/sandbox"
+)
+
+// How our doors write the stdio of a task. A path, containerd's fifo, is not
+// served yet.
+const (
+	streamPrefix = "stream:" // who opens ATTACH; "stream:once" for a stdin of one client
+	logPrefix    = "log:"    // a CRI-format log, with the name of a sent file
+	once         = "once"
+)
+
+// stdio is a process's as its creator named it; State tells it again.
+type stdio struct {
+	bundle, stdin, stdout, stderr string
+}
+
+func (s stdio) input() (wanted, onlyOnce bool, err error) {
+	switch {
+	case s.stdin == "":
+		return false, false, nil
+	case s.stdin == streamPrefix:
+		return true, false, nil
+	case s.stdin == streamPrefix+once:
+		return true, true, nil
+	}
+	return false, false, unserved("stdin", s.stdin)
+}
+
+// output says where the output goes, with the log's sent name. Stderr may be
+// named too, but only as stdout is: they part ways by their channel.
+func (s stdio) output() (sandbox.Output, string, error) {
+	if s.stderr != "" && s.stderr != s.stdout {
+		return "", "", unserved("stderr", s.stderr)
+	}
+	switch name, isLog := strings.CutPrefix(s.stdout, logPrefix); {
+	case s.stdout == "":
+		return sandbox.OutputDiscard, "", nil
+	case s.stdout == streamPrefix:
+		return sandbox.OutputStream, "", nil
+	case isLog && name != "":
+		return sandbox.OutputLog, name, nil
+	}
+	return "", "", unserved("stdout", s.stdout)
+}
+
+func unserved(which, value string) error {
+	return fmt.Errorf("%s %q: %w", which, value, errors.ErrUnsupported)
+}
+
+// files are what a container takes from the store; on an error none is open.
+func (s *Services) takeFiles(log, disk string) (logFile, diskFile *os.File, err error) {
+	if log != "" {
+		if logFile, err = s.o.Files.Take(log); err != nil {
+			return nil, nil, err
+		}
+	}
+	if disk != "" {
+		if diskFile, err = s.o.Files.Take(disk); err != nil {
+			if logFile != nil {
+				logFile.Close()
+			}
+			return nil, nil, err
+		}
+	}
+	return logFile, diskFile, nil
+}

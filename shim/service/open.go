@@ -1,0 +1,138 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// Open hands out a token for a byte stream.
+func (e extension) Open(_ context.Context, r *shimv1.OpenRequest) (*shimv1.OpenResponse, error) {
+	handler, err := e.handler(r)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	token, err := e.o.Streams.Issue(handler)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &shimv1.OpenResponse{Address: e.o.StreamAddress, Token: token}, nil
+}
+
+func (e extension) handler(r *shimv1.OpenRequest) (stream.Handler, error) {
+	switch r.Kind {
+	case shimv1.OpenRequest_ATTACH:
+		p := sandbox.Process{Container: r.ContainerId, Exec: r.ExecId}
+		if _, err := e.o.Sandbox.ProcessStatus(p); err != nil {
+			return nil, err
+		}
+		return e.attach(p, r), nil
+	case shimv1.OpenRequest_PORT_FORWARD:
+		if r.Port == 0 || r.Port > 0xffff {
+			return nil, invalid("forward to port %d", r.Port)
+		}
+		return e.forward(uint16(r.Port)), nil
+	case shimv1.OpenRequest_CONSOLE:
+		return e.console, nil
+	}
+	return nil, invalid("open a stream of kind %d", r.Kind)
+}
+
+func (e extension) forward(port uint16) stream.Handler {
+	return func(ctx context.Context) (func(context.Context, *net.UnixConn), error) {
+		guest, err := e.o.Sandbox.Forward(ctx, port)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, conn *net.UnixConn) { stream.Splice(ctx, conn, guest) }, nil
+	}
+}
+
+func (e extension) attach(p sandbox.Process, r *shimv1.OpenRequest) stream.Handler {
+	return func(context.Context) (func(context.Context, *net.UnixConn), error) {
+		return func(ctx context.Context, conn *net.UnixConn) { e.carry(ctx, conn, p, r) }, nil
+	}
+}
+
+// exitPatience bounds the wait for the exit of a process whose output has
+// ended: it may have closed its output and live on.
+const exitPatience = 10 * time.Second
+
+// carry runs one attached client until the process's output ends or the
+// client goes away.
+func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Process, r *shimv1.OpenRequest) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := stream.NewWriter(conn)
+	var c sandbox.Streams
+	if r.Stdout {
+		c.Stdout = w.Channel(stream.Stdout)
+	}
+	if r.Stderr {
+		c.Stderr = w.Channel(stream.Stderr)
+	}
+	in, feed := io.Pipe()
+	if r.Stdin {
+		c.Stdin = in
+	}
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
+		defer cancel() // the client is gone, and nobody reads what would follow
+		e.receive(ctx, stream.NewReader(conn), feed, p)
+	}()
+	err := e.o.Sandbox.Attach(ctx, p, c)
+	in.CloseWithError(io.ErrClosedPipe)
+	e.finish(ctx, w, p, err)
+	conn.Close()
+	<-received
+}
+
+// receive takes the client's frames until it goes away.
+func (e extension) receive(ctx context.Context, r *stream.Reader, stdin *io.PipeWriter, p sandbox.Process) {
+	ended := false
+	for {
+		ch, payload, err := r.Next()
+		if err != nil {
+			// Not io.EOF: the process's stdin outlives a lost client.
+			stdin.CloseWithError(stream.ErrDetached)
+			return
+		}
+		switch {
+		case ch == stream.Stdin && len(payload) == 0:
+			ended = true
+			stdin.Close()
+		case ch == stream.Stdin && !ended:
+			stdin.Write(payload) // fails when nobody wants it, which is no error
+		case ch == stream.Resize:
+			if size, err := stream.DecodeSize(payload); err == nil {
+				e.o.Sandbox.ResizeProcess(ctx, p, size.Width, size.Height)
+			}
+		}
+	}
+}
+
+// finish tells the client how the process ended, or why its stream did.
+func (e extension) finish(ctx context.Context, w *stream.Writer, p sandbox.Process, err error) {
+	if err == nil {
+		var exit sandbox.Exit
+		waitCtx, cancel := context.WithTimeout(ctx, exitPatience)
+		exit, err = e.o.Sandbox.WaitProcess(waitCtx, p)
+		cancel()
+		if err == nil {
+			w.Frame(stream.Exited, stream.EncodeExit(exit.Code))
+			return
+		}
+	}
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	text := err.Error()
+	w.Frame(stream.Failed, []byte(text[:min(len(text), 1024)]))
+}

@@ -1,0 +1,104 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// Bounds of published ports.
+const (
+	// MaxForwards is the most connections of all published ports at once;
+	// one more waits in its listener's backlog.
+	MaxForwards = 256
+
+	connectTimeout = 10 * time.Second
+)
+
+// Publish forwards what a sent listening socket accepts, until the shim ends.
+func (e extension) Publish(_ context.Context, r *shimv1.PublishRequest) (*shimv1.PublishResponse, error) {
+	if r.PodPort == 0 || r.PodPort > 0xffff {
+		return nil, invalid("publish port %d", r.PodPort)
+	}
+	f, err := e.o.Files.Take(r.File)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	l, err := net.FileListener(f)
+	f.Close()
+	if err != nil {
+		return nil, toStatus(fmt.Errorf("publish port %d: %w: %w", r.PodPort, sandbox.ErrInvalid, err))
+	}
+	e.wg.Add(1)
+	go e.accept(l, uint16(r.PodPort))
+	return &shimv1.PublishResponse{}, nil
+}
+
+func (e extension) accept(l net.Listener, port uint16) {
+	defer e.wg.Done()
+	stop := context.AfterFunc(e.ctx, func() { l.Close() })
+	defer stop()
+	for e.slots.acquire(e.ctx) {
+		conn, err := l.Accept()
+		if err != nil {
+			e.slots.release()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			e.o.Logger.Warn("accept on a published port", "port", port, "error", err)
+			if !pause(e.ctx, time.Second) { // out of descriptors, most likely
+				return
+			}
+			continue
+		}
+		e.wg.Add(1)
+		go func() {
+			defer e.wg.Done()
+			defer e.slots.release()
+			e.serve(conn, port)
+		}()
+	}
+}
+
+func (e extension) serve(conn net.Conn, port uint16) {
+	ctx, cancel := context.WithTimeout(e.ctx, connectTimeout)
+	guest, err := e.o.Sandbox.Forward(ctx, port)
+	cancel()
+	if err != nil {
+		e.o.Logger.Debug("forward a connection", "port", port, "error", err)
+		conn.Close()
+		return
+	}
+	stream.Splice(e.ctx, conn, guest)
+}
+
+// slots are how many connections may be open.
+type slots chan struct{}
+
+func (s slots) acquire(ctx context.Context) bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s slots) release() { <-s }
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

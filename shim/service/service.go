@@ -1,0 +1,127 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/ttrpc"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim/events"
+	"github.com/bulkhead-project/bulkhead/shim/fdpass"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// operationTimeout bounds what goes on without its caller.
+const operationTimeout = 3 * time.Minute
+
+// Options are what the services stand on. Everything but Accel, Clone and
+// Console is needed.
+type Options struct {
+	ID      string // of the sandbox
+	Sandbox Sandbox
+	Hub     *events.Hub
+	Files   *fdpass.Store
+	Streams *stream.Server
+	// StreamAddress is the path of the socket that Streams serves.
+	StreamAddress string
+	// Console is the path of the guest's console log.
+	Console string
+	Accel   string
+	Clone   bool
+	// Shutdown is called, once or more, when the shim is asked to end; it
+	// returns at once.
+	Shutdown func()
+	Logger   *slog.Logger
+}
+
+// Services are one pod's. They are made by New and ended by Close.
+type Services struct {
+	o      Options
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	slots slots // of published ports' connections
+
+	mu      sync.Mutex
+	flights map[string]*flight
+	io      map[sandbox.Process]stdio
+}
+
+// New returns the services of o.
+func New(o Options) *Services {
+	s := &Services{o: o, flights: map[string]*flight{}, io: map[sandbox.Process]stdio{}, slots: make(slots, MaxForwards)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Register makes srv serve them.
+func (s *Services) Register(srv *ttrpc.Server) {
+	taskv3.RegisterTTRPCTaskService(srv, task{s})
+	sandboxv1.RegisterTTRPCSandboxService(srv, pod{s})
+	shimv1.RegisterExtensionService(srv, extension{s})
+}
+
+// Close ends what the services have running, published ports among it, and
+// returns when nothing of it runs.
+func (s *Services) Close() {
+	s.cancel()
+	s.wg.Wait()
+}
+
+// OnEvent passes a sandbox's event on; it is for sandbox.Options.Events.
+func OnEvent(id string, hub *events.Hub, log *slog.Logger) func(sandbox.Event) {
+	return func(e sandbox.Event) {
+		converted, err := events.Convert(id, e)
+		if err != nil {
+			log.Warn("drop an event", "error", err)
+			return
+		}
+		hub.Publish(converted)
+	}
+}
+
+// flight is an operation under way that belongs to the sandbox: callers join
+// it, and a caller that leaves does not end it.
+type flight struct {
+	done chan struct{}
+	err  error
+}
+
+// join runs op under key, or waits for the one that runs already.
+func (s *Services) join(ctx context.Context, key string, op func(context.Context) error) error {
+	s.mu.Lock()
+	f := s.flights[key]
+	if f == nil {
+		f = &flight{done: make(chan struct{})}
+		s.flights[key] = f
+		s.wg.Add(1)
+		go s.fly(ctx, key, f, op)
+	}
+	s.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Services) fly(ctx context.Context, key string, f *flight, op func(context.Context) error) {
+	defer s.wg.Done()
+	opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), operationTimeout)
+	defer cancel()
+	stop := context.AfterFunc(s.ctx, cancel)
+	defer stop()
+	f.err = op(opCtx)
+	s.mu.Lock()
+	delete(s.flights, key)
+	s.mu.Unlock()
+	close(f.done)
+}

@@ -1,0 +1,39 @@
+package service
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+)
+
+func containerStats(id string, st agentv1.Stats) *shimv1.ContainerStats {
+	return &shimv1.ContainerStats{
+		Id: id, At: timestamppb.New(st.At), CpuUsec: st.CPUUsec,
+		MemoryBytes: st.MemoryBytes, WorkingSetBytes: st.WorkingSet, RssBytes: st.RSS,
+		PageFaults: st.PageFaults, MajorPageFaults: st.MajPageFaults, Pids: st.Pids,
+		RootfsBytes: st.RootfsBytes, RootfsInodes: st.RootfsInodes,
+	}
+}
+
+// stats asks the guest about itself and every container that runs; one that
+// ends meanwhile is left out.
+func (s *Services) stats(ctx context.Context) (*shimv1.StatsResponse, error) {
+	memory, err := s.o.Sandbox.Memory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res := &shimv1.StatsResponse{GuestMemoryTotal: memory.Total, GuestMemoryAvailable: memory.Available}
+	for _, p := range s.o.Sandbox.Status().Processes {
+		if p.Exec != "" || p.State != sandbox.Running && p.State != sandbox.Paused {
+			continue
+		}
+		if st, err := s.o.Sandbox.ContainerStats(ctx, p.Container); err == nil {
+			res.Containers = append(res.Containers, containerStats(p.Container, st))
+		}
+	}
+	return res, nil
+}

@@ -1,0 +1,175 @@
+package stream
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of a Server.
+const (
+	// MaxTokens is the most tokens that wait to be used.
+	MaxTokens = 256
+	// Patience is how long a token may wait.
+	Patience = time.Minute
+	// MaxConns is the most connections open at once.
+	MaxConns = 256
+
+	tokenDeadline = 10 * time.Second
+)
+
+// ErrBusy is returned when a bound of the Server is reached.
+var ErrBusy = errors.New("too many streams")
+
+// Handler opens what a stream leads to. An error is told to the client; run
+// then carries the bytes, and returns when the stream is over or ctx ends. The
+// Server closes the connection.
+type Handler func(ctx context.Context) (run func(ctx context.Context, conn *net.UnixConn), err error)
+
+// Server hands out tokens and serves the connections that bring them. Its
+// methods may be called at once. It is made by NewServer.
+type Server struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	tokens map[string]*ticket
+	conns  int
+	closed bool
+}
+
+type ticket struct {
+	handler Handler
+	timer   *time.Timer
+}
+
+// NewServer returns a Server that lives until Close.
+func NewServer() *Server {
+	s := &Server{tokens: map[string]*ticket{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Issue returns a token that leads to h once, within Patience.
+func (s *Server) Issue(h Handler) (string, error) {
+	var raw [16]byte
+	rand.Read(raw[:])
+	token := hex.EncodeToString(raw[:])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "", net.ErrClosed
+	}
+	if len(s.tokens) >= MaxTokens {
+		return "", fmt.Errorf("%w: %d wait to be used", ErrBusy, len(s.tokens))
+	}
+	s.tokens[token] = &ticket{h, time.AfterFunc(Patience, func() { s.redeem(token) })}
+	return token, nil
+}
+
+func (s *Server) redeem(token string) Handler {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tokens[token]
+	if t == nil {
+		return nil
+	}
+	t.timer.Stop()
+	delete(s.tokens, token)
+	return t.handler
+}
+
+// Serve accepts connections until l is closed or the Server is.
+func (s *Server) Serve(l *net.UnixListener) error {
+	stop := context.AfterFunc(s.ctx, func() { l.Close() })
+	defer stop()
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			if s.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		if !s.enter() {
+			fmt.Fprintln(conn, ErrBusy)
+			conn.Close()
+			continue
+		}
+		go s.handle(conn)
+	}
+}
+
+// Close ends every stream, and returns when none runs any more.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	for token, t := range s.tokens {
+		t.timer.Stop()
+		delete(s.tokens, token)
+	}
+	s.mu.Unlock()
+	s.cancel()
+	s.wg.Wait()
+}
+
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.conns >= MaxConns {
+		return false
+	}
+	s.conns++
+	s.wg.Add(1)
+	return true
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	s.conns--
+	s.mu.Unlock()
+	s.wg.Done()
+}
+
+func (s *Server) handle(conn *net.UnixConn) {
+	defer s.leave()
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+
+	conn.SetDeadline(time.Now().Add(tokenDeadline))
+	token, err := readLine(conn)
+	if err != nil {
+		return
+	}
+	conn.SetDeadline(time.Time{})
+	handler := s.redeem(token)
+	if handler == nil {
+		fmt.Fprintln(conn, "unknown or used token")
+		return
+	}
+	run, err := handler(ctx)
+	if err != nil {
+		fmt.Fprintln(conn, oneLine(err))
+		return
+	}
+	if _, err := io.WriteString(conn, "ok\n"); err != nil {
+		return
+	}
+	run(ctx, conn)
+}
+
+func oneLine(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", " ")
+	return text[:min(len(text), maxLine-1)]
+}
