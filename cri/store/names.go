@@ -1,0 +1,134 @@
+package store
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+)
+
+// Name is a reserved name: whose id it is.
+type Name struct {
+	ID  string `json:"id"`
+	Key string `json:"key"`
+}
+
+// ReservedError is returned by Reserve for a name that is taken.
+type ReservedError struct{ Name }
+
+// Error names the pod that has the name.
+func (e *ReservedError) Error() string {
+	return fmt.Sprintf("name %q is reserved by pod %s", e.Key, e.ID)
+}
+
+// Is matches ErrReserved.
+func (e *ReservedError) Is(target error) bool { return target == ErrReserved }
+
+// NewID returns 64 random hexadecimal digits.
+func NewID() string {
+	var b [32]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// ValidID reports whether id has the form of NewID's.
+func ValidID(id string) bool {
+	return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == ""
+}
+
+// Reserve gives the name key to the pod id, or returns a *ReservedError. It is
+// exclusive between processes, and the name is never seen without its id.
+func (s *Store) Reserve(key, id string) error {
+	path := s.namePath(key)
+	// Written whole under another name first: link(2) fails where a name exists.
+	tmp := filepath.Join(s.names(), "."+id)
+	if err := atomicfile.WriteJSON(tmp, Name{ID: id, Key: key}, 0o600, atomicfile.Volatile); err != nil {
+		return fmt.Errorf("reserve the name %q: %w", key, err)
+	}
+	defer os.Remove(tmp)
+	err := os.Link(tmp, path)
+	if errors.Is(err, os.ErrExist) {
+		var holder Name
+		if readErr := atomicfile.ReadJSON(path, &holder); readErr != nil {
+			return fmt.Errorf("reserve the name %q: %w: %w", key, ErrReserved, readErr)
+		}
+		return &ReservedError{holder}
+	}
+	if err != nil {
+		return fmt.Errorf("reserve the name %q: %w", key, err)
+	}
+	return nil
+}
+
+// Release gives up key if id holds it; it succeeds if not.
+func (s *Store) Release(key, id string) error {
+	var holder Name
+	err := atomicfile.ReadJSON(s.namePath(key), &holder)
+	if errors.Is(err, os.ErrNotExist) || err == nil && holder.ID != id {
+		return nil
+	}
+	if err == nil || errors.Is(err, atomicfile.ErrCorrupt) {
+		err = os.Remove(s.namePath(key))
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("release the name %q: %w", key, err)
+	}
+	return nil
+}
+
+// Names are all reserved names of the instance. A damaged one holds nobody's
+// pod and is removed.
+func (s *Store) Names() ([]Name, error) {
+	entries, err := os.ReadDir(s.names())
+	if err != nil {
+		return nil, fmt.Errorf("list names: %w", err)
+	}
+	var names []Name
+	for _, e := range entries {
+		path := filepath.Join(s.names(), e.Name())
+		if strings.HasPrefix(e.Name(), ".") {
+			// What a crash left of Reserve: the engine's lock says that
+			// nobody is at it now.
+			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return nil, fmt.Errorf("list names: %w", err)
+			}
+			continue
+		}
+		var n Name
+		err := atomicfile.ReadJSON(path, &n)
+		if errors.Is(err, atomicfile.ErrCorrupt) || err == nil && !ValidID(n.ID) {
+			err = os.Remove(path)
+			n.ID = ""
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list names: %w", err)
+		}
+		if n.ID != "" {
+			names = append(names, n)
+		}
+	}
+	return names, nil
+}
+
+// owns reports whether one of the instance's names is id's.
+func (s *Store) owns(id string) bool {
+	names, err := s.Names()
+	for _, n := range names {
+		if err == nil && n.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// namePath hashes the key: names hold any byte and are longer than a file's.
+func (s *Store) namePath(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return filepath.Join(s.names(), hex.EncodeToString(sum[:]))
+}

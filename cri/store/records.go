@@ -1,0 +1,115 @@
+package store
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/shim"
+)
+
+// Version is that of the records' stored form.
+const Version = 1
+
+const (
+	podFile       = "pod.json"
+	containerFile = "container.json"
+	exitFile      = "exit.json"
+	containersDir = "containers"
+)
+
+// Phase is how far a pod has come, as the engine sees it.
+type Phase string
+
+// The phases. Starting pods are seen by nobody; Pooled ones are clones without
+// a pod; a Stopped one has no process and no network any more.
+const (
+	Pooled   Phase = "pooled"
+	Starting Phase = "starting"
+	Ready    Phase = "ready"
+	Stopped  Phase = "stopped"
+	Removing Phase = "removing"
+)
+
+func (p Phase) valid() bool {
+	switch p {
+	case Pooled, Starting, Ready, Stopped, Removing:
+		return true
+	}
+	return false
+}
+
+// Pod is a pod's record.
+type Pod struct {
+	Version  int    `json:"version"`
+	ID       string `json:"id"`
+	Instance string `json:"instance"`
+	Key      string `json:"key"` // of its name
+	Phase    Phase  `json:"phase"`
+	// Config is the CRI's PodSandboxConfig in protobuf's JSON; absent in the
+	// pool.
+	Config  json.RawMessage `json:"config,omitempty"`
+	Handler string          `json:"handler,omitempty"`
+	Created time.Time       `json:"created"`
+
+	Machine   hypervisor.Machine `json:"machine"`
+	AccelNote string             `json:"accelNote,omitempty"`
+	Template  string             `json:"template,omitempty"` // key; absent for a cold boot
+	MemoryMiB int                `json:"memoryMiB"`
+	Owner     *shim.Owner        `json:"owner,omitempty"`
+	WasPooled bool               `json:"wasPooled,omitempty"`
+
+	NetNote string   `json:"networkNote,omitempty"`
+	IPs     []string `json:"ips,omitempty"`
+	Ports   []Port   `json:"ports,omitempty"`
+	Phases  []Timing `json:"phases,omitempty"`
+	// Exit says why the machine ended, once it has.
+	Exit    string    `json:"exit,omitempty"`
+	Stopped time.Time `json:"stopped,omitzero"`
+}
+
+// Port is a published port; HostPort is the one that it got.
+type Port struct {
+	HostIP   string `json:"hostIP"`
+	HostPort int    `json:"hostPort"`
+	PodPort  int    `json:"podPort"`
+}
+
+// Timing is one phase of the start.
+type Timing struct {
+	Name string        `json:"name"`
+	Took time.Duration `json:"took"`
+}
+
+// Container is a container's record.
+type Container struct {
+	Version int    `json:"version"`
+	ID      string `json:"id"`
+	// Config is the CRI's ContainerConfig in protobuf's JSON, without the
+	// environment.
+	Config   json.RawMessage `json:"config"`
+	ImageID  string          `json:"imageID"`
+	ImageRef string          `json:"imageRef"`
+	Created  time.Time       `json:"created"`
+	Started  time.Time       `json:"started,omitzero"`
+	// StopSignal is the number of the signal that asks it to end.
+	StopSignal int `json:"stopSignal"`
+	// Termination is where its last words are and where they go.
+	Termination *Termination `json:"termination,omitempty"`
+}
+
+// Termination says which file of the container is copied, when it has ended,
+// to which file of the host.
+type Termination struct {
+	Container string `json:"container"`
+	Host      string `json:"host"`
+}
+
+// Exit is how a container ended.
+type Exit struct {
+	Code    int       `json:"code"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+	At      time.Time `json:"at"`
+}
