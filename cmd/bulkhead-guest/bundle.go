@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,7 +32,7 @@ func bundleCommand() *cobra.Command {
 			if o.CrunSource, err = source(crunSource); err != nil {
 				return err
 			}
-			if o.CrunVersion, err = crunVersion(o.Crun); err != nil {
+			if o.CrunVersion, err = crunVersion(cmd.Context(), o.Crun); err != nil {
 				return err
 			}
 			b, err := build.Bundle(o)
@@ -49,6 +50,7 @@ func bundleCommand() *cobra.Command {
 	flags.StringVar(&o.Crun, "crun", "build/crun/crun", "crun, static")
 	flags.StringVar(&kernelSource, "kernel-source", "", "a file that names the package the kernel is from")
 	flags.StringVar(&crunSource, "crun-source", "", "a file that names the package crun is from")
+	flags.BoolVar(&o.KeepSignatures, "keep-signatures", false, "leave the modules signed, for a kernel that loads no others")
 	flags.StringVar(&o.Out, "out", "bin/guest", "the directory to make")
 	for _, name := range []string{"kernel", "modules"} {
 		cobra.CheckErr(cmd.MarkFlagRequired(name))
@@ -68,8 +70,8 @@ func source(file string) (string, error) {
 }
 
 // crunVersion asks crun itself: its first line is "crun version 1.8.1".
-func crunVersion(path string) (string, error) {
-	out, err := exec.Command(path, "--version").Output()
+func crunVersion(ctx context.Context, path string) (string, error) {
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
 		return "", fmt.Errorf("ask %s for its version: %w", path, err)
 	}

@@ -17,8 +17,8 @@ func demoImageCommand() *cobra.Command {
 		Short:   "Make the demo image, of busybox, as an OCI archive",
 		Example: "  bulkhead-guest demo-image --out build/busybox.tar",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			img, err := busybox.Image(binary)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			img, err := busybox.Image(cmd.Context(), binary)
 			if err != nil {
 				return err
 			}

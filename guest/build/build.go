@@ -41,6 +41,10 @@ type Options struct {
 	CrunSource   string
 	CrunVersion  string
 
+	// KeepSignatures leaves the modules signed, for a kernel that loads no
+	// others (CONFIG_MODULE_SIG_FORCE).
+	KeepSignatures bool
+
 	Out string // the directory to make; its bundle, if any, is replaced
 }
 
@@ -78,8 +82,11 @@ func Bundle(o Options) (guest.Bundle, error) {
 	if err != nil {
 		return guest.Bundle{}, fmt.Errorf("pick modules from %s: %w", o.Modules, err)
 	}
-	for _, mod := range modules {
+	for i, mod := range modules {
 		m.Modules = append(m.Modules, mod.Name)
+		if !o.KeepSignatures {
+			modules[i].Data = kmod.Unsigned(mod.Data)
+		}
 	}
 	archive, err := initrd(agent, crun, modules)
 	if err != nil {

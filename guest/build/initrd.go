@@ -20,8 +20,9 @@ const (
 // initrd makes the archive that is the guest's root: the agent as /init, crun,
 // the modules with the list to load them by, and empty directories to mount on.
 //
-// It is not compressed: under emulation unpacking lz4 takes the guest longer
-// than reading the larger file does the host.
+// It is not compressed: under emulation the guest got to init in 1.33 s at best
+// and 1.47 s in the middle with this, and in 1.33 and 1.55 s with lz4, which
+// takes 2.3 MB on the host's disk in place of 5.1.
 func initrd(agent, crun []byte, modules []kmod.Module) ([]byte, error) {
 	entries := []cpio.Entry{}
 	dir := func(name string, perm uint32) {

@@ -5,6 +5,7 @@ package busybox
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,12 +39,12 @@ nogroup:x:65534:
 // asked for its applets. It has a shell as its command, the users root, daemon,
 // demo (1000, also in the group extra, 2000) and nobody, and the usual empty
 // directories. The same binary gives the same image.
-func Image(binary string) (v1.Image, error) {
+func Image(ctx context.Context, binary string) (v1.Image, error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, fmt.Errorf("make busybox image: %w (package busybox-static)", err)
 	}
-	list, err := exec.Command(binary, "--list-full").Output()
+	list, err := exec.CommandContext(ctx, binary, "--list-full").Output()
 	if err != nil {
 		return nil, fmt.Errorf("make busybox image: list the applets: %w", err)
 	}

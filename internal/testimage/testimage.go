@@ -4,6 +4,7 @@
 package testimage
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
@@ -48,7 +49,7 @@ var cachedBusybox = sync.OnceValues(func() (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, "index.json")); err == nil {
 		return dir, nil
 	}
-	img, err := busybox.Image(busybox.Binary)
+	img, err := busybox.Image(context.Background(), busybox.Binary)
 	if err != nil {
 		return "", err
 	}
@@ -73,7 +74,7 @@ var cachedBusybox = sync.OnceValues(func() (string, error) {
 // BusyboxImage returns the busybox image itself.
 func BusyboxImage(t testing.TB) v1.Image {
 	t.Helper()
-	img, err := busybox.Image(busybox.Binary)
+	img, err := busybox.Image(t.Context(), busybox.Binary)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,22 +62,43 @@ func report() error {
 			return fmt.Errorf("mount %s: %w", target, err)
 		}
 	}
-	for _, file := range []string{"/proc/filesystems", "/proc/cgroups", "/proc/uptime", "/proc/meminfo"} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("init: %s\n%s", file, text)
-	}
-	disks, err := os.ReadDir("/sys/block")
+	text, err := os.ReadFile("/proc/filesystems")
 	if err != nil {
 		return err
 	}
-	for _, disk := range disks {
-		fmt.Println("init: disk", disk.Name())
+	fmt.Printf("%s", text)
+	for label, dir := range map[string]string{"disk": "/sys/block", "link": "/sys/class/net"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, entry := range entries {
+			fmt.Println("init:", label, entry.Name())
+		}
 	}
 	if _, err := os.Stat("/usr/bin/crun"); err != nil {
 		return err
 	}
-	return nil
+	return memory()
+}
+
+// memory waits until the memory that virtio-mem adds is there, beyond the 256
+// MiB that the machine booted with.
+func memory() error {
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		var info unix.Sysinfo_t
+		if err := unix.Sysinfo(&info); err != nil {
+			return err
+		}
+		total := info.Totalram * uint64(info.Unit) >> 20
+		if total > 400 {
+			fmt.Println("init: memory grew")
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("memory is still %d MiB", total)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
