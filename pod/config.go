@@ -1,0 +1,200 @@
+package pod
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+)
+
+const maxHostname = 63
+
+// sandboxConfig is the pod as RunPodSandbox takes it.
+func sandboxConfig(o *Options, attempt uint32) *runtimeapi.PodSandboxConfig {
+	pod := o.Pod
+	return &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: attempt,
+		},
+		Hostname:     hostname(pod),
+		LogDirectory: o.LogDir,
+		PortMappings: portMappings(o),
+		Labels:       sandboxLabels(pod),
+		Annotations:  sandboxAnnotations(o),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			Resources: sandboxResources(pod),
+			Sysctls:   sysctls(pod),
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				NamespaceOptions: namespaceOptions(),
+				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
+			},
+		},
+	}
+}
+
+func hostname(pod *corev1.Pod) string {
+	name := pod.Spec.Hostname
+	if name == "" {
+		name = pod.Name
+	}
+	name = name[:min(len(name), maxHostname)]
+	for len(name) > 0 && (name[len(name)-1] == '-' || name[len(name)-1] == '.') {
+		name = name[:len(name)-1]
+	}
+	return name
+}
+
+// namespaceOptions are every pod's: one network and IPC namespace for the pod,
+// a process namespace for each container.
+func namespaceOptions() *runtimeapi.NamespaceOption {
+	return &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
+}
+
+func sysctls(pod *corev1.Pod) map[string]string {
+	out := make(map[string]string)
+	if context := pod.Spec.SecurityContext; context != nil {
+		for _, sysctl := range context.Sysctls {
+			out[sysctl.Name] = sysctl.Value
+		}
+	}
+	return out
+}
+
+func sandboxAnnotations(o *Options) map[string]string {
+	out := maps.Clone(o.Pod.Annotations)
+	if out == nil {
+		out = make(map[string]string)
+	}
+	for key, value := range map[string]string{
+		annotations.Network: o.Network, annotations.Template: o.Template, annotations.Accel: o.Accel,
+	} {
+		if value != "" {
+			out[key] = value
+		}
+	}
+	for _, volume := range o.Pod.Spec.Volumes {
+		if value := emptyDirOptions(volume.EmptyDir); value != "" {
+			out[annotations.EmptyDir+volume.Name] = value
+		}
+	}
+	return out
+}
+
+func emptyDirOptions(source *corev1.EmptyDirVolumeSource) string {
+	if source == nil {
+		return ""
+	}
+	var out string
+	if source.Medium == corev1.StorageMediumMemory {
+		out = "medium=Memory"
+	}
+	if source.SizeLimit != nil && !source.SizeLimit.IsZero() {
+		if out != "" {
+			out += ","
+		}
+		out += "size=" + strconv.FormatInt(source.SizeLimit.Value(), 10)
+	}
+	return out
+}
+
+func portMappings(o *Options) []*runtimeapi.PortMapping {
+	out := append([]*runtimeapi.PortMapping(nil), o.Ports...)
+	for _, container := range o.Pod.Spec.Containers {
+		for _, port := range container.Ports {
+			if port.HostPort == 0 {
+				continue
+			}
+			out = append(out, &runtimeapi.PortMapping{
+				Protocol:      runtimeapi.Protocol(runtimeapi.Protocol_value[string(port.Protocol)]),
+				ContainerPort: port.ContainerPort, HostPort: port.HostPort, HostIp: port.HostIP,
+			})
+		}
+	}
+	return out
+}
+
+// launch is what a container's configuration needs to know beside the pod.
+type launch struct {
+	image    *runtimeapi.Image
+	ref      string // what the image is created from
+	restarts int32
+	ips      []string
+}
+
+// containerConfig is the container as CreateContainer takes it.
+func containerConfig(o *Options, container *corev1.Container, with launch) (*runtimeapi.ContainerConfig, error) {
+	env, err := environment(o.Pod, container, with.ips, o.HostIP)
+	if err != nil {
+		return nil, err
+	}
+	security, err := securityContext(o.Pod, container, with.image)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := containerMounts(o, container)
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[string]string, len(env))
+	var envs []*runtimeapi.KeyValue
+	for _, entry := range env {
+		values[entry.name] = entry.value
+		envs = append(envs, &runtimeapi.KeyValue{Key: entry.name, Value: []byte(entry.value)})
+	}
+	lookup := func(name string) (string, bool) {
+		value, known := values[name]
+		return value, known
+	}
+	return &runtimeapi.ContainerConfig{
+		Metadata:    &runtimeapi.ContainerMetadata{Name: container.Name, Attempt: uint32(with.restarts)},
+		Image:       &runtimeapi.ImageSpec{Image: with.ref, UserSpecifiedImage: container.Image},
+		Command:     expandAll(container.Command, lookup),
+		Args:        expandAll(container.Args, lookup),
+		WorkingDir:  container.WorkingDir,
+		Envs:        envs,
+		Mounts:      mounts,
+		Labels:      containerLabels(o.Pod, container),
+		Annotations: containerAnnotations(o.Pod, container, with.restarts),
+		LogPath:     logPath(container.Name, with.restarts),
+		Stdin:       container.Stdin,
+		StdinOnce:   container.StdinOnce,
+		Tty:         container.TTY,
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources:       containerResources(o.Pod, container),
+			SecurityContext: security,
+		},
+	}, nil
+}
+
+// logPath is a container's log file within the pod's log directory.
+func logPath(container string, restarts int32) string {
+	return filepath.Join(container, strconv.Itoa(int(restarts))+".log")
+}
+
+func containerMounts(o *Options, container *corev1.Container) ([]*runtimeapi.Mount, error) {
+	root := o.VolumeDir
+	if root == "" {
+		root = filepath.Join("/var/lib/kubelet/pods", string(o.Pod.UID), "volumes")
+	}
+	var out []*runtimeapi.Mount
+	for _, mount := range container.VolumeMounts {
+		found := false
+		for _, volume := range o.Pod.Spec.Volumes {
+			found = found || volume.Name == mount.Name && volume.EmptyDir != nil
+		}
+		if !found {
+			return nil, fmt.Errorf("volume %q is not an emptyDir of the pod", mount.Name)
+		}
+		out = append(out, &runtimeapi.Mount{
+			ContainerPath: mount.MountPath,
+			HostPath:      filepath.Join(root, annotations.EmptyDirPath, mount.Name),
+			Readonly:      mount.ReadOnly,
+		})
+	}
+	return out, nil
+}

@@ -1,0 +1,232 @@
+// Package pod supervises one Kubernetes pod over the CRI, as a kubelet does:
+// it pulls the images, makes the sandbox, starts the containers, restarts them
+// by the pod's policy, and tells the pod's status.
+//
+// It uses the interfaces RuntimeService and ImageManagerService of k8s.io/cri-api
+// and nothing else, so it works over any CRI implementation. All it knows it
+// can read back from the CRI: labels and annotations are the kubelet's, and a
+// Pod that is run where a sandbox of the same UID exists takes that over.
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Options describe one pod and how it is run. They are not changed, and the pod
+// they name must not be changed while it is in use.
+type Options struct {
+	// Pod is the defaulted and validated pod (package podapi) with a UID.
+	Pod     *corev1.Pod
+	Runtime internalapi.RuntimeService
+	Images  internalapi.ImageManagerService
+	// LogDir is the pod's own log directory; a container logs to
+	// LogDir/<container>/<restart count>.log.
+	LogDir string
+	// VolumeDir is where the host paths of the pod's volumes are named. Nothing
+	// needs to lie there: the engine knows emptyDir volumes by their path.
+	// Empty is /var/lib/kubelet/pods/<uid>/volumes.
+	VolumeDir string
+
+	Network  string // "user", "none" or empty for the engine's default
+	Template string // "off" or empty
+	Accel    string // "kvm", "tcg" or empty for the probed one
+	// Ports are published beside the pod's own hostPorts.
+	Ports []*runtimeapi.PortMapping
+	// HostIP is shown in the status.
+	HostIP string
+
+	// Fresh removes what an earlier run of the same pod left before it starts;
+	// otherwise that is taken over.
+	Fresh bool
+	// FailFast ends Run with an error at the first image, sandbox or container
+	// that cannot be had, instead of trying again for ever.
+	FailFast bool
+
+	// Event, if set, is told what happens, in order, from the goroutine of Run;
+	// it must not block.
+	Event  func(Event)
+	Logger *slog.Logger
+}
+
+// Event is one outcome, with the kubelet's reasons.
+type Event struct {
+	Time      time.Time
+	Warning   bool
+	Reason    string // Pulling, Pulled, Created, Started, Killing, BackOff, Failed, SandboxChanged, …
+	Container string // empty: the pod
+	Message   string
+}
+
+// The classes of Run's errors, matched with errors.Is.
+var (
+	// ErrImage: FailFast is set and an image cannot be had.
+	ErrImage = errors.New("image cannot be had")
+	// ErrStart: FailFast is set and the sandbox or a container cannot be started.
+	ErrStart = errors.New("pod cannot be started")
+)
+
+// Pod is one supervised pod. The protocol: New; one Run, which lasts until the
+// pod has ended; any number of Status, Stop and Kill from any goroutine; after
+// Run has returned, Delete.
+type Pod struct {
+	options Options
+	pod     *corev1.Pod
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	status  corev1.PodStatus
+	changed chan struct{} // closed at the next change of status
+	stop    *stopRequest
+	wake    chan struct{} // has room for one; Run looks at stop
+	sandbox string
+	current map[string]string // current container ids by name
+}
+
+// New prepares a pod without touching the runtime. A pod that cannot be run
+// (no name, no UID, no container, an annotation of the engine's own) is an error.
+func New(options Options) (*Pod, error) {
+	pod := options.Pod
+	switch {
+	case pod == nil:
+		return nil, errors.New("pod: no pod given")
+	case options.Runtime == nil || options.Images == nil:
+		return nil, errors.New("pod: no runtime given")
+	case pod.Name == "" || pod.Namespace == "" || pod.UID == "":
+		return nil, fmt.Errorf("pod %q: name, namespace and uid are required", pod.Name)
+	case len(pod.Spec.Containers) == 0:
+		return nil, fmt.Errorf("pod %s: no containers", pod.Name)
+	}
+	if err := refuseInternal(pod.Annotations); err != nil {
+		return nil, fmt.Errorf("pod %s: %w", pod.Name, err)
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Pod{
+		options: options,
+		pod:     pod,
+		log:     options.Logger.With("pod", pod.Namespace+"/"+pod.Name, "uid", string(pod.UID)),
+		changed: make(chan struct{}),
+		wake:    make(chan struct{}, 1),
+	}
+	p.status = newRun(p).makeStatus()
+	return p, nil
+}
+
+// Run supervises the pod until it has ended: every container by its restart
+// policy, or by Stop or Kill. Its sandbox is stopped then, its containers and
+// logs remain until Delete. When ctx ends before, Run returns ctx's error and
+// leaves the pod running, for a later Run to take over. It is called once.
+func (p *Pod) Run(ctx context.Context) error { return newRun(p).run(ctx) }
+
+// Status is the pod's status as the API has it; the caller may keep it.
+func (p *Pod) Status() corev1.PodStatus {
+	status, _ := p.Watch()
+	return status
+}
+
+// Watch returns the status and a channel that is closed when it has changed.
+func (p *Pod) Watch() (corev1.PodStatus, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return *p.status.DeepCopy(), p.changed
+}
+
+// Sandbox is the CRI id of the pod's current sandbox, empty before there is one.
+func (p *Pod) Sandbox() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sandbox
+}
+
+// Container is the CRI id of the newest container of that name.
+func (p *Pod) Container(name string) (id string, found bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id, found = p.current[name]
+	return id, found
+}
+
+// ExitCode is the pod's as a command's: that of the first container, in the
+// pod's order, that failed, else 0. It is not known before the pod has ended.
+func (p *Pod) ExitCode() (code int, known bool) {
+	status := p.Status()
+	if status.Phase != corev1.PodSucceeded && status.Phase != corev1.PodFailed {
+		return 0, false
+	}
+	for _, container := range status.ContainerStatuses {
+		if end := container.State.Terminated; end != nil && end.ExitCode != 0 {
+			return int(end.ExitCode), true
+		}
+	}
+	return 0, true
+}
+
+// stopRequest asks Run to end the pod within grace.
+type stopRequest struct {
+	grace time.Duration
+}
+
+// Stop asks for the pod's end: TERM (or the image's stop signal) to every
+// container, KILL after grace; a negative grace is the pod's own. It returns
+// when Run has ended the pod or with ctx's error; the request stands. A later
+// Stop can only shorten the grace. It needs a Run.
+func (p *Pod) Stop(ctx context.Context, grace time.Duration) error {
+	if grace < 0 {
+		grace = p.grace()
+	}
+	p.mu.Lock()
+	if p.stop == nil || grace < p.stop.grace {
+		p.stop = &stopRequest{grace: grace}
+	}
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	for {
+		status, changed := p.Watch()
+		if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("stop pod %s: %w", p.pod.Name, ctx.Err())
+		}
+	}
+}
+
+// Kill is Stop without grace.
+func (p *Pod) Kill(ctx context.Context) error { return p.Stop(ctx, 0) }
+
+func (p *Pod) grace() time.Duration {
+	if seconds := p.pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
+		return time.Duration(*seconds) * time.Second
+	}
+	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
+}
+
+// publish replaces the status and tells the watchers.
+func (p *Pod) publish(status corev1.PodStatus, sandbox string, ids map[string]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status, p.sandbox, p.current = status, sandbox, ids
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *Pod) stopping() *stopRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stop
+}

@@ -1,0 +1,220 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// run is the state of one Run. Only its goroutine uses it: what takes long
+// (pulls, the sandbox, stopping) runs beside it and sends a function to done,
+// which is called on that goroutine.
+type run struct {
+	p    *Pod
+	o    *Options
+	pod  *corev1.Pod
+	done chan func()
+	work sync.WaitGroup
+
+	name       string // the runtime's
+	began      time.Time
+	sandbox    *runtimeapi.PodSandboxStatus // newest; nil before there is one
+	creating   bool                         // RunPodSandbox is under way
+	sandboxErr error                        // why the last one failed
+	sandboxTry backoff
+	sandboxAt  time.Time // when it failed
+	containers []*container
+	exits      map[string]*runtimeapi.ContainerStatus // by id; an exit is final
+
+	stopping *stopRequest // the one that is being carried out
+	stops    int          // calls of it under way
+	ended    bool
+	fatal    error // why FailFast ends the pod
+	due      time.Time
+	last     corev1.PodStatus
+}
+
+// container is one container of the pod with its instances.
+type container struct {
+	spec     *corev1.Container
+	image    imageState
+	newest   *instance
+	previous *instance
+	restart  backoff
+	resumed  bool // restart was rebuilt from what was taken over
+	tried    bool // the first attempt to start it has been made
+	failure  *failure
+	retry    backoff
+}
+
+// instance is one CRI container.
+type instance struct {
+	sandbox  string
+	restarts int32
+	status   *runtimeapi.ContainerStatus
+}
+
+// failure is why a container waits.
+type failure struct {
+	reason, message string
+	at              time.Time
+}
+
+func newRun(p *Pod) *run {
+	r := &run{
+		p: p, o: &p.options, pod: p.pod, name: "bulkhead",
+		began: time.Now(),
+		done:  make(chan func()),
+		exits: make(map[string]*runtimeapi.ContainerStatus),
+	}
+	for i := range r.pod.Spec.Containers {
+		r.containers = append(r.containers, &container{spec: &r.pod.Spec.Containers[i]})
+	}
+	return r
+}
+
+// retryDelay is how soon a failed observation is tried again.
+const retryDelay = time.Second
+
+func (r *run) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer r.work.Wait()
+	defer cancel()
+	if version, err := r.o.Runtime.Version(ctx, ""); err == nil && version.GetRuntimeName() != "" {
+		r.name = version.GetRuntimeName()
+	}
+	if r.o.Fresh {
+		if err := r.p.remove(ctx); err != nil {
+			return fmt.Errorf("pod %s: remove what an earlier run left: %w", r.pod.Name, err)
+		}
+	}
+	events, err := r.subscribe(ctx)
+	if err != nil {
+		return fmt.Errorf("pod %s: subscribe to container events: %w", r.pod.Name, err)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		r.due = time.Time{}
+		if err := r.observe(ctx); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			r.p.log.Warn("cannot observe the pod", "error", err)
+			r.after(retryDelay)
+		} else {
+			r.step(ctx)
+		}
+		r.publish()
+		if r.ended {
+			return r.fatal
+		}
+		if !r.due.IsZero() {
+			timer.Reset(time.Until(r.due))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-events:
+		case call := <-r.done:
+			call()
+		case <-r.p.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// after has the loop turn again after d at the latest.
+func (r *run) after(d time.Duration) { r.at(time.Now().Add(d)) }
+
+func (r *run) at(when time.Time) {
+	if r.due.IsZero() || when.Before(r.due) {
+		r.due = when
+	}
+}
+
+// beside runs work on a goroutine of its own and what it returns on the loop's.
+func (r *run) beside(ctx context.Context, work func() func()) {
+	r.work.Go(func() {
+		then := work()
+		select {
+		case r.done <- then:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// subscribe returns a channel with room for one that tells that something has
+// happened; which is read back by observe, so that nothing can be missed. The
+// subscription is renewed when it ends.
+func (r *run) subscribe(ctx context.Context) (<-chan struct{}, error) {
+	notes := make(chan struct{}, 1)
+	note := func() {
+		select {
+		case notes <- struct{}{}:
+		default:
+		}
+	}
+	first := make(chan error, 1)
+	established := func(runtimeapi.RuntimeService_GetContainerEventsClient) {
+		select {
+		case first <- nil:
+		default:
+		}
+		note()
+	}
+	r.work.Go(func() {
+		for ctx.Err() == nil {
+			err := r.listen(ctx, established, note)
+			select {
+			case first <- errors.Join(errors.New("the runtime ended the subscription"), err):
+				return
+			default:
+			}
+			if ctx.Err() == nil {
+				r.p.log.Warn("container events ended", "error", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(retryDelay):
+			}
+		}
+	})
+	select {
+	case err := <-first:
+		if err == nil {
+			// Full from now on: an end is a reason to subscribe anew.
+			first <- nil
+		}
+		return notes, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// listen forwards the events of this pod until the subscription ends.
+func (r *run) listen(ctx context.Context, established func(runtimeapi.RuntimeService_GetContainerEventsClient), note func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := make(chan *runtimeapi.ContainerEventResponse, 16)
+	ended := make(chan error, 1)
+	go func() { ended <- r.o.Runtime.GetContainerEvents(ctx, events, established) }()
+	for {
+		select {
+		case event := <-events:
+			metadata := event.GetPodSandboxStatus().GetMetadata()
+			if metadata == nil || metadata.GetUid() == string(r.pod.UID) {
+				note()
+			}
+		case err := <-ended:
+			return err
+		}
+	}
+}
