@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	"go.podman.io/image/v5/types"
 )
@@ -62,7 +64,7 @@ func (b *blob) copy(ctx context.Context, src types.ImageSource, report func(Prog
 	defer stall.Stop()
 	in, size, err := src.GetBlob(ctx, b.info, none.NoCache)
 	if err != nil {
-		return stalled(ctx, err)
+		return broken(src, stalled(ctx, err))
 	}
 	defer in.Close()
 	p := Progress{Digest: b.info.Digest.String(), Total: size}
@@ -87,11 +89,11 @@ func (b *blob) copy(ctx context.Context, src types.ImageSource, report func(Prog
 				return fmt.Errorf("%w: longer than the %d bytes of the manifest", ErrDigest, b.info.Size)
 			}
 		}
-		if errors.Is(readErr, io.EOF) {
+		if atEOF(readErr) {
 			break
 		}
 		if readErr != nil {
-			return stalled(ctx, readErr)
+			return broken(src, stalled(ctx, readErr))
 		}
 	}
 	if !verifier.Verified() {
@@ -110,6 +112,30 @@ func stalled(ctx context.Context, err error) error {
 		return cause
 	}
 	return err
+}
+
+// atEOF tells the end of a stream from a failure that was caused by some other
+// stream's: a connection that was cut is an error that wraps io.EOF.
+func atEOF(err error) bool { return err == io.EOF } //nolint:errorlint // see above
+
+// broken gives a failed transfer its class: a registry that went away, or a
+// file that is not what it says.
+func broken(src types.ImageSource, err error) error {
+	named := src.Reference().DockerReference()
+	if src.Reference().Transport().Name() != docker.Transport.Name() || named == nil {
+		return broke(ErrInvalid, err)
+	}
+	if c := classify(err, reference.Domain(named)); errors.Is(c, ErrUnauthorized) {
+		return c
+	}
+	return broke(ErrUnavailable, err)
+}
+
+func broke(class, err error) error {
+	if classified(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &classError{class, err, fmt.Sprintf("%v: %s", class, oneLine(err))}
 }
 
 func (b *blob) advance(written int64) {
@@ -135,7 +161,7 @@ func (r *blobReader) Read(p []byte) (int, error) {
 	}
 	written, err := r.b.written, r.b.err
 	r.b.mu.Unlock()
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && !atEOF(err) {
 		return 0, err
 	}
 	if r.at >= written {
@@ -171,12 +197,12 @@ func readBlob(ctx context.Context, src types.ImageSource, info types.BlobInfo) (
 	}()
 	in, _, err := src.GetBlob(ctx, info, none.NoCache)
 	if err != nil {
-		return nil, err
+		return nil, broken(src, err)
 	}
 	defer in.Close()
 	data, err = io.ReadAll(io.LimitReader(in, maxManifest+1))
 	if err != nil {
-		return nil, err
+		return nil, broken(src, err)
 	}
 	if len(data) > maxManifest {
 		return nil, fmt.Errorf("%w: larger than %d bytes", ErrInvalid, maxManifest)

@@ -1,6 +1,9 @@
 package image
 
 import (
+	"os"
+	"path/filepath"
+
 	"go.podman.io/image/v5/types"
 )
 
@@ -12,6 +15,7 @@ func systemContext(tmp string, auth *Auth) *types.SystemContext {
 		ArchitectureChoice:          platformArch,
 		BigFilesTemporaryDir:        tmp,
 		DockerRegistryUserAgent:     userAgent,
+		AuthFilePath:                authFile(),
 		OCIAcceptUncompressedLayers: true,
 	}
 	if auth != nil {
@@ -20,4 +24,16 @@ func systemContext(tmp string, auth *Auth) *types.SystemContext {
 		}
 	}
 	return sys
+}
+
+// authFile is the auth.json that the environment names, as podman reads it;
+// without one the library looks in its usual places.
+func authFile() string {
+	if path := os.Getenv("REGISTRY_AUTH_FILE"); path != "" {
+		return path
+	}
+	if dir := os.Getenv("DOCKER_CONFIG"); dir != "" {
+		return filepath.Join(dir, "config.json")
+	}
+	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -82,7 +83,7 @@ func layerError(d digest.Digest, err error, limit int64) error {
 	case errors.Is(err, layer.ErrHostile), errors.Is(err, erofs.ErrTooLarge):
 		err = fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if d == "" {
+	if d == "" || strings.Contains(err.Error(), d.String()) {
 		return err
 	}
 	return fmt.Errorf("layer %s: %w", d, err)
@@ -113,7 +114,7 @@ func applyLayer(ctx context.Context, tree *layer.Tree, b *blob, diffID digest.Di
 func decompress(in io.Reader) (io.ReadCloser, error) {
 	buffered := bufio.NewReaderSize(in, 256<<10)
 	magic, err := buffered.Peek(4)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && !atEOF(err) {
 		return nil, err
 	}
 	switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 	"syscall"
 
@@ -46,6 +47,7 @@ func classify(err error, registry string) error {
 	var refused docker.ErrUnauthorizedForCredentials
 	var status docker.UnexpectedHTTPStatusError
 	var op *net.OpError
+	var request *url.Error
 	var dns *net.DNSError
 	var code errcode.Error
 	_ = errors.As(err, &code)
@@ -60,7 +62,7 @@ func classify(err error, registry string) error {
 		return &classError{ErrNoSpace, err, oneLine(err)}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &op):
 		return err
-	case errors.As(err, &op), errors.As(err, &dns), errors.As(err, &status):
+	case errors.As(err, &op), errors.As(err, &dns), errors.As(err, &request), errors.As(err, &status):
 		return &classError{ErrUnavailable, err, fmt.Sprintf("%v: %s", ErrUnavailable, oneLine(err))}
 	}
 	return &classError{nil, err, oneLine(err)}

@@ -120,6 +120,9 @@ func (s *Store) lookup(nameOrID string) (id, name string, err error) {
 	if id, err := matchID(refs, nameOrID); err != nil || id != "" {
 		return id, "", err
 	}
+	if validID(strings.TrimPrefix(nameOrID, "sha256:")) {
+		return "", "", ErrNotFound // no name can look like this
+	}
 	names, err := localNames(nameOrID)
 	if err != nil {
 		return "", "", err

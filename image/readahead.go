@@ -66,7 +66,7 @@ func (a *readAhead) run(in io.Reader, verifier digest.Verifier) {
 				return
 			}
 		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && n > 0 && a.atEnd(stream) {
+		if atEOF(err) || errors.Is(err, io.ErrUnexpectedEOF) && n > 0 && a.atEnd(stream) {
 			// The compressed bytes are read to their end too: their digest
 			// is known only then.
 			if _, err := io.Copy(io.Discard, in); err != nil {
@@ -88,7 +88,7 @@ func (a *readAhead) run(in io.Reader, verifier digest.Verifier) {
 func (a *readAhead) atEnd(stream io.Reader) bool {
 	var one [1]byte
 	n, err := stream.Read(one[:])
-	return n == 0 && errors.Is(err, io.EOF)
+	return n == 0 && atEOF(err)
 }
 
 // damaged says that it was the compressed stream, unless the fetch already

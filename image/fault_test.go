@@ -1,0 +1,278 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// isBlob tells a request for the blob d.
+func isBlob(r *http.Request, d v1.Hash) bool {
+	return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/blobs/"+d.String())
+}
+
+// basicAuth lets only user "u" with password "p" in.
+func basicAuth(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, ok := r.BasicAuth(); !ok || user != "u" || password != "p" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"no"}]}`, http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// TestPullFails: each fault is one line of its class, and leaves nothing.
+func TestPullFails(t *testing.T) {
+	img := imageOf(t, tarOf(t, file("a", strings.Repeat("incompressible? no ", 100000))), tarOf(t, file("b", "second")))
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := img.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// spoil answers for one blob in its own way once the image is pushed.
+	spoil := func(d v1.Hash, answer http.HandlerFunc) func(*atomic.Bool) func(http.Handler) http.Handler {
+		return func(on *atomic.Bool) func(http.Handler) http.Handler {
+			return func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if on.Load() && isBlob(r, d) {
+						answer(w, r)
+						return
+					}
+					next.ServeHTTP(w, r)
+				})
+			}
+		}
+	}
+	always := func(wrap func(http.Handler) http.Handler) func(*atomic.Bool) func(http.Handler) http.Handler {
+		return func(on *atomic.Bool) func(http.Handler) http.Handler {
+			return func(next http.Handler) http.Handler {
+				wrapped := wrap(next)
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if on.Load() {
+						wrapped.ServeHTTP(w, r)
+					} else {
+						next.ServeHTTP(w, r)
+					}
+				})
+			}
+		}
+	}
+	for _, tc := range []struct {
+		name string
+		wrap func(*atomic.Bool) func(http.Handler) http.Handler
+		ref  string
+		opts PullOptions
+		want error
+		says string
+	}{
+		{"unknown tag", nil, "/demo:none", PullOptions{}, ErrNotFound, ""},
+		{"unknown repository", nil, "/none:1", PullOptions{}, ErrNotFound, ""},
+		{"bad name", nil, "/UPPER", PullOptions{}, ErrInvalid, "UPPER"},
+		{"no credentials", always(basicAuth), "/demo:1", PullOptions{}, ErrUnauthorized, "bulkhead login 127.0.0.1"},
+		{"wrong credentials", always(basicAuth), "/demo:1", PullOptions{Auth: &Auth{Username: "u", Password: "no"}}, ErrUnauthorized, "bulkhead login"},
+		{"altered blob", spoil(first, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "something else") }), "/demo:1", PullOptions{}, ErrDigest, first.String()},
+		{"altered configuration", spoil(config, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }), "/demo:1", PullOptions{}, ErrDigest, config.String()},
+		{"cut connection", spoil(first, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			fmt.Fprint(w, "ten bytes.")
+			panic(http.ErrAbortHandler)
+		}), "/demo:1", PullOptions{}, ErrUnavailable, first.String()},
+		{"missing blob", spoil(first, http.NotFound), "/demo:1", PullOptions{}, ErrUnavailable, first.String()},
+		{"never", nil, "/demo:1", PullOptions{Policy: PullNever}, ErrNotFound, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var on atomic.Bool
+			var wrap func(http.Handler) http.Handler
+			if tc.wrap != nil {
+				wrap = tc.wrap(&on)
+			}
+			host := startRegistry(t, wrap)
+			push(t, host+"/demo:1", img)
+			on.Store(true)
+			s, _ := openStore(t, "run")
+			_, err := s.Pull(testContext(t), host+tc.ref, tc.opts)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			t.Log(err)
+			if tc.want != nil && !errors.Is(err, tc.want) {
+				t.Errorf("want %v", tc.want)
+			}
+			if strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("want one line with %q", tc.says)
+			}
+			noTemps(t, s)
+			if ids, _ := s.ids(); len(ids) > 0 {
+				t.Errorf("images %v", ids)
+			}
+		})
+	}
+}
+
+// TestPullGone: the registry goes away in mid-pull.
+func TestPullGone(t *testing.T) {
+	img := imageOf(t, tarOf(t, file("a", randomText(1<<20))))
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var gone atomic.Bool
+	host := startRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if gone.Load() {
+				panic(http.ErrAbortHandler)
+			}
+			if isBlob(r, d) {
+				gone.Store(true)
+				w.Header().Set("Content-Length", "900000")
+				_, _ = w.Write(make([]byte, 100000))
+				panic(http.ErrAbortHandler)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	push(t, host+"/demo:1", img)
+	s, _ := openStore(t, "run")
+	_, err = s.Pull(testContext(t), host+"/demo:1", PullOptions{})
+	t.Log(err)
+	if !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v", err)
+	}
+	noTemps(t, s)
+}
+
+// TestPullOnce: many pulls at once transfer each blob once, and the first
+// caller's end is not the others'.
+func TestPullOnce(t *testing.T) {
+	img := imageOf(t, tarOf(t, file("a", randomText(1<<20))))
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served atomic.Int32
+	asked, release := make(chan struct{}, 64), make(chan struct{})
+	host := startRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if isBlob(r, d) {
+				served.Add(1)
+				asked <- struct{}{}
+				<-release
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	push(t, host+"/demo:1", img)
+	push(t, host+"/demo:2", img)
+	s, roots := openStore(t, "run")
+	other := reopen(t, roots, "cri") // as another process: only files are shared
+	first, leave := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := s.Pull(first, host+"/demo:1", PullOptions{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("the cancelled caller got %v", err)
+		}
+	})
+	<-asked
+	var done atomic.Bool
+	for i := range 6 {
+		store, tag := s, "1"
+		if i%3 == 1 {
+			store = other
+		}
+		if i%3 == 2 {
+			tag = "2"
+		}
+		wg.Go(func() {
+			got, err := store.Pull(testContext(t), host+"/demo:"+tag, PullOptions{Progress: func(p Progress) {
+				if p.Done {
+					done.Store(true)
+				}
+			}})
+			if err != nil || len(got.Names) == 0 {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+	for waiting := 0; waiting < 3; { // the first, and two that joined it
+		s.flights.mu.Lock()
+		waiting = 0
+		for _, fl := range s.flights.active {
+			if fl.waiting > 1 {
+				waiting = fl.waiting
+			}
+		}
+		s.flights.mu.Unlock()
+	}
+	leave()
+	close(release)
+	wg.Wait()
+	if n := served.Load(); n != 1 {
+		t.Errorf("the layer was served %d times", n)
+	}
+	if !done.Load() {
+		t.Error("no progress was told")
+	}
+	noTemps(t, s)
+}
+
+func TestLogin(t *testing.T) {
+	auth := filepath.Join(t.TempDir(), "auth.json")
+	t.Setenv("REGISTRY_AUTH_FILE", auth)
+	host := startRegistry(t, basicAuth)
+	img := imageOf(t, tarOf(t, file("a", "b")))
+	push(t, host+"/demo:1", img, remote.WithAuth(&authn.Basic{Username: "u", Password: "p"}))
+	s, _ := openStore(t, "run")
+	if err := Login(testContext(t), host, "u", "wrong"); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("wrong password: %v", err)
+	}
+	if err := Login(testContext(t), host, "u", "p"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{}); err != nil {
+		t.Error(err)
+	}
+	var kept struct{ Auths map[string]any }
+	data, err := os.ReadFile(auth)
+	if err != nil || json.Unmarshal(data, &kept) != nil || kept.Auths[host] == nil {
+		t.Errorf("auth.json: %s, %v", data, err)
+	}
+	if err := Logout(host); err != nil {
+		t.Error(err)
+	}
+	if err := Logout(host); !errors.Is(err, ErrNotFound) {
+		t.Errorf("second logout: %v", err)
+	}
+	if _, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{}); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("after logout: %v", err)
+	}
+}

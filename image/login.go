@@ -1,0 +1,56 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/pkg/docker/config"
+)
+
+// Login checks credentials with a registry ("docker.io", "host:5000", or
+// "host/repository") and keeps them where podman does, in auth.json or a
+// credential helper, for every later pull. ErrUnauthorized, ErrUnavailable.
+func Login(ctx context.Context, registry, username, password string) error {
+	key, err := registryKey(registry)
+	if err != nil {
+		return fmt.Errorf("log in to %s: %w", registry, err)
+	}
+	sys := systemContext("", nil)
+	host, _, _ := strings.Cut(key, "/")
+	if err := docker.CheckAuth(ctx, sys, username, password, host); err != nil {
+		return fmt.Errorf("log in to %s: %w", registry, classify(err, host))
+	}
+	if _, err := config.SetCredentials(sys, key, username, password); err != nil {
+		return fmt.Errorf("keep the credentials for %s: %w", registry, err)
+	}
+	return nil
+}
+
+// Logout forgets the credentials for a registry. ErrNotFound if there are none.
+func Logout(registry string) error {
+	key, err := registryKey(registry)
+	if err != nil {
+		return fmt.Errorf("log out of %s: %w", registry, err)
+	}
+	err = config.RemoveAuthentication(systemContext("", nil), key)
+	if errors.Is(err, config.ErrNotLoggedIn) {
+		err = fmt.Errorf("%w: not logged in", ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("log out of %s: %w", registry, err)
+	}
+	return nil
+}
+
+// registryKey is what auth.json knows a registry by.
+func registryKey(registry string) (string, error) {
+	key := strings.TrimPrefix(strings.TrimPrefix(registry, "https://"), "http://")
+	key = strings.TrimSuffix(key, "/")
+	if key == "" || strings.ContainsAny(key, " \t\n@") {
+		return "", fmt.Errorf("%w: registry %.255q", ErrInvalid, registry)
+	}
+	return key, nil
+}
