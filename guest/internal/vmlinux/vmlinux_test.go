@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/guest/internal/vmlinux"
@@ -56,7 +57,7 @@ func image(t *testing.T, kernel []byte) []byte {
 	binary.LittleEndian.PutUint16(head[0x206:], 0x20f)
 	binary.LittleEndian.PutUint32(head[0x248:], 16)
 	binary.LittleEndian.PutUint32(head[0x24c:], uint32(packed.Len()))
-	return append(append(head, packed.Bytes()...), "what follows the kernel"...)
+	return slices.Concat(head, packed.Bytes(), []byte("what follows the kernel"))
 }
 
 func TestExtract(t *testing.T) {
