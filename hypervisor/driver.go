@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
@@ -22,6 +23,9 @@ type Options struct {
 	Name string
 	// UID and GID are the user that the process runs as; 0 is the caller.
 	UID, GID int
+	// Start starts the process, in a network namespace for example; nil is
+	// (*exec.Cmd).Start. The process it starts is cmd's.
+	Start func(cmd *exec.Cmd) error
 }
 
 // MaxDir bounds the path of a machine's directory, in bytes: a unix socket's
@@ -43,9 +47,16 @@ type Driver interface {
 	// of, or that outlived it. Of f only Console is used. It
 	// returns ErrGone for a machine that is no more.
 	Adopt(ctx context.Context, r Record, f Files) (VM, error)
-	// Identity names what runs a guest: the program, its firmware and their
-	// versions. Machines of two identities share no template.
-	Identity(ctx context.Context) (string, error)
+	// End ends the machine whose sockets lie in dir, whether or not anyone
+	// holds its Record: the process that started it may have been killed
+	// before it could write that down. It returns when the machine has ended,
+	// nil if there was none, and removes the sockets.
+	End(ctx context.Context, dir string) error
+	// Identity names all that shapes a guest beside the contents of its
+	// kernel and initrd: the program and its firmware, the devices, the
+	// host's CPU where the guest sees it. Machines of two identities share no
+	// template.
+	Identity(ctx context.Context, m Machine) (string, error)
 }
 
 // Record is what a machine is adopted from; it is stored as JSON.

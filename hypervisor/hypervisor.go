@@ -90,6 +90,10 @@ type VM interface {
 	// for a guest that has shut itself down.
 	Done() <-chan struct{}
 	Exit() error
+	// Explain makes an *Error of err, a failure that the caller has seen from
+	// outside (an agent that does not answer), with what the machine has said
+	// and, if it has ended, why.
+	Explain(op string, err error) error
 	// Kill ends the machine and returns when its process is gone. It
 	// succeeds for one that is gone already.
 	Kill(ctx context.Context) error

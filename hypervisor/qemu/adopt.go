@@ -2,11 +2,15 @@ package qemu
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
+	"golang.org/x/sys/unix"
 )
 
 // Adopt implements hypervisor.Driver. It may be called while the previous
@@ -46,4 +50,52 @@ func (d Driver) Watch(ctx context.Context, r hypervisor.Record) error {
 	}
 	// The connection broke: the process has ended, or is about to.
 	return r.Process.Wait(ctx)
+}
+
+// End implements hypervisor.Driver. Whatever QEMU was started with the sockets
+// of dir, its listening sockets are older than it: one that refuses has no
+// process behind it any more.
+func (d Driver) End(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// An owner that hangs may hold one of them.
+	results := make(chan error, 2)
+	for _, name := range []string{qmpSocket, monitorSocket} {
+		go func() { results <- quit(ctx, filepath.Join(dir, name)) }()
+	}
+	err := <-results
+	if err == nil {
+		cancel()
+	}
+	if second := <-results; err != nil {
+		err = second
+	}
+	if err != nil && !gone(err) {
+		return fmt.Errorf("end the machine of %s: %w", dir, err)
+	}
+	removeSockets(dir)
+	return nil
+}
+
+// quit tells a QEMU to end, and waits until it has.
+func quit(ctx context.Context, path string) error {
+	c, err := qmp.Dial(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	// The answer may be cut off by the end that it announces.
+	c.Execute(ctx, "quit", nil, nil)
+	select {
+	case <-c.Done():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// gone says of a failed dial that nobody listens.
+func gone(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET) ||
+		errors.Is(err, io.EOF)
 }

@@ -93,19 +93,43 @@ func (v *vm) Exit() error {
 		v.events.Wait()
 	}
 	v.console.drained(drainTimeout)
+	if cause := v.cause(); cause != nil {
+		return v.failed("end", "run the machine", cause)
+	}
+	return nil
+}
+
+// cause is why the machine has ended, nil for a guest that shut itself down.
+func (v *vm) cause() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
 	case v.shutdown == "guest-shutdown":
 		return nil
 	case v.shutdown == "guest-reset":
-		return v.failed("end", "run the machine", errors.New("the guest's kernel died or rebooted"))
+		return errors.New("the guest's kernel died or rebooted")
 	case v.shutdown != "":
-		return v.failed("end", "run the machine", fmt.Errorf("ended by %s", v.shutdown))
+		return fmt.Errorf("ended by %s", v.shutdown)
 	case v.status != nil:
-		return v.failed("end", "run the machine", fmt.Errorf("QEMU ended: %s", v.status))
+		return fmt.Errorf("QEMU ended: %s", v.status)
 	}
-	return v.failed("end", "run the machine", errors.New("QEMU ended"))
+	return errors.New("QEMU ended")
+}
+
+// Explain implements hypervisor.VM.
+func (v *vm) Explain(op string, err error) error {
+	select {
+	case <-v.done:
+		cause := v.Exit()
+		var e *hypervisor.Error
+		if errors.As(cause, &e) {
+			err = fmt.Errorf("%w: %w (%w)", hypervisor.ErrGone, e.Err, err)
+		} else {
+			err = fmt.Errorf("%w: the guest shut itself down (%w)", hypervisor.ErrGone, err)
+		}
+	default:
+	}
+	return v.failed("run", op, err)
 }
 
 // deathOr prefers "the process has died" to the broken pipe it shows as.

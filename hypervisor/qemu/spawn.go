@@ -67,7 +67,11 @@ func (d Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Fi
 	if o.UID != 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
 	}
-	if err := cmd.Start(); err != nil {
+	run := (*exec.Cmd).Start
+	if o.Start != nil {
+		run = o.Start
+	}
+	if err := run(cmd); err != nil {
 		p.unlink()
 		return nil, v.failed("spawn", "start QEMU", err)
 	}

@@ -100,8 +100,12 @@ func (v *vm) abandon() {
 	defer cancel()
 	v.Kill(ctx)
 	v.Close()
+	removeSockets(v.record.Dir)
+}
+
+func removeSockets(dir string) {
 	for _, name := range []string{qmpSocket, monitorSocket, channelSocket, consoleSocket} {
-		os.Remove(filepath.Join(v.record.Dir, name))
+		os.Remove(filepath.Join(dir, name))
 	}
 }
 

@@ -1,0 +1,67 @@
+package template
+
+import (
+	"errors"
+	"os"
+	"sync"
+)
+
+// Template is an open template. It stays whole while it is open, also if it is
+// removed from the store. It is safe for concurrent use.
+type Template struct {
+	Info Info
+
+	memory, state *os.File
+
+	mu     sync.Mutex
+	sealed *os.File
+}
+
+// Memory is the guest's memory in a memfd that nobody can write, grow or
+// shrink any more, for hypervisor.Files of any number of clones. It is filled
+// by the first call and belongs to the Template. A file that is not what was
+// built is ErrDamaged.
+func (t *Template) Memory() (*os.File, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sealed != nil {
+		return t.sealed, nil
+	}
+	f, err := seal(t.memory, t.Info.Memory)
+	if err != nil {
+		return nil, err
+	}
+	t.sealed = f
+	return f, nil
+}
+
+// State is the devices' state, for hypervisor.Files of any number of clones.
+// It belongs to the Template.
+func (t *Template) State() *os.File { return t.state }
+
+// Close gives the memory back, when the last clone is gone.
+func (t *Template) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var errs []error
+	for _, f := range []**os.File{&t.memory, &t.state, &t.sealed} {
+		if *f != nil {
+			errs = append(errs, (*f).Close())
+			*f = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkState reads the small file whole; the large one is checked when it is
+// copied.
+func (t *Template) checkState() error {
+	sum, err := checksum(t.state, t.Info.State.Size)
+	if err != nil {
+		return err
+	}
+	if sum != t.Info.State.Sum {
+		return damaged("the state's sum is %08x instead of %08x", sum, t.Info.State.Sum)
+	}
+	return nil
+}
