@@ -33,9 +33,7 @@ func TestMain(m *testing.M) {
 		log.Fatal(err)
 	}
 	conf := filepath.Join(home, "registries.conf")
-	text := "short-name-mode = \"permissive\"\n[[registry]]\nlocation = \"127.0.0.1\"\ninsecure = true\n" +
-		"[[registry]]\nprefix = \"mirrored.test/library\"\nlocation = \"mirrored.test/library\"\n" +
-		"[[registry]]\nprefix = \"*.loopback.test\"\ninsecure = true\n"
+	text := "short-name-mode = \"permissive\"\n[[registry]]\nlocation = \"127.0.0.1\"\ninsecure = true\n"
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		log.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"go.podman.io/image/v5/docker"
 	dockerarchive "go.podman.io/image/v5/docker/archive"
 	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
 )
 
@@ -59,6 +60,8 @@ func (s *Store) pull(ctx context.Context, name string, opts PullOptions) (Image,
 			return img, err
 		}
 	}
+	// An engine lives long; the library reads registries.conf once.
+	sysregistriesv2.InvalidateCache()
 	candidates, err := pullNames(name)
 	if err != nil {
 		return Image{}, err

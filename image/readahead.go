@@ -1,9 +1,11 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/opencontainers/go-digest"
 )
@@ -91,13 +93,15 @@ func (a *readAhead) atEnd(stream io.Reader) bool {
 	return n == 0 && atEOF(err)
 }
 
-// damaged says that it was the compressed stream, unless the fetch already
-// said more.
+// damaged says that it was the compressed stream, unless it was the fetch or
+// this host.
 func damaged(err error) error {
-	if classified(err) || errors.Is(err, errStopped) {
+	var host *os.PathError
+	if classified(err) || errors.As(err, &host) || errors.Is(err, errStopped) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return fmt.Errorf("decompress: %w", err)
+	return fmt.Errorf("%w: decompress: %w", ErrInvalid, err)
 }
 
 // Read is for one goroutine.
