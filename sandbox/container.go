@@ -51,8 +51,10 @@ type ExecConfig struct {
 
 // Streams are a client of Attach: what is nil is not attached.
 type Streams struct {
-	// Stdin feeds the process until it returns io.EOF, which closes the
-	// process's stdin if this is an exec'd process or a container with StdinOnce, or another error, which does not.
+	// Stdin feeds the process until it returns io.EOF or another error; that
+	// closes the process's stdin if it is an exec'd process or has StdinOnce.
+	// When it is an io.Closer, Attach closes it before it returns, so that a
+	// Read under way ends.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }

@@ -47,7 +47,9 @@ const (
 	ReasonOOMKilled    = "OOMKilled"
 	ReasonVMKilled     = "VMKilled"
 	ReasonCannotRun    = "ContainerCannotRun"
-	ReasonNeverStarted = "NeverStarted" // deleted or stopped before its start
+	ReasonNeverStarted = "NeverStarted" // deleted or killed before its start
+	ReasonStopped      = "Stopped"      // of a sandbox: Stop was asked for
+	ReasonStartFailed  = "StartFailed"  // of a sandbox
 )
 
 // Exit is how a process ended.

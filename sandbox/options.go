@@ -9,10 +9,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// Starter makes the pod's machine: a clone of a template or a cold boot. For
-// Restore it adopts the machine that runs already, and returns an error that
-// matches procid.ErrGone if there is none any more. A Starter that fails leaves no process.
+// Starter makes the pod's machine: a clone of a template or a cold boot. One
+// that fails leaves no process.
 type Starter func(ctx context.Context) (hypervisor.VM, error)
+
+// Adopter takes over the machine that runs already, or returns an error that
+// matches hypervisor.ErrGone if it runs no more.
+type Adopter func(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error)
 
 // Options are what a sandbox needs from its shim.
 type Options struct {
@@ -23,6 +26,8 @@ type Options struct {
 	StateDir string
 	// Machine starts the machine; it is called once for every start.
 	Machine Starter
+	// Adopt is what Restore takes the machine over with.
+	Adopt Adopter
 	// Events gets every event in the order it happened, from one goroutine at
 	// a time; it must not block and must not call the sandbox. Nil for none.
 	Events func(Event)
@@ -51,4 +56,25 @@ type RestoreFiles struct {
 	// Logs are the containers' log files by container id. The output of a
 	// container whose log is missing is kept in the guest until ReopenLog.
 	Logs map[string]*os.File
+}
+
+// flushTimeout bounds the guest's flush before its machine is ended, and
+// killTimeout the end itself.
+const (
+	flushTimeout = 5 * time.Second
+	killTimeout  = 30 * time.Second
+	lockTimeout  = 10 * time.Second
+)
+
+func (o Options) withDefaults() Options {
+	if o.BootTimeout == 0 {
+		o.BootTimeout = time.Minute
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = 30 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
 }

@@ -42,8 +42,12 @@ var (
 	ErrSlowClient = errors.New("attached client does not read")
 	// ErrInvalid is returned for a request that no state could make valid.
 	ErrInvalid = errors.New("invalid request")
-	// ErrTimeout is matched when a phase of the start outlasted its deadline.
-	ErrTimeout = errors.New("deadline of the phase exceeded")
+	// ErrTimeout is matched when the start outlasted Options.BootTimeout.
+	ErrTimeout = errors.New("deadline exceeded")
+	// ErrOwned is returned by Restore while another shim has the sandbox.
+	ErrOwned = errors.New("another process has the sandbox")
+	// ErrStdinTaken is returned to a second client that would feed a process.
+	ErrStdinTaken = errors.New("stdin is attached already")
 )
 
 // StateError is a transition that was asked for in another state than the one

@@ -15,7 +15,10 @@ const timestamp = "2006-01-02T15:04:05.000000000Z07:00"
 // write logs the lines that data completes, and with end also what remains,
 // and then records it. Either all of this happens or nothing.
 func (w *Writer) write(s Stream, data []byte, end bool) error {
-	if w.log == nil || w.records == nil {
+	if w.records == nil {
+		return ErrClosed
+	}
+	if w.log == nil {
 		return ErrNoLog
 	}
 	rest := append(w.pending[s][:len(w.pending[s]):len(w.pending[s])], data...)

@@ -58,8 +58,12 @@ type Writer struct {
 	buf     []byte
 }
 
-// ErrNoLog is returned by Write while the writer has no log file.
-var ErrNoLog = errors.New("log file is missing")
+var (
+	// ErrNoLog is returned by Write while the writer has no log file.
+	ErrNoLog = errors.New("log file is missing")
+	// ErrClosed is returned by Write and Reopen after Close.
+	ErrClosed = errors.New("log is closed")
+)
 
 // Open returns a writer that goes on where the record in the file at path
 // ends, or begins one. It takes over log, which is open for writing and may be
@@ -144,7 +148,9 @@ func (w *Writer) Reopen(log *os.File) error {
 	defer w.mu.Unlock()
 	next := w.rec
 	var err error
-	if next.file, next.length, err = identify(log); err == nil {
+	if w.records == nil {
+		err = ErrClosed
+	} else if next.file, next.length, err = identify(log); err == nil {
 		err = w.commit(next)
 	}
 	if err != nil {

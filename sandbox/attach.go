@@ -1,0 +1,155 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Attach copies a process's streams to and from a client, from now on, and
+// returns when the process's output has ended (nil), when the client failed or
+// fell behind (ErrSlowClient), or with ctx. A Ready process may be attached
+// to: nothing of its output is missed. Writes to the client come from one
+// goroutine a stream; one that blocks is ended by the client's owner, not by ctx.
+//
+// Any number of clients may be attached. Of a process with a log each may lag
+// by half a megabyte, and is detached when it then takes nothing for a second.
+// Of one with OutputStream the process waits for the first client, until that leaves.
+func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) error {
+	p, patient, err := s.beginAttach(id, c)
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	type result struct {
+		err   error
+		stdin bool
+	}
+	results := make(chan result, 3)
+	waiting := 0
+	for i, w := range []io.Writer{c.Stdout, c.Stderr} {
+		h := p.out[i]
+		if w == nil || h == nil {
+			continue
+		}
+		waiting++
+		member := h.join(patient)
+		go func() {
+			defer h.leave(member)
+			results <- result{err: member.copyTo(ctx, w)}
+		}()
+	}
+	s.firstAttached(p)
+	fed := make(chan struct{})
+	if c.Stdin != nil {
+		go func() {
+			defer close(fed)
+			results <- result{s.feed(ctx, p, c.Stdin), true}
+		}()
+	} else {
+		close(fed)
+	}
+	outputs := waiting
+	for err == nil && waiting > 0 {
+		r := <-results
+		switch {
+		case !r.stdin:
+			waiting--
+			err = r.err
+		case r.err != nil && !errors.Is(r.err, errNoInput):
+			s.log.Debug("stdin ended", "process", p.subject(), "error", r.err)
+		}
+	}
+	if outputs == 0 {
+		select {
+		case <-p.done:
+		case <-fed:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	cancel(err)
+	// The other output copies end with the context, or with their write.
+	for ; waiting > 0; waiting-- {
+		if r := <-results; r.stdin {
+			waiting++
+		}
+	}
+	if closer, ok := c.Stdin.(io.Closer); ok {
+		closer.Close()
+		<-fed
+	}
+	if err != nil {
+		return fmt.Errorf("attached to %s: %w", p.subject(), err)
+	}
+	return nil
+}
+
+// beginAttach finds the process, takes its stdin, and says whether its output
+// waits for this client.
+func (s *Sandbox) beginAttach(id Process, c Streams) (*process, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, err := s.find(id)
+	if err != nil {
+		return nil, false, err
+	}
+	if c.Stdin != nil {
+		if !p.stdin {
+			return nil, false, fmt.Errorf("%s: %w: it has no stdin", p.subject(), ErrInvalid)
+		}
+		if p.fed {
+			return nil, false, fmt.Errorf("%s: %w", p.subject(), ErrStdinTaken)
+		}
+		p.fed = true
+	}
+	select {
+	case <-p.attached:
+		return p, false, nil
+	default:
+		return p, p.output == OutputStream && (c.Stdout != nil || c.Stderr != nil), nil
+	}
+}
+
+// firstAttached lets the output of a process without a log flow. A client of
+// stdin alone does not count.
+func (s *Sandbox) firstAttached(p *process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range p.out {
+		if h == nil || !h.populated() {
+			continue
+		}
+		select {
+		case <-p.attached:
+		default:
+			close(p.attached)
+		}
+		return
+	}
+}
+
+func (h *hub) populated() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.clients) > 0
+}
+
+// copyTo writes what the hub sends until the stream's end.
+func (c *client) copyTo(ctx context.Context, w io.Writer) error {
+	for {
+		select {
+		case data, ok := <-c.chunks:
+			if !ok {
+				return c.err
+			}
+			if _, err := w.Write(data); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// boot is one start of a machine in the background.
+type boot struct {
+	cancel  context.CancelFunc
+	done    chan struct{}
+	machine *machine // set, with err, before done is closed; may be set although err is
+	err     error
+}
+
+// boot starts a machine; the caller holds mu.
+func (s *Sandbox) boot() *boot {
+	b := &boot{done: make(chan struct{})}
+	var ctx context.Context
+	ctx, b.cancel = context.WithTimeoutCause(s.ctx, s.o.BootTimeout,
+		fmt.Errorf("%w: no machine within %v", ErrTimeout, s.o.BootTimeout))
+	s.state.Phases = nil
+	s.booting = b
+	s.spawn(func() {
+		defer b.cancel()
+		defer close(b.done)
+		b.machine, b.err = s.bringUp(ctx)
+	})
+	return b
+}
+
+// bringUp gets a machine and connects to its agent. A machine that it returns
+// belongs to the sandbox and is watched, also with an error.
+func (s *Sandbox) bringUp(ctx context.Context) (*machine, error) {
+	var vm hypervisor.VM
+	err := s.phase("machine", func() (err error) {
+		vm, err = s.o.Machine(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start the machine: %w", err)
+	}
+	m := s.newMachine(vm, false)
+	s.mu.Lock()
+	s.adopt(m)
+	err = s.save()
+	s.mu.Unlock()
+	if err == nil {
+		err = s.phase("channel", func() error {
+			_, err := m.link.connect(ctx)
+			return err
+		})
+	}
+	if err != nil {
+		return m, fmt.Errorf("reach the agent: %w", err)
+	}
+	return m, nil
+}
+
+// adopt makes m the sandbox's machine; the caller holds mu.
+func (s *Sandbox) adopt(m *machine) {
+	record := m.vm.Record()
+	s.machine, s.state.VM = m, &record
+	s.state.MemoryMiB = record.Machine.Memory
+	s.spawn(func() { s.watch(m) })
+}
+
+// phase runs f and notes what it cost.
+func (s *Sandbox) phase(name string, f func() error) error {
+	began := time.Now()
+	err := f()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.Phases = append(s.state.Phases, Phase{name, time.Since(began).Microseconds()})
+	return err
+}
+
+// WaitBooted returns when the machine is up and its agent has answered, or
+// with what kept it. A pool asks it of its members.
+func (s *Sandbox) WaitBooted(ctx context.Context) error {
+	s.mu.Lock()
+	b := s.booting
+	s.mu.Unlock()
+	if b == nil {
+		return nil // restored
+	}
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the machine of %s: %w", s.subject(), context.Cause(ctx))
+	}
+}

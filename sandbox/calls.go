@@ -1,0 +1,238 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"golang.org/x/sys/unix"
+)
+
+// live returns a process in one of the wanted states, and a bounded context
+// for a call to the agent about it.
+func (s *Sandbox) live(ctx context.Context, action string, id Process, want ...State) (*process, *machine, context.Context, func(), error) {
+	m, err := s.running(action+" a process of", Running)
+	if err != nil {
+		return nil, nil, nil, nil, err
+	}
+	s.mu.Lock()
+	p, err := s.find(id)
+	if err == nil {
+		err = expect(p.subject(), action, p.state, want...)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return nil, nil, nil, nil, err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	return p, m, ctx, done, nil
+}
+
+// SignalProcess sends sig to a process, or with all to every one of its
+// container. A process that has ended is ErrNotFound.
+func (s *Sandbox) SignalProcess(ctx context.Context, id Process, sig unix.Signal, all bool) error {
+	if sig < 1 || sig > 64 {
+		return fmt.Errorf("signal %s: %w: number %d", subject(id), ErrInvalid, sig)
+	}
+	p, m, ctx, done, err := s.live(ctx, "signal", id, Ready, Running, Paused, Stopped)
+	if err != nil {
+		return err
+	}
+	defer done()
+	s.mu.Lock()
+	state := p.state
+	if state == Ready && (id.Exec != "" || p.startErr != nil) {
+		// The guest does not know it yet, and now never will.
+		s.finish(p, neverStarted())
+		s.mu.Unlock()
+		return nil
+	}
+	s.mu.Unlock()
+	if state == Stopped {
+		return fmt.Errorf("signal %s: %w: it has ended", p.subject(), ErrNotFound)
+	}
+	err = m.agent.Signal(ctx, agentv1.Signal{Process: id, Signal: int(sig), All: all})
+	if errors.Is(err, agentv1.ErrNotFound) {
+		return fmt.Errorf("signal %s: %w: it has ended", p.subject(), ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("signal %s: %w", p.subject(), err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.state == Ready {
+		s.await(p) // it may have died of this
+	}
+	return nil
+}
+
+func neverStarted() Exit {
+	return Exit{Code: 137, Signal: 9, Reason: ReasonNeverStarted, At: now()}
+}
+
+// ResizeProcess sets the size of a process's terminal.
+func (s *Sandbox) ResizeProcess(ctx context.Context, id Process, width, height uint16) error {
+	p, m, ctx, done, err := s.live(ctx, "resize", id, Ready, Running, Paused)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if !p.terminal {
+		return fmt.Errorf("resize %s: %w: it has no terminal", p.subject(), ErrInvalid)
+	}
+	return m.agent.Resize(ctx, agentv1.Resize{Process: id, Width: width, Height: height})
+}
+
+// PauseContainer freezes a running container.
+func (s *Sandbox) PauseContainer(ctx context.Context, id string) error {
+	return s.freeze(ctx, "pause", id, Running, Paused, ContainerPaused, (*agentv1.Client).Pause)
+}
+
+// ResumeContainer is the inverse of PauseContainer.
+func (s *Sandbox) ResumeContainer(ctx context.Context, id string) error {
+	return s.freeze(ctx, "resume", id, Paused, Running, ContainerResumed, (*agentv1.Client).Resume)
+}
+
+func (s *Sandbox) freeze(ctx context.Context, action, id string, from, to State, kind EventKind,
+	call func(*agentv1.Client, context.Context, agentv1.Process) error) error {
+	p, m, done, err := s.operate(ctx, action, Process{Container: id})
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, _, ctx, end, err := s.live(ctx, action, p.id, from)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := call(m.agent, ctx, p.id); err != nil {
+		return fmt.Errorf("%s %s: %w", action, p.subject(), err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := expect(p.subject(), action, p.state, from); err != nil {
+		return err // it ended meanwhile
+	}
+	p.state = to
+	s.storeContainerOrLog(id)
+	s.emit(Event{Kind: kind, Process: p.id, PID: p.pid})
+	return nil
+}
+
+// UpdateContainer changes a container's cgroup; resources is an OCI
+// LinuxResources in JSON. memoryMiB is what the machine is to have: it is
+// grown before and shrunk after the cgroup's change; 0 is no change. That a
+// guest gives less memory back is no error.
+func (s *Sandbox) UpdateContainer(ctx context.Context, id string, resources []byte, memoryMiB int) error {
+	p, m, ctx, done, err := s.live(ctx, "update", Process{Container: id}, Ready, Running, Paused)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := s.grow(ctx, m, memoryMiB); err != nil {
+		return fmt.Errorf("update %s: %w", p.subject(), err)
+	}
+	if err := m.agent.Update(ctx, agentv1.Update{Container: id, Resources: resources}); err != nil {
+		return fmt.Errorf("update %s: %w", p.subject(), err)
+	}
+	s.shrink(ctx, m, memoryMiB)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.save()
+}
+
+func (s *Sandbox) shrink(ctx context.Context, m *machine, total int) {
+	s.mu.Lock()
+	have := s.state.MemoryMiB
+	s.mu.Unlock()
+	if total <= 0 || total >= have {
+		return
+	}
+	reached, err := m.vm.Grow(ctx, total)
+	s.logIf("memory not given back", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reached > 0 && s.machine == m {
+		s.state.MemoryMiB = reached
+	}
+}
+
+// ContainerStats are a container's live figures.
+func (s *Sandbox) ContainerStats(ctx context.Context, id string) (agentv1.Stats, error) {
+	p, m, ctx, done, err := s.live(ctx, "read the figures of", Process{Container: id}, Running, Paused)
+	if err != nil {
+		return agentv1.Stats{}, err
+	}
+	defer done()
+	st, err := m.agent.Stats(ctx, p.id)
+	st.At = now() // the guest's clock is its own affair
+	return st, err
+}
+
+// Pids are the processes of a container as the guest numbers them.
+func (s *Sandbox) Pids(ctx context.Context, id string) ([]int, error) {
+	p, m, ctx, done, err := s.live(ctx, "list", Process{Container: id}, Ready, Running, Paused)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	list, err := m.agent.Pids(ctx, p.id)
+	return list.Pids, err
+}
+
+// Memory is the guest's own view of its memory.
+func (s *Sandbox) Memory(ctx context.Context) (agentv1.Memory, error) {
+	m, err := s.running("read the memory of", Running)
+	if err != nil {
+		return agentv1.Memory{}, err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	return m.agent.Memory(ctx)
+}
+
+// ReadFile returns at most limit bytes from the end of a container's file,
+// also of a container that has ended.
+func (s *Sandbox) ReadFile(ctx context.Context, id, path string, limit int) ([]byte, error) {
+	_, m, ctx, done, err := s.live(ctx, "read a file of", Process{Container: id}, Ready, Running, Paused, Stopped)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	f, err := m.agent.ReadFile(ctx, agentv1.ReadFile{Container: id, Path: path, Limit: limit})
+	if err != nil {
+		return nil, fmt.Errorf("read %s of container %s: %w", path, id, err)
+	}
+	return f.Data[:min(len(f.Data), max(limit, 0))], nil
+}
+
+// Forward connects to a port of the pod. The connection supports CloseWrite
+// (half close).
+func (s *Sandbox) Forward(ctx context.Context, port uint16) (net.Conn, error) {
+	m, err := s.running("forward a port of", Running)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	return m.agent.Forward(ctx, port)
+}
+
+// ReopenLog lets a container's log go on in f, which the sandbox closes in
+// its time, also on error.
+func (s *Sandbox) ReopenLog(_ context.Context, id string, f *os.File) error {
+	s.mu.Lock()
+	p, err := s.find(Process{Container: id})
+	s.mu.Unlock()
+	if err == nil && p.log == nil {
+		err = fmt.Errorf("container %s: %w: it has no log", id, ErrInvalid)
+	}
+	if err != nil {
+		f.Close()
+		return fmt.Errorf("reopen the log: %w", err)
+	}
+	return p.log.Reopen(f)
+}

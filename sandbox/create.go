@@ -1,0 +1,186 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/sandbox/logs"
+)
+
+// idPattern keeps ids fit for the name of a directory.
+var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+
+// CreateContainer makes a container (state Ready) in a running sandbox. It
+// takes over the configuration's descriptors, also when it fails. A command
+// that cannot be found or run is StartProcess's error.
+func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err error) {
+	if c.ImageDisk != nil {
+		defer c.ImageDisk.Close()
+	}
+	var rollback undo.Stack
+	// Registered first, so that it runs after the rollback has been added to
+	// the error.
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("create container %s: %w", c.ID, err)
+		}
+	}()
+	defer rollback.OnError(ctx, &err)
+	if c.Log != nil {
+		rollback.Push("log", func(context.Context) error { closeQuietly(c.Log); return nil })
+	}
+	if err := c.validate(); err != nil {
+		return err
+	}
+	m, err := s.running("create a container in", Running)
+	if err != nil {
+		return err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	p := newProcess(Process{Container: c.ID}, m, c.Terminal, c.Output)
+	p.stdin, p.stdinOnce, p.image, p.hidden = c.Stdin, c.StdinOnce, c.ImageID, true
+	if err := s.reserve(p, &rollback); err != nil {
+		return err
+	}
+	if err := s.layOut(p, c, &rollback); err != nil {
+		return err
+	}
+	if err := s.useImage(ctx, m, c.ImageID, c.ImageDisk); err != nil {
+		return err
+	}
+	rollback.Push("image", func(context.Context) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.dropImage(c.ImageID)
+		return nil
+	})
+	// Stored before the agent makes it: a shim that finds it stored and not
+	// made knows what happened, the other way round it would not.
+	s.mu.Lock()
+	err = s.storeContainer(c.ID)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	rollback.Push("container", func(ctx context.Context) error {
+		_, err := m.agent.Delete(ctx, p.id)
+		if errors.Is(err, agentv1.ErrNotFound) || m.ctx.Err() != nil {
+			return nil
+		}
+		return err
+	})
+	created, err := m.agent.Create(ctx, agentv1.Create{
+		Container: c.ID, Image: c.ImageID, Spec: c.Spec,
+		Terminal: c.Terminal, Stdin: c.Stdin, StdinOnce: c.StdinOnce,
+	})
+	if err != nil && !cannotRun(err) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.machine != m {
+		return ErrMachineGone
+	}
+	p.hidden, p.pid, p.startErr = false, created.PID, err
+	s.emit(Event{Kind: ContainerCreated, Process: p.id, PID: p.pid})
+	return nil
+}
+
+func cannotRun(err error) bool {
+	return errors.Is(err, agentv1.ErrNoCommand) || errors.Is(err, agentv1.ErrNotExec)
+}
+
+func (c ContainerConfig) validate() error {
+	switch {
+	case !idPattern.MatchString(c.ID):
+		return fmt.Errorf("%w: id %.80q", ErrInvalid, c.ID)
+	case c.ImageID == "" || c.ImageID == scratchName:
+		return fmt.Errorf("%w: image id %q", ErrInvalid, c.ImageID)
+	case c.Output != OutputLog && c.Output != OutputStream && c.Output != OutputDiscard:
+		return fmt.Errorf("%w: output %q", ErrInvalid, c.Output)
+	case (c.Log != nil) != (c.Output == OutputLog):
+		return fmt.Errorf("%w: output %q and a log do not belong together", ErrInvalid, c.Output)
+	}
+	return nil
+}
+
+// reserve takes the container's id.
+func (s *Sandbox) reserve(p *process, rollback *undo.Stack) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.procs[p.id] != nil {
+		return ErrExists
+	}
+	s.procs[p.id] = p
+	rollback.Push("id", func(context.Context) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.procs, p.id)
+		return nil
+	})
+	return nil
+}
+
+// layOut makes what the container has on disk.
+func (s *Sandbox) layOut(p *process, c ContainerConfig, rollback *undo.Stack) error {
+	dir := s.store.container(c.ID)
+	rollback.Push("directory", func(context.Context) error { return os.RemoveAll(dir) })
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := s.store.write(s.store.container(c.ID, "config.json"), c); err != nil {
+		return err
+	}
+	if c.Log == nil {
+		return nil
+	}
+	w, err := logs.Open(s.store.container(c.ID, "log"), c.Log)
+	if err != nil {
+		return err
+	}
+	p.log = w
+	rollback.Push("log's record", func(context.Context) error { return w.Close() })
+	return nil
+}
+
+// closeQuietly closes a file that may be closed already.
+func closeQuietly(f *os.File) { _ = f.Close() }
+
+// CreateExec registers a process for a running container; nothing runs
+// before StartProcess, so that a client can attach first and miss nothing.
+func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
+	if !idPattern.MatchString(e.Exec) || e.Output != OutputStream && e.Output != OutputDiscard {
+		return fmt.Errorf("create %s: %w: id or output %q", subject(e.Process), ErrInvalid, e.Output)
+	}
+	m, err := s.running("create a process in", Running)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.find(Process{Container: e.Container})
+	if err == nil {
+		err = expect(c.subject(), "exec in", c.state, Running)
+	}
+	if err == nil && s.procs[e.Process] != nil {
+		err = fmt.Errorf("%s: %w", subject(e.Process), ErrExists)
+	}
+	if err != nil {
+		return err
+	}
+	p := newProcess(e.Process, m, e.Terminal, e.Output)
+	p.stdin, p.spec = e.Stdin, e.Spec
+	s.procs[e.Process] = p
+	if err := s.storeContainer(e.Container); err != nil {
+		delete(s.procs, e.Process)
+		return fmt.Errorf("create %s: %w", p.subject(), err)
+	}
+	s.emit(Event{Kind: ExecCreated, Process: p.id})
+	return nil
+}

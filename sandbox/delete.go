@@ -1,0 +1,121 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"golang.org/x/sys/unix"
+)
+
+// DeleteProcess forgets a Ready or Stopped process and what it has on disk; a
+// container goes with its exec'd processes. Its exit is ReasonNeverStarted if
+// it was not started.
+func (s *Sandbox) DeleteProcess(ctx context.Context, id Process) (Exit, error) {
+	s.mu.Lock()
+	p, err := s.find(id)
+	s.mu.Unlock()
+	if err != nil {
+		return Exit{}, fmt.Errorf("delete: %w", err)
+	}
+	if err := p.acquire(ctx, "delete"); err != nil {
+		return Exit{}, err
+	}
+	defer func() { <-p.op }()
+	m, err := s.deletable(p)
+	if err != nil {
+		return Exit{}, err
+	}
+	if m != nil {
+		if err := s.deleteInGuest(ctx, m, p); err != nil {
+			return Exit{}, fmt.Errorf("delete %s: %w", p.subject(), err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forget(p)
+}
+
+// deletable returns the machine that the process is still in, if any.
+func (s *Sandbox) deletable(p *process) (*machine, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.procs[p.id] != p {
+		return nil, fmt.Errorf("delete %s: %w", p.subject(), ErrNotFound)
+	}
+	if err := expect(p.subject(), "delete", p.state, Ready, Stopped); err != nil {
+		return nil, err
+	}
+	if s.machine == nil || p.machine != s.machine {
+		return nil, nil
+	}
+	return s.machine, expect(s.subject(), "delete a process of", s.state.State, Running)
+}
+
+// deleteInGuest lets the agent forget the process.
+func (s *Sandbox) deleteInGuest(ctx context.Context, m *machine, p *process) error {
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	if p.id.Exec == "" {
+		s.mu.Lock()
+		var execs []Process
+		for id := range s.procs {
+			if id.Container == p.id.Container && id.Exec != "" {
+				execs = append(execs, id)
+			}
+		}
+		s.mu.Unlock()
+		for _, id := range execs {
+			if err := deleteInGuest(ctx, m, id); err != nil {
+				return err
+			}
+		}
+	}
+	return deleteInGuest(ctx, m, p.id)
+}
+
+func deleteInGuest(ctx context.Context, m *machine, id Process) error {
+	_, err := m.agent.Delete(ctx, id)
+	if errors.Is(err, agentv1.ErrBusy) {
+		// A start that was cut off, or a child of a container that has ended.
+		err = m.agent.Signal(ctx, agentv1.Signal{Process: id, Signal: int(unix.SIGKILL), All: id.Exec == ""})
+		if err == nil || errors.Is(err, agentv1.ErrNotFound) {
+			if _, err = m.agent.Wait(ctx, id); err == nil {
+				_, err = m.agent.Delete(ctx, id)
+			}
+		}
+	}
+	if errors.Is(err, agentv1.ErrNotFound) || m.ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// forget removes a process that the guest knows no more; the caller holds mu.
+func (s *Sandbox) forget(p *process) (Exit, error) {
+	s.finish(p, neverStarted())
+	if p.id.Exec != "" {
+		delete(s.procs, p.id)
+		s.emit(Event{Kind: ProcessDeleted, Process: p.id, PID: p.pid, Exit: p.exit})
+		return *p.exit, s.storeContainer(p.id.Container)
+	}
+	for id, q := range s.procs {
+		if id.Container == p.id.Container && id.Exec != "" {
+			s.finish(q, neverStarted())
+			delete(s.procs, id)
+			s.emit(Event{Kind: ProcessDeleted, Process: id, PID: q.pid, Exit: q.exit})
+		}
+	}
+	delete(s.procs, p.id)
+	p.closeLog()
+	if p.machine != nil && p.machine == s.machine {
+		s.dropImage(p.image)
+	}
+	s.emit(Event{Kind: ProcessDeleted, Process: p.id, PID: p.pid, Exit: p.exit})
+	if err := s.store.locked(func() error { return os.RemoveAll(s.store.container(p.id.Container)) }); err != nil {
+		return *p.exit, fmt.Errorf("delete %s: %w", p.subject(), err)
+	}
+	return *p.exit, nil
+}

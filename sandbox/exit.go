@@ -1,0 +1,122 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// logPatience bounds the wait for the last output of a process that has ended:
+// a child of it may hold its output open.
+const logPatience = 10 * time.Second
+
+// await waits for the process's end, once; the caller holds mu.
+func (s *Sandbox) await(p *process) {
+	if p.awaited {
+		return
+	}
+	p.awaited = true
+	s.spawn(func() {
+		exit, ok := s.askExit(p)
+		if !ok {
+			return // the machine's end ends the process
+		}
+		if p.output == OutputLog {
+			late := time.NewTimer(logPatience)
+			defer late.Stop()
+			select {
+			case <-p.pumped:
+			case <-late.C:
+			case <-p.machine.ctx.Done():
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.finish(p, exit)
+	})
+}
+
+// askExit waits for the agent to tell the exit; not ok when the machine ended
+// first, or the sandbox was closed.
+func (s *Sandbox) askExit(p *process) (Exit, bool) {
+	m := p.machine
+	for b := (backoff{}); ; {
+		got, err := m.agent.Wait(m.ctx, p.id)
+		if err == nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return exitOf(got, p.startedAt), true
+		}
+		var refusal *agentv1.Error
+		if errors.As(err, &refusal) {
+			return Exit{Code: 137, Signal: 9, Reason: ReasonError, At: now(),
+				Message: "the agent cannot tell how it ended: " + refusal.Error()}, true
+		}
+		if !b.wait(m.ctx) {
+			return Exit{}, false
+		}
+	}
+}
+
+// exitOf makes what the guest says fit to be believed.
+func exitOf(e agentv1.Exit, started time.Time) Exit {
+	x := Exit{Code: e.Code, Signal: e.Signal, At: e.At.UTC()}
+	if x.Signal < 0 || x.Signal > 64 {
+		x.Signal = 0
+	}
+	if x.Code < 0 || x.Code > 255 {
+		x.Code = 255
+	}
+	if t := now(); x.At.Before(started) || x.At.After(t) {
+		x.At = t
+	}
+	switch {
+	case e.OOMKilled:
+		x.Reason = ReasonOOMKilled
+		if x.Code == 0 {
+			x.Code = 137
+		}
+	case x.Code == 0:
+		x.Reason = ReasonCompleted
+	default:
+		x.Reason = ReasonError
+	}
+	return x
+}
+
+// finish ends a process, once; the caller holds mu.
+func (s *Sandbox) finish(p *process, exit Exit) {
+	if p.state == Stopped {
+		return
+	}
+	ran := p.state != Ready
+	p.state, p.exit, p.spec = Stopped, &exit, nil
+	if !ran {
+		close(p.started)
+		p.endOutput()
+	}
+	s.storeContainerOrLog(p.id.Container)
+	if exit.Reason == ReasonOOMKilled {
+		s.emit(Event{Kind: OOM, Process: p.id, PID: p.pid})
+	}
+	s.emit(Event{Kind: ProcessExited, Process: p.id, PID: p.pid, Exit: &exit, Time: exit.At, Message: exit.Message})
+	close(p.done)
+}
+
+// backoff spaces the attempts at an agent whose channel was cut.
+type backoff struct{ next time.Duration }
+
+// wait returns false when ctx ended.
+func (b *backoff) wait(ctx context.Context) bool {
+	b.next = min(max(2*b.next, 10*time.Millisecond), 2*time.Second)
+	t := time.NewTimer(b.next)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,177 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// machine is a running virtual machine and the way to its agent.
+type machine struct {
+	vm    hypervisor.VM
+	link  *link
+	agent *agentv1.Client
+	oom   oomCount
+
+	ctx    context.Context // ends with the machine
+	cancel context.CancelCauseFunc
+	gone   chan struct{} // closed when the sandbox has dealt with its end
+
+	mu       sync.Mutex
+	why, msg string // it is being ended by us
+}
+
+func (s *Sandbox) newMachine(vm hypervisor.VM, resume bool) *machine {
+	m := &machine{vm: vm, gone: make(chan struct{}), oom: countOOM(vm.Process().PID)}
+	m.ctx, m.cancel = context.WithCancelCause(s.ctx)
+	m.link = newLink(vm.Channel(), resume, func(err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.spawn(func() { s.logIf("end a machine", s.kill(s.ctx, m, ReasonVMKilled, err.Error())) })
+	})
+	m.agent = agentv1.NewClient(m.link.open)
+	return m
+}
+
+// call bounds a call to the agent by the machine's life and a time.
+func (m *machine) call(ctx context.Context, limit time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, end := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(m.ctx, func() { end(context.Cause(m.ctx)) })
+	return ctx, func() { stop(); end(nil); cancel() }
+}
+
+// letGo leaves the machine running, if it is.
+func (m *machine) letGo() error {
+	m.cancel(ErrMachineGone)
+	return errors.Join(m.link.close(), m.vm.Close())
+}
+
+func (m *machine) setWhy(why, message string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.why == "" {
+		m.why, m.msg = why, message
+	}
+}
+
+// reason says why the machine has ended, and for people.
+func (m *machine) reason() (reason, message string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.why != "":
+		return m.why, m.msg
+	case m.oom.happened():
+		return ReasonOOMKilled, "the host ran out of memory and killed the virtual machine"
+	case m.vm.Exit() != nil:
+		return ReasonVMKilled, m.vm.Exit().Error()
+	}
+	return ReasonVMKilled, "the guest shut itself down"
+}
+
+// kill ends a machine for the given reason and returns when the sandbox has
+// dealt with that. It does not end with ctx.
+func (s *Sandbox) kill(ctx context.Context, m *machine, why, message string) error {
+	m.setWhy(why, message)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+	defer cancel()
+	if err := m.vm.Kill(ctx); err != nil {
+		return fmt.Errorf("end the machine of %s: %w", s.subject(), err)
+	}
+	select {
+	case <-m.gone:
+		return nil
+	case <-s.ctx.Done():
+		return fmt.Errorf("end the machine of %s: %w", s.subject(), errClosed)
+	case <-ctx.Done():
+		return fmt.Errorf("end the machine of %s: %w", s.subject(), ctx.Err())
+	}
+}
+
+// drainTimeout bounds the wait for output that a dead machine has left in its
+// socket.
+const drainTimeout = 2 * time.Second
+
+// watch deals with the machine's end: every process that was alive ends with
+// it, and then the sandbox is stopped.
+func (s *Sandbox) watch(m *machine) {
+	select {
+	case <-m.vm.Done():
+	case <-s.ctx.Done():
+		return
+	}
+	s.drain(m)
+	m.cancel(ErrMachineGone)
+	reason, message := m.reason()
+	exit := Exit{Code: 137, Signal: 9, Reason: ReasonVMKilled, Message: message, At: now()}
+	if reason == ReasonOOMKilled {
+		exit.Reason = reason
+	}
+	s.mu.Lock()
+	for _, p := range s.procs {
+		if p.state != Stopped {
+			s.finish(p, exit)
+		}
+	}
+	s.machine = nil
+	s.slots.reset()
+	s.state.VM, s.state.MemoryMiB = nil, 0
+	s.setStopped(reason, message)
+	s.mu.Unlock()
+	s.logIf("let go of the machine", m.letGo())
+	close(m.gone)
+}
+
+// why is for people.
+func (s sandboxState) why() string {
+	if s.ExitMessage == "" {
+		return s.ExitReason
+	}
+	return s.ExitReason + ": " + s.ExitMessage
+}
+
+// setStopped makes the sandbox Stopped; the caller holds mu.
+func (s *Sandbox) setStopped(reason, message string) {
+	s.state.State, s.state.StoppedAt = Stopped, now()
+	s.state.ExitReason, s.state.ExitMessage = reason, message
+	s.saveOrLog()
+	s.emit(Event{Kind: SandboxStopped, Message: s.state.why()})
+	select {
+	case <-s.stopped:
+	default:
+		close(s.stopped)
+	}
+}
+
+// drain waits for the output pumps to read what is left.
+func (s *Sandbox) drain(m *machine) {
+	ctx, cancel := context.WithTimeout(s.ctx, drainTimeout)
+	defer cancel()
+	s.mu.Lock()
+	var pumped []<-chan struct{}
+	for _, p := range s.procs {
+		if p.state != Stopped && p.output == OutputLog && p.machine == m {
+			pumped = append(pumped, p.pumped)
+		}
+	}
+	s.mu.Unlock()
+	for _, done := range pumped {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Sandbox) logIf(what string, err error) {
+	if err != nil && s.ctx.Err() == nil {
+		s.log.Warn(what, "error", err)
+	}
+}

@@ -1,0 +1,149 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/sandbox/logs"
+)
+
+// process is a container's first process or one that was started in it. Its
+// fields are guarded by the sandbox's mutex, but for those set once.
+type process struct {
+	id        Process
+	terminal  bool
+	stdin     bool
+	stdinOnce bool
+	output    Output
+	createdAt time.Time
+	machine   *machine      // it lives in
+	op        chan struct{} // held by the one operation under way
+	started   chan struct{} // closed when it runs, or never will
+	done      chan struct{} // closed when it has ended
+	pumped    chan struct{} // closed when its output has ended
+	attached  chan struct{} // closed when the first client attaches
+	out       [2]*hub       // by logs.Stream; a terminal has only the first
+
+	hidden    bool // being created
+	state     State
+	pid       int
+	spec      json.RawMessage // of an exec'd one, until it starts
+	image     string          // of a container
+	startErr  error           // what its start will return
+	exit      *Exit
+	startedAt time.Time
+	awaited   bool // its exit is waited for
+	fed       bool // a client feeds its stdin
+	closeIn   bool // its stdin is to be closed when that client has ended
+	log       *logs.Writer
+}
+
+func newProcess(id Process, m *machine, terminal bool, output Output) *process {
+	p := &process{
+		id: id, machine: m, terminal: terminal, output: output, state: Ready, createdAt: now(),
+		op: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{}),
+		pumped: make(chan struct{}), attached: make(chan struct{}),
+	}
+	p.out[logs.Stdout] = newHub()
+	if !terminal {
+		p.out[logs.Stderr] = newHub()
+	}
+	return p
+}
+
+// subject names the process in errors.
+func (p *process) subject() string { return subject(p.id) }
+
+func subject(id Process) string {
+	if id.Exec == "" {
+		return "container " + id.Container
+	}
+	return "process " + id.Container + "/" + id.Exec
+}
+
+func (p *process) status() ProcessStatus {
+	return ProcessStatus{
+		Process: p.id, State: p.state, PID: p.pid, Terminal: p.terminal, Exit: p.exit,
+		CreatedAt: p.createdAt, StartedAt: p.startedAt,
+	}
+}
+
+func (p *process) stored() processState {
+	return processState{
+		Exec: p.id.Exec, State: p.state, PID: p.pid, Terminal: p.terminal, Stdin: p.stdin,
+		Output: p.output, Exit: p.exit, CreatedAt: p.createdAt, StartedAt: p.startedAt,
+	}
+}
+
+// closeLog closes the log of a container whose pumps have ended or will find
+// it closed.
+func (p *process) closeLog() {
+	if p.log != nil {
+		p.log.Close()
+	}
+}
+
+// endOutput ends the streams of a process that has none to come.
+func (p *process) endOutput() {
+	for _, h := range p.out {
+		if h != nil {
+			h.end()
+		}
+	}
+	close(p.pumped)
+}
+
+// find returns a process; the caller holds mu.
+func (s *Sandbox) find(id Process) (*process, error) {
+	if p := s.procs[id]; p != nil && !p.hidden {
+		return p, nil
+	}
+	return nil, fmt.Errorf("%s: %w", subject(id), ErrNotFound)
+}
+
+// ProcessStatus is one process as it is now, or ErrNotFound.
+func (s *Sandbox) ProcessStatus(id Process) (ProcessStatus, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, err := s.find(id)
+	if err != nil {
+		return ProcessStatus{}, err
+	}
+	return p.status(), nil
+}
+
+// storeContainer stores the states of a container and of the processes in it.
+// The caller holds mu.
+func (s *Sandbox) storeContainer(id string) error {
+	if s.deleted || s.procs[Process{Container: id}] == nil {
+		return nil
+	}
+	st := containerState{Version: stateVersion}
+	for _, p := range s.procs {
+		if p.id.Container == id {
+			st.Processes = append(st.Processes, p.stored())
+		}
+	}
+	slices.SortFunc(st.Processes, func(a, b processState) int {
+		if (a.Exec == "") != (b.Exec == "") {
+			if a.Exec == "" {
+				return -1
+			}
+			return 1
+		}
+		return a.CreatedAt.Compare(b.CreatedAt)
+	})
+	return s.store.write(s.store.container(id, "state.json"), st)
+}
+
+func (s *Sandbox) storeContainerOrLog(id string) {
+	if err := s.storeContainer(id); err != nil {
+		s.log.Error("state not stored", "container", id, "error", err)
+	}
+}
+
+func sortByAge(list []ProcessStatus) {
+	slices.SortFunc(list, func(a, b ProcessStatus) int { return a.CreatedAt.Compare(b.CreatedAt) })
+}

@@ -1,0 +1,239 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/sandbox/logs"
+)
+
+// Restore returns the sandbox that StateDir holds, with the machine, the
+// containers and the logs where the shim before left them. A machine that has
+// ended meanwhile gives a stopped sandbox, and so does one that was being
+// started, which is ended. On an error nothing on disk is changed and no process
+// ended, and Restore may be tried again.
+func Restore(ctx context.Context, o Options, f RestoreFiles) (s *Sandbox, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("restore the sandbox in %s: %w", o.StateDir, err)
+			f.close()
+		}
+	}()
+	if o.Adopt == nil {
+		return nil, fmt.Errorf("%w: no adopter", ErrInvalid)
+	}
+	if s, err = newSandbox(o); err != nil {
+		return nil, err
+	}
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	s.begin()
+	if err := s.reattach(ctx, f); err != nil {
+		s.cancel()
+		s.work.Wait()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (f RestoreFiles) close() {
+	if f.Scratch != nil {
+		closeQuietly(f.Scratch)
+	}
+	for _, log := range f.Logs {
+		closeQuietly(log)
+	}
+}
+
+// load reads what is stored and changes nothing.
+func (s *Sandbox) load() error {
+	self := s.state.Owner
+	st, err := s.store.readState()
+	if err != nil {
+		return err
+	}
+	if st.Owner != self && st.Owner.Alive() {
+		return fmt.Errorf("%w: %d", ErrOwned, st.Owner.PID)
+	}
+	st.Owner = self
+	s.state = st
+	c, err := s.store.readConfig()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // of the pool
+	}
+	if err != nil {
+		return err
+	}
+	s.config, s.created = c, true
+	s.slots.init(c.Machine)
+	ids, err := s.store.containers()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		c, st, err := s.store.readContainer(id)
+		if err != nil {
+			return err
+		}
+		for _, stored := range st.Processes {
+			s.loadProcess(c, stored)
+		}
+	}
+	return nil
+}
+
+func (s *Sandbox) loadProcess(c ContainerConfig, st processState) {
+	p := newProcess(Process{Container: c.ID, Exec: st.Exec}, nil, st.Terminal, st.Output)
+	p.state, p.pid, p.exit, p.stdin = st.State, st.PID, st.Exit, st.Stdin
+	p.createdAt, p.startedAt = st.CreatedAt, st.StartedAt
+	if st.Exec == "" {
+		p.image, p.stdinOnce = c.ImageID, c.StdinOnce
+	} else {
+		close(p.attached) // whom its output was for is gone
+	}
+	if p.state != Ready {
+		close(p.started)
+	}
+	if p.state == Stopped {
+		close(p.done)
+		p.endOutput()
+	}
+	s.procs[p.id] = p
+}
+
+// reattach takes over the machine.
+func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
+	var vm hypervisor.VM
+	if s.state.VM != nil {
+		var err error
+		vm, err = s.o.Adopt(ctx, *s.state.VM)
+		if err != nil && !errors.Is(err, hypervisor.ErrGone) {
+			return fmt.Errorf("adopt the machine: %w", err)
+		}
+	}
+	if vm == nil {
+		return s.restoreStopped(f)
+	}
+	m := s.newMachine(vm, true)
+	known, err := s.reconnect(ctx, m)
+	if err == nil {
+		err = s.openLogs(f)
+	}
+	if err != nil {
+		for _, p := range s.procs {
+			p.closeLog()
+		}
+		return errors.Join(err, m.letGo())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.scratch = f.Scratch
+	memory := s.state.MemoryMiB
+	s.slots.restore(s.state.Images)
+	s.adopt(m)
+	s.state.MemoryMiB = memory
+	for _, p := range s.procs {
+		s.resume(p, m, known)
+	}
+	if err := s.save(); err != nil {
+		s.log.Error("state not stored", "error", err)
+	}
+	if s.state.Starting || !s.created {
+		s.spawn(func() {
+			s.logIf("end a half started machine", s.kill(s.ctx, m, ReasonStartFailed, "the shim died during the start"))
+		})
+	}
+	return nil
+}
+
+// reconnect asks the agent what it knows; nil from one that cannot be asked,
+// because its machine is paused, or that was never configured.
+func (s *Sandbox) reconnect(ctx context.Context, m *machine) (map[Process]agentv1.Status, error) {
+	if s.state.State != Running || s.state.Starting {
+		return nil, nil
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	list, err := m.agent.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the agent: %w", err)
+	}
+	known := map[Process]agentv1.Status{}
+	for _, st := range list.Processes {
+		known[st.Process] = st
+	}
+	return known, nil
+}
+
+// resume goes on with one process; the caller holds mu.
+func (s *Sandbox) resume(p *process, m *machine, known map[Process]agentv1.Status) {
+	p.machine = m
+	if p.id.Exec == "" && p.image != "" {
+		if slot := s.slots.find(p.image); slot != nil {
+			slot.refs++
+		}
+	}
+	st, there := known[p.id]
+	switch {
+	case p.state == Stopped:
+	case known != nil && !there && p.id.Exec != "" && p.state == Ready:
+		// Not started yet, and its specification died with the shim.
+		s.finish(p, neverStarted())
+	case known != nil && !there:
+		s.finish(p, Exit{Code: 137, Signal: 9, Reason: ReasonError, Message: "the agent does not know it", At: now()})
+	case p.state == Ready && (!there || st.Created):
+	case p.state == Ready: // its start was not stored
+		p.pid = st.PID
+		s.setRunning(p)
+		s.storeContainerOrLog(p.id.Container)
+	default:
+		s.follow(p)
+	}
+}
+
+// openLogs goes on with every log. One whose file is missing waits for
+// ReopenLog.
+func (s *Sandbox) openLogs(f RestoreFiles) error {
+	for _, p := range s.procs {
+		if p.id.Exec != "" || p.output != OutputLog {
+			continue
+		}
+		log := f.Logs[p.id.Container]
+		delete(f.Logs, p.id.Container)
+		w, err := logs.Open(s.store.container(p.id.Container, "log"), log)
+		if err != nil {
+			return fmt.Errorf("log of %s: %w", p.subject(), err)
+		}
+		p.log = w
+	}
+	for id, log := range f.Logs { // of containers that are not there
+		closeQuietly(log)
+		delete(f.Logs, id)
+	}
+	return nil
+}
+
+// restoreStopped is for a machine that runs no more.
+func (s *Sandbox) restoreStopped(f RestoreFiles) error {
+	for _, log := range f.Logs {
+		closeQuietly(log)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.scratch = f.Scratch
+	for _, p := range s.procs {
+		s.finish(p, Exit{Code: 137, Signal: 9, Reason: ReasonVMKilled, Message: "the machine ended while no shim watched it", At: now()})
+	}
+	s.state.VM, s.state.MemoryMiB, s.state.Starting = nil, 0, false
+	if s.state.State == Stopped {
+		close(s.stopped)
+		return nil
+	}
+	s.setStopped(ReasonVMKilled, "the machine ended while no shim watched it")
+	return nil
+}

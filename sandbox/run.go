@@ -1,0 +1,141 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// operate takes the process's semaphore, and returns the machine of a running
+// sandbox. The caller calls done, if there is no error.
+func (s *Sandbox) operate(ctx context.Context, action string, id Process) (p *process, m *machine, done func(), err error) {
+	if m, err = s.running(action+" a process of", Running); err != nil {
+		return nil, nil, nil, err
+	}
+	s.mu.Lock()
+	p, err = s.find(id)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", action, err)
+	}
+	if err := p.acquire(ctx, action); err != nil {
+		return nil, nil, nil, err
+	}
+	return p, m, func() { <-p.op }, nil
+}
+
+func (p *process) acquire(ctx context.Context, action string) error {
+	select {
+	case p.op <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s %s: %w", action, p.subject(), context.Cause(ctx))
+	}
+}
+
+// StartProcess runs a Ready process and returns its number in the guest. A
+// command that is missing or cannot be run ends the process with code 127 or
+// 126 and is an error that matches agentv1.ErrNoCommand or ErrNotExec.
+func (s *Sandbox) StartProcess(ctx context.Context, id Process) (int, error) {
+	p, m, done, err := s.operate(ctx, "start", id)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	s.mu.Lock()
+	err = expect(p.subject(), "start", p.state, Ready)
+	s.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	call, end := m.call(ctx, s.o.CallTimeout)
+	defer end()
+	if err := s.launch(call, m, p); err != nil {
+		return 0, s.startFailed(p, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.state != Ready {
+		return p.pid, nil // ended already, with the machine
+	}
+	s.setRunning(p)
+	s.storeContainerOrLog(id.Container)
+	s.emit(Event{Kind: ProcessStarted, Process: id, PID: p.pid})
+	return p.pid, nil
+}
+
+func (s *Sandbox) launch(ctx context.Context, m *machine, p *process) error {
+	if p.startErr != nil {
+		return p.startErr
+	}
+	if p.id.Exec == "" {
+		return m.agent.Start(ctx, p.id)
+	}
+	created, err := m.agent.Exec(ctx, agentv1.Exec{Process: p.id, Spec: p.spec, Terminal: p.terminal, Stdin: p.stdin})
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		p.pid, p.spec = created.PID, nil
+	}
+	return err
+}
+
+// startFailed ends a process that the agent could not start. After any other
+// error the process stays Ready: whether it runs is not known.
+func (s *Sandbox) startFailed(p *process, err error) error {
+	err = fmt.Errorf("start %s: %w", p.subject(), err)
+	var refusal *agentv1.Error
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	exit := Exit{Code: 128, Reason: ReasonCannotRun, Message: refusal.Error(), At: now()}
+	switch {
+	case errors.Is(err, agentv1.ErrNoCommand):
+		exit.Code = 127
+	case errors.Is(err, agentv1.ErrNotExec):
+		exit.Code = 126
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finish(p, exit)
+	return err
+}
+
+// setRunning notes that the process runs, reads its output and waits for its
+// end. The caller holds mu.
+func (s *Sandbox) setRunning(p *process) {
+	p.state = Running
+	if p.startedAt.IsZero() {
+		p.startedAt = now()
+	}
+	close(p.started)
+	s.follow(p)
+}
+
+// follow reads a started process's output and waits for its end; the caller
+// holds mu.
+func (s *Sandbox) follow(p *process) {
+	s.spawn(func() { s.pump(p) })
+	s.await(p)
+}
+
+// WaitProcess returns when the process has ended and its output has been
+// written to its log.
+func (s *Sandbox) WaitProcess(ctx context.Context, id Process) (Exit, error) {
+	s.mu.Lock()
+	p, err := s.find(id)
+	s.mu.Unlock()
+	if err != nil {
+		return Exit{}, fmt.Errorf("wait: %w", err)
+	}
+	select {
+	case <-p.done:
+		return *p.exit, nil
+	case <-ctx.Done():
+		return Exit{}, fmt.Errorf("wait for %s: %w", p.subject(), context.Cause(ctx))
+	case <-s.ctx.Done():
+		return Exit{}, fmt.Errorf("wait for %s: %w", p.subject(), errClosed)
+	}
+}

@@ -1,0 +1,276 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// Sandbox is one pod's machine with its containers. It is made by New or
+// Restore and let go of with Close.
+type Sandbox struct {
+	o     Options
+	log   *slog.Logger
+	store store
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	work   sync.WaitGroup // every goroutine of the sandbox
+
+	// op is held by the one life cycle operation under way.
+	op chan struct{}
+
+	mu        sync.Mutex
+	created   bool
+	deleted   bool
+	closed    bool
+	config    Config
+	scratch   *os.File
+	state     sandboxState
+	stopped   chan struct{}           // closed while the state is Stopped
+	booting   *boot                   // the latest start of a machine
+	machine   *machine                // nil when there is none
+	interrupt context.CancelCauseFunc // ends a Start under way
+	slots     slots
+	procs     map[Process]*process
+	events    eventQueue
+}
+
+// New returns the sandbox of a machine that it starts at once, in the
+// background; the start's error is Start's. Options.StateDir must hold no
+// sandbox yet.
+func New(o Options) (*Sandbox, error) {
+	s, err := newSandbox(o)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.store.readState(); !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("make a sandbox in %s: %w", o.StateDir, errors.Join(ErrExists, err))
+	}
+	if err := s.save(); err != nil {
+		return nil, fmt.Errorf("make a sandbox in %s: %w", o.StateDir, err)
+	}
+	s.begin()
+	s.mu.Lock()
+	s.boot()
+	s.mu.Unlock()
+	return s, nil
+}
+
+func newSandbox(o Options) (*Sandbox, error) {
+	if o.Machine == nil || o.StateDir == "" {
+		return nil, fmt.Errorf("make a sandbox: %w: no starter or no directory", ErrInvalid)
+	}
+	self, err := procid.Of(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("make a sandbox: %w", err)
+	}
+	o = o.withDefaults()
+	s := &Sandbox{
+		o: o, log: o.Logger, store: store{o.StateDir},
+		op:      make(chan struct{}, 1),
+		stopped: make(chan struct{}),
+		procs:   map[Process]*process{},
+		state:   sandboxState{Version: stateVersion, Owner: self, State: Ready},
+	}
+	s.events.wake = make(chan struct{}, 1)
+	return s, nil
+}
+
+// begin starts the sandbox's own goroutine.
+func (s *Sandbox) begin() {
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.work.Go(s.deliver)
+}
+
+// spawn runs f in a goroutine that Close waits for, unless that has begun. The
+// caller holds mu.
+func (s *Sandbox) spawn(f func()) {
+	if !s.closed {
+		s.work.Go(f)
+	}
+}
+
+// acquire makes the caller the one life cycle operation.
+func (s *Sandbox) acquire(ctx context.Context, action string) error {
+	select {
+	case s.op <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s %s: %w", action, s.subject(), context.Cause(ctx))
+	}
+}
+
+func (s *Sandbox) release() { <-s.op }
+
+// subject names the sandbox in errors.
+func (s *Sandbox) subject() string {
+	if s.config.ID == "" && s.o.ID == "" {
+		return "sandbox in " + s.o.StateDir
+	}
+	if s.config.ID == "" {
+		return "sandbox " + s.o.ID
+	}
+	return "sandbox " + s.config.ID
+}
+
+// save stores the state. The caller holds mu, or is alone.
+func (s *Sandbox) save() error {
+	if s.deleted {
+		return nil
+	}
+	s.state.Images = s.slots.images()
+	return s.store.write(s.store.path("state.json"), s.state)
+}
+
+// saveOrLog is save for what has happened and cannot be refused any more.
+func (s *Sandbox) saveOrLog() {
+	if err := s.save(); err != nil {
+		s.log.Error("state not stored", "error", err)
+	}
+}
+
+// Create gives the sandbox its configuration; its state is then Ready. A
+// sandbox is created once.
+func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
+	defer func() {
+		if err != nil && f.Scratch != nil {
+			f.Scratch.Close()
+		}
+	}()
+	if c.Version != ConfigVersion || c.ID == "" || s.o.ID != "" && c.ID != s.o.ID {
+		return fmt.Errorf("create sandbox %q: %w: version %d", c.ID, ErrInvalid, c.Version)
+	}
+	if err := s.acquire(ctx, "create"); err != nil {
+		return err
+	}
+	defer s.release()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.created {
+		return fmt.Errorf("create %s: %w", s.subject(), ErrExists)
+	}
+	if err := expect(s.subject(), "create", s.state.State, Ready); err != nil {
+		return err
+	}
+	if err := s.store.write(s.store.path("config.json"), c); err != nil {
+		return fmt.Errorf("create sandbox %s: %w", c.ID, err)
+	}
+	s.config, s.scratch, s.created = c, f.Scratch, true
+	s.slots.init(c.Machine)
+	s.emit(Event{Kind: SandboxCreated})
+	return nil
+}
+
+// Delete removes what the sandbox has on disk. It expects Ready (whose machine
+// it ends) or Stopped; forced, it stops the sandbox first.
+func (s *Sandbox) Delete(ctx context.Context, force bool) error {
+	s.mu.Lock()
+	err := expect(s.subject(), "delete", s.state.State, Ready, Stopped)
+	s.mu.Unlock()
+	if err != nil && !force {
+		return err
+	}
+	// Ready has a machine too, which must not outlive its files.
+	if err := s.Stop(ctx); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	if err := s.acquire(ctx, "delete"); err != nil {
+		return err
+	}
+	defer s.release()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := expect(s.subject(), "delete", s.state.State, Stopped); err != nil {
+		return err // started again meanwhile
+	}
+	for _, p := range s.procs {
+		p.closeLog()
+	}
+	clear(s.procs)
+	if s.scratch != nil {
+		s.scratch.Close()
+		s.scratch = nil
+	}
+	s.deleted = true
+	if err := s.store.remove(); err != nil {
+		return fmt.Errorf("delete %s: %w", s.subject(), err)
+	}
+	return nil
+}
+
+// Close lets go of a sandbox without ending its machine, and returns when no
+// goroutine of it runs any more. Close after Delete is a no-op.
+func (s *Sandbox) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	if s.interrupt != nil {
+		s.interrupt(errClosed)
+	}
+	s.mu.Unlock()
+	s.cancel()
+	s.work.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	if m := s.machine; m != nil {
+		s.machine = nil
+		errs = append(errs, m.letGo())
+	}
+	for _, p := range s.procs {
+		p.closeLog()
+	}
+	if s.scratch != nil {
+		errs = append(errs, s.scratch.Close())
+		s.scratch = nil
+	}
+	return errors.Join(errs...)
+}
+
+var errClosed = errors.New("the shim lets go of the sandbox")
+
+// Status is the sandbox as it is now.
+func (s *Sandbox) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Status{
+		State: s.state.State, Config: s.config, Guest: s.state.Guest,
+		MemoryMiB: s.state.MemoryMiB, Phases: append([]Phase(nil), s.state.Phases...),
+		ExitReason: s.state.why(), CreatedAt: s.config.Created,
+		StartedAt: s.state.StartedAt, StoppedAt: s.state.StoppedAt,
+	}
+	if s.state.VM != nil {
+		st.VM = s.state.VM.Process
+	}
+	for _, p := range s.procs {
+		if !p.hidden {
+			st.Processes = append(st.Processes, p.status())
+		}
+	}
+	sortByAge(st.Processes)
+	return st
+}
+
+// WaitStopped returns when the sandbox's state is Stopped, with the reason:
+// ReasonStopped, ReasonStartFailed, ReasonVMKilled or ReasonOOMKilled.
+func (s *Sandbox) WaitStopped(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	stopped := s.stopped
+	s.mu.Unlock()
+	select {
+	case <-stopped:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.state.ExitReason, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("wait for %s: %w", s.subject(), context.Cause(ctx))
+	}
+}
+
+func now() time.Time { return time.Now().UTC() }

@@ -1,0 +1,188 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// Start brings a Ready or Stopped sandbox to Running: the machine is up, its
+// agent configured, its memory grown and its scratch disk mounted. On an error
+// the machine is gone and the state Stopped. A stopped sandbox gets a new
+// machine.
+func (s *Sandbox) Start(ctx context.Context) error {
+	if err := s.acquire(ctx, "start"); err != nil {
+		return err
+	}
+	defer s.release()
+	ctx, interrupt := context.WithCancelCause(ctx)
+	defer interrupt(nil)
+	b, err := s.beginStart(interrupt)
+	if err != nil {
+		return err
+	}
+	m, err := s.bring(ctx, b)
+	if err == nil {
+		err = s.completeStart(m)
+	}
+	s.mu.Lock()
+	s.interrupt = nil
+	s.state.Starting = false
+	s.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("start %s: %w", s.subject(), err)
+	// The caller's context does not end the clean-up.
+	return errors.Join(err, s.abandon(context.WithoutCancel(ctx), b, err.Error()))
+}
+
+func (s *Sandbox) beginStart(interrupt context.CancelCauseFunc) (*boot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.created || s.deleted {
+		return nil, fmt.Errorf("start %s: %w: it has no configuration", s.subject(), ErrInvalid)
+	}
+	if s.closed {
+		return nil, fmt.Errorf("start %s: %w", s.subject(), errClosed)
+	}
+	if err := expect(s.subject(), "start", s.state.State, Ready, Stopped); err != nil {
+		return nil, err
+	}
+	s.state.Starting = true
+	if err := s.save(); err != nil {
+		s.state.Starting = false
+		return nil, fmt.Errorf("start %s: %w", s.subject(), err)
+	}
+	b := s.booting
+	if s.state.State == Stopped || b == nil {
+		b = s.boot()
+		s.slots.init(s.config.Machine)
+	}
+	s.interrupt = interrupt
+	return b, nil
+}
+
+// bring awaits the machine and makes it the pod's.
+func (s *Sandbox) bring(ctx context.Context, b *boot) (*machine, error) {
+	err := s.phase("await", func() error {
+		select {
+		case <-b.done:
+			return b.err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := b.machine
+	grown := make(chan error, 1)
+	ctx, done := m.call(ctx, s.o.BootTimeout)
+	defer done()
+	go func() { grown <- s.grow(ctx, m, s.config.MemoryMiB) }()
+	err = s.phase("configure", func() error { return s.configure(ctx, m) })
+	if err == nil && s.scratch != nil {
+		err = s.phase("scratch", func() error { return s.mountScratch(ctx, m) })
+	}
+	return m, errors.Join(err, <-grown)
+}
+
+func (s *Sandbox) configure(ctx context.Context, m *machine) error {
+	var secret [80]byte
+	if _, err := rand.Read(secret[:]); err != nil {
+		return err
+	}
+	c := s.config
+	guest, err := m.agent.Configure(ctx, agentv1.Configure{
+		Sandbox: c.ID, Entropy: secret[:64], Time: now(), Hostname: c.Hostname,
+		MachineID: hex.EncodeToString(secret[64:]), Resolv: c.Resolv, Hosts: c.Hosts,
+		Sysctls: c.Sysctls, Network: c.Network, ShmBytes: c.ShmBytes,
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.Guest = guest
+	return nil
+}
+
+// grow makes the machine at least total MiB large.
+func (s *Sandbox) grow(ctx context.Context, m *machine, total int) error {
+	s.mu.Lock()
+	have := s.state.MemoryMiB
+	s.mu.Unlock()
+	if total <= have {
+		return nil
+	}
+	var reached int
+	err := s.phase("memory", func() (err error) {
+		reached, err = m.vm.Grow(ctx, total)
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.machine == m && reached > 0 {
+		s.state.MemoryMiB = reached
+	}
+	if err == nil && reached < total {
+		err = fmt.Errorf("the guest has taken %d MiB of %d", reached, total)
+	}
+	if err != nil {
+		return fmt.Errorf("grow the memory: %w", err)
+	}
+	return nil
+}
+
+// scratchName is the scratch disk's among the agent's mounts.
+const scratchName = "scratch"
+
+func (s *Sandbox) mountScratch(ctx context.Context, m *machine) error {
+	s.mu.Lock()
+	slot, err := s.slots.scratch()
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := m.vm.Attach(ctx, slot, s.scratch, hypervisor.ReadWrite); err != nil {
+		return fmt.Errorf("attach the scratch disk: %w", err)
+	}
+	return m.agent.Mount(ctx, agentv1.Mount{Name: scratchName, Slot: slot, FS: "ext4"})
+}
+
+func (s *Sandbox) completeStart(m *machine) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.machine != m {
+		return ErrMachineGone
+	}
+	before := s.state
+	s.state.State, s.state.StartedAt, s.state.Starting = Running, now(), false
+	s.state.ExitReason, s.state.ExitMessage = "", ""
+	if err := s.save(); err != nil {
+		s.state = before
+		return err
+	}
+	s.stopped = make(chan struct{})
+	s.emit(Event{Kind: SandboxStarted})
+	return nil
+}
+
+// abandon ends whatever a start has made.
+func (s *Sandbox) abandon(ctx context.Context, b *boot, why string) error {
+	b.cancel()
+	<-b.done
+	if b.machine != nil {
+		return s.kill(ctx, b.machine, ReasonStartFailed, why)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setStopped(ReasonStartFailed, why)
+	return nil
+}

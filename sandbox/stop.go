@@ -1,0 +1,115 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+var errStopping = errors.New("the sandbox is being stopped")
+
+// Stop ends the machine in whatever state it is; processes that still run end
+// with it, as ReasonVMKilled with code 137. The agent is first asked to flush
+// its disks, for a bounded time. It is idempotent, and interrupts a Start.
+func (s *Sandbox) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	if s.interrupt != nil {
+		s.interrupt(errStopping)
+	}
+	s.mu.Unlock()
+	if err := s.acquire(ctx, "stop"); err != nil {
+		return err
+	}
+	defer s.release()
+	s.mu.Lock()
+	m, b, state := s.machine, s.booting, s.state.State
+	s.mu.Unlock()
+	if b != nil && state == Ready {
+		b.cancel()
+		<-b.done // its starter ends with its context
+		m = b.machine
+	}
+	if m == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.state.State != Stopped {
+			s.setStopped(ReasonStopped, "")
+		}
+		return nil
+	}
+	if state == Running {
+		flush, done := m.call(ctx, flushTimeout)
+		if err := m.agent.Flush(flush); err != nil {
+			s.log.Warn("guest did not flush its disks", "error", err)
+		}
+		done()
+	}
+	return s.kill(ctx, m, ReasonStopped, "")
+}
+
+// Pause stops the machine's clock and processors: Running becomes Paused.
+func (s *Sandbox) Pause(ctx context.Context) error {
+	if err := s.acquire(ctx, "pause"); err != nil {
+		return err
+	}
+	defer s.release()
+	m, err := s.running("pause", Running)
+	if err != nil {
+		return err
+	}
+	if err := m.vm.Pause(ctx); err != nil {
+		return fmt.Errorf("pause %s: %w", s.subject(), errors.Join(err, m.vm.Resume(context.WithoutCancel(ctx))))
+	}
+	return s.become(m, Paused, SandboxPaused)
+}
+
+// Resume lets a Paused machine go on and sets its clock.
+func (s *Sandbox) Resume(ctx context.Context) error {
+	if err := s.acquire(ctx, "resume"); err != nil {
+		return err
+	}
+	defer s.release()
+	m, err := s.running("resume", Paused)
+	if err != nil {
+		return err
+	}
+	if err := m.vm.Resume(ctx); err != nil {
+		return fmt.Errorf("resume %s: %w", s.subject(), err)
+	}
+	call, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	clock := m.agent.SetTime(call, agentv1.SetTime{Time: now()})
+	if err := s.become(m, Running, SandboxResumed); err != nil {
+		return err
+	}
+	if clock != nil {
+		return fmt.Errorf("set the clock of %s, which runs again: %w", s.subject(), clock)
+	}
+	return nil
+}
+
+// running returns the machine of a sandbox in the wanted state.
+func (s *Sandbox) running(action string, want State) (*machine, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := expect(s.subject(), action, s.state.State, want); err != nil {
+		return nil, err
+	}
+	if s.machine == nil {
+		return nil, fmt.Errorf("%s %s: %w", action, s.subject(), ErrMachineGone)
+	}
+	return s.machine, nil
+}
+
+func (s *Sandbox) become(m *machine, state State, kind EventKind) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.machine != m {
+		return fmt.Errorf("%s %s: %w", kind, s.subject(), ErrMachineGone)
+	}
+	s.state.State = state
+	s.emit(Event{Kind: kind})
+	return s.save()
+}

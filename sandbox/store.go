@@ -1,0 +1,163 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// stateVersion is the version of the files that this package alone writes.
+const stateVersion = 1
+
+// sandboxState is state.json.
+type sandboxState struct {
+	Version int       `json:"version"`
+	Owner   procid.ID `json:"owner"` // the shim
+	State   State     `json:"state"`
+	// Starting is set while Start is at work: a machine that a dead shim left
+	// half configured is ended, not adopted.
+	Starting bool               `json:"starting,omitempty"`
+	VM       *hypervisor.Record `json:"vm,omitempty"`
+	// Images are the ids of the images in the machine's disk slots.
+	Images      map[int]string     `json:"images,omitempty"`
+	MemoryMiB   int                `json:"memoryMiB,omitempty"`
+	Guest       agentv1.Configured `json:"guest"`
+	Phases      []Phase            `json:"phases,omitempty"`
+	ExitReason  string             `json:"exitReason,omitempty"`
+	ExitMessage string             `json:"exitMessage,omitempty"`
+	StartedAt   time.Time          `json:"startedAt,omitzero"`
+	StoppedAt   time.Time          `json:"stoppedAt,omitzero"`
+}
+
+// containerState is a container's state.json: its own process and those that
+// were started in it.
+type containerState struct {
+	Version   int            `json:"version"`
+	Processes []processState `json:"processes"`
+}
+
+type processState struct {
+	Exec      string    `json:"exec,omitempty"`
+	State     State     `json:"state"`
+	PID       int       `json:"pid,omitempty"`
+	Terminal  bool      `json:"terminal,omitempty"`
+	Stdin     bool      `json:"stdin,omitempty"`
+	Output    Output    `json:"output"`
+	Exit      *Exit     `json:"exit,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
+	StartedAt time.Time `json:"startedAt,omitzero"`
+}
+
+// store is the sandbox's directory. Every write of it is made under the lock,
+// which is held for no longer than that.
+type store struct{ dir string }
+
+func (d store) path(name ...string) string {
+	return filepath.Join(append([]string{d.dir}, name...)...)
+}
+
+func (d store) container(id string, name ...string) string {
+	return d.path(append([]string{"containers", id}, name...)...)
+}
+
+// locked runs f with the sandbox's lock.
+func (d store) locked(f func() error) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
+	defer cancel()
+	l, err := flock.Acquire(ctx, d.path("lock"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Unlock()) }()
+	return f()
+}
+
+func (d store) write(path string, v any) error {
+	return d.locked(func() error { return atomicfile.WriteJSON(path, v, 0o600, atomicfile.Volatile) })
+}
+
+func (d store) readState() (s sandboxState, err error) {
+	path := d.path("state.json")
+	if err = atomicfile.ReadJSON(path, &s); err != nil {
+		return s, err
+	}
+	if s.Version != stateVersion {
+		return s, corrupt(path, "version %d is not %d", s.Version, stateVersion)
+	}
+	if !s.State.Valid() {
+		return s, corrupt(path, "unknown state %q", s.State)
+	}
+	return s, nil
+}
+
+func (d store) readConfig() (c Config, err error) {
+	path := d.path("config.json")
+	if err = atomicfile.ReadJSON(path, &c); err == nil && c.Version != ConfigVersion {
+		err = corrupt(path, "version %d is not %d", c.Version, ConfigVersion)
+	}
+	return c, err
+}
+
+// readContainer reads both files of a container.
+func (d store) readContainer(id string) (c ContainerConfig, s containerState, err error) {
+	if err = atomicfile.ReadJSON(d.container(id, "config.json"), &c); err != nil {
+		return c, s, err
+	}
+	path := d.container(id, "state.json")
+	if err = atomicfile.ReadJSON(path, &s); err != nil {
+		return c, s, err
+	}
+	switch {
+	case c.ID != id:
+		err = corrupt(d.container(id, "config.json"), "it is of container %q", c.ID)
+	case s.Version != stateVersion:
+		err = corrupt(path, "version %d is not %d", s.Version, stateVersion)
+	case len(s.Processes) == 0 || s.Processes[0].Exec != "":
+		err = corrupt(path, "it lacks the container's own process")
+	}
+	for _, p := range s.Processes {
+		if err == nil && (!p.State.Valid() || p.State == Stopped && p.Exit == nil) {
+			err = corrupt(path, "process %q in state %q", p.Exec, p.State)
+		}
+	}
+	return c, s, err
+}
+
+// containers are the ids of the stored ones.
+func (d store) containers() ([]string, error) {
+	entries, err := os.ReadDir(d.path("containers"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var ids []string
+	for _, e := range entries {
+		// A container whose creation was cut short has no state, and
+		// nothing of it exists.
+		if _, err := os.Stat(d.container(e.Name(), "state.json")); err == nil {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, err
+}
+
+// remove deletes everything of the sandbox but its directory.
+func (d store) remove() error {
+	var errs []error
+	for _, name := range []string{"containers", "config.json", "state.json", "lock"} {
+		errs = append(errs, os.RemoveAll(d.path(name)))
+	}
+	return errors.Join(errs...)
+}
+
+func corrupt(path, format string, args ...any) error {
+	return fmt.Errorf("read %s: %w: %s", path, atomicfile.ErrCorrupt, fmt.Sprintf(format, args...))
+}
