@@ -46,7 +46,9 @@ func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) error {
 	if c.Stdin != nil {
 		go func() {
 			defer close(fed)
-			results <- result{s.feed(ctx, p, c.Stdin), true}
+			err := s.feed(ctx, p, c.Stdin)
+			closeReader(c.Stdin) // who writes to it must not wait for us
+			results <- result{err, true}
 		}()
 	} else {
 		close(fed)
@@ -77,14 +79,22 @@ func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) error {
 			waiting++
 		}
 	}
-	if closer, ok := c.Stdin.(io.Closer); ok {
-		closer.Close()
+	if closeReader(c.Stdin) {
 		<-fed
 	}
 	if err != nil {
 		return fmt.Errorf("attached to %s: %w", p.subject(), err)
 	}
 	return nil
+}
+
+// closeReader ends a Read under way, if it can.
+func closeReader(r io.Reader) bool {
+	closer, ok := r.(io.Closer)
+	if ok {
+		closer.Close()
+	}
+	return ok
 }
 
 // beginAttach finds the process, takes its stdin, and says whether its output

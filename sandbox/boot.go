@@ -85,7 +85,7 @@ func (s *Sandbox) WaitBooted(ctx context.Context) error {
 	b := s.booting
 	s.mu.Unlock()
 	if b == nil {
-		return nil // restored
+		return fmt.Errorf("wait for the machine of %s: %w", s.subject(), ErrMachineGone)
 	}
 	select {
 	case <-b.done:

@@ -91,18 +91,22 @@ func (s *Sandbox) finish(p *process, exit Exit) {
 	if p.state == Stopped {
 		return
 	}
-	ran := p.state != Ready
-	p.state, p.exit, p.spec = Stopped, &exit, nil
-	if !ran {
+	if p.state == Ready {
 		close(p.started)
+	}
+	if !p.followed {
 		p.endOutput()
+	}
+	p.state, p.exit, p.spec = Stopped, &exit, nil
+	defer close(p.done)
+	if p.hidden {
+		return // who creates it will find its machine gone
 	}
 	s.storeContainerOrLog(p.id.Container)
 	if exit.Reason == ReasonOOMKilled {
 		s.emit(Event{Kind: OOM, Process: p.id, PID: p.pid})
 	}
 	s.emit(Event{Kind: ProcessExited, Process: p.id, PID: p.pid, Exit: &exit, Time: exit.At, Message: exit.Message})
-	close(p.done)
 }
 
 // backoff spaces the attempts at an agent whose channel was cut.

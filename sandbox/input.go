@@ -21,8 +21,10 @@ func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
 		s.unfeed(p)
 		return context.Cause(ctx)
 	}
-	stop := context.AfterFunc(p.machine.ctx, func() {})
-	defer stop()
+	if p.machine == nil { // it ended before this shim began
+		s.unfeed(p)
+		return errNoInput
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.machine.ctx, func() { cancel(ErrMachineGone) })()
@@ -46,6 +48,7 @@ func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
 	err = endOf(err)
 	if closing && !errors.Is(err, errNoInput) {
 		err = errors.Join(err, in.closeInput(end))
+		in.drain(end)
 	}
 	return errors.Join(err, in.close())
 }
@@ -137,6 +140,18 @@ func (f *feeder) closeInput(ctx context.Context) error {
 	})
 }
 
+// drain waits for the agent to have passed everything on.
+func (f *feeder) drain(ctx context.Context) {
+	if f.stream == nil {
+		return
+	}
+	select {
+	case <-f.stream.Done():
+	case <-f.p.done:
+	case <-ctx.Done():
+	}
+}
+
 // retry repeats f on a new stream for as long as it is the channel that fails.
 func (f *feeder) retry(ctx context.Context, try func() error) error {
 	for b := (backoff{}); ; {
@@ -200,6 +215,7 @@ func (s *Sandbox) CloseInput(ctx context.Context, id Process) error {
 	defer done()
 	f := &feeder{p: p}
 	err = f.closeInput(call)
+	f.drain(call)
 	if errors.Is(err, errNoInput) {
 		err = nil
 	}

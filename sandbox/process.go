@@ -34,6 +34,7 @@ type process struct {
 	startErr  error           // what its start will return
 	exit      *Exit
 	startedAt time.Time
+	followed  bool // its output is read
 	awaited   bool // its exit is waited for
 	fed       bool // a client feeds its stdin
 	closeIn   bool // its stdin is to be closed when that client has ended

@@ -133,6 +133,8 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scratch = f.Scratch
+	s.booting = &boot{done: make(chan struct{}), cancel: func() {}, machine: m}
+	close(s.booting.done)
 	memory := s.state.MemoryMiB
 	s.slots.restore(s.state.Images)
 	s.adopt(m)

@@ -117,6 +117,7 @@ func (s *Sandbox) setRunning(p *process) {
 // follow reads a started process's output and waits for its end; the caller
 // holds mu.
 func (s *Sandbox) follow(p *process) {
+	p.followed = true
 	s.spawn(func() { s.pump(p) })
 	s.await(p)
 }

@@ -217,12 +217,15 @@ func (s *Sandbox) Close() error {
 	s.cancel()
 	s.work.Wait()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	m := s.machine
+	s.machine = nil
+	s.mu.Unlock()
 	var errs []error
-	if m := s.machine; m != nil {
-		s.machine = nil
+	if m != nil {
 		errs = append(errs, m.letGo())
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, p := range s.procs {
 		p.closeLog()
 	}
