@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"log/slog"
 	"os"
 	"os/exec"
 
@@ -19,7 +18,7 @@ type Options struct {
 	// shim's sockets, so its path is at most MaxStateDir bytes long.
 	StateDir string
 	// DataDir is $DATA/sandboxes/<id>, made likewise: what must survive a
-	// reboot (journal, exits, scratch disk).
+	// reboot. Empty for none.
 	DataDir string
 
 	// Machine is what to start, ready for a Driver (Accel resolved). Adopt
@@ -30,6 +29,12 @@ type Options struct {
 	Memory *os.File
 	State  *os.File
 
+	// Scratch and Logs, by container id, are what Adopt gives the new shim
+	// again. A container whose log is missing keeps its output in the guest
+	// until ReopenLog.
+	Scratch *os.File
+	Logs    map[string]*os.File
+
 	// Owner is whom the shim and its machine run as; nil is the caller. Only
 	// root can name another.
 	Owner *Owner
@@ -38,9 +43,6 @@ type Options struct {
 	Spawn func(*exec.Cmd) error
 	// Path is the bulkhead-shim executable.
 	Path string
-	// Logger gets what went wrong and was not worth an error; nil is
-	// slog.Default().
-	Logger *slog.Logger
 }
 
 // Owner is the user and group that a shim runs as.

@@ -6,27 +6,107 @@
 // extension service on one unix socket of its state directory. Start makes the
 // process and its machine; CreateSandbox and StartSandbox then make the pod; a
 // shim that was started and has got no CreateSandbox yet is a member of a pool.
-// A shim lives until ShutdownSandbox, and outlives whoever started it. When it
-// is killed its machine lives on, and Adopt starts another shim for it.
+// A shim lives until ShutdownSandbox or until its state directory is removed,
+// and outlives whoever started it. When it is killed, or gets SIGTERM, its
+// machine lives on, and Adopt starts another shim for it. A stopped sandbox is
+// started again by StartSandbox, in the same shim.
 package shim
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
 )
 
 // Start starts a shim, which at once starts its machine, and returns when its
 // services are served: the machine may still be coming up, and StartSandbox
 // waits for it. When the shim fails to start nothing is left behind, and the
 // error carries the tail of its stderr.
-func Start(ctx context.Context, o Options) (*Client, error) {
-	return nil, errors.ErrUnsupported
+func Start(ctx context.Context, o Options) (_ *Client, err error) {
+	var rollback undo.Stack
+	defer rollback.OnError(ctx, &err)
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("start a shim: %w", err)
+	}
+	if err := o.makeDirs(&rollback); err != nil {
+		return nil, fmt.Errorf("start a shim: %w", err)
+	}
+	files := map[string]*os.File{bootstrap.Memory: o.Memory, bootstrap.State: o.State}
+	if o.Memory == nil {
+		kernel, initrd, err := o.openKernel()
+		if err != nil {
+			return nil, fmt.Errorf("start a shim: %w", err)
+		}
+		defer kernel.Close()
+		defer initrd.Close()
+		files[bootstrap.Kernel], files[bootstrap.Initrd] = kernel, initrd
+	}
+	return o.launch(ctx, bootstrap.Message{Machine: o.Machine}, files)
 }
 
 // Adopt starts a new shim for a sandbox whose shim has died. Of o it uses ID,
-// Instance, StateDir, DataDir, Owner, Spawn, Path and Logger: the rest is in
+// Instance, StateDir, DataDir, Scratch, Logs, Owner, Spawn and Path,
+// and Memory and State for a later start of a stopped sandbox: the rest is in
 // the state. A machine that has died meanwhile is no error: its containers have
-// then ended, with the reason VMKilled.
+// then ended, with the reason VMKilled. If Adopt fails, nothing has changed.
 func Adopt(ctx context.Context, o Options) (*Client, error) {
-	return nil, errors.ErrUnsupported
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("adopt a sandbox: %w", err)
+	}
+	files := map[string]*os.File{
+		bootstrap.Memory: o.Memory, bootstrap.State: o.State, bootstrap.Scratch: o.Scratch,
+	}
+	for id, f := range o.Logs {
+		files[bootstrap.LogPrefix+id] = f
+	}
+	return o.launch(ctx, bootstrap.Message{Adopt: true}, files)
+}
+
+func (o Options) validate() error {
+	switch {
+	case o.ID == "" || o.Path == "":
+		return errors.New("no id or no executable given")
+	case !filepath.IsAbs(o.StateDir) || len(o.StateDir) > MaxStateDir:
+		return fmt.Errorf("state directory %q is not absolute or longer than %d bytes", o.StateDir, MaxStateDir)
+	case (o.Memory == nil) != (o.State == nil):
+		return errors.New("a clone needs memory and state")
+	}
+	return nil
+}
+
+func (o Options) openKernel() (kernel, initrd *os.File, err error) {
+	if kernel, err = os.Open(o.Machine.Kernel); err != nil {
+		return nil, nil, fmt.Errorf("open the kernel: %w", err)
+	}
+	if initrd, err = os.Open(o.Machine.Initrd); err != nil {
+		kernel.Close()
+		return nil, nil, fmt.Errorf("open the initrd: %w", err)
+	}
+	return kernel, initrd, nil
+}
+
+// makeDirs makes the pod's directories, its owner's and nobody else's.
+func (o Options) makeDirs(rollback *undo.Stack) error {
+	for _, dir := range []string{o.StateDir, o.DataDir} {
+		if dir == "" {
+			continue
+		}
+		err := os.Mkdir(dir, 0o700)
+		if err == nil {
+			rollback.Push("make "+dir, func(context.Context) error { return os.RemoveAll(dir) })
+		} else if !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		if o.Owner != nil {
+			if err := os.Lchown(dir, o.Owner.UID, o.Owner.GID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

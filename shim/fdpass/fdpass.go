@@ -10,7 +10,7 @@ import (
 )
 
 // MaxFiles is the most files in one message: the kernel's own bound is 253.
-const MaxFiles = 16
+const MaxFiles = 128
 
 // Send writes data and the files in one message. Data is not empty.
 func Send(conn *net.UnixConn, data []byte, files ...*os.File) error {

@@ -1,4 +1,5 @@
-// Package layout names the files of a pod's state directory.
+// Package layout names what a shim and its clients have to agree on: the files
+// of a pod's state directory and the words of the API.
 package layout
 
 import (
@@ -15,13 +16,12 @@ const (
 	Stream  = "stream.sock" // byte streams by token
 	Log     = "shim.log"    // the shim's stderr, bounded
 	Console = "console.log" // the guest's console, bounded
-	QEMULog = "vm.log"      // the stderr of the machine's process
 	VM      = "vm"          // the machine's own directory of sockets
-	State   = "state.json"  // written by the sandbox
+	Machine = "shim.json"   // what the machine is started from
 	Lock    = "shim.lock"   // held by the one shim of the directory
 )
 
-// LogLimit is the most that Log and QEMULog may hold, in bytes.
+// LogLimit is the most that Log may hold, in bytes.
 const LogLimit = 256 << 10
 
 // IsDead reports whether the error of connecting to a socket means that

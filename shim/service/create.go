@@ -14,12 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/bulkhead-project/bulkhead/sandbox"
-)
-
-// Of a root file system that is an image's disk.
-const (
-	diskType   = "bulkhead-disk" // the mount's type; its source is the image's id
-	diskOption = "file="         // with the name of a sent file
+	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
 // maxSpec bounds a config.json, in bytes: what fits into a call to the agent,
@@ -69,11 +64,11 @@ func (t task) containerConfig(r *taskv3.CreateTaskRequest, names stdio) (c sandb
 }
 
 func root(mounts []*types.Mount) (imageID, disk string, err error) {
-	if len(mounts) != 1 || mounts[0].GetType() != diskType {
-		return "", "", fmt.Errorf("%w: a root of one mount of type %s is served, not %v", sandbox.ErrInvalid, diskType, mounts)
+	if len(mounts) != 1 || mounts[0].GetType() != layout.DiskType {
+		return "", "", fmt.Errorf("%w: a root of one mount of type %s is served, not %v", sandbox.ErrInvalid, layout.DiskType, mounts)
 	}
 	for _, option := range mounts[0].Options {
-		name, ok := strings.CutPrefix(option, diskOption)
+		name, ok := strings.CutPrefix(option, layout.DiskOption)
 		if !ok {
 			return "", "", fmt.Errorf("%w: unknown option %q of the root", sandbox.ErrInvalid, option)
 		}

@@ -7,17 +7,12 @@ import (
 	"strings"
 
 	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// How our doors write the stdio of a task. A path, containerd's fifo, is not
-// served yet.
-const (
-	streamPrefix = "stream:" // who opens ATTACH; "stream:once" for a stdin of one client
-	logPrefix    = "log:"    // a CRI-format log, with the name of a sent file
-	once         = "once"
-)
-
-// stdio is a process's as its creator named it; State tells it again.
+// stdio is a process's as its creator named it, and as State tells it again: in
+// the words of package layout. A path, which is containerd's fifo, is not served
+// yet.
 type stdio struct {
 	bundle, stdin, stdout, stderr string
 }
@@ -26,9 +21,9 @@ func (s stdio) input() (wanted, onlyOnce bool, err error) {
 	switch {
 	case s.stdin == "":
 		return false, false, nil
-	case s.stdin == streamPrefix:
+	case s.stdin == layout.StdioStream:
 		return true, false, nil
-	case s.stdin == streamPrefix+once:
+	case s.stdin == layout.StreamOnce:
 		return true, true, nil
 	}
 	return false, false, unserved("stdin", s.stdin)
@@ -40,10 +35,10 @@ func (s stdio) output() (sandbox.Output, string, error) {
 	if s.stderr != "" && s.stderr != s.stdout {
 		return "", "", unserved("stderr", s.stderr)
 	}
-	switch name, isLog := strings.CutPrefix(s.stdout, logPrefix); {
+	switch name, isLog := strings.CutPrefix(s.stdout, layout.LogPrefix); {
 	case s.stdout == "":
 		return sandbox.OutputDiscard, "", nil
-	case s.stdout == streamPrefix:
+	case s.stdout == layout.StdioStream:
 		return sandbox.OutputStream, "", nil
 	case isLog && name != "":
 		return sandbox.OutputLog, name, nil

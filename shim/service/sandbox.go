@@ -15,13 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/events"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
-)
-
-// ConfigType is the type URL of CreateSandbox's options: a sandbox.Config in
-// JSON. Scratch is the name that its disk is sent under, if it has one.
-const (
-	ConfigType = "io.bulkhead.sandbox.Config+json"
-	Scratch    = "scratch"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
 // The states of SandboxStatus, as containerd's CRI plugin writes them.
@@ -42,8 +36,8 @@ func (p pod) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandboxReques
 	if err := p.mine(r.SandboxID); err != nil {
 		return nil, err
 	}
-	if url := r.GetOptions().GetTypeUrl(); url != ConfigType {
-		return nil, invalid("create sandbox: options of type %q, not %s", url, ConfigType)
+	if url := r.GetOptions().GetTypeUrl(); url != layout.ConfigType {
+		return nil, invalid("create sandbox: options of type %q, not %s", url, layout.ConfigType)
 	}
 	var config sandbox.Config
 	if err := json.Unmarshal(r.Options.Value, &config); err != nil {
@@ -52,7 +46,7 @@ func (p pod) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandboxReques
 	if config.ID != p.o.ID {
 		return nil, invalid("create sandbox: the configuration is of sandbox %q, the shim of %s", config.ID, p.o.ID)
 	}
-	scratch, err := p.o.Files.Take(Scratch)
+	scratch, err := p.o.Files.Take(layout.Scratch)
 	if err != nil && !errors.Is(err, fdpass.ErrNoFile) {
 		return nil, toStatus(err)
 	}

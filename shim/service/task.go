@@ -15,11 +15,8 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/events"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
-
-// MemoryAnnotation of an UpdateTaskRequest is what the machine is grown to
-// before the container's cgroup changes, in MiB.
-const MemoryAnnotation = "io.bulkhead.internal/memory-mib"
 
 // task is containerd's Task service, version 3.
 type task struct{ *Services }
@@ -146,10 +143,10 @@ func (t task) CloseIO(ctx context.Context, r *taskv3.CloseIORequest) (*emptypb.E
 
 func (t task) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb.Empty, error) {
 	memory := 0
-	if text := r.Annotations[MemoryAnnotation]; text != "" {
+	if text := r.Annotations[layout.MemoryAnnotation]; text != "" {
 		var err error
 		if memory, err = strconv.Atoi(text); err != nil || memory < 0 {
-			return nil, invalid("annotation %s: %q is no number of MiB", MemoryAnnotation, text)
+			return nil, invalid("annotation %s: %q is no number of MiB", layout.MemoryAnnotation, text)
 		}
 	}
 	resources := r.GetResources().GetValue()

@@ -1,0 +1,177 @@
+// Package bootstrap is the one message that an engine sends to the shim that it
+// has just started, with open files, and the shim's answer.
+package bootstrap
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/shim/fdpass"
+)
+
+// FD is the descriptor at which a shim finds its end of the socket.
+const FD = 3
+
+// Version of the message. Engine and shim are installed together, so a shim
+// refuses every other one.
+const Version = 1
+
+// maxMessage bounds a message, in bytes: what a socket's buffer surely takes.
+const maxMessage = 64 << 10
+
+// The names of files in a message. A log's name is LogPrefix and the id of its
+// container.
+const (
+	Memory    = "memory"
+	State     = "state"
+	Kernel    = "kernel"
+	Initrd    = "initrd"
+	Scratch   = "scratch"
+	LogPrefix = "log:"
+)
+
+// ErrVersion is returned for a message of another version.
+var ErrVersion = errors.New("engine and shim are of different versions")
+
+// Message tells a shim what it is for.
+type Message struct {
+	Version  int                `json:"version"`
+	ID       string             `json:"id"`
+	Instance string             `json:"instance"`
+	StateDir string             `json:"stateDir"`
+	DataDir  string             `json:"dataDir,omitempty"`
+	Machine  hypervisor.Machine `json:"machine"`
+	Adopt    bool               `json:"adopt,omitempty"` // take over what StateDir holds
+	Files    []string           `json:"files,omitempty"` // the names of the files, in order
+
+	// Clone is the shim's own note.
+	Clone bool `json:"-"`
+}
+
+// Reply is the shim's answer: its services are served, or why not.
+type Reply struct {
+	Error string `json:"error,omitempty"`
+}
+
+// Pair makes the two ends of a bootstrap socket. The caller closes both; the
+// far one is given to the shim as descriptor FD.
+func Pair() (near *net.UnixConn, far *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
+	}
+	far = os.NewFile(uintptr(fds[1]), "bootstrap")
+	near, err = Conn(os.NewFile(uintptr(fds[0]), "bootstrap"))
+	if err != nil {
+		far.Close()
+		return nil, nil, err
+	}
+	return near, far, nil
+}
+
+// Conn makes a connection of a socket's file, which it closes.
+func Conn(f *os.File) (*net.UnixConn, error) {
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("open the bootstrap socket: %w", err)
+	}
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		conn.Close()
+		return nil, fmt.Errorf("open the bootstrap socket: it is a %T", conn)
+	}
+	return unixConn, nil
+}
+
+// Send sends m with files by name; nil ones are left out. The caller keeps them.
+func Send(conn *net.UnixConn, m Message, files map[string]*os.File) error {
+	m.Version = Version
+	var open []*os.File
+	for name, f := range files {
+		if f != nil {
+			m.Files = append(m.Files, name)
+			open = append(open, f)
+		}
+	}
+	b, err := json.Marshal(m)
+	if err == nil && len(b) > maxMessage {
+		err = fmt.Errorf("%d bytes, of at most %d", len(b), maxMessage)
+	}
+	if err == nil {
+		err = fdpass.Send(conn, b, open...)
+	}
+	if err != nil {
+		return fmt.Errorf("send the bootstrap message: %w", err)
+	}
+	return nil
+}
+
+// Receive returns the message and its files by name, which the caller closes.
+func Receive(conn *net.UnixConn) (Message, map[string]*os.File, error) {
+	var m Message
+	buf := make([]byte, maxMessage)
+	n, files, err := fdpass.Receive(conn, buf)
+	if err == nil && n == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil {
+		err = json.Unmarshal(buf[:n], &m)
+	}
+	if err == nil && m.Version != Version {
+		err = fmt.Errorf("%w: %d and %d", ErrVersion, m.Version, Version)
+	}
+	if err == nil && len(files) != len(m.Files) {
+		err = fmt.Errorf("%d files with %d names", len(files), len(m.Files))
+	}
+	if err != nil {
+		fdpass.CloseAll(files)
+		return Message{}, nil, fmt.Errorf("receive the bootstrap message: %w", err)
+	}
+	named := make(map[string]*os.File, len(files))
+	for i, f := range files {
+		if old := named[m.Files[i]]; old != nil {
+			old.Close()
+		}
+		named[m.Files[i]] = f
+	}
+	return m, named, nil
+}
+
+// Answer sends the shim's reply; nil means that its services are served.
+func Answer(conn *net.UnixConn, failure error) error {
+	var r Reply
+	if failure != nil {
+		text := failure.Error()
+		r.Error = text[:min(len(text), maxMessage/8)]
+	}
+	b, err := json.Marshal(r)
+	if err == nil {
+		_, err = conn.Write(b)
+	}
+	if err != nil {
+		return fmt.Errorf("answer the bootstrap message: %w", err)
+	}
+	return nil
+}
+
+// Await reads the reply. io.EOF means that the shim ended without one.
+func Await(conn *net.UnixConn) (Reply, error) {
+	var r Reply
+	buf := make([]byte, maxMessage)
+	n, err := conn.Read(buf)
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(buf[:n], &r)
+}

@@ -1,0 +1,65 @@
+// Command confined confines itself and tells what it can still do, a line each.
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/shim/confine"
+)
+
+// main takes: a directory that may be written, a file outside it, a file
+// outside it that is passed open, the address of a listener.
+func main() {
+	inside, outside, passed, address := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
+	f, err := os.Open(passed)
+	if err != nil {
+		panic(err)
+	}
+	// Threads that are there before must be confined too.
+	var started, release sync.WaitGroup
+	results := make([]error, 4)
+	release.Add(1)
+	var done sync.WaitGroup
+	for i := range results {
+		started.Add(1)
+		done.Go(func() {
+			runtime.LockOSThread()
+			started.Done()
+			release.Wait()
+			_, results[i] = os.ReadFile(outside)
+		})
+	}
+	started.Wait()
+	r := confine.Apply(confine.Policy{
+		Read: []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/proc"}, Write: []string{inside, "/dev/null"},
+		ReadFiles: []*os.File{f}, NoTCP: true,
+	})
+	fmt.Println("confined:", r.Err())
+	release.Done()
+	done.Wait()
+	for _, err := range results {
+		fmt.Println("thread reads outside:", err)
+	}
+	_, err = os.ReadFile(outside)
+	fmt.Println("read outside:", err)
+	fmt.Println("write outside:", os.WriteFile(outside, nil, 0o600))
+	fmt.Println("write inside:", os.WriteFile(inside+"/new", []byte("x"), 0o600))
+	fmt.Println("rename inside:", os.Rename(inside+"/new", inside+"/newer"))
+	_, err = os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	fmt.Println("read passed:", err)
+	fmt.Println("exec:", exec.Command("/bin/true").Run())
+	fmt.Println("exec reads outside:", exec.Command("/bin/cat", outside).Run())
+	_, err = net.Dial("tcp", address)
+	fmt.Println("connect:", err)
+	fmt.Println("mount:", unix.Mount("none", inside, "tmpfs", 0, ""))
+	fmt.Println("unshare:", unix.Unshare(unix.CLONE_NEWUSER))
+	fmt.Println("ptrace:", unix.PtraceAttach(os.Getppid()))
+	fmt.Println("chown:", os.Chown(inside+"/newer", 12345, 12345))
+}

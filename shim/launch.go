@@ -1,0 +1,174 @@
+package shim
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// endPatience is how long a shim that is not wanted any more has to put away
+// what it has started.
+const endPatience = 15 * time.Second
+
+// StartError is a shim that did not come up. Its message is one line.
+type StartError struct {
+	// Err is what the shim said, or how it ended.
+	Err error
+	// Stderr is the tail of what it wrote.
+	Stderr string
+}
+
+func (e *StartError) Error() string {
+	if line := lastLine(e.Stderr); line != "" && !strings.Contains(line, e.Err.Error()) {
+		return fmt.Sprintf("%v: %s", e.Err, line)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *StartError) Unwrap() error { return e.Err }
+
+// launch starts the process, tells it what it is for, and connects to it.
+func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[string]*os.File) (*Client, error) {
+	m.ID, m.Instance, m.StateDir, m.DataDir = o.ID, o.Instance, o.StateDir, o.DataDir
+	log, err := o.openLog()
+	if err != nil {
+		return nil, fmt.Errorf("start a shim: %w", err)
+	}
+	defer log.Close()
+	conn, far, err := bootstrap.Pair()
+	if err != nil {
+		return nil, fmt.Errorf("start a shim: %w", err)
+	}
+	defer conn.Close()
+	ended, err := o.spawn(far, log)
+	far.Close()
+	if err != nil {
+		return nil, fmt.Errorf("start a shim: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var reply bootstrap.Reply
+	if err = bootstrap.Send(conn, m, files); err == nil {
+		reply, err = bootstrap.Await(conn)
+	}
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case err == io.EOF || err != nil && isPipe(err):
+		err = fmt.Errorf("the shim ended at its start")
+	case err == nil && reply.Error != "":
+		err = fmt.Errorf("the shim failed: %s", reply.Error)
+	}
+	if err != nil {
+		conn.Close() // which tells the shim to put everything away
+		ended.within(endPatience)
+		return nil, &StartError{Err: err, Stderr: tail(log)}
+	}
+	return Connect(ctx, o.StateDir)
+}
+
+// child is a started shim. Its parent must take its exit status, or it stays a
+// zombie; a goroutine that lives as long as both does.
+type child struct {
+	process *os.Process
+	done    chan struct{}
+}
+
+func (o Options) spawn(far, log *os.File) (*child, error) {
+	cmd := exec.Command(o.Path)
+	cmd.Args = []string{"bulkhead-shim", o.Instance, o.ID}
+	cmd.Env = environment()
+	cmd.Dir = "/"
+	cmd.Stderr = log
+	cmd.ExtraFiles = []*os.File{far} // bootstrap.FD
+	// A session of its own: no terminal's signal reaches it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if o.Owner != nil {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(o.Owner.UID), Gid: uint32(o.Owner.GID)}
+		// The executable may lie where that user cannot go.
+		exe, err := os.Open(o.Path)
+		if err != nil {
+			return nil, err
+		}
+		defer exe.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, exe)
+		cmd.Path = fmt.Sprintf("/proc/self/fd/%d", bootstrap.FD+1)
+	}
+	start := o.Spawn
+	if start == nil {
+		start = (*exec.Cmd).Start
+	}
+	if err := start(cmd); err != nil {
+		return nil, err
+	}
+	c := &child{cmd.Process, make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		cmd.Wait()
+	}()
+	return c, nil
+}
+
+// within waits for the end, and kills the process when it does not come.
+func (c *child) within(d time.Duration) {
+	select {
+	case <-c.done:
+	case <-time.After(d):
+		c.process.Kill()
+		<-c.done
+	}
+}
+
+// environment is what a shim and QEMU need to be found and to be tuned; the
+// engine's own may hold secrets.
+func environment() []string {
+	var env []string
+	for _, name := range []string{"PATH", "BULKHEAD_QEMU"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+func (o Options) openLog() (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(o.StateDir, layout.Log), os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if o.Owner != nil {
+		if err := f.Chown(o.Owner.UID, o.Owner.GID); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// tail returns the end of a log.
+func tail(f *os.File) string {
+	const most = 4 << 10
+	info, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	buf := make([]byte, min(info.Size(), most))
+	n, _ := f.ReadAt(buf, info.Size()-int64(len(buf)))
+	return string(bytes.ToValidUTF8(buf[:n], []byte("?")))
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}

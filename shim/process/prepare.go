@@ -1,0 +1,36 @@
+package process
+
+import (
+	"fmt"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// stored is what a next shim has to know and the sandbox does not keep.
+type stored struct {
+	Version int                `json:"version"`
+	Machine hypervisor.Machine `json:"machine"`
+	Clone   bool               `json:"clone"`
+}
+
+// prepare stores what the machine is made from, or reads it again.
+func (s *shim) prepare() error {
+	path := s.path(layout.Machine)
+	if s.m.Adopt {
+		var st stored
+		if err := atomicfile.ReadJSON(path, &st); err != nil {
+			return fmt.Errorf("take over the sandbox: %w", err)
+		}
+		s.m.Machine, s.m.Clone = st.Machine, st.Clone
+		return nil
+	}
+	s.m.Clone = s.files[bootstrap.Memory] != nil
+	st := stored{Version: bootstrap.Version, Machine: s.m.Machine, Clone: s.m.Clone}
+	if err := atomicfile.WriteJSON(path, st, 0o600, atomicfile.Volatile); err != nil {
+		return fmt.Errorf("store the machine: %w", err)
+	}
+	return nil
+}

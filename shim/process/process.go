@@ -1,0 +1,183 @@
+// Package process is the life of a shim: bootstrap, confinement, machine,
+// services, end.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+const (
+	bootstrapDeadline = 30 * time.Second
+	adoptDeadline     = 30 * time.Second
+	endDeadline       = 30 * time.Second
+)
+
+// Run is a shim from its start to its end. It needs descriptor bootstrap.FD.
+func Run() error {
+	unix.Umask(0o077)
+	signal.Ignore(unix.SIGPIPE, unix.SIGHUP, unix.SIGINT)
+	log := slog.New(slog.NewTextHandler(&boundedLog{f: os.Stderr}, nil))
+	conn, err := bootstrap.Conn(os.NewFile(bootstrap.FD, "bootstrap"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := closeInherited(); err != nil {
+		return err
+	}
+	conn.SetDeadline(time.Now().Add(bootstrapDeadline))
+	m, files, err := bootstrap.Receive(conn)
+	if err != nil {
+		return err
+	}
+	s := &shim{m: m, files: files, log: log, ended: make(chan string, 1)}
+	if err := s.up(); err != nil {
+		bootstrap.Answer(conn, err)
+		return err
+	}
+	conn.SetDeadline(time.Now().Add(bootstrapDeadline))
+	if err := bootstrap.Answer(conn, nil); err != nil {
+		s.down(removed) // who started us has gone and will not look for us
+		return err
+	}
+	conn.Close()
+	s.down(s.wait())
+	return nil
+}
+
+// up brings everything up; the machine is started first, since that takes
+// longest. On an error nothing is left.
+func (s *shim) up() (err error) {
+	lock, err := flock.Try(filepath.Join(s.m.StateDir, layout.Lock))
+	if err != nil {
+		return fmt.Errorf("become the shim of %s: %w", s.m.StateDir, err)
+	}
+	s.lock = lock // held until the process ends
+	driver, err := qemu.New()
+	if err != nil {
+		return err
+	}
+	s.driver = driver
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	if err := s.watch(); err != nil {
+		return err
+	}
+	if result := confine.Apply(s.policy(driver.Program)); result.Err() != nil {
+		s.log.Warn("the shim is not wholly confined", "missing", result.Err())
+	}
+	if err := s.open(); err != nil {
+		return err
+	}
+	if err := s.serve(); err != nil {
+		s.down(failed)
+		return err
+	}
+	return nil
+}
+
+// policy is what shim and QEMU need of the host: the program with its
+// libraries and firmware, its devices, and the pod's own directories.
+func (s *shim) policy(program string) confine.Policy {
+	p := confine.Policy{
+		Read: []string{
+			"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache",
+			filepath.Dir(filepath.Dir(program)), "/proc", "/sys/devices/system", "/sys/fs/cgroup",
+			"/dev/urandom", "/dev/random",
+		},
+		Write: []string{s.m.StateDir, "/dev/null", "/dev/zero", "/dev/kvm"},
+		NoTCP: s.m.Machine.Network == "none",
+	}
+	if s.m.DataDir != "" {
+		p.Write = append(p.Write, s.m.DataDir)
+	}
+	for _, name := range []string{bootstrap.Kernel, bootstrap.Initrd} {
+		if f := s.files[name]; f != nil {
+			p.ReadFiles = append(p.ReadFiles, f)
+		}
+	}
+	return p
+}
+
+// watch learns of the removal of the state directory, which is how a pod whose
+// engine has forgotten it is told to end.
+func (s *shim) watch() error {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", s.m.StateDir, err)
+	}
+	f := os.NewFile(uintptr(fd), "inotify")
+	if _, err := unix.InotifyAddWatch(fd, s.m.StateDir, unix.IN_DELETE_SELF|unix.IN_MOVE_SELF); err != nil {
+		f.Close()
+		return fmt.Errorf("watch %s: %w", s.m.StateDir, err)
+	}
+	go func() {
+		buf := make([]byte, 4096)
+		if _, err := f.Read(buf); err == nil {
+			s.end(removed)
+		}
+	}()
+	return nil
+}
+
+// Why a shim ends.
+const (
+	asked   = "asked"   // ShutdownSandbox has deleted the sandbox
+	removed = "removed" // the state directory is gone: so must the machine be
+	term    = "term"    // SIGTERM: the machine goes on, for another shim
+	failed  = "failed"  // the services could not be served
+)
+
+// end asks for the end; only the first reason counts.
+func (s *shim) end(why string) {
+	select {
+	case s.ended <- why:
+	default:
+	}
+}
+
+func (s *shim) wait() string {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	select {
+	case why := <-s.ended:
+		return why
+	case <-ctx.Done():
+		return term
+	}
+}
+
+// down ends the process's parts in the reverse order of up.
+func (s *shim) down(why string) {
+	s.log.Info("the shim ends", "why", why)
+	ctx, cancel := context.WithTimeout(context.Background(), endDeadline)
+	defer cancel()
+	if s.sandbox != nil && (why == removed || why == failed && !s.m.Adopt) {
+		if err := s.sandbox.Delete(ctx, true); err != nil {
+			s.log.Error("delete the sandbox", "error", err)
+		}
+	}
+	s.unserve()
+	if s.sandbox != nil {
+		if err := s.sandbox.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			s.log.Error("close the sandbox", "error", err)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containerd/ttrpc"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
+	"github.com/bulkhead-project/bulkhead/shim/events"
+	"github.com/bulkhead-project/bulkhead/shim/fdpass"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+	"github.com/bulkhead-project/bulkhead/shim/service"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// shim is everything that the process holds.
+type shim struct {
+	m     bootstrap.Message
+	files map[string]*os.File
+	log   *slog.Logger
+	lock  *flock.Lock
+	ended chan string
+
+	driver  hypervisor.Driver
+	console *os.File
+	sandbox *sandbox.Sandbox
+
+	hub       events.Hub
+	store     fdpass.Store
+	streams   *stream.Server
+	services  *service.Services
+	server    *ttrpc.Server
+	listeners []*net.UnixListener
+}
+
+// open makes the sandbox, or takes over the one that is there.
+func (s *shim) open() (err error) {
+	s.console, err = os.OpenFile(s.path(layout.Console), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the console log: %w", err)
+	}
+	o := sandbox.Options{
+		ID: s.m.ID, StateDir: s.m.StateDir, Logger: s.log,
+		Machine: s.start, Adopt: s.adopt,
+		Events: service.OnEvent(s.m.ID, &s.hub, s.log),
+	}
+	if !s.m.Adopt {
+		s.sandbox, err = sandbox.New(o)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), adoptDeadline)
+	defer cancel()
+	s.sandbox, err = sandbox.Restore(ctx, o, s.restoreFiles())
+	return err
+}
+
+func (s *shim) restoreFiles() sandbox.RestoreFiles {
+	r := sandbox.RestoreFiles{Scratch: s.files[bootstrap.Scratch], Logs: map[string]*os.File{}}
+	delete(s.files, bootstrap.Scratch)
+	for name, f := range s.files {
+		if id, ok := strings.CutPrefix(name, bootstrap.LogPrefix); ok {
+			r.Logs[id] = f
+			delete(s.files, name)
+		}
+	}
+	return r
+}
+
+// start is the sandbox's Starter: a clone if there is something to clone.
+func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
+	dir := s.path(layout.VM)
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, fmt.Errorf("clear the machine's directory: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the machine's directory: %w", err)
+	}
+	o := hypervisor.Options{Dir: dir, Name: "bulkhead-" + s.m.ID[:min(len(s.m.ID), 12)]}
+	files := hypervisor.Files{Memory: s.files[bootstrap.Memory], State: s.files[bootstrap.State], Console: s.console}
+	if files.Memory != nil {
+		return s.driver.Clone(ctx, s.m.Machine, files, o)
+	}
+	// The kernel may lie where this user cannot go: it came as a file.
+	m := s.m.Machine
+	m.Kernel, m.Initrd = again(s.files[bootstrap.Kernel], m.Kernel), again(s.files[bootstrap.Initrd], m.Initrd)
+	return s.driver.Boot(ctx, m, files, o)
+}
+
+func again(f *os.File, path string) string {
+	if f == nil {
+		return path
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+}
+
+func (s *shim) adopt(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error) {
+	return s.driver.Adopt(ctx, r, hypervisor.Files{Console: s.console})
+}
+
+// serve opens the sockets and serves them.
+func (s *shim) serve() (err error) {
+	if s.server, err = ttrpc.NewServer(); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	s.streams = stream.NewServer()
+	s.services = service.New(service.Options{
+		ID: s.m.ID, Sandbox: s.sandbox, Hub: &s.hub, Files: &s.store, Streams: s.streams,
+		StreamAddress: s.path(layout.Stream), Console: s.path(layout.Console),
+		Accel: string(s.m.Machine.Accel), Clone: s.m.Clone, Logger: s.log,
+		Shutdown: func() { s.end(asked) },
+	})
+	s.services.Register(s.server)
+	var opened [3]*net.UnixListener
+	for i, name := range []string{layout.Files, layout.Stream, layout.API} { // who finds the API finds the others
+		if opened[i], err = listen(s.path(name)); err != nil {
+			return err
+		}
+		s.listeners = append(s.listeners, opened[i])
+	}
+	go s.receiveFiles(opened[0])
+	go s.streams.Serve(opened[1])
+	go func() {
+		err := s.server.Serve(context.Background(), opened[2])
+		if err != nil && !errors.Is(err, ttrpc.ErrServerClosed) {
+			s.log.Error("serve", "error", err)
+			s.end(term)
+		}
+	}()
+	return nil
+}
+
+// unserve lets answers under way leave before it closes what remains.
+func (s *shim) unserve() {
+	s.hub.Close()
+	if s.services != nil {
+		s.services.Close()
+	}
+	if s.server != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		s.server.Shutdown(ctx)
+		cancel()
+		s.server.Close()
+	}
+	for _, l := range s.listeners {
+		l.Close()
+	}
+	if s.streams != nil {
+		s.streams.Close()
+	}
+	s.store.Close()
+}
+
+func (s *shim) receiveFiles(l *net.UnixListener) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		// One at a time: a client sends one file in one message, and has
+		// seconds to do so.
+		if err := s.store.Receive(conn); err != nil {
+			s.log.Warn("receive a file", "error", err)
+		}
+	}
+}
+
+func (s *shim) path(name string) string { return filepath.Join(s.m.StateDir, name) }
+
+// listen replaces the socket that a dead shim may have left; the lock of the
+// directory says that it is dead.
+func listen(path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	}
+	return l, nil
+}

@@ -1,0 +1,234 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+func serve(t *testing.T) (*stream.Server, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "st")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	address := filepath.Join(dir, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stream.NewServer()
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, address
+}
+
+func open(t *testing.T, run func(ctx context.Context, conn *net.UnixConn)) net.Conn {
+	t.Helper()
+	s, address := serve(t)
+	token, err := s.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) { return run, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := stream.Dial(t.Context(), address, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func TestTokenIsUsedOnce(t *testing.T) {
+	s, address := serve(t)
+	token, err := s.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) {
+		return func(_ context.Context, conn *net.UnixConn) { io.WriteString(conn, "hello") }, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := stream.Dial(t.Context(), address, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if b, err := io.ReadAll(conn); err != nil || string(b) != "hello" {
+		t.Errorf("read %q, %v", b, err)
+	}
+	for _, token := range []string{token, "", "guess", strings.Repeat("a", 4096)} {
+		if conn, err := stream.Dial(t.Context(), address, token); err == nil {
+			conn.Close()
+			t.Errorf("token %.40q was accepted", token)
+		}
+	}
+}
+
+func TestHandlerErrorReachesTheClient(t *testing.T) {
+	s, address := serve(t)
+	token, err := s.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) {
+		return nil, errors.New("connection\nrefused")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Dial(t.Context(), address, token)
+	if !errors.Is(err, stream.ErrRefused) || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTokensAreBounded(t *testing.T) {
+	s, _ := serve(t)
+	for range stream.MaxTokens {
+		if _, err := s.Issue(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Issue(nil); !errors.Is(err, stream.ErrBusy) {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+// TestStdio carries stdin with its end, both outputs, a size and the exit code.
+func TestStdio(t *testing.T) {
+	sizes := make(chan stream.Size, 1)
+	sizes <- stream.Size{Width: 80, Height: 24}
+	conn := open(t, func(_ context.Context, conn *net.UnixConn) {
+		r, w := stream.NewReader(conn), stream.NewWriter(conn)
+		var in bytes.Buffer
+		var size stream.Size
+		for ended := false; !ended || size.Width == 0; {
+			ch, p, err := r.Next()
+			if err != nil {
+				t.Errorf("read a frame: %v", err)
+				return
+			}
+			switch {
+			case ch == stream.Resize:
+				size, _ = stream.DecodeSize(p)
+			case len(p) == 0:
+				ended = true
+			default:
+				in.Write(p)
+			}
+		}
+		io.Copy(w.Channel(stream.Stdout), &in)
+		io.WriteString(w.Channel(stream.Stderr), "oops")
+		w.Frame(stream.Exited, stream.EncodeExit(42))
+	})
+	input := strings.Repeat("0123456789abcdef", 20000)
+	var out, errOut bytes.Buffer
+	code, err := stream.Stdio{Stdin: strings.NewReader(input), Stdout: &out, Stderr: &errOut, Resize: sizes}.Run(t.Context(), conn)
+	if err != nil || code != 42 {
+		t.Errorf("code %d, %v", code, err)
+	}
+	if out.String() != input || errOut.String() != "oops" {
+		t.Errorf("%d bytes of stdout, stderr %q", out.Len(), errOut.String())
+	}
+}
+
+func TestStdioEnds(t *testing.T) {
+	t.Run("shim gone", func(t *testing.T) {
+		conn := open(t, func(context.Context, *net.UnixConn) {})
+		if _, err := (stream.Stdio{}).Run(t.Context(), conn); !errors.Is(err, stream.ErrDetached) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		conn := open(t, func(ctx context.Context, _ *net.UnixConn) { <-ctx.Done() })
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := (stream.Stdio{}).Run(ctx, conn); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("failed", func(t *testing.T) {
+		conn := open(t, func(_ context.Context, conn *net.UnixConn) {
+			stream.NewWriter(conn).Frame(stream.Failed, []byte("no such container"))
+		})
+		if _, err := (stream.Stdio{}).Run(t.Context(), conn); err == nil || err.Error() != "no such container" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestBackPressure: a client that does not read stops the writer.
+func TestBackPressure(t *testing.T) {
+	wrote := make(chan int, 1)
+	conn := open(t, func(_ context.Context, conn *net.UnixConn) {
+		conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+		n, _ := stream.NewWriter(conn).Channel(stream.Stdout).Write(make([]byte, 64<<20))
+		wrote <- n
+	})
+	defer conn.Close()
+	if n := <-wrote; n > 8<<20 {
+		t.Errorf("%d bytes went to a client that reads nothing", n)
+	}
+}
+
+func TestReaderRefuses(t *testing.T) {
+	for name, in := range map[string]string{
+		"huge length": "\x01\xff\xff\xff\xff",
+		"cut header":  "\x01\x00",
+		"cut payload": "\x01\x00\x00\x00\x05abc",
+	} {
+		if _, _, err := stream.NewReader(strings.NewReader(in)).Next(); err == nil || err == io.EOF {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := stream.NewWriter(io.Discard).Frame(stream.Stdin, make([]byte, stream.MaxFrame+1)); !errors.Is(err, stream.ErrProtocol) {
+		t.Errorf("a frame too long: %v", err)
+	}
+}
+
+// TestSplice keeps half closes: the answer comes after the question's end.
+func TestSplice(t *testing.T) {
+	guestNear, guest := tcpPair(t)
+	conn := open(t, func(ctx context.Context, conn *net.UnixConn) { stream.Splice(ctx, conn, guestNear) })
+	go func() {
+		b, _ := io.ReadAll(guest)
+		guest.Write(bytes.ToUpper(b))
+		guest.Close()
+	}()
+	if _, err := io.WriteString(conn, "question"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(conn); err != nil || string(b) != "QUESTION" {
+		t.Errorf("read %q, %v", b, err)
+	}
+}
+
+func tcpPair(t *testing.T) (a, b net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if a, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return a, b
+}

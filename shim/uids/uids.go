@@ -1,0 +1,92 @@
+// Package uids gives each pod of an engine that runs as root a user of its own,
+// so that neither QEMU nor shim of one pod can touch another's.
+//
+// The users are the numbers First to First+Count-1, which are nobody's: below
+// 2^31, above the ranges that distributions, useradd, subuid and systemd give
+// away. A pod's group has the same number. A number is taken by making a file
+// of its name in a directory that all engines of the host share; the file holds
+// the pod's id.
+package uids
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// The range.
+const (
+	First = 1_900_000_000
+	Count = 65536
+)
+
+// ErrExhausted is returned when every number is taken.
+var ErrExhausted = errors.New("no user number is free")
+
+// Reserve takes a number for the pod id, or finds the one that it has. The
+// directory is made, mode 0700, if it is missing.
+func Reserve(dir, id string) (uid int, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return 0, fmt.Errorf("reserve a user: %w", err)
+	}
+	// Link is both exclusive and whole: a file is never seen without its id.
+	draft, err := os.CreateTemp(dir, ".draft-*")
+	if err != nil {
+		return 0, fmt.Errorf("reserve a user: %w", err)
+	}
+	defer os.Remove(draft.Name())
+	_, err = draft.WriteString(id)
+	if err = errors.Join(err, draft.Close()); err != nil {
+		return 0, fmt.Errorf("reserve a user: %w", err)
+	}
+	h := fnv.New32a()
+	h.Write([]byte(id))
+	start := int(h.Sum32() % Count)
+	for i := range Count {
+		uid := First + (start+i)%Count
+		err := os.Link(draft.Name(), file(dir, uid))
+		if err == nil || errors.Is(err, os.ErrExist) && holder(dir, uid) == id {
+			return uid, nil
+		}
+		if !errors.Is(err, os.ErrExist) {
+			return 0, fmt.Errorf("reserve a user: %w", err)
+		}
+	}
+	return 0, fmt.Errorf("reserve a user in %s: %w", dir, ErrExhausted)
+}
+
+// Release gives uid back, if it is id's. It is idempotent.
+func Release(dir, id string, uid int) error {
+	if uid < First || uid >= First+Count || holder(dir, uid) != id {
+		return nil
+	}
+	if err := os.Remove(file(dir, uid)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("release user %d: %w", uid, err)
+	}
+	return nil
+}
+
+// List returns the pods that hold a number.
+func List(dir string) (map[int]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list users: %w", err)
+	}
+	held := map[int]string{}
+	for _, e := range entries {
+		if uid, err := strconv.Atoi(e.Name()); err == nil {
+			held[uid] = holder(dir, uid)
+		}
+	}
+	return held, nil
+}
+
+func file(dir string, uid int) string { return filepath.Join(dir, strconv.Itoa(uid)) }
+
+func holder(dir string, uid int) string {
+	b, _ := os.ReadFile(file(dir, uid))
+	return string(b)
+}
