@@ -1,0 +1,186 @@
+package podapi
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const head = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  containers:\n  - name: main\n    image: nginx:1\n"
+
+func TestDecodeSetsTheDefaultsOfTheAPI(t *testing.T) {
+	pods, err := Decode("pod.yaml", []byte(head+`
+    ports:
+    - containerPort: 80
+    resources:
+      limits: {cpu: 500m}
+  - {name: second, image: localhost/busybox}
+  - {name: third, image: busybox}
+  - {name: fourth, image: "busybox@sha256:0123"}
+  - {name: fifth, image: "registry:5000/busybox"}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := pods[0]
+	if pod.Namespace != "default" || pod.Spec.RestartPolicy != corev1.RestartPolicyAlways || *pod.Spec.TerminationGracePeriodSeconds != 30 {
+		t.Errorf("namespace %q, policy %q, grace %d", pod.Namespace, pod.Spec.RestartPolicy, *pod.Spec.TerminationGracePeriodSeconds)
+	}
+	if len(pod.UID) != 36 {
+		t.Errorf("uid %q", pod.UID)
+	}
+	main := pod.Spec.Containers[0]
+	if main.Ports[0].Protocol != corev1.ProtocolTCP {
+		t.Errorf("protocol %q", main.Ports[0].Protocol)
+	}
+	if request := main.Resources.Requests[corev1.ResourceCPU]; request.String() != "500m" {
+		t.Errorf("the request is %s, not the limit", request.String())
+	}
+	var policies []corev1.PullPolicy
+	for _, container := range pod.Spec.Containers {
+		policies = append(policies, container.ImagePullPolicy)
+	}
+	want := []corev1.PullPolicy{"IfNotPresent", "IfNotPresent", "Always", "IfNotPresent", "Always"}
+	if diff := cmp.Diff(want, policies); diff != "" {
+		t.Errorf("pull policies: %s", diff)
+	}
+}
+
+func TestDecodeReadsDocumentsAndLists(t *testing.T) {
+	list := "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: in-list}, spec: {containers: [{name: c, image: i}]}}\n"
+	pods, err := Decode("-", []byte("# only a comment\n---\n"+head+"--- # the next\n"+list+"---\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, pod := range pods {
+		names = append(names, pod.Name)
+	}
+	if diff := cmp.Diff([]string{"web", "in-list"}, names); diff != "" {
+		t.Error(diff)
+	}
+	if pods[0].UID == pods[1].UID {
+		t.Error("two pods with one uid")
+	}
+}
+
+func TestDecodeMakesUpANameFromGenerateName(t *testing.T) {
+	pods, err := Decode("-", []byte(strings.Replace(head, "name: web", "generateName: web-", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := pods[0].Name; len(name) != len("web-")+5 || !strings.HasPrefix(name, "web-") {
+		t.Errorf("name %q", name)
+	}
+}
+
+func TestDecodeNamesTheFault(t *testing.T) {
+	tests := []struct {
+		name, text, want string
+		class            error
+	}{
+		{"unparsable", "apiVersion: v1\nkind: Pod\nmetadata: {name: web\nspec: 1\n", "f.yaml:3: not YAML: did not find expected ',' or '}'", ErrSyntax},
+		{"tab", "apiVersion: v1\n\tkind: Pod\n", "f.yaml:2: not YAML: found a tab character", ErrSyntax},
+		{"unparsable in the second document", head + "---\na: b\n c: d\n", "f.yaml:11: not YAML:", ErrSyntax},
+		{"empty", "# nothing\n", "f.yaml: no pod in it", ErrSyntax},
+		{"scalar", "hello\n", "f.yaml:1: not an object", ErrSyntax},
+		{"no kind", "apiVersion: v1\n", "f.yaml:1: kind: there is none", ErrSyntax},
+		{"deployment", "apiVersion: apps/v1\nkind: Deployment\n", "f.yaml:2: kind: Deployment (apps/v1): only pods are run here; make a Pod of its spec.template", ErrNotHonoured},
+		{"unknown field", head + "    imagePullPolice: Always\n", "f.yaml:9: spec.containers[0].imagePullPolice: unknown field", ErrSyntax},
+		{"wrong case", head + "    Env: []\n", "f.yaml:9: spec.containers[0].Env: unknown field", ErrSyntax},
+		{"duplicate", head + "    image: other\n", `f.yaml:9: not YAML: key "image" already set in map`, ErrSyntax},
+		{"type", head + "    tty: 7\n", "f.yaml:9: spec.containers.tty: cannot be a number; it is a bool", ErrSyntax},
+		{"quantity", head + "    resources: {limits: {memory: lots}}\n", "quantities must match", ErrSyntax},
+		{"refused", head + "    livenessProbe: {exec: {command: [x]}}\n", "f.yaml:9: spec.containers[0].livenessProbe: is not honoured yet", ErrNotHonoured},
+		{"refused volume", head + "  volumes:\n  - name: v\n    hostPath: {path: /}\n", "f.yaml:11: spec.volumes[0].hostPath: is not honoured yet", ErrNotHonoured},
+		{"refused value", head + "  dnsPolicy: None\n", "f.yaml:9: spec.dnsPolicy: None is not honoured yet", ErrNotHonoured},
+		{"refused host network", head + "  hostNetwork: true\n", "f.yaml:9: spec.hostNetwork: is not honoured: the pod is a machine", ErrNotHonoured},
+		{"refused resource", head + "    resources: {limits: {\"nvidia.com/gpu\": 1}}\n", "spec.containers[0].resources.limits.nvidia.com/gpu: is not honoured", ErrNotHonoured},
+		{"no containers", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {}\n", "f.yaml:4: spec.containers: is required", ErrInvalid},
+		{"bad name", strings.Replace(head, "web", "Web_1", 1), `f.yaml:4: metadata.name: "Web_1"`, ErrInvalid},
+		{"no image", strings.Replace(head, "image: nginx:1", "args: [a]", 1), "f.yaml:7: spec.containers[0].image: is required", ErrInvalid},
+		{"twice", head + "  - {name: main, image: i}\n", `f.yaml:9: spec.containers[1].name: "main" is there twice`, ErrInvalid},
+		{"port", head + "    ports: [{containerPort: 70000}]\n", "70000 is not between 1 and 65535", ErrInvalid},
+		{"host ports", head + "    ports: [{containerPort: 1, hostPort: 8080}, {containerPort: 2, hostPort: 8080}]\n", "8080 is there twice", ErrInvalid},
+		{"udp", head + "    ports: [{containerPort: 1, hostPort: 53, protocol: UDP}]\n", "only TCP is published yet", ErrInvalid},
+		{"volume", head + "    volumeMounts: [{name: v, mountPath: /v}]\n", `there is no volume "v"`, ErrInvalid},
+		{"request over limit", head + "    resources: {limits: {cpu: 1}, requests: {cpu: 2}}\n", "2 is more than the limit 1", ErrInvalid},
+		{"policy", head + "  restartPolicy: Sometimes\n", `f.yaml:9: spec.restartPolicy: "Sometimes" is not one of [Always OnFailure Never]`, ErrInvalid},
+		{"internal annotation", strings.Replace(head, "name: web", "name: web\n  annotations: {io.bulkhead.internal/network: none}", 1), "is reserved", ErrInvalid},
+		{"field path", head + "    env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.oops}}}]\n", `"spec.oops" is not a field`, ErrInvalid},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			pods, err := Decode("f.yaml", []byte(test.text))
+			if err == nil {
+				t.Fatalf("decoded to %d pods", len(pods))
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %q, want %q", err, test.want)
+			}
+			if !errors.Is(err, test.class) {
+				t.Errorf("error %q is not of the class %q", err, test.class)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("error of several lines: %q", err)
+			}
+		})
+	}
+}
+
+func TestDecodeTellsEveryFault(t *testing.T) {
+	_, err := Decode("f.yaml", []byte(head+"    oops: 1\n    stdin: true\n    lifecycle: {preStop: {exec: {command: [a]}}}\n  hostPID: true\n"))
+	var problems Problems
+	if !errors.As(err, &problems) || len(problems) != 3 {
+		t.Fatalf("%d problems: %v", len(problems), err)
+	}
+	if !strings.HasSuffix(err.Error(), "(and 2 more)") {
+		t.Errorf("error %q", err)
+	}
+}
+
+func TestAcceptedFieldsAreAccepted(t *testing.T) {
+	pods, err := Decode("f.yaml", []byte(head+`
+    command: [sh, -c]
+    args: ["echo $(A)"]
+    env: [{name: A, value: "a=b=c"}, {name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+    volumeMounts: [{name: v, mountPath: /v, readOnly: true}]
+    securityContext:
+      privileged: false
+      allowPrivilegeEscalation: false
+      runAsUser: 1000
+      capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}
+      seccompProfile: {type: Unconfined}
+  tolerations: [{operator: Exists}]
+  shareProcessNamespace: false
+  hostNetwork: false
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  os: {name: linux}
+  volumes:
+  - name: v
+    emptyDir: {medium: Memory, sizeLimit: 64Mi}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value := pods[0].Spec.Containers[0].Env[0].Value; value != "a=b=c" {
+		t.Errorf("environment value %q", value)
+	}
+}
+
+// FuzzDecode: no input makes it panic, and every pod it accepts has a name.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(head))
+	f.Add([]byte("apiVersion: v1\nkind: List\nitems: [1, {kind: Pod}]\n---\n&a [*a]\n"))
+	f.Add([]byte("a: &a [b]\nkind: *a\n--- {}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		pods, err := Decode("fuzz", data)
+		if err == nil && (len(pods) == 0 || pods[0].Name == "") {
+			t.Error("accepted without a pod")
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package podapi
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const suffixLetters = "bcdfghjklmnpqrstvwxz2456789"
+
+// setDefaults sets what the API server sets on a pod that is created: those
+// fields that Bulkhead looks at.
+func setDefaults(pod *corev1.Pod) {
+	pod.APIVersion, pod.Kind = "v1", "Pod"
+	pod.Status = corev1.PodStatus{}
+	pod.UID = newUID()
+	pod.CreationTimestamp = metav1.NewTime(time.Now().Truncate(time.Second))
+	if pod.Name == "" && pod.GenerateName != "" {
+		random := make([]byte, 5)
+		_, _ = rand.Read(random) // never fails
+		for i, b := range random {
+			random[i] = suffixLetters[int(b)%len(suffixLetters)]
+		}
+		pod.Name = pod.GenerateName + string(random)
+	}
+	if pod.Namespace == "" {
+		pod.Namespace = metav1.NamespaceDefault
+	}
+	spec := &pod.Spec
+	setDefault(&spec.RestartPolicy, corev1.RestartPolicyAlways)
+	setDefault(&spec.DNSPolicy, corev1.DNSClusterFirst)
+	if spec.TerminationGracePeriodSeconds == nil {
+		grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+		spec.TerminationGracePeriodSeconds = &grace
+	}
+	if spec.SecurityContext == nil {
+		spec.SecurityContext = &corev1.PodSecurityContext{}
+	}
+	for i := range spec.Volumes {
+		if source := &spec.Volumes[i].VolumeSource; *source == (corev1.VolumeSource{}) {
+			source.EmptyDir = &corev1.EmptyDirVolumeSource{}
+		}
+	}
+	for i := range spec.Containers {
+		containerDefaults(&spec.Containers[i])
+	}
+}
+
+func containerDefaults(container *corev1.Container) {
+	setDefault(&container.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	setDefault(&container.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	setDefault(&container.ImagePullPolicy, pullPolicy(container.Image))
+	for i := range container.Ports {
+		setDefault(&container.Ports[i].Protocol, corev1.ProtocolTCP)
+	}
+	for i := range container.Env {
+		if from := container.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
+			setDefault(&from.FieldRef.APIVersion, "v1")
+		}
+	}
+	requests := container.Resources.Requests
+	for name, quantity := range container.Resources.Limits {
+		if _, set := requests[name]; !set {
+			if requests == nil {
+				requests = corev1.ResourceList{}
+			}
+			requests[name] = quantity
+		}
+	}
+	container.Resources.Requests = requests
+}
+
+// pullPolicy is Always for the tag latest and IfNotPresent for any other, as
+// the API server has it. An image of "localhost" was loaded here and is nowhere
+// else, so it is never pulled for its tag's sake.
+func pullPolicy(image string) corev1.PullPolicy {
+	name := image[strings.LastIndex(image, "/")+1:]
+	_, digest, _ := strings.Cut(name, "@")
+	_, tag, _ := strings.Cut(strings.TrimSuffix(name, "@"+digest), ":")
+	if strings.HasPrefix(image, "localhost/") || digest != "" || tag != "" && tag != "latest" {
+		return corev1.PullIfNotPresent
+	}
+	return corev1.PullAlways
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// newUID is a random UUID (version 4).
+func newUID() types.UID {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]))
+}

@@ -1,0 +1,87 @@
+// Package podapi reads the pods that a user gives: YAML documents to
+// corev1.Pods, decoded strictly, with the API server's defaults and validation.
+//
+// What Bulkhead does with each field of the API is one table (table.go). A field
+// that is not honoured is refused by name, never ignored, and docs/pod-api.md is
+// made from the same table.
+package podapi
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+//go:generate go run ./gen ../../docs/pod-api.md
+
+// The classes of this package's errors, matched with errors.Is.
+var (
+	// ErrSyntax: the text is not YAML, or not of the API's form.
+	ErrSyntax = errors.New("not a pod")
+	// ErrInvalid: a field's value is not allowed by the API.
+	ErrInvalid = errors.New("invalid pod")
+	// ErrNotHonoured: a valid field that Bulkhead refuses.
+	ErrNotHonoured = errors.New("not honoured")
+)
+
+// Problem is one fault of a document: where it is and what it is.
+type Problem struct {
+	File    string // as given to Decode
+	Line    int    // 1-based; 0 where it is not known
+	Field   string // a path such as spec.containers[0].image; may be empty
+	Message string
+	class   error
+}
+
+func (p *Problem) Error() string {
+	where := p.File
+	if p.Line > 0 {
+		where = fmt.Sprintf("%s:%d", where, p.Line)
+	}
+	if p.Field == "" {
+		return where + ": " + p.Message
+	}
+	return where + ": " + p.Field + ": " + p.Message
+}
+
+// Unwrap gives the class.
+func (p *Problem) Unwrap() error { return p.class }
+
+// Problems are all the faults of the documents; errors.As finds it, and each of
+// its entries. Its message is one line, that of the first and a count.
+type Problems []*Problem
+
+func (p Problems) Error() string {
+	if len(p) == 1 {
+		return p[0].Error()
+	}
+	return fmt.Sprintf("%v (and %d more)", p[0], len(p)-1)
+}
+
+// Unwrap gives the single problems.
+func (p Problems) Unwrap() []error {
+	var out []error
+	for _, problem := range p {
+		out = append(out, problem)
+	}
+	return out
+}
+
+// Decode reads the Pods of the YAML (or JSON) documents in data: Pods and v1
+// Lists of Pods; name is for messages. The pods are defaulted and validated and
+// have a UID. Every fault found is in the error, which is a Problems; then there
+// are no pods. Documents without a pod at all are an error.
+func Decode(name string, data []byte) ([]*corev1.Pod, error) {
+	d := &decoder{file: name}
+	for _, document := range split(data) {
+		d.document(document)
+	}
+	if len(d.problems) == 0 && len(d.pods) == 0 {
+		d.add(0, "", ErrSyntax, "no pod in it")
+	}
+	if len(d.problems) > 0 {
+		return nil, d.problems
+	}
+	return d.pods, nil
+}

@@ -1,0 +1,115 @@
+package podapi
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// refuse reports every field of pod that is set and not honoured, with its path
+// and the table's reason.
+func refuse(pod *corev1.Pod, report func(field, message string)) {
+	walk(reflect.ValueOf(pod).Elem(), "", report)
+}
+
+// walk goes through the fields of a struct of the API. What the table does not
+// know, a field of a later API, is refused too.
+func walk(value reflect.Value, prefix string, report func(field, message string)) {
+	for i := range value.NumField() {
+		field := value.Type().Field(i)
+		name, embedded := jsonName(field)
+		if embedded {
+			walk(value.Field(i), prefix, report)
+			continue
+		}
+		if path := prefix + name; isSet(value.Field(i)) {
+			check(table[key(value.Type(), name)], value.Field(i), path, report)
+		}
+	}
+}
+
+// check applies a field's entry to its value, which is set.
+func check(entry Entry, value reflect.Value, path string, report func(field, message string)) {
+	switch {
+	case entry.Status == NoEffect:
+		return
+	case len(entry.Values) > 0 && value.Kind() == reflect.Map:
+		for _, name := range value.MapKeys() {
+			if !slices.Contains(entry.Values, name.String()) {
+				report(path+"."+name.String(), refusal(entry))
+			}
+		}
+		return
+	case len(entry.Values) > 0:
+		if !slices.Contains(entry.Values, text(value)) {
+			report(path, fmt.Sprintf("%s %s", text(value), refusal(entry)))
+		}
+		return
+	case entry.Status != Honoured:
+		report(path, refusal(entry))
+		return
+	}
+	for value.Kind() == reflect.Pointer {
+		value = value.Elem()
+	}
+	switch {
+	case value.Kind() == reflect.Slice && isAPI(value.Type().Elem()):
+		for i := range value.Len() {
+			walk(value.Index(i), fmt.Sprintf("%s[%d].", path, i), report)
+		}
+	case isAPI(value.Type()):
+		walk(value, path+".", report)
+	}
+}
+
+// refusal says why, and what is accepted.
+func refusal(entry Entry) string {
+	message := "is not honoured yet"
+	if entry.Status == Never {
+		message = "is not honoured"
+	}
+	if len(entry.Values) > 0 && entry.Values[0] != "" {
+		message += ", only " + strings.Join(entry.Values, " and ")
+	}
+	if entry.Note != "" {
+		message += ": " + entry.Note
+	}
+	return message
+}
+
+// text is a scalar as YAML has it.
+func text(value reflect.Value) string {
+	for value.Kind() == reflect.Pointer {
+		value = value.Elem()
+	}
+	return fmt.Sprint(value.Interface())
+}
+
+// isSet tells whether a field says anything.
+func isSet(value reflect.Value) bool {
+	switch value.Kind() {
+	case reflect.Slice, reflect.Map:
+		return value.Len() > 0
+	}
+	return !value.IsZero()
+}
+
+// isAPI tells whether t is a struct whose fields the table knows.
+func isAPI(t reflect.Type) bool {
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	return t.PkgPath() == "k8s.io/api/core/v1" || t.Name() == "ObjectMeta" || t.Name() == "TypeMeta"
+}
+
+// key names a field in the table.
+func key(t reflect.Type, name string) string { return t.Name() + "." + name }
+
+// jsonName is a field's name in YAML; an embedded struct has none of its own.
+func jsonName(field reflect.StructField) (name string, embedded bool) {
+	name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
+	return name, name == ""
+}

@@ -1,0 +1,247 @@
+package podapi
+
+// Status is what Bulkhead does with a field.
+type Status string
+
+// The statuses.
+const (
+	// Honoured: the field does what the API says it does.
+	Honoured Status = "honoured"
+	// NoEffect: the field may be set and changes nothing, by its nature.
+	NoEffect Status = "no effect"
+	// NotYet: the field is refused until a later version honours it.
+	NotYet Status = "refused, not yet"
+	// Never: the field is refused, for it has no meaning here.
+	Never Status = "refused"
+)
+
+// Entry is what there is to say about one field.
+type Entry struct {
+	Status Status
+	// Values are the only ones accepted, of a map the keys; none means any.
+	Values []string
+	// Note is the reason, or what to do instead.
+	Note string
+}
+
+func honoured(note ...string) Entry { return entry(Honoured, note) }
+func noEffect(note ...string) Entry { return entry(NoEffect, note) }
+func notYet(note ...string) Entry   { return entry(NotYet, note) }
+func never(note ...string) Entry    { return entry(Never, note) }
+
+func entry(status Status, note []string) Entry {
+	e := Entry{Status: status}
+	if len(note) > 0 {
+		e.Note = note[0]
+	}
+	return e
+}
+
+func (e Entry) only(values ...string) Entry {
+	e.Values = values
+	return e
+}
+
+const (
+	oneMachine = "there is one machine and no scheduler"
+	setByAPI   = "set by Bulkhead, as an API server would"
+	noWindows  = "pods are Linux machines"
+)
+
+// table says it for every field of a Pod, by the type's name and the field's in
+// YAML. Below a field that is refused or without effect nothing needs saying.
+var table = map[string]Entry{
+	"TypeMeta.kind":       honoured(),
+	"TypeMeta.apiVersion": honoured(),
+
+	"Pod.metadata": honoured(),
+	"Pod.spec":     honoured(),
+	"Pod.status":   noEffect("the status is Bulkhead's to tell"),
+
+	"ObjectMeta.name":                       honoured(),
+	"ObjectMeta.generateName":               honoured(),
+	"ObjectMeta.namespace":                  honoured("a name among others; nothing is isolated by it"),
+	"ObjectMeta.selfLink":                   noEffect(setByAPI),
+	"ObjectMeta.uid":                        noEffect(setByAPI),
+	"ObjectMeta.resourceVersion":            noEffect(setByAPI),
+	"ObjectMeta.generation":                 noEffect(setByAPI),
+	"ObjectMeta.creationTimestamp":          noEffect(setByAPI),
+	"ObjectMeta.deletionTimestamp":          noEffect(setByAPI),
+	"ObjectMeta.deletionGracePeriodSeconds": noEffect(setByAPI),
+	"ObjectMeta.labels":                     honoured(),
+	"ObjectMeta.annotations":                honoured("the prefix io.bulkhead.internal/ is reserved"),
+	"ObjectMeta.ownerReferences":            noEffect("there are no other objects that could own a pod"),
+	"ObjectMeta.finalizers":                 never("there are no controllers that could remove them"),
+	"ObjectMeta.managedFields":              noEffect(setByAPI),
+
+	"PodSpec.volumes":                       honoured(),
+	"PodSpec.initContainers":                notYet(),
+	"PodSpec.containers":                    honoured(),
+	"PodSpec.ephemeralContainers":           notYet("use bulkhead exec"),
+	"PodSpec.restartPolicy":                 honoured(),
+	"PodSpec.terminationGracePeriodSeconds": honoured(),
+	"PodSpec.activeDeadlineSeconds":         notYet(),
+	"PodSpec.dnsPolicy":                     honoured("without a cluster, ClusterFirst is the same as Default").only("ClusterFirst", "Default"),
+	"PodSpec.nodeSelector":                  never(oneMachine),
+	"PodSpec.serviceAccountName":            noEffect("without an API server there is no token to mount; fieldRef shows the name"),
+	"PodSpec.serviceAccount":                noEffect("the former name of serviceAccountName"),
+	"PodSpec.automountServiceAccountToken":  never("without an API server there is no token to mount").only("false"),
+	"PodSpec.nodeName":                      never(oneMachine),
+	"PodSpec.hostNetwork":                   never("the pod is a machine of its own; publish ports instead"),
+	"PodSpec.hostPID":                       never("the pod is a machine of its own"),
+	"PodSpec.hostIPC":                       never("the pod is a machine of its own"),
+	"PodSpec.shareProcessNamespace":         notYet().only("false"),
+	"PodSpec.securityContext":               honoured(),
+	"PodSpec.imagePullSecrets":              notYet("use bulkhead login"),
+	"PodSpec.hostname":                      honoured(),
+	"PodSpec.subdomain":                     notYet(),
+	"PodSpec.affinity":                      never(oneMachine),
+	"PodSpec.schedulerName":                 noEffect(oneMachine),
+	"PodSpec.tolerations":                   noEffect("the machine has no taints"),
+	"PodSpec.hostAliases":                   notYet(),
+	"PodSpec.priorityClassName":             noEffect("nothing is preempted or evicted"),
+	"PodSpec.priority":                      noEffect("nothing is preempted or evicted"),
+	"PodSpec.dnsConfig":                     notYet(),
+	"PodSpec.readinessGates":                never("there are no controllers that could set the conditions"),
+	"PodSpec.runtimeClassName":              honoured().only("bulkhead"),
+	"PodSpec.enableServiceLinks":            noEffect("there are no services"),
+	"PodSpec.preemptionPolicy":              noEffect("nothing is preempted or evicted"),
+	"PodSpec.overhead":                      noEffect("the machine's own memory is not counted against the pod"),
+	"PodSpec.topologySpreadConstraints":     never(oneMachine),
+	"PodSpec.setHostnameAsFQDN":             notYet().only("false"),
+	"PodSpec.os":                            honoured(),
+	"PodSpec.hostUsers":                     notYet("user namespaces within the guest").only("true"),
+	"PodSpec.schedulingGates":               never(oneMachine),
+	"PodSpec.resourceClaims":                never("there are no resource drivers"),
+	"PodSpec.resources":                     notYet("give each container its own"),
+	"PodSpec.hostnameOverride":              notYet("use hostname"),
+	"PodSpec.schedulingGroup":               never(oneMachine),
+	"PodSpec.evictionResponders":            never("nothing is evicted"),
+	"PodOS.name":                            never(noWindows).only("linux"),
+
+	"PodSecurityContext.seLinuxOptions":           notYet(),
+	"PodSecurityContext.windowsOptions":           never(noWindows),
+	"PodSecurityContext.runAsUser":                honoured(),
+	"PodSecurityContext.runAsGroup":               honoured(),
+	"PodSecurityContext.runAsNonRoot":             honoured(),
+	"PodSecurityContext.supplementalGroups":       honoured(),
+	"PodSecurityContext.supplementalGroupsPolicy": notYet().only("Merge"),
+	"PodSecurityContext.fsGroup":                  notYet("emptyDir volumes can be written by everyone in the pod"),
+	"PodSecurityContext.sysctls":                  honoured("those that belong to a namespace; they hold for the pod's whole machine"),
+	"PodSecurityContext.fsGroupChangePolicy":      noEffect("without fsGroup nothing is changed"),
+	"PodSecurityContext.seccompProfile":           honoured("RuntimeDefault where nothing is said"),
+	"PodSecurityContext.appArmorProfile":          notYet("the guest has no AppArmor"),
+	"PodSecurityContext.seLinuxChangePolicy":      noEffect("without seLinuxOptions nothing is changed"),
+	"Sysctl.name":                                 honoured(),
+	"Sysctl.value":                                honoured(),
+
+	"Container.name":                     honoured(),
+	"Container.image":                    honoured(),
+	"Container.command":                  honoured(),
+	"Container.args":                     honoured(),
+	"Container.workingDir":               honoured(),
+	"Container.ports":                    honoured(),
+	"Container.envFrom":                  notYet("give the values as env"),
+	"Container.env":                      honoured(),
+	"Container.resources":                honoured(),
+	"Container.resizePolicy":             notYet(),
+	"Container.restartPolicy":            notYet("use the pod's restartPolicy"),
+	"Container.restartPolicyRules":       notYet(),
+	"Container.volumeMounts":             honoured(),
+	"Container.volumeDevices":            notYet(),
+	"Container.livenessProbe":            notYet(),
+	"Container.readinessProbe":           notYet(),
+	"Container.startupProbe":             notYet(),
+	"Container.lifecycle":                notYet(),
+	"Container.terminationMessagePath":   notYet("nor is a message read from there").only("/dev/termination-log"),
+	"Container.terminationMessagePolicy": notYet().only("File"),
+	"Container.imagePullPolicy":          honoured("where nothing is said Always for the tag latest, but not for images of localhost"),
+	"Container.securityContext":          honoured(),
+	"Container.stdin":                    honoured(),
+	"Container.stdinOnce":                honoured(),
+	"Container.tty":                      honoured(),
+
+	"ContainerPort.name":          honoured(),
+	"ContainerPort.hostPort":      honoured("published on the host, TCP only"),
+	"ContainerPort.containerPort": honoured(),
+	"ContainerPort.protocol":      honoured(),
+	"ContainerPort.hostIP":        honoured("where nothing is said the host's loopback"),
+
+	"EnvVar.name":                   honoured(),
+	"EnvVar.value":                  honoured(),
+	"EnvVar.valueFrom":              honoured(),
+	"EnvVarSource.fieldRef":         honoured(),
+	"EnvVarSource.resourceFieldRef": notYet("give the value itself"),
+	"EnvVarSource.configMapKeyRef":  notYet("give the value itself"),
+	"EnvVarSource.secretKeyRef":     notYet("give the value itself"),
+	"EnvVarSource.fileKeyRef":       notYet("give the value itself"),
+
+	"ObjectFieldSelector.apiVersion": honoured().only("v1"),
+	"ObjectFieldSelector.fieldPath":  honoured(),
+
+	"ResourceRequirements.limits":   honoured().only("cpu", "memory"),
+	"ResourceRequirements.requests": honoured().only("cpu", "memory"),
+	"ResourceRequirements.claims":   never("there are no resource drivers"),
+
+	"VolumeMount.name":              honoured(),
+	"VolumeMount.readOnly":          honoured(),
+	"VolumeMount.recursiveReadOnly": notYet().only("Disabled"),
+	"VolumeMount.mountPath":         honoured(),
+	"VolumeMount.subPath":           notYet(),
+	"VolumeMount.mountPropagation":  notYet().only("None"),
+	"VolumeMount.subPathExpr":       notYet(),
+	"VolumeMount.bindMountOptions":  notYet(),
+
+	"SecurityContext.capabilities":             honoured(),
+	"SecurityContext.privileged":               notYet("a container in a machine of its own may be given capabilities instead").only("false"),
+	"SecurityContext.seLinuxOptions":           notYet(),
+	"SecurityContext.windowsOptions":           never(noWindows),
+	"SecurityContext.runAsUser":                honoured(),
+	"SecurityContext.runAsGroup":               honoured(),
+	"SecurityContext.runAsNonRoot":             honoured(),
+	"SecurityContext.readOnlyRootFilesystem":   honoured(),
+	"SecurityContext.allowPrivilegeEscalation": honoured(),
+	"SecurityContext.procMount":                notYet().only("Default"),
+	"SecurityContext.seccompProfile":           honoured("RuntimeDefault where nothing is said"),
+	"SecurityContext.appArmorProfile":          notYet("the guest has no AppArmor"),
+	"Capabilities.add":                         honoured(),
+	"Capabilities.drop":                        honoured(),
+	"SeccompProfile.type":                      notYet().only("RuntimeDefault", "Unconfined"),
+	"SeccompProfile.localhostProfile":          notYet(),
+
+	"Volume.name":                        honoured(),
+	"VolumeSource.hostPath":              notYet(),
+	"VolumeSource.emptyDir":              honoured(),
+	"VolumeSource.gcePersistentDisk":     never("removed from Kubernetes"),
+	"VolumeSource.awsElasticBlockStore":  never("removed from Kubernetes"),
+	"VolumeSource.gitRepo":               never("removed from Kubernetes"),
+	"VolumeSource.secret":                notYet(),
+	"VolumeSource.nfs":                   notYet(),
+	"VolumeSource.iscsi":                 notYet(),
+	"VolumeSource.glusterfs":             never("removed from Kubernetes"),
+	"VolumeSource.persistentVolumeClaim": notYet(),
+	"VolumeSource.rbd":                   never("removed from Kubernetes"),
+	"VolumeSource.flexVolume":            never("deprecated; there are no drivers"),
+	"VolumeSource.cinder":                never("removed from Kubernetes"),
+	"VolumeSource.cephfs":                never("removed from Kubernetes"),
+	"VolumeSource.flocker":               never("removed from Kubernetes"),
+	"VolumeSource.downwardAPI":           notYet(),
+	"VolumeSource.fc":                    notYet(),
+	"VolumeSource.azureFile":             never("removed from Kubernetes"),
+	"VolumeSource.configMap":             notYet(),
+	"VolumeSource.vsphereVolume":         never("removed from Kubernetes"),
+	"VolumeSource.quobyte":               never("removed from Kubernetes"),
+	"VolumeSource.azureDisk":             never("removed from Kubernetes"),
+	"VolumeSource.photonPersistentDisk":  never("removed from Kubernetes"),
+	"VolumeSource.projected":             notYet(),
+	"VolumeSource.portworxVolume":        never("removed from Kubernetes"),
+	"VolumeSource.scaleIO":               never("removed from Kubernetes"),
+	"VolumeSource.storageos":             never("removed from Kubernetes"),
+	"VolumeSource.csi":                   notYet(),
+	"VolumeSource.ephemeral":             notYet(),
+	"VolumeSource.image":                 notYet(),
+
+	"EmptyDirVolumeSource.medium":    notYet().only("Memory"),
+	"EmptyDirVolumeSource.sizeLimit": honoured(),
+	"EmptyDirVolumeSource.mode":      notYet(),
+}

@@ -1,0 +1,257 @@
+package podapi
+
+import (
+	"fmt"
+	"net"
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+)
+
+// checker reports the faults of fields.
+type checker struct{ report func(field, message string) }
+
+func (c checker) fault(field, format string, args ...any) {
+	c.report(field, fmt.Sprintf(format, args...))
+}
+
+// name reports what check has against a required name.
+func (c checker) name(field, name string, check func(string) []string) {
+	if name == "" {
+		c.fault(field, "is required")
+		return
+	}
+	for _, message := range check(name) {
+		c.fault(field, "%q: %s", name, message)
+	}
+}
+
+func oneOf[T ~string](c checker, field string, value T, allowed ...T) {
+	for _, a := range allowed {
+		if value == a {
+			return
+		}
+	}
+	c.fault(field, "%q is not one of %v", value, allowed)
+}
+
+// validate reports what the API server would refuse in a defaulted pod, as far
+// as Bulkhead looks at it.
+func validate(pod *corev1.Pod, report func(field, message string)) {
+	c := checker{report}
+	c.name("metadata.name", pod.Name, validation.IsDNS1123Subdomain)
+	c.name("metadata.namespace", pod.Namespace, validation.IsDNS1123Label)
+	for key, value := range pod.Labels {
+		c.name("metadata.labels", key, validation.IsQualifiedName)
+		for _, message := range validation.IsValidLabelValue(value) {
+			c.fault("metadata.labels", "%q: %s", value, message)
+		}
+	}
+	for key := range pod.Annotations {
+		c.name("metadata.annotations", strings.ToLower(key), validation.IsQualifiedName)
+		if annotations.Internal(key) {
+			c.fault("metadata.annotations", "%q: the prefix %s is reserved", key, annotations.Prefix)
+		}
+	}
+	spec := &pod.Spec
+	oneOf(c, "spec.restartPolicy", spec.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
+	if grace := *spec.TerminationGracePeriodSeconds; grace < 0 {
+		c.fault("spec.terminationGracePeriodSeconds", "%d is negative", grace)
+	}
+	if spec.Hostname != "" {
+		c.name("spec.hostname", spec.Hostname, validation.IsDNS1123Label)
+	}
+	volumes := c.volumes(spec.Volumes)
+	c.podSecurity(spec.SecurityContext)
+	if len(spec.Containers) == 0 {
+		c.fault("spec.containers", "is required")
+	}
+	names, hostPorts := map[string]bool{}, map[string]bool{}
+	for i := range spec.Containers {
+		container, at := &spec.Containers[i], fmt.Sprintf("spec.containers[%d].", i)
+		c.name(at+"name", container.Name, validation.IsDNS1123Label)
+		if names[container.Name] {
+			c.fault(at+"name", "%q is there twice", container.Name)
+		}
+		names[container.Name] = true
+		c.container(container, at, volumes)
+		c.ports(container.Ports, at, hostPorts)
+	}
+}
+
+func (c checker) volumes(list []corev1.Volume) map[string]bool {
+	names := map[string]bool{}
+	for i, volume := range list {
+		at := fmt.Sprintf("spec.volumes[%d].", i)
+		c.name(at+"name", volume.Name, validation.IsDNS1123Label)
+		if names[volume.Name] {
+			c.fault(at+"name", "%q is there twice", volume.Name)
+		}
+		names[volume.Name] = true
+		if empty := volume.EmptyDir; empty != nil && empty.SizeLimit != nil && empty.SizeLimit.Sign() < 0 {
+			c.fault(at+"emptyDir.sizeLimit", "%s is negative", empty.SizeLimit)
+		}
+	}
+	return names
+}
+
+func (c checker) podSecurity(context *corev1.PodSecurityContext) {
+	const at = "spec.securityContext."
+	c.id(at+"runAsUser", context.RunAsUser)
+	c.id(at+"runAsGroup", context.RunAsGroup)
+	for i := range context.SupplementalGroups {
+		c.id(fmt.Sprintf("%ssupplementalGroups[%d]", at, i), &context.SupplementalGroups[i])
+	}
+	names := map[string]bool{}
+	for i, sysctl := range context.Sysctls {
+		field := fmt.Sprintf("%ssysctls[%d].name", at, i)
+		if sysctl.Name == "" || strings.ContainsAny(sysctl.Name, " \n") || strings.Contains(sysctl.Name, "..") {
+			c.fault(field, "%q is not the name of a sysctl", sysctl.Name)
+		}
+		if names[sysctl.Name] {
+			c.fault(field, "%q is there twice", sysctl.Name)
+		}
+		names[sysctl.Name] = true
+	}
+}
+
+func (c checker) id(field string, id *int64) {
+	if id != nil && (*id < 0 || *id > 1<<31-1) {
+		c.fault(field, "%d is out of range", *id)
+	}
+}
+
+func (c checker) container(container *corev1.Container, at string, volumes map[string]bool) {
+	if container.Image == "" {
+		c.fault(at+"image", "is required")
+	} else if strings.TrimSpace(container.Image) != container.Image {
+		c.fault(at+"image", "%q begins or ends with a space", container.Image)
+	}
+	oneOf(c, at+"imagePullPolicy", container.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
+	for i, env := range container.Env {
+		c.env(env, fmt.Sprintf("%senv[%d].", at, i))
+	}
+	c.resources(container.Resources, at+"resources.")
+	paths := map[string]bool{}
+	for i, mount := range container.VolumeMounts {
+		at := fmt.Sprintf("%svolumeMounts[%d].", at, i)
+		switch {
+		case mount.Name == "":
+			c.fault(at+"name", "is required")
+		case !volumes[mount.Name]:
+			c.fault(at+"name", "there is no volume %q", mount.Name)
+		}
+		switch {
+		case mount.MountPath == "":
+			c.fault(at+"mountPath", "is required")
+		case !path.IsAbs(mount.MountPath) || path.Clean(mount.MountPath) == "/" || strings.ContainsAny(mount.MountPath, ":\x00"):
+			c.fault(at+"mountPath", "%q is not a place for a volume", mount.MountPath)
+		case paths[path.Clean(mount.MountPath)]:
+			c.fault(at+"mountPath", "%q is there twice", mount.MountPath)
+		}
+		paths[path.Clean(mount.MountPath)] = true
+	}
+	context := container.SecurityContext
+	if context == nil {
+		return
+	}
+	c.id(at+"securityContext.runAsUser", context.RunAsUser)
+	c.id(at+"securityContext.runAsGroup", context.RunAsGroup)
+	if escalation := context.AllowPrivilegeEscalation; escalation != nil && !*escalation && context.Capabilities != nil {
+		for _, name := range context.Capabilities.Add {
+			if name == "SYS_ADMIN" || name == "CAP_SYS_ADMIN" {
+				c.fault(at+"securityContext.allowPrivilegeEscalation", "cannot be false together with the capability SYS_ADMIN")
+			}
+		}
+	}
+}
+
+func (c checker) env(env corev1.EnvVar, at string) {
+	c.name(at+"name", env.Name, validation.IsRelaxedEnvVarName)
+	if strings.ContainsRune(env.Value, 0) {
+		c.fault(at+"value", "holds a zero byte")
+	}
+	from := env.ValueFrom
+	if from == nil {
+		return
+	}
+	if env.Value != "" {
+		c.fault(at+"valueFrom", "cannot be together with value")
+	}
+	if from.FieldRef == nil {
+		if *from == (corev1.EnvVarSource{}) {
+			c.fault(at+"valueFrom", "names no source")
+		}
+		return
+	}
+	field := from.FieldRef.FieldPath
+	switch field {
+	case "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs":
+		return
+	}
+	for _, prefix := range []string{"metadata.labels['", "metadata.annotations['"} {
+		if key, found := strings.CutPrefix(field, prefix); found && strings.HasSuffix(key, "']") {
+			c.name(at+"valueFrom.fieldRef.fieldPath", strings.ToLower(strings.TrimSuffix(key, "']")), validation.IsQualifiedName)
+			return
+		}
+	}
+	c.fault(at+"valueFrom.fieldRef.fieldPath", "%q is not a field for an environment variable", field)
+}
+
+func (c checker) resources(r corev1.ResourceRequirements, at string) {
+	for name, quantity := range r.Limits {
+		if quantity.Sign() < 0 {
+			c.fault(at+"limits."+string(name), "%s is negative", quantity.String())
+		}
+	}
+	for name, quantity := range r.Requests {
+		limit, limited := r.Limits[name]
+		switch {
+		case quantity.Sign() < 0:
+			c.fault(at+"requests."+string(name), "%s is negative", quantity.String())
+		case limited && quantity.Cmp(limit) > 0:
+			c.fault(at+"requests."+string(name), "%s is more than the limit %s", quantity.String(), limit.String())
+		}
+	}
+}
+
+// ports checks a container's; hostPorts are those of the pod so far.
+func (c checker) ports(ports []corev1.ContainerPort, at string, hostPorts map[string]bool) {
+	names := map[string]bool{}
+	for i, port := range ports {
+		at := fmt.Sprintf("%sports[%d].", at, i)
+		if port.Name != "" {
+			c.name(at+"name", port.Name, validation.IsValidPortName)
+			if names[port.Name] {
+				c.fault(at+"name", "%q is there twice", port.Name)
+			}
+			names[port.Name] = true
+		}
+		if port.ContainerPort < 1 || port.ContainerPort > 65535 {
+			c.fault(at+"containerPort", "%d is not between 1 and 65535", port.ContainerPort)
+		}
+		oneOf(c, at+"protocol", port.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
+		if port.HostIP != "" && net.ParseIP(port.HostIP) == nil {
+			c.fault(at+"hostIP", "%q is not an IP address", port.HostIP)
+		}
+		if port.HostPort == 0 {
+			continue
+		}
+		if port.HostPort < 0 || port.HostPort > 65535 {
+			c.fault(at+"hostPort", "%d is not between 1 and 65535", port.HostPort)
+		}
+		if port.Protocol != corev1.ProtocolTCP {
+			c.fault(at+"hostPort", "only TCP is published yet, not %s", port.Protocol)
+		}
+		key := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort)
+		if hostPorts[key] {
+			c.fault(at+"hostPort", "%d is there twice", port.HostPort)
+		}
+		hostPorts[key] = true
+	}
+}
