@@ -97,7 +97,8 @@ type VM interface {
 	// Kill ends the machine and returns when its process is gone. It
 	// succeeds for one that is gone already.
 	Kill(ctx context.Context) error
-	// Close lets go of the machine without ending it.
+	// Close lets go of the machine without ending it. After it only Kill,
+	// Process, Record and Channel may be used, and Done may never be closed.
 	Close() error
 }
 

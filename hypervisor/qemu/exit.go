@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"golang.org/x/sys/unix"
 )
@@ -132,16 +133,33 @@ func (v *vm) Explain(op string, err error) error {
 	return v.failed("run", op, err)
 }
 
-// deathOr prefers "the process has died" to the broken pipe it shows as.
+// deathOr prefers "the process has died, of this" to the broken connection it
+// shows as.
 func (v *vm) deathOr(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if v.record.Process.Alive() {
+	if errors.Is(err, qmp.ErrClosed) {
+		// The sockets of a dying process are closed a little before it ends.
+		select {
+		case <-v.done:
+		case <-time.After(deathDelay):
+		}
+	}
+	select {
+	case <-v.done:
+		if cause := v.cause(); cause != nil {
+			return fmt.Errorf("%w: %w", hypervisor.ErrGone, cause)
+		}
+		return hypervisor.ErrGone
+	default:
 		return err
 	}
-	return fmt.Errorf("%w: %w", hypervisor.ErrGone, err)
 }
+
+// deathDelay bounds the wait for the end of a process that has closed its
+// sockets.
+const deathDelay = time.Second
 
 // failed makes the error of an operation, with what the machine has said.
 func (v *vm) failed(phase, op string, err error) error {

@@ -67,6 +67,12 @@ func (v *vm) Kill(ctx context.Context) error {
 	if err != nil && !errors.Is(err, procid.ErrGone) {
 		return v.failed("end", "kill the machine", err)
 	}
+	if v.child == nil { // also after Close, which ends the wait behind done
+		if err := v.record.Process.Wait(ctx); err != nil {
+			return v.failed("end", "kill the machine", err)
+		}
+		return nil
+	}
 	select {
 	case <-v.done:
 		return nil

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -101,8 +102,8 @@ func findPort() (*os.File, error) {
 	return nil, fmt.Errorf("no port %s among %q", portName, names)
 }
 
-// serve obeys commands for ever: a read that returns nothing means that no
-// host is there, which poll waits for.
+// serve obeys commands for ever. A read that returns nothing means that no
+// host is there; poll would then return at once, with POLLHUP.
 func serve(port *os.File) error {
 	r := bufio.NewReader(port)
 	var saved string
@@ -110,8 +111,7 @@ func serve(port *os.File) error {
 		line, err := r.ReadString('\n')
 		if err != nil {
 			r.Reset(port)
-			p := []unix.PollFd{{Fd: int32(port.Fd()), Events: unix.POLLIN}}
-			unix.Poll(p, 20)
+			time.Sleep(2 * time.Millisecond)
 			continue
 		}
 		answer, err := obey(strings.Fields(line), &saved)

@@ -1,0 +1,199 @@
+// Package probe finds out whether a guest really runs under KVM. That
+// /dev/kvm is there and can be opened proves nothing: under some nested
+// hypervisors QEMU aborts, or the guest spins at its first instruction.
+package probe
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// ErrUnusable is matched by Resolve's error when KVM was demanded and does not
+// work.
+var ErrUnusable = errors.New("KVM cannot be used")
+
+// Outcome is what a probe has found.
+type Outcome string
+
+// The outcomes. Unknown is not remembered: the next Resolve probes again.
+const (
+	Works    Outcome = "works"
+	Unusable Outcome = "unusable"
+	Unknown  Outcome = "unknown"
+)
+
+// Verdict is an outcome with its reason, in one line, and remedy if there is
+// one.
+type Verdict struct {
+	Outcome Outcome   `json:"outcome"`
+	Reason  string    `json:"reason"`
+	Remedy  string    `json:"remedy,omitempty"`
+	Boot    string    `json:"boot"`   // the host's boot that it holds for
+	Driver  string    `json:"driver"` // hash of the driver's identity that it holds for
+	Probed  time.Time `json:"probed"`
+}
+
+// timeout is what a guest gets to boot under KVM in: many times what it needs
+// where KVM works.
+const timeout = 5 * time.Second
+
+// Prober probes with one machine. It is safe for concurrent use; at worst two
+// probe at once and agree.
+type Prober struct {
+	Driver hypervisor.Driver
+	// Machine is what is booted; its accelerator does not matter.
+	Machine hypervisor.Machine
+	// Check returns nil when the guest's kernel has come up.
+	Check func(ctx context.Context, v hypervisor.VM) error
+	// Path is the file that remembers the verdict, and Dir an existing
+	// directory for the sockets, see hypervisor.Options.
+	Path, Dir string
+	// Timeout bounds the boot; 0 is five seconds.
+	Timeout time.Duration
+	// Device is opened first; "" is /dev/kvm.
+	Device string
+}
+
+// Resolve turns a wish into an accelerator that works: TCG at once, Auto and
+// KVM by the remembered verdict or a probe. A wish for KVM that cannot be met
+// is ErrUnusable, and the verdict says why; Auto falls back to TCG.
+func (p Prober) Resolve(ctx context.Context, wish hypervisor.Accel) (hypervisor.Accel, Verdict, error) {
+	if wish == hypervisor.TCG {
+		return hypervisor.TCG, Verdict{Outcome: Unknown, Reason: "not asked for"}, nil
+	}
+	if wish != hypervisor.Auto && wish != hypervisor.KVM {
+		return "", Verdict{}, fmt.Errorf("%w: accelerator %q", hypervisor.ErrInvalid, wish)
+	}
+	v, err := p.Verdict(ctx)
+	if err != nil {
+		return "", v, err
+	}
+	switch {
+	case v.Outcome == Works:
+		return hypervisor.KVM, v, nil
+	case wish == hypervisor.KVM:
+		return "", v, fmt.Errorf("%w: %s", ErrUnusable, v.Reason)
+	}
+	return hypervisor.TCG, v, nil
+}
+
+// Verdict returns the remembered verdict, or probes. An error is of ctx, or of
+// what the probe itself needs; what a probe finds is never an error.
+func (p Prober) Verdict(ctx context.Context) (Verdict, error) {
+	boot, err := procid.BootID()
+	if err != nil {
+		return Verdict{}, fmt.Errorf("probe KVM: %w", err)
+	}
+	m := p.Machine
+	m.Accel = hypervisor.KVM
+	identity, err := p.Driver.Identity(ctx, m)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("probe KVM: %w", err)
+	}
+	sum := sha256.Sum256([]byte(identity))
+	identity = hex.EncodeToString(sum[:16])
+	// Cheap, and can change without a reboot: never remembered.
+	if v, ok := p.device(); !ok {
+		v.Boot, v.Driver, v.Probed = boot, identity, time.Now().UTC()
+		return v, nil
+	}
+	var v Verdict
+	if err := atomicfile.ReadJSON(p.Path, &v); err == nil && v.Boot == boot && v.Driver == identity && v.Outcome != Unknown {
+		return v, nil
+	}
+	v = p.boot(ctx, m)
+	v.Boot, v.Driver, v.Probed = boot, identity, time.Now().UTC()
+	if err := ctx.Err(); err != nil {
+		return v, fmt.Errorf("probe KVM: %w", err)
+	}
+	if v.Outcome == Unknown {
+		return v, nil
+	}
+	if err := atomicfile.WriteJSON(p.Path, v, 0o644, atomicfile.Volatile); err != nil {
+		return v, fmt.Errorf("remember the verdict on KVM: %w", err)
+	}
+	return v, nil
+}
+
+func (p Prober) device() (Verdict, bool) {
+	device := p.Device
+	if device == "" {
+		device = "/dev/kvm"
+	}
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
+	switch {
+	case err == nil:
+		f.Close()
+		return Verdict{}, true
+	case errors.Is(err, os.ErrNotExist):
+		return Verdict{Outcome: Unusable, Reason: "there is no " + device, Remedy: "enable virtualisation in the firmware, or nested virtualisation in the cloud, and load kvm_intel or kvm_amd"}, false
+	case errors.Is(err, os.ErrPermission):
+		return Verdict{Outcome: Unusable, Reason: "no permission to open " + device, Remedy: "add the user to the group kvm"}, false
+	}
+	return Verdict{Outcome: Unusable, Reason: err.Error()}, false
+}
+
+// boot is the probe. Unknown is an outcome of which KVM is not the cause.
+func (p Prober) boot(ctx context.Context, m hypervisor.Machine) Verdict {
+	limit := p.Timeout
+	if limit == 0 {
+		limit = timeout
+	}
+	probeCtx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	dir, err := os.MkdirTemp(p.Dir, "probe")
+	if err != nil {
+		return Verdict{Outcome: Unknown, Reason: err.Error()}
+	}
+	defer os.RemoveAll(dir)
+	console, err := os.OpenFile(filepath.Join(dir, "console"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return Verdict{Outcome: Unknown, Reason: err.Error()}
+	}
+	defer console.Close()
+	v, err := p.Driver.Boot(probeCtx, m, hypervisor.Files{Console: console}, hypervisor.Options{Dir: dir, Name: "probe"})
+	if err == nil {
+		err = p.check(probeCtx, v)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		err = errors.Join(err, v.Kill(end), v.Close())
+	}
+	switch {
+	case err == nil:
+		return Verdict{Outcome: Works, Reason: "a guest has booted under KVM"}
+	case errors.Is(err, hypervisor.ErrInvalid), errors.Is(err, os.ErrNotExist):
+		return Verdict{Outcome: Unknown, Reason: err.Error()}
+	case errors.Is(err, context.DeadlineExceeded):
+		return Verdict{Outcome: Unusable, Reason: fmt.Sprintf("KVM is there, but a guest did not boot under it within %v", limit)}
+	}
+	return Verdict{Outcome: Unusable, Reason: "KVM is there and does not work: " + err.Error()}
+}
+
+// check waits for the guest or for the machine's end.
+func (p Prober) check(ctx context.Context, v hypervisor.VM) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() { result <- p.Check(ctx, v) }()
+	select {
+	case err := <-result:
+		if err != nil {
+			err = v.Explain("wait for the guest", err)
+		}
+		return err
+	case <-v.Done():
+		cancel()
+		<-result
+		return v.Explain("wait for the guest", errors.New("it did not come up"))
+	}
+}

@@ -1,0 +1,160 @@
+package probe_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
+	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+)
+
+func prober(t *testing.T) probe.Prober {
+	t.Helper()
+	d, err := qemu.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return probe.Prober{
+		Driver: d, Machine: hypervisortest.Machine(t), Check: check,
+		Dir: hypervisortest.Dir(t), Path: filepath.Join(t.TempDir(), "kvm.json"),
+	}
+}
+
+// check obeys ctx, as a check has to: the guest may never answer.
+func check(ctx context.Context, v hypervisor.VM) error {
+	conn, err := net.Dial("unix", v.Channel())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if _, err := conn.Write([]byte("echo up\n")); err != nil {
+		return err
+	}
+	if _, err = conn.Read(make([]byte, 8)); err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// TestProbe runs wherever it is: a host has a KVM that works, one that does
+// not, or none, and each has to end with an accelerator that boots the guest.
+func TestProbe(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), hypervisortest.Patience)
+	defer cancel()
+	p := prober(t)
+	accel, v, err := p.Resolve(ctx, hypervisor.Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %+v", accel, v)
+	if v.Outcome == probe.Unknown || v.Reason == "" {
+		t.Errorf("verdict %+v", v)
+	}
+	if (accel == hypervisor.KVM) != (v.Outcome == probe.Works) {
+		t.Errorf("%s by verdict %+v", accel, v)
+	}
+	left, err := os.ReadDir(p.Dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if _, err := os.Stat("/dev/kvm"); err == nil {
+		p.Check = func(context.Context, hypervisor.VM) error {
+			t.Error("probed again in spite of a verdict")
+			return nil
+		}
+	}
+	_, again, err := p.Resolve(ctx, hypervisor.KVM)
+	if want := v.Outcome != probe.Works; errors.Is(err, probe.ErrUnusable) != want {
+		t.Errorf("a demand for KVM: %v", err)
+	}
+	if again.Outcome != v.Outcome || again.Reason != v.Reason {
+		t.Errorf("verdict changed: %+v, then %+v", v, again)
+	}
+}
+
+func TestWishes(t *testing.T) {
+	p := prober(t)
+	if accel, _, err := p.Resolve(t.Context(), hypervisor.TCG); accel != hypervisor.TCG || err != nil {
+		t.Errorf("tcg: %s, %v", accel, err)
+	}
+	if _, _, err := p.Resolve(t.Context(), "hvf"); !errors.Is(err, hypervisor.ErrInvalid) {
+		t.Errorf("hvf: %v", err)
+	}
+	p.Device = filepath.Join(t.TempDir(), "kvm")
+	accel, v, err := p.Resolve(t.Context(), hypervisor.Auto)
+	if accel != hypervisor.TCG || err != nil || v.Outcome != probe.Unusable || v.Remedy == "" {
+		t.Errorf("no device: %s, %+v, %v", accel, v, err)
+	}
+}
+
+// fails is a driver of machines that never come to be.
+type fails struct {
+	hypervisor.Driver
+	boots *int
+	err   error
+}
+
+func (f fails) Identity(context.Context, hypervisor.Machine) (string, error) { return "fails", nil }
+
+func (f fails) Boot(ctx context.Context, _ hypervisor.Machine, _ hypervisor.Files, _ hypervisor.Options) (hypervisor.VM, error) {
+	*f.boots++
+	if f.err == nil {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return nil, f.err
+}
+
+func TestOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		err   error // nil hangs
+		want  probe.Outcome
+		boots int // of two verdicts
+	}{
+		{"QEMU aborts", &hypervisor.Error{Err: errors.New("signal: aborted"), Stderr: "failed to set MSR 0x10a"}, probe.Unusable, 1},
+		{"guest hangs", nil, probe.Unusable, 1},
+		{"kernel missing", &hypervisor.Error{Err: os.ErrNotExist}, probe.Unknown, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			boots := 0
+			p := probe.Prober{
+				Driver: fails{boots: &boots, err: c.err}, Timeout: 20 * time.Millisecond,
+				Dir: t.TempDir(), Path: filepath.Join(t.TempDir(), "kvm.json"), Device: "/dev/null",
+			}
+			for range 2 {
+				v, err := p.Verdict(t.Context())
+				if err != nil || v.Outcome != c.want {
+					t.Fatalf("verdict %+v, %v", v, err)
+				}
+			}
+			if boots != c.boots {
+				t.Errorf("%d boots, want %d", boots, c.boots)
+			}
+		})
+	}
+}
+
+func TestVerdictOfAnotherBootIsForgotten(t *testing.T) {
+	boots := 0
+	p := probe.Prober{
+		Driver: fails{boots: &boots, err: errors.New("broken")},
+		Dir:    t.TempDir(), Path: filepath.Join(t.TempDir(), "kvm.json"), Device: "/dev/null",
+	}
+	old := probe.Verdict{Outcome: probe.Works, Boot: "another"}
+	if err := atomicfile.WriteJSON(p.Path, old, 0o600, atomicfile.Volatile); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := p.Verdict(t.Context()); err != nil || v.Outcome != probe.Unusable || boots != 1 {
+		t.Errorf("verdict %+v after %d boots, %v", v, boots, err)
+	}
+}

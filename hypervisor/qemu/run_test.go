@@ -1,0 +1,265 @@
+package qemu_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
+)
+
+// saved is made once for the tests below, which run one after another.
+func saved(t *testing.T) hypervisortest.Saved {
+	return hypervisortest.Save(t, driver(t), hypervisortest.Machine(t), func(v hypervisor.VM) { hypervisortest.Ask(t, v, "set template") })
+}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), hypervisortest.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestRunning(t *testing.T) {
+	s := saved(t)
+	t.Run("as an ordinary user", func(t *testing.T) { unprivileged(t, s) })
+	t.Run("a flooded console stays bounded and holds up nothing", func(t *testing.T) { flood(t, s) })
+	t.Run("watchers learn of the end", func(t *testing.T) { watch(t, s) })
+	t.Run("survives the kill of its parent", func(t *testing.T) { orphan(t, s) })
+	t.Run("a machine without record is ended by its sockets", func(t *testing.T) { end(t, s) })
+	t.Run("a custom start is used", func(t *testing.T) { customStart(t, s) })
+}
+
+func unprivileged(t *testing.T, s hypervisortest.Saved) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a machine another user")
+	}
+	const nobody = 65534
+	o := hypervisortest.Options(t, "nobody")
+	o.UID, o.GID = nobody, nobody
+	v := s.CloneAs(t, driver(t), o)
+	if got := hypervisortest.Ask(t, v, "get"); got != "template" {
+		t.Errorf("the guest says %q", got)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.Process().PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"Uid:\t65534\t65534\t65534\t65534", "Gid:\t65534\t65534\t65534\t65534", "Groups:\t \n", "CapEff:\t0000000000000000", "Seccomp:\t2"} {
+		if !strings.Contains(string(status), line) {
+			t.Errorf("the process's status lacks %q", line)
+		}
+	}
+	// A disk that only its owner may open reaches it by descriptor.
+	path := hypervisortest.Disk(t, "mine")
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	disk, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close()
+	if err := v.Attach(within(t), 0, disk, hypervisor.ReadWrite); err != nil {
+		t.Fatal(err)
+	}
+	if got := hypervisortest.Ask(t, v, "read 0 0 4"); got != "6d696e65" {
+		t.Errorf("the disk holds %s", got)
+	}
+}
+
+func flood(t *testing.T, s hypervisortest.Saved) {
+	ctx := within(t)
+	console := hypervisortest.Console(t)
+	v, err := driver(t).Clone(ctx, s.Machine, hypervisor.Files{Memory: s.Memory, State: s.State, Console: console}, hypervisortest.Options(t, "flood"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hypervisortest.End(t, v)
+	for range 3 {
+		hypervisortest.Ask(t, v, "flood %d", hypervisor.ConsoleLimit/2)
+	}
+	info, err := console.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > hypervisor.ConsoleLimit || info.Size() < hypervisor.ConsoleLimit/4 {
+		t.Errorf("the console has %d bytes", info.Size())
+	}
+	// Nobody reads it any more: the guest must go on.
+	r := v.Record()
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := driver(t).Adopt(ctx, r, hypervisor.Files{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hypervisortest.End(t, w)
+	w.Close()
+	if got := hypervisortest.Ask(t, w, "flood 100000"); got != "flooded" {
+		t.Errorf("the guest says %q", got)
+	}
+}
+
+func watch(t *testing.T, s hypervisortest.Saved) {
+	ctx, d := within(t), driver(t)
+	v := s.Clone(t, d)
+	results := make(chan error)
+	for range 3 {
+		go func() { results <- d.Watch(ctx, v.Record()) }()
+	}
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if err := d.Watch(short, v.Record()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a watch of a living machine: %v", err)
+	}
+	if err := v.Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := <-results; err != nil {
+			t.Errorf("watch: %v", err)
+		}
+	}
+}
+
+// orphan runs this test again as a parent, which starts a machine and is
+// killed.
+func orphan(t *testing.T, s hypervisortest.Saved) {
+	ctx, d := within(t), driver(t)
+	o := hypervisortest.Options(t, "orphan")
+	record := filepath.Join(t.TempDir(), "record")
+	machine, _ := json.Marshal(s.Machine)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestParent$")
+	cmd.ExtraFiles = []*os.File{s.Memory, s.State}
+	cmd.Env = append(os.Environ(), "BULKHEAD_TEST_PARENT="+record, "BULKHEAD_TEST_DIR="+o.Dir, "BULKHEAD_TEST_MACHINE="+string(machine))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.End(context.WithoutCancel(ctx), o.Dir) })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	cmd.Process.Kill()
+	cmd.Wait()
+	if err != nil {
+		t.Fatalf("the parent said %q: %v", line, err)
+	}
+	var r hypervisor.Record
+	if err := json.Unmarshal([]byte(line), &r); err != nil {
+		t.Fatal(err)
+	}
+	v, err := d.Adopt(ctx, r, hypervisor.Files{Console: hypervisortest.Console(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hypervisortest.End(t, v)
+	if got := hypervisortest.Ask(t, v, "get"); got != "parent" {
+		t.Errorf("the guest says %q", got)
+	}
+}
+
+// TestParent is the parent of orphan's machine; by itself it does nothing.
+func TestParent(t *testing.T) {
+	if os.Getenv("BULKHEAD_TEST_PARENT") == "" {
+		return
+	}
+	var m hypervisor.Machine
+	if err := json.Unmarshal([]byte(os.Getenv("BULKHEAD_TEST_MACHINE")), &m); err != nil {
+		t.Fatal(err)
+	}
+	v, err := driver(t).Clone(within(t), m,
+		hypervisor.Files{Memory: os.NewFile(3, "memory"), State: os.NewFile(4, "state")},
+		hypervisor.Options{Dir: os.Getenv("BULKHEAD_TEST_DIR"), Name: "orphan"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hypervisortest.Ask(t, v, "set parent")
+	record, _ := json.Marshal(v.Record())
+	fmt.Printf("%s\n", record)
+	select {} // until killed
+}
+
+func end(t *testing.T, s hypervisortest.Saved) {
+	ctx, d := within(t), driver(t)
+	o := hypervisortest.Options(t, "end")
+	v := s.CloneAs(t, d, o)
+	for range 2 {
+		if err := d.End(ctx, o.Dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-v.Done()
+	left, err := os.ReadDir(o.Dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func customStart(t *testing.T, s hypervisortest.Saved) {
+	o := hypervisortest.Options(t, "custom")
+	refused := errors.New("refused")
+	o.Start = func(*exec.Cmd) error { return refused }
+	_, err := driver(t).Clone(within(t), s.Machine, hypervisor.Files{Memory: s.Memory, State: s.State}, o)
+	if !errors.Is(err, refused) {
+		t.Errorf("Clone: %v", err)
+	}
+	left, err := os.ReadDir(o.Dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestKernelThatDoesNotBoot(t *testing.T) {
+	ctx, d := within(t), driver(t)
+	m := hypervisortest.Machine(t)
+	m.Cmdline = "rdinit=/nothing root=/dev/nothing"
+	v, err := d.Boot(ctx, m, hypervisor.Files{Console: hypervisortest.Console(t)}, hypervisortest.Options(t, "noboot"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hypervisortest.End(t, v)
+	<-v.Done()
+	var e *hypervisor.Error
+	if err := v.Exit(); !errors.As(err, &e) || !strings.Contains(e.Console, "Kernel panic") {
+		t.Errorf("error %v with console %q", err, e.Console)
+	}
+	explained := v.Explain("wait for the agent", context.DeadlineExceeded)
+	if !errors.Is(explained, hypervisor.ErrGone) || !errors.Is(explained, context.DeadlineExceeded) || strings.Contains(explained.Error(), "\n") {
+		t.Errorf("explained: %q", explained)
+	}
+}
+
+func TestFileThatIsNoKernel(t *testing.T) {
+	ctx, d := within(t), driver(t)
+	m := hypervisortest.Machine(t)
+	m.Kernel = filepath.Join(t.TempDir(), "vmlinux")
+	o := hypervisortest.Options(t, "nokernel")
+	if _, err := d.Boot(ctx, m, hypervisor.Files{}, o); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing kernel: %v", err)
+	}
+	if err := os.WriteFile(m.Kernel, []byte("this is no kernel"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Boot(ctx, m, hypervisor.Files{}, o)
+	var e *hypervisor.Error
+	if !errors.As(err, &e) || e.Stderr == "" || strings.Contains(err.Error(), "\n") {
+		t.Errorf("no kernel: %v", err)
+	}
+	t.Log(err)
+	left, err := os.ReadDir(o.Dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
