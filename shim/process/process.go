@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	containerdlog "github.com/containerd/log"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
@@ -32,7 +33,9 @@ const (
 func Run() error {
 	unix.Umask(0o077)
 	signal.Ignore(unix.SIGPIPE, unix.SIGHUP, unix.SIGINT)
-	log := slog.New(slog.NewTextHandler(&boundedLog{f: os.Stderr}, nil))
+	stderr := &boundedLog{f: os.Stderr}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	containerdlog.L.Logger.SetOutput(stderr) // ttrpc's own
 	conn, err := bootstrap.Conn(os.NewFile(bootstrap.FD, "bootstrap"))
 	if err != nil {
 		return err

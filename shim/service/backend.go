@@ -22,6 +22,7 @@ type Sandbox interface {
 	Resume(ctx context.Context) error
 	Delete(ctx context.Context, force bool) error
 	Status() sandbox.Status
+	WaitBooted(ctx context.Context) error
 	WaitStopped(ctx context.Context) (string, error)
 	Memory(ctx context.Context) (agentv1.Memory, error)
 	Forward(ctx context.Context, port uint16) (net.Conn, error)

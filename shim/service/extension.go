@@ -45,7 +45,12 @@ func (e extension) Events(ctx context.Context, _ *shimv1.EventsRequest, out shim
 	}
 }
 
-func (e extension) Status(context.Context, *shimv1.StatusRequest) (*shimv1.StatusResponse, error) {
+func (e extension) Status(ctx context.Context, r *shimv1.StatusRequest) (*shimv1.StatusResponse, error) {
+	if r.Booted {
+		if err := e.o.Sandbox.WaitBooted(ctx); err != nil {
+			return nil, toStatus(err)
+		}
+	}
 	st := e.o.Sandbox.Status()
 	res := &shimv1.StatusResponse{
 		State: string(st.State), Accel: e.o.Accel, Clone: e.o.Clone,

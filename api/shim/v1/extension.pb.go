@@ -318,6 +318,7 @@ func (x *OpenResponse) GetToken() string {
 
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Booted        bool                   `protobuf:"varint,1,opt,name=booted,proto3" json:"booted,omitempty"` // answer when the machine is up and its agent has answered, or with what kept it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -350,6 +351,13 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
 	return file_extension_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *StatusRequest) GetBooted() bool {
+	if x != nil {
+		return x.Booted
+	}
+	return false
 }
 
 type StatusResponse struct {
@@ -1298,8 +1306,9 @@ const file_extension_proto_rawDesc = "" +
 	"\aCONSOLE\x10\x02\">\n" +
 	"\fOpenResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"\x0f\n" +
-	"\rStatusRequest\"\xb8\x02\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"'\n" +
+	"\rStatusRequest\x12\x16\n" +
+	"\x06booted\x18\x01 \x01(\bR\x06booted\"\xb8\x02\n" +
 	"\x0eStatusResponse\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05accel\x18\x02 \x01(\tR\x05accel\x12\x14\n" +

@@ -1,0 +1,321 @@
+package shim_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/containerd/api/types"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/busybox"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim"
+	"github.com/bulkhead-project/bulkhead/shim/events"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// TestPod walks one pod through its whole life in a real machine: start, log,
+// exec with stdin, kill -9 of the shim, adoption, exit, deletion.
+func TestPod(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	o := options(t)
+	c, err := shim.Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { end(t, o) })
+	defer c.Close()
+	config := sandbox.Config{
+		Version: sandbox.ConfigVersion, ID: o.ID, Instance: o.Instance, Name: "p", Namespace: "default",
+		Hostname: "p", Machine: o.Machine, MemoryMiB: o.Machine.Memory, Created: time.Now(),
+	}
+	if err := c.Create(ctx, config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Sandbox.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxID: o.ID}); err != nil {
+		t.Fatalf("start: %v\n%s", err, read(filepath.Join(o.StateDir, "console.log")))
+	}
+	t.Logf("shim: %s", weight(c.PID()))
+
+	const lines = 60
+	log := filepath.Join(t.TempDir(), "0.log")
+	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo line $i; i=$((i+1)); usleep 50000; done; exit 7", lines)
+	create(t, ctx, c, o, "main", log, "sh", "-c", script)
+	if _, err := c.Task.Start(ctx, &taskv3.StartRequest{ID: "main"}); err != nil {
+		t.Fatal(err)
+	}
+
+	execEcho(t, ctx, c)
+
+	// The shim dies in the middle of the output.
+	waitFor(t, log, "line 10")
+	st, err := c.Extension.Status(ctx, &shimv1.StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := procid.Of(c.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-c.Done()
+	gone(t, "shim", c.PID())
+
+	o.Logs = map[string]*os.File{"main": openLog(t, log)}
+	began := time.Now()
+	adopted, err := shim.Adopt(ctx, o)
+	if err != nil {
+		t.Fatalf("adopt: %v\n%s", err, read(filepath.Join(o.StateDir, "shim.log")))
+	}
+	t.Logf("adopted within %v", time.Since(began))
+	defer adopted.Close()
+	after, err := adopted.Extension.Status(ctx, &shimv1.StatusRequest{})
+	if err != nil || after.VmPid != st.VmPid || after.ShimPid == st.ShimPid || after.State != "running" {
+		t.Errorf("adopted %v, %v", after, err)
+	}
+	exit, err := adopted.Task.Wait(ctx, &taskv3.WaitRequest{ID: "main"})
+	if err != nil || exit.ExitStatus != 7 {
+		t.Errorf("exit %v, %v", exit, err)
+	}
+	exactlyOnce(t, log, lines)
+
+	machineDies(t, ctx, adopted, o, int(st.VmPid))
+	if _, err := adopted.Sandbox.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: o.ID}); err != nil {
+		t.Error(err)
+	}
+	gone(t, "shim", adopted.PID())
+	gone(t, "machine", int(st.VmPid))
+}
+
+// execEcho runs a process that echoes its stdin, attached before it starts.
+func execEcho(t *testing.T, ctx context.Context, c *shim.Client) {
+	t.Helper()
+	process := `{"cwd":"/","args":["sh","-c","echo begin; cat; exit 5"],"env":["PATH=/bin"],"user":{"uid":0,"gid":0}}`
+	if _, err := c.Task.Exec(ctx, &taskv3.ExecProcessRequest{
+		ID: "main", ExecID: "e1", Stdin: "stream:", Stdout: "stream:", Stderr: "stream:",
+		Spec: &anypb.Any{Value: []byte(process)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := c.OpenStream(ctx, &shimv1.OpenRequest{ContainerId: "main", ExecId: "e1", Stdin: true, Stdout: true, Stderr: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Task.Start(ctx, &taskv3.StartRequest{ID: "main", ExecID: "e1"}); err != nil {
+		t.Fatal(err)
+	}
+	input := strings.Repeat("all that goes in comes out\n", 10000)
+	var out bytes.Buffer
+	code, err := stream.Stdio{Stdin: strings.NewReader(input), Stdout: &out}.Run(ctx, conn)
+	if err != nil || code != 5 || out.String() != "begin\n"+input {
+		t.Errorf("exec: code %d, %d bytes of %d, %v", code, out.Len(), len(input)+6, err)
+	}
+	if _, err := c.Task.Delete(ctx, &taskv3.DeleteRequest{ID: "main", ExecID: "e1"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// machineDies kills QEMU under a container: an event, an exit, no Completed.
+func machineDies(t *testing.T, ctx context.Context, c *shim.Client, o shim.Options, vm int) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "1.log")
+	create(t, ctx, c, o, "second", log, "sleep", "1000")
+	if _, err := c.Task.Start(ctx, &taskv3.StartRequest{ID: "second"}); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan string, 100)
+	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	go c.Events(watch, func(e *shimv1.Event) { seen <- e.Topic })
+	if topic := <-seen; topic != events.TopicReady {
+		t.Errorf("first event %s", topic)
+	}
+	id, err := procid.Of(vm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for topic := range seen {
+		if topic == events.TopicExit {
+			break
+		}
+	}
+	exit, err := c.Task.Wait(ctx, &taskv3.WaitRequest{ID: "second"})
+	if err != nil || exit.ExitStatus != 137 {
+		t.Errorf("exit %v, %v", exit, err)
+	}
+	st, err := c.Extension.Status(ctx, &shimv1.StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range st.Containers {
+		if p.Id == "second" && p.Reason != sandbox.ReasonVMKilled {
+			t.Errorf("reason %q", p.Reason)
+		}
+	}
+	if _, err := c.Task.Delete(ctx, &taskv3.DeleteRequest{ID: "second"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// create makes a container of the busybox disk with a log.
+func create(t *testing.T, ctx context.Context, c *shim.Client, o shim.Options, id, log string, args ...string) {
+	t.Helper()
+	bundle := filepath.Join(o.StateDir, id)
+	if err := os.Mkdir(bundle, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	spec := fmt.Sprintf(`{"ociVersion":"1.0.2","process":{"cwd":"/","args":["%s"],"env":["PATH=/bin"],"user":{"uid":0,"gid":0}},
+"root":{"path":"rootfs"},"hostname":"p","mounts":[{"destination":"/proc","type":"proc","source":"proc"}],
+"linux":{"namespaces":[{"type":"pid"},{"type":"mount"}]}}`, strings.Join(args, `","`))
+	if err := os.WriteFile(filepath.Join(bundle, "config.json"), []byte(spec), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if o.Owner != nil {
+		if err := os.Chown(bundle, o.Owner.UID, o.Owner.GID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, f := range map[string]*os.File{"log-" + id: openLog(t, log), "disk-" + id: disk(t)} {
+		if err := c.SendFile(ctx, name, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Task.Create(ctx, &taskv3.CreateTaskRequest{
+		ID: id, Bundle: bundle, Stdout: "log:log-" + id,
+		Rootfs: []*types.Mount{{Type: "bulkhead-disk", Source: "busybox", Options: []string{"file=disk-" + id}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// disk makes an EROFS disk with busybox.
+func disk(t *testing.T) *os.File {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "root")
+	for _, dir := range []string{"bin", "proc", "dev", "sys", "tmp", "etc"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program, err := os.ReadFile(busybox.Binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "bin", "busybox"), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sh", "cat", "sleep", "usleep", "echo"} {
+		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "disk")
+	if out, err := exec.CommandContext(t.Context(), "mkfs.erofs", path, root).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.erofs: %v\n%s", err, out)
+	}
+	if err := os.Truncate(path, hypervisor.SlotSize); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func openLog(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o640)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+var logLine = regexp.MustCompile(`^\S+ stdout F line (\d+)$`)
+
+func exactlyOnce(t *testing.T, log string, lines int) {
+	t.Helper()
+	got := strings.Split(strings.TrimSuffix(read(log), "\n"), "\n")
+	for i, line := range got {
+		m := logLine.FindStringSubmatch(line)
+		if m == nil || m[1] != strconv.Itoa(i) {
+			t.Fatalf("line %d of the log is %q", i, line)
+		}
+	}
+	if len(got) != lines {
+		t.Errorf("the log has %d lines of %d", len(got), lines)
+	}
+}
+
+func waitFor(t *testing.T, path, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(read(path), text); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s never held %q: %s", path, text, read(path))
+		}
+	}
+}
+
+func read(path string) string {
+	b, _ := os.ReadFile(path)
+	return string(b)
+}
+
+// weight is what a process costs.
+func weight(pid int) string {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(f)
+	var found []string
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "Pss") || strings.HasPrefix(line, "Rss") {
+			found = append(found, strings.Join(strings.Fields(line), " "))
+		}
+	}
+	return strings.Join(found, ", ")
+}
+
+// end leaves nothing behind, however a test went.
+func end(t *testing.T, o shim.Options) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if t.Failed() {
+		t.Logf("shim.log:\n%s", read(filepath.Join(o.StateDir, "shim.log")))
+	}
+	c, err := shim.Connect(ctx, o.StateDir)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	c.Sandbox.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: o.ID})
+	gone(t, "shim", c.PID())
+}

@@ -1,0 +1,108 @@
+package shim_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/shim"
+)
+
+func TestStartFails(t *testing.T) {
+	t.Run("no QEMU", func(t *testing.T) {
+		t.Setenv("BULKHEAD_QEMU", "/nonexistent/qemu")
+		o := options(t)
+		_, err := shim.Start(t.Context(), o)
+		var start *shim.StartError
+		if !errors.As(err, &start) || !strings.Contains(err.Error(), "BULKHEAD_QEMU") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v", err)
+		}
+		nothingLeft(t, o)
+	})
+	t.Run("no kernel", func(t *testing.T) {
+		o := options(t)
+		o.Machine.Kernel = "/nonexistent/vmlinux"
+		if _, err := shim.Start(t.Context(), o); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("got %v", err)
+		}
+		nothingLeft(t, o)
+	})
+	t.Run("not a shim", func(t *testing.T) {
+		o := options(t)
+		o.Path = "/bin/false"
+		if _, err := shim.Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "ended at its start") {
+			t.Errorf("got %v", err)
+		}
+		nothingLeft(t, o)
+	})
+	t.Run("hangs", func(t *testing.T) {
+		o := options(t)
+		o.Path = "/bin/cat" // reads nothing and ends: the deadline has passed before
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := shim.Start(ctx, o); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		nothingLeft(t, o)
+	})
+	t.Run("path too long", func(t *testing.T) {
+		o := options(t)
+		o.StateDir += strings.Repeat("x", shim.MaxStateDir)
+		if _, err := shim.Start(t.Context(), o); err == nil {
+			t.Error("accepted")
+		}
+	})
+	t.Run("nobody there", func(t *testing.T) {
+		if _, err := shim.Connect(t.Context(), t.TempDir()); !errors.Is(err, shim.ErrNotRunning) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func nothingLeft(t *testing.T, o shim.Options) {
+	t.Helper()
+	for _, dir := range []string{o.StateDir, o.DataDir} {
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", dir, err)
+		}
+	}
+}
+
+// TestPoolMember: a shim that gets no CreateSandbox is there, is alone in its
+// directory, and goes with its machine when it is told to.
+func TestPoolMember(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"shutdown", "directory removed"} {
+		t.Run(end, func(t *testing.T) {
+			o := options(t)
+			c, err := shim.Start(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			st, err := c.Extension.Status(t.Context(), &shimv1.StatusRequest{Booted: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := shim.Adopt(t.Context(), o); err == nil || !strings.Contains(err.Error(), "lock") {
+				t.Errorf("a second shim: %v", err)
+			}
+			if end == "shutdown" {
+				_, err = c.Sandbox.ShutdownSandbox(t.Context(), &sandboxv1.ShutdownSandboxRequest{SandboxID: o.ID})
+			} else {
+				err = os.RemoveAll(o.StateDir)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			<-c.Done()
+			gone(t, "shim", c.PID())
+			gone(t, "machine", int(st.VmPid))
+		})
+	}
+}
