@@ -55,7 +55,7 @@ func (s *Sandbox) bringUp(ctx context.Context) (*machine, error) {
 		})
 	}
 	if err != nil {
-		return m, fmt.Errorf("reach the agent: %w", err)
+		return m, m.vm.Explain("reach the agent", err)
 	}
 	return m, nil
 }

@@ -106,7 +106,7 @@ func (s *Sandbox) watch(m *machine) {
 	case <-s.ctx.Done():
 		return
 	}
-	s.drain(m)
+	s.drain()
 	m.cancel(ErrMachineGone)
 	reason, message := m.reason()
 	exit := Exit{Code: 137, Signal: 9, Reason: ReasonVMKilled, Message: message, At: now()}
@@ -150,13 +150,13 @@ func (s *Sandbox) setStopped(reason, message string) {
 }
 
 // drain waits for the output pumps to read what is left.
-func (s *Sandbox) drain(m *machine) {
+func (s *Sandbox) drain() {
 	ctx, cancel := context.WithTimeout(s.ctx, drainTimeout)
 	defer cancel()
 	s.mu.Lock()
 	var pumped []<-chan struct{}
 	for _, p := range s.procs {
-		if p.state != Stopped && p.output == OutputLog && p.machine == m {
+		if p.followed && p.state != Stopped && p.output == OutputLog {
 			pumped = append(pumped, p.pumped)
 		}
 	}

@@ -1,0 +1,397 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// fakeAgent answers as the guest's agent does, with processes that a test
+// plays. It outlives sessions, as the real one does.
+type fakeAgent struct {
+	version int
+
+	mu         sync.Mutex
+	calls      []agentv1.Op
+	configured []agentv1.Configure
+	clock      []time.Time
+	mounts     map[string]int
+	procs      map[agentv1.Process]*fakeProc
+	fail       map[agentv1.Op]error
+	hang       map[agentv1.Op]bool
+	// raw replaces the handler of an op: a hostile agent.
+	raw map[agentv1.Op]func(conn net.Conn)
+}
+
+// outputBound is what the agent keeps of a stream that is not acknowledged.
+const outputBound = 64 << 10
+
+type fakeProc struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at every change
+	out     map[string]*fakeStream
+	input   []byte
+	inEOF   bool
+	running bool
+	exit    *agentv1.Exit
+	signals []int
+	stdin   bool
+	size    [2]uint16
+}
+
+type fakeStream struct {
+	base  int64  // offset of data[0]
+	data  []byte // not acknowledged
+	acked int64
+	ended bool
+}
+
+func newFakeAgent() *fakeAgent {
+	return &fakeAgent{
+		version: agentv1.Version, mounts: map[string]int{}, procs: map[agentv1.Process]*fakeProc{},
+		fail: map[agentv1.Op]error{}, hang: map[agentv1.Op]bool{}, raw: map[agentv1.Op]func(net.Conn){},
+	}
+}
+
+func newFakeProc(stdin bool) *fakeProc {
+	return &fakeProc{
+		changed: make(chan struct{}), stdin: stdin,
+		out: map[string]*fakeStream{"stdout": {}, "stderr": {}},
+	}
+}
+
+// update changes the process under its lock and wakes who waits.
+func (p *fakeProc) update(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// until waits for a condition, which is checked under the lock.
+func (p *fakeProc) until(ctx context.Context, cond func() bool) error {
+	for {
+		p.mu.Lock()
+		ok, changed := cond(), p.changed
+		p.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// write is the process writing: it blocks while the bound is reached.
+func (p *fakeProc) write(ctx context.Context, stream string, data []byte) error {
+	for len(data) > 0 {
+		if err := p.until(ctx, func() bool { return len(p.out[stream].data) < outputBound }); err != nil {
+			return err
+		}
+		p.update(func() {
+			s := p.out[stream]
+			n := min(len(data), outputBound-len(s.data))
+			s.data = append(s.data, data[:n]...)
+			data = data[n:]
+		})
+	}
+	return nil
+}
+
+// end is the process ending.
+func (p *fakeProc) end(exit agentv1.Exit) {
+	p.update(func() {
+		if p.exit == nil {
+			p.exit, p.running = &exit, false
+		}
+		for _, s := range p.out {
+			s.ended = true
+		}
+	})
+}
+
+func (a *fakeAgent) proc(id agentv1.Process) (*fakeProc, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.procs[id]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("%s/%s: %w", id.Container, id.Exec, agentv1.ErrNotFound)
+}
+
+func (a *fakeAgent) count(op agentv1.Op) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, c := range a.calls {
+		if c == op {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *fakeAgent) refuse(op agentv1.Op, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fail[op] = err
+}
+
+// serve answers one call.
+func (a *fakeAgent) serve(ctx context.Context, conn net.Conn) {
+	handlers := a.handlers()
+	wrapped := agentv1.Handlers{}
+	for op, h := range handlers {
+		wrapped[op] = func(ctx context.Context, s *agentv1.Stream) error {
+			a.mu.Lock()
+			a.calls = append(a.calls, op)
+			err, hang, raw := a.fail[op], a.hang[op], a.raw[op]
+			a.mu.Unlock()
+			if raw != nil {
+				raw(s.Conn)
+				return nil
+			}
+			if hang {
+				io.Copy(io.Discard, s.Conn)
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return h(ctx, s)
+		}
+	}
+	agentv1.Serve(ctx, conn, wrapped)
+}
+
+func (a *fakeAgent) handlers() agentv1.Handlers {
+	type none = struct{}
+	return agentv1.Handlers{
+		agentv1.OpConfigure: agentv1.Unary(func(_ context.Context, r agentv1.Configure) (agentv1.Configured, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.configured = append(a.configured, r)
+			return agentv1.Configured{Kernel: "6.1", Crun: "1.8", BootID: "b"}, nil
+		}),
+		agentv1.OpSetTime: agentv1.Unary(func(_ context.Context, r agentv1.SetTime) (none, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.clock = append(a.clock, r.Time)
+			return none{}, nil
+		}),
+		agentv1.OpFlush: agentv1.Unary(func(context.Context, none) (none, error) { return none{}, nil }),
+		agentv1.OpMemory: agentv1.Unary(func(context.Context, none) (agentv1.Memory, error) {
+			return agentv1.Memory{Total: 256 << 20, Available: 200 << 20}, nil
+		}),
+		agentv1.OpMount: agentv1.Unary(func(_ context.Context, r agentv1.Mount) (none, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.mounts[r.Name] = r.Slot
+			return none{}, nil
+		}),
+		agentv1.OpUnmount: agentv1.Unary(func(_ context.Context, r agentv1.Unmount) (none, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			delete(a.mounts, r.Name)
+			return none{}, nil
+		}),
+		agentv1.OpCreate: agentv1.Unary(func(_ context.Context, r agentv1.Create) (agentv1.Created, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.procs[agentv1.Process{Container: r.Container}] = newFakeProc(r.Stdin)
+			return agentv1.Created{PID: 7}, nil
+		}),
+		agentv1.OpStart: agentv1.Unary(func(_ context.Context, r agentv1.Process) (none, error) {
+			p, err := a.proc(r)
+			if err == nil {
+				p.update(func() { p.running = true })
+			}
+			return none{}, err
+		}),
+		agentv1.OpExec: agentv1.Unary(func(_ context.Context, r agentv1.Exec) (agentv1.Created, error) {
+			p := newFakeProc(r.Stdin)
+			p.running = true
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.procs[r.Process] = p
+			return agentv1.Created{PID: 9}, nil
+		}),
+		agentv1.OpSignal: agentv1.Unary(func(_ context.Context, r agentv1.Signal) (none, error) {
+			p, err := a.proc(r.Process)
+			if err != nil {
+				return none{}, err
+			}
+			p.update(func() { p.signals = append(p.signals, r.Signal) })
+			if r.Signal == 9 {
+				p.end(agentv1.Exit{Code: 137, Signal: 9, At: time.Now()})
+			}
+			return none{}, nil
+		}),
+		agentv1.OpWait: agentv1.Waiting(func(ctx context.Context, r agentv1.Process) (agentv1.Exit, error) {
+			p, err := a.proc(r)
+			if err != nil {
+				return agentv1.Exit{}, err
+			}
+			if err := p.until(ctx, func() bool { return p.exit != nil }); err != nil {
+				return agentv1.Exit{}, err
+			}
+			return *p.exit, nil
+		}),
+		agentv1.OpDelete: agentv1.Unary(func(_ context.Context, r agentv1.Process) (agentv1.Exit, error) {
+			p, err := a.proc(r)
+			if err != nil {
+				return agentv1.Exit{}, err
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.running {
+				return agentv1.Exit{}, agentv1.ErrBusy
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			delete(a.procs, r)
+			return agentv1.Exit{}, nil
+		}),
+		agentv1.OpResize: agentv1.Unary(func(_ context.Context, r agentv1.Resize) (none, error) {
+			p, err := a.proc(r.Process)
+			if err == nil {
+				p.update(func() { p.size = [2]uint16{r.Width, r.Height} })
+			}
+			return none{}, err
+		}),
+		agentv1.OpPause:  agentv1.Unary(func(context.Context, agentv1.Process) (none, error) { return none{}, nil }),
+		agentv1.OpResume: agentv1.Unary(func(context.Context, agentv1.Process) (none, error) { return none{}, nil }),
+		agentv1.OpUpdate: agentv1.Unary(func(context.Context, agentv1.Update) (none, error) { return none{}, nil }),
+		agentv1.OpStats: agentv1.Unary(func(context.Context, agentv1.Process) (agentv1.Stats, error) {
+			return agentv1.Stats{CPUUsec: 5}, nil
+		}),
+		agentv1.OpPids: agentv1.Unary(func(context.Context, agentv1.Process) (agentv1.Pids, error) {
+			return agentv1.Pids{Pids: []int{7}}, nil
+		}),
+		agentv1.OpList: agentv1.Unary(func(context.Context, none) (agentv1.List, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			var l agentv1.List
+			for id, p := range a.procs {
+				p.mu.Lock()
+				l.Processes = append(l.Processes, agentv1.Status{
+					Process: id, PID: 7, Created: !p.running && p.exit == nil, Exit: p.exit,
+				})
+				p.mu.Unlock()
+			}
+			return l, nil
+		}),
+		agentv1.OpReadFile: agentv1.Unary(func(context.Context, agentv1.ReadFile) (agentv1.File, error) {
+			return agentv1.File{Data: bytes.Repeat([]byte("x"), 100)}, nil
+		}),
+		agentv1.OpOutput: a.output,
+		agentv1.OpInput:  a.input,
+		agentv1.OpForward: func(_ context.Context, s *agentv1.Stream) error {
+			if err := s.Reply(nil); err != nil {
+				return err
+			}
+			c := agentv1.NewChunkConn(s.Conn)
+			io.Copy(c, c)
+			return c.CloseWrite()
+		},
+	}
+}
+
+func (a *fakeAgent) output(ctx context.Context, s *agentv1.Stream) error {
+	var r agentv1.Output
+	if err := json.Unmarshal(s.Body, &r); err != nil {
+		return err
+	}
+	p, err := a.proc(r.Process)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	st := p.out[r.Stream]
+	ack := func(to int64) {
+		p.update(func() {
+			if n := to - st.base; n > 0 && n <= int64(len(st.data)) {
+				st.data, st.base = st.data[n:], to
+			}
+			st.acked = max(st.acked, to)
+		})
+	}
+	ack(r.Offset)
+	next := r.Offset
+	if err := s.Reply(agentv1.Offset{Offset: next}); err != nil {
+		return err
+	}
+	go func() {
+		defer cancel()
+		for {
+			to, err := agentv1.ReadAck(s.Conn)
+			if err != nil {
+				return
+			}
+			ack(to)
+		}
+	}()
+	for {
+		if err := p.until(ctx, func() bool { return st.base+int64(len(st.data)) > next || st.ended }); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		data := bytes.Clone(st.data[max(next-st.base, 0):])
+		p.mu.Unlock()
+		if len(data) > agentv1.MaxChunk {
+			data = data[:agentv1.MaxChunk]
+		}
+		if err := agentv1.WriteChunk(s.Conn, data); err != nil {
+			return err
+		}
+		if len(data) == 0 {
+			<-ctx.Done() // the last acknowledgement
+			return nil
+		}
+		next += int64(len(data))
+	}
+}
+
+func (a *fakeAgent) input(_ context.Context, s *agentv1.Stream) error {
+	var r agentv1.Input
+	if err := json.Unmarshal(s.Body, &r); err != nil {
+		return err
+	}
+	p, err := a.proc(r.Process)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	at := int64(len(p.input))
+	p.mu.Unlock()
+	if err := s.Reply(agentv1.Offset{Offset: at}); err != nil {
+		return err
+	}
+	buf := make([]byte, agentv1.MaxChunk)
+	for {
+		data, err := agentv1.ReadChunk(s.Conn, buf)
+		if err == io.EOF {
+			p.update(func() { p.inEOF = true })
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		p.update(func() { p.input = append(p.input, data...); at = int64(len(p.input)) })
+		if err := agentv1.WriteAck(s.Conn, at); err != nil {
+			return err
+		}
+	}
+}
