@@ -1,0 +1,322 @@
+package oci
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	imagev1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+)
+
+// behaviours.md 5: command replaces the entrypoint, args replace the cmd.
+func TestArgs(t *testing.T) {
+	image := imagev1.ImageConfig{Entrypoint: []string{"entry", "-e"}, Cmd: []string{"cmd"}}
+	tests := []struct {
+		name          string
+		command, args []string
+		image         imagev1.ImageConfig
+		want          []string
+	}{
+		{"the image's", nil, nil, image, []string{"entry", "-e", "cmd"}},
+		{"args replace cmd", nil, []string{"a"}, image, []string{"entry", "-e", "a"}},
+		{"command replaces both", []string{"c"}, nil, image, []string{"c"}},
+		{"command and args", []string{"c"}, []string{"a"}, image, []string{"c", "a"}},
+		{"image without entrypoint", nil, nil, imagev1.ImageConfig{Cmd: []string{"cmd"}}, []string{"cmd"}},
+		{"args without entrypoint", nil, []string{"a"}, imagev1.ImageConfig{}, []string{"a"}},
+		{"image without cmd", nil, nil, imagev1.ImageConfig{}, nil},
+		{"empty command", []string{""}, nil, image, nil},
+		{"zero byte", []string{"a\x00b"}, nil, image, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := Args(test.command, test.args, test.image)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if (err != nil) != (test.want == nil) || err != nil && !errors.Is(err, ErrInvalid) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+	if diff := cmp.Diff([]string{"entry", "-e"}, image.Entrypoint); diff != "" {
+		t.Errorf("the image was changed: %s", diff)
+	}
+}
+
+// behaviours.md 2: values stay whole, whatever they hold.
+func TestEnvironment(t *testing.T) {
+	config := &runtimeapi.ContainerConfig{Tty: true, Envs: []*runtimeapi.KeyValue{
+		{Key: "OPTS", Value: []byte("a=b=c")}, {Key: "QUOTED", Value: []byte(`  "x y"  `)}, {Key: "HOME", Value: []byte("/own")}, {Key: "EMPTY"},
+	}}
+	image := imagev1.ImageConfig{Env: []string{"HOME=/image", "ODD", "LANG=C"}}
+	got, err := environment(config, image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"HOME=/own", "ODD", "LANG=C", "OPTS=a=b=c", `QUOTED=  "x y"  `, "EMPTY=", "PATH=" + DefaultPath, "TERM=xterm"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got, _ := environment(&runtimeapi.ContainerConfig{}, imagev1.ImageConfig{Env: []string{"PATH=/bin"}}); !slices.Equal(got, []string{"PATH=/bin"}) {
+		t.Errorf("the image's PATH: %q", got)
+	}
+	for _, bad := range []*runtimeapi.KeyValue{{Key: ""}, {Key: "a=b"}, {Key: "a", Value: []byte("x\x00y")}} {
+		if _, err := environment(&runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{bad}}, imagev1.ImageConfig{}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("variable %q: %v", bad.Key, err)
+		}
+	}
+}
+
+func TestUser(t *testing.T) {
+	number := func(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
+	tests := []struct {
+		name     string
+		security *runtimeapi.LinuxContainerSecurityContext
+		image    string
+		want     string
+		fails    bool
+	}{
+		{"nothing", nil, "", "", false},
+		{"the image's", nil, "www:web", "www:web", false},
+		{"number over the image's", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(7)}, "www", "7", false},
+		{"root over the image's", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(0)}, "www", "0", false},
+		{"name over the image's", &runtimeapi.LinuxContainerSecurityContext{RunAsUsername: "mail"}, "www", "mail", false},
+		{"with group", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(7), RunAsGroup: number(8)}, "", "7:8", false},
+		{"group alone", &runtimeapi.LinuxContainerSecurityContext{RunAsGroup: number(8)}, "", "", true},
+		{"out of range", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(-1)}, "", "", true},
+		{"group out of range", &runtimeapi.LinuxContainerSecurityContext{SupplementalGroups: []int64{1 << 40}}, "", "", true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := user(test.security, test.image)
+			if (err != nil) != test.fails {
+				t.Fatalf("error %v", err)
+			}
+			if err == nil && got.Username != test.want {
+				t.Errorf("username %q, want %q", got.Username, test.want)
+			}
+		})
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	without := func(drop ...string) []string {
+		return slices.DeleteFunc(slices.Clone(defaultCapabilities), func(name string) bool { return slices.Contains(drop, name) })
+	}
+	tests := []struct {
+		name      string
+		add, drop []string
+		want      []string
+	}{
+		{"default", nil, nil, defaultCapabilities},
+		{"drop one", nil, []string{"CHOWN"}, without("CAP_CHOWN")},
+		{"add one", []string{"NET_ADMIN"}, []string{"ALL"}, []string{"CAP_NET_ADMIN"}},
+		{"full name, lower case", []string{"cap_net_admin"}, []string{"all"}, []string{"CAP_NET_ADMIN"}},
+		{"drop wins", []string{"NET_ADMIN"}, []string{"ALL", "NET_ADMIN"}, []string{}},
+		{"drop all", nil, []string{"ALL"}, []string{}},
+		{"all but one", []string{"ALL"}, []string{"SYS_ADMIN"}, slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(allCapabilities), func(n string) bool { return n == "CAP_SYS_ADMIN" })))},
+		{"add all over drop all", []string{"ALL"}, []string{"ALL"}, slices.Sorted(slices.Values(allCapabilities))},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := capabilities(&runtimeapi.Capability{AddCapabilities: test.add, DropCapabilities: test.drop})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, set := range [][]string{got.Bounding, got.Effective, got.Permitted} {
+				if diff := cmp.Diff(test.want, set); diff != "" {
+					t.Error(diff)
+				}
+			}
+			if len(got.Inheritable)+len(got.Ambient) > 0 {
+				t.Errorf("inheritable %v, ambient %v", got.Inheritable, got.Ambient)
+			}
+		})
+	}
+	if _, err := capabilities(&runtimeapi.Capability{AddCapabilities: []string{"FLY"}}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("unknown capability: %v", err)
+	}
+}
+
+// container is a configuration as pod sends it.
+func container() *runtimeapi.ContainerConfig {
+	return &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+		Command:  []string{"/bin/busybox", "true"},
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources: &runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 512, MemoryLimitInBytes: 64 << 20, OomScoreAdj: 999},
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+				NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER},
+				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
+			},
+		},
+	}
+}
+
+func TestSpecSharesTheMachinesNamespaces(t *testing.T) {
+	spec, err := Spec(Input{ID: "c1", Container: container()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []specs.LinuxNamespaceType
+	for _, namespace := range spec.Linux.Namespaces {
+		kinds = append(kinds, namespace.Type)
+	}
+	if diff := cmp.Diff([]specs.LinuxNamespaceType{specs.MountNamespace, specs.CgroupNamespace, specs.PIDNamespace}, kinds); diff != "" {
+		t.Error(diff)
+	}
+	if len(spec.Linux.Sysctl) > 0 || spec.Hostname != "" {
+		t.Error("the specification changes the whole machine")
+	}
+	if cpu := spec.Linux.Resources.CPU; *cpu.Quota != 50000 || *cpu.Period != 100000 || *cpu.Shares != 512 {
+		t.Errorf("cpu %+v", cpu)
+	}
+	if *spec.Linux.Resources.Memory.Limit != 64<<20 || *spec.Process.OOMScoreAdj != 999 {
+		t.Errorf("memory %d, score %d", *spec.Linux.Resources.Memory.Limit, *spec.Process.OOMScoreAdj)
+	}
+	if !slices.Contains(spec.Linux.MaskedPaths, "/proc/kcore") || !slices.Contains(spec.Linux.ReadonlyPaths, "/proc/sys") {
+		t.Error("masked and read-only paths are missing")
+	}
+}
+
+// behaviours.md 2: nothing is dereferenced before it is checked for nil.
+func TestSpecOfLittle(t *testing.T) {
+	for _, config := range []*runtimeapi.ContainerConfig{
+		{Command: []string{"a"}},
+		{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{}},
+		{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{}}},
+	} {
+		spec, err := Spec(Input{Container: config})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := json.Marshal(spec); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Spec(Input{}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("no configuration: %v", err)
+	}
+	if _, err := Exec(nil, []string{"a"}, false); !errors.Is(err, ErrInvalid) {
+		t.Errorf("exec without a specification: %v", err)
+	}
+}
+
+func TestMounts(t *testing.T) {
+	config := container()
+	volume := func(name, at string, readonly bool) *runtimeapi.Mount {
+		return &runtimeapi.Mount{HostPath: "/any/where/" + annotations.EmptyDirPath + "/" + name, ContainerPath: at, Readonly: readonly}
+	}
+	config.Mounts = []*runtimeapi.Mount{
+		volume("inner", "/data/inner", true), volume("data", "/data", false),
+		{HostPath: "/host/etc-hosts", ContainerPath: "/etc/hosts"},
+	}
+	sandbox := &runtimeapi.PodSandboxConfig{Annotations: map[string]string{annotations.EmptyDir + "inner": "medium=Memory,size=1024"}}
+	spec, err := Spec(Input{Container: config, Sandbox: sandbox})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var volumes []specs.Mount
+	for _, mount := range spec.Mounts {
+		if mount.Type == MountEmptyDir {
+			volumes = append(volumes, mount)
+		}
+		if strings.Contains(mount.Source, "host") {
+			t.Errorf("a path of the host: %+v", mount)
+		}
+	}
+	want := []specs.Mount{
+		{Destination: "/data", Type: MountEmptyDir, Source: "data", Options: []string{"rbind", "rprivate", "rw"}},
+		{Destination: "/data/inner", Type: MountEmptyDir, Source: "inner", Options: []string{"rbind", "rprivate", "ro", "medium=Memory", "size=1024"}},
+	}
+	if diff := cmp.Diff(want, volumes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMountsRefused(t *testing.T) {
+	good := "/v/" + annotations.EmptyDirPath + "/v"
+	for name, mount := range map[string]*runtimeapi.Mount{
+		"host path":     {HostPath: "/etc", ContainerPath: "/x"},
+		"no host path":  {ContainerPath: "/x"},
+		"the directory": {HostPath: "/v/" + annotations.EmptyDirPath, ContainerPath: "/x"},
+		"climbing":      {HostPath: good + "/../../../etc/shadow", ContainerPath: "/x"},
+		"relative":      {HostPath: good, ContainerPath: "x"},
+		"root":          {HostPath: good, ContainerPath: "/a/.."},
+		"bidirectional": {HostPath: good, ContainerPath: "/x", Propagation: runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := container()
+			config.Mounts = []*runtimeapi.Mount{mount}
+			if _, err := Spec(Input{Container: config}); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNotSupported) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for name, change := range map[string]func(*runtimeapi.LinuxContainerSecurityContext){
+		"privileged": func(s *runtimeapi.LinuxContainerSecurityContext) { s.Privileged = true },
+		"selinux":    func(s *runtimeapi.LinuxContainerSecurityContext) { s.SelinuxOptions = &runtimeapi.SELinuxOption{} },
+		"localhost": func(s *runtimeapi.LinuxContainerSecurityContext) {
+			s.Seccomp.ProfileType = runtimeapi.SecurityProfile_Localhost
+		},
+		"host pid": func(s *runtimeapi.LinuxContainerSecurityContext) {
+			s.NamespaceOptions.Pid = runtimeapi.NamespaceMode_NODE
+		},
+		"shared pid": func(s *runtimeapi.LinuxContainerSecurityContext) {
+			s.NamespaceOptions.Pid = runtimeapi.NamespaceMode_POD
+		},
+		"user namespace": func(s *runtimeapi.LinuxContainerSecurityContext) {
+			s.NamespaceOptions.UsernsOptions = &runtimeapi.UserNamespace{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := container()
+			change(config.Linux.SecurityContext)
+			if _, err := Spec(Input{Container: config}); !errors.Is(err, ErrNotSupported) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestExecKeepsTheContainersProcess(t *testing.T) {
+	spec, err := Spec(Input{Container: container()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, err := Exec(spec, []string{"sh"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(process.Env, "TERM=xterm") || slices.Contains(spec.Process.Env, "TERM=xterm") {
+		t.Errorf("environments %q and %q", process.Env, spec.Process.Env)
+	}
+	if process.Args[0] != "sh" || spec.Process.Args[0] != "/bin/busybox" || !process.Terminal || spec.Process.Terminal {
+		t.Errorf("process %+v", process)
+	}
+}
+
+func TestSysctls(t *testing.T) {
+	for name, allowed := range map[string]bool{
+		"net.core.somaxconn": true, "net/ipv4/conf/eth0.1/forwarding": true, "kernel.shmmax": true, "fs.mqueue.msg_max": true, "kernel.sem": true,
+		"kernel.core_pattern": false, "vm.swappiness": false, "kernel.modprobe": false, "net/../kernel/core_pattern": false, "": false,
+	} {
+		config := &runtimeapi.PodSandboxConfig{Linux: &runtimeapi.LinuxPodSandboxConfig{Sysctls: map[string]string{name: "1"}}}
+		if _, err := Sysctls(config); (err == nil) != allowed {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if got, err := Sysctls(nil); err != nil || len(got) != 0 {
+		t.Errorf("none: %v, %v", got, err)
+	}
+}
