@@ -1,0 +1,135 @@
+// Package agent is the guest's side of Bulkhead: process 1 of the machine. It
+// makes the machine ready, serves api/agent/v1 over the channel, and runs the
+// pod's containers with crun.
+//
+// A machine is a clone of one that was saved while the agent waited for its
+// first call, so nothing before Configure may be random or particular; and the
+// agent itself uses no random numbers but the kernel's, which Configure
+// renews.
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
+	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
+	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/channel"
+)
+
+// Where the agent keeps things in the guest. All of it is in memory but what
+// lies below scratchDir when a scratch disk is mounted there.
+const (
+	crunProgram  = "/usr/bin/crun"
+	crunState    = "/run/crun"
+	containerDir = "/run/bulkhead/containers"
+	imageDir     = "/run/bulkhead/images"
+	scratchDir   = "/run/bulkhead/scratch"
+	memoryDir    = "/run/bulkhead/memory" // stands for a scratch disk that is not there
+	volumeDir    = "/run/bulkhead/volumes"
+	podDir       = "/run/bulkhead/pod" // files that every container gets
+	shmDir       = "/run/bulkhead/shm"
+)
+
+// Agent is the guest's state.
+type Agent struct {
+	reaper *reaper.Reaper
+	crun   *crun.Runtime
+
+	configuring sync.Mutex
+
+	mu         sync.Mutex // of what follows; held for no wait
+	configured *agentv1.Configured
+	pod        agentv1.Configure
+	disks      map[string]*disk
+	containers map[string]*container
+
+	volumes sync.Mutex // while volumes are made
+}
+
+// Main is the whole life of a process 1. It returns only with an error, and
+// then the machine is of no use.
+func Main(build string) error {
+	port, err := boot.Setup(agentv1.Port)
+	if err != nil {
+		return fmt.Errorf("set up the guest: %w", err)
+	}
+	r := reaper.New()
+	go r.Run()
+	runtime, err := crun.New(crunProgram, crunState, r)
+	if err != nil {
+		return err
+	}
+	a := &Agent{
+		reaper: r, crun: runtime,
+		disks: map[string]*disk{}, containers: map[string]*container{},
+	}
+	for _, dir := range []string{containerDir, imageDir, scratchDir, volumeDir, podDir, shmDir} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return err
+		}
+	}
+	// A blocking file: the channel's reader and writer wait in the kernel.
+	fd, err := unix.Open(port, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open the channel's port %s: %w", port, err)
+	}
+	handlers := a.handlers()
+	hello := channel.Hello{Version: agentv1.Version, Build: build}
+	return channel.Serve(context.Background(), os.NewFile(uintptr(fd), port), hello, func(conn net.Conn) {
+		if err := agentv1.Serve(context.Background(), conn, handlers); err != nil {
+			Log("call: %v", err)
+		}
+	})
+}
+
+// none stands for a body or an answer that is empty.
+type none struct{}
+
+func (a *Agent) handlers() agentv1.Handlers {
+	return agentv1.Handlers{
+		agentv1.OpConfigure: agentv1.Unary(a.configure),
+		agentv1.OpSetTime:   agentv1.Unary(a.setTime),
+		agentv1.OpPing:      agentv1.Unary(func(context.Context, none) (none, error) { return none{}, nil }),
+		agentv1.OpMemory:    agentv1.Unary(a.memory),
+		agentv1.OpMount:     agentv1.Unary(a.mount),
+		agentv1.OpUnmount:   agentv1.Unary(a.unmount),
+		agentv1.OpFlush:     agentv1.Unary(a.flush),
+		agentv1.OpCreate:    agentv1.Unary(a.create),
+		agentv1.OpStart:     agentv1.Unary(a.start),
+		agentv1.OpExec:      agentv1.Unary(a.exec),
+		agentv1.OpSignal:    agentv1.Unary(a.signal),
+		agentv1.OpWait:      agentv1.Waiting(a.wait),
+		agentv1.OpDelete:    agentv1.Unary(a.delete),
+		agentv1.OpResize:    agentv1.Unary(a.resize),
+		agentv1.OpPause:     agentv1.Unary(a.pause),
+		agentv1.OpResume:    agentv1.Unary(a.resume),
+		agentv1.OpUpdate:    agentv1.Unary(a.update),
+		agentv1.OpStats:     agentv1.Unary(a.stats),
+		agentv1.OpPids:      agentv1.Unary(a.pids),
+		agentv1.OpList:      agentv1.Unary(a.list),
+		agentv1.OpReadFile:  agentv1.Unary(a.readFile),
+		agentv1.OpOutput:    a.output,
+		agentv1.OpInput:     a.input,
+		agentv1.OpForward:   a.forward,
+	}
+}
+
+// Log writes a line to the kernel's log, and so to the console that the host
+// keeps for when things go wrong.
+func Log(format string, args ...any) {
+	f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
+	if err != nil {
+		f = os.Stderr
+	} else {
+		defer f.Close()
+	}
+	fmt.Fprintf(f, "<3>bulkhead-agent: "+format+"\n", args...)
+}

@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// configure makes this clone distinct. The random pool comes first: the boot
+// id is made of it, at its first reading.
+func (a *Agent) configure(_ context.Context, c agentv1.Configure) (agentv1.Configured, error) {
+	a.configuring.Lock()
+	defer a.configuring.Unlock()
+	if done, ok := a.isConfigured(c.Sandbox); done != nil {
+		if !ok {
+			return agentv1.Configured{}, fmt.Errorf("the machine is configured as another pod's: %w", agentv1.ErrExists)
+		}
+		return *done, nil
+	}
+	if err := validate(c); err != nil {
+		return agentv1.Configured{}, err
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"reseed", func() error { return reseed(c.Entropy) }},
+		{"set the clock", func() error { return setClock(c.Time) }},
+		{"set the host name", func() error { return setHostname(c.Hostname) }},
+		{"write the pod's files", func() error { return podFiles(c) }},
+		{"mount /dev/shm", func() error { return mountShm(c.ShmBytes) }},
+		{"set up the network", func() error { return setNetwork(c.Network) }},
+		{"set sysctls", func() error { return setSysctls(c.Sysctls) }},
+	} {
+		if err := step.do(); err != nil {
+			return agentv1.Configured{}, fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return agentv1.Configured{}, err
+	}
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return agentv1.Configured{}, fmt.Errorf("uname: %w", err)
+	}
+	done := agentv1.Configured{
+		Kernel: unix.ByteSliceToString(uts.Release[:]),
+		BootID: strings.TrimSpace(string(boot)),
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.configured, a.pod = &done, c
+	a.pod.Entropy = nil
+	return done, nil
+}
+
+// isConfigured tells what a first Configure answered, and whether it was for
+// this sandbox: a new shim may not know whether its predecessor got so far.
+func (a *Agent) isConfigured(sandbox string) (*agentv1.Configured, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.configured, a.pod.Sandbox == sandbox
+}
+
+func validate(c agentv1.Configure) error {
+	switch {
+	case len(c.Entropy) < 32:
+		return fmt.Errorf("%d bytes of entropy, at least 32 are needed: %w", len(c.Entropy), agentv1.ErrInvalid)
+	case c.Time.Unix() <= 0:
+		return fmt.Errorf("time %v: %w", c.Time, agentv1.ErrInvalid)
+	case c.MachineID != "" && (len(c.MachineID) != 32 || strings.Trim(c.MachineID, "0123456789abcdef") != ""):
+		return fmt.Errorf("machine id %.40q: %w", c.MachineID, agentv1.ErrInvalid)
+	}
+	return nil
+}
+
+// reseed mixes the host's randomness into the kernel's pool and makes the
+// generator start anew from it.
+func reseed(entropy []byte) error {
+	f, err := os.OpenFile("/dev/urandom", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var pool struct {
+		bits, size int32
+		buf        [512]byte
+	}
+	n := copy(pool.buf[:], entropy)
+	pool.bits, pool.size = int32(8*n), int32(n)
+	fd := f.Fd()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, unix.RNDADDENTROPY, uintptr(unsafe.Pointer(&pool))); errno != 0 {
+		return fmt.Errorf("add entropy: %w", errno)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, unix.RNDRESEEDCRNG, 0); errno != 0 {
+		return fmt.Errorf("reseed: %w", errno)
+	}
+	return nil
+}
+
+func setClock(t time.Time) error {
+	ts := unix.NsecToTimespec(t.UnixNano())
+	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil {
+		return fmt.Errorf("clock_settime: %w", err)
+	}
+	return nil
+}
+
+func (a *Agent) setTime(_ context.Context, t agentv1.SetTime) (none, error) {
+	if t.Time.Unix() <= 0 {
+		return none{}, fmt.Errorf("time %v: %w", t.Time, agentv1.ErrInvalid)
+	}
+	return none{}, setClock(t.Time)
+}
+
+func setHostname(name string) error {
+	if name == "" {
+		return nil
+	}
+	return unix.Sethostname([]byte(name))
+}
+
+// The files that containers get, unless their specification mounts others.
+var podFileNames = []string{"hosts", "hostname", "resolv.conf", "machine-id"}
+
+func podFiles(c agentv1.Configure) error {
+	content := map[string]string{
+		"hosts": c.Hosts, "hostname": c.Hostname + "\n", "resolv.conf": c.Resolv, "machine-id": c.MachineID + "\n",
+	}
+	if err := os.MkdirAll(podDir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range podFileNames {
+		if err := os.WriteFile(filepath.Join(podDir, name), []byte(content[name]), 0o644); err != nil {
+			return err
+		}
+		// The agent's own, for its forwarded ports' sake.
+		if err := os.Symlink(filepath.Join(podDir, name), filepath.Join("/etc", name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+const defaultShm = 64 << 20
+
+func mountShm(size int64) error {
+	if size <= 0 {
+		size = defaultShm
+	}
+	if err := os.MkdirAll(shmDir, 0o755); err != nil {
+		return err
+	}
+	return unix.Mount("shm", shmDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, fmt.Sprintf("mode=1777,size=%d", size))
+}
+
+// setSysctls writes below /proc/sys. Names have dots or slashes as separators.
+func setSysctls(values map[string]string) error {
+	for name, value := range values {
+		path := name
+		if !strings.Contains(name, "/") {
+			path = strings.ReplaceAll(name, ".", "/")
+		}
+		if path == "" || !filepath.IsLocal(path) {
+			return fmt.Errorf("sysctl %.64q: %w", name, agentv1.ErrInvalid)
+		}
+		f, err := os.OpenFile(filepath.Join("/proc/sys", path), os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteString(value)
+			f.Close()
+		}
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EINVAL) {
+			err = fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+		}
+		if err != nil {
+			return fmt.Errorf("sysctl %.64s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// rootOf is a container's root directory. Paths in it are resolved as the
+// container would: no symbolic link leads out of it.
+type rootOf string
+
+// open opens a regular file. Opening another kind of file could make the agent
+// wait, or have an effect.
+func (r rootOf) open(path string) (*os.File, error) {
+	root, err := unix.Open(string(r), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the root: %w", err)
+	}
+	defer unix.Close(root)
+	fd, err := unix.Openat2(root, path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("stat %s: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, fmt.Errorf("%s is not a regular file: %w", path, agentv1.ErrInvalid)
+	}
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
+// ReadFile implements spec.Users.
+func (r rootOf) ReadFile(path string, limit int) ([]byte, error) {
+	f, err := r.open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, int64(limit)))
+}
+
+// maxRead leaves room for the encoding within a reply.
+const maxRead = agentv1.MaxReply/4*3 - 1024
+
+func (a *Agent) readFile(_ context.Context, r agentv1.ReadFile) (agentv1.File, error) {
+	c, p, err := a.process(agentv1.Process{Container: r.Container})
+	if err != nil {
+		return agentv1.File{}, err
+	}
+	// While the container runs, its own view has its mounts as well.
+	root := rootOf(c.root)
+	if !p.hasExited() {
+		root = rootOf(fmt.Sprintf("/proc/%d/root", p.pid))
+	}
+	f, err := root.open(r.Path)
+	if err != nil && root != rootOf(c.root) && p.hasExited() {
+		f, err = rootOf(c.root).open(r.Path)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", agentv1.ErrNotFound, err)
+	}
+	if err != nil {
+		return agentv1.File{}, fmt.Errorf("container %s: %w", c.id, err)
+	}
+	defer f.Close()
+	limit := int64(min(max(r.Limit, 0), maxRead))
+	info, err := f.Stat()
+	if err != nil {
+		return agentv1.File{}, err
+	}
+	data := make([]byte, min(limit, info.Size()))
+	n, err := f.ReadAt(data, max(0, info.Size()-limit))
+	if err != nil && err != io.EOF {
+		return agentv1.File{}, fmt.Errorf("container %s: %w", c.id, err)
+	}
+	return agentv1.File{Data: data[:n]}, nil
+}

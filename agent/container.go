@@ -1,0 +1,271 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
+	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
+	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// opTimeout bounds what the agent does on its own to a container. It is long:
+// a machine that is one of many under emulation is slow.
+const opTimeout = 2 * time.Minute
+
+// container is one that was created and not deleted. Its first process is
+// procs[""].
+type container struct {
+	id     string
+	dir    string // /run/bulkhead/containers/<id>
+	root   string // the mounted root
+	upper  string // what it writes, on the scratch disk
+	cgroup cgroup.Dir
+	free   func() // lets go of the image
+
+	// op is held by what changes the container: create, start, pause,
+	// resume, update, delete. Nothing waits for the container's doings under it.
+	op sync.Mutex
+
+	mu      sync.Mutex // of what follows; held for no wait
+	started bool       // both change only under op, too
+	paused  bool
+	procs   map[string]*process
+	oom     uint64 // kills that the exits so far have been told of
+}
+
+// validID is true for names that may become file names.
+func validID(id string) bool {
+	if len(id) == 0 || len(id) > 128 || id[0] == '.' || id[0] == '-' {
+		return false
+	}
+	return strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
+}
+
+func (a *Agent) container(id string) (*container, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.containers[id]
+	if c == nil {
+		return nil, fmt.Errorf("container %.128q: %w", id, agentv1.ErrNotFound)
+	}
+	return c, nil
+}
+
+func (a *Agent) create(_ context.Context, r agentv1.Create) (agentv1.Created, error) {
+	if !validID(r.Container) {
+		return agentv1.Created{}, fmt.Errorf("container id %.128q: %w", r.Container, agentv1.ErrInvalid)
+	}
+	c := &container{
+		id: r.Container, dir: filepath.Join(containerDir, r.Container),
+		cgroup: cgroup.Dir(cgroup.Mount + boot.Pods + "/" + r.Container),
+		procs:  map[string]*process{},
+	}
+	c.op.Lock()
+	defer c.op.Unlock()
+	a.mu.Lock()
+	if a.configured == nil {
+		a.mu.Unlock()
+		return agentv1.Created{}, fmt.Errorf("the machine is not configured: %w", agentv1.ErrBusy)
+	}
+	if a.containers[c.id] != nil {
+		a.mu.Unlock()
+		return agentv1.Created{}, fmt.Errorf("container %s: %w", c.id, agentv1.ErrExists)
+	}
+	a.containers[c.id] = c
+	a.mu.Unlock()
+
+	p, err := a.build(c, r)
+	if err != nil {
+		err = fmt.Errorf("create container %s: %w", c.id, err)
+		if undo := a.remove(c); undo != nil {
+			Log("undo: %v", undo)
+		}
+		return agentv1.Created{}, err
+	}
+	return agentv1.Created{PID: p.pid}, nil
+}
+
+func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
+	image, free, err := a.useImage(r.Image)
+	if err != nil {
+		return nil, err
+	}
+	c.free = free
+	if err := os.MkdirAll(filepath.Join(c.dir, "rootfs"), 0o711); err != nil {
+		return nil, err
+	}
+	if err := a.mountRoot(c, image); err != nil {
+		return nil, err
+	}
+	s, err := spec.Parse(r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	for _, name := range podFileNames {
+		files["/etc/"+name] = filepath.Join(podDir, name)
+	}
+	err = s.Adjust(spec.Machine{
+		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files,
+		EmptyDir: a.emptyDir, Users: rootOf(c.root),
+	}, r.Terminal)
+	if err != nil {
+		return nil, err
+	}
+	if err := setSysctls(s.Sysctls); err != nil {
+		return nil, err
+	}
+	config, err := s.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, "config.json"), config, 0o600); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	return a.launch(ctx, c, launch{terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce})
+}
+
+// mountRoot lays the container's writable layer over its image.
+func (a *Agent) mountRoot(c *container, image string) error {
+	base, err := a.writable()
+	if err != nil {
+		return err
+	}
+	c.root = filepath.Join(c.dir, "rootfs")
+	c.upper = filepath.Join(base, "roots", c.id)
+	for _, name := range []string{"upper", "work"} {
+		if err := os.MkdirAll(filepath.Join(c.upper, name), 0o755); err != nil {
+			return err
+		}
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", image, c.upper, c.upper)
+	if err := unix.Mount("overlay", c.root, "overlay", 0, options); err != nil {
+		return fmt.Errorf("overlay: %w", err)
+	}
+	return nil
+}
+
+// remove takes away all that there is of a container, whether it was made
+// whole or in part, and forgets it. Op is held. After an error it can be called
+// again.
+func (a *Agent) remove(c *container) error {
+	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	defer cancel()
+	if err := c.cgroup.Remove(ctx); err != nil {
+		return fmt.Errorf("remove container %s: %w", c.id, err)
+	}
+	c.mu.Lock()
+	procs := c.procs
+	c.procs = map[string]*process{}
+	c.mu.Unlock()
+	for _, p := range procs {
+		p.close()
+	}
+	if c.root != "" {
+		if err := unix.Unmount(c.root, 0); err != nil && err != unix.EINVAL && err != unix.ENOENT {
+			return fmt.Errorf("remove container %s: unmount its root: %w", c.id, err)
+		}
+	}
+	err := errors.Join(a.crun.Forget(c.id), os.RemoveAll(c.dir))
+	if c.upper != "" {
+		err = errors.Join(err, os.RemoveAll(c.upper))
+	}
+	if err != nil {
+		return fmt.Errorf("remove container %s: %w", c.id, err)
+	}
+	if c.free != nil {
+		c.free()
+		c.free = nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.containers, c.id)
+	return nil
+}
+
+func (a *Agent) start(_ context.Context, r agentv1.Process) (none, error) {
+	c, err := a.container(r.Container)
+	if err != nil {
+		return none{}, err
+	}
+	if r.Exec != "" {
+		return none{}, fmt.Errorf("an exec runs at once: %w", agentv1.ErrInvalid)
+	}
+	c.op.Lock()
+	defer c.op.Unlock()
+	if c.started {
+		return none{}, fmt.Errorf("container %s is started: %w", c.id, agentv1.ErrBusy)
+	}
+	if err := a.crun.Start(c.id); err != nil {
+		return none{}, fmt.Errorf("container %s: %w", c.id, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.started = true
+	return none{}, nil
+}
+
+func (a *Agent) pause(ctx context.Context, r agentv1.Process) (none, error) {
+	return none{}, a.freeze(ctx, r.Container, true)
+}
+
+func (a *Agent) resume(ctx context.Context, r agentv1.Process) (none, error) {
+	return none{}, a.freeze(ctx, r.Container, false)
+}
+
+func (a *Agent) freeze(ctx context.Context, id string, frozen bool) error {
+	c, err := a.container(id)
+	if err != nil {
+		return err
+	}
+	c.op.Lock()
+	defer c.op.Unlock()
+	if frozen && !c.started {
+		return fmt.Errorf("container %s is not started: %w", id, agentv1.ErrBusy)
+	}
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
+	if err := c.cgroup.Freeze(ctx, frozen); err != nil {
+		return fmt.Errorf("container %s: freeze=%t: %w", id, frozen, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = frozen
+	return nil
+}
+
+func (a *Agent) update(ctx context.Context, r agentv1.Update) (none, error) {
+	c, err := a.container(r.Container)
+	if err != nil {
+		return none{}, err
+	}
+	c.op.Lock()
+	defer c.op.Unlock()
+	dir, err := os.MkdirTemp(c.dir, "update")
+	if err != nil {
+		return none{}, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "resources.json")
+	if err := os.WriteFile(file, r.Resources, 0o600); err != nil {
+		return none{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
+	if err := a.crun.Update(ctx, c.id, file, dir); err != nil {
+		return none{}, fmt.Errorf("container %s: %w", c.id, err)
+	}
+	return none{}, nil
+}

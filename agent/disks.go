@@ -1,0 +1,238 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// scratch is the Name of the disk that holds what containers write.
+const scratch = "scratch"
+
+// disk is one that is mounted, or being mounted (not ready).
+type disk struct {
+	request agentv1.Mount
+	at      string
+	ready   bool
+	users   int // containers whose root it is
+}
+
+// serial is how the host marks the disk in a slot.
+func serial(slot int) string { return "slot" + strconv.Itoa(slot) }
+
+func (a *Agent) mount(_ context.Context, m agentv1.Mount) (none, error) {
+	d := &disk{request: m, at: filepath.Join(imageDir, serial(m.Slot))}
+	if m.Name == scratch {
+		d.at = scratchDir
+	}
+	switch {
+	case m.Name == "" || m.Slot < 0:
+		return none{}, fmt.Errorf("disk %.64q in slot %d: %w", m.Name, m.Slot, agentv1.ErrInvalid)
+	case m.FS != "erofs" && m.FS != "ext4":
+		return none{}, fmt.Errorf("file system %.32q: %w", m.FS, agentv1.ErrUnsupported)
+	}
+	a.mu.Lock()
+	old := a.disks[m.Name]
+	if old == nil {
+		a.disks[m.Name] = d
+	}
+	a.mu.Unlock()
+	switch {
+	case old == nil:
+	case old.request != m:
+		return none{}, fmt.Errorf("disk %.64q is mounted from slot %d: %w", m.Name, old.request.Slot, agentv1.ErrExists)
+	case !old.ready:
+		return none{}, fmt.Errorf("disk %.64q is being mounted: %w", m.Name, agentv1.ErrBusy)
+	default:
+		return none{}, nil
+	}
+	err := mountDisk(m, d.at)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		delete(a.disks, m.Name)
+		return none{}, fmt.Errorf("mount disk %.64q of slot %d: %w", m.Name, m.Slot, err)
+	}
+	d.ready = true
+	return none{}, nil
+}
+
+func mountDisk(m agentv1.Mount, at string) error {
+	device, err := findDisk(m.Slot)
+	if err != nil {
+		return err
+	}
+	// The kernel may still hold what the slot had before its disk.
+	if err := forget(device); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(at, 0o711); err != nil {
+		return err
+	}
+	// Set-user-id programs and devices of an image work as in any container;
+	// what a container may do with them is its specification's.
+	var flags uintptr
+	data := ""
+	if m.ReadOnly || m.FS == "erofs" {
+		flags |= unix.MS_RDONLY
+	} else {
+		flags |= unix.MS_NOATIME
+	}
+	if err := unix.Mount(device, at, m.FS, flags, data); err != nil {
+		return fmt.Errorf("%s as %s: %w", device, m.FS, err)
+	}
+	if m.Name != scratch {
+		return nil
+	}
+	return scratchLayout(at)
+}
+
+// scratchLayout makes the directories for containers' roots and volumes.
+func scratchLayout(at string) error {
+	for _, name := range []string{"roots", "volumes"} {
+		if err := os.MkdirAll(filepath.Join(at, name), 0o711); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func findDisk(slot int) (string, error) {
+	files, err := filepath.Glob("/sys/block/vd*/serial")
+	if err != nil {
+		return "", err
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err == nil && strings.Trim(string(data), "\x00\n") == serial(slot) {
+			return filepath.Join("/dev", filepath.Base(filepath.Dir(file))), nil
+		}
+	}
+	return "", fmt.Errorf("no device: %w", agentv1.ErrNotFound)
+}
+
+func forget(device string) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		return fmt.Errorf("flush %s: %w", device, err)
+	}
+	return nil
+}
+
+func (a *Agent) unmount(_ context.Context, m agentv1.Unmount) (none, error) {
+	a.mu.Lock()
+	d := a.disks[m.Name]
+	if d == nil {
+		a.mu.Unlock()
+		return none{}, nil
+	}
+	if !d.ready || d.users > 0 || (m.Name == scratch && len(a.containers) > 0) {
+		a.mu.Unlock()
+		return none{}, fmt.Errorf("disk %.64q is in use: %w", m.Name, agentv1.ErrBusy)
+	}
+	d.ready = false
+	a.mu.Unlock()
+	err := unix.Unmount(d.at, 0)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil && err != unix.EINVAL {
+		d.ready = true
+		if err == unix.EBUSY {
+			err = fmt.Errorf("%w: %w", agentv1.ErrBusy, err)
+		}
+		return none{}, fmt.Errorf("unmount disk %.64q: %w", m.Name, err)
+	}
+	delete(a.disks, m.Name)
+	return none{}, nil
+}
+
+func (a *Agent) flush(context.Context, none) (none, error) {
+	unix.Sync()
+	return none{}, nil
+}
+
+// useImage counts a container in; release counts it out.
+func (a *Agent) useImage(name string) (at string, release func(), err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	d := a.disks[name]
+	if d == nil || !d.ready {
+		return "", nil, fmt.Errorf("image %.64q is not mounted: %w", name, agentv1.ErrNotFound)
+	}
+	d.users++
+	return d.at, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		d.users--
+	}, nil
+}
+
+// writable is where containers' writes go: the scratch disk, or memory.
+func (a *Agent) writable() (string, error) {
+	a.mu.Lock()
+	d := a.disks[scratch]
+	ready := d != nil && d.ready
+	a.mu.Unlock()
+	if ready {
+		return scratchDir, nil
+	}
+	a.volumes.Lock()
+	defer a.volumes.Unlock()
+	if _, err := os.Stat(memoryDir); err == nil {
+		return memoryDir, nil
+	}
+	if err := os.MkdirAll(memoryDir, 0o711); err != nil {
+		return "", err
+	}
+	if err := unix.Mount("memory", memoryDir, "tmpfs", 0, "mode=0711"); err != nil {
+		return "", errors.Join(err, os.Remove(memoryDir))
+	}
+	return memoryDir, scratchLayout(memoryDir)
+}
+
+// emptyDir makes a pod's volume at its first use; containers share it.
+func (a *Agent) emptyDir(v spec.EmptyDir) (string, error) {
+	if !validID(v.Name) {
+		return "", fmt.Errorf("name: %w", agentv1.ErrInvalid)
+	}
+	base := volumeDir
+	if !v.Memory {
+		root, err := a.writable()
+		if err != nil {
+			return "", err
+		}
+		base = filepath.Join(root, "volumes")
+	}
+	a.volumes.Lock()
+	defer a.volumes.Unlock()
+	at := filepath.Join(base, v.Name)
+	if err := os.Mkdir(at, 0o777); errors.Is(err, os.ErrExist) {
+		return at, nil
+	} else if err != nil {
+		return "", err
+	}
+	if !v.Memory {
+		return at, os.Chmod(at, 0o777)
+	}
+	data := "mode=0777"
+	if v.Size > 0 {
+		data += ",size=" + strconv.FormatInt(v.Size, 10)
+	}
+	if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NODEV, data); err != nil {
+		return "", errors.Join(err, os.Remove(at))
+	}
+	return at, nil
+}

@@ -1,0 +1,155 @@
+// Package boot does what has to be done once in a new machine before it can
+// serve: file systems, modules, cgroups. All of it is part of the template
+// that machines are cloned from, so nothing here may be random or read the
+// kernel's boot id.
+package boot
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
+)
+
+// Setup makes the machine ready and returns the path of the channel's port.
+func Setup(portName string) (port string, err error) {
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"mount", mounts}, {"load modules", modules}, {"root", newRoot},
+		{"cgroups", cgroups}, {"loopback", loopback},
+	} {
+		if err := step.do(); err != nil {
+			return "", fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return findPort(portName)
+}
+
+func mounts() error {
+	for _, m := range []struct {
+		kind, at string
+		flags    uintptr
+		data     string
+	}{
+		{"proc", "/proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""},
+		{"sysfs", "/sys", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""},
+		{"devtmpfs", "/dev", unix.MS_NOSUID, "mode=0755"},
+		{"devpts", "/dev/pts", unix.MS_NOSUID | unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"},
+		{"mqueue", "/dev/mqueue", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""},
+		{"tmpfs", "/run", unix.MS_NOSUID | unix.MS_NODEV, "mode=0755"},
+		{"cgroup2", cgroup.Mount, unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, "memory_recursiveprot"},
+	} {
+		if err := os.MkdirAll(m.at, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, m.data); err != nil && err != unix.EBUSY {
+			return fmt.Errorf("%s: %w", m.at, err)
+		}
+	}
+	return nil
+}
+
+// modules loads those of the list, in its order.
+func modules() error {
+	list, err := os.ReadFile("/etc/modules.load")
+	if err != nil {
+		return err
+	}
+	for path := range strings.FieldsSeq(string(list)) {
+		if err := load(path); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func load(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && err != unix.EEXIST {
+		return err
+	}
+	return nil
+}
+
+// newRoot gives the machine a root that can be pivoted away from, which the
+// initramfs's own cannot.
+func newRoot() error {
+	const root = "/mnt"
+	if err := unix.Mount("/", root, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind: %w", err)
+	}
+	if err := unix.Chdir(root); err != nil {
+		return fmt.Errorf("chdir: %w", err)
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("move: %w", err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("chroot: %w", err)
+	}
+	if err := unix.Chdir("/"); err != nil {
+		return fmt.Errorf("chdir: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make private: %w", err)
+	}
+	return nil
+}
+
+// Pods is the cgroup that holds the containers'.
+const Pods = "/pod"
+
+// cgroups moves this process into a leaf, since a cgroup that distributes
+// resources may hold none, and hands every controller to the containers.
+func cgroups() error {
+	leaf := filepath.Join(cgroup.Mount, "agent")
+	if err := os.Mkdir(leaf, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte("1"), 0); err != nil {
+		return err
+	}
+	pods := cgroup.Mount + Pods
+	if err := os.Mkdir(pods, 0o755); err != nil {
+		return err
+	}
+	have, err := os.ReadFile(filepath.Join(cgroup.Mount, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	var all []string
+	for name := range strings.FieldsSeq(string(have)) {
+		all = append(all, "+"+name)
+	}
+	for _, dir := range []string{cgroup.Mount, pods} {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(strings.Join(all, " ")), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findPort finds the virtio-serial port by its name.
+func findPort(name string) (string, error) {
+	ports, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+	if err != nil {
+		return "", err
+	}
+	for _, file := range ports {
+		data, err := os.ReadFile(file)
+		if err == nil && strings.TrimSpace(string(data)) == name {
+			return filepath.Join("/dev", filepath.Base(filepath.Dir(file))), nil
+		}
+	}
+	return "", fmt.Errorf("no virtio port %q among %d", name, len(ports))
+}

@@ -1,0 +1,175 @@
+// Package cgroup works on a container's cgroup2 directory.
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mount is where cgroup2 is mounted in the guest.
+const Mount = "/sys/fs/cgroup"
+
+// Dir is a cgroup's directory.
+type Dir string
+
+// Values reads a file of "key value" lines.
+func (d Dir) Values(file string) (map[string]uint64, error) {
+	data, err := os.ReadFile(filepath.Join(string(d), file))
+	if err != nil {
+		return nil, err
+	}
+	return parseValues(string(data)), nil
+}
+
+func parseValues(data string) map[string]uint64 {
+	values := map[string]uint64{}
+	for line := range strings.Lines(data) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
+			values[key] = n
+		}
+	}
+	return values
+}
+
+// Value reads a file that holds one number.
+func (d Dir) Value(file string) (uint64, error) {
+	data, err := os.ReadFile(filepath.Join(string(d), file))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+}
+
+// OOMKills counts the processes that ran out of memory.
+func (d Dir) OOMKills() uint64 {
+	values, err := d.Values("memory.events")
+	if err != nil {
+		return 0
+	}
+	return values["oom_kill"]
+}
+
+// Pids lists the processes of the cgroup and of those below it.
+func (d Dir) Pids() ([]int, error) {
+	pids := []int{}
+	err := filepath.WalkDir(string(d), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for field := range strings.FieldsSeq(string(data)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return err
+	})
+	return pids, err
+}
+
+// SignalAll sends a signal to every process of the cgroup.
+func (d Dir) SignalAll(sig syscall.Signal) error {
+	if sig == unix.SIGKILL {
+		return os.WriteFile(filepath.Join(string(d), "cgroup.kill"), []byte("1"), 0)
+	}
+	pids, err := d.Pids()
+	for _, pid := range pids {
+		if e := unix.Kill(pid, sig); e != nil && e != unix.ESRCH {
+			err = e
+		}
+	}
+	return err
+}
+
+// Freeze stops every process of the cgroup, or lets them go on, and returns
+// when that is so.
+func (d Dir) Freeze(ctx context.Context, frozen bool) error {
+	value := uint64(0)
+	if frozen {
+		value = 1
+	}
+	if err := os.WriteFile(filepath.Join(string(d), "cgroup.freeze"), strconv.AppendUint(nil, value, 10), 0); err != nil {
+		return err
+	}
+	return d.await(ctx, "frozen", value)
+}
+
+// Remove kills what is left in the cgroup and removes it. It succeeds when the
+// cgroup is gone already.
+func (d Dir) Remove(ctx context.Context) error {
+	err := os.WriteFile(filepath.Join(string(d), "cgroup.kill"), []byte("1"), 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = d.await(ctx, "populated", 0)
+	}
+	if err != nil {
+		return fmt.Errorf("empty cgroup: %w", err)
+	}
+	var dirs []string
+	filepath.WalkDir(string(d), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	for i := len(dirs) - 1; i >= 0; i-- {
+		if err := unix.Rmdir(dirs[i]); err != nil && err != unix.ENOENT {
+			return fmt.Errorf("remove cgroup %s: %w", dirs[i], err)
+		}
+	}
+	return nil
+}
+
+// await waits for a value of cgroup.events, which the kernel announces as an
+// exceptional condition of the file.
+func (d Dir) await(ctx context.Context, key string, want uint64) error {
+	f, err := os.Open(filepath.Join(string(d), "cgroup.events"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	defer unix.Close(wake)
+	gone := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(gone)
+		unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	})
+	defer func() {
+		if !stop() {
+			<-gone
+		}
+	}()
+	buf := make([]byte, 256)
+	for {
+		n, err := f.ReadAt(buf, 0)
+		if n == 0 && err != nil {
+			return err
+		}
+		if parseValues(string(buf[:n]))[key] == want {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("await %s=%d: %w", key, want, context.Cause(ctx))
+		}
+		fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}, {Fd: int32(wake), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			return fmt.Errorf("poll cgroup.events: %w", err)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+// Package crun runs the OCI runtime for the two things that take one: making a
+// container, and putting one more process into it. What else a container needs
+// is done on its cgroup and its init directly.
+package crun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// Runtime is crun, ready to run. Its methods may be called at once.
+type Runtime struct {
+	program *os.File
+	state   string
+	reaper  *reaper.Reaper
+}
+
+// New loads the program into sealed memory. As a plain file crun copies itself
+// into such memory at each start, and an emulator has to translate each copy
+// anew.
+func New(program, state string, r *reaper.Reaper) (*Runtime, error) {
+	data, err := os.ReadFile(program)
+	if err != nil {
+		return nil, fmt.Errorf("read crun: %w", err)
+	}
+	fd, err := unix.MemfdCreate("crun", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd for crun: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "crun")
+	seals := unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err = f.Write(data); err == nil {
+		err = unix.Fchmod(fd, 0o511)
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	if err == nil {
+		err = os.MkdirAll(state, 0o700)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("load crun: %w", err)
+	}
+	return &Runtime{program: f, state: state, reaper: r}, nil
+}
+
+// Stdio are the process's ends of its streams; nil is /dev/null. With a
+// terminal they are not used.
+type Stdio [3]*os.File
+
+// Process says how to start one.
+type Process struct {
+	ID      string // of the container
+	Dir     string // for this process's files, empty and its own
+	Stdio   Stdio
+	Console bool // a terminal, returned by Create and Exec
+}
+
+// Create makes the container of a bundle. Its init waits for Start. onExit is
+// as in reaper.Adopt.
+func (r *Runtime) Create(ctx context.Context, bundle string, p Process, onExit func()) (*reaper.Child, *os.File, error) {
+	return r.run(ctx, p, onExit, "create", "--bundle", bundle)
+}
+
+// Exec runs the process that file describes in a container.
+func (r *Runtime) Exec(ctx context.Context, file string, p Process, onExit func()) (*reaper.Child, *os.File, error) {
+	return r.run(ctx, p, onExit, "exec", "--detach", "--process", file)
+}
+
+// Start lets a container's init go on, by the fifo at which crun left it.
+func (r *Runtime) Start(id string) error {
+	fifo := filepath.Join(r.state, id, "exec.fifo")
+	// Opening waits for the reader; without one the container is gone.
+	f, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	defer f.Close()
+	if err := os.Remove(fifo); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	if _, err := f.Write([]byte{0}); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	return nil
+}
+
+// Forget removes what crun keeps of a container whose processes are gone.
+func (r *Runtime) Forget(id string) error { return os.RemoveAll(filepath.Join(r.state, id)) }
+
+// Update applies the OCI resources in file.
+func (r *Runtime) Update(ctx context.Context, id, file, dir string) error {
+	return r.wait(ctx, dir, Stdio{}, "update", "--resources", file, id)
+}
+
+func (r *Runtime) run(ctx context.Context, p Process, onExit func(), args ...string) (_ *reaper.Child, console *os.File, err error) {
+	pidFile := filepath.Join(p.Dir, "pid")
+	args = append(args, "--pid-file", pidFile)
+	var l *consoleListener
+	if p.Console {
+		path := filepath.Join(p.Dir, "console")
+		if l, err = listenConsole(path); err != nil {
+			return nil, nil, err
+		}
+		defer l.close()
+		args = append(args, "--console-socket", path)
+		p.Stdio = Stdio{}
+	}
+	release := r.reaper.Adopting()
+	defer release()
+	if err := r.wait(ctx, p.Dir, p.Stdio, append(args, p.ID)...); err != nil {
+		return nil, nil, err
+	}
+	data, err := os.ReadFile(pidFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("crun %s: %w", args[0], err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil || pid <= 1 {
+		return nil, nil, fmt.Errorf("crun %s: process id %q", args[0], data)
+	}
+	if l != nil {
+		if console, err = l.receive(); err != nil {
+			unix.Kill(pid, unix.SIGKILL)
+			return nil, nil, fmt.Errorf("crun %s: %w", args[0], err)
+		}
+	}
+	return r.reaper.Adopt(pid, onExit), console, nil
+}
+
+// wait runs crun to its end.
+func (r *Runtime) wait(ctx context.Context, dir string, stdio Stdio, args ...string) error {
+	log := filepath.Join(dir, "crun.log")
+	argv := append([]string{"crun", "--root=" + r.state, "--cgroup-manager=cgroupfs", "--log=" + log}, args...)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("crun: %w", err)
+	}
+	defer null.Close()
+	attr := &syscall.ProcAttr{Env: []string{"PATH=/usr/bin"}, Sys: &syscall.SysProcAttr{Setsid: true}}
+	for _, f := range stdio {
+		if f == nil {
+			f = null
+		}
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	child, err := r.reaper.Start(fmt.Sprintf("/proc/self/fd/%d", r.program.Fd()), argv, attr)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-child.Done():
+	case <-ctx.Done():
+		child.Signal(unix.SIGKILL)
+		<-child.Done()
+		return fmt.Errorf("crun %s: %w", args[0], context.Cause(ctx))
+	}
+	if status := child.Status(); status.ExitStatus() != 0 {
+		return failure(args[0], log, status)
+	}
+	return nil
+}
+
+const maxLog = 4 << 10
+
+// failure makes an error of crun's log.
+func failure(op, log string, status unix.WaitStatus) error {
+	message := "no message"
+	if f, err := os.Open(log); err == nil {
+		defer f.Close()
+		buf := make([]byte, maxLog)
+		n, _ := f.Read(buf)
+		if text := strings.TrimSpace(string(buf[:n])); text != "" {
+			message = text
+		}
+	}
+	return classify(op, message, status)
+}
+
+func classify(op, message string, status unix.WaitStatus) error {
+	class := error(nil)
+	switch {
+	case strings.Contains(message, "executable file `") || strings.Contains(message, "open executable"),
+		strings.Contains(message, "exec `"), strings.Contains(message, "find executable"):
+		class = agentv1.ErrNotExec
+		if strings.Contains(message, "not found") || strings.Contains(message, "No such file") {
+			class = agentv1.ErrNoCommand
+		}
+	case status.Signaled():
+		message = fmt.Sprintf("killed by signal %d", status.Signal())
+	}
+	if class != nil {
+		return fmt.Errorf("%w: crun %s: %s", class, op, message)
+	}
+	return fmt.Errorf("crun %s: %w", op, errors.New(message))
+}

@@ -1,0 +1,126 @@
+// Package netlink sets up the guest's network interface with the few
+// rtnetlink requests that takes; a whole library of them would weigh more than
+// the rest of the agent.
+package netlink
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Conn is a connection to the kernel. It is for one goroutine.
+type Conn struct {
+	fd  int
+	seq uint32
+}
+
+// Open connects.
+func Open() (*Conn, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open rtnetlink: %w", err)
+	}
+	return &Conn{fd: fd}, nil
+}
+
+// Close ends the connection.
+func (c *Conn) Close() error { return unix.Close(c.fd) }
+
+// Link changes an interface: its hardware address unless nil, its MTU unless
+// 0, and whether it is up.
+func (c *Conn) Link(index int, mac net.HardwareAddr, mtu int, up bool) error {
+	info := unix.IfInfomsg{Family: unix.AF_UNSPEC, Index: int32(index), Change: unix.IFF_UP}
+	if up {
+		info.Flags = unix.IFF_UP
+	}
+	m := newMessage(unix.RTM_NEWLINK, 0)
+	m.add(unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofIfInfomsg))
+	if mac != nil {
+		m.attr(unix.IFLA_ADDRESS, mac)
+	}
+	if mtu > 0 {
+		m.attr(unix.IFLA_MTU, binary.NativeEndian.AppendUint32(nil, uint32(mtu)))
+	}
+	return c.do(m, "set link")
+}
+
+// Address adds an address to an interface.
+func (c *Conn) Address(index int, p netip.Prefix) error {
+	info := unix.IfAddrmsg{Family: family(p.Addr()), Prefixlen: uint8(p.Bits()), Index: uint32(index)}
+	if p.Addr().Is6() {
+		info.Flags = unix.IFA_F_NODAD // the host answers for its uniqueness
+	}
+	m := newMessage(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
+	m.add(unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofIfAddrmsg))
+	m.attr(unix.IFA_LOCAL, p.Addr().AsSlice())
+	m.attr(unix.IFA_ADDRESS, p.Addr().AsSlice())
+	return c.do(m, "add address "+p.String())
+}
+
+// DefaultRoute adds the default route by a gateway, which need not lie within
+// the interface's own network.
+func (c *Conn) DefaultRoute(index int, gateway netip.Addr) error {
+	info := unix.RtMsg{
+		Family: family(gateway), Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT,
+		Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST, Flags: unix.RTNH_F_ONLINK,
+	}
+	m := newMessage(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
+	m.add(unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofRtMsg))
+	m.attr(unix.RTA_GATEWAY, gateway.AsSlice())
+	m.attr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, uint32(index)))
+	return c.do(m, "add route by "+gateway.String())
+}
+
+func family(a netip.Addr) uint8 {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// do sends a request and reads its acknowledgement.
+func (c *Conn) do(m *message, what string) error {
+	c.seq++
+	if err := unix.Sendto(c.fd, m.bytes(c.seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	buf := make([]byte, 4096)
+	for {
+		n, _, err := unix.Recvfrom(c.fd, buf, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		errno, ok := ack(buf[:n], c.seq)
+		if !ok {
+			continue
+		}
+		if errno != 0 {
+			return fmt.Errorf("%s: %w", what, errno)
+		}
+		return nil
+	}
+}
+
+// ack finds the acknowledgement of a request among the kernel's messages.
+func ack(b []byte, seq uint32) (unix.Errno, bool) {
+	ne := binary.NativeEndian
+	for len(b) >= unix.SizeofNlMsghdr {
+		size := int(ne.Uint32(b))
+		if size < unix.SizeofNlMsghdr || size > len(b) {
+			return unix.EPROTO, true
+		}
+		if ne.Uint16(b[4:]) == unix.NLMSG_ERROR && ne.Uint32(b[8:]) == seq && size >= unix.SizeofNlMsghdr+4 {
+			return unix.Errno(-int32(ne.Uint32(b[unix.SizeofNlMsghdr:]))), true
+		}
+		b = b[min(len(b), align(size)):]
+	}
+	return 0, false
+}

@@ -1,0 +1,113 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// Users opens the image's user database.
+type Users interface {
+	// ReadFile reads a file of the image, at most limit bytes; a file that
+	// is not there is empty.
+	ReadFile(path string, limit int) ([]byte, error)
+}
+
+// Process makes of the host's OCI process one for the guest: its user looked
+// up, HOME set, and labels that the guest's kernel does not have taken out.
+func Process(raw json.RawMessage, users Users, terminal bool) (json.RawMessage, error) {
+	var p object
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return nil, fmt.Errorf("process: %w: %w", agentv1.ErrInvalid, err)
+	}
+	var args, env []string
+	var user object
+	var cwd string
+	for _, err := range []error{p.get("args", &args), p.get("env", &env), p.get("user", &user), p.get("cwd", &cwd)} {
+		if err != nil {
+			return nil, fmt.Errorf("process: %w", err)
+		}
+	}
+	if len(args) == 0 || args[0] == "" {
+		return nil, fmt.Errorf("process has no command: %w", agentv1.ErrNoCommand)
+	}
+	if cwd == "" {
+		cwd = "/"
+	}
+	home, err := resolveUser(&user, users, hasHome(env))
+	if err != nil {
+		return nil, err
+	}
+	if home != "" {
+		env = append(env, "HOME="+home)
+	}
+	for _, key := range []string{"apparmorProfile", "selinuxLabel"} {
+		delete(p, key)
+	}
+	for key, v := range map[string]any{"env": env, "user": user, "cwd": cwd, "terminal": terminal} {
+		if err := p.set(key, v); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(p)
+}
+
+// Args is a process's command line.
+func Args(raw json.RawMessage) []string {
+	var p struct {
+		Args []string `json:"args"`
+	}
+	json.Unmarshal(raw, &p)
+	return p.Args
+}
+
+func hasHome(env []string) bool {
+	return slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "HOME=") })
+}
+
+// resolveUser replaces the username by numbers, and returns the home to set.
+func resolveUser(user *object, users Users, hasHome bool) (home string, err error) {
+	if *user == nil {
+		*user = object{}
+	}
+	var name string
+	var uid, gid uint32
+	var groups []uint32
+	for _, err := range []error{user.get("username", &name), user.get("uid", &uid), user.get("gid", &gid), user.get("additionalGids", &groups)} {
+		if err != nil {
+			return "", fmt.Errorf("process: user: %w", err)
+		}
+	}
+	if name == "" && hasHome {
+		return "", nil
+	}
+	db, err := loadUsers(users)
+	if err != nil {
+		return "", err
+	}
+	if name == "" {
+		return db.home(uid), nil
+	}
+	who, err := db.lookup(name)
+	if err != nil {
+		return "", err
+	}
+	delete(*user, "username")
+	for _, g := range groups {
+		if !slices.Contains(who.groups, g) {
+			who.groups = append(who.groups, g)
+		}
+	}
+	for key, v := range map[string]any{"uid": who.uid, "gid": who.gid, "additionalGids": who.groups} {
+		if err := user.set(key, v); err != nil {
+			return "", err
+		}
+	}
+	if hasHome {
+		return "", nil
+	}
+	return who.home, nil
+}

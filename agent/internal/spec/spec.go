@@ -1,0 +1,242 @@
+// Package spec makes of the host's OCI specification one for the guest: what
+// concerns the whole pod is taken out, since the machine has it already, and
+// the user's name is looked up in the image. Fields that it does not know pass
+// through as they are.
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// object is a JSON object of which only some fields are looked at.
+type object map[string]json.RawMessage
+
+func (o object) set(key string, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", key, err)
+	}
+	o[key] = raw
+	return nil
+}
+
+func (o object) get(key string, v any) error {
+	raw, ok := o[key]
+	if !ok {
+		return nil
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return fmt.Errorf("%s: %w: %w", key, agentv1.ErrInvalid, err)
+	}
+	return nil
+}
+
+// Mount is an OCI mount.
+type Mount struct {
+	Destination string   `json:"destination"`
+	Type        string   `json:"type,omitempty"`
+	Source      string   `json:"source,omitempty"`
+	Options     []string `json:"options,omitempty"`
+}
+
+// EmptyDir is a mount of type bulkhead.emptydir.
+type EmptyDir struct {
+	Name   string
+	Memory bool  // in tmpfs
+	Size   int64 // bytes; 0 is no limit
+}
+
+// Machine is what the guest lends its containers.
+type Machine struct {
+	Root   string // path of the mounted root file system
+	Cgroup string // path below the cgroup mount
+	Shm    string // the pod's shared memory
+	// Files are bind mounts by their destination, for what the
+	// specification does not mount itself.
+	Files map[string]string
+	// EmptyDir makes a volume ready and returns its path.
+	EmptyDir func(EmptyDir) (string, error)
+	// Users looks up users of the image.
+	Users Users
+}
+
+// Spec is a specification under way.
+type Spec struct {
+	top     object
+	Sysctls map[string]string // which were taken out, for the whole pod
+}
+
+// EmptyDirType is the type of an emptyDir's mount.
+const EmptyDirType = "bulkhead.emptydir"
+
+// Parse reads the host's specification.
+func Parse(raw json.RawMessage) (*Spec, error) {
+	s := &Spec{}
+	if err := json.Unmarshal(raw, &s.top); err != nil {
+		return nil, fmt.Errorf("specification: %w: %w", agentv1.ErrInvalid, err)
+	}
+	if s.top["process"] == nil {
+		return nil, fmt.Errorf("specification without process: %w", agentv1.ErrInvalid)
+	}
+	if s.top["linux"] == nil {
+		s.top["linux"] = json.RawMessage("{}")
+	}
+	return s, nil
+}
+
+// Adjust makes the specification the guest's. It may be called once.
+func (s *Spec) Adjust(m Machine, terminal bool) error {
+	var hooks map[string][]json.RawMessage
+	if err := s.top.get("hooks", &hooks); err != nil {
+		return err
+	}
+	for name, list := range hooks {
+		if len(list) > 0 {
+			return fmt.Errorf("hook %s runs on the host: %w", name, agentv1.ErrInvalid)
+		}
+	}
+	for _, key := range []string{"hooks", "hostname", "domainname"} {
+		delete(s.top, key)
+	}
+	s.top["ociVersion"] = json.RawMessage(`"1.0.2"`) // all that crun 1.8 knows
+	root := struct {
+		Path     string `json:"path"`
+		Readonly bool   `json:"readonly,omitempty"`
+	}{}
+	if err := s.top.get("root", &root); err != nil {
+		return err
+	}
+	root.Path = m.Root
+	if err := s.top.set("root", root); err != nil {
+		return err
+	}
+	if err := s.linux(m); err != nil {
+		return err
+	}
+	if err := s.mounts(m, root.Readonly); err != nil {
+		return err
+	}
+	process, err := Process(s.top["process"], m.Users, terminal)
+	if err != nil {
+		return err
+	}
+	s.top["process"] = process
+	return nil
+}
+
+// Encode is the specification as crun reads it.
+func (s *Spec) Encode() ([]byte, error) { return json.Marshal(s.top) }
+
+// linux leaves a container its own mounts, processes and cgroup; network, IPC
+// and host name are the machine's.
+func (s *Spec) linux(m Machine) error {
+	var linux object
+	if err := s.top.get("linux", &linux); err != nil {
+		return err
+	}
+	type namespace struct {
+		Type string `json:"type"`
+		Path string `json:"path,omitempty"`
+	}
+	var all []namespace
+	if err := linux.get("namespaces", &all); err != nil {
+		return err
+	}
+	kept := []namespace{{Type: "mount"}}
+	for _, ns := range all {
+		switch {
+		case ns.Type == "pid" && ns.Path == "", ns.Type == "cgroup":
+			kept = append(kept, namespace{Type: ns.Type})
+		case ns.Type == "user", ns.Type == "time":
+			return fmt.Errorf("namespace %q: %w", ns.Type, agentv1.ErrUnsupported)
+		}
+	}
+	if err := linux.set("namespaces", kept); err != nil {
+		return err
+	}
+	if err := linux.get("sysctl", &s.Sysctls); err != nil {
+		return err
+	}
+	// The guest's kernel enforces none of these; the machine's wall does.
+	for _, key := range []string{"sysctl", "mountLabel", "intelRdt"} {
+		delete(linux, key)
+	}
+	if err := linux.set("cgroupsPath", m.Cgroup); err != nil {
+		return err
+	}
+	return s.top.set("linux", linux)
+}
+
+func (s *Spec) mounts(m Machine, readonly bool) error {
+	var mounts []Mount
+	if err := s.top.get("mounts", &mounts); err != nil {
+		return err
+	}
+	files := make(map[string]string, len(m.Files))
+	for to, from := range m.Files {
+		files[to] = from
+	}
+	for i := range mounts {
+		mount := &mounts[i]
+		at := path.Clean("/" + mount.Destination)
+		delete(files, at)
+		switch {
+		case mount.Type == EmptyDirType:
+			if err := s.emptyDir(m, mount); err != nil {
+				return err
+			}
+		case at == "/dev/shm" && (mount.Type == "tmpfs" || mount.Source == "/dev/shm"):
+			*mount = Mount{Destination: at, Type: "bind", Source: m.Shm, Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}}
+		case mount.Type == "sysfs" || mount.Type == "cgroup" || mount.Type == "cgroup2":
+			if mount.Type == "cgroup" {
+				mount.Type = "cgroup2"
+			}
+		}
+	}
+	names := make([]string, 0, len(files))
+	for to := range files {
+		names = append(names, to)
+	}
+	slices.Sort(names)
+	mode := "rw"
+	if readonly {
+		mode = "ro"
+	}
+	for _, to := range names {
+		mounts = append(mounts, Mount{Destination: to, Type: "bind", Source: files[to], Options: []string{"bind", mode}})
+	}
+	return s.top.set("mounts", mounts)
+}
+
+func (s *Spec) emptyDir(m Machine, mount *Mount) error {
+	dir := EmptyDir{Name: mount.Source}
+	kept := []string{"rbind"}
+	for _, o := range mount.Options {
+		key, value, _ := strings.Cut(o, "=")
+		switch {
+		case key == "medium":
+			dir.Memory = value == "Memory"
+		case key == "size":
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || n < 0 {
+				return fmt.Errorf("emptyDir %.64q: size %.32q: %w", dir.Name, value, agentv1.ErrInvalid)
+			}
+			dir.Size = n
+		case o != "bind" && o != "rbind":
+			kept = append(kept, o)
+		}
+	}
+	source, err := m.EmptyDir(dir)
+	if err != nil {
+		return fmt.Errorf("emptyDir %.64q: %w", dir.Name, err)
+	}
+	mount.Type, mount.Source, mount.Options = "bind", source, kept
+	return nil
+}

@@ -1,0 +1,140 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// maxDatabase bounds what is read of /etc/passwd and /etc/group: they are the
+// image's.
+const maxDatabase = 1 << 20
+
+type account struct {
+	name     string
+	uid, gid uint32
+	home     string
+	groups   []uint32
+}
+
+type group struct {
+	name    string
+	gid     uint32
+	members []string
+}
+
+type database struct {
+	accounts []account
+	groups   []group
+}
+
+func loadUsers(users Users) (*database, error) {
+	passwd, err := users.ReadFile("/etc/passwd", maxDatabase)
+	if err != nil {
+		return nil, fmt.Errorf("read the image's /etc/passwd: %w", err)
+	}
+	groups, err := users.ReadFile("/etc/group", maxDatabase)
+	if err != nil {
+		return nil, fmt.Errorf("read the image's /etc/group: %w", err)
+	}
+	return parseUsers(string(passwd), string(groups)), nil
+}
+
+// parseUsers skips lines that are not entries, as the C library does.
+func parseUsers(passwd, groups string) *database {
+	db := &database{}
+	for line := range strings.Lines(passwd) {
+		f := strings.Split(strings.TrimSpace(line), ":")
+		if len(f) < 6 {
+			continue
+		}
+		uid, err1 := number(f[2])
+		gid, err2 := number(f[3])
+		if err1 == nil && err2 == nil {
+			db.accounts = append(db.accounts, account{name: f[0], uid: uid, gid: gid, home: f[5]})
+		}
+	}
+	for line := range strings.Lines(groups) {
+		f := strings.Split(strings.TrimSpace(line), ":")
+		if len(f) < 4 {
+			continue
+		}
+		if gid, err := number(f[2]); err == nil {
+			db.groups = append(db.groups, group{name: f[0], gid: gid, members: strings.Split(f[3], ",")})
+		}
+	}
+	return db
+}
+
+func number(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 31)
+	return uint32(n), err
+}
+
+// home is where a user lives; one that is not in the database lives in /.
+func (db *database) home(uid uint32) string {
+	for _, a := range db.accounts {
+		if a.uid == uid && a.home != "" {
+			return a.home
+		}
+	}
+	return "/"
+}
+
+// lookup finds "user", "user:group", and numbers in place of either. A number
+// need not be in the database. A user without a group has the account's groups.
+func (db *database) lookup(name string) (account, error) {
+	user, grp, hasGroup := strings.Cut(name, ":")
+	who, known := account{home: "/"}, false
+	for _, a := range db.accounts {
+		if a.name == user {
+			who, known = a, true
+			break
+		}
+	}
+	if !known {
+		uid, err := number(user)
+		if err != nil {
+			return account{}, fmt.Errorf("user %.64q is not in the image's /etc/passwd: %w", user, agentv1.ErrInvalid)
+		}
+		for _, a := range db.accounts {
+			if a.uid == uid {
+				who, known = a, true
+				break
+			}
+		}
+		who.uid = uid
+	}
+	if who.home == "" {
+		who.home = "/"
+	}
+	if hasGroup && grp != "" {
+		gid, err := db.group(grp)
+		who.gid = gid
+		return who, err
+	}
+	if known {
+		for _, g := range db.groups {
+			if g.gid != who.gid && slices.Contains(g.members, who.name) {
+				who.groups = append(who.groups, g.gid)
+			}
+		}
+	}
+	return who, nil
+}
+
+func (db *database) group(name string) (uint32, error) {
+	for _, g := range db.groups {
+		if g.name == name {
+			return g.gid, nil
+		}
+	}
+	gid, err := number(name)
+	if err != nil {
+		return 0, fmt.Errorf("group %.64q is not in the image's /etc/group: %w", name, agentv1.ErrInvalid)
+	}
+	return gid, nil
+}

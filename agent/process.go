@@ -1,0 +1,330 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
+	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
+	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
+	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// process is one of a container. All but exit is set before others see it.
+type process struct {
+	name      agentv1.Process
+	dir       string
+	pid       int
+	child     *reaper.Child
+	console   *os.File
+	stdout    *stdio.Output
+	stderr    *stdio.Output // nil with a terminal
+	stdin     *stdio.Input  // nil for /dev/null
+	stdinOnce bool
+
+	exited chan struct{}
+	exit   agentv1.Exit // after exited is closed
+	closer sync.Once
+}
+
+// launch says how a process is started.
+type launch struct {
+	exec                       string // "" for the container's first
+	file                       string // of an exec's OCI process
+	terminal, stdin, stdinOnce bool
+}
+
+// launch starts a process with crun and adds it to the container.
+func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, error) {
+	dir := filepath.Join(c.dir, "init")
+	if l.exec != "" {
+		dir = filepath.Join(c.dir, "exec-"+l.exec)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	p := &process{
+		name: agentv1.Process{Container: c.id, Exec: l.exec}, dir: dir,
+		stdinOnce: l.stdinOnce, exited: make(chan struct{}),
+	}
+	var theirs crun.Stdio
+	defer func() {
+		for _, f := range theirs {
+			if f != nil {
+				f.Close()
+			}
+		}
+	}()
+	if !l.terminal {
+		if err := p.pipes(&theirs, l.stdin); err != nil {
+			return nil, err
+		}
+	}
+	var oomKilled bool
+	onExit := func() { oomKilled = c.tookOOM() }
+	cp := crun.Process{ID: c.id, Dir: dir, Stdio: theirs, Console: l.terminal}
+	var err error
+	if l.exec == "" {
+		p.child, p.console, err = a.crun.Create(ctx, c.dir, cp, onExit)
+	} else {
+		p.child, p.console, err = a.crun.Exec(ctx, l.file, cp, onExit)
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	p.pid = p.child.PID()
+	if l.terminal {
+		p.stdout = stdio.NewOutput(p.console)
+		if l.stdin {
+			p.stdin = stdio.NewInput(p.console, p.endOfTerminal)
+		}
+	}
+	go func() {
+		<-p.child.Done()
+		p.exit = exitOf(p.child.Status(), oomKilled)
+		close(p.exited)
+		if p.stdin != nil {
+			p.stdin.Close()
+		}
+	}()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.procs[l.exec] = p
+	return p, nil
+}
+
+// pipes makes the process's streams.
+func (p *process) pipes(theirs *crun.Stdio, stdin bool) error {
+	var err error
+	var ours *os.File
+	if stdin {
+		if theirs[0], ours, err = os.Pipe(); err != nil {
+			return fmt.Errorf("stdin: %w", err)
+		}
+		p.stdin = stdio.NewInput(ours, nil)
+	}
+	for i, out := range map[int]**stdio.Output{1: &p.stdout, 2: &p.stderr} {
+		if ours, theirs[i], err = os.Pipe(); err != nil {
+			p.close()
+			return fmt.Errorf("output: %w", err)
+		}
+		*out = stdio.NewOutput(ours)
+	}
+	return nil
+}
+
+// endOfTerminal types the terminal's end-of-file character.
+func (p *process) endOfTerminal() error {
+	_, err := p.console.Write([]byte{4})
+	return err
+}
+
+// close lets go of a process's streams, what they hold included.
+func (p *process) close() {
+	p.closer.Do(func() {
+		if p.stdin != nil {
+			p.stdin.Close()
+		}
+		for _, o := range []*stdio.Output{p.stdout, p.stderr} {
+			if o != nil {
+				o.Close()
+			}
+		}
+	})
+}
+
+func exitOf(status unix.WaitStatus, oomKilled bool) agentv1.Exit {
+	e := agentv1.Exit{Code: status.ExitStatus(), At: time.Now().UTC()}
+	if status.Signaled() {
+		e.Signal = int(status.Signal())
+		e.Code = 128 + e.Signal
+	}
+	e.OOMKilled = oomKilled && e.Code != 0
+	return e
+}
+
+// tookOOM is true when the kernel has killed processes of the container for
+// want of memory since it was last asked.
+func (c *container) tookOOM() bool {
+	kills := c.cgroup.OOMKills()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	more := kills > c.oom
+	c.oom = max(c.oom, kills)
+	return more
+}
+
+func (a *Agent) process(name agentv1.Process) (*container, *process, error) {
+	c, err := a.container(name.Container)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.procs[name.Exec]
+	if p == nil {
+		return nil, nil, fmt.Errorf("process %.128q of container %s: %w", name.Exec, c.id, agentv1.ErrNotFound)
+	}
+	return c, p, nil
+}
+
+func (a *Agent) exec(_ context.Context, r agentv1.Exec) (agentv1.Created, error) {
+	c, first, err := a.process(agentv1.Process{Container: r.Container})
+	if err != nil {
+		return agentv1.Created{}, err
+	}
+	fail := func(err error) (agentv1.Created, error) {
+		return agentv1.Created{}, fmt.Errorf("exec %.128s in container %s: %w", r.Exec, c.id, err)
+	}
+	if !validID(r.Exec) {
+		return agentv1.Created{}, fmt.Errorf("exec id %.128q: %w", r.Exec, agentv1.ErrInvalid)
+	}
+	c.mu.Lock()
+	started, paused := c.started, c.paused
+	c.mu.Unlock()
+	switch {
+	case !started || first.hasExited():
+		return fail(fmt.Errorf("the container does not run: %w", agentv1.ErrBusy))
+	case paused:
+		return fail(fmt.Errorf("the container is paused: %w", agentv1.ErrBusy))
+	}
+	described, err := spec.Process(r.Spec, rootOf(c.root), r.Terminal)
+	if err != nil {
+		return fail(err)
+	}
+	dir := filepath.Join(c.dir, "exec-"+r.Exec)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		if os.IsExist(err) {
+			err = agentv1.ErrExists
+		}
+		return fail(err)
+	}
+	file := filepath.Join(dir, "process.json")
+	var p *process
+	if err = os.WriteFile(file, described, 0o600); err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+		defer cancel()
+		p, err = a.launch(ctx, c, launch{exec: r.Exec, file: file, terminal: r.Terminal, stdin: r.Stdin, stdinOnce: true})
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+		return fail(err)
+	}
+	return agentv1.Created{PID: p.pid}, nil
+}
+
+func (p *process) hasExited() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+func (a *Agent) signal(_ context.Context, r agentv1.Signal) (none, error) {
+	c, p, err := a.process(r.Process)
+	if err != nil {
+		return none{}, err
+	}
+	sig := syscall.Signal(r.Signal)
+	if sig < 0 || sig > 64 {
+		return none{}, fmt.Errorf("signal %d: %w", r.Signal, agentv1.ErrInvalid)
+	}
+	if r.All {
+		err = c.cgroup.SignalAll(sig)
+	} else {
+		err = p.child.Signal(sig)
+	}
+	if err == unix.ESRCH || os.IsNotExist(err) {
+		err = fmt.Errorf("it has ended: %w", agentv1.ErrNotFound)
+	}
+	if err != nil {
+		return none{}, fmt.Errorf("signal %s to process %s of container %s: %w", strconv.Itoa(r.Signal), p.name.Exec, c.id, err)
+	}
+	return none{}, nil
+}
+
+func (a *Agent) wait(ctx context.Context, name agentv1.Process) (agentv1.Exit, error) {
+	_, p, err := a.process(name)
+	if err != nil {
+		return agentv1.Exit{}, err
+	}
+	select {
+	case <-p.exited:
+		return p.exit, nil
+	case <-ctx.Done():
+		return agentv1.Exit{}, ctx.Err()
+	}
+}
+
+func (a *Agent) delete(_ context.Context, name agentv1.Process) (agentv1.Exit, error) {
+	c, err := a.container(name.Container)
+	if err != nil {
+		return agentv1.Exit{}, err
+	}
+	c.op.Lock()
+	defer c.op.Unlock()
+	_, p, err := a.process(name)
+	if err != nil && name.Exec == "" {
+		// A removal that failed half way is taken up again.
+		return agentv1.Exit{}, a.remove(c)
+	}
+	if err != nil {
+		return agentv1.Exit{}, err
+	}
+	busy := fmt.Errorf("process %s of container %s runs: %w", name.Exec, c.id, agentv1.ErrBusy)
+	if name.Exec != "" {
+		if !p.hasExited() {
+			return agentv1.Exit{}, busy
+		}
+		p.close()
+		c.mu.Lock()
+		delete(c.procs, name.Exec)
+		c.mu.Unlock()
+		return p.exit, os.RemoveAll(p.dir)
+	}
+	if c.started && !p.hasExited() {
+		return agentv1.Exit{}, busy
+	}
+	if err := a.remove(c); err != nil {
+		return agentv1.Exit{}, err
+	}
+	<-p.exited // one that was never started has been killed
+	return p.exit, nil
+}
+
+func (a *Agent) resize(_ context.Context, r agentv1.Resize) (none, error) {
+	_, p, err := a.process(r.Process)
+	if err != nil {
+		return none{}, err
+	}
+	if p.console == nil {
+		return none{}, fmt.Errorf("process has no terminal: %w", agentv1.ErrInvalid)
+	}
+	conn, err := p.console.SyscallConn()
+	if err != nil {
+		return none{}, err
+	}
+	var ioctl error
+	err = conn.Control(func(fd uintptr) {
+		ioctl = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: r.Height, Col: r.Width})
+	})
+	if err == nil {
+		err = ioctl
+	}
+	if err != nil {
+		return none{}, fmt.Errorf("resize: %w", err)
+	}
+	return none{}, nil
+}

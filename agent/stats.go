@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+func (a *Agent) memory(context.Context, none) (agentv1.Memory, error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return agentv1.Memory{}, err
+	}
+	return parseMeminfo(string(data)), nil
+}
+
+func parseMeminfo(data string) agentv1.Memory {
+	var m agentv1.Memory
+	for line := range strings.Lines(data) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		n, err := strconv.ParseInt(f[1], 10, 64)
+		if err != nil {
+			continue
+		}
+		switch f[0] {
+		case "MemTotal:":
+			m.Total = n << 10
+		case "MemAvailable:":
+			m.Available = n << 10
+		}
+	}
+	return m
+}
+
+func (a *Agent) stats(_ context.Context, r agentv1.Process) (agentv1.Stats, error) {
+	c, err := a.container(r.Container)
+	if err != nil {
+		return agentv1.Stats{}, err
+	}
+	s := agentv1.Stats{At: time.Now().UTC()}
+	cpu, err := c.cgroup.Values("cpu.stat")
+	if err != nil {
+		return s, fmt.Errorf("stats of container %s: %w", c.id, err)
+	}
+	s.CPUUsec = cpu["usage_usec"]
+	memory, err := c.cgroup.Values("memory.stat")
+	if err != nil {
+		return s, fmt.Errorf("stats of container %s: %w", c.id, err)
+	}
+	if s.MemoryBytes, err = c.cgroup.Value("memory.current"); err != nil {
+		return s, fmt.Errorf("stats of container %s: %w", c.id, err)
+	}
+	s.RSS, s.PageFaults, s.MajPageFaults = memory["anon"], memory["pgfault"], memory["pgmajfault"]
+	s.WorkingSet = s.MemoryBytes - min(s.MemoryBytes, memory["inactive_file"])
+	s.Pids, _ = c.cgroup.Value("pids.current")
+	s.RootfsBytes, s.RootfsInodes = usage(filepath.Join(c.upper, "upper"))
+	return s, nil
+}
+
+// usage adds up what lies below a directory, as du does. What vanishes
+// meanwhile does not count.
+func usage(dir string) (bytes, inodes uint64) {
+	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		var st unix.Stat_t
+		if unix.Lstat(path, &st) == nil {
+			bytes += uint64(st.Blocks) * 512
+			inodes++
+		}
+		return nil
+	})
+	return bytes, inodes
+}
+
+func (a *Agent) pids(_ context.Context, r agentv1.Process) (agentv1.Pids, error) {
+	c, err := a.container(r.Container)
+	if err != nil {
+		return agentv1.Pids{}, err
+	}
+	pids, err := c.cgroup.Pids()
+	if err != nil {
+		return agentv1.Pids{}, fmt.Errorf("processes of container %s: %w", c.id, err)
+	}
+	return agentv1.Pids{Pids: pids}, nil
+}
+
+func (a *Agent) list(context.Context, none) (agentv1.List, error) {
+	a.mu.Lock()
+	containers := make([]*container, 0, len(a.containers))
+	for _, c := range a.containers {
+		containers = append(containers, c)
+	}
+	a.mu.Unlock()
+	list := agentv1.List{Processes: []agentv1.Status{}}
+	for _, c := range containers {
+		c.mu.Lock()
+		for _, p := range c.procs {
+			status := agentv1.Status{Process: p.name, PID: p.pid, Created: p.name.Exec == "" && !c.started, Paused: c.paused}
+			if p.hasExited() {
+				exit := p.exit
+				status.Exit = &exit
+			}
+			list.Processes = append(list.Processes, status)
+		}
+		c.mu.Unlock()
+	}
+	return list, nil
+}

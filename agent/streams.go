@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+func body[T any](s *agentv1.Stream) (v T, err error) {
+	if err = json.Unmarshal(s.Body, &v); err != nil {
+		err = fmt.Errorf("decode body: %w: %w", agentv1.ErrInvalid, err)
+	}
+	return v, err
+}
+
+// output sends a stream from an offset on, while acknowledgements come back.
+func (a *Agent) output(ctx context.Context, s *agentv1.Stream) error {
+	r, err := body[agentv1.Output](s)
+	if err != nil {
+		return err
+	}
+	_, p, err := a.process(r.Process)
+	if err != nil {
+		return err
+	}
+	out := p.stdout
+	switch {
+	case r.Stream == "stderr":
+		out = p.stderr
+	case r.Stream != "stdout":
+		return fmt.Errorf("stream %.32q: %w", r.Stream, agentv1.ErrInvalid)
+	}
+	if out == nil {
+		return fmt.Errorf("process has no %s: %w", r.Stream, agentv1.ErrNotFound)
+	}
+	reader := out.Reader(r.Offset)
+	if err := s.Reply(agentv1.Offset{Offset: reader.Offset()}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	acked := make(chan struct{})
+	go func() {
+		defer close(acked)
+		defer cancel()
+		for {
+			offset, err := agentv1.ReadAck(s)
+			if err != nil {
+				return // the host has gone
+			}
+			reader.Ack(offset)
+		}
+	}()
+	buf := make([]byte, agentv1.MaxChunk)
+	for {
+		n, err := reader.Next(ctx, buf)
+		if n > 0 {
+			err = agentv1.WriteChunk(s, buf[:n])
+		}
+		if err == io.EOF {
+			// The last acknowledgements may be on their way: the host closes.
+			if err = agentv1.WriteChunk(s, nil); err == nil {
+				<-acked
+			}
+		}
+		if err != nil {
+			break
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	s.Close()
+	<-acked
+	return nil
+}
+
+// input gives a process what the host sends.
+func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
+	r, err := body[agentv1.Input](s)
+	if err != nil {
+		return err
+	}
+	_, p, err := a.process(r.Process)
+	if err != nil {
+		return err
+	}
+	if p.stdin == nil {
+		return fmt.Errorf("process has no stdin: %w", agentv1.ErrInvalid)
+	}
+	turn, offset := p.stdin.Take()
+	if err := s.Reply(agentv1.Offset{Offset: offset}); err != nil {
+		return err
+	}
+	buf := make([]byte, agentv1.MaxChunk)
+	for {
+		data, err := agentv1.ReadChunk(s, buf)
+		if err == io.EOF {
+			p.stdin.End(turn)
+			return nil
+		}
+		if err != nil {
+			if p.stdinOnce {
+				p.stdin.End(turn)
+			}
+			return nil // the host has gone
+		}
+		if offset, err = p.stdin.Write(turn, data); err != nil {
+			if errors.Is(err, stdio.ErrReplaced) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("stdin of %s: %w", r.Container, err)
+		}
+		if err := agentv1.WriteAck(s, offset); err != nil {
+			return nil
+		}
+	}
+}
+
+const dialTimeout = 10 * time.Second
+
+// forward connects the host to a port of the pod.
+func (a *Agent) forward(ctx context.Context, s *agentv1.Stream) error {
+	r, err := body[agentv1.Forward](s)
+	if err != nil {
+		return err
+	}
+	conn, err := a.dial(ctx, r.Port)
+	if err != nil {
+		return fmt.Errorf("connect to port %d of the pod: %w", r.Port, err)
+	}
+	if err := s.Reply(nil); err != nil {
+		conn.Close()
+		return err
+	}
+	agentv1.Join(agentv1.NewChunkConn(s.Conn), conn)
+	return nil
+}
+
+func (a *Agent) dial(ctx context.Context, port uint16) (net.Conn, error) {
+	hosts := []string{"127.0.0.1", "::1"}
+	a.mu.Lock()
+	if a.pod.Network != nil {
+		for _, s := range a.pod.Network.Addresses {
+			if p, err := netip.ParsePrefix(s); err == nil {
+				hosts = append(hosts, p.Addr().String())
+			}
+		}
+	}
+	a.mu.Unlock()
+	dialer := net.Dialer{Timeout: dialTimeout, KeepAlive: -1}
+	var first error
+	for _, host := range hosts {
+		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+		if err == nil {
+			return conn, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, first
+}

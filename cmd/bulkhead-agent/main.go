@@ -1,0 +1,23 @@
+// Bulkhead-agent is process 1 of a pod's virtual machine.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent"
+	"github.com/bulkhead-project/bulkhead/internal/version"
+)
+
+func main() {
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "bulkhead-agent is the first process of a virtual machine, and does nothing elsewhere")
+		os.Exit(2)
+	}
+	agent.Log("%v", agent.Main(version.Version))
+	// Without its agent the machine is of no use: end it, and the host sees it.
+	unix.Sync()
+	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+}
