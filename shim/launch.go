@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -95,7 +96,9 @@ func (o Options) spawn(far, log *os.File) (*child, error) {
 	// A session of its own: no terminal's signal reaches it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if o.Owner != nil {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(o.Owner.UID), Gid: uint32(o.Owner.GID)}
+		cmd.SysProcAttr.Credential = &syscall.Credential{
+			Uid: uint32(o.Owner.UID), Gid: uint32(o.Owner.GID), Groups: o.groups(),
+		}
 		// The executable may lie where that user cannot go.
 		exe, err := os.Open(o.Path)
 		if err != nil {
@@ -118,6 +121,22 @@ func (o Options) spawn(far, log *os.File) (*child, error) {
 		cmd.Wait()
 	}()
 	return c, nil
+}
+
+// groups are those that the owner's processes get beside their own: the one
+// that may use /dev/kvm, if they have to.
+func (o Options) groups() []uint32 {
+	if o.Machine.Accel != hypervisor.KVM {
+		return nil
+	}
+	info, err := os.Stat("/dev/kvm")
+	if err != nil {
+		return nil
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Gid != 0 {
+		return []uint32{st.Gid}
+	}
+	return nil
 }
 
 // within waits for the end, and kills the process when it does not come.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 
@@ -64,6 +65,20 @@ func TestStartFails(t *testing.T) {
 	})
 }
 
+// machineUp waits until the shim has a machine; its guest may still boot.
+func machineUp(t *testing.T, c *shim.Client) (*shimv1.StatusResponse, error) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		st, err := c.Extension.Status(t.Context(), &shimv1.StatusRequest{})
+		if err != nil || st.VmPid != 0 {
+			return st, err
+		}
+		if time.Now().After(deadline) {
+			return nil, errors.New("no machine")
+		}
+	}
+}
+
 func nothingLeft(t *testing.T, o shim.Options) {
 	t.Helper()
 	for _, dir := range []string{o.StateDir, o.DataDir} {
@@ -77,22 +92,23 @@ func nothingLeft(t *testing.T, o shim.Options) {
 // directory, and goes with its machine when it is told to.
 func TestPoolMember(t *testing.T) {
 	t.Parallel()
-	for _, end := range []string{"shutdown", "directory removed"} {
-		t.Run(end, func(t *testing.T) {
+	for _, way := range []string{"shutdown", "directory removed"} {
+		t.Run(way, func(t *testing.T) {
 			o := options(t)
 			c, err := shim.Start(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { end(t, o) })
 			defer c.Close()
-			st, err := c.Extension.Status(t.Context(), &shimv1.StatusRequest{Booted: true})
+			st, err := machineUp(t, c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if _, err := shim.Adopt(t.Context(), o); err == nil || !strings.Contains(err.Error(), "lock") {
 				t.Errorf("a second shim: %v", err)
 			}
-			if end == "shutdown" {
+			if way == "shutdown" {
 				_, err = c.Sandbox.ShutdownSandbox(t.Context(), &sandboxv1.ShutdownSandboxRequest{SandboxID: o.ID})
 			} else {
 				err = os.RemoveAll(o.StateDir)

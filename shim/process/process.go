@@ -16,6 +16,7 @@ import (
 	containerdlog "github.com/containerd/log"
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
@@ -56,7 +57,13 @@ func Run() error {
 	}
 	conn.SetDeadline(time.Now().Add(bootstrapDeadline))
 	if err := bootstrap.Answer(conn, nil); err != nil {
-		s.down(removed) // who started us has gone and will not look for us
+		// Who started us has gone. A new machine that nobody knows must go
+		// too; one that was taken over waits for the next shim.
+		if m.Adopt {
+			s.down(term)
+		} else {
+			s.down(removed)
+		}
 		return err
 	}
 	conn.Close()
@@ -105,8 +112,15 @@ func (s *shim) policy(program string) confine.Policy {
 			filepath.Dir(filepath.Dir(program)), "/proc", "/sys/devices/system", "/sys/fs/cgroup",
 			"/dev/urandom", "/dev/random",
 		},
-		Write: []string{s.m.StateDir, "/dev/null", "/dev/zero", "/dev/kvm"},
-		NoTCP: s.m.Machine.Network == "none",
+		Write: []string{s.m.StateDir, "/dev/null", "/dev/zero"},
+		NoTCP: s.m.Machine.Network == hypervisor.NetworkNone,
+	}
+	if s.m.Machine.Network != hypervisor.NetworkNone {
+		// QEMU's user network resolves names as the host does.
+		p.Read = append(p.Read, "/etc/resolv.conf", "/run/systemd/resolve", "/run/resolvconf")
+	}
+	if s.m.Machine.Accel == hypervisor.KVM {
+		p.Write = append(p.Write, "/dev/kvm")
 	}
 	if s.m.DataDir != "" {
 		p.Write = append(p.Write, s.m.DataDir)
@@ -117,27 +131,6 @@ func (s *shim) policy(program string) confine.Policy {
 		}
 	}
 	return p
-}
-
-// watch learns of the removal of the state directory, which is how a pod whose
-// engine has forgotten it is told to end.
-func (s *shim) watch() error {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return fmt.Errorf("watch %s: %w", s.m.StateDir, err)
-	}
-	f := os.NewFile(uintptr(fd), "inotify")
-	if _, err := unix.InotifyAddWatch(fd, s.m.StateDir, unix.IN_DELETE_SELF|unix.IN_MOVE_SELF); err != nil {
-		f.Close()
-		return fmt.Errorf("watch %s: %w", s.m.StateDir, err)
-	}
-	go func() {
-		buf := make([]byte, 4096)
-		if _, err := f.Read(buf); err == nil {
-			s.end(removed)
-		}
-	}()
-	return nil
 }
 
 // Why a shim ends.

@@ -1,0 +1,60 @@
+package confine
+
+import (
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// run interprets the filter, as the kernel would, for one call.
+func run(t *testing.T, filter []unix.SockFilter, number, arch uint32) uint32 {
+	t.Helper()
+	var a uint32
+	for pc := 0; pc < len(filter); pc++ {
+		in := filter[pc]
+		jump := func(taken bool) {
+			if taken {
+				pc += int(in.Jt)
+			} else {
+				pc += int(in.Jf)
+			}
+		}
+		switch in.Code {
+		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
+			a = map[uint32]uint32{offsetNumber: number, offsetArch: arch}[in.K]
+		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
+			jump(a == in.K)
+		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
+			jump(a >= in.K)
+		case unix.BPF_RET | unix.BPF_K:
+			return in.K
+		default:
+			t.Fatalf("instruction %d: unknown code %#x", pc, in.Code)
+		}
+	}
+	t.Fatal("the filter runs off its end")
+	return 0
+}
+
+// TestFilter tries every number of the table, and other architectures.
+func TestFilter(t *testing.T) {
+	const arch = unix.AUDIT_ARCH_X86_64
+	filter := program(arch)
+	refuse := uint32(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
+	for number := range uint32(600) {
+		want := uint32(unix.SECCOMP_RET_ALLOW)
+		if slices.Contains(denied, number) {
+			want = refuse
+		}
+		if got := run(t, filter, number, arch); got != want {
+			t.Errorf("call %d: %#x, want %#x", number, got, want)
+		}
+		if got := run(t, filter, number, unix.AUDIT_ARCH_I386); got != refuse {
+			t.Errorf("call %d of another architecture: %#x", number, got)
+		}
+		if got := run(t, filter, number|x32, arch); got != refuse {
+			t.Errorf("call %d of x32: %#x", number, got)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package process
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// watch learns of the removal of the state directory, which is how a shim that
+// nobody can reach any more is told to end. The sign is the removal of the
+// lock's file: the directory's own removal is told only when its inode goes,
+// and the rules of Landlock hold that.
+func (s *shim) watch() error {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", s.m.StateDir, err)
+	}
+	f := os.NewFile(uintptr(fd), "inotify")
+	if _, err := unix.InotifyAddWatch(fd, s.m.StateDir, unix.IN_DELETE|unix.IN_MOVE_SELF); err != nil {
+		f.Close()
+		return fmt.Errorf("watch %s: %w", s.m.StateDir, err)
+	}
+	// The goroutine ends with the process, as everything it could wait for.
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := f.Read(buf)
+			if err != nil {
+				s.log.Error("watch the state directory", "error", err)
+				return
+			}
+			if isRemoval(buf[:n]) {
+				s.end(removed)
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// isRemoval reads a batch of the kernel's events. An overflow of its queue is
+// none: the lock's removal may be lost then, as if nobody had removed it.
+func isRemoval(b []byte) bool {
+	for len(b) >= unix.SizeofInotifyEvent {
+		mask := binary.NativeEndian.Uint32(b[4:])
+		length := int(binary.NativeEndian.Uint32(b[12:]))
+		b = b[unix.SizeofInotifyEvent:]
+		if length > len(b) {
+			return false
+		}
+		name := string(bytes.TrimRight(b[:length], "\x00"))
+		if mask&unix.IN_MOVE_SELF != 0 || mask&unix.IN_DELETE != 0 && name == layout.Lock {
+			return true
+		}
+		b = b[length:]
+	}
+	return false
+}
