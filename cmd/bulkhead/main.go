@@ -1,0 +1,51 @@
+// Command bulkhead runs Kubernetes pods, each in a small virtual machine of its
+// own.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/supervisor"
+)
+
+// idle is how long a supervisor stays when there is nothing to do;
+// BULKHEAD_IDLE names another duration.
+const idle = 3 * time.Minute
+
+func main() {
+	logrus.SetLevel(logrus.ErrorLevel) // the image library tells its retries there
+	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.SupervisorCommand(supervise)))
+}
+
+// supervise runs the supervisor and says on descriptor 3 that it is ready.
+func supervise(cmd *cobra.Command) error {
+	o := supervisor.Options{Idle: idle, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	var err error
+	if o.Roots, err = dirs.Default(); err != nil {
+		return err
+	}
+	if text := os.Getenv("BULKHEAD_IDLE"); text != "" {
+		if o.Idle, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("BULKHEAD_IDLE: %w", err)
+		}
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	signal.Ignore(syscall.SIGHUP)
+	return supervisor.Run(ctx, o, func() {
+		ready := os.NewFile(3, "ready")
+		fmt.Fprintln(ready, "ready") // to nobody, when it was started by hand
+		ready.Close()
+	})
+}

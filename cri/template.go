@@ -1,0 +1,29 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// EnsureTemplate builds the template of the machines with so many virtual CPUs,
+// an accelerator and a kind of network, unless it is there, and returns its key.
+func (s *Service) EnsureTemplate(ctx context.Context, vcpus int, accel hypervisor.Accel, kind hypervisor.Network) (string, error) {
+	if kind == "" {
+		kind = s.o.DefaultNetwork
+	}
+	p, err := s.provider(kind)
+	if err != nil {
+		return "", fmt.Errorf("build a template: %w", err)
+	}
+	m, _, err := s.machineFor(ctx, vcpus, accel, p)
+	if err != nil {
+		return "", fmt.Errorf("build a template: %w", err)
+	}
+	t, err := s.machines.Template(ctx, m)
+	if err != nil {
+		return "", fmt.Errorf("build a template: %w", err)
+	}
+	return t.key, nil
+}

@@ -1,0 +1,223 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+const recordFile = "pod.json"
+
+// record is what survives of a pod on disk, mode 0600: environments are in it.
+type record struct {
+	Pod        *corev1.Pod               `json:"pod"`
+	Network    string                    `json:"network,omitempty"`
+	Template   string                    `json:"template,omitempty"`
+	Accel      string                    `json:"accel,omitempty"`
+	Ports      []*runtimeapi.PortMapping `json:"ports,omitempty"`
+	Foreground bool                      `json:"foreground,omitempty"` // dies with its command
+	Remove     bool                      `json:"remove,omitempty"`     // when it has ended
+	Ended      *corev1.PodStatus         `json:"ended,omitempty"`
+}
+
+// entry is one pod with its supervision.
+type entry struct {
+	r   *registry
+	dir string
+	log *outbox // what its events told, for the run that follows it
+
+	mu   sync.Mutex
+	rec  record
+	p    *pod.Pod
+	done chan struct{} // closed when supervision has ended
+	err  error         // why, if not by the pod's end
+}
+
+func newEntry(r *registry, rec record, failFast bool) (*entry, error) {
+	e := &entry{r: r, dir: filepath.Join(r.dir, string(rec.Pod.UID)), rec: rec, log: newOutbox()}
+	return e, e.renew(failFast, false)
+}
+
+// renew makes the supervised pod, for its first run or another.
+func (e *entry) renew(failFast, fresh bool) error {
+	for _, dir := range []string{e.dir, filepath.Join(e.dir, "logs")} {
+		if err := dirs.Ensure(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	engine := e.r.s.engine
+	p, err := pod.New(pod.Options{
+		Pod: e.rec.Pod, Runtime: engine, Images: puller{engine, e.r.s.images, e.log},
+		LogDir: filepath.Join(e.dir, "logs"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
+		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Fresh: fresh, Event: e.event, Logger: e.r.s.log,
+	})
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.p, e.done, e.err = p, make(chan struct{}), nil
+	if e.rec.Ended != nil {
+		close(e.done)
+	}
+	return nil
+}
+
+func (e *entry) event(ev pod.Event) {
+	if ev.Warning && ev.Reason != "BackOff" {
+		e.log.put(api.Message{Notice: ev.Reason + ": " + ev.Message})
+	}
+}
+
+func (e *entry) key() string { return e.rec.Pod.Namespace + "/" + e.rec.Pod.Name }
+
+func (e *entry) pod() *pod.Pod {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.p
+}
+
+func (e *entry) ended() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.done
+}
+
+// status is the pod's, the stored one when it ended under an earlier
+// supervisor.
+func (e *entry) status() corev1.PodStatus {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.rec.Ended != nil {
+		return *e.rec.Ended
+	}
+	return e.p.Status()
+}
+
+// save writes the record; the caller holds no lock or is alone with e.
+func (e *entry) save() error {
+	return atomicfile.WriteJSON(filepath.Join(e.dir, recordFile), e.rec, 0o600, atomicfile.Durable)
+}
+
+// supervise runs the pod in a goroutine of the registry's.
+func (e *entry) supervise() {
+	e.r.s.idle.enter()
+	e.r.wg.Go(func() {
+		defer e.r.s.idle.leave()
+		e.mu.Lock()
+		p, done := e.p, e.done
+		e.mu.Unlock()
+		err := p.Run(e.r.ctx)
+		e.mu.Lock()
+		if e.err = err; e.r.ctx.Err() == nil {
+			status := p.Status()
+			e.rec.Ended = &status
+			e.err = errors.Join(err, e.save())
+		}
+		if e.err != nil && e.r.ctx.Err() == nil {
+			e.r.s.log.Warn("a pod's supervision ended", "pod", e.key(), "error", e.err)
+		}
+		remove := e.rec.Remove && !e.rec.Foreground
+		e.mu.Unlock()
+		close(done)
+		if remove && e.r.ctx.Err() == nil {
+			if err := e.remove(e.r.ctx, true); err != nil {
+				e.r.s.log.Warn("a pod could not be removed", "pod", e.key(), "error", err)
+			}
+		}
+	})
+}
+
+// orphaned ends a pod whose foreground command is gone.
+func (e *entry) orphaned() {
+	ctx, cancel := context.WithTimeout(e.r.ctx, endTimeout(e.rec.Pod))
+	defer cancel()
+	err := e.stop(ctx, nil)
+	if err == nil && e.rec.Remove {
+		err = e.remove(ctx, true)
+	}
+	if err != nil && e.r.ctx.Err() == nil {
+		e.r.s.log.Warn("a pod outlives its command", "pod", e.key(), "error", err)
+	}
+}
+
+// endTimeout bounds the end of a pod: its grace and the ending itself.
+func endTimeout(p *corev1.Pod) time.Duration {
+	grace := int64(30)
+	if p.Spec.TerminationGracePeriodSeconds != nil {
+		grace = *p.Spec.TerminationGracePeriodSeconds
+	}
+	return time.Duration(grace)*time.Second + time.Minute
+}
+
+// stop ends the pod and returns when it has ended. It succeeds for one that has.
+func (e *entry) stop(ctx context.Context, grace *int64) error {
+	select {
+	case <-e.ended():
+		return nil
+	default:
+	}
+	d := time.Duration(-1)
+	if grace != nil {
+		d = time.Duration(*grace) * time.Second
+	}
+	if err := e.pod().Stop(ctx, d); err != nil {
+		return fmt.Errorf("stop pod %s: %w", e.key(), err)
+	}
+	select {
+	case <-e.ended():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop pod %s: %w", e.key(), ctx.Err())
+	}
+}
+
+// remove deletes an ended pod and all it left; with force a running one.
+func (e *entry) remove(ctx context.Context, force bool) error {
+	select {
+	case <-e.ended():
+	default:
+		if !force {
+			return fmt.Errorf("pod %s: %w: it runs: stop it first, or give --force", e.key(), api.ErrConflict)
+		}
+		if err := e.stop(ctx, new(int64)); err != nil {
+			return err
+		}
+	}
+	if err := e.pod().Delete(ctx); err != nil {
+		return fmt.Errorf("remove pod %s: %w", e.key(), err)
+	}
+	return e.r.forget(e)
+}
+
+// start runs an ended pod again.
+func (e *entry) start() error {
+	select {
+	case <-e.ended():
+	default:
+		return fmt.Errorf("pod %s: %w: it runs already", e.key(), api.ErrConflict)
+	}
+	e.mu.Lock()
+	e.rec.Ended, e.rec.Foreground = nil, false
+	err := e.save()
+	e.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := e.renew(false, true); err != nil {
+		return err
+	}
+	e.supervise()
+	return nil
+}

@@ -1,0 +1,213 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+// maxRequest bounds a request's body, in bytes.
+const maxRequest = 64 << 20
+
+func (s *Supervisor) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/pods", streamed(s.run))
+	mux.HandleFunc("GET /v1/pods", answered(s.list))
+	mux.HandleFunc("GET /v1/pods/{ref}", answered(s.inspect))
+	mux.HandleFunc("GET /v1/pods/{ref}/sandbox", answered(s.facts))
+	mux.HandleFunc("GET /v1/pods/{ref}/logs", streamed(s.logs))
+	mux.HandleFunc("POST /v1/pods/{ref}/exec", answered(s.exec))
+	mux.HandleFunc("GET /v1/pods/{ref}/console", answered(s.console))
+	mux.HandleFunc("POST /v1/pods/{ref}/{verb}", answered(s.verb))
+	mux.HandleFunc("DELETE /v1/pods/{ref}", answered(s.remove))
+	mux.HandleFunc("GET /v1/images", answered(s.listImages))
+	mux.HandleFunc("POST /v1/images/pull", streamed(s.pullImage))
+	mux.HandleFunc("POST /v1/images/load", streamed(s.loadImage))
+	mux.HandleFunc("DELETE /v1/images/{ref...}", answered(s.removeImage))
+	mux.HandleFunc("POST /v1/login", answered(s.login))
+	mux.HandleFunc("GET /v1/templates", answered(s.listTemplates))
+	mux.HandleFunc("POST /v1/templates", answered(s.buildTemplate))
+	mux.HandleFunc("DELETE /v1/templates/{key}", answered(s.removeTemplate))
+	mux.HandleFunc("POST /v1/reap", answered(s.reap))
+	mux.HandleFunc("GET /v1/version", answered(s.version))
+	mux.HandleFunc("POST /v1/shutdown", answered(func(*http.Request) (any, error) {
+		s.stop()
+		return api.Result{}, nil
+	}))
+	return mux
+}
+
+// answered serves a call whose answer is one JSON value.
+func answered(call func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := call(r)
+		w.Header().Set("Content-Type", "application/json")
+		if err != nil {
+			w.WriteHeader(statusOf(err))
+			v = api.ToError(err)
+		}
+		// The client that does not read its answer has gone.
+		_ = json.NewEncoder(w).Encode(v)
+	}
+}
+
+// send writes one message of a stream; it fails when the client has gone.
+type send func(api.Message) error
+
+// streamed serves a call whose answer is a stream of messages.
+func streamed(call func(*http.Request, send) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		flusher := http.NewResponseController(w)
+		enc := json.NewEncoder(w)
+		out := func(m api.Message) error {
+			if err := enc.Encode(m); err != nil {
+				return err
+			}
+			return flusher.Flush()
+		}
+		if err := call(r, out); err != nil {
+			_ = out(api.Message{Error: api.ToError(err)}) // as above
+		}
+	}
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, api.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, api.ErrInvalid), errors.Is(err, api.ErrAmbiguous):
+		return http.StatusBadRequest
+	case errors.Is(err, api.ErrConflict):
+		return http.StatusConflict
+	case errors.Is(err, api.ErrDenied):
+		return http.StatusForbidden
+	}
+	return http.StatusInternalServerError
+}
+
+func decode[T any](r *http.Request) (T, error) {
+	var v T
+	err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxRequest)).Decode(&v)
+	if err != nil {
+		err = fmt.Errorf("%w request: %w", api.ErrInvalid, err)
+	}
+	return v, err
+}
+
+func (s *Supervisor) inspect(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	p := e.rec.Pod.DeepCopy()
+	p.Status = e.status()
+	p.APIVersion, p.Kind = "v1", "Pod"
+	return p, nil
+}
+
+func (s *Supervisor) facts(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	return s.engine.PodFacts(r.Context(), e.pod().Sandbox())
+}
+
+func (s *Supervisor) verb(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	result := api.Result{Pod: e.key()}
+	switch verb := r.PathValue("verb"); verb {
+	case "stop":
+		req, err := decode[api.StopRequest](r)
+		if err != nil {
+			return nil, err
+		}
+		// The end of a pod goes on when the one who asked for it has gone.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod))
+		defer cancel()
+		return result, e.stop(ctx, req.Grace)
+	case "start":
+		return result, e.start()
+	case "pause":
+		return result, s.engine.PausePodSandbox(r.Context(), e.pod().Sandbox())
+	case "resume":
+		return result, s.engine.ResumePodSandbox(r.Context(), e.pod().Sandbox())
+	case "wait":
+		select {
+		case <-e.ended():
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+		result.ExitCode = exitCode(e.status())
+		return result, nil
+	default:
+		return nil, fmt.Errorf("%w: no call %q", api.ErrNotFound, verb)
+	}
+}
+
+func (s *Supervisor) remove(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod))
+	defer cancel()
+	return api.Result{Pod: e.key()}, e.remove(ctx, r.URL.Query().Get("force") == "true")
+}
+
+func (s *Supervisor) exec(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := decode[api.ExecRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	if req.Container == "" {
+		req.Container = e.rec.Pod.Spec.Containers[0].Name
+	}
+	id, ok := e.pod().Container(req.Container)
+	if !ok {
+		return nil, fmt.Errorf("container %q of pod %s: %w: it has %v", req.Container, e.key(), api.ErrNotFound, containerNames(e.rec.Pod))
+	}
+	res, err := s.engine.Exec(r.Context(), &runtimeapi.ExecRequest{
+		ContainerId: id, Cmd: req.Command, Tty: req.TTY, Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return parseStream(res.GetUrl())
+}
+
+func (s *Supervisor) console(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	u, err := s.engine.Console(r.Context(), e.pod().Sandbox())
+	if err != nil {
+		return nil, err
+	}
+	return parseStream(u)
+}
+
+// parseStream takes the engine's URL apart: bulkhead+unix://PATH?token=TOKEN.
+func parseStream(s string) (api.Stream, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return api.Stream{}, fmt.Errorf("the engine's stream: %w", err)
+	}
+	return api.Stream{Address: u.Path, Token: u.Query().Get("token")}, nil
+}

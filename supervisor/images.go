@@ -1,0 +1,119 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+func (s *Supervisor) listImages(*http.Request) (any, error) {
+	list, err := s.images.List()
+	if err != nil {
+		return nil, err
+	}
+	images := []api.Image{}
+	for _, i := range list {
+		images = append(images, *apiImage(i))
+	}
+	return images, nil
+}
+
+func apiImage(i image.Image) *api.Image {
+	a := &api.Image{ID: i.ID, Names: i.Names, Size: i.Size, Created: i.Created}
+	if len(i.Digests) > 0 {
+		a.Digest = i.Digests[0]
+	}
+	return a
+}
+
+func (s *Supervisor) pullImage(r *http.Request, out send) error {
+	req, err := decode[api.PullRequest](r)
+	if err != nil {
+		return err
+	}
+	return fetch(r.Context(), req.Image, out, func(ctx context.Context, o image.PullOptions) (image.Image, error) {
+		return s.images.Pull(ctx, req.Image, o)
+	})
+}
+
+func (s *Supervisor) loadImage(r *http.Request, out send) error {
+	req, err := decode[api.LoadRequest](r)
+	if err != nil {
+		return err
+	}
+	return fetch(r.Context(), req.Source, out, func(ctx context.Context, o image.PullOptions) (image.Image, error) {
+		return s.images.Load(ctx, req.Source, req.Name, o)
+	})
+}
+
+// fetch gets an image and sends its progress.
+func fetch(ctx context.Context, name string, out send, get func(context.Context, image.PullOptions) (image.Image, error)) error {
+	box := newOutbox()
+	type result struct {
+		img image.Image
+		err error
+	}
+	got := make(chan result, 1)
+	go func() {
+		img, err := get(ctx, image.PullOptions{
+			Progress: func(p image.Progress) { box.put(api.Message{Progress: progress(name, p)}) },
+		})
+		got <- result{img, err}
+	}()
+	var gone error
+	for {
+		select {
+		case <-box.wake:
+			for _, m := range box.take() {
+				if gone == nil {
+					gone = out(m)
+				}
+			}
+		case res := <-got:
+			if res.err != nil {
+				return classify(res.err)
+			}
+			return out(api.Message{Image: apiImage(res.img)})
+		}
+	}
+}
+
+func (s *Supervisor) removeImage(r *http.Request) (any, error) {
+	ref := r.PathValue("ref")
+	err := s.images.Remove(r.Context(), ref, image.RemoveOptions{})
+	return api.Result{}, classify(err)
+}
+
+func (s *Supervisor) login(r *http.Request) (any, error) {
+	req, err := decode[api.LoginRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	if req.Logout {
+		return api.Result{}, classify(image.Logout(req.Registry))
+	}
+	return api.Result{}, classify(image.Login(r.Context(), req.Registry, req.Username, req.Password))
+}
+
+// classify gives an image error the class that crosses the socket.
+func classify(err error) error {
+	for class, of := range map[error]error{
+		image.ErrNotFound: api.ErrNotFound, image.ErrAmbiguous: api.ErrAmbiguous, image.ErrInvalid: api.ErrInvalid,
+		image.ErrInUse: api.ErrConflict, image.ErrUnauthorized: api.ErrDenied,
+	} {
+		if errors.Is(err, class) {
+			return fmt.Errorf("%w%w", silent{of}, err)
+		}
+	}
+	return err
+}
+
+// silent is a class that adds nothing to the message.
+type silent struct{ error }
+
+func (silent) Error() string   { return "" }
+func (s silent) Unwrap() error { return s.error }

@@ -1,0 +1,147 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+// registry is every pod that the user has run and not removed, in memory and
+// under $DATA/pods/<uid>/: pod.json and logs.
+type registry struct {
+	s    *Supervisor
+	dir  string
+	ctx  context.Context // ends with the supervisor; pods run on
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu   sync.Mutex
+	pods map[string]*entry // by UID
+}
+
+// openRegistry reads the pods back and supervises those that have not ended.
+// A damaged record is logged and left where it is: its pod is not forgotten.
+func openRegistry(ctx context.Context, s *Supervisor) (*registry, error) {
+	r := &registry{s: s, dir: filepath.Join(s.roots.Data, "pods"), pods: map[string]*entry{}}
+	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if err := dirs.Ensure(r.dir, 0o700); err != nil {
+		return nil, err
+	}
+	list, err := os.ReadDir(r.dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the pods: %w", err)
+	}
+	for _, d := range list {
+		var rec record
+		if err := atomicfile.ReadJSON(filepath.Join(r.dir, d.Name(), recordFile), &rec); err != nil {
+			s.log.Error("a pod's record cannot be read", "uid", d.Name(), "error", err)
+			continue
+		}
+		e, err := newEntry(r, rec, false)
+		if err != nil {
+			s.log.Error("a pod cannot be taken over", "uid", d.Name(), "error", err)
+			continue
+		}
+		r.pods[d.Name()] = e
+		if rec.Ended == nil {
+			e.supervise()
+			if rec.Foreground {
+				r.wg.Go(func() { e.orphaned() })
+			}
+		}
+	}
+	return r, nil
+}
+
+// close stops supervising; the pods run on.
+func (r *registry) close() {
+	r.stop()
+	r.wg.Wait()
+}
+
+// add takes in a new pod, if its name is free.
+func (r *registry) add(rec record) (*entry, error) {
+	e, err := newEntry(r, rec, true)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, other := range r.pods {
+		if other.key() == e.key() {
+			return nil, fmt.Errorf("pod %s: %w: it exists already: remove it first (bulkhead rm -f %s)", e.key(), api.ErrConflict, rec.Pod.Name)
+		}
+	}
+	if err := e.save(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(e.dir))
+	}
+	r.pods[string(rec.Pod.UID)] = e
+	return e, nil
+}
+
+func (r *registry) forget(e *entry) error {
+	if err := os.RemoveAll(e.dir); err != nil {
+		return fmt.Errorf("remove pod %s: %w", e.key(), err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pods, string(e.rec.Pod.UID))
+	return nil
+}
+
+// all returns the pods, oldest first.
+func (r *registry) all() []*entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []*entry
+	for _, e := range r.pods {
+		list = append(list, e)
+	}
+	sort.Slice(list, func(i, j int) bool {
+		a, b := list[i].rec.Pod, list[j].rec.Pod
+		return a.CreationTimestamp.Before(&b.CreationTimestamp) ||
+			a.CreationTimestamp.Equal(&b.CreationTimestamp) && a.Name < b.Name
+	})
+	return list
+}
+
+// find names a pod by its name, namespace/name, or an unambiguous prefix of its
+// name, UID or sandbox id. A whole name wins over prefixes.
+func (r *registry) find(ref string) (*entry, error) {
+	var found []*entry
+	for _, e := range r.all() {
+		if ref == e.rec.Pod.Name || ref == e.key() || ref == string(e.rec.Pod.UID) {
+			found = append(found, e)
+		}
+	}
+	if len(found) == 0 && ref != "" {
+		for _, e := range r.all() {
+			for _, name := range []string{e.rec.Pod.Name, string(e.rec.Pod.UID), e.pod().Sandbox()} {
+				if strings.HasPrefix(name, ref) {
+					found = append(found, e)
+					break
+				}
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("pod %q: %w: bulkhead ps lists the pods", ref, api.ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	var names []string
+	for _, e := range found {
+		names = append(names, e.key())
+	}
+	return nil, fmt.Errorf("pod %q: %w: it may be %s", ref, api.ErrAmbiguous, strings.Join(names, " or "))
+}

@@ -1,0 +1,180 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/podapi"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+// run starts the pods of a request, tells about each, and in the foreground
+// stays until all have ended. When its client goes before, so do they.
+func (s *Supervisor) run(r *http.Request, out send) error {
+	req, err := decode[api.RunRequest](r)
+	if err != nil {
+		return err
+	}
+	records, err := records(req)
+	if err != nil {
+		return err
+	}
+	var entries []*entry
+	for _, rec := range records {
+		e, err := s.pods.add(rec)
+		if err != nil {
+			return errors.Join(err, s.abandon(entries))
+		}
+		entries = append(entries, e)
+	}
+	for _, e := range entries {
+		e.supervise()
+	}
+	for _, e := range entries {
+		if err := s.started(r.Context(), e, out); err != nil {
+			return errors.Join(err, s.abandon(entries))
+		}
+	}
+	if req.Detach {
+		return nil
+	}
+	if err := s.follow(r.Context(), entries, out); err != nil {
+		return errors.Join(err, s.abandon(entries))
+	}
+	if req.Remove {
+		return s.abandon(entries)
+	}
+	return nil
+}
+
+// abandon removes the pods of a request that failed, whose client has gone, or
+// that asked for it.
+func (s *Supervisor) abandon(entries []*entry) error {
+	var errs []error
+	for _, e := range entries {
+		ctx, cancel := context.WithTimeout(s.pods.ctx, endTimeout(e.rec.Pod))
+		err := e.stop(ctx, new(int64))
+		if err == nil {
+			err = e.remove(ctx, true)
+		}
+		cancel()
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// records makes the pods of a request ready to be run.
+func records(req api.RunRequest) ([]record, error) {
+	var list []record
+	for _, m := range req.Manifests {
+		pods, err := podapi.Decode(m.Name, []byte(m.YAML))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+		}
+		for _, p := range pods {
+			p.UID = uuid.NewUUID()
+			p.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+			list = append(list, record{
+				Pod: p, Network: req.Network, Template: req.Template, Accel: req.Accel,
+				Foreground: !req.Detach, Remove: req.Remove,
+			})
+		}
+	}
+	if len(req.Ports) > 0 && len(list) != 1 {
+		return nil, fmt.Errorf("%w: -p publishes ports of one pod, and there are %d", api.ErrInvalid, len(list))
+	}
+	for _, text := range req.Ports {
+		p, err := network.ParsePort(text)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+		}
+		list[0].Ports = append(list[0].Ports, &runtimeapi.PortMapping{
+			Protocol: runtimeapi.Protocol_TCP, HostIp: p.HostIP, HostPort: int32(p.HostPort), ContainerPort: int32(p.PodPort),
+		})
+	}
+	return list, nil
+}
+
+// started waits until every container of the pod has started or the pod has
+// ended, passing on what happens meanwhile, and tells that it has.
+func (s *Supervisor) started(ctx context.Context, e *entry, out send) error {
+	for {
+		status, changed := e.pod().Watch()
+		if err := relay(e, out); err != nil {
+			return err
+		}
+		ended := false
+		select {
+		case <-e.ended():
+			ended = true
+		default:
+		}
+		if ended || allStarted(e.rec.Pod, status) {
+			if err := e.startError(); err != nil {
+				return err
+			}
+			return s.tellStarted(ctx, e, out)
+		}
+		select {
+		case <-changed:
+		case <-e.log.wake:
+		case <-e.ended():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// startError is why a pod was given up, nil for one that runs or has run.
+func (e *entry) startError() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if errors.Is(e.err, pod.ErrImage) || errors.Is(e.err, pod.ErrStart) {
+		return e.err
+	}
+	return nil
+}
+
+func relay(e *entry, out send) error {
+	for _, m := range e.log.take() {
+		if err := out(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func allStarted(p *corev1.Pod, status corev1.PodStatus) bool {
+	n := 0
+	for _, c := range status.ContainerStatuses {
+		if c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil {
+			n++
+		}
+	}
+	return n == len(p.Spec.Containers)
+}
+
+func (s *Supervisor) tellStarted(ctx context.Context, e *entry, out send) error {
+	m := api.Started{Pod: summary(e), Containers: containerNames(e.rec.Pod)}
+	if f, err := s.engine.PodFacts(ctx, e.pod().Sandbox()); err == nil {
+		for _, p := range f.Phases {
+			m.Phases = append(m.Phases, api.Phase{Name: p.Name, Microseconds: p.Took.Microseconds()})
+		}
+		if f.NetNote != "" {
+			if err := out(api.Message{Notice: "network: " + f.NetNote}); err != nil {
+				return err
+			}
+		}
+	}
+	return out(api.Message{Started: &m})
+}

@@ -1,0 +1,169 @@
+// Package supervisor is the on-demand engine of a user: one process, started by
+// the first command that needs it, elected by a lock, gone when its last pod
+// and its last request are. Pods outlive it; the next one adopts them.
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/guest"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/hypervisor/template"
+	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/supervisor/client"
+)
+
+// Options say how a supervisor runs.
+type Options struct {
+	Roots dirs.Roots
+	// Idle is how long the supervisor stays, with its pool of ready machines,
+	// when no pod runs and nobody asks.
+	Idle time.Duration
+	// Pool is cri.Options.Pool.
+	Pool   int
+	Logger *slog.Logger
+}
+
+// electionWait bounds the wait for an earlier supervisor that is just ending.
+const electionWait = 10 * time.Second
+
+// shutdownWait bounds the end of requests under way at a supervisor's end.
+const shutdownWait = 5 * time.Second
+
+// Supervisor serves one user. It is made and run by Run.
+type Supervisor struct {
+	roots     dirs.Roots
+	log       *slog.Logger
+	engine    *cri.Service
+	images    *image.Store
+	guest     guest.Bundle
+	templates *template.Store
+	pods      *registry
+	idle      *idle
+	stop      context.CancelFunc
+}
+
+// Run serves until ctx ends or the supervisor has been idle for long enough,
+// and calls ready when its socket is served. Another supervisor of the same
+// user makes it fail with flock.ErrLocked.
+func Run(ctx context.Context, o Options, ready func()) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lock, err := elect(ctx, o.Roots)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	s := &Supervisor{roots: o.Roots, log: o.Logger, stop: cancel, idle: newIdle(o.Idle, cancel)}
+	defer s.idle.end()
+	if err := s.open(ctx, o); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.engine.Close(context.WithoutCancel(ctx))) }()
+	if s.pods, err = openRegistry(ctx, s); err != nil {
+		return err
+	}
+	defer s.pods.close()
+	return s.serve(ctx, ready)
+}
+
+func elect(ctx context.Context, r dirs.Roots) (*flock.Lock, error) {
+	if err := r.Ensure(); err != nil {
+		return nil, fmt.Errorf("start the supervisor: %w", err)
+	}
+	if err := dirs.Ensure(r.Instance(client.Instance), 0o711); err != nil {
+		return nil, fmt.Errorf("start the supervisor: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, electionWait)
+	defer cancel()
+	lock, err := flock.Acquire(ctx, client.Lock(r))
+	if err != nil {
+		return nil, fmt.Errorf("start the supervisor: another one runs: %w", err)
+	}
+	return lock, nil
+}
+
+// open makes the engine and what it works with.
+func (s *Supervisor) open(ctx context.Context, o Options) error {
+	dir, err := dirs.Guest()
+	if err != nil {
+		return err
+	}
+	if s.guest, err = guest.Load(dir); err != nil {
+		return err
+	}
+	driver, err := qemu.New()
+	if err != nil {
+		return err
+	}
+	s.templates = template.Open(o.Roots, driver)
+	if s.images, err = image.Open(o.Roots, client.Instance); err != nil {
+		return err
+	}
+	s.engine, err = cri.New(ctx, cri.Options{
+		Roots: o.Roots, Instance: client.Instance, Images: s.images, Guest: s.guest,
+		Network: s.network, Pool: o.Pool, Logger: o.Logger,
+	})
+	return err
+}
+
+// network makes the provider of a kind of network, once a kind.
+func (s *Supervisor) network(kind hypervisor.Network) (network.Provider, error) {
+	switch kind {
+	case hypervisor.NetworkNone:
+		return network.None{}, nil
+	case hypervisor.NetworkUser:
+		dir := s.roots.Instance(client.Instance) + "/net"
+		if err := dirs.Ensure(dir, 0o700); err != nil {
+			return nil, err
+		}
+		return network.NewUser(context.Background(), dir, false), nil // bounded by itself
+	}
+	return nil, fmt.Errorf("network %q: use user or none", kind)
+}
+
+func (s *Supervisor) serve(ctx context.Context, ready func()) error {
+	path := client.Socket(s.roots)
+	// Nobody else serves it: the lock is ours.
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return errors.Join(fmt.Errorf("serve: %w", err), l.Close())
+	}
+	srv := &http.Server{Handler: s.idle.count(s.handler()), ReadHeaderTimeout: 10 * time.Second}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		<-ctx.Done()
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownWait)
+		defer cancel()
+		if err := srv.Shutdown(stopCtx); err != nil {
+			s.log.Warn("requests were cut off at the supervisor's end", "error", errors.Join(err, srv.Close()))
+		}
+	})
+	ready()
+	err = srv.Serve(l)
+	s.stop()
+	wg.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve: %w", err)
+}

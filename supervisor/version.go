@@ -1,0 +1,32 @@
+package supervisor
+
+import (
+	"net/http"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/version"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+func (s *Supervisor) version(r *http.Request) (any, error) {
+	out, err := exec.CommandContext(r.Context(), "qemu-system-x86_64", "--version").Output()
+	qemu, _, _ := strings.Cut(string(out), "\n")
+	if err != nil {
+		qemu = "not there: " + err.Error()
+	}
+	return api.Version{
+		Bulkhead: version.Version, Go: runtime.Version(), QEMU: strings.TrimPrefix(qemu, "QEMU emulator version "),
+		Kernel: s.guest.Kernel.Release, Crun: s.guest.Crun.Version, Agent: agentv1.Version,
+	}, nil
+}
+
+func (s *Supervisor) reap(r *http.Request) (any, error) {
+	res, err := s.engine.Reap(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return api.Reaped{Adopted: res.Adopted, Removed: res.Removed, Failed: res.Failed}, nil
+}
