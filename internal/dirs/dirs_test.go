@@ -1,0 +1,61 @@
+package dirs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestDefaultHonoursTheEnvironment(t *testing.T) {
+	t.Setenv("BULKHEAD_DATA", "/d")
+	t.Setenv("BULKHEAD_STATE", "/s")
+	r, err := Default()
+	if err != nil || r != (Roots{"/d", "/s"}) {
+		t.Errorf("roots %v, %v", r, err)
+	}
+}
+
+func TestEnsureRefusesWhatIsNotOurs(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Ensure(link, 0o700); err == nil {
+		t.Error("followed a symbolic link")
+	}
+	if os.Geteuid() == 0 {
+		foreign := filepath.Join(dir, "foreign")
+		if err := os.Mkdir(foreign, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(foreign, 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
+		if err := Ensure(foreign, 0o700); !errors.Is(err, ErrForeign) {
+			t.Errorf("another user's directory: %v", err)
+		}
+	}
+	r := Roots{filepath.Join(dir, "a/data"), filepath.Join(dir, "a/state")}
+	for range 2 {
+		if err := r.Ensure(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSibling(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("BULKHEAD_LIBEXEC", dir)
+	if _, err := Sibling("bulkhead-test"); !errors.Is(err, ErrNotInstalled) {
+		t.Errorf("missing: %v", err)
+	}
+	want := filepath.Join(dir, "bulkhead-test")
+	if err := os.WriteFile(want, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Sibling("bulkhead-test"); err != nil || got != want {
+		t.Errorf("found %q, %v", got, err)
+	}
+}

@@ -1,0 +1,79 @@
+package procid
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func start(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+func TestLifeOfAProcess(t *testing.T) {
+	cmd := start(t)
+	id, err := Of(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !id.Alive() {
+		t.Error("a running process is not alive")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := id.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("wait for a running process: %v", err)
+	}
+	if err := id.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := id.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if id.Alive() {
+		t.Error("a zombie is alive")
+	}
+	_ = cmd.Wait() // killed
+	if err := id.Wait(ctx); err != nil {
+		t.Errorf("wait for a process that is gone: %v", err)
+	}
+	if err := id.Signal(unix.SIGTERM); !errors.Is(err, ErrGone) {
+		t.Errorf("signal to a process that is gone: %v", err)
+	}
+}
+
+// The same pid with another start or boot is another process.
+func TestReusedPidIsAnotherProcess(t *testing.T) {
+	id, err := Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, other := range map[string]ID{
+		"start": {id.PID, id.Start + 1, id.Boot},
+		"boot":  {id.PID, id.Start, "another"},
+		"zero":  {},
+	} {
+		if other.Alive() {
+			t.Errorf("%s: taken for this process", name)
+		}
+		if err := other.Signal(0); !errors.Is(err, ErrGone) {
+			t.Errorf("%s: signal: %v", name, err)
+		}
+	}
+}
