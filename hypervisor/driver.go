@@ -3,8 +3,11 @@ package hypervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
@@ -31,6 +34,19 @@ type Options struct {
 // MaxDir bounds the path of a machine's directory, in bytes: a unix socket's
 // path in it has to stay below 108.
 const MaxDir = 100
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$`)
+
+// Validate returns an error that matches ErrInvalid for impossible options.
+func (o Options) Validate() error {
+	if !validName.MatchString(o.Name) {
+		return fmt.Errorf("%w: name %q", ErrInvalid, o.Name)
+	}
+	if !filepath.IsAbs(o.Dir) || len(o.Dir) > MaxDir {
+		return fmt.Errorf("%w: directory %q is not absolute or longer than %d bytes", ErrInvalid, o.Dir, MaxDir)
+	}
+	return nil
+}
 
 // Driver starts machines. It holds no state: any process may adopt a machine
 // from its Record.

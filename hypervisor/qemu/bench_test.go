@@ -2,8 +2,6 @@ package qemu_test
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -12,7 +10,7 @@ import (
 )
 
 // BenchmarkClone reports the phases of a clone's start, to the first answer of
-// its guest, and the memory that it costs.
+// its guest.
 func BenchmarkClone(b *testing.B) {
 	d := driver(b)
 	s := hypervisortest.Save(b, d, hypervisortest.Machine(b), func(v hypervisor.VM) { hypervisortest.Ask(b, v, "echo warm") })
@@ -51,9 +49,4 @@ func BenchmarkGrow(b *testing.B) {
 	}
 	b.ReportMetric(float64(sum[0].Milliseconds())/float64(b.N), "grow-ms")
 	b.ReportMetric(float64(sum[1].Milliseconds())/float64(b.N), "shrink-ms")
-}
-
-func pss(pid int) string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	return string(b)
 }

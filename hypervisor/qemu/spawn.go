@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"time"
 
@@ -25,13 +24,11 @@ const (
 	consoleSocket = "con"
 )
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-
 // start spawns the process and connects to it. Listening sockets are made
 // here and inherited, so the connections are in their queues before QEMU's
 // first instruction: nothing has to be waited for but its greeting.
 func (d Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options, mode startMode) (v *vm, err error) {
-	if err := validate(m, o); err != nil {
+	if err := errors.Join(m.Validate(), o.Validate()); err != nil {
 		return nil, fmt.Errorf("start a machine: %w", err)
 	}
 	v = &vm{
@@ -90,19 +87,6 @@ func (d Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Fi
 	}
 	v.timed("greet", &began)
 	return v, nil
-}
-
-func validate(m hypervisor.Machine, o hypervisor.Options) error {
-	if err := m.Validate(); err != nil {
-		return err
-	}
-	if !validName.MatchString(o.Name) {
-		return fmt.Errorf("%w: name %q", hypervisor.ErrInvalid, o.Name)
-	}
-	if !filepath.IsAbs(o.Dir) || len(o.Dir) > hypervisor.MaxDir {
-		return fmt.Errorf("%w: directory %q is not absolute or longer than %d bytes", hypervisor.ErrInvalid, o.Dir, hypervisor.MaxDir)
-	}
-	return nil
 }
 
 // connect waits for the process on all its sockets, and for its end.

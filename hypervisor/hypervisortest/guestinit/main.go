@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -141,6 +142,8 @@ func obey(args []string, saved *string) (string, error) {
 		var info unix.Sysinfo_t
 		err := unix.Sysinfo(&info)
 		return strconv.FormatUint(info.Totalram*uint64(info.Unit)>>20, 10), err
+	case "cpus":
+		return strconv.Itoa(runtime.NumCPU()), nil
 	case "read": // slot offset length
 		return readDisk(args[1], args[2], args[3])
 	case "write": // slot offset hex

@@ -1,0 +1,153 @@
+// Package hypervisorfake is a hypervisor without machines, for tests of what
+// stands above it: a machine is a process that does nothing, and its guest is
+// a function of the test's. It passes the suite of package hypervisortest.
+package hypervisorfake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// Driver starts fake machines. The zero value's guests are silent. A machine
+// is adopted from the Driver that started it only: its guest lives there.
+type Driver struct {
+	// Serve is the guest's side of one connection of the channel. It returns
+	// when the connection ends; there is one at a time.
+	Serve func(g *Guest, conn net.Conn)
+
+	mu       sync.Mutex
+	machines map[string]*machine // by directory
+}
+
+var _ hypervisor.Driver = (*Driver)(nil)
+
+// Guest is the state of a fake guest.
+type Guest struct {
+	m *machine
+	// Value is what Save saves and Clone restores: one guest's own.
+	Value []byte
+}
+
+// machine is what lives on when its owner lets go of it.
+type machine struct {
+	record hypervisor.Record
+	cmd    *exec.Cmd
+	// pipe keeps the process alive: it ends with the test's process, too.
+	pipe io.Closer
+	l    net.Listener
+	wg   sync.WaitGroup
+	done chan struct{}
+
+	mu      sync.Mutex
+	disks   map[int]*os.File
+	memory  int
+	exit    error
+	console *os.File
+	guest   *Guest
+}
+
+// Boot implements hypervisor.Driver.
+func (d *Driver) Boot(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+	return d.start(ctx, m, f, o, nil)
+}
+
+// magic starts a saved state.
+const magic = "fake machine\n"
+
+// Clone implements hypervisor.Driver.
+func (d *Driver) Clone(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+	if f.Memory == nil || f.State == nil {
+		return nil, fmt.Errorf("clone a machine: %w: no memory or no state given", hypervisor.ErrInvalid)
+	}
+	state, err := io.ReadAll(io.NewSectionReader(f.State, 0, 1<<20))
+	if err == nil && (len(state) < len(magic) || string(state[:len(magic)]) != magic) {
+		err = errors.New("not a saved state")
+	}
+	if err != nil {
+		return nil, &hypervisor.Error{Phase: "restore", Op: "restore the machine", Err: err}
+	}
+	return d.start(ctx, m, f, o, state[len(magic):])
+}
+
+func (d *Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options, value []byte) (hypervisor.VM, error) {
+	if err := errors.Join(m.Validate(), o.Validate(), ctx.Err()); err != nil {
+		return nil, fmt.Errorf("start a machine: %w", err)
+	}
+	// cat ends with its input.
+	cmd := exec.Command("cat")
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	run := (*exec.Cmd).Start
+	if o.Start != nil {
+		run = o.Start
+	}
+	if err := run(cmd); err != nil {
+		return nil, &hypervisor.Error{Phase: "spawn", Op: "start the machine", Err: err}
+	}
+	fm := &machine{
+		cmd: cmd, pipe: pipe, done: make(chan struct{}), disks: map[int]*os.File{},
+		memory: m.Memory, console: f.Console,
+	}
+	fm.record = hypervisor.Record{Dir: o.Dir, Machine: m}
+	fm.record.Process, err = procid.Of(cmd.Process.Pid)
+	if err == nil {
+		fm.l, err = net.Listen("unix", filepath.Join(o.Dir, "ch"))
+	}
+	if err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return nil, &hypervisor.Error{Phase: "spawn", Op: "start the machine", Err: err}
+	}
+	d.mu.Lock()
+	if d.machines == nil {
+		d.machines = map[string]*machine{}
+	}
+	d.machines[o.Dir] = fm
+	d.mu.Unlock()
+	g := &Guest{m: fm, Value: value}
+	fm.guest = g
+	fm.wg.Go(func() { fm.accept(d.Serve, g) })
+	go fm.reap()
+	return &vm{machine: fm}, nil
+}
+
+// Adopt implements hypervisor.Driver.
+func (d *Driver) Adopt(_ context.Context, r hypervisor.Record, f hypervisor.Files) (hypervisor.VM, error) {
+	d.mu.Lock()
+	m := d.machines[r.Dir]
+	d.mu.Unlock()
+	if m == nil || m.record.Process != r.Process || m.ended() {
+		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the machine", Err: hypervisor.ErrGone}
+	}
+	m.mu.Lock()
+	m.console = f.Console
+	m.mu.Unlock()
+	return &vm{machine: m}, nil
+}
+
+// End implements hypervisor.Driver.
+func (d *Driver) End(_ context.Context, dir string) error {
+	d.mu.Lock()
+	m := d.machines[dir]
+	d.mu.Unlock()
+	if m != nil {
+		m.end(errors.New("ended"))
+		<-m.done
+	}
+	return nil
+}
+
+// Identity implements hypervisor.Driver.
+func (d *Driver) Identity(context.Context, hypervisor.Machine) (string, error) { return "fake", nil }

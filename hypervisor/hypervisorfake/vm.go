@@ -1,0 +1,144 @@
+package hypervisorfake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"golang.org/x/sys/unix"
+)
+
+// vm is one owner's hold on a machine.
+type vm struct{ *machine }
+
+func (v *vm) Process() procid.ID           { return v.record.Process }
+func (v *vm) Record() hypervisor.Record    { return v.record }
+func (v *vm) Timings() []hypervisor.Timing { return nil }
+func (v *vm) Channel() string              { return filepath.Join(v.record.Dir, "ch") }
+func (v *vm) Done() <-chan struct{}        { return v.done }
+func (v *vm) Close() error                 { return nil }
+
+func (v *vm) failed(op string, err error) error {
+	return &hypervisor.Error{Phase: "run", Op: op, Err: err, Console: v.tail()}
+}
+
+// alive is what every operation checks first.
+func (v *vm) alive(ctx context.Context, op string) error {
+	if v.ended() {
+		return v.failed(op, hypervisor.ErrGone)
+	}
+	if err := ctx.Err(); err != nil {
+		return v.failed(op, err)
+	}
+	return nil
+}
+
+func (v *vm) Pause(ctx context.Context) error  { return v.alive(ctx, "pause the machine") }
+func (v *vm) Resume(ctx context.Context) error { return v.alive(ctx, "resume the machine") }
+
+func (v *vm) Grow(ctx context.Context, totalMiB int) (int, error) {
+	const op = "grow the memory"
+	if err := v.alive(ctx, op); err != nil {
+		return 0, err
+	}
+	m := v.record.Machine
+	if totalMiB > max(m.MaxMem, m.Memory) {
+		return 0, v.failed(op, fmt.Errorf("%w: %d MiB, of at most %d", hypervisor.ErrInvalid, totalMiB, m.MaxMem))
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	const step = hypervisor.MemoryStep
+	v.memory = max(m.Memory, (totalMiB+step-1)/step*step)
+	return v.memory, nil
+}
+
+func (v *vm) Attach(ctx context.Context, slot int, disk *os.File, mode hypervisor.DiskMode) error {
+	op := fmt.Sprintf("attach a disk to slot %d", slot)
+	if err := v.alive(ctx, op); err != nil {
+		return err
+	}
+	info, err := disk.Stat()
+	if err != nil {
+		return v.failed(op, err)
+	}
+	v.mu.Lock()
+	_, filled := v.disks[slot]
+	v.mu.Unlock()
+	m := v.record.Machine
+	switch {
+	case slot < 0 || slot >= m.Slots, m.SlotMode(slot) != mode, filled,
+		info.Mode().IsRegular() && info.Size() != hypervisor.SlotSize:
+		return v.failed(op, fmt.Errorf("%w: slot, mode or size", hypervisor.ErrInvalid))
+	}
+	fd, err := unix.FcntlInt(disk.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return v.failed(op, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.disks[slot] = os.NewFile(uintptr(fd), disk.Name())
+	return nil
+}
+
+func (v *vm) Detach(ctx context.Context, slot int) error {
+	op := fmt.Sprintf("detach the disk of slot %d", slot)
+	if err := v.alive(ctx, op); err != nil {
+		return err
+	}
+	if slot < 0 || slot >= v.record.Machine.Slots {
+		return v.failed(op, hypervisor.ErrInvalid)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if disk, ok := v.disks[slot]; ok {
+		disk.Close()
+		delete(v.disks, slot)
+	}
+	return nil
+}
+
+func (v *vm) Save(ctx context.Context, state *os.File) error {
+	if err := v.alive(ctx, "save the machine"); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, err := state.WriteString(magic + string(v.guest.Value)); err != nil {
+		return &hypervisor.Error{Phase: "save", Op: "save the machine", Err: err}
+	}
+	return nil
+}
+
+func (v *vm) Exit() error {
+	if !v.ended() {
+		return nil
+	}
+	v.mu.Lock()
+	cause := v.exit
+	v.mu.Unlock()
+	if errors.Is(cause, errOff) {
+		return nil
+	}
+	return &hypervisor.Error{Phase: "end", Op: "run the machine", Err: cause, Console: v.tail()}
+}
+
+func (v *vm) Explain(op string, err error) error {
+	if v.ended() {
+		err = fmt.Errorf("%w: %w", hypervisor.ErrGone, err)
+	}
+	return v.failed(op, err)
+}
+
+func (v *vm) Kill(ctx context.Context) error {
+	v.end(errors.New("killed"))
+	select {
+	case <-v.done:
+		return nil
+	case <-ctx.Done():
+		return v.failed("kill the machine", ctx.Err())
+	}
+}
