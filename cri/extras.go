@@ -1,6 +1,13 @@
 package cri
 
-import "time"
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
 
 // Facts are about a pod's machine.
 type Facts struct {
@@ -39,6 +46,117 @@ type Port struct {
 	PodPort  int    `json:"podPort"`
 }
 
-// ExitError is returned by ExecSync for a command that ran and ended with
-// another code than 0. It has the methods of k8s.io/utils/exec.ExitError.
-type ExitError struct{ Code int }
+// PausePodSandbox stops a pod's machine. It is idempotent.
+func (s *Service) PausePodSandbox(ctx context.Context, id string) error {
+	p, c, err := s.live(id)
+	if err != nil {
+		return err
+	}
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.done()
+	if p.isPaused() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := c.ext.Pause(ctx, &shimv1.PauseRequest{}); err != nil {
+		return fail(err, "pause pod %s", short(p.id))
+	}
+	p.setPaused(true)
+	return nil
+}
+
+// ResumePodSandbox lets a paused machine go on. It is idempotent.
+func (s *Service) ResumePodSandbox(ctx context.Context, id string) error {
+	p, c, err := s.live(id)
+	if err != nil {
+		return err
+	}
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.done()
+	if !p.isPaused() {
+		return nil
+	}
+	return fail(p.resume(ctx, c), "resume pod %s", short(p.id))
+}
+
+func (p *pod) resume(ctx context.Context, c *conn) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := c.ext.Resume(ctx, &shimv1.ResumeRequest{}); err != nil {
+		return err
+	}
+	p.setPaused(false)
+	return nil
+}
+
+func (p *pod) isPaused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paused
+}
+
+func (p *pod) setPaused(paused bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = paused
+}
+
+// PodFacts tells about the pod's machine. For a stopped pod it tells what was.
+func (s *Service) PodFacts(ctx context.Context, id string) (*Facts, error) {
+	p, err := s.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return p.facts(ctx), nil
+}
+
+// Console returns the URL of the guest's console, from its start and
+// following. A stopped pod's console is the file that PodFacts names.
+func (s *Service) Console(ctx context.Context, id string) (string, error) {
+	p, c, err := s.live(id)
+	if err != nil {
+		return "", err
+	}
+	address, err := streamURL(ctx, c, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_CONSOLE})
+	return address, fail(err, "console of pod %s", short(p.id))
+}
+
+func (p *pod) facts(ctx context.Context) *Facts {
+	r := p.snapshot()
+	dir := p.s.store.StateDir(p.id)
+	f := &Facts{
+		ID: p.id, State: "stopped", Accel: string(r.Machine.Accel), AccelNote: r.AccelNote,
+		Network: string(r.Machine.Network), NetNote: r.NetNote, Clone: r.Template != "", Pooled: r.WasPooled,
+		Template: r.Template, VCPUs: r.Machine.VCPUs, MemoryMiB: int64(r.MemoryMiB), Exit: r.Exit,
+		Console: filepath.Join(dir, layout.Console), ShimLog: filepath.Join(dir, layout.Log),
+	}
+	for _, t := range r.Phases {
+		f.Phases = append(f.Phases, Phase{t.Name, t.Took})
+	}
+	for _, port := range r.Ports {
+		f.Ports = append(f.Ports, Port(port))
+	}
+	c, err := p.shim()
+	if err != nil {
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	st, err := c.ext.Status(ctx, &shimv1.StatusRequest{})
+	if err != nil {
+		return f
+	}
+	f.State, f.VMPID, f.ShimPID, f.Exit = st.GetState(), int(st.GetVmPid()), int(st.GetShimPid()), st.GetExitReason()
+	if st.GetMemoryMib() > 0 {
+		f.MemoryMiB = st.GetMemoryMib()
+	}
+	for _, phase := range st.GetPhases() {
+		f.Phases = append(f.Phases, Phase{"machine: " + phase.GetName(), time.Duration(phase.GetMicroseconds()) * time.Microsecond})
+	}
+	return f
+}

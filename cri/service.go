@@ -4,43 +4,156 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
+	"time"
 
-	internalapi "k8s.io/cri-api/pkg/apis"
+	"google.golang.org/grpc/codes"
+
+	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/image/scratch"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
 // Service is an engine. Its methods may be called at once.
 type Service struct {
-	internalapi.RuntimeService
-	internalapi.ImageManagerService
+	o        Options
+	log      *slog.Logger
+	store    *store.Store
+	shims    shims
+	machines machines
+	scratch  scratch.Maker
+	host     sandbox.Host
+	lock     *flock.Lock
+	started  time.Time
+
+	// ctx ends with Close; wg counts every goroutine. Both belong to spawn.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	flights flights
+	events  hub
+	pool    pool
+
+	mu        sync.Mutex
+	closed    bool
+	pods      map[string]*pod // those that may be seen, by id
+	working   map[string]bool // ids that are being made, or are in the pool
+	providers map[hypervisor.Network]network.Provider
 }
+
+var errClosed = errorf(codes.Unavailable, "the engine is closed")
+
+// lockWait bounds the wait for an engine of the same instance to end.
+const lockWait = 5 * time.Second
 
 // New makes the engine of an instance and adopts the pods that an earlier one
-// left. There must be one engine an instance at a time; a second is refused.
+// left. There is one engine an instance at a time: while another runs, New
+// fails with an error that matches flock.ErrLocked. What could not be adopted
+// or undone is logged and left for Reap.
 func New(ctx context.Context, o Options) (*Service, error) {
-	return nil, errors.ErrUnsupported
+	if o.Shim == "" {
+		path, err := dirs.Sibling("bulkhead-shim")
+		if err != nil {
+			return nil, fmt.Errorf("start the engine: %w", err)
+		}
+		o.Shim = path
+	}
+	m, err := newMachines(o)
+	if err != nil {
+		return nil, fmt.Errorf("start the engine: %w", err)
+	}
+	return newService(ctx, o, processes{}, m)
 }
 
-// Close ends the pool and lets go of the pods, which run on. It returns when
-// no goroutine of the engine runs any more.
-func (s *Service) Close(ctx context.Context) error { return nil }
-
-// Reaped counts what a reap did.
-type Reaped struct {
-	Adopted int      // pods whose shim had died and that have a new one
-	Removed int      // half-made and leftover sandboxes
-	Failed  []string // what could not be undone, to be tried again
+func newService(ctx context.Context, o Options, sh shims, m machines) (*Service, error) {
+	st, err := store.Open(o.Roots, o.Instance)
+	if err != nil {
+		return nil, fmt.Errorf("start the engine: %w", err)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.DefaultNetwork == "" {
+		o.DefaultNetwork = hypervisor.NetworkUser
+	}
+	lockCtx, cancelLock := context.WithTimeout(ctx, lockWait)
+	defer cancelLock()
+	lock, err := flock.Acquire(lockCtx, st.LockPath())
+	if err != nil {
+		return nil, fmt.Errorf("start the engine of instance %s: %w", o.Instance, err)
+	}
+	s := &Service{
+		o: o, log: o.Logger, store: st, shims: sh, machines: m, lock: lock,
+		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), started: time.Now(),
+		pods: map[string]*pod{}, working: map[string]bool{}, providers: map[hypervisor.Network]network.Provider{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if _, err := s.Reap(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the engine: %w", err), s.Close(ctx))
+	}
+	s.pool.init(s)
+	return s, nil
 }
 
-// Reap adopts pods without a shim and undoes what crashes left, of this
-// engine's instance only. New does it as well.
-func (s *Service) Reap(ctx context.Context) (Reaped, error) { return Reaped{}, nil }
+// spawn runs f in a goroutine that Close waits for, unless the engine is
+// closed.
+func (s *Service) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		f()
+	}()
+	return true
+}
 
-func (s *Service) PausePodSandbox(ctx context.Context, id string) error    { return nil }
-func (s *Service) ResumePodSandbox(ctx context.Context, id string) error   { return nil }
-func (s *Service) PodFacts(ctx context.Context, id string) (*Facts, error) { return nil, nil }
-func (s *Service) Console(ctx context.Context, id string) (string, error)  { return "", nil }
+// Close ends the pool and lets go of the pods, which run on. Operations under
+// way fail and are undone. It returns when no goroutine of the engine runs any
+// more; ctx is not obeyed in that, as each is bounded by itself.
+func (s *Service) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		s.wg.Wait()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.wg.Wait()
+	err := s.pool.drain(context.WithoutCancel(ctx))
+	for _, p := range s.pods {
+		p.release()
+	}
+	s.events.close()
+	err = errors.Join(err, s.machines.Close(), s.lock.Unlock())
+	if err != nil {
+		return fmt.Errorf("close the engine: %w", err)
+	}
+	return nil
+}
 
-func (e *ExitError) Error() string   { return fmt.Sprintf("command ended with exit code %d", e.Code) }
-func (e *ExitError) String() string  { return e.Error() }
-func (e *ExitError) Exited() bool    { return true }
-func (e *ExitError) ExitStatus() int { return e.Code }
+// provider returns the network of a kind.
+func (s *Service) provider(kind hypervisor.Network) (network.Provider, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.providers[kind]; p != nil {
+		return p, nil
+	}
+	p, err := s.o.Network(kind)
+	if err != nil {
+		return nil, fmt.Errorf("network %s: %w", kind, err)
+	}
+	s.providers[kind] = p
+	return p, nil
+}

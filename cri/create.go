@@ -1,0 +1,295 @@
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/containerd/api/types"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/oci"
+)
+
+// createTimeout bounds the creation of a container: under emulation the first
+// one of a machine takes its time.
+const createTimeout = 2 * time.Minute
+
+// specFile is the OCI specification in a container's bundle.
+const specFile = "config.json"
+
+// CreateContainer makes a container in a ready pod and returns its id. A
+// request for a name and attempt that is being created, or is created and not
+// started, gets that container's id. The end of ctx ends the wait only.
+func (s *Service) CreateContainer(ctx context.Context, podID string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error) {
+	p, err := s.find(podID)
+	if err != nil {
+		return "", err
+	}
+	meta := config.GetMetadata()
+	switch {
+	case meta.GetName() == "":
+		return "", invalid("the container has no name (metadata.name)")
+	case config.GetImage().GetImage() == "":
+		return "", invalid("container %s: no image", meta.GetName())
+	case len(config.GetDevices()) > 0 || len(config.GetCDIDevices()) > 0:
+		return "", unsupported("container %s: devices of the host are not supported yet", meta.GetName())
+	case config.GetLogPath() != "" && !filepath.IsLocal(config.GetLogPath()):
+		return "", invalid("container %s: log path %q leaves the pod's log directory", meta.GetName(), config.GetLogPath())
+	}
+	config = proto.CloneOf(config)
+	key := fmt.Sprintf("container %s/%s/%d", p.id, meta.GetName(), meta.GetAttempt())
+	return s.do(ctx, key, func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, createTimeout)
+		defer cancel()
+		id, err := p.create(ctx, config)
+		return id, fail(err, "create container %s", meta.GetName())
+	})
+}
+
+func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (id string, err error) {
+	if id, err := p.existing(config.GetMetadata()); id != "" || err != nil {
+		return id, err
+	}
+	c, err := p.shim()
+	if err != nil {
+		return "", err
+	}
+	img, err := p.s.o.Images.Resolve(config.GetImage().GetImage())
+	if err != nil {
+		return "", err
+	}
+	config, last := withoutTermination(config)
+	ctr := &container{pod: p, name: config.GetMetadata().GetName(), log: p.logPath(config), Stored: store.Stored{Container: store.Container{
+		ID: store.NewID(), ImageID: img.ID, ImageRef: imageRef(img), Created: time.Now(),
+		StopSignal: stopSignal(config, img), Termination: last,
+	}}}
+	spec, err := oci.Spec(oci.Input{ID: ctr.ID, Container: config, Sandbox: p.config, Image: img.Config})
+	if err != nil {
+		return "", err
+	}
+	var rollback undo.Stack
+	defer rollback.OnError(ctx, &err)
+	if ctr.config, err = p.storeContainer(ctr, config, &rollback); err != nil {
+		return "", err
+	}
+	// Pinned until the pod goes: its machine may keep the disk in a slot.
+	if err := p.s.o.Images.Pin(ctx, img.ID, p.id); err != nil {
+		return "", err
+	}
+	bundle, err := p.writeBundle(ctr.ID, spec, &rollback)
+	if err != nil {
+		return "", err
+	}
+	rollback.Push("task", func(ctx context.Context) error { return deleteTask(ctx, c, ctr.ID) })
+	if err := p.createTask(ctx, c, ctr, config, bundle); err != nil {
+		return "", err
+	}
+	if err := p.show(ctr); err != nil {
+		return "", err
+	}
+	p.s.events.emit(p, ctr.ID, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT)
+	return ctr.ID, nil
+}
+
+// existing is the id of a container with that name and attempt which waits for
+// its start.
+func (p *pod) existing(meta *runtimeapi.ContainerMetadata) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, c := range p.containers {
+		have := c.config.GetMetadata()
+		if have.GetName() != meta.GetName() || have.GetAttempt() != meta.GetAttempt() {
+			continue
+		}
+		if c.state() == runtimeapi.ContainerState_CONTAINER_CREATED {
+			return id, nil
+		}
+		return "", errorf(codes.AlreadyExists, "attempt %d has been started (%s)", meta.GetAttempt(), short(id))
+	}
+	return "", nil
+}
+
+// show lets the container be seen, unless the pod has been stopped meanwhile.
+func (p *pod) show(ctr *container) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state() != runtimeapi.PodSandboxState_SANDBOX_READY {
+		return p.notReady()
+	}
+	p.containers[ctr.ID] = ctr
+	return nil
+}
+
+// notReady is called with mu held.
+func (p *pod) notReady() error {
+	why := p.record.Exit
+	if why == "" {
+		why = string(p.record.Phase)
+		if p.record.Phase == store.Ready {
+			why = "its shim is being replaced"
+		}
+	}
+	return errorf(codes.FailedPrecondition, "pod %s is not ready: %s", short(p.id), why)
+}
+
+// storeContainer writes the container's record and returns the configuration
+// that is kept: without the environment, which may hold secrets.
+func (p *pod) storeContainer(ctr *container, config *runtimeapi.ContainerConfig, rollback *undo.Stack) (*runtimeapi.ContainerConfig, error) {
+	kept := proto.CloneOf(config)
+	kept.Envs = nil
+	if last := ctr.Termination; last != nil {
+		kept.Mounts = append(kept.Mounts, &runtimeapi.Mount{ContainerPath: last.Container, HostPath: last.Host})
+	}
+	raw, err := protojson.Marshal(kept)
+	if err != nil {
+		return nil, invalid("encode the configuration: %v", err)
+	}
+	ctr.Config = raw
+	rollback.Push("record", func(context.Context) error { return p.s.store.DropContainer(p.id, ctr.ID) })
+	return kept, p.s.store.PutContainer(p.id, &ctr.Container)
+}
+
+// writeBundle writes the container's bundle for the shim. The directory around
+// it belongs to the pod's user: no link in it is followed.
+func (p *pod) writeBundle(id string, spec any, rollback *undo.Stack) (string, error) {
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return "", fmt.Errorf("encode the specification: %w", err)
+	}
+	root, err := os.OpenRoot(p.s.store.StateDir(p.id))
+	if err != nil {
+		return "", fmt.Errorf("write the bundle: %w", err)
+	}
+	defer root.Close()
+	rollback.Push("bundle", func(context.Context) error { return p.dropBundle(id) })
+	if err := root.Mkdir(id, 0o700); err != nil {
+		return "", fmt.Errorf("write the bundle: %w", err)
+	}
+	name := filepath.Join(id, specFile)
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("write the bundle: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.Write(raw); err != nil {
+		return "", fmt.Errorf("write the bundle: %w", err)
+	}
+	if owner := p.snapshot().Owner; owner != nil {
+		if err := f.Chown(owner.UID, owner.GID); err != nil {
+			return "", fmt.Errorf("write the bundle: %w", err)
+		}
+		if err := root.Lchown(id, owner.UID, owner.GID); err != nil {
+			return "", fmt.Errorf("write the bundle: %w", err)
+		}
+	}
+	return filepath.Join(p.s.store.StateDir(p.id), id), nil
+}
+
+func (p *pod) dropBundle(id string) error {
+	root, err := os.OpenRoot(p.s.store.StateDir(p.id))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return root.RemoveAll(id)
+}
+
+// createTask opens what the container needs and has the shim make it.
+func (p *pod) createTask(ctx context.Context, c *conn, ctr *container, config *runtimeapi.ContainerConfig, bundle string) error {
+	disk, err := p.s.o.Images.OpenDisk(ctr.ImageID)
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	diskName, logName := "disk-"+ctr.ID, "log-"+ctr.ID
+	if err := c.sendFile(ctx, diskName, disk); err != nil {
+		return fmt.Errorf("send the image's disk: %w", err)
+	}
+	req := &taskv3.CreateTaskRequest{
+		ID: ctr.ID, Bundle: bundle, Terminal: config.GetTty(),
+		Rootfs: []*types.Mount{{Type: "bulkhead-disk", Source: ctr.ImageID, Options: []string{"file=" + diskName}}},
+	}
+	if config.GetStdin() {
+		req.Stdin = "stream:"
+		if config.GetStdinOnce() {
+			req.Stdin = "stream:once"
+		}
+	}
+	if ctr.log != "" {
+		log, err := openLog(ctr.log)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		if err := c.sendFile(ctx, logName, log); err != nil {
+			return fmt.Errorf("send the log: %w", err)
+		}
+		req.Stdout = "log:" + logName
+	}
+	_, err = c.task.Create(ctx, req)
+	return err
+}
+
+// logPath is the container's log file, or empty for none.
+func (p *pod) logPath(config *runtimeapi.ContainerConfig) string {
+	if p.config.GetLogDirectory() == "" || config.GetLogPath() == "" {
+		return ""
+	}
+	return filepath.Join(p.config.GetLogDirectory(), config.GetLogPath())
+}
+
+func openLog(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("open the log: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("open the log: %w", err)
+	}
+	return f, nil
+}
+
+// terminationAnnotation is the kubelet's, of a container.
+const (
+	terminationAnnotation = "io.kubernetes.container.terminationMessagePath"
+	terminationDefault    = "/dev/termination-log"
+)
+
+// withoutTermination takes the termination message's mount out: the file is
+// copied at the container's end instead.
+func withoutTermination(config *runtimeapi.ContainerConfig) (*runtimeapi.ContainerConfig, *store.Termination) {
+	path := config.GetAnnotations()[terminationAnnotation]
+	if path == "" {
+		path = terminationDefault
+	}
+	for i, m := range config.GetMounts() {
+		if m.GetContainerPath() == path && m.GetHostPath() != "" {
+			config.Mounts = slices.Delete(config.Mounts, i, i+1)
+			return config, &store.Termination{Container: path, Host: m.GetHostPath()}
+		}
+	}
+	return config, nil
+}
+
+func imageRef(img image.Image) string {
+	if len(img.Digests) > 0 {
+		return img.Digests[0]
+	}
+	return img.ID
+}

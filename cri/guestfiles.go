@@ -1,0 +1,72 @@
+package cri
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// maxHostname is the kernel's bound.
+const maxHostname = 63
+
+// hostname is the pod's, or its name cut to what the kernel takes.
+func hostname(config *runtimeapi.PodSandboxConfig) string {
+	name := config.GetHostname()
+	if name == "" {
+		name = config.GetMetadata().GetName()
+	}
+	if len(name) > maxHostname {
+		name = strings.TrimRight(name[:maxHostname], "-.")
+	}
+	return name
+}
+
+// hosts is the content of /etc/hosts.
+func hosts(hostname string, ips []string) string {
+	var b strings.Builder
+	b.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
+	if len(ips) == 0 {
+		ips = []string{"127.0.0.1"}
+	}
+	for _, ip := range ips {
+		fmt.Fprintf(&b, "%s\t%s\n", ip, hostname)
+	}
+	return b.String()
+}
+
+// resolv is the content of /etc/resolv.conf: the pod's own configuration where
+// it has one, else the network's.
+func resolv(dns *runtimeapi.DNSConfig, a network.Attachment) string {
+	servers, searches, options := dns.GetServers(), dns.GetSearches(), dns.GetOptions()
+	if len(servers) == 0 {
+		servers = a.Nameservers
+	}
+	if dns == nil {
+		searches, options = a.Searches, a.Options
+	}
+	var b strings.Builder
+	if len(searches) > 0 {
+		fmt.Fprintf(&b, "search %s\n", strings.Join(searches, " "))
+	}
+	for _, server := range servers {
+		fmt.Fprintf(&b, "nameserver %s\n", server)
+	}
+	if len(options) > 0 {
+		fmt.Fprintf(&b, "options %s\n", strings.Join(options, " "))
+	}
+	return b.String()
+}
+
+// macOf is a hardware address that is the pod's alone: locally administered,
+// unicast, the rest from its random id.
+func macOf(id string) string {
+	raw, err := hex.DecodeString(id[:10])
+	if err != nil {
+		raw = make([]byte, 5)
+	}
+	return fmt.Sprintf("02:%02x:%02x:%02x:%02x:%02x", raw[0], raw[1], raw[2], raw[3], raw[4])
+}

@@ -1,0 +1,163 @@
+package cri
+
+import (
+	"context"
+	"encoding/base64"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/image"
+)
+
+// ListImages returns the images of the instance that match filter, which may
+// be nil.
+func (s *Service) ListImages(_ context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
+	if name := filter.GetImage().GetImage(); name != "" {
+		img, err := s.o.Images.Resolve(name)
+		if notFound(fail(err, "")) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fail(err, "list images")
+		}
+		return []*runtimeapi.Image{s.toImage(img)}, nil
+	}
+	all, err := s.o.Images.List()
+	if err != nil {
+		return nil, fail(err, "list images")
+	}
+	out := make([]*runtimeapi.Image, 0, len(all))
+	for _, img := range all {
+		out = append(out, s.toImage(img))
+	}
+	return out, nil
+}
+
+// ImageStatus returns an image; without one the response holds none. With
+// verbose, its info holds under "config" the image's configuration.
+func (s *Service) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
+	if spec.GetImage() == "" {
+		return nil, invalid("no image is named")
+	}
+	img, err := s.o.Images.Resolve(spec.GetImage())
+	if notFound(fail(err, "")) {
+		return &runtimeapi.ImageStatusResponse{}, nil
+	}
+	if err != nil {
+		return nil, fail(err, "image status")
+	}
+	res := &runtimeapi.ImageStatusResponse{Image: s.toImage(img)}
+	if verbose {
+		raw, err := s.o.Images.ConfigJSON(img.ID)
+		if err != nil {
+			return nil, fail(err, "image status")
+		}
+		res.Info = map[string]string{"config": string(raw)}
+	}
+	return res, nil
+}
+
+// PullImage pulls an image and returns what ImageStatus finds it by. When to
+// pull is the caller's to decide: this always asks the registry.
+func (s *Service) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+	if spec.GetImage() == "" {
+		return "", invalid("no image is named")
+	}
+	credentials, err := authOf(auth)
+	if err != nil {
+		return "", err
+	}
+	img, err := s.o.Images.Pull(ctx, spec.GetImage(), image.PullOptions{Auth: credentials})
+	if err != nil {
+		return "", fail(err, "pull")
+	}
+	return imageRef(img), nil
+}
+
+// RemoveImage removes an image, or one of its names. It succeeds for one that
+// is not there, and fails for one in use.
+func (s *Service) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
+	if spec.GetImage() == "" {
+		return invalid("no image is named")
+	}
+	err := s.o.Images.Remove(ctx, spec.GetImage(), image.RemoveOptions{})
+	if notFound(fail(err, "")) {
+		return nil
+	}
+	return fail(err, "remove image")
+}
+
+// ImageFsInfo tells what the images and the pods' writable disks take.
+func (s *Service) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+	usage := func(dir string) []*runtimeapi.FilesystemUsage {
+		bytes, inodes := diskUsage(dir)
+		return []*runtimeapi.FilesystemUsage{{
+			Timestamp: time.Now().UnixNano(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: dir},
+			UsedBytes: &runtimeapi.UInt64Value{Value: bytes}, InodesUsed: &runtimeapi.UInt64Value{Value: inodes},
+		}}
+	}
+	return &runtimeapi.ImageFsInfoResponse{
+		ImageFilesystems: usage(s.o.Roots.Images()), ContainerFilesystems: usage(s.o.Roots.Sandboxes()),
+	}, nil
+}
+
+// diskUsage is what a tree takes; what cannot be read, or goes meanwhile, is
+// left out.
+func diskUsage(dir string) (bytes, inodes uint64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if info, err := e.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				bytes += uint64(st.Blocks) * 512
+				inodes++
+			}
+		}
+		return nil
+	})
+	return bytes, inodes
+}
+
+func (s *Service) toImage(img image.Image) *runtimeapi.Image {
+	out := &runtimeapi.Image{
+		Id: img.ID, RepoTags: img.Names, RepoDigests: img.Digests, Size: uint64(max(img.Size, 0)),
+		Spec: &runtimeapi.ImageSpec{Image: img.ID},
+	}
+	user, _, _ := strings.Cut(img.User, ":")
+	if uid, err := strconv.ParseInt(user, 10, 64); err == nil {
+		out.Uid = &runtimeapi.Int64Value{Value: uid}
+	} else {
+		out.Username = user
+	}
+	return out
+}
+
+// authOf converts the kubelet's credentials: fields, or "user:password" in
+// base64.
+func authOf(a *runtimeapi.AuthConfig) (*image.Auth, error) {
+	switch {
+	case a == nil:
+		return nil, nil
+	case a.GetIdentityToken() != "":
+		return &image.Auth{Token: a.GetIdentityToken()}, nil
+	case a.GetRegistryToken() != "":
+		return nil, unsupported("pull: a registry token is not supported yet; give a user name and password, or an identity token")
+	case a.GetUsername() != "":
+		return &image.Auth{Username: a.GetUsername(), Password: a.GetPassword()}, nil
+	case a.GetAuth() != "":
+		raw, err := base64.StdEncoding.DecodeString(a.GetAuth())
+		user, password, found := strings.Cut(strings.Trim(string(raw), "\x00"), ":")
+		if err != nil || !found {
+			return nil, invalid("pull: the credentials are not user:password in base64")
+		}
+		return &image.Auth{Username: user, Password: password}, nil
+	}
+	return nil, nil
+}

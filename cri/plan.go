@@ -1,0 +1,179 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+)
+
+// RuntimeHandler is the handler that pods may name; none means the same.
+const RuntimeHandler = "bulkhead"
+
+// plan is all that can be decided about a pod before anything is made.
+type plan struct {
+	key      string
+	config   *runtimeapi.PodSandboxConfig // our own copy
+	handler  string
+	sysctls  map[string]string
+	provider network.Provider
+	netNote  string
+	machine  hypervisor.Machine
+	note     string // about the accelerator
+	memory   int    // MiB
+	cold     bool
+	ports    []network.Port
+}
+
+// podKey is the name that one pod at a time has.
+func podKey(m *runtimeapi.PodSandboxMetadata) string {
+	return fmt.Sprintf("%s/%s/%s/%d", m.GetNamespace(), m.GetName(), m.GetUid(), m.GetAttempt())
+}
+
+// checkPod refuses what no pod of this engine can be. Its errors name the
+// field and what to do.
+func (s *Service) checkPod(config *runtimeapi.PodSandboxConfig, handler string) error {
+	meta, options := config.GetMetadata(), config.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	switch {
+	case meta.GetName() == "":
+		return invalid("the pod has no name (metadata.name)")
+	case meta.GetNamespace() == "":
+		return invalid("pod %s: no namespace (metadata.namespace)", meta.GetName())
+	case handler != "" && handler != RuntimeHandler:
+		return invalid("pod %s: unknown runtime handler %q, want %q or none", meta.GetName(), handler, RuntimeHandler)
+	case options.GetNetwork() == runtimeapi.NamespaceMode_NODE:
+		return invalid("pod %s: the host's network cannot be used by a pod in a virtual machine (hostNetwork)", meta.GetName())
+	case options.GetPid() == runtimeapi.NamespaceMode_NODE:
+		return invalid("pod %s: the host's processes cannot be seen by a pod in a virtual machine (hostPID)", meta.GetName())
+	case options.GetIpc() == runtimeapi.NamespaceMode_NODE:
+		return invalid("pod %s: the host's IPC cannot be used by a pod in a virtual machine (hostIPC)", meta.GetName())
+	case options.GetUsernsOptions() != nil && options.GetUsernsOptions().GetMode() == runtimeapi.NamespaceMode_POD:
+		return unsupported("pod %s: a user namespace of its own is not supported yet (hostUsers: false)", meta.GetName())
+	case config.GetLogDirectory() != "" && !filepath.IsAbs(config.GetLogDirectory()):
+		return invalid("pod %s: log directory %q is not absolute", meta.GetName(), config.GetLogDirectory())
+	}
+	return nil
+}
+
+// plan decides about a pod. It changes nothing.
+func (s *Service) plan(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (*plan, error) {
+	p := &plan{key: podKey(config.GetMetadata()), config: config, handler: handler}
+	name := config.GetMetadata().GetName()
+	var err error
+	if p.sysctls, err = s.sysctls(config); err != nil {
+		return nil, fail(err, "pod %s", name)
+	}
+	switch value := config.GetAnnotations()[annotations.Template]; value {
+	case "", "on":
+	case "off":
+		p.cold = true
+	default:
+		return nil, invalid("pod %s: annotation %s=%q is neither on nor off", name, annotations.Template, value)
+	}
+	if p.ports, err = ports(config); err != nil {
+		return nil, err
+	}
+	size, err := sandbox.SizeOf([]sandbox.Demand{demand(config)}, s.host, s.sizing())
+	if err != nil {
+		return nil, fail(err, "pod %s", name)
+	}
+	p.memory = size.MemoryMiB
+	kind := hypervisor.Network(config.GetAnnotations()[annotations.Network])
+	switch kind {
+	case "":
+		kind = s.o.DefaultNetwork
+	case hypervisor.NetworkNone, hypervisor.NetworkUser:
+	default:
+		return nil, invalid("pod %s: unknown network %q (user, none)", name, kind)
+	}
+	accel := hypervisor.Accel(config.GetAnnotations()[annotations.Accel])
+	if accel != "" && accel != hypervisor.Auto && accel != hypervisor.KVM && accel != hypervisor.TCG {
+		return nil, invalid("pod %s: unknown accelerator %q (auto, kvm, tcg)", name, accel)
+	}
+	if p.provider, err = s.provider(kind); err != nil {
+		return nil, fail(err, "pod %s", name)
+	}
+	p.machine, p.note, err = s.machineFor(ctx, size.VCPUs, accel, p.provider)
+	if err != nil {
+		return nil, fail(err, "pod %s", name)
+	}
+	if p.memory > p.machine.MaxMem {
+		return nil, fail(&sandbox.TooLargeError{What: "MiB of memory", Want: int64(p.memory), Have: int64(p.machine.MaxMem)}, "pod %s", name)
+	}
+	_, p.netNote = p.provider.Kind()
+	return p, nil
+}
+
+func (s *Service) sizing() sandbox.Sizing { return sandbox.DefaultSizing }
+
+// demand is what the kubelet, or package pod, has summed up over the
+// containers.
+func demand(config *runtimeapi.PodSandboxConfig) sandbox.Demand {
+	r := config.GetLinux().GetResources()
+	return sandbox.Demand{
+		Quota: r.GetCpuQuota(), Period: uint64(max(r.GetCpuPeriod(), 0)), Shares: uint64(max(r.GetCpuShares(), 0)),
+		MemoryLimit: r.GetMemoryLimitInBytes(),
+	}
+}
+
+// ports are those that a host port is wanted for.
+func ports(config *runtimeapi.PodSandboxConfig) ([]network.Port, error) {
+	var out []network.Port
+	for _, m := range config.GetPortMappings() {
+		if m.GetHostPort() == 0 {
+			continue
+		}
+		if m.GetProtocol() != runtimeapi.Protocol_TCP {
+			return nil, unsupported("pod %s: port %d: protocol %s cannot be published yet, only TCP",
+				config.GetMetadata().GetName(), m.GetHostPort(), m.GetProtocol())
+		}
+		if m.GetHostPort() < 0 || m.GetHostPort() > 65535 || m.GetContainerPort() < 1 || m.GetContainerPort() > 65535 {
+			return nil, invalid("pod %s: port %d:%d is out of range", config.GetMetadata().GetName(), m.GetHostPort(), m.GetContainerPort())
+		}
+		out = append(out, network.Port{
+			HostIP: m.GetHostIp(), HostPort: int(m.GetHostPort()), PodPort: int(m.GetContainerPort()), Protocol: "tcp",
+		})
+	}
+	return out, nil
+}
+
+// sysctls are the safe ones, and the unsafe ones that the engine allows.
+func (s *Service) sysctls(config *runtimeapi.PodSandboxConfig) (map[string]string, error) {
+	allowed := map[string]string{}
+	rest := proto.CloneOf(config)
+	for key, value := range config.GetLinux().GetSysctls() {
+		if slices.Contains(s.o.UnsafeSysctls, key) && !strings.ContainsAny(key+value, "\n\x00") {
+			allowed[key] = value
+			delete(rest.Linux.Sysctls, key)
+		}
+	}
+	safe, err := oci.Sysctls(rest)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(allowed, safe)
+	return allowed, nil
+}
+
+// hostOf is what this host has for its machines.
+func hostOf() sandbox.Host {
+	h := sandbox.Host{CPUs: runtime.NumCPU()}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		h.MemoryMiB = int(uint64(info.Totalram) * uint64(info.Unit) >> 20)
+	}
+	return h
+}

@@ -1,0 +1,163 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/shim"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// pod is a pod as the engine holds it: its record, its connection to the shim
+// and its containers, all of which can be read again from disk and shim.
+type pod struct {
+	s      *Service
+	id     string
+	config *runtimeapi.PodSandboxConfig // never changed
+
+	// op is held by who changes the pod's phase or its set of containers. It
+	// is a channel so that who waits for it can give up.
+	op chan struct{}
+
+	// reconcile is held while the shim's word is taken over.
+	reconciling sync.Mutex
+
+	mu         sync.Mutex
+	record     store.Pod
+	conn       *conn // nil when there is no shim
+	paused     bool
+	containers map[string]*container
+	gone       bool // removed: for who found it before
+}
+
+// container is a container as the engine holds it. Its fields are guarded by
+// the pod's mu, but for pod, name, log and the record's ID, ImageID,
+// StopSignal and Termination, which never change.
+type container struct {
+	pod    *pod
+	name   string
+	log    string                      // path, empty for none
+	config *runtimeapi.ContainerConfig // without environment; replaced, never changed
+	store.Stored
+}
+
+func newPod(s *Service, record *store.Pod) (*pod, error) {
+	p := &pod{s: s, id: record.ID, record: *record, op: make(chan struct{}, 1), containers: map[string]*container{}}
+	p.config = &runtimeapi.PodSandboxConfig{}
+	if len(record.Config) > 0 {
+		if err := unmarshal(record.Config, p.config); err != nil {
+			return nil, fmt.Errorf("pod %s: its stored configuration: %w", short(record.ID), err)
+		}
+	}
+	return p, nil
+}
+
+var unmarshal = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal
+
+// acquire takes op, or gives up with ctx.
+func (p *pod) acquire(ctx context.Context) error {
+	select {
+	case p.op <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fail(ctx.Err(), "wait for another operation on pod %s", short(p.id))
+	}
+}
+
+func (p *pod) done() { <-p.op }
+
+// snapshot is the record as it is now.
+func (p *pod) snapshot() store.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.record
+}
+
+// update changes the record and stores it.
+func (p *pod) update(change func(*store.Pod)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := p.record
+	change(&next)
+	if err := p.s.store.PutPod(&next); err != nil {
+		return err
+	}
+	p.record = next
+	return nil
+}
+
+// shim returns the connection to the pod's shim, or an error for a pod that
+// has none.
+func (p *pod) shim() (*conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn == nil {
+		return nil, p.notReady()
+	}
+	return p.conn, nil
+}
+
+// adoptOptions are what another shim is started with: the files that it cannot
+// open itself. The caller calls closeFiles when it is.
+func (p *pod) adoptOptions() (o shim.Options, closeFiles func()) {
+	r := p.snapshot()
+	o = p.s.shimOptions(&r)
+	o.Logs = map[string]*os.File{}
+	scratch, err := os.OpenFile(filepath.Join(p.s.store.Dir(p.id), scratchFile), os.O_RDWR, 0)
+	if err == nil {
+		o.Scratch = scratch
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, c := range p.containers {
+		if c.Exit != nil || c.log == "" {
+			continue
+		}
+		if f, err := openLog(c.log); err == nil {
+			o.Logs[id] = f
+		} else {
+			p.s.log.Warn("open a container's log again", "container", id, "error", err)
+		}
+	}
+	return o, func() {
+		if o.Scratch != nil {
+			o.Scratch.Close()
+		}
+		for _, f := range o.Logs {
+			f.Close()
+		}
+	}
+}
+
+// hasState reports whether a shim could take the pod over.
+func (s *Service) hasState(id string) bool {
+	_, err := os.Lstat(filepath.Join(s.store.StateDir(id), layout.Machine))
+	return err == nil
+}
+
+func (s *Service) shimOptions(r *store.Pod) shim.Options {
+	return shim.Options{
+		ID: r.ID, Instance: s.o.Instance, StateDir: s.store.StateDir(r.ID), DataDir: s.store.DataDir(r.ID),
+		Machine: r.Machine, Owner: r.Owner, Path: s.o.Shim,
+	}
+}
+
+// release lets go of the pod, which runs on.
+func (p *pod) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn != nil {
+		p.conn.close()
+		p.conn = nil
+	}
+}
+
+// short is an id as messages have it.
+func short(id string) string { return id[:min(12, len(id))] }

@@ -1,0 +1,229 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim"
+)
+
+// Reaped counts what a reap did.
+type Reaped struct {
+	Adopted int      // pods whose shim had died and that have a new one
+	Removed int      // half-made and leftover sandboxes
+	Failed  []string // what could not be undone, to be tried again
+}
+
+// Reap adopts pods without a shim and undoes what crashes left, of this
+// engine's instance only. It may be called at any time, and New calls it: what
+// is being made or removed just then is left alone. Its error is of the store
+// as a whole; what failed for one pod is in Reaped.
+func (s *Service) Reap(ctx context.Context) (Reaped, error) {
+	var r Reaped
+	names, err := s.store.Names()
+	if err != nil {
+		return r, fail(err, "reap")
+	}
+	ids, err := s.store.PodIDs()
+	if err != nil {
+		return r, fail(err, "reap")
+	}
+	held := map[string]bool{}
+	for _, id := range ids {
+		held[id] = true
+		if s.busy(id) {
+			continue
+		}
+		what, err := s.reapPod(ctx, id)
+		switch {
+		case err != nil:
+			r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", short(id), err))
+			s.log.Error("reap a pod", "pod", id, "error", err)
+		case what == adopted:
+			r.Adopted++
+		case what == removed:
+			r.Removed++
+		}
+	}
+	for _, name := range names {
+		// A name without a record: a crash before the first record, or
+		// after the last.
+		if held[name.ID] || s.busy(name.ID) {
+			continue
+		}
+		if err := errors.Join(s.unwind(ctx, name.ID), s.store.Release(name.Key, name.ID)); err != nil {
+			r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", short(name.ID), err))
+			continue
+		}
+		r.Removed++
+	}
+	if err := s.machines.Reap(ctx); err != nil {
+		r.Failed = append(r.Failed, err.Error())
+	}
+	return r, nil
+}
+
+type reaped int
+
+const (
+	nothing reaped = iota
+	found          // a pod that goes on
+	adopted        // one with a new shim
+	removed
+)
+
+// reapPod deals with one pod of the disk that the engine does not hold.
+func (s *Service) reapPod(ctx context.Context, id string) (reaped, error) {
+	record, err := s.store.Pod(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nothing, nil // removed meanwhile
+	}
+	if err != nil {
+		// Nobody can tell any more what it was: it is ended.
+		s.log.Warn("a pod's record is damaged; the pod is removed", "pod", id, "error", err)
+		return removed, s.discard(ctx, id, "")
+	}
+	if record.Phase != store.Ready && record.Phase != store.Stopped {
+		return removed, s.discard(ctx, id, record.Key)
+	}
+	p, err := newPod(s, record)
+	if err != nil {
+		return removed, errors.Join(err, s.discard(ctx, id, record.Key))
+	}
+	if err := p.load(); err != nil {
+		return nothing, err
+	}
+	if record.Phase == store.Stopped {
+		p.settle(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
+		s.hold(p)
+		return found, nil
+	}
+	return s.adoptPod(ctx, p)
+}
+
+// adoptPod connects to a ready pod's shim, or starts another; a pod whose
+// machine is gone is stopped.
+func (s *Service) adoptPod(ctx context.Context, p *pod) (reaped, error) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	c, fresh, err := s.reach(ctx, p)
+	if err != nil {
+		return nothing, err
+	}
+	what := found
+	if c != nil {
+		if err := p.reconcile(ctx, c); err != nil {
+			c.close()
+			return nothing, err
+		}
+		p.conn = c
+	}
+	if fresh {
+		what = adopted
+		if err := p.republish(ctx, c); err != nil {
+			s.log.Warn("publish a pod's ports again", "pod", p.id, "error", err)
+		}
+	}
+	s.hold(p)
+	s.spawn(p.follow)
+	return what, nil
+}
+
+// reach connects to the shim of a ready pod, starting another (fresh) if it
+// has died. A pod that has no state any more, as after a reboot, has ended:
+// there is no connection then, and no error.
+func (s *Service) reach(ctx context.Context, p *pod) (c *conn, fresh bool, err error) {
+	dir := s.store.StateDir(p.id)
+	c, err = s.shims.Connect(ctx, dir)
+	if err == nil {
+		return c, false, nil
+	}
+	if !errors.Is(err, shim.ErrNotRunning) {
+		return nil, false, err
+	}
+	if !s.hasState(p.id) {
+		p.settle(time.Now(), sandbox.ReasonVMKilled, "its machine is gone")
+		err := p.update(func(r *store.Pod) { r.Exit = "the machine is gone, with the host's boot or by force" })
+		return nil, false, err
+	}
+	o, closeFiles := p.adoptOptions()
+	defer closeFiles()
+	c, err = s.shims.Adopt(ctx, o)
+	return c, err == nil, err
+}
+
+// discard undoes a pod that nobody has seen, or that cannot be kept.
+func (s *Service) discard(ctx context.Context, id, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+	defer cancel()
+	if err := s.unwind(ctx, id); err != nil {
+		return err
+	}
+	if key != "" {
+		return s.store.Release(key, id)
+	}
+	names, err := s.store.Names()
+	for _, n := range names {
+		if n.ID == id {
+			err = errors.Join(err, s.store.Release(n.Key, id))
+		}
+	}
+	return err
+}
+
+// load reads the pod's containers. One without a whole record was never seen
+// and goes.
+func (p *pod) load() error {
+	stored, broken, err := p.s.store.Containers(p.id)
+	if err != nil {
+		return err
+	}
+	for _, id := range broken {
+		if err := p.s.store.DropContainer(p.id, id); err != nil {
+			return err
+		}
+	}
+	for _, st := range stored {
+		config := &runtimeapi.ContainerConfig{}
+		if err := unmarshal(st.Config, proto.Message(config)); err != nil {
+			return fmt.Errorf("container %s: its stored configuration: %w", short(st.ID), err)
+		}
+		p.containers[st.ID] = &container{
+			pod: p, name: config.GetMetadata().GetName(), log: p.logPath(config), config: config, Stored: st,
+		}
+	}
+	return nil
+}
+
+// hold lets a pod be seen.
+func (s *Service) hold(p *pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pods[p.id] = p
+}
+
+// busy reports whether the engine holds the pod or is at work on it.
+func (s *Service) busy(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pods[id] != nil || s.working[id]
+}
+
+// work marks an id as being made, or as made no more.
+func (s *Service) work(id string, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if on {
+		s.working[id] = true
+	} else {
+		delete(s.working, id)
+	}
+}

@@ -1,0 +1,168 @@
+package cri
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+)
+
+// maxTermination is what the kubelet takes of a termination message, in bytes.
+const maxTermination = 4096
+
+// exitCode is that of a container whose machine ended under it.
+const exitKilled = 137
+
+// reconcile takes over the shim's word on all containers: starts and ends that
+// the engine does not know yet are stored and told.
+func (p *pod) reconcile(ctx context.Context, c *conn) error {
+	p.reconciling.Lock()
+	defer p.reconciling.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	status, err := c.ext.Status(ctx, &shimv1.StatusRequest{})
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, word := range status.GetContainers() {
+		if word.GetExecId() != "" {
+			continue
+		}
+		known[word.GetId()] = true
+		if ctr := p.container(word.GetId()); ctr != nil {
+			p.take(ctx, c, ctr, word)
+		}
+	}
+	p.mu.Lock()
+	p.paused = status.GetState() == string(sandbox.Paused)
+	p.mu.Unlock()
+	if status.GetState() != string(sandbox.Stopped) {
+		return nil
+	}
+	reason := status.GetExitReason()
+	if reason == "" {
+		reason = "the machine has ended"
+	}
+	p.settle(time.Now(), sandbox.ReasonVMKilled, reason)
+	return p.update(func(r *store.Pod) {
+		if r.Exit == "" {
+			r.Exit = reason
+		}
+	})
+}
+
+// take takes over the word on one container.
+func (p *pod) take(ctx context.Context, c *conn, ctr *container, word *shimv1.ContainerStatus) {
+	state := sandbox.State(word.GetState())
+	started := time.Time{}
+	if word.GetStartedAt() != nil {
+		started = word.GetStartedAt().AsTime()
+	}
+	if !started.IsZero() {
+		p.setStarted(ctr, started)
+	}
+	if state != sandbox.Stopped {
+		return
+	}
+	p.mu.Lock()
+	ended := ctr.Exit != nil
+	p.mu.Unlock()
+	if ended {
+		return
+	}
+	exit := store.Exit{
+		Code: int(word.GetExitCode()), Reason: word.GetReason(), Message: word.GetMessage(),
+		Started: started, At: word.GetExitedAt().AsTime(),
+	}
+	if word.GetExitedAt() == nil {
+		exit.At = time.Now()
+	}
+	if ctr.Termination != nil {
+		if err := p.lastWords(ctx, c, ctr); err != nil {
+			p.s.log.Warn("copy a container's termination message", "container", ctr.ID, "error", err)
+		}
+	}
+	p.setExit(ctr, exit)
+}
+
+// lastWords copies the container's termination message to the host's file.
+func (p *pod) lastWords(ctx context.Context, c *conn, ctr *container) error {
+	file, err := c.ext.ReadFile(ctx, &shimv1.ReadFileRequest{
+		ContainerId: ctr.ID, Path: ctr.Termination.Container, Limit: maxTermination,
+	})
+	if notFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	data := file.GetData()
+	f, err := os.OpenFile(ctr.Termination.Host, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteAt(data[max(0, len(data)-maxTermination):], 0)
+	return err
+}
+
+// setStarted stores and tells that a container has started, once.
+func (p *pod) setStarted(ctr *container, at time.Time) {
+	p.mu.Lock()
+	first := ctr.Started.IsZero()
+	if first {
+		ctr.Started = at
+		if err := p.s.store.PutContainer(p.id, &ctr.Container); err != nil {
+			p.s.log.Error("store a container's start", "container", ctr.ID, "error", err)
+		}
+	}
+	p.mu.Unlock()
+	if first {
+		p.s.events.emit(p, ctr.ID, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+	}
+}
+
+// setExit stores and tells that a container has ended, once.
+func (p *pod) setExit(ctr *container, exit store.Exit) {
+	p.mu.Lock()
+	first := ctr.Exit == nil
+	if first {
+		ctr.Exit = &exit
+		if err := p.s.store.PutExit(p.id, ctr.ID, &exit); err != nil {
+			p.s.log.Error("store a container's end", "container", ctr.ID, "error", err)
+		}
+	}
+	p.mu.Unlock()
+	if first {
+		p.s.events.emit(p, ctr.ID, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	}
+}
+
+// settle ends every container that has no end yet: its machine is no more.
+func (p *pod) settle(at time.Time, reason, message string) {
+	p.mu.Lock()
+	var open []*container
+	for _, ctr := range p.containers {
+		if ctr.Exit == nil {
+			open = append(open, ctr)
+		}
+	}
+	p.mu.Unlock()
+	for _, ctr := range open {
+		p.setExit(ctr, store.Exit{Code: exitKilled, Reason: reason, Message: message, Started: ctr.Started, At: at})
+	}
+}
+
+// container returns the pod's container of that id, or nil.
+func (p *pod) container(id string) *container {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.containers[id]
+}

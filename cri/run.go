@@ -1,0 +1,250 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// startTimeout bounds the start of a pod, the building of a template and a
+// cold boot under emulation included.
+const startTimeout = 5 * time.Minute
+
+// RunPodSandbox makes and starts a pod and returns its id. The pod is seen by
+// nobody before it is ready, and nothing is left of one that fails. A request
+// for a name and attempt that is being started joins that start; for one that
+// is ready it returns its id. The end of ctx ends the wait and not the start.
+func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	if err := s.checkPod(config, handler); err != nil {
+		return "", err
+	}
+	config = proto.CloneOf(config)
+	return s.do(ctx, "pod "+podKey(config.GetMetadata()), func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, startTimeout)
+		defer cancel()
+		return s.runPod(ctx, config, handler)
+	})
+}
+
+func (s *Service) runPod(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	if id, err := s.existing(podKey(config.GetMetadata())); id != "" || err != nil {
+		return id, err
+	}
+	p, err := s.plan(ctx, config, handler)
+	if err != nil {
+		return "", err
+	}
+	b := &building{s: s, plan: p, begun: time.Now()}
+	b.mark = b.begun
+	made, err := b.build(ctx)
+	if err == nil {
+		s.hold(made)
+	}
+	s.work(b.record.ID, false)
+	if err != nil {
+		err = &Error{Code: code(err), Text: "run pod " + config.GetMetadata().GetName(), Err: err, More: b.console}
+		s.log.Warn("pod failed to start", "pod", p.key, "error", err)
+		return "", err
+	}
+	s.log.Info("pod started", "pod", p.key, "id", made.id, "took", time.Since(b.begun))
+	s.announce(made)
+	s.pool.refill(p.machine)
+	return made.id, nil
+}
+
+// existing is the id of the ready pod that has the name already.
+func (s *Service) existing(key string) (string, error) {
+	for _, p := range s.all() {
+		r := p.snapshot()
+		switch {
+		case r.Key != key:
+		case r.Phase == store.Ready && r.Exit == "":
+			return p.id, nil
+		default:
+			return "", errorf(codes.AlreadyExists, "pod %s: a stopped one (%s) has the name and attempt: remove it, or use the next attempt", key, short(p.id))
+		}
+	}
+	return "", nil
+}
+
+// building is a pod that is being made.
+type building struct {
+	s    *Service
+	plan *plan
+	undo undo.Stack
+
+	record    store.Pod
+	conn      *conn
+	attached  network.Attachment
+	listeners []network.Listener
+	console   string // its last lines, when a step failed
+
+	begun, mark time.Time
+}
+
+// build goes through all steps; each registers its undo, on the stack or in
+// the pod's journal, before it is done.
+func (b *building) build(ctx context.Context) (made *pod, err error) {
+	defer func() {
+		if err != nil {
+			b.console = b.s.consoleTail(b.record.ID)
+		}
+		if b.conn != nil && err != nil {
+			b.conn.close()
+		}
+		b.undo.OnError(ctx, &err)
+	}()
+	member := b.takeMember()
+	if member == nil {
+		b.record.ID = store.NewID()
+		b.s.work(b.record.ID, true)
+	}
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"reserve", b.reserve},
+		{"ports", b.listen},
+		{"store", b.store},
+		{"network", b.attach},
+		{"shim", b.start},
+		{"create", b.create},
+		{"start", b.boot},
+		{"publish", b.forward},
+	} {
+		if member != nil && (step.name == "network" || step.name == "shim") {
+			continue // the member has both
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fail(err, "%s", step.name)
+		}
+		if err := step.do(ctx); err != nil {
+			return nil, err
+		}
+		b.timing(step.name)
+	}
+	b.closeListeners()
+	return b.finish()
+}
+
+func (b *building) timing(name string) {
+	now := time.Now()
+	b.record.Phases = append(b.record.Phases, store.Timing{Name: name, Took: now.Sub(b.mark)})
+	b.mark = now
+}
+
+func (b *building) takeMember() *member {
+	if b.plan.cold {
+		return nil
+	}
+	m := b.s.pool.take(b.plan.machine)
+	if m == nil {
+		return nil
+	}
+	// From here on the member is this pod's to undo.
+	b.record, b.conn, b.attached = m.record, m.conn, m.attached
+	b.record.Phases = nil
+	b.record.WasPooled = true
+	b.undo.Push("pooled machine", func(ctx context.Context) error { return b.s.pool.drop(ctx, m) })
+	return m
+}
+
+func (b *building) reserve(context.Context) error {
+	key, id := b.plan.key, b.record.ID
+	b.undo.Push("name", func(context.Context) error { return b.s.store.Release(key, id) })
+	err := b.s.store.Reserve(key, id)
+	return fail(err, "reserve")
+}
+
+func (b *building) listen(context.Context) (err error) {
+	b.undo.Push("ports", func(context.Context) error { b.closeListeners(); return nil })
+	b.listeners, err = network.Listen(b.plan.ports)
+	if err != nil {
+		return &Error{Code: codes.FailedPrecondition, Err: err}
+	}
+	return nil
+}
+
+// closeListeners closes the engine's copies: the shim has its own.
+func (b *building) closeListeners() {
+	for _, l := range b.listeners {
+		l.Close()
+	}
+	b.listeners = nil
+}
+
+// store makes the pod's place on disk and writes what it is to be.
+func (b *building) store(ctx context.Context) error {
+	raw, err := protojson.Marshal(b.plan.config)
+	if err != nil {
+		return invalid("encode the configuration: %v", err)
+	}
+	if !b.record.WasPooled {
+		b.undo.Push("sandbox", func(ctx context.Context) error { return b.s.unwind(ctx, b.record.ID) })
+		if err := b.s.store.MakePod(b.record.ID); err != nil {
+			return fail(err, "store")
+		}
+	}
+	poolKey := b.record.Key
+	b.record.Key, b.record.Phase, b.record.Config, b.record.Handler = b.plan.key, store.Starting, raw, b.plan.handler
+	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.machine, b.plan.memory
+	b.record.AccelNote, b.record.NetNote = b.plan.note, b.plan.netNote
+	if err := b.s.store.PutPod(&b.record); err != nil {
+		return fail(err, "store")
+	}
+	if poolKey != "" {
+		if err := b.s.store.Release(poolKey, b.record.ID); err != nil {
+			return fail(err, "store")
+		}
+	}
+	return b.logDirectory()
+}
+
+// logDirectory makes the directory of the containers' logs; one that was made
+// and is empty goes with a pod that fails.
+func (b *building) logDirectory() error {
+	dir := b.plan.config.GetLogDirectory()
+	if dir == "" {
+		return nil
+	}
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		b.undo.Push("log directory", func(context.Context) error {
+			// Not empty any more, or gone: somebody else's business.
+			_ = os.Remove(filepath.Clean(dir))
+			return nil
+		})
+	}
+	return fail(os.MkdirAll(dir, 0o755), "make the log directory")
+}
+
+// finish makes the pod whole.
+func (b *building) finish() (*pod, error) {
+	b.record.Phase = store.Ready
+	b.record.Phases = append(b.record.Phases, store.Timing{Name: "total", Took: time.Since(b.begun)})
+	if err := b.s.store.PutPod(&b.record); err != nil {
+		return nil, fail(err, "store")
+	}
+	p, err := newPod(b.s, &b.record)
+	if err != nil {
+		return nil, err
+	}
+	p.conn = b.conn
+	return p, nil
+}
+
+// announce tells of a new pod, and follows it.
+func (s *Service) announce(p *pod) {
+	s.events.emit(p, p.id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+	s.spawn(p.follow)
+}

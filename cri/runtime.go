@@ -1,0 +1,98 @@
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"runtime/debug"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// The runtime's name and the version of the CRI that it speaks.
+const (
+	RuntimeName = "bulkhead"
+	apiVersion  = "v1"
+)
+
+// Version names the runtime and its version.
+func (s *Service) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
+	version := "0.0.0-devel"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		version = info.Main.Version
+	}
+	return &runtimeapi.VersionResponse{
+		Version: "0.1.0", RuntimeName: RuntimeName, RuntimeVersion: version, RuntimeApiVersion: apiVersion,
+	}, nil
+}
+
+// Status says that the runtime is ready, and whether pods reach the network.
+// With verbose its info holds the accelerator and the network, with reasons.
+func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
+	net := &runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Status: true}
+	provider, err := s.provider(s.o.DefaultNetwork)
+	info := map[string]string{}
+	if err != nil {
+		net.Status, net.Reason, net.Message = false, "NetworkProviderFailed", err.Error()
+	} else {
+		kind, reason := provider.Kind()
+		info["network"], info["networkNote"] = string(kind), reason
+	}
+	res := &runtimeapi.StatusResponse{
+		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+			{Type: runtimeapi.RuntimeReady, Status: true}, net,
+		}},
+		RuntimeHandlers: []*runtimeapi.RuntimeHandler{
+			{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{}},
+			{Name: RuntimeHandler, Features: &runtimeapi.RuntimeHandlerFeatures{}},
+		},
+	}
+	if !verbose {
+		return res, nil
+	}
+	accel, note, err := s.machines.Accel(ctx, s.accelWanted(""))
+	if err != nil {
+		note = err.Error()
+	}
+	info["accel"], info["accelNote"] = string(accel), note
+	raw, err := json.Marshal(info)
+	if err != nil {
+		return nil, fail(err, "status")
+	}
+	res.Info = map[string]string{"config": string(raw)}
+	return res, nil
+}
+
+// RuntimeConfig tells how cgroups are driven: by hand, in the guest.
+func (s *Service) RuntimeConfig(context.Context) (*runtimeapi.RuntimeConfigResponse, error) {
+	return &runtimeapi.RuntimeConfigResponse{
+		Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS},
+	}, nil
+}
+
+// UpdateRuntimeConfig takes note of nothing: the pods' addresses are the
+// network's to give.
+func (s *Service) UpdateRuntimeConfig(context.Context, *runtimeapi.RuntimeConfig) error { return nil }
+
+// UpdatePodSandboxResources does nothing yet, which the CRI allows: a machine
+// is resized by its containers' updates.
+func (s *Service) UpdatePodSandboxResources(_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	if _, err := s.find(req.GetPodSandboxId()); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+}
+
+// CheckpointContainer is not supported.
+func (s *Service) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) error {
+	return unsupported("checkpoint of a container is not supported")
+}
+
+// CheckpointPod is not supported.
+func (s *Service) CheckpointPod(context.Context, *runtimeapi.CheckpointPodRequest) error {
+	return unsupported("checkpoint of a pod is not supported")
+}
+
+// RestorePod is not supported.
+func (s *Service) RestorePod(context.Context, *runtimeapi.RestorePodRequest) (*runtimeapi.RestorePodResponse, error) {
+	return nil, unsupported("restore of a pod is not supported")
+}

@@ -1,0 +1,149 @@
+package cri
+
+import (
+	"context"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+)
+
+// StopPodSandbox ends a pod's machine, with whatever runs in it, its shim and
+// its network. It succeeds for a pod that is stopped or not there. The end of
+// ctx ends the wait and not the stop.
+func (s *Service) StopPodSandbox(ctx context.Context, id string) error {
+	p, err := s.find(id)
+	if notFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.do(ctx, "stop "+p.id, func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+		defer cancel()
+		return "", p.stop(ctx)
+	})
+	return err
+}
+
+// RemovePodSandbox removes a pod and all that it has on disk, stopping it
+// first. It succeeds for one that is not there.
+func (s *Service) RemovePodSandbox(ctx context.Context, id string) error {
+	p, err := s.find(id)
+	if notFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.do(ctx, "remove "+p.id, func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+		defer cancel()
+		return "", p.remove(ctx)
+	})
+	return err
+}
+
+// stop makes the pod's phase Stopped.
+func (p *pod) stop(ctx context.Context) error {
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.done()
+	return p.stopLocked(ctx)
+}
+
+// stopLocked is called with op held.
+func (p *pod) stopLocked(ctx context.Context) error {
+	if p.snapshot().Phase != store.Ready {
+		return nil
+	}
+	p.endContainers(ctx)
+	if err := p.s.store.Journal(p.id).Undo(ctx, p.s.handlers(p.id)); err != nil {
+		return fail(err, "stop pod %s", short(p.id))
+	}
+	p.settle(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
+	err := p.update(func(r *store.Pod) { r.Phase, r.Stopped = store.Stopped, time.Now() })
+	if err != nil {
+		return fail(err, "stop pod %s", short(p.id))
+	}
+	p.release()
+	p.s.events.emit(p, p.id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	return nil
+}
+
+// endContainers kills what still runs while there is somebody to tell how it
+// ended. Its failure is no reason not to end the machine.
+func (p *pod) endContainers(ctx context.Context) {
+	c, err := p.shim()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	p.mu.Lock()
+	paused := p.paused
+	var running []*container
+	for _, ctr := range p.containers {
+		if ctr.Exit == nil && !paused {
+			running = append(running, ctr)
+		}
+	}
+	p.mu.Unlock()
+	for _, ctr := range running {
+		if err := kill(ctx, c, ctr.ID, sigKILL, true); err != nil && !notFound(err) {
+			p.s.log.Debug("kill a container of a pod that stops", "pod", p.id, "container", ctr.ID, "error", err)
+			return
+		}
+	}
+	for _, ctr := range running {
+		waitCtx, cancel := context.WithTimeout(ctx, killWait)
+		waitTask(waitCtx, c, ctr.ID)
+		cancel()
+	}
+	p.reconcile(ctx, c)
+}
+
+// remove removes the pod, stopping it first.
+func (p *pod) remove(ctx context.Context) error {
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.done()
+	p.mu.Lock()
+	gone := p.gone
+	p.mu.Unlock()
+	if gone {
+		return nil
+	}
+	if err := p.stopLocked(ctx); err != nil {
+		return err
+	}
+	key := p.snapshot().Key
+	if err := p.update(markRemoving); err != nil {
+		return fail(err, "remove pod %s", short(p.id))
+	}
+	if err := p.s.unwind(ctx, p.id); err != nil {
+		return fail(err, "remove pod %s", short(p.id))
+	}
+	if err := p.s.store.Release(key, p.id); err != nil {
+		return fail(err, "remove pod %s", short(p.id))
+	}
+	p.mu.Lock()
+	p.gone = true
+	ids := make([]string, 0, len(p.containers)+1)
+	for id := range p.containers {
+		ids = append(ids, id)
+	}
+	p.mu.Unlock()
+	p.s.mu.Lock()
+	delete(p.s.pods, p.id)
+	p.s.mu.Unlock()
+	for _, id := range append(ids, p.id) {
+		p.s.events.emit(p, id, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/channel"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	tmpl "github.com/bulkhead-project/bulkhead/hypervisor/template"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+)
+
+// buildTimeout bounds the building of a template: a cold boot, under emulation
+// and beside others.
+const buildTimeout = 2 * time.Minute
+
+// holder is the machines of this host: what QEMU runs, cloned from templates
+// whose memory it holds until Close.
+type holder struct {
+	driver hypervisor.Driver
+	store  *tmpl.Store
+	prober probe.Prober
+	log    *slog.Logger
+
+	// build is held while a template is opened or built, so that pods that
+	// need the same one do not hash and build it at once.
+	build sync.Mutex
+
+	mu   sync.Mutex
+	open map[hypervisor.Machine]*heldTemplate
+}
+
+type heldTemplate struct {
+	*tmpl.Template
+	out template
+}
+
+func newMachines(o Options) (*holder, error) {
+	driver, err := qemu.New()
+	if err != nil {
+		return nil, err
+	}
+	log := o.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	if err := o.Roots.Ensure(); err != nil {
+		return nil, err
+	}
+	sockets := filepath.Join(o.Roots.State, "p")
+	if err := dirs.Ensure(sockets, 0o711); err != nil {
+		return nil, err
+	}
+	h := &holder{driver: driver, store: tmpl.Open(o.Roots, driver), log: log, open: map[hypervisor.Machine]*heldTemplate{}}
+	h.prober = probe.Prober{
+		Driver: driver, Check: ready, Path: filepath.Join(o.Roots.State, "kvm.json"), Dir: sockets,
+		Machine: hypervisor.Machine{
+			Kernel: o.Guest.KernelPath(), Initrd: o.Guest.InitrdPath(), Cmdline: o.Guest.Cmdline,
+			Accel: hypervisor.KVM, VCPUs: 1, Memory: bootMemory, Network: hypervisor.NetworkNone,
+		},
+	}
+	return h, nil
+}
+
+// Accel resolves a wish by the probe.
+func (h *holder) Accel(ctx context.Context, wish hypervisor.Accel) (hypervisor.Accel, string, error) {
+	accel, verdict, err := h.prober.Resolve(ctx, wish)
+	if err != nil {
+		return "", "", err
+	}
+	note := ""
+	if accel == hypervisor.TCG && wish != hypervisor.TCG {
+		note = verdict.Reason
+	}
+	return accel, note, nil
+}
+
+// ready waits for the agent's first answer, after which a machine is a
+// template or a probe has its verdict.
+func ready(ctx context.Context, v hypervisor.VM) error {
+	session, err := channel.Dial(ctx, v.Channel(), channel.Options{})
+	if err != nil {
+		return fmt.Errorf("reach the agent: %w", err)
+	}
+	err = agentv1.NewClient(session.Open).Ping(ctx)
+	return errors.Join(err, session.Close())
+}
+
+// Template opens or builds a template. A miss is logged with its reason.
+func (h *holder) Template(ctx context.Context, m hypervisor.Machine) (*template, error) {
+	if t := h.held(m); t != nil {
+		return t, nil
+	}
+	h.build.Lock()
+	defer h.build.Unlock()
+	if t := h.held(m); t != nil {
+		return t, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
+	defer cancel()
+	began := time.Now()
+	t, why, err := h.store.Ensure(ctx, m, ready)
+	if err != nil {
+		return nil, err
+	}
+	if why != nil {
+		h.log.Info("template built", "key", t.Info.Key, "why", why, "vcpus", m.VCPUs, "accel", m.Accel,
+			"network", m.Network, "took", time.Since(began))
+	}
+	memory, err := t.Memory()
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	held := &heldTemplate{t, template{key: t.Info.Key, memory: memory, state: t.State()}}
+	h.mu.Lock()
+	h.open[m] = held
+	h.mu.Unlock()
+	return &held.out, nil
+}
+
+// held is the open template of m, as long as its guest bundle is what it was
+// made from.
+func (h *holder) held(m hypervisor.Machine) *template {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.open[m]
+	if t == nil {
+		return nil
+	}
+	return &t.out
+}
+
+// End ends whatever machine has its sockets in dir.
+func (h *holder) End(ctx context.Context, dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return h.driver.End(ctx, dir)
+}
+
+// Reap clears up after builders of templates that were killed.
+func (h *holder) Reap(ctx context.Context) error { return h.store.Reap(ctx) }
+
+// Close gives the templates' memory back; clones keep theirs.
+func (h *holder) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, t := range h.open {
+		errs = append(errs, t.Close())
+	}
+	h.open = map[hypervisor.Machine]*heldTemplate{}
+	return errors.Join(errs...)
+}

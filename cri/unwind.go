@@ -1,0 +1,106 @@
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
+
+	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/sandbox/journal"
+	"github.com/bulkhead-project/bulkhead/shim"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+	"github.com/bulkhead-project/bulkhead/shim/uids"
+)
+
+// The kinds of the journal's entries.
+const (
+	undoNetwork = "network"
+	undoShim    = "shim"
+)
+
+// networkUndo is what a network is detached with.
+type networkUndo struct {
+	Kind hypervisor.Network `json:"kind"`
+}
+
+// stopTimeout bounds the end of one machine and its shim.
+const stopTimeout = 60 * time.Second
+
+// handlers undo what a pod's journal names. Each is idempotent.
+func (s *Service) handlers(id string) journal.Handlers {
+	return journal.Handlers{
+		undoNetwork: func(ctx context.Context, args json.RawMessage) error {
+			var u networkUndo
+			if err := json.Unmarshal(args, &u); err != nil {
+				return err
+			}
+			if u.Kind == hypervisor.NetworkRestricted {
+				u.Kind = hypervisor.NetworkUser // a lesser form of what its provider gives
+			}
+			p, err := s.provider(u.Kind)
+			if err != nil {
+				return err
+			}
+			return p.Detach(ctx, id)
+		},
+		undoShim: func(ctx context.Context, _ json.RawMessage) error {
+			ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+			defer cancel()
+			return s.endShim(ctx, id)
+		},
+	}
+}
+
+// endShim ends a pod's machine and its shim, whatever became of either.
+func (s *Service) endShim(ctx context.Context, id string) error {
+	dir := s.store.StateDir(id)
+	c, err := s.shims.Connect(ctx, dir)
+	if errors.Is(err, shim.ErrNotRunning) {
+		// Its machine may live on, whether or not anything tells of it.
+		return s.machines.End(ctx, filepath.Join(dir, layout.VM))
+	}
+	if err != nil {
+		return fmt.Errorf("reach the shim of pod %s: %w", short(id), err)
+	}
+	defer c.close()
+	if _, err := c.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: id}); err != nil {
+		return fail(err, "end the machine of pod %s", short(id))
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		return fail(ctx.Err(), "wait for the end of the shim of pod %s", short(id))
+	}
+}
+
+// unwind undoes all there is of a pod but its name. What fails stays in the
+// journal, and the pod's directory with it, for the next Reap.
+func (s *Service) unwind(ctx context.Context, id string) error {
+	j := s.store.Journal(id)
+	if err := j.Undo(ctx, s.handlers(id)); err != nil {
+		return err
+	}
+	if err := s.o.Images.UnpinAll(ctx, id); err != nil {
+		return err
+	}
+	if r, err := s.store.Pod(id); err == nil && r.Owner != nil {
+		if err := uids.Release(s.uids(), id, r.Owner.UID); err != nil {
+			return err
+		}
+	}
+	if err := j.Remove(ctx); err != nil {
+		return err
+	}
+	return s.store.DropPod(id)
+}
+
+// markRemoving is written before a pod's end, so that a crash in the middle
+// ends in its removal.
+func markRemoving(r *store.Pod) { r.Phase = store.Removing }
