@@ -27,6 +27,7 @@ import (
 const (
 	bootstrapDeadline = 30 * time.Second
 	adoptDeadline     = 30 * time.Second
+	lockDeadline      = 2 * time.Second
 	endDeadline       = 30 * time.Second
 )
 
@@ -74,7 +75,11 @@ func Run() error {
 // up brings everything up; the machine is started first, since that takes
 // longest. On an error nothing is left.
 func (s *shim) up() (err error) {
-	lock, err := flock.Try(filepath.Join(s.m.StateDir, layout.Lock))
+	// A shim that was just killed may hold the lock for some milliseconds
+	// more: its files are closed after its death can be seen.
+	ctx, cancel := context.WithTimeout(context.Background(), lockDeadline)
+	defer cancel()
+	lock, err := flock.Acquire(ctx, filepath.Join(s.m.StateDir, layout.Lock))
 	if err != nil {
 		return fmt.Errorf("become the shim of %s: %w", s.m.StateDir, err)
 	}
