@@ -100,6 +100,15 @@ func TestPod(t *testing.T) {
 	exactlyOnce(t, log, lines)
 
 	machineDies(t, ctx, adopted, o, int(st.VmPid))
+	// A stopped sandbox is started again by the same confined shim.
+	if _, err := adopted.Sandbox.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxID: o.ID}); err != nil {
+		t.Errorf("start again: %v", err)
+	}
+	again, err := adopted.Extension.Status(ctx, &shimv1.StatusRequest{})
+	if err != nil || again.VmPid == st.VmPid || again.State != "running" {
+		t.Errorf("started again: %v, %v", again, err)
+	}
+	defer gone(t, "second machine", int(again.GetVmPid()))
 	if _, err := adopted.Sandbox.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: o.ID}); err != nil {
 		t.Error(err)
 	}

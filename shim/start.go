@@ -36,31 +36,29 @@ func Start(ctx context.Context, o Options) (_ *Client, err error) {
 	if err := o.makeDirs(&rollback); err != nil {
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
-	files := map[string]*os.File{bootstrap.Memory: o.Memory, bootstrap.State: o.State}
-	if o.Memory == nil {
-		kernel, initrd, err := o.openKernel()
-		if err != nil {
-			return nil, fmt.Errorf("start a shim: %w", err)
-		}
-		defer kernel.Close()
-		defer initrd.Close()
-		files[bootstrap.Kernel], files[bootstrap.Initrd] = kernel, initrd
+	files, closeKernel, err := o.machineFiles()
+	if err != nil {
+		return nil, fmt.Errorf("start a shim: %w", err)
 	}
+	defer closeKernel()
 	return o.launch(ctx, bootstrap.Message{Machine: o.Machine}, files)
 }
 
 // Adopt starts a new shim for a sandbox whose shim has died. Of o it uses ID,
 // Instance, StateDir, DataDir, Scratch, Logs, Owner, Spawn and Path,
-// and Memory and State for a later start of a stopped sandbox: the rest is in
-// the state. A machine that has died meanwhile is no error: its containers have
+// and for a later start of a stopped sandbox Memory and State, or Machine with
+// the paths of kernel and initrd: the rest is in the state. A machine that has died meanwhile is no error: its containers have
 // then ended, with the reason VMKilled. If Adopt fails, nothing has changed.
 func Adopt(ctx context.Context, o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("adopt a sandbox: %w", err)
 	}
-	files := map[string]*os.File{
-		bootstrap.Memory: o.Memory, bootstrap.State: o.State, bootstrap.Scratch: o.Scratch,
+	files, closeKernel, err := o.machineFiles()
+	if err != nil {
+		return nil, fmt.Errorf("adopt a sandbox: %w", err)
 	}
+	defer closeKernel()
+	files[bootstrap.Scratch] = o.Scratch
 	for id, f := range o.Logs {
 		files[bootstrap.LogPrefix+id] = f
 	}
@@ -77,6 +75,22 @@ func (o Options) validate() error {
 		return errors.New("a clone needs memory and state")
 	}
 	return nil
+}
+
+// machineFiles are what a machine is started from. The kernel of a cold boot is
+// opened here, since it may lie where the owner cannot go.
+func (o Options) machineFiles() (map[string]*os.File, func(), error) {
+	if o.Memory != nil || o.Machine.Kernel == "" {
+		return map[string]*os.File{bootstrap.Memory: o.Memory, bootstrap.State: o.State}, func() {}, nil
+	}
+	kernel, initrd, err := o.openKernel()
+	if err != nil {
+		return nil, nil, err
+	}
+	return map[string]*os.File{bootstrap.Kernel: kernel, bootstrap.Initrd: initrd}, func() {
+		kernel.Close()
+		initrd.Close()
+	}, nil
 }
 
 func (o Options) openKernel() (kernel, initrd *os.File, err error) {
