@@ -29,7 +29,8 @@ func (c *Client) begin(ctx context.Context, op Op, body, answer any) (conn net.C
 	if err != nil {
 		return nil, nil, fmt.Errorf("agent %s: %w", op, err)
 	}
-	stop = context.AfterFunc(ctx, func() { conn.Close() })
+	opened := conn // the result is cleared by a failure while the context ends
+	stop = context.AfterFunc(ctx, func() { opened.Close() })
 	if err := exchange(conn, op, body, answer); err != nil {
 		stop()
 		conn.Close()
