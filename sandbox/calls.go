@@ -59,7 +59,7 @@ func (s *Sandbox) SignalProcess(ctx context.Context, id Process, sig unix.Signal
 		return fmt.Errorf("signal %s: %w: it has ended", p.subject(), ErrNotFound)
 	}
 	if err != nil {
-		return fmt.Errorf("signal %s: %w", p.subject(), err)
+		return fmt.Errorf("signal %s: %w", p.subject(), m.fault(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Sandbox) ResizeProcess(ctx context.Context, id Process, width, height u
 	if !p.terminal {
 		return fmt.Errorf("resize %s: %w: it has no terminal", p.subject(), ErrInvalid)
 	}
-	return m.agent.Resize(ctx, agentv1.Resize{Process: id, Width: width, Height: height})
+	return m.fault(m.agent.Resize(ctx, agentv1.Resize{Process: id, Width: width, Height: height}))
 }
 
 // PauseContainer freezes a running container.
@@ -109,7 +109,7 @@ func (s *Sandbox) freeze(ctx context.Context, action, id string, from, to State,
 	}
 	defer end()
 	if err := call(m.agent, ctx, p.id); err != nil {
-		return fmt.Errorf("%s %s: %w", action, p.subject(), err)
+		return fmt.Errorf("%s %s: %w", action, p.subject(), m.fault(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *Sandbox) UpdateContainer(ctx context.Context, id string, resources []by
 		return fmt.Errorf("update %s: %w", p.subject(), err)
 	}
 	if err := m.agent.Update(ctx, agentv1.Update{Container: id, Resources: resources}); err != nil {
-		return fmt.Errorf("update %s: %w", p.subject(), err)
+		return fmt.Errorf("update %s: %w", p.subject(), m.fault(err))
 	}
 	s.shrink(ctx, m, memoryMiB)
 	s.mu.Lock()
@@ -169,7 +169,7 @@ func (s *Sandbox) ContainerStats(ctx context.Context, id string) (agentv1.Stats,
 	defer done()
 	st, err := m.agent.Stats(ctx, p.id)
 	st.At = now() // the guest's clock is its own affair
-	return st, err
+	return st, m.fault(err)
 }
 
 // Pids are the processes of a container as the guest numbers them.
@@ -180,7 +180,7 @@ func (s *Sandbox) Pids(ctx context.Context, id string) ([]int, error) {
 	}
 	defer done()
 	list, err := m.agent.Pids(ctx, p.id)
-	return list.Pids, err
+	return list.Pids, m.fault(err)
 }
 
 // Memory is the guest's own view of its memory.
@@ -191,7 +191,8 @@ func (s *Sandbox) Memory(ctx context.Context) (agentv1.Memory, error) {
 	}
 	ctx, done := m.call(ctx, s.o.CallTimeout)
 	defer done()
-	return m.agent.Memory(ctx)
+	mem, err := m.agent.Memory(ctx)
+	return mem, m.fault(err)
 }
 
 // ReadFile returns at most limit bytes from the end of a container's file,
@@ -204,7 +205,7 @@ func (s *Sandbox) ReadFile(ctx context.Context, id, path string, limit int) ([]b
 	defer done()
 	f, err := m.agent.ReadFile(ctx, agentv1.ReadFile{Container: id, Path: path, Limit: limit})
 	if err != nil {
-		return nil, fmt.Errorf("read %s of container %s: %w", path, id, err)
+		return nil, fmt.Errorf("read %s of container %s: %w", path, id, m.fault(err))
 	}
 	return f.Data[:min(len(f.Data), max(limit, 0))], nil
 }
@@ -218,7 +219,8 @@ func (s *Sandbox) Forward(ctx context.Context, port uint16) (net.Conn, error) {
 	}
 	ctx, done := m.call(ctx, s.o.CallTimeout)
 	defer done()
-	return m.agent.Forward(ctx, port)
+	conn, err := m.agent.Forward(ctx, port)
+	return conn, m.fault(err)
 }
 
 // ReopenLog lets a container's log go on in f, which the sandbox closes in

@@ -80,7 +80,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 		Terminal: c.Terminal, Stdin: c.Stdin, StdinOnce: c.StdinOnce,
 	})
 	if err != nil && !cannotRun(err) {
-		return err
+		return m.fault(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

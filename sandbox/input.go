@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
@@ -29,17 +30,7 @@ func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
 	defer cancel(nil)
 	defer context.AfterFunc(p.machine.ctx, func() { cancel(ErrMachineGone) })()
 	in := &feeder{p: p}
-	buf := make([]byte, agentv1.MaxChunk)
-	var err error
-	for err == nil {
-		n, readErr := r.Read(buf)
-		if n > 0 {
-			err = in.write(ctx, buf[:n])
-		}
-		if err == nil && readErr != nil {
-			err = readErr
-		}
-	}
+	err := in.pass(ctx, r)
 	closing := s.unfeed(p)
 	// A client that is gone leaves a context that has ended; its process must
 	// still learn that nothing more comes.
@@ -51,6 +42,64 @@ func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
 		in.drain(end)
 	}
 	return errors.Join(err, in.close())
+}
+
+// pass sends what r yields. A cut of the channel while r is silent is noticed
+// too: what was under way has to be sent again. A Read that goes on after
+// the process has had enough ends when r's owner closes it.
+func (f *feeder) pass(ctx context.Context, r io.Reader) error {
+	type piece struct {
+		data []byte
+		err  error
+	}
+	pieces := make(chan piece)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for {
+			buf := make([]byte, agentv1.MaxChunk)
+			n, err := r.Read(buf)
+			select {
+			case pieces <- piece{buf[:n], err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for {
+		var ended <-chan struct{}
+		if f.stream != nil {
+			ended = f.stream.Done()
+		}
+		var err error
+		select {
+		case got := <-pieces:
+			if len(got.data) > 0 {
+				err = f.write(ctx, got.data)
+			}
+			if err == nil {
+				err = got.err
+			}
+		case <-ended:
+			err = f.retry(ctx, func() error { return f.renew(ctx) })
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// renew replaces a stream that has ended, if that was the channel's doing.
+func (f *feeder) renew(ctx context.Context) error {
+	if f.stream == nil {
+		return f.open(ctx)
+	}
+	return errors.New("the stream has ended")
 }
 
 func endOf(err error) error {
@@ -152,6 +201,9 @@ func (f *feeder) drain(ctx context.Context) {
 	}
 }
 
+// cutGrace is how much later than its streams' a session's end may be known.
+const cutGrace = 200 * time.Millisecond
+
 // retry repeats f on a new stream for as long as it is the channel that fails.
 func (f *feeder) retry(ctx context.Context, try func() error) error {
 	for b := (backoff{}); ; {
@@ -167,9 +219,11 @@ func (f *feeder) retry(ctx context.Context, try func() error) error {
 			return fmt.Errorf("%w: %w", errNoInput, err)
 		}
 		if f.session != nil {
+			late := time.NewTimer(cutGrace)
 			select {
 			case <-f.session.Done():
-			default:
+				late.Stop()
+			case <-late.C:
 				return errNoInput // the agent has ended this stream alone
 			}
 		}

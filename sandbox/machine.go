@@ -46,6 +46,27 @@ func (m *machine) call(ctx context.Context, limit time.Duration) (context.Contex
 	return ctx, func() { stop(); end(nil); cancel() }
 }
 
+// endGrace is how much later than the channel's end the machine's may be known.
+const endGrace = 500 * time.Millisecond
+
+// fault is the error of a call to the agent: one that the machine's end has
+// interrupted matches ErrMachineGone.
+func (m *machine) fault(err error) error {
+	var refusal *agentv1.Error
+	if err == nil || errors.As(err, &refusal) || errors.Is(err, ErrMachineGone) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	late := time.NewTimer(endGrace)
+	defer late.Stop()
+	select {
+	case <-m.vm.Done():
+		return fmt.Errorf("%w: %w", ErrMachineGone, err)
+	case <-late.C:
+		return err
+	}
+}
+
 // letGo leaves the machine running, if it is.
 func (m *machine) letGo() error {
 	m.cancel(ErrMachineGone)

@@ -53,7 +53,7 @@ func (s *Sandbox) StartProcess(ctx context.Context, id Process) (int, error) {
 	call, end := m.call(ctx, s.o.CallTimeout)
 	defer end()
 	if err := s.launch(call, m, p); err != nil {
-		return 0, s.startFailed(p, err)
+		return 0, s.startFailed(p, m.fault(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

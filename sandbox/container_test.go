@@ -1,0 +1,324 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+func TestExitsAreReal(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		guest  agentv1.Exit
+		code   int
+		signal int
+		reason string
+	}{
+		{"success", agentv1.Exit{}, 0, 0, ReasonCompleted},
+		{"code", agentv1.Exit{Code: 42}, 42, 0, ReasonError},
+		{"signal", agentv1.Exit{Code: 143, Signal: 15}, 143, 15, ReasonError},
+		{"out of memory", agentv1.Exit{Code: 137, Signal: 9, OOMKilled: true}, 137, 9, ReasonOOMKilled},
+		{"out of memory and code 0", agentv1.Exit{OOMKilled: true}, 137, 0, ReasonOOMKilled},
+		{"hostile code", agentv1.Exit{Code: 1 << 40}, 255, 0, ReasonError},
+		{"hostile negative code", agentv1.Exit{Code: -1}, 255, 0, ReasonError},
+		{"hostile signal", agentv1.Exit{Code: 1, Signal: 4000}, 1, 0, ReasonError},
+		{"hostile time", agentv1.Exit{At: time.Unix(1<<37, 0)}, 0, 0, ReasonCompleted},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := running(t)
+			before := time.Now()
+			h.started("c").end(tt.guest)
+			got := h.wait(Process{Container: "c"})
+			if got.Code != tt.code || got.Signal != tt.signal || got.Reason != tt.reason {
+				t.Errorf("exit %+v", got)
+			}
+			if got.At.Before(before) || got.At.After(time.Now()) {
+				t.Errorf("ended at %v", got.At)
+			}
+			if tt.guest.OOMKilled {
+				h.event(OOM)
+			}
+		})
+	}
+}
+
+func TestCommandThatCannotRun(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		op   agentv1.Op
+		err  error
+		code int
+	}{
+		{"missing, at create", agentv1.OpCreate, agentv1.ErrNoCommand, 127},
+		{"missing, at start", agentv1.OpStart, agentv1.ErrNoCommand, 127},
+		{"not executable", agentv1.OpStart, agentv1.ErrNotExec, 126},
+		{"other refusal", agentv1.OpStart, agentv1.ErrInvalid, 128},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := running(t)
+			h.agent.refuse(tt.op, tt.err)
+			h.must(h.box.CreateContainer(h.ctx, h.container("c")))
+			id := Process{Container: "c"}
+			if _, err := h.box.StartProcess(h.ctx, id); !errors.Is(err, tt.err) {
+				t.Fatalf("start: %v", err)
+			}
+			if got := h.wait(id); got.Code != tt.code || got.Reason != ReasonCannotRun || got.Message == "" {
+				t.Errorf("exit %+v", got)
+			}
+			_, err := h.box.DeleteProcess(h.ctx, id)
+			h.must(err)
+		})
+	}
+}
+
+func TestFailedContainerLeavesNothing(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	for _, tt := range []struct {
+		name   string
+		break_ func(*harness)
+	}{
+		{"attach", func(h *harness) { h.vm().refuse("Attach", boom) }},
+		{"mount", func(h *harness) { h.agent.refuse(agentv1.OpMount, boom) }},
+		{"create", func(h *harness) { h.agent.refuse(agentv1.OpCreate, boom) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := running(t)
+			tt.break_(h)
+			if err := h.box.CreateContainer(h.ctx, h.container("c")); err == nil || !strings.Contains(err.Error(), "boom") {
+				t.Fatalf("create: %v", err)
+			}
+			if left, _ := os.ReadDir(h.dir + "/containers"); len(left) != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			if st := h.box.Status(); len(st.Processes) != 0 {
+				t.Errorf("processes %v", st.Processes)
+			}
+			h.vm().refuse("Attach", nil)
+			h.agent.refuse(agentv1.OpMount, nil)
+			h.agent.refuse(agentv1.OpCreate, nil)
+			h.started("c") // the id, the slot and the directory are free
+		})
+	}
+}
+
+func TestInvalidContainers(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	for _, tt := range []struct {
+		name string
+		edit func(*ContainerConfig)
+	}{
+		{"path as id", func(c *ContainerConfig) { c.ID = "../c" }},
+		{"no id", func(c *ContainerConfig) { c.ID = "" }},
+		{"no image", func(c *ContainerConfig) { c.ImageID = "" }},
+		{"scratch as image", func(c *ContainerConfig) { c.ImageID = "scratch" }},
+		{"unknown output", func(c *ContainerConfig) { c.Output = "tape" }},
+		{"log without a file", func(c *ContainerConfig) { c.Log = nil }},
+		{"no disk", func(c *ContainerConfig) { c.ImageDisk = nil }},
+	} {
+		c := h.container("c")
+		tt.edit(&c)
+		if err := h.box.CreateContainer(h.ctx, c); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	h.started("c")
+	if err := h.box.CreateContainer(h.ctx, h.container("c")); !errors.Is(err, ErrExists) {
+		t.Errorf("second container of one id: %v", err)
+	}
+}
+
+func TestImagesShareSlots(t *testing.T) {
+	t.Parallel()
+	h := running(t) // two slots for images
+	make_ := func(id, image string) error {
+		c := h.container(id)
+		c.ImageID = image
+		return h.box.CreateContainer(h.ctx, c)
+	}
+	remove := func(id string) {
+		_, err := h.box.DeleteProcess(h.ctx, Process{Container: id})
+		h.must(err)
+	}
+	h.must(make_("a1", "a"))
+	h.must(make_("a2", "a"))
+	if n := h.vm().attached(); n != 2 {
+		t.Fatalf("%d disks attached for scratch and one image", n)
+	}
+	h.must(make_("b1", "b"))
+	if err := make_("c1", "c"); !errors.Is(err, ErrNoSlot) {
+		t.Fatalf("third image: %v", err)
+	}
+	remove("a1")
+	if err := make_("c1", "c"); !errors.Is(err, ErrNoSlot) {
+		t.Fatalf("an image in use was evicted: %v", err)
+	}
+	remove("a2")
+	mounts := h.agent.count(agentv1.OpMount)
+	h.must(make_("a3", "a"))
+	if n := h.agent.count(agentv1.OpMount); n != mounts {
+		t.Error("an image was mounted again that was still there")
+	}
+	remove("a3")
+	h.must(make_("c1", "c"))
+	want := map[string]int{"scratch": 0, "c": 1, "b": 2}
+	if diff := cmp.Diff(want, h.agent.mounts); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestImageIsMountedOnceForContainersAtOnce(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	before := h.agent.count(agentv1.OpMount)
+	errs := make(chan error, 8)
+	for i := range 8 {
+		c := h.container("c" + string(rune('0'+i)))
+		c.ImageID = "shared"
+		go func() { errs <- h.box.CreateContainer(h.ctx, c) }()
+	}
+	for range 8 {
+		h.must(<-errs)
+	}
+	if n := h.agent.count(agentv1.OpMount) - before; n != 1 {
+		t.Errorf("mounted %d times", n)
+	}
+}
+
+func TestContainerCalls(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	id := Process{Container: "c"}
+	c := h.container("c")
+	c.Terminal = true
+	h.must(h.box.CreateContainer(h.ctx, c))
+	_, err := h.box.StartProcess(h.ctx, id)
+	h.must(err)
+	p := h.fake(id)
+	h.must(h.box.ResizeProcess(h.ctx, id, 80, 24))
+	if p.size != [2]uint16{80, 24} {
+		t.Errorf("size %v", p.size)
+	}
+	h.must(h.box.PauseContainer(h.ctx, "c"))
+	if err := h.box.PauseContainer(h.ctx, "c"); !errors.Is(err, ErrState) {
+		t.Errorf("paused twice: %v", err)
+	}
+	h.must(h.box.ResumeContainer(h.ctx, "c"))
+	st, err := h.box.ContainerStats(h.ctx, "c")
+	h.must(err)
+	if st.CPUUsec != 5 || time.Since(st.At) > time.Minute {
+		t.Errorf("stats %+v", st)
+	}
+	pids, err := h.box.Pids(h.ctx, "c")
+	h.must(err)
+	if diff := cmp.Diff([]int{7}, pids); diff != "" {
+		t.Error(diff)
+	}
+	mem, err := h.box.Memory(h.ctx)
+	h.must(err)
+	if mem.Total != 256<<20 {
+		t.Errorf("memory %+v", mem)
+	}
+	data, err := h.box.ReadFile(h.ctx, "c", "/dev/termination-log", 10)
+	h.must(err)
+	if len(data) != 10 { // the agent sends 100
+		t.Errorf("%d bytes of at most 10", len(data))
+	}
+	h.must(h.box.UpdateContainer(h.ctx, "c", []byte(`{}`), 768))
+	if got := h.box.Status().MemoryMiB; got != 768 {
+		t.Errorf("grown to %d MiB", got)
+	}
+	h.must(h.box.UpdateContainer(h.ctx, "c", []byte(`{}`), 0))
+	if got := h.box.Status().MemoryMiB; got != 768 {
+		t.Errorf("0 is no change, and it has %d MiB", got)
+	}
+	h.must(h.box.UpdateContainer(h.ctx, "c", []byte(`{}`), 512))
+	if got := h.box.Status().MemoryMiB; got != 512 {
+		t.Errorf("shrunk to %d MiB", got)
+	}
+	if err := h.box.SignalProcess(h.ctx, id, 0, false); !errors.Is(err, ErrInvalid) {
+		t.Errorf("signal 0: %v", err)
+	}
+	if _, err := h.box.DeleteProcess(h.ctx, id); !errors.Is(err, ErrState) {
+		t.Errorf("delete while running: %v", err)
+	}
+	h.must(h.box.SignalProcess(h.ctx, id, unix.SIGKILL, true))
+	if got := h.wait(id); got.Code != 137 || got.Signal != 9 {
+		t.Errorf("exit %+v", got)
+	}
+	if err := h.box.SignalProcess(h.ctx, id, unix.SIGTERM, false); !errors.Is(err, ErrNotFound) {
+		t.Errorf("signal to one that has ended: %v", err)
+	}
+	conn, err := h.box.Forward(h.ctx, 80)
+	h.must(err)
+	defer conn.Close()
+	if _, err := conn.Write([]byte("ping")); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4)
+	if _, err := conn.Read(buf); err != nil || string(buf) != "ping" {
+		t.Errorf("forwarded %q, %v", buf, err)
+	}
+}
+
+func TestNeverStartedIsNeverCompleted(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.must(h.box.CreateContainer(h.ctx, h.container("c")))
+	exit, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"})
+	h.must(err)
+	if exit.Code == 0 || exit.Reason != ReasonNeverStarted {
+		t.Errorf("exit %+v", exit)
+	}
+	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("deleted twice: %v", err)
+	}
+}
+
+// A created container that is killed before its start has ended.
+func TestKillBeforeStart(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.must(h.box.CreateContainer(h.ctx, h.container("c")))
+	h.must(h.box.SignalProcess(h.ctx, Process{Container: "c"}, unix.SIGKILL, false))
+	if exit := h.wait(Process{Container: "c"}); exit.Code != 137 {
+		t.Errorf("exit %+v", exit)
+	}
+}
+
+// A call whose deadline passes is an error and does no harm.
+func TestAgentThatHangs(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.agent.mu.Lock()
+	h.agent.hang[agentv1.OpStats] = true
+	h.agent.mu.Unlock()
+	h.started("c")
+	ctx, cancel := context.WithTimeout(h.ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, err := h.box.ContainerStats(ctx, "c"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("stats: %v", err)
+	}
+	got := make(chan error, 1)
+	go func() { _, err := h.box.ContainerStats(h.ctx, "c"); got <- err }()
+	for h.agent.count(agentv1.OpStats) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	h.vm().die(nil)
+	if err := <-got; !errors.Is(err, ErrMachineGone) {
+		t.Errorf("call that the machine's end interrupts: %v", err)
+	}
+}

@@ -1,0 +1,296 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/google/go-cmp/cmp"
+)
+
+func (h *harness) exec(id string, stdin bool) Process {
+	h.t.Helper()
+	p := Process{Container: "c", Exec: id}
+	h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: p, Spec: []byte(`{}`), Stdin: stdin, Output: OutputStream}))
+	return p
+}
+
+func (h *harness) attach(p Process, c Streams) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- h.box.Attach(h.ctx, p, c) }()
+	return done
+}
+
+func TestExecAttachedBeforeStartMissesNothing(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	id := h.exec("e1", true)
+	out, errs := newBuffer(), newBuffer()
+	r, w := io.Pipe()
+	done := h.attach(id, Streams{Stdin: r, Stdout: out, Stderr: errs})
+	pid, err := h.box.StartProcess(h.ctx, id)
+	h.must(err)
+	if pid != 9 {
+		t.Errorf("pid %d", pid)
+	}
+	p := h.fake(id)
+	_, err = io.WriteString(w, "question")
+	h.must(err)
+	h.must(p.until(h.ctx, func() bool { return string(p.input) == "question" }))
+	w.Close()
+	h.must(p.until(h.ctx, func() bool { return p.inEOF }))
+	h.say(p, "stdout", "answer")
+	h.say(p, "stderr", "trouble")
+	p.end(exited(0))
+	h.must(<-done)
+	if out.String() != "answer" || errs.String() != "trouble" {
+		t.Errorf("got %q and %q", out, errs)
+	}
+	if got := h.wait(id); got.Code != 0 || got.Reason != ReasonCompleted {
+		t.Errorf("exit %+v", got)
+	}
+	_, err = h.box.DeleteProcess(h.ctx, id)
+	h.must(err)
+}
+
+// Output of an exec'd process is held back by its client, end to end: nothing
+// between keeps more than its bound.
+func TestExecOutputIsHeldBack(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	id := h.exec("e1", false)
+	_, err := h.box.StartProcess(h.ctx, id)
+	h.must(err)
+	p := h.fake(id)
+	// Without a client nothing is taken.
+	h.say(p, "stdout", strings.Repeat("x", outputBound))
+	r, w := io.Pipe()
+	done := h.attach(id, Streams{Stdout: w})
+	const total = 4 << 20
+	wrote := make(chan error, 1)
+	go func() {
+		for range total / 65536 {
+			if err := p.write(h.ctx, "stdout", make([]byte, 65536)); err != nil {
+				wrote <- err
+				return
+			}
+		}
+		p.end(exited(0))
+		wrote <- nil
+	}()
+	select {
+	case err := <-wrote:
+		t.Fatalf("the process wrote %d bytes that nobody read: %v", total, err)
+	case <-time.After(1500 * time.Millisecond): // longer than the patience with a log's client
+	}
+	got := make(chan int64, 1)
+	go func() { n, _ := io.Copy(io.Discard, r); got <- n }()
+	h.must(<-wrote)
+	h.must(<-done)
+	w.Close()
+	if n := <-got; n != total+outputBound {
+		t.Errorf("client has %d bytes of %d", n, total+outputBound)
+	}
+}
+
+func TestClientThatLeavesDoesNotBlockTheProcess(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	id := h.exec("e1", true)
+	ctx, cancel := context.WithCancel(h.ctx)
+	out := newBuffer()
+	in, _ := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- h.box.Attach(ctx, id, Streams{Stdin: in, Stdout: out}) }()
+	_, err := h.box.StartProcess(h.ctx, id)
+	h.must(err)
+	p := h.fake(id)
+	h.say(p, "stdout", "a")
+	out.until(h, "a")
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("attach: %v", err)
+	}
+	h.must(p.until(h.ctx, func() bool { return p.inEOF })) // its stdin ends with the client
+	h.say(p, "stdout", strings.Repeat("x", 4*outputBound))
+	p.end(exited(0))
+	h.wait(id)
+}
+
+func TestAttachToAContainer(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.must(h.box.CreateContainer(h.ctx, h.container("c")))
+	id := Process{Container: "c"}
+	a, b := newBuffer(), newBuffer()
+	first := h.attach(id, Streams{Stdout: a})
+	second := h.attach(id, Streams{Stdout: b})
+	for joined := 0; joined < 2; time.Sleep(time.Millisecond) {
+		hub := h.box.procs[id].out[0]
+		hub.mu.Lock()
+		joined = len(hub.clients)
+		hub.mu.Unlock()
+	}
+	_, err := h.box.StartProcess(h.ctx, id)
+	h.must(err)
+	p := h.fake(id)
+	h.say(p, "stdout", "prompt> ") // not in the log yet, but to be seen
+	a.until(h, "prompt> ")
+	b.until(h, "prompt> ")
+	// stdin is one client's.
+	r, w := io.Pipe()
+	third := h.attach(id, Streams{Stdin: r})
+	_, err = io.WriteString(w, "x")
+	h.must(err)
+	if err := h.box.Attach(h.ctx, id, Streams{Stdin: strings.NewReader("y")}); !errors.Is(err, ErrStdinTaken) {
+		t.Errorf("second stdin: %v", err)
+	}
+	w.Close()
+	h.must(<-third)
+	if p.until(h.ctx, func() bool { return string(p.input) == "x" }); p.inEOF {
+		t.Error("a container's stdin was closed by its client's end")
+	}
+	h.must(h.box.CloseInput(h.ctx, id))
+	h.must(p.until(h.ctx, func() bool { return p.inEOF }))
+	p.end(exited(0))
+	h.must(<-first)
+	h.must(<-second)
+	if diff := cmp.Diff([]string{"stdout F prompt> "}, h.logged("c")); diff == "" {
+		return
+	}
+	h.wait(id)
+	if diff := cmp.Diff([]string{"stdout F prompt> "}, h.logged("c")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A slow client of a container with a log is detached; the container goes on.
+func TestSlowClientIsDetached(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	p := h.started("c")
+	id := Process{Container: "c"}
+	stuck, release := make(chan struct{}), make(chan struct{})
+	done := h.attach(id, Streams{Stdout: writerFunc(func(b []byte) (int, error) {
+		select {
+		case <-stuck:
+		default:
+			close(stuck)
+		}
+		<-release
+		return len(b), nil
+	})})
+	for {
+		hub := h.box.procs[id].out[0]
+		hub.mu.Lock()
+		n := len(hub.clients)
+		hub.mu.Unlock()
+		if n == 1 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	line := strings.Repeat("x", 1023) + "\n"
+	h.say(p, "stdout", strings.Repeat(line, 2048))
+	<-stuck
+	p.end(exited(0))
+	if exit := h.wait(id); exit.Code != 0 {
+		t.Errorf("exit %+v", exit)
+	}
+	if n := len(h.logged("c")); n != 2048 {
+		t.Errorf("%d lines in the log", n)
+	}
+	close(release)
+	if err := <-done; !errors.Is(err, ErrSlowClient) {
+		t.Errorf("attach: %v", err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// The channel is cut in the middle; output is in the log once, and input at
+// the process once.
+func TestChannelIsCut(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	p := h.started("c")
+	id := Process{Container: "c"}
+	r, w := io.Pipe()
+	out := newBuffer()
+	done := h.attach(id, Streams{Stdin: r, Stdout: out})
+	var want []string
+	var sent string
+	for i := range 4 {
+		text := strings.Repeat(string(rune('a'+i)), 5000)
+		h.say(p, "stdout", text+"\n"+text[:10])
+		_, err := io.WriteString(w, text)
+		h.must(err)
+		sent += text
+		h.vm().cut()
+		h.say(p, "stdout", "\n")
+		want = append(want, "stdout F "+text, "stdout F "+text[:10])
+		h.must(p.until(h.ctx, func() bool { return string(p.input) == sent }))
+	}
+	p.end(exited(7))
+	h.must(<-done)
+	if got := h.wait(id); got.Code != 7 {
+		t.Errorf("exit %+v", got)
+	}
+	if diff := cmp.Diff(want, h.logged("c")); diff != "" {
+		t.Error(diff)
+	}
+	var live []string
+	for line := range strings.Lines(out.String()) {
+		live = append(live, "stdout F "+strings.TrimSuffix(line, "\n"))
+	}
+	if diff := cmp.Diff(want, live); diff != "" {
+		t.Errorf("the client's copy: %s", diff)
+	}
+}
+
+func TestLogsAreReopened(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	p := h.started("c")
+	h.say(p, "stdout", "one\n")
+	h.must(p.until(h.ctx, func() bool { return p.out["stdout"].acked == 4 }))
+	h.must(h.box.ReopenLog(h.ctx, "c", h.openLog("c.1")))
+	h.say(p, "stdout", "two\n")
+	p.end(exited(0))
+	h.wait(Process{Container: "c"})
+	if diff := cmp.Diff([]string{"stdout F one"}, h.logged("c")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"stdout F two"}, h.logged("c.1")); diff != "" {
+		t.Error(diff)
+	}
+	if err := h.box.ReopenLog(h.ctx, "none", h.openLog("x")); !errors.Is(err, ErrNotFound) {
+		t.Errorf("log of no container: %v", err)
+	}
+}
+
+func TestExecOfMissingCommand(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	id := h.exec("e1", false)
+	h.agent.refuse(agentv1.OpExec, agentv1.ErrNoCommand)
+	out := newBuffer()
+	done := h.attach(id, Streams{Stdout: out})
+	if _, err := h.box.StartProcess(h.ctx, id); !errors.Is(err, agentv1.ErrNoCommand) {
+		t.Errorf("start: %v", err)
+	}
+	h.must(<-done)
+	if got := h.wait(id); got.Code != 127 {
+		t.Errorf("exit %+v", got)
+	}
+}
