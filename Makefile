@@ -88,15 +88,9 @@ build/setup-%: hack/setup
 # Each program is linked again only when a source changed; go decides what to
 # compile. The agent carries no version, for it is part of every template's key.
 bin/bulkhead-agent: LDFLAGS := -s -w
-bin/bulkhead%: $(SOURCES) | build/setup-run
-	$(BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/bulkhead$*
+$(PROGRAMS): bin/%: $(SOURCES) | build/setup-run
+	$(BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 	@touch $@
-
-# Until there is an agent, the boot test's init stands in for it.
-ifeq ($(wildcard cmd/bulkhead-agent/main.go),)
-bin/bulkhead-agent: $(wildcard guest/build/testdata/init/*.go)
-	$(BUILD) -ldflags '-s -w' -o $@ ./guest/build/testdata/init
-endif
 
 $(TOOL): $(SOURCES)
 	$(BUILD) -o $@ ./cmd/bulkhead-guest
