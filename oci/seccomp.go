@@ -49,7 +49,7 @@ func DefaultSeccomp(caps *specs.LinuxCapabilities) *specs.LinuxSeccomp {
 		// runtime compiles the filter (1, 7 and 19 ms on a machine of its own,
 		// ten times that under emulation), so 32-bit programs need Unconfined.
 		Architectures: []specs.Arch{specs.ArchX86_64},
-		Syscalls:        []specs.LinuxSyscall{{Names: strings.Fields(ordinarySyscalls), Action: specs.ActAllow}},
+		Syscalls:      []specs.LinuxSyscall{{Names: strings.Fields(ordinarySyscalls), Action: specs.ActAllow}},
 	}
 	var have []string
 	if caps != nil {

@@ -56,7 +56,7 @@ func (r *run) ensureImage(ctx context.Context, c *container) bool {
 				state.failure = failed
 				state.retry.next(failed.at)
 				r.event(c, true, "Failed", failed.message)
-				r.fail(ErrImage, failed.message)
+				r.fail(ErrImage, failed.err)
 				return
 			}
 			state.image, state.ref, state.failure, state.retry = image, ref, nil, backoff{}
@@ -70,7 +70,7 @@ func (r *run) ensureImage(ctx context.Context, c *container) bool {
 func (r *run) fetch(ctx context.Context, c *container) (*runtimeapi.Image, string, *failure) {
 	spec := &runtimeapi.ImageSpec{Image: tagged(c.spec.Image), UserSpecifiedImage: c.spec.Image}
 	fail := func(reason string, err error) (*runtimeapi.Image, string, *failure) {
-		return nil, "", &failure{reason: reason, message: err.Error(), at: time.Now()}
+		return nil, "", &failure{reason: reason, message: err.Error(), err: err, at: time.Now()}
 	}
 	policy := c.spec.ImagePullPolicy
 	status, err := r.o.Images.ImageStatus(ctx, spec, false)
@@ -81,6 +81,11 @@ func (r *run) fetch(ctx context.Context, c *container) (*runtimeapi.Image, strin
 		return image, image.GetId(), nil
 	} else if image == nil && policy == corev1.PullNever {
 		return fail(reasonNeverPull, fmt.Errorf("image %s is not here and its pull policy is Never", c.spec.Image))
+	}
+	pulling := func() { r.event(c, false, "Pulling", fmt.Sprintf("Pulling image %q", c.spec.Image)) }
+	select {
+	case r.done <- pulling:
+	case <-ctx.Done():
 	}
 	ref, err := r.o.Images.PullImage(ctx, spec, nil, sandboxConfig(r.o, 0))
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"reflect"
 	"sync"
 	"time"
 
@@ -220,6 +222,9 @@ func (p *Pod) grace() time.Duration {
 func (p *Pod) publish(status corev1.PodStatus, sandbox string, ids map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if reflect.DeepEqual(status, p.status) && sandbox == p.sandbox && maps.Equal(ids, p.current) {
+		return
+	}
 	p.status, p.sandbox, p.current = status, sandbox, ids
 	close(p.changed)
 	p.changed = make(chan struct{})

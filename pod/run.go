@@ -24,11 +24,12 @@ type run struct {
 	name       string // the runtime's
 	began      time.Time
 	sandbox    *runtimeapi.PodSandboxStatus // newest; nil before there is one
-	creating   bool                         // RunPodSandbox is under way
+	busy       bool                         // a call about the sandbox is under way
 	sandboxErr error                        // why the last one failed
 	sandboxTry backoff
 	sandboxAt  time.Time // when it failed
 	containers []*container
+	settled    string                                 // the dead sandbox that was stopped
 	exits      map[string]*runtimeapi.ContainerStatus // by id; an exit is final
 
 	stopping *stopRequest // the one that is being carried out
@@ -59,9 +60,15 @@ type instance struct {
 	status   *runtimeapi.ContainerStatus
 }
 
+// exited tells whether i, which may be nil, is known to have ended.
+func (i *instance) exited() bool {
+	return i != nil && i.status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
+}
+
 // failure is why a container waits.
 type failure struct {
 	reason, message string
+	err             error // of an image
 	at              time.Time
 }
 
@@ -181,10 +188,7 @@ func (r *run) subscribe(ctx context.Context) (<-chan struct{}, error) {
 			if ctx.Err() == nil {
 				r.p.log.Warn("container events ended", "error", err)
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(retryDelay):
-			}
+			pause(ctx, retryDelay)
 		}
 	})
 	select {

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // publish makes the status, and tells it if it has changed.
@@ -84,8 +83,8 @@ func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 		switch {
 		case started:
 			out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(nano(status.GetStartedAt()))}
-		case status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED:
-			if r.ended || r.stopping != nil || !r.wants(c) || c.failure == nil {
+		case c.newest.exited():
+			if r.ended || r.stopping != nil || !r.wants(c) || c.failure == nil && c.image.failure == nil {
 				out.State.Terminated = r.terminated(c.newest)
 			} else {
 				last = c.newest
@@ -95,7 +94,7 @@ func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 	if out.State == (corev1.ContainerState{}) {
 		out.State.Waiting = waiting(c)
 	}
-	if last != nil && last.status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+	if last.exited() {
 		out.LastTerminationState.Terminated = r.terminated(last)
 	}
 	return out

@@ -33,6 +33,9 @@ func (r *run) step(ctx context.Context) {
 		r.terminate(ctx, stop)
 		return
 	}
+	if !r.settle(ctx) {
+		return
+	}
 	if r.over() {
 		r.terminate(ctx, &stopRequest{})
 		return
@@ -81,14 +84,16 @@ func (r *run) wants(c *container) bool {
 	if r.running(c) {
 		return false
 	}
-	if c.newest == nil || c.newest.status.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED {
+	if c.newest == nil || c.newest.status.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED {
 		return true
 	}
+	// What is neither here nor known to have ended has failed.
+	succeeded := c.newest.exited() && c.newest.status.GetExitCode() == 0
 	switch r.pod.Spec.RestartPolicy {
 	case corev1.RestartPolicyNever:
 		return false
 	case corev1.RestartPolicyOnFailure:
-		return c.newest.status.GetExitCode() != 0
+		return !succeeded
 	}
 	return true
 }
@@ -106,7 +111,7 @@ func (r *run) over() bool {
 // notDelayed tells whether a restart of c is due, and else says why c waits.
 func (r *run) notDelayed(c *container) bool {
 	now := time.Now()
-	if c.newest != nil && c.newest.status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+	if c.newest.exited() {
 		if due := c.restart.until(nano(c.newest.status.GetFinishedAt())); now.Before(due) {
 			if c.failure == nil || c.failure.reason != reasonCrashLoop {
 				message := fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)",
@@ -127,11 +132,46 @@ func (r *run) notDelayed(c *container) bool {
 	return true
 }
 
+// settle tells whether what is said of the containers can be relied on. Those of
+// a sandbox that has died end with it, whatever state they are said to be in:
+// the runtime is asked once for each dead sandbox to stop it, and looked at anew.
+func (r *run) settle(ctx context.Context) bool {
+	if r.sandbox == nil || r.ready() || r.busy || r.sandbox.GetId() == r.settled {
+		return !r.busy
+	}
+	id := r.sandbox.GetId()
+	r.busy = true
+	r.beside(ctx, func() func() {
+		err := r.stopSandbox(ctx, id)
+		return func() {
+			r.busy = false
+			if err == nil {
+				r.settled = id
+				return
+			}
+			r.p.log.Warn("cannot stop a sandbox that has died", "sandbox", id, "error", err)
+			r.busy = true
+			r.beside(ctx, func() func() { pause(ctx, retryDelay); return func() { r.busy = false } })
+		}
+	})
+	return false
+}
+
+// pause waits for d, or less when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
 // ensureSandbox tells whether the pod has a sandbox that is up, and has one
 // made if it has none and none is on its way. A dead one is replaced.
 func (r *run) ensureSandbox(ctx context.Context) bool {
-	if r.ready() || r.creating {
-		return r.ready() && !r.creating
+	if r.ready() || r.busy {
+		return r.ready() && !r.busy
 	}
 	if r.sandboxErr != nil {
 		if due := r.sandboxTry.until(r.sandboxAt); time.Now().Before(due) {
@@ -139,19 +179,19 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 			return false
 		}
 	}
-	attempt, old := uint32(0), ""
+	attempt := uint32(0)
 	if r.sandbox != nil {
-		attempt, old = r.sandbox.GetMetadata().GetAttempt()+1, r.sandbox.GetId()
+		attempt = r.sandbox.GetMetadata().GetAttempt() + 1
 		r.event(nil, false, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
-	r.creating = true
+	r.busy = true
 	config := sandboxConfig(r.o, attempt)
 	r.beside(ctx, func() func() {
 		ctx, cancel := context.WithTimeout(ctx, sandboxDeadline)
 		defer cancel()
-		err := r.makeSandbox(ctx, config, old)
+		err := r.makeSandbox(ctx, config)
 		return func() {
-			r.creating = false
+			r.busy = false
 			r.sandboxErr = err
 			if err == nil {
 				r.sandboxTry = backoff{}
@@ -160,22 +200,16 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 			r.sandboxAt = time.Now()
 			r.sandboxTry.next(r.sandboxAt)
 			r.event(nil, true, "FailedCreatePodSandBox", err.Error())
-			r.fail(ErrStart, err.Error())
+			r.fail(ErrStart, err)
 		}
 	})
 	return false
 }
 
-func (r *run) makeSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, old string) error {
+func (r *run) makeSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig) error {
 	if r.o.LogDir != "" {
 		if err := os.MkdirAll(r.o.LogDir, 0o755); err != nil {
 			return fmt.Errorf("make the pod's log directory: %w", err)
-		}
-	}
-	if old != "" {
-		// Its containers end with it, whatever state they were said to be in.
-		if err := r.o.Runtime.StopPodSandbox(ctx, old); err != nil && !notFound(err) {
-			return fmt.Errorf("stop the former sandbox %s: %w", old, err)
 		}
 	}
 	if _, err := r.o.Runtime.RunPodSandbox(ctx, config, r.runtimeHandler()); err != nil {
@@ -197,7 +231,7 @@ func (r *run) start(ctx context.Context, c *container) {
 	defer cancel()
 	restarts := int32(0)
 	if c.newest != nil {
-		if c.newest.status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+		if c.newest.exited() {
 			restarts = c.newest.restarts + 1
 			c.restart.next(nano(c.newest.status.GetFinishedAt()))
 		} else {
@@ -233,7 +267,7 @@ func (r *run) start(ctx context.Context, c *container) {
 	err = r.o.Runtime.StartContainer(ctx, id)
 	status, statusErr := r.o.Runtime.ContainerStatus(ctx, id, false)
 	if statusErr == nil {
-		if c.newest != nil && c.newest.status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+		if c.newest.exited() {
 			c.previous = c.newest
 		}
 		c.newest = &instance{sandbox: r.sandbox.GetId(), restarts: restarts, status: status.GetStatus()}
@@ -246,9 +280,8 @@ func (r *run) start(ctx context.Context, c *container) {
 	c.failure, c.retry = nil, backoff{}
 	r.event(c, false, "Started", "Started container "+c.spec.Name)
 	// It may have ended already, before its start was seen as running.
-	r.at(time.Now())
-	if statusErr == nil && status.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING {
-		r.due = time.Time{}
+	if !r.running(c) {
+		r.at(time.Now())
 	}
 }
 
@@ -258,18 +291,28 @@ func (r *run) failed(c *container, reason string, err error) {
 	c.retry.next(c.failure.at)
 	r.at(c.retry.until(c.failure.at))
 	r.event(c, true, "Failed", err.Error())
-	if c.newest != nil && c.newest.status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && r.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+	if c.newest.exited() && r.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
 		r.at(time.Now()) // the end is known, with its exit code
 		return
 	}
-	r.fail(ErrStart, err.Error())
+	r.fail(ErrStart, err)
 }
 
 // fail ends the pod if it is to fail fast.
-func (r *run) fail(class error, message string) {
-	if r.o.FailFast && r.fatal == nil {
-		r.fatal = fmt.Errorf("pod %s: %w: %s", r.pod.Name, class, message)
+func (r *run) fail(class, err error) {
+	if r.o.FailFast && r.fatal == nil && !r.up() {
+		r.fatal = fmt.Errorf("pod %s: %w: %w", r.pod.Name, class, err)
 	}
+}
+
+// up tells whether every container has run at least once.
+func (r *run) up() bool {
+	for _, c := range r.containers {
+		if c.newest == nil || c.newest.restarts == 0 && c.newest.status.GetStartedAt() == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *run) event(c *container, warning bool, reason, message string) {

@@ -18,7 +18,7 @@ const stopSlack = time.Minute
 // terminate carries out stop, or a shorter one than that under way; nil is one
 // without grace. The pod has ended when its sandbox has stopped.
 func (r *run) terminate(ctx context.Context, stop *stopRequest) {
-	if r.creating {
+	if r.busy {
 		return // what is on its way must arrive before it can be stopped
 	}
 	if stop == nil {
@@ -80,7 +80,7 @@ func (r *run) stopContainers(ctx context.Context, ids []string, grace time.Durat
 // end stops the sandbox and, when that is done, the loop. It is tried again
 // until it succeeds: a machine that runs on is never called ended.
 func (r *run) end(ctx context.Context) {
-	if r.ended || r.creating {
+	if r.ended || r.busy {
 		return
 	}
 	if r.sandbox == nil {
@@ -88,7 +88,7 @@ func (r *run) end(ctx context.Context) {
 		return
 	}
 	id := r.sandbox.GetId()
-	r.creating = true // nothing else is done with the sandbox meanwhile
+	r.busy = true // nothing else is done with the sandbox meanwhile
 	r.beside(ctx, func() func() {
 		for delay := retryDelay; ; delay = min(2*delay, lastDelay) {
 			err := r.stopSandbox(ctx, id)
@@ -96,12 +96,9 @@ func (r *run) end(ctx context.Context) {
 				break
 			}
 			r.p.log.Warn("cannot stop the sandbox", "sandbox", id, "error", err)
-			select {
-			case <-time.After(delay):
-			case <-ctx.Done():
-			}
+			pause(ctx, delay)
 		}
-		return func() { r.creating, r.ended = false, true }
+		return func() { r.busy, r.ended = false, true }
 	})
 }
 

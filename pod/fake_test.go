@@ -1,0 +1,423 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// fakeCRI is a runtime whose containers live as their scripts say. Its clock is
+// the test's.
+type fakeCRI struct {
+	internalapi.RuntimeService
+	internalapi.ImageManagerService
+
+	mu         sync.Mutex
+	calls      []string
+	next       int
+	sandboxes  map[string]*fakeSandbox
+	containers map[string]*fakeContainer
+	listeners  map[chan *runtimeapi.ContainerEventResponse]struct{}
+
+	scripts map[string][]life // by container's name, one for each start; the last one stays
+	images  map[string]*runtimeapi.Image
+	pulls   map[string][]error // results of the next pulls; none left is success
+	// hold makes a call wait: RunPodSandbox, or PullImage of an image by its name.
+	hold   map[string]chan struct{}
+	errors map[string][]error // results of the next calls, by the method's name
+}
+
+// life is how one instance of a container goes.
+type life struct {
+	lasts    time.Duration // 0: until it is stopped
+	code     int32
+	reason   string
+	fails    error         // of StartContainer, with code as the exit's
+	deaf     bool          // TERM does nothing
+	term     time.Duration // how long it takes to end after TERM
+	termCode int32         // 0 means 143
+}
+
+type fakeSandbox struct {
+	config *runtimeapi.PodSandboxConfig
+	status *runtimeapi.PodSandboxStatus
+}
+
+type fakeContainer struct {
+	sandbox string
+	config  *runtimeapi.ContainerConfig
+	status  *runtimeapi.ContainerStatus
+	life    life
+	ended   chan struct{}
+}
+
+func newFake() *fakeCRI {
+	return &fakeCRI{
+		sandboxes: map[string]*fakeSandbox{}, containers: map[string]*fakeContainer{},
+		listeners: map[chan *runtimeapi.ContainerEventResponse]struct{}{},
+		scripts:   map[string][]life{}, pulls: map[string][]error{}, hold: map[string]chan struct{}{}, errors: map[string][]error{},
+		images: map[string]*runtimeapi.Image{"here:1": {Id: "sha256:here", Uid: &runtimeapi.Int64Value{}}},
+	}
+}
+
+// call records a call and returns the error that it is to have.
+func (f *fakeCRI) call(name, subject string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, name+" "+subject)
+	return take(f.errors, name)
+}
+
+func take(results map[string][]error, key string) error {
+	if len(results[key]) == 0 {
+		return nil
+	}
+	err := results[key][0]
+	results[key] = results[key][1:]
+	return err
+}
+
+// called are the recorded calls of these methods.
+func (f *fakeCRI) called(names ...string) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for _, call := range f.calls {
+		var name, subject string
+		fmt.Sscan(call, &name, &subject)
+		if slices.Contains(names, name) {
+			out = append(out, call)
+		}
+	}
+	return out
+}
+
+func (f *fakeCRI) id(kind string) string {
+	f.next++
+	return fmt.Sprintf("%s%d", kind, f.next)
+}
+
+func (f *fakeCRI) tell(uid string) {
+	for events := range f.listeners {
+		events <- &runtimeapi.ContainerEventResponse{PodSandboxStatus: &runtimeapi.PodSandboxStatus{Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}}}
+	}
+}
+
+func (f *fakeCRI) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: "bulkhead"}, nil
+}
+
+func (f *fakeCRI) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+	if err := f.call("GetContainerEvents", ""); err != nil {
+		return err
+	}
+	queue := make(chan *runtimeapi.ContainerEventResponse, 1000)
+	f.mu.Lock()
+	f.listeners[queue] = struct{}{}
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		delete(f.listeners, queue)
+		f.mu.Unlock()
+	}()
+	established(nil)
+	for {
+		select {
+		case event := <-queue:
+			if event == nil {
+				return status.Error(codes.Unavailable, "cut off")
+			}
+			select {
+			case events <- event:
+			case <-ctx.Done():
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (f *fakeCRI) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	if err := f.call("RunPodSandbox", fmt.Sprint(config.Metadata.Attempt)); err != nil {
+		return "", err
+	}
+	f.wait("RunPodSandbox")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := f.id("s")
+	f.sandboxes[id] = &fakeSandbox{config: config, status: &runtimeapi.PodSandboxStatus{
+		Id: id, Metadata: config.Metadata, CreatedAt: time.Now().UnixNano(), Labels: config.Labels, Annotations: config.Annotations,
+		Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.2.15"},
+	}}
+	return id, nil
+}
+
+func (f *fakeCRI) wait(what string) {
+	f.mu.Lock()
+	gate := f.hold[what]
+	f.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+}
+
+func (f *fakeCRI) StopPodSandbox(_ context.Context, id string) error {
+	if err := f.call("StopPodSandbox", id); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.sandboxes[id] == nil {
+		return status.Error(codes.NotFound, "no sandbox")
+	}
+	f.sandboxes[id].status.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	for _, c := range f.containers {
+		if c.sandbox == id {
+			f.end(c, 137, "VMKilled")
+		}
+	}
+	return nil
+}
+
+// die ends a sandbox's machine; with lost, its containers are not said to have ended.
+func (f *fakeCRI) die(id string, lost bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sandboxes[id].status.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	for _, c := range f.containers {
+		if c.sandbox == id && !lost {
+			f.end(c, 137, "VMKilled")
+		}
+	}
+	f.tell(f.sandboxes[id].status.Metadata.Uid)
+}
+
+func (f *fakeCRI) RemovePodSandbox(_ context.Context, id string) error {
+	if err := f.call("RemovePodSandbox", id); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.sandboxes, id)
+	return nil
+}
+
+func (f *fakeCRI) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sandbox := f.sandboxes[id]
+	if sandbox == nil {
+		return nil, status.Error(codes.NotFound, "no sandbox")
+	}
+	return &runtimeapi.PodSandboxStatusResponse{Status: proto.CloneOf(sandbox.status)}, nil
+}
+
+func matches(labels, selector map[string]string) bool {
+	for key, value := range selector {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *fakeCRI) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := take(f.errors, "ListPodSandbox"); err != nil {
+		return nil, err
+	}
+	var out []*runtimeapi.PodSandbox
+	for id, s := range f.sandboxes {
+		if matches(s.config.Labels, filter.GetLabelSelector()) {
+			out = append(out, &runtimeapi.PodSandbox{Id: id, Metadata: s.config.Metadata, State: s.status.State, CreatedAt: s.status.CreatedAt, Labels: s.config.Labels})
+		}
+	}
+	return out, nil
+}
+
+func (f *fakeCRI) CreateContainer(_ context.Context, sandbox string, config *runtimeapi.ContainerConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+	if err := f.call("CreateContainer", fmt.Sprintf("%s/%d", config.Metadata.Name, config.Metadata.Attempt)); err != nil {
+		return "", err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := f.id("c")
+	script := f.scripts[config.Metadata.Name]
+	l := life{}
+	if len(script) > 0 {
+		l = script[0]
+		if len(script) > 1 {
+			f.scripts[config.Metadata.Name] = script[1:]
+		}
+	}
+	f.containers[id] = &fakeContainer{sandbox: sandbox, config: config, life: l, ended: make(chan struct{}), status: &runtimeapi.ContainerStatus{
+		Id: id, Metadata: config.Metadata, State: runtimeapi.ContainerState_CONTAINER_CREATED, CreatedAt: time.Now().UnixNano(),
+		Image: config.Image, ImageRef: config.Image.Image, Labels: config.Labels, Annotations: config.Annotations,
+	}}
+	return id, nil
+}
+
+func (f *fakeCRI) StartContainer(_ context.Context, id string) error {
+	f.mu.Lock()
+	c := f.containers[id]
+	f.mu.Unlock()
+	if err := f.call("StartContainer", c.config.Metadata.Name); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c.status.State = runtimeapi.ContainerState_CONTAINER_RUNNING
+	if c.life.fails != nil {
+		f.end(c, c.life.code, "StartError")
+		return c.life.fails
+	}
+	c.status.StartedAt = time.Now().UnixNano()
+	f.tell(c.config.Labels[labelPodUID])
+	if c.life.lasts > 0 {
+		f.later(c, c.life.lasts, c.life.code, c.life.reason)
+	}
+	return nil
+}
+
+// later ends c after a time, unless something else does.
+func (f *fakeCRI) later(c *fakeContainer, after time.Duration, code int32, reason string) {
+	go func() {
+		select {
+		case <-time.After(after):
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.end(c, code, reason)
+		case <-c.ended:
+		}
+	}()
+}
+
+// end is called with mu held.
+func (f *fakeCRI) end(c *fakeContainer, code int32, reason string) {
+	if c.status.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		return
+	}
+	next := proto.CloneOf(c.status)
+	next.State, next.ExitCode, next.Reason, next.FinishedAt = runtimeapi.ContainerState_CONTAINER_EXITED, code, reason, time.Now().UnixNano()
+	c.status = next
+	close(c.ended)
+	f.tell(c.config.Labels[labelPodUID])
+}
+
+func (f *fakeCRI) StopContainer(ctx context.Context, id string, timeout int64) error {
+	f.mu.Lock()
+	c := f.containers[id]
+	f.mu.Unlock()
+	if c == nil {
+		return status.Error(codes.NotFound, "no container")
+	}
+	if err := f.call("StopContainer", fmt.Sprintf("%s/%d", c.config.Metadata.Name, timeout)); err != nil {
+		return err
+	}
+	if !c.life.deaf && timeout > 0 {
+		code := c.life.termCode
+		if code == 0 {
+			code = 143
+		}
+		f.later(c, max(c.life.term, time.Nanosecond), code, "")
+	}
+	select {
+	case <-c.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Duration(timeout) * time.Second):
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.end(c, 137, "")
+	return nil
+}
+
+func (f *fakeCRI) RemoveContainer(_ context.Context, id string) error {
+	if err := f.call("RemoveContainer", id); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.containers, id)
+	return nil
+}
+
+func (f *fakeCRI) ListContainers(_ context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []*runtimeapi.Container
+	for _, id := range slices.Sorted(maps.Keys(f.containers)) {
+		c := f.containers[id]
+		if matches(c.config.Labels, filter.GetLabelSelector()) {
+			out = append(out, &runtimeapi.Container{Id: id, PodSandboxId: c.sandbox, Metadata: c.config.Metadata, State: c.status.State,
+				CreatedAt: c.status.CreatedAt, Labels: c.config.Labels, Annotations: c.config.Annotations})
+		}
+	}
+	return out, nil
+}
+
+func (f *fakeCRI) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.containers[id]
+	if c == nil {
+		return nil, status.Error(codes.NotFound, "no container")
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: proto.CloneOf(c.status)}, nil
+}
+
+func (f *fakeCRI) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse, error) {
+	if err := f.call("ImageStatus", spec.Image); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, image := range f.images {
+		if name == spec.Image || image.Id == spec.Image {
+			return &runtimeapi.ImageStatusResponse{Image: image}, nil
+		}
+	}
+	return &runtimeapi.ImageStatusResponse{}, nil
+}
+
+func (f *fakeCRI) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+	f.mu.Lock()
+	f.calls = append(f.calls, "PullImage "+spec.Image)
+	gate := f.hold[spec.Image]
+	f.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := take(f.pulls, spec.Image); err != nil {
+		return "", err
+	}
+	image := &runtimeapi.Image{Id: "sha256:" + spec.Image, Uid: &runtimeapi.Int64Value{}}
+	f.images[spec.Image] = image
+	return image.Id, nil
+}
+
+// Close is in both interfaces.
+func (f *fakeCRI) Close(context.Context) error { return nil }
+
+func (f *fakeCRI) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
+	return &runtimeapi.StatusResponse{}, nil
+}

@@ -1,0 +1,383 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// onePod is a pod of containers with these names and the image here:1.
+func onePod(policy corev1.RestartPolicy, names ...string) *corev1.Pod {
+	grace := int64(30)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u-1"},
+		Spec:       corev1.PodSpec{RestartPolicy: policy, TerminationGracePeriodSeconds: &grace},
+	}
+	for _, name := range names {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: "here:1", ImagePullPolicy: corev1.PullIfNotPresent})
+	}
+	return pod
+}
+
+// supervised is a pod under Run in a synctest bubble.
+type supervised struct {
+	*Pod
+	t      *testing.T
+	events []Event
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func supervise(t *testing.T, fake *fakeCRI, pod *corev1.Pod, change ...func(*Options)) *supervised {
+	t.Helper()
+	s := &supervised{t: t, ended: make(chan error, 1)}
+	options := Options{Pod: pod, Runtime: fake, Images: fake, LogDir: t.TempDir(), Event: func(e Event) { s.events = append(s.events, e) }}
+	for _, change := range change {
+		change(&options)
+	}
+	p, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Pod = p
+	ctx, cancel := context.WithCancel(t.Context())
+	s.cancel = cancel
+	go func() { s.ended <- p.Run(ctx) }()
+	t.Cleanup(func() { cancel(); synctest.Wait() })
+	synctest.Wait()
+	return s
+}
+
+// after lets the time pass and everything that is due then happen.
+func (s *supervised) after(d time.Duration) corev1.PodStatus {
+	s.t.Helper()
+	time.Sleep(d)
+	synctest.Wait()
+	return s.Status()
+}
+
+// end waits for Run's.
+func (s *supervised) end() error {
+	s.t.Helper()
+	select {
+	case err := <-s.ended:
+		return err
+	case <-time.After(24 * time.Hour):
+		s.t.Fatalf("the pod does not end: %+v", s.Status())
+		return nil
+	}
+}
+
+// state is a container's in short: "running", or the reason it waits or ended.
+func state(c corev1.ContainerStatus) string {
+	switch {
+	case c.State.Running != nil:
+		return "running"
+	case c.State.Waiting != nil:
+		return "waiting " + c.State.Waiting.Reason
+	case c.State.Terminated != nil:
+		return "terminated " + c.State.Terminated.Reason
+	}
+	return "nothing"
+}
+
+func conditions(status corev1.PodStatus) map[string]string {
+	out := map[string]string{}
+	for _, c := range status.Conditions {
+		out[string(c.Type)] = strings.TrimSpace(string(c.Status) + " " + c.Reason)
+	}
+	return out
+}
+
+func TestRunToTheEnd(t *testing.T) {
+	tests := []struct {
+		name   string
+		policy corev1.RestartPolicy
+		lives  []life
+		starts int
+		phase  corev1.PodPhase
+		state  string
+		code   int
+	}{
+		{"never, good", "Never", []life{{lasts: time.Second}}, 1, "Succeeded", "terminated Completed", 0},
+		{"never, bad", "Never", []life{{lasts: time.Second, code: 3}}, 1, "Failed", "terminated Error", 3},
+		{"never, killed for memory", "Never", []life{{lasts: time.Second, code: 137, reason: "OOMKilled"}}, 1, "Failed", "terminated OOMKilled", 137},
+		{"on failure, good", "OnFailure", []life{{lasts: time.Second}}, 1, "Succeeded", "terminated Completed", 0},
+		{"on failure, good at the third", "OnFailure", []life{{lasts: time.Second, code: 1}, {lasts: time.Second, code: 2}, {lasts: time.Second}}, 3, "Succeeded", "terminated Completed", 0},
+		{"missing command", "Never", []life{{fails: errors.New("no such file"), code: 127}}, 1, "Failed", "terminated StartError", 127},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.scripts["main"] = test.lives
+				s := supervise(t, fake, onePod(test.policy, "main"))
+				if err := s.end(); err != nil {
+					t.Fatal(err)
+				}
+				status := s.Status()
+				if status.Phase != test.phase || state(status.ContainerStatuses[0]) != test.state {
+					t.Errorf("phase %s, container %s", status.Phase, state(status.ContainerStatuses[0]))
+				}
+				if code, known := s.ExitCode(); code != test.code || !known {
+					t.Errorf("exit code %d, known %v", code, known)
+				}
+				if starts := len(fake.called("StartContainer")); starts != test.starts {
+					t.Errorf("%d starts, want %d", starts, test.starts)
+				}
+				if int(status.ContainerStatuses[0].RestartCount) != test.starts-1 {
+					t.Errorf("restart count %d", status.ContainerStatuses[0].RestartCount)
+				}
+				if stops := fake.called("StopPodSandbox"); len(stops) == 0 {
+					t.Error("the sandbox was not stopped")
+				}
+				if err := s.Delete(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if len(fake.sandboxes)+len(fake.containers) > 0 {
+					t.Errorf("left: %v %v", fake.sandboxes, fake.containers)
+				}
+				if err := s.Delete(t.Context()); err != nil {
+					t.Errorf("a second delete: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestRestartsBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["main"] = []life{{lasts: time.Second, code: 1}}
+		begin := time.Now()
+		var at []time.Duration
+		s := supervise(t, fake, onePod("Always", "main"), func(o *Options) {
+			o.Event = func(e Event) {
+				if e.Reason == "Started" {
+					at = append(at, e.Time.Sub(begin))
+				}
+			}
+		})
+		status := s.after(5 * time.Second) // the second run has ended
+		container := status.ContainerStatuses[0]
+		if state(container) != "waiting CrashLoopBackOff" || container.RestartCount != 1 || status.Phase != corev1.PodRunning {
+			t.Errorf("%s, restarts %d, phase %s", state(container), container.RestartCount, status.Phase)
+		}
+		if last := container.LastTerminationState.Terminated; last == nil || last.ExitCode != 1 {
+			t.Errorf("last state %+v", last)
+		}
+		s.after(30 * time.Minute)
+		var delays []time.Duration
+		for i := 1; i < len(at) && i < 9; i++ {
+			delays = append(delays, (at[i] - at[i-1] - time.Second).Round(time.Second))
+		}
+		want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 300 * time.Second, 300 * time.Second}
+		if diff := cmp.Diff(want, delays); diff != "" {
+			t.Error(diff)
+		}
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		if len(fake.containers) > 2 {
+			t.Errorf("%d dead containers are kept", len(fake.containers))
+		}
+	})
+}
+
+func TestBackOffBeginsAnewAfterACalmTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		short, long := life{lasts: time.Second, code: 1}, life{lasts: 11 * time.Minute, code: 1}
+		fake.scripts["main"] = []life{short, short, short, long, short, {}}
+		s := supervise(t, fake, onePod("Always", "main"))
+		s.after(time.Minute) // the fourth, long run: 0 + 10 + 20 s of waiting
+		if got := len(fake.called("StartContainer")); got != 4 {
+			t.Fatalf("%d starts before the long run", got)
+		}
+		// It is restarted at once, and the one after waits for 10 s again.
+		status := s.after(11*time.Minute - 20*time.Second)
+		if got := len(fake.called("StartContainer")); got != 5 {
+			t.Fatalf("%d starts after the long run: %s", got, state(status.ContainerStatuses[0]))
+		}
+		if status := s.after(12 * time.Second); state(status.ContainerStatuses[0]) != "running" {
+			t.Errorf("%s", state(status.ContainerStatuses[0]))
+		}
+	})
+}
+
+func TestContainersStartInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		pod := onePod("Always", "a", "b", "c")
+		pod.Spec.Containers[0].Image = "slow:1"
+		fake.hold["slow:1"] = make(chan struct{})
+		s := supervise(t, fake, pod)
+		status := s.after(time.Minute)
+		if got := fake.called("CreateContainer"); len(got) != 0 {
+			t.Errorf("created before the first one's image was there: %v", got)
+		}
+		if status.Phase != corev1.PodPending || state(status.ContainerStatuses[1]) != "waiting ContainerCreating" {
+			t.Errorf("phase %s, second container %s", status.Phase, state(status.ContainerStatuses[1]))
+		}
+		close(fake.hold["slow:1"])
+		status = s.after(0)
+		want := []string{"CreateContainer a/0", "StartContainer a", "CreateContainer b/0", "StartContainer b", "CreateContainer c/0", "StartContainer c"}
+		if diff := cmp.Diff(want, fake.called("CreateContainer", "StartContainer")); diff != "" {
+			t.Error(diff)
+		}
+		wantConditions := map[string]string{"PodReadyToStartContainers": "True", "Initialized": "True", "Ready": "True", "ContainersReady": "True", "PodScheduled": "True"}
+		if diff := cmp.Diff(wantConditions, conditions(status)); diff != "" {
+			t.Error(diff)
+		}
+		if status.PodIP != "10.0.2.15" || status.Phase != corev1.PodRunning || status.QOSClass != corev1.PodQOSBestEffort {
+			t.Errorf("ip %s, phase %s, qos %s", status.PodIP, status.Phase, status.QOSClass)
+		}
+		if id := status.ContainerStatuses[0].ContainerID; !strings.HasPrefix(id, "bulkhead://c") {
+			t.Errorf("container id %s", id)
+		}
+	})
+}
+
+func TestStop(t *testing.T) {
+	tests := []struct {
+		name  string
+		life  life
+		grace time.Duration // negative: the pod's 30 s
+		takes time.Duration
+		code  int
+		calls []string
+	}{
+		{"obeys TERM", life{term: 2 * time.Second}, -1, 2 * time.Second, 143, []string{"StopContainer main/30"}},
+		{"ends well", life{term: time.Second, termCode: 0}, -1, time.Second, 143, []string{"StopContainer main/30"}},
+		{"deaf", life{deaf: true}, -1, 30 * time.Second, 137, []string{"StopContainer main/30"}},
+		{"grace given", life{deaf: true}, 5 * time.Second, 5 * time.Second, 137, []string{"StopContainer main/5"}},
+		{"kill", life{term: time.Hour}, 0, 0, 137, []string{"StopContainer main/0"}},
+		{"part of a second", life{deaf: true}, 1500 * time.Millisecond, 2 * time.Second, 137, []string{"StopContainer main/2"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.scripts["main"] = []life{test.life}
+				s := supervise(t, fake, onePod("Always", "main"))
+				begin := time.Now()
+				if err := s.Stop(t.Context(), test.grace); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begin).Round(time.Millisecond); took != test.takes {
+					t.Errorf("took %v, want %v", took, test.takes)
+				}
+				if err := s.end(); err != nil {
+					t.Error(err)
+				}
+				if code, _ := s.ExitCode(); code != test.code || s.Status().Phase != corev1.PodFailed {
+					t.Errorf("exit code %d, phase %s", code, s.Status().Phase)
+				}
+				if diff := cmp.Diff(test.calls, fake.called("StopContainer")); diff != "" {
+					t.Error(diff)
+				}
+				if err := s.Stop(t.Context(), 0); err != nil {
+					t.Errorf("a stop of what has ended: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestKillAfterStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["main"] = []life{{deaf: true}}
+		s := supervise(t, fake, onePod("Always", "main"))
+		begin := time.Now()
+		stopped := make(chan error, 1)
+		go func() { stopped <- s.Stop(t.Context(), -1) }()
+		time.Sleep(3 * time.Second)
+		if err := s.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took != 3*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestStopGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["main"] = []life{{deaf: true}}
+		s := supervise(t, fake, onePod("Always", "main"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Stop(ctx, -1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+		if err := s.end(); err != nil { // the request stands
+			t.Error(err)
+		}
+	})
+}
+
+func TestStopWhileTheSandboxIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.hold["RunPodSandbox"] = make(chan struct{})
+		s := supervise(t, fake, onePod("Always", "main"))
+		stopped := make(chan error, 1)
+		go func() { stopped <- s.Stop(t.Context(), 0) }()
+		s.after(time.Second)
+		close(fake.hold["RunPodSandbox"])
+		if err := <-stopped; err != nil {
+			t.Fatal(err)
+		}
+		if calls := fake.called("CreateContainer", "StopPodSandbox"); !cmp.Equal(calls, []string{"StopPodSandbox s1"}) {
+			t.Errorf("calls %v", calls)
+		}
+	})
+}
+
+// behaviours.md 5: an end that is not one is never told.
+func TestThePodHasNotEndedWhileItsMachineRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["main"] = []life{{lasts: time.Second}}
+		busy := errors.New("device busy")
+		fake.errors["StopPodSandbox"] = []error{busy, busy, busy}
+		s := supervise(t, fake, onePod("Never", "main"))
+		if status := s.after(3 * time.Second); status.Phase != corev1.PodRunning {
+			t.Errorf("phase %s while the sandbox cannot be stopped", status.Phase)
+		}
+		if err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+		if calls := fake.called("StopPodSandbox"); len(calls) != 4 {
+			t.Errorf("calls %v", calls)
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	fake := newFake()
+	for name, change := range map[string]func(*Options){
+		"no pod":              func(o *Options) { o.Pod = nil },
+		"no runtime":          func(o *Options) { o.Runtime = nil },
+		"no uid":              func(o *Options) { o.Pod.UID = "" },
+		"no containers":       func(o *Options) { o.Pod.Spec.Containers = nil },
+		"internal annotation": func(o *Options) { o.Pod.Annotations = map[string]string{"io.bulkhead.internal/accel": "tcg"} },
+	} {
+		options := Options{Pod: onePod("Never", "main"), Runtime: fake, Images: fake}
+		change(&options)
+		if _, err := New(options); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
