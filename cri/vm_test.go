@@ -1,0 +1,145 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestPod takes a pod through its whole life in a real machine.
+func TestPod(t *testing.T) {
+	roots := testRoots(t)
+	o := realOptions(t, roots)
+	loadImage(t, o.Images)
+	s := engine(t, o)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+
+	events := make(chan *runtimeapi.ContainerEventResponse, 64)
+	subscribed := make(chan struct{})
+	go s.GetContainerEvents(ctx, events, func(runtimeapi.RuntimeService_GetContainerEventsClient) { close(subscribed) })
+	<-subscribed
+
+	config := podConfig("hello")
+	config.LogDirectory = filepath.Join(t.TempDir(), "logs")
+	id, err := s.RunPodSandbox(ctx, config, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	main, err := s.CreateContainer(ctx, id, containerConfig("main", "sh", "-c", `echo out; echo err >&2; hostname; exec sleep 1000`), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("create %v", time.Since(began))
+	if err := s.StartContainer(ctx, main); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("create and start %v", time.Since(began))
+	facts, err := s.PodFacts(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("facts: %+v", facts)
+
+	t.Run("exec", func(t *testing.T) {
+		began := time.Now()
+		stdout, stderr, err := s.ExecSync(ctx, main[:10], []string{"sh", "-c", "echo one; echo two >&2; exit 3"}, 20*time.Second)
+		var exit *ExitError
+		if !errors.As(err, &exit) || exit.ExitStatus() != 3 || string(stdout) != "one\n" || string(stderr) != "two\n" {
+			t.Errorf("exec: %q, %q, %v", stdout, stderr, err)
+		}
+		t.Logf("exec %v", time.Since(began))
+		_, _, err = s.ExecSync(ctx, main, []string{"/no/such/command"}, 20*time.Second)
+		if !errors.As(err, &exit) || exit.Code != 127 {
+			t.Errorf("a missing command: %v, want exit code 127", err)
+		}
+		_, _, err = s.ExecSync(ctx, main, []string{"sleep", "100"}, time.Second)
+		if code(err) != codes.DeadlineExceeded {
+			t.Errorf("a command that takes too long: %v, want %v", err, codes.DeadlineExceeded)
+		}
+		stdout, _, err = s.ExecSync(ctx, main, []string{"sh", "-c", "ps -o args | grep -c '^sleep 100$'"}, 20*time.Second)
+		if strings.TrimSpace(string(stdout)) != "0" {
+			t.Errorf("the command that took too long still runs: %q %v", stdout, err)
+		}
+	})
+
+	if err := s.StopContainer(ctx, main, 0); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.ContainerStatus(ctx, main, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Status.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.Status.ExitCode != 137 {
+		t.Errorf("a killed container: %v", st.Status)
+	}
+	log, err := os.ReadFile(filepath.Join(config.LogDirectory, "main.log"))
+	if err != nil || !strings.Contains(string(log), " stdout F out\n") || !strings.Contains(string(log), " stderr F err\n") ||
+		!strings.Contains(string(log), " stdout F hello\n") {
+		t.Errorf("log: %s %v", log, err)
+	}
+
+	if err := s.StopPodSandbox(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	pod, err := s.PodSandboxStatus(ctx, id, true)
+	if err != nil || pod.Status.State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
+		t.Errorf("a stopped pod: %v, %v", pod, err)
+	}
+	if err := s.RemovePodSandbox(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemovePodSandbox(ctx, id); err != nil {
+		t.Errorf("remove twice: %v", err)
+	}
+	nothingLeft(t, s)
+	var kinds []string
+	for len(events) > 0 {
+		e := <-events
+		who := "pod"
+		if e.ContainerId == main {
+			who = "main"
+		}
+		kinds = append(kinds, who+" "+strings.TrimSuffix(strings.TrimPrefix(e.ContainerEventType.String(), "CONTAINER_"), "_EVENT"))
+	}
+	want := "pod STARTED, main CREATED, main STARTED, main STOPPED, pod STOPPED, main DELETED, pod DELETED"
+	if got := strings.Join(kinds, ", "); got != want {
+		t.Errorf("events: %s\nwant:   %s", got, want)
+	}
+}
+
+// nothingLeft fails the test for anything that an engine without pods still
+// has on disk.
+func nothingLeft(t testing.TB, s *Service) {
+	t.Helper()
+	for _, dir := range []string{s.o.Roots.Sandboxes(), filepath.Join(s.o.Roots.Data, "names", s.o.Instance), s.uids()} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !os.IsNotExist(err) {
+			t.Error(err)
+		}
+		for _, e := range entries {
+			t.Errorf("left behind: %s", filepath.Join(dir, e.Name()))
+		}
+	}
+	entries, err := os.ReadDir(s.o.Roots.Instance(s.o.Instance))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, e := range entries {
+		if e.Name() != filepath.Base(s.store.LockPath()) {
+			t.Errorf("left behind: %s", e.Name())
+		}
+	}
+	pins, err := s.o.Images.Pins()
+	if err != nil || len(pins) > 0 {
+		t.Errorf("pins left behind: %v %v", pins, err)
+	}
+}
