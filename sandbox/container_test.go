@@ -143,7 +143,11 @@ func TestInvalidContainers(t *testing.T) {
 
 func TestImagesShareSlots(t *testing.T) {
 	t.Parallel()
-	h := running(t) // two slots for images
+	h := newHarness(t)
+	config := h.config()
+	config.Machine.Slots = 3 // two for images
+	h.must(h.box.Create(h.ctx, config, Files{Scratch: h.scratch()}))
+	h.must(h.box.Start(h.ctx))
 	make_ := func(id, image string) error {
 		c := h.container(id)
 		c.ImageID = image

@@ -23,7 +23,10 @@ func (s *Sandbox) await(p *process) {
 		if !ok {
 			return // the machine's end ends the process
 		}
-		if p.output == OutputLog {
+		s.mu.Lock()
+		logged := p.output == OutputLog && p.followed
+		s.mu.Unlock()
+		if logged {
 			late := time.NewTimer(logPatience)
 			defer late.Stop()
 			select {
@@ -54,7 +57,7 @@ func (s *Sandbox) askExit(p *process) (Exit, bool) {
 			return Exit{Code: 137, Signal: 9, Reason: ReasonError, At: now(),
 				Message: "the agent cannot tell how it ended: " + refusal.Error()}, true
 		}
-		if !b.wait(m.ctx) {
+		if !b.wait(m.ctx, m) {
 			return Exit{}, false
 		}
 	}
@@ -112,15 +115,16 @@ func (s *Sandbox) finish(p *process, exit Exit) {
 // backoff spaces the attempts at an agent whose channel was cut.
 type backoff struct{ next time.Duration }
 
-// wait returns false when ctx ended.
-func (b *backoff) wait(ctx context.Context) bool {
+// wait returns false when ctx or the machine has ended.
+func (b *backoff) wait(ctx context.Context, m *machine) bool {
 	b.next = min(max(2*b.next, 10*time.Millisecond), 2*time.Second)
 	t := time.NewTimer(b.next)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
+	case <-m.vm.Done():
 	case <-ctx.Done():
-		return false
 	}
+	return false
 }

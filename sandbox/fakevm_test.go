@@ -207,7 +207,7 @@ func (v *fakeVM) Close() error { return nil }
 func testMachine() hypervisor.Machine {
 	return hypervisor.Machine{
 		Kernel: "/vmlinux", Accel: hypervisor.TCG, VCPUs: 1, Memory: 256, MaxMem: 1024,
-		Slots: 3, Scratch: 1, Network: hypervisor.NetworkNone,
+		Slots: 8, Scratch: 1, Network: hypervisor.NetworkNone,
 	}
 }
 

@@ -53,15 +53,15 @@ func (f *feeder) pass(ctx context.Context, r io.Reader) error {
 		err  error
 	}
 	pieces := make(chan piece)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	enough := make(chan struct{})
+	defer close(enough) // not the context, which the stream lives by
 	go func() {
 		for {
 			buf := make([]byte, agentv1.MaxChunk)
 			n, err := r.Read(buf)
 			select {
 			case pieces <- piece{buf[:n], err}:
-			case <-ctx.Done():
+			case <-enough:
 				return
 			}
 			if err != nil {
@@ -228,7 +228,7 @@ func (f *feeder) retry(ctx context.Context, try func() error) error {
 			}
 		}
 		f.close()
-		if !b.wait(ctx) {
+		if !b.wait(ctx, f.p.machine) {
 			return context.Cause(ctx)
 		}
 	}

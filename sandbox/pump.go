@@ -52,7 +52,7 @@ func (s *Sandbox) pumpStream(ctx context.Context, p *process, st logs.Stream, h 
 			s.log.Warn("output ends early", "process", p.subject(), "stream", st.String(), "error", err)
 			return
 		}
-		if !b.wait(ctx) {
+		if !b.wait(ctx, p.machine) {
 			return
 		}
 	}

@@ -188,7 +188,9 @@ func (s *Sandbox) resume(p *process, m *machine, known map[Process]agentv1.Statu
 		s.finish(p, neverStarted())
 	case known != nil && !there:
 		s.finish(p, Exit{Code: 137, Signal: 9, Reason: ReasonError, Message: "the agent does not know it", At: now()})
-	case p.state == Ready && (!there || st.Created):
+	case p.state == Ready && !there:
+	case p.state == Ready && st.Created:
+		p.pid = st.PID // it is stored with the start only
 	case p.state == Ready: // its start was not stored
 		p.pid = st.PID
 		s.setRunning(p)

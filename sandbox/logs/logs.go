@@ -69,32 +69,34 @@ var (
 // ends, or begins one. It takes over log, which is open for writing and may be
 // nil until Reopen. What an earlier process wrote to log after its last
 // record is cut off. A damaged record is atomicfile.ErrCorrupt; log is then closed.
-func Open(path string, log *os.File) (w *Writer, err error) {
-	w = &Writer{now: time.Now, log: log}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.Close())
-		}
-	}()
+func Open(path string, log *os.File) (*Writer, error) {
+	w := &Writer{now: time.Now, log: log}
+	if err := w.open(path); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+func (w *Writer) open(path string) (err error) {
 	if w.records, w.rec, err = openRecord(path); err != nil {
-		return nil, err
+		return err
 	}
-	if log == nil {
-		return w, nil
+	if w.log == nil {
+		return nil
 	}
-	id, size, err := identify(log)
+	id, size, err := identify(w.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if id == w.rec.file && size > w.rec.length {
-		if err := log.Truncate(w.rec.length); err != nil {
-			return nil, fmt.Errorf("cut the log back to its record: %w", err)
+		if err := w.log.Truncate(w.rec.length); err != nil {
+			return fmt.Errorf("cut the log back to its record: %w", err)
 		}
 		size = w.rec.length
 	}
 	next := w.rec
 	next.file, next.length = id, size
-	return w, w.commit(next)
+	return w.commit(next)
 }
 
 // Offset is where output of the stream is to be asked for: everything before

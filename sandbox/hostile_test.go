@@ -1,0 +1,145 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"math"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// reply answers a call as a hostile agent likes.
+func reply(conn net.Conn, body string) {
+	agentv1.WriteFrame(conn, agentv1.Reply{Body: json.RawMessage(body)}, agentv1.MaxReply)
+}
+
+// A hostile guest harms its own pod: the sandbox stays usable and can be
+// stopped, and what it says ends up in bounds.
+func TestHostileOutput(t *testing.T) {
+	t.Parallel()
+	chunk := func(conn net.Conn, n uint32, data string) {
+		var head [4]byte
+		binary.BigEndian.PutUint32(head[:], n)
+		conn.Write(append(head[:], data...))
+	}
+	for name, raw := range map[string]func(net.Conn){
+		"offset behind":    func(c net.Conn) { reply(c, `{"offset":-5}`) },
+		"offset far ahead": func(c net.Conn) { reply(c, `{"offset":9223372036854775807}`); chunk(c, 4, "data"); chunk(c, 0, "") },
+		"huge chunk":       func(c net.Conn) { reply(c, `{"offset":0}`); chunk(c, math.MaxUint32, "data") },
+		"chunk over the limit": func(c net.Conn) {
+			reply(c, `{"offset":0}`)
+			chunk(c, agentv1.MaxChunk+1, strings.Repeat("x", agentv1.MaxChunk+1))
+		},
+		"cut chunk":  func(c net.Conn) { reply(c, `{"offset":0}`); chunk(c, 100, "data") },
+		"garbage":    func(c net.Conn) { c.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")) },
+		"wrong type": func(c net.Conn) { reply(c, `"offset"`) },
+		"nothing":    func(net.Conn) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := running(t)
+			h.agent.mu.Lock()
+			h.agent.raw[agentv1.OpOutput] = raw
+			h.agent.mu.Unlock()
+			p := h.started("c")
+			for h.agent.count(agentv1.OpOutput) < 2 {
+				if h.ctx.Err() != nil {
+					t.Fatal("output was not asked for")
+				}
+			}
+			info, err := os.Stat(h.logPath("c"))
+			h.must(err)
+			if info.Size() > 2*agentv1.MaxChunk*8 {
+				t.Errorf("a log of %d bytes", info.Size())
+			}
+			if _, err := h.box.Memory(h.ctx); err != nil {
+				t.Errorf("another call: %v", err)
+			}
+			_ = p
+			h.must(h.box.Stop(h.ctx))
+		})
+	}
+}
+
+func TestHostileReplies(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	p := h.started("c")
+	set := func(op agentv1.Op, body string) {
+		h.agent.mu.Lock()
+		defer h.agent.mu.Unlock()
+		h.agent.raw[op] = func(c net.Conn) { reply(c, body) }
+	}
+	set(agentv1.OpStats, `{"cpuUsec":-1}`)
+	if _, err := h.box.ContainerStats(h.ctx, "c"); err == nil {
+		t.Error("negative figures were taken")
+	}
+	set(agentv1.OpReadFile, `{"data":"`+strings.Repeat("QUFB", 1000)+`"}`)
+	if data, err := h.box.ReadFile(h.ctx, "c", "/x", 16); err != nil || len(data) != 16 {
+		t.Errorf("%d bytes of at most 16, %v", len(data), err)
+	}
+	set(agentv1.OpPids, `{"pids":"all"}`)
+	if _, err := h.box.Pids(h.ctx, "c"); err == nil {
+		t.Error("a list that is none was taken")
+	}
+	h.agent.mu.Lock()
+	h.agent.raw[agentv1.OpMemory] = func(c net.Conn) {
+		agentv1.WriteFrame(c, agentv1.Reply{Error: &agentv1.Error{Class: "no-such-class", Message: strings.Repeat("\x1b[31m", 1<<15)}}, agentv1.MaxReply)
+	}
+	h.agent.mu.Unlock()
+	if _, err := h.box.Memory(h.ctx); err == nil || len(err.Error()) > 64<<10 {
+		t.Errorf("an error of %d bytes", len(err.Error()))
+	}
+	// An exit of another process is not this one's.
+	h.must(h.box.CreateContainer(h.ctx, h.container("other")))
+	p.end(exited(4))
+	if got := h.wait(Process{Container: "c"}); got.Code != 4 {
+		t.Errorf("exit %+v", got)
+	}
+	if st, err := h.box.ProcessStatus(Process{Container: "other"}); err != nil || st.State != Ready {
+		t.Errorf("other container %+v, %v", st, err)
+	}
+}
+
+// A List with processes that were never made, or made twice, adds none.
+func TestHostileList(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	h.crash()
+	h.agent.mu.Lock()
+	h.agent.raw[agentv1.OpList] = func(c net.Conn) {
+		reply(c, `{"processes":[{"container":"../../etc","pid":-1},{"container":"c","pid":1},{"container":"c","exec":"x","pid":2},{"container":"c","pid":1}]}`)
+	}
+	h.agent.mu.Unlock()
+	h.must(h.restore(h.logFiles("c")))
+	if st := h.box.Status(); len(st.Processes) != 1 || st.Processes[0].State != Running {
+		t.Errorf("processes %+v", st.Processes)
+	}
+}
+
+// A guest that breaks its channel again and again is ended.
+func TestGuestThatBreaksTheChannel(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	for range maxRedials + 2 {
+		if h.box.Status().State != Running {
+			break
+		}
+		h.vm().cut()
+		if _, err := h.box.Memory(h.ctx); err != nil && errors.Is(err, ErrMachineGone) {
+			break
+		}
+	}
+	reason, err := h.box.WaitStopped(h.ctx)
+	h.must(err)
+	if reason != ReasonVMKilled || !strings.Contains(h.box.Status().ExitReason, "again and again") {
+		t.Errorf("ended for %q", h.box.Status().ExitReason)
+	}
+}

@@ -1,0 +1,320 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/google/go-cmp/cmp"
+)
+
+// crash lets go of the sandbox as kill -9 would: nothing more is written.
+func (h *harness) crash() {
+	h.t.Helper()
+	h.box.mu.Lock()
+	h.box.deleted = true // save does nothing any more
+	h.box.mu.Unlock()
+	h.box.Close()
+}
+
+func (h *harness) restore(f RestoreFiles) error {
+	h.t.Helper()
+	box, err := Restore(h.ctx, h.options(), f)
+	if err == nil {
+		h.use(box)
+	}
+	return err
+}
+
+func (h *harness) logFiles(ids ...string) RestoreFiles {
+	f := RestoreFiles{Logs: map[string]*os.File{}}
+	for _, id := range ids {
+		f.Logs[id] = h.openLog(id)
+	}
+	return f
+}
+
+// behaviours 1: a pod is restored from config and state by any process; logs
+// exactly once.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	p := h.started("c")
+	h.must(h.box.CreateContainer(h.ctx, h.container("waiting")))
+	h.started("gone").end(exited(5))
+	h.wait(Process{Container: "gone"})
+	h.say(p, "stdout", "one\nhal")
+	h.say(p, "stderr", "err\n")
+	h.must(p.until(h.ctx, func() bool { return p.out["stdout"].acked == 4 && p.out["stderr"].acked == 4 }))
+	before := h.box.Status()
+	h.crash()
+	// Written after the last record, by the shim that died.
+	log := h.openLog("c")
+	_, err := log.WriteString("2026-01-01T00:00:00.000000000Z stdout F hal")
+	h.must(err)
+	log.Close()
+	h.say(p, "stdout", "f\ntwo\n")
+
+	h.must(h.restore(h.logFiles("c", "waiting", "gone")))
+	after := h.box.Status()
+	before.Phases, after.Phases = nil, nil
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Error(diff)
+	}
+	if got := h.wait(Process{Container: "gone"}); got.Code != 5 {
+		t.Errorf("exit of before: %+v", got)
+	}
+	_, err = h.box.StartProcess(h.ctx, Process{Container: "waiting"})
+	h.must(err)
+	p.end(exited(0))
+	h.wait(Process{Container: "c"})
+	lines := h.logged("c")
+	var out, errs []string
+	for _, l := range lines {
+		if strings.HasPrefix(l, "stdout") {
+			out = append(out, l)
+		} else {
+			errs = append(errs, l)
+		}
+	}
+	if diff := cmp.Diff([]string{"stdout F one", "stdout F half", "stdout F two"}, out); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"stderr F err"}, errs); diff != "" {
+		t.Error(diff)
+	}
+	// Its image is still counted as in use.
+	_, err = h.box.DeleteProcess(h.ctx, Process{Container: "c"})
+	h.must(err)
+	h.must(h.box.Stop(h.ctx))
+	if !h.vm().killed {
+		t.Error("the machine lives on")
+	}
+}
+
+// What happened while no shim was there is learned from the agent.
+func TestRestoreLearnsWhatHappened(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	ended := h.started("ended")
+	lost := h.started("lost")
+	h.must(h.box.CreateContainer(h.ctx, h.container("started")))
+	id := Process{Container: "ended", Exec: "e"}
+	h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: id, Output: OutputStream}))
+	h.crash()
+	ended.end(exited(3))
+	h.fake(Process{Container: "started"}).update(func() { h.fake(Process{Container: "started"}).running = true })
+	h.agent.mu.Lock()
+	delete(h.agent.procs, Process{Container: "lost"})
+	h.agent.mu.Unlock()
+	_ = lost
+	h.must(h.restore(h.logFiles("ended", "lost", "started")))
+	if got := h.wait(Process{Container: "ended"}); got.Code != 3 {
+		t.Errorf("ended: %+v", got)
+	}
+	if got := h.wait(Process{Container: "lost"}); got.Code != 137 || got.Reason != ReasonError {
+		t.Errorf("lost: %+v", got)
+	}
+	if got := h.wait(id); got.Reason != ReasonNeverStarted {
+		t.Errorf("exec that had not started: %+v", got)
+	}
+	st, err := h.box.ProcessStatus(Process{Container: "started"})
+	h.must(err)
+	if st.State != Running {
+		t.Errorf("started: %+v", st)
+	}
+}
+
+func TestRestoreOfAPausedSandbox(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	p := h.started("c")
+	h.must(h.box.Pause(h.ctx))
+	h.crash()
+	h.must(h.restore(h.logFiles("c")))
+	if st := h.box.Status().State; st != Paused {
+		t.Fatalf("state %s", st)
+	}
+	h.must(h.box.Resume(h.ctx))
+	p.end(exited(1))
+	if got := h.wait(Process{Container: "c"}); got.Code != 1 {
+		t.Errorf("exit %+v", got)
+	}
+}
+
+func TestRestoreOfADeadMachine(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	h.crash()
+	h.vm().refuse("Adopt", hypervisor.ErrGone)
+	h.must(h.restore(h.logFiles("c")))
+	if st := h.box.Status(); st.State != Stopped || !strings.HasPrefix(st.ExitReason, ReasonVMKilled) {
+		t.Errorf("status %+v", st)
+	}
+	id := Process{Container: "c"}
+	if got := h.wait(id); got.Code != 137 || got.Reason != ReasonVMKilled {
+		t.Errorf("exit %+v", got)
+	}
+	h.must(h.box.Attach(h.ctx, id, Streams{Stdin: strings.NewReader("x"), Stdout: newBuffer()}))
+	h.must(h.box.Start(h.ctx)) // on a new machine
+}
+
+func TestRestoreWithoutALogKeepsOutput(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	p := h.started("c")
+	h.crash()
+	h.must(h.restore(RestoreFiles{}))
+	h.say(p, "stdout", "kept\n")
+	h.must(h.box.ReopenLog(h.ctx, "c", h.openLog("c")))
+	p.end(exited(0))
+	h.wait(Process{Container: "c"})
+	if diff := cmp.Diff([]string{"stdout F kept"}, h.logged("c")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// behaviours 1: restoring by calling create, so that a passing error deletes a
+// live pod's stored configuration.
+func TestPassingErrorOfRestoreDeletesNothing(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	for _, tt := range []struct {
+		name       string
+		break_, ok func(*harness)
+	}{
+		{"adopt", func(h *harness) { h.vm().refuse("Adopt", boom) }, func(h *harness) { h.vm().refuse("Adopt", nil) }},
+		{"agent", func(h *harness) { h.agent.refuse(agentv1.OpList, boom) }, func(h *harness) { h.agent.refuse(agentv1.OpList, nil) }},
+		{"log's record", func(h *harness) {
+			os.Rename(h.dir+"/containers/c/log", h.dir+"/kept")
+			os.Mkdir(h.dir+"/containers/c/log", 0o700)
+		},
+			func(h *harness) {
+				os.Remove(h.dir + "/containers/c/log")
+				os.Rename(h.dir+"/kept", h.dir+"/containers/c/log")
+			}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := running(t)
+			p := h.started("c")
+			h.crash()
+			before := h.files()
+			tt.break_(h)
+			if err := h.restore(h.logFiles("c")); err == nil {
+				t.Fatal("restored")
+			}
+			tt.ok(h)
+			if diff := cmp.Diff(before, h.files()); diff != "" {
+				t.Errorf("changed on disk: %s", diff)
+			}
+			if h.vm().killed {
+				t.Error("the machine was ended")
+			}
+			h.must(h.restore(h.logFiles("c")))
+			p.end(exited(0))
+			h.wait(Process{Container: "c"})
+		})
+	}
+}
+
+// files are the contents of the sandbox's own files.
+func (h *harness) files() map[string]string {
+	h.t.Helper()
+	files := map[string]string{}
+	for _, name := range []string{"config.json", "state.json", "containers/c/config.json", "containers/c/state.json"} {
+		data, err := os.ReadFile(h.dir + "/" + name)
+		h.must(err)
+		files[name] = string(data)
+	}
+	return files
+}
+
+// behaviours 1: an unreadable state file silently read as ready.
+func TestDamagedFilesAreErrors(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ file, from, to string }{
+		{"state.json", `"state": "running"`, `"state": "sleeping"`},
+		{"state.json", `"state": "running"`, `"state": ""`},
+		{"state.json", `"version": 1`, `"version": 2`},
+		{"state.json", "}\n", ""}, // cut in half
+		{"state.json", "{", ""},
+		{"config.json", `"version": 1`, `"version": 7`},
+		{"config.json", "}\n", ""},
+		{"containers/c/state.json", `"running"`, `"unknown"`},
+		{"containers/c/state.json", `"running"`, `"stopped"`}, // without an exit
+		{"containers/c/state.json", "}\n", ""},
+		{"containers/c/config.json", `"id": "c"`, `"id": "d"`},
+	} {
+		t.Run(tt.file+" "+tt.to, func(t *testing.T) {
+			t.Parallel()
+			h := running(t)
+			h.started("c")
+			h.crash()
+			path := h.dir + "/" + tt.file
+			data, err := os.ReadFile(path)
+			h.must(err)
+			damaged := strings.Replace(string(data), tt.from, tt.to, 1)
+			if tt.to == "" && tt.from == "}\n" {
+				damaged = string(data[:len(data)/2])
+			}
+			if damaged == string(data) {
+				t.Fatalf("nothing to damage in %s", data)
+			}
+			h.must(os.WriteFile(path, []byte(damaged), 0o600))
+			if err := h.restore(RestoreFiles{}); !errors.Is(err, atomicfile.ErrCorrupt) {
+				t.Errorf("restore: %v", err)
+			}
+			if h.vm().killed {
+				t.Error("the machine was ended")
+			}
+		})
+	}
+	h := prepare(t)
+	if err := h.restore(RestoreFiles{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("restore of nothing: %v", err)
+	}
+}
+
+func TestRestoreLeavesAnotherShimsSandbox(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.crash()
+	other := exec.Command("sleep", "60")
+	h.must(other.Start())
+	defer other.Wait()
+	defer other.Process.Kill()
+	owner, err := procid.Of(other.Process.Pid)
+	h.must(err)
+	st, err := h.box.store.readState()
+	h.must(err)
+	st.Owner = owner
+	h.must(h.box.store.write(h.dir+"/state.json", st))
+	if err := h.restore(RestoreFiles{}); !errors.Is(err, ErrOwned) {
+		t.Errorf("restore: %v", err)
+	}
+}
+
+// A machine that was being started when the shim died is ended.
+func TestRestoreOfAHalfStartedSandbox(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.crash()
+	st, err := h.box.store.readState()
+	h.must(err)
+	st.State, st.Starting = Ready, true
+	h.must(h.box.store.write(h.dir+"/state.json", st))
+	h.must(h.restore(RestoreFiles{}))
+	reason, err := h.box.WaitStopped(h.ctx)
+	h.must(err)
+	if reason != ReasonStartFailed || !h.vm().killed {
+		t.Errorf("reason %q, killed %v", reason, h.vm().killed)
+	}
+}
