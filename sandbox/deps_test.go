@@ -1,0 +1,31 @@
+package sandbox
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The shim is small and reads bytes of guests: what it imports is watched.
+func TestImports(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./...").Output()
+	if err != nil {
+		t.Skipf("go list: %v", err)
+	}
+	for banned, why := range map[string]string{
+		"k8s.io/":                                              "a shim knows no Kubernetes",
+		"google.golang.org/protobuf":                           "services over protobuf are package shim's",
+		"github.com/containerd/":                               "services are package shim's",
+		"github.com/bulkhead-project/bulkhead/cri":             "imports run downwards",
+		"github.com/bulkhead-project/bulkhead/shim":            "imports run downwards",
+		"github.com/bulkhead-project/bulkhead/pod":             "imports run downwards",
+		"github.com/bulkhead-project/bulkhead/hypervisor/qemu": "the caller chooses the driver",
+		"net/http": "2 MB and its goroutines",
+	} {
+		for path := range strings.Lines(string(out)) {
+			if strings.HasPrefix(path, banned) {
+				t.Errorf("imports %s: %s", strings.TrimSpace(path), why)
+			}
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package sandbox
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const mib = 1 << 20
+
+func milli(limit, request int64) Demand {
+	return Demand{Quota: limit * 100, Period: 100_000, Shares: uint64(request * 1024 / 1000)}
+}
+
+func memory(limit, request int64) Demand { return Demand{MemoryLimit: limit, MemoryRequest: request} }
+
+func TestVCPUs(t *testing.T) {
+	host := Host{CPUs: 64, MemoryMiB: 1 << 20}
+	initially := func(d Demand) Demand { d.Init = true; return d }
+	for _, tt := range []struct {
+		name  string
+		in    []Demand
+		want  int
+		quota int64
+	}{
+		{"no container", nil, 1, 0},
+		{"nothing asked", []Demand{{}}, 1, 0},
+		{"half", []Demand{milli(500, 0)}, 1, 50_000},
+		{"half and half is one", []Demand{milli(500, 0), milli(500, 0)}, 1, 100_000},
+		{"a little more is two", []Demand{milli(500, 0), milli(501, 0)}, 2, 100_100},
+		{"three thirds are one", []Demand{{Quota: 1, Period: 3}, {Quota: 1, Period: 3}, {Quota: 1, Period: 3}}, 1, 100_000},
+		{"three is a class of four", []Demand{milli(3000, 0)}, 4, 300_000},
+		{"five is a class of eight", []Demand{milli(5000, 0)}, 8, 500_000},
+		{"64", []Demand{milli(64000, 0)}, 64, 6_400_000},
+		{"other period", []Demand{{Quota: 50_000, Period: 20_000}}, 4, 250_000},
+		{"no period", []Demand{{Quota: 200_000}}, 2, 200_000},
+		{"limit before request", []Demand{milli(1000, 4000)}, 1, 100_000},
+		{"shares without a quota", []Demand{{Shares: 2048}}, 2, 0},
+		{"shares rounded up", []Demand{{Shares: 1025}}, 2, 0},
+		{"the kubelet's least shares are no request", []Demand{{Shares: 2}}, 1, 0},
+		{"negative quota is none", []Demand{{Quota: -1, Period: 100_000, Shares: 3072}}, 4, 0},
+		{"one without a limit lifts the pod's", []Demand{milli(1000, 0), {Shares: 1024}}, 2, 0},
+		{"init instead of the others", []Demand{initially(milli(2000, 0)), milli(1000, 0)}, 2, 200_000},
+		{"init smaller than the others", []Demand{initially(milli(500, 0)), milli(1000, 0)}, 1, 100_000},
+		{"inits one after the other", []Demand{initially(milli(2000, 0)), initially(milli(2000, 0))}, 2, 200_000},
+	} {
+		got, err := SizeOf(tt.in, host, DefaultSizing)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if got.VCPUs != tt.want || got.Quota != tt.quota {
+			t.Errorf("%s: %d vCPUs and a quota of %d, not %d and %d", tt.name, got.VCPUs, got.Quota, tt.want, tt.quota)
+		}
+	}
+}
+
+func TestMemory(t *testing.T) {
+	host := Host{CPUs: 2, MemoryMiB: 1 << 20}
+	for _, tt := range []struct {
+		name string
+		in   []Demand
+		want int
+	}{
+		// 64 MiB are the guest's own.
+		{"nothing asked", []Demand{{}}, 640},
+		{"no container", nil, 640},
+		{"512 bytes are not 512 MiB", []Demand{memory(512, 0)}, 256},
+		{"least", []Demand{memory(1, 0)}, 256},
+		{"exact", []Demand{memory(448*mib, 0)}, 512},
+		{"one byte more", []Demand{memory(448*mib+1, 0)}, 640},
+		{"sum of limits", []Demand{memory(200*mib, 0), memory(300*mib, 0)}, 640},
+		{"limit before request", []Demand{memory(300*mib, 900*mib)}, 384},
+		{"request without a limit", []Demand{memory(0, 300*mib)}, 384},
+		{"one states nothing", []Demand{memory(300*mib, 0), {}}, 896},
+		{"two state nothing", []Demand{{}, {}}, 640},
+		{"negative is no limit", []Demand{memory(-1, 0)}, 640},
+		{"unlimited", []Demand{memory(math.MaxInt64, 0)}, 640},
+		{"unlimited by pages", []Demand{memory(math.MaxInt64-4095, 0)}, 640},
+		{"init instead of the others", []Demand{{Init: true, MemoryLimit: 900 * mib}, memory(300*mib, 0)}, 1024},
+		{"init that states nothing", []Demand{{Init: true}, memory(300*mib, 0)}, 384},
+	} {
+		got, err := SizeOf(tt.in, host, DefaultSizing)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if got.MemoryMiB != tt.want {
+			t.Errorf("%s: %d MiB, not %d", tt.name, got.MemoryMiB, tt.want)
+		}
+		if got.MemoryMiB%MemoryAlign != 0 {
+			t.Errorf("%s: %d MiB is no multiple of %d", tt.name, got.MemoryMiB, MemoryAlign)
+		}
+	}
+}
+
+// "more memory or CPU than the host has": both numbers are in the error.
+func TestTooLarge(t *testing.T) {
+	host := Host{CPUs: 2, MemoryMiB: 1024}
+	for _, tt := range []struct {
+		name string
+		in   []Demand
+		want *TooLargeError
+	}{
+		{"CPUs", []Demand{milli(2001, 0)}, &TooLargeError{"CPUs", 3, 2}},
+		{"CPUs requested", []Demand{{Shares: 4096}}, &TooLargeError{"CPUs", 4, 2}},
+		{"memory", []Demand{memory(1024*mib, 0)}, &TooLargeError{"MiB of memory", 1152, 1024}},
+		{"memory in sum", []Demand{memory(500*mib, 0), memory(500*mib, 0)}, &TooLargeError{"MiB of memory", 1152, 1024}},
+	} {
+		_, err := SizeOf(tt.in, host, DefaultSizing)
+		var got *TooLargeError
+		if !errors.As(err, &got) || !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+	huge := []Demand{memory(unlimited-1, 0), memory(unlimited-1, 0), memory(unlimited-1, 0)}
+	if _, err := SizeOf(huge, host, DefaultSizing); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a sum beyond 64 bits: %v", err)
+	}
+	if _, err := SizeOf([]Demand{{Quota: math.MaxInt64, Period: 1}, {Quota: math.MaxInt64, Period: 1}}, host, DefaultSizing); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("CPUs beyond 64 bits: %v", err)
+	}
+	if _, err := SizeOf([]Demand{milli(65000, 0)}, Host{CPUs: 128, MemoryMiB: 4096}, DefaultSizing); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("more than the largest class: %v", err)
+	}
+	// A default never makes a pod too large.
+	if got, err := SizeOf(nil, Host{CPUs: 1, MemoryMiB: 4096}, Sizing{VCPUs: 4, MemoryMiB: 512}); err != nil || got.VCPUs != 1 {
+		t.Errorf("default of 4 vCPUs on one: %+v, %v", got, err)
+	}
+}
+
+func TestContainerLimits(t *testing.T) {
+	in := []Demand{
+		{},
+		{Quota: 50_000, Period: 100_000, Shares: 512, MemoryLimit: 64 * mib, MemoryRequest: mib},
+		{Quota: 10, Shares: 1, MemoryLimit: -1},
+		{Shares: 1 << 30, MemoryLimit: math.MaxInt64},
+	}
+	got, err := SizeOf(in, Host{}, DefaultSizing)
+	if err == nil {
+		t.Fatal("2^30 shares fit")
+	}
+	in[3].Shares = 262144 // 256 CPUs, the most that the kernel takes
+	in[3].Quota, in[3].Period = 100_000, 100_000
+	if got, err = SizeOf(in, Host{}, DefaultSizing); err != nil {
+		t.Fatal(err)
+	}
+	want := []Limits{
+		{},
+		{Quota: 50_000, Period: 100_000, Shares: 512, Memory: 64 * mib},
+		{Quota: 1000, Period: 100_000, Shares: 2},
+		{Quota: 100_000, Period: 100_000, Shares: 262144},
+	}
+	if diff := cmp.Diff(want, got.Containers); diff != "" {
+		t.Error(diff)
+	}
+}
