@@ -1,0 +1,111 @@
+package pod
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestImagePolicies(t *testing.T) {
+	tests := []struct {
+		image  string
+		policy corev1.PullPolicy
+		pulls  []string
+		state  string
+	}{
+		{"here:1", "IfNotPresent", nil, "running"},
+		{"here:1", "Never", nil, "running"},
+		{"here:1", "Always", []string{"PullImage here:1"}, "running"},
+		{"away:1", "IfNotPresent", []string{"PullImage away:1"}, "running"},
+		{"away", "Always", []string{"PullImage away:latest"}, "running"},
+		{"reg:5000/away@sha256:00", "IfNotPresent", []string{"PullImage reg:5000/away@sha256:00"}, "running"},
+		{"away:1", "Never", nil, "waiting ErrImageNeverPull"},
+	}
+	for _, test := range tests {
+		t.Run(test.image+" "+string(test.policy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				pod := onePod("Always", "main")
+				pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = test.image, test.policy
+				status := supervise(t, fake, pod).Status()
+				if got := state(status.ContainerStatuses[0]); got != test.state {
+					t.Errorf("%s, want %s", got, test.state)
+				}
+				if diff := cmp.Diff(test.pulls, fake.called("PullImage")); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+func TestPullsBackOffAndKeepTheirCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		gone := errors.New("registry is gone")
+		fake.pulls["away:1"] = []error{gone, gone, gone}
+		pod := onePod("Always", "main", "other")
+		pod.Spec.Containers[0].Image = "away:1"
+		s := supervise(t, fake, pod)
+		waiting := s.Status().ContainerStatuses[0].State.Waiting
+		if waiting == nil || waiting.Message == "" || waiting.Reason != reasonPull && waiting.Reason != reasonBackOff {
+			t.Fatalf("waiting %+v", waiting)
+		}
+		// The other container does not wait for it.
+		if got := state(s.Status().ContainerStatuses[1]); got != "running" {
+			t.Errorf("the other container is %s", got)
+		}
+		if status := s.after(time.Second); status.Phase != corev1.PodPending || state(status.ContainerStatuses[0]) != "waiting ImagePullBackOff" {
+			t.Errorf("phase %s, %s", status.Phase, state(status.ContainerStatuses[0]))
+		}
+		s.after(65 * time.Second) // 10 + 20 s, and then 40
+		if got := len(fake.called("PullImage")); got != 3 {
+			t.Errorf("%d pulls", got)
+		}
+		if status := s.after(10 * time.Second); state(status.ContainerStatuses[0]) != "running" {
+			t.Errorf("%s", state(status.ContainerStatuses[0]))
+		}
+	})
+}
+
+func TestImagesArePulledAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		pod := onePod("Always", "a", "b")
+		for i, image := range []string{"slow:1", "slow:2"} {
+			pod.Spec.Containers[i].Image = image
+			fake.hold[image] = make(chan struct{})
+		}
+		s := supervise(t, fake, pod)
+		if got := fake.called("PullImage"); len(got) != 2 {
+			t.Errorf("pulls under way: %v", got)
+		}
+		if got := fake.called("RunPodSandbox"); len(got) != 1 {
+			t.Errorf("the sandbox waits for the images: %v", got)
+		}
+		// A stop does not wait for them.
+		if err := s.Kill(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := s.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAlwaysPullsBeforeEachStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["main"] = []life{{lasts: time.Second}, {}}
+		pod := onePod("Always", "main")
+		pod.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
+		supervise(t, fake, pod).after(5 * time.Second)
+		if got := len(fake.called("PullImage")); got != 2 {
+			t.Errorf("%d pulls for two starts", got)
+		}
+	})
+}

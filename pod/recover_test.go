@@ -1,0 +1,287 @@
+package pod
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// An engine process that dies leaves its pods; the next one takes them over.
+func TestTakeOverARunningPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["a"] = []life{{lasts: time.Second, code: 1}, {}}
+		pod := onePod("Always", "a", "b")
+		first := supervise(t, fake, pod)
+		first.after(5 * time.Second)
+		before := first.Status()
+		first.cancel()
+		if err := first.end(); err == nil {
+			t.Error("Run ended without an error for its context")
+		}
+		if stops := fake.called("StopContainer", "StopPodSandbox"); len(stops) > 0 {
+			t.Errorf("the pod was touched: %v", stops)
+		}
+		calls := len(fake.called("RunPodSandbox", "CreateContainer", "StartContainer"))
+		second := supervise(t, fake, pod)
+		status := second.after(time.Minute)
+		if got := len(fake.called("RunPodSandbox", "CreateContainer", "StartContainer")); got != calls {
+			t.Errorf("%d more calls", got-calls)
+		}
+		if diff := cmp.Diff(before.ContainerStatuses, status.ContainerStatuses); diff != "" {
+			t.Error(diff)
+		}
+		if status.ContainerStatuses[0].RestartCount != 1 || !status.StartTime.Equal(before.StartTime) {
+			t.Errorf("restarts %d, start %v, before %v", status.ContainerStatuses[0].RestartCount, status.StartTime, before.StartTime)
+		}
+		if err := second.Kill(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTakeOverKeepsTheBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["main"] = []life{{lasts: time.Second, code: 1}}
+		pod := onePod("Always", "main")
+		first := supervise(t, fake, pod)
+		first.after(40 * time.Second) // after four runs, 40 s of waiting begin
+		first.cancel()
+		first.end()
+		starts := len(fake.called("StartContainer"))
+		second := supervise(t, fake, pod)
+		if status := second.Status(); state(status.ContainerStatuses[0]) != "waiting CrashLoopBackOff" {
+			t.Errorf("%s", state(status.ContainerStatuses[0]))
+		}
+		if got := len(fake.called("StartContainer")); got != starts {
+			t.Errorf("restarted at once: %d starts, then %d", starts, got)
+		}
+		second.after(time.Minute)
+		if got := len(fake.called("StartContainer")); got != starts+1 {
+			t.Errorf("%d starts, then %d", starts, got)
+		}
+	})
+}
+
+func TestTakeOverAContainerThatWasNeverStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		pod := onePod("Never", "main")
+		config := sandboxConfig(&Options{Pod: pod}, 0)
+		id, err := fake.RunPodSandbox(t.Context(), config, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		container, err := containerConfig(&Options{Pod: pod}, &pod.Spec.Containers[0], launch{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stale, err := fake.CreateContainer(t.Context(), id, container, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := supervise(t, fake, pod)
+		if status := s.Status(); state(status.ContainerStatuses[0]) != "running" || status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("%s, restarts %d", state(status.ContainerStatuses[0]), status.ContainerStatuses[0].RestartCount)
+		}
+		if removed := fake.called("RemoveContainer"); !cmp.Equal(removed, []string{"RemoveContainer " + stale}) {
+			t.Errorf("removed %v", removed)
+		}
+	})
+}
+
+func TestTakeOverAPodThatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["main"] = []life{{lasts: time.Second, code: 4}, {lasts: time.Second}}
+		pod := onePod("Never", "main")
+		supervise(t, fake, pod).end()
+		again := supervise(t, fake, pod)
+		if err := again.end(); err != nil {
+			t.Fatal(err)
+		}
+		if code, known := again.ExitCode(); code != 4 || !known {
+			t.Errorf("exit code %d, known %v", code, known)
+		}
+		if starts := fake.called("StartContainer"); len(starts) != 1 {
+			t.Errorf("started again: %v", starts)
+		}
+		fresh := supervise(t, fake, pod, func(o *Options) { o.Fresh = true })
+		if err := fresh.end(); err != nil {
+			t.Fatal(err)
+		}
+		if code, _ := fresh.ExitCode(); code != 0 {
+			t.Errorf("exit code %d of a fresh run", code)
+		}
+	})
+}
+
+func TestTheMachineDies(t *testing.T) {
+	tests := []struct {
+		name   string
+		policy corev1.RestartPolicy
+		lost   bool // the runtime goes on saying that the container runs
+		again  bool
+	}{
+		{"always", "Always", false, true},
+		{"on failure", "OnFailure", false, true},
+		{"never", "Never", false, false},
+		{"always, lost", "Always", true, true},
+		{"never, lost", "Never", true, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				s := supervise(t, fake, onePod(test.policy, "main"))
+				fake.die(s.Sandbox(), test.lost)
+				status := s.after(time.Second)
+				if !test.again {
+					if err := s.end(); err != nil {
+						t.Error(err)
+					}
+					end := s.Status().ContainerStatuses[0].State.Terminated
+					if s.Status().Phase != corev1.PodFailed || end == nil || end.Reason != "VMKilled" || end.ExitCode == 0 {
+						t.Errorf("phase %s, %+v", s.Status().Phase, end)
+					}
+					return
+				}
+				if state(status.ContainerStatuses[0]) != "running" || status.ContainerStatuses[0].RestartCount != 1 {
+					t.Errorf("%s, restarts %d", state(status.ContainerStatuses[0]), status.ContainerStatuses[0].RestartCount)
+				}
+				if last := status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.Reason != "VMKilled" {
+					t.Errorf("last state %+v", last)
+				}
+				want := []string{"RunPodSandbox 0", "RunPodSandbox 1"}
+				if diff := cmp.Diff(want, fake.called("RunPodSandbox")); diff != "" {
+					t.Error(diff)
+				}
+				var changed bool
+				for _, event := range s.events {
+					changed = changed || event.Reason == "SandboxChanged"
+				}
+				if !changed {
+					t.Error("no event SandboxChanged")
+				}
+			})
+		})
+	}
+}
+
+func TestPassingErrorsAreNotFinal(t *testing.T) {
+	passing := errors.New("passing")
+	for name, method := range map[string]string{
+		"sandbox": "RunPodSandbox", "create": "CreateContainer", "start": "StartContainer", "image": "ImageStatus", "list": "ListPodSandbox",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.errors[method] = []error{passing, passing}
+				s := supervise(t, fake, onePod("Never", "main"))
+				if status := s.Status(); status.Phase != corev1.PodPending {
+					t.Errorf("phase %s", status.Phase)
+				}
+				status := s.after(time.Minute)
+				if state(status.ContainerStatuses[0]) != "running" {
+					t.Errorf("%s", state(status.ContainerStatuses[0]))
+				}
+			})
+		})
+	}
+}
+
+func TestFailFast(t *testing.T) {
+	failed := errors.New("out of luck")
+	for name, test := range map[string]struct {
+		method string
+		class  error
+	}{"sandbox": {"RunPodSandbox", ErrStart}, "create": {"CreateContainer", ErrStart}, "start": {"StartContainer", ErrStart}, "image": {"ImageStatus", ErrImage}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.errors[test.method] = []error{failed}
+				s := supervise(t, fake, onePod("Always", "main"), func(o *Options) { o.FailFast = true })
+				err := s.end()
+				if !errors.Is(err, test.class) || !errors.Is(err, failed) {
+					t.Errorf("error %v", err)
+				}
+				if status := s.Status(); status.Phase != corev1.PodFailed || status.Message == "" {
+					t.Errorf("phase %s, message %q", status.Phase, status.Message)
+				}
+				for id, sandbox := range fake.sandboxes {
+					if sandbox.status.State == runtimeapi.PodSandboxState_SANDBOX_READY {
+						t.Errorf("sandbox %s is left", id)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestFailFastIsForTheStartOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["main"] = []life{{lasts: time.Second, code: 1}, {}}
+		s := supervise(t, fake, onePod("Always", "main"), func(o *Options) { o.FailFast = true })
+		fake.mu.Lock()
+		fake.errors["CreateContainer"] = []error{errors.New("passing")}
+		fake.mu.Unlock()
+		if status := s.after(time.Minute); state(status.ContainerStatuses[0]) != "running" {
+			t.Errorf("%s", state(status.ContainerStatuses[0]))
+		}
+	})
+}
+
+func TestTheSubscriptionIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["main"] = []life{{lasts: time.Hour, code: 0}}
+		s := supervise(t, fake, onePod("Never", "main"))
+		fake.mu.Lock()
+		for queue := range fake.listeners {
+			queue <- nil // the runtime cuts it off
+		}
+		fake.mu.Unlock()
+		s.after(time.Minute)
+		if got := len(fake.called("GetContainerEvents")); got != 2 {
+			t.Errorf("%d subscriptions", got)
+		}
+		if err := s.end(); err != nil || s.Status().Phase != corev1.PodSucceeded {
+			t.Errorf("%v, phase %s", err, s.Status().Phase)
+		}
+	})
+}
+
+func TestNoSubscriptionIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		refused := errors.New("evented PLEG is off")
+		fake.errors["GetContainerEvents"] = []error{refused}
+		if err := supervise(t, fake, onePod("Never", "main")).end(); !errors.Is(err, refused) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// Nothing is asked of the runtime while nothing happens.
+func TestNoPolling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		supervise(t, fake, onePod("Always", "main")).after(0)
+		fake.mu.Lock()
+		before := len(fake.calls)
+		fake.mu.Unlock()
+		time.Sleep(24 * time.Hour)
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		if len(fake.calls) != before {
+			t.Errorf("%d calls in an idle day", len(fake.calls)-before)
+		}
+	})
+}
