@@ -333,7 +333,7 @@ func busyboxDisk(t testing.TB) string {
 		t.Fatalf("busybox-static: %v", err)
 	}
 	write("bin/busybox", string(busybox), 0o755)
-	for _, applet := range strings.Fields("sh true false cat echo sleep id hostname ls stat head tail dd seq grep wc stty test od ip nc ps kill printf tr date mkdir touch df mount sync env timeout httpd") {
+	for _, applet := range strings.Fields("mknod ln sh true false cat echo sleep id hostname ls stat head tail dd seq grep wc stty test od ip nc ps kill printf tr date mkdir touch df mount sync env timeout httpd") {
 		if err := os.Symlink("busybox", filepath.Join(root, "bin", applet)); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,186 @@
+package agent_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+func testTerminal(t *testing.T, tm *template) {
+	g := tm.start(t)
+	c := agentv1.Process{Container: "c"}
+	g.launch("c", spec("sh", "-c", "test -t 0 && test -t 2 && read line && echo got $line && stty size"), func(c *agentv1.Create) {
+		c.Terminal, c.Stdin = true, true
+	})
+	g.must(g.Resize(g.ctx(), agentv1.Resize{Process: c, Width: 91, Height: 33}))
+	in, err := g.Input(g.ctx(), agentv1.Input{Process: c})
+	g.must(err)
+	in.Write([]byte("hi\n"))
+	if got := g.read(c, "stdout"); !strings.Contains(got, "got hi\r\n33 91\r\n") {
+		t.Errorf("terminal: %q", got)
+	}
+	in.Close()
+	if _, err := g.Output(g.ctx(), agentv1.Output{Process: c, Stream: "stderr"}); !errors.Is(err, agentv1.ErrNotFound) {
+		t.Errorf("stderr of a terminal: %v", err)
+	}
+	// In an exec; end of input is the terminal's control-D.
+	g.launch("d", spec("sleep", "1000"))
+	x := agentv1.Process{Container: "d", Exec: "tty"}
+	p := process("sh", "-c", "stty size; cat; echo over; exit 4")
+	_, err = g.Exec(g.ctx(), agentv1.Exec{Process: x, Spec: raw(t, p), Terminal: true, Stdin: true})
+	g.must(err)
+	in, err = g.Input(g.ctx(), agentv1.Input{Process: x})
+	g.must(err)
+	in.Write([]byte("abc\n"))
+	g.must(in.CloseInput())
+	if got := g.read(x, "stdout"); !strings.Contains(got, "abc\r\nabc\r\nover\r\n") {
+		t.Errorf("exec's terminal: %q", got)
+	}
+	if e := g.exit(x); e.Code != 4 {
+		t.Errorf("exit = %+v", e)
+	}
+	in.Close()
+}
+
+func testStdin(t *testing.T, tm *template) {
+	g := tm.start(t)
+	c := agentv1.Process{Container: "c"}
+	g.launch("c", spec("sh", "-c", "cat | od -An -c | wc -l; echo done"), func(c *agentv1.Create) { c.Stdin = true })
+	data := bytes.Repeat([]byte("0123456789abcdef"), 40000)
+	in, err := g.Input(g.ctx(), agentv1.Input{Process: c})
+	g.must(err)
+	for _, b := range [][]byte{data[:1000], data[1000:400000]} {
+		if _, err := in.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The host goes away and another takes up where the process is.
+	in.Close()
+	in, err = g.Input(g.ctx(), agentv1.Input{Process: c})
+	g.must(err)
+	at := in.Offset()
+	if at == 0 || at > 400000 {
+		t.Fatalf("offset = %d", at)
+	}
+	if _, err := in.Write(data[at:]); err != nil {
+		t.Fatal(err)
+	}
+	g.must(in.CloseInput())
+	if got := g.read(c, "stdout"); !strings.HasSuffix(got, "done\n") {
+		t.Errorf("stdout = %q", got)
+	}
+	select {
+	case <-in.Done():
+	case <-time.After(10 * time.Second):
+		t.Error("the stream does not end with the input")
+	}
+	if in.Offset() != int64(len(data)) {
+		t.Errorf("offset = %d of %d", in.Offset(), len(data))
+	}
+	in.Close()
+	// Without stdin there is /dev/null.
+	n := agentv1.Process{Container: "n"}
+	g.launch("n", spec("sh", "-c", "cat; echo eof"))
+	if got := g.read(n, "stdout"); got != "eof\n" {
+		t.Errorf("stdout = %q", got)
+	}
+	if _, err := g.Input(g.ctx(), agentv1.Input{Process: n}); !errors.Is(err, agentv1.ErrInvalid) {
+		t.Errorf("input: %v", err)
+	}
+	// With StdinOnce the first stream's end is the input's.
+	o := agentv1.Process{Container: "once"}
+	g.launch("once", spec("cat"), func(c *agentv1.Create) { c.Stdin, c.StdinOnce = true, true })
+	in, err = g.Input(g.ctx(), agentv1.Input{Process: o})
+	g.must(err)
+	in.Write([]byte("word"))
+	for in.Offset() < 4 {
+		time.Sleep(time.Millisecond)
+	}
+	in.Close()
+	if got := g.read(o, "stdout"); got != "word" {
+		t.Errorf("stdout = %q", got)
+	}
+}
+
+func testUsers(t *testing.T, tm *template) {
+	g := tm.start(t)
+	for i, tc := range []struct {
+		user map[string]any
+		want string
+	}{
+		{map[string]any{"username": "demo"}, "uid=1000(demo) gid=1001(demo) groups=1001(demo),2000(extra)\n/home/demo\n"},
+		{map[string]any{"username": "1000:2000"}, "uid=1000(demo) gid=2000(extra) groups=2000(extra)\n/home/demo\n"},
+		{map[string]any{"username": "4321"}, "uid=4321 gid=0(root) groups=0(root)\n/\n"},
+		{map[string]any{"uid": 1000, "gid": 5, "additionalGids": []int{7}}, "uid=1000(demo) gid=5 groups=5,7\n/home/demo\n"},
+	} {
+		id := string(rune('a' + i))
+		s := spec("sh", "-c", "id; echo $HOME; echo err > /dev/stderr")
+		s["process"].(map[string]any)["user"] = tc.user
+		g.launch(id, s)
+		p := agentv1.Process{Container: id}
+		if got := g.read(p, "stdout"); got != tc.want {
+			t.Errorf("%v: %q, want %q", tc.user, got, tc.want)
+		}
+		if got := g.read(p, "stderr"); got != "err\n" { // may open its own streams
+			t.Errorf("%v: %q", tc.user, got)
+		}
+	}
+	s := spec("id")
+	s["process"].(map[string]any)["user"] = map[string]any{"username": "nobody"}
+	if err := g.tryCreate("z", s); !errors.Is(err, agentv1.ErrInvalid) {
+		t.Errorf("unknown user: %v", err)
+	}
+}
+
+func testForward(t *testing.T, tm *template) {
+	g := tm.start(t)
+	// Answers only when it has read all that there is.
+	g.launch("c", spec("nc", "-l", "-p", "8080", "-s", "127.0.0.1", "-e", "sh", "-c", "wc -c"))
+	conn, err := g.Forward(g.ctx(), 8080)
+	for i := 0; err != nil && i < 100; i++ { // until it listens
+		time.Sleep(50 * time.Millisecond)
+		conn, err = g.Forward(g.ctx(), 8080)
+	}
+	g.must(err)
+	defer conn.Close()
+	if _, err := conn.Write(make([]byte, 300000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*agentv1.ChunkConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(conn)
+	if err != nil || strings.TrimSpace(string(got)) != "300000" {
+		t.Errorf("answer %q, %v", got, err)
+	}
+	if _, err := g.Forward(g.ctx(), 9); err == nil || !strings.Contains(err.Error(), "port 9") {
+		t.Errorf("closed port: %v", err)
+	}
+}
+
+// testConfined reads files by links that lead out of the container.
+func testConfined(t *testing.T, tm *template) {
+	g := tm.start(t)
+	g.launch("c", spec("sh", "-c", "ln -s / /tmp/root; ln -s ../../../../../../etc/passwd /tmp/up; ln -s /proc/1/root/etc/passwd /tmp/magic; mknod /tmp/fifo p; echo ready; sleep 1000"))
+	c := agentv1.Process{Container: "c"}
+	out, err := g.Output(g.ctx(), agentv1.Output{Process: c, Stream: "stdout"})
+	g.must(err)
+	if _, _, err := out.Next(); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	for path, ok := range map[string]bool{
+		"/tmp/up": true, "/tmp/root/etc/passwd": true, "/../../etc/passwd": true,
+		"/tmp/magic": false, "/tmp/fifo": false, "/dev/zero": false, "/tmp/root/etc/modules.load": false, "/etc": false,
+	} {
+		f, err := g.ReadFile(g.ctx(), agentv1.ReadFile{Container: "c", Path: path, Limit: 1 << 20})
+		if ok != (err == nil) || ok && !strings.HasPrefix(string(f.Data), "root:x:0:0::/root") {
+			t.Errorf("%s: %q, %v", path, f.Data, err)
+		}
+	}
+}
