@@ -24,7 +24,12 @@ func (a *app) execCmd() *cobra.Command {
   bulkhead exec -it -c app web -- sh`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.Command = args[1:]
+			if req.Command = args[1:]; req.Command[0] == "--" {
+				req.Command = req.Command[1:]
+			}
+			if len(req.Command) == 0 {
+				return fmt.Errorf("name the command to run in pod %s", args[0])
+			}
 			if req.TTY && !term.IsTerminal(int(os.Stdin.Fd())) {
 				return fmt.Errorf("-t needs a terminal on stdin")
 			}

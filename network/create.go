@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,11 @@ const netUID = 65534
 
 var asNetUser = []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
 
-// holdScript keeps the namespaces: once pasta is there (a line comes on
+// holdScript keeps the namespaces, and says so: only then may pasta look for
+// them. Once pasta is there (a line comes on
 // stdin), the loopback that pasta has brought up goes down again, which is said
 // on stdout, and nothing happens any more.
-const holdScript = `read line && ip link set lo down && echo held && exec <&- >&- 2>&- && exec sleep infinity`
+const holdScript = `echo there && read line && ip link set lo down && echo held && exec <&- >&- 2>&- && exec sleep infinity`
 
 // tunScript gives pasta a /dev/net/tun that it may open, in a mount namespace
 // of its own: on a machine without udev the node is root's alone.
@@ -54,6 +56,14 @@ func create(ctx context.Context, dir string) (r record, err error) {
 	if r.Holder, err = procid.Of(holder.Process.Pid); err != nil {
 		return record{}, err
 	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := fromHolder.SetReadDeadline(deadline); err != nil {
+			return record{}, err
+		}
+	}
+	if err := said(fromHolder, "there\n"); err != nil {
+		return record{}, fmt.Errorf("make a user and network namespace: %w", err)
+	}
 	if r.Pasta, err = startPasta(ctx, dir, holder.Process.Pid); err != nil {
 		return record{}, err
 	}
@@ -65,21 +75,25 @@ func create(ctx context.Context, dir string) (r record, err error) {
 	if _, err := io.WriteString(toHolder, "go\n"); err != nil {
 		return record{}, fmt.Errorf("take the namespace's loopback down: %w", err)
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := fromHolder.SetReadDeadline(deadline); err != nil {
-			return record{}, err
-		}
-	}
-	answer, err := io.ReadAll(io.LimitReader(fromHolder, 4096))
-	if err != nil || string(answer) != "held\n" {
-		return record{}, fmt.Errorf("take the namespace's loopback down: %q: %w", answer, errors.Join(err, errHolder))
+	if err := said(fromHolder, "held\n"); err != nil {
+		return record{}, fmt.Errorf("take the namespace's loopback down: %w", err)
 	}
 	// Not waited for: it outlives this process. While this process lives, a
 	// holder that is killed stays a zombie until reap collects it.
 	return r, holder.Process.Release()
 }
 
-var errHolder = errors.New("the namespace's holder failed")
+// said reads what the holder has to say next. What it says instead is its
+// complaint.
+func said(r io.Reader, want string) error {
+	got := make([]byte, len(want))
+	_, err := io.ReadFull(r, got)
+	if err == nil && string(got) == want {
+		return nil
+	}
+	rest, _ := io.ReadAll(io.LimitReader(r, 4096)) // to its end, which is near
+	return errors.Join(fmt.Errorf("its holder said %q", lastLine(append(bytes.TrimRight(got, "\x00"), rest...))), err)
+}
 
 func startHolder() (*exec.Cmd, *os.File, *os.File, error) {
 	inR, inW, err := os.Pipe()

@@ -68,6 +68,18 @@ func (r *registry) close() {
 	r.wg.Wait()
 }
 
+// running says whether a pod has not ended.
+func (r *registry) running() bool {
+	for _, e := range r.all() {
+		select {
+		case <-e.ended():
+		default:
+			return true
+		}
+	}
+	return false
+}
+
 // add takes in a new pod, if its name is free.
 func (r *registry) add(rec record) (*entry, error) {
 	e, err := newEntry(r, rec, true)

@@ -54,6 +54,9 @@ type Supervisor struct {
 	pods      *registry
 	idle      *idle
 	stop      context.CancelFunc
+
+	mu   sync.Mutex
+	user *network.User // once a pod has wanted it
 }
 
 // Run serves until ctx ends or the supervisor has been idle for long enough,
@@ -72,12 +75,26 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	if err := s.open(ctx, o); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.engine.Close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if s.pods, err = openRegistry(ctx, s); err != nil {
 		return err
 	}
 	defer s.pods.close()
 	return s.serve(ctx, ready)
+}
+
+// close lets go of the pods; what they share goes when none runs.
+func (s *Supervisor) close(ctx context.Context) error {
+	err := s.engine.Close(ctx)
+	if s.pods != nil && s.pods.running() {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.user == nil {
+		return err
+	}
+	return errors.Join(err, s.user.Release(ctx))
 }
 
 func elect(ctx context.Context, r dirs.Roots) (*flock.Lock, error) {
@@ -130,7 +147,11 @@ func (s *Supervisor) network(kind hypervisor.Network) (network.Provider, error) 
 		if err := dirs.Ensure(dir, 0o700); err != nil {
 			return nil, err
 		}
-		return network.NewUser(context.Background(), dir, false), nil // bounded by itself
+		u := network.NewUser(context.Background(), dir, false) // bounded by itself
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.user = u
+		return u, nil
 	}
 	return nil, fmt.Errorf("network %q: use user or none", kind)
 }
