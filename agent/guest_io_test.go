@@ -116,7 +116,7 @@ func testUsers(t *testing.T, tm *template) {
 		{map[string]any{"username": "demo"}, "uid=1000(demo) gid=1001(demo) groups=1001(demo),2000(extra)\n/home/demo\n"},
 		{map[string]any{"username": "1000:2000"}, "uid=1000(demo) gid=2000(extra) groups=2000(extra)\n/home/demo\n"},
 		{map[string]any{"username": "4321"}, "uid=4321 gid=0(root) groups=0(root)\n/\n"},
-		{map[string]any{"uid": 1000, "gid": 5, "additionalGids": []int{7}}, "uid=1000(demo) gid=5 groups=5,7\n/home/demo\n"},
+		{map[string]any{"uid": 1000, "gid": 5, "additionalGids": []int{7}}, "uid=1000(demo) gid=5 groups=7\n/home/demo\n"},
 	} {
 		id := string(rune('a' + i))
 		s := spec("sh", "-c", "id; echo $HOME; echo err > /dev/stderr")
@@ -140,7 +140,7 @@ func testUsers(t *testing.T, tm *template) {
 func testForward(t *testing.T, tm *template) {
 	g := tm.start(t)
 	// Answers only when it has read all that there is.
-	g.launch("c", spec("nc", "-l", "-p", "8080", "-s", "127.0.0.1", "-e", "sh", "-c", "wc -c"))
+	g.launch("c", spec("nc", "-l", "-p", "8080", "-e", "wc", "-c"))
 	conn, err := g.Forward(g.ctx(), 8080)
 	for i := 0; err != nil && i < 100; i++ { // until it listens
 		time.Sleep(50 * time.Millisecond)

@@ -113,9 +113,12 @@ func (db *database) lookup(name string) (account, error) {
 	}
 	if hasGroup && grp != "" {
 		gid, err := db.group(grp)
-		who.gid = gid
+		who.gid, who.groups = gid, []uint32{gid}
 		return who, err
 	}
+	// The first group is also one of the supplementary ones: what a file
+	// denies it must stay denied after setgid.
+	who.groups = []uint32{who.gid}
 	if known {
 		for _, g := range db.groups {
 			if g.gid != who.gid && slices.Contains(g.members, who.name) {

@@ -3,6 +3,7 @@ package stdio
 import (
 	"io"
 	"sync"
+	"time"
 )
 
 // Input is the stdin of a process. Its methods may be called at once.
@@ -23,13 +24,25 @@ func NewInput(w io.WriteCloser, eof func() error) *Input {
 	return &Input{w: w, eof: eof}
 }
 
-// Take makes the caller the writer in place of any before it, and tells how
-// many bytes the process has been given.
+// Take makes the caller the writer in place of any before it, whose Write is
+// broken off if it waits, and tells how many bytes the process has been given.
 func (i *Input) Take() (turn int, offset int64) {
 	i.state.Lock()
-	defer i.state.Unlock()
 	i.turn++
-	return i.turn, i.offset
+	turn = i.turn
+	i.state.Unlock()
+	deadline, ok := i.w.(interface{ SetWriteDeadline(time.Time) error })
+	if ok {
+		deadline.SetWriteDeadline(time.Unix(1, 0))
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if ok {
+		deadline.SetWriteDeadline(time.Time{})
+	}
+	i.state.Lock()
+	defer i.state.Unlock()
+	return turn, i.offset
 }
 
 // Write gives bytes to the process and returns how many it has had then. It
@@ -50,6 +63,9 @@ func (i *Input) Write(turn int, p []byte) (int64, error) {
 	i.state.Lock()
 	defer i.state.Unlock()
 	i.offset += int64(n)
+	if turn != i.turn {
+		return 0, ErrReplaced
+	}
 	return i.offset, err
 }
 
