@@ -1,0 +1,116 @@
+// Package bundle reads what an OCI caller gives: a bundle's config.json, and in
+// its annotations what the container is to the pod. It is the way in of the OCI
+// doors, as package oci is the way out to the guest. Whatever the
+// specification leaves out stays out: nothing is dereferenced unchecked, and
+// no annotation becomes a path or an argument.
+package bundle
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// ErrInvalid is the class of a bundle's faults, matched with errors.Is.
+var ErrInvalid = errors.New("invalid bundle")
+
+// maxConfig bounds config.json, in bytes.
+const maxConfig = 4 << 20
+
+// Load reads the specification of the bundle in dir. Its root is an absolute
+// path; capabilities may be written as a list, as runtime-spec had them up to
+// 1.0.0-rc4, and are in all five sets then. A specification without process or
+// without root is an error.
+func Load(dir string) (*specs.Spec, error) {
+	file, err := os.Open(filepath.Join(dir, "config.json"))
+	if err != nil {
+		return nil, fmt.Errorf("read bundle: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxConfig+1))
+	if err != nil {
+		return nil, fmt.Errorf("read bundle: %w", err)
+	}
+	if len(data) > maxConfig {
+		return nil, fmt.Errorf("%w: %s/config.json is larger than %d bytes", ErrInvalid, dir, maxConfig)
+	}
+	spec, err := Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("read %s/config.json: %w", dir, err)
+	}
+	if !filepath.IsAbs(spec.Root.Path) {
+		spec.Root.Path = filepath.Join(dir, spec.Root.Path)
+	}
+	return spec, nil
+}
+
+// Decode reads the content of a config.json.
+func Decode(data []byte) (*specs.Spec, error) {
+	data, err := objectCapabilities(data)
+	if err != nil {
+		return nil, err
+	}
+	spec := &specs.Spec{}
+	if err := json.Unmarshal(data, spec); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	switch {
+	case spec.Process == nil || len(spec.Process.Args) == 0:
+		return nil, fmt.Errorf("%w: no process", ErrInvalid)
+	case spec.Root == nil || spec.Root.Path == "":
+		return nil, fmt.Errorf("%w: no root", ErrInvalid)
+	}
+	if spec.Linux != nil {
+		for _, device := range spec.Linux.Devices {
+			if err := checkDevice(device); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return spec, nil
+}
+
+// objectCapabilities rewrites process.capabilities where it is a list, and
+// leaves everything else as it is written.
+func objectCapabilities(data []byte) ([]byte, error) {
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(data, &top); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	var process map[string]json.RawMessage
+	if err := json.Unmarshal(top["process"], &process); err != nil || process == nil {
+		return data, nil // Decode says what is wrong with it
+	}
+	var list []string
+	if raw, there := process["capabilities"]; !there || json.Unmarshal(raw, &list) != nil || list == nil {
+		return data, nil
+	}
+	raw, err := json.Marshal(specs.LinuxCapabilities{Bounding: list, Effective: list, Inheritable: list, Permitted: list, Ambient: list})
+	if err != nil {
+		return nil, err
+	}
+	process["capabilities"] = raw
+	if raw, err = json.Marshal(process); err != nil {
+		return nil, err
+	}
+	top["process"] = raw
+	return json.Marshal(top)
+}
+
+// checkDevice accepts character and block devices and fifos.
+func checkDevice(device specs.LinuxDevice) error {
+	switch device.Type {
+	case "c", "b", "u", "p":
+	default:
+		return fmt.Errorf("%w: device %q has the type %q, not one of c, b, u, p", ErrInvalid, device.Path, device.Type)
+	}
+	if device.Path == "" {
+		return fmt.Errorf("%w: a device of type %s without a path", ErrInvalid, device.Type)
+	}
+	return nil
+}

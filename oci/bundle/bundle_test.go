@@ -1,0 +1,197 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+const small = `{"ociVersion":"1.0.2","process":{"args":["a"]},"root":{"path":"rootfs"}}`
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestLoadJoinsARelativeRoot(t *testing.T) {
+	dir := write(t, small)
+	spec, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(dir, "rootfs"); spec.Root.Path != want {
+		t.Errorf("root %s, want %s", spec.Root.Path, want)
+	}
+	spec, err = Load(write(t, strings.Replace(small, "rootfs", "/abs", 1)))
+	if err != nil || spec.Root.Path != "/abs" {
+		t.Errorf("root %v, %v", spec, err)
+	}
+	if _, err := Load(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no config.json: %v", err)
+	}
+	if _, err := Load(write(t, strings.Repeat(" ", maxConfig)+small)); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a huge config.json: %v", err)
+	}
+}
+
+func TestDecodeCapabilities(t *testing.T) {
+	five := &specs.LinuxCapabilities{Bounding: []string{"CAP_KILL"}, Effective: []string{"CAP_KILL"}, Inheritable: []string{"CAP_KILL"}, Permitted: []string{"CAP_KILL"}, Ambient: []string{"CAP_KILL"}}
+	for text, want := range map[string]*specs.LinuxCapabilities{
+		`"capabilities":["CAP_KILL"],`:              five,
+		`"capabilities":{"bounding":["CAP_KILL"]},`: {Bounding: []string{"CAP_KILL"}},
+		`"capabilities":null,`:                      nil,
+		``:                                          nil,
+		`"capabilities":[],`:                        {},
+	} {
+		spec, err := Decode([]byte(strings.Replace(small, `"args"`, text+`"env":["OPTS=a=b","ODD"," Q=\" x \""],"args"`, 1)))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if diff := cmp.Diff(want, spec.Process.Capabilities); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
+		// The environment is kept whole.
+		if diff := cmp.Diff([]string{"OPTS=a=b", "ODD", ` Q=" x "`}, spec.Process.Env); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing": ``, "no object": `[]`, "null": `null`, "empty": `{}`, "half": small[:len(small)/2],
+		"no process": `{"root":{"path":"r"}}`, "null process": `{"process":null,"root":{"path":"r"}}`, "process of another type": `{"process":[1],"root":{"path":"r"}}`,
+		"no command": `{"process":{},"root":{"path":"r"}}`, "no root": `{"process":{"args":["a"]}}`, "empty root": `{"process":{"args":["a"]},"root":{}}`,
+		"capabilities of another type": strings.Replace(small, `"args"`, `"capabilities":7,"args"`, 1),
+		"device type":                  strings.Replace(small, `"root"`, `"linux":{"devices":[{"type":"x","path":"/dev/x"}]},"root"`, 1),
+		"device without path":          strings.Replace(small, `"root"`, `"linux":{"devices":[{"type":"c"}]},"root"`, 1),
+	} {
+		if _, err := Decode([]byte(text)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, kind := range []string{"c", "b", "u", "p"} {
+		if _, err := Decode([]byte(strings.Replace(small, `"root"`, `"linux":{"devices":[{"type":"`+kind+`","path":"/dev/x"}]},"root"`, 1))); err != nil {
+			t.Errorf("device of type %s: %v", kind, err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(small))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		spec, err := Decode(data)
+		if err == nil && (spec.Process == nil || spec.Root == nil) {
+			t.Error("accepted without process or root")
+		}
+	})
+}
+
+func TestKindAndSandboxID(t *testing.T) {
+	const containerd, containerdID = "io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id"
+	const crio, crioID = "io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.SandboxID"
+	const docker, dockerID = "io.kubernetes.docker.type", "io.kubernetes.sandbox.id"
+	tests := []struct {
+		name        string
+		annotations map[string]string
+		kind        Kind
+		id          string // empty: an error
+	}{
+		{"none", nil, Single, "me"},
+		{"containerd sandbox", map[string]string{containerd: "sandbox", containerdID: "me"}, Sandbox, "me"},
+		{"containerd container", map[string]string{containerd: "container", containerdID: "pod"}, Container, "pod"},
+		{"cri-o sandbox", map[string]string{crio: "sandbox", crioID: "me"}, Sandbox, "me"},
+		{"cri-o container", map[string]string{crio: "container", crioID: "pod"}, Container, "pod"},
+		{"dockershim sandbox", map[string]string{docker: "podsandbox", dockerID: "me"}, Sandbox, "me"},
+		{"dockershim container", map[string]string{docker: "container", dockerID: "pod"}, Container, "pod"},
+		{"containerd's counts first", map[string]string{containerd: "container", crio: "sandbox", docker: "podsandbox", containerdID: "pod", crioID: "x"}, Container, "pod"},
+		{"container without a sandbox", map[string]string{crio: "container"}, Container, ""},
+		{"unknown value", map[string]string{containerd: "pod"}, "", ""},
+		{"another caller's value", map[string]string{containerd: "podsandbox"}, "", ""},
+		{"empty value", map[string]string{docker: ""}, "", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			kind, err := KindOf(test.annotations)
+			if kind != test.kind || (err != nil) != (test.kind == "") {
+				t.Errorf("kind %q, %v", kind, err)
+			}
+			id, err := SandboxID(test.annotations, "me")
+			if (err != nil) != (test.id == "") {
+				t.Errorf("error %v", err)
+			}
+			if err == nil && id != test.id {
+				t.Errorf("sandbox %q, want %q", id, test.id)
+			}
+		})
+	}
+}
+
+func TestNetworkNamespace(t *testing.T) {
+	with := func(namespaces ...specs.LinuxNamespace) *specs.Spec {
+		return &specs.Spec{Linux: &specs.Linux{Namespaces: namespaces}}
+	}
+	for _, test := range []struct {
+		spec *specs.Spec
+		path string
+		own  bool
+	}{
+		{nil, "", false}, {&specs.Spec{}, "", false}, {with(), "", false}, {with(specs.LinuxNamespace{Type: specs.PIDNamespace, Path: "/p"}), "", false},
+		{with(specs.LinuxNamespace{Type: specs.NetworkNamespace}), "", true}, {with(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: "/n"}), "/n", true},
+	} {
+		if path, own := NetworkNamespace(test.spec); path != test.path || own != test.own {
+			t.Errorf("%+v: %q, %v", test.spec, path, own)
+		}
+	}
+}
+
+func TestShmBytes(t *testing.T) {
+	failed := errors.New("no such file system")
+	sizeOf := func(path string) (int64, error) {
+		if path == "/bad" {
+			return 0, failed
+		}
+		return 7, nil
+	}
+	for _, test := range []struct {
+		mounts []specs.Mount
+		want   int64
+		err    error
+	}{
+		{nil, 0, nil}, {[]specs.Mount{{Destination: "/dev"}}, 0, nil},
+		{[]specs.Mount{{Destination: "/dev/shm", Type: "tmpfs", Source: "shm"}}, DefaultShmBytes, nil},
+		{[]specs.Mount{{Destination: "/dev/shm/", Type: "bind", Source: "/dev/shm"}}, DefaultShmBytes, nil},
+		{[]specs.Mount{{Destination: "/dev/shm", Type: "bind", Source: "/run/sandbox/shm"}}, 7, nil},
+		{[]specs.Mount{{Destination: "/dev/shm", Type: "bind", Source: "/bad"}}, 0, failed},
+	} {
+		got, err := ShmBytes(&specs.Spec{Mounts: test.mounts}, sizeOf)
+		if got != test.want || !errors.Is(err, test.err) {
+			t.Errorf("%v: %d, %v", test.mounts, got, err)
+		}
+	}
+	if got, err := ShmBytes(nil, sizeOf); got != 0 || err != nil {
+		t.Errorf("no specification: %d, %v", got, err)
+	}
+}
+
+func TestState(t *testing.T) {
+	var got []string
+	for _, state := range []string{"ready", "running", "stopped", "paused", "", "gone"} {
+		oci, err := State(state)
+		got = append(got, fmt.Sprintf("%s/%v", oci, err != nil))
+	}
+	if diff := cmp.Diff([]string{"created/false", "running/false", "stopped/false", "paused/false", "/true", "/true"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
