@@ -1,0 +1,280 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// "Rollback that tests a shadowed or overwritten err, so that after a late
+// failure nothing is undone": each step fails in turn, and nothing is left.
+func TestEachStepFails(t *testing.T) {
+	for _, step := range []string{"Accel", "Attach", "Template", "Start", "SendFile", "CreateSandbox", "StartSandbox", "Publish"} {
+		t.Run(step, func(t *testing.T) {
+			w := newWorld()
+			s := fakeEngine(t, w, testOptions(t, testRoots(t)))
+			w.set(step, errInjected)
+			config := podConfig("p")
+			config.LogDirectory = filepath.Join(t.TempDir(), "logs")
+			config.PortMappings = []*runtimeapi.PortMapping{{HostPort: freePort(t), ContainerPort: 80}}
+			_, err := s.RunPodSandbox(t.Context(), config, "")
+			if !errors.Is(err, errInjected) {
+				t.Errorf("error %v, want the injected one", err)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error has more than one line: %q", err)
+			}
+			nothingLeft(t, s)
+			w.clean(t)
+			if _, err := os.Stat(config.LogDirectory); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the log directory is left: %v", err)
+			}
+			if pods, err := s.ListPodSandbox(t.Context(), nil); len(pods) > 0 || err != nil {
+				t.Errorf("a failed pod is seen: %v %v", pods, err)
+			}
+			// "already exists" must not leak the name that was just reserved.
+			w.set(step, nil)
+			id, err := s.RunPodSandbox(t.Context(), config, "")
+			if err != nil {
+				t.Fatalf("the name cannot be used again: %v", err)
+			}
+			if err := s.RemovePodSandbox(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+			nothingLeft(t, s)
+			w.clean(t)
+		})
+	}
+}
+
+func freePort(t *testing.T) int32 {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return int32(l.Addr().(*net.TCPAddr).Port)
+}
+
+// "name present (else InvalidArgument)", host network, pid and ipc "refused
+// with a clear error", "sysctls, unsafe ones refused unless allowed", "an
+// empty namespace handed to the network plugin".
+func TestRefusedPods(t *testing.T) {
+	w := newWorld()
+	s := fakeEngine(t, w, testOptions(t, testRoots(t)))
+	options := func(o *runtimeapi.NamespaceOption) func(*runtimeapi.PodSandboxConfig) {
+		return func(c *runtimeapi.PodSandboxConfig) {
+			c.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: o}
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*runtimeapi.PodSandboxConfig)
+		code   codes.Code
+		says   string
+	}{
+		{"no name", func(c *runtimeapi.PodSandboxConfig) { c.Metadata.Name = "" }, codes.InvalidArgument, "name"},
+		{"no metadata", func(c *runtimeapi.PodSandboxConfig) { c.Metadata = nil }, codes.InvalidArgument, "name"},
+		{"no namespace", func(c *runtimeapi.PodSandboxConfig) { c.Metadata.Namespace = "" }, codes.InvalidArgument, "namespace"},
+		{"host network", options(&runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}), codes.InvalidArgument, "hostNetwork"},
+		{"host pid", options(&runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_NODE}), codes.InvalidArgument, "hostPID"},
+		{"host ipc", options(&runtimeapi.NamespaceOption{Ipc: runtimeapi.NamespaceMode_NODE}), codes.InvalidArgument, "hostIPC"},
+		{"unsafe sysctl", func(c *runtimeapi.PodSandboxConfig) {
+			c.Linux.Sysctls = map[string]string{"kernel.panic": "1"}
+		}, codes.Unimplemented, "kernel.panic"},
+		{"udp port", func(c *runtimeapi.PodSandboxConfig) {
+			c.PortMappings = []*runtimeapi.PortMapping{{HostPort: 53, ContainerPort: 53, Protocol: runtimeapi.Protocol_UDP}}
+		}, codes.Unimplemented, "UDP"},
+		{"too much memory", func(c *runtimeapi.PodSandboxConfig) {
+			c.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 60}
+		}, codes.ResourceExhausted, "MiB"},
+		{"too many CPUs", func(c *runtimeapi.PodSandboxConfig) {
+			c.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuQuota: 1e9, CpuPeriod: 100000}
+		}, codes.ResourceExhausted, "CPUs"},
+		{"unknown network", func(c *runtimeapi.PodSandboxConfig) {
+			c.Annotations = map[string]string{"io.bulkhead.internal/network": "wifi"}
+		}, codes.InvalidArgument, "wifi"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			config := podConfig("p")
+			test.change(config)
+			_, err := s.RunPodSandbox(t.Context(), config, "")
+			if status.Code(err) != test.code || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%v (%v), want %v and %q", err, status.Code(err), test.code, test.says)
+			}
+		})
+	}
+	if _, err := s.RunPodSandbox(t.Context(), podConfig("p"), "runc"); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("another runtime handler: %v", err)
+	}
+	nothingLeft(t, s)
+	if w.starts > 0 {
+		t.Errorf("%d machines were started", w.starts)
+	}
+	o := testOptions(t, testRoots(t))
+	o.UnsafeSysctls = []string{"kernel.panic"}
+	config := podConfig("p")
+	config.Linux.Sysctls = map[string]string{"kernel.panic": "1"}
+	if _, err := fakeEngine(t, newWorld(), o).RunPodSandbox(t.Context(), config, ""); err != nil {
+		t.Errorf("an allowed sysctl: %v", err)
+	}
+}
+
+// A port in use is reported before the machine starts.
+func TestPortInUse(t *testing.T) {
+	w := newWorld()
+	s := fakeEngine(t, w, testOptions(t, testRoots(t)))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	config := podConfig("p")
+	config.PortMappings = []*runtimeapi.PortMapping{{HostPort: int32(l.Addr().(*net.TCPAddr).Port), ContainerPort: 80}}
+	if _, err := s.RunPodSandbox(t.Context(), config, ""); !errors.Is(err, network.ErrPortInUse) {
+		t.Errorf("%v, want %v", err, network.ErrPortInUse)
+	}
+	if w.starts > 0 {
+		t.Error("a machine was started")
+	}
+	nothingLeft(t, s)
+}
+
+// "A request repeated for the same name and attempt joins the one under way
+// and gets its result: … a request's deadline detaches and never cancels", and
+// "the sandbox visible before it is ready".
+func TestRepeatedRequestJoins(t *testing.T) {
+	w := newWorld()
+	w.block["StartSandbox"] = make(chan struct{})
+	s := fakeEngine(t, w, testOptions(t, testRoots(t)))
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.RunPodSandbox(short, podConfig("p"), ""); status.Code(err) != codes.DeadlineExceeded {
+		t.Fatalf("a request with a short deadline: %v", err)
+	}
+	if pods, _ := s.ListPodSandbox(t.Context(), nil); len(pods) > 0 {
+		t.Errorf("seen before it is ready: %v", pods)
+	}
+	ids := make([]string, 8)
+	var wg sync.WaitGroup
+	for i := range ids {
+		wg.Go(func() {
+			var err error
+			if ids[i], err = s.RunPodSandbox(t.Context(), podConfig("p"), ""); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(w.block["StartSandbox"])
+	wg.Wait()
+	again, err := s.RunPodSandbox(t.Context(), podConfig("p"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if id != again {
+			t.Errorf("ids %s and %s for one pod", id, again)
+		}
+	}
+	if w.starts != 1 {
+		t.Errorf("%d machines were started for one pod", w.starts)
+	}
+	if err := s.StopPodSandbox(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RunPodSandbox(t.Context(), podConfig("p"), ""); status.Code(err) != codes.AlreadyExists {
+		t.Errorf("the attempt of a stopped pod: %v", err)
+	}
+	next := podConfig("p")
+	next.Metadata.Attempt = 1
+	if _, err := s.RunPodSandbox(t.Context(), next, ""); err != nil {
+		t.Errorf("the next attempt: %v", err)
+	}
+}
+
+// "Stop, remove and delete that fail on not found: they are idempotent."
+func TestIdempotent(t *testing.T) {
+	s := fakeEngine(t, newWorld(), testOptions(t, testRoots(t)))
+	ctx := t.Context()
+	for name, err := range map[string]error{
+		"stop pod":         s.StopPodSandbox(ctx, "beef"),
+		"remove pod":       s.RemovePodSandbox(ctx, "beef"),
+		"stop container":   s.StopContainer(ctx, "beef", 1),
+		"remove container": s.RemoveContainer(ctx, "beef"),
+		"remove image":     s.RemoveImage(ctx, &runtimeapi.ImageSpec{Image: "localhost/none:1"}),
+	} {
+		if err != nil {
+			t.Errorf("%s of what is not there: %v", name, err)
+		}
+	}
+	if _, err := s.PodSandboxStatus(ctx, "beef", false); status.Code(err) != codes.NotFound {
+		t.Errorf("status of what is not there: %v", err)
+	}
+	id, err := s.RunPodSandbox(ctx, podConfig("p"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.StopPodSandbox(ctx, id[:8]); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 2 {
+		if err := s.RemovePodSandbox(ctx, id); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// "A failed CNI DEL remembered as done (the address leaks)", and "rollback
+// that gives up".
+func TestFailedDetachIsTriedAgain(t *testing.T) {
+	w := newWorld()
+	roots := testRoots(t)
+	s := fakeEngine(t, w, testOptions(t, roots))
+	id, err := s.RunPodSandbox(t.Context(), podConfig("p"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.set("Detach", errInjected)
+	if err := s.RemovePodSandbox(t.Context(), id); !errors.Is(err, errInjected) {
+		t.Errorf("remove: %v, want the injected error", err)
+	}
+	if len(w.attached) != 1 {
+		t.Fatalf("networks: %v", w.attached)
+	}
+	w.set("Detach", nil)
+	if err := s.RemovePodSandbox(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	nothingLeft(t, s)
+	w.clean(t)
+
+	// The same when the start fails: the undo waits on disk for Reap.
+	w.set("Detach", errInjected)
+	w.set("StartSandbox", errInjected)
+	if _, err := s.RunPodSandbox(t.Context(), podConfig("q"), ""); err == nil {
+		t.Fatal("no error")
+	}
+	if r, _ := s.Reap(t.Context()); len(r.Failed) != 1 {
+		t.Errorf("reap while the network fails: %+v", r)
+	}
+	w.set("Detach", nil)
+	if r, err := s.Reap(t.Context()); err != nil || r.Removed != 1 || len(r.Failed) > 0 {
+		t.Errorf("reap: %+v %v", r, err)
+	}
+	nothingLeft(t, s)
+	w.clean(t)
+}
