@@ -63,10 +63,6 @@ test: build guest $(IMAGE) build/setup-test ## set up and run every test, those 
 test-long: build guest $(IMAGE) build/setup-test ## the same with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
 
-.PHONY: bench
-bench: build guest $(IMAGE) ## measure speed and memory, print a table and write bench.json
-	@hack/bench
-
 .PHONY: install
 install: build guest ## install into $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/bulkhead $(DESTDIR)$(PREFIX)/share/bulkhead/guest
