@@ -228,3 +228,20 @@ func testDistinct(t *testing.T, tm *template) {
 		t.Error(diff)
 	}
 }
+
+// testSize looks at the agent from a container that shares its processes' view.
+func testSize(t *testing.T, tm *template) {
+	g := tm.start(t)
+	s := spec("sleep", "1000")
+	s["linux"].(map[string]any)["namespaces"] = []any{map[string]any{"type": "mount"}}
+	g.launch("c", s)
+	out, _ := g.exec("c", "x", process("grep", "-E", "^(Name|VmRSS|RssAnon|Threads)", "/proc/1/status"))
+	var anon int
+	for line := range strings.Lines(out) {
+		fmt.Sscanf(line, "RssAnon: %d kB", &anon)
+	}
+	t.Logf("%q", out)
+	if anon == 0 || anon > 8<<10 {
+		t.Errorf("the agent has %d KiB of its own: %q", anon, out)
+	}
+}

@@ -23,7 +23,7 @@ func TestGuest(t *testing.T) {
 		"Run": testRun, "Exec": testExec, "Errors": testErrors, "Signals": testSignals,
 		"OOM": testOOM, "Pod": testPod, "Reconnect": testReconnect, "Pause": testPause,
 		"Terminal": testTerminal, "Stdin": testStdin, "Users": testUsers, "Forward": testForward,
-		"Confined": testConfined, "Backpressure": testBackpressure, "Distinct": testDistinct, "Update": testUpdate,
+		"Confined": testConfined, "Backpressure": testBackpressure, "Distinct": testDistinct, "Update": testUpdate, "Size": testSize,
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(name, func(t *testing.T) { tests[name](t, tm) })

@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
-	"strconv"
-	"time"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -126,15 +123,13 @@ func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
 	}
 }
 
-const dialTimeout = 10 * time.Second
-
 // forward connects the host to a port of the pod.
-func (a *Agent) forward(ctx context.Context, s *agentv1.Stream) error {
+func (a *Agent) forward(_ context.Context, s *agentv1.Stream) error {
 	r, err := body[agentv1.Forward](s)
 	if err != nil {
 		return err
 	}
-	conn, err := a.dial(ctx, r.Port)
+	conn, err := a.dial(r.Port)
 	if err != nil {
 		return fmt.Errorf("connect to port %d of the pod: %w", r.Port, err)
 	}
@@ -146,21 +141,21 @@ func (a *Agent) forward(ctx context.Context, s *agentv1.Stream) error {
 	return nil
 }
 
-func (a *Agent) dial(ctx context.Context, port uint16) (net.Conn, error) {
-	hosts := []string{"127.0.0.1", "::1"}
+// dial tries the loopback addresses first, then the pod's own.
+func (a *Agent) dial(port uint16) (io.ReadWriteCloser, error) {
+	hosts := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 	a.mu.Lock()
 	if a.pod.Network != nil {
 		for _, s := range a.pod.Network.Addresses {
 			if p, err := netip.ParsePrefix(s); err == nil {
-				hosts = append(hosts, p.Addr().String())
+				hosts = append(hosts, p.Addr())
 			}
 		}
 	}
 	a.mu.Unlock()
-	dialer := net.Dialer{Timeout: dialTimeout, KeepAlive: -1}
 	var first error
 	for _, host := range hosts {
-		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+		conn, err := dialTCP(netip.AddrPortFrom(host, port))
 		if err == nil {
 			return conn, nil
 		}

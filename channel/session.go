@@ -57,10 +57,14 @@ func Dial(ctx context.Context, path string, o Options) (*Session, error) {
 
 // Host begins a session over a connection, which it owns from then on.
 func Host(ctx context.Context, conn net.Conn, o Options) (*Session, error) {
+	epoch, err := newEpoch()
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("channel: %w", err)
+	}
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	s := &Session{conn: conn, epoch: newEpoch(), done: make(chan struct{})}
+	s := &Session{conn: conn, epoch: epoch, done: make(chan struct{})}
 	d := newDecoder(conn, false)
-	var err error
 	s.peer, err = greet(conn, d, s.epoch, o.Hello, o.Resume, func() bool { return ctx.Err() != nil })
 	if !stop() && err == nil {
 		err = ctx.Err()

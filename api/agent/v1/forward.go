@@ -79,9 +79,9 @@ func (c *ChunkConn) CloseWrite() error {
 // Join copies between two connections, each direction until its end, which
 // is passed on by CloseWrite, and returns when both have ended; then both are
 // closed. An error in either direction ends both.
-func Join(a, b net.Conn) {
+func Join(a, b io.ReadWriteCloser) {
 	var wait sync.WaitGroup
-	pass := func(to, from net.Conn) {
+	pass := func(to io.Writer, from io.Reader) {
 		defer wait.Done()
 		_, err := io.Copy(to, from)
 		if w, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
