@@ -180,7 +180,7 @@ func (f *fakeCRI) StopPodSandbox(_ context.Context, id string) error {
 	if f.sandboxes[id] == nil {
 		return status.Error(codes.NotFound, "no sandbox")
 	}
-	f.sandboxes[id].status.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	f.sandboxes[id].status.State, f.sandboxes[id].status.Network = runtimeapi.PodSandboxState_SANDBOX_NOTREADY, nil
 	for _, c := range f.containers {
 		if c.sandbox == id {
 			f.end(c, 137, "VMKilled")
@@ -193,7 +193,7 @@ func (f *fakeCRI) StopPodSandbox(_ context.Context, id string) error {
 func (f *fakeCRI) die(id string, lost bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sandboxes[id].status.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	f.sandboxes[id].status.State, f.sandboxes[id].status.Network = runtimeapi.PodSandboxState_SANDBOX_NOTREADY, nil
 	for _, c := range f.containers {
 		if c.sandbox == id && !lost {
 			f.end(c, 137, "VMKilled")

@@ -142,6 +142,9 @@ func TestTheMachineDies(t *testing.T) {
 				s := supervise(t, fake, onePod(test.policy, "main"))
 				fake.die(s.Sandbox(), test.lost)
 				status := s.after(time.Second)
+				if status.PodIP != "10.0.2.15" {
+					t.Errorf("pod ip %q", status.PodIP)
+				}
 				if !test.again {
 					if err := s.end(); err != nil {
 						t.Error(err)

@@ -39,6 +39,9 @@ func (r *run) makeStatus() corev1.PodStatus {
 	for _, ip := range r.ips() {
 		status.PodIPs = append(status.PodIPs, corev1.PodIP{IP: ip})
 	}
+	if len(status.PodIPs) == 0 && r.sandbox != nil {
+		status.PodIPs = r.last.PodIPs // a pod that has ended keeps its last ones
+	}
 	if len(status.PodIPs) > 0 {
 		status.PodIP = status.PodIPs[0].IP
 	}

@@ -260,7 +260,7 @@ func (r *run) start(ctx context.Context, c *container) {
 	}
 	id, err := r.o.Runtime.CreateContainer(ctx, r.sandbox.GetId(), config, sandboxConfig(r.o, r.sandbox.GetMetadata().GetAttempt()))
 	if err != nil {
-		r.failed(c, reasonCreate, fmt.Errorf("create container %s: %w", c.spec.Name, err))
+		r.failed(c, reasonCreate, err)
 		return
 	}
 	r.event(c, false, "Created", "Created container "+c.spec.Name)
@@ -274,7 +274,7 @@ func (r *run) start(ctx context.Context, c *container) {
 		c.resumed = true
 	}
 	if err != nil {
-		r.failed(c, reasonRun, fmt.Errorf("start container %s: %w", c.spec.Name, err))
+		r.failed(c, reasonRun, err)
 		return
 	}
 	c.failure, c.retry = nil, backoff{}
@@ -295,7 +295,7 @@ func (r *run) failed(c *container, reason string, err error) {
 		r.at(time.Now()) // the end is known, with its exit code
 		return
 	}
-	r.fail(ErrStart, err)
+	r.fail(ErrStart, fmt.Errorf("container %s: %w", c.spec.Name, err))
 }
 
 // fail ends the pod if it is to fail fast.
