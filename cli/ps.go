@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -14,19 +13,17 @@ import (
 
 func (a *app) psCmd() *cobra.Command {
 	var f format
-	var all, quiet bool
+	var quiet bool
 	cmd := &cobra.Command{
 		Use:     "ps",
 		Aliases: []string{"ls", "list"},
 		Short:   "List the pods, ended ones included",
 		Example: `  bulkhead ps
-  bulkhead ps -A             # of every engine of this user
   bulkhead ps -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pods := []api.Pod{}
-			q := url.Values{"all": {strconv.FormatBool(all)}}
-			if err := a.client.Call(cmd.Context(), "GET", "/v1/pods", q, nil, &pods); err != nil {
+			if err := a.client.Call(cmd.Context(), "GET", "/v1/pods", nil, nil, &pods); err != nil {
 				return err
 			}
 			if quiet {
@@ -39,7 +36,6 @@ func (a *app) psCmd() *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVarP(&all, "all-instances", "A", false, "the pods of every engine of this user, not only of run")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
 	return cmd
 }

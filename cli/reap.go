@@ -2,8 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,17 +10,14 @@ import (
 )
 
 func (a *app) reapCmd() *cobra.Command {
-	var all bool
-	cmd := &cobra.Command{
-		Use:   "reap",
-		Short: "Adopt or clean up what a crash left behind (also done at every start)",
-		Example: `  bulkhead reap
-  bulkhead reap --all        # of every engine of this user`,
-		Args: cobra.NoArgs,
+	return &cobra.Command{
+		Use:     "reap",
+		Short:   "Adopt or clean up what a crash left behind (also done at every start)",
+		Example: "  bulkhead reap",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var r api.Reaped
-			q := url.Values{"all": {strconv.FormatBool(all)}}
-			if err := a.client.Call(cmd.Context(), "POST", "/v1/reap", q, nil, &r); err != nil {
+			if err := a.client.Call(cmd.Context(), "POST", "/v1/reap", nil, nil, &r); err != nil {
 				return err
 			}
 			fmt.Fprintf(a.out, "adopted %d, removed %d\n", r.Adopted, r.Removed)
@@ -32,8 +27,6 @@ func (a *app) reapCmd() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "what every engine of this user left behind")
-	return cmd
 }
 
 func (a *app) versionCmd() *cobra.Command {

@@ -3,7 +3,7 @@
 // one JSON object a line.
 //
 //	POST   /v1/pods                      RunRequest -> Messages until the pods end, or run when detached
-//	GET    /v1/pods?all=                 -> []Pod
+//	GET    /v1/pods                      -> []Pod
 //	GET    /v1/pods/{ref}                -> v1.Pod as the API would show it
 //	GET    /v1/pods/{ref}/sandbox        -> the machine's facts, a map
 //	GET    /v1/pods/{ref}/logs           LogOptions in the query -> Messages
@@ -36,11 +36,8 @@ type RunRequest struct {
 	Remove    bool       `json:"remove,omitempty"` // each pod when it has ended
 	Ports     []string   `json:"ports,omitempty"`  // [IP:]HOST:POD
 	Network   string     `json:"network,omitempty"`
-	// AllowHostLoopback lets the guest reach the host's loopback where
-	// nothing better can be had without privileges.
-	AllowHostLoopback bool   `json:"allowHostLoopback,omitempty"`
-	Template          string `json:"template,omitempty"` // "on" or "off"
-	Accel             string `json:"accel,omitempty"`
+	Template  string     `json:"template,omitempty"` // "on" or "off"
+	Accel     string     `json:"accel,omitempty"`
 }
 
 // Manifest is one file of YAML documents.
