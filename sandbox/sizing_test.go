@@ -64,23 +64,23 @@ func TestMemory(t *testing.T) {
 		in   []Demand
 		want int
 	}{
-		// 64 MiB are the guest's own.
-		{"nothing asked", []Demand{{}}, 640},
-		{"no container", nil, 640},
+		// 160 MiB are the guest's own.
+		{"nothing asked", []Demand{{}}, 512},
+		{"no container", nil, 512},
 		{"512 bytes are not 512 MiB", []Demand{memory(512, 0)}, 256},
 		{"least", []Demand{memory(1, 0)}, 256},
-		{"exact", []Demand{memory(448*mib, 0)}, 512},
-		{"one byte more", []Demand{memory(448*mib+1, 0)}, 640},
-		{"sum of limits", []Demand{memory(200*mib, 0), memory(300*mib, 0)}, 640},
-		{"limit before request", []Demand{memory(300*mib, 900*mib)}, 384},
-		{"request without a limit", []Demand{memory(0, 300*mib)}, 384},
+		{"exact", []Demand{memory(352*mib, 0)}, 512},
+		{"one byte more", []Demand{memory(352*mib+1, 0)}, 640},
+		{"sum of limits", []Demand{memory(200*mib, 0), memory(300*mib, 0)}, 768},
+		{"limit before request", []Demand{memory(300*mib, 900*mib)}, 512},
+		{"request without a limit", []Demand{memory(0, 300*mib)}, 512},
 		{"one states nothing", []Demand{memory(300*mib, 0), {}}, 896},
-		{"two state nothing", []Demand{{}, {}}, 640},
-		{"negative is no limit", []Demand{memory(-1, 0)}, 640},
-		{"unlimited", []Demand{memory(math.MaxInt64, 0)}, 640},
-		{"unlimited by pages", []Demand{memory(math.MaxInt64-4095, 0)}, 640},
-		{"init instead of the others", []Demand{{Init: true, MemoryLimit: 900 * mib}, memory(300*mib, 0)}, 1024},
-		{"init that states nothing", []Demand{{Init: true}, memory(300*mib, 0)}, 384},
+		{"two state nothing", []Demand{{}, {}}, 512},
+		{"negative is no limit", []Demand{memory(-1, 0)}, 512},
+		{"unlimited", []Demand{memory(math.MaxInt64, 0)}, 512},
+		{"unlimited by pages", []Demand{memory(math.MaxInt64-4095, 0)}, 512},
+		{"init instead of the others", []Demand{{Init: true, MemoryLimit: 900 * mib}, memory(300*mib, 0)}, 1152},
+		{"init that states nothing", []Demand{{Init: true}, memory(300*mib, 0)}, 512},
 	} {
 		got, err := SizeOf(tt.in, host, DefaultSizing)
 		if err != nil {
@@ -106,8 +106,8 @@ func TestTooLarge(t *testing.T) {
 	}{
 		{"CPUs", []Demand{milli(2001, 0)}, &TooLargeError{"CPUs", 3, 2}},
 		{"CPUs requested", []Demand{{Shares: 4096}}, &TooLargeError{"CPUs", 4, 2}},
-		{"memory", []Demand{memory(1024*mib, 0)}, &TooLargeError{"MiB of memory", 1152, 1024}},
-		{"memory in sum", []Demand{memory(500*mib, 0), memory(500*mib, 0)}, &TooLargeError{"MiB of memory", 1152, 1024}},
+		{"memory", []Demand{memory(1024*mib, 0)}, &TooLargeError{"MiB of memory", 1280, 1024}},
+		{"memory in sum", []Demand{memory(500*mib, 0), memory(500*mib, 0)}, &TooLargeError{"MiB of memory", 1280, 1024}},
 	} {
 		_, err := SizeOf(tt.in, host, DefaultSizing)
 		var got *TooLargeError
