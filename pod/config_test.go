@@ -122,7 +122,7 @@ func TestSecurityContext(t *testing.T) {
 		{"not root, and a name", &psc{RunAsNonRoot: &yes}, nil, &image{Username: "www"}, nil},
 		{"not root, and nothing", &psc{RunAsNonRoot: &yes}, nil, nil, nil},
 		{"not root", &psc{RunAsNonRoot: &yes}, &sc{RunAsUser: id(1)}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.RunAsUser.Value == 1 }},
-		{"may be root after all", &psc{RunAsNonRoot: &yes}, &sc{RunAsNonRoot: &no}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return true }},
+		{"may be root after all", &psc{RunAsNonRoot: &yes}, &sc{RunAsNonRoot: &no}, nil, func(*runtimeapi.LinuxContainerSecurityContext) bool { return true }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -147,7 +147,7 @@ func (f *fakeCRI) GetContainerEvents(ctx context.Context, events chan *runtimeap
 	}
 }
 
-func (f *fakeCRI) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+func (f *fakeCRI) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandboxConfig, _ string) (string, error) {
 	if err := f.call("RunPodSandbox", fmt.Sprint(config.Metadata.Attempt)); err != nil {
 		return "", err
 	}

@@ -82,12 +82,10 @@ func objectCapabilities(data []byte) ([]byte, error) {
 	if err := json.Unmarshal(data, &top); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	var process map[string]json.RawMessage
-	if err := json.Unmarshal(top["process"], &process); err != nil || process == nil {
-		return data, nil // Decode says what is wrong with it
-	}
-	var list []string
-	if raw, there := process["capabilities"]; !there || json.Unmarshal(raw, &list) != nil || list == nil {
+	// Whatever is not a list in an object is left for Decode to judge.
+	process, _ := as[map[string]json.RawMessage](top["process"])
+	list, ok := as[[]string](process["capabilities"])
+	if !ok || list == nil {
 		return data, nil
 	}
 	raw, err := json.Marshal(specs.LinuxCapabilities{Bounding: list, Effective: list, Inheritable: list, Permitted: list, Ambient: list})
@@ -100,6 +98,12 @@ func objectCapabilities(data []byte) ([]byte, error) {
 	}
 	top["process"] = raw
 	return json.Marshal(top)
+}
+
+// as decodes raw if it is a T.
+func as[T any](raw json.RawMessage) (value T, ok bool) {
+	ok = json.Unmarshal(raw, &value) == nil
+	return value, ok
 }
 
 // checkDevice accepts character and block devices and fifos.

@@ -18,7 +18,7 @@ import (
 type decoder struct {
 	file     string
 	pods     []*corev1.Pod
-	problems Problems
+	problems FieldErrors
 	root     *yamlv3.Node // of the current document, for line numbers
 }
 
@@ -27,7 +27,7 @@ func (d *decoder) add(line int, field string, class error, message string) {
 		line = lineOf(d.root, field)
 	}
 	message = strings.Join(strings.Fields(message), " ")
-	d.problems = append(d.problems, &Problem{File: d.file, Line: line, Field: field, Message: message, class: class})
+	d.problems = append(d.problems, &FieldError{File: d.file, Line: line, Field: field, Message: message, class: class})
 }
 
 // split cuts data at the lines that separate documents. Each document is led by

@@ -133,7 +133,7 @@ func TestDecodeNamesTheFault(t *testing.T) {
 
 func TestDecodeTellsEveryFault(t *testing.T) {
 	_, err := Decode("f.yaml", []byte(head+"    oops: 1\n    stdin: true\n    lifecycle: {preStop: {exec: {command: [a]}}}\n  hostPID: true\n"))
-	var problems Problems
+	var problems FieldErrors
 	if !errors.As(err, &problems) || len(problems) != 3 {
 		t.Fatalf("%d problems: %v", len(problems), err)
 	}

@@ -25,8 +25,8 @@ var (
 	ErrNotHonoured = errors.New("not honoured")
 )
 
-// Problem is one fault of a document: where it is and what it is.
-type Problem struct {
+// FieldError is one fault of a document: where it is and what it is.
+type FieldError struct {
 	File    string // as given to Decode
 	Line    int    // 1-based; 0 where it is not known
 	Field   string // a path such as spec.containers[0].image; may be empty
@@ -34,7 +34,7 @@ type Problem struct {
 	class   error
 }
 
-func (p *Problem) Error() string {
+func (p *FieldError) Error() string {
 	where := p.File
 	if p.Line > 0 {
 		where = fmt.Sprintf("%s:%d", where, p.Line)
@@ -46,21 +46,21 @@ func (p *Problem) Error() string {
 }
 
 // Unwrap gives the class.
-func (p *Problem) Unwrap() error { return p.class }
+func (p *FieldError) Unwrap() error { return p.class }
 
-// Problems are all the faults of the documents; errors.As finds it, and each of
+// FieldErrors are all the faults of the documents; errors.As finds it, and each of
 // its entries. Its message is one line, that of the first and a count.
-type Problems []*Problem
+type FieldErrors []*FieldError
 
-func (p Problems) Error() string {
+func (p FieldErrors) Error() string {
 	if len(p) == 1 {
 		return p[0].Error()
 	}
 	return fmt.Sprintf("%v (and %d more)", p[0], len(p)-1)
 }
 
-// Unwrap gives the single problems.
-func (p Problems) Unwrap() []error {
+// Unwrap gives the single faults.
+func (p FieldErrors) Unwrap() []error {
 	var out []error
 	for _, problem := range p {
 		out = append(out, problem)
@@ -70,7 +70,7 @@ func (p Problems) Unwrap() []error {
 
 // Decode reads the Pods of the YAML (or JSON) documents in data: Pods and v1
 // Lists of Pods; name is for messages. The pods are defaulted and validated and
-// have a UID. Every fault found is in the error, which is a Problems; then there
+// have a UID. Every fault found is in the error, which is a FieldErrors; then there
 // are no pods. Documents without a pod at all are an error.
 func Decode(name string, data []byte) ([]*corev1.Pod, error) {
 	d := &decoder{file: name}

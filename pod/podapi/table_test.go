@@ -115,7 +115,7 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 
 func TestEveryRefusedFieldIsRefused(t *testing.T) {
 	refused, accepted := 0, 0
-	everyField(t, func(key, path string, entry Entry, set func() *corev1.Pod) {
+	everyField(t, func(_, path string, entry Entry, set func() *corev1.Pod) {
 		var named bool
 		refuse(set(), func(field, _ string) { named = named || field == path || strings.HasPrefix(field, path+".") })
 		want := entry.Status == NotYet || entry.Status == Never || len(entry.Values) > 0
