@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,7 +42,7 @@ func (s *Sandbox) bringUp(ctx context.Context) (*machine, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("start the machine: %w", err)
+		return nil, fmt.Errorf("start the machine: %w", causeOf(ctx, err))
 	}
 	m := s.newMachine(vm, false)
 	s.mu.Lock()
@@ -55,9 +56,17 @@ func (s *Sandbox) bringUp(ctx context.Context) (*machine, error) {
 		})
 	}
 	if err != nil {
-		return m, m.vm.Explain("reach the agent", err)
+		return m, m.vm.Explain("reach the agent", causeOf(ctx, err))
 	}
 	return m, nil
+}
+
+// causeOf says of an error after a context's end why the context ended.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w (%w)", cause, err)
+	}
+	return err
 }
 
 // adopt makes m the sandbox's machine; the caller holds mu.

@@ -1,0 +1,236 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+)
+
+// behaviours are what the ancestors of this package did, and did wrong, with
+// the tests that hold ours to it. A line without a test here is another
+// package's, which it names.
+var behaviours = []struct{ line, tests string }{
+	{"an id, a hypervisor, an agent, containers, a state, a lock; created, started, stopped, paused, resumed, deleted, restored",
+		"TestLife TestPauseAndResumeSetTheClock TestRestore"},
+	{"states ready, running, paused, stopped; an unexpected transition names both", "TestTransitionsNameBothStates"},
+	{"one exclusive flock per pod across processes", "TestLockedByAnotherProcess"},
+	{"config and state stored apart, per pod and per container; restored by any process", "TestStoredApart TestRestore"},
+	{"any watcher learns that the machine died", "TestMachineDiesUnderContainers"},
+	{"containers may be added to a live pod later", "TestImagesShareSlots"},
+	{"started is awaited with a deadline; then the agent", "TestSlowStartEndsAtItsDeadline TestLife"},
+	{"memory is counted in MiB", "TestMemory"},
+	{"not: a start deadline after which the machine is leaked; a start error dropped", "TestSlowStartEndsAtItsDeadline TestLateMachineIsEnded TestFailedStartLeavesNothing"},
+	{"not: failed start, then a stop that demands running", "TestFailedStartLeavesNothing"},
+	{"not: a passing error of restore deletes the configuration", "TestPassingErrorOfRestoreDeletesNothing"},
+	{"not: an unreadable state file read as ready", "TestDamagedFilesAreErrors"},
+	{"not: delete that leaves the machine running; stop that skips it because the agent failed", "TestDeleteEndsTheMachine TestStopDoesNotNeedTheAgent"},
+	{"not: calls that return nil and do nothing; validation that is always true", "TestInvalidContainers TestContainerCalls"},
+	{"not: containers in mixed states make the pod unstartable", "TestMachineDiesUnderContainers"},
+	{"not: partial state writes; directories of mode 0; lock descriptors leaked; locks without a deadline",
+		"TestStoredApart TestLockedByAnotherProcess"},
+	{"not: the configuration, environment included, written to the log", "TestNothingSecretIsKept"},
+}
+
+// Every test that is named exists.
+func TestBehaviours(t *testing.T) {
+	parsed := map[string]bool{}
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				parsed[fn.Name.Name] = true
+			}
+		}
+	}
+	for _, b := range behaviours {
+		for name := range strings.FieldsSeq(b.tests) {
+			if !parsed[name] {
+				t.Errorf("%q: there is no %s", b.line, name)
+			}
+		}
+	}
+}
+
+func TestLockedByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	before := descriptors(t, filepath.Join(h.dir, "lock"))
+	other, err := flock.Try(filepath.Join(h.dir, "lock")) // a description of its own excludes as a process does
+	h.must(err)
+	done := make(chan error, 1)
+	go func() { done <- h.box.CreateContainer(h.ctx, h.container("c")) }()
+	select {
+	case err := <-done:
+		t.Errorf("written in spite of the lock: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	h.must(other.Unlock())
+	h.must(<-done)
+	if after := descriptors(t, filepath.Join(h.dir, "lock")); after != before {
+		t.Errorf("%d descriptors of the lock, %d before", after, before)
+	}
+	if err := (store{t.TempDir() + "/none"}).locked(func() error { return nil }); err == nil {
+		t.Error("a lock in no directory was taken")
+	}
+}
+
+// descriptors counts this process's open ones of a path.
+func descriptors(t *testing.T, path string) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, e := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && to == path {
+			n++
+		}
+	}
+	return n
+}
+
+func TestStoredApart(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	var got []string
+	err := filepath.WalkDir(h.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == h.dir || strings.HasSuffix(path, ".log") {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		want := fs.FileMode(0o600)
+		if d.IsDir() {
+			want = 0o700
+		}
+		if info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		got = append(got, strings.TrimPrefix(path, h.dir+"/"))
+		return nil
+	})
+	h.must(err)
+	want := "config.json containers containers/c containers/c/config.json containers/c/log containers/c/state.json lock state.json"
+	if strings.Join(got, " ") != want {
+		t.Errorf("on disk: %v", got)
+	}
+}
+
+func TestNothingSecretIsKept(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2-of-the-environment"
+	h := prepare(t)
+	var logged bytes.Buffer
+	o := h.options()
+	o.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	box, err := New(o)
+	h.must(err)
+	h.use(box)
+	h.must(box.Create(h.ctx, h.config(), Files{}))
+	h.must(box.Start(h.ctx))
+	c := h.container("c")
+	c.Spec = []byte(`{"process":{"env":["PASSWORD=` + secret + `"]}}`)
+	h.must(box.CreateContainer(h.ctx, c))
+	_, err = box.StartProcess(h.ctx, Process{Container: "c"})
+	h.must(err)
+	h.must(box.CreateExec(h.ctx, ExecConfig{Process: Process{Container: "c", Exec: "e"}, Spec: c.Spec, Output: OutputStream}))
+	h.must(filepath.WalkDir(h.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte(secret)) {
+			t.Errorf("%s holds the environment", path)
+		}
+		return err
+	}))
+	h.must(box.Stop(h.ctx))
+	box.Close()
+	if strings.Contains(logged.String(), secret) {
+		t.Error("the log holds the environment")
+	}
+}
+
+// A starter that does not heed its deadline brings a machine that nobody waits
+// for any more.
+func TestLateMachineIsEnded(t *testing.T) {
+	t.Parallel()
+	h := prepare(t)
+	o := h.options()
+	o.BootTimeout = 20 * time.Millisecond
+	vm := newFakeVM(t, h.agent)
+	o.Machine = func(ctx context.Context) (hypervisor.VM, error) {
+		<-ctx.Done()
+		return vm, nil
+	}
+	box, err := New(o)
+	h.must(err)
+	h.use(box)
+	h.must(box.Create(h.ctx, h.config(), Files{}))
+	if err := box.Start(h.ctx); !errors.Is(err, ErrTimeout) {
+		t.Errorf("start: %v", err)
+	}
+	if !vm.killed {
+		t.Error("the late machine lives on")
+	}
+}
+
+func TestHostsOOMKiller(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"v1":     "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+		"v2":     "low 0\nhigh 0\nmax 7\noom 4\noom_kill 3\noom_group_kill 9\n",
+		"vmstat": "nr_free_pages 1\noom_kill 3\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n, ok := readOOM(path)
+		if n != 3 || !ok {
+			t.Errorf("%s: %d, %v", name, n, ok)
+		}
+		if (oomCount{path, 3}).happened() || !(oomCount{path, 2}).happened() {
+			t.Errorf("%s: wrong about what happened", name)
+		}
+	}
+	if (oomCount{}).happened() || (oomCount{dir + "/gone", 0}).happened() {
+		t.Error("a count that cannot be read says that it happened")
+	}
+	if c := countOOM(os.Getpid()); c.file == "" {
+		t.Error("there is nothing to count by on this host")
+	}
+	m := &machine{vm: newFakeVM(t, newFakeAgent()), oom: oomCount{filepath.Join(dir, "v1"), 2}}
+	if reason, _ := m.reason(); reason != ReasonOOMKilled {
+		t.Errorf("reason %q", reason)
+	}
+	m.setWhy(ReasonStopped, "")
+	if reason, _ := m.reason(); reason != ReasonStopped {
+		t.Errorf("asked for, and the reason is %q", reason)
+	}
+}
