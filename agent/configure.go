@@ -55,6 +55,7 @@ func (a *Agent) configure(_ context.Context, c agentv1.Configure) (agentv1.Confi
 	}
 	done := agentv1.Configured{
 		Kernel: unix.ByteSliceToString(uts.Release[:]),
+		Crun:   a.crun.Version,
 		BootID: strings.TrimSpace(string(boot)),
 	}
 	a.mu.Lock()

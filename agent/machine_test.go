@@ -114,8 +114,15 @@ func (tm *template) start(t testing.TB, change ...func(*agentv1.Configure)) *gue
 		f(&c)
 	}
 	ctx := g.ctx()
-	if _, err := g.Configure(ctx, c); err != nil {
+	done, err := g.Configure(ctx, c)
+	if err != nil {
 		t.Fatal(g.vm.Explain("configure", err))
+	}
+	if again, err := g.Configure(ctx, c); err != nil || again != done { // a new shim may ask
+		t.Errorf("configure again: %+v, %v; at first %+v", again, err, done)
+	}
+	if done.Kernel == "" || done.Crun == "" || len(done.BootID) != 36 {
+		t.Errorf("configured: %+v", done)
 	}
 	disk := filepath.Join(t.TempDir(), "scratch")
 	if err := tm.disks.Create(ctx, disk, 64<<20); err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,6 +22,9 @@ import (
 
 // Runtime is crun, ready to run. Its methods may be called at once.
 type Runtime struct {
+	// Version is crun's own.
+	Version string
+
 	program *os.File
 	state   string
 	reaper  *reaper.Reaper
@@ -53,7 +57,37 @@ func New(program, state string, r *reaper.Reaper) (*Runtime, error) {
 		f.Close()
 		return nil, fmt.Errorf("load crun: %w", err)
 	}
-	return &Runtime{program: f, state: state, reaper: r}, nil
+	runtime := &Runtime{program: f, state: state, reaper: r}
+	if runtime.Version, err = runtime.version(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return runtime, nil
+}
+
+// version asks crun, which proves besides that it runs.
+func (r *Runtime) version() (string, error) {
+	out, err := os.CreateTemp(r.state, "version")
+	if err != nil {
+		return "", fmt.Errorf("crun's version: %w", err)
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	child, err := r.start(Stdio{1: out}, "crun", "--version")
+	if err != nil {
+		return "", err
+	}
+	<-child.Done()
+	buf := make([]byte, 256)
+	n, err := out.ReadAt(buf, 0)
+	if err != nil && err != io.EOF {
+		return "", fmt.Errorf("crun's version: %w", err)
+	}
+	line, _, _ := strings.Cut(string(buf[:n]), "\n")
+	if child.Status().ExitStatus() != 0 || line == "" {
+		return "", fmt.Errorf("crun does not run: status %#x", int(child.Status()))
+	}
+	return strings.TrimPrefix(line, "crun version "), nil
 }
 
 // Stdio are the process's ends of its streams; nil is /dev/null. With a
@@ -144,19 +178,7 @@ func (r *Runtime) run(ctx context.Context, p Process, onExit func(), args ...str
 func (r *Runtime) wait(ctx context.Context, dir string, stdio Stdio, args ...string) error {
 	log := filepath.Join(dir, "crun.log")
 	argv := append([]string{"crun", "--root=" + r.state, "--cgroup-manager=cgroupfs", "--log=" + log}, args...)
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("crun: %w", err)
-	}
-	defer null.Close()
-	attr := &syscall.ProcAttr{Env: []string{"PATH=/usr/bin"}, Sys: &syscall.SysProcAttr{Setsid: true}}
-	for _, f := range stdio {
-		if f == nil {
-			f = null
-		}
-		attr.Files = append(attr.Files, f.Fd())
-	}
-	child, err := r.reaper.Start(fmt.Sprintf("/proc/self/fd/%d", r.program.Fd()), argv, attr)
+	child, err := r.start(stdio, argv...)
 	if err != nil {
 		return err
 	}
@@ -171,6 +193,22 @@ func (r *Runtime) wait(ctx context.Context, dir string, stdio Stdio, args ...str
 		return failure(args[0], log, status)
 	}
 	return nil
+}
+
+func (r *Runtime) start(stdio Stdio, argv ...string) (*reaper.Child, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("crun: %w", err)
+	}
+	defer null.Close()
+	attr := &syscall.ProcAttr{Env: []string{"PATH=/usr/bin"}, Sys: &syscall.SysProcAttr{Setsid: true}}
+	for _, f := range stdio {
+		if f == nil {
+			f = null
+		}
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	return r.reaper.Start(fmt.Sprintf("/proc/self/fd/%d", r.program.Fd()), argv, attr)
 }
 
 const maxLog = 4 << 10

@@ -94,8 +94,9 @@ func (r *Reaper) Adopting() (release func()) {
 	}
 }
 
-// Adopt waits for a process that is or will be a child; see Adopting. onExit,
-// which may be nil, runs before Done is closed and must not call the reaper.
+// Adopt waits for a process that is or will be a child; see Adopting. One that
+// is gone without having been a child has ended with status 255. onExit, which
+// may be nil, runs before Done is closed and must not call the reaper.
 func (r *Reaper) Adopt(pid int, onExit func()) *Child {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,6 +104,8 @@ func (r *Reaper) Adopt(pid int, onExit func()) *Child {
 	if status, ok := r.strays[pid]; ok {
 		delete(r.strays, pid)
 		r.ended(c, status)
+	} else if unix.Kill(pid, 0) == unix.ESRCH {
+		r.ended(c, 255<<8)
 	}
 	return c
 }

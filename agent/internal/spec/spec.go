@@ -85,9 +85,6 @@ func Parse(raw json.RawMessage) (*Spec, error) {
 	if s.top["process"] == nil {
 		return nil, fmt.Errorf("specification without process: %w", agentv1.ErrInvalid)
 	}
-	if s.top["linux"] == nil {
-		s.top["linux"] = json.RawMessage("{}")
-	}
 	return s, nil
 }
 
@@ -140,6 +137,9 @@ func (s *Spec) linux(m Machine) error {
 	var linux object
 	if err := s.top.get("linux", &linux); err != nil {
 		return err
+	}
+	if linux == nil {
+		linux = object{}
 	}
 	type namespace struct {
 		Type string `json:"type"`

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// TestSeams wants the guest's names to be the host's; the agent does not import
+// the host's packages.
+func TestSeams(t *testing.T) {
+	t.Parallel()
+	if agentv1.Port != hypervisor.ChannelPort {
+		t.Errorf("the port is %q here and %q there", agentv1.Port, hypervisor.ChannelPort)
+	}
+	for slot := range hypervisor.MaxSlots {
+		if serial(slot) != hypervisor.SlotSerial(slot) {
+			t.Errorf("slot %d is %q here and %q there", slot, serial(slot), hypervisor.SlotSerial(slot))
+		}
+	}
+}
+
+func TestValidID(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]bool{
+		"a": true, "0123456789abcdef": true, "A_b-c.d": true, strings.Repeat("a", 128): true,
+		"": false, ".": false, "..": false, "-a": false, "a/b": false, "a b": false, "a\x00": false, "ä": false, strings.Repeat("a", 129): false,
+	} {
+		if validID(id) != want {
+			t.Errorf("%q: %t", id, !want)
+		}
+	}
+}
+
+func TestExitOf(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		status unix.WaitStatus
+		oom    bool
+		want   agentv1.Exit
+	}{
+		{0, false, agentv1.Exit{}},
+		{3 << 8, false, agentv1.Exit{Code: 3}},
+		{9, false, agentv1.Exit{Code: 137, Signal: 9}},
+		{9, true, agentv1.Exit{Code: 137, Signal: 9, OOMKilled: true}},
+		{0, true, agentv1.Exit{}}, // a child was killed, the process did well
+		{0x80 | 11, false, agentv1.Exit{Code: 139, Signal: 11}},
+	} {
+		got := exitOf(tc.status, tc.oom)
+		got.At = time.Time{}
+		if got != tc.want {
+			t.Errorf("%x: %+v, want %+v", tc.status, got, tc.want)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	good := agentv1.Configure{Entropy: make([]byte, 64), Time: time.Now(), MachineID: strings.Repeat("0a", 16)}
+	if err := validate(good); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*agentv1.Configure){
+		"entropy":    func(c *agentv1.Configure) { c.Entropy = nil },
+		"time":       func(c *agentv1.Configure) { c.Time = time.Time{} },
+		"machine id": func(c *agentv1.Configure) { c.MachineID = "x" },
+	} {
+		c := good
+		change(&c)
+		if err := validate(c); !errors.Is(err, agentv1.ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestParseMeminfo(t *testing.T) {
+	t.Parallel()
+	got := parseMeminfo("MemTotal:  1000 kB\nMemFree: 5 kB\nMemAvailable: 400 kB\nbroken\nX: y kB\n")
+	if got != (agentv1.Memory{Total: 1000 << 10, Available: 400 << 10}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSysctlNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "../../etc/passwd", "/etc/passwd", "..", "net/../../../x", "no.such.thing"} {
+		if err := setSysctls(map[string]string{name: "1"}); !errors.Is(err, agentv1.ErrInvalid) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package spec_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+type image map[string]string
+
+func (i image) ReadFile(path string, limit int) ([]byte, error) {
+	s := i[path]
+	return []byte(s[:min(limit, len(s))]), nil
+}
+
+var users = image{
+	"/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n# comment\nbroken:x:y:z\ndemo:x:1000:1001::/home/demo:/bin/sh\nhomeless:x:7:7:::\n",
+	"/etc/group":  "root:x:0:\ndemo:x:1001:\nextra:x:2000:root,demo\nother:x:3000:x\n",
+}
+
+func machine(volumes *[]spec.EmptyDir) spec.Machine {
+	return spec.Machine{
+		Root: "/r", Cgroup: "/pod/c", Shm: "/shm", Users: users,
+		Files: map[string]string{"/etc/hosts": "/pod/hosts", "/etc/resolv.conf": "/pod/resolv"},
+		EmptyDir: func(v spec.EmptyDir) (string, error) {
+			*volumes = append(*volumes, v)
+			return "/volumes/" + v.Name, nil
+		},
+	}
+}
+
+func TestAdjust(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ in, want string }{
+		"least": {
+			`{"process":{"args":["a"]}}`,
+			`{"ociVersion":"1.0.2","root":{"path":"/r"},
+			"process":{"args":["a"],"cwd":"/","env":["HOME=/root"],"terminal":false,"user":{}},
+			"mounts":[{"destination":"/etc/hosts","type":"bind","source":"/pod/hosts","options":["bind","rw"]},
+				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}]}}`,
+		},
+		"the pod's things": {
+			`{"ociVersion":"1.3.0","hostname":"h","hooks":{"prestart":[]},"annotations":{"k":"v=w=x"},
+			"root":{"path":"/host","readonly":true},
+			"process":{"args":["a"],"env":["HOME=/h","A=b=c"],"cwd":"/w","apparmorProfile":"x","selinuxLabel":"y","unknown":1},
+			"mounts":[{"destination":"/dev/shm/","type":"tmpfs","source":"shm"},
+				{"destination":"/etc/hosts","type":"bind","source":"/mine"},
+				{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["ro","medium=Memory","size=77"]},
+				{"destination":"/c","type":"cgroup","source":"cgroup"}],
+			"linux":{"namespaces":[{"type":"network","path":"/var/run/netns/x"},{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"cgroup"}],
+				"seccomp":{"defaultAction":"SCMP_ACT_ERRNO"},"mountLabel":"z","sysctl":{"net.x":"1"},"resources":{"pids":{"limit":5}}}}`,
+			`{"ociVersion":"1.0.2","annotations":{"k":"v=w=x"},"root":{"path":"/r","readonly":true},
+			"process":{"args":["a"],"cwd":"/w","env":["HOME=/h","A=b=c"],"terminal":false,"user":{},"unknown":1},
+			"mounts":[{"destination":"/dev/shm","type":"bind","source":"/shm","options":["rbind","rw","nosuid","nodev","noexec"]},
+				{"destination":"/etc/hosts","type":"bind","source":"/mine"},
+				{"destination":"/v","type":"bind","source":"/volumes/v","options":["rbind","ro"]},
+				{"destination":"/c","type":"cgroup2","source":"cgroup"},
+				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","ro"]}],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"pid"},{"type":"cgroup"}],
+				"seccomp":{"defaultAction":"SCMP_ACT_ERRNO"},"resources":{"pids":{"limit":5}}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := spec.Parse(json.RawMessage(tc.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var volumes []spec.EmptyDir
+			if err := s.Adjust(machine(&volumes), false); err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(decode(t, []byte(tc.want)), decode(t, got)); diff != "" {
+				t.Error(diff)
+			}
+			if name == "least" {
+				return
+			}
+			if diff := cmp.Diff([]spec.EmptyDir{{Name: "v", Memory: true, Size: 77}}, volumes); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(map[string]string{"net.x": "1"}, s.Sysctls); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func decode(t *testing.T, b []byte) (v any) {
+	t.Helper()
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	return v
+}
+
+func TestAdjustRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		in   string
+		want error
+	}{
+		"nothing":        {``, agentv1.ErrInvalid},
+		"no process":     {`{}`, agentv1.ErrInvalid},
+		"process null":   {`{"process":null}`, agentv1.ErrNoCommand},
+		"no args":        {`{"process":{}}`, agentv1.ErrNoCommand},
+		"empty command":  {`{"process":{"args":[""]}}`, agentv1.ErrNoCommand},
+		"a hook":         {`{"process":{"args":["a"]},"hooks":{"poststop":[{"path":"/x"}]}}`, agentv1.ErrInvalid},
+		"user namespace": {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"user"}]}}`, agentv1.ErrUnsupported},
+		"mounts":         {`{"process":{"args":["a"]},"mounts":{}}`, agentv1.ErrInvalid},
+		"volume's size":  {`{"process":{"args":["a"]},"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["size=-1"]}]}`, agentv1.ErrInvalid},
+		"user":           {`{"process":{"args":["a"],"user":{"username":"nobody"}}}`, agentv1.ErrInvalid},
+		"group":          {`{"process":{"args":["a"],"user":{"username":"demo:nobody"}}}`, agentv1.ErrInvalid},
+		"linux":          {`{"process":{"args":["a"]},"linux":[]}`, agentv1.ErrInvalid},
+		"env":            {`{"process":{"args":["a"],"env":"A=b"}}`, agentv1.ErrInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var volumes []spec.EmptyDir
+			s, err := spec.Parse(json.RawMessage(tc.in))
+			if err == nil {
+				err = s.Adjust(machine(&volumes), false)
+			}
+			if !errors.Is(err, tc.want) {
+				t.Errorf("error: %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	type user struct {
+		UID    uint32   `json:"uid"`
+		GID    uint32   `json:"gid"`
+		Groups []uint32 `json:"additionalGids"`
+	}
+	for name, tc := range map[string]struct {
+		want user
+		home string
+	}{
+		"root":        {user{0, 0, []uint32{0, 2000}}, "/root"},
+		"demo":        {user{1000, 1001, []uint32{1001, 2000}}, "/home/demo"},
+		"1000":        {user{1000, 1001, []uint32{1001, 2000}}, "/home/demo"},
+		"demo:other":  {user{1000, 3000, []uint32{3000}}, "/home/demo"},
+		"demo:4":      {user{1000, 4, []uint32{4}}, "/home/demo"},
+		"4321":        {user{4321, 0, []uint32{0}}, "/"},
+		"4321:extra":  {user{4321, 2000, []uint32{2000}}, "/"},
+		"homeless":    {user{7, 7, []uint32{7}}, "/"},
+		"demo:":       {user{1000, 1001, []uint32{1001, 2000}}, "/home/demo"},
+		"2147483647":  {user{1<<31 - 1, 0, []uint32{0}}, "/"},
+		"demo:extra ": {},
+		"4294967296":  {},
+		"-1":          {},
+	} {
+		raw, err := spec.Process(json.RawMessage(`{"args":["a"],"user":{"username":"`+name+`"}}`), users, true)
+		if tc.home == "" {
+			if !errors.Is(err, agentv1.ErrInvalid) {
+				t.Errorf("%q: %s, %v", name, raw, err)
+			}
+			continue
+		}
+		var got struct {
+			User user     `json:"user"`
+			Env  []string `json:"env"`
+		}
+		if err == nil {
+			err = json.Unmarshal(raw, &got)
+		}
+		if err != nil {
+			t.Errorf("%q: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(tc.want, got.User); diff != "" {
+			t.Errorf("%q: %s", name, diff)
+		}
+		if diff := cmp.Diff([]string{"HOME=" + tc.home}, got.Env); diff != "" {
+			t.Errorf("%q: %s", name, diff)
+		}
+	}
+}
+
+func FuzzAdjust(f *testing.F) {
+	f.Add([]byte(`{"process":{"args":["a"],"user":{"username":"demo"}},"mounts":[{"destination":"/v","type":"bulkhead.emptydir"}],"linux":null}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := spec.Parse(b)
+		if err != nil {
+			return
+		}
+		var volumes []spec.EmptyDir
+		if s.Adjust(machine(&volumes), true) == nil {
+			if _, err := s.Encode(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package stdio_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
+)
+
+func pipe(t *testing.T) (*os.File, *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestOutput reads in odd sizes, and from the last acknowledged byte again and
+// again, and loses and repeats nothing.
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	r, w := pipe(t)
+	o := stdio.NewOutput(r)
+	want := make([]byte, 3<<20)
+	for i := range want {
+		want[i] = byte(rand.Uint32())
+	}
+	go func() {
+		w.Write(want)
+		w.Close()
+	}()
+	var got []byte
+	for done := false; !done; {
+		rd := o.Reader(int64(len(got)))
+		if rd.Offset() != int64(len(got)) {
+			t.Fatalf("offset %d, want %d", rd.Offset(), len(got))
+		}
+		for range 1 + rand.IntN(20) {
+			buf := make([]byte, 1+rand.IntN(60000))
+			n, err := rd.Next(within(t), buf)
+			got = append(got, buf[:n]...)
+			if err == io.EOF {
+				done = true
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rand.IntN(2) == 0 {
+				rd.Ack(int64(len(got)))
+			}
+		}
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("got %d bytes, want %d, or others", len(got), len(want))
+	}
+	// All is acknowledged only up to some point: the rest can be had again.
+	rd := o.Reader(0)
+	rest, _ := io.ReadAll(readerFunc(func(p []byte) (int, error) { return rd.Next(within(t), p) }))
+	if !bytes.Equal(rest, want[len(want)-len(rest):]) {
+		t.Error("what was kept differs")
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// TestOutputBlocks wants a writer to wait for acknowledgements.
+func TestOutputBlocks(t *testing.T) {
+	t.Parallel()
+	r, w := pipe(t)
+	o := stdio.NewOutput(r)
+	w.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+	n, err := w.Write(make([]byte, 2*stdio.Limit))
+	if !errors.Is(err, os.ErrDeadlineExceeded) || n < stdio.Limit || n > stdio.Limit+100<<10 {
+		t.Fatalf("wrote %d bytes, %v", n, err)
+	}
+	rd := o.Reader(0)
+	rd.Ack(1 << 40) // of what it has not read
+	ctx, cancel := context.WithCancel(context.Background())
+	buf := make([]byte, stdio.Limit)
+	if n, err := rd.Next(ctx, buf); n != stdio.Limit || err != nil {
+		t.Errorf("read %d, %v", n, err)
+	}
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := rd.Next(ctx, buf); !errors.Is(err, context.Canceled) {
+		t.Errorf("error: %v", err)
+	}
+	newer := o.Reader(0)
+	if _, err := rd.Next(within(t), buf); !errors.Is(err, stdio.ErrReplaced) {
+		t.Errorf("older reader: %v", err)
+	}
+	o.Close()
+	if _, err := newer.Next(within(t), buf); err == nil {
+		t.Error("a closed stream can be read")
+	}
+}
+
+// TestInput replaces a writer that is stuck.
+func TestInput(t *testing.T) {
+	t.Parallel()
+	r, w := pipe(t)
+	in := stdio.NewInput(w, nil)
+	first, offset := in.Take()
+	if offset != 0 {
+		t.Errorf("offset %d", offset)
+	}
+	stuck := make(chan error, 1)
+	go func() {
+		_, err := in.Write(first, make([]byte, 1<<20))
+		stuck <- err
+	}()
+	time.Sleep(20 * time.Millisecond)
+	second, offset := in.Take()
+	if offset == 0 || offset >= 1<<20 {
+		t.Errorf("offset %d", offset)
+	}
+	if err := <-stuck; !errors.Is(err, stdio.ErrReplaced) {
+		t.Errorf("the older: %v", err)
+	}
+	if err := in.End(first); !errors.Is(err, stdio.ErrReplaced) {
+		t.Errorf("the older ends: %v", err)
+	}
+	all := make(chan int)
+	go func() {
+		b, _ := io.ReadAll(r)
+		all <- len(b)
+	}()
+	if n, err := in.Write(second, []byte("more")); err != nil || n != offset+4 {
+		t.Errorf("write: %d, %v", n, err)
+	}
+	if err := in.End(second); err != nil {
+		t.Error(err)
+	}
+	if n := <-all; int64(n) != offset+4 {
+		t.Errorf("the process read %d bytes of %d", n, offset+4)
+	}
+	if _, err := in.Write(second, []byte("x")); err == nil {
+		t.Error("write after the end")
+	}
+}

@@ -1,0 +1,173 @@
+package agentv1_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// connect makes a client whose every stream is served by serve.
+func connect(t *testing.T, serve func(net.Conn)) *agentv1.Client {
+	t.Helper()
+	return agentv1.NewClient(func(context.Context) (net.Conn, error) {
+		near, far := net.Pipe()
+		t.Cleanup(func() { near.Close(); far.Close() })
+		go serve(far)
+		return near, nil
+	})
+}
+
+func agent(t *testing.T, h agentv1.Handlers) *agentv1.Client {
+	t.Helper()
+	return connect(t, func(c net.Conn) { agentv1.Serve(context.Background(), c, h) })
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	c := agent(t, agentv1.Handlers{
+		agentv1.OpStart: agentv1.Unary(func(_ context.Context, p agentv1.Process) (struct{}, error) {
+			if p.Container == "c" {
+				return struct{}{}, nil
+			}
+			return struct{}{}, fmt.Errorf("container %s: %w\nsecond\x1b[31m line", p.Container, agentv1.ErrNotFound)
+		}),
+		agentv1.OpStats: agentv1.Unary(func(context.Context, agentv1.Process) (agentv1.Stats, error) {
+			return agentv1.Stats{Pids: 7}, nil
+		}),
+		agentv1.OpReadFile: agentv1.Unary(func(context.Context, agentv1.ReadFile) (agentv1.File, error) {
+			return agentv1.File{Data: make([]byte, agentv1.MaxReply)}, nil
+		}),
+	})
+	ctx := within(t, 5*time.Second)
+	if err := c.Start(ctx, agentv1.Process{Container: "c"}); err != nil {
+		t.Error(err)
+	}
+	err := c.Start(ctx, agentv1.Process{Container: "d"})
+	if !errors.Is(err, agentv1.ErrNotFound) || strings.ContainsAny(err.Error(), "\n\x1b") || !strings.Contains(err.Error(), "container d") {
+		t.Errorf("error: %q", err)
+	}
+	if s, err := c.Stats(ctx, agentv1.Process{}); err != nil || s.Pids != 7 {
+		t.Errorf("stats: %+v, %v", s, err)
+	}
+	if err := c.Ping(ctx); !errors.Is(err, agentv1.ErrUnsupported) {
+		t.Errorf("unknown call: %v", err)
+	}
+	if _, err := c.ReadFile(ctx, agentv1.ReadFile{}); err == nil {
+		t.Error("an answer beyond the limit")
+	}
+	if _, err := c.Create(ctx, agentv1.Create{Container: strings.Repeat("x", agentv1.MaxCall)}); !errors.Is(err, agentv1.ErrInvalid) {
+		t.Errorf("a call beyond the limit: %v", err)
+	}
+}
+
+// TestHostileReplies wants an error, soon, for whatever a guest answers.
+func TestHostileReplies(t *testing.T) {
+	t.Parallel()
+	length := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
+	for name, reply := range map[string][]byte{
+		"nothing":    nil,
+		"cut length": {0, 0},
+		"huge":       length(1<<32 - 1),
+		"too long":   length(agentv1.MaxReply + 1),
+		"cut off":    append(length(agentv1.MaxReply), "{}"...),
+		"not JSON":   append(length(4), "null{"...),
+		"no body":    append(length(2), "{}"...),
+		"other body": append(length(13), `{"body":"abc"`...),
+		"deep":       append(length(200000), bytes.Repeat([]byte("["), 200000)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := connect(t, func(c net.Conn) {
+				var call agentv1.Call
+				agentv1.ReadFrame(c, &call, agentv1.MaxCall)
+				c.Write(reply)
+				c.Close()
+			})
+			if s, err := c.Stats(within(t, 5*time.Second), agentv1.Process{}); err == nil {
+				t.Errorf("answer %+v", s)
+			}
+		})
+	}
+}
+
+// TestCancel wants every call to end with its context.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	c := agent(t, agentv1.Handlers{
+		agentv1.OpWait: agentv1.Waiting(func(ctx context.Context, _ agentv1.Process) (agentv1.Exit, error) {
+			<-ctx.Done() // when the host goes
+			return agentv1.Exit{}, ctx.Err()
+		}),
+		agentv1.OpOutput: func(_ context.Context, s *agentv1.Stream) error {
+			s.Reply(agentv1.Offset{})
+			io.Copy(io.Discard, s)
+			return nil
+		},
+	})
+	if _, err := c.Wait(within(t, 50*time.Millisecond), agentv1.Process{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("wait: %v", err)
+	}
+	out, err := c.Output(within(t, 50*time.Millisecond), agentv1.Output{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := out.Next(); err == nil || err == io.EOF {
+		t.Errorf("output: %v", err)
+	}
+	deaf := connect(t, func(net.Conn) {})
+	if err := deaf.Ping(within(t, 50*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("ping: %v", err)
+	}
+}
+
+func TestForward(t *testing.T) {
+	t.Parallel()
+	c := agent(t, agentv1.Handlers{agentv1.OpForward: func(_ context.Context, s *agentv1.Stream) error {
+		s.Reply(nil)
+		conn := agentv1.NewChunkConn(s.Conn)
+		all, err := io.ReadAll(conn) // to the end of the host's half
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(conn, "%d", len(all))
+		return conn.CloseWrite()
+	}})
+	conn, err := c.Forward(within(t, 5*time.Second), 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(make([]byte, 100000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*agentv1.ChunkConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(conn); err != nil || string(got) != "100000" {
+		t.Errorf("answer %q, %v", got, err)
+	}
+}
+
+func FuzzReadFrame(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 2, '{', '}'})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var reply agentv1.Reply
+		agentv1.ReadFrame(bytes.NewReader(b), &reply, 1000)
+		agentv1.ReadChunk(bytes.NewReader(b), make([]byte, agentv1.MaxChunk))
+	})
+}
