@@ -178,7 +178,7 @@ func (s *Sandbox) Delete(ctx context.Context, force bool) error {
 		return err
 	}
 	// Ready has a machine too, which must not outlive its files.
-	if err := s.Stop(ctx); err != nil {
+	if err := s.stop(ctx, false); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
 	if err := s.acquire(ctx, "delete"); err != nil {

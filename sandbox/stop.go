@@ -13,7 +13,10 @@ var errStopping = errors.New("the sandbox is being stopped")
 // Stop ends the machine in whatever state it is; processes that still run end
 // with it, as ReasonVMKilled with code 137. The agent is first asked to flush
 // its disks, for a bounded time. It is idempotent, and interrupts a Start.
-func (s *Sandbox) Stop(ctx context.Context) error {
+func (s *Sandbox) Stop(ctx context.Context) error { return s.stop(ctx, true) }
+
+// stop is Stop; a sandbox that is deleted next has nothing worth flushing.
+func (s *Sandbox) stop(ctx context.Context, flush bool) error {
 	s.mu.Lock()
 	if s.interrupt != nil {
 		s.interrupt(errStopping)
@@ -39,9 +42,9 @@ func (s *Sandbox) Stop(ctx context.Context) error {
 		}
 		return nil
 	}
-	if state == Running {
-		flush, done := m.call(ctx, flushTimeout)
-		if err := m.agent.Flush(flush); err != nil {
+	if state == Running && flush {
+		call, done := m.call(ctx, flushTimeout)
+		if err := m.agent.Flush(call); err != nil {
 			s.log.Warn("guest did not flush its disks", "error", err)
 		}
 		done()
