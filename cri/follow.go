@@ -118,26 +118,8 @@ func (p *pod) adopt(ctx context.Context, lost error) error {
 	p.release()
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	c, fresh, err := p.s.reach(ctx, p)
-	if err != nil {
-		return err
-	}
-	if c == nil {
-		return nil // the pod has ended, which its record says now
-	}
-	if fresh {
-		if err := p.republish(ctx, c); err != nil {
-			p.s.log.Warn("publish a pod's ports again", "pod", p.id, "error", err)
-		}
-	}
-	if err := p.reconcile(ctx, c); err != nil {
-		c.close()
-		return err
-	}
-	p.mu.Lock()
-	p.conn = c
-	p.mu.Unlock()
-	return nil
+	_, err := p.connect(ctx)
+	return err
 }
 
 // republish opens the ports again whose listeners died with the old shim.

@@ -114,27 +114,51 @@ func (s *Service) reapPod(ctx context.Context, id string) (reaped, error) {
 func (s *Service) adoptPod(ctx context.Context, p *pod) (reaped, error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	c, fresh, err := s.reach(ctx, p)
-	if err != nil {
-		return nothing, err
-	}
-	what := found
-	if c != nil {
-		if err := p.reconcile(ctx, c); err != nil {
-			c.close()
-			return nothing, err
-		}
-		p.conn = c
-	}
-	if fresh {
-		what = adopted
-		if err := p.republish(ctx, c); err != nil {
-			s.log.Warn("publish a pod's ports again", "pod", p.id, "error", err)
-		}
-	}
+	fresh, err := p.connect(ctx)
+	// Seen in any case: it is tried again for as long as the engine lives.
 	s.hold(p)
 	s.spawn(p.follow)
-	return what, nil
+	if err != nil || !fresh {
+		return found, err
+	}
+	return adopted, nil
+}
+
+// connect connects a ready pod to its shim and takes over the shim's word. It
+// reports whether the shim is another one.
+func (p *pod) connect(ctx context.Context) (fresh bool, err error) {
+	for {
+		c, fresh, err := p.s.reach(ctx, p)
+		if err != nil || c == nil {
+			return false, err // without an error the pod has ended, as its record says now
+		}
+		if err = p.reconcile(ctx, c); err == nil {
+			if fresh {
+				if err := p.republish(ctx, c); err != nil {
+					p.s.log.Warn("publish a pod's ports again", "pod", p.id, "error", err)
+				}
+			}
+			p.mu.Lock()
+			p.conn = c
+			p.mu.Unlock()
+			return fresh, nil
+		}
+		// A shim that was killed just now still takes connections for a moment.
+		died := false
+		select {
+		case <-c.done:
+			died = !fresh
+		default:
+		}
+		c.close()
+		if !died || ctx.Err() != nil {
+			return false, err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // reach connects to the shim of a ready pod, starting another (fresh) if it

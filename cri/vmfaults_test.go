@@ -1,0 +1,155 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestKills kills the shim, the engine and the machine of a real pod, in this
+// order. Its container counts, and no line of its log may be lost or doubled.
+func TestKills(t *testing.T) {
+	roots := testRoots(t)
+	o := realOptions(t, roots)
+	loadImage(t, o.Images)
+	s := engine(t, o)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	config := podConfig("victim")
+	config.LogDirectory = filepath.Join(t.TempDir(), "logs")
+	pod, err := s.RunPodSandbox(ctx, config, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := s.CreateContainer(ctx, pod, containerConfig("count", "sh", "-c", "i=0; while true; do echo $i; i=$((i+1)); usleep 20000; done"), config)
+	if err == nil {
+		err = s.StartContainer(ctx, id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(config.LogDirectory, "count.log")
+	events := subscribe(t, s)
+
+	facts, err := s.PodFacts(ctx, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill9(t, facts.ShimPID)
+	for {
+		now, err := s.PodFacts(ctx, pod)
+		if err == nil && now.ShimPID != 0 && now.ShimPID != facts.ShimPID {
+			if now.VMPID != facts.VMPID {
+				t.Errorf("the machine was %d and is %d", facts.VMPID, now.VMPID)
+			}
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal("no other shim took over")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if out, _, err := s.ExecSync(ctx, id, []string{"hostname"}, 30*time.Second); err != nil || string(out) != "victim\n" {
+		t.Errorf("exec after the shim's death: %q %v", out, err)
+	}
+
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	s = engine(t, o)
+	events = subscribe(t, s)
+	if out, _, err := s.ExecSync(ctx, id, []string{"hostname"}, 30*time.Second); err != nil || string(out) != "victim\n" {
+		t.Errorf("exec by the next engine: %q %v", out, err)
+	}
+	seen := contiguous(t, log)
+	for contiguous(t, log) <= seen && ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond) // the log itself is what is waited for
+	}
+
+	now, err := s.PodFacts(ctx, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill9(t, now.VMPID)
+	wait(t, events, pod, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	st, err := s.ContainerStatus(ctx, id, false)
+	if err != nil || st.Status.ExitCode != 137 || st.Status.Reason != "VMKilled" {
+		t.Errorf("container: %v %v", st, err)
+	}
+	contiguous(t, log)
+	if err := s.RemovePodSandbox(ctx, pod); err != nil {
+		t.Error(err)
+	}
+	nothingLeft(t, s)
+}
+
+// contiguous returns how many lines the log has, each of which must be the
+// next number.
+func contiguous(t *testing.T, path string) int {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		if !strings.HasSuffix(line, fmt.Sprintf(" stdout F %d\n", n)) {
+			t.Fatalf("line %d of the log is %q", n, line)
+		}
+		n++
+	}
+	return n
+}
+
+func kill9(t *testing.T, pid int) {
+	t.Helper()
+	if pid < 2 {
+		t.Fatalf("pid %d", pid)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Shim and machine both killed while there is no engine: the next one says how
+// the container ended, and removes what is left.
+func TestAllKilled(t *testing.T) {
+	o := realOptions(t, testRoots(t))
+	loadImage(t, o.Images)
+	s := engine(t, o)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	pod, err := s.RunPodSandbox(ctx, podConfig("victim"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := s.CreateContainer(ctx, pod, containerConfig("main", "sleep", "1000"), nil)
+	if err == nil {
+		err = s.StartContainer(ctx, id)
+	}
+	facts, err2 := s.PodFacts(ctx, pod)
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	kill9(t, facts.ShimPID)
+	kill9(t, facts.VMPID)
+	s = engine(t, o)
+	st, err := s.ContainerStatus(ctx, id, false)
+	if err != nil || st.Status.ExitCode != 137 || st.Status.Reason != "VMKilled" {
+		t.Errorf("container: %v %v", st, err)
+	}
+	if err := s.RemovePodSandbox(ctx, pod); err != nil {
+		t.Error(err)
+	}
+	nothingLeft(t, s)
+}
