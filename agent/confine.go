@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -68,7 +69,11 @@ func (a *Agent) readFile(_ context.Context, r agentv1.ReadFile) (agentv1.File, e
 	if !p.hasExited() {
 		root = rootOf(fmt.Sprintf("/proc/%d/root", p.pid))
 	}
-	f, err := root.open(r.Path)
+	path := r.Path
+	if filepath.Clean(path) == terminationLog && p.hasExited() {
+		root, path = rootOf(c.upper), filepath.Base(c.last) // /dev has gone with its mount namespace
+	}
+	f, err := root.open(path)
 	if err != nil && root != rootOf(c.root) && p.hasExited() {
 		f, err = rootOf(c.root).open(r.Path)
 	}

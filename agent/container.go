@@ -29,6 +29,7 @@ type container struct {
 	dir    string // /run/bulkhead/containers/<id>
 	root   string // the mounted root
 	upper  string // what it writes, on the scratch disk
+	last   string // its termination message, which its own /dev would lose
 	cgroup cgroup.Dir
 	free   func() // lets go of the image
 
@@ -115,6 +116,10 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	for _, name := range podFileNames {
 		files["/etc/"+name] = filepath.Join(podDir, name)
 	}
+	if err := c.makeLast(); err != nil {
+		return nil, err
+	}
+	files[terminationLog] = c.last
 	err = s.Adjust(spec.Machine{
 		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files,
 		EmptyDir: a.emptyDir, Users: rootOf(c.root),
@@ -137,6 +142,18 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	return a.launch(ctx, c, launch{terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce})
 }
 
+// terminationLog is where a container leaves its last words, if its
+// specification mounts nothing else there.
+const terminationLog = "/dev/termination-log"
+
+// makeLast makes the file of the last words, which any user may write.
+func (c *container) makeLast() error {
+	if err := os.WriteFile(c.last, nil, 0o666); err != nil {
+		return err
+	}
+	return os.Chmod(c.last, 0o666)
+}
+
 // mountRoot lays the container's writable layer over its image.
 func (a *Agent) mountRoot(c *container, image string) error {
 	base, err := a.writable()
@@ -145,6 +162,7 @@ func (a *Agent) mountRoot(c *container, image string) error {
 	}
 	c.root = filepath.Join(c.dir, "rootfs")
 	c.upper = filepath.Join(base, "roots", c.id)
+	c.last = filepath.Join(c.upper, "termination-log")
 	for _, name := range []string{"upper", "work"} {
 		if err := os.MkdirAll(filepath.Join(c.upper, name), 0o755); err != nil {
 			return err

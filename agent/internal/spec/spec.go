@@ -205,11 +205,11 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 		names = append(names, to)
 	}
 	slices.Sort(names)
-	mode := "rw"
-	if readonly {
-		mode = "ro"
-	}
 	for _, to := range names {
+		mode := "rw"
+		if readonly && !strings.HasPrefix(to, "/dev/") { // the root's own device directory is never read-only
+			mode = "ro"
+		}
 		mounts = append(mounts, Mount{Destination: to, Type: "bind", Source: files[to], Options: []string{"bind", mode}})
 	}
 	return s.top.set("mounts", mounts)
