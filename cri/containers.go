@@ -133,7 +133,8 @@ func (c *container) signal(ctx context.Context, shim *conn, sig uint32, all bool
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		if waitCtx.Err() != nil {
+		// The shim has the same deadline and may be the first to see it.
+		if waitCtx.Err() != nil || code(err) == codes.DeadlineExceeded {
 			return false, nil
 		}
 		return false, err

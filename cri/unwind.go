@@ -69,7 +69,13 @@ func (s *Service) endShim(ctx context.Context, id string) error {
 		return fmt.Errorf("reach the shim of pod %s: %w", short(id), err)
 	}
 	defer c.close()
-	if _, err := c.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: id}); err != nil {
+	_, err = c.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: id})
+	if err != nil {
+		select {
+		case <-c.done: // it was dying, or did not live to answer
+			return s.machines.End(ctx, filepath.Join(dir, layout.VM))
+		default:
+		}
 		return fail(err, "end the machine of pod %s", short(id))
 	}
 	select {

@@ -1,0 +1,191 @@
+package cri
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// TestFeatures tries in one real pod, of the pool, what containers share and
+// what goes in and out of them.
+func TestFeatures(t *testing.T) {
+	o := realOptions(t, testRoots(t))
+	o.Pool = 1
+	loadImage(t, o.Images)
+	s := engine(t, o)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+
+	// The first pod has the template built, and the pool filled after it.
+	first, err := s.RunPodSandbox(ctx, podConfig("first"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemovePodSandbox(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	s.member(t)
+	port := freePort(t)
+	config := podConfig("web")
+	config.PortMappings = []*runtimeapi.PortMapping{{HostPort: port, ContainerPort: 8080}}
+	config.Annotations = map[string]string{"io.bulkhead.internal/emptydir.share": "medium=Memory,size=1048576"}
+	began := time.Now()
+	pod, err := s.RunPodSandbox(ctx, config, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("pod of the pool: %v", time.Since(began))
+	facts, err := s.PodFacts(ctx, pod)
+	if err != nil || !facts.Pooled || !facts.Clone {
+		t.Errorf("not of the pool: %+v %v", facts, err)
+	}
+	for _, p := range facts.Phases {
+		t.Logf("  %-20s %v", p.Name, p.Took)
+	}
+	share := &runtimeapi.Mount{ContainerPath: "/share", HostPath: "/var/lib/kubelet/pods/u/volumes/kubernetes.io~empty-dir/share"}
+	last := filepath.Join(t.TempDir(), "last")
+	if err := os.WriteFile(last, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	web := containerConfig("web", "sh", "-c", "echo words > /dev/termination-log; echo hello from $NAME > /share/index.html; exec httpd -f -p 8080 -h /share")
+	web.Envs = []*runtimeapi.KeyValue{{Key: "NAME", Value: []byte("a=b c")}}
+	web.Mounts = []*runtimeapi.Mount{share, {ContainerPath: "/dev/termination-log", HostPath: last}}
+	shell := containerConfig("shell", "sh", "-c", "sleep 1000")
+	shell.Mounts = []*runtimeapi.Mount{share}
+	ids := map[string]string{}
+	for _, c := range []*runtimeapi.ContainerConfig{web, shell} {
+		began := time.Now()
+		id, err := s.CreateContainer(ctx, pod, c, config)
+		if err == nil {
+			err = s.StartContainer(ctx, id)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("container %s: %v", c.Metadata.Name, time.Since(began))
+		ids[c.Metadata.Name] = id
+	}
+
+	get := func() (string, error) {
+		client := http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+		if err != nil {
+			return "", err
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		return string(body), err
+	}
+	var body string
+	for ctx.Err() == nil {
+		if body, err = get(); err == nil && body != "" {
+			break
+		}
+		time.Sleep(20 * time.Millisecond) // the server in the guest tells nobody that it listens
+	}
+	if body != "hello from a=b c\n" {
+		t.Errorf("published port: %q %v", body, err)
+	}
+	out, _, err := s.ExecSync(ctx, ids["shell"], []string{"sh", "-c", "cat /share/index.html; df -k /share | tail -1"}, 20*time.Second)
+	if err != nil || !strings.HasPrefix(string(out), "hello from a=b c\n") || !strings.Contains(string(out), " 1024 ") {
+		t.Errorf("shared emptyDir: %q %v", out, err)
+	}
+
+	t.Run("stream", func(t *testing.T) {
+		res, err := s.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: ids["shell"], Cmd: []string{"sh", "-c", "tr a-z A-Z; exit 4"}, Stdin: true, Stdout: true, Stderr: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := dialURL(ctx, t, res.Url)
+		var out bytes.Buffer
+		exit, err := stream.Stdio{Stdin: strings.NewReader("shout\n"), Stdout: &out}.Run(ctx, conn)
+		if err != nil || exit != 4 || out.String() != "SHOUT\n" {
+			t.Errorf("exec with stdin: %d %q %v", exit, out.String(), err)
+		}
+		res2, err := s.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: pod, Port: []int32{8080}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		forward := dialURL(ctx, t, res2.Url)
+		defer forward.Close()
+		fmt.Fprint(forward, "GET / HTTP/1.0\r\n\r\n")
+		answer, err := io.ReadAll(forward)
+		if err != nil || !strings.Contains(string(answer), "hello from") {
+			t.Errorf("port-forward: %q %v", answer, err)
+		}
+		address, err := s.Console(ctx, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dialURL(ctx, t, address).Close()
+	})
+
+	t.Run("pause", func(t *testing.T) {
+		for range 2 {
+			if err := s.PausePodSandbox(ctx, pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f, _ := s.PodFacts(ctx, pod); f.State != "paused" {
+			t.Errorf("state %q", f.State)
+		}
+		for range 2 {
+			if err := s.ResumePodSandbox(ctx, pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if body, err := get(); err != nil || body == "" {
+			t.Errorf("after the pause: %q %v", body, err)
+		}
+	})
+
+	t.Run("stats", func(t *testing.T) {
+		st, err := s.PodSandboxStats(ctx, pod)
+		if err != nil || len(st.Linux.Containers) != 2 || st.Linux.Memory.UsageBytes.Value == 0 || st.Linux.Cpu.UsageCoreNanoSeconds.Value == 0 {
+			t.Errorf("%v %v", st, err)
+		}
+	})
+
+	if err := s.StopContainer(ctx, ids["web"], 2); err != nil {
+		t.Fatal(err)
+	}
+	if words, _ := os.ReadFile(last); string(words) != "words\n" {
+		t.Errorf("termination message: %q", words)
+	}
+	if err := s.RemovePodSandbox(ctx, pod); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := get(); err == nil {
+		t.Error("the published port outlives its pod")
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	nothingLeft(t, s)
+}
+
+func dialURL(ctx context.Context, t *testing.T, address string) net.Conn {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != Scheme {
+		t.Fatalf("URL %q: %v", address, err)
+	}
+	conn, err := stream.Dial(ctx, u.Path, u.Query().Get("token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
