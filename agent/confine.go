@@ -91,7 +91,7 @@ func (a *Agent) readFile(_ context.Context, r agentv1.ReadFile) (agentv1.File, e
 	}
 	data := make([]byte, min(limit, info.Size()))
 	n, err := f.ReadAt(data, max(0, info.Size()-limit))
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return agentv1.File{}, fmt.Errorf("container %s: %w", c.id, err)
 	}
 	return agentv1.File{Data: data[:n]}, nil

@@ -148,9 +148,9 @@ func (a *Agent) unmount(_ context.Context, m agentv1.Unmount) (none, error) {
 	err := unix.Unmount(d.at, 0)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err != nil && err != unix.EINVAL {
+	if err != nil && !errors.Is(err, unix.EINVAL) {
 		d.ready = true
-		if err == unix.EBUSY {
+		if errors.Is(err, unix.EBUSY) {
 			err = fmt.Errorf("%w: %w", agentv1.ErrBusy, err)
 		}
 		return none{}, fmt.Errorf("unmount disk %.64q: %w", m.Name, err)

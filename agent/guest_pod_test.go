@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -82,7 +83,7 @@ func testReconnect(t *testing.T, tm *template) {
 		end := false
 		for n := 0; n < 40<<10*(round+1) || round > 3; {
 			offset, data, err := out.Next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				end = true
 				break
 			}
@@ -151,7 +152,7 @@ func testBackpressure(t *testing.T, tm *template) {
 		t.Errorf("%d bytes", len(got))
 	}
 	for {
-		if _, _, err := out.Next(); err == io.EOF {
+		if _, _, err := out.Next(); errors.Is(err, io.EOF) {
 			t.Error("the older reader came to the end")
 		} else if err != nil {
 			break
@@ -183,7 +184,7 @@ func testPause(t *testing.T, tm *template) {
 	if err != nil || !list.Processes[0].Paused {
 		t.Errorf("list = %+v, %v", list, err)
 	}
-	if _, err := g.Client.Exec(g.ctx(), agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: "x"}, Spec: raw(t, process("true"))}); err == nil {
+	if _, err := g.Exec(g.ctx(), agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: "x"}, Spec: raw(t, process("true"))}); err == nil {
 		t.Error("exec in a paused container")
 	}
 	g.must(g.Resume(g.ctx(), c))

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -214,7 +215,7 @@ func (g *guest) tryCreate(id string, spec map[string]any, change ...func(*agentv
 	for _, f := range change {
 		f(&c)
 	}
-	created, err := g.Client.Create(g.ctx(), c)
+	created, err := g.Create(g.ctx(), c)
 	if err == nil && created.PID <= 1 {
 		g.t.Errorf("create %s: process %d", id, created.PID)
 	}
@@ -251,7 +252,7 @@ func (g *guest) read(p agentv1.Process, stream string) string {
 	var all strings.Builder
 	for {
 		offset, data, err := s.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all.String()
 		}
 		if err != nil {

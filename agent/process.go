@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -246,7 +247,7 @@ func (a *Agent) signal(_ context.Context, r agentv1.Signal) (none, error) {
 	} else {
 		err = p.child.Signal(sig)
 	}
-	if err == unix.ESRCH || os.IsNotExist(err) {
+	if errors.Is(err, unix.ESRCH) || os.IsNotExist(err) {
 		err = fmt.Errorf("it has ended: %w", agentv1.ErrNotFound)
 	}
 	if err != nil {

@@ -63,7 +63,7 @@ func (a *Agent) output(ctx context.Context, s *agentv1.Stream) error {
 		if n > 0 {
 			err = agentv1.WriteChunk(s, buf[:n])
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			// The last acknowledgements may be on their way: the host closes.
 			if err = agentv1.WriteChunk(s, nil); err == nil {
 				<-acked
@@ -101,7 +101,7 @@ func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
 	buf := make([]byte, agentv1.MaxChunk)
 	for {
 		data, err := agentv1.ReadChunk(s, buf)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			p.stdin.End(turn)
 			return nil
 		}

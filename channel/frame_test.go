@@ -25,7 +25,7 @@ func TestFrames(t *testing.T) {
 				t.Fatalf("%s: frame %d: %+v, %v", name, i, f, err)
 			}
 		}
-		if _, err := d.next(); err != io.EOF {
+		if _, err := d.next(); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: at the end: %v", name, err)
 		}
 	}

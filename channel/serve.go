@@ -55,7 +55,7 @@ func (s *server) serve() error {
 	}
 	for {
 		f, err := d.next()
-		if err == io.EOF || errors.Is(err, io.ErrNoProgress) {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrNoProgress) {
 			d.reset()
 			s.end()
 			err = s.write(kindReady, 0)

@@ -220,7 +220,7 @@ func (c *hostConn) next() ([]byte, error) {
 	switch {
 	case errors.Is(err, errFraming):
 		return nil, fmt.Errorf("%w: %w", ErrGuest, err)
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return nil, errors.New("the machine closed the connection")
 	case err != nil:
 		return nil, err

@@ -76,7 +76,7 @@ func (s *stream) Write(p []byte) (int, error) {
 func (s *stream) Close() error {
 	s.once.Do(func() {
 		close(s.closed)
-		s.Stream.SetReadDeadline(time.Unix(1, 0))
+		s.SetReadDeadline(time.Unix(1, 0))
 		s.owner.run(func() { s.Stream.Close() })
 	})
 	return nil

@@ -58,7 +58,7 @@ that is killed takes its pods with it.`,
 const maxManifest = 3 << 20
 
 func (a *app) manifest(name string) (api.Manifest, error) {
-	var r io.Reader = a.in
+	var r = a.in
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {

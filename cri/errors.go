@@ -56,12 +56,14 @@ func (e *Error) Detail() string {
 
 // message leaves out the "rpc error: code = …" that a status prints.
 func message(err error) string {
-	if _, ours := err.(*Error); !ours {
-		if s, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
-			return s.GRPCStatus().Message()
-		}
+	switch e := err.(type) { //nolint:errorlint // the outermost error alone decides how it prints
+	case *Error:
+		return e.Error()
+	case interface{ GRPCStatus() *status.Status }:
+		return e.GRPCStatus().Message()
+	default:
+		return err.Error()
 	}
-	return err.Error()
 }
 
 // codeOf lists the codes of causes; the first match counts.

@@ -3,8 +3,9 @@ package image
 import (
 	"testing"
 
-	"github.com/erofs/go-erofs"
 	"io/fs"
+
+	"github.com/erofs/go-erofs"
 )
 
 func TestPull(t *testing.T) {

@@ -7,8 +7,9 @@ import (
 	"net"
 	"os"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 // live returns a process in one of the wanted states, and a bounded context

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 func TestExitsAreReal(t *testing.T) {

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"os"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 // DeleteProcess forgets a Ready or Stopped process and what it has on disk; a

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -382,7 +383,7 @@ func (a *fakeAgent) input(_ context.Context, s *agentv1.Stream) error {
 	buf := make([]byte, agentv1.MaxChunk)
 	for {
 		data, err := agentv1.ReadChunk(s.Conn, buf)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			p.update(func() { p.inEOF = true })
 			return nil
 		}

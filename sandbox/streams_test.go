@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/google/go-cmp/cmp"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 func (h *harness) exec(id string, stdin bool) Process {

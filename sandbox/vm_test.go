@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
 	"github.com/bulkhead-project/bulkhead/guest"
@@ -19,8 +22,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/image/scratch"
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 )
 
 // vmPatience is for one call under emulation on a busy machine.

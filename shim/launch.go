@@ -3,6 +3,7 @@ package shim
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -66,7 +67,7 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 	switch {
 	case ctx.Err() != nil:
 		err = ctx.Err()
-	case err == io.EOF || err != nil && isPipe(err):
+	case errors.Is(err, io.EOF) || err != nil && isPipe(err):
 		err = fmt.Errorf("the shim ended at its start")
 	case err == nil && reply.Error != "":
 		err = fmt.Errorf("the shim failed: %s", reply.Error)

@@ -7,9 +7,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"golang.org/x/sys/unix"
 )
 
 // vm is one owner's hold on a machine.

@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 // Saved is a machine that clones are made of.

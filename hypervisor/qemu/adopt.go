@@ -8,9 +8,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
-	"golang.org/x/sys/unix"
 )
 
 // Adopt implements hypervisor.Driver. It may be called while the previous

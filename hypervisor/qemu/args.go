@@ -80,8 +80,8 @@ func (a *args) socket(id string, fd int) {
 }
 
 func (a *args) memory(m hypervisor.Machine, fd int, mode startMode) {
-	switch {
-	case fd == 0:
+	switch fd {
+	case 0:
 		a.addf("-object", "memory-backend-ram,id=mem,size=%dM", m.Memory)
 	default:
 		share := "on"

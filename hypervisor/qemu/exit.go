@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"golang.org/x/sys/unix"
 )
 
 // watchProcess closes done when the process has ended. It waits on a pidfd in

@@ -9,9 +9,10 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
-	"golang.org/x/sys/unix"
 )
 
 // maxState bounds a saved device state, in bytes; an honest one has half a

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 // stderrLimit is how much of QEMU's complaints is kept, in bytes: the first.

@@ -9,10 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"golang.org/x/sys/unix"
 )
 
 // vm is one QEMU process, started here or adopted.

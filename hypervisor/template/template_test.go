@@ -10,12 +10,13 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
-	"golang.org/x/sys/unix"
 )
 
 func setUp(t *testing.T) (context.Context, *template.Store, qemu.Driver, dirs.Roots) {

@@ -117,7 +117,7 @@ func (w *Writer) dropUnused() error {
 }
 
 func early(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

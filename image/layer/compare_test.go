@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -186,7 +187,7 @@ func list(t testing.TB, root string) map[string]string {
 func xattrs(t testing.TB, path string) string {
 	buf := make([]byte, 64<<10)
 	n, err := unix.Llistxattr(path, buf)
-	if err == syscall.ENOTSUP {
+	if errors.Is(err, syscall.ENOTSUP) {
 		return ""
 	}
 	if err != nil {

@@ -40,7 +40,7 @@ func (t *Tree) Apply(ctx context.Context, stream io.Reader) error {
 			return err
 		}
 		header, err := in.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {

@@ -10,8 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
 type args struct {

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
 type place struct {

@@ -6,8 +6,9 @@ import (
 	"hash/crc32"
 	"os"
 
-	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
 // record is how much of the output the log holds. The file keeps the last two,

@@ -18,12 +18,12 @@ type stdio struct {
 }
 
 func (s stdio) input() (wanted, onlyOnce bool, err error) {
-	switch {
-	case s.stdin == "":
+	switch s.stdin {
+	case "":
 		return false, false, nil
-	case s.stdin == layout.StdioStream:
+	case layout.StdioStream:
 		return true, false, nil
-	case s.stdin == layout.StreamOnce:
+	case layout.StreamOnce:
 		return true, true, nil
 	}
 	return false, false, unserved("stdin", s.stdin)

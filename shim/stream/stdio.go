@@ -59,7 +59,7 @@ func (s Stdio) receive(r *Reader) (int, error) {
 	for {
 		ch, p, err := r.Next()
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return 0, ErrDetached
 		case err != nil:
 			return 0, fmt.Errorf("%w: %w", ErrDetached, err)

@@ -187,7 +187,7 @@ func TestReaderRefuses(t *testing.T) {
 		"cut header":  "\x01\x00",
 		"cut payload": "\x01\x00\x00\x00\x05abc",
 	} {
-		if _, _, err := stream.NewReader(strings.NewReader(in)).Next(); err == nil || err == io.EOF {
+		if _, _, err := stream.NewReader(strings.NewReader(in)).Next(); err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

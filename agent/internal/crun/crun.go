@@ -80,7 +80,7 @@ func (r *Runtime) version() (string, error) {
 	<-child.Done()
 	buf := make([]byte, 256)
 	n, err := out.ReadAt(buf, 0)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("crun's version: %w", err)
 	}
 	line, _, _ := strings.Cut(string(buf[:n]), "\n")

@@ -1,6 +1,7 @@
 package reaper_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -73,7 +74,7 @@ func TestSignal(t *testing.T) {
 	if got := wait(t, c); !got.Signaled() || got.Signal() != unix.SIGKILL {
 		t.Errorf("status %x", got)
 	}
-	if err := c.Signal(unix.SIGKILL); err != unix.ESRCH {
+	if err := c.Signal(unix.SIGKILL); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("signal after the end: %v", err)
 	}
 }

@@ -53,7 +53,7 @@ func TestOutput(t *testing.T) {
 			buf := make([]byte, 1+rand.IntN(60000))
 			n, err := rd.Next(within(t), buf)
 			got = append(got, buf[:n]...)
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				done = true
 				break
 			}

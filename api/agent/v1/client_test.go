@@ -126,7 +126,7 @@ func TestCancel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := out.Next(); err == nil || err == io.EOF {
+	if _, _, err := out.Next(); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("output: %v", err)
 	}
 	deaf := connect(t, func(net.Conn) {})

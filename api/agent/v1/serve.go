@@ -64,7 +64,7 @@ func Waiting[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 		go func() {
 			defer close(done)
 			var b [1]byte
-			s.Conn.Read(b[:]) // the host sends no more: this is the end
+			s.Read(b[:]) // the host sends no more: this is the end
 			cancel()
 		}()
 		err := call(ctx, s)
@@ -72,7 +72,7 @@ func Waiting[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 			WriteFrame(s.Conn, Reply{Error: ToError(err)}, MaxReply)
 			s.replied = true
 		}
-		s.Conn.Close()
+		s.Close()
 		<-done
 		return nil
 	}
