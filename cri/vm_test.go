@@ -101,16 +101,21 @@ func TestPod(t *testing.T) {
 		t.Errorf("remove twice: %v", err)
 	}
 	nothingLeft(t, s)
+	want := "pod STARTED, main CREATED, main STARTED, main STOPPED, pod STOPPED, main DELETED, pod DELETED"
 	var kinds []string
-	for len(events) > 0 {
-		e := <-events
+	for len(kinds) < strings.Count(want, ",")+1 {
+		var e *runtimeapi.ContainerEventResponse
+		select {
+		case e = <-events:
+		case <-ctx.Done():
+			t.Fatalf("events: %s\nwant:   %s", strings.Join(kinds, ", "), want)
+		}
 		who := "pod"
 		if e.ContainerId == main {
 			who = "main"
 		}
 		kinds = append(kinds, who+" "+strings.TrimSuffix(strings.TrimPrefix(e.ContainerEventType.String(), "CONTAINER_"), "_EVENT"))
 	}
-	want := "pod STARTED, main CREATED, main STARTED, main STOPPED, pod STOPPED, main DELETED, pod DELETED"
 	if got := strings.Join(kinds, ", "); got != want {
 		t.Errorf("events: %s\nwant:   %s", got, want)
 	}
