@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 )
 
@@ -53,6 +54,7 @@ func (c *container) start(ctx context.Context) error {
 		}
 		return err
 	}
+	fault.Point("container.started")
 	c.pod.setStarted(c, time.Now())
 	return nil
 }

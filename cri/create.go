@@ -19,6 +19,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
@@ -33,7 +34,7 @@ const specFile = "config.json"
 // CreateContainer makes a container in a ready pod and returns its id. A
 // request for a name and attempt that is being created, or is created and not
 // started, gets that container's id. The end of ctx ends the wait only.
-func (s *Service) CreateContainer(ctx context.Context, podID string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error) {
+func (s *Service) CreateContainer(ctx context.Context, podID string, config *runtimeapi.ContainerConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
 	p, err := s.find(podID)
 	if err != nil {
 		return "", err
@@ -85,18 +86,22 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 	if ctr.config, err = p.storeContainer(ctr, config, &rollback); err != nil {
 		return "", err
 	}
+	fault.Point("container.recorded")
 	// Pinned until the pod goes: its machine may keep the disk in a slot.
 	if err := p.s.o.Images.Pin(ctx, img.ID, p.id); err != nil {
 		return "", err
 	}
+	fault.Point("container.pinned")
 	bundle, err := p.writeBundle(ctr.ID, spec, &rollback)
 	if err != nil {
 		return "", err
 	}
+	fault.Point("container.bundled")
 	rollback.Push("task", func(ctx context.Context) error { return deleteTask(ctx, c, ctr.ID) })
 	if err := p.createTask(ctx, c, ctr, config, bundle); err != nil {
 		return "", err
 	}
+	fault.Point("container.created")
 	if err := p.show(ctr); err != nil {
 		return "", err
 	}

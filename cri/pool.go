@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/network"
 )
@@ -152,6 +153,7 @@ func (p *pool) make(ctx context.Context, m hypervisor.Machine) (_ *member, err e
 	if err := s.store.Reserve(made.record.Key, id); err != nil {
 		return nil, err
 	}
+	fault.Point("pool.reserved")
 	rollback.Push("sandbox", func(ctx context.Context) error { return s.unwind(ctx, id) })
 	if err := s.store.MakePod(id); err != nil {
 		return nil, err
@@ -159,12 +161,14 @@ func (p *pool) make(ctx context.Context, m hypervisor.Machine) (_ *member, err e
 	if err := s.store.PutPod(&made.record); err != nil {
 		return nil, err
 	}
+	fault.Point("pool.recorded")
 	if made.attached, err = s.attach(ctx, id, provider); err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
 	if made.conn, err = s.startShim(ctx, &made.record, made.attached, false); err != nil {
 		return nil, fmt.Errorf("start the shim: %w", err)
 	}
+	fault.Point("pool.made")
 	return made, nil
 }
 
@@ -182,7 +186,7 @@ func (p *pool) drop(ctx context.Context, m *member) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	defer p.s.work(m.record.ID, false)
-	m.conn.close()
+	_ = m.conn.close()
 	if err := p.s.unwind(ctx, m.record.ID); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/network"
 )
@@ -101,7 +102,7 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 			b.console = b.s.consoleTail(b.record.ID)
 		}
 		if b.conn != nil && err != nil {
-			b.conn.close()
+			_ = b.conn.close()
 		}
 		b.undo.OnError(ctx, &err)
 	}()
@@ -132,6 +133,7 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 		if err := step.do(ctx); err != nil {
 			return nil, err
 		}
+		fault.Point("run." + step.name)
 		b.timing(step.name)
 	}
 	b.closeListeners()
@@ -185,7 +187,7 @@ func (b *building) closeListeners() {
 }
 
 // store makes the pod's place on disk and writes what it is to be.
-func (b *building) store(ctx context.Context) error {
+func (b *building) store(context.Context) error {
 	raw, err := protojson.Marshal(b.plan.config)
 	if err != nil {
 		return invalid("encode the configuration: %v", err)
@@ -235,6 +237,7 @@ func (b *building) finish() (*pod, error) {
 	if err := b.s.store.PutPod(&b.record); err != nil {
 		return nil, fail(err, "store")
 	}
+	fault.Point("run.ready")
 	p, err := newPod(b.s, &b.record)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim"
@@ -57,6 +58,7 @@ func (b *building) create(ctx context.Context) error {
 	if err := b.s.scratch.Create(ctx, path, scratchSize); err != nil {
 		return fail(err, "scratch disk")
 	}
+	fault.Point("run.scratch")
 	disk, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return fail(err, "scratch disk")
@@ -180,6 +182,7 @@ func (s *Service) startShim(ctx context.Context, r *store.Pod, a network.Attachm
 		if err != nil {
 			return nil, err
 		}
+		fault.Point("shim.uid")
 		r.Owner = &shim.Owner{UID: uid, GID: uid}
 		o.Owner = r.Owner
 	}
@@ -187,6 +190,7 @@ func (s *Service) startShim(ctx context.Context, r *store.Pod, a network.Attachm
 	if err := s.store.PutPod(r); err != nil {
 		return nil, err
 	}
+	fault.Point("shim.recorded")
 	return s.shims.Start(ctx, o)
 }
 

@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
@@ -62,14 +63,17 @@ func (p *pod) stopLocked(ctx context.Context) error {
 		return nil
 	}
 	p.endContainers(ctx)
+	fault.Point("stop.killed")
 	if err := p.s.store.Journal(p.id).Undo(ctx, p.s.handlers(p.id)); err != nil {
 		return fail(err, "stop pod %s", short(p.id))
 	}
+	fault.Point("stop.undone")
 	p.settle(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
 	err := p.update(func(r *store.Pod) { r.Phase, r.Stopped = store.Stopped, time.Now() })
 	if err != nil {
 		return fail(err, "stop pod %s", short(p.id))
 	}
+	fault.Point("stop.recorded")
 	p.release()
 	p.s.events.emit(p, p.id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	return nil
@@ -101,10 +105,10 @@ func (p *pod) endContainers(ctx context.Context) {
 	}
 	for _, ctr := range running {
 		waitCtx, cancel := context.WithTimeout(ctx, killWait)
-		waitTask(waitCtx, c, ctr.ID)
+		_ = waitTask(waitCtx, c, ctr.ID)
 		cancel()
 	}
-	p.reconcile(ctx, c)
+	_ = p.reconcile(ctx, c)
 }
 
 // remove removes the pod, stopping it first.
@@ -126,12 +130,15 @@ func (p *pod) remove(ctx context.Context) error {
 	if err := p.update(markRemoving); err != nil {
 		return fail(err, "remove pod %s", short(p.id))
 	}
+	fault.Point("remove.marked")
 	if err := p.s.unwind(ctx, p.id); err != nil {
 		return fail(err, "remove pod %s", short(p.id))
 	}
+	fault.Point("remove.unwound")
 	if err := p.s.store.Release(key, p.id); err != nil {
 		return fail(err, "remove pod %s", short(p.id))
 	}
+	fault.Point("remove.released")
 	p.mu.Lock()
 	p.gone = true
 	ids := make([]string, 0, len(p.containers)+1)

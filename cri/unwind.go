@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -68,7 +69,7 @@ func (s *Service) endShim(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("reach the shim of pod %s: %w", short(id), err)
 	}
-	defer c.close()
+	defer func() { _ = c.close() }()
 	_, err = c.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: id})
 	if err != nil {
 		select {
@@ -93,17 +94,21 @@ func (s *Service) unwind(ctx context.Context, id string) error {
 	if err := j.Undo(ctx, s.handlers(id)); err != nil {
 		return err
 	}
+	fault.Point("unwind.undone")
 	if err := s.o.Images.UnpinAll(ctx, id); err != nil {
 		return err
 	}
+	fault.Point("unwind.unpinned")
 	if r, err := s.store.Pod(id); err == nil && r.Owner != nil {
 		if err := uids.Release(s.uids(), id, r.Owner.UID); err != nil {
 			return err
 		}
 	}
+	fault.Point("unwind.freed")
 	if err := j.Remove(ctx); err != nil {
 		return err
 	}
+	fault.Point("unwind.journal")
 	return s.store.DropPod(id)
 }
 

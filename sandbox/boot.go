@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
 // boot is one start of a machine in the background.
@@ -44,11 +45,13 @@ func (s *Sandbox) bringUp(ctx context.Context) (*machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the machine: %w", causeOf(ctx, err))
 	}
+	fault.Point("machine.up")
 	m := s.newMachine(vm, false)
 	s.mu.Lock()
 	s.adopt(m)
 	err = s.save()
 	s.mu.Unlock()
+	fault.Point("machine.recorded")
 	if err == nil {
 		err = s.phase("channel", func() error {
 			_, err := m.link.connect(ctx)

@@ -8,6 +8,7 @@ import (
 	"regexp"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
@@ -51,6 +52,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	if err := s.layOut(p, c, &rollback); err != nil {
 		return err
 	}
+	fault.Point("task.laid")
 	if err := s.useImage(ctx, m, c.ImageID, c.ImageDisk); err != nil {
 		return err
 	}
@@ -68,10 +70,11 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	if err != nil {
 		return err
 	}
+	fault.Point("task.recorded")
 	rollback.Push("container", func(ctx context.Context) error {
 		_, err := m.agent.Delete(ctx, p.id)
 		if errors.Is(err, agentv1.ErrNotFound) || m.ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it is gone, with its machine or without
 		}
 		return err
 	})
@@ -79,6 +82,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 		Container: c.ID, Image: c.ImageID, Spec: c.Spec,
 		Terminal: c.Terminal, Stdin: c.Stdin, StdinOnce: c.StdinOnce,
 	})
+	fault.Point("task.created")
 	if err != nil && !cannotRun(err) {
 		return m.fault(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
 // machine is a running virtual machine and the way to its agent.
@@ -105,6 +106,7 @@ func (s *Sandbox) kill(ctx context.Context, m *machine, why, message string) err
 	if err := m.vm.Kill(ctx); err != nil {
 		return fmt.Errorf("end the machine of %s: %w", s.subject(), err)
 	}
+	fault.Point("machine.killed")
 	select {
 	case <-m.gone:
 		return nil
@@ -162,6 +164,7 @@ func (s *Sandbox) setStopped(reason, message string) {
 	s.state.State, s.state.StoppedAt = Stopped, now()
 	s.state.ExitReason, s.state.ExitMessage = reason, message
 	s.saveOrLog()
+	fault.Point("sandbox.stopped")
 	s.emit(Event{Kind: SandboxStopped, Message: s.state.why()})
 	select {
 	case <-s.stopped:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
 // operate takes the process's semaphore, and returns the machine of a running
@@ -55,6 +56,7 @@ func (s *Sandbox) StartProcess(ctx context.Context, id Process) (int, error) {
 	if err := s.launch(call, m, p); err != nil {
 		return 0, s.startFailed(p, m.fault(err))
 	}
+	fault.Point("task.started")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.state != Ready {

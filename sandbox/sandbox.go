@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
@@ -162,6 +163,7 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 	if err := s.store.write(s.store.path("config.json"), c); err != nil {
 		return fmt.Errorf("create sandbox %s: %w", c.ID, err)
 	}
+	fault.Point("sandbox.created")
 	s.config, s.scratch, s.created = c, f.Scratch, true
 	s.slots.init(c.Machine)
 	s.emit(Event{Kind: SandboxCreated})
@@ -202,6 +204,7 @@ func (s *Sandbox) Delete(ctx context.Context, force bool) error {
 	if err := s.store.remove(); err != nil {
 		return fmt.Errorf("delete %s: %w", s.subject(), err)
 	}
+	fault.Point("sandbox.removed")
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
 // Start brings a Ready or Stopped sandbox to Running: the machine is up, its
@@ -59,6 +60,7 @@ func (s *Sandbox) beginStart(interrupt context.CancelCauseFunc) (*boot, error) {
 		s.state.Starting = false
 		return nil, fmt.Errorf("start %s: %w", s.subject(), err)
 	}
+	fault.Point("sandbox.starting")
 	b := s.booting
 	if s.state.State == Stopped || b == nil {
 		b = s.boot()
@@ -90,7 +92,9 @@ func (s *Sandbox) bring(ctx context.Context, b *boot) (*machine, error) {
 	if err == nil && s.scratch != nil {
 		err = s.phase("scratch", func() error { return s.mountScratch(ctx, m) })
 	}
-	return m, errors.Join(err, <-grown)
+	err = errors.Join(err, <-grown)
+	fault.Point("sandbox.configured")
+	return m, err
 }
 
 func (s *Sandbox) configure(ctx context.Context, m *machine) error {
@@ -169,6 +173,7 @@ func (s *Sandbox) completeStart(m *machine) error {
 		s.state = before
 		return err
 	}
+	fault.Point("sandbox.running")
 	s.stopped = make(chan struct{})
 	s.emit(Event{Kind: SandboxStarted})
 	return nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -58,7 +59,8 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 	if err != nil {
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	fault.Point("shim.spawned")
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var reply bootstrap.Reply
 	if err = bootstrap.Send(conn, m, files); err == nil {
@@ -159,7 +161,7 @@ func environment() []string {
 			env = append(env, name+"="+value)
 		}
 	}
-	return env
+	return append(env, fault.Environ()...)
 }
 
 func (o Options) openLog() (*os.File, error) {

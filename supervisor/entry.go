@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
@@ -124,6 +125,7 @@ func (e *entry) supervise() {
 			status := p.Status()
 			e.rec.Ended = &status
 			e.err = errors.Join(err, e.save())
+			fault.Point("pod.ended")
 		}
 		if e.err != nil && e.r.ctx.Err() == nil {
 			e.r.s.log.Warn("a pod's supervision ended", "pod", e.key(), "error", e.err)

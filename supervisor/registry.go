@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
@@ -96,11 +97,13 @@ func (r *registry) add(rec record) (*entry, error) {
 	if err := e.save(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(e.dir))
 	}
+	fault.Point("pod.saved")
 	r.pods[string(rec.Pod.UID)] = e
 	return e, nil
 }
 
 func (r *registry) forget(e *entry) error {
+	fault.Point("pod.deleted")
 	if err := os.RemoveAll(e.dir); err != nil {
 		return fmt.Errorf("remove pod %s: %w", e.key(), err)
 	}

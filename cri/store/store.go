@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 )
 
@@ -98,6 +99,7 @@ func (s *Store) DropPod(id string) error {
 	// The journal must outlive what it may still name: state first.
 	err := os.RemoveAll(s.StateDir(id))
 	if err == nil {
+		fault.Point("unwind.state")
 		err = os.RemoveAll(s.Dir(id))
 	}
 	if err != nil {

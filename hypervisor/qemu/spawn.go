@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
@@ -72,6 +73,7 @@ func (d Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Fi
 		p.unlink()
 		return nil, v.failed("spawn", "start QEMU", err)
 	}
+	fault.Point("qemu.spawned")
 	v.child = cmd
 	v.record.Process, err = procid.Of(cmd.Process.Pid)
 	if err != nil { // it has ended already, and is a zombie of ours

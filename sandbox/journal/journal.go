@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 )
 
@@ -72,6 +73,7 @@ func (j Journal) Before(ctx context.Context, kind string, args any, d atomicfile
 	if err := j.append(ctx, line{Entry: e}, d); err != nil {
 		return "", fmt.Errorf("journal %s: %w", kind, err)
 	}
+	fault.Point("journal." + kind)
 	return e.ID, nil
 }
 

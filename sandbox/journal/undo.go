@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"encoding/json"
+
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
 // Handlers undo entries by their kind. A handler is given the arguments that
@@ -38,8 +40,10 @@ func (j Journal) undo(ctx context.Context, h Handlers, e Entry) error {
 	if handler == nil {
 		return fmt.Errorf("undo %s: %w", e.Kind, ErrUnknownKind)
 	}
+	fault.Point("undo." + e.Kind)
 	if err := handler(ctx, e.Args); err != nil {
 		return fmt.Errorf("undo %s: %w", e.Kind, err)
 	}
+	fault.Point("undone." + e.Kind)
 	return j.Done(context.WithoutCancel(ctx), e.ID)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
@@ -46,17 +47,18 @@ func Run() error {
 	if err := closeInherited(); err != nil {
 		return err
 	}
-	conn.SetDeadline(time.Now().Add(bootstrapDeadline))
+	_ = conn.SetDeadline(time.Now().Add(bootstrapDeadline))
 	m, files, err := bootstrap.Receive(conn)
 	if err != nil {
 		return err
 	}
 	s := &shim{m: m, files: files, log: log, ended: make(chan string, 1)}
 	if err := s.up(); err != nil {
-		bootstrap.Answer(conn, err)
+		_ = bootstrap.Answer(conn, err)
 		return err
 	}
-	conn.SetDeadline(time.Now().Add(bootstrapDeadline))
+	_ = conn.SetDeadline(time.Now().Add(bootstrapDeadline))
+	fault.Point("shim.served")
 	if err := bootstrap.Answer(conn, nil); err != nil {
 		// Who started us has gone. A new machine that nobody knows must go
 		// too; one that was taken over waits for the next shim.
@@ -83,6 +85,7 @@ func (s *shim) up() (err error) {
 	if err != nil {
 		return fmt.Errorf("become the shim of %s: %w", s.m.StateDir, err)
 	}
+	fault.Point("shim.locked")
 	s.lock = lock // held until the process ends
 	driver, err := qemu.New()
 	if err != nil {
@@ -92,6 +95,7 @@ func (s *shim) up() (err error) {
 	if err := s.prepare(); err != nil {
 		return err
 	}
+	fault.Point("shim.prepared")
 	if err := s.watch(); err != nil {
 		return err
 	}
@@ -101,6 +105,7 @@ func (s *shim) up() (err error) {
 	if err := s.open(); err != nil {
 		return err
 	}
+	fault.Point("shim.opened")
 	if err := s.serve(); err != nil {
 		s.down(failed)
 		return err
@@ -175,6 +180,7 @@ func (s *shim) down(why string) {
 			s.log.Error("delete the sandbox", "error", err)
 		}
 	}
+	fault.Point("shim.ending")
 	s.unserve()
 	if s.sandbox != nil {
 		if err := s.sandbox.Close(); err != nil && !errors.Is(err, net.ErrClosed) {

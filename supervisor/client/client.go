@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
@@ -97,6 +98,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}
+	fault.Point("cli.sending")
 	resp, err := c.send(ctx, method, path, query, body)
 	if err != nil && ctx.Err() == nil && c.start != nil && absent(err) {
 		if err = c.ensure(ctx); err == nil {
@@ -106,6 +108,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	if err != nil {
 		return nil, err
 	}
+	fault.Point("cli.answered")
 	if resp.StatusCode/100 == 2 {
 		return resp, nil
 	}
