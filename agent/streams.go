@@ -78,7 +78,7 @@ func (a *Agent) output(ctx context.Context, s *agentv1.Stream) error {
 	}
 	s.Close()
 	<-acked
-	return nil
+	return nil //nolint:nilerr // the stream's end is all that the host can be told
 }
 
 // input gives a process what the host sends.
@@ -102,12 +102,12 @@ func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
 	for {
 		data, err := agentv1.ReadChunk(s, buf)
 		if errors.Is(err, io.EOF) {
-			p.stdin.End(turn)
+			_ = p.stdin.End(turn)
 			return nil
 		}
 		if err != nil {
 			if p.stdinOnce {
-				p.stdin.End(turn)
+				_ = p.stdin.End(turn)
 			}
 			return nil // the host has gone
 		}
@@ -118,7 +118,7 @@ func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
 			return fmt.Errorf("stdin of %s: %w", r.Container, err)
 		}
 		if err := agentv1.WriteAck(s, offset); err != nil {
-			return nil
+			return nil //nolint:nilerr // the host has gone
 		}
 	}
 }

@@ -183,7 +183,7 @@ func (s *Session) Err() error {
 func (s *Session) Close() error {
 	if s.writeMu.TryLock() { // no frame is half written
 		s.conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-		s.conn.Write(appendFrame(nil, kindEnd, s.epoch)) // a courtesy
+		_, _ = s.conn.Write(appendFrame(nil, kindEnd, s.epoch)) // a courtesy
 		s.writeMu.Unlock()
 	}
 	s.mux.Close()

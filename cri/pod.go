@@ -154,7 +154,7 @@ func (p *pod) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conn != nil {
-		p.conn.close()
+		_ = p.conn.close()
 		p.conn = nil
 	}
 }

@@ -85,7 +85,7 @@ func tarOf(t testing.TB, entries ...entry) []byte {
 // imageOf makes an image of gzipped layers.
 func imageOf(t testing.TB, layers ...[]byte) v1.Image {
 	t.Helper()
-	img := v1.Image(empty.Image)
+	img := empty.Image
 	for _, data := range layers {
 		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil })
 		if err != nil {

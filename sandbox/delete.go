@@ -89,7 +89,7 @@ func deleteInGuest(ctx context.Context, m *machine, id Process) error {
 		}
 	}
 	if errors.Is(err, agentv1.ErrNotFound) || m.ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // it is gone, with its machine or without
 	}
 	return err
 }

@@ -118,7 +118,7 @@ func (s *Sandbox) copyStream(ctx context.Context, p *process, st logs.Stream, h 
 		if errors.Is(err, io.EOF) {
 			end, err := s.keep(ctx, p, to.End)
 			if err == nil {
-				stream.Ack(end) // the agent may be gone by now
+				_ = stream.Ack(end) // the agent may be gone by now
 			}
 			return err
 		}

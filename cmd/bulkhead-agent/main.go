@@ -19,5 +19,5 @@ func main() {
 	agent.Log("%v", agent.Main(version.Version))
 	// Without its agent the machine is of no use: end it, and the host sees it.
 	unix.Sync()
-	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 }

@@ -79,7 +79,7 @@ func (g *Guest) PowerOff() { g.m.end(errOff) }
 func (g *Guest) Crash(console string) {
 	g.m.mu.Lock()
 	if g.m.console != nil {
-		g.m.console.WriteString(console)
+		_, _ = g.m.console.WriteString(console)
 	}
 	g.m.mu.Unlock()
 	g.m.end(errors.New("the guest's kernel died or rebooted"))

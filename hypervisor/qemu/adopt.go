@@ -41,9 +41,7 @@ func (d Driver) Watch(ctx context.Context, r hypervisor.Record) error {
 		defer c.Close()
 		select {
 		case <-c.Done():
-			err = c.Err()
 		case <-ctx.Done():
-			err = ctx.Err()
 		}
 	}
 	if ctx.Err() != nil {
@@ -86,7 +84,7 @@ func quit(ctx context.Context, path string) error {
 	}
 	defer c.Close()
 	// The answer may be cut off by the end that it announces.
-	c.Execute(ctx, "quit", nil, nil)
+	_ = c.Execute(ctx, "quit", nil, nil)
 	select {
 	case <-c.Done():
 		return nil

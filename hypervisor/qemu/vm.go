@@ -105,7 +105,7 @@ func (v *vm) Close() error {
 func (v *vm) abandon() {
 	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
 	defer cancel()
-	v.Kill(ctx)
+	_ = v.Kill(ctx)
 	v.Close()
 	removeSockets(v.record.Dir)
 }

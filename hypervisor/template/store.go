@@ -104,7 +104,7 @@ func (s *Store) open(key string) (t *Template, err error) {
 	}()
 	err = atomicfile.ReadJSON(filepath.Join(dir, infoFile), &t.Info)
 	if errors.Is(err, fs.ErrNotExist) {
-		return t, s.missing(key, dir)
+		return t, s.missing(dir)
 	}
 	if err != nil {
 		return t, damaged("%v", err)
@@ -123,7 +123,7 @@ func (s *Store) open(key string) (t *Template, err error) {
 
 // missing says what kind of a miss this is: the first template ever, or one
 // more.
-func (s *Store) missing(key, dir string) error {
+func (s *Store) missing(dir string) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return damaged("template.json is missing")
 	}

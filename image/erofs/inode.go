@@ -48,9 +48,13 @@ func NewDir(perm uint16) *Inode {
 	return &Inode{Mode: typeDir | perm&0o7777, Entries: map[string]*Entry{}}
 }
 
-// IsDir, IsRegular and IsSymlink tell the type.
+// IsDir tells whether the inode is a directory.
 func (n *Inode) IsDir() bool     { return n.Mode&typeMask == typeDir }
+
+// IsRegular tells whether the inode is a regular file.
 func (n *Inode) IsRegular() bool { return n.Mode&typeMask == typeRegular }
+
+// IsSymlink tells whether the inode is a symbolic link.
 func (n *Inode) IsSymlink() bool { return n.Mode&typeMask == typeSymlink }
 
 // Device returns Rdev for a device, or ErrTooLarge.

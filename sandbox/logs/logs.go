@@ -118,11 +118,11 @@ func (w *Writer) Write(s Stream, offset int64, data []byte) (int64, error) {
 	if offset < 0 || offset > have {
 		return w.rec.logged[s], fmt.Errorf("%s at offset %d after %d: %w", s, offset, have, ErrGap)
 	}
-	if skip := have - offset; skip >= int64(len(data)) {
+	skip := have - offset
+	if skip >= int64(len(data)) {
 		return w.rec.logged[s], nil
-	} else {
-		data = data[skip:]
 	}
+	data = data[skip:]
 	// In pieces: a byte of output may become a line of fifty in the log.
 	for len(data) > 0 {
 		n := min(len(data), MaxLine)

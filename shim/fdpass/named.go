@@ -31,7 +31,7 @@ func SendNamed(ctx context.Context, conn *net.UnixConn, name string, f *os.File)
 	if name == "" || len(name) > MaxName {
 		return fmt.Errorf("file name of %d bytes, of 1 to %d", len(name), MaxName)
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := Send(conn, []byte(name), f); err != nil {
 		return withCause(ctx, err)
@@ -126,7 +126,7 @@ func (e *entry) drop() {
 // Receive serves one connection of SendNamed.
 func (s *Store) Receive(conn *net.UnixConn) error {
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 	buf := make([]byte, MaxName)
 	n, files, err := Receive(conn, buf)
 	if err == nil && (len(files) != 1 || n == 0) {

@@ -43,7 +43,7 @@ func (l *boundedLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if info, err := l.f.Stat(); err == nil && info.Mode().IsRegular() && info.Size()+int64(len(p)) > layout.LogLimit {
-		l.f.Truncate(0)
+		_ = l.f.Truncate(0)
 	}
 	return l.f.Write(p)
 }

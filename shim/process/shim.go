@@ -129,7 +129,11 @@ func (s *shim) serve() (err error) {
 		s.listeners = append(s.listeners, opened[i])
 	}
 	go s.receiveFiles(opened[0])
-	go s.streams.Serve(opened[1])
+	go func() {
+		if err := s.streams.Serve(opened[1]); err != nil && !errors.Is(err, net.ErrClosed) {
+			s.log.Error("serve streams", "error", err)
+		}
+	}()
 	go func() {
 		err := s.server.Serve(context.Background(), opened[2])
 		if err != nil && !errors.Is(err, ttrpc.ErrServerClosed) {
@@ -148,7 +152,7 @@ func (s *shim) unserve() {
 	}
 	if s.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-		s.server.Shutdown(ctx)
+		_ = s.server.Shutdown(ctx)
 		cancel()
 		s.server.Close()
 	}

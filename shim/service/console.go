@@ -32,7 +32,7 @@ func (e extension) console(context.Context) (func(context.Context, *net.UnixConn
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
-			io.Copy(io.Discard, conn)
+			_, _ = io.Copy(io.Discard, conn)
 			changes.Close()
 		}()
 		follow(conn, f, changes)

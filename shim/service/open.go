@@ -109,10 +109,10 @@ func (e extension) receive(ctx context.Context, r *stream.Reader, stdin *io.Pipe
 			ended = true
 			stdin.Close()
 		case ch == stream.Stdin && !ended:
-			stdin.Write(payload) // fails when nobody wants it, which is no error
+			_, _ = stdin.Write(payload) // fails when nobody wants it, which is no error
 		case ch == stream.Resize:
 			if size, err := stream.DecodeSize(payload); err == nil {
-				e.o.Sandbox.ResizeProcess(ctx, p, size.Width, size.Height)
+				_ = e.o.Sandbox.ResizeProcess(ctx, p, size.Width, size.Height)
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func (e extension) finish(ctx context.Context, w *stream.Writer, p sandbox.Proce
 		exit, err = e.o.Sandbox.WaitProcess(waitCtx, p)
 		cancel()
 		if err == nil {
-			w.Frame(stream.Exited, stream.EncodeExit(exit.Code))
+			_ = w.Frame(stream.Exited, stream.EncodeExit(exit.Code))
 			return
 		}
 	}
@@ -134,5 +134,5 @@ func (e extension) finish(ctx context.Context, w *stream.Writer, p sandbox.Proce
 		return
 	}
 	text := err.Error()
-	w.Frame(stream.Failed, []byte(text[:min(len(text), 1024)]))
+	_ = w.Frame(stream.Failed, []byte(text[:min(len(text), 1024)]))
 }

@@ -147,12 +147,12 @@ func (s *Server) handle(conn *net.UnixConn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 
-	conn.SetDeadline(time.Now().Add(tokenDeadline))
+	_ = conn.SetDeadline(time.Now().Add(tokenDeadline))
 	token, err := readLine(conn)
 	if err != nil {
 		return
 	}
-	conn.SetDeadline(time.Time{})
+	_ = conn.SetDeadline(time.Time{})
 	handler := s.redeem(token)
 	if handler == nil {
 		fmt.Fprintln(conn, "unknown or used token")

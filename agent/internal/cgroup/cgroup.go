@@ -118,7 +118,7 @@ func (d Dir) Remove(ctx context.Context) error {
 		return fmt.Errorf("empty cgroup: %w", err)
 	}
 	var dirs []string
-	filepath.WalkDir(string(d), func(path string, e fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(string(d), func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {
 			dirs = append(dirs, path)
 		}
@@ -148,7 +148,7 @@ func (d Dir) await(ctx context.Context, key string, want uint64) error {
 	gone := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(gone)
-		unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		_, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	})
 	defer func() {
 		if !stop() {

@@ -167,7 +167,7 @@ func (r *Runtime) run(ctx context.Context, p Process, onExit func(), args ...str
 	}
 	if l != nil {
 		if console, err = l.receive(); err != nil {
-			unix.Kill(pid, unix.SIGKILL)
+			_ = unix.Kill(pid, unix.SIGKILL)
 			return nil, nil, fmt.Errorf("crun %s: %w", args[0], err)
 		}
 	}
@@ -185,7 +185,7 @@ func (r *Runtime) wait(ctx context.Context, dir string, stdio Stdio, args ...str
 	select {
 	case <-child.Done():
 	case <-ctx.Done():
-		child.Signal(unix.SIGKILL)
+		_ = child.Signal(unix.SIGKILL)
 		<-child.Done()
 		return fmt.Errorf("crun %s: %w", args[0], context.Cause(ctx))
 	}

@@ -60,7 +60,7 @@ func Args(raw json.RawMessage) []string {
 	var p struct {
 		Args []string `json:"args"`
 	}
-	json.Unmarshal(raw, &p)
+	_ = json.Unmarshal(raw, &p)
 	return p.Args
 }
 

@@ -33,12 +33,12 @@ func (i *Input) Take() (turn int, offset int64) {
 	i.state.Unlock()
 	deadline, ok := i.w.(interface{ SetWriteDeadline(time.Time) error })
 	if ok {
-		deadline.SetWriteDeadline(time.Unix(1, 0))
+		_ = deadline.SetWriteDeadline(time.Unix(1, 0))
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if ok {
-		deadline.SetWriteDeadline(time.Time{})
+		_ = deadline.SetWriteDeadline(time.Time{})
 	}
 	i.state.Lock()
 	defer i.state.Unlock()

@@ -165,7 +165,7 @@ func TestForward(t *testing.T) {
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, '{', '}'})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Fuzz(func(_ *testing.T, b []byte) {
 		var reply agentv1.Reply
 		agentv1.ReadFrame(bytes.NewReader(b), &reply, 1000)
 		agentv1.ReadChunk(bytes.NewReader(b), make([]byte, agentv1.MaxChunk))

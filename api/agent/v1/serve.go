@@ -64,12 +64,12 @@ func Waiting[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 		go func() {
 			defer close(done)
 			var b [1]byte
-			s.Read(b[:]) // the host sends no more: this is the end
+			_, _ = s.Read(b[:]) // the host sends no more: this is the end
 			cancel()
 		}()
 		err := call(ctx, s)
 		if err != nil && !s.replied {
-			WriteFrame(s.Conn, Reply{Error: ToError(err)}, MaxReply)
+			_ = WriteFrame(s.Conn, Reply{Error: ToError(err)}, MaxReply)
 			s.replied = true
 		}
 		s.Close()

@@ -28,13 +28,12 @@ var modules = []string{
 const portName = "io.bulkhead.channel"
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Println("guestinit:", err)
-	}
+	fmt.Println("guestinit:", run())
 	unix.Sync()
 	unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
+// run serves until something fails.
 func run() error {
 	for fstype, dir := range map[string]string{"proc": "/proc", "sysfs": "/sys", "devtmpfs": "/dev"} {
 		os.MkdirAll(dir, 0o755)

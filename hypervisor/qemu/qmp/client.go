@@ -60,7 +60,7 @@ func New(ctx context.Context, conn *net.UnixConn) (*Client, error) {
 		conn: conn, done: make(chan struct{}),
 		pending: map[uint64]chan message{}, subs: map[*Subscription]struct{}{},
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	r := bufio.NewReaderSize(conn, 16<<10)
 	m, err := readMessage(r)
 	if err == nil && m.QMP == nil {
@@ -145,8 +145,8 @@ func (c *Client) write(ctx context.Context, line []byte, file *os.File) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.conn.SetWriteDeadline(time.Time{})
-	stop := context.AfterFunc(ctx, func() { c.conn.SetWriteDeadline(time.Unix(1, 0)) })
+	_ = c.conn.SetWriteDeadline(time.Time{})
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetWriteDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var oob []byte
 	if file != nil {
