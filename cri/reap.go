@@ -150,7 +150,7 @@ func (p *pod) connect(ctx context.Context) (fresh bool, err error) {
 			died = !fresh
 		default:
 		}
-		c.close()
+		_ = c.close()
 		if !died || ctx.Err() != nil {
 			return false, err
 		}

@@ -36,7 +36,6 @@ func TestKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := filepath.Join(config.LogDirectory, "count.log")
-	events := subscribe(t, s)
 
 	facts, err := s.PodFacts(ctx, pod)
 	if err != nil {
@@ -64,7 +63,7 @@ func TestKills(t *testing.T) {
 		t.Error(err)
 	}
 	s = engine(t, o)
-	events = subscribe(t, s)
+	events := subscribe(t, s)
 	if out, _, err := s.ExecSync(ctx, id, []string{"hostname"}, 30*time.Second); err != nil || string(out) != "victim\n" {
 		t.Errorf("exec by the next engine: %q %v", out, err)
 	}

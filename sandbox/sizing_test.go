@@ -142,13 +142,13 @@ func TestContainerLimits(t *testing.T) {
 		{Quota: 10, Shares: 1, MemoryLimit: -1},
 		{Shares: 1 << 30, MemoryLimit: math.MaxInt64},
 	}
-	got, err := SizeOf(in, Host{}, DefaultSizing)
-	if err == nil {
+	if _, err := SizeOf(in, Host{}, DefaultSizing); err == nil {
 		t.Fatal("2^30 shares fit")
 	}
 	in[3].Shares = 262144 // 256 CPUs, the most that the kernel takes
 	in[3].Quota, in[3].Period = 100_000, 100_000
-	if got, err = SizeOf(in, Host{}, DefaultSizing); err != nil {
+	got, err := SizeOf(in, Host{}, DefaultSizing)
+	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Limits{
