@@ -1,0 +1,41 @@
+// Package stat sums up samples.
+package stat
+
+import (
+	"math"
+	"slices"
+)
+
+// Median is the middle of the samples, the mean of the two in the middle of an
+// even number, and NaN of none.
+func Median(samples []float64) float64 {
+	if len(samples) == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(samples))
+	mid := len(s) / 2
+	if len(s)%2 == 1 {
+		return s[mid]
+	}
+	return (s[mid-1] + s[mid]) / 2
+}
+
+// Percentile is the smallest sample that at least so many percent of all do not
+// exceed (the nearest rank), and NaN of none.
+func Percentile(samples []float64, percent float64) float64 {
+	if len(samples) == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(samples))
+	rank := int(math.Ceil(percent / 100 * float64(len(s))))
+	return s[min(max(rank, 1), len(s))-1]
+}
+
+// Mean is the arithmetic mean, NaN of no sample.
+func Mean(samples []float64) float64 {
+	sum := 0.0
+	for _, v := range samples {
+		sum += v
+	}
+	return sum / float64(len(samples))
+}
