@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 )
 
@@ -17,6 +19,15 @@ type format string
 
 func (f *format) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP((*string)(f), "output", "o", "", "output format: json or yaml")
+}
+
+// valid says early whether print knows the format.
+func (f format) valid() error {
+	switch f {
+	case "", "json", "yaml":
+		return nil
+	}
+	return fmt.Errorf("unknown output format %q: use json or yaml", string(f))
 }
 
 // print writes v as JSON or YAML, or by table when no format was asked for.
@@ -36,7 +47,27 @@ func (f format) print(w io.Writer, v any, table func(io.Writer) error) error {
 		_, err = w.Write(b)
 		return err
 	}
-	return fmt.Errorf("unknown output format %q: use json or yaml", string(f))
+	return f.valid()
+}
+
+// colours says whether w is a terminal that may be coloured (no-color.org).
+func colours(w io.Writer) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
+}
+
+// terminalWidth is the number of columns of a terminal, 0 for anything else.
+func terminalWidth(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return width
+		}
+	}
+	return 0
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // table writes rows in aligned columns under a header.

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
-
-	"golang.org/x/term"
 
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
@@ -22,16 +19,10 @@ type printer struct {
 }
 
 func newPrinter(out, err io.Writer) *printer {
-	_, noColour := os.LookupEnv("NO_COLOR")
 	return &printer{
-		out: out, err: err, colour: !noColour && isTerminal(out),
+		out: out, err: err, colour: colours(out),
 		names: map[string]int{}, pods: map[string]bool{}, partial: map[string][]byte{},
 	}
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 func (p *printer) add(pod string, containers []string) {

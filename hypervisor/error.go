@@ -47,8 +47,9 @@ func lastLine(text string) string {
 }
 
 // Printable makes hostile text fit for a terminal: control bytes but newline
-// and tab become '?'.
+// and tab become '?'. A serial line's CR before LF is left out.
 func Printable(text string) string {
+	text = strings.ReplaceAll(text, "\r\n", "\n")
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
 			return '?'

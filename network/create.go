@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -95,6 +96,29 @@ func said(r io.Reader, want string) error {
 	return errors.Join(fmt.Errorf("its holder said %q", lastLine(append(bytes.TrimRight(got, "\x00"), rest...))), err)
 }
 
+// TryNamespaces makes a user and a network namespace as Attach would, and lets
+// them go. An error says in one line why they cannot be made.
+func TryNamespaces(ctx context.Context) error {
+	args := namespaceArgs("true")
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = "/"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make a user and network namespace: %s: %w", lastLine(out), err)
+	}
+	return nil
+}
+
+// namespaceArgs runs a command in namespaces of its own. They must be the
+// network user's, so that user makes them itself; root could not give them
+// away.
+func namespaceArgs(args ...string) []string {
+	args = append([]string{"unshare", "--user", "--net", "--map-current-user", "--keep-caps"}, args...)
+	if os.Geteuid() == 0 {
+		args = append(slices.Clone(asNetUser), args...)
+	}
+	return args
+}
+
 func startHolder() (*exec.Cmd, *os.File, *os.File, error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
@@ -107,12 +131,7 @@ func startHolder() (*exec.Cmd, *os.File, *os.File, error) {
 		return nil, nil, nil, err
 	}
 	defer outW.Close()
-	// The namespaces must be the network user's own, so it makes them itself;
-	// root could not give them away.
-	args := []string{"unshare", "--user", "--net", "--map-current-user", "--keep-caps", "/bin/sh", "-c", holdScript}
-	if os.Geteuid() == 0 {
-		args = append(asNetUser, args...)
-	}
+	args := namespaceArgs("/bin/sh", "-c", holdScript)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, outW

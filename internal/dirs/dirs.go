@@ -35,14 +35,27 @@ func Default() (Roots, error) {
 		}
 		data = filepath.Join(home, ".local", "share")
 	}
-	state := os.Getenv("XDG_RUNTIME_DIR")
-	if state == "" {
-		// As podman and systemd-less distributions do: a private directory
-		// of the user in a world-writable one; Ensure refuses a stranger's.
-		state = filepath.Join(os.TempDir(), "bulkhead-"+strconv.Itoa(os.Geteuid()))
-		return r.orElse(filepath.Join(data, "bulkhead"), state), nil
+	return r.orElse(filepath.Join(data, "bulkhead"), userState(os.Getenv("XDG_RUNTIME_DIR"), os.TempDir(), os.Geteuid())), nil
+}
+
+// MaxState bounds the path of State, in bytes: a pod's sockets lie below it
+// under an instance's name of three letters and an id of 64 digits, and a unix
+// socket's whole path in 108.
+const MaxState = 23
+
+// userState is the state directory of an ordinary user. Without a runtime
+// directory, or with one whose path is too long (that of a user with a long
+// number is), it is as podman does it a private directory of the user in a
+// world-writable one; Ensure refuses a stranger's.
+func userState(runtime, tmp string, uid int) string {
+	if dir := filepath.Join(runtime, "bulkhead"); runtime != "" && len(dir) <= MaxState {
+		return dir
 	}
-	return r.orElse(filepath.Join(data, "bulkhead"), filepath.Join(state, "bulkhead")), nil
+	number := strconv.Itoa(uid)
+	if dir := filepath.Join(tmp, "bulkhead-"+number); len(dir) <= MaxState {
+		return dir
+	}
+	return filepath.Join("/tmp", "bh-"+number)
 }
 
 func (r Roots) orElse(data, state string) Roots {

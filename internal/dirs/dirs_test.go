@@ -16,6 +16,25 @@ func TestDefaultHonoursTheEnvironment(t *testing.T) {
 	}
 }
 
+// A pod's sockets have to fit below the state directory, whoever the user is.
+func TestUserState(t *testing.T) {
+	for _, tc := range []struct {
+		runtime, tmp string
+		uid          int
+		want         string
+	}{
+		{"/run/user/1000", "/tmp", 1000, "/run/user/1000/bulkhead"},
+		{"/run/user/1234567890", "/tmp", 1234567890, "/tmp/bh-1234567890"},
+		{"", "/tmp", 1000, "/tmp/bulkhead-1000"},
+		{"", "/home/somebody/scratch", 1000, "/tmp/bh-1000"},
+	} {
+		got := userState(tc.runtime, tc.tmp, tc.uid)
+		if got != tc.want || len(got) > MaxState {
+			t.Errorf("userState(%q, %q, %d) = %q, want %q", tc.runtime, tc.tmp, tc.uid, got, tc.want)
+		}
+	}
+}
+
 func TestEnsureRefusesWhatIsNotOurs(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")

@@ -1,0 +1,175 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/channel"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
+)
+
+// guestMemory is what a probe's guest boots with, in MiB, as a pod's does.
+const guestMemory = 256
+
+// kvm is what the probe of KVM gave.
+type kvm struct {
+	verdict probe.Verdict
+	err     error // the probe could not be made
+}
+
+// lacking is why a guest cannot be booted; the finding before this one says
+// what to do about it.
+func (m *machine) lacking() string {
+	switch {
+	case m.driver == nil:
+		return "not tried: there is no QEMU"
+	case m.bundle == nil:
+		return "not tried: there is no guest bundle"
+	case !m.stateOK:
+		return "not tried: there is no directory for its sockets"
+	}
+	return ""
+}
+
+func (m *machine) accelerator(ctx context.Context) Finding {
+	if why := m.lacking(); why != "" {
+		return warn(why, "")
+	}
+	dir, err := m.sockets()
+	if err != nil {
+		return judgeAccelerator(kvm{err: err})
+	}
+	defer os.RemoveAll(dir)
+	// The engine's own file: what is found here, the next pod uses.
+	path := filepath.Join(m.options.Roots.State, "kvm.json")
+	if m.options.Fresh {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return judgeAccelerator(kvm{err: err})
+		}
+	}
+	p := probe.Prober{Driver: m.driver, Machine: m.guestMachine(hypervisor.KVM), Check: answers, Path: path, Dir: dir}
+	m.accel = hypervisor.TCG
+	var k kvm
+	if k.verdict, k.err = p.Verdict(ctx); k.err == nil && k.verdict.Outcome == probe.Works {
+		m.accel = hypervisor.KVM
+	}
+	return judgeAccelerator(k)
+}
+
+// judgeAccelerator never fails: emulation serves where KVM does not.
+func judgeAccelerator(k kvm) Finding {
+	const emulated = "; machines are emulated: what a container computes takes several times as long"
+	switch {
+	case k.err != nil:
+		return warn(fmt.Sprintf("KVM could not be probed: %v%s", k.err, emulated), "")
+	case k.verdict.Outcome == probe.Works:
+		return ok("KVM: " + k.verdict.Reason)
+	}
+	remedy := k.verdict.Remedy
+	if remedy == "" {
+		remedy = "a host whose KVM runs a stock kernel: bare metal, or full nested virtualisation; bulkhead check --probe tries again"
+	}
+	return warn(k.verdict.Reason+emulated, remedy)
+}
+
+// sockets makes a directory of the probes' own where machines' sockets fit.
+func (m *machine) sockets() (string, error) {
+	return os.MkdirTemp(m.options.Roots.State, "c")
+}
+
+func (m *machine) guestMachine(accel hypervisor.Accel) hypervisor.Machine {
+	return hypervisor.Machine{
+		Kernel: m.bundle.KernelPath(), Initrd: m.bundle.InitrdPath(), Cmdline: m.bundle.Cmdline,
+		Accel: accel, VCPUs: 1, Memory: guestMemory, Network: hypervisor.NetworkNone,
+	}
+}
+
+// answers waits for the first answer of the guest's agent.
+func answers(ctx context.Context, v hypervisor.VM) error {
+	session, err := channel.Dial(ctx, v.Channel(), channel.Options{})
+	if err != nil {
+		return fmt.Errorf("reach the agent: %w", err)
+	}
+	err = agentv1.NewClient(session.Open).Ping(ctx)
+	return errors.Join(err, session.Close())
+}
+
+// booted is how a boot to the agent's first answer went.
+type booted struct {
+	accel hypervisor.Accel
+	took  time.Duration
+	err   error
+}
+
+func (m *machine) boot(ctx context.Context) Finding {
+	if why := m.lacking(); why != "" {
+		return fail(why, "")
+	}
+	b := booted{accel: m.accel}
+	began := time.Now()
+	b.err = m.bootOnce(ctx)
+	b.took = time.Since(began)
+	return judgeBoot(b)
+}
+
+func (m *machine) bootOnce(ctx context.Context) error {
+	dir, err := m.sockets()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	console, err := os.OpenFile(filepath.Join(dir, "console"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	v, err := m.driver.Boot(ctx, m.guestMachine(m.accel), hypervisor.Files{Console: console}, hypervisor.Options{Dir: dir, Name: "check"})
+	if err != nil {
+		return err
+	}
+	err = untilEnd(ctx, v)
+	endCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	return errors.Join(err, v.Kill(endCtx), v.Close())
+}
+
+// endTimeout bounds the end of the probe's own machine.
+const endTimeout = 5 * time.Second
+
+// untilEnd waits for the agent, or for the machine's end.
+func untilEnd(ctx context.Context, v hypervisor.VM) error {
+	err := answers(ctx, v)
+	if err == nil {
+		return nil
+	}
+	// A connection that breaks is most often the first sign of that end.
+	select {
+	case <-v.Done():
+		err = errors.New("the machine ended before its agent answered")
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		err = fmt.Errorf("its agent did not answer: %w", ctx.Err())
+	}
+	return v.Explain("boot a guest", err)
+}
+
+func judgeBoot(b booted) Finding {
+	if b.err != nil {
+		f := fail(fmt.Sprintf("a guest did not boot under %s: %v", b.accel, b.err),
+			"see what the guest said with --detail; make the bundle again: make guest")
+		if d, ok := errors.AsType[interface {
+			error
+			Detail() string
+		}](b.err); ok {
+			f.Detail = d.Detail()
+		}
+		return f
+	}
+	return ok(fmt.Sprintf("a guest booted under %s and its agent answered after %.1f s (pods are cloned from a saved one, and faster)", b.accel, b.took.Seconds()))
+}

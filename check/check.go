@@ -1,0 +1,112 @@
+// Package check finds out what this machine can do for pods: each probe tries
+// one thing the way a pod's start does, and says what it found, why, and what
+// would make it better. It needs no supervisor and leaves nothing running.
+package check
+
+import (
+	"context"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/guest"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+)
+
+// Status is how bad a finding is.
+type Status string
+
+// The statuses. Pods run, if less well, where there are warnings; they cannot
+// run where there is a Fail.
+const (
+	OK   Status = "ok"
+	Warn Status = "warn"
+	Fail Status = "fail"
+)
+
+// Finding is what one probe found.
+type Finding struct {
+	Check  string `json:"check"`
+	Status Status `json:"status"`
+	// Reason is one line, Remedy another, empty when there is nothing to do.
+	Reason string `json:"reason"`
+	Remedy string `json:"remedy,omitempty"`
+	// Detail is for a closer look: the guest's console, QEMU's stderr.
+	Detail string `json:"detail,omitempty"`
+}
+
+// Options say what is checked.
+type Options struct {
+	Roots dirs.Roots
+	// Fresh probes KVM again instead of believing what was found since the
+	// host's last boot.
+	Fresh bool
+}
+
+// Probe asks one question. Probes share what they have found: each is asked
+// once, in the order of Probes.
+type Probe struct {
+	Name string
+	Ask  func(context.Context) Finding
+}
+
+// probeTimeout bounds one probe; the longest boots a guest under emulation.
+const probeTimeout = time.Minute
+
+// Probes are the questions about this machine.
+func Probes(o Options) []Probe {
+	m := &machine{options: o}
+	return []Probe{
+		{"directories", m.directories},
+		{"disk", m.disk},
+		{"memory", m.memory},
+		{"cgroups", m.cgroups},
+		{"programs", m.programs},
+		{"QEMU", m.qemu},
+		{"guest", m.guest},
+		{"accelerator", m.accelerator},
+		{"boot", m.boot},
+		{"user namespaces", m.namespaces},
+		{"pasta", m.pasta},
+		{"/dev/net/tun", m.tun},
+		{"network", m.network},
+	}
+}
+
+// Run asks the probes in order and gives each finding to report. It returns
+// whether pods can run, and ctx's error if it ended before.
+func Run(ctx context.Context, probes []Probe, report func(Finding)) (bool, error) {
+	able := true
+	for _, p := range probes {
+		probeCtx, cancel := context.WithTimeout(ctx, probeTimeout)
+		f := p.Ask(probeCtx)
+		cancel()
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		f.Check = p.Name
+		able = able && f.Status != Fail
+		report(f)
+	}
+	return able, nil
+}
+
+// machine is what the probes know of the host; a nil or empty field is what
+// was not found.
+type machine struct {
+	options Options
+	stateOK bool
+	driver  *qemu.Driver
+	bundle  *guest.Bundle
+	accel   hypervisor.Accel
+	// remedies of what the network needs, the most basic first.
+	networkRemedies []string
+}
+
+func ok(reason string) Finding { return Finding{Status: OK, Reason: reason} }
+func warn(reason, remedy string) Finding {
+	return Finding{Status: Warn, Reason: reason, Remedy: remedy}
+}
+func fail(reason, remedy string) Finding {
+	return Finding{Status: Fail, Reason: reason, Remedy: remedy}
+}

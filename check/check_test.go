@@ -1,0 +1,97 @@
+package check
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+)
+
+// One failure makes a machine unable, warnings do not, and every finding bears
+// its probe's name.
+func TestRun(t *testing.T) {
+	probe := func(name string, f Finding) Probe {
+		return Probe{name, func(context.Context) Finding { return f }}
+	}
+	for _, tc := range []struct {
+		name   string
+		probes []Probe
+		able   bool
+	}{
+		{"all well", []Probe{probe("a", ok("fine"))}, true},
+		{"a warning", []Probe{probe("a", ok("fine")), probe("b", warn("less", ""))}, true},
+		{"a failure", []Probe{probe("a", fail("not", "do")), probe("b", ok("fine"))}, false},
+	} {
+		var names []string
+		able, err := Run(t.Context(), tc.probes, func(f Finding) { names = append(names, f.Check) })
+		if able != tc.able || err != nil || len(names) != len(tc.probes) || names[0] != "a" {
+			t.Errorf("%s: able %v, %v, %v", tc.name, able, names, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if able, err := Run(ctx, []Probe{probe("a", ok("fine"))}, func(Finding) { t.Error("reported") }); able || err == nil {
+		t.Errorf("cancelled: able %v, %v", able, err)
+	}
+}
+
+// A machine with neither QEMU nor guest nor directories is told so by each
+// probe that needs them, and nothing is tried.
+func TestNothingThere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes network namespaces; make test runs it in its second pass")
+	}
+	dir := t.TempDir()
+	t.Setenv("BULKHEAD_QEMU", filepath.Join(dir, "no-qemu"))
+	t.Setenv("BULKHEAD_GUEST", filepath.Join(dir, "no-guest"))
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]Finding{}
+	able, err := Run(t.Context(), Probes(Options{Roots: dirs.Roots{Data: file + "/data", State: file + "/state"}}), func(f Finding) { found[f.Check] = f })
+	if able || err != nil {
+		t.Errorf("able %v, %v", able, err)
+	}
+	for name, want := range map[string]Status{
+		"directories": Fail, "disk": Fail, "QEMU": Fail, "guest": Fail, "accelerator": Warn, "boot": Fail, "network": Warn,
+	} {
+		if found[name].Status != want {
+			t.Errorf("%s: %+v, want %s", name, found[name], want)
+		}
+	}
+}
+
+// A guest whose kernel is none says so within the boot's time, with its
+// machine's words, and leaves nothing behind.
+func TestBrokenKernel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a virtual machine; make test runs it in its second pass")
+	}
+	dir, err := os.MkdirTemp("/tmp", "bhc") // short: sockets lie beneath
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	m := &machine{options: Options{Roots: dirs.Roots{Data: dir + "/d", State: dir + "/s"}}, accel: "tcg"}
+	for _, ask := range []func(context.Context) Finding{m.directories, m.qemu, m.guest} {
+		if f := ask(t.Context()); f.Status == Fail {
+			t.Fatalf("%+v", f)
+		}
+	}
+	m.bundle.Cmdline += " rdinit=/nosuch root=/dev/nosuch panic=-1"
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	f := m.boot(ctx)
+	if f.Status != Fail || f.Detail == "" {
+		t.Errorf("%+v", f)
+	}
+	t.Logf("%s\n%s", f.Reason, f.Detail)
+	left, err := filepath.Glob(m.options.Roots.State + "/c*")
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
