@@ -72,7 +72,7 @@ func (a *Agent) stats(_ context.Context, r agentv1.Process) (agentv1.Stats, erro
 // usage adds up what lies below a directory, as du does. What vanishes
 // meanwhile does not count.
 func usage(dir string) (bytes, inodes uint64) {
-	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // what vanishes does not count
 		}

@@ -89,7 +89,7 @@ func (s *Service) ExecSync(ctx context.Context, id string, cmd []string, timeout
 	}()
 	if err := exec.start(ctx); err != nil {
 		carrier.Close()
-		_ = <-result
+		<-result //nolint:errcheck // that it has ended is what counts
 		if exit := exec.failed(ctx); exit != 0 {
 			return nil, []byte(message(err) + "\n"), &ExitError{exit}
 		}

@@ -173,7 +173,7 @@ func hostOf() sandbox.Host {
 	h := sandbox.Host{CPUs: runtime.NumCPU()}
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
-		h.MemoryMiB = int(uint64(info.Totalram) * uint64(info.Unit) >> 20)
+		h.MemoryMiB = int(info.Totalram * uint64(info.Unit) >> 20)
 	}
 	return h
 }

@@ -193,7 +193,7 @@ func (p Prober) check(ctx context.Context, v hypervisor.VM) error {
 		return err
 	case <-v.Done():
 		cancel()
-		_ = <-result
+		<-result //nolint:errcheck // that it has ended is what counts
 		return v.Explain("wait for the guest", errors.New("it did not come up"))
 	}
 }

@@ -49,7 +49,7 @@ func NewDir(perm uint16) *Inode {
 }
 
 // IsDir tells whether the inode is a directory.
-func (n *Inode) IsDir() bool     { return n.Mode&typeMask == typeDir }
+func (n *Inode) IsDir() bool { return n.Mode&typeMask == typeDir }
 
 // IsRegular tells whether the inode is a regular file.
 func (n *Inode) IsRegular() bool { return n.Mode&typeMask == typeRegular }

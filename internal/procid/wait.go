@@ -33,7 +33,7 @@ func (id ID) Wait(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		wakeW.Close()
-		_ = <-ended
+		<-ended //nolint:errcheck // that it has ended is what counts
 		return fmt.Errorf("wait for process %d: %w", id.PID, ctx.Err())
 	}
 }

@@ -100,5 +100,5 @@ func identify(f *os.File) (fileID, int64, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return fileID{}, 0, fmt.Errorf("look at the log: %w", err)
 	}
-	return fileID{uint64(st.Dev), st.Ino}, st.Size, nil
+	return fileID{st.Dev, st.Ino}, st.Size, nil
 }

@@ -41,7 +41,7 @@ func run(t *testing.T, filter []unix.SockFilter, number, arch uint32) uint32 {
 func TestFilter(t *testing.T) {
 	const arch = unix.AUDIT_ARCH_X86_64
 	filter := program(arch)
-	refuse := uint32(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
+	refuse := unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	for number := range uint32(600) {
 		want := uint32(unix.SECCOMP_RET_ALLOW)
 		if slices.Contains(denied, number) {
