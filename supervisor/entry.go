@@ -130,10 +130,13 @@ func (e *entry) supervise() {
 		if e.err != nil && e.r.ctx.Err() == nil {
 			e.r.s.log.Warn("a pod's supervision ended", "pod", e.key(), "error", e.err)
 		}
-		remove := e.rec.Remove && !e.rec.Foreground
+		remove := e.rec.Remove && !e.rec.Foreground && e.r.ctx.Err() == nil
 		e.mu.Unlock()
+		if remove {
+			defer e.r.orphans.begin(always)()
+		}
 		close(done)
-		if remove && e.r.ctx.Err() == nil {
+		if remove {
 			if err := e.remove(e.r.ctx, true); err != nil {
 				e.r.s.log.Warn("a pod could not be removed", "pod", e.key(), "error", err)
 			}

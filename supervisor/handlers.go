@@ -1,10 +1,12 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 
@@ -66,6 +68,16 @@ func streamed(call func(*http.Request, send) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		flusher := http.NewResponseController(w)
+		body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxRequest))
+		if err != nil {
+			return // the client is gone, or sends what no client of ours does
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		// Sent before anything is done: a client whose supervisor dies from here
+		// on knows that its request was taken, and does not repeat it.
+		if err := flusher.Flush(); err != nil {
+			return
+		}
 		enc := json.NewEncoder(w)
 		out := func(m api.Message) error {
 			if err := enc.Encode(m); err != nil {

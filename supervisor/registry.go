@@ -25,6 +25,8 @@ type registry struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
+	orphans orphans
+
 	mu   sync.Mutex
 	pods map[string]*entry // by UID
 }
@@ -56,7 +58,8 @@ func openRegistry(ctx context.Context, s *Supervisor) (*registry, error) {
 		if rec.Ended == nil {
 			e.supervise()
 			if rec.Foreground {
-				r.wg.Go(func() { e.orphaned() })
+				end := r.orphans.begin(always)
+				r.wg.Go(func() { defer end(); e.orphaned() })
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
@@ -28,6 +29,9 @@ func (s *Supervisor) run(r *http.Request, out send) error {
 	records, err := records(req)
 	if err != nil {
 		return err
+	}
+	if !req.Detach {
+		defer s.pods.orphans.begin(func() bool { return r.Context().Err() != nil })()
 	}
 	var entries []*entry
 	for _, rec := range records {
@@ -76,6 +80,12 @@ func (s *Supervisor) abandon(entries []*entry) error {
 // records makes the pods of a request ready to be run.
 func records(req api.RunRequest) ([]record, error) {
 	var list []record
+	if req.HostLoopback {
+		if req.Network != "" && req.Network != string(hypervisor.NetworkUser) {
+			return nil, fmt.Errorf("%w: --allow-host-loopback is for the network user, not %s", api.ErrInvalid, req.Network)
+		}
+		req.Network = string(hypervisor.NetworkHostLoopback)
+	}
 	for _, m := range req.Manifests {
 		pods, err := podapi.Decode(m.Name, []byte(m.YAML))
 		if err != nil {

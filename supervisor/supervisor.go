@@ -55,8 +55,8 @@ type Supervisor struct {
 	idle      *idle
 	stop      context.CancelFunc
 
-	mu   sync.Mutex
-	user *network.User // once a pod has wanted it
+	mu    sync.Mutex
+	users []*network.User // as pods have wanted them
 }
 
 // Run serves until ctx ends or the supervisor has been idle for long enough,
@@ -91,10 +91,10 @@ func (s *Supervisor) close(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.user == nil {
-		return err
+	for _, u := range s.users {
+		err = errors.Join(err, u.Release(ctx))
 	}
-	return errors.Join(err, s.user.Release(ctx))
+	return err
 }
 
 func elect(ctx context.Context, r dirs.Roots) (*flock.Lock, error) {
@@ -142,15 +142,15 @@ func (s *Supervisor) network(kind hypervisor.Network) (network.Provider, error) 
 	switch kind {
 	case hypervisor.NetworkNone:
 		return network.None{}, nil
-	case hypervisor.NetworkUser:
+	case hypervisor.NetworkUser, hypervisor.NetworkHostLoopback:
 		dir := s.roots.Instance(client.Instance) + "/net"
 		if err := dirs.Ensure(dir, 0o700); err != nil {
 			return nil, err
 		}
-		u := network.NewUser(context.Background(), dir, false) // bounded by itself
+		u := network.NewUser(context.Background(), dir, kind == hypervisor.NetworkHostLoopback) // bounded by itself
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.user = u
+		s.users = append(s.users, u)
 		return u, nil
 	}
 	return nil, fmt.Errorf("network %q: use user or none", kind)

@@ -24,6 +24,9 @@ func (s *Supervisor) version(r *http.Request) (any, error) {
 }
 
 func (s *Supervisor) reap(r *http.Request) (any, error) {
+	if err := s.pods.orphans.settle(r.Context()); err != nil {
+		return nil, err
+	}
 	res, err := s.engine.Reap(r.Context())
 	if err != nil {
 		return nil, err

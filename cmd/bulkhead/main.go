@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -20,7 +21,8 @@ import (
 )
 
 // idle is how long a supervisor stays when there is nothing to do;
-// BULKHEAD_IDLE names another duration.
+// BULKHEAD_IDLE names another duration, and BULKHEAD_POOL how many machines it
+// keeps ready (-1: none).
 const idle = 3 * time.Minute
 
 func main() {
@@ -38,6 +40,11 @@ func supervise(cmd *cobra.Command) error {
 	if text := os.Getenv("BULKHEAD_IDLE"); text != "" {
 		if o.Idle, err = time.ParseDuration(text); err != nil {
 			return fmt.Errorf("BULKHEAD_IDLE: %w", err)
+		}
+	}
+	if text := os.Getenv("BULKHEAD_POOL"); text != "" {
+		if o.Pool, err = strconv.Atoi(text); err != nil {
+			return fmt.Errorf("BULKHEAD_POOL: %w", err)
 		}
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)

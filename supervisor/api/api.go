@@ -36,8 +36,11 @@ type RunRequest struct {
 	Remove    bool       `json:"remove,omitempty"` // each pod when it has ended
 	Ports     []string   `json:"ports,omitempty"`  // [IP:]HOST:POD
 	Network   string     `json:"network,omitempty"`
-	Template  string     `json:"template,omitempty"` // "on" or "off"
-	Accel     string     `json:"accel,omitempty"`
+	// HostLoopback lets the user network run in the host's own namespace where
+	// none can be made for it: the pods reach the host's loopback then.
+	HostLoopback bool   `json:"hostLoopback,omitempty"`
+	Template     string `json:"template,omitempty"` // "on" or "off"
+	Accel        string `json:"accel,omitempty"`
 }
 
 // Manifest is one file of YAML documents.

@@ -1,0 +1,61 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// orphans are the ends of pods that nobody waits for any more: those of a
+// foreground run whose command has gone, and of pods that remove themselves. A
+// reap waits for them, so that its answer tells what is left.
+type orphans struct {
+	mu   sync.Mutex
+	open map[*orphan]struct{}
+}
+
+// orphan is one of them, once gone says so.
+type orphan struct {
+	gone func() bool
+	done chan struct{}
+}
+
+// begin takes in what is an orphan as soon as gone says so, until end is
+// called.
+func (o *orphans) begin(gone func() bool) (end func()) {
+	n := &orphan{gone, make(chan struct{})}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open == nil {
+		o.open = map[*orphan]struct{}{}
+	}
+	o.open[n] = struct{}{}
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.open, n)
+		close(n.done)
+	}
+}
+
+// settle returns when those that are orphans now have ended.
+func (o *orphans) settle(ctx context.Context) error {
+	o.mu.Lock()
+	var wait []*orphan
+	for n := range o.open {
+		if n.gone() {
+			wait = append(wait, n)
+		}
+	}
+	o.mu.Unlock()
+	for _, n := range wait {
+		select {
+		case <-n.done:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the end of pods that nobody wants: %w", ctx.Err())
+		}
+	}
+	return nil
+}
+
+func always() bool { return true }
