@@ -47,6 +47,7 @@ that is killed takes its pods with it.`,
 	f.BoolVar(&req.Remove, "rm", false, "remove each pod when it has ended")
 	f.StringArrayVarP(&req.Ports, "publish", "p", nil, "publish a port: [IP:]HOST:POD (IP is 127.0.0.1 unless given)")
 	f.StringVar(&req.Network, "network", "user", "network: user or none")
+	f.BoolVar(&req.HostLoopback, "allow-host-loopback", false, "where this user can make no network namespace: reach the outside all the same, and the host's loopback with it")
 	f.StringVar(&req.Template, "template", "on", "off boots the machine cold instead of cloning a template")
 	f.StringVar(&req.Accel, "accel", "auto", "accelerator: auto, kvm or tcg")
 	f.BoolVar(&timings, "timings", false, "print what each phase of the start cost")

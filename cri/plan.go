@@ -95,7 +95,7 @@ func (s *Service) plan(ctx context.Context, config *runtimeapi.PodSandboxConfig,
 	switch kind {
 	case "":
 		kind = s.o.DefaultNetwork
-	case hypervisor.NetworkNone, hypervisor.NetworkUser:
+	case hypervisor.NetworkNone, hypervisor.NetworkUser, hypervisor.NetworkHostLoopback:
 	default:
 		return nil, invalid("pod %s: unknown network %q (user, none)", name, kind)
 	}

@@ -49,7 +49,7 @@ func (m Machine) Validate() error {
 		return bad("%d disk slots, of at most %d", m.Slots, MaxSlots)
 	case m.Scratch < 0 || m.Scratch > m.Slots:
 		return bad("%d writable disk slots, of %d", m.Scratch, m.Slots)
-	case m.Network != NetworkNone && m.Network != NetworkUser && m.Network != NetworkRestricted:
+	case m.Network != NetworkNone && m.Network != NetworkUser && m.Network != NetworkRestricted && m.Network != NetworkHostLoopback:
 		return bad("unknown network %q", m.Network)
 	}
 	return nil

@@ -97,7 +97,7 @@ func TestUserFallsBack(t *testing.T) {
 	for _, tc := range []struct {
 		loopback bool
 		kind     hypervisor.Network
-	}{{false, hypervisor.NetworkRestricted}, {true, hypervisor.NetworkUser}} {
+	}{{false, hypervisor.NetworkRestricted}, {true, hypervisor.NetworkHostLoopback}} {
 		u := NewUser(t.Context(), t.TempDir(), tc.loopback)
 		kind, reason := u.Kind()
 		if kind != tc.kind || !strings.Contains(reason, "passt") {

@@ -47,14 +47,15 @@ func NewUser(ctx context.Context, dir string, hostLoopback bool) *User {
 	switch {
 	case err == nil:
 	case hostLoopback:
-		u.ns, u.reason = nil, "the host's loopback can be reached from the pod, as asked for: "+err.Error()
+		u.ns, u.kind, u.reason = nil, hypervisor.NetworkHostLoopback, "the host's loopback can be reached from the pod, as asked for: "+err.Error()
 	default:
 		u.ns, u.kind, u.reason = nil, hypervisor.NetworkRestricted, "no traffic leaves the pod: "+err.Error()
 	}
 	return u
 }
 
-// Kind is NetworkUser, or NetworkRestricted with the reason.
+// Kind is NetworkUser, or NetworkRestricted or NetworkHostLoopback with the
+// reason.
 func (u *User) Kind() (hypervisor.Network, string) { return u.kind, u.reason }
 
 // Attach makes sure that the shared namespace is there.

@@ -11,7 +11,7 @@ const Prefix = "io.bulkhead.internal/"
 
 // The internal annotations of a PodSandboxConfig.
 const (
-	Network  = Prefix + "network"  // "user" or "none"; absent is the engine's default
+	Network  = Prefix + "network"  // "user", "none" or "host-loopback"; absent is the engine's default
 	Template = Prefix + "template" // "off" boots cold; absent clones
 	Accel    = Prefix + "accel"    // "kvm" or "tcg"; absent is the probed one
 
