@@ -1,0 +1,154 @@
+// Package podman is the baseline: the same image and commands in podman, with
+// directories of the benchmark's own.
+package podman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/bench/internal/site"
+)
+
+const patience = time.Minute
+
+// Podman runs containers as the caller, with runc where that is installed.
+type Podman struct {
+	program string
+	env     []string
+	cgroup  string
+	limits  []string
+	// Version is podman's and its runtime's.
+	Version string
+}
+
+// ErrAbsent is matched by Open's error when podman is not installed.
+var ErrAbsent = errors.New("podman is not installed")
+
+// Open keeps everything of podman's in dir, which exists.
+func Open(ctx context.Context, dir string) (*Podman, error) {
+	program, err := exec.LookPath("podman")
+	if err != nil {
+		return nil, ErrAbsent
+	}
+	// Debian's crun does not run where cgroups are hybrid; runc does everywhere.
+	runtime := "crun"
+	if _, err := exec.LookPath("runc"); err == nil {
+		runtime = "runc"
+	}
+	p := &Podman{program: program, cgroup: "bulkhead-bench-" + filepath.Base(filepath.Dir(dir))}
+	files := map[string]string{
+		"containers.conf": fmt.Sprintf(`[containers]
+log_driver = "k8s-file"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+lock_type = "file"
+runtime = %q
+static_dir = %q
+tmp_dir = %q
+volume_path = %q
+`, runtime, dir+"/static", dir+"/tmp", dir+"/volumes"),
+		"storage.conf": fmt.Sprintf("[storage]\ndriver = \"overlay\"\ngraphroot = %q\nrunroot = %q\n", dir+"/graph", dir+"/run"),
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return nil, fmt.Errorf("configure podman: %w", err)
+		}
+	}
+	p.env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_RUNTIME_DIR=" + dir, "TMPDIR=" + dir,
+		"CONTAINERS_CONF=" + dir + "/containers.conf", "CONTAINERS_STORAGE_CONF=" + dir + "/storage.conf",
+	}
+	if p.limits, err = limits(); err != nil {
+		return nil, err
+	}
+	for _, program := range []string{program, runtime} {
+		out, err := exec.CommandContext(ctx, program, "--version").Output()
+		if err != nil {
+			return nil, fmt.Errorf("ask %s for its version: %w", program, err)
+		}
+		line, _, _ := strings.Cut(string(out), "\n")
+		p.Version = strings.TrimPrefix(p.Version+" with "+strings.ReplaceAll(line, " version", ""), " with podman ")
+	}
+	return p, nil
+}
+
+// limits keeps podman from raising resource limits, which root may lack the
+// capability for.
+func limits() ([]string, error) {
+	var flags []string
+	for name, which := range map[string]int{"nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC} {
+		var l unix.Rlimit
+		if err := unix.Getrlimit(which, &l); err != nil {
+			return nil, fmt.Errorf("read the limit of %s: %w", name, err)
+		}
+		hard := int64(min(l.Max, 1<<20))
+		flags = append(flags, fmt.Sprintf("--ulimit=%s=%d:%d", name, hard, hard))
+	}
+	slices.Sort(flags)
+	return flags, nil
+}
+
+// Run runs `podman args…` to its end; of `podman run` it completes the flags.
+func (p *Podman) Run(ctx context.Context, args ...string) (site.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if args[0] == "run" {
+		flags := append([]string{"run", "--network", "none", "--cgroup-parent", "/" + p.cgroup}, p.limits...)
+		args = append(flags, args[1:]...)
+	}
+	cmd := exec.CommandContext(ctx, p.program, args...)
+	cmd.Env, cmd.Dir = p.env, "/"
+	return site.Time(cmd)
+}
+
+// Load takes an image from an archive and gives it a name.
+func (p *Podman) Load(ctx context.Context, archive, name string) error {
+	r, err := p.Run(ctx, "load", "--quiet", "-i", archive)
+	if err != nil {
+		return err
+	}
+	id := strings.TrimSpace(r.Out[strings.LastIndex(r.Out, ":")+1:])
+	_, err = p.Run(ctx, "tag", id, name)
+	return err
+}
+
+// Close removes all containers, images and cgroups of the benchmark's.
+func (p *Podman) Close(ctx context.Context) error {
+	_, rmErr := p.Run(ctx, "rm", "--all", "--force", "--time", "0")
+	_, resetErr := p.Run(ctx, "system", "reset", "--force")
+	return errors.Join(rmErr, resetErr, p.removeCgroups())
+}
+
+// removeCgroups removes the parent cgroups that podman leaves, empty ones only.
+func (p *Podman) removeCgroups() error {
+	roots, err := filepath.Glob("/sys/fs/cgroup/*/" + p.cgroup)
+	if err != nil {
+		return err
+	}
+	for _, root := range append(roots, "/sys/fs/cgroup/"+p.cgroup) {
+		var dirs []string
+		err = errors.Join(err, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil // what is gone needs no removing
+		}))
+		for _, dir := range slices.Backward(dirs) {
+			if rmErr := os.Remove(dir); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
+				err = errors.Join(err, rmErr)
+			}
+		}
+	}
+	return err
+}

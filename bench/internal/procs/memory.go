@@ -1,0 +1,64 @@
+package procs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// PSS is the proportional share of memory of a process, in bytes: its own pages,
+// and of every page that it shares the part that falls to it.
+func PSS(pid int) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0, fmt.Errorf("weigh process %d: %w", pid, err)
+	}
+	n, err := parsePSS(string(b))
+	if err != nil {
+		return 0, fmt.Errorf("weigh process %d: %w", pid, err)
+	}
+	return n, nil
+}
+
+func parsePSS(rollup string) (int64, error) {
+	for line := range strings.Lines(rollup) {
+		if value, ok := strings.CutPrefix(line, "Pss:"); ok {
+			number, unit, _ := strings.Cut(strings.TrimSpace(value), " ")
+			if unit != "kB" {
+				return 0, fmt.Errorf("smaps_rollup counts in %q", unit)
+			}
+			kib, err := strconv.ParseInt(number, 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("smaps_rollup has no Pss")
+}
+
+// HeldMemory is what the memory files (memfd) that a process holds open take up,
+// in bytes, whether or not anybody maps them: PSS counts only what is mapped.
+func HeldMemory(pid int) (int64, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, fmt.Errorf("weigh the memory files of process %d: %w", pid, err)
+	}
+	seen := map[uint64]bool{}
+	sum := int64(0)
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if to, err := os.Readlink(path); err != nil || !strings.HasPrefix(to, "/memfd:") {
+			continue
+		}
+		var st syscall.Stat_t
+		if err := syscall.Stat(path, &st); err != nil || seen[st.Ino] {
+			continue
+		}
+		seen[st.Ino] = true
+		sum += st.Blocks * 512
+	}
+	return sum, nil
+}

@@ -1,0 +1,74 @@
+package procs
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// When the processes are at rest: they use less than restTicks, and a part of a
+// tick for each, in every one of restWindows.
+const (
+	restWindow  = 350 * time.Millisecond
+	restWindows = 2
+	restTicks   = 2
+)
+
+// Rest waits until everything below this process has come to rest and ready
+// says so. The error says what has not, when ctx ends.
+func Rest(ctx context.Context, ready func([]Process) error) error {
+	last := map[int]uint64{}
+	quiet := 0
+	var why error
+	for {
+		all, err := Below(os.Getpid())
+		if err != nil {
+			return err
+		}
+		used, known := used(all, last)
+		limit := restTicks + uint64(len(all))/8
+		switch {
+		case !known || used > limit:
+			quiet, why = 0, fmt.Errorf("%d processes still use %d ticks in %s", len(all), used, restWindow)
+		default:
+			quiet++
+			if why = ready(all); why == nil && quiet >= restWindows {
+				return nil
+			}
+		}
+		if err := Wait(ctx, restWindow); err != nil {
+			return fmt.Errorf("come to rest: %w: %w", err, why)
+		}
+	}
+}
+
+// used is what the processes have used since last, which it brings up to date.
+// It is not known as long as last is empty. A new process counts in full.
+func used(all []Process, last map[int]uint64) (ticks uint64, known bool) {
+	known = len(last) > 0
+	now := map[int]uint64{0: 0}
+	for _, p := range all {
+		now[p.PID] = p.Ticks
+		if before := last[p.PID]; p.Ticks > before {
+			ticks += p.Ticks - before
+		}
+	}
+	clear(last)
+	for pid, t := range now {
+		last[pid] = t
+	}
+	return ticks, known
+}
+
+// Wait waits for a time, or for the end of ctx, whose error it returns.
+func Wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,139 @@
+// Package site is a Bulkhead of the benchmark's own: the programs of one build
+// with directories, a supervisor and pods that nobody else uses.
+package site
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+// patience bounds every command that names no deadline of its own.
+const patience = 3 * time.Minute
+
+// Options say what a site is made of.
+type Options struct {
+	// Bin is the directory of the programs and the guest bundle.
+	Bin string
+	// Dir is an existing directory of the site's own with a short path, which
+	// everybody may traverse: pods run as users of their own.
+	Dir string
+	// NoPool makes the supervisor keep no machine ready.
+	NoPool bool
+}
+
+// Site runs one command at a time.
+type Site struct {
+	Bin   string
+	Roots dirs.Roots
+
+	dir    string
+	env    []string
+	pool   int // machines that are ready when all is at rest
+	pods   map[string]bool
+	warned bool
+}
+
+// Open makes the directories of a site; its supervisor starts with the first
+// command.
+func Open(o Options) (*Site, error) {
+	s := &Site{
+		Bin: o.Bin, dir: o.Dir, pool: 1, pods: map[string]bool{},
+		Roots: dirs.Roots{Data: filepath.Join(o.Dir, "d"), State: filepath.Join(o.Dir, "s")},
+	}
+	conf := "[[registry]]\nlocation = \"127.0.0.1\"\ninsecure = true\n"
+	if err := os.WriteFile(filepath.Join(o.Dir, "registries.conf"), []byte(conf), 0o600); err != nil {
+		return nil, fmt.Errorf("open a site: %w", err)
+	}
+	s.env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + o.Dir, "XDG_CONFIG_HOME=" + o.Dir, "TMPDIR=" + o.Dir,
+		"REGISTRY_AUTH_FILE=" + filepath.Join(o.Dir, "auth.json"),
+		"CONTAINERS_REGISTRIES_CONF=" + filepath.Join(o.Dir, "registries.conf"),
+		"BULKHEAD_DATA=" + s.Roots.Data, "BULKHEAD_STATE=" + s.Roots.State, "BULKHEAD_IDLE=2h",
+	}
+	if o.NoPool {
+		s.pool = 0
+		s.env = append(s.env, "BULKHEAD_POOL=0")
+	}
+	return s, nil
+}
+
+// Result is what a command did.
+type Result struct {
+	Took        time.Duration // from before its start until it was waited for
+	Out, Stderr string
+}
+
+// Run runs `bulkhead args…` to its end.
+func (s *Site) Run(ctx context.Context, args ...string) (Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "bulkhead"), args...)
+	cmd.Env, cmd.Dir = s.env, "/"
+	return Time(cmd)
+}
+
+// Time runs a command to its end, out of reach of the terminal's Ctrl-C.
+func Time(cmd *exec.Cmd) (Result, error) {
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 5 * time.Second
+	began := time.Now()
+	err := cmd.Run()
+	r := Result{time.Since(began), out.String(), stderr.String()}
+	if err != nil {
+		said := strings.Join(strings.Fields(r.Stderr), " ")
+		return r, fmt.Errorf("%s: %w: %s", strings.Join(append([]string{filepath.Base(cmd.Path)}, cmd.Args[1:]...), " "), err, said)
+	}
+	return r, nil
+}
+
+// Supervisor is the process of the site's supervisor.
+func (s *Site) Supervisor() (int, error) {
+	all, err := procs.Below(os.Getpid())
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range all {
+		if s.isSupervisor(p) {
+			return p.PID, nil
+		}
+	}
+	return 0, errors.New("the site has no supervisor")
+}
+
+func (s *Site) isSupervisor(p procs.Process) bool {
+	args := procs.Args(p.PID)
+	return !p.Zombie && len(args) == 2 && args[1] == "supervisor" && procs.Getenv(p.PID, "BULKHEAD_STATE") == s.Roots.State
+}
+
+// JSON runs a command with -o json and decodes what it prints.
+func (s *Site) JSON(ctx context.Context, out any, args ...string) error {
+	r, err := s.Run(ctx, append(args, "-o", "json")...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(r.Out), out); err != nil {
+		return fmt.Errorf("bulkhead %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// Version is what the programs say of themselves.
+func (s *Site) Version(ctx context.Context) (api.Version, error) {
+	var v api.Version
+	return v, s.JSON(ctx, &v, "version")
+}
