@@ -35,9 +35,6 @@ func NewWriter(f, spool *os.File, limit int64) *Writer {
 	return &Writer{f: f, spool: spool, limit: limit, next: BlockSize, buf: make([]byte, 16*chunkSize)}
 }
 
-// Written is the room that the disk takes so far, in bytes.
-func (w *Writer) Written() int64 { return w.next + w.spooled }
-
 // Flush asks the kernel to begin writing back what was stored since the last
 // call, so that a sync at the end has little left to do.
 func (w *Writer) Flush() {

@@ -100,35 +100,18 @@ func CloseAll(files []*os.File) {
 
 // PeerPID is the process that made the other end of conn.
 func PeerPID(conn *net.UnixConn) (int, error) {
-	cred, err := peer(conn)
-	if err != nil {
-		return 0, err
-	}
-	return int(cred.Pid), nil
-}
-
-// PeerUID is the user who made the other end of conn.
-func PeerUID(conn *net.UnixConn) (int, error) {
-	cred, err := peer(conn)
-	if err != nil {
-		return 0, err
-	}
-	return int(cred.Uid), nil
-}
-
-func peer(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return nil, fmt.Errorf("identify the peer: %w", err)
+		return 0, fmt.Errorf("identify the peer: %w", err)
 	}
 	var cred *unix.Ucred
 	ctlErr := raw.Control(func(fd uintptr) {
 		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err := errorOf(ctlErr, err); err != nil {
-		return nil, fmt.Errorf("identify the peer: %w", err)
+		return 0, fmt.Errorf("identify the peer: %w", err)
 	}
-	return cred, nil
+	return int(cred.Pid), nil
 }
 
 func closeAll(fds []int) {

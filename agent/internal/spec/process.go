@@ -55,15 +55,6 @@ func Process(raw json.RawMessage, users Users, terminal bool) (json.RawMessage, 
 	return json.Marshal(p)
 }
 
-// Args is a process's command line.
-func Args(raw json.RawMessage) []string {
-	var p struct {
-		Args []string `json:"args"`
-	}
-	_ = json.Unmarshal(raw, &p)
-	return p.Args
-}
-
 func hasHome(env []string) bool {
 	return slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "HOME=") })
 }
