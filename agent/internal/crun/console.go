@@ -3,19 +3,32 @@ package crun
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
 
 // consoleListener is where crun leaves the terminal that it made.
-type consoleListener struct{ fd int }
+type consoleListener struct {
+	fd   int
+	path string
+}
 
-func listenConsole(path string) (*consoleListener, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+// listenConsole makes the socket in a directory of its own below dir: a
+// process's own directory has two ids in its path, which leave no room in the
+// 108 bytes of a socket's address.
+func listenConsole(dir string) (*consoleListener, error) {
+	dir, err := os.MkdirTemp(dir, "tty")
 	if err != nil {
 		return nil, fmt.Errorf("console socket: %w", err)
 	}
-	l := &consoleListener{fd: fd}
+	path := filepath.Join(dir, "s")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, fmt.Errorf("console socket: %w", err)
+	}
+	l := &consoleListener{fd: fd, path: path}
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
 		l.close()
 		return nil, fmt.Errorf("console socket: %w", err)
@@ -27,7 +40,10 @@ func listenConsole(path string) (*consoleListener, error) {
 	return l, nil
 }
 
-func (l *consoleListener) close() { unix.Close(l.fd) }
+func (l *consoleListener) close() {
+	unix.Close(l.fd)
+	os.RemoveAll(filepath.Dir(l.path))
+}
 
 // receive takes the terminal. crun has ended, so it has been sent, and nothing
 // here waits.

@@ -144,12 +144,11 @@ func (r *Runtime) run(ctx context.Context, p Process, onExit func(), args ...str
 	args = append(args, "--pid-file", pidFile)
 	var l *consoleListener
 	if p.Console {
-		path := filepath.Join(p.Dir, "console")
-		if l, err = listenConsole(path); err != nil {
+		if l, err = listenConsole(r.state); err != nil {
 			return nil, nil, err
 		}
 		defer l.close()
-		args = append(args, "--console-socket", path)
+		args = append(args, "--console-socket", l.path)
 		p.Stdio = Stdio{}
 	}
 	release := r.reaper.Adopting()

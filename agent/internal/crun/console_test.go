@@ -1,0 +1,28 @@
+package crun
+
+import (
+	"os"
+	"testing"
+)
+
+// The directory that crun keeps its state in has room for a console's socket,
+// which goes with its listener.
+func TestConsoleSocket(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/tmp", "tty")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := listenConsole(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.path) >= 108 {
+		t.Errorf("%s has no room in an address", l.path)
+	}
+	l.close()
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
