@@ -99,10 +99,9 @@ func (s *Service) unwind(ctx context.Context, id string) error {
 		return err
 	}
 	fault.Point("unwind.unpinned")
-	if r, err := s.store.Pod(id); err == nil && r.Owner != nil {
-		if err := uids.Release(s.uids(), id, r.Owner.UID); err != nil {
-			return err
-		}
+	// Asked for by the pod's id: a crash may have come before the record.
+	if err := uids.ReleaseAll(s.uids(), id); err != nil {
+		return err
 	}
 	fault.Point("unwind.freed")
 	if err := j.Remove(ctx); err != nil {

@@ -33,21 +33,17 @@ func Reserve(dir, id string) (uid int, err error) {
 		return 0, fmt.Errorf("reserve a user: %w", err)
 	}
 	// Link is both exclusive and whole: a file is never seen without its id.
-	draft, err := os.CreateTemp(dir, ".draft-*")
-	if err != nil {
+	draft := draft(dir, id)
+	if err := os.WriteFile(draft, []byte(id), 0o600); err != nil {
 		return 0, fmt.Errorf("reserve a user: %w", err)
 	}
-	defer os.Remove(draft.Name())
-	_, err = draft.WriteString(id)
-	if err = errors.Join(err, draft.Close()); err != nil {
-		return 0, fmt.Errorf("reserve a user: %w", err)
-	}
+	defer os.Remove(draft)
 	h := fnv.New32a()
 	h.Write([]byte(id))
 	start := int(h.Sum32() % Count)
 	for i := range Count {
 		uid := First + (start+i)%Count
-		err := os.Link(draft.Name(), file(dir, uid))
+		err := os.Link(draft, file(dir, uid))
 		if err == nil || errors.Is(err, os.ErrExist) && holder(dir, uid) == id {
 			return uid, nil
 		}
@@ -69,6 +65,25 @@ func Release(dir, id string, uid int) error {
 	return nil
 }
 
+// ReleaseAll gives back whatever id has, and what a crash in the middle of
+// Reserve has left of it. It is idempotent.
+func ReleaseAll(dir, id string) error {
+	held, err := List(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for uid, holder := range held {
+		if holder == id {
+			errs = append(errs, Release(dir, id, uid))
+		}
+	}
+	if err := os.Remove(draft(dir, id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, fmt.Errorf("release the users of %s: %w", id, err))
+	}
+	return errors.Join(errs...)
+}
+
 // List returns the pods that hold a number.
 func List(dir string) (map[int]string, error) {
 	entries, err := os.ReadDir(dir)
@@ -83,6 +98,8 @@ func List(dir string) (map[int]string, error) {
 	}
 	return held, nil
 }
+
+func draft(dir, id string) string { return filepath.Join(dir, ".draft-"+id) }
 
 func file(dir string, uid int) string { return filepath.Join(dir, strconv.Itoa(uid)) }
 

@@ -2,6 +2,7 @@ package uids_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -51,5 +52,34 @@ func TestReserve(t *testing.T) {
 	}
 	if held, err := uids.List(dir); err != nil || len(held) != 0 {
 		t.Errorf("left: %v, %v", held, err)
+	}
+}
+
+// What a pod has is given back by its id alone, the draft of a reservation that
+// was cut off included.
+func TestReleaseAll(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "uids")
+	for range 2 {
+		if err := uids.ReleaseAll(dir, "pod"); err != nil {
+			t.Errorf("without a directory: %v", err)
+		}
+	}
+	mine, err := uids.Reserve(dir, "pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	others, err := uids.Reserve(dir, "another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".draft-pod"), []byte("po"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := uids.ReleaseAll(dir, "pod"); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != fmt.Sprint(others) {
+		t.Errorf("left beside %d, without %d: %v, %v", others, mine, entries, err)
 	}
 }

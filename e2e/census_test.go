@@ -1,0 +1,228 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/supervisor/client"
+)
+
+// process is one that belongs to a world.
+type process struct {
+	pid  int
+	args []string
+}
+
+func (p process) String() string { return strconv.Itoa(p.pid) + " " + strings.Join(p.args, " ") }
+
+// kind says what it is, without what differs from one to the next.
+func (p process) kind() string {
+	switch {
+	case p.is("supervisor"):
+		return "supervisor"
+	case p.shim() != "":
+		return "shim " + p.shim()
+	case p.qemu() != "":
+		return "qemu " + p.qemu()
+	}
+	return filepath.Base(p.args[0])
+}
+
+func (p process) is(command string) bool {
+	return len(p.args) > 1 && filepath.Base(p.args[0]) == "bulkhead" && p.args[1] == command
+}
+
+// shim is the sandbox of a shim.
+func (p process) shim() string {
+	if len(p.args) == 3 && p.args[0] == "bulkhead-shim" {
+		return p.args[2]
+	}
+	return ""
+}
+
+// qemu is the name of a machine: bulkhead- or template- and twelve digits, after
+// the driver's own prefix.
+func (p process) qemu() string {
+	if len(p.args) > 0 && strings.HasPrefix(filepath.Base(p.args[0]), "qemu-") {
+		if i := slices.Index(p.args, "-name"); i > 0 && i+1 < len(p.args) {
+			name, _, _ := strings.Cut(strings.TrimPrefix(p.args[i+1], "guest="), ",")
+			return strings.TrimPrefix(name, "bulkhead-")
+		}
+	}
+	return ""
+}
+
+// processes finds every process of the world: by its environment or arguments,
+// which name the directory, or by a socket of the directory that it holds. A
+// zombie is none.
+func (w *world) processes() []process {
+	sockets := w.inodes()
+	var found []process
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		cmdline, err := os.ReadFile(dir + "/cmdline")
+		if err != nil || len(cmdline) == 0 || pid == os.Getpid() {
+			continue
+		}
+		env, _ := os.ReadFile(dir + "/environ")
+		if !strings.Contains(string(cmdline), w.dir) && !strings.Contains(string(env), w.dir) && !holds(dir, sockets) {
+			continue
+		}
+		found = append(found, process{pid, strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")})
+	}
+	return found
+}
+
+func holds(dir string, sockets map[string]string) bool {
+	fds, _ := filepath.Glob(dir + "/fd/*")
+	for _, fd := range fds {
+		if target, err := os.Readlink(fd); err == nil && sockets[target] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// inodes are the unix sockets bound below the directory, in every network
+// namespace that a process is in: path by "socket:[inode]".
+func (w *world) inodes() map[string]string {
+	found := map[string]string{}
+	seen := map[string]bool{}
+	links, _ := filepath.Glob("/proc/[0-9]*/ns/net")
+	for _, link := range links {
+		ns, err := os.Readlink(link)
+		if err != nil || seen[ns] {
+			continue
+		}
+		table, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(link)), "net/unix"))
+		if err != nil {
+			continue
+		}
+		seen[ns] = true
+		for line := range strings.Lines(string(table)) {
+			fields := strings.Fields(line)
+			if len(fields) == 8 && strings.HasPrefix(fields[7], w.dir+"/") && fields[7] != w.faults.path {
+				found["socket:["+fields[6]+"]"] = fields[7]
+			}
+		}
+	}
+	return found
+}
+
+// supervisor is its pid, 0 if none runs.
+func (w *world) supervisor() int {
+	for _, p := range w.processes() {
+		if p.is("supervisor") {
+			return p.pid
+		}
+	}
+	return 0
+}
+
+var temporary = regexp.MustCompile(`\.\d+$`)
+
+// census names everything that there is: processes, sockets, mounts and files.
+// The images' and templates' contents are none of it, their pins are.
+func (w *world) census() []string {
+	var all []string
+	for _, p := range w.processes() {
+		if !p.is("supervisor") { // it may have ended by itself, or be a new one
+			all = append(all, "process "+p.kind())
+		}
+	}
+	for _, path := range w.inodes() {
+		if filepath.Base(path) != filepath.Base(client.Socket(w.roots())) {
+			all = append(all, "socket "+strings.TrimPrefix(path, w.dir))
+		}
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, w.dir+"/") {
+			all = append(all, "mount "+strings.TrimSpace(line))
+		}
+	}
+	_ = filepath.WalkDir(w.dir, func(path string, e fs.DirEntry, err error) error {
+		name := strings.TrimPrefix(path, w.dir)
+		switch {
+		case err != nil:
+			return nil // it went meanwhile
+		case strings.HasPrefix(name, "/data/images/") && !strings.HasPrefix(name, "/data/images/pins") && strings.Count(name, "/") > 2,
+			strings.HasPrefix(name, "/data/templates/") && strings.Count(name, "/") > 3,
+			filepath.Base(name) == "supervisor.sock", filepath.Base(name) == "supervisor.log", path == w.faults.path:
+			return nil
+		}
+		all = append(all, "file "+temporary.ReplaceAllString(name, ".TMP"))
+		return nil
+	})
+	slices.Sort(all)
+	return all
+}
+
+// settle returns what there is beyond before, and what is missing, once that is
+// nothing or time is up: a process takes its time to be gone.
+func (w *world) settle(before []string) (diff []string) {
+	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		diff = compare(before, w.census())
+		if len(diff) == 0 || time.Now().After(deadline) {
+			return diff
+		}
+	}
+}
+
+func compare(before, after []string) (diff []string) {
+	count := map[string]int{}
+	for _, s := range before {
+		count[s]--
+	}
+	for _, s := range after {
+		count[s]++
+	}
+	for s, n := range count {
+		if n != 0 {
+			diff = append(diff, fmt.Sprintf("%+d %s", n, s))
+		}
+	}
+	slices.Sort(diff)
+	return diff
+}
+
+// kill kills a process and returns when it is gone, which a zombie is.
+func kill(pid int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	id, err := procid.Of(pid)
+	if err == nil {
+		err = id.Signal(unix.SIGKILL)
+	}
+	if err == nil {
+		err = id.Wait(ctx)
+	}
+	if errors.Is(err, procid.ErrGone) {
+		err = nil
+	}
+	return err
+}
+
+func gone(ctx context.Context, pid int) error {
+	id, err := procid.Of(pid)
+	if errors.Is(err, procid.ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return id.Wait(ctx)
+}

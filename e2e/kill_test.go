@@ -1,0 +1,297 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+)
+
+// sampleSize is how many cells of the table an ordinary run takes.
+const sampleSize = 16
+
+// TestKill kills the command, the supervisor, the shim and QEMU at each point
+// of a pod's life, lets a reap clear up, and counts what is left; a pod that
+// was there before goes on as if nothing had been.
+//
+// Without BULKHEAD_TEST_LONG=1 it takes the day's part of the table, which
+// BULKHEAD_TEST_SAMPLE=N chooses instead. One cell is repeated by its name:
+// go test ./e2e -run 'TestKill/run/shim.spawned/qemu$'.
+func TestKill(t *testing.T) {
+	cells := table()
+	named := strings.Contains(flag.Lookup("test.run").Value.String(), "/")
+	if os.Getenv("BULKHEAD_TEST_LONG") == "" && !named {
+		day := int(time.Now().Unix() / 86400)
+		if n, err := strconv.Atoi(os.Getenv("BULKHEAD_TEST_SAMPLE")); err == nil {
+			day = n
+		}
+		cells = sample(cells, day, sampleSize)
+		t.Logf("sample %d of the table: %s", day, names(cells))
+	}
+	w := newWorld(t)
+	s := newSurvivor(t, w)
+	before := w.census()
+	for _, c := range cells {
+		t.Run(c.String(), func(t *testing.T) {
+			k := &killing{world: w, cell: c, survivor: s, before: before}
+			k.run(t)
+		})
+		if t.Failed() {
+			before = w.census() // what one cell has left is not the next one's fault
+		}
+	}
+}
+
+// killing is one cell at work.
+type killing struct {
+	*world
+	cell     cell
+	survivor *survivor
+	before   []string
+}
+
+func (k *killing) run(t *testing.T) {
+	defer func() { k.pool = "-1" }()
+	scenarios[k.cell.scenario](k, t)
+	k.faults.disarm()
+	if k.pool != "-1" {
+		k.pool = "-1"
+		k.shutdown(t) // with its pool
+	}
+	if c := k.world.run(t, "", "reap"); c.ProcessState.ExitCode() != 0 {
+		t.Error(c)
+	}
+	k.clear(t)
+	if left := k.settle(k.before); len(left) > 0 {
+		t.Errorf("not as before:\n%s", strings.Join(left, "\n"))
+	}
+	k.survivor.check(t)
+}
+
+// name is the pod's that the scenarios are about.
+const name = "victim"
+
+// job is a pod that ends by itself, after more than any step takes.
+var job = pod(name, "Never", "echo one; sleep 1; echo two")
+
+// scenarios bring a command to the cell's point, kill the victim, and say what
+// must hold before a reap.
+var scenarios = map[string]func(k *killing, t *testing.T){
+	"run": func(k *killing, t *testing.T) { k.foreground(t) },
+	"pooled": func(k *killing, t *testing.T) {
+		k.fillPool(t)
+		k.foreground(t)
+	},
+	"pool":  (*killing).poolFill,
+	"stop":  func(k *killing, t *testing.T) { k.ending(t, "stop", name) },
+	"rm":    func(k *killing, t *testing.T) { k.ending(t, "rm", "-f", name) },
+	"adopt": (*killing).adopt,
+	"reap":  (*killing).reapAgain,
+}
+
+// foreground kills during a run.
+func (k *killing) foreground(t *testing.T) {
+	c := k.strike(t, func() *command { return k.start(t, job, "run", "--rm", "-q", "-") })
+	code, out := c.wait(t), c.out.String()
+	switch k.cell.victim {
+	case "supervisor", "qemu":
+		// cli.sending: the request was not on its way yet.
+		if code == 0 && k.cell.point != "cli.sending" {
+			t.Errorf("a run that cannot have ended well says that it has: %v", c)
+		}
+	case "shim":
+		if code == 0 && out != "one\ntwo\n" || code != 0 && code != 125 {
+			t.Errorf("neither gone on nor failed: %v", c)
+		}
+	}
+	if code > 0 && strings.Count(strings.TrimSpace(c.err.String()), "\n") > 1 {
+		t.Errorf("not a short error: %v", c)
+	}
+}
+
+// fillPool has a supervisor make a machine for the pool.
+func (k *killing) fillPool(t *testing.T) {
+	t.Helper()
+	k.shutdown(t)
+	k.pool = "1"
+	made := k.arm("pool.made")
+	k.must(t, pod("first", "Never", "true"), "run", "--rm", "-q", "-")
+	select {
+	case s := <-made:
+		s.release()
+	case <-time.After(30 * time.Second):
+		t.Fatal("no machine is made for the pool")
+	}
+}
+
+// poolFill kills while the pool is filled.
+func (k *killing) poolFill(t *testing.T) {
+	k.shutdown(t)
+	k.pool = "1"
+	first := k.arm("pool.reserved")
+	k.must(t, pod("first", "Never", "true"), "run", "--rm", "-q", "-")
+	k.strikeAt(t, func() <-chan stop {
+		s := await(t, first, nil)
+		if k.cell.point == "pool.reserved" {
+			again := make(chan stop, 1)
+			again <- s
+			return again
+		}
+		next := k.arm(k.cell.point)
+		s.release()
+		return next
+	}, nil)
+}
+
+// ending kills while a running pod is stopped or removed.
+func (k *killing) ending(t *testing.T, args ...string) {
+	k.must(t, pod(name, "Always", "trap 'exit 0' TERM; while :; do sleep 0.1; done"), "run", "-d", "-q", "-")
+	c := k.strike(t, func() *command { return k.start(t, "", args...) })
+	code := c.wait(t)
+	if k.cell.victim == "qemu" && code != 0 {
+		t.Errorf("a machine that dies on its own spoils its end: %v", c)
+	}
+}
+
+// adopt kills while another shim takes a pod over.
+func (k *killing) adopt(t *testing.T) {
+	k.must(t, pod(name, "Always", counting), "run", "-d", "-q", "-")
+	id := k.sandbox(t, name)
+	hit := k.arm(k.cell.point)
+	for _, p := range k.processes() {
+		if p.shim() == id {
+			if err := kill(p.pid); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	k.strikeAt(t, func() <-chan stop { return hit }, nil)
+	k.must(t, "", "reap")
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		c := k.world.run(t, "", "exec", name, "--", "echo", "there")
+		if c.out.String() == "there\n" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the pod is not back: %v", c)
+		}
+	}
+	if k.cell.victim != "qemu" {
+		if again := k.sandbox(t, name); again != id {
+			t.Errorf("sandbox %s has become %s", id, again)
+		}
+		checkCounting(t, k.log(t, name))
+	}
+}
+
+// reapAgain kills the one that clears up after one that was killed.
+func (k *killing) reapAgain(t *testing.T) {
+	hit := k.arm("run.start")
+	c := k.start(t, job, "run", "--rm", "-q", "-")
+	s := await(t, hit, c)
+	if err := kill(s.PID); err != nil {
+		t.Fatal(err)
+	}
+	c.wait(t)
+	k.strike(t, func() *command { return k.start(t, "", "reap") }).wait(t)
+}
+
+// clear removes the pod, if it is still listed.
+func (k *killing) clear(t *testing.T) {
+	t.Helper()
+	for _, pod := range strings.Fields(k.must(t, "", "ps", "-q")) {
+		if pod != k.survivor.name {
+			if k.cell.scenario == "run" || k.cell.scenario == "pooled" {
+				t.Errorf("pod %s is left of a run that removes it", pod)
+			}
+			k.must(t, "", "rm", "-f", pod)
+		}
+	}
+}
+
+// arm stops the next process that comes to point, the survivor's apart.
+func (k *killing) arm(point string) <-chan stop {
+	return k.faults.arm(func(h fault.Hit) bool {
+		return h.Point == point && process{h.PID, h.Args}.shim() != k.survivor.sandbox
+	})
+}
+
+// strike starts a command, kills the victim at the cell's point and lets
+// everything go on.
+func (k *killing) strike(t *testing.T, start func() *command) *command {
+	t.Helper()
+	hit := k.arm(k.cell.point)
+	c := start()
+	k.strikeAt(t, func() <-chan stop { return hit }, c)
+	return c
+}
+
+func (k *killing) strikeAt(t *testing.T, hit func() <-chan stop, c *command) {
+	t.Helper()
+	s := await(t, hit(), c)
+	defer s.release()
+	for _, pid := range k.victim(t, s, c) {
+		if err := kill(pid); err != nil {
+			t.Fatalf("kill the %s: %v", k.cell.victim, err)
+		}
+	}
+}
+
+// await returns the process that stops at the point that was armed.
+func await(t *testing.T, hit <-chan stop, c *command) stop {
+	t.Helper()
+	var ended chan struct{}
+	if c != nil {
+		ended = c.ended
+	}
+	select {
+	case s := <-hit:
+		return s
+	case <-ended:
+		select {
+		case s := <-hit:
+			return s
+		default:
+		}
+		t.Fatalf("ended without coming to the point: %v", c)
+	case <-time.After(commandLimit):
+		t.Fatal("nothing comes to the point")
+	}
+	panic("unreachable")
+}
+
+// victim finds the processes to kill; they may be about to be born.
+func (k *killing) victim(t *testing.T, s stop, c *command) []int {
+	t.Helper()
+	switch k.cell.victim {
+	case "cli":
+		return []int{c.Process.Pid}
+	case "supervisor":
+		if process := (process{s.PID, s.Args}); process.is("supervisor") {
+			return []int{s.PID}
+		}
+		return []int{k.supervisor()}
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		var found []int
+		for _, p := range k.processes() {
+			mine := k.survivor.sandbox
+			switch {
+			case k.cell.victim == "shim" && p.shim() != "" && p.shim() != mine,
+				k.cell.victim == "qemu" && strings.HasPrefix(p.qemu(), "bulkhead-") && p.qemu() != "bulkhead-"+mine[:12]:
+				found = append(found, p.pid)
+			}
+		}
+		if len(found) > 0 {
+			return found
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s to kill at %s; there are %s", k.cell.victim, s.Point, fmt.Sprint(k.processes()))
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+// counting is the script of a pod in whose log a gap or a double can be seen.
+const counting = "i=0; while :; do echo $i; i=$((i+1)); sleep 0.2; done"
+
+// survivor is a pod that is there before anything is killed, and must not
+// notice.
+type survivor struct {
+	w       *world
+	name    string
+	sandbox string
+	lines   int // of its log, when last looked at
+}
+
+func newSurvivor(t *testing.T, w *world) *survivor {
+	t.Helper()
+	s := &survivor{w: w, name: "survivor"}
+	w.must(t, pod(s.name, "Always", counting), "run", "-d", "-q", "-")
+	s.sandbox = w.sandbox(t, s.name)
+	s.check(t)
+	return s
+}
+
+// check fails the test if the pod has noticed anything.
+func (s *survivor) check(t *testing.T) {
+	t.Helper()
+	p := s.w.find(t, s.name)
+	if p.Sandbox != s.sandbox || p.Restarts != 0 || p.Status != "Running" {
+		t.Errorf("the survivor: %+v", p)
+	}
+	if out := s.w.run(t, "", "exec", s.name, "--", "echo", "alive"); out.out.String() != "alive\n" {
+		t.Errorf("the survivor does not answer: %v", out)
+	}
+	n := checkCounting(t, s.w.log(t, s.name))
+	for deadline := time.Now().Add(10 * time.Second); n <= s.lines; n = checkCounting(t, s.w.log(t, s.name)) {
+		if time.Now().After(deadline) {
+			t.Errorf("the survivor's log stands still at %d", n)
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	s.lines = n
+}
+
+// checkCounting looks for gaps and doubles in the log of counting, and returns
+// how far it has come.
+func checkCounting(t *testing.T, log []string) int {
+	t.Helper()
+	for i, line := range log {
+		if line != strconv.Itoa(i) {
+			t.Errorf("line %d of the log is %q", i, line)
+			break
+		}
+	}
+	return len(log)
+}
+
+// log reads what the pod's container has written, from the file itself.
+func (w *world) log(t *testing.T, name string) (lines []string) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(w.roots().Data, "pods", w.find(t, name).UID, "logs/c/0.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // it is being written
+		}
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
+		if len(fields) != 4 {
+			t.Errorf("not a line of the CRI's format: %q", line)
+			continue
+		}
+		lines = append(lines, fields[3])
+	}
+	return lines
+}
+
+// find is the pod of ps.
+func (w *world) find(t *testing.T, name string) api.Pod {
+	t.Helper()
+	var pods []api.Pod
+	if err := json.Unmarshal([]byte(w.must(t, "", "ps", "-o", "json")), &pods); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no pod %s among %+v", name, pods)
+	return api.Pod{}
+}
+
+func (w *world) sandbox(t *testing.T, name string) string {
+	t.Helper()
+	return w.find(t, name).Sandbox
+}

@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"fmt"
+	"hash/fnv"
+	"os"
+	"slices"
+	"strings"
+)
+
+// cell is one row of the table: what is killed when which command has come to
+// which point.
+type cell struct{ scenario, point, victim string }
+
+func (c cell) String() string { return c.scenario + "/" + c.point + "/" + c.victim }
+
+// The victims, by their letters in the table.
+var victims = map[rune]string{'c': "cli", 's': "supervisor", 'h': "shim", 'q': "qemu"}
+
+// points of each scenario, in the order in which they come, with the victims
+// that are there by then.
+var points = []struct {
+	scenario string
+	points   [][2]string
+}{
+	// A foreground run that removes its pod.
+	{"run", [][2]string{
+		{"cli.sending", "cs"}, {"cli.answered", "cs"}, {"pod.saved", "cs"},
+		{"run.reserve", "cs"}, {"run.ports", "cs"}, {"run.store", "cs"},
+		{"journal.network", "cs"}, {"run.network", "cs"}, {"journal.shim", "cs"},
+		{"shim.uid", "cs"}, {"shim.recorded", "cs"}, {"shim.spawned", "csh"},
+		{"shim.locked", "csh"}, {"shim.prepared", "csh"}, {"qemu.spawned", "cshq"},
+		{"shim.opened", "cshq"}, {"shim.served", "cshq"}, {"machine.up", "cshq"}, {"machine.recorded", "cshq"},
+		{"run.shim", "cshq"}, {"run.scratch", "cshq"}, {"sandbox.created", "cshq"}, {"run.create", "cshq"},
+		{"sandbox.starting", "cshq"}, {"sandbox.configured", "cshq"}, {"sandbox.running", "cshq"},
+		{"run.start", "cshq"}, {"run.publish", "cshq"}, {"run.ready", "cshq"},
+		{"container.recorded", "cshq"}, {"container.pinned", "cshq"}, {"container.bundled", "cshq"},
+		{"task.laid", "cshq"}, {"task.recorded", "cshq"}, {"task.created", "cshq"}, {"container.created", "cshq"},
+		{"task.started", "cshq"}, {"container.started", "cshq"},
+	}},
+	// The same with a machine of the pool.
+	{"pooled", [][2]string{
+		{"run.reserve", "cshq"}, {"run.store", "cshq"}, {"run.create", "cshq"}, {"sandbox.created", "cshq"},
+		{"sandbox.configured", "cshq"}, {"run.ready", "cshq"},
+	}},
+	// The making of a machine for the pool.
+	{"pool", [][2]string{
+		{"pool.reserved", "s"}, {"pool.recorded", "s"}, {"journal.network", "s"}, {"journal.shim", "s"}, {"shim.recorded", "s"},
+		{"shim.spawned", "sh"}, {"shim.locked", "sh"}, {"shim.prepared", "sh"}, {"qemu.spawned", "shq"},
+		{"machine.up", "shq"}, {"machine.recorded", "shq"}, {"shim.served", "shq"}, {"pool.made", "shq"},
+	}},
+	// The end of a pod that asks for it.
+	{"stop", [][2]string{
+		{"cli.sending", "cs"}, {"stop.killed", "cshq"}, {"undo.shim", "cshq"}, {"machine.killed", "csh"},
+		{"sandbox.stopped", "csh"}, {"sandbox.removed", "csh"}, {"shim.ending", "csh"}, {"undone.shim", "cs"},
+		{"undo.network", "cs"}, {"undone.network", "cs"}, {"stop.undone", "cs"}, {"stop.recorded", "cs"}, {"pod.ended", "cs"},
+	}},
+	// The removal of a pod that runs.
+	{"rm", [][2]string{
+		{"stop.killed", "cshq"}, {"undo.shim", "cshq"}, {"machine.killed", "csh"}, {"stop.recorded", "cs"}, {"pod.ended", "cs"},
+		{"remove.marked", "cs"}, {"unwind.undone", "cs"}, {"unwind.unpinned", "cs"}, {"unwind.freed", "cs"},
+		{"unwind.journal", "cs"}, {"unwind.state", "cs"}, {"remove.unwound", "cs"}, {"remove.released", "cs"}, {"pod.deleted", "cs"},
+	}},
+	// Another shim for a pod whose shim has been killed.
+	{"adopt", [][2]string{
+		{"shim.spawned", "shq"}, {"shim.locked", "shq"}, {"shim.prepared", "shq"}, {"shim.opened", "shq"}, {"shim.served", "shq"},
+	}},
+	// Clearing up after a supervisor that was killed during a start.
+	{"reap", [][2]string{
+		{"undo.shim", "cs"}, {"machine.killed", "csh"}, {"undone.shim", "cs"}, {"undo.network", "cs"}, {"undone.network", "cs"},
+		{"unwind.undone", "cs"}, {"unwind.unpinned", "cs"}, {"unwind.freed", "cs"}, {"unwind.journal", "cs"}, {"unwind.state", "cs"},
+	}},
+}
+
+// table is every cell.
+func table() (all []cell) {
+	for _, s := range points {
+		for _, p := range s.points {
+			if p[0] == "shim.uid" && os.Geteuid() != 0 {
+				continue // an ordinary user has no others to give away
+			}
+			for _, letter := range p[1] {
+				all = append(all, cell{s.scenario, p[0], victims[letter]})
+			}
+		}
+	}
+	return all
+}
+
+// sample is the part of the table that a day is for: each day another, until
+// all have been. It is spread over the whole table.
+func sample(all []cell, day, size int) []cell {
+	order := slices.Clone(all)
+	slices.SortStableFunc(order, func(a, b cell) int { return int(hash(a)>>1) - int(hash(b)>>1) })
+	parts := max(1, (len(order)+size-1)/size)
+	var some []cell
+	for i, c := range order {
+		if i%parts == day%parts {
+			some = append(some, c)
+		}
+	}
+	slices.SortStableFunc(some, func(a, b cell) int { return slices.Index(all, a) - slices.Index(all, b) })
+	return some
+}
+
+func hash(c cell) uint32 {
+	h := fnv.New32a()
+	fmt.Fprint(h, c)
+	return h.Sum32()
+}
+
+func names(cells []cell) string {
+	var list []string
+	for _, c := range cells {
+		list = append(list, c.String())
+	}
+	return strings.Join(list, " ")
+}

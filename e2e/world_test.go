@@ -1,0 +1,221 @@
+// Package e2e tests whole commands: the programs as they are installed, with
+// directories of their own, killed at every step.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/supervisor/client"
+)
+
+// tags are those that the programs are built with, and the points of package
+// fault.
+const tags = "faults,containers_image_openpgp,grpcnotrace,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper"
+
+// programs builds the programs with their points, once.
+var programs = sync.OnceValues(func() (string, error) {
+	dir := filepath.Join("..", "build", "faults")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-o", dir, "../cmd/bulkhead", "../cmd/bulkhead-shim")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the programs: %w: %s", err, out)
+	}
+	return dir, nil
+})
+
+// image is what every pod of these tests runs.
+const image = "localhost/busybox:test"
+
+// world is a user's directories with what runs in them. Its methods fail the
+// test that they are given.
+type world struct {
+	dir, bin string
+	faults   *faults
+	pool     string // how many machines a supervisor keeps that starts now
+	idle     string
+}
+
+// newWorld makes the directories and loads the image. Everything that runs in
+// them ends with the test.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("boots virtual machines; make test runs it in its second pass")
+	}
+	bin, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/tmp", "bk") // short: sockets lie beneath
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{dir: dir, bin: bin, pool: "-1", idle: "1m"}
+	w.faults = listen(t, filepath.Join(dir, "faults"))
+	t.Cleanup(func() { w.end(t) })
+	w.must(t, "", "image", "load", "oci:"+testimage.Busybox(t), image)
+	return w
+}
+
+func (w *world) roots() dirs.Roots {
+	return dirs.Roots{Data: filepath.Join(w.dir, "data"), State: filepath.Join(w.dir, "state")}
+}
+
+// guest is the bundle's directory: where make says, or where it puts it.
+func guest() string {
+	if dir := os.Getenv("BULKHEAD_GUEST"); dir != "" {
+		return dir
+	}
+	dir, _ := filepath.Abs(filepath.Join("..", "bin", "guest"))
+	return dir
+}
+
+// commandLimit bounds every command.
+const commandLimit = 90 * time.Second
+
+// command is a running bulkhead.
+type command struct {
+	*exec.Cmd
+	out, err bytes.Buffer
+	ended    chan struct{}
+	args     []string
+}
+
+func (w *world) start(t *testing.T, stdin string, args ...string) *command {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
+	c := &command{Cmd: exec.CommandContext(ctx, filepath.Join(w.bin, "bulkhead"), args...), ended: make(chan struct{}), args: args}
+	r := w.roots()
+	c.Dir, c.Stdin, c.Stdout, c.Stderr = "/", strings.NewReader(stdin), &c.out, &c.err
+	c.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "BULKHEAD_DATA=" + r.Data, "BULKHEAD_STATE=" + r.State,
+		"BULKHEAD_LIBEXEC=" + w.bin, "BULKHEAD_GUEST=" + guest(), "BULKHEAD_FAULTS=" + w.faults.path,
+		"BULKHEAD_POOL=" + w.pool, "BULKHEAD_IDLE=" + w.idle,
+	}
+	// What holds its output open must not hold its end up.
+	c.WaitDelay = time.Second
+	if err := c.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(c.ended)
+		defer cancel()
+		_ = c.Wait() // its code is asked for
+	}()
+	return c
+}
+
+// wait returns the command's exit code, -1 if it was killed.
+func (c *command) wait(t *testing.T) int {
+	t.Helper()
+	<-c.ended
+	if d := c.ProcessState.SystemTime(); d < 0 {
+		t.Fatal("no state")
+	}
+	return c.ProcessState.ExitCode()
+}
+
+func (c *command) String() string {
+	return fmt.Sprintf("bulkhead %s: exit code %d: %s%s", strings.Join(c.args, " "), c.ProcessState.ExitCode(), c.out.String(), c.err.String())
+}
+
+// run runs a command to its end.
+func (w *world) run(t *testing.T, stdin string, args ...string) *command {
+	t.Helper()
+	c := w.start(t, stdin, args...)
+	c.wait(t)
+	return c
+}
+
+// must runs a command that has to succeed, and returns its output.
+func (w *world) must(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	c := w.run(t, stdin, args...)
+	if c.ProcessState.ExitCode() != 0 {
+		t.Fatal(c)
+	}
+	return c.out.String()
+}
+
+// shutdown ends the supervisor, if one runs; its pods run on.
+func (w *world) shutdown(t *testing.T) {
+	t.Helper()
+	pid := w.supervisor()
+	if pid == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	err := client.New(w.roots(), nil).Call(ctx, "POST", "/v1/shutdown", nil, nil, &api.Result{})
+	if err != nil {
+		t.Errorf("end the supervisor: %v", err)
+	}
+	if err := gone(ctx, pid); err != nil {
+		t.Errorf("end the supervisor: %v", err)
+	}
+}
+
+// end removes every pod, ends the supervisor, and checks that nothing runs.
+func (w *world) end(t *testing.T) {
+	began := time.Now()
+	w.faults.disarm()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c := client.New(w.roots(), nil)
+	if w.supervisor() != 0 {
+		var pods []api.Pod
+		err := c.Call(ctx, "GET", "/v1/pods", nil, nil, &pods)
+		for _, p := range pods {
+			err = errors.Join(err, c.Call(ctx, "DELETE", "/v1/pods/"+p.UID, map[string][]string{"force": {"true"}}, nil, nil))
+		}
+		if err != nil {
+			t.Errorf("remove the pods: %v", err)
+		}
+		w.shutdown(t)
+	}
+	if t.Failed() {
+		log, _ := os.ReadFile(filepath.Join(w.roots().Instance(client.Instance), "supervisor.log"))
+		t.Logf("the supervisor's log:\n%s", tail(string(log), 6000))
+	}
+	// A shim's sockets close some milliseconds before its end.
+	for len(w.processes()) > 0 && time.Since(began) < 10*time.Second {
+		time.Sleep(20 * time.Millisecond)
+	}
+	for _, p := range w.processes() {
+		t.Errorf("left running: %s", p)
+		_ = kill(p.pid)
+	}
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// pod is a pod's YAML whose one container runs a script.
+func pod(name, policy, script string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {restartPolicy: %s, terminationGracePeriodSeconds: 2,
+  containers: [{name: c, image: %q, command: [sh, -c, %q]}]}}`, name, policy, image, script)
+}
