@@ -13,6 +13,11 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Another kernel for the guest, and the directory of its modules.
 KERNEL  ?=
 MODULES ?=
+# How often make bench measures, which rows (none: all), and another checkout to
+# measure in turns with this one.
+RUNS    ?= 20
+ROWS    ?=
+AGAINST ?=
 
 # The image library without its C dependencies, gRPC without its debugging pages
 # (3 MB of every shim).
@@ -23,6 +28,7 @@ BUILD      := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)
 GOLANGCI   := v2.15.0
 
 SOURCES  := $(shell find . \( -path ./build -o -path ./bin -o -path ./.git \) -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
+READER   := build/tools/diskread
 PROGRAMS := $(addprefix bin/,$(filter-out bulkhead-guest,$(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))))
 TOOL     := build/tools/bulkhead-guest
 BUNDLE   := bin/guest/bundle.json
@@ -62,6 +68,12 @@ test: build guest $(IMAGE) build/setup-test ## set up and run every test, those 
 .PHONY: test-long
 test-long: build guest $(IMAGE) build/setup-test ## the same with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
+
+.PHONY: bench
+bench: build guest $(IMAGE) $(READER) ## set up and measure (RUNS=5 ROWS=run,exec AGAINST=../other)
+	@hack/setup bench || echo "bench: without podman" >&2
+	@$(GO) build -tags '$(TAGS)' -o build/tools/bench ./bench
+	@build/tools/bench --runs $(RUNS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER)
 
 .PHONY: install
 install: build guest ## install into $(DESTDIR)$(PREFIX)
@@ -120,6 +132,9 @@ build/guest-flags: force
 $(BUNDLE): bin/bulkhead-agent $(TOOL) build/crun/source $(KERNEL_INPUTS) build/guest-flags
 	@$(TOOL) bundle $(KERNEL_FLAGS) --crun-source build/crun/source --agent bin/bulkhead-agent --out $(@D)
 	@touch $@
+
+$(READER): bench/diskread/main.go
+	$(BUILD) -ldflags '-s -w' -o $@ ./bench/diskread
 
 $(IMAGE): $(TOOL) | build/setup-demo
 	@$(TOOL) demo-image --out $@

@@ -37,7 +37,7 @@ var MB200 = Shape{Small: 132 << 20, Big: 64 << 20}
 
 // Image makes an image on top of busybox: the program that reads disks, many
 // small files and a big one, in a layer each. The same arguments give the same
-// image. Small files compress to about 40 %, as programs and texts do.
+// image. Small files compress to about half, as programs and texts do.
 func Image(ctx context.Context, reader string, shape Shape) (v1.Image, error) {
 	img, err := busybox.Image(ctx, busybox.Binary)
 	if err != nil {
@@ -97,13 +97,13 @@ func dictionary(rng *rand.Rand) [][]byte {
 	return words
 }
 
-// content is words, some used far more often than others, and in every fourth
+// content is words, some used far more often than others, and in every eighth
 // kilobyte noise.
 func content(rng *rand.Rand, words [][]byte, size int) []byte {
-	common := rand.NewZipf(rng, 1.1, 8, uint64(len(words)-1))
+	common := rand.NewZipf(rng, 1.3, 8, uint64(len(words)-1))
 	out := make([]byte, 0, size+1024)
 	for len(out) < size {
-		if rng.IntN(4) == 0 {
+		if rng.IntN(8) == 0 {
 			for range 128 {
 				n := rng.Uint64()
 				out = append(out, byte(n), byte(n>>8), byte(n>>16), byte(n>>24), byte(n>>32), byte(n>>40), byte(n>>48), byte(n>>56))

@@ -27,10 +27,15 @@ metadata: {name: %s}
 spec:
   restartPolicy: Never
   terminationGracePeriodSeconds: 0
-  containers:
-  - {name: c, image: %q, command: %s, volumeMounts: [{name: scratch, mountPath: /scratch}]}
-  volumes: [{name: scratch, emptyDir: {}}]
+  containers: [{name: c, image: %q, command: %s}]
 `, name, image, args)
+}
+
+// WithScratch is the same with a directory of the scratch disk.
+func WithScratch(name, image, path string, command ...string) string {
+	m := Manifest(name, image, command...)
+	m = strings.Replace(m, "}]\n", fmt.Sprintf(", volumeMounts: [{name: scratch, mountPath: %q}]}]\n", path), 1)
+	return m + "  volumes: [{name: scratch, emptyDir: {}}]\n"
 }
 
 // Write puts manifests into a file of the site and returns its path.

@@ -1,0 +1,73 @@
+package rows
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
+	"github.com/bulkhead-project/bulkhead/bench/internal/report"
+)
+
+// weights are the rows of the memory of one idle pod among so many.
+type weights struct{ pod, qemu, shim *report.Row }
+
+func newWeights(n string, podAim, shimAim float64, add func(name, unit string, aim float64, what string) *report.Row) weights {
+	return weights{
+		pod: add("PSS, idle pod at "+n, "MB", podAim,
+			"proportional memory on the host of QEMU and shim of one pod beside the pool's machine, in 10^6 bytes, at rest"),
+		qemu: add("… its QEMU", "MB", 0, ""),
+		shim: add("… its shim", "MB", shimAim, ""),
+	}
+}
+
+// weigh adds a sample of every pod that is there; n are expected.
+func (c *crowd) weigh(ctx context.Context, w weights, n int) error {
+	if err := c.b.settle(ctx, c.s); err != nil {
+		return err
+	}
+	pods, err := c.pods(ctx)
+	if err != nil {
+		return err
+	}
+	if len(pods) != n {
+		return fmt.Errorf("there are %d pods instead of %d", len(pods), n)
+	}
+	for _, m := range pods {
+		qemu, err := procs.PSS(m.QEMU.PID)
+		if err != nil {
+			return err
+		}
+		shim, err := procs.PSS(m.Shim.PID)
+		if err != nil {
+			return err
+		}
+		w.qemu.Add(mb(qemu))
+		w.shim.Add(mb(shim))
+		w.pod.Add(mb(qemu + shim))
+	}
+	if n == c.n {
+		return c.weighSupervisor()
+	}
+	return nil
+}
+
+func (c *crowd) weighSupervisor() error {
+	pid, err := c.s.Supervisor()
+	if err != nil {
+		return err
+	}
+	pss, err := procs.PSS(pid)
+	if err != nil {
+		return err
+	}
+	held, err := procs.HeldMemory(pid)
+	if err != nil {
+		return err
+	}
+	c.supervisor.Add(mb(pss))
+	c.share.Add(mb(pss) / float64(c.n))
+	c.held.Add(mb(held))
+	return nil
+}
+
+func mb(bytes int64) float64 { return float64(bytes) / 1e6 }

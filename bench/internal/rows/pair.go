@@ -1,0 +1,47 @@
+package rows
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bulkhead-project/bulkhead/bench/internal/report"
+)
+
+// contender is one of several things that are measured in turns, so that what
+// disturbs one disturbs all.
+type contender struct {
+	row *report.Row
+	// prepare is not measured; it may be nil.
+	prepare func(ctx context.Context) error
+	// sample adds its samples to the row.
+	sample func(ctx context.Context) error
+}
+
+// pair samples every contender n times, each time beginning with another one. A
+// contender that fails is left out from then on; the error is ctx's.
+func (b *Bench) pair(ctx context.Context, n int, all ...contender) error {
+	for i := range n {
+		for j := range all {
+			c := &all[(i+j)%len(all)]
+			if c.row.Failed != "" || c.row.Absent != "" {
+				continue
+			}
+			b.Progress(fmt.Sprintf("%s %d/%d", c.row.Name, i+1, n))
+			err := error(nil)
+			if c.prepare != nil {
+				err = c.prepare(ctx)
+			}
+			if err == nil {
+				err = c.sample(ctx)
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				c.row.Failed = fmt.Sprintf("sample %d: %v", i+1, err)
+				b.Progress(c.row.Name + ": " + err.Error())
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+// Package rows measures: each group of the benchmark's rows is a file.
+package rows
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/bench/internal/payload"
+	"github.com/bulkhead-project/bulkhead/bench/internal/podman"
+	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
+	"github.com/bulkhead-project/bulkhead/bench/internal/report"
+	"github.com/bulkhead-project/bulkhead/bench/internal/site"
+)
+
+// Small is the image that most rows run.
+const Small = "localhost/busybox:bench"
+
+// Group measures some rows.
+type Group struct {
+	Name, About string
+	Measure     func(ctx context.Context, b *Bench) error
+}
+
+// Groups are all, in the order in which they are measured.
+func Groups() []Group {
+	return []Group{
+		{"boot", "cold boot to the agent", boot},
+		{"clone", "clone to the agent's first answer", clone},
+		{"run", "run --rm of busybox true, beside podman", run},
+		{"exec", "exec of true, first and later, beside podman", exec},
+		{"idle", "start, memory and CPU of 1 and of 50 idle pods", idle},
+		{"pull", "pull and convert an image of 200 MB", pull},
+		{"disk", "read the image's and the scratch disk", disk},
+	}
+}
+
+// Bench is what groups measure with. They run one after the other.
+type Bench struct {
+	Runs   int
+	Pods   int    // of the group "idle"
+	Dir    string // for everything
+	Image  string // archive of the small image
+	Reader string // the program that reads disks
+	Builds []Build
+	Report *report.Report
+	// Progress is told what is being done.
+	Progress func(string)
+
+	podman       *podman.Podman
+	podmanAbsent string
+	registry     *payload.Registry
+}
+
+// Build is one build of Bulkhead. Mark is what its rows are told apart by, empty
+// for the first.
+type Build struct {
+	Bin, Mark string
+
+	sites map[bool]*site.Site // by whether it has no pool
+}
+
+// row adds a row to the report.
+func (b *Bench) row(r report.Row, build *Build) *report.Row {
+	if build != nil && build.Mark != "" {
+		r.Name += " (" + build.Mark + ")"
+		r.Aim = 0
+	}
+	b.Report.Rows = append(b.Report.Rows, &r)
+	return &r
+}
+
+// site is the site of a build, which is set up when it is first asked for: with
+// the small image and the template.
+func (b *Bench) site(ctx context.Context, build *Build, noPool bool) (*site.Site, error) {
+	if s := build.sites[noPool]; s != nil {
+		return s, nil
+	}
+	b.Progress("set up the directories, image and template of " + build.Bin)
+	n := 0
+	for i := range b.Builds {
+		n += len(b.Builds[i].sites)
+	}
+	dir, err := b.mkdir(fmt.Sprint("s", n))
+	if err != nil {
+		return nil, err
+	}
+	s, err := site.Open(site.Options{Bin: build.Bin, Dir: dir, NoPool: noPool})
+	if err != nil {
+		return nil, err
+	}
+	if build.sites == nil {
+		build.sites = map[bool]*site.Site{}
+	}
+	build.sites[noPool] = s // from here on it is closed
+	if _, err := s.Run(ctx, "image", "load", "--quiet", "oci-archive:"+b.Image, Small); err != nil {
+		return nil, err
+	}
+	if _, err := s.Run(ctx, "template", "build"); err != nil {
+		return nil, err
+	}
+	// The first pod makes the pool.
+	file, err := s.Write("once", site.Manifest("once", Small, "true"))
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.Run(ctx, "run", "--rm", "--quiet", file)
+	return s, err
+}
+
+func (b *Bench) mkdir(name string) (string, error) {
+	dir := filepath.Join(b.Dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o755)
+}
+
+// baseline is podman with the small image, or why there is none.
+func (b *Bench) baseline(ctx context.Context) (*podman.Podman, string, error) {
+	if b.podman != nil || b.podmanAbsent != "" {
+		return b.podman, b.podmanAbsent, nil
+	}
+	dir, err := b.mkdir("podman")
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := podman.Open(ctx, dir)
+	if err == nil {
+		b.podman = p // from here on it is closed
+		b.Report.Facts.Version("podman", p.Version)
+		if err = p.Load(ctx, b.Image, Small); err == nil {
+			_, err = p.Run(ctx, "run", "--rm", Small, "true")
+		}
+	}
+	if err != nil {
+		b.podmanAbsent = err.Error()
+	}
+	return b.podman, b.podmanAbsent, ctx.Err()
+}
+
+// settle waits for a site to come to rest, and notes it if it does not.
+func (b *Bench) settle(ctx context.Context, s *site.Site) error {
+	note, err := s.Settle(ctx)
+	if note != "" {
+		b.note(note)
+	}
+	return err
+}
+
+func (b *Bench) note(text string) {
+	for _, n := range b.Report.Notes {
+		if n == text {
+			return
+		}
+	}
+	b.Report.Notes = append(b.Report.Notes, text)
+	b.Progress("note: " + text)
+}
+
+// Close ends all that the groups have started and returns what is left of it.
+func (b *Bench) Close(ctx context.Context) []string {
+	var left []string
+	failed := func(what string, err error) {
+		if err != nil {
+			left = append(left, what+": "+err.Error())
+		}
+	}
+	for i := range b.Builds {
+		for _, s := range b.Builds[i].sites {
+			files, err := s.Close(ctx)
+			failed("close a site", err)
+			left = append(left, files...)
+		}
+	}
+	if b.podman != nil {
+		failed("close podman", b.podman.Close(ctx))
+	}
+	if b.registry != nil {
+		failed("close the registry", b.registry.Close())
+	}
+	left = append(left, site.Leftover(ctx, b.Dir)...)
+	procs.Reap()
+	return left
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

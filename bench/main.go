@@ -1,0 +1,177 @@
+// Command bench measures Bulkhead: `make bench` runs it with the programs in
+// bin/. It prints a table and writes bench.json, and leaves nothing behind.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
+	"github.com/bulkhead-project/bulkhead/bench/internal/report"
+	"github.com/bulkhead-project/bulkhead/bench/internal/rows"
+)
+
+// closeTimeout bounds the clearing up.
+const closeTimeout = 5 * time.Minute
+
+type options struct {
+	runs, pods                        int
+	rows, bin, against, image, reader string
+	out                               string
+	quiet                             bool
+}
+
+func main() {
+	var o options
+	var groups []string
+	for _, g := range rows.Groups() {
+		groups = append(groups, fmt.Sprintf("%s (%s)", g.Name, g.About))
+	}
+	flag.IntVar(&o.runs, "runs", 20, "samples of each row")
+	flag.IntVar(&o.pods, "pods", 50, "idle pods, of the group idle")
+	flag.StringVar(&o.rows, "rows", "", "groups of rows to measure, with commas between them (default all): "+strings.Join(groups, ", "))
+	flag.StringVar(&o.bin, "bin", "bin", "directory of the programs, with the guest bundle in guest/")
+	flag.StringVar(&o.against, "against", "", "such a directory of another build, or a checkout with bin/, whose commands are measured in turns with ours")
+	flag.StringVar(&o.image, "image", "build/busybox.tar", "archive of the busybox image")
+	flag.StringVar(&o.reader, "reader", "build/tools/diskread", "the program that reads disks in a container")
+	flag.StringVar(&o.out, "out", "bench.json", "file for all samples, empty for none")
+	flag.BoolVar(&o.quiet, "quiet", false, "do not tell on stderr what is being measured")
+	flag.Parse()
+	if err := bench(o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench: "+err.Error())
+		os.Exit(1)
+	}
+}
+
+// bench measures, prints and clears up, also when it is interrupted.
+func bench(o options) (err error) {
+	groups, err := selected(o.rows)
+	if err != nil {
+		return err
+	}
+	if o.runs < 1 || o.pods < 2 {
+		return errors.New("there must be one run and two pods at least")
+	}
+	b := &rows.Bench{
+		Runs: o.runs, Pods: o.pods, Report: &report.Report{Facts: report.Host(o.runs), Left: []string{}},
+		Progress: func(what string) {
+			if !o.quiet {
+				fmt.Fprintf(os.Stderr, "bench: %s %s\n", time.Now().Format(time.TimeOnly), what)
+			}
+		},
+	}
+	if err := paths(b, o); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := procs.Collect(); err != nil {
+		return err
+	}
+	// Sockets lie beneath it, and pods run as users of their own.
+	if b.Dir, err = os.MkdirTemp("/tmp", "bb"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.Dir)) }()
+	if err := os.Chmod(b.Dir, 0o755); err != nil {
+		return err
+	}
+	began := time.Now()
+	measured := measure(ctx, b, groups)
+	stop() // the next Ctrl-C ends even the clearing up
+	b.Progress("clear up")
+	cleaning, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	b.Report.Left = append(b.Report.Left, b.Close(cleaning)...)
+	b.Report.Facts.Took = time.Since(began)
+	b.Report.Print(os.Stdout)
+	if o.out != "" {
+		measured = errors.Join(measured, b.Report.WriteJSON(o.out))
+	}
+	if measured == nil && b.Report.Failed() {
+		return errors.New("rows failed or something was left behind, see above")
+	}
+	return measured
+}
+
+func measure(ctx context.Context, b *rows.Bench, groups []rows.Group) error {
+	if err := b.Facts(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, g := range groups {
+		err := g.Measure(ctx, b)
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("measure %s: %w", g.Name, err))
+			b.Progress(errs[len(errs)-1].Error())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// selected are the groups of a list of names, all of an empty one.
+func selected(names string) ([]rows.Group, error) {
+	all := rows.Groups()
+	if names == "" {
+		return all, nil
+	}
+	wanted := strings.FieldsFunc(names, func(r rune) bool { return r == ',' || r == ' ' })
+	var known []string
+	for _, g := range all {
+		known = append(known, g.Name)
+	}
+	for _, name := range wanted {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("there is no row %q: choose of %s", name, strings.Join(known, ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(g rows.Group) bool { return !slices.Contains(wanted, g.Name) }), nil
+}
+
+// paths makes what was named absolute, and looks whether it is there.
+func paths(b *rows.Bench, o options) error {
+	abs := func(path string, must ...string) (string, error) {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return "", err
+		}
+		for _, name := range append(must, "") {
+			if _, err := os.Stat(filepath.Join(path, name)); err != nil {
+				return "", fmt.Errorf("%w (make bench makes what is missing)", err)
+			}
+		}
+		return path, nil
+	}
+	bin, err := abs(o.bin, "bulkhead", "bulkhead-shim", "guest/bundle.json")
+	if err != nil {
+		return err
+	}
+	b.Builds = []rows.Build{{Bin: bin}}
+	if o.against != "" {
+		if _, err := os.Stat(filepath.Join(o.against, "bin", "bulkhead")); err == nil {
+			o.against = filepath.Join(o.against, "bin")
+		}
+		other, err := abs(o.against, "bulkhead", "bulkhead-shim", "guest/bundle.json")
+		if err != nil {
+			return err
+		}
+		b.Builds = append(b.Builds, rows.Build{Bin: other, Mark: "against"})
+	}
+	if b.Image, err = abs(o.image); err != nil {
+		return err
+	}
+	b.Reader, err = abs(o.reader)
+	return err
+}
