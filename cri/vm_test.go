@@ -1,8 +1,10 @@
 package cri
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +51,11 @@ func TestPod(t *testing.T) {
 	}
 	t.Logf("facts: %+v", facts)
 
+	t.Run("privilege", func(t *testing.T) {
+		for name, pid := range map[string]int{"shim": facts.ShimPID, "machine": facts.VMPID} {
+			unprivileged(t, name, pid, "hello")
+		}
+	})
 	t.Run("exec", func(t *testing.T) {
 		began := time.Now()
 		stdout, stderr, err := s.ExecSync(ctx, main[:10], []string{"sh", "-c", "echo one; echo two >&2; exit 3"}, 20*time.Second)
@@ -118,6 +125,30 @@ func TestPod(t *testing.T) {
 	}
 	if got := strings.Join(kinds, ", "); got != want {
 		t.Errorf("events: %s\nwant:   %s", got, want)
+	}
+}
+
+// unprivileged looks at a process that reads a guest's bytes: it may do
+// nothing that its pod need not, and secret, of the pod's own, is not in its
+// command line.
+func unprivileged(t *testing.T, name string, pid int, secret string) {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d", pid)
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
+		if !strings.Contains(string(status), "\n"+line+"\n") {
+			t.Errorf("%s: no %q in\n%s", name, line, status)
+		}
+	}
+	if os.Getuid() == 0 && (strings.Contains(string(status), "\nUid:\t0\t") || strings.Contains(string(status), "\nGid:\t0\t")) {
+		t.Errorf("%s runs as root", name)
+	}
+	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if err != nil || bytes.Contains(cmdline, []byte(secret)) {
+		t.Errorf("%s: command line %q, %v", name, cmdline, err)
 	}
 }
 
