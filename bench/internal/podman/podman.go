@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bulkhead-project/bulkhead/bench/internal/site"
 )
 
@@ -26,7 +24,6 @@ type Podman struct {
 	program string
 	env     []string
 	cgroup  string
-	limits  []string
 	// Version is podman's and its runtime's.
 	Version string
 }
@@ -69,42 +66,29 @@ volume_path = %q
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_RUNTIME_DIR=" + dir, "TMPDIR=" + dir,
 		"CONTAINERS_CONF=" + dir + "/containers.conf", "CONTAINERS_STORAGE_CONF=" + dir + "/storage.conf",
 	}
-	if p.limits, err = limits(); err != nil {
-		return nil, err
-	}
 	for _, program := range []string{program, runtime} {
-		out, err := exec.CommandContext(ctx, program, "--version").Output()
+		cmd := exec.CommandContext(ctx, program, "--version")
+		cmd.Env = p.env
+		r, err := site.Time(cmd)
 		if err != nil {
-			return nil, fmt.Errorf("ask %s for its version: %w", program, err)
+			return nil, fmt.Errorf("ask for the baseline's version: %w", err)
 		}
-		line, _, _ := strings.Cut(string(out), "\n")
+		line, _, _ := strings.Cut(r.Out, "\n")
 		p.Version = strings.TrimPrefix(p.Version+" with "+strings.ReplaceAll(line, " version", ""), " with podman ")
 	}
 	return p, nil
 }
 
-// limits keeps podman from raising resource limits, which root may lack the
-// capability for.
-func limits() ([]string, error) {
-	var flags []string
-	for name, which := range map[string]int{"nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC} {
-		var l unix.Rlimit
-		if err := unix.Getrlimit(which, &l); err != nil {
-			return nil, fmt.Errorf("read the limit of %s: %w", name, err)
-		}
-		hard := int64(min(l.Max, 1<<20))
-		flags = append(flags, fmt.Sprintf("--ulimit=%s=%d:%d", name, hard, hard))
-	}
-	slices.Sort(flags)
-	return flags, nil
-}
+// limits are resource limits that no caller needs to be privileged for: podman
+// would raise its own, which fails where root lacks the capability.
+var limits = []string{"--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024"}
 
 // Run runs `podman args…` to its end; of `podman run` it completes the flags.
 func (p *Podman) Run(ctx context.Context, args ...string) (site.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if args[0] == "run" {
-		flags := append([]string{"run", "--network", "none", "--cgroup-parent", "/" + p.cgroup}, p.limits...)
+		flags := append([]string{"run", "--network", "none", "--cgroup-parent", "/" + p.cgroup}, limits...)
 		args = append(flags, args[1:]...)
 	}
 	cmd := exec.CommandContext(ctx, p.program, args...)

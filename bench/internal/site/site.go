@@ -3,17 +3,19 @@
 package site
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -22,6 +24,9 @@ import (
 
 // patience bounds every command that names no deadline of its own.
 const patience = 3 * time.Minute
+
+// outputLimit is what is kept of a command's output, in bytes of each stream.
+const outputLimit = 1 << 20
 
 // Options say what a site is made of.
 type Options struct {
@@ -87,13 +92,27 @@ func (s *Site) Run(ctx context.Context, args ...string) (Result, error) {
 
 // Time runs a command to its end, out of reach of the terminal's Ctrl-C.
 func Time(cmd *exec.Cmd) (Result, error) {
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
+	// Not pipes: whoever else holds one open would count as a part of the command.
+	var files [2]*os.File
+	for i := range files {
+		fd, err := unix.MemfdCreate("bench-output", unix.MFD_CLOEXEC)
+		if err != nil {
+			return Result{}, fmt.Errorf("keep a command's output: %w", err)
+		}
+		files[i] = os.NewFile(uintptr(fd), "output")
+		defer files[i].Close()
+	}
+	cmd.Stdout, cmd.Stderr = files[0], files[1]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = 5 * time.Second
 	began := time.Now()
 	err := cmd.Run()
-	r := Result{time.Since(began), out.String(), stderr.String()}
+	r := Result{Took: time.Since(began)}
+	var texts [2]string
+	for i, f := range files {
+		text, readErr := io.ReadAll(io.NewSectionReader(f, 0, outputLimit))
+		texts[i], err = string(text), errors.Join(err, readErr)
+	}
+	r.Out, r.Stderr = texts[0], texts[1]
 	if err != nil {
 		said := strings.Join(strings.Fields(r.Stderr), " ")
 		return r, fmt.Errorf("%s: %w: %s", strings.Join(append([]string{filepath.Base(cmd.Path)}, cmd.Args[1:]...), " "), err, said)

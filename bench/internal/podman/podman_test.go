@@ -1,0 +1,48 @@
+package podman
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/ociimage"
+	"github.com/bulkhead-project/bulkhead/internal/testimage"
+)
+
+// TestPodman runs a container and expects nothing of it to be left.
+func TestPodman(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("podman's storage is another one for an ordinary user")
+	}
+	top := t.TempDir()
+	dir := filepath.Join(top, "podman")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Open(t.Context(), dir)
+	if errors.Is(err, ErrAbsent) {
+		t.Skip("podman is not installed: make bench installs it")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(top, "image.tar")
+	if err := ociimage.WriteArchive(archive, testimage.Busybox(t)); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.WithoutCancel(t.Context())
+	if err := p.Load(ctx, archive, "localhost/busybox:test"); err != nil {
+		t.Error(err)
+	} else if r, err := p.Run(ctx, "run", "--rm", "localhost/busybox:test", "echo", "here"); err != nil || r.Out != "here\n" {
+		t.Errorf("it printed %q: %v", r.Out, err)
+	}
+	if err := p.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	left, err := filepath.Glob("/sys/fs/cgroup/*/" + p.cgroup)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
+	}
+}
