@@ -1,45 +1,61 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
-// bars draws a line with a bar for each blob of a pull, redrawn in place. On
-// anything but a terminal it says only what is done. It is used by one
-// goroutine.
+// redraw is the least time between two drawings of the bars.
+const redraw = 50 * time.Millisecond
+
+// bars draws a line with a bar for each blob of a pull, redrawn in place, each
+// image's under its name. On anything but a terminal it says only what is
+// done. It is used by one goroutine.
 type bars struct {
 	w     io.Writer
 	live  bool
 	quiet bool
+	order []string // of images
+	pulls map[string]*pull
+	drawn int // lines on the screen
+	last  time.Time
+}
+
+// pull is what is known of one image's blobs.
+type pull struct {
 	order []string
 	blobs map[string]api.Progress
-	drawn int // lines on the screen
 }
 
 func newBars(w io.Writer, quiet bool) *bars {
-	return &bars{w: w, live: isTerminal(w) && !quiet, quiet: quiet, blobs: map[string]api.Progress{}}
+	return &bars{w: w, live: isTerminal(w) && !quiet, quiet: quiet, pulls: map[string]*pull{}}
 }
 
 func (b *bars) update(p api.Progress) {
-	key := p.Image + p.Blob
-	old, known := b.blobs[key]
-	if !known {
-		b.order = append(b.order, key)
+	images := b.pulls[p.Image]
+	if images == nil {
+		images = &pull{blobs: map[string]api.Progress{}}
+		b.pulls[p.Image], b.order = images, append(b.order, p.Image)
 	}
-	b.blobs[key] = p
+	old, known := images.blobs[p.Blob]
+	if !known {
+		images.order = append(images.order, p.Blob)
+	}
+	images.blobs[p.Blob] = p
+	finished := p.State == "done" && old.State != "done"
 	switch {
-	case b.live:
-		b.clear()
+	case b.live && (finished || !known || time.Since(b.last) >= redraw):
 		b.draw()
-	case !b.quiet && p.State == "done" && old.State != "done":
-		fmt.Fprintf(b.w, "%s %s %s\n", p.State, label(p), size(p.Done))
+	case !b.live && !b.quiet && finished:
+		fmt.Fprintf(b.w, "%s: %s %s %s\n", p.Image, p.State, label(p.Blob), size(p.Done))
 	}
 }
 
@@ -54,9 +70,10 @@ func (b *bars) clear() {
 // close leaves the screen without bars; further updates begin anew.
 func (b *bars) close() {
 	b.clear()
-	b.order, b.blobs = nil, map[string]api.Progress{}
+	b.order, b.pulls = nil, map[string]*pull{}
 }
 
+// draw writes all lines at once over the ones before, so that nothing flickers.
 func (b *bars) draw() {
 	width, height := 80, 24
 	if f, ok := b.w.(*os.File); ok {
@@ -64,33 +81,58 @@ func (b *bars) draw() {
 			width, height = w, h
 		}
 	}
-	order := b.order[max(0, len(b.order)-(height-2)):]
-	for _, key := range order {
-		fmt.Fprintln(b.w, bar(b.blobs[key], width))
+	var lines []string
+	for _, image := range b.order {
+		lines = append(lines, clip(image, width-1))
+		for _, blob := range b.pulls[image].order {
+			lines = append(lines, bar(b.pulls[image].blobs[blob], width))
+		}
 	}
-	b.drawn = len(order)
+	lines = lines[max(0, len(lines)-max(1, height-2)):]
+	var out bytes.Buffer
+	if b.drawn > 0 {
+		fmt.Fprintf(&out, "\x1b[%dA", b.drawn)
+	}
+	for _, line := range lines {
+		out.WriteString(line + "\x1b[K\n")
+	}
+	out.WriteString("\x1b[J")
+	_, _ = b.w.Write(out.Bytes()) // a terminal that is gone is nobody to tell
+	b.drawn, b.last = len(lines), time.Now()
 }
+
+// widest is the most columns that a bar itself takes.
+const widest = 50
 
 // bar fits one blob's progress into width columns.
 func bar(p api.Progress, width int) string {
-	left := fmt.Sprintf("%-14s ", label(p))
-	right := fmt.Sprintf(" %8s  %s", size(p.Done), p.State)
+	left := fmt.Sprintf("  %-12s ", label(p.Blob))
+	right := fmt.Sprintf(" %8s", size(p.Done))
 	if p.Total > 0 {
-		right = fmt.Sprintf(" %8s / %-8s %s", size(p.Done), size(p.Total), p.State)
+		right = fmt.Sprintf(" %8s / %-8s", size(p.Done), size(p.Total))
 	}
-	room := width - len(left) - len(right) - 3
+	if p.State == "done" {
+		right += " done"
+	}
+	room := min(width-len(left)-len(" 1.23 MB  / 1.23 MB  done")-3, widest)
 	if room < 4 || p.Total <= 0 {
 		return clip(left+right, width-1)
 	}
-	full := int(int64(room) * min(p.Done, p.Total) / p.Total)
-	return left + "[" + strings.Repeat("=", full) + strings.Repeat(" ", room-full) + "]" + right
+	full := int(int64(room) * max(0, min(p.Done, p.Total)) / p.Total)
+	return clip(left+"["+strings.Repeat("=", full)+strings.Repeat(" ", room-full)+"]"+right, width-1)
 }
 
-func clip(s string, width int) string { return s[:min(len(s), max(0, width))] }
+// clip cuts s to so many columns.
+func clip(s string, width int) string {
+	r := []rune(s)
+	return string(r[:min(len(r), max(0, width))])
+}
 
-func label(p api.Progress) string {
-	if p.Blob == "" {
-		return clip(p.Image, 40)
+// label is what a blob is called on the screen: the first digits of its digest.
+func label(blob string) string {
+	_, digits, ok := strings.Cut(blob, ":")
+	if !ok {
+		digits = blob
 	}
-	return short(strings.TrimPrefix(p.Blob, "sha256:"))
+	return short(digits)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -58,6 +59,10 @@ func (a *app) attach(ctx context.Context, s api.Stream, req api.ExecRequest) err
 		std.Stdin = a.in
 	}
 	if req.TTY {
+		// An end from outside must leave the terminal as it was.
+		caught, stop := catch(ctx, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+		defer stop()
+		ctx = caught
 		fd := int(os.Stdin.Fd())
 		old, err := term.MakeRaw(fd)
 		if err != nil {
@@ -65,11 +70,14 @@ func (a *app) attach(ctx context.Context, s api.Stream, req api.ExecRequest) err
 			return fmt.Errorf("set the terminal: %w", err)
 		}
 		defer func() { _ = term.Restore(fd, old) }() // nothing is left to do about a failure
-		sizes, stop := terminalSizes(fd)
-		defer stop()
+		sizes, stopSizes := terminalSizes(fd)
+		defer stopSizes()
 		std.Resize = sizes
 	}
 	code, err := std.Run(ctx, conn)
+	if signalled := (signalError{}); errors.As(context.Cause(ctx), &signalled) {
+		return ExitError(128 + int(signalled.Signal))
+	}
 	if err != nil {
 		return err
 	}
@@ -77,6 +85,35 @@ func (a *app) attach(ctx context.Context, s api.Stream, req api.ExecRequest) err
 		return ExitError(code)
 	}
 	return nil
+}
+
+// signalError is why a context ended that catch has made.
+type signalError struct{ syscall.Signal }
+
+func (e signalError) Error() string { return e.String() }
+
+// catch returns a context that ends with the first of the signals, with a
+// signalError for its cause. stop gives the signals back.
+func catch(ctx context.Context, signals ...os.Signal) (caught context.Context, stop func()) {
+	caught, cancel := context.WithCancelCause(ctx)
+	arrived := make(chan os.Signal, 1)
+	signal.Notify(arrived, signals...)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case s := <-arrived:
+			if number, ok := s.(syscall.Signal); ok {
+				cancel(signalError{number})
+			}
+		case <-caught.Done():
+		}
+	}()
+	return caught, func() {
+		signal.Stop(arrived)
+		cancel(nil)
+		<-ended
+	}
 }
 
 // terminalSizes sends the terminal's size now and at every change of it.

@@ -72,7 +72,7 @@ func isTerminal(w io.Writer) bool {
 
 // table writes rows in aligned columns under a header.
 func table(w io.Writer, header string, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(tw, strings.ReplaceAll(header, " ", "\t"))
 	for _, row := range rows {
 		fmt.Fprintln(tw, strings.Join(row, "\t"))

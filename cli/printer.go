@@ -9,75 +9,108 @@ import (
 )
 
 // printer writes containers' output: as it is when there is one container,
-// line by line under a coloured name when there are several.
+// line by line under a coloured name when there are several. It is used by one
+// goroutine.
 type printer struct {
 	out, err io.Writer
 	colour   bool
-	names    map[string]int // "pod/container" -> order of appearance
+	names    map[source]int // order of appearance, from 1
 	pods     map[string]bool
-	partial  map[string][]byte // an unfinished line of each stream
+	partial  map[output]*bytes.Buffer // an unfinished line of each
+	width    int                      // of the longest name
 }
+
+// source is where output comes from, and output one of its two streams.
+type (
+	source struct{ pod, container string }
+	output struct {
+		source
+		name string
+	}
+)
 
 func newPrinter(out, err io.Writer) *printer {
 	return &printer{
 		out: out, err: err, colour: colours(out),
-		names: map[string]int{}, pods: map[string]bool{}, partial: map[string][]byte{},
+		names: map[source]int{}, pods: map[string]bool{}, partial: map[output]*bytes.Buffer{},
 	}
 }
 
 func (p *printer) add(pod string, containers []string) {
 	p.pods[pod] = true
 	for _, c := range containers {
-		if key := pod + "/" + c; p.names[key] == 0 {
+		if key := (source{pod, c}); p.names[key] == 0 {
 			p.names[key] = len(p.names) + 1
 		}
 	}
+	p.width = 0
+	for key := range p.names {
+		p.width = max(p.width, len(p.name(key)))
+	}
 }
 
+// maxPartial bounds what is kept of a line that does not end.
+const maxPartial = 64 << 10
+
 func (p *printer) print(l api.Log) error {
-	w := p.out
-	if l.Stream == "stderr" {
-		w = p.err
-	}
+	s := output{source{l.Pod, l.Container}, l.Stream}
 	if len(p.names) <= 1 {
-		_, err := w.Write(l.Data)
+		_, err := p.writer(s).Write(l.Data)
 		return err
 	}
-	key := l.Pod + "/" + l.Container
-	data := append(p.partial[key+l.Stream], l.Data...)
-	for {
-		line, rest, ok := bytes.Cut(data, []byte{'\n'})
-		if !ok {
-			p.partial[key+l.Stream] = append([]byte(nil), data...)
-			return nil
-		}
-		if _, err := fmt.Fprintf(w, "%s%s\n", p.prefix(l), line); err != nil {
-			return err
-		}
-		data = rest
+	line := p.partial[s]
+	if line == nil {
+		line = &bytes.Buffer{}
+		p.partial[s] = line
 	}
+	for part := range bytes.Lines(l.Data) {
+		line.Write(part)
+		if part[len(part)-1] == '\n' || line.Len() > maxPartial {
+			if err := p.line(s, line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// line writes a line and empties it.
+func (p *printer) line(s output, line *bytes.Buffer) error {
+	_, err := fmt.Fprintf(p.writer(s), "%s%s\n", p.prefix(s.source), bytes.TrimSuffix(line.Bytes(), []byte{'\n'}))
+	line.Reset()
+	return err
+}
+
+func (p *printer) writer(s output) io.Writer {
+	if s.name == "stderr" {
+		return p.err
+	}
+	return p.out
 }
 
 // flush ends what is unfinished: the last line of an output may lack its end.
 func (p *printer) flush() {
-	for key, data := range p.partial {
-		if len(data) > 0 {
-			fmt.Fprintf(p.out, "%s\n", data)
+	for s, line := range p.partial {
+		if line.Len() > 0 {
+			_ = p.line(s, line) // whoever read it has gone
 		}
-		delete(p.partial, key)
 	}
 }
 
 // palette are the ANSI colours that are legible on dark and light grounds.
 var palette = []int{36, 33, 35, 32, 34, 31}
 
-func (p *printer) prefix(l api.Log) string {
-	name := l.Container
+func (p *printer) name(s source) string {
 	if len(p.pods) > 1 {
-		name = l.Pod + "/" + l.Container
+		return s.pod + "/" + s.container
 	}
-	if !p.colour {
-		return name + " | "
+	return s.container
+}
+
+func (p *printer) prefix(s source) string {
+	name := fmt.Sprintf("%-*s |", p.width, p.name(s))
+	if p.colour {
+		name = fmt.Sprintf("\x1b[%dm%s\x1b[0m", palette[(p.names[s]+len(palette)-1)%len(palette)], name)
 	}
-	return fmt.Sprintf("\x1b[%dm%s |\x1b[0m ", palette[p.names[l.Pod+"/"+l.Container]%len(palette)], name)
+	return name + " "
 }

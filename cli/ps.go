@@ -40,15 +40,28 @@ func (a *app) psCmd() *cobra.Command {
 	return cmd
 }
 
+// psTable fits 80 columns as long as names are short: the namespace is shown
+// only where a pod has another than the default one.
 func psTable(w io.Writer, pods []api.Pod) error {
+	header, namespaces := "NAME READY STATUS RESTARTS AGE PORTS ACCEL UID", false
+	for _, p := range pods {
+		namespaces = namespaces || p.Namespace != "default"
+	}
+	if namespaces {
+		header = "NAMESPACE " + header
+	}
 	var rows [][]string
 	for _, p := range pods {
-		rows = append(rows, []string{
-			short(p.UID), p.Namespace, p.Name, fmt.Sprintf("%d/%d", p.Ready, p.Containers), p.Status,
-			strconv.Itoa(p.Restarts), age(p.Created), dash(strings.Join(p.Ports, ",")), dash(p.Accel),
-		})
+		row := []string{
+			p.Name, fmt.Sprintf("%d/%d", p.Ready, p.Containers), p.Status, strconv.Itoa(p.Restarts),
+			age(p.Created), dash(strings.Join(p.Ports, ",")), dash(p.Accel), short(p.UID),
+		}
+		if namespaces {
+			row = append([]string{p.Namespace}, row...)
+		}
+		rows = append(rows, row)
 	}
-	return table(w, "UID NAMESPACE NAME READY STATUS RESTARTS AGE PORTS ACCEL", rows)
+	return table(w, header, rows)
 }
 
 func short(id string) string { return id[:min(len(id), 12)] }

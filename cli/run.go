@@ -138,8 +138,11 @@ func (r *runner) interrupts(ctx context.Context, signals <-chan os.Signal, cance
 			return
 		}
 		stop := api.StopRequest{}
-		if count > 0 {
+		switch {
+		case count > 0:
 			stop.Grace = new(int64)
+		case isTerminal(r.app.err):
+			fmt.Fprintln(r.app.err, "\nbulkhead: stopping; Ctrl-C again kills")
 		}
 		for _, uid := range pods {
 			stops.Go(func() {

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+func TestPrinter(t *testing.T) {
+	say := func(pod, container, stream, data string) api.Log {
+		return api.Log{Pod: pod, Container: container, Stream: stream, Data: []byte(data)}
+	}
+	for _, tc := range []struct {
+		name     string
+		pods     map[string][]string
+		colour   bool
+		logs     []api.Log
+		out, err string
+	}{
+		{
+			name: "one container: bytes as they are",
+			pods: map[string][]string{"p": {"c"}},
+			logs: []api.Log{say("p", "c", "stdout", "no end"), say("p", "c", "stderr", "\x00\xff\n")},
+			out:  "no end", err: "\x00\xff\n",
+		},
+		{
+			name: "two containers: lines under names of one width",
+			pods: map[string][]string{"p": {"c", "longer"}},
+			logs: []api.Log{
+				say("p", "c", "stdout", "a"), say("p", "longer", "stdout", "x\ny\n"), say("p", "c", "stderr", "e\n"),
+				say("p", "c", "stdout", "b\n"), say("p", "c", "stdout", "rest"), say("p", "c", "stderr", "rest"),
+			},
+			out: "longer | x\nlonger | y\nc      | ab\nc      | rest\n", err: "c      | e\nc      | rest\n",
+		},
+		{
+			name: "two pods",
+			pods: map[string][]string{"p": {"c"}, "q": {"c"}},
+			logs: []api.Log{say("p", "c", "stdout", "1\n"), say("q", "c", "stdout", "2\n\n")},
+			out:  "p/c | 1\nq/c | 2\nq/c | \n",
+		},
+		{
+			name: "colours", colour: true,
+			pods: map[string][]string{"p": {"a", "b"}},
+			logs: []api.Log{say("p", "a", "stdout", "1\n"), say("p", "b", "stdout", "2\n")},
+			out:  "\x1b[36ma |\x1b[0m 1\n\x1b[33mb |\x1b[0m 2\n",
+		},
+		{
+			name: "a line without end is not kept for ever",
+			pods: map[string][]string{"p": {"a", "b"}},
+			logs: []api.Log{say("p", "a", "stdout", strings.Repeat("x", maxPartial+1))},
+			out:  "a | " + strings.Repeat("x", maxPartial+1) + "\n",
+		},
+	} {
+		var out, err bytes.Buffer
+		p := newPrinter(&out, &err)
+		p.colour = tc.colour
+		for _, pod := range []string{"p", "q"} {
+			if tc.pods[pod] != nil {
+				p.add(pod, tc.pods[pod])
+			}
+		}
+		for _, l := range tc.logs {
+			if err := p.print(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.flush()
+		if diff := cmp.Diff(tc.out+"|"+tc.err, out.String()+"|"+err.String()); diff != "" {
+			t.Errorf("%s: %s", tc.name, diff)
+		}
+	}
+}
+
+func TestNoColours(t *testing.T) {
+	if colours(&bytes.Buffer{}) {
+		t.Error("colours where there is no terminal")
+	}
+}
