@@ -143,6 +143,9 @@ func readOnlyDisk(t *testing.T, d hypervisor.Driver, s Saved) {
 		must(t, v.Attach(ctx, slot, disk, hypervisor.ReadOnly))
 		wantError(t, v.Attach(ctx, slot, disk, hypervisor.ReadOnly), hypervisor.ErrInvalid)
 		want(t, Ask(t, v, "read %d 0 4", slot), hex.EncodeToString([]byte(content)))
+		if got, err := TryAsk(v, "write %d 0 62756c6b", slot); err != nil || got == "written" {
+			t.Errorf("write to a read-only disk: %q, %v", got, err)
+		}
 		must(t, v.Detach(ctx, slot))
 		must(t, v.Detach(ctx, slot))
 		want(t, Ask(t, v, "read %d 0 4", slot), "00000000")

@@ -2,7 +2,10 @@ package qemu_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
@@ -37,6 +40,26 @@ func TestMachineKinds(t *testing.T) {
 				t.Errorf("the guest has %s CPUs instead of %d", got, m.VCPUs)
 			}
 		})
+	}
+}
+
+// TestDevices: what a guest finds on its bus is all of QEMU that it can talk
+// to, but for the serial port and the board's own timers.
+func TestDevices(t *testing.T) {
+	m := hypervisortest.Machine(t)
+	m.Network = hypervisor.NetworkUser
+	s := hypervisortest.Save(t, driver(t), m, func(v hypervisor.VM) { hypervisortest.Ask(t, v, "echo up") })
+	got := hypervisortest.Ask(t, s.Clone(t, driver(t)), "devices")
+	want := []string{
+		"0x1af4:0x1041", // virtio-net
+		"0x1af4:0x1042", // virtio-blk
+		"0x1af4:0x1043", // virtio-serial
+		"0x1af4:0x1058", // virtio-mem
+		"0x8086:0x2918", // q35: the bridge to the serial port
+		"0x8086:0x29c0", // q35: the bridge to the memory
+	}
+	if diff := cmp.Diff(strings.Join(want, ","), got); diff != "" {
+		t.Error(diff)
 	}
 }
 

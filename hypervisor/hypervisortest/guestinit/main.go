@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -143,6 +145,8 @@ func obey(args []string, saved *string) (string, error) {
 		return strconv.FormatUint(info.Totalram*uint64(info.Unit)>>20, 10), err
 	case "cpus":
 		return strconv.Itoa(runtime.NumCPU()), nil
+	case "devices": // vendor:device of everything on the PCI bus, each once
+		return pciDevices()
 	case "read": // slot offset length
 		return readDisk(args[1], args[2], args[3])
 	case "write": // slot offset hex
@@ -160,6 +164,18 @@ func obey(args []string, saved *string) (string, error) {
 		unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 	}
 	return "", fmt.Errorf("unknown command %s", args[0])
+}
+
+func pciDevices() (string, error) {
+	paths, err := filepath.Glob("/sys/bus/pci/devices/*")
+	ids := map[string]bool{}
+	for _, path := range paths {
+		vendor, vendorErr := os.ReadFile(filepath.Join(path, "vendor"))
+		device, deviceErr := os.ReadFile(filepath.Join(path, "device"))
+		err = errors.Join(err, vendorErr, deviceErr)
+		ids[strings.TrimSpace(string(vendor))+":"+strings.TrimSpace(string(device))] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(ids)), ","), err
 }
 
 func disk(serial string) (string, error) {
