@@ -43,20 +43,45 @@ func (c *container) start(ctx context.Context) error {
 	if state != runtimeapi.ContainerState_CONTAINER_CREATED {
 		return errorf(codes.FailedPrecondition, "it is %s, not created", stateName(state))
 	}
-	shim, err := c.pod.shim()
-	if err != nil {
-		return err
-	}
-	if _, err := shim.task.Start(ctx, &taskv3.StartRequest{ID: c.ID}); err != nil {
-		// How it ended is the shim's to tell.
-		if recErr := c.pod.reconcile(ctx, shim); recErr != nil {
-			c.pod.s.log.Debug("ask about a container that failed to start", "container", c.ID, "error", recErr)
+	for started := false; !started; {
+		shim, err := c.pod.live(ctx)
+		if err != nil {
+			return err
 		}
-		return err
+		_, err = shim.task.Start(ctx, &taskv3.StartRequest{ID: c.ID})
+		if lost(err) {
+			// The next shim knows whether the container has been started.
+			if started, err = c.startedBefore(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			// How it ended is the shim's to tell.
+			if recErr := c.pod.reconcile(ctx, shim); recErr != nil {
+				c.pod.s.log.Debug("ask about a container that failed to start", "container", c.ID, "error", recErr)
+			}
+			return err
+		}
+		started = true
 	}
 	fault.Point("container.started")
 	c.pod.setStarted(c, time.Now())
 	return nil
+}
+
+// startedBefore asks the shim that comes after one that was lost.
+func (c *container) startedBefore(ctx context.Context) (bool, error) {
+	next, err := c.pod.live(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := c.pod.reconcile(ctx, next); err != nil && !lost(err) {
+		return false, err
+	}
+	c.pod.mu.Lock()
+	defer c.pod.mu.Unlock()
+	return c.state() != runtimeapi.ContainerState_CONTAINER_CREATED, nil
 }
 
 func stateName(s runtimeapi.ContainerState) string {
@@ -85,7 +110,12 @@ func (s *Service) StopContainer(ctx context.Context, id string, timeout int64) e
 	// A stop with less patience must not wait for one with more.
 	key := fmt.Sprintf("stop %s within %d", c.ID, max(timeout, 0))
 	_, err = s.do(ctx, key, func(ctx context.Context) (string, error) {
-		return "", fail(c.stop(ctx, time.Duration(max(timeout, 0))*time.Second), "stop container %s", c.name)
+		until := time.Now().Add(time.Duration(max(timeout, 0)) * time.Second)
+		err := c.stop(ctx, time.Until(until))
+		for lost(err) && ctx.Err() == nil {
+			err = c.stop(ctx, time.Until(until)) // by the next shim
+		}
+		return "", fail(err, "stop container %s", c.name)
 	})
 	return err
 }
@@ -97,7 +127,7 @@ func (c *container) stop(ctx context.Context, grace time.Duration) error {
 	if state == runtimeapi.ContainerState_CONTAINER_EXITED {
 		return nil
 	}
-	shim, err := c.pod.shim()
+	shim, err := c.pod.live(ctx)
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,9 @@ func (s *Service) CreateContainer(ctx context.Context, podID string, config *run
 		ctx, cancel := context.WithTimeout(ctx, createTimeout)
 		defer cancel()
 		id, err := p.create(ctx, config)
+		if lost(err) {
+			id, err = p.create(ctx, config) // by the next shim, and once more only
+		}
 		return id, fail(err, "create container %s", meta.GetName())
 	})
 }
@@ -64,7 +67,7 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 	if id, err := p.existing(config.GetMetadata()); id != "" || err != nil {
 		return id, err
 	}
-	c, err := p.shim()
+	c, err := p.live(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -97,7 +100,13 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 		return "", err
 	}
 	fault.Point("container.bundled")
-	rollback.Push("task", func(ctx context.Context) error { return deleteTask(ctx, c, ctr.ID) })
+	rollback.Push("task", func(ctx context.Context) error {
+		c, err := p.live(ctx) // another one, if this one dies of it
+		if err != nil {
+			return nil // the pod has ended, and all its tasks
+		}
+		return deleteTask(ctx, c, ctr.ID)
+	})
 	if err := p.createTask(ctx, c, ctr, config, bundle); err != nil {
 		return "", err
 	}

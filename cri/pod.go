@@ -2,11 +2,13 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 
+	"github.com/containerd/ttrpc"
 	"google.golang.org/protobuf/encoding/protojson"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -31,7 +33,8 @@ type pod struct {
 
 	mu         sync.Mutex
 	record     store.Pod
-	conn       *conn // nil when there is no shim
+	conn       *conn         // nil when there is no shim
+	renewed    chan struct{} // closed, and another made, when conn or record change
 	paused     bool
 	containers map[string]*container
 	gone       bool // removed: for who found it before
@@ -49,7 +52,7 @@ type container struct {
 }
 
 func newPod(s *Service, record *store.Pod) (*pod, error) {
-	p := &pod{s: s, id: record.ID, record: *record, op: make(chan struct{}, 1), containers: map[string]*container{}}
+	p := &pod{s: s, id: record.ID, record: *record, op: make(chan struct{}, 1), containers: map[string]*container{}, renewed: make(chan struct{})}
 	p.config = &runtimeapi.PodSandboxConfig{}
 	if len(record.Config) > 0 {
 		if err := unmarshal(record.Config, p.config); err != nil {
@@ -90,7 +93,14 @@ func (p *pod) update(change func(*store.Pod)) error {
 		return err
 	}
 	p.record = next
+	p.wake()
 	return nil
+}
+
+// wake tells those that wait for a change of conn or record; the caller holds mu.
+func (p *pod) wake() {
+	close(p.renewed)
+	p.renewed = make(chan struct{})
 }
 
 // shim returns the connection to the pod's shim, or an error for a pod that
@@ -103,6 +113,40 @@ func (p *pod) shim() (*conn, error) {
 	}
 	return p.conn, nil
 }
+
+// live returns the connection to the pod's shim. While a shim that has died is
+// being replaced, it waits for the next one.
+func (p *pod) live(ctx context.Context) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for {
+		p.mu.Lock()
+		c, renewed := p.conn, p.renewed
+		if p.record.Phase != store.Ready || p.record.Exit != "" || p.gone {
+			defer p.mu.Unlock()
+			return nil, p.notReady()
+		}
+		p.mu.Unlock()
+		if c != nil {
+			select {
+			case <-c.done:
+			default:
+				return c, nil
+			}
+		}
+		select {
+		case <-renewed:
+		case <-p.s.ctx.Done():
+			return nil, errClosed
+		case <-ctx.Done():
+			return nil, fail(ctx.Err(), "wait for another shim of pod %s", short(p.id))
+		}
+	}
+}
+
+// lost says of a failed call that its shim has died, or been let go of, and
+// nobody knows what it did before.
+func lost(err error) bool { return errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, shim.ErrNotRunning) }
 
 // adoptOptions are what another shim is started with: the files that it cannot
 // open itself. The caller calls closeFiles when it is.

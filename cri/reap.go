@@ -140,6 +140,7 @@ func (p *pod) connect(ctx context.Context) (fresh bool, err error) {
 			}
 			p.mu.Lock()
 			p.conn = c
+			p.wake()
 			p.mu.Unlock()
 			return fresh, nil
 		}

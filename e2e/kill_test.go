@@ -109,7 +109,7 @@ func (k *killing) foreground(t *testing.T) {
 			t.Errorf("neither gone on nor failed: %v", c)
 		}
 	}
-	if code > 0 && strings.Count(strings.TrimSpace(c.err.String()), "\n") > 1 {
+	if code > 0 && strings.Count(strings.TrimSpace(c.err.String()), "\n") > 2 {
 		t.Errorf("not a short error: %v", c)
 	}
 }

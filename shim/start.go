@@ -21,12 +21,15 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
 // Start starts a shim, which at once starts its machine, and returns when its
 // services are served: the machine may still be coming up, and StartSandbox
 // waits for it. When the shim fails to start nothing is left behind, and the
-// error carries the tail of its stderr.
+// error carries the tail of its stderr. One that was killed at its start may
+// leave a machine: StateDir stays then, so that hypervisor.Driver.End can find
+// it in the directory layout.VM there.
 func Start(ctx context.Context, o Options) (_ *Client, err error) {
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
@@ -104,6 +107,12 @@ func (o Options) openKernel() (kernel, initrd *os.File, err error) {
 	return kernel, initrd, nil
 }
 
+// machineLeft reports whether a machine may live whose sockets lie below dir.
+func machineLeft(dir string) bool {
+	entries, err := os.ReadDir(filepath.Join(dir, layout.VM))
+	return err == nil && len(entries) > 0
+}
+
 // makeDirs makes the pod's directories, its owner's and nobody else's.
 func (o Options) makeDirs(rollback *undo.Stack) error {
 	for _, dir := range []string{o.StateDir, o.DataDir} {
@@ -112,7 +121,12 @@ func (o Options) makeDirs(rollback *undo.Stack) error {
 		}
 		err := os.Mkdir(dir, 0o700)
 		if err == nil {
-			rollback.Push("make "+dir, func(context.Context) error { return os.RemoveAll(dir) })
+			rollback.Push("make "+dir, func(context.Context) error {
+				if machineLeft(dir) {
+					return nil
+				}
+				return os.RemoveAll(dir)
+			})
 		} else if !errors.Is(err, os.ErrExist) {
 			return err
 		}
