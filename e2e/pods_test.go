@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// said is a container whose script prints what it finds, and what that is to
+// be.
+type said struct {
+	name, yaml, script, want string
+}
+
+// The containers of one pod; each shows what one part of a Pod does.
+var honoured = []said{
+	{"env", `env: [{name: A, value: one}, {name: B, value: "$(A)-two"}, {name: C, value: "$$(A)"}, {name: D, value: $(NONE)},
+      {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]`,
+		`echo "$A $B $C $D $POD"`, "one one-two $(A) $(NONE) honour"},
+	{"args", `env: [{name: A, value: one}], args: ["$(A)", "$$(A)", "two words"]`, `printf '%s\n' "$@"`, "$(A)\ntwo words"},
+	{"dir", `workingDir: /tmp/made`, `pwd`, "/tmp/made"},
+	{"user", `securityContext: {runAsUser: 1000, runAsGroup: 1001}`, `id -u; id -g; id -G`, "1000\n1001\n1001 1002"},
+	{"root", ``, `id -u; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status`,
+		"0\nCapEff:\t00000000a80425fb\nNoNewPrivs:\t0\nSeccomp:\t2"},
+	{"confined", `securityContext: {capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}, allowPrivilegeEscalation: false, readOnlyRootFilesystem: true}`,
+		`grep -E '^(CapEff|CapBnd|NoNewPrivs):' /proc/self/status; touch /x 2>&1 | sed 's/.*: //'; touch /dev/shm/x && echo shm`,
+		"CapEff:\t0000000000000400\nCapBnd:\t0000000000000400\nNoNewPrivs:\t1\nRead-only file system\nshm"},
+	{"unconfined", `securityContext: {seccompProfile: {type: Unconfined}}`, `grep ^Seccomp: /proc/self/status`, "Seccomp:\t0"},
+	{"limits", `resources: {limits: {cpu: 500m, memory: 48Mi}}`, `cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max`, "50331648\n50000 100000"},
+	{"volumes", `volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}, {name: disk, mountPath: /ro, readOnly: true}]`,
+		`echo here >/disk/file; df -m /memory | awk 'NR==2{print $2}'; grep -c ' /memory tmpfs ' /proc/mounts; touch /ro/x 2>&1 | sed 's/.*: //'; hostname >/disk/done`,
+		"8\n1\nRead-only file system"},
+	{"shared", `volumeMounts: [{name: disk, mountPath: /elsewhere}]`,
+		`until [ -e /elsewhere/done ]; do sleep 0.1; done; cat /elsewhere/file /elsewhere/done; hostname`, "here\nhonour\nhonour"},
+	{"server", `volumeMounts: [{name: disk, mountPath: /disk}]`,
+		`echo page >/tmp/index.html; httpd -p 8080 -h /tmp; until [ -e /disk/served ]; do sleep 0.1; done`, ""},
+	{"client", `volumeMounts: [{name: disk, mountPath: /disk}]`,
+		`until wget -q -O - http://127.0.0.1:8080/; do sleep 0.1; done 2>/dev/null; touch /disk/served; cat /proc/sys/net/ipv4/ip_unprivileged_port_start`, "page\n79"},
+	{"fails", ``, `exit 3`, ""},
+	{"missing", `command: [/no/such/command]`, "", ""},
+	{"forbidden", `command: [/etc/passwd]`, "", ""},
+	{"oom", `resources: {limits: {memory: 16Mi}}`, `tail /dev/zero`, ""},
+}
+
+// ends are the exit codes and reasons other than 0 and Completed.
+var ends = map[string]string{
+	"fails": "3 Error", "missing": "127 ContainerCannotRun", "forbidden": "126 ContainerCannotRun", "oom": "137 OOMKilled",
+}
+
+// TestPods shows in real machines what the honoured parts of a Pod do.
+func TestPods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Run("honoured", func(t *testing.T) { testHonoured(t, w) })
+	t.Run("restarts", func(t *testing.T) { testRestarts(t, w) })
+	t.Run("stops", func(t *testing.T) { testStops(t, w) })
+}
+
+func testHonoured(t *testing.T, w *world) {
+	var y strings.Builder
+	y.WriteString(`apiVersion: v1
+kind: Pod
+metadata: {name: honour}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  securityContext: {supplementalGroups: [1002], sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: "79"}]}
+  volumes: [{name: disk, emptyDir: {}}, {name: memory, emptyDir: {medium: Memory, sizeLimit: 8Mi}}]
+  containers:
+`)
+	for _, c := range honoured {
+		fields := []string{"name: " + c.name, "image: " + image}
+		if c.script != "" {
+			script, err := json.Marshal(c.script)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fields = append(fields, "command: [sh, -c, "+string(script)+"]")
+		}
+		if c.yaml != "" {
+			fields = append(fields, c.yaml)
+		}
+		y.WriteString("  - {" + strings.Join(fields, ", ") + "}\n")
+	}
+	w.must(t, y.String(), "run", "-d", "-q", "-")
+	if code := w.run(t, "", "wait", "honour").ProcessState.ExitCode(); code != 3 {
+		t.Errorf("wait: exit code %d, want that of the first container to fail", code)
+	}
+	states := map[string]string{}
+	for _, c := range w.inspect(t, "honour").Status.ContainerStatuses {
+		states[c.Name] = fmt.Sprint(c.State.Terminated.ExitCode, " ", c.State.Terminated.Reason)
+	}
+	for _, c := range honoured {
+		if got := strings.TrimSuffix(w.must(t, "", "logs", "-c", c.name, "honour"), "\n"); got != c.want {
+			t.Errorf("%s: %s", c.name, cmp.Diff(c.want, got))
+		}
+		end := ends[c.name]
+		if end == "" {
+			end = "0 Completed"
+		}
+		if states[c.name] != end {
+			t.Errorf("%s: ended with %s, want %s", c.name, states[c.name], end)
+		}
+	}
+	w.must(t, "", "rm", "honour")
+}
+
+func testRestarts(t *testing.T, w *world) {
+	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: restarts}, spec: {restartPolicy: OnFailure, volumes: [{name: v, emptyDir: {}}],
+  containers: [{name: c, image: "`+image+`", command: [sh, -c, "echo again >>/v/times; [ $(wc -l </v/times) = 2 ]"], volumeMounts: [{name: v, mountPath: /v}]}]}}`,
+		"run", "-d", "-q", "-")
+	w.must(t, "", "wait", "restarts")
+	c := w.inspect(t, "restarts").Status.ContainerStatuses[0]
+	if c.RestartCount != 1 || c.LastTerminationState.Terminated == nil || c.LastTerminationState.Terminated.ExitCode != 1 {
+		t.Errorf("a container that failed once: %+v", c)
+	}
+}
+
+func testStops(t *testing.T, w *world) {
+	for _, tc := range []struct {
+		name, script, log string
+		code              int32
+	}{
+		{"obeys", `trap "echo bye; exit 4" TERM; echo up; while :; do sleep 0.05; done`, "up\nbye\n", 4},
+		{"ignores", `trap "" TERM; echo up; while :; do sleep 0.05; done`, "up\n", 137},
+	} {
+		w.must(t, pod(tc.name, "Always", tc.script), "run", "-d", "-q", "-")
+		for !strings.Contains(w.must(t, "", "logs", tc.name), "up") {
+			time.Sleep(50 * time.Millisecond)
+		}
+		w.must(t, "", "stop", tc.name)
+		if log := w.must(t, "", "logs", tc.name); log != tc.log {
+			t.Errorf("%s: log %q, want %q", tc.name, log, tc.log)
+		}
+		c := w.inspect(t, tc.name).Status.ContainerStatuses[0]
+		if c.State.Terminated == nil || c.State.Terminated.ExitCode != tc.code || c.RestartCount != 0 {
+			t.Errorf("%s: %+v", tc.name, c)
+		}
+	}
+}
+
+// inspect returns the Pod as the command line shows it.
+func (w *world) inspect(t *testing.T, name string) corev1.Pod {
+	t.Helper()
+	var pod corev1.Pod
+	out := w.must(t, "", "inspect", "-o", "json", name)
+	if err := json.Unmarshal([]byte(out), &pod); err != nil {
+		t.Fatalf("inspect: %v: %s", err, out)
+	}
+	return pod
+}
