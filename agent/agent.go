@@ -43,7 +43,9 @@ type Agent struct {
 	reaper *reaper.Reaper
 	crun   *crun.Runtime
 
-	configuring sync.Mutex
+	configuring sync.Mutex       // of Configure, and of what follows
+	shm         int64            // the size of the mounted /dev/shm, in bytes
+	network     *agentv1.Network // what the interface is set to
 
 	mu         sync.Mutex // of what follows; held for no wait
 	configured *agentv1.Configured

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
@@ -20,10 +21,9 @@ import (
 func (a *Agent) configure(_ context.Context, c agentv1.Configure) (agentv1.Configured, error) {
 	a.configuring.Lock()
 	defer a.configuring.Unlock()
-	if done, ok := a.isConfigured(c.Sandbox); done != nil {
-		if !ok {
-			return agentv1.Configured{}, fmt.Errorf("the machine is configured as another pod's: %w", agentv1.ErrExists)
-		}
+	if done, err := a.isConfigured(c.Sandbox); err != nil {
+		return agentv1.Configured{}, err
+	} else if done != nil {
 		return *done, nil
 	}
 	if err := validate(c); err != nil {
@@ -37,8 +37,8 @@ func (a *Agent) configure(_ context.Context, c agentv1.Configure) (agentv1.Confi
 		{"set the clock", func() error { return setClock(c.Time) }},
 		{"set the host name", func() error { return setHostname(c.Hostname) }},
 		{"write the pod's files", func() error { return podFiles(c) }},
-		{"mount /dev/shm", func() error { return mountShm(c.ShmBytes) }},
-		{"set up the network", func() error { return setNetwork(c.Network) }},
+		{"mount /dev/shm", func() error { return a.mountShm(c.ShmBytes) }},
+		{"set up the network", func() error { return a.setNetwork(c.Network) }},
 		{"set sysctls", func() error { return setSysctls(c.Sysctls) }},
 	} {
 		if err := step.do(); err != nil {
@@ -65,12 +65,24 @@ func (a *Agent) configure(_ context.Context, c agentv1.Configure) (agentv1.Confi
 	return done, nil
 }
 
-// isConfigured tells what a first Configure answered, and whether it was for
-// this sandbox: a new shim may not know whether its predecessor got so far.
-func (a *Agent) isConfigured(sandbox string) (*agentv1.Configured, bool) {
+// isConfigured tells what an earlier Configure for this sandbox answered: a new
+// shim may not know whether its predecessor got so far. It is nil when there
+// was none, or only a rehearsal of which no container is left.
+func (a *Agent) isConfigured(sandbox string) (*agentv1.Configured, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.configured, a.pod.Sandbox == sandbox
+	switch {
+	case a.configured == nil:
+		return nil, nil
+	case a.pod.Rehearsal && len(a.containers) > 0:
+		return nil, fmt.Errorf("a container of the rehearsal is left: %w", agentv1.ErrBusy)
+	case a.pod.Rehearsal:
+		a.configured = nil // no container before the pod's own Configure
+		return nil, nil
+	case a.pod.Sandbox != sandbox:
+		return nil, fmt.Errorf("the machine is configured as another pod's: %w", agentv1.ErrExists)
+	}
+	return a.configured, nil
 }
 
 func validate(c agentv1.Configure) error {
@@ -155,14 +167,27 @@ func podFiles(c agentv1.Configure) error {
 
 const defaultShm = 64 << 20
 
-func mountShm(size int64) error {
+// mountShm mounts what the pod's containers share as /dev/shm, or gives what a
+// rehearsal has mounted its size.
+func (a *Agent) mountShm(size int64) error {
 	if size <= 0 {
 		size = defaultShm
+	}
+	if a.shm == size {
+		return nil
 	}
 	if err := os.MkdirAll(shmDir, 0o755); err != nil {
 		return err
 	}
-	return unix.Mount("shm", shmDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, fmt.Sprintf("mode=1777,size=%d", size))
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if a.shm != 0 {
+		flags |= unix.MS_REMOUNT
+	}
+	if err := unix.Mount("shm", shmDir, "tmpfs", flags, "mode=1777,size="+strconv.FormatInt(size, 10)); err != nil {
+		return err
+	}
+	a.shm = size
+	return nil
 }
 
 // setSysctls writes below /proc/sys. Names have dots or slashes as separators.

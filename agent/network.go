@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -12,11 +13,23 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// setNetwork gives the machine's only interface the pod's identity.
-func setNetwork(n *agentv1.Network) error {
-	if n == nil {
+// setNetwork gives the machine's only interface the pod's identity, unless a
+// rehearsal has done so: a machine keeps its network for life.
+func (a *Agent) setNetwork(n *agentv1.Network) error {
+	if n == nil || reflect.DeepEqual(n, a.network) {
 		return nil
 	}
+	if a.network != nil {
+		return fmt.Errorf("the interface is set up already, and differently: %w", agentv1.ErrExists)
+	}
+	if err := setInterface(n); err != nil {
+		return err
+	}
+	a.network = n
+	return nil
+}
+
+func setInterface(n *agentv1.Network) error {
 	var mac net.HardwareAddr
 	var err error
 	if n.MAC != "" {

@@ -266,6 +266,10 @@ func (f fakeExt) Status(ctx context.Context, _ *shimv1.StatusRequest) (*shimv1.S
 	return res, nil
 }
 
+func (f fakeExt) Rehearse(ctx context.Context, _ *shimv1.RehearseRequest) (*shimv1.RehearseResponse, error) {
+	return &shimv1.RehearseResponse{}, f.w.call(ctx, "Rehearse")
+}
+
 func (f fakeExt) ReadFile(ctx context.Context, r *shimv1.ReadFileRequest) (*shimv1.ReadFileResponse, error) {
 	return &shimv1.ReadFileResponse{Data: []byte("last words of " + r.Path)}, nil
 }

@@ -117,6 +117,9 @@ func (s *Service) plan(ctx context.Context, config *runtimeapi.PodSandboxConfig,
 	return p, nil
 }
 
+// kind is the pod's, for the pool.
+func (p *plan) kind() kind { return kind{p.machine, p.memory} }
+
 func (s *Service) sizing() sandbox.Sizing { return sandbox.DefaultSizing }
 
 // demand is what the kubelet, or package pod, has summed up over the

@@ -2,34 +2,43 @@ package cri
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/cri/rehearsal"
 	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// refillDelay keeps the making of the next member out of the way of the first
-// container of the pod that took the last one.
-const refillDelay = 400 * time.Millisecond
-
-// pool keeps clones ready: shims whose machine runs and that have been given
-// no pod yet. It holds members of one kind of machine, the one that was wanted
-// last.
+// pool keeps clones ready: shims whose machine runs, has rehearsed a pod and
+// has been given none yet. It holds members of one kind, the one that was
+// wanted last.
 type pool struct {
 	s    *Service
 	size int
 
 	mu      sync.Mutex
-	machine hypervisor.Machine
-	members []*member
+	kind    kind
+	members []*member // the ready ones first
 	filling bool
 	closed  bool
+	image   *os.File // what members rehearse with; nil before the first
+}
+
+// kind is what a pod has to have in common with a member that is to be its.
+type kind struct {
+	machine hypervisor.Machine
+	memory  int // MiB, grown to
 }
 
 // member is a clone in waiting. Its id becomes its pod's.
@@ -46,13 +55,14 @@ func (p *pool) init(s *Service) {
 	}
 }
 
-// take returns a member that is such a machine and whose shim lives, or nil.
-// It is the caller's from then on.
-func (p *pool) take(m hypervisor.Machine) *member {
+// take returns a member for a pod of kind k whose shim lives, or nil. One that
+// still rehearses is as good as a machine that would be started now. It is the
+// caller's from then on.
+func (p *pool) take(k kind) *member {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.machine != m {
-		return nil
+	if p.kind.machine != k.machine || p.kind.memory > k.memory {
+		return nil // a pod gets no more than it asks for
 	}
 	for len(p.members) > 0 {
 		last := p.members[0]
@@ -67,74 +77,93 @@ func (p *pool) take(m hypervisor.Machine) *member {
 	return nil
 }
 
-// refill fills the pool with machines like m, in the background and after a
-// while. Members of another kind are given up.
-func (p *pool) refill(m hypervisor.Machine) {
+// want has the pool hold members of a kind from the next refill on. Members of
+// another kind are given up.
+func (p *pool) want(k kind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.size < 0 || p.closed {
+	if p.size < 0 || p.closed || p.kind == k {
 		return
 	}
-	var old []*member
-	if p.machine != m {
-		old, p.members, p.machine = p.members, nil, m
+	old := p.members
+	p.kind, p.members = k, nil
+	for _, m := range old {
+		p.s.spawn(func() { p.discard(p.s.ctx, m) })
 	}
-	if p.filling && len(old) == 0 {
+}
+
+// refill fills the pool, in the background. It is called when a pod has got
+// its first container running, or has ended: not in the way of its start.
+func (p *pool) refill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.size < 0 || p.closed || p.filling || p.kind == (kind{}) {
 		return
 	}
-	start := !p.filling
-	p.filling = true
-	p.s.spawn(func() {
-		for _, o := range old {
-			p.discard(p.s.ctx, o)
-		}
-		if start {
-			p.fill(p.s.ctx)
-		}
-	})
+	p.filling = p.s.spawn(func() { p.fill(p.s.ctx) })
 }
 
 func (p *pool) fill(ctx context.Context) {
-	defer func() {
-		p.mu.Lock()
-		p.filling = false
-		p.mu.Unlock()
-	}()
 	for {
-		select {
-		case <-time.After(refillDelay):
-		case <-ctx.Done():
-			return
-		}
 		p.mu.Lock()
-		m, enough := p.machine, len(p.members) >= p.size
+		k, enough := p.kind, len(p.members) >= p.size || p.closed
+		p.filling = !enough
 		p.mu.Unlock()
 		if enough {
 			return
 		}
-		made, err := p.make(ctx, m)
-		if err != nil {
+		if err := p.add(ctx, k); err != nil {
 			if ctx.Err() == nil {
 				p.s.log.Warn("make a machine for the pool", "error", err)
 			}
-			return // the next pod tries again
-		}
-		p.mu.Lock()
-		wanted := p.machine == m && !p.closed
-		if wanted {
-			p.members = append(p.members, made)
-		}
-		p.mu.Unlock()
-		if !wanted {
-			p.discard(ctx, made)
+			p.mu.Lock()
+			p.filling = false // the next pod tries again
+			p.mu.Unlock()
+			return
 		}
 	}
 }
 
-func (p *pool) make(ctx context.Context, m hypervisor.Machine) (_ *member, err error) {
+// add makes a member, which may be taken while it rehearses.
+func (p *pool) add(ctx context.Context, k kind) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	s := p.s
+	m, err := p.make(ctx, k)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	wanted := p.kind == k && !p.closed
+	if wanted {
+		p.members = append(p.members, m)
+	}
+	p.mu.Unlock()
+	if !wanted {
+		p.discard(ctx, m)
+		return nil
+	}
+	_, err = m.conn.ext.Status(ctx, &shimv1.StatusRequest{Booted: true})
+	if err == nil || !p.remove(m) {
+		return nil // whoever has taken it sees what is wrong with it
+	}
+	p.discard(ctx, m)
+	return fmt.Errorf("rehearse: %w", err)
+}
+
+// remove takes a member out and tells whether it was still there.
+func (p *pool) remove(m *member) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.members, m)
+	if i < 0 {
+		return false
+	}
+	p.members = slices.Delete(p.members, i, i+1)
+	return true
+}
+
+func (p *pool) make(ctx context.Context, k kind) (_ *member, err error) {
+	s, m := p.s, k.machine
 	id := store.NewID()
 	made := &member{record: store.Pod{ID: id, Key: poolKey(id), Phase: store.Pooled, Created: time.Now(), Machine: m}}
 	var rollback undo.Stack
@@ -169,7 +198,41 @@ func (p *pool) make(ctx context.Context, m hypervisor.Machine) (_ *member, err e
 		return nil, fmt.Errorf("start the shim: %w", err)
 	}
 	fault.Point("pool.made")
+	rollback.Push("connection", func(context.Context) error { return made.conn.close() })
+	if err := p.rehearse(ctx, made, k.memory); err != nil {
+		return nil, fmt.Errorf("rehearse: %w", err)
+	}
 	return made, nil
+}
+
+// rehearse begins a member's rehearsal.
+func (p *pool) rehearse(ctx context.Context, m *member, memory int) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if p.image == nil {
+		image, err := rehearsal.Image()
+		if err != nil {
+			return err
+		}
+		p.image = image
+	}
+	script, err := rehearsal.Script()
+	if err != nil {
+		return err
+	}
+	script.MemoryMiB, script.Network = memory, guestNetwork(m.record.ID, m.attached)
+	options, err := json.Marshal(script)
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	if err := p.s.sendScratch(ctx, m.record.ID, m.conn); err != nil {
+		return err
+	}
+	if err := m.conn.sendFile(ctx, layout.RehearsalImage, p.image); err != nil {
+		return err
+	}
+	_, err = m.conn.ext.Rehearse(ctx, &shimv1.RehearseRequest{Options: options})
+	return err
 }
 
 // poolKey is the name that holds a member's id while it is nobody's pod.
@@ -199,7 +262,10 @@ func (p *pool) drain(ctx context.Context) error {
 	p.closed = true
 	members := p.members
 	p.members = nil
-	p.mu.Unlock()
+	p.mu.Unlock() // nothing is being made any more
+	if p.image != nil {
+		p.image.Close()
+	}
 	var errs []error
 	for _, m := range members {
 		errs = append(errs, p.drop(ctx, m))

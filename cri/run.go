@@ -46,9 +46,16 @@ func (s *Service) runPod(ctx context.Context, config *runtimeapi.PodSandboxConfi
 	if err != nil {
 		return "", err
 	}
-	b := &building{s: s, plan: p, begun: time.Now()}
-	b.mark = b.begun
+	begun := time.Now()
+	b := &building{s: s, plan: p, begun: begun, mark: begun}
 	made, err := b.build(ctx)
+	if err != nil && b.record.WasPooled && ctx.Err() == nil {
+		// Whatever is wrong with the member is no fault of the pod's.
+		s.log.Warn("a machine of the pool failed its pod", "pod", p.key, "error", err)
+		s.work(b.record.ID, false)
+		b = &building{s: s, plan: p, begun: begun, mark: time.Now(), alone: true}
+		made, err = b.build(ctx)
+	}
 	if err == nil {
 		s.hold(made)
 	}
@@ -60,7 +67,9 @@ func (s *Service) runPod(ctx context.Context, config *runtimeapi.PodSandboxConfi
 	}
 	s.log.Info("pod started", "pod", p.key, "id", made.id, "took", time.Since(b.begun))
 	s.announce(made)
-	s.pool.refill(p.machine)
+	if !p.cold {
+		s.pool.want(p.kind())
+	}
 	return made.id, nil
 }
 
@@ -90,6 +99,7 @@ type building struct {
 	attached  network.Attachment
 	listeners []network.Listener
 	console   string // its last lines, when a step failed
+	alone     bool   // not from the pool
 
 	begun, mark time.Time
 }
@@ -147,10 +157,10 @@ func (b *building) timing(name string) {
 }
 
 func (b *building) takeMember() *member {
-	if b.plan.cold {
+	if b.plan.cold || b.alone {
 		return nil
 	}
-	m := b.s.pool.take(b.plan.machine)
+	m := b.s.pool.take(b.plan.kind())
 	if m == nil {
 		return nil
 	}

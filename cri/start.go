@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
@@ -54,18 +55,10 @@ func (b *building) start(ctx context.Context) (err error) {
 func (b *building) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	path := filepath.Join(b.s.store.Dir(b.record.ID), scratchFile)
-	if err := b.s.scratch.Create(ctx, path, scratchSize); err != nil {
-		return fail(err, "scratch disk")
-	}
-	fault.Point("run.scratch")
-	disk, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return fail(err, "scratch disk")
-	}
-	defer disk.Close()
-	if err := b.conn.sendFile(ctx, "scratch", disk); err != nil {
-		return fail(err, "scratch disk")
+	if !b.record.WasPooled { // a member has it
+		if err := b.s.sendScratch(ctx, b.record.ID, b.conn); err != nil {
+			return err
+		}
 	}
 	config := b.config()
 	if err := atomicfile.WriteJSON(filepath.Join(b.s.store.Dir(b.record.ID), "config.json"), config, 0o600, atomicfile.Volatile); err != nil {
@@ -79,6 +72,21 @@ func (b *building) create(ctx context.Context) error {
 		SandboxID: b.record.ID, Options: &anypb.Any{TypeUrl: configType, Value: raw},
 	})
 	return fail(err, "create the sandbox")
+}
+
+// sendScratch makes a pod's scratch disk and gives it to its shim.
+func (s *Service) sendScratch(ctx context.Context, id string, c *conn) error {
+	path := filepath.Join(s.store.Dir(id), scratchFile)
+	if err := s.scratch.Create(ctx, path, scratchSize); err != nil {
+		return fail(err, "scratch disk")
+	}
+	fault.Point("run.scratch")
+	disk, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return fail(err, "scratch disk")
+	}
+	defer disk.Close()
+	return fail(c.sendFile(ctx, layout.Scratch, disk), "scratch disk")
 }
 
 // boot waits for the machine to be up and its agent to have taken the pod's
@@ -143,15 +151,21 @@ func (b *building) config() sandbox.Config {
 		Hosts: hosts(host, b.attached.IPs), Sysctls: b.plan.sysctls,
 		Machine: b.plan.machine, MemoryMiB: b.plan.memory,
 	}
-	if b.attached.Guest != nil {
-		guest := *b.attached.Guest
-		if guest.MAC == "" {
-			guest.MAC = macOf(b.record.ID)
-		}
-		c.Network = &guest
-	}
+	c.Network = guestNetwork(b.record.ID, b.attached)
 	b.record.IPs = b.attached.IPs
 	return c
+}
+
+// guestNetwork is how the guest sets up its interface, nil if it has none.
+func guestNetwork(id string, a network.Attachment) *agentv1.Network {
+	if a.Guest == nil {
+		return nil
+	}
+	guest := *a.Guest
+	if guest.MAC == "" {
+		guest.MAC = macOf(id)
+	}
+	return &guest
 }
 
 // attach journals and attaches a network.

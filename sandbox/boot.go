@@ -24,7 +24,7 @@ func (s *Sandbox) boot() *boot {
 	var ctx context.Context
 	ctx, b.cancel = context.WithTimeoutCause(s.ctx, s.o.BootTimeout,
 		fmt.Errorf("%w: no machine within %v", ErrTimeout, s.o.BootTimeout))
-	s.state.Phases = nil
+	s.state.Phases, s.mounted = nil, false
 	s.booting = b
 	s.spawn(func() {
 		defer b.cancel()
@@ -90,19 +90,30 @@ func (s *Sandbox) phase(name string, f func() error) error {
 	return err
 }
 
-// WaitBooted returns when the machine is up and its agent has answered, or
-// with what kept it. A pool asks it of its members.
+// WaitBooted returns when the machine is up and its agent has answered and a
+// rehearsal that was begun has ended, or with what kept it. A pool asks it of
+// its members.
 func (s *Sandbox) WaitBooted(ctx context.Context) error {
 	s.mu.Lock()
-	b := s.booting
+	b, rehearsed := s.booting, s.rehearsed
 	s.mu.Unlock()
 	if b == nil {
 		return fmt.Errorf("wait for the machine of %s: %w", s.subject(), ErrMachineGone)
 	}
 	select {
 	case <-b.done:
-		return b.err
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the machine of %s: %w", s.subject(), context.Cause(ctx))
+	}
+	if b.err != nil || rehearsed == nil {
+		return b.err
+	}
+	select {
+	case <-rehearsed:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.spoiled
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the rehearsal of %s: %w", s.subject(), context.Cause(ctx))
 	}
 }

@@ -37,7 +37,10 @@ type Sandbox struct {
 	stopped   chan struct{}           // closed while the state is Stopped
 	booting   *boot                   // the latest start of a machine
 	machine   *machine                // nil when there is none
-	interrupt context.CancelCauseFunc // ends a Start under way
+	interrupt context.CancelCauseFunc // ends a Start or Rehearse under way
+	rehearsed chan struct{}           // closed when a rehearsal has ended; nil without one
+	mounted   bool                    // by a rehearsal: the scratch disk
+	spoiled   error                   // how a rehearsal failed
 	slots     slots
 	procs     map[Process]*process
 	events    eventQueue
@@ -148,13 +151,21 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 	if c.Version != ConfigVersion || c.ID == "" || s.o.ID != "" && c.ID != s.o.ID {
 		return fmt.Errorf("create sandbox %q: %w: version %d", c.ID, ErrInvalid, c.Version)
 	}
+	s.mu.Lock()
+	if s.interrupt != nil && !s.created {
+		s.interrupt(errTaken)
+	}
+	s.mu.Unlock()
 	if err := s.acquire(ctx, "create"); err != nil {
 		return err
 	}
 	defer s.release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.created {
+	if s.spoiled != nil {
+		return fmt.Errorf("create %s: %w", s.subject(), s.spoiled)
+	}
+	if s.created || f.Scratch != nil && s.scratch != nil {
 		return fmt.Errorf("create %s: %w", s.subject(), ErrExists)
 	}
 	if err := expect(s.subject(), "create", s.state.State, Ready); err != nil {
@@ -164,7 +175,10 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 		return fmt.Errorf("create sandbox %s: %w", c.ID, err)
 	}
 	fault.Point("sandbox.created")
-	s.config, s.scratch, s.created = c, f.Scratch, true
+	if f.Scratch != nil {
+		s.scratch = f.Scratch
+	}
+	s.config, s.created = c, true
 	s.slots.init(c.Machine)
 	s.emit(Event{Kind: SandboxCreated})
 	return nil

@@ -87,9 +87,12 @@ func (s *Sandbox) bring(ctx context.Context, b *boot) (*machine, error) {
 	grown := make(chan error, 1)
 	ctx, done := m.call(ctx, s.o.BootTimeout)
 	defer done()
-	go func() { grown <- s.grow(ctx, m, s.config.MemoryMiB) }()
+	go func() { grown <- s.phase("memory", func() error { return s.grow(ctx, m, s.config.MemoryMiB) }) }()
 	err = s.phase("configure", func() error { return s.configure(ctx, m) })
-	if err == nil && s.scratch != nil {
+	s.mu.Lock()
+	mount := s.scratch != nil && !s.mounted
+	s.mu.Unlock()
+	if err == nil && mount {
 		err = s.phase("scratch", func() error { return s.mountScratch(ctx, m) })
 	}
 	err = errors.Join(err, <-grown)
@@ -97,15 +100,20 @@ func (s *Sandbox) bring(ctx context.Context, b *boot) (*machine, error) {
 	return m, err
 }
 
-func (s *Sandbox) configure(ctx context.Context, m *machine) error {
+// introduce configures the guest, with randomness of its own.
+func (s *Sandbox) introduce(ctx context.Context, m *machine, c agentv1.Configure) (agentv1.Configured, error) {
 	var secret [80]byte
 	if _, err := rand.Read(secret[:]); err != nil {
-		return err
+		return agentv1.Configured{}, err
 	}
+	c.Entropy, c.Time, c.MachineID = secret[:64], now(), hex.EncodeToString(secret[64:])
+	return m.agent.Configure(ctx, c)
+}
+
+func (s *Sandbox) configure(ctx context.Context, m *machine) error {
 	c := s.config
-	guest, err := m.agent.Configure(ctx, agentv1.Configure{
-		Sandbox: c.ID, Entropy: secret[:64], Time: now(), Hostname: c.Hostname,
-		MachineID: hex.EncodeToString(secret[64:]), Resolv: c.Resolv, Hosts: c.Hosts,
+	guest, err := s.introduce(ctx, m, agentv1.Configure{
+		Sandbox: c.ID, Hostname: c.Hostname, Resolv: c.Resolv, Hosts: c.Hosts,
 		Sysctls: c.Sysctls, Network: c.Network, ShmBytes: c.ShmBytes,
 	})
 	if err != nil {
@@ -125,11 +133,7 @@ func (s *Sandbox) grow(ctx context.Context, m *machine, total int) error {
 	if total <= have {
 		return nil
 	}
-	var reached int
-	err := s.phase("memory", func() (err error) {
-		reached, err = m.vm.Grow(ctx, total)
-		return err
-	})
+	reached, err := m.vm.Grow(ctx, total)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.machine == m && reached > 0 {

@@ -7,6 +7,8 @@ const (
 	// in JSON. Scratch is the name that its disk is sent under, if it has one.
 	ConfigType = "io.bulkhead.sandbox.Config+json"
 	Scratch    = "scratch"
+	// RehearsalImage is the name that Rehearse's image is sent under.
+	RehearsalImage = "rehearsal"
 
 	// DiskType is the type of a task's only root mount, an image's disk; its
 	// source is the image's id, and its one option DiskOption with the name of

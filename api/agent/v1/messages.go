@@ -76,8 +76,12 @@ type Process struct {
 }
 
 // Configure makes a clone distinct and gives it its pod's identity. It is the
-// first call to a machine and is made once.
+// first call to a machine and is made once, but for a rehearsal.
 type Configure struct {
+	// Rehearsal says that there is no pod yet: a member of a pool goes through
+	// the motions of one. The next Configure, when no container is left,
+	// replaces all that this one has set.
+	Rehearsal bool              `json:"rehearsal,omitempty"`
 	Sandbox   string            `json:"sandbox"`
 	Entropy   []byte            `json:"entropy"` // 64 bytes of the host's randomness
 	Time      time.Time         `json:"time"`

@@ -73,7 +73,87 @@ func (x OpenRequest_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenRequest_Kind.Descriptor instead.
 func (OpenRequest_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{2, 0}
+	return file_extension_proto_rawDescGZIP(), []int{4, 0}
+}
+
+type RehearseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Options       []byte                 `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RehearseRequest) Reset() {
+	*x = RehearseRequest{}
+	mi := &file_extension_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RehearseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RehearseRequest) ProtoMessage() {}
+
+func (x *RehearseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RehearseRequest.ProtoReflect.Descriptor instead.
+func (*RehearseRequest) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *RehearseRequest) GetOptions() []byte {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+type RehearseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RehearseResponse) Reset() {
+	*x = RehearseResponse{}
+	mi := &file_extension_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RehearseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RehearseResponse) ProtoMessage() {}
+
+func (x *RehearseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RehearseResponse.ProtoReflect.Descriptor instead.
+func (*RehearseResponse) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{1}
 }
 
 type EventsRequest struct {
@@ -84,7 +164,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_extension_proto_msgTypes[0]
+	mi := &file_extension_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -96,7 +176,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[0]
+	mi := &file_extension_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -109,7 +189,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{0}
+	return file_extension_proto_rawDescGZIP(), []int{2}
 }
 
 type Event struct {
@@ -123,7 +203,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_extension_proto_msgTypes[1]
+	mi := &file_extension_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -135,7 +215,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[1]
+	mi := &file_extension_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -148,7 +228,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{1}
+	return file_extension_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -187,7 +267,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_extension_proto_msgTypes[2]
+	mi := &file_extension_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -199,7 +279,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[2]
+	mi := &file_extension_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -212,7 +292,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{2}
+	return file_extension_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *OpenRequest) GetKind() OpenRequest_Kind {
@@ -274,7 +354,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_extension_proto_msgTypes[3]
+	mi := &file_extension_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -286,7 +366,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[3]
+	mi := &file_extension_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -299,7 +379,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{3}
+	return file_extension_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *OpenResponse) GetAddress() string {
@@ -317,15 +397,17 @@ func (x *OpenResponse) GetToken() string {
 }
 
 type StatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Booted        bool                   `protobuf:"varint,1,opt,name=booted,proto3" json:"booted,omitempty"` // answer when the machine is up and its agent has answered, or with what kept it
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Answer when the machine is up, its agent has answered and its rehearsal,
+	// if any, has ended, or with what kept it.
+	Booted        bool `protobuf:"varint,1,opt,name=booted,proto3" json:"booted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_extension_proto_msgTypes[4]
+	mi := &file_extension_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -337,7 +419,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[4]
+	mi := &file_extension_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -350,7 +432,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{4}
+	return file_extension_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StatusRequest) GetBooted() bool {
@@ -377,7 +459,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_extension_proto_msgTypes[5]
+	mi := &file_extension_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -389,7 +471,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[5]
+	mi := &file_extension_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -402,7 +484,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{5}
+	return file_extension_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StatusResponse) GetState() string {
@@ -479,7 +561,7 @@ type Phase struct {
 
 func (x *Phase) Reset() {
 	*x = Phase{}
-	mi := &file_extension_proto_msgTypes[6]
+	mi := &file_extension_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +573,7 @@ func (x *Phase) String() string {
 func (*Phase) ProtoMessage() {}
 
 func (x *Phase) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[6]
+	mi := &file_extension_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +586,7 @@ func (x *Phase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Phase.ProtoReflect.Descriptor instead.
 func (*Phase) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{6}
+	return file_extension_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Phase) GetName() string {
@@ -539,7 +621,7 @@ type ContainerStatus struct {
 
 func (x *ContainerStatus) Reset() {
 	*x = ContainerStatus{}
-	mi := &file_extension_proto_msgTypes[7]
+	mi := &file_extension_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -551,7 +633,7 @@ func (x *ContainerStatus) String() string {
 func (*ContainerStatus) ProtoMessage() {}
 
 func (x *ContainerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[7]
+	mi := &file_extension_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -564,7 +646,7 @@ func (x *ContainerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStatus.ProtoReflect.Descriptor instead.
 func (*ContainerStatus) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{7}
+	return file_extension_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ContainerStatus) GetId() string {
@@ -647,7 +729,7 @@ type ReopenLogRequest struct {
 
 func (x *ReopenLogRequest) Reset() {
 	*x = ReopenLogRequest{}
-	mi := &file_extension_proto_msgTypes[8]
+	mi := &file_extension_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +741,7 @@ func (x *ReopenLogRequest) String() string {
 func (*ReopenLogRequest) ProtoMessage() {}
 
 func (x *ReopenLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[8]
+	mi := &file_extension_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +754,7 @@ func (x *ReopenLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReopenLogRequest.ProtoReflect.Descriptor instead.
 func (*ReopenLogRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{8}
+	return file_extension_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReopenLogRequest) GetContainerId() string {
@@ -697,7 +779,7 @@ type ReopenLogResponse struct {
 
 func (x *ReopenLogResponse) Reset() {
 	*x = ReopenLogResponse{}
-	mi := &file_extension_proto_msgTypes[9]
+	mi := &file_extension_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -709,7 +791,7 @@ func (x *ReopenLogResponse) String() string {
 func (*ReopenLogResponse) ProtoMessage() {}
 
 func (x *ReopenLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[9]
+	mi := &file_extension_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -722,7 +804,7 @@ func (x *ReopenLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReopenLogResponse.ProtoReflect.Descriptor instead.
 func (*ReopenLogResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{9}
+	return file_extension_proto_rawDescGZIP(), []int{11}
 }
 
 type PauseRequest struct {
@@ -733,7 +815,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_extension_proto_msgTypes[10]
+	mi := &file_extension_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +827,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[10]
+	mi := &file_extension_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +840,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{10}
+	return file_extension_proto_rawDescGZIP(), []int{12}
 }
 
 type PauseResponse struct {
@@ -769,7 +851,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_extension_proto_msgTypes[11]
+	mi := &file_extension_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +863,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[11]
+	mi := &file_extension_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +876,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{11}
+	return file_extension_proto_rawDescGZIP(), []int{13}
 }
 
 type ResumeRequest struct {
@@ -805,7 +887,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_extension_proto_msgTypes[12]
+	mi := &file_extension_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +899,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[12]
+	mi := &file_extension_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +912,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{12}
+	return file_extension_proto_rawDescGZIP(), []int{14}
 }
 
 type ResumeResponse struct {
@@ -841,7 +923,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_extension_proto_msgTypes[13]
+	mi := &file_extension_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +935,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[13]
+	mi := &file_extension_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +948,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{13}
+	return file_extension_proto_rawDescGZIP(), []int{15}
 }
 
 type PublishRequest struct {
@@ -879,7 +961,7 @@ type PublishRequest struct {
 
 func (x *PublishRequest) Reset() {
 	*x = PublishRequest{}
-	mi := &file_extension_proto_msgTypes[14]
+	mi := &file_extension_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +973,7 @@ func (x *PublishRequest) String() string {
 func (*PublishRequest) ProtoMessage() {}
 
 func (x *PublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[14]
+	mi := &file_extension_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +986,7 @@ func (x *PublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishRequest.ProtoReflect.Descriptor instead.
 func (*PublishRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{14}
+	return file_extension_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PublishRequest) GetFile() string {
@@ -929,7 +1011,7 @@ type PublishResponse struct {
 
 func (x *PublishResponse) Reset() {
 	*x = PublishResponse{}
-	mi := &file_extension_proto_msgTypes[15]
+	mi := &file_extension_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1023,7 @@ func (x *PublishResponse) String() string {
 func (*PublishResponse) ProtoMessage() {}
 
 func (x *PublishResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[15]
+	mi := &file_extension_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1036,7 @@ func (x *PublishResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishResponse.ProtoReflect.Descriptor instead.
 func (*PublishResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{15}
+	return file_extension_proto_rawDescGZIP(), []int{17}
 }
 
 type StatsRequest struct {
@@ -965,7 +1047,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_extension_proto_msgTypes[16]
+	mi := &file_extension_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1059,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[16]
+	mi := &file_extension_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1072,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{16}
+	return file_extension_proto_rawDescGZIP(), []int{18}
 }
 
 type StatsResponse struct {
@@ -1004,7 +1086,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_extension_proto_msgTypes[17]
+	mi := &file_extension_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1016,7 +1098,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[17]
+	mi := &file_extension_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1029,7 +1111,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{17}
+	return file_extension_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StatsResponse) GetGuestMemoryTotal() int64 {
@@ -1072,7 +1154,7 @@ type ContainerStats struct {
 
 func (x *ContainerStats) Reset() {
 	*x = ContainerStats{}
-	mi := &file_extension_proto_msgTypes[18]
+	mi := &file_extension_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1166,7 @@ func (x *ContainerStats) String() string {
 func (*ContainerStats) ProtoMessage() {}
 
 func (x *ContainerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[18]
+	mi := &file_extension_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1179,7 @@ func (x *ContainerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStats.ProtoReflect.Descriptor instead.
 func (*ContainerStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{18}
+	return file_extension_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ContainerStats) GetId() string {
@@ -1188,7 +1270,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_extension_proto_msgTypes[19]
+	mi := &file_extension_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1282,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[19]
+	mi := &file_extension_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1295,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{19}
+	return file_extension_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReadFileRequest) GetContainerId() string {
@@ -1246,7 +1328,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_extension_proto_msgTypes[20]
+	mi := &file_extension_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1340,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[20]
+	mi := &file_extension_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1353,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{20}
+	return file_extension_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -1285,7 +1367,10 @@ var File_extension_proto protoreflect.FileDescriptor
 
 const file_extension_proto_rawDesc = "" +
 	"\n" +
-	"\x0fextension.proto\x12\x10bulkhead.shim.v1\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
+	"\x0fextension.proto\x12\x10bulkhead.shim.v1\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"+\n" +
+	"\x0fRehearseRequest\x12\x18\n" +
+	"\aoptions\x18\x01 \x01(\fR\aoptions\"\x12\n" +
+	"\x10RehearseResponse\"\x0f\n" +
 	"\rEventsRequest\"y\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
@@ -1378,8 +1463,9 @@ const file_extension_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\"&\n" +
 	"\x10ReadFileResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xbf\x05\n" +
-	"\tExtension\x12D\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\x92\x06\n" +
+	"\tExtension\x12Q\n" +
+	"\bRehearse\x12!.bulkhead.shim.v1.RehearseRequest\x1a\".bulkhead.shim.v1.RehearseResponse\x12D\n" +
 	"\x06Events\x12\x1f.bulkhead.shim.v1.EventsRequest\x1a\x17.bulkhead.shim.v1.Event0\x01\x12E\n" +
 	"\x04Open\x12\x1d.bulkhead.shim.v1.OpenRequest\x1a\x1e.bulkhead.shim.v1.OpenResponse\x12K\n" +
 	"\x06Status\x12\x1f.bulkhead.shim.v1.StatusRequest\x1a .bulkhead.shim.v1.StatusResponse\x12T\n" +
@@ -1403,64 +1489,68 @@ func file_extension_proto_rawDescGZIP() []byte {
 }
 
 var file_extension_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_extension_proto_goTypes = []any{
 	(OpenRequest_Kind)(0),         // 0: bulkhead.shim.v1.OpenRequest.Kind
-	(*EventsRequest)(nil),         // 1: bulkhead.shim.v1.EventsRequest
-	(*Event)(nil),                 // 2: bulkhead.shim.v1.Event
-	(*OpenRequest)(nil),           // 3: bulkhead.shim.v1.OpenRequest
-	(*OpenResponse)(nil),          // 4: bulkhead.shim.v1.OpenResponse
-	(*StatusRequest)(nil),         // 5: bulkhead.shim.v1.StatusRequest
-	(*StatusResponse)(nil),        // 6: bulkhead.shim.v1.StatusResponse
-	(*Phase)(nil),                 // 7: bulkhead.shim.v1.Phase
-	(*ContainerStatus)(nil),       // 8: bulkhead.shim.v1.ContainerStatus
-	(*ReopenLogRequest)(nil),      // 9: bulkhead.shim.v1.ReopenLogRequest
-	(*ReopenLogResponse)(nil),     // 10: bulkhead.shim.v1.ReopenLogResponse
-	(*PauseRequest)(nil),          // 11: bulkhead.shim.v1.PauseRequest
-	(*PauseResponse)(nil),         // 12: bulkhead.shim.v1.PauseResponse
-	(*ResumeRequest)(nil),         // 13: bulkhead.shim.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 14: bulkhead.shim.v1.ResumeResponse
-	(*PublishRequest)(nil),        // 15: bulkhead.shim.v1.PublishRequest
-	(*PublishResponse)(nil),       // 16: bulkhead.shim.v1.PublishResponse
-	(*StatsRequest)(nil),          // 17: bulkhead.shim.v1.StatsRequest
-	(*StatsResponse)(nil),         // 18: bulkhead.shim.v1.StatsResponse
-	(*ContainerStats)(nil),        // 19: bulkhead.shim.v1.ContainerStats
-	(*ReadFileRequest)(nil),       // 20: bulkhead.shim.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 21: bulkhead.shim.v1.ReadFileResponse
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*anypb.Any)(nil),             // 23: google.protobuf.Any
+	(*RehearseRequest)(nil),       // 1: bulkhead.shim.v1.RehearseRequest
+	(*RehearseResponse)(nil),      // 2: bulkhead.shim.v1.RehearseResponse
+	(*EventsRequest)(nil),         // 3: bulkhead.shim.v1.EventsRequest
+	(*Event)(nil),                 // 4: bulkhead.shim.v1.Event
+	(*OpenRequest)(nil),           // 5: bulkhead.shim.v1.OpenRequest
+	(*OpenResponse)(nil),          // 6: bulkhead.shim.v1.OpenResponse
+	(*StatusRequest)(nil),         // 7: bulkhead.shim.v1.StatusRequest
+	(*StatusResponse)(nil),        // 8: bulkhead.shim.v1.StatusResponse
+	(*Phase)(nil),                 // 9: bulkhead.shim.v1.Phase
+	(*ContainerStatus)(nil),       // 10: bulkhead.shim.v1.ContainerStatus
+	(*ReopenLogRequest)(nil),      // 11: bulkhead.shim.v1.ReopenLogRequest
+	(*ReopenLogResponse)(nil),     // 12: bulkhead.shim.v1.ReopenLogResponse
+	(*PauseRequest)(nil),          // 13: bulkhead.shim.v1.PauseRequest
+	(*PauseResponse)(nil),         // 14: bulkhead.shim.v1.PauseResponse
+	(*ResumeRequest)(nil),         // 15: bulkhead.shim.v1.ResumeRequest
+	(*ResumeResponse)(nil),        // 16: bulkhead.shim.v1.ResumeResponse
+	(*PublishRequest)(nil),        // 17: bulkhead.shim.v1.PublishRequest
+	(*PublishResponse)(nil),       // 18: bulkhead.shim.v1.PublishResponse
+	(*StatsRequest)(nil),          // 19: bulkhead.shim.v1.StatsRequest
+	(*StatsResponse)(nil),         // 20: bulkhead.shim.v1.StatsResponse
+	(*ContainerStats)(nil),        // 21: bulkhead.shim.v1.ContainerStats
+	(*ReadFileRequest)(nil),       // 22: bulkhead.shim.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),      // 23: bulkhead.shim.v1.ReadFileResponse
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*anypb.Any)(nil),             // 25: google.protobuf.Any
 }
 var file_extension_proto_depIdxs = []int32{
-	22, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
-	23, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
+	24, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
+	25, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
 	0,  // 2: bulkhead.shim.v1.OpenRequest.kind:type_name -> bulkhead.shim.v1.OpenRequest.Kind
-	7,  // 3: bulkhead.shim.v1.StatusResponse.phases:type_name -> bulkhead.shim.v1.Phase
-	8,  // 4: bulkhead.shim.v1.StatusResponse.containers:type_name -> bulkhead.shim.v1.ContainerStatus
-	22, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	22, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	22, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
-	19, // 8: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
-	22, // 9: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
-	1,  // 10: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
-	3,  // 11: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
-	5,  // 12: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
-	9,  // 13: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
-	11, // 14: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
-	13, // 15: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
-	15, // 16: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
-	17, // 17: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
-	20, // 18: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
-	2,  // 19: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
-	4,  // 20: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
-	6,  // 21: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
-	10, // 22: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
-	12, // 23: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
-	14, // 24: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
-	16, // 25: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
-	18, // 26: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
-	21, // 27: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
-	19, // [19:28] is the sub-list for method output_type
-	10, // [10:19] is the sub-list for method input_type
+	9,  // 3: bulkhead.shim.v1.StatusResponse.phases:type_name -> bulkhead.shim.v1.Phase
+	10, // 4: bulkhead.shim.v1.StatusResponse.containers:type_name -> bulkhead.shim.v1.ContainerStatus
+	24, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	24, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	24, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
+	21, // 8: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
+	24, // 9: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
+	1,  // 10: bulkhead.shim.v1.Extension.Rehearse:input_type -> bulkhead.shim.v1.RehearseRequest
+	3,  // 11: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
+	5,  // 12: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
+	7,  // 13: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
+	11, // 14: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
+	13, // 15: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
+	15, // 16: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
+	17, // 17: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
+	19, // 18: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
+	22, // 19: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
+	2,  // 20: bulkhead.shim.v1.Extension.Rehearse:output_type -> bulkhead.shim.v1.RehearseResponse
+	4,  // 21: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
+	6,  // 22: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
+	8,  // 23: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
+	12, // 24: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
+	14, // 25: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
+	16, // 26: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
+	18, // 27: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
+	20, // 28: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
+	23, // 29: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
+	20, // [20:30] is the sub-list for method output_type
+	10, // [10:20] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name
@@ -1477,7 +1567,7 @@ func file_extension_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_extension_proto_rawDesc), len(file_extension_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,94 @@
+// Package rehearsal makes the pod that machines in the pool rehearse with: an
+// image of one small program, and a container's specification as the pods of
+// users have it. Under emulation the code that such a container runs through,
+// in the guest's kernel, its agent and crun, is then translated already when
+// the pod's own comes.
+package rehearsal
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/image/erofs"
+	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+)
+
+// name is the program's, in the root of the image.
+const name = "rehearse"
+
+// Image makes the image's disk, sealed in memory and open for reading only. It
+// is the caller's.
+func Image() (*os.File, error) {
+	f, err := memfd("bulkhead-rehearsal")
+	if err == nil {
+		defer f.Close()
+		err = write(f)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the rehearsal's image: %w", err)
+	}
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+}
+
+func write(f *os.File) error {
+	spool, err := memfd("bulkhead-rehearsal-spool")
+	if err != nil {
+		return err
+	}
+	defer spool.Close()
+	w := erofs.NewWriter(f, spool, 1<<20)
+	content := program()
+	data, err := w.Store(bytes.NewReader(content), int64(len(content)))
+	if err != nil {
+		return err
+	}
+	root := erofs.NewDir(0o755)
+	root.Entries[name] = &erofs.Entry{Inode: &erofs.Inode{Mode: unix.S_IFREG | 0o755, Data: data}}
+	for _, dir := range []string{"dev", "etc", "proc", "sys"} {
+		root.Entries[dir] = &erofs.Entry{Inode: erofs.NewDir(0o755)}
+	}
+	if _, err := w.Finish(root); err != nil {
+		return err
+	}
+	if err := f.Truncate(hypervisor.SlotSize); err != nil {
+		return err
+	}
+	_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	return err
+}
+
+func memfd(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Script is the container and the process that Image is for.
+func Script() (r sandbox.Rehearsal, err error) {
+	spec, err := oci.Spec(oci.Input{ID: name, Container: &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: name}, Command: []string{"/" + name, "wait"},
+		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+			Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
+		}},
+	}})
+	if err != nil {
+		return r, fmt.Errorf("rehearsal: %w", err)
+	}
+	process, err := oci.Exec(spec, []string{"/" + name}, false)
+	if err != nil {
+		return r, fmt.Errorf("rehearsal: %w", err)
+	}
+	if r.Container, err = json.Marshal(spec); err == nil {
+		r.Exec, err = json.Marshal(process)
+	}
+	return r, err
+}
