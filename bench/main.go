@@ -46,10 +46,15 @@ func main() {
 	flag.StringVar(&o.out, "out", "bench.json", "file for all samples, empty for none")
 	flag.BoolVar(&o.quiet, "quiet", false, "do not tell on stderr what is being measured")
 	flag.Parse()
-	if err := bench(o); err != nil {
-		fmt.Fprintln(os.Stderr, "bench: "+err.Error())
-		os.Exit(1)
+	kept, code, err := procs.Keep()
+	if kept {
+		err = bench(o)
 	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: "+err.Error())
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // bench measures, prints and clears up, also when it is interrupted.
@@ -74,9 +79,6 @@ func bench(o options) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := procs.Collect(); err != nil {
-		return err
-	}
 	// Sockets lie beneath it, and pods run as users of their own.
 	if b.Dir, err = os.MkdirTemp("/tmp", "bb"); err != nil {
 		return err

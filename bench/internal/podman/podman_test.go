@@ -3,13 +3,28 @@ package podman
 import (
 	"context"
 	"errors"
+	"log"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
+
+// TestMain runs the tests below a keeper: podman waits for its monitors to be
+// reaped.
+func TestMain(m *testing.M) {
+	kept, code, err := procs.Keep()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if kept {
+		code = m.Run()
+	}
+	os.Exit(code)
+}
 
 // TestPodman runs a container and expects nothing of it to be left.
 func TestPodman(t *testing.T) {

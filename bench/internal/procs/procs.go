@@ -9,9 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Process is a process at the time when it was looked at.
@@ -25,15 +22,6 @@ type Process struct {
 // TicksPerSecond is the unit of Process.Ticks, the same on every Linux that Go
 // runs on.
 const TicksPerSecond = 100
-
-// Collect makes this process the parent of all that descends from it and loses
-// its own parent, so that Below sees daemons too.
-func Collect() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become the parent of orphans: %w", err)
-	}
-	return nil
-}
 
 // Below returns the processes that descend from pid, parents first.
 func Below(pid int) ([]Process, error) {
@@ -109,19 +97,4 @@ func Getenv(pid int, name string) string {
 		}
 	}
 	return ""
-}
-
-// Reap waits for the children that have died and that this process did not
-// start itself. The caller is waiting for none of its own meanwhile.
-func Reap() {
-	all, err := Below(os.Getpid())
-	if err != nil {
-		return // the next time
-	}
-	for _, p := range all {
-		if p.Zombie && p.Parent == os.Getpid() {
-			var status syscall.WaitStatus
-			_, _ = syscall.Wait4(p.PID, &status, syscall.WNOHANG, nil) // an error is: no zombie any more
-		}
-	}
 }

@@ -3,6 +3,7 @@ package procs
 import (
 	"context"
 	"errors"
+	"log"
 	"os"
 	"os/exec"
 	"slices"
@@ -12,6 +13,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
+
+// TestMain runs the tests below a keeper.
+func TestMain(m *testing.M) {
+	kept, code, err := Keep()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if kept {
+		code = m.Run()
+	}
+	os.Exit(code)
+}
 
 func TestParseStat(t *testing.T) {
 	got, err := parseStat(7, []byte("7 (a) b (c) Z 3 7 7 0 -1 4194560 100 0 0 0 12 30 0 0 20 0 1 0 55 0 0"))
@@ -41,17 +54,17 @@ func TestParsePSS(t *testing.T) {
 	}
 }
 
-// TestOrphans loses a grandchild and expects to see, weigh and reap it.
+// TestOrphans loses a grandchild and expects to see and weigh it, and the keeper to reap it.
 func TestOrphans(t *testing.T) {
-	if err := Collect(); err != nil {
-		t.Fatal(err)
+	if Root() != os.Getppid() {
+		t.Fatalf("the keeper is %d and the parent %d", Root(), os.Getppid())
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 60 >/dev/null & echo $!")
 	cmd.Env = append(os.Environ(), "MARK=here")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	all, err := Below(os.Getpid())
+	all, err := Below(Root())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +92,6 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		Reap()
 		if _, err := Look(pid); err != nil {
 			return
 		}

@@ -3,7 +3,6 @@ package procs
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 )
 
@@ -15,14 +14,14 @@ const (
 	restTicks   = 2
 )
 
-// Rest waits until everything below this process has come to rest and ready
+// Rest waits until everything below Root has come to rest and ready
 // says so. The error says what has not, when ctx ends.
 func Rest(ctx context.Context, ready func([]Process) error) error {
 	last := map[int]uint64{}
 	quiet := 0
 	var why error
 	for {
-		all, err := Below(os.Getpid())
+		all, err := Below(Root())
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/bench/internal/payload"
 	"github.com/bulkhead-project/bulkhead/bench/internal/podman"
-	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
 	"github.com/bulkhead-project/bulkhead/bench/internal/report"
 	"github.com/bulkhead-project/bulkhead/bench/internal/site"
 )
@@ -181,9 +180,7 @@ func (b *Bench) Close(ctx context.Context) []string {
 	if b.registry != nil {
 		failed("close the registry", b.registry.Close())
 	}
-	left = append(left, site.Leftover(ctx, b.Dir)...)
-	procs.Reap()
-	return left
+	return append(left, site.Leftover(ctx, b.Dir)...)
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

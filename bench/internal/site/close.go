@@ -57,7 +57,6 @@ func gone(ctx context.Context, pid int) error {
 	ctx, cancel := context.WithTimeout(ctx, goneWait)
 	defer cancel()
 	for {
-		procs.Reap()
 		if p, err := procs.Look(pid); err != nil || p.Zombie {
 			return nil
 		}
@@ -67,7 +66,7 @@ func gone(ctx context.Context, pid int) error {
 	}
 }
 
-// Leftover says what still runs below this process or is mounted in dir when all
+// Leftover says what still runs below procs.Root or is mounted in dir when all
 // sites are closed, and ends and unmounts it.
 func Leftover(ctx context.Context, dir string) []string {
 	var left []string
@@ -76,12 +75,11 @@ func Leftover(ctx context.Context, dir string) []string {
 	defer cancel()
 	var alive []procs.Process
 	for {
-		procs.Reap()
-		all, err := procs.Below(os.Getpid())
+		all, err := procs.Below(procs.Root())
 		if err != nil {
 			return []string{err.Error()}
 		}
-		alive = slices.DeleteFunc(all, func(p procs.Process) bool { return p.Zombie })
+		alive = slices.DeleteFunc(all, func(p procs.Process) bool { return p.Zombie || p.PID == os.Getpid() })
 		if len(alive) == 0 || procs.Wait(ctx, 50*time.Millisecond) != nil {
 			break
 		}

@@ -88,7 +88,6 @@ func (s *Site) Pods(ctx context.Context) (map[string]api.Pod, error) {
 // the benchmark is at rest. What has not come to rest in time is returned as a
 // note; the error is ctx's.
 func (s *Site) Settle(ctx context.Context) (note string, err error) {
-	procs.Reap()
 	limit := restPatience
 	if s.warned {
 		limit = 5 * time.Second // it will not be better the next time
@@ -120,7 +119,7 @@ type Machine struct {
 
 // Machines are those of the site, the pool's included, by sandbox id.
 func (s *Site) Machines() (map[string]Machine, error) {
-	all, err := procs.Below(os.Getpid())
+	all, err := procs.Below(procs.Root())
 	if err != nil {
 		return nil, err
 	}

@@ -122,7 +122,7 @@ func Time(cmd *exec.Cmd) (Result, error) {
 
 // Supervisor is the process of the site's supervisor.
 func (s *Site) Supervisor() (int, error) {
-	all, err := procs.Below(os.Getpid())
+	all, err := procs.Below(procs.Root())
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,74 @@
+package procs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// keeper is the variable that tells a kept process who keeps it.
+const keeper = "BULKHEAD_BENCH_KEEPER"
+
+// Keep runs this program again, with itself as the parent of every process below
+// that loses its own: daemons stay in sight, and are waited for at once when they
+// die, which not every container's first process does. In the program that is kept
+// it returns true; in its keeper, when that has ended, its exit code.
+func Keep() (kept bool, code int, err error) {
+	if os.Getenv(keeper) != "" {
+		if Root() == os.Getpid() {
+			return false, 1, errors.New("the keeper of this process has gone")
+		}
+		return true, 0, nil
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return false, 1, fmt.Errorf("become the parent of orphans: %w", err)
+	}
+	// Ctrl-C reaches both; who ends this one alone means the kept one.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), keeper+"="+strconv.Itoa(os.Getpid()))
+	if err := cmd.Start(); err != nil {
+		return false, 1, fmt.Errorf("run below a keeper: %w", err)
+	}
+	go func() {
+		for s := range signals {
+			if s != os.Interrupt {
+				_ = cmd.Process.Signal(s) // it may have ended
+			}
+		}
+	}()
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return false, 1, fmt.Errorf("wait for the kept process: %w", err)
+		}
+		if pid == cmd.Process.Pid && (status.Exited() || status.Signaled()) {
+			if status.Signaled() {
+				return false, 128 + int(status.Signal()), nil
+			}
+			return false, status.ExitStatus(), nil
+		}
+	}
+}
+
+// Root is the process below which all is that this one has brought about: its
+// keeper while it lives, else itself.
+func Root() int {
+	if pid, err := strconv.Atoi(os.Getenv(keeper)); err == nil && pid > 1 && pid == os.Getppid() {
+		return pid
+	}
+	return os.Getpid()
+}
