@@ -37,6 +37,9 @@ func (s *Store) Ensure(ctx context.Context, m hypervisor.Machine, ready Ready) (
 		return nil, nil, err
 	}
 	why = err
+	if short := errors.Unwrap(err); errors.Is(short, ErrMiss) {
+		why = short // without the key, which stands beside it wherever it is shown
+	}
 	t, err = s.Build(ctx, m, ready, why.Error())
 	return t, why, err
 }
