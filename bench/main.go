@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
-	"github.com/bulkhead-project/bulkhead/bench/internal/report"
-	"github.com/bulkhead-project/bulkhead/bench/internal/rows"
+	"github.com/bulkhead-project/bulkhead/bench/procs"
+	"github.com/bulkhead-project/bulkhead/bench/report"
+	"github.com/bulkhead-project/bulkhead/bench/rows"
 )
 
 // closeTimeout bounds the clearing up.

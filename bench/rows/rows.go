@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/payload"
-	"github.com/bulkhead-project/bulkhead/bench/internal/podman"
-	"github.com/bulkhead-project/bulkhead/bench/internal/report"
-	"github.com/bulkhead-project/bulkhead/bench/internal/site"
+	"github.com/bulkhead-project/bulkhead/bench/payload"
+	"github.com/bulkhead-project/bulkhead/bench/podman"
+	"github.com/bulkhead-project/bulkhead/bench/report"
+	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
 // Small is the image that most rows run.

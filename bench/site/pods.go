@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
+	"github.com/bulkhead-project/bulkhead/bench/procs"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/payload"
-	"github.com/bulkhead-project/bulkhead/bench/internal/report"
-	"github.com/bulkhead-project/bulkhead/bench/internal/site"
+	"github.com/bulkhead-project/bulkhead/bench/payload"
+	"github.com/bulkhead-project/bulkhead/bench/report"
+	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
 const (

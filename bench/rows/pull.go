@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/payload"
-	"github.com/bulkhead-project/bulkhead/bench/internal/report"
+	"github.com/bulkhead-project/bulkhead/bench/payload"
+	"github.com/bulkhead-project/bulkhead/bench/report"
 )
 
 // payloadRegistry serves the large image; it is made when it is first needed.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/report"
+	"github.com/bulkhead-project/bulkhead/bench/report"
 )
 
 func newBench() *Bench {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
+	"github.com/bulkhead-project/bulkhead/bench/procs"
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/podman"
-	"github.com/bulkhead-project/bulkhead/bench/internal/report"
-	"github.com/bulkhead-project/bulkhead/bench/internal/site"
+	"github.com/bulkhead-project/bulkhead/bench/podman"
+	"github.com/bulkhead-project/bulkhead/bench/report"
+	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
 // laterExecs is how many commands follow the first one in each pod.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
+	"github.com/bulkhead-project/bulkhead/bench/procs"
 )
 
 // goneWait bounds the wait for processes to end that have been told to.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/bench/internal/report"
+	"github.com/bulkhead-project/bulkhead/bench/report"
 	"github.com/bulkhead-project/bulkhead/channel"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/report"
-	"github.com/bulkhead-project/bulkhead/bench/internal/site"
+	"github.com/bulkhead-project/bulkhead/bench/report"
+	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
 func run(ctx context.Context, b *Bench) error {

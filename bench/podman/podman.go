@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/site"
+	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
 const patience = time.Minute

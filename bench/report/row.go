@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/stat"
+	"github.com/bulkhead-project/bulkhead/bench/stat"
 )
 
 // Row is one line of the table. It is filled by one goroutine.

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
+	"github.com/bulkhead-project/bulkhead/bench/procs"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )

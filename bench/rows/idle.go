@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
-	"github.com/bulkhead-project/bulkhead/bench/internal/report"
-	"github.com/bulkhead-project/bulkhead/bench/internal/site"
+	"github.com/bulkhead-project/bulkhead/bench/procs"
+	"github.com/bulkhead-project/bulkhead/bench/report"
+	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
 // cpuWindow is how long the CPU time of idle pods is counted.

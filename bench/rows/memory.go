@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/procs"
-	"github.com/bulkhead-project/bulkhead/bench/internal/report"
+	"github.com/bulkhead-project/bulkhead/bench/procs"
+	"github.com/bulkhead-project/bulkhead/bench/report"
 )
 
 // weights are the rows of the memory of one idle pod among so many.

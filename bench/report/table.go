@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/stat"
+	"github.com/bulkhead-project/bulkhead/bench/stat"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/bulkhead-project/bulkhead/bench/internal/report"
+	"github.com/bulkhead-project/bulkhead/bench/report"
 )
 
 // contender is one of several things that are measured in turns, so that what
