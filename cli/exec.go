@@ -23,7 +23,7 @@ func (a *app) execCmd() *cobra.Command {
 		Short: "Run a command in a container of a running pod",
 		Example: `  bulkhead exec web -- nginx -t
   bulkhead exec -it -c app web -- sh`,
-		Args: cobra.MinimumNArgs(2),
+		Args: atLeast("POD", "COMMAND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if req.Command = args[1:]; req.Command[0] == "--" {
 				req.Command = req.Command[1:]
@@ -152,7 +152,7 @@ func terminalSizes(fd int) (<-chan stream.Size, func()) {
 
 func (a *app) consoleCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "console POD", Short: "Print the guest's console, and go on until the machine ends", Args: cobra.ExactArgs(1),
+		Use: "console POD", Short: "Print the guest's console, and go on until the machine ends", Args: exactly("POD"),
 		Example: "  bulkhead console web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var s api.Stream

@@ -31,7 +31,7 @@ func (a *app) imagePullCmd() *cobra.Command {
 registries.conf, credentials from auth.json (bulkhead login), what may be pulled
 from policy.json, proxies from the environment.`,
 		Example: "  bulkhead image pull registry.example.org/app:1.2",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    atLeast("IMAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, ref := range args {
 				if err := a.fetch(cmd, "/v1/images/pull", api.PullRequest{Image: ref}, quiet); err != nil {
@@ -53,7 +53,7 @@ func (a *app) imageLoadCmd() *cobra.Command {
 		Long:  "Load an image from oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE, under NAME or the name it carries.",
 		Example: `  bulkhead image load oci-archive:app.tar localhost/app:dev
   bulkhead image load docker-archive:saved.tar`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: cobra.MatchAll(atLeast("SOURCE"), cobra.MaximumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			source, err := absolute(args[0])
 			if err != nil {
@@ -128,7 +128,7 @@ func (a *app) imageLsCmd() *cobra.Command {
 
 func (a *app) imageRmCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm IMAGE…", Short: "Remove images that no pod uses", Args: cobra.MinimumNArgs(1),
+		Use: "rm IMAGE…", Short: "Remove images that no pod uses", Args: atLeast("IMAGE"),
 		Example: "  bulkhead image rm localhost/app:dev",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachPod(args, func(ref string) error {

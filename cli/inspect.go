@@ -16,7 +16,7 @@ func (a *app) inspectCmd() *cobra.Command {
 		Example: `  bulkhead inspect web
   bulkhead inspect web -o json
   bulkhead inspect --sandbox web      # the virtual machine's own facts`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := podPath(args[0], "")
 			if sandbox {

@@ -38,7 +38,7 @@ func (a *app) eachPod(refs []string, call func(ref string) error) error {
 // verb is a command that does one thing to each of the pods named.
 func (a *app) verb(name, short, example string) *cobra.Command {
 	return &cobra.Command{
-		Use: name + " POD…", Short: short, Example: example, Args: cobra.MinimumNArgs(1),
+		Use: name + " POD…", Short: short, Example: example, Args: atLeast("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachPod(args, func(ref string) error {
 				return a.client.Call(cmd.Context(), "POST", podPath(ref, name), nil, nil, nil)
@@ -66,7 +66,7 @@ func (a *app) stopCmd() *cobra.Command {
 		Short: "End a pod's containers, then its machine; the pod stays listed",
 		Example: `  bulkhead stop web
   bulkhead stop -t 0 web      # at once`,
-		Args: cobra.MinimumNArgs(1),
+		Args: atLeast("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.StopRequest{}
 			if cmd.Flags().Changed("time") {
@@ -120,7 +120,7 @@ func (a *app) waitCmd() *cobra.Command {
 		Use:     "wait POD",
 		Short:   "Wait until a pod has ended, and exit with its exit code",
 		Example: "  bulkhead run -d job.yaml && bulkhead wait job",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactly("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var r api.Result
 			if err := a.client.Call(cmd.Context(), "POST", podPath(args[0], "wait"), nil, nil, &r); err != nil {

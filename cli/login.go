@@ -23,7 +23,7 @@ func (a *app) loginCmd() *cobra.Command {
 		Long:  "Log in to a registry. A password is never taken from the command line, where other users would see it.",
 		Example: `  bulkhead login registry.example.org
   bulkhead login -u ci --password-stdin registry.example.org < token`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly("REGISTRY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Registry = args[0]
 			if err := a.credentials(&req, stdin); err != nil {
@@ -43,7 +43,7 @@ func (a *app) loginCmd() *cobra.Command {
 
 func (a *app) logoutCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "logout REGISTRY", Short: "Forget the credentials for a registry", Args: cobra.ExactArgs(1),
+		Use: "logout REGISTRY", Short: "Forget the credentials for a registry", Args: exactly("REGISTRY"),
 		Example: "  bulkhead logout registry.example.org",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.LoginRequest{Registry: args[0], Logout: true}

@@ -16,7 +16,7 @@ func (a *app) logsCmd() *cobra.Command {
 		Short: "Print what a pod's containers have written",
 		Example: `  bulkhead logs web
   bulkhead logs -f -c sidecar web`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := url.Values{"container": {opts.Container}, "follow": {strconv.FormatBool(opts.Follow)}}
 			p := newPrinter(a.out, a.err)

@@ -4,16 +4,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
 	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
@@ -35,33 +32,20 @@ type app struct {
 }
 
 // Main runs the command line and returns the exit code: the container's for
-// run, exec and wait, else 0, or 1 for an error and 125 for an error of run's
-// or exec's own, as podman does. Extra are commands that need the engine.
+// run, exec and wait, 127 for a command that is not there and 126 for one that
+// cannot be run, else 0, or 1 for an error and 125 for an error of run's or
+// exec's own, as podman does. Extra are commands that need the engine.
 func Main(ctx context.Context, args []string, extra ...*cobra.Command) int {
 	a := &app{out: os.Stdout, err: os.Stderr, in: os.Stdin}
 	root := a.root()
 	root.AddCommand(extra...)
 	root.SetArgs(args)
+	usage(root)
 	cmd, err := root.ExecuteContextC(ctx)
-	code := ExitError(0)
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &code):
-		return int(code)
 	}
-	fmt.Fprintln(a.err, "bulkhead: "+strings.ReplaceAll(err.Error(), "\n", " "))
-	if e := (*api.Error)(nil); errors.As(err, &e) && e.Detail != "" {
-		if a.detail {
-			fmt.Fprintln(a.err, e.Detail)
-		} else {
-			fmt.Fprintln(a.err, "(again with --detail for what the machine said)")
-		}
-	}
-	if cmd.Name() == "run" || cmd.Name() == "exec" {
-		return 125
-	}
-	return 1
+	return a.exit(cmd, err)
 }
 
 func (a *app) root() *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -29,8 +30,13 @@ that is killed takes its pods with it.`,
 		Example: `  bulkhead run examples/hello.yaml
   bulkhead run -d -p 8080:80 web.yaml
   bulkhead run --rm --network none - < job.yaml`,
-		Args: cobra.MinimumNArgs(1),
+		Args: atLeast("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			err := errors.Join(choice("network", req.Network, "user", "none"), choice("template", req.Template, "on", "off"),
+				choice("accel", req.Accel, "auto", "kvm", "tcg"))
+			if err != nil {
+				return err
+			}
 			for _, name := range args {
 				m, err := a.manifest(name)
 				if err != nil {
@@ -147,7 +153,7 @@ func (r *runner) interrupts(ctx context.Context, signals <-chan os.Signal, cance
 		for _, uid := range pods {
 			stops.Go(func() {
 				if err := r.app.stop(ctx, uid, stop); err != nil && !errors.Is(err, api.ErrNotFound) && ctx.Err() == nil {
-					fmt.Fprintln(r.app.err, "bulkhead: stop: "+err.Error())
+					fmt.Fprintln(r.app.err, "bulkhead: stop: "+plain(err.Error()))
 				}
 			})
 		}
@@ -160,7 +166,7 @@ func (r *runner) message(req api.RunRequest, m api.Message) error {
 		r.bars.update(*m.Progress)
 	case m.Notice != "":
 		r.bars.clear()
-		fmt.Fprintln(r.app.err, m.Notice)
+		fmt.Fprintln(r.app.err, "bulkhead: "+plain(m.Notice))
 	case m.Started != nil:
 		r.bars.close()
 		r.mu.Lock()
@@ -181,19 +187,27 @@ func (r *runner) message(req api.RunRequest, m api.Message) error {
 			if r.code == 0 {
 				r.code = m.Ended.ExitCode
 			}
-			if m.Ended.Reason != "" && m.Ended.Reason != "Error" {
-				fmt.Fprintf(r.app.err, "bulkhead: pod %s: %s\n", m.Ended.Pod, oneLine(m.Ended.Reason, m.Ended.Message))
+			if text := endText(*m.Ended); text != "" {
+				fmt.Fprintf(r.app.err, "bulkhead: pod %s: %s\n", m.Ended.Pod, text)
 			}
 		}
 	}
 	return nil
 }
 
-func oneLine(reason, message string) string {
-	if message == "" {
-		return reason
+// endText says how a pod ended where its exit code does not say it all.
+func endText(end api.Ended) string {
+	switch end.Reason {
+	case "", "Error", "Completed":
+		return ""
+	case "ContainerCannotRun":
+		container, why, _ := strings.Cut(end.Message, ": ")
+		return fmt.Sprintf("container %s cannot be run: %s (check its command, and what is in its image)", container, cannotRun(why))
 	}
-	return reason + ": " + message
+	if end.Message == "" {
+		return end.Reason
+	}
+	return end.Reason + ": " + plain(end.Message)
 }
 
 func printPhases(w io.Writer, phases []api.Phase) {

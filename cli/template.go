@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -28,6 +29,10 @@ func (a *app) templateBuildCmd() *cobra.Command {
   bulkhead template build --vcpus 4 --network none`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := errors.Join(choice("network", req.Network, "user", "none"), choice("accel", req.Accel, "auto", "kvm", "tcg"))
+			if err != nil {
+				return err
+			}
 			var t api.Template
 			if err := a.client.Call(cmd.Context(), "POST", "/v1/templates", nil, req, &t); err != nil {
 				return err
@@ -71,7 +76,7 @@ func (a *app) templateLsCmd() *cobra.Command {
 
 func (a *app) templateRmCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm KEY…", Short: "Remove templates; running pods keep theirs", Args: cobra.MinimumNArgs(1),
+		Use: "rm KEY…", Short: "Remove templates; running pods keep theirs", Args: atLeast("KEY"),
 		Example: "  bulkhead template rm 3f2a",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachPod(args, func(key string) error {

@@ -57,15 +57,27 @@ func classify(err error, registry string) error {
 		return &classError{ErrUnauthorized, err, fmt.Sprintf("%v (try: bulkhead login %s)", ErrUnauthorized, registry)}
 	case code.Code == v2.ErrorCodeManifestUnknown, code.Code == v2.ErrorCodeNameUnknown,
 		errors.As(err, &status) && status.StatusCode == 404:
-		return &classError{ErrNotFound, err, ErrNotFound.Error()}
+		return &classError{ErrNotFound, err, fmt.Sprintf("%v in the registry %s: check its name and tag", ErrNotFound, registry)}
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		return &classError{ErrNoSpace, err, oneLine(err)}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &op):
 		return err
 	case errors.As(err, &op), errors.As(err, &dns), errors.As(err, &request), errors.As(err, &status):
-		return &classError{ErrUnavailable, err, fmt.Sprintf("%v: %s", ErrUnavailable, oneLine(err))}
+		return &classError{ErrUnavailable, err, fmt.Sprintf("%v: %s%s", ErrUnavailable, oneLine(err), unavailableHint(err, registry))}
 	}
 	return &classError{nil, err, oneLine(err)}
+}
+
+// unavailableHint is what most often helps against it, empty where nothing is
+// likelier than the rest.
+func unavailableHint(err error, registry string) string {
+	switch {
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return fmt.Sprintf(" (a plain-HTTP registry: set insecure = true for %s in registries.conf)", registry)
+	case registry == "localhost":
+		return " (images of this machine are loaded with bulkhead image load)"
+	}
+	return ""
 }
 
 func classified(err error) bool {

@@ -55,8 +55,9 @@ func (r *run) ensureImage(ctx context.Context, c *container) bool {
 			if failed != nil {
 				state.failure = failed
 				state.retry.next(failed.at)
-				r.event(c, true, "Failed", failed.message)
-				r.fail(ErrImage, failed.err)
+				if !r.fail(ErrImage, failed.err) {
+					r.event(c, true, "Failed", failed.message)
+				}
 				return
 			}
 			state.image, state.ref, state.failure, state.retry = image, ref, nil, backoff{}
@@ -89,7 +90,10 @@ func (r *run) fetch(ctx context.Context, c *container) (*runtimeapi.Image, strin
 	}
 	ref, err := r.o.Images.PullImage(ctx, spec, nil, sandboxConfig(r.o, 0))
 	if err != nil {
-		return fail(reasonPull, fmt.Errorf("pull image %s: %w", c.spec.Image, err))
+		if !strings.Contains(err.Error(), c.spec.Image) {
+			err = fmt.Errorf("pull image %s: %w", c.spec.Image, err)
+		}
+		return fail(reasonPull, err)
 	}
 	status, err = r.o.Images.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref}, false)
 	if err != nil || status.GetImage() == nil {

@@ -71,9 +71,9 @@ type Event struct {
 // The classes of Run's errors, matched with errors.Is.
 var (
 	// ErrImage: FailFast is set and an image cannot be had.
-	ErrImage = errors.New("image cannot be had")
+	ErrImage = errors.New("no image")
 	// ErrStart: FailFast is set and the sandbox or a container cannot be started.
-	ErrStart = errors.New("pod cannot be started")
+	ErrStart = errors.New("cannot be started")
 )
 
 // Pod is one supervised pod. The protocol: New; one Run, which lasts until the

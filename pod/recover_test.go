@@ -2,6 +2,7 @@ package pod
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -285,6 +286,30 @@ func TestNoPolling(t *testing.T) {
 		defer fake.mu.Unlock()
 		if len(fake.calls) != before {
 			t.Errorf("%d calls in an idle day", len(fake.calls)-before)
+		}
+	})
+}
+
+// What fails a foreground run fails it alone: a container beside it, which has
+// run meanwhile, gets the pod's grace.
+func TestFailFastLeavesTheOthersTheirGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		pod := onePod("Always", "main", "other")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(7))
+		pod.Spec.Containers[1].Image = "away:1"
+		fake.pulls["away:1"] = []error{errors.New("registry is gone")}
+		fake.hold["away:1"] = make(chan struct{})
+		s := supervise(t, fake, pod, func(o *Options) { o.FailFast = true })
+		if got := state(s.after(time.Second).ContainerStatuses[0]); got != "running" {
+			t.Fatalf("main is %s", got)
+		}
+		close(fake.hold["away:1"])
+		if err := s.end(); !errors.Is(err, ErrImage) || strings.Count(err.Error(), "away:1") != 1 {
+			t.Errorf("error %v", err)
+		}
+		if diff := cmp.Diff([]string{"StopContainer main/7"}, fake.called("StopContainer")); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

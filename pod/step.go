@@ -199,8 +199,9 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 			}
 			r.sandboxAt = time.Now()
 			r.sandboxTry.next(r.sandboxAt)
-			r.event(nil, true, "FailedCreatePodSandBox", err.Error())
-			r.fail(ErrStart, err)
+			if !r.fail(ErrStart, err) {
+				r.event(nil, true, "FailedCreatePodSandBox", err.Error())
+			}
 		}
 	})
 	return false
@@ -212,10 +213,8 @@ func (r *run) makeSandbox(ctx context.Context, config *runtimeapi.PodSandboxConf
 			return fmt.Errorf("make the pod's log directory: %w", err)
 		}
 	}
-	if _, err := r.o.Runtime.RunPodSandbox(ctx, config, r.runtimeHandler()); err != nil {
-		return fmt.Errorf("make the sandbox: %w", err)
-	}
-	return nil
+	_, err := r.o.Runtime.RunPodSandbox(ctx, config, r.runtimeHandler())
+	return err // which says what was done
 }
 
 func (r *run) runtimeHandler() string {
@@ -290,19 +289,26 @@ func (r *run) failed(c *container, reason string, err error) {
 	c.failure = &failure{reason: reason, message: err.Error(), at: time.Now()}
 	c.retry.next(c.failure.at)
 	r.at(c.retry.until(c.failure.at))
-	r.event(c, true, "Failed", err.Error())
 	if c.newest.exited() && r.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
 		r.at(time.Now()) // the end is known, with its exit code
+		if !r.o.FailFast {
+			r.event(c, true, "Failed", err.Error())
+		}
 		return
 	}
-	r.fail(ErrStart, fmt.Errorf("container %s: %w", c.spec.Name, err))
+	if !r.fail(ErrStart, fmt.Errorf("container %s: %w", c.spec.Name, err)) {
+		r.event(c, true, "Failed", err.Error())
+	}
 }
 
-// fail ends the pod if it is to fail fast.
-func (r *run) fail(class, err error) {
-	if r.o.FailFast && r.fatal == nil && !r.up() {
-		r.fatal = fmt.Errorf("pod %s: %w: %w", r.pod.Name, class, err)
+// fail ends the pod if it is to fail fast, and tells whether it does: then the
+// error is Run's and no event tells it before.
+func (r *run) fail(class, err error) bool {
+	if !r.o.FailFast || r.fatal != nil || r.up() {
+		return false
 	}
+	r.fatal = fmt.Errorf("pod %s: %w: %w", r.pod.Name, class, err)
+	return true
 }
 
 // up tells whether every container has run at least once.

@@ -16,7 +16,7 @@ import (
 const stopSlack = time.Minute
 
 // terminate carries out stop, or a shorter one than that under way; nil is one
-// without grace. The pod has ended when its sandbox has stopped.
+// with the pod's own grace, for what runs beside a container that failed. The pod has ended when its sandbox has stopped.
 func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 	if r.busy {
 		return // what is on its way must arrive before it can be stopped
@@ -25,7 +25,7 @@ func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 		stop = r.stopping
 	}
 	if stop == nil {
-		stop = &stopRequest{}
+		stop = &stopRequest{grace: r.p.grace()}
 	}
 	if r.stopping != nil && r.stopping.grace <= stop.grace {
 		return
@@ -38,6 +38,9 @@ func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 			running = append(running, c)
 			r.event(c, false, "Killing", "Stopping container "+c.spec.Name)
 		}
+	}
+	if r.fatal != nil && len(running) > 0 {
+		r.event(nil, true, "Killing", "stopping the pod's other containers, which failed nothing")
 	}
 	ids := make([]string, len(running))
 	for i, c := range running {

@@ -18,7 +18,7 @@ type TooLargeError struct {
 
 // Error names what is wanted and what there is.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the pod wants %d %s, the host has %d", e.Want, e.What, e.Have)
+	return fmt.Sprintf("the pod wants %d %s, the host has %d: lower its limits (resources)", e.Want, e.What, e.Have)
 }
 
 // Is matches ErrTooLarge.

@@ -194,7 +194,7 @@ func (e *entry) remove(ctx context.Context, force bool) error {
 	case <-e.ended():
 	default:
 		if !force {
-			return fmt.Errorf("pod %s: %w: it runs: stop it first, or give --force", e.key(), api.ErrConflict)
+			return class(api.ErrConflict, fmt.Errorf("pod %s runs: stop it first, or give --force", e.key()))
 		}
 		if err := e.stop(ctx, new(int64)); err != nil {
 			return err
@@ -211,7 +211,7 @@ func (e *entry) start() error {
 	select {
 	case <-e.ended():
 	default:
-		return fmt.Errorf("pod %s: %w: it runs already", e.key(), api.ErrConflict)
+		return class(api.ErrConflict, fmt.Errorf("pod %s runs already", e.key()))
 	}
 	e.mu.Lock()
 	e.rec.Ended, e.rec.Foreground = nil, false

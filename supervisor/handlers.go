@@ -146,11 +146,15 @@ func (s *Supervisor) verb(r *http.Request) (any, error) {
 			return nil, err
 		}
 		// The end of a pod goes on when the one who asked for it has gone.
+		defer s.pods.orphans.begin(func() bool { return r.Context().Err() != nil })()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod))
 		defer cancel()
 		return result, e.stop(ctx, req.Grace)
 	case "start":
-		return result, e.start()
+		if err := e.start(); err != nil {
+			return nil, err
+		}
+		return result, s.started(r.Context(), e, func(api.Message) error { return nil })
 	case "pause":
 		return result, s.engine.PausePodSandbox(r.Context(), e.pod().Sandbox())
 	case "resume":
@@ -173,6 +177,7 @@ func (s *Supervisor) remove(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.pods.orphans.begin(func() bool { return r.Context().Err() != nil })()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod))
 	defer cancel()
 	return api.Result{Pod: e.key()}, e.remove(ctx, r.URL.Query().Get("force") == "true")

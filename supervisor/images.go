@@ -101,16 +101,19 @@ func (s *Supervisor) login(r *http.Request) (any, error) {
 
 // classify gives an image error the class that crosses the socket.
 func classify(err error) error {
-	for class, of := range map[error]error{
+	for is, of := range map[error]error{
 		image.ErrNotFound: api.ErrNotFound, image.ErrAmbiguous: api.ErrAmbiguous, image.ErrInvalid: api.ErrInvalid,
 		image.ErrInUse: api.ErrConflict, image.ErrUnauthorized: api.ErrDenied,
 	} {
-		if errors.Is(err, class) {
-			return fmt.Errorf("%w%w", silent{of}, err)
+		if errors.Is(err, is) {
+			return class(of, err)
 		}
 	}
 	return err
 }
+
+// class gives err a class that its message does not repeat.
+func class(of, err error) error { return fmt.Errorf("%w%w", silent{of}, err) }
 
 // silent is a class that adds nothing to the message.
 type silent struct{ error }

@@ -72,12 +72,14 @@ func (r *registry) close() {
 	r.wg.Wait()
 }
 
-// running says whether a pod has not ended.
+// running says whether a pod has not ended. Its supervision may have: the end
+// of the supervisor is not the pod's.
 func (r *registry) running() bool {
 	for _, e := range r.all() {
-		select {
-		case <-e.ended():
-		default:
+		e.mu.Lock()
+		ended := e.rec.Ended != nil
+		e.mu.Unlock()
+		if !ended {
 			return true
 		}
 	}
@@ -88,13 +90,13 @@ func (r *registry) running() bool {
 func (r *registry) add(rec record) (*entry, error) {
 	e, err := newEntry(r, rec, true)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+		return nil, class(api.ErrInvalid, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, other := range r.pods {
 		if other.key() == e.key() {
-			return nil, fmt.Errorf("pod %s: %w: it exists already: remove it first (bulkhead rm -f %s)", e.key(), api.ErrConflict, rec.Pod.Name)
+			return nil, class(api.ErrConflict, fmt.Errorf("pod %s exists already: remove it first (bulkhead rm -f %s)", e.key(), rec.Pod.Name))
 		}
 	}
 	if err := e.save(); err != nil {

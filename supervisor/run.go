@@ -67,7 +67,7 @@ func (s *Supervisor) abandon(entries []*entry) error {
 	var errs []error
 	for _, e := range entries {
 		ctx, cancel := context.WithTimeout(s.pods.ctx, endTimeout(e.rec.Pod))
-		err := e.stop(ctx, new(int64))
+		err := e.stop(ctx, nil)
 		if err == nil {
 			err = e.remove(ctx, true)
 		}
@@ -82,14 +82,14 @@ func records(req api.RunRequest) ([]record, error) {
 	var list []record
 	if req.HostLoopback {
 		if req.Network != "" && req.Network != string(hypervisor.NetworkUser) {
-			return nil, fmt.Errorf("%w: --allow-host-loopback is for the network user, not %s", api.ErrInvalid, req.Network)
+			return nil, class(api.ErrInvalid, fmt.Errorf("--allow-host-loopback is for the network user, not %s", req.Network))
 		}
 		req.Network = string(hypervisor.NetworkHostLoopback)
 	}
 	for _, m := range req.Manifests {
 		pods, err := podapi.Decode(m.Name, []byte(m.YAML))
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+			return nil, class(api.ErrInvalid, err)
 		}
 		for _, p := range pods {
 			p.UID = uuid.NewUUID()
@@ -101,12 +101,12 @@ func records(req api.RunRequest) ([]record, error) {
 		}
 	}
 	if len(req.Ports) > 0 && len(list) != 1 {
-		return nil, fmt.Errorf("%w: -p publishes ports of one pod, and there are %d", api.ErrInvalid, len(list))
+		return nil, class(api.ErrInvalid, fmt.Errorf("-p publishes ports of one pod, and there are %d", len(list)))
 	}
 	for _, text := range req.Ports {
 		p, err := network.ParsePort(text)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+			return nil, class(api.ErrInvalid, err)
 		}
 		list[0].Ports = append(list[0].Ports, &runtimeapi.PortMapping{
 			Protocol: runtimeapi.Protocol_TCP, HostIp: p.HostIP, HostPort: int32(p.HostPort), ContainerPort: int32(p.PodPort),

@@ -23,9 +23,11 @@ func (s *Supervisor) listTemplates(*http.Request) (any, error) {
 }
 
 func apiTemplate(i template.Info) api.Template {
+	// An error's text: "find template KEY: no template: none has been built yet".
+	reason := strings.TrimPrefix(strings.TrimPrefix(i.Reason, "find template "+i.Key+": "), template.ErrMiss.Error()+": ")
 	return api.Template{
 		Key: i.Key, Size: i.Disk, Created: i.Built, VCPUs: i.Machine.VCPUs, Memory: i.Machine.Memory,
-		Accel: string(i.Machine.Accel), Network: string(i.Machine.Network), Reason: i.Reason,
+		Accel: string(i.Machine.Accel), Network: string(i.Machine.Network), Reason: reason,
 	}
 }
 
@@ -37,7 +39,7 @@ func (s *Supervisor) buildTemplate(r *http.Request) (any, error) {
 	switch req.VCPUs {
 	case 1, 2, 4, 8, 16, 32, 64:
 	default:
-		return nil, fmt.Errorf("%w: %d virtual CPUs: machines have 1, 2, 4, 8, 16, 32 or 64", api.ErrInvalid, req.VCPUs)
+		return nil, class(api.ErrInvalid, fmt.Errorf("%d virtual CPUs: machines have 1, 2, 4, 8, 16, 32 or 64", req.VCPUs))
 	}
 	key, err := s.engine.EnsureTemplate(r.Context(), req.VCPUs, hypervisor.Accel(req.Accel), hypervisor.Network(req.Network))
 	if err != nil {

@@ -82,7 +82,7 @@ func (p Prober) Resolve(ctx context.Context, wish hypervisor.Accel) (hypervisor.
 	case v.Outcome == Works:
 		return hypervisor.KVM, v, nil
 	case wish == hypervisor.KVM:
-		return "", v, fmt.Errorf("%w: %s", ErrUnusable, v.Reason)
+		return "", v, fmt.Errorf("%w: %s (with auto or tcg the machine is emulated)", ErrUnusable, v.Reason)
 	}
 	return hypervisor.TCG, v, nil
 }

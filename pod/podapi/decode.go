@@ -116,7 +116,10 @@ func (d *decoder) object(text []byte, prefix string) {
 	case kind.Kind == "":
 		d.add(0, prefix+"kind", ErrSyntax, "there is none; a pod begins with \"apiVersion: v1\" and \"kind: Pod\"")
 	default:
-		d.add(0, prefix+"kind", ErrNotHonoured, kind.Kind+" ("+kind.Version+"): "+hint(kind.Kind))
+		if kind.Version != "" {
+			kind.Version = " (" + kind.Version + ")"
+		}
+		d.add(0, prefix+"kind", ErrNotHonoured, kind.Kind+kind.Version+": "+hint(kind.Kind))
 	}
 }
 

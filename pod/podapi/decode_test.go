@@ -108,6 +108,7 @@ func TestDecodeNamesTheFault(t *testing.T) {
 		{"udp", head + "    ports: [{containerPort: 1, hostPort: 53, protocol: UDP}]\n", "only TCP is published yet", ErrInvalid},
 		{"volume", head + "    volumeMounts: [{name: v, mountPath: /v}]\n", `there is no volume "v"`, ErrInvalid},
 		{"request over limit", head + "    resources: {limits: {cpu: 1}, requests: {cpu: 2}}\n", "2 is more than the limit 1", ErrInvalid},
+		{"capability", head + "    securityContext: {capabilities: {add: [CAP_NET_ADMIN, net_raw, ALL], drop: [FLY]}}\n", `f.yaml:9: spec.containers[0].securityContext.capabilities.drop[0]: "FLY" is not a capability`, ErrInvalid},
 		{"policy", head + "  restartPolicy: Sometimes\n", `f.yaml:9: spec.restartPolicy: "Sometimes" is not one of [Always OnFailure Never]`, ErrInvalid},
 		{"internal annotation", strings.Replace(head, "name: web", "name: web\n  annotations: {io.bulkhead.internal/network: none}", 1), "is reserved", ErrInvalid},
 		{"field path", head + "    env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.oops}}}]\n", `"spec.oops" is not a field`, ErrInvalid},
@@ -137,8 +138,20 @@ func TestDecodeTellsEveryFault(t *testing.T) {
 	if !errors.As(err, &problems) || len(problems) != 3 {
 		t.Fatalf("%d problems: %v", len(problems), err)
 	}
-	if !strings.HasSuffix(err.Error(), "(and 2 more)") {
-		t.Errorf("error %q", err)
+	for _, name := range []string{"oops", "lifecycle", "hostPID"} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not named: %q", name, err)
+		}
+	}
+	if problems.Detail() != "" {
+		t.Errorf("detail %q, and the message tells it all", problems.Detail())
+	}
+	_, err = Decode("f.yaml", []byte(head+"    a: 1\n    b: 1\n    c: 1\n    d: 1\n    e: 1\n"))
+	if !errors.As(err, &problems) || !strings.HasSuffix(err.Error(), "(and 2 more)") {
+		t.Fatalf("error %q", err)
+	}
+	if n := strings.Count(problems.Detail(), "\n"); n != 5 {
+		t.Errorf("%d lines of detail: %s", n, problems.Detail())
 	}
 }
 

@@ -9,6 +9,7 @@ package podapi
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -49,14 +50,34 @@ func (p *FieldError) Error() string {
 func (p *FieldError) Unwrap() error { return p.class }
 
 // FieldErrors are all the faults of the documents; errors.As finds it, and each of
-// its entries. Its message is one line, that of the first and a count.
+// its entries. Its message is one line, that of the first few and a count.
 type FieldErrors []*FieldError
 
+// told is how many faults are in the message.
+const told = 3
+
 func (p FieldErrors) Error() string {
-	if len(p) == 1 {
-		return p[0].Error()
+	var texts []string
+	for _, one := range p[:min(len(p), told)] {
+		texts = append(texts, one.Error())
 	}
-	return fmt.Sprintf("%v (and %d more)", p[0], len(p)-1)
+	text := strings.Join(texts, "; ")
+	if len(p) > told {
+		text += fmt.Sprintf(" (and %d more)", len(p)-told)
+	}
+	return text
+}
+
+// Detail are all the faults, a line each, if the message does not name them.
+func (p FieldErrors) Detail() string {
+	if len(p) <= told {
+		return ""
+	}
+	var b strings.Builder
+	for _, one := range p {
+		fmt.Fprintln(&b, one)
+	}
+	return b.String()
 }
 
 // Unwrap gives the single faults.

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/moby/sys/capability"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -161,6 +163,7 @@ func (c checker) container(container *corev1.Container, at string, volumes map[s
 	}
 	c.id(at+"securityContext.runAsUser", context.RunAsUser)
 	c.id(at+"securityContext.runAsGroup", context.RunAsGroup)
+	c.capabilities(context.Capabilities, at+"securityContext.capabilities.")
 	if escalation := context.AllowPrivilegeEscalation; escalation != nil && !*escalation && context.Capabilities != nil {
 		for _, name := range context.Capabilities.Add {
 			if name == "SYS_ADMIN" || name == "CAP_SYS_ADMIN" {
@@ -168,6 +171,26 @@ func (c checker) container(container *corev1.Container, at string, volumes map[s
 			}
 		}
 	}
+}
+
+func (c checker) capabilities(list *corev1.Capabilities, at string) {
+	if list == nil {
+		return
+	}
+	for field, names := range map[string][]corev1.Capability{"add": list.Add, "drop": list.Drop} {
+		for i, name := range names {
+			if !isCapability(string(name)) {
+				c.fault(fmt.Sprintf("%s%s[%d]", at, field, i), "%q is not a capability", name)
+			}
+		}
+	}
+}
+
+// isCapability takes names with and without their prefix, in any case, and ALL,
+// as container runtimes do.
+func isCapability(name string) bool {
+	name = strings.TrimPrefix(strings.ToLower(name), "cap_")
+	return name == "all" || slices.ContainsFunc(capability.ListKnown(), func(c capability.Cap) bool { return c.String() == name })
 }
 
 func (c checker) env(env corev1.EnvVar, at string) {

@@ -18,6 +18,9 @@ type Error struct {
 	Class   string `json:"class,omitempty"`
 	Message string `json:"message"`
 	Detail  string `json:"detail,omitempty"`
+	// ExitCode is that of a command that could not be run, 127 or 126; 0 for
+	// every other error.
+	ExitCode int `json:"exitCode,omitempty"`
 }
 
 var classes = map[string]error{
@@ -41,6 +44,12 @@ func ToError(err error) *Error {
 		Detail() string
 	}](err); ok {
 		e.Detail = d.Detail()
+	}
+	if exit, ok := errors.AsType[interface {
+		error
+		ExitStatus() int
+	}](err); ok {
+		e.ExitCode = exit.ExitStatus()
 	}
 	return e
 }

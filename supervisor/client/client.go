@@ -94,9 +94,12 @@ func (c *Client) Stream(ctx context.Context, method, path string, query url.Valu
 // do sends the request, and once more to a new supervisor if the old one is
 // gone before it has answered anything.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return nil, fmt.Errorf("encode the request: %w", err)
+	var body []byte // none: a server that has none to read sees at once when we go
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
 	}
 	fault.Point("cli.sending")
 	resp, err := c.send(ctx, method, path, query, body)

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+// id is what the lower layers call pods, containers and processes by; digests
+// of images, which look alike, are left whole.
+var id = regexp.MustCompile(`(sha256:)?[0-9a-f]{32,64}`)
+
+// plain makes a message one line, with ids as short as ps shows them.
+func plain(message string) string {
+	message = strings.Join(strings.Fields(message), " ")
+	return id.ReplaceAllStringFunc(message, func(s string) string {
+		if strings.HasPrefix(s, "sha256:") {
+			return s
+		}
+		return short(s)
+	})
+}
+
+// cannotRun is the part of a message that says why a command cannot be run,
+// without the way that it took through the layers.
+func cannotRun(message string) string {
+	for _, op := range []string{"crun create: ", "crun exec: "} {
+		if i := strings.LastIndex(message, op); i >= 0 {
+			message = message[i+len(op):]
+		}
+	}
+	if i := strings.LastIndex(message, ": command ended with"); i >= 0 {
+		message = message[:i]
+	}
+	return plain(message)
+}
+
+// exit prints err and returns the exit code that it stands for, see Main.
+func (a *app) exit(cmd *cobra.Command, err error) int {
+	if code := ExitError(0); errors.As(err, &code) {
+		return int(code)
+	}
+	text, e := plain(err.Error()), (*api.Error)(nil)
+	if errors.As(err, &e) && e.ExitCode != 0 {
+		text = cannotRun(err.Error())
+	}
+	fmt.Fprintln(a.err, "bulkhead: "+text)
+	switch {
+	case e == nil || e.Detail == "":
+	case a.detail:
+		fmt.Fprintln(a.err, strings.TrimRight(e.Detail, "\n"))
+	default:
+		fmt.Fprintln(a.err, "(again with --detail for more; bulkhead check looks for what this machine lacks)")
+	}
+	switch {
+	case e != nil && e.ExitCode != 0:
+		return e.ExitCode
+	case cmd.Name() == "run" || cmd.Name() == "exec":
+		return 125
+	}
+	return 1
+}
+
+// usage makes every command's errors about arguments and flags say where to
+// read on.
+func usage(cmd *cobra.Command) {
+	see := func(cmd *cobra.Command, err error) error {
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%s: %w (see %s --help)", cmd.Name(), err, cmd.CommandPath())
+	}
+	cmd.SetFlagErrorFunc(see)
+	if cmd.Run == nil && cmd.RunE == nil && cmd.HasParent() {
+		cmd.Args = func(_ *cobra.Command, given []string) error {
+			if len(given) > 0 {
+				return fmt.Errorf("unknown command %q", given[0])
+			}
+			return nil
+		}
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	if args := cmd.Args; args != nil {
+		cmd.Args = func(cmd *cobra.Command, given []string) error { return see(cmd, args(cmd, given)) }
+	}
+	for _, sub := range cmd.Commands() {
+		usage(sub)
+	}
+}
+
+// exactly demands the arguments that a command's usage names.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, given []string) error {
+		switch {
+		case len(given) < len(names):
+			return fmt.Errorf("%s is missing", names[len(given)])
+		case len(given) > len(names):
+			return fmt.Errorf("%q is one argument too many", given[len(names)])
+		}
+		return nil
+	}
+}
+
+// atLeast demands them and takes more.
+func atLeast(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, given []string) error {
+		if len(given) < len(names) {
+			return fmt.Errorf("%s is missing", names[len(given)])
+		}
+		return nil
+	}
+}
+
+// choice says whether a flag's value is one of those it can be.
+func choice(flag, value string, of ...string) error {
+	for _, o := range of {
+		if value == o {
+			return nil
+		}
+	}
+	return fmt.Errorf("--%s %q: use %s", flag, value, strings.Join(of, " or "))
+}
