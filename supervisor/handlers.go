@@ -122,6 +122,9 @@ func (s *Supervisor) inspect(r *http.Request) (any, error) {
 	p := e.rec.Pod.DeepCopy()
 	p.Status = e.status()
 	p.APIVersion, p.Kind = "v1", "Pod"
+	if f, err := s.engine.PodFacts(r.Context(), e.pod().Sandbox()); err == nil {
+		p.Status.Conditions = append(p.Status.Conditions, machineCondition(f, p.Status.StartTime))
+	}
 	return p, nil
 }
 
