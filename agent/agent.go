@@ -42,6 +42,7 @@ const (
 type Agent struct {
 	reaper *reaper.Reaper
 	crun   *crun.Runtime
+	card   boot.Interface
 
 	configuring sync.Mutex       // of Configure, and of what follows
 	shm         int64            // the size of the mounted /dev/shm, in bytes
@@ -59,7 +60,7 @@ type Agent struct {
 // Main is the whole life of a process 1. It returns only with an error, and
 // then the machine is of no use.
 func Main(build string) error {
-	port, err := boot.Setup(agentv1.Port)
+	port, card, err := boot.Setup(agentv1.Port)
 	if err != nil {
 		return fmt.Errorf("set up the guest: %w", err)
 	}
@@ -70,7 +71,7 @@ func Main(build string) error {
 		return err
 	}
 	a := &Agent{
-		reaper: r, crun: runtime,
+		reaper: r, crun: runtime, card: card,
 		disks: map[string]*disk{}, containers: map[string]*container{},
 	}
 	for _, dir := range []string{containerDir, imageDir, scratchDir, volumeDir, podDir, shmDir} {

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"reflect"
-	"strconv"
+	"slices"
 	"strings"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/netlink"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
@@ -22,14 +22,14 @@ func (a *Agent) setNetwork(n *agentv1.Network) error {
 	if a.network != nil {
 		return fmt.Errorf("the interface is set up already, and differently: %w", agentv1.ErrExists)
 	}
-	if err := setInterface(n); err != nil {
+	if err := setInterface(&a.card, n); err != nil {
 		return err
 	}
 	a.network = n
 	return nil
 }
 
-func setInterface(n *agentv1.Network) error {
+func setInterface(card *boot.Interface, n *agentv1.Network) error {
 	var mac net.HardwareAddr
 	var err error
 	if n.MAC != "" {
@@ -37,20 +37,23 @@ func setInterface(n *agentv1.Network) error {
 			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
 		}
 	}
-	index, err := interfaceIndex()
-	if err != nil {
-		return err
+	if card.Index == 0 {
+		return fmt.Errorf("the machine has no network device: %w", agentv1.ErrNotFound)
 	}
+	index := card.Index
 	c, err := netlink.Open()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.Link(index, nil, 0, false); err != nil { // its address cannot change while it is up
-		return err
-	}
+	// It is up, which the address of a virtio device may change in.
 	if err := c.Link(index, mac, n.MTU, true); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(n.Addresses, func(s string) bool { return strings.Contains(s, ":") }) {
+		if err := card.IPv6(true); err != nil {
+			return err
+		}
 	}
 	for _, s := range n.Addresses {
 		p, err := netip.ParsePrefix(s)
@@ -71,25 +74,4 @@ func setInterface(n *agentv1.Network) error {
 		}
 	}
 	return nil
-}
-
-// interfaceIndex finds the interface of the machine's network device, the one
-// that has a device.
-func interfaceIndex() (int, error) {
-	const dir = "/sys/class/net"
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return 0, err
-	}
-	for _, e := range entries {
-		if _, err := os.Stat(dir + "/" + e.Name() + "/device"); err != nil {
-			continue
-		}
-		data, err := os.ReadFile(dir + "/" + e.Name() + "/ifindex")
-		if err != nil {
-			return 0, err
-		}
-		return strconv.Atoi(strings.TrimSpace(string(data)))
-	}
-	return 0, fmt.Errorf("the machine has no network device: %w", agentv1.ErrNotFound)
 }

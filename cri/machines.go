@@ -31,24 +31,34 @@ type template struct {
 	memory, state *os.File
 }
 
+// What machines boot with, in MiB: what a pod that states no limit gets, so
+// that the common one need not be grown; a smaller pod gets the minimum. They
+// can grow to maxMemory, or to the host's memory if their pod is larger: what
+// QEMU keeps for each page that might come weighs 3 MB a machine otherwise.
+var (
+	bootMemory = []int{512, 256}
+	maxMemory  = 4096
+)
+
 // What every machine of the engine has, whatever its pod: templates are kept
 // for each combination of the rest.
 const (
-	bootMemory = 256 // MiB; a machine grows to its pod's size
-	diskSlots  = 8   // images of one pod, and its scratch disk
-	rwSlots    = 1   // the scratch disk
+	diskSlots = 8 // images of one pod, and its scratch disk
+	rwSlots   = 1 // the scratch disk
 )
 
-// machineFor is the machine of a pod with so many virtual CPUs.
-func (s *Service) machineFor(ctx context.Context, vcpus int, accel hypervisor.Accel, p network.Provider) (hypervisor.Machine, string, error) {
+// machineFor is the machine of a pod with so many virtual CPUs and so much
+// memory, in MiB.
+func (s *Service) machineFor(ctx context.Context, vcpus, memory int, accel hypervisor.Accel, p network.Provider) (hypervisor.Machine, string, error) {
 	accel, note, err := s.machines.Accel(ctx, s.accelWanted(accel))
 	if err != nil {
 		return hypervisor.Machine{}, "", err
 	}
 	kind, _ := p.Kind()
+	boot, most := memoryClass(memory, s.host)
 	return hypervisor.Machine{
 		Kernel: s.o.Guest.KernelPath(), Initrd: s.o.Guest.InitrdPath(), Cmdline: s.o.Guest.Cmdline,
-		Accel: accel, VCPUs: vcpus, Memory: bootMemory, MaxMem: maxMemory(s.host),
+		Accel: accel, VCPUs: vcpus, Memory: boot, MaxMem: most,
 		Slots: diskSlots, Scratch: rwSlots, Network: kind,
 	}, note, nil
 }
@@ -58,7 +68,19 @@ func (s *Service) accelWanted(pod hypervisor.Accel) hypervisor.Accel {
 	return cmp.Or(pod, s.o.Accel, hypervisor.Auto)
 }
 
-// maxMemory is the host's, so that one template serves pods of every size.
-func maxMemory(h sandbox.Host) int {
-	return max(h.MemoryMiB/sandbox.MemoryAlign*sandbox.MemoryAlign, bootMemory)
+// memoryClass is what the machine of a pod of that size boots with, and what it
+// can be grown to.
+func memoryClass(memory int, h sandbox.Host) (boot, most int) {
+	boot = bootMemory[len(bootMemory)-1]
+	for _, m := range bootMemory {
+		if m <= memory {
+			boot = m
+			break
+		}
+	}
+	most = h.MemoryMiB / sandbox.MemoryAlign * sandbox.MemoryAlign
+	if memory <= maxMemory {
+		most = min(most, maxMemory)
+	}
+	return boot, max(most, boot)
 }

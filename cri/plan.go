@@ -106,7 +106,7 @@ func (s *Service) plan(ctx context.Context, config *runtimeapi.PodSandboxConfig,
 	if p.provider, err = s.provider(kind); err != nil {
 		return nil, fail(err, "pod %s", name)
 	}
-	p.machine, p.note, err = s.machineFor(ctx, size.VCPUs, accel, p.provider)
+	p.machine, p.note, err = s.machineFor(ctx, size.VCPUs, p.memory, accel, p.provider)
 	if err != nil {
 		return nil, fail(err, "pod %s", name)
 	}

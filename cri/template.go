@@ -5,10 +5,12 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
-// EnsureTemplate builds the template of the machines with so many virtual CPUs,
-// an accelerator and a kind of network, unless it is there, and returns its key.
+// EnsureTemplate builds the template of the machines of pods that state no
+// memory, with so many virtual CPUs, an accelerator and a kind of network, unless
+// it is there, and returns its key.
 func (s *Service) EnsureTemplate(ctx context.Context, vcpus int, accel hypervisor.Accel, kind hypervisor.Network) (string, error) {
 	if kind == "" {
 		kind = s.o.DefaultNetwork
@@ -17,7 +19,11 @@ func (s *Service) EnsureTemplate(ctx context.Context, vcpus int, accel hyperviso
 	if err != nil {
 		return "", fmt.Errorf("build a template: %w", err)
 	}
-	m, _, err := s.machineFor(ctx, vcpus, accel, p)
+	size, err := sandbox.SizeOf(nil, s.host, s.sizing())
+	if err != nil {
+		return "", fmt.Errorf("build a template: %w", err)
+	}
+	m, _, err := s.machineFor(ctx, vcpus, size.MemoryMiB, accel, p)
 	if err != nil {
 		return "", fmt.Errorf("build a template: %w", err)
 	}

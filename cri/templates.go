@@ -65,7 +65,7 @@ func newMachines(o Options) (*holder, error) {
 		Driver: driver, Check: ready, Path: filepath.Join(o.Roots.State, "kvm.json"), Dir: sockets,
 		Machine: hypervisor.Machine{
 			Kernel: o.Guest.KernelPath(), Initrd: o.Guest.InitrdPath(), Cmdline: o.Guest.Cmdline,
-			Accel: hypervisor.KVM, VCPUs: 1, Memory: bootMemory, Network: hypervisor.NetworkNone,
+			Accel: hypervisor.KVM, VCPUs: 1, Memory: bootMemory[0], Network: hypervisor.NetworkNone,
 		},
 	}
 	return h, nil

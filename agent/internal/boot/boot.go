@@ -15,20 +15,22 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 )
 
-// Setup makes the machine ready and returns the path of the channel's port.
-func Setup(portName string) (port string, err error) {
+// Setup makes the machine ready and returns the path of the channel's port and
+// the machine's network interface.
+func Setup(portName string) (port string, net Interface, err error) {
 	for _, step := range []struct {
 		name string
 		do   func() error
 	}{
 		{"mount", mounts}, {"load modules", modules}, {"root", newRoot},
-		{"cgroups", cgroups}, {"loopback", loopback},
+		{"cgroups", cgroups}, {"network", net.network},
 	} {
 		if err := step.do(); err != nil {
-			return "", fmt.Errorf("%s: %w", step.name, err)
+			return "", net, fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	return findPort(portName)
+	port, err = findPort(portName)
+	return port, net, err
 }
 
 func mounts() error {

@@ -1,15 +1,76 @@
 package boot
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
 	"github.com/bulkhead-project/bulkhead/agent/internal/netlink"
 )
 
-// loopback is always interface 1.
-func loopback() error {
+// Interface is the machine's network interface, 0 for none. It is found once,
+// by Setup.
+type Interface struct {
+	Index int
+	Name  string
+}
+
+// network brings up what there is: loopback, which is always interface 1, and
+// the machine's own interface, without any address. That has no IPv6 before it
+// gets such an address: the kernel's own doings would keep a clone busy.
+func (i *Interface) network() error {
 	c, err := netlink.Open()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return c.Link(1, nil, 0, true)
+	if err := c.Link(1, nil, 0, true); err != nil {
+		return err
+	}
+	if err := i.find(); err != nil || i.Index == 0 {
+		return err
+	}
+	if err := i.IPv6(false); err != nil {
+		return err
+	}
+	return c.Link(i.Index, nil, 0, true)
+}
+
+// IPv6 switches IPv6 on the interface on or off. A kernel without it has it
+// switched off.
+func (i *Interface) IPv6(on bool) error {
+	value := "1"
+	if on {
+		value = "0"
+	}
+	err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", i.Name, "disable_ipv6"), []byte(value), 0)
+	if errors.Is(err, os.ErrNotExist) && !on {
+		return nil
+	}
+	return err
+}
+
+// find finds the interface of the machine's network device, the one that has a
+// device.
+func (i *Interface) find() error {
+	const dir = "/sys/class/net"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if _, err := os.Stat(filepath.Join(dir, e.Name(), "device")); err != nil {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name(), "ifindex"))
+		if err != nil {
+			return err
+		}
+		i.Name = e.Name()
+		i.Index, err = strconv.Atoi(strings.TrimSpace(string(data)))
+		return err
+	}
+	return nil
 }
