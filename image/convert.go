@@ -79,7 +79,7 @@ func room(dir string) (int64, layer.Limits, error) {
 func layerError(d digest.Digest, err error, limit int64) error {
 	switch {
 	case errors.Is(err, erofs.ErrTooLarge) && limit < hypervisor.SlotSize:
-		err = fmt.Errorf("%w: %w (remove images with bulkhead image rm)", ErrNoSpace, err)
+		err = fmt.Errorf("%w: it takes more than the %d MiB that are free beside the %d kept for pods (remove images with bulkhead image rm)", ErrNoSpace, limit>>20, reserve>>20)
 	case errors.Is(err, layer.ErrHostile), errors.Is(err, erofs.ErrTooLarge):
 		err = fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

@@ -49,13 +49,16 @@ func classify(err error, registry string) error {
 	var op *net.OpError
 	var request *url.Error
 	var dns *net.DNSError
-	var code errcode.Error
-	_ = errors.As(err, &code)
+	var coder errcode.ErrorCoder // an Error, or a bare ErrorCode
+	code := errcode.ErrorCodeUnknown
+	if errors.As(err, &coder) {
+		code = coder.ErrorCode()
+	}
 	switch {
-	case errors.As(err, &refused), code.Code == errcode.ErrorCodeUnauthorized, code.Code == errcode.ErrorCodeDenied,
+	case errors.As(err, &refused), code == errcode.ErrorCodeUnauthorized, code == errcode.ErrorCodeDenied,
 		errors.As(err, &status) && (status.StatusCode == 401 || status.StatusCode == 403):
 		return &classError{ErrUnauthorized, err, fmt.Sprintf("%v (try: bulkhead login %s)", ErrUnauthorized, registry)}
-	case code.Code == v2.ErrorCodeManifestUnknown, code.Code == v2.ErrorCodeNameUnknown,
+	case code == v2.ErrorCodeManifestUnknown, code == v2.ErrorCodeNameUnknown,
 		errors.As(err, &status) && status.StatusCode == 404:
 		return &classError{ErrNotFound, err, fmt.Sprintf("%v in the registry %s: check its name and tag", ErrNotFound, registry)}
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):

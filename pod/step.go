@@ -304,10 +304,12 @@ func (r *run) failed(c *container, reason string, err error) {
 // fail ends the pod if it is to fail fast, and tells whether it does: then the
 // error is Run's and no event tells it before.
 func (r *run) fail(class, err error) bool {
-	if !r.o.FailFast || r.fatal != nil || r.up() {
+	if !r.o.FailFast || r.up() {
 		return false
 	}
-	r.fatal = fmt.Errorf("pod %s: %w: %w", r.pod.Name, class, err)
+	if r.fatal == nil { // the first is the cause that is told
+		r.fatal = fmt.Errorf("pod %s: %w: %w", r.pod.Name, class, err)
+	}
 	return true
 }
 

@@ -45,7 +45,15 @@ func openRegistry(ctx context.Context, s *Supervisor) (*registry, error) {
 	}
 	for _, d := range list {
 		var rec record
-		if err := atomicfile.ReadJSON(filepath.Join(r.dir, d.Name(), recordFile), &rec); err != nil {
+		err := atomicfile.ReadJSON(filepath.Join(r.dir, d.Name(), recordFile), &rec)
+		if errors.Is(err, os.ErrNotExist) {
+			// A crash between its directory and its record: it never was.
+			err = os.RemoveAll(filepath.Join(r.dir, d.Name()))
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
 			s.log.Error("a pod's record cannot be read", "uid", d.Name(), "error", err)
 			continue
 		}
@@ -90,13 +98,14 @@ func (r *registry) running() bool {
 func (r *registry) add(rec record) (*entry, error) {
 	e, err := newEntry(r, rec, true)
 	if err != nil {
-		return nil, class(api.ErrInvalid, err)
+		return nil, errors.Join(class(api.ErrInvalid, err), os.RemoveAll(e.dir))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, other := range r.pods {
 		if other.key() == e.key() {
-			return nil, class(api.ErrConflict, fmt.Errorf("pod %s exists already: remove it first (bulkhead rm -f %s)", e.key(), rec.Pod.Name))
+			err := class(api.ErrConflict, fmt.Errorf("pod %s exists already: remove it first (bulkhead rm -f %s)", e.key(), rec.Pod.Name))
+			return nil, errors.Join(err, os.RemoveAll(e.dir))
 		}
 	}
 	if err := e.save(); err != nil {
