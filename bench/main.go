@@ -88,13 +88,21 @@ func bench(o options) (err error) {
 		return err
 	}
 	began := time.Now()
+	before, err := procs.Others()
+	if err != nil {
+		return err
+	}
 	measured := measure(ctx, b, groups)
 	stop() // the next Ctrl-C ends even the clearing up
 	b.Progress("clear up")
 	cleaning, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	b.Report.Left = append(b.Report.Left, b.Close(cleaning)...)
-	b.Report.Facts.Took = time.Since(began)
+	took := time.Since(began)
+	b.Report.Facts.Took = took
+	if after, err := procs.Others(); err == nil {
+		b.Report.Facts.Others = float64(after-before) / procs.TicksPerSecond / took.Seconds() * 100
+	}
 	b.Report.Print(os.Stdout)
 	if o.out != "" {
 		measured = errors.Join(measured, b.Report.WriteJSON(o.out))

@@ -38,6 +38,61 @@ func parsePSS(rollup string) (int64, error) {
 	return 0, errors.New("smaps_rollup has no Pss")
 }
 
+// Weight is the proportional share of memory of a virtual machine's process and
+// its parts, in bytes.
+type Weight struct {
+	PSS   int64
+	Guest int64 // the guest's memory
+	Code  int64 // translated code, under emulation
+}
+
+// Weigh weighs a virtual machine's process.
+func Weigh(pid int) (Weight, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
+	if err != nil {
+		return Weight{}, fmt.Errorf("weigh process %d: %w", pid, err)
+	}
+	w, err := parseMaps(string(b))
+	if err != nil {
+		return Weight{}, fmt.Errorf("weigh process %d: %w", pid, err)
+	}
+	return w, nil
+}
+
+// parseMaps reads smaps: a line "from-to rwxp offset device inode [name]", then
+// what is known of that mapping. The guest's memory is a memory file; translated
+// code is what may be both written and executed.
+func parseMaps(maps string) (Weight, error) {
+	var w Weight
+	var guest, code bool
+	for line := range strings.Lines(maps) {
+		fields := strings.Fields(line)
+		if len(fields) >= 5 && !strings.HasSuffix(fields[0], ":") {
+			guest = len(fields) > 5 && strings.HasPrefix(fields[5], "/memfd:")
+			code = strings.HasPrefix(fields[1], "rwx")
+			continue
+		}
+		if !strings.HasPrefix(line, "Pss:") {
+			continue
+		}
+		pss, err := parsePSS(line)
+		if err != nil {
+			return Weight{}, err
+		}
+		w.PSS += pss
+		switch {
+		case guest:
+			w.Guest += pss
+		case code:
+			w.Code += pss
+		}
+	}
+	if w.PSS == 0 {
+		return Weight{}, errors.New("smaps has no Pss")
+	}
+	return w, nil
+}
+
 // HeldMemory is what the memory files (memfd) that a process holds open take up,
 // in bytes, whether or not anybody maps them: PSS counts only what is mapped.
 func HeldMemory(pid int) (int64, error) {

@@ -17,6 +17,7 @@ type Process struct {
 	Name        string // the kernel's, 15 bytes at most
 	Zombie      bool
 	Ticks       uint64 // of CPU, user and system together, its threads included
+	Reaped      uint64 // the same of the children that it has waited for, and theirs
 }
 
 // TicksPerSecond is the unit of Process.Ticks, the same on every Linux that Go
@@ -64,16 +65,21 @@ func parseStat(pid int, b []byte) (Process, error) {
 		return Process{}, fmt.Errorf("process %d: no name in its stat", pid)
 	}
 	rest := strings.Fields(string(b[end+1:]))
-	if len(rest) < 13 {
+	if len(rest) < 15 {
 		return Process{}, fmt.Errorf("process %d: its stat is cut short", pid)
 	}
 	parent, err := strconv.Atoi(rest[1])
 	user, err2 := strconv.ParseUint(rest[11], 10, 64)
 	system, err3 := strconv.ParseUint(rest[12], 10, 64)
-	if err := errors.Join(err, err2, err3); err != nil {
+	childUser, err4 := strconv.ParseUint(rest[13], 10, 64)
+	childSystem, err5 := strconv.ParseUint(rest[14], 10, 64)
+	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
 		return Process{}, fmt.Errorf("process %d: its stat: %w", pid, err)
 	}
-	return Process{PID: pid, Parent: parent, Name: string(b[open+1 : end]), Zombie: rest[0] == "Z", Ticks: user + system}, nil
+	return Process{
+		PID: pid, Parent: parent, Name: string(b[open+1 : end]), Zombie: rest[0] == "Z",
+		Ticks: user + system, Reaped: childUser + childSystem,
+	}, nil
 }
 
 // Args is the command line of a process, empty when it is gone.
@@ -97,4 +103,48 @@ func Getenv(pid int, name string) string {
 		}
 	}
 	return ""
+}
+
+// Others is how many ticks of CPU all processes have used since the host booted
+// but Root, what is below it, and what that has waited for.
+func Others() (int64, error) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	all, err := parseBusy(string(b))
+	if err != nil {
+		return 0, err
+	}
+	mine, err := Below(Root())
+	if err != nil {
+		return 0, err
+	}
+	root, err := Look(Root())
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range append(mine, root) {
+		all -= int64(p.Ticks + p.Reaped)
+	}
+	return all, nil
+}
+
+// parseBusy adds up the first line of /proc/stat but for idle and waiting times
+// and those of guests, which are counted as user's already.
+func parseBusy(stat string) (int64, error) {
+	line, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 8 || fields[0] != "cpu" {
+		return 0, errors.New("/proc/stat does not begin with the CPU's times")
+	}
+	sum := int64(0)
+	for _, i := range []int{1, 2, 3, 6, 7} { // user, nice, system, irq, softirq
+		n, err := strconv.ParseInt(fields[i], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/proc/stat: %w", err)
+		}
+		sum += n
+	}
+	return sum, nil
 }

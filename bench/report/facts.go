@@ -20,8 +20,11 @@ type Facts struct {
 	CPU    string    `json:"cpu"`
 	Memory string    `json:"memory"`
 	Load   string    `json:"loadAtStart"` // over 1, 5 and 15 minutes
-	Kernel string    `json:"kernel"`
-	Accel  string    `json:"accel"`
+	// Others is the CPU time that processes beside the benchmark's used while it
+	// ran, in percent of one core, for who wonders about the figures.
+	Others float64 `json:"othersPercent"`
+	Kernel string  `json:"kernel"`
+	Accel  string  `json:"accel"`
 	// Versions are of the programs that take part, by name.
 	Versions map[string]string `json:"versions"`
 	Took     time.Duration     `json:"tookNanoseconds"`
@@ -70,7 +73,8 @@ func field(path, name string) string {
 
 func (f *Facts) print(w io.Writer) {
 	fmt.Fprintf(w, "Bulkhead's benchmark, %s, %d runs, took %s\n", f.Date.Format("2006-01-02 15:04 MST"), f.Runs, f.Took.Round(time.Second))
-	fmt.Fprintf(w, "%d cores (%s), %s of memory, Linux %s, load at start %s, accelerator %s\n", f.Cores, f.CPU, f.Memory, f.Kernel, f.Load, f.Accel)
+	fmt.Fprintf(w, "%d cores (%s), %s of memory, Linux %s, accelerator %s\n", f.Cores, f.CPU, f.Memory, f.Kernel, f.Accel)
+	fmt.Fprintf(w, "load at start %s; while it ran, others used %.0f %% of a core\n", f.Load, f.Others)
 	var all []string
 	for _, name := range f.order {
 		all = append(all, name+" "+f.Versions[name])

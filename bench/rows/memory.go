@@ -9,14 +9,16 @@ import (
 )
 
 // weights are the rows of the memory of one idle pod among so many.
-type weights struct{ pod, qemu, shim *report.Row }
+type weights struct{ pod, qemu, guest, code, shim *report.Row }
 
 func newWeights(n string, podAim, shimAim float64, add func(name, unit string, aim float64, what string) *report.Row) weights {
 	return weights{
 		pod: add("PSS, idle pod at "+n, "MB", podAim,
 			"proportional memory on the host of QEMU and shim of one pod beside the pool's machine, in 10^6 bytes, at rest"),
-		qemu: add("… its QEMU", "MB", 0, ""),
-		shim: add("… its shim", "MB", shimAim, ""),
+		qemu:  add("… its QEMU", "MB", 0, ""),
+		guest: add("…… guest memory", "MB", 0, "the part of QEMU's that is the guest's memory, written or shared with the template"),
+		code:  add("…… translated code", "MB", 0, "the part of QEMU's that is its translation cache"),
+		shim:  add("… its shim", "MB", shimAim, ""),
 	}
 }
 
@@ -33,7 +35,7 @@ func (c *crowd) weigh(ctx context.Context, w weights, n int) error {
 		return fmt.Errorf("there are %d pods instead of %d", len(pods), n)
 	}
 	for _, m := range pods {
-		qemu, err := procs.PSS(m.QEMU.PID)
+		qemu, err := procs.Weigh(m.QEMU.PID)
 		if err != nil {
 			return err
 		}
@@ -41,9 +43,11 @@ func (c *crowd) weigh(ctx context.Context, w weights, n int) error {
 		if err != nil {
 			return err
 		}
-		w.qemu.Add(mb(qemu))
+		w.qemu.Add(mb(qemu.PSS))
+		w.guest.Add(mb(qemu.Guest))
+		w.code.Add(mb(qemu.Code))
 		w.shim.Add(mb(shim))
-		w.pod.Add(mb(qemu + shim))
+		w.pod.Add(mb(qemu.PSS + shim))
 	}
 	if n == c.n {
 		return c.weighSupervisor()
