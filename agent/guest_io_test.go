@@ -36,6 +36,8 @@ func testTerminal(t *testing.T, tm *template) {
 	g.must(err)
 	in, err = g.Input(g.ctx(), agentv1.Input{Process: x})
 	g.must(err)
+	// What is typed while stty runs would be thrown away with its settings.
+	g.until(x, "stdout", "\r\n")
 	in.Write([]byte("abc\n"))
 	g.must(in.CloseInput())
 	if got := g.read(x, "stdout"); !strings.Contains(got, "abc\r\nabc\r\nover\r\n") {

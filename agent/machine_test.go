@@ -266,6 +266,23 @@ func (g *guest) read(p agentv1.Process, stream string) string {
 	}
 }
 
+// until waits for a stream to hold a text, and acknowledges nothing: the next
+// reader gets all of it.
+func (g *guest) until(p agentv1.Process, stream, text string) {
+	g.t.Helper()
+	s, err := g.Output(g.ctx(), agentv1.Output{Process: p, Stream: stream})
+	g.must(err)
+	defer s.Close()
+	var all strings.Builder
+	for !strings.Contains(all.String(), text) {
+		_, data, err := s.Next()
+		if err != nil {
+			g.t.Fatalf("%s of %v after %q: %v", stream, p, all.String(), err)
+		}
+		all.Write(data)
+	}
+}
+
 // exec runs a command to its end.
 func (g *guest) exec(container, id string, p map[string]any) (string, agentv1.Exit) {
 	g.t.Helper()

@@ -41,6 +41,8 @@ func header(typ byte, flags uint16, stream, length uint32) []byte {
 // readHello waits for the host's hello and returns its epoch.
 func readHello(t testing.TB, c net.Conn) uint64 {
 	t.Helper()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	defer c.SetReadDeadline(time.Time{})
 	head := make([]byte, 16)
 	if _, err := io.ReadFull(c, head); err != nil {
 		t.Fatal(err)

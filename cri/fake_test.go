@@ -150,6 +150,14 @@ func (f *fakeShim) dead() bool {
 func (f *fakeShim) conn() *conn {
 	return &conn{
 		TTRPCSandboxService: fakePod{fakeShim: f}, task: fakeTask{fakeShim: f}, ext: fakeExt{fakeShim: f}, done: f.done, close: func() error { return nil }, pid: 1,
+		ended: func(ctx context.Context) error {
+			select {
+			case <-f.done:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		},
 		sendFile: func(ctx context.Context, name string, file *os.File) error {
 			f.mu.Lock()
 			f.files[name] = true

@@ -29,6 +29,7 @@ type conn struct {
 	sendFile func(ctx context.Context, name string, f *os.File) error
 	done     <-chan struct{}
 	close    func() error
+	ended    func(ctx context.Context) error // waits for the shim's end
 	pid      int
 }
 
@@ -53,7 +54,7 @@ func wrap(c *shim.Client, err error) (*conn, error) {
 	}
 	return &conn{
 		TTRPCSandboxService: c.Sandbox, task: c.Task, ext: c.Extension,
-		sendFile: c.SendFile, done: c.Done(), close: c.Close, pid: c.PID(),
+		sendFile: c.SendFile, done: c.Done(), close: c.Close, ended: c.Ended, pid: c.PID(),
 	}, nil
 }
 

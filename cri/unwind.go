@@ -79,12 +79,8 @@ func (s *Service) endShim(ctx context.Context, id string) error {
 		}
 		return fail(err, "end the machine of pod %s", short(id))
 	}
-	select {
-	case <-c.done:
-		return nil
-	case <-ctx.Done():
-		return fail(ctx.Err(), "wait for the end of the shim of pod %s", short(id))
-	}
+	_ = c.close() // which is what the shim waits for, that has answered
+	return fail(c.ended(ctx), "wait for the end of the shim of pod %s", short(id))
 }
 
 // unwind undoes all there is of a pod but its name. What fails stays in the

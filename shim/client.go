@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/ttrpc"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
@@ -35,6 +36,7 @@ type Client struct {
 
 	dir  string
 	pid  int
+	self procid.ID
 	rpc  *ttrpc.Client
 	done chan struct{}
 	once sync.Once
@@ -68,7 +70,12 @@ func newClient(dir string, conn *net.UnixConn) (*Client, error) {
 		conn.Close()
 		return nil, fmt.Errorf("identify the shim in %s: %w", dir, err)
 	}
-	c := &Client{dir: dir, pid: pid, done: make(chan struct{})}
+	self, err := procid.Of(pid)
+	if err != nil { // it has accepted the connection and ended
+		conn.Close()
+		return nil, fmt.Errorf("identify the shim in %s: %w: %w", dir, ErrNotRunning, err)
+	}
+	c := &Client{dir: dir, pid: pid, self: self, done: make(chan struct{})}
 	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(func() { c.once.Do(func() { close(c.done) }) }))
 	c.Sandbox = sandboxv1.NewTTRPCSandboxClient(c.rpc)
 	c.Task = taskv3.NewTTRPCTaskClient(c.rpc)
@@ -78,6 +85,10 @@ func newClient(dir string, conn *net.UnixConn) (*Client, error) {
 
 // PID is the shim's process.
 func (c *Client) PID() int { return c.pid }
+
+// Ended returns when the shim's process has ended, whether the connection is
+// still there or not, or with ctx's error.
+func (c *Client) Ended(ctx context.Context) error { return c.self.Wait(ctx) }
 
 // StateDir is the directory that the shim serves.
 func (c *Client) StateDir() string { return c.dir }

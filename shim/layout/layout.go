@@ -18,6 +18,7 @@ const (
 	Console = "console.log" // the guest's console, bounded
 	VM      = "vm"          // the machine's own directory of sockets
 	Machine = "shim.json"   // what the machine is started from
+	Sandbox = "state.json"  // how far it is; package sandbox's
 	Lock    = "shim.lock"   // held by the one shim of the directory
 )
 

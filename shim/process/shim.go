@@ -41,6 +41,7 @@ type shim struct {
 	streams   *stream.Server
 	services  *service.Services
 	server    *ttrpc.Server
+	calls     calls
 	listeners []*net.UnixListener
 }
 
@@ -135,7 +136,7 @@ func (s *shim) serve() (err error) {
 		}
 	}()
 	go func() {
-		err := s.server.Serve(context.Background(), opened[2])
+		err := s.server.Serve(context.Background(), s.calls.listen(opened[2]))
 		if err != nil && !errors.Is(err, ttrpc.ErrServerClosed) {
 			s.log.Error("serve", "error", err)
 			s.end(term)
@@ -144,6 +145,10 @@ func (s *shim) serve() (err error) {
 	return nil
 }
 
+// answerPatience is how long the answers to calls that are being carried out,
+// to the one that ends the shim among them, may take to be sent and read.
+const answerPatience = 300 * time.Millisecond
+
 // unserve lets answers under way leave before it closes what remains.
 func (s *shim) unserve() {
 	s.hub.Close()
@@ -151,8 +156,8 @@ func (s *shim) unserve() {
 		s.services.Close()
 	}
 	if s.server != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-		_ = s.server.Shutdown(ctx)
+		ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
+		s.calls.wait(ctx)
 		cancel()
 		s.server.Close()
 	}
