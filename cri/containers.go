@@ -28,7 +28,7 @@ func (s *Service) StartContainer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	defer s.pool.refill()
+	defer s.pool.refill(quiet)
 	_, err = s.do(ctx, "start "+c.ID, func(ctx context.Context) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, createTimeout)
 		defer cancel()

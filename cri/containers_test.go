@@ -488,7 +488,7 @@ func TestPool(t *testing.T) {
 // member waits for the pool to be full and returns its member's id.
 func (s *Service) member(t *testing.T) string {
 	t.Helper()
-	s.pool.refill() // as a container's start does
+	s.pool.refill(0) // as a pod's end does
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		s.pool.mu.Lock()
 		n := len(s.pool.members)

@@ -31,7 +31,9 @@ type pool struct {
 	kind    kind
 	members []*member // the ready ones first
 	filling bool
+	making  chan struct{} // closed when a member that is being made can be taken; nil when none is
 	closed  bool
+	now     chan struct{} // ends the pause before filling; holds one
 	image   *os.File // what members rehearse with; nil before the first
 }
 
@@ -48,19 +50,38 @@ type member struct {
 	attached network.Attachment
 }
 
+// quiet is how long the pool leaves a new container the host's processors. The
+// end of a pod ends it.
+const quiet = 500 * time.Millisecond
+
 func (p *pool) init(s *Service) {
-	p.s, p.size = s, s.o.Pool
+	p.s, p.size, p.now = s, s.o.Pool, make(chan struct{}, 1)
 	if p.size == 0 {
 		p.size = 1
 	}
 }
 
 // take returns a member for a pod of kind k whose shim lives, or nil. One that
-// still rehearses is as good as a machine that would be started now. It is the
-// caller's from then on.
-func (p *pool) take(k kind) *member {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// still rehearses, or is just being made, is as good as a machine that would be
+// started now. It is the caller's from then on.
+func (p *pool) take(ctx context.Context, k kind) *member {
+	for {
+		p.mu.Lock()
+		m, making := p.pick(k), p.making
+		p.mu.Unlock()
+		if m != nil || making == nil {
+			return m
+		}
+		select {
+		case <-making:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// pick is called with mu held.
+func (p *pool) pick(k kind) *member {
 	if p.kind.machine != k.machine || p.kind.memory > k.memory {
 		return nil // a pod gets no more than it asks for
 	}
@@ -92,15 +113,37 @@ func (p *pool) want(k kind) {
 	}
 }
 
-// refill fills the pool, in the background. It is called when a pod has got
-// its first container running, or has ended: not in the way of its start.
-func (p *pool) refill() {
+// refill fills the pool, in the background: at once when a pod has ended, else
+// in a while, for a pod whose start it must not get in the way of.
+func (p *pool) refill(at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.size < 0 || p.closed || p.filling || p.kind == (kind{}) {
+	if p.size < 0 || p.closed || p.kind == (kind{}) {
 		return
 	}
-	p.filling = p.s.spawn(func() { p.fill(p.s.ctx) })
+	if p.filling {
+		if at == 0 {
+			select {
+			case p.now <- struct{}{}:
+			default:
+			}
+		}
+		return
+	}
+	select {
+	case <-p.now: // which came too late for the last time
+	default:
+	}
+	p.filling = p.s.spawn(func() {
+		pause := time.NewTimer(at)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-p.now:
+		case <-p.s.ctx.Done():
+		}
+		p.fill(p.s.ctx)
+	})
 }
 
 func (p *pool) fill(ctx context.Context) {
@@ -108,10 +151,12 @@ func (p *pool) fill(ctx context.Context) {
 		p.mu.Lock()
 		k, enough := p.kind, len(p.members) >= p.size || p.closed
 		p.filling = !enough
-		p.mu.Unlock()
 		if enough {
+			p.mu.Unlock()
 			return
 		}
+		p.making = make(chan struct{})
+		p.mu.Unlock()
 		if err := p.add(ctx, k); err != nil {
 			if ctx.Err() == nil {
 				p.s.log.Warn("make a machine for the pool", "error", err)
@@ -129,15 +174,17 @@ func (p *pool) add(ctx context.Context, k kind) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	m, err := p.make(ctx, k)
-	if err != nil {
-		return err
-	}
 	p.mu.Lock()
-	wanted := p.kind == k && !p.closed
+	wanted := err == nil && p.kind == k && !p.closed
 	if wanted {
 		p.members = append(p.members, m)
 	}
+	close(p.making)
+	p.making = nil
 	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	if !wanted {
 		p.discard(ctx, m)
 		return nil

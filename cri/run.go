@@ -116,7 +116,7 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 		}
 		b.undo.OnError(ctx, &err)
 	}()
-	member := b.takeMember()
+	member := b.takeMember(ctx)
 	if member == nil {
 		b.record.ID = store.NewID()
 		b.s.work(b.record.ID, true)
@@ -156,11 +156,11 @@ func (b *building) timing(name string) {
 	b.mark = now
 }
 
-func (b *building) takeMember() *member {
+func (b *building) takeMember(ctx context.Context) *member {
 	if b.plan.cold || b.alone {
 		return nil
 	}
-	m := b.s.pool.take(b.plan.kind())
+	m := b.s.pool.take(ctx, b.plan.kind())
 	if m == nil {
 		return nil
 	}

@@ -22,7 +22,7 @@ func (s *Service) StopPodSandbox(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	defer s.pool.refill()
+	defer s.pool.refill(0)
 	_, err = s.do(ctx, "stop "+p.id, func(ctx context.Context) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
 		defer cancel()
