@@ -154,6 +154,9 @@ func (p *pod) notReady() error {
 		why = string(p.record.Phase)
 		if p.record.Phase == store.Ready {
 			why = "its shim is being replaced"
+			if p.stuck != nil {
+				why = "its shim has died, and no other can be started: " + p.stuck.Error()
+			}
 		}
 	}
 	return errorf(codes.FailedPrecondition, "pod %s is not ready: %s", short(p.id), why)

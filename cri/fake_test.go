@@ -95,7 +95,8 @@ func (w *world) Start(ctx context.Context, o shim.Options) (*conn, error) {
 		return nil, err
 	}
 	if err := errors.Join(os.Mkdir(o.StateDir, 0o700), os.Mkdir(o.DataDir, 0o700),
-		os.WriteFile(filepath.Join(o.StateDir, layout.Machine), nil, 0o600)); err != nil {
+		os.WriteFile(filepath.Join(o.StateDir, layout.Machine), nil, 0o600),
+		os.WriteFile(filepath.Join(o.StateDir, layout.Sandbox), nil, 0o600)); err != nil {
 		return nil, err
 	}
 	w.mu.Lock()

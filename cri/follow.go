@@ -39,6 +39,10 @@ func (p *pod) follow() {
 		}
 		if err := p.adopt(ctx, err); err != nil {
 			p.s.log.Error("start another shim for a pod", "pod", p.id, "error", err)
+			p.mu.Lock()
+			p.stuck = err
+			p.wake()
+			p.mu.Unlock()
 			select {
 			case <-time.After(wait):
 			case <-ctx.Done():

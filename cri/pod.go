@@ -34,7 +34,8 @@ type pod struct {
 	mu         sync.Mutex
 	record     store.Pod
 	conn       *conn         // nil when there is no shim
-	renewed    chan struct{} // closed, and another made, when conn or record change
+	renewed    chan struct{} // closed, and another made, when conn, stuck or record change
+	stuck      error         // why the shim could not be replaced when last tried
 	paused     bool
 	containers map[string]*container
 	gone       bool // removed: for who found it before
@@ -122,7 +123,7 @@ func (p *pod) live(ctx context.Context) (*conn, error) {
 	for {
 		p.mu.Lock()
 		c, renewed := p.conn, p.renewed
-		if p.record.Phase != store.Ready || p.record.Exit != "" || p.gone {
+		if p.record.Phase != store.Ready || p.record.Exit != "" || p.gone || c == nil && p.stuck != nil {
 			defer p.mu.Unlock()
 			return nil, p.notReady()
 		}
@@ -146,7 +147,9 @@ func (p *pod) live(ctx context.Context) (*conn, error) {
 
 // lost says of a failed call that its shim has died, or been let go of, and
 // nobody knows what it did before.
-func lost(err error) bool { return errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, shim.ErrNotRunning) }
+func lost(err error) bool {
+	return errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, shim.ErrNotRunning)
+}
 
 // adoptOptions are what another shim is started with: the files that it cannot
 // open itself. The caller calls closeFiles when it is.
@@ -180,10 +183,15 @@ func (p *pod) adoptOptions() (o shim.Options, closeFiles func()) {
 	}
 }
 
-// hasState reports whether a shim could take the pod over.
+// hasState reports whether a shim could take the pod over: what the machine is
+// made from and how far the sandbox is. The latter goes first when it ends.
 func (s *Service) hasState(id string) bool {
-	_, err := os.Lstat(filepath.Join(s.store.StateDir(id), layout.Machine))
-	return err == nil
+	for _, name := range []string{layout.Machine, layout.Sandbox} {
+		if _, err := os.Lstat(filepath.Join(s.store.StateDir(id), name)); errors.Is(err, os.ErrNotExist) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Service) shimOptions(r *store.Pod) shim.Options {

@@ -139,20 +139,14 @@ func (p *pod) connect(ctx context.Context) (fresh bool, err error) {
 				}
 			}
 			p.mu.Lock()
-			p.conn = c
+			p.conn, p.stuck = c, nil
 			p.wake()
 			p.mu.Unlock()
 			return fresh, nil
 		}
 		// A shim that was killed just now still takes connections for a moment.
-		died := false
-		select {
-		case <-c.done:
-			died = !fresh
-		default:
-		}
 		_ = c.close()
-		if !died || ctx.Err() != nil {
+		if fresh || !lost(err) || ctx.Err() != nil {
 			return false, err
 		}
 		select {
