@@ -1,0 +1,93 @@
+package cri
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+)
+
+// TestRehearsal takes real machines from the pool, one that has rehearsed to
+// the end and one in the middle of it: pods find nothing of a rehearsal, and
+// each machine is another one.
+func TestRehearsal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a machine: not with -short")
+	}
+	o := realOptions(t, testRoots(t))
+	o.Pool = 1
+	loadImage(t, o.Images)
+	s := engine(t, o)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	first, err := s.RunPodSandbox(ctx, podConfig("first"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemovePodSandbox(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	machines := map[string]bool{}
+	for _, name := range []string{"whole", "early"} {
+		id := s.member(t)
+		if name == "whole" {
+			s.pool.mu.Lock()
+			c := s.pool.members[0].conn
+			s.pool.mu.Unlock()
+			if _, err := c.ext.Status(ctx, &shimv1.StatusRequest{Booted: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		config := podConfig(name)
+		pod, err := s.RunPodSandbox(ctx, config, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: pod %v", name, time.Since(began))
+		if pod != id {
+			t.Errorf("%s: the pod is not the pool's", name)
+		}
+		facts, err := s.PodFacts(ctx, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var phases []string
+		for _, p := range facts.Phases {
+			phases = append(phases, p.Name)
+		}
+		if slices.Contains(phases, "machine: ahead: exec") != (name == "whole") {
+			t.Errorf("%s: phases %q", name, phases)
+		}
+		c, err := s.CreateContainer(ctx, pod, containerConfig("c", "sleep", "1000"), config)
+		if err == nil {
+			err = s.StartContainer(ctx, c)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: container %v", name, time.Since(began))
+		out, _, err := s.ExecSync(ctx, c, []string{"sh", "-c", "cat /etc/machine-id /proc/sys/kernel/random/boot_id; hostname; cat /proc/mounts; ls /sys/fs/cgroup; ls /sys/block"}, 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.SplitN(string(out), "\n", 4)
+		if len(lines) < 4 || machines[lines[0]] || machines[lines[1]] || len(lines[0]) != 32 || len(lines[1]) != 36 {
+			t.Fatalf("%s: %q, and before %v", name, out, machines)
+		}
+		machines[lines[0]], machines[lines[1]] = true, true
+		if lines[2] != name || strings.Contains(lines[3], "rehears") {
+			t.Errorf("%s: %q", name, out)
+		}
+		if err := s.RemovePodSandbox(ctx, pod); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	nothingLeft(t, s)
+}
