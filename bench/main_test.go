@@ -1,8 +1,73 @@
 package main
 
 import (
+	"encoding/json"
+	"log"
+	"os"
+	"path/filepath"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/bench/procs"
+	"github.com/bulkhead-project/bulkhead/internal/ociimage"
+	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
+
+// TestMain runs the tests below a keeper, as main does.
+func TestMain(m *testing.M) {
+	kept, code, err := procs.Keep()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if kept {
+		code = m.Run()
+	}
+	os.Exit(code)
+}
+
+// TestBench measures something once with the real programs, and expects samples
+// and nothing left.
+func TestBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots virtual machines; make test runs it in its second pass")
+	}
+	dir := t.TempDir()
+	o := options{
+		runs: 1, pods: 2, rows: "clone,exec", bin: os.Getenv("BULKHEAD_LIBEXEC"), quiet: true,
+		image: filepath.Join(dir, "image.tar"), reader: os.DevNull, out: filepath.Join(dir, "bench.json"),
+	}
+	if o.bin == "" {
+		o.bin = "../bin"
+	}
+	if err := ociimage.WriteArchive(o.image, testimage.Busybox(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := bench(o); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(o.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Rows []struct {
+			Name    string
+			Samples []float64
+			Absent  string
+		}
+		Left []string
+	}
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Rows) < 4 || len(got.Left) != 0 {
+		t.Errorf("%+v", got)
+	}
+	for _, r := range got.Rows {
+		if len(r.Samples) == 0 && r.Absent == "" {
+			t.Errorf("%s has no samples", r.Name)
+		}
+	}
+}
 
 func TestSelected(t *testing.T) {
 	all, err := selected("")
