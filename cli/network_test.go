@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestNetwork is of what a pod reaches, and what reaches it, by real machines:
+// as root, as an ordinary user, and as one who can make no network.
+func TestNetwork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots virtual machines; make test runs it in its second pass")
+	}
+	for _, tc := range []struct {
+		name   string
+		prefix []string
+		tun    bool
+		test   func(t *testing.T)
+	}{
+		{"root", nil, true, testFullNetwork},
+		{"ordinary", ordinary, true, testFullNetwork},
+		{"without tun", ordinary, false, testLesserNetwork},
+	} {
+		t.Run(strings.ReplaceAll(tc.name, " ", "_"), func(t *testing.T) {
+			if os.Getenv(inside) == "" {
+				if os.Geteuid() != 0 {
+					t.Skip("makes network namespaces for the host and the outside, which only root may")
+				}
+				enterWorld(t, tc.prefix, tc.tun)
+				return
+			}
+			tc.test(t)
+		})
+	}
+}
+
+const netPod = `apiVersion: v1
+kind: Pod
+metadata: {name: net}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: localhost/busybox:test
+    command: [sh, -c, "mkdir /www && echo page > /www/index.html && exec httpd -f -p 80 -h /www"]
+`
+
+// reached says what the pod gets from URLs, all asked at once; empty is
+// nothing. (wget's own -T ends Debian's static busybox by a segmentation
+// fault.)
+func (u *user) reached(urls ...string) map[string]string {
+	u.t.Helper()
+	script := ""
+	for i, url := range urls {
+		script += fmt.Sprintf("{ got=$(timeout 4 wget -q -O - %s); echo \"%d $got\"; } & ", url, i)
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(u.must("", "exec", "net", "--", "sh", "-c", "{ "+script+"wait; } 2>/dev/null")) {
+		number, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if i, err := strconv.Atoi(number); err == nil && i < len(urls) {
+			got[urls[i]] = text
+		}
+	}
+	if len(got) != len(urls) {
+		u.t.Errorf("asked %v, got %v", urls, got)
+	}
+	return got
+}
+
+// hosts serve pages on the host's loopback and on its own address.
+func hosts(t *testing.T) (loopback, own int) {
+	t.Helper()
+	var ports []int
+	for _, address := range []string{"127.0.0.1:0", hostIP + ":0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &http.Server{Handler: page("the host's")}
+		go func() { _ = s.Serve(l) }()
+		t.Cleanup(func() { s.Close() })
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports[0], ports[1]
+}
+
+func testFullNetwork(t *testing.T) {
+	u := newUser(t, nil)
+	u.loadBusybox()
+	loopback, _ := hosts(t)
+	port := freePort(t)
+	_, stderr, code := u.run(netPod, "run", "-d", "--quiet", "-p", fmt.Sprintf("%d:80", port), "-")
+	if code != 0 || stderr != "" {
+		t.Fatalf("run: exit code %d, %s", code, stderr)
+	}
+	outside, name, gateway := "http://"+outsideIP+"/", "http://server.example/", fmt.Sprintf("http://10.0.2.2:%d/", loopback)
+	want := map[string]string{
+		outside: "outside", name: "outside",
+		// The host's loopback: by the gateway, the user network's name server,
+		// its own address, the host's address.
+		gateway: "", fmt.Sprintf("http://10.0.2.3:%d/", loopback): "",
+		fmt.Sprintf("http://127.0.0.1:%d/", loopback): "", fmt.Sprintf("http://%s:%d/", hostIP, loopback): "",
+	}
+	if diff := cmp.Diff(want, u.reached(slices.Collect(maps.Keys(want))...)); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := fetchPage(port); err != nil || got != "page\n" {
+		t.Errorf("the published port: %q, %v", got, err)
+	}
+	if out := u.must("", "inspect", "net"); !strings.Contains(out, "network user;") {
+		t.Errorf("inspect does not tell the network: %s", out)
+	}
+	u.must("", "rm", "-f", "net")
+	// With a namespace at hand the permission changes nothing.
+	_, stderr, code = u.run(netPod, "run", "-d", "--quiet", "--allow-host-loopback", "-")
+	if code != 0 || stderr != "" {
+		t.Errorf("run --allow-host-loopback: exit code %d, %s", code, stderr)
+	}
+	if diff := cmp.Diff(map[string]string{gateway: "", outside: "outside"}, u.reached(gateway, outside)); diff != "" {
+		t.Errorf("--allow-host-loopback where there is a namespace: %s", diff)
+	}
+	u.must("", "rm", "-f", "net")
+	// No network at all.
+	u.must(netPod, "run", "-d", "--quiet", "--network", "none", "-")
+	if diff := cmp.Diff(map[string]string{gateway: "", outside: ""}, u.reached(gateway, outside)); diff != "" {
+		t.Errorf("no network: %s", diff)
+	}
+	u.must("", "rm", "-f", "net")
+}
+
+// testLesserNetwork is of a user who can make no network: nothing leaves the
+// pod, which is said, or what was asked for is open.
+func testLesserNetwork(t *testing.T) {
+	u := newUser(t, nil)
+	u.loadBusybox()
+	loopback, own := hosts(t)
+	port := freePort(t)
+	gateway := fmt.Sprintf("http://10.0.2.2:%d/", loopback)
+	for _, tc := range []struct {
+		flag, notice, outside, loopback string
+	}{
+		{"--quiet", "no traffic leaves the pod", "", ""},
+		{"--allow-host-loopback", "the host's loopback can be reached from the pod, as asked for", "outside", "the host's"},
+		{"--quiet", "no traffic leaves the pod", "", ""}, // no machine of the other kind is taken
+	} {
+		_, stderr, code := u.run(netPod, "run", "-d", tc.flag, "-p", fmt.Sprintf("%d:80", port), "-")
+		if code != 0 || !strings.Contains(stderr, tc.notice) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q", tc.flag, code, stderr)
+		}
+		want := map[string]string{
+			"http://" + outsideIP + "/": tc.outside, gateway: tc.loopback, fmt.Sprintf("http://%s:%d/", hostIP, own): tc.loopback,
+		}
+		if diff := cmp.Diff(want, u.reached(slices.Collect(maps.Keys(want))...)); diff != "" {
+			t.Errorf("%s: %s", tc.flag, diff)
+		}
+		if got, err := fetchPage(port); err != nil || got != "page\n" {
+			t.Errorf("%s: the published port: %q, %v", tc.flag, got, err)
+		}
+		u.must("", "rm", "-f", "net")
+	}
+}
+
+// freePort is one that nobody had a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

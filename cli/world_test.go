@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// A world is a network namespace for "this host", joined by a veth pair to one
+// for "the outside", where a web server and a name server stand. A test runs
+// itself again in the first.
+const (
+	inside    = "BULKHEAD_TEST_WORLD"
+	hostIP    = "10.92.0.1"
+	outsideIP = "10.92.0.2"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(inside) == "outside" {
+		if err := outside(); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// outside serves a page, and names that all mean the server itself.
+func outside() error {
+	l, err := net.Listen("tcp", ":80")
+	if err != nil {
+		return err
+	}
+	names, err := net.ListenPacket("udp", ":53")
+	if err != nil {
+		return err
+	}
+	fmt.Println("serving")
+	go func() {
+		for b := make([]byte, 1500); ; {
+			n, from, err := names.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			if answer, err := answer(b[:n]); err == nil {
+				_, _ = names.WriteTo(answer, from)
+			}
+		}
+	}()
+	return http.Serve(l, page("outside"))
+}
+
+func page(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) })
+}
+
+// answer answers a query for an A record; others have no answers.
+func answer(query []byte) ([]byte, error) {
+	var m dnsmessage.Message
+	if err := m.Unpack(query); err != nil {
+		return nil, err
+	}
+	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
+	for _, q := range m.Questions {
+		if q.Type == dnsmessage.TypeA {
+			m.Answers = append(m.Answers, dnsmessage.Resource{
+				Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1},
+				Body:   &dnsmessage.AResource{A: [4]byte(net.ParseIP(outsideIP).To4())},
+			})
+		}
+	}
+	return m.Pack()
+}
+
+// enterWorld makes a world and runs the same test in it, as root or, by
+// prefix, as somebody else; with tun, /dev/net/tun is open to everybody there,
+// as udev makes it, and else to root alone.
+func enterWorld(t *testing.T, prefix []string, tun bool) {
+	t.Helper()
+	host, outside := inNamespace(t, "sleep", "300"), inNamespace(t, os.Args[0])
+	in := func(pid int, args ...string) {
+		t.Helper()
+		command(t, append([]string{"nsenter", "--net=/proc/" + strconv.Itoa(pid) + "/ns/net"}, args...)...)
+	}
+	in(host, "ip", "link", "add", "tohost0", "type", "veth", "peer", "name", "tonet0", "netns", strconv.Itoa(outside))
+	in(host, "ip", "addr", "add", hostIP+"/24", "dev", "tohost0")
+	in(host, "ip", "link", "set", "tohost0", "up")
+	in(host, "ip", "link", "set", "lo", "up")
+	in(outside, "ip", "addr", "add", outsideIP+"/24", "dev", "tonet0")
+	in(outside, "ip", "link", "set", "tonet0", "up")
+	in(host, "ip", "route", "add", "default", "via", outsideIP)
+
+	home, err := os.MkdirTemp("/tmp", "bhw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	command(t, "cp", os.Args[0], home+"/cli.test")
+	command(t, "chmod", "-R", "a+rX", home)
+	mode := "600"
+	if tun {
+		mode = "666"
+	}
+	command(t, "mknod", "-m", mode, home+"/tun", "c", "10", "200")
+	if err := os.WriteFile(home+"/resolv.conf", []byte("nameserver "+outsideIP+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{
+		"nsenter", "--net=/proc/" + strconv.Itoa(host) + "/ns/net", "unshare", "--mount", "sh", "-c",
+		`mount --bind "$1/tun" /dev/net/tun && mount --bind "$1/resolv.conf" /etc/resolv.conf && shift && exec "$@"`, "sh", home,
+	}, prefix...)
+	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	args = append(args, home+"/cli.test", "-test.run="+name, "-test.v", "-test.timeout=100s")
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), inside+"=host")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// inNamespace starts a process in a network namespace of its own.
+func inNamespace(t *testing.T, args ...string) int {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), inside+"=outside")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+func command(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", filepath.Base(strings.Join(args, " ")), err, out)
+	}
+}
