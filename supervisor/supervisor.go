@@ -21,7 +21,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
-	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
@@ -36,9 +35,6 @@ type Options struct {
 	Pool   int
 	Logger *slog.Logger
 }
-
-// electionWait bounds the wait for an earlier supervisor that is just ending.
-const electionWait = 10 * time.Second
 
 // shutdownWait bounds the end of requests under way at a supervisor's end.
 const shutdownWait = 5 * time.Second
@@ -60,12 +56,17 @@ type Supervisor struct {
 }
 
 // Run serves until ctx ends or the supervisor has been idle for long enough,
-// and calls ready when its socket is served. Another supervisor of the same
-// user makes it fail with flock.ErrLocked.
+// and calls ready when its socket is served. Where another supervisor of the same
+// user serves, it calls ready and returns; one that holds the lock and neither
+// serves nor ends makes it fail with flock.ErrLocked.
 func Run(ctx context.Context, o Options, ready func()) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	lock, err := elect(ctx, o.Roots)
+	if errors.Is(err, errServed) {
+		ready()
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -95,22 +96,6 @@ func (s *Supervisor) close(ctx context.Context) error {
 		err = errors.Join(err, u.Release(ctx))
 	}
 	return err
-}
-
-func elect(ctx context.Context, r dirs.Roots) (*flock.Lock, error) {
-	if err := r.Ensure(); err != nil {
-		return nil, fmt.Errorf("start the supervisor: %w", err)
-	}
-	if err := dirs.Ensure(r.Instance(client.Instance), 0o711); err != nil {
-		return nil, fmt.Errorf("start the supervisor: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, electionWait)
-	defer cancel()
-	lock, err := flock.Acquire(ctx, client.Lock(r))
-	if err != nil {
-		return nil, fmt.Errorf("start the supervisor: another one runs: %w", err)
-	}
-	return lock, nil
 }
 
 // open makes the engine and what it works with.

@@ -91,8 +91,8 @@ func (c *Client) Stream(ctx context.Context, method, path string, query url.Valu
 	}
 }
 
-// do sends the request, and once more to a new supervisor if the old one is
-// gone before it has answered anything.
+// do sends the request, and again to a new supervisor if the old one is gone
+// before it has answered anything.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
 	var body []byte // none: a server that has none to read sees at once when we go
 	if in != nil {
@@ -103,7 +103,8 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	}
 	fault.Point("cli.sending")
 	resp, err := c.send(ctx, method, path, query, body)
-	if err != nil && ctx.Err() == nil && c.start != nil && absent(err) {
+	// The one that answers ensure may itself be about to end.
+	for tries := 0; err != nil && ctx.Err() == nil && c.start != nil && absent(err) && tries < 3; tries++ {
 		if err = c.ensure(ctx); err == nil {
 			resp, err = c.send(ctx, method, path, query, body)
 		}

@@ -63,7 +63,7 @@ func StartProcess(ctx context.Context, r dirs.Roots) error {
 		return fmt.Errorf("start the supervisor: %w", err)
 	}
 	logPath := filepath.Join(r.Instance(Instance), "supervisor.log")
-	log, err := os.OpenFile(logPath, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	log, err := openLog(logPath)
 	if err != nil {
 		return fmt.Errorf("start the supervisor: %w", err)
 	}
@@ -98,6 +98,18 @@ func StartProcess(ctx context.Context, r dirs.Roots) error {
 	}
 	waitErr := cmd.Wait() // descriptor 3 is closed by its end, if not by us
 	return fmt.Errorf("start the supervisor: %s (its log is %s): %w", lastLine(log), logPath, errors.Join(waitErr, readErr))
+}
+
+// logLimit is the size, in bytes, from which a supervisor's log is begun anew by
+// the next one.
+const logLimit = 1 << 20
+
+func openLog(path string) (*os.File, error) {
+	flags := os.O_RDWR | os.O_CREATE | os.O_APPEND
+	if info, err := os.Stat(path); err == nil && info.Size() > logLimit {
+		flags |= os.O_TRUNC
+	}
+	return os.OpenFile(path, flags, 0o600)
 }
 
 func lastLine(f *os.File) string {
