@@ -70,7 +70,13 @@ func newUser(t *testing.T, prefix []string, env ...string) *user {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "BULKHEAD_DATA=" + dir + "/data", "BULKHEAD_STATE=" + dir + "/state",
 		"BULKHEAD_LIBEXEC=" + os.Getenv("BULKHEAD_LIBEXEC"), "BULKHEAD_GUEST=" + os.Getenv("BULKHEAD_GUEST"),
 	}, env...)}
-	t.Cleanup(func() { u.nothingLeft() })
+	t.Cleanup(func() {
+		u.nothingLeft()
+		if t.Failed() {
+			log, err := os.ReadFile(dir + "/state/run/supervisor.log")
+			t.Logf("the supervisor's log (%v):\n%s", err, log)
+		}
+	})
 	return u
 }
 
