@@ -59,6 +59,7 @@ func TestPods(t *testing.T) {
 	t.Run("honoured", func(t *testing.T) { testHonoured(t, w) })
 	t.Run("restarts", func(t *testing.T) { testRestarts(t, w) })
 	t.Run("stops", func(t *testing.T) { testStops(t, w) })
+	t.Run("at once", func(t *testing.T) { testAtOnce(t, w) })
 }
 
 func testHonoured(t *testing.T, w *world) {
@@ -140,6 +141,43 @@ func testStops(t *testing.T, w *world) {
 		c := w.inspect(t, tc.name).Status.ContainerStatuses[0]
 		if c.State.Terminated == nil || c.State.Terminated.ExitCode != tc.code || c.RestartCount != 0 {
 			t.Errorf("%s: %+v", tc.name, c)
+		}
+	}
+}
+
+// testAtOnce: commands that are about one pod at the same time agree on what
+// happened, and a request of several pods is done whole or not at all.
+func testAtOnce(t *testing.T, w *world) {
+	w.must(t, pod("one", "Never", "exit 0"), "run", "-q", "-")
+	began := time.Now()
+	c := w.run(t, pod("two", "Never", "exit 0")+"\n---\n"+pod("one", "Never", "exit 0"), "run", "-d", "-q", "-")
+	if c.ProcessState.ExitCode() == 0 || !strings.Contains(c.err.String(), "exists") || time.Since(began) > 20*time.Second {
+		t.Errorf("a second pod of a name, after %v: %v", time.Since(began), c)
+	}
+	if ps := w.must(t, "", "ps"); strings.Contains(ps, "two") {
+		t.Errorf("of a request that failed is left:\n%s", ps)
+	}
+	starts := []*command{w.start(t, "", "start", "one"), w.start(t, "", "start", "one"), w.start(t, "", "start", "one")}
+	started := 0
+	for _, c := range starts {
+		if c.wait(t) == 0 {
+			started++
+		} else if !strings.Contains(c.err.String(), "runs already") {
+			t.Error(c)
+		}
+	}
+	// One that comes when the pod has ended starts it again.
+	if started == 0 {
+		t.Error("none of three starts did anything")
+	}
+	ends := []*command{w.start(t, "", "start", "one"), w.start(t, "", "rm", "-f", "one"), w.start(t, "", "rm", "-f", "one")}
+	for _, c := range ends {
+		c.wait(t)
+	}
+	w.run(t, "", "rm", "-f", "one")
+	for _, p := range w.processes() {
+		if p.qemu() != "" || p.shim() != "" {
+			t.Errorf("left of a pod that was started and removed at once: %s", p)
 		}
 	}
 }

@@ -46,9 +46,6 @@ type Options struct {
 	// HostIP is shown in the status.
 	HostIP string
 
-	// Fresh removes what an earlier run of the same pod left before it starts;
-	// otherwise that is taken over.
-	Fresh bool
 	// FailFast ends Run with an error at the first image, sandbox or container
 	// that cannot be had, instead of trying again for ever.
 	FailFast bool

@@ -113,12 +113,15 @@ func TestTakeOverAPodThatHasEnded(t *testing.T) {
 		if starts := fake.called("StartContainer"); len(starts) != 1 {
 			t.Errorf("started again: %v", starts)
 		}
-		fresh := supervise(t, fake, pod, func(o *Options) { o.Fresh = true })
+		if err := again.Delete(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		fresh := supervise(t, fake, pod)
 		if err := fresh.end(); err != nil {
 			t.Fatal(err)
 		}
 		if code, _ := fresh.ExitCode(); code != 0 {
-			t.Errorf("exit code %d of a fresh run", code)
+			t.Errorf("exit code %d of a run after Delete", code)
 		}
 	})
 }

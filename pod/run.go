@@ -95,11 +95,6 @@ func (r *run) run(ctx context.Context) error {
 	if version, err := r.o.Runtime.Version(ctx, ""); err == nil && version.GetRuntimeName() != "" {
 		r.name = version.GetRuntimeName()
 	}
-	if r.o.Fresh {
-		if err := r.p.remove(ctx); err != nil {
-			return fmt.Errorf("pod %s: remove what an earlier run left: %w", r.pod.Name, err)
-		}
-	}
 	events, err := r.subscribe(ctx)
 	if err != nil {
 		return fmt.Errorf("pod %s: subscribe to container events: %w", r.pod.Name, err)

@@ -28,6 +28,7 @@ type record struct {
 	Accel      string                    `json:"accel,omitempty"`
 	Ports      []*runtimeapi.PortMapping `json:"ports,omitempty"`
 	Foreground bool                      `json:"foreground,omitempty"` // dies with its command
+	Stopping   bool                      `json:"stopping,omitempty"`   // somebody wants its end
 	Remove     bool                      `json:"remove,omitempty"`     // when it has ended
 	Ended      *corev1.PodStatus         `json:"ended,omitempty"`
 }
@@ -37,42 +38,40 @@ type entry struct {
 	r   *registry
 	dir string
 	log *outbox // what its events told, for the run that follows it
+	// One of start and remove at a time holds the one place.
+	op chan struct{}
 
 	mu   sync.Mutex
 	rec  record
 	p    *pod.Pod
 	done chan struct{} // closed when supervision has ended
 	err  error         // why, if not by the pod's end
+	gone bool          // removed
 }
 
 func newEntry(r *registry, rec record, failFast bool) (*entry, error) {
-	e := &entry{r: r, dir: filepath.Join(r.dir, string(rec.Pod.UID)), rec: rec, log: newOutbox()}
-	return e, e.renew(failFast, false)
+	e := &entry{r: r, dir: filepath.Join(r.dir, string(rec.Pod.UID)), rec: rec, log: newOutbox(), op: make(chan struct{}, 1)}
+	p, err := e.newPod(failFast)
+	e.p, e.done = p, make(chan struct{})
+	if rec.Ended != nil {
+		close(e.done)
+	}
+	return e, err
 }
 
-// renew makes the supervised pod, for its first run or another.
-func (e *entry) renew(failFast, fresh bool) error {
+// newPod makes what is supervised, for the first run or another.
+func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
 	for _, dir := range []string{e.dir, filepath.Join(e.dir, "logs")} {
 		if err := dirs.Ensure(dir, 0o700); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	engine := e.r.s.engine
-	p, err := pod.New(pod.Options{
+	return pod.New(pod.Options{
 		Pod: e.rec.Pod, Runtime: engine, Images: puller{engine, e.r.s.images, e.log},
 		LogDir: filepath.Join(e.dir, "logs"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
-		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Fresh: fresh, Event: e.event, Logger: e.r.s.log,
+		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Event: e.event, Logger: e.r.s.log,
 	})
-	if err != nil {
-		return err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.p, e.done, e.err = p, make(chan struct{}), nil
-	if e.rec.Ended != nil {
-		close(e.done)
-	}
-	return nil
 }
 
 func (e *entry) event(ev pod.Event) {
@@ -95,6 +94,15 @@ func (e *entry) ended() <-chan struct{} {
 	return e.done
 }
 
+func (e *entry) hasEnded() bool {
+	select {
+	case <-e.ended():
+		return true
+	default:
+		return false
+	}
+}
+
 // status is the pod's, the stored one when it ended under an earlier
 // supervisor.
 func (e *entry) status() corev1.PodStatus {
@@ -106,19 +114,19 @@ func (e *entry) status() corev1.PodStatus {
 	return e.p.Status()
 }
 
-// save writes the record; the caller holds no lock or is alone with e.
+// save writes the record; the caller holds the lock or is alone with e.
 func (e *entry) save() error {
 	return atomicfile.WriteJSON(filepath.Join(e.dir, recordFile), e.rec, 0o600, atomicfile.Durable)
 }
 
 // supervise runs the pod in a goroutine of the registry's.
 func (e *entry) supervise() {
+	e.mu.Lock()
+	p, done := e.p, e.done
+	e.mu.Unlock()
 	e.r.s.idle.enter()
 	e.r.wg.Go(func() {
 		defer e.r.s.idle.leave()
-		e.mu.Lock()
-		p, done := e.p, e.done
-		e.mu.Unlock()
 		err := p.Run(e.r.ctx)
 		e.mu.Lock()
 		if e.err = err; e.r.ctx.Err() == nil {
@@ -146,7 +154,7 @@ func (e *entry) supervise() {
 
 // orphaned ends a pod whose foreground command is gone.
 func (e *entry) orphaned() {
-	ctx, cancel := context.WithTimeout(e.r.ctx, endTimeout(e.rec.Pod))
+	ctx, cancel := context.WithTimeout(e.r.ctx, endTimeout(e.rec.Pod, nil))
 	defer cancel()
 	err := e.stop(ctx, nil)
 	if err == nil && e.rec.Remove {
@@ -157,22 +165,32 @@ func (e *entry) orphaned() {
 	}
 }
 
-// endTimeout bounds the end of a pod: its grace and the ending itself.
-func endTimeout(p *corev1.Pod) time.Duration {
+// endTimeout bounds the end of a pod: its grace, or the one asked for, and the
+// ending itself.
+func endTimeout(p *corev1.Pod, asked *int64) time.Duration {
 	grace := int64(30)
 	if p.Spec.TerminationGracePeriodSeconds != nil {
 		grace = *p.Spec.TerminationGracePeriodSeconds
+	}
+	if asked != nil {
+		grace = max(grace, *asked)
 	}
 	return time.Duration(grace)*time.Second + time.Minute
 }
 
 // stop ends the pod and returns when it has ended. It succeeds for one that has.
+// The next supervisor goes on with it if this one ends before.
 func (e *entry) stop(ctx context.Context, grace *int64) error {
-	select {
-	case <-e.ended():
+	if e.hasEnded() {
 		return nil
-	default:
 	}
+	e.mu.Lock()
+	e.rec.Stopping = true
+	if err := e.save(); err != nil {
+		// The pod is to end all the more, on a full disk above all.
+		e.r.s.log.Warn("that a pod is to end could not be written down", "pod", e.key(), "error", err)
+	}
+	e.mu.Unlock()
 	d := time.Duration(-1)
 	if grace != nil {
 		d = time.Duration(*grace) * time.Second
@@ -188,11 +206,31 @@ func (e *entry) stop(ctx context.Context, grace *int64) error {
 	}
 }
 
-// remove deletes an ended pod and all it left; with force a running one.
-func (e *entry) remove(ctx context.Context, force bool) error {
+// take makes the caller the only one who starts or removes the pod, until done.
+// gone says that it was removed before.
+func (e *entry) take(ctx context.Context) (done func(), gone bool, err error) {
 	select {
-	case <-e.ended():
-	default:
+	case e.op <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false, fmt.Errorf("pod %s is being started or removed: %w", e.key(), ctx.Err())
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return func() { <-e.op }, e.gone, nil
+}
+
+// remove deletes an ended pod and all it left; with force a running one. It
+// succeeds for one that is removed already.
+func (e *entry) remove(ctx context.Context, force bool) error {
+	done, gone, err := e.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if gone {
+		return nil
+	}
+	if !e.hasEnded() {
 		if !force {
 			return class(api.ErrConflict, fmt.Errorf("pod %s runs: stop it first, or give --force", e.key()))
 		}
@@ -206,22 +244,37 @@ func (e *entry) remove(ctx context.Context, force bool) error {
 	return e.r.forget(e)
 }
 
-// start runs an ended pod again.
-func (e *entry) start() error {
-	select {
-	case <-e.ended():
-	default:
-		return class(api.ErrConflict, fmt.Errorf("pod %s runs already", e.key()))
-	}
-	e.mu.Lock()
-	e.rec.Ended, e.rec.Foreground = nil, false
-	err := e.save()
-	e.mu.Unlock()
+// start runs an ended pod again, with nothing left of its last run.
+func (e *entry) start(ctx context.Context) error {
+	done, gone, err := e.take(ctx)
 	if err != nil {
 		return err
 	}
-	if err := e.renew(false, true); err != nil {
-		return err
+	defer done()
+	if gone {
+		return fmt.Errorf("pod %s: %w", e.key(), api.ErrNotFound)
+	}
+	if !e.hasEnded() {
+		return class(api.ErrConflict, fmt.Errorf("pod %s runs already", e.key()))
+	}
+	if err := e.pod().Delete(ctx); err != nil {
+		return fmt.Errorf("start pod %s: remove what its last run left: %w", e.key(), err)
+	}
+	p, err := e.newPod(true)
+	if err != nil {
+		return fmt.Errorf("start pod %s: %w", e.key(), err)
+	}
+	e.mu.Lock()
+	last := e.rec
+	e.rec.Ended, e.rec.Foreground, e.rec.Stopping = nil, false, false
+	if err = e.save(); err != nil {
+		e.rec = last
+	} else {
+		e.p, e.done, e.err = p, make(chan struct{}), nil
+	}
+	e.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("start pod %s: %w", e.key(), err)
 	}
 	e.supervise()
 	return nil

@@ -150,11 +150,13 @@ func (s *Supervisor) verb(r *http.Request) (any, error) {
 		}
 		// The end of a pod goes on when the one who asked for it has gone.
 		defer s.pods.orphans.begin(func() bool { return r.Context().Err() != nil })()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod, req.Grace))
 		defer cancel()
 		return result, e.stop(ctx, req.Grace)
 	case "start":
-		if err := e.start(); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod, nil))
+		defer cancel()
+		if err := e.start(ctx); err != nil {
 			return nil, err
 		}
 		return result, s.started(r.Context(), e, func(api.Message) error { return nil })
@@ -181,7 +183,7 @@ func (s *Supervisor) remove(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer s.pods.orphans.begin(func() bool { return r.Context().Err() != nil })()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod, nil))
 	defer cancel()
 	return api.Result{Pod: e.key()}, e.remove(ctx, r.URL.Query().Get("force") == "true")
 }

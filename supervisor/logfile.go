@@ -46,13 +46,9 @@ func (e *entry) containerOutput(ctx context.Context, container string, follow bo
 	for {
 		// Looked at before the file is read: what was written before a
 		// container's end is in the file then.
-		status, changed := e.pod().Watch()
-		over := !follow
-		select {
-		case <-e.ended():
-			over = true
-		default:
-		}
+		_, changed := e.pod().Watch()
+		over := !follow || e.hasEnded()
+		status := e.status()
 		if err := t.drain(); err != nil {
 			return err
 		}

@@ -62,13 +62,15 @@ func openRegistry(ctx context.Context, s *Supervisor) (*registry, error) {
 			s.log.Error("a pod cannot be taken over", "uid", d.Name(), "error", err)
 			continue
 		}
+		r.mu.Lock() // those before it may end already
 		r.pods[d.Name()] = e
+		r.mu.Unlock()
 		if rec.Ended == nil {
 			e.supervise()
-			if rec.Foreground {
-				end := r.orphans.begin(always)
-				r.wg.Go(func() { defer end(); e.orphaned() })
-			}
+		}
+		if rec.Foreground || rec.Stopping || rec.Ended != nil && rec.Remove {
+			end := r.orphans.begin(always)
+			r.wg.Go(func() { defer end(); e.orphaned() })
 		}
 	}
 	return r, nil
@@ -121,6 +123,9 @@ func (r *registry) forget(e *entry) error {
 	if err := os.RemoveAll(e.dir); err != nil {
 		return fmt.Errorf("remove pod %s: %w", e.key(), err)
 	}
+	e.mu.Lock()
+	e.gone = true
+	e.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pods, string(e.rec.Pod.UID))

@@ -14,7 +14,6 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
-	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
@@ -37,7 +36,10 @@ func (s *Supervisor) run(r *http.Request, out send) error {
 	for _, rec := range records {
 		e, err := s.pods.add(rec)
 		if err != nil {
-			return errors.Join(err, s.abandon(entries))
+			for _, e := range entries { // nothing of them runs yet
+				err = errors.Join(err, s.pods.forget(e))
+			}
+			return err
 		}
 		entries = append(entries, e)
 	}
@@ -66,7 +68,7 @@ func (s *Supervisor) run(r *http.Request, out send) error {
 func (s *Supervisor) abandon(entries []*entry) error {
 	var errs []error
 	for _, e := range entries {
-		ctx, cancel := context.WithTimeout(s.pods.ctx, endTimeout(e.rec.Pod))
+		ctx, cancel := context.WithTimeout(s.pods.ctx, endTimeout(e.rec.Pod, nil))
 		err := e.stop(ctx, nil)
 		if err == nil {
 			err = e.remove(ctx, true)
@@ -123,12 +125,7 @@ func (s *Supervisor) started(ctx context.Context, e *entry, out send) error {
 		if err := relay(e, out); err != nil {
 			return err
 		}
-		ended := false
-		select {
-		case <-e.ended():
-			ended = true
-		default:
-		}
+		ended := e.hasEnded()
 		if ended || allStarted(e.rec.Pod, status) {
 			if err := e.startError(); err != nil {
 				return err
@@ -149,10 +146,7 @@ func (s *Supervisor) started(ctx context.Context, e *entry, out send) error {
 func (e *entry) startError() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if errors.Is(e.err, pod.ErrImage) || errors.Is(e.err, pod.ErrStart) {
-		return e.err
-	}
-	return nil
+	return e.err
 }
 
 func relay(e *entry, out send) error {
