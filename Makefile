@@ -13,9 +13,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Another kernel for the guest, and the directory of its modules.
 KERNEL  ?=
 MODULES ?=
-# How often make bench measures, which rows (none: all), and another checkout to
+# How often make bench measures, with how many idle pods, which rows (none: all), and another checkout to
 # measure in turns with this one.
 RUNS    ?= 20
+PODS    ?= 50
 ROWS    ?=
 AGAINST ?=
 
@@ -73,7 +74,7 @@ test-long: build guest $(IMAGE) build/setup-test ## the same with the whole tabl
 bench: build guest $(IMAGE) $(READER) ## set up and measure (RUNS=5 ROWS=run,exec AGAINST=../other)
 	@hack/setup bench || echo "bench: without podman" >&2
 	@$(GO) build -tags '$(TAGS)' -o build/tools/bench ./bench
-	@build/tools/bench --runs $(RUNS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER)
+	@build/tools/bench --runs $(RUNS) --pods $(PODS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER)
 
 .PHONY: install
 install: build guest ## install into $(DESTDIR)$(PREFIX)

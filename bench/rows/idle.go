@@ -78,14 +78,45 @@ func (c *crowd) measure(ctx context.Context) error {
 	if err := c.starts(ctx, c.first, one, names[c.n-1], func(ctx context.Context) error { return c.weigh(ctx, c.alone, 1) }); err != nil {
 		return err
 	}
-	rounds := max(c.b.Runs/5, 1)
-	if err := c.crowds(ctx, 1, file, func(ctx context.Context) error { return c.atRest(ctx, one, names) }, names); err != nil {
+	if err := c.gather(ctx, file, names, all); err != nil {
+		return err
+	}
+	if err := c.atRest(ctx, one, names); err != nil {
 		return err
 	}
 	if len(c.first.Samples) > 0 && len(c.last.Samples) > 0 {
 		c.ratio.Add(c.last.Median() / c.first.Median())
 	}
-	return c.crowds(ctx, rounds-1, file, func(context.Context) error { return nil }, names)
+	return c.crowds(ctx, max(c.b.Runs/5, 1)-1, file, names)
+}
+
+// gather starts all the pods: at once, which is a sample, or one after the other
+// if that fails.
+func (c *crowd) gather(ctx context.Context, file string, names, manifests []string) error {
+	if err := c.b.settle(ctx, c.s); err != nil {
+		return err
+	}
+	c.b.Progress(c.atOnce.Name)
+	r, err := c.s.Start(ctx, file)
+	if err == nil {
+		c.atOnce.Add(ms(r.Took))
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c.atOnce.Failed = err.Error()
+	c.b.Progress(c.atOnce.Name + ": " + err.Error())
+	for i, name := range names {
+		file, err := c.s.Write(name, manifests[i])
+		if err != nil {
+			return err
+		}
+		if _, err := c.s.Start(ctx, file); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // starts measures the start of one pod, again and again.
@@ -107,8 +138,8 @@ func (c *crowd) starts(ctx context.Context, row *report.Row, file, name string, 
 	})
 }
 
-// crowds starts all pods at once, does something with them and removes them.
-func (c *crowd) crowds(ctx context.Context, rounds int, file string, then func(context.Context) error, names []string) error {
+// crowds starts all pods at once, and removes them, again and again.
+func (c *crowd) crowds(ctx context.Context, rounds int, file string, names []string) error {
 	return c.b.pair(ctx, rounds, contender{
 		row:     c.atOnce,
 		prepare: func(ctx context.Context) error { return c.b.settle(ctx, c.s) },
@@ -118,15 +149,12 @@ func (c *crowd) crowds(ctx context.Context, rounds int, file string, then func(c
 				return err
 			}
 			c.atOnce.Add(ms(r.Took))
-			if err := then(ctx); err != nil {
-				return err
-			}
 			return c.s.Remove(ctx, names...)
 		},
 	})
 }
 
-// atRest measures what takes all the pods.
+// atRest measures what takes all the pods, and removes them.
 func (c *crowd) atRest(ctx context.Context, one string, names []string) error {
 	if err := c.weigh(ctx, c.many, c.n); err != nil {
 		return err
@@ -141,11 +169,7 @@ func (c *crowd) atRest(ctx context.Context, one string, names []string) error {
 	if err := c.starts(ctx, c.last, one, last, func(context.Context) error { return nil }); err != nil {
 		return err
 	}
-	if c.last.Failed != "" {
-		return nil
-	}
-	_, err := c.s.Start(ctx, one)
-	return err
+	return c.s.Remove(ctx, names[:c.n-1]...)
 }
 
 // count counts the CPU time of the pods when they are at rest.

@@ -47,13 +47,17 @@ func (s *Site) Write(name string, manifests ...string) (string, error) {
 	return path, nil
 }
 
-// Start starts the pods of a file in the background.
+// Start starts the pods of a file in the background: all of them or, with an
+// error, none.
 func (s *Site) Start(ctx context.Context, file string) (Result, error) {
 	r, err := s.Run(ctx, "run", "-d", "--quiet", file)
+	if err != nil {
+		return r, err
+	}
 	for name := range strings.Lines(r.Out) {
 		s.pods[strings.TrimSpace(name)] = true
 	}
-	return r, err
+	return r, nil
 }
 
 // Remove ends and removes pods by name.
@@ -89,8 +93,8 @@ func (s *Site) Pods(ctx context.Context) (map[string]api.Pod, error) {
 // note; the error is ctx's.
 func (s *Site) Settle(ctx context.Context) (note string, err error) {
 	limit := restPatience
-	if s.warned {
-		limit = 5 * time.Second // it will not be better the next time
+	if s.restless > 1 {
+		limit /= 6 // it will hardly be better the next time
 	}
 	rest, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -104,9 +108,10 @@ func (s *Site) Settle(ctx context.Context) (note string, err error) {
 		return "", ctx.Err()
 	}
 	if err != nil {
-		s.warned = true
+		s.restless++
 		return "the machine did not " + strings.ReplaceAll(err.Error(), context.DeadlineExceeded.Error(), "in "+limit.String()), nil
 	}
+	s.restless = 0
 	return "", nil
 }
 

@@ -44,11 +44,11 @@ type Site struct {
 	Bin   string
 	Roots dirs.Roots
 
-	dir    string
-	env    []string
-	pool   int // machines that are ready when all is at rest
-	pods   map[string]bool
-	warned bool
+	dir      string
+	env      []string
+	pool     int // machines that are ready when all is at rest
+	pods     map[string]bool
+	restless int // how often in a row they have not come to rest
 }
 
 // Open makes the directories of a site; its supervisor starts with the first
