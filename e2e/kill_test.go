@@ -41,7 +41,11 @@ func TestKill(t *testing.T) {
 			k := &killing{world: w, cell: c, survivor: s, before: before}
 			began := time.Now()
 			k.run(t)
-			t.Logf("took %v", time.Since(began).Round(10*time.Millisecond))
+			took := time.Since(began).Round(10 * time.Millisecond)
+			t.Logf("took %v", took)
+			if took > 15*time.Second {
+				t.Logf("the supervisor's log:\n%s", w.supervisorLog())
+			}
 		})
 		if t.Failed() {
 			before = w.census() // what one cell has left is not the next one's fault

@@ -199,8 +199,7 @@ func (w *world) end(t *testing.T) {
 		w.shutdown(t)
 	}
 	if t.Failed() {
-		log, _ := os.ReadFile(filepath.Join(w.roots().Instance(client.Instance), "supervisor.log"))
-		t.Logf("the supervisor's log:\n%s", tail(string(log), 6000))
+		t.Logf("the supervisor's log:\n%s", w.supervisorLog())
 	}
 	// A shim's sockets close some milliseconds before its end.
 	for len(w.processes()) > 0 && time.Since(began) < 10*time.Second {
@@ -212,7 +211,11 @@ func (w *world) end(t *testing.T) {
 	}
 }
 
-func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+// supervisorLog is its end.
+func (w *world) supervisorLog() string {
+	log, _ := os.ReadFile(filepath.Join(w.roots().Instance(client.Instance), "supervisor.log"))
+	return string(log[max(0, len(log)-6000):])
+}
 
 // pod is a pod's YAML whose one container runs a script.
 func pod(name, policy, script string) string {
