@@ -48,9 +48,10 @@ func newEpoch() (uint64, error) {
 
 // The first hello is in the guest's socket before the guest runs, so a
 // repetition is for the cases where it was swallowed by half a frame of a
-// former host.
+// former host. It costs a guest under emulation as much as its whole answer, so
+// it is not sent to one that may only be slow.
 const (
-	firstRetry = 100 * time.Millisecond
+	firstRetry = time.Second
 	lastRetry  = 2 * time.Second
 )
 

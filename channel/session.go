@@ -22,7 +22,7 @@ type Options struct {
 	Hello Hello
 	// Resume says that another host was connected to this running guest
 	// before, so that it may hold half a frame. Without it such a guest
-	// answers 100 ms later.
+	// answers a second later.
 	Resume bool
 }
 

@@ -90,10 +90,11 @@ func Serve(ctx context.Context, conn net.Conn, handlers Handlers) error {
 		return fmt.Errorf("read call: %w", err)
 	}
 	s := &Stream{Conn: conn, Body: call.Body}
-	handler, ok := handlers[call.Op]
-	err := fmt.Errorf("call %.32q: %w", string(call.Op), ErrUnsupported)
-	if ok {
+	var err error
+	if handler := handlers[call.Op]; handler != nil {
 		err = handler(ctx, s)
+	} else {
+		err = fmt.Errorf("call %.32q: %w", string(call.Op), ErrUnsupported)
 	}
 	if s.replied {
 		return err
