@@ -75,7 +75,7 @@ func (s *Service) ExecSync(ctx context.Context, id string, cmd []string, timeout
 	if err != nil {
 		return nil, nil, fail(err, "exec in container %s", c.name)
 	}
-	carrier, err := stream.Dial(ctx, res.GetAddress(), res.GetToken())
+	carrier, err := stream.Dial(ctx, shim.streams, res.GetToken())
 	if err != nil {
 		return nil, nil, fail(err, "exec in container %s", c.name)
 	}
@@ -336,6 +336,6 @@ func streamURL(ctx context.Context, c *conn, req *shimv1.OpenRequest) (string, e
 	if err != nil {
 		return "", err
 	}
-	u := url.URL{Scheme: Scheme, Path: res.GetAddress(), RawQuery: url.Values{"token": {res.GetToken()}}.Encode()}
+	u := url.URL{Scheme: Scheme, Path: c.streams, RawQuery: url.Values{"token": {res.GetToken()}}.Encode()}
 	return u.String(), nil
 }

@@ -31,6 +31,7 @@ type conn struct {
 	close    func() error
 	ended    func(ctx context.Context) error // waits for the shim's end
 	pid      int
+	streams  string // path of the socket of its streams
 }
 
 // processes are real shims.
@@ -55,6 +56,7 @@ func wrap(c *shim.Client, err error) (*conn, error) {
 	return &conn{
 		TTRPCSandboxService: c.Sandbox, task: c.Task, ext: c.Extension,
 		sendFile: c.SendFile, done: c.Done(), close: c.Close, ended: c.Ended, pid: c.PID(),
+		streams: shim.StreamAddress(c.StateDir()),
 	}, nil
 }
 

@@ -66,7 +66,9 @@ type Driver interface {
 	// End ends the machine whose sockets lie in dir, whether or not anyone
 	// holds its Record: the process that started it may have been killed
 	// before it could write that down. It returns when the machine has ended,
-	// nil if there was none, and removes the sockets.
+	// nil if there was none, and removes the sockets. Of dir only the parent is
+	// believed: nobody else's socket is touched, whatever the owner of that has
+	// put there.
 	End(ctx context.Context, dir string) error
 	// Identity names all that shapes a guest beside the contents of its
 	// kernel and initrd: the program and its firmware, the devices, the

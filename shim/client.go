@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/ttrpc"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/internal/podsock"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -35,7 +36,6 @@ type Client struct {
 	Extension shimv1.ExtensionClient
 
 	dir  string
-	pid  int
 	self procid.ID
 	rpc  *ttrpc.Client
 	done chan struct{}
@@ -45,37 +45,33 @@ type Client struct {
 // Connect connects to the running shim of the state directory dir, or returns
 // an error that matches ErrNotRunning.
 func Connect(ctx context.Context, dir string) (*Client, error) {
-	conn, err := dial(ctx, filepath.Join(dir, layout.API))
+	conn, err := dial(ctx, dir, layout.API)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the shim in %s: %w", dir, err)
 	}
 	return newClient(dir, conn)
 }
 
-func dial(ctx context.Context, path string) (*net.UnixConn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
-	if err != nil {
-		if layout.IsDead(err) {
-			err = fmt.Errorf("%w: %w", ErrNotRunning, err)
-		}
-		return nil, err
+func dial(ctx context.Context, dir, name string) (*net.UnixConn, error) {
+	conn, err := podsock.Dial(ctx, dir, name)
+	if layout.IsDead(err) {
+		err = fmt.Errorf("%w: %w", ErrNotRunning, err)
 	}
-	return conn.(*net.UnixConn), nil
+	return conn, err
 }
 
 func newClient(dir string, conn *net.UnixConn) (*Client, error) {
-	pid, err := fdpass.PeerPID(conn)
+	peer, err := podsock.Peer(conn)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("identify the shim in %s: %w", dir, err)
 	}
-	self, err := procid.Of(pid)
+	self, err := procid.Of(int(peer.Pid))
 	if err != nil { // it has accepted the connection and ended
 		conn.Close()
 		return nil, fmt.Errorf("identify the shim in %s: %w: %w", dir, ErrNotRunning, err)
 	}
-	c := &Client{dir: dir, pid: pid, self: self, done: make(chan struct{})}
+	c := &Client{dir: dir, self: self, done: make(chan struct{})}
 	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(func() { c.once.Do(func() { close(c.done) }) }))
 	c.Sandbox = sandboxv1.NewTTRPCSandboxClient(c.rpc)
 	c.Task = taskv3.NewTTRPCTaskClient(c.rpc)
@@ -84,7 +80,7 @@ func newClient(dir string, conn *net.UnixConn) (*Client, error) {
 }
 
 // PID is the shim's process.
-func (c *Client) PID() int { return c.pid }
+func (c *Client) PID() int { return c.self.PID }
 
 // Ended returns when the shim's process has ended, whether the connection is
 // still there or not, or with ctx's error.
@@ -104,7 +100,7 @@ func (c *Client) Close() error { return c.rpc.Close() }
 // ReopenLog, Publish. A file that no call takes is closed after a minute. The
 // caller keeps f.
 func (c *Client) SendFile(ctx context.Context, name string, f *os.File) error {
-	conn, err := dial(ctx, filepath.Join(c.dir, layout.Files))
+	conn, err := dial(ctx, c.dir, layout.Files)
 	if err != nil {
 		return fmt.Errorf("send file %q to the shim: %w", name, err)
 	}
@@ -115,6 +111,10 @@ func (c *Client) SendFile(ctx context.Context, name string, f *os.File) error {
 	return nil
 }
 
+// StreamAddress is the path of the socket at which the shim of a state
+// directory takes the tokens of streams: never what a shim says.
+func StreamAddress(dir string) string { return filepath.Join(dir, layout.Stream) }
+
 // OpenStream opens a byte stream of the pod. The bytes of ATTACH are framed:
 // wrap the connection with stream.NewClient. The caller closes it.
 func (c *Client) OpenStream(ctx context.Context, req *shimv1.OpenRequest) (net.Conn, error) {
@@ -122,5 +122,5 @@ func (c *Client) OpenStream(ctx context.Context, req *shimv1.OpenRequest) (net.C
 	if err != nil {
 		return nil, fmt.Errorf("open a stream: %w", err)
 	}
-	return stream.Dial(ctx, res.Address, res.Token)
+	return stream.Dial(ctx, StreamAddress(c.dir), res.Token)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"syscall"
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
@@ -23,7 +22,7 @@ import (
 // every answer on a shared one. A handler that is too slow for the shim's queue
 // ends the stream with the status ResourceExhausted.
 func (c *Client) Events(ctx context.Context, handle func(*shimv1.Event)) error {
-	conn, err := dial(ctx, filepath.Join(c.dir, layout.API))
+	conn, err := dial(ctx, c.dir, layout.API)
 	if err != nil {
 		return fmt.Errorf("receive events: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
+	"github.com/bulkhead-project/bulkhead/internal/podsock"
 )
 
 // Adopt implements hypervisor.Driver. It may be called while the previous
@@ -36,7 +37,7 @@ func (d Driver) Watch(ctx context.Context, r hypervisor.Record) error {
 	if !r.Process.Alive() {
 		return nil
 	}
-	c, err := qmp.Dial(ctx, filepath.Join(r.Dir, monitorSocket))
+	c, err := monitor(ctx, r.Dir, monitorSocket)
 	if err == nil {
 		defer c.Close()
 		select {
@@ -60,7 +61,7 @@ func (d Driver) End(ctx context.Context, dir string) error {
 	// An owner that hangs may hold one of them.
 	results := make(chan error, 2)
 	for _, name := range []string{qmpSocket, monitorSocket} {
-		go func() { results <- quit(ctx, filepath.Join(dir, name)) }()
+		go func() { results <- quit(ctx, dir, name) }()
 	}
 	err := <-results
 	if err == nil {
@@ -77,8 +78,8 @@ func (d Driver) End(ctx context.Context, dir string) error {
 }
 
 // quit tells a QEMU to end, and waits until it has.
-func quit(ctx context.Context, path string) error {
-	c, err := qmp.Dial(ctx, path)
+func quit(ctx context.Context, dir, name string) error {
+	c, err := monitor(ctx, dir, name)
 	if err != nil {
 		return err
 	}
@@ -91,6 +92,16 @@ func quit(ctx context.Context, path string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// monitor connects to a machine that somebody else has started: its directory
+// may be its user's, its parent is whom the machine belongs to.
+func monitor(ctx context.Context, dir, name string) (*qmp.Client, error) {
+	conn, err := podsock.Dial(ctx, filepath.Dir(dir), filepath.Join(filepath.Base(dir), name))
+	if err != nil {
+		return nil, err
+	}
+	return qmp.New(ctx, conn)
 }
 
 // gone says of a failed dial that nobody listens.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
+	"github.com/bulkhead-project/bulkhead/internal/podsock"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
@@ -111,9 +112,7 @@ func (v *vm) abandon() {
 }
 
 func removeSockets(dir string) {
-	for _, name := range []string{qmpSocket, monitorSocket, channelSocket, consoleSocket} {
-		os.Remove(filepath.Join(dir, name))
-	}
+	podsock.Remove(dir, qmpSocket, monitorSocket, channelSocket, consoleSocket)
 }
 
 // abandonTimeout bounds the death of a killed process; one that stays longer

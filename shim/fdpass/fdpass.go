@@ -98,22 +98,6 @@ func CloseAll(files []*os.File) {
 	}
 }
 
-// PeerPID is the process that made the other end of conn.
-func PeerPID(conn *net.UnixConn) (int, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, fmt.Errorf("identify the peer: %w", err)
-	}
-	var cred *unix.Ucred
-	ctlErr := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err := errorOf(ctlErr, err); err != nil {
-		return 0, fmt.Errorf("identify the peer: %w", err)
-	}
-	return int(cred.Pid), nil
-}
-
 func closeAll(fds []int) {
 	for _, fd := range fds {
 		unix.Close(fd)

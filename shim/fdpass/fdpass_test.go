@@ -128,11 +128,3 @@ func TestSendNamedEndsWithItsContext(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestPeer(t *testing.T) {
-	a, _ := pair(t)
-	pid, err := fdpass.PeerPID(a)
-	if err != nil || pid != os.Getpid() {
-		t.Errorf("pid %d, %v", pid, err)
-	}
-}

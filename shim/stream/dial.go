@@ -7,7 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/podsock"
 )
 
 // ErrRefused is returned by Dial for a stream that the shim does not open; the
@@ -16,12 +20,15 @@ var ErrRefused = errors.New("stream refused")
 
 const maxLine = 1024
 
-// Dial connects to the stream socket at address and opens the stream of token.
-// ctx bounds the opening only. The caller closes the connection, which is a
-// *net.UnixConn and so can be closed by halves.
+// Dial connects to the stream socket at address, in the pod's own directory
+// (see podsock.Dial), and opens the stream of token. ctx bounds the opening
+// only. The caller closes the connection, which is a *net.UnixConn and so can be
+// closed by halves.
 func Dial(ctx context.Context, address, token string) (net.Conn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", address)
+	if !validToken(token) {
+		return nil, fmt.Errorf("open a stream: %w: not a token", ErrProtocol)
+	}
+	conn, err := podsock.Dial(ctx, filepath.Dir(address), filepath.Base(address))
 	if err != nil {
 		return nil, fmt.Errorf("open a stream: %w", err)
 	}
@@ -37,6 +44,11 @@ func Dial(ctx context.Context, address, token string) (net.Conn, error) {
 		return nil, fmt.Errorf("open a stream: %w", err)
 	}
 	return conn, nil
+}
+
+// validToken says of a shim's word that it is what Server.Issue makes.
+func validToken(token string) bool {
+	return len(token) == 2*tokenSize && strings.Trim(token, "0123456789abcdef") == ""
 }
 
 func accepted(conn net.Conn) error {

@@ -23,6 +23,7 @@ const (
 	MaxConns = 256
 
 	tokenDeadline = 10 * time.Second
+	tokenSize     = 16 // bytes
 )
 
 // ErrBusy is returned when a bound of the Server is reached.
@@ -60,7 +61,7 @@ func NewServer() *Server {
 
 // Issue returns a token that leads to h once, within Patience.
 func (s *Server) Issue(h Handler) (string, error) {
-	var raw [16]byte
+	var raw [tokenSize]byte
 	rand.Read(raw[:])
 	token := hex.EncodeToString(raw[:])
 	s.mu.Lock()

@@ -1,0 +1,152 @@
+package podsock
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// listen makes a socket at path and tells of the connections that it gets.
+func listen(t *testing.T, path string) <-chan struct{} {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan struct{}, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+			got <- struct{}{}
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return got
+}
+
+func TestDial(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pod")
+	if err := os.MkdirAll(filepath.Join(dir, "vm"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"own", "vm/own"} {
+		got := listen(t, filepath.Join(dir, name))
+		conn, err := Dial(t.Context(), dir, name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		<-got
+		peer, err := Peer(conn)
+		if err != nil || int(peer.Pid) != os.Getpid() {
+			t.Errorf("%s: peer %v: %v", name, peer, err)
+		}
+		conn.Close()
+	}
+	if _, err := Dial(t.Context(), dir, "none"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("nothing there: %v", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "dead"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	if _, err := Dial(t.Context(), dir, "dead"); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+// What the owner of a directory may put there leads nowhere else.
+func TestDialImpostors(t *testing.T) {
+	base := t.TempDir()
+	dir, other := filepath.Join(base, "pod"), filepath.Join(base, "other")
+	for _, d := range []string{dir, filepath.Join(other, "vm")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	victim := listen(t, filepath.Join(other, "vm", "qmp"))
+	for name, plant := range map[string]func(path string) error{
+		"link":     func(path string) error { return os.Symlink(filepath.Join(other, "vm", "qmp"), path) },
+		"vm/qmp":   func(path string) error { return os.Symlink(filepath.Join(other, "vm"), filepath.Dir(path)) },
+		"relative": func(path string) error { return os.Symlink("../other/vm/qmp", path) },
+		"magic/qmp": func(path string) error {
+			return os.Symlink("/proc/self/root"+filepath.Join(other, "vm"), filepath.Dir(path))
+		},
+		"file":       func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"fifo":       func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"../other/x": func(string) error { return os.Link(filepath.Join(other, "vm", "qmp"), filepath.Join(other, "x")) },
+	} {
+		if err := plant(filepath.Join(dir, name)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		conn, err := Dial(t.Context(), dir, name)
+		if !errors.Is(err, ErrForeign) {
+			t.Errorf("%s: %v, want ErrForeign", name, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
+	// The directory itself is not to be a link either.
+	alias := filepath.Join(base, "alias")
+	if err := os.Symlink(filepath.Join(other, "vm"), alias); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := Dial(t.Context(), alias, "qmp"); err == nil {
+		conn.Close()
+		t.Error("followed a link in place of the directory")
+	}
+	select {
+	case <-victim:
+		t.Error("somebody else's socket was connected to")
+	default:
+	}
+	Remove(filepath.Join(dir, "vm"), "qmp")
+	if _, err := os.Lstat(filepath.Join(other, "vm", "qmp")); err != nil {
+		t.Errorf("somebody else's socket was removed: %v", err)
+	}
+}
+
+// A socket in a pod's directory that another user has made, or listens at, is
+// not the pod's.
+func TestDialAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory away")
+	}
+	const pod = 1_900_000_001
+	dir := filepath.Join(t.TempDir(), "pod")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, pod, pod); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "shim.sock")
+	victim := listen(t, path)
+	if _, err := Dial(t.Context(), dir, "shim.sock"); !errors.Is(err, ErrForeign) {
+		t.Errorf("root's socket: %v", err)
+	}
+	select {
+	case <-victim:
+		t.Error("it was connected to")
+	default:
+	}
+	// Its file is the pod's by now, its process is not.
+	if err := os.Chown(path, pod, pod); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Dial(t.Context(), dir, "shim.sock"); !errors.Is(err, ErrForeign) {
+		t.Errorf("root listens: %v", err)
+	}
+}
