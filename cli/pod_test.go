@@ -84,6 +84,7 @@ func (u *user) detached(t *testing.T) {
 	if page, err := fetchPage(port); err != nil || page != "page\n" {
 		t.Errorf("the published port: %q, %v", page, err)
 	}
+	u.formats(t)
 	out, _, code := u.run("typed", "exec", "-i", "web", "--", "sh", "-c", "cat; exit 5")
 	if out != "typed" || code != 5 {
 		t.Errorf("exec: %q, exit code %d", out, code)

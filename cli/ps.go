@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,17 +15,19 @@ import (
 
 func (a *app) psCmd() *cobra.Command {
 	var f format
-	var quiet bool
+	var quiet, all bool
 	cmd := &cobra.Command{
 		Use:     "ps",
 		Aliases: []string{"ls", "list"},
 		Short:   "List the pods, ended ones included",
 		Example: `  bulkhead ps
+  bulkhead ps -A
   bulkhead ps -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pods := []api.Pod{}
-			if err := a.client.Call(cmd.Context(), "GET", "/v1/pods", nil, nil, &pods); err != nil {
+			q := url.Values{"all": {strconv.FormatBool(all)}}
+			if err := a.client.Call(cmd.Context(), "GET", "/v1/pods", q, nil, &pods); err != nil {
 				return err
 			}
 			if quiet {
@@ -37,6 +41,7 @@ func (a *app) psCmd() *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
+	cmd.Flags().BoolVarP(&all, "all", "A", false, "the pods of every instance: those of a kubelet and a node, too")
 	return cmd
 }
 
@@ -50,6 +55,10 @@ func psTable(w io.Writer, pods []api.Pod) error {
 	if namespaces {
 		header = "NAMESPACE " + header
 	}
+	instances := slices.ContainsFunc(pods, func(p api.Pod) bool { return p.Instance != "" })
+	if instances {
+		header = "INSTANCE " + header
+	}
 	var rows [][]string
 	for _, p := range pods {
 		row := []string{
@@ -58,6 +67,9 @@ func psTable(w io.Writer, pods []api.Pod) error {
 		}
 		if namespaces {
 			row = append([]string{p.Namespace}, row...)
+		}
+		if instances {
+			row = append([]string{p.Instance}, row...)
 		}
 		rows = append(rows, row)
 	}

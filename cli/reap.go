@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,23 +12,30 @@ import (
 )
 
 func (a *app) reapCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:     "reap",
-		Short:   "Adopt or clean up what a crash left behind (also done at every start)",
-		Example: "  bulkhead reap",
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "reap",
+		Short: "Adopt or clean up what a crash left behind (also done at every start)",
+		Example: `  bulkhead reap
+  bulkhead reap --all      # also for a kubelet's and a node's engine that has died`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var r api.Reaped
-			if err := a.client.Call(cmd.Context(), "POST", "/v1/reap", nil, nil, &r); err != nil {
+			if err := a.client.Call(cmd.Context(), "POST", "/v1/reap", url.Values{"all": {strconv.FormatBool(all)}}, nil, &r); err != nil {
 				return err
 			}
 			fmt.Fprintf(a.out, "adopted %d, removed %d\n", r.Adopted, r.Removed)
+			for _, name := range r.Alive {
+				fmt.Fprintf(a.out, "instance %s: its engine runs and reaps by itself\n", name)
+			}
 			if len(r.Failed) > 0 {
 				return fmt.Errorf("left for the next reap: %s", strings.Join(r.Failed, "; "))
 			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "for every instance")
+	return cmd
 }
 
 func (a *app) versionCmd() *cobra.Command {

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bulkhead-project/bulkhead/check"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+// TestCheck asks the real command about this machine, which its own tests say
+// can run pods, and about one without QEMU.
+func TestCheck(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots virtual machines; make test runs it in its second pass")
+	}
+	for name, prefix := range map[string][]string{"root": nil, "ordinary": ordinary} {
+		t.Run(name, func(t *testing.T) {
+			u := newUser(t, prefix)
+			found := foundBy(t, u, 0, "check", "-o", "json")
+			for _, check := range []string{"directories", "disk", "memory", "cgroups", "programs", "QEMU", "guest", "accelerator", "boot", "user namespaces", "pasta", "/dev/net/tun", "network"} {
+				f, ok := found[check]
+				if !ok || f.Reason == "" || f.Status == "fail" || f.Status == "warn" && f.Remedy == "" {
+					t.Errorf("%s: %+v", check, f)
+				}
+			}
+			if found["boot"].Status != "ok" {
+				t.Errorf("boot: %+v", found["boot"])
+			}
+			_, err := os.Stat(u.dir + "/state/run/supervisor.sock")
+			if left := processes(u.dir); err == nil || len(left) > 0 {
+				t.Errorf("left running: %v", left)
+			}
+			table := u.must("", "check")
+			if n := strings.Count(table, "\n"); n < len(found) || !strings.Contains(table, "\nQEMU ") || strings.Contains(table, "\x1b") {
+				t.Errorf("%d findings, and the table has %d lines: %s", len(found), n, table)
+			}
+		})
+	}
+	u := newUser(t, nil, "BULKHEAD_QEMU=/no/such/qemu")
+	found := foundBy(t, u, 1, "check", "-o", "yaml")
+	if f := found["QEMU"]; f.Status != "fail" || !strings.Contains(f.Remedy, "install") {
+		t.Errorf("QEMU: %+v", f)
+	}
+	if f := found["boot"]; f.Status != "fail" {
+		t.Errorf("boot: %+v", f)
+	}
+}
+
+func foundBy(t *testing.T, u *user, code int, args ...string) map[string]check.Finding {
+	t.Helper()
+	out, stderr, got := u.run("", args...)
+	if got != code || (code == 0) != (stderr == "") {
+		t.Errorf("%v: exit code %d, %s", args, got, stderr)
+	}
+	var list []check.Finding
+	if err := yaml.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatalf("%v: %v", err, out)
+	}
+	found := map[string]check.Finding{}
+	for _, f := range list {
+		found[f.Check] = f
+	}
+	return found
+}
+
+// formats is of a user with a pod that runs: what every list says of it in
+// JSON, in YAML and in a table, and what inspect shows.
+func (u *user) formats(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		into any
+		head string
+	}{
+		{[]string{"ps"}, &[]api.Pod{}, "NAME"},
+		{[]string{"image", "ls"}, &[]api.Image{}, "NAME"},
+		{[]string{"template", "ls"}, &[]api.Template{}, "KEY"},
+		{[]string{"version"}, &api.Version{}, "agent"},
+	} {
+		if out := u.must("", tc.args...); !strings.HasPrefix(out, tc.head) {
+			t.Errorf("%v: %s", tc.args, out)
+		}
+		asJSON, asYAML := u.must("", append(tc.args, "-o", "json")...), u.must("", append(tc.args, "-o", "yaml")...)
+		if err := json.Unmarshal([]byte(asJSON), tc.into); err != nil || !strings.HasSuffix(asJSON, "\n") {
+			t.Errorf("%v -o json: %v: %s", tc.args, err, asJSON)
+		}
+		if b, err := yaml.YAMLToJSONStrict([]byte(asYAML)); err != nil || len(b) < 10 || json.Valid([]byte(asYAML)) {
+			t.Errorf("%v -o yaml: %v: %s", tc.args, err, asYAML)
+		}
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(u.must("", "inspect", "-o", "yaml", "web")), &pod); err != nil {
+		t.Fatal(err)
+	}
+	machine := corev1.PodCondition{}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == "io.bulkhead/Machine" {
+			machine = c
+		}
+	}
+	if pod.Kind != "Pod" || pod.Status.Phase != corev1.PodRunning || len(pod.Status.ContainerStatuses) != len(pod.Spec.Containers) ||
+		machine.Status != corev1.ConditionTrue || !strings.Contains(machine.Message, "accelerator ") {
+		t.Errorf("inspect: %+v, %+v", pod.Status, machine)
+	}
+	if out := u.must("", "inspect", "--sandbox", "-o", "json", string(pod.UID)[:8]); !strings.Contains(out, `"vmPID": `) {
+		t.Errorf("inspect --sandbox by a prefix of the UID: %s", out)
+	}
+}
+
+// commands are all below cmd.
+func commands(cmd *cobra.Command) (list []*cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		list = append(append(list, sub), commands(sub)...)
+	}
+	return list
+}
+
+// TestHelp is of every command: what it is for, and an example of its use.
+func TestHelp(t *testing.T) {
+	root := (&app{}).root()
+	seen := 0
+	for _, cmd := range commands(root) {
+		if cmd.Hidden {
+			continue
+		}
+		seen++
+		if cmd.Short == "" || !strings.Contains(cmd.Example, "bulkhead "+strings.TrimPrefix(cmd.CommandPath(), "bulkhead ")) {
+			t.Errorf("%s: %q, example %q", cmd.CommandPath(), cmd.Short, cmd.Example)
+		}
+		if strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%s: %q ends with a full stop", cmd.CommandPath(), cmd.Short)
+		}
+	}
+	if seen < 25 {
+		t.Errorf("%d commands", seen)
+	}
+}
