@@ -68,8 +68,9 @@ func allThreads(number, a, b, c uintptr) error {
 	return nil
 }
 
-// dropCapabilities empties all sets but the bounding one, which no_new_privs
-// makes harmless.
+// dropCapabilities empties all sets but the bounding one: with no_new_privs no
+// program gives any of it back, and the filter refuses new user namespaces, in
+// which a process would begin with all of it.
 func dropCapabilities() error {
 	if err := allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0); err != nil {
 		return fmt.Errorf("clear the ambient set: %w", err)

@@ -5,8 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestConfined runs a confined program (pure Go, as the shim is) and looks at
@@ -41,12 +44,15 @@ func TestConfined(t *testing.T) {
 	works := []string{"confined", "write inside", "rename inside", "read passed", "exec"}
 	fails := []string{
 		"thread reads outside", "read outside", "write outside", "exec reads outside",
-		"connect", "mount", "unshare", "ptrace", "chown",
+		"connect", "mount", "unshare", "user namespace", "ptrace", "chown",
 	}
 	got := map[string][]string{}
 	for line := range strings.Lines(string(out)) {
 		what, result, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		got[what] = append(got[what], result)
+	}
+	if !slices.Equal(got["clone3"], []string{unix.ENOSYS.Error()}) {
+		t.Errorf("clone3: %q", got["clone3"])
 	}
 	for _, what := range works {
 		for _, result := range append(got[what], missing(got[what])...) {

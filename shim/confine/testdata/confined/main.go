@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -60,6 +61,11 @@ func main() {
 	fmt.Println("connect:", err)
 	fmt.Println("mount:", unix.Mount("none", inside, "tmpfs", 0, ""))
 	fmt.Println("unshare:", unix.Unshare(unix.CLONE_NEWUSER))
+	_, _, errno := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
+	fmt.Println("clone3:", errno)
+	namespaced := exec.Command("/bin/true")
+	namespaced.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
+	fmt.Println("user namespace:", namespaced.Run())
 	fmt.Println("ptrace:", unix.PtraceAttach(os.Getppid()))
 	fmt.Println("chown:", os.Chown(inside+"/newer", 12345, 12345))
 }
