@@ -44,7 +44,6 @@ func (a *app) templateBuildCmd() *cobra.Command {
 	cmd.Flags().IntVar(&req.VCPUs, "vcpus", 1, "virtual CPUs: 1, 2, 4, 8 …")
 	cmd.Flags().StringVar(&req.Network, "network", "user", "network of the machines: user or none")
 	cmd.Flags().StringVar(&req.Accel, "accel", "auto", "accelerator: auto, kvm or tcg")
-	cmd.Flags().BoolVar(&req.Rebuild, "rebuild", false, "build it anew even if it is there")
 	return cmd
 }
 
