@@ -18,7 +18,7 @@ func (a *app) reapCmd() *cobra.Command {
 		Short: "Adopt or clean up what a crash left behind (also done at every start)",
 		Example: `  bulkhead reap
   bulkhead reap --all      # also for a kubelet's and a node's engine that has died`,
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var r api.Reaped
 			if err := a.client.Call(cmd.Context(), "POST", "/v1/reap", url.Values{"all": {strconv.FormatBool(all)}}, nil, &r); err != nil {

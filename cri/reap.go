@@ -22,6 +22,9 @@ type Reaped struct {
 	Failed  []string // what could not be undone, to be tried again
 }
 
+// Found is what New has done by a Reap of its own.
+func (s *Service) Found() Reaped { return s.found }
+
 // Reap adopts pods without a shim and undoes what crashes left, of this
 // engine's instance only. It may be called at any time, and New calls it: what
 // is being made or removed just then is left alone. Its error is of the store

@@ -30,6 +30,7 @@ type Service struct {
 	host     sandbox.Host
 	lock     *flock.Lock
 	started  time.Time
+	found    Reaped // by New
 
 	// ctx ends with Close; wg counts every goroutine. Both belong to spawn.
 	ctx    context.Context
@@ -94,7 +95,7 @@ func newService(ctx context.Context, o Options, sh shims, m machines) (*Service,
 		pods: map[string]*pod{}, working: map[string]bool{}, providers: map[hypervisor.Network]network.Provider{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if _, err := s.Reap(ctx); err != nil {
+	if s.found, err = s.Reap(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the engine: %w", err), s.Close(ctx))
 	}
 	s.pool.init(s)

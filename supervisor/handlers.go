@@ -149,7 +149,7 @@ func (s *Supervisor) verb(r *http.Request) (any, error) {
 			return nil, err
 		}
 		// The end of a pod goes on when the one who asked for it has gone.
-		defer s.pods.orphans.begin(func() bool { return r.Context().Err() != nil })()
+		defer s.pods.orphans.begin(func() bool { return left(r.Context()) })()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod, req.Grace))
 		defer cancel()
 		return result, e.stop(ctx, req.Grace)
@@ -182,7 +182,7 @@ func (s *Supervisor) remove(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.pods.orphans.begin(func() bool { return r.Context().Err() != nil })()
+	defer s.pods.orphans.begin(func() bool { return left(r.Context()) })()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod, nil))
 	defer cancel()
 	return api.Result{Pod: e.key()}, e.remove(ctx, r.URL.Query().Get("force") == "true")

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
 func (s *Supervisor) list(r *http.Request) (any, error) {
@@ -26,7 +27,14 @@ func (s *Supervisor) list(r *http.Request) (any, error) {
 		}
 		pods = append(pods, p)
 	}
-	return pods, nil
+	if r.URL.Query().Get("all") != "true" {
+		return pods, nil
+	}
+	for i := range pods {
+		pods[i].Instance = client.Instance
+	}
+	foreign, err := s.foreign()
+	return append(pods, foreign...), err
 }
 
 func summary(e *entry) api.Pod {

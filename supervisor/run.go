@@ -30,7 +30,7 @@ func (s *Supervisor) run(r *http.Request, out send) error {
 		return err
 	}
 	if !req.Detach {
-		defer s.pods.orphans.begin(func() bool { return r.Context().Err() != nil })()
+		defer s.pods.orphans.begin(func() bool { return left(r.Context()) })()
 	}
 	var entries []*entry
 	for _, rec := range records {

@@ -49,6 +49,7 @@ type Supervisor struct {
 	templates *template.Store
 	pods      *registry
 	idle      *idle
+	found     sync.Once // told what the engine found when it was made
 	stop      context.CancelFunc
 
 	mu    sync.Mutex
@@ -133,9 +134,11 @@ func (s *Supervisor) network(kind hypervisor.Network) (network.Provider, error) 
 			return nil, err
 		}
 		u := network.NewUser(context.Background(), dir, kind == hypervisor.NetworkHostLoopback) // bounded by itself
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.users = append(s.users, u)
+		if got, _ := u.Kind(); got == hypervisor.NetworkUser {                                  // the others hold nothing
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.users = append(s.users, u)
+		}
 		return u, nil
 	}
 	return nil, fmt.Errorf("network %q: use user or none", kind)
@@ -154,7 +157,7 @@ func (s *Supervisor) serve(ctx context.Context, ready func()) error {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("serve: %w", err), l.Close())
 	}
-	srv := &http.Server{Handler: s.idle.count(s.handler()), ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: s.idle.count(s.handler()), ReadHeaderTimeout: 10 * time.Second, ConnContext: withConnection}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		<-ctx.Done()

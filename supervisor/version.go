@@ -22,14 +22,3 @@ func (s *Supervisor) version(r *http.Request) (any, error) {
 		Kernel: s.guest.Kernel.Release, Crun: s.guest.Crun.Version, Agent: agentv1.Version,
 	}, nil
 }
-
-func (s *Supervisor) reap(r *http.Request) (any, error) {
-	if err := s.pods.orphans.settle(r.Context()); err != nil {
-		return nil, err
-	}
-	res, err := s.engine.Reap(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	return api.Reaped{Adopted: res.Adopted, Removed: res.Removed, Failed: res.Failed}, nil
-}

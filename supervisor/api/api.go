@@ -3,7 +3,7 @@
 // one JSON object a line.
 //
 //	POST   /v1/pods                      RunRequest -> Messages until the pods end, or run when detached
-//	GET    /v1/pods                      -> []Pod
+//	GET    /v1/pods?all=                 -> []Pod; all: of every instance
 //	GET    /v1/pods/{ref}                -> v1.Pod as the API would show it
 //	GET    /v1/pods/{ref}/sandbox        -> the machine's facts, a map
 //	GET    /v1/pods/{ref}/logs           LogOptions in the query -> Messages
@@ -19,7 +19,7 @@
 //	GET    /v1/templates                 -> []Template
 //	POST   /v1/templates                 TemplateRequest -> Template
 //	DELETE /v1/templates/{key}           -> Result
-//	POST   /v1/reap                      -> Reaped
+//	POST   /v1/reap?all=                 -> Reaped; all: of every instance
 //	GET    /v1/version                   -> Version
 //	POST   /v1/shutdown                  -> Result; pods run on
 package api
@@ -207,6 +207,7 @@ type Reaped struct {
 	Adopted int      `json:"adopted"`
 	Removed int      `json:"removed"`
 	Failed  []string `json:"failed,omitempty"` // tried again at the next reap
+	Alive   []string `json:"alive,omitempty"`  // other instances whose engine runs, and does it itself
 }
 
 // Version tells the version of every part.
