@@ -54,7 +54,7 @@ guest: $(BUNDLE) ## make the guest bundle (kernel, initrd) in bin/guest
 
 .PHONY: run
 run: build guest $(IMAGE) ## set up and run the demo pod, examples/hello.yaml
-	@bin/bulkhead image load oci-archive:$(IMAGE) localhost/busybox:demo
+	@bin/bulkhead image load --quiet oci-archive:$(IMAGE) localhost/busybox:demo >/dev/null
 	@bin/bulkhead run --rm examples/hello.yaml
 
 .PHONY: lint
