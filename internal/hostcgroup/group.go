@@ -1,0 +1,251 @@
+package hostcgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// Group is one cgroup: a directory of cgroup2, or one in each hierarchy of the
+// older controllers. A nil Group does nothing and has nothing. Its methods may
+// be called at once; it holds nothing open.
+type Group struct{ dirs []string }
+
+// At is the group whose directories are these, as Dirs named them; nil for none.
+func At(dirs []string) *Group {
+	if len(dirs) == 0 {
+		return nil
+	}
+	return &Group{dirs}
+}
+
+// has tells the files that a kind of directory has.
+func has(dir, file string) bool {
+	_, err := os.Lstat(filepath.Join(dir, file))
+	return err == nil
+}
+
+// unified tells whether a directory is of cgroup2.
+func unified(dir string) bool { return has(dir, "cgroup.events") }
+
+// Set gives the group other limits. A limit whose controller is not there is
+// left out: Support told so.
+func (g *Group) Set(l Limits) error {
+	if g == nil {
+		return nil
+	}
+	for _, dir := range g.dirs {
+		set := setV1
+		if unified(dir) {
+			set = setV2
+		}
+		if err := set(dir, l); err != nil {
+			return fmt.Errorf("limit a cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+func setV2(dir string, l Limits) error {
+	type file struct{ name, value string }
+	limit := func(n int64) string {
+		if n <= 0 {
+			return "max"
+		}
+		return decimal(n)
+	}
+	swap := "max"
+	if l.Memory > 0 {
+		swap = "0" // what is swapped out is not counted in memory.max
+	}
+	for _, f := range []file{
+		{"memory.max", limit(l.Memory)}, {"memory.swap.max", swap},
+		{"cpu.max", limit(l.Quota) + " " + decimal(l.period())}, {"pids.max", limit(l.PIDs)},
+	} {
+		if !has(dir, f.name) {
+			continue
+		}
+		if err := write(dir, f.name, f.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setV1(dir string, l Limits) error {
+	limit := func(n int64, none string) string {
+		if n <= 0 {
+			return none
+		}
+		return decimal(n)
+	}
+	// Several controllers may share a directory.
+	var errs []error
+	if has(dir, "memory.limit_in_bytes") {
+		errs = append(errs, setMemoryV1(dir, limit(l.Memory, "-1")))
+	}
+	if has(dir, "cpu.cfs_quota_us") {
+		// The kernel checks each against the other: without a quota any
+		// period is right.
+		errs = append(errs, write(dir, "cpu.cfs_quota_us", "-1"), write(dir, "cpu.cfs_period_us", decimal(l.period())),
+			write(dir, "cpu.cfs_quota_us", limit(l.Quota, "-1")))
+	}
+	if has(dir, "pids.max") {
+		errs = append(errs, write(dir, "pids.max", limit(l.PIDs, "max")))
+	}
+	return errors.Join(errs...)
+}
+
+// setMemoryV1 sets memory, and memory and swap together, where the kernel
+// counts it, to one value. The second is never less than the first: which is to
+// be written first depends on which way they go.
+func setMemoryV1(dir, value string) error {
+	const memory, both = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
+	err := write(dir, memory, value)
+	if !has(dir, both) {
+		return err
+	}
+	if errors.Is(err, unix.EINVAL) {
+		return errors.Join(write(dir, both, value), write(dir, memory, value))
+	}
+	return errors.Join(err, write(dir, both, value))
+}
+
+func (l Limits) period() int64 {
+	if l.Period > 0 {
+		return l.Period
+	}
+	return defaultPeriod
+}
+
+// PIDs are the processes in the group.
+func (g *Group) PIDs() ([]int, error) {
+	if g == nil {
+		return nil, nil
+	}
+	seen := map[int]bool{}
+	var all []int
+	for _, dir := range g.dirs {
+		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil && !gone(err) {
+			return nil, fmt.Errorf("look into a cgroup: %w", err)
+		}
+		for line := range strings.FieldsSeq(string(data)) {
+			if pid, err := strconv.Atoi(line); err == nil && !seen[pid] {
+				seen[pid] = true
+				all = append(all, pid)
+			}
+		}
+	}
+	return all, nil
+}
+
+// Kill kills all processes of the group and returns when they have died. Of
+// those that it finds it leaves out this process.
+func (g *Group) Kill(ctx context.Context) error {
+	if g == nil {
+		return nil
+	}
+	for ctx.Err() == nil {
+		pids, err := g.PIDs()
+		if err != nil {
+			return err
+		}
+		var ids []procid.ID
+		for _, pid := range pids {
+			// A pid of another namespace is 0.
+			if pid <= 1 || pid == os.Getpid() {
+				continue
+			}
+			if id, err := procid.Of(pid); err == nil {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		// At once where the kernel can, which a process that forks cannot
+		// outrun; else until none is left.
+		if dir := g.dirs[0]; !unified(dir) || write(dir, "cgroup.kill", "1") != nil {
+			for _, id := range ids {
+				_ = id.Signal(unix.SIGKILL) // it may have died
+			}
+		}
+		for _, id := range ids {
+			if err := id.Wait(ctx); err != nil && !errors.Is(err, procid.ErrGone) {
+				return fmt.Errorf("kill a cgroup's processes: %w", err)
+			}
+		}
+	}
+	return fmt.Errorf("kill a cgroup's processes: %w", ctx.Err())
+}
+
+// Delete removes the group, when its last process has left, for which it waits until
+// ctx ends. It is idempotent.
+func (g *Group) Delete(ctx context.Context) error {
+	if g == nil {
+		return nil
+	}
+	for _, dir := range g.dirs {
+		if err := remove(ctx, dir); err != nil {
+			return fmt.Errorf("remove a cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// End kills what is in the group and removes it.
+func (g *Group) End(ctx context.Context) error {
+	if err := g.Kill(ctx); err != nil {
+		return err
+	}
+	return g.Delete(ctx)
+}
+
+// remove removes what can be removed at once.
+func (g *Group) remove() {
+	for _, dir := range g.dirs {
+		_ = os.Remove(dir)
+	}
+}
+
+// emptyRetry is how often an older controller's group is tried: it tells of
+// its emptiness to a program only that the whole host has in common (the
+// release agent). What is waited for are processes that have died already.
+const emptyRetry = 2 * time.Millisecond
+
+func remove(ctx context.Context, dir string) error {
+	for {
+		err := unix.Rmdir(dir)
+		switch {
+		case err == nil || gone(err):
+			return nil
+		case !errors.Is(err, unix.EBUSY):
+			return fmt.Errorf("%s: %w", dir, err)
+		case unified(dir):
+			err = waitEmpty(ctx, dir)
+		default:
+			err = nil
+			select {
+			case <-time.After(emptyRetry):
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%s: there are still processes in it: %w", dir, err)
+		}
+	}
+}
+
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }

@@ -1,0 +1,214 @@
+package hostcgroup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// fakeView is a process's view of the directory tree root: mounts are lines of
+// "type root mount-point options".
+func fakeView(t *testing.T, own string, mounts ...string) view {
+	t.Helper()
+	dir := t.TempDir()
+	v := view{filepath.Join(dir, "own"), filepath.Join(dir, "mounts")}
+	var text strings.Builder
+	for _, m := range mounts {
+		f := strings.Fields(m)
+		text.WriteString("30 24 0:26 " + f[1] + " " + f[2] + " rw,relatime shared:9 - " + f[0] + " cgroup rw," + f[3] + "\n")
+	}
+	// The kernel's own options come last.
+	out := strings.ReplaceAll(text.String(), " cgroup rw,", " cgroup ")
+	if err := errors.Join(os.WriteFile(v.own, []byte(own), 0o600), os.WriteFile(v.mounts, []byte(out), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// fakeGroup makes a directory with files of a group.
+func fakeGroup(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestHierarchies(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		own    string
+		mounts []string
+		want   map[string]hierarchy
+	}{
+		{"unified", "0::/user.slice/a.scope\n", []string{"cgroup2 / /sys/fs/cgroup rw"},
+			map[string]hierarchy{"": {"/sys/fs/cgroup", "/user.slice/a.scope"}}},
+		{"both", "4:memory:/m\n2:cpu,cpuacct:/\n1:name=systemd:/s\n0::/u\n",
+			[]string{"cgroup / /c/memory memory", "cgroup / /c/cpu cpu,cpuacct", "cgroup / /c/systemd xattr,name=systemd", "cgroup2 / /c/unified rw"},
+			map[string]hierarchy{
+				"memory": {"/c/memory", "/m"}, "cpu": {"/c/cpu", "/"}, "cpuacct": {"/c/cpu", "/"},
+				"name=systemd": {"/c/systemd", "/s"}, "": {"/c/unified", "/u"},
+			}},
+		{"a container's part of it", "4:memory:/docker/x/y\n", []string{"cgroup /docker/x /c/my\\040memory memory"},
+			map[string]hierarchy{"memory": {"/c/my memory", "/y"}}},
+		{"somebody else's part", "4:memory:/docker/x\n", []string{"cgroup /docker/z /c/memory memory"}, map[string]hierarchy{}},
+		{"nothing", "", nil, map[string]hierarchy{}},
+		{"garbage", "4\n::\n:::::\n", []string{"ext4 / / rw"}, map[string]hierarchy{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := fakeView(t, tc.own, tc.mounts...).hierarchies()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(hierarchy{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What an ordinary user finds, in directories for a kernel's.
+func TestSupport(t *testing.T) {
+	none := func(t *testing.T, v view, reason string) {
+		t.Helper()
+		h := find(v, "tag")
+		if s := h.Support(); s.Version != 0 || !strings.Contains(s.Missing, reason) {
+			t.Errorf("support %+v, want none for %q", s, reason)
+		}
+		g, err := h.Create("x", Limits{Memory: 1})
+		if g != nil || err != nil {
+			t.Errorf("a group where there are none: %v %v", g, err)
+		}
+		if err := errors.Join(g.Set(Limits{}), g.Add(1), g.End(t.Context()), h.Reap(t.Context(), nil)); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Run("no cgroups", func(t *testing.T) { none(t, fakeView(t, "0::/\n"), "no cgroups are mounted") })
+	t.Run("no /proc", func(t *testing.T) { none(t, view{"/no/such", "/no/such"}, "no such file") })
+	t.Run("no controllers", func(t *testing.T) {
+		top := t.TempDir()
+		fakeGroup(t, top, map[string]string{"cgroup.controllers": "hugetlb io\n", "cgroup.subtree_control": "", "cgroup.procs": ""})
+		none(t, fakeView(t, "0::/\n", "cgroup2 / "+top+" rw"), "cgroup.controllers") // the fake directory's child has no files
+	})
+	t.Run("not delegated", func(t *testing.T) {
+		top := t.TempDir()
+		files := map[string]string{"cgroup.controllers": "cpu memory pids\n", "cgroup.subtree_control": "memory\n", "cgroup.procs": ""}
+		fakeGroup(t, filepath.Join(top, "user.slice"), files)
+		fakeGroup(t, top, files)
+		// Root may write everywhere, but not where nobody can.
+		for _, dir := range []string{filepath.Join(top, "user.slice"), top} {
+			if err := os.Remove(filepath.Join(dir, "cgroup.procs")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		none(t, fakeView(t, "0::/user.slice/session.scope\n", "cgroup2 / "+top+" rw"), "not delegated to this user")
+	})
+	t.Run("version 1, one controller", func(t *testing.T) {
+		top := t.TempDir()
+		fakeGroup(t, filepath.Join(top, "own"), nil)
+		h := find(fakeView(t, "4:memory:/own\n0::/\n", "cgroup / "+top+" memory"), "tag")
+		want := Support{1, []string{"memory"}, "no controller of cpu, pids"}
+		if diff := cmp.Diff(want, h.Support()); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{top + "/own/tag/x"}, h.Dirs("x")); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("delegated", func(t *testing.T) {
+		top := t.TempDir()
+		own := filepath.Join(top, "app.slice")
+		files := map[string]string{"cgroup.controllers": "cpu memory pids\n", "cgroup.subtree_control": "cpu memory pids\n", "cgroup.procs": ""}
+		fakeGroup(t, own, files)
+		fakeGroup(t, filepath.Join(own, "tag"), files)
+		h := find(fakeView(t, "0::/app.slice/x.scope\n", "cgroup2 / "+top+" rw"), "tag")
+		if diff := cmp.Diff(Support{2, []string{"cpu", "memory", "pids"}, ""}, h.Support()); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{own + "/tag/x"}, h.Dirs("x")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestNames(t *testing.T) {
+	top := t.TempDir()
+	h := find(fakeView(t, "4:memory:/\n", "cgroup / "+top+" memory"), "tag")
+	for _, name := range []string{"", ".", "..", "a/b", "/a", ".hidden"} {
+		if _, err := h.Create(name, Limits{}); err == nil {
+			t.Errorf("a group of the name %q", name)
+		}
+	}
+}
+
+// The forms in which limits are written.
+func TestLimits(t *testing.T) {
+	v1 := map[string]string{"memory.limit_in_bytes": "", "memory.memsw.limit_in_bytes": "", "cpu.cfs_quota_us": "", "cpu.cfs_period_us": "", "pids.max": ""}
+	v2 := map[string]string{"cgroup.events": "", "memory.max": "", "memory.swap.max": "", "cpu.max": "", "pids.max": ""}
+	for _, tc := range []struct {
+		name   string
+		files  map[string]string
+		limits Limits
+		want   map[string]string
+	}{
+		{"version 1", v1, Limits{Memory: 1 << 20, Quota: 25000, Period: 50000, PIDs: 9}, map[string]string{
+			"memory.limit_in_bytes": "1048576", "memory.memsw.limit_in_bytes": "1048576", "cpu.cfs_quota_us": "25000", "cpu.cfs_period_us": "50000", "pids.max": "9"}},
+		{"version 1, none", v1, Limits{}, map[string]string{
+			"memory.limit_in_bytes": "-1", "memory.memsw.limit_in_bytes": "-1", "cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000", "pids.max": "max"}},
+		{"version 2", v2, Limits{Memory: 1 << 20, Quota: 25000, PIDs: 9}, map[string]string{
+			"memory.max": "1048576", "memory.swap.max": "0", "cpu.max": "25000 100000", "pids.max": "9"}},
+		{"version 2, none", v2, Limits{}, map[string]string{
+			"memory.max": "max", "memory.swap.max": "max", "cpu.max": "max 100000", "pids.max": "max"}},
+		{"a controller that is not there", map[string]string{"pids.max": ""}, Limits{Memory: 1, Quota: 1}, map[string]string{"pids.max": "max"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			fakeGroup(t, dir, tc.files)
+			if err := At([]string{dir}).Set(tc.limits); err != nil {
+				t.Fatal(err)
+			}
+			for name, want := range tc.want {
+				got, err := os.ReadFile(filepath.Join(dir, name))
+				// Files of a directory keep what is longer than the new text.
+				if err != nil || !strings.HasPrefix(string(got), want) {
+					t.Errorf("%s: %q, want %q (%v)", name, got, want, err)
+				}
+			}
+			if err := At([]string{filepath.Join(dir, "none")}).Set(tc.limits); err != nil {
+				t.Errorf("a group that is gone: %v", err)
+			}
+		})
+	}
+}
+
+func TestWithin(t *testing.T) {
+	for _, tc := range []struct {
+		root, path, want string
+		ok               bool
+	}{
+		{"/", "/", "/", true}, {"/", "/a/b", "/a/b", true}, {"/a", "/a", "/", true}, {"/a", "/a/b", "/b", true},
+		{"/a", "/ab", "", false}, {"/a/b", "/a", "", false}, {"/a", "/..a", "", false}, {"/", "/..a", "/..a", true},
+	} {
+		if got, ok := within(tc.root, tc.path); got != tc.want || ok != tc.ok {
+			t.Errorf("within(%q, %q): %q %v", tc.root, tc.path, got, ok)
+		}
+	}
+}
+
+func TestGone(t *testing.T) {
+	for _, err := range []error{fs.ErrNotExist, unix.ENOENT, unix.ENODEV} {
+		if !gone(err) {
+			t.Errorf("%v is not taken for the end of a group", err)
+		}
+	}
+}
