@@ -99,7 +99,7 @@ func (a *app) rmCmd() *cobra.Command {
 					return err
 				}
 				for _, p := range pods {
-					args = append(args, p.UID)
+					args = append(args, p.Namespace+"/"+p.Name)
 				}
 			} else if len(args) == 0 {
 				return errors.New("name the pods to remove, or give --all")
