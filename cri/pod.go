@@ -98,6 +98,16 @@ func (p *pod) update(change func(*store.Pod)) error {
 	return nil
 }
 
+// assume is update for what has happened whether or not it can be stored: only
+// the storing fails.
+func (p *pod) assume(change func(*store.Pod)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.record)
+	p.wake()
+	return p.s.store.PutPod(&p.record)
+}
+
 // wake tells those that wait for a change of conn or record; the caller holds mu.
 func (p *pod) wake() {
 	close(p.renewed)

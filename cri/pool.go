@@ -34,7 +34,7 @@ type pool struct {
 	making  chan struct{} // closed when a member that is being made can be taken; nil when none is
 	closed  bool
 	now     chan struct{} // ends the pause before filling; holds one
-	image   *os.File // what members rehearse with; nil before the first
+	image   *os.File      // what members rehearse with; nil before the first
 }
 
 // kind is what a pod has to have in common with a member that is to be its.
@@ -67,9 +67,10 @@ func (p *pool) init(s *Service) {
 func (p *pool) take(ctx context.Context, k kind) *member {
 	for {
 		p.mu.Lock()
-		m, making := p.pick(k), p.making
+		m, wait := p.pick(k), p.making != nil && p.fits(k)
+		making := p.making
 		p.mu.Unlock()
-		if m != nil || making == nil {
+		if m != nil || !wait {
 			return m
 		}
 		select {
@@ -80,10 +81,14 @@ func (p *pool) take(ctx context.Context, k kind) *member {
 	}
 }
 
+// fits tells whether members are for pods of kind k, which get no more than
+// they ask for. It is called with mu held.
+func (p *pool) fits(k kind) bool { return p.kind.machine == k.machine && p.kind.memory <= k.memory }
+
 // pick is called with mu held.
 func (p *pool) pick(k kind) *member {
-	if p.kind.machine != k.machine || p.kind.memory > k.memory {
-		return nil // a pod gets no more than it asks for
+	if !p.fits(k) {
+		return nil
 	}
 	for len(p.members) > 0 {
 		last := p.members[0]
@@ -149,7 +154,7 @@ func (p *pool) refill(at time.Duration) {
 func (p *pool) fill(ctx context.Context) {
 	for {
 		p.mu.Lock()
-		k, enough := p.kind, len(p.members) >= p.size || p.closed
+		k, enough := p.kind, len(p.members) >= p.size || p.closed || ctx.Err() != nil
 		p.filling = !enough
 		if enough {
 			p.mu.Unlock()
@@ -212,7 +217,7 @@ func (p *pool) remove(m *member) bool {
 func (p *pool) make(ctx context.Context, k kind) (_ *member, err error) {
 	s, m := p.s, k.machine
 	id := store.NewID()
-	made := &member{record: store.Pod{ID: id, Key: poolKey(id), Phase: store.Pooled, Created: time.Now(), Machine: m}}
+	made := &member{record: store.Pod{ID: id, Key: poolKey(id), Phase: store.Pooled, Created: time.Now(), Machine: m, MemoryMiB: k.memory}}
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
 	s.work(id, true)

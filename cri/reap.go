@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -40,22 +41,32 @@ func (s *Service) Reap(ctx context.Context) (Reaped, error) {
 		return r, fail(err, "reap")
 	}
 	held := map[string]bool{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	turns := make(chan struct{}, reapAtOnce)
 	for _, id := range ids {
 		held[id] = true
 		if s.busy(id) {
 			continue
 		}
-		what, err := s.reapPod(ctx, id)
-		switch {
-		case err != nil:
-			r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", short(id), err))
-			s.log.Error("reap a pod", "pod", id, "error", err)
-		case what == adopted:
-			r.Adopted++
-		case what == removed:
-			r.Removed++
-		}
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			what, err := s.reapPod(ctx, id)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", short(id), err))
+				s.log.Error("reap a pod", "pod", id, "error", err)
+			case what == adopted:
+				r.Adopted++
+			case what == removed:
+				r.Removed++
+			}
+		})
 	}
+	all.Wait()
 	for _, name := range names {
 		// A name without a record: a crash before the first record, or
 		// after the last.
@@ -73,6 +84,10 @@ func (s *Service) Reap(ctx context.Context) (Reaped, error) {
 	}
 	return r, nil
 }
+
+// reapAtOnce is how many pods are reaped at once, so that one that hangs does not
+// hold up all others.
+const reapAtOnce = 16
 
 type reaped int
 

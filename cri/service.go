@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,10 +47,21 @@ type Service struct {
 	closed    bool
 	pods      map[string]*pod // those that may be seen, by id
 	working   map[string]bool // ids that are being made, or are in the pool
-	providers map[hypervisor.Network]network.Provider
+	networks  sync.Mutex      // held while a network is made
+	providers map[hypervisor.Network]provider
 }
 
 var errClosed = errorf(codes.Unavailable, "the engine is closed")
+
+// provider is the network of a kind.
+type provider struct {
+	network.Provider
+	retry time.Time // when a better one is to be tried for; zero is never
+}
+
+// networkRetry is how long pods go with less of a network than they asked for
+// before it is tried again: what was the matter may have been a bad moment.
+const networkRetry = time.Minute
 
 // lockWait bounds the wait for an engine of the same instance to end.
 const lockWait = 5 * time.Second
@@ -92,7 +105,7 @@ func newService(ctx context.Context, o Options, sh shims, m machines) (*Service,
 	s := &Service{
 		o: o, log: o.Logger, store: st, shims: sh, machines: m, lock: lock,
 		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), started: time.Now(),
-		pods: map[string]*pod{}, working: map[string]bool{}, providers: map[hypervisor.Network]network.Provider{},
+		pods: map[string]*pod{}, working: map[string]bool{}, providers: map[hypervisor.Network]provider{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.found, err = s.Reap(ctx); err != nil {
@@ -133,7 +146,10 @@ func (s *Service) Close(ctx context.Context) error {
 	s.cancel()
 	s.wg.Wait()
 	err := s.pool.drain(context.WithoutCancel(ctx))
-	for _, p := range s.pods {
+	s.mu.Lock()
+	pods := slices.Collect(maps.Values(s.pods))
+	s.mu.Unlock()
+	for _, p := range pods {
 		p.release()
 	}
 	s.events.close()
@@ -144,17 +160,21 @@ func (s *Service) Close(ctx context.Context) error {
 	return nil
 }
 
-// provider returns the network of a kind.
+// provider returns the network of a kind. To make the first takes a while.
 func (s *Service) provider(kind hypervisor.Network) (network.Provider, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.providers[kind]; p != nil {
-		return p, nil
+	s.networks.Lock()
+	defer s.networks.Unlock()
+	if c, ok := s.providers[kind]; ok && (c.retry.IsZero() || time.Now().Before(c.retry)) {
+		return c.Provider, nil
 	}
 	p, err := s.o.Network(kind)
 	if err != nil {
 		return nil, fmt.Errorf("network %s: %w", kind, err)
 	}
-	s.providers[kind] = p
+	c := provider{Provider: p}
+	if got, _ := p.Kind(); got != kind {
+		c.retry = time.Now().Add(networkRetry)
+	}
+	s.providers[kind] = c
 	return p, nil
 }

@@ -70,9 +70,9 @@ func (p *pod) stopLocked(ctx context.Context) error {
 	}
 	fault.Point("stop.undone")
 	p.settle(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
-	err := p.update(func(r *store.Pod) { r.Phase, r.Stopped = store.Stopped, time.Now() })
-	if err != nil {
-		return fail(err, "stop pod %s", short(p.id))
+	if err := p.assume(func(r *store.Pod) { r.Phase, r.Stopped = store.Stopped, time.Now() }); err != nil {
+		// Whoever reads the old record finds no machine, and stops it again.
+		p.s.log.Warn("that a pod has stopped could not be written down", "pod", p.id, "error", err)
 	}
 	fault.Point("stop.recorded")
 	p.release()
@@ -128,8 +128,9 @@ func (p *pod) remove(ctx context.Context) error {
 		return err
 	}
 	key := p.snapshot().Key
-	if err := p.update(markRemoving); err != nil {
-		return fail(err, "remove pod %s", short(p.id))
+	if err := p.assume(markRemoving); err != nil {
+		// On a full disk, which this may empty.
+		p.s.log.Warn("that a pod is being removed could not be written down", "pod", p.id, "error", err)
 	}
 	fault.Point("remove.marked")
 	if err := p.s.unwind(ctx, p.id); err != nil {

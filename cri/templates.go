@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,8 +37,9 @@ type holder struct {
 	// need the same one do not hash and build it at once.
 	build sync.Mutex
 
-	mu   sync.Mutex
-	open map[hypervisor.Machine]*heldTemplate
+	mu      sync.Mutex
+	open    map[hypervisor.Machine]*heldTemplate
+	removed []*heldTemplate
 }
 
 type heldTemplate struct {
@@ -127,13 +130,18 @@ func (h *holder) Template(ctx context.Context, m hypervisor.Machine) (*template,
 	return &held.out, nil
 }
 
-// held is the open template of m, as long as its guest bundle is what it was
-// made from.
+// held is the open template of m, until somebody removes it from the store.
 func (h *holder) held(m hypervisor.Machine) *template {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.open[m]
 	if t == nil {
+		return nil
+	}
+	if !h.store.Has(t.Info.Key) {
+		// Closed at the end only: a start that has just taken it goes on with it.
+		h.removed = append(h.removed, t)
+		delete(h.open, m)
 		return nil
 	}
 	return &t.out
@@ -155,9 +163,10 @@ func (h *holder) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var errs []error
-	for _, t := range h.open {
+	for _, t := range slices.AppendSeq(h.removed, maps.Values(h.open)) {
 		errs = append(errs, t.Close())
 	}
+	h.removed = nil
 	h.open = map[hypervisor.Machine]*heldTemplate{}
 	return errors.Join(errs...)
 }

@@ -93,6 +93,9 @@ func (s *Store) users(id string) ([]ref, error) {
 	return out, nil
 }
 
+// goneExt marks an image that is being removed.
+const goneExt = ".gone"
+
 // collect removes an image that nobody refers to or pins. The store is locked.
 func (s *Store) collect(id string) error {
 	if !validID(id) {
@@ -106,16 +109,13 @@ func (s *Store) collect(id string) error {
 	if err != nil || len(holders) > 0 {
 		return err
 	}
-	st, err := s.newStage()
-	if err != nil {
+	// Moved first, so that no crash leaves half an image under its id; to where
+	// nothing has to be made, since this is how a full disk is emptied.
+	gone := s.path("tmp", id+goneExt)
+	if err := os.Rename(s.path(id), gone); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	// Moved first, so that no crash leaves half an image under its id.
-	err = os.Rename(s.path(id), filepath.Join(st.dir, "removed"))
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
-	return errors.Join(err, st.remove())
+	return os.RemoveAll(gone)
 }
 
 // collectAll collects what a killed process left unreferenced.

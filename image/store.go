@@ -122,6 +122,12 @@ func (s *Store) reap() error {
 	for _, e := range entries {
 		name := s.path("tmp", e.Name())
 		ext := filepath.Ext(name)
+		if ext == goneExt {
+			if err := os.RemoveAll(name); err != nil {
+				return err
+			}
+			continue
+		}
 		if ext != ".lock" && !strings.HasPrefix(e.Name(), convertPrefix) {
 			continue
 		}

@@ -173,6 +173,12 @@ func (s *Store) keys() ([]string, error) {
 	return keys, nil
 }
 
+// Has tells whether there is a template, whole or damaged.
+func (s *Store) Has(key string) bool {
+	_, err := os.Lstat(filepath.Join(s.dir, key))
+	return err == nil
+}
+
 // List describes all templates, oldest first. A damaged one has nothing but a
 // key, its size on disk, and the damage as its reason.
 func (s *Store) List() ([]Info, error) {
