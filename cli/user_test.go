@@ -53,18 +53,9 @@ func (u *user) must(stdin string, args ...string) string {
 // gone at the test's end. Its directories lie in dir/data and dir/state.
 func newUser(t *testing.T, prefix []string, env ...string) *user {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "bh") // short: sockets lie beneath
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if prefix != nil {
-		if err := os.Chown(dir, 1717, 1717); err != nil {
-			t.Fatal(err)
-		}
+	dir := os.Getenv(worldHome)
+	if dir == "" {
+		dir = shortDir(t, prefix)
 	}
 	u := &user{t: t, prefix: prefix, dir: dir, env: append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "BULKHEAD_DATA=" + dir + "/data", "BULKHEAD_STATE=" + dir + "/state",
@@ -78,6 +69,25 @@ func newUser(t *testing.T, prefix []string, env ...string) *user {
 		}
 	})
 	return u
+}
+
+// shortDir makes a directory for a user: short, for sockets lie beneath.
+func shortDir(t *testing.T, prefix []string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "bh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if prefix != nil {
+		if err := os.Chown(dir, 1717, 1717); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // loadBusybox gives the user localhost/busybox:test.

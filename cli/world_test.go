@@ -19,7 +19,8 @@ import (
 // for "the outside", where a web server and a name server stand. A test runs
 // itself again in the first.
 const (
-	inside    = "BULKHEAD_TEST_WORLD"
+	inside    = "BULKHEAD_TEST_WORLD" // "host" or "outside"
+	worldHome = "BULKHEAD_TEST_HOME"  // the directory of the user in it
 	hostIP    = "10.92.0.1"
 	outsideIP = "10.92.0.2"
 )
@@ -87,7 +88,7 @@ func answer(query []byte) ([]byte, error) {
 // as udev makes it, and else to root alone.
 func enterWorld(t *testing.T, prefix []string, tun bool) {
 	t.Helper()
-	host, outside := inNamespace(t, "sleep", "300"), inNamespace(t, os.Args[0])
+	host, outside := inNamespace(t, "sleep", "infinity"), inNamespace(t, os.Args[0])
 	in := func(pid int, args ...string) {
 		t.Helper()
 		command(t, append([]string{"nsenter", "--net=/proc/" + strconv.Itoa(pid) + "/ns/net"}, args...)...)
@@ -100,13 +101,10 @@ func enterWorld(t *testing.T, prefix []string, tun bool) {
 	in(outside, "ip", "link", "set", "tonet0", "up")
 	in(host, "ip", "route", "add", "default", "via", outsideIP)
 
-	home, err := os.MkdirTemp("/tmp", "bhw")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	home := shortDir(t, prefix)
+	t.Cleanup(func() { endAll(t, home) }) // a test in it that times out clears up nothing
 	command(t, "cp", os.Args[0], home+"/cli.test")
-	command(t, "chmod", "-R", "a+rX", home)
+	command(t, "chmod", "a+rx", home+"/cli.test")
 	mode := "600"
 	if tun {
 		mode = "666"
@@ -120,13 +118,24 @@ func enterWorld(t *testing.T, prefix []string, tun bool) {
 		`mount --bind "$1/tun" /dev/net/tun && mount --bind "$1/resolv.conf" /etc/resolv.conf && shift && exec "$@"`, "sh", home,
 	}, prefix...)
 	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
-	args = append(args, home+"/cli.test", "-test.run="+name, "-test.v", "-test.timeout=100s")
+	args = append(args, home+"/cli.test", "-test.run="+name, "-test.v", "-test.timeout=250s")
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), inside+"=host")
+	cmd.Env = append(os.Environ(), inside+"=host", worldHome+"="+home)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// endAll kills what still runs of the user with the directory home.
+func endAll(t *testing.T, home string) {
+	for _, p := range processes(home) {
+		number, _, _ := strings.Cut(p, " ")
+		if pid, err := strconv.Atoi(number); err == nil {
+			t.Logf("killed: %s", p)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 }
 
