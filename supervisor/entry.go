@@ -257,6 +257,9 @@ func (e *entry) start(ctx context.Context) error {
 	if !e.hasEnded() {
 		return class(api.ErrConflict, fmt.Errorf("pod %s runs already", e.key()))
 	}
+	if cause, yes := e.rec.damaged(); yes {
+		return class(api.ErrConflict, fmt.Errorf("pod %s: %s", e.key(), cause))
+	}
 	if err := e.pod().Delete(ctx); err != nil {
 		return fmt.Errorf("start pod %s: remove what its last run left: %w", e.key(), err)
 	}

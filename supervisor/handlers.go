@@ -193,6 +193,9 @@ func (s *Supervisor) exec(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cause, yes := e.rec.damaged(); yes {
+		return nil, class(api.ErrConflict, fmt.Errorf("pod %s: %s", e.key(), cause))
+	}
 	req, err := decode[api.ExecRequest](r)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ type registry struct {
 }
 
 // openRegistry reads the pods back and supervises those that have not ended.
-// A damaged record is logged and left where it is: its pod is not forgotten.
+// A pod whose record is damaged is listed as such, until it is removed.
 func openRegistry(ctx context.Context, s *Supervisor) (*registry, error) {
 	r := &registry{s: s, dir: filepath.Join(s.roots.Data, "pods"), pods: map[string]*entry{}}
 	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -55,7 +55,7 @@ func openRegistry(ctx context.Context, s *Supervisor) (*registry, error) {
 		}
 		if err != nil {
 			s.log.Error("a pod's record cannot be read", "uid", d.Name(), "error", err)
-			continue
+			rec = s.salvage(ctx, d.Name(), err)
 		}
 		e, err := newEntry(r, rec, false)
 		if err != nil {
