@@ -260,6 +260,10 @@ func (s *Service) UpdateContainerResources(ctx context.Context, id string, resou
 	if err != nil {
 		return fail(err, "update container %s", c.name)
 	}
+	now := resources.GetLinux()
+	if err := c.pod.updateCPU(c.cpu(), cpuLimit{now.GetCpuQuota(), now.GetCpuPeriod()}); err != nil {
+		return fail(err, "update container %s", c.name)
+	}
 	c.pod.mu.Lock()
 	defer c.pod.mu.Unlock()
 	next := proto.CloneOf(c.config)

@@ -31,6 +31,17 @@ type Facts struct {
 	Console string `json:"console,omitempty"`
 	ShimLog string `json:"shimLog,omitempty"`
 	Ports   []Port `json:"ports,omitempty"`
+	// Cgroup is the pod's on the host, around its machine and shim.
+	Cgroup Cgroup `json:"cgroup"`
+}
+
+// Cgroup is what holds a pod to its size on the host.
+type Cgroup struct {
+	Dirs   []string `json:"dirs,omitempty"`   // none: there is no group
+	Memory int64    `json:"memory,omitempty"` // bytes, the machine's own needs included
+	CPUs   float64  `json:"cpus,omitempty"`   // likewise; 0 is as many as the machine has
+	// Note says why there is none, or not all of it.
+	Note string `json:"note,omitempty"`
 }
 
 // Phase is one step of a start and what it cost.
@@ -140,6 +151,10 @@ func (p *pod) facts(ctx context.Context) *Facts {
 	}
 	for _, port := range r.Ports {
 		f.Ports = append(f.Ports, Port(port))
+	}
+	f.Cgroup = Cgroup{Dirs: r.Cgroup.Dirs, Memory: r.Cgroup.Limits.Memory, Note: r.Cgroup.Note}
+	if l := r.Cgroup.Limits; l.Quota > 0 {
+		f.Cgroup.CPUs = float64(l.Quota) / float64(l.Period)
 	}
 	c, err := p.shim()
 	if err != nil {

@@ -34,6 +34,8 @@ type plan struct {
 	machine  hypervisor.Machine
 	note     string // about the accelerator
 	memory   int    // MiB
+	quota    int64  // of the CPUs, in microseconds of each period; 0 is all of them
+	period   int64
 	cold     bool
 	ports    []network.Port
 }
@@ -90,7 +92,7 @@ func (s *Service) plan(ctx context.Context, config *runtimeapi.PodSandboxConfig,
 	if err != nil {
 		return nil, fail(err, "pod %s", name)
 	}
-	p.memory = size.MemoryMiB
+	p.memory, p.quota, p.period = size.MemoryMiB, quota(size), size.Period
 	kind := hypervisor.Network(config.GetAnnotations()[annotations.Network])
 	switch kind {
 	case "":

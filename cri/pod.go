@@ -166,6 +166,8 @@ func lost(err error) bool {
 func (p *pod) adoptOptions() (o shim.Options, closeFiles func()) {
 	r := p.snapshot()
 	o = p.s.shimOptions(&r)
+	p.s.remakeGroup(&r)
+	o.Spawn = inGroup(&r, o.Spawn)
 	o.Logs = map[string]*os.File{}
 	scratch, err := os.OpenFile(filepath.Join(p.s.store.Dir(p.id), scratchFile), os.O_RDWR, 0)
 	if err == nil {

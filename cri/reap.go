@@ -79,6 +79,9 @@ func (s *Service) Reap(ctx context.Context) (Reaped, error) {
 		}
 		r.Removed++
 	}
+	if err := s.reapGroups(ctx); err != nil {
+		r.Failed = append(r.Failed, err.Error())
+	}
 	if err := s.machines.Reap(ctx); err != nil {
 		r.Failed = append(r.Failed, err.Error())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/scratch"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
@@ -30,6 +31,7 @@ type Service struct {
 	machines machines
 	scratch  scratch.Maker
 	host     sandbox.Host
+	groups   *hostcgroup.Host
 	lock     *flock.Lock
 	started  time.Time
 	found    Reaped // by New
@@ -104,7 +106,7 @@ func newService(ctx context.Context, o Options, sh shims, m machines) (*Service,
 	}
 	s := &Service{
 		o: o, log: o.Logger, store: st, shims: sh, machines: m, lock: lock,
-		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), started: time.Now(),
+		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), groups: hostcgroup.Find(GroupTag(o.Roots, o.Instance)), started: time.Now(),
 		pods: map[string]*pod{}, working: map[string]bool{}, providers: map[hypervisor.Network]provider{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -153,6 +155,7 @@ func (s *Service) Close(ctx context.Context) error {
 		p.release()
 	}
 	s.events.close()
+	s.groups.Tidy()
 	err = errors.Join(err, s.machines.Close(), s.lock.Unlock())
 	if err != nil {
 		return fmt.Errorf("close the engine: %w", err)

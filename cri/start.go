@@ -93,6 +93,9 @@ func (s *Service) sendScratch(ctx context.Context, id string, c *conn) error {
 // configuration.
 func (b *building) boot(ctx context.Context) error {
 	_, err := b.conn.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxID: b.record.ID})
+	if err == nil {
+		b.s.holdCPU(&b.record, b.plan.quota, b.plan.period)
+	}
 	return fail(err, "start the machine")
 }
 
@@ -188,6 +191,10 @@ func (s *Service) startShim(ctx context.Context, r *store.Pod, a network.Attachm
 		}
 		o.Memory, o.State, r.Template = t.memory, t.state, t.key
 	}
+	if err := s.makeGroup(ctx, r); err != nil {
+		return nil, err
+	}
+	o.Spawn = inGroup(r, o.Spawn)
 	if _, err := s.store.Journal(r.ID).Before(ctx, undoShim, struct{}{}, atomicfile.Volatile); err != nil {
 		return nil, err
 	}

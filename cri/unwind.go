@@ -55,6 +55,7 @@ func (s *Service) handlers(id string) journal.Handlers {
 			defer cancel()
 			return s.endShim(ctx, id)
 		},
+		undoCgroup: endGroup,
 	}
 }
 

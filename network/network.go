@@ -28,7 +28,8 @@ type Provider interface {
 
 // Attachment is one pod's place in the network.
 type Attachment struct {
-	// Start starts a process in the pod's network namespace.
+	// Start starts a process in the pod's network namespace, from the thread that
+	// calls it: the process is in whatever else that thread is in.
 	Start func(*exec.Cmd) error
 	// Guest is what the agent sets up, nil for no interface but loopback.
 	Guest *agentv1.Network

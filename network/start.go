@@ -23,19 +23,24 @@ func (r record) start(cmd *exec.Cmd) error {
 	if !r.Holder.Alive() {
 		return fmt.Errorf("enter the pods' network namespace: its holder is gone")
 	}
-	result := make(chan error, 1)
-	go func() {
-		// A child is cloned from the thread that forks, and gets its
-		// namespace. The thread is never unlocked, so it ends with this
-		// goroutine and nothing else ever runs in that namespace.
-		runtime.LockOSThread()
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			result <- fmt.Errorf("enter the pods' network namespace: %w", err)
-			return
-		}
-		result <- cmd.Start()
-	}()
-	return <-result
+	// A child is cloned from the thread that forks, and gets its namespace, as it
+	// gets whatever else the caller has put this thread into.
+	runtime.LockOSThread()
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("enter the pods' network namespace: %w", err)
+	}
+	defer home.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("enter the pods' network namespace: %w", err)
+	}
+	err = cmd.Start()
+	if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+		runtime.UnlockOSThread()
+	} // else the thread ends with this goroutine, and nothing else ever runs in that namespace
+	return err
 }
 
 // startEntering goes through nsenter: a process with threads, as every Go

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
@@ -63,6 +64,8 @@ type Pod struct {
 	IPs     []string `json:"ips,omitempty"`
 	Ports   []Port   `json:"ports,omitempty"`
 	Phases  []Timing `json:"phases,omitempty"`
+	// Cgroup is the pod's on the host.
+	Cgroup Cgroup `json:"cgroup,omitzero"`
 	// Exit says why the machine ended, once it has.
 	Exit    string    `json:"exit,omitempty"`
 	Stopped time.Time `json:"stopped,omitzero"`
@@ -73,6 +76,13 @@ type Port struct {
 	HostIP   string `json:"hostIP"`
 	HostPort int    `json:"hostPort"`
 	PodPort  int    `json:"podPort"`
+}
+
+// Cgroup is a group of the host's; without Dirs there is none.
+type Cgroup struct {
+	Dirs   []string          `json:"dirs,omitempty"`
+	Limits hostcgroup.Limits `json:"limits,omitzero"`
+	Note   string            `json:"note,omitempty"` // why there is none, or not all of it
 }
 
 // Timing is one phase of the start.

@@ -1,0 +1,276 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+)
+
+func TestQuota(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		size sandbox.Size
+		want int64
+	}{
+		{"no limit", sandbox.Size{VCPUs: 1, Period: 100000}, 0},
+		{"as many as the machine has", sandbox.Size{VCPUs: 2, Quota: 200000, Period: 100000}, 0},
+		{"half of one", sandbox.Size{VCPUs: 1, Quota: 50000, Period: 100000}, 50000},
+		{"three of four", sandbox.Size{VCPUs: 4, Quota: 300000, Period: 100000}, 300000},
+	} {
+		if got := quota(tc.size); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// groupHost skips where this machine gives no groups.
+func groupHost(t *testing.T, s *Service) {
+	t.Helper()
+	if have := s.groups.Support(); !have.Has("memory") {
+		t.Skipf("no cgroup with memory for this user: %s", have.Missing)
+	}
+}
+
+// groupValue reads a limit of a group, by its name in either version.
+func groupValue(t *testing.T, dirs []string, names ...string) string {
+	t.Helper()
+	for _, dir := range dirs {
+		for _, name := range names {
+			if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+				return strings.TrimSpace(string(data))
+			}
+		}
+	}
+	t.Errorf("no %q in %q", names, dirs)
+	return ""
+}
+
+// TestCgroup has real machines in the host's cgroups: one that was started for
+// its pod and one of the pool.
+func TestCgroup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a machine: not with -short")
+	}
+	o := realOptions(t, testRoots(t))
+	o.Pool = 1
+	loadImage(t, o.Images)
+	s := engine(t, o)
+	groupHost(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	for _, name := range []string{"own", "pooled"} {
+		t.Run(name, func(t *testing.T) {
+			if name == "pooled" {
+				s.member(t)
+			}
+			config := podConfig(name)
+			config.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuQuota: 50_000, CpuPeriod: 100_000, MemoryLimitInBytes: 400 << 20}
+			id, err := s.RunPodSandbox(ctx, config, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			facts, err := s.PodFacts(ctx, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if facts.Pooled != (name == "pooled") {
+				t.Errorf("pooled: %v", facts.Pooled)
+			}
+			inside(t, facts)
+			limit := facts.MemoryMiB<<20 + overheadMemory
+			if got := groupValue(t, facts.Cgroup.Dirs, "memory.max", "memory.limit_in_bytes"); got != strconv.FormatInt(limit, 10) || facts.Cgroup.Memory != limit {
+				t.Errorf("memory %s and %d, want %d", got, facts.Cgroup.Memory, limit)
+			}
+			if s.groups.Support().Has("cpu") {
+				if got := groupValue(t, facts.Cgroup.Dirs, "cpu.max", "cpu.cfs_quota_us"); got != "75000" && got != "75000 100000" || facts.Cgroup.CPUs != 0.75 {
+					t.Errorf("CPU %s and %v, want 75000 of 100000", got, facts.Cgroup.CPUs)
+				}
+			}
+			ctr := containerConfig("main", "sleep", "1000")
+			ctr.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuQuota: 50_000, CpuPeriod: 100_000}
+			c, err := s.CreateContainer(ctx, id, ctr, config)
+			if err == nil {
+				err = s.StartContainer(ctx, c)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("in use: %s bytes", groupValue(t, facts.Cgroup.Dirs, "memory.current", "memory.usage_in_bytes"))
+			if name == "own" && s.groups.Support().Has("cpu") {
+				err := s.UpdateContainerResources(ctx, c, &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{CpuQuota: 70_000, CpuPeriod: 100_000}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := groupValue(t, facts.Cgroup.Dirs, "cpu.max", "cpu.cfs_quota_us"); !strings.HasPrefix(got, "95000") {
+					t.Errorf("CPU after the update %s, want 95000", got)
+				}
+				// Another shim is in the group as well.
+				kill9(t, facts.ShimPID)
+				inside(t, s.otherShim(ctx, t, id, facts.ShimPID))
+			}
+			if err := s.RemovePodSandbox(ctx, id); err != nil {
+				t.Error(err)
+			}
+			for _, dir := range facts.Cgroup.Dirs {
+				if _, err := os.Stat(dir); !os.IsNotExist(err) {
+					t.Errorf("left behind: %s", dir)
+				}
+			}
+		})
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	noGroups(t, s)
+}
+
+// otherShim waits until a shim has taken over.
+func (s *Service) otherShim(ctx context.Context, t *testing.T, id string, was int) *Facts {
+	t.Helper()
+	for ctx.Err() == nil {
+		if now, err := s.PodFacts(ctx, id); err == nil && now.ShimPID != 0 && now.ShimPID != was {
+			return now
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("no other shim took over")
+	return nil
+}
+
+// inside tells whether the pod's processes are in its group, and nothing else is.
+func inside(t *testing.T, f *Facts) {
+	t.Helper()
+	want := []int{f.ShimPID, f.VMPID}
+	slices.Sort(want)
+	for _, dir := range f.Cgroup.Dirs {
+		pids, err := hostcgroup.At([]string{dir}).PIDs()
+		slices.Sort(pids)
+		if err != nil || !slices.Equal(pids, want) {
+			t.Errorf("%s has %v, want shim and machine %v: %v", dir, pids, want, err)
+		}
+	}
+	if len(f.Cgroup.Dirs) == 0 {
+		t.Errorf("no group: %s", f.Cgroup.Note)
+	}
+}
+
+func noGroups(t *testing.T, s *Service) {
+	t.Helper()
+	names, err := s.groups.Names()
+	if err != nil || len(names) > 0 {
+		t.Errorf("groups left behind: %v %v", names, err)
+	}
+	for _, dir := range s.groups.Dirs("") {
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("left behind: %s", dir)
+		}
+	}
+}
+
+// TestCgroupOutlivesNobody kills engine and shim, and finds the group of a pod
+// whose directory somebody has removed.
+func TestCgroupOutlivesNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a machine: not with -short")
+	}
+	o := realOptions(t, testRoots(t))
+	loadImage(t, o.Images)
+	s := engine(t, o)
+	groupHost(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	id, err := s.RunPodSandbox(ctx, podConfig("orphan"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts, err := s.PodFacts(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine, err := procid.Of(facts.VMPID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	kill9(t, facts.ShimPID)
+	// What tells of it goes, the machine stays.
+	if err := errors.Join(os.RemoveAll(s.store.Dir(id)), os.RemoveAll(s.store.StateDir(id))); err != nil {
+		t.Fatal(err)
+	}
+	s = engine(t, o)
+	if machine.Alive() {
+		t.Error("the machine lives on")
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	noGroups(t, s)
+	nothingLeft(t, s)
+}
+
+// TestGroupHoldsTheMachine lets a guest take more than its group has: the
+// machine dies of it, not the host, and the pod's end says why.
+func TestGroupHoldsTheMachine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a machine: not with -short")
+	}
+	o := realOptions(t, testRoots(t))
+	loadImage(t, o.Images)
+	s := engine(t, o)
+	groupHost(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	events := subscribe(t, s)
+	config := podConfig("greedy")
+	id, err := s.RunPodSandbox(ctx, config, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.CreateContainer(ctx, id, containerConfig("main", "sh", "-c", "while [ ! -e /go ]; do sleep 1; done; dd if=/dev/zero of=/dev/shm/x bs=1M count=250; sleep 1000"), config)
+	if err == nil {
+		err = s.StartContainer(ctx, c)
+	}
+	facts, err2 := s.PodFacts(ctx, id)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	// In place of a guest that takes what it was not given, a group of less.
+	const less = 160 << 20
+	if err := hostcgroup.At(facts.Cgroup.Dirs).Set(hostcgroup.Limits{Memory: less}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.ExecSync(ctx, c, []string{"sh", "-c", "mount -o remount,size=300m /dev/shm; touch /go"}, 20*time.Second); err != nil {
+		t.Log(err)
+	}
+	wait(t, events, id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	st, err := s.ContainerStatus(ctx, c, false)
+	if err != nil || st.Status.ExitCode != 137 {
+		t.Errorf("container: %v %v", st, err)
+	}
+	facts, err = s.PodFacts(ctx, id)
+	if err != nil || !strings.Contains(facts.Exit+st.GetStatus().GetReason()+st.GetStatus().GetMessage(), "memory") {
+		t.Errorf("the pod's end: %q, %v %v", facts.Exit, st, err)
+	}
+	t.Logf("exit %q, reason %q: %s", facts.Exit, st.GetStatus().GetReason(), st.GetStatus().GetMessage())
+	if err := s.RemovePodSandbox(ctx, id); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	noGroups(t, s)
+}
