@@ -71,6 +71,7 @@ func TestPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	confined(t, o, int(st.VmPid))
 	id, err := procid.Of(c.PID())
 	if err != nil {
 		t.Fatal(err)
@@ -327,4 +328,19 @@ func end(t *testing.T, o shim.Options) {
 	defer c.Close()
 	c.Sandbox.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: o.ID})
 	gone(t, "shim", c.PID())
+}
+
+// confined checks that the machine has walls beside its shim's: filters of the
+// shim, of confine.Start, and of its own.
+func confined(t *testing.T, o shim.Options, vm int) {
+	t.Helper()
+	status := read(fmt.Sprintf("/proc/%d/status", vm))
+	_, rest, _ := strings.Cut(status, "\nSeccomp_filters:\t")
+	line, _, _ := strings.Cut(rest, "\n")
+	if filters, err := strconv.Atoi(line); err != nil || filters < 3 {
+		t.Errorf("the machine has %q filters: %v", line, err)
+	}
+	if log := read(filepath.Join(o.StateDir, "shim.log")); strings.Contains(log, "not wholly confined") {
+		t.Logf("shim.log:\n%s", log)
+	}
 }

@@ -23,6 +23,9 @@ type Policy struct {
 	ReadFiles []*os.File
 	// NoTCP forbids to connect and bind TCP sockets.
 	NoTCP bool
+	// Sockets are the address families that a program started by Start may
+	// make sockets of. Apply leaves them alone.
+	Sockets []int
 }
 
 // Result tells what a kernel could not do, by the name of the wall; nil means
@@ -51,10 +54,13 @@ func Apply(p Policy) Result {
 	var r Result
 	r.Privileges = allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
 	r.Capabilities = dropCapabilities()
-	r.Landlock = landlock(p)
-	r.Seccomp = seccomp()
+	r.Landlock = landlock(p, 0, allThreads)
+	r.Seccomp = install(processFilter, unix.SECCOMP_FILTER_FLAG_TSYNC)
 	return r
 }
+
+// caller makes a system call: on all threads, or on this one.
+type caller func(number, a, b, c uintptr) error
 
 // allThreads makes a system call on every thread, present and future ones.
 func allThreads(number, a, b, c uintptr) error {

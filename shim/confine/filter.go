@@ -58,6 +58,19 @@ func (f *filter) refuseFlags(number, flags uint32) {
 	)
 }
 
+// refuseOthers lets a call fail whose first argument is none of the values.
+func (f *filter) refuseOthers(number uint32, values []int) {
+	n := uint8(len(values))
+	*f = append(*f,
+		unix.SockFilter{Code: opEqual, K: number, Jf: n + 3},
+		unix.SockFilter{Code: opLoad, K: offsetArg},
+	)
+	for i, value := range values {
+		*f = append(*f, unix.SockFilter{Code: opEqual, K: uint32(value), Jt: n - uint8(i)})
+	}
+	*f = append(*f, refusal(unix.EPERM), unix.SockFilter{Code: opLoad, K: offsetNumber})
+}
+
 // allow ends the filter: everything else may be called.
 func (f filter) allow() filter {
 	return append(f, unix.SockFilter{Code: opReturn, K: unix.SECCOMP_RET_ALLOW})

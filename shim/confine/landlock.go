@@ -29,7 +29,10 @@ func rightsOf(abi int) uint64 {
 	return rights
 }
 
-func landlock(p Policy) error {
+// landlock restricts the threads that call makes calls on. scopes are walls
+// between processes, of version 6; who is inside may still do anything to who
+// is inside with it.
+func landlock(p Policy, scopes uint64, call caller) error {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
 		return fmt.Errorf("the kernel lacks it: %w", errno)
@@ -39,10 +42,16 @@ func landlock(p Policy) error {
 	if p.NoTCP && abi >= 4 {
 		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 	}
+	if abi >= 6 {
+		attr.Scoped = scopes
+	}
 	// Only the fields that are used, since an older kernel knows no others.
 	size := unsafe.Offsetof(attr.Handled_access_net)
 	if attr.Handled_access_net != 0 {
 		size = unsafe.Offsetof(attr.Scoped)
+	}
+	if attr.Scoped != 0 {
+		size = unsafe.Offsetof(attr.Scoped) + unsafe.Sizeof(attr.Scoped)
 	}
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
@@ -53,7 +62,7 @@ func landlock(p Policy) error {
 	if err := allow(int(fd), attr.Handled_access_fs, p); err != nil {
 		return err
 	}
-	if err := allThreads(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); err != nil {
+	if err := call(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); err != nil {
 		return fmt.Errorf("restrict: %w", err)
 	}
 	return nil

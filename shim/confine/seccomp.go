@@ -52,16 +52,15 @@ var auditArch = map[string]uint32{
 	"arm64": unix.AUDIT_ARCH_AARCH64,
 }
 
-func seccomp() error {
+// install puts a filter on this thread, or with TSYNC on every thread at once.
+func install(make func(arch uint32) filter, flags uintptr) error {
 	arch, ok := auditArch[runtime.GOARCH]
 	if !ok {
 		return fmt.Errorf("no filter for %s", runtime.GOARCH)
 	}
-	filter := processFilter(arch)
+	filter := make(arch)
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	// TSYNC puts the filter on every thread at once.
-	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return fmt.Errorf("install the filter: %w", errno)
 	}

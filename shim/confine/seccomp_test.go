@@ -78,3 +78,30 @@ func TestCloneFilter(t *testing.T) {
 		}
 	}
 }
+
+// TestSocketFilter: a machine makes sockets of its families only, and no pair.
+func TestSocketFilter(t *testing.T) {
+	const arch = unix.AUDIT_ARCH_X86_64
+	refuse := unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	for name, families := range map[string][]int{"user": {unix.AF_INET, unix.AF_INET6}, "none": nil} {
+		f := childFilter(arch, families)
+		for family := range uint32(64) {
+			want := refuse
+			if slices.Contains(families, int(family)) {
+				want = unix.SECCOMP_RET_ALLOW
+			}
+			if got := run(t, f, unix.SYS_SOCKET, arch, family); got != want {
+				t.Errorf("%s: socket of family %d: %#x, want %#x", name, family, got, want)
+			}
+			if got := run(t, f, unix.SYS_READ, arch, family); got != unix.SECCOMP_RET_ALLOW {
+				t.Errorf("%s: read: %#x", name, got)
+			}
+		}
+		if got := run(t, f, unix.SYS_SOCKETPAIR, arch, unix.AF_UNIX); got != refuse {
+			t.Errorf("%s: socketpair: %#x", name, got)
+		}
+		if got := run(t, f, unix.SYS_CLONE, arch, unix.CLONE_NEWUSER); got != refuse {
+			t.Errorf("%s: clone: %#x", name, got)
+		}
+	}
+}

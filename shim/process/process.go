@@ -113,16 +113,28 @@ func (s *shim) up() (err error) {
 	return nil
 }
 
-// policy is what shim and QEMU need of the host: the program with its
-// libraries and firmware, its devices, and the pod's own directories.
+// policy is what the shim needs of the host: what its machine needs, and the
+// pod's own directories.
 func (s *shim) policy(program string) confine.Policy {
+	p := s.machinePolicy(program)
+	p.Write = append(p.Write, s.m.StateDir)
+	if s.m.DataDir != "" {
+		p.Write = append(p.Write, s.m.DataDir)
+	}
+	return p
+}
+
+// machinePolicy is what QEMU needs: the program with its libraries and
+// firmware, and its devices. All else it inherits, open; sockets are for its
+// user network.
+func (s *shim) machinePolicy(program string) confine.Policy {
 	p := confine.Policy{
 		Read: []string{
 			"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache",
 			filepath.Dir(filepath.Dir(program)), "/proc", "/sys/devices/system", "/sys/fs/cgroup",
 			"/dev/urandom", "/dev/random",
 		},
-		Write: []string{s.m.StateDir, "/dev/null", "/dev/zero"},
+		Write: []string{"/dev/null", "/dev/zero"},
 		NoTCP: s.m.Machine.Network == hypervisor.NetworkNone,
 	}
 	if s.m.Machine.Network != hypervisor.NetworkNone {
@@ -132,8 +144,8 @@ func (s *shim) policy(program string) confine.Policy {
 	if s.m.Machine.Accel == hypervisor.KVM {
 		p.Write = append(p.Write, "/dev/kvm")
 	}
-	if s.m.DataDir != "" {
-		p.Write = append(p.Write, s.m.DataDir)
+	if s.m.Machine.Network == hypervisor.NetworkUser || s.m.Machine.Network == hypervisor.NetworkHostLoopback {
+		p.Sockets = []int{unix.AF_INET, unix.AF_INET6}
 	}
 	for _, name := range []string{bootstrap.Kernel, bootstrap.Initrd} {
 		if f := s.files[name]; f != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
 	"github.com/bulkhead-project/bulkhead/shim/events"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -87,7 +89,7 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the machine's directory: %w", err)
 	}
-	o := hypervisor.Options{Dir: dir, Name: "bulkhead-" + s.m.ID[:min(len(s.m.ID), 12)]}
+	o := hypervisor.Options{Dir: dir, Name: "bulkhead-" + s.m.ID[:min(len(s.m.ID), 12)], Start: s.spawn}
 	files := hypervisor.Files{Memory: s.files[bootstrap.Memory], State: s.files[bootstrap.State], Console: s.console}
 	if files.Memory != nil {
 		return s.driver.Clone(ctx, s.m.Machine, files, o)
@@ -96,6 +98,15 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 	m := s.m.Machine
 	m.Kernel, m.Initrd = again(s.files[bootstrap.Kernel], m.Kernel), again(s.files[bootstrap.Initrd], m.Initrd)
 	return s.driver.Boot(ctx, m, files, o)
+}
+
+// spawn starts QEMU with less than the shim has.
+func (s *shim) spawn(cmd *exec.Cmd) error {
+	walls, err := confine.Start(cmd, s.machinePolicy(cmd.Path))
+	if err == nil && walls.Err() != nil {
+		s.log.Warn("the machine is not wholly confined", "missing", walls.Err())
+	}
+	return err
 }
 
 func again(f *os.File, path string) string {

@@ -1,0 +1,51 @@
+// Command child is started by confine.Start in a machine's place, and tells
+// what it can do, a line each.
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// main takes: the pod's directory, a unix socket in it, an abstract one, the
+// process that started it. Descriptor 3 is a listening unix socket, on which a
+// connection waits, 4 a file that is open for writing.
+func main() {
+	dir, path, abstract := os.Args[1], os.Args[2], os.Args[3]
+	l, err := net.FileListener(os.NewFile(3, "listener"))
+	var conn net.Conn
+	if err == nil {
+		conn, err = l.Accept()
+	}
+	if err == nil {
+		_, err = conn.Write([]byte("hello"))
+	}
+	fmt.Println("inherited socket:", err)
+	_, err = os.NewFile(4, "file").Write([]byte("hello"))
+	fmt.Println("inherited file:", err)
+	_, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	fmt.Println("internet socket:", err)
+
+	_, err = net.Dial("unix", path)
+	fmt.Println("connect:", err)
+	_, err = net.Dial("unix", abstract)
+	fmt.Println("connect to an abstract socket:", err)
+	_, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+	fmt.Println("socket pair:", err)
+	_, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, 0)
+	fmt.Println("netlink socket:", err)
+	fmt.Println("write:", os.WriteFile(dir+"/new", nil, 0o600))
+	fmt.Println("remove:", os.Remove(path))
+	fmt.Println("link:", os.Symlink("/etc", dir+"/link"))
+	_, err = os.ReadDir(dir)
+	fmt.Println("list:", err)
+	fmt.Println("signal:", syscall.Kill(os.Getppid(), 0))
+	namespaced := exec.Command("/bin/true")
+	namespaced.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
+	fmt.Println("user namespace:", namespaced.Run())
+}
