@@ -46,15 +46,15 @@ func newBlob(info types.BlobInfo, dir string) (*blob, error) {
 }
 
 // fetch reads the blob from its source to the end and verifies it.
-// Its readers get the error.
-func (b *blob) fetch(ctx context.Context, src types.ImageSource, report func(Progress)) {
-	err := b.copy(ctx, src, report)
-	if err != nil {
+// Its readers get the error as well.
+func (b *blob) fetch(ctx context.Context, src types.ImageSource, report func(Progress)) error {
+	if err := b.copy(ctx, src, report); err != nil {
 		err = fmt.Errorf("blob %s: %w", b.info.Digest, err)
-	} else {
-		err = io.EOF
+		b.fail(err)
+		return err
 	}
-	b.fail(err)
+	b.fail(io.EOF)
+	return nil
 }
 
 func (b *blob) copy(ctx context.Context, src types.ImageSource, report func(Progress)) error {

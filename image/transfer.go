@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -102,10 +103,14 @@ func (s *Store) build(ctx context.Context, st *stage, r *sourceImage, report fun
 
 // download fetches the layers, several at once, and converts them as they come.
 func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report func(Progress)) (size int64, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var fetches sync.WaitGroup
 	defer fetches.Wait()
-	defer cancel()
+	defer cancel(nil)
+	limit, _, err := room(st.dir)
+	if err != nil {
+		return 0, err
+	}
 	layers := make([]*blob, len(r.layers))
 	byDigest := map[digest.Digest]*blob{}
 	slots := make(chan struct{}, parallel)
@@ -116,6 +121,10 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 	for i, info := range r.layers {
 		b := byDigest[info.Digest]
 		if b == nil {
+			// What the registry claims, before anything of it is fetched.
+			if limit -= max(0, info.Size); limit < 0 {
+				return 0, fmt.Errorf("%w: its layers take more than what is free (remove images with bulkhead image rm)", ErrNoSpace)
+			}
 			if b, err = newBlob(info, st.dir); err != nil {
 				return 0, err
 			}
@@ -135,11 +144,18 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 			}
 			fetches.Go(func() {
 				defer func() { <-slots }()
-				b.fetch(ctx, r.src, report)
+				// The first that fails ends the others, which may be slow.
+				if err := b.fetch(ctx, r.src, report); err != nil {
+					cancel(err)
+				}
 			})
 		}
 	})
-	return convert(ctx, st.built(), layers, r.config.RootFS.DiffIDs)
+	size, err = convert(ctx, st.built(), layers, r.config.RootFS.DiffIDs)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	return size, err
 }
 
 // adopt publishes what was built, if anything, and names it. The store is

@@ -44,6 +44,7 @@ type fakeProc struct {
 	exit    *agentv1.Exit
 	signals []int
 	stdin   bool
+	noAcks  bool // input is taken and never acknowledged
 	size    [2]uint16
 }
 
@@ -391,6 +392,12 @@ func (a *fakeAgent) input(_ context.Context, s *agentv1.Stream) error {
 			return err
 		}
 		p.update(func() { p.input = append(p.input, data...); at = int64(len(p.input)) })
+		p.mu.Lock()
+		silent := p.noAcks
+		p.mu.Unlock()
+		if silent {
+			continue
+		}
 		if err := agentv1.WriteAck(s.Conn, at); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -123,8 +124,13 @@ type feeder struct {
 	session *channel.Session
 	stream  *agentv1.InputStream
 	sent    int64  // offset of the end of unacked
-	unacked []byte // bounded by the channel's window
+	unacked []byte // at most maxUnacked and one write
 }
+
+// maxUnacked is how much of a process's input is kept for a channel that is
+// cut: more is taken when the agent has acknowledged some. The channel's window
+// bounds only what the guest has not read.
+const maxUnacked = 1 << 20
 
 func (f *feeder) open(ctx context.Context) (err error) {
 	if f.session, err = f.p.machine.link.connect(ctx); err != nil {
@@ -165,7 +171,9 @@ func (f *feeder) write(ctx context.Context, data []byte) error {
 			}
 		}
 		if len(data) > 0 {
-			f.trim()
+			if err := f.room(ctx); err != nil {
+				return err
+			}
 			f.unacked = append(f.unacked, data...)
 			f.sent += int64(len(data))
 			now := data
@@ -229,6 +237,23 @@ func (f *feeder) retry(ctx context.Context, try func() error) error {
 		}
 		f.close()
 		if !b.wait(ctx, f.p.machine) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// room waits until few enough bytes are unacknowledged.
+func (f *feeder) room(ctx context.Context) error {
+	for {
+		f.trim()
+		if len(f.unacked) <= maxUnacked {
+			return nil
+		}
+		select {
+		case <-f.stream.Moved():
+		case <-f.stream.Done():
+			return net.ErrClosed
+		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +99,42 @@ func TestExecOutputIsHeldBack(t *testing.T) {
 	if n := <-got; n != total+outputBound {
 		t.Errorf("client has %d bytes of %d", n, total+outputBound)
 	}
+}
+
+// A guest that takes input and acknowledges none of it has the host keep no more
+// than a bounded part.
+func TestInputIsHeldBack(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	id := h.exec("e1", true)
+	in, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- h.box.Attach(h.ctx, id, Streams{Stdin: in, Stdout: newBuffer()}) }()
+	_, err := h.box.StartProcess(h.ctx, id)
+	h.must(err)
+	p := h.fake(id)
+	p.update(func() { p.noAcks = true })
+	var taken atomic.Int64
+	go func() {
+		chunk := make([]byte, 64<<10)
+		for {
+			n, err := w.Write(chunk)
+			taken.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}()
+	h.must(p.until(h.ctx, func() bool { return len(p.input) > maxUnacked }))
+	time.Sleep(300 * time.Millisecond)
+	if n := taken.Load(); n > maxUnacked+256<<10 {
+		t.Errorf("%d bytes were taken of which none is acknowledged", n)
+	}
+	p.end(exited(0))
+	h.wait(id)
+	w.Close()
+	<-done
 }
 
 func TestClientThatLeavesDoesNotBlockTheProcess(t *testing.T) {

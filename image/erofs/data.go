@@ -36,7 +36,9 @@ func (w *Writer) Store(r io.Reader, size int64) (*Data, error) {
 			return nil, early(err)
 		}
 		_, err := w.spool.WriteAt(w.buf[:size], w.spooled)
-		w.spooled += size
+		if w.spooled += size; err == nil && w.next+w.spooled > w.limit {
+			err = fmt.Errorf("more than %d bytes: %w", w.limit, ErrTooLarge)
+		}
 		return d, err
 	}
 	d.offset = w.next

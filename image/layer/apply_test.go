@@ -226,6 +226,7 @@ func TestApplyHostile(t *testing.T) {
 		"root is a file":         {DefaultLimits, []member{symlink("./", "/etc")}, nil},
 		"file on the way":        {DefaultLimits, []member{file("f", ""), file("f/x", "")}, nil},
 		"symbolic links in ring": {DefaultLimits, []member{symlink("a", "b"), symlink("b", "a"), file("a/x", "")}, nil},
+		"deep by symbolic links": {DefaultLimits, []member{symlink("m", strings.Repeat("b/", 1500)), symlink("m/m", strings.Repeat("b/", 1500)), file("m/m/x", "")}, nil},
 		"whiteout of dot":        {DefaultLimits, []member{file(".wh..", "")}, nil},
 		"whiteout of dot dot":    {DefaultLimits, []member{file("d/.wh...", "")}, nil},
 		"whiteout of nothing":    {DefaultLimits, []member{file(".wh.", "")}, nil},

@@ -34,7 +34,7 @@ const (
 )
 
 // entryCost is about what an entry takes in memory beside its strings.
-const entryCost = 256
+const entryCost = 512
 
 type budget struct {
 	limits  Limits

@@ -38,6 +38,16 @@ type walker struct {
 	passed func(*erofs.Entry)
 }
 
+// enter goes down into a directory, no deeper than a path of maxPath bytes can
+// name: chains of symbolic links would lead to any depth.
+func (w *walker) enter(dir *erofs.Inode) error {
+	if len(w.stack) > maxPath/2 {
+		return fmt.Errorf("%w: directories too deep", ErrHostile)
+	}
+	w.stack = append(w.stack, dir)
+	return nil
+}
+
 // walk follows parts, symbolic links included, to a directory, or returns nil
 // if there is none and none may be made.
 func (w *walker) walk(parts []string) (*erofs.Inode, error) {
@@ -60,7 +70,9 @@ func (w *walker) walk(parts []string) (*erofs.Inode, error) {
 			if len(part) > maxName {
 				return nil, fmt.Errorf("%w: bad name %.64q", ErrHostile, part)
 			}
-			w.stack = append(w.stack, w.missing(here, part))
+			if err := w.enter(w.missing(here, part)); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		if w.passed != nil {
@@ -68,7 +80,9 @@ func (w *walker) walk(parts []string) (*erofs.Inode, error) {
 		}
 		switch {
 		case entry.Inode.IsDir():
-			w.stack = append(w.stack, entry.Inode)
+			if err := w.enter(entry.Inode); err != nil {
+				return nil, err
+			}
 		case entry.Inode.IsSymlink():
 			if w.hops++; w.hops > maxHops {
 				return nil, fmt.Errorf("%w: too many symbolic links", ErrHostile)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/channel"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
@@ -15,8 +16,9 @@ import (
 // Bounds of published ports.
 const (
 	// MaxForwards is the most connections of all published ports at once;
-	// one more waits in its listener's backlog.
-	MaxForwards = 256
+	// one more waits in its listener's backlog. Each is a stream of the
+	// channel: half of them are left for everything else.
+	MaxForwards = channel.MaxStreams / 2
 
 	connectTimeout = 10 * time.Second
 )

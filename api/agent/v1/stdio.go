@@ -68,6 +68,7 @@ type InputStream struct {
 	conn  net.Conn
 	stop  func() bool
 	acked atomic.Int64
+	moved chan struct{} // holds one
 	done  chan struct{}
 }
 
@@ -79,7 +80,7 @@ func (c *Client) Input(ctx context.Context, r Input) (*InputStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &InputStream{conn: conn, stop: stop, done: make(chan struct{})}
+	s := &InputStream{conn: conn, stop: stop, moved: make(chan struct{}, 1), done: make(chan struct{})}
 	s.acked.Store(at.Offset)
 	go s.acks()
 	return s, nil
@@ -94,6 +95,10 @@ func (s *InputStream) acks() {
 		}
 		if n > s.acked.Load() {
 			s.acked.Store(n)
+			select {
+			case s.moved <- struct{}{}:
+			default:
+			}
 		}
 	}
 }
@@ -101,6 +106,9 @@ func (s *InputStream) acks() {
 // Offset is how many bytes the process's stdin has been given since its
 // beginning, over all streams.
 func (s *InputStream) Offset() int64 { return s.acked.Load() }
+
+// Moved is sent on when Offset has grown, for one who waits for that.
+func (s *InputStream) Moved() <-chan struct{} { return s.moved }
 
 // Done is closed when the agent takes no more: the process has closed its
 // stdin or ended, a newer Input took over, or the channel was cut.
