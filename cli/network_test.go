@@ -61,7 +61,7 @@ func (u *user) reached(urls ...string) map[string]string {
 	u.t.Helper()
 	script := ""
 	for i, url := range urls {
-		script += fmt.Sprintf("{ got=$(timeout 4 wget -q -O - %s); echo \"%d $got\"; } & ", url, i)
+		script += fmt.Sprintf("{ got=$(timeout 8 wget -q -O - %s); echo \"%d $got\"; } & ", url, i)
 	}
 	got := map[string]string{}
 	for line := range strings.Lines(u.must("", "exec", "net", "--", "sh", "-c", "{ "+script+"wait; } 2>/dev/null")) {

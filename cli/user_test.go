@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +131,9 @@ func (u *user) nothingLeft() {
 func processes(dir string) (found []string) {
 	list, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range list {
+		if filepath.Base(p) == strconv.Itoa(os.Getpid()) {
+			continue
+		}
 		cmdline, err1 := os.ReadFile(p + "/cmdline")
 		env, err2 := os.ReadFile(p + "/environ")
 		if err1 == nil && err2 == nil && (bytes.Contains(cmdline, []byte(dir)) || bytes.Contains(env, []byte(dir+"/state"))) {
