@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -148,6 +150,7 @@ func (w *world) census() []string {
 			all = append(all, "socket "+strings.TrimPrefix(path, w.dir))
 		}
 	}
+	all = append(all, w.cgroups()...)
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, w.dir+"/") {
@@ -169,6 +172,19 @@ func (w *world) census() []string {
 	})
 	slices.Sort(all)
 	return all
+}
+
+// cgroups are the pods' on the host, by where they lie.
+func (w *world) cgroups() (found []string) {
+	sum := sha256.Sum256([]byte(w.roots().Data + "\x00" + w.roots().State)) // as the engine names them
+	tag := "bulkhead-" + client.Instance + "-" + hex.EncodeToString(sum[:4])
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() && strings.Contains(path, tag+"/") {
+			found = append(found, "cgroup "+path)
+		}
+		return nil // what goes meanwhile is none
+	})
+	return found
 }
 
 // settle returns what there is beyond before, and what is missing, once that is

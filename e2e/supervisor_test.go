@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,10 +61,11 @@ func TestOtherInstance(t *testing.T) {
 	w := newWorld(t)
 	before := w.census()
 	id := strings.Repeat("ab", 32)
+	sum := sha256.Sum256([]byte("default/half/u/0"))
 	for path, text := range map[string]string{
-		filepath.Join(w.roots().Data, "names/cri/0123"):           `{"id": "` + id + `", "key": "default/half/u/0"}`,
-		filepath.Join(w.roots().Sandboxes(), id, "pod.json"):      `{"version": 1, "id": "` + id + `", "instance": "cri", "key": "default/half/u/0", "phase": "starting", "config": {"metadata": {"name": "half", "namespace": "default", "uid": "u"}}}`,
-		filepath.Join(w.roots().Instance("cri"), id, "shim.json"): `{}`,
+		filepath.Join(w.roots().Data, "names/cri", hex.EncodeToString(sum[:])): `{"id": "` + id + `", "key": "default/half/u/0"}`,
+		filepath.Join(w.roots().Sandboxes(), id, "pod.json"):                   `{"version": 1, "id": "` + id + `", "instance": "cri", "key": "default/half/u/0", "phase": "starting", "config": {"metadata": {"name": "half", "namespace": "default", "uid": "u"}}}`,
+		filepath.Join(w.roots().Instance("cri"), id, "shim.json"):              `{}`,
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)

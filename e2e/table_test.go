@@ -28,6 +28,7 @@ var points = []struct {
 		{"cli.sending", "cs"}, {"cli.answered", "cs"}, {"pod.saved", "cs"},
 		{"run.reserve", "cs"}, {"run.ports", "cs"}, {"run.store", "cs"},
 		{"journal.network", "cs"}, {"run.network", "cs"}, {"journal.shim", "cs"},
+		{"journal.cgroup", "cs"}, {"cgroup.made", "cs"},
 		{"shim.uid", "cs"}, {"shim.recorded", "cs"}, {"shim.spawned", "csh"},
 		{"shim.locked", "csh"}, {"shim.prepared", "csh"}, {"qemu.spawned", "cshq"},
 		{"shim.opened", "cshq"}, {"shim.served", "cshq"}, {"machine.up", "cshq"}, {"machine.recorded", "cshq"},

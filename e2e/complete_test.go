@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var pointCall = regexp.MustCompile(`fault\.Point\("([a-z.]+)"( \+ [a-z.A-Z]+)?\)`)
+
+// TestTable holds the table to the source: each point has a row, each row a
+// point, and the days' samples together are the table.
+func TestTable(t *testing.T) {
+	var inSource []string
+	err := filepath.WalkDir("..", func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() && (e.Name() == ".git" || e.Name() == "build" || e.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range pointCall.FindAllStringSubmatch(string(text), -1) {
+			inSource = append(inSource, m[1]) // ends with a dot where a name follows
+		}
+		return nil
+	})
+	if err != nil || len(inSource) == 0 {
+		t.Fatalf("read the source: %v, %d points", err, len(inSource))
+	}
+	rows := map[string]bool{}
+	for _, s := range points {
+		for _, p := range s.points {
+			rows[p[0]] = true
+		}
+	}
+	matches := func(point, row string) bool {
+		return point == row || strings.HasSuffix(point, ".") && strings.HasPrefix(row, point)
+	}
+	for _, point := range inSource {
+		found := false
+		for row := range rows {
+			found = found || matches(point, row)
+		}
+		if !found {
+			t.Errorf("point %q has no row", point)
+		}
+	}
+	for row := range rows {
+		found := false
+		for _, point := range inSource {
+			found = found || matches(point, row)
+		}
+		if !found {
+			t.Errorf("row %q has no point", row)
+		}
+	}
+	all, seen := table(), map[cell]int{}
+	days := (len(all) + sampleSize - 1) / sampleSize
+	for day := range days {
+		for _, c := range sample(all, 20000+day, sampleSize) {
+			seen[c]++
+		}
+	}
+	for _, c := range all {
+		if seen[c] != 1 {
+			t.Errorf("%v is in %d samples of %d days", c, seen[c], days)
+		}
+	}
+	t.Logf("%d cells, %d days", len(all), days)
+}
