@@ -29,6 +29,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
@@ -54,6 +55,8 @@ type Options struct {
 	UnsafeSysctls []string
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
+
+	groups *hostcgroup.Host // New finds it
 }
 
 var (

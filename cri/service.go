@@ -84,6 +84,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the engine: %w", err)
 	}
+	o.groups = hostcgroup.Find(GroupTag(o.Roots, o.Instance))
 	return newService(ctx, o, processes{}, m)
 }
 
@@ -98,6 +99,9 @@ func newService(ctx context.Context, o Options, sh shims, m machines) (*Service,
 	if o.DefaultNetwork == "" {
 		o.DefaultNetwork = hypervisor.NetworkUser
 	}
+	if o.groups == nil {
+		o.groups = &hostcgroup.Host{} // which has none
+	}
 	lockCtx, cancelLock := context.WithTimeout(ctx, lockWait)
 	defer cancelLock()
 	lock, err := flock.Acquire(lockCtx, st.LockPath())
@@ -106,7 +110,7 @@ func newService(ctx context.Context, o Options, sh shims, m machines) (*Service,
 	}
 	s := &Service{
 		o: o, log: o.Logger, store: st, shims: sh, machines: m, lock: lock,
-		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), groups: hostcgroup.Find(GroupTag(o.Roots, o.Instance)), started: time.Now(),
+		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), groups: o.groups, started: time.Now(),
 		pods: map[string]*pod{}, working: map[string]bool{}, providers: map[hypervisor.Network]provider{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
