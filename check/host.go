@@ -2,15 +2,13 @@ package check
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // What one idle pod takes, measured, and what makes several worth while; MiB.
@@ -63,54 +61,26 @@ func judgeMemory(r ram, cpus int) Finding {
 
 func mebibytes(n int) string { return size(uint64(n) << 20) }
 
-// groups is what there is of cgroups.
-type groups struct {
-	unified bool   // cgroup2 at the root, else the older controllers
-	memory  bool   // the memory controller is there
-	own     string // this process's own cgroup, as the kernel names it
-	err     error
-}
-
 func (m *machine) cgroups(context.Context) Finding {
-	return judgeCgroups(lookCgroups("/sys/fs/cgroup"))
+	h := hostcgroup.Find("bulkhead-check-" + strconv.Itoa(os.Getpid()))
+	defer h.Tidy()
+	return judgeCgroups(h.Support(), os.Geteuid() == 0)
 }
 
-func lookCgroups(root string) groups {
-	var g groups
-	var fs unix.Statfs_t
-	if g.err = unix.Statfs(root, &fs); g.err != nil {
-		return g
-	}
-	g.unified = fs.Type == unix.CGROUP2_SUPER_MAGIC
-	if g.unified {
-		b, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
-		g.err = err
-		for name := range strings.FieldsSeq(string(b)) {
-			g.memory = g.memory || name == "memory"
-		}
-	} else {
-		_, err := os.Stat(filepath.Join(root, "memory", "memory.oom_control"))
-		g.memory = err == nil
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			g.err = err
-		}
-	}
-	return g
-}
-
-// judgeCgroups: containers' limits are enforced in the guest and a machine is
-// no larger than its pod, so the host's cgroups only tell why a machine died.
-func judgeCgroups(g groups) Finding {
-	inside := "limits of containers are enforced inside the guest"
+// judgeCgroups: containers' limits are enforced in the guest; the host's cgroups
+// are the wall around a machine that its guest has taken over.
+func judgeCgroups(s hostcgroup.Support, root bool) Finding {
+	const without = "limits of containers are enforced inside the guest, but nothing holds a virtual machine to them that has been taken over"
 	switch {
-	case g.err != nil:
-		return warn(fmt.Sprintf("no cgroups on the host (%v): %s, but a machine killed for lack of the host's memory is not told from one killed otherwise", g.err, inside),
-			"mount cgroup2 on /sys/fs/cgroup")
-	case !g.memory:
-		return warn("the host's cgroups have no memory controller: "+inside+", but a machine killed for lack of the host's memory is not told from one killed otherwise",
-			"boot without cgroup_disable=memory")
-	case g.unified:
-		return ok("cgroup2 with the memory controller; " + inside)
+	case s.Version == 0 && root:
+		return warn(fmt.Sprintf("no cgroups for pods (%s): %s", s.Missing, without), "mount cgroup2 on /sys/fs/cgroup, and leave its top to be written to")
+	case s.Version == 0:
+		return warn(fmt.Sprintf("no cgroups for pods (%s): %s", s.Missing, without),
+			"start it where systemd delegates cgroups: systemd-run --user --scope bulkhead ..., or as root")
+	case !s.Has("memory"):
+		return warn(fmt.Sprintf("cgroup%d without the memory controller (%s): %s", s.Version, s.Missing, without), "boot without cgroup_disable=memory")
+	case s.Missing != "":
+		return warn(fmt.Sprintf("cgroup%d with %s only: %s", s.Version, strings.Join(s.Controllers, ", "), s.Missing), "")
 	}
-	return ok("the older cgroup1 controllers, memory among them; " + inside)
+	return ok(fmt.Sprintf("cgroup%d: %s of each virtual machine are limited on the host, and its containers' inside the guest", s.Version, strings.Join(s.Controllers, ", ")))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // TestJudgements is what is said of machines that lack something.
@@ -45,10 +46,12 @@ func TestJudgements(t *testing.T) {
 		{"no memory", judgeMemory(ram{total: 2048, available: 64}, 1), Fail, "64 MiB of 2.0 GiB", "end other programs"},
 		{"memory unknown", judgeMemory(ram{err: broken}, 1), Warn, "broken", ""},
 
-		{"cgroup2", judgeCgroups(groups{unified: true, memory: true}), OK, "cgroup2", ""},
-		{"cgroup1", judgeCgroups(groups{memory: true}), OK, "cgroup1", ""},
-		{"no memory controller", judgeCgroups(groups{unified: true}), Warn, "no memory controller", "cgroup_disable"},
-		{"no cgroups", judgeCgroups(groups{err: broken}), Warn, "no cgroups on the host (broken)", "mount cgroup2"},
+		{"cgroup2", judgeCgroups(hostcgroup.Support{Version: 2, Controllers: []string{"memory", "cpu", "pids"}}, true), OK, "cgroup2: memory, cpu, pids", ""},
+		{"cgroup1", judgeCgroups(hostcgroup.Support{Version: 1, Controllers: []string{"memory", "cpu", "pids"}}, true), OK, "cgroup1", ""},
+		{"no memory controller", judgeCgroups(hostcgroup.Support{Version: 2, Controllers: []string{"cpu"}, Missing: "no controller of memory, pids"}, true), Warn, "no controller of memory, pids", "cgroup_disable"},
+		{"no CPU controller", judgeCgroups(hostcgroup.Support{Version: 2, Controllers: []string{"memory"}, Missing: "no controller of cpu"}, true), Warn, "memory only: no controller of cpu", ""},
+		{"no cgroups", judgeCgroups(hostcgroup.Support{Missing: "none are mounted"}, true), Warn, "none are mounted", "mount cgroup2"},
+		{"no delegation", judgeCgroups(hostcgroup.Support{Missing: "not delegated"}, false), Warn, "not delegated", "systemd-run --user"},
 
 		{"programs", judgePrograms("/l/bulkhead-shim", nil), OK, "/l/bulkhead-shim", ""},
 		{"no shim", judgePrograms("", dirs.ErrNotInstalled), Fail, "not installed", "make install"},
