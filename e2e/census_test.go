@@ -136,7 +136,7 @@ func (w *world) supervisor() int {
 
 var temporary = regexp.MustCompile(`\.\d+$`)
 
-// census names everything that there is: processes, sockets, mounts and files.
+// census names everything that there is: processes, sockets, mounts, cgroups and files.
 // The images' and templates' contents are none of it, their pins are.
 func (w *world) census() []string {
 	var all []string
