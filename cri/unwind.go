@@ -53,13 +53,14 @@ func (s *Service) handlers(id string) journal.Handlers {
 		undoShim: func(ctx context.Context, _ json.RawMessage) error {
 			ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 			defer cancel()
-			return s.endShim(ctx, id)
+			return s.endPod(ctx, id)
 		},
 		undoCgroup: endGroup,
 	}
 }
 
-// endShim ends a pod's machine and its shim, whatever became of either.
+// endShim asks a pod's shim to end the machine and itself, or ends the machine
+// if there is no shim.
 func (s *Service) endShim(ctx context.Context, id string) error {
 	dir := s.store.StateDir(id)
 	c, err := s.shims.Connect(ctx, dir)

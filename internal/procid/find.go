@@ -1,0 +1,84 @@
+package procid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// KillAll kills every process that match says yes to, and those that such a
+// process has made meanwhile, and returns when none is left, with how many
+// there were.
+func KillAll(ctx context.Context, match func(pid int) bool) (killed int, err error) {
+	for {
+		found, err := find(match)
+		if err != nil || len(found) == 0 {
+			return killed, err
+		}
+		for _, id := range found { // all of them, before any is waited for
+			if err := id.Signal(unix.SIGKILL); err != nil && !errors.Is(err, ErrGone) {
+				return killed, err
+			}
+		}
+		for _, id := range found {
+			if err := id.Wait(ctx); err != nil {
+				return killed, fmt.Errorf("wait for the end of process %d, which was killed: %w", id.PID, err)
+			}
+			killed++
+		}
+		if err := ctx.Err(); err != nil {
+			return killed, err
+		}
+	}
+}
+
+func find(match func(pid int) bool) ([]ID, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("look for processes: %w", err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("look for processes: %w", err)
+	}
+	var found []ID
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == os.Getpid() || !match(pid) {
+			continue
+		}
+		// Again, now that it is known who it is: the number may be reused.
+		if id, err := Of(pid); err == nil && match(pid) {
+			found = append(found, id)
+		}
+	}
+	return found, nil
+}
+
+// RunsAs reports whether a process runs as uid, or could go back to it. The
+// owner of its directory in /proc would not tell: a process can make that root.
+func RunsAs(pid, uid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(b), "\nUid:\t")
+	line, _, _ := strings.Cut(rest, "\n")
+	return slices.Contains(strings.Fields(line), strconv.Itoa(uid))
+}
+
+// Args are a process's arguments, its name among them, as it tells them itself.
+func Args(pid int) []string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil || len(b) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+}
