@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -162,10 +164,14 @@ func lost(err error) bool {
 }
 
 // adoptOptions are what another shim is started with: the files that it cannot
-// open itself. The caller calls closeFiles when it is.
-func (p *pod) adoptOptions() (o shim.Options, closeFiles func()) {
+// open itself, and its place in the network. The caller calls closeFiles when it
+// is.
+func (p *pod) adoptOptions(ctx context.Context) (o shim.Options, closeFiles func(), err error) {
 	r := p.snapshot()
 	o = p.s.shimOptions(&r)
+	if o.Spawn, err = p.s.place(ctx, &r); err != nil {
+		return o, nil, fail(err, "network")
+	}
 	p.s.remakeGroup(&r)
 	o.Spawn = inGroup(&r, o.Spawn)
 	o.Logs = map[string]*os.File{}
@@ -192,7 +198,21 @@ func (p *pod) adoptOptions() (o shim.Options, closeFiles func()) {
 		for _, f := range o.Logs {
 			f.Close()
 		}
+	}, nil
+}
+
+// place is how processes are started in the network that a pod has already.
+func (s *Service) place(ctx context.Context, r *store.Pod) (func(*exec.Cmd) error, error) {
+	kind := r.Machine.Network
+	if kind == hypervisor.NetworkRestricted {
+		kind = hypervisor.NetworkUser // a lesser form of what its provider gives
 	}
+	p, err := s.provider(kind)
+	if err != nil {
+		return nil, err
+	}
+	a, err := p.Attach(ctx, r.ID)
+	return a.Start, err
 }
 
 // hasState reports whether a shim could take the pod over: what the machine is

@@ -194,7 +194,10 @@ func (s *Service) reach(ctx context.Context, p *pod) (c *conn, fresh bool, err e
 		err := p.update(func(r *store.Pod) { r.Exit = "the machine is gone, with the host's boot or by force" })
 		return nil, false, err
 	}
-	o, closeFiles := p.adoptOptions()
+	o, closeFiles, err := p.adoptOptions(ctx)
+	if err != nil {
+		return nil, false, err
+	}
 	defer closeFiles()
 	c, err = s.shims.Adopt(ctx, o)
 	return c, err == nil, err

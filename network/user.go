@@ -69,6 +69,9 @@ func (u *User) Attach(ctx context.Context, _ string) (Attachment, error) {
 	if len(a.Nameservers) == 0 {
 		a.Nameservers = []string{userDNS}
 	}
+	if u.kind == hypervisor.NetworkRestricted {
+		a.Start = alone // what leaves the guest goes nowhere anyway
+	}
 	if u.ns == nil {
 		return a, nil
 	}

@@ -21,8 +21,9 @@ type Options struct {
 	// reboot. Empty for none.
 	DataDir string
 
-	// Machine is what to start, ready for a Driver (Accel resolved). Adopt
-	// takes it from the state instead.
+	// Machine is what to start, ready for a Driver (Accel resolved). For Adopt
+	// it says how the shim is confined; without one the state, which the owner
+	// can change, is believed.
 	Machine hypervisor.Machine
 	// Memory is the sealed memfd and State the saved device state of the
 	// template to clone; both nil mean a cold boot.

@@ -48,9 +48,9 @@ func Start(ctx context.Context, o Options) (_ *Client, err error) {
 }
 
 // Adopt starts a new shim for a sandbox whose shim has died. Of o it uses ID,
-// Instance, StateDir, DataDir, Scratch, Logs, Owner, Spawn and Path,
-// and for a later start of a stopped sandbox Memory and State, or Machine with
-// the paths of kernel and initrd: the rest is in the state. A machine that has died meanwhile is no error: its containers have
+// Instance, StateDir, DataDir, Machine, Scratch, Logs, Owner, Spawn and Path,
+// and for a later start of a stopped sandbox Memory and State, or the files of
+// Machine's kernel and initrd: the rest is in the state. A machine that has died meanwhile is no error: its containers have
 // then ended, with the reason VMKilled. If Adopt fails, nothing has changed.
 func Adopt(ctx context.Context, o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
@@ -65,7 +65,7 @@ func Adopt(ctx context.Context, o Options) (*Client, error) {
 	for id, f := range o.Logs {
 		files[bootstrap.LogPrefix+id] = f
 	}
-	return o.launch(ctx, bootstrap.Message{Adopt: true}, files)
+	return o.launch(ctx, bootstrap.Message{Adopt: true, Machine: o.Machine}, files)
 }
 
 func (o Options) validate() error {

@@ -24,7 +24,12 @@ func (s *shim) prepare() error {
 		if err := atomicfile.ReadJSON(path, &st); err != nil {
 			return fmt.Errorf("take over the sandbox: %w", err)
 		}
-		s.m.Machine, s.m.Clone = st.Machine, st.Clone
+		// The file is the pod's own user's: how the shim is confined must not
+		// follow from it, if the engine knows.
+		if s.m.Machine.Kernel == "" {
+			s.m.Machine = st.Machine
+		}
+		s.m.Clone = st.Clone
 		return nil
 	}
 	s.m.Clone = s.files[bootstrap.Memory] != nil

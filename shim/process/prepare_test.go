@@ -1,0 +1,32 @@
+package process
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// TestPrepareBelievesTheEngine: a pod that has written another machine into its
+// own directory is not confined for that one.
+func TestPrepareBelievesTheEngine(t *testing.T) {
+	dir := t.TempDir()
+	forged := stored{Version: bootstrap.Version, Clone: true, Machine: hypervisor.Machine{Kernel: "/etc/shadow", Network: hypervisor.NetworkHostLoopback}}
+	if err := atomicfile.WriteJSON(filepath.Join(dir, layout.Machine), forged, 0o600, atomicfile.Volatile); err != nil {
+		t.Fatal(err)
+	}
+	own := hypervisor.Machine{Kernel: "vmlinux", Network: hypervisor.NetworkNone}
+	s := &shim{m: bootstrap.Message{Adopt: true, StateDir: dir, Machine: own}}
+	if err := s.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	if s.m.Machine != own || !s.m.Clone {
+		t.Errorf("machine %+v, clone %v", s.m.Machine, s.m.Clone)
+	}
+	if p := s.policy("/usr/bin/qemu"); !p.NoTCP || len(p.Sockets) != 0 {
+		t.Errorf("confined as if it had a network: %+v", p)
+	}
+}
