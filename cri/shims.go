@@ -54,7 +54,7 @@ func wrap(c *shim.Client, err error) (*conn, error) {
 		return nil, err
 	}
 	return &conn{
-		TTRPCSandboxService: c.Sandbox, task: c.Task, ext: c.Extension,
+		TTRPCSandboxService: c.Sandbox, task: c.Task, ext: border{c.Extension},
 		sendFile: c.SendFile, done: c.Done(), close: c.Close, ended: c.Ended, pid: c.PID(),
 		streams: shim.StreamAddress(c.StateDir()),
 	}, nil
