@@ -175,15 +175,45 @@ func startPasta(ctx context.Context, dir string, holder int) (procid.ID, error) 
 	if err != nil {
 		return procid.ID{}, fmt.Errorf("start pasta: %s: %w", lastLine(out), err)
 	}
-	b, err := os.ReadFile(pidFile)
-	if err != nil {
-		return procid.ID{}, fmt.Errorf("start pasta: %w", err)
+	uid := os.Geteuid()
+	if uid == 0 {
+		uid = netUID
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	id, err := readPID(pidFile, uid, strconv.Itoa(holder))
 	if err != nil {
 		return procid.ID{}, fmt.Errorf("start pasta: its pid: %w", err)
 	}
-	return procid.Of(pid)
+	return id, nil
+}
+
+// readPID returns the process whose pid a file holds that anything of the
+// network's user may have put there: only one that runs as that user and has
+// the argument arg is meant.
+func readPID(path string, uid int, arg string) (procid.ID, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return procid.ID{}, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return procid.ID{}, fmt.Errorf("%s is not a file", path)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, 32))
+	if err != nil {
+		return procid.ID{}, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return procid.ID{}, err
+	}
+	id, err := procid.Of(pid)
+	if err != nil {
+		return procid.ID{}, err
+	}
+	if !procid.RunsAs(pid, uid) || !slices.Contains(procid.Args(pid), arg) {
+		return procid.ID{}, fmt.Errorf("process %d is another one", pid)
+	}
+	return id, nil
 }
 
 // tunNode makes a tun device node that the network's user can open; the
