@@ -87,7 +87,7 @@ func (p *pod) endContainers(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, shimPatience)
 	defer cancel()
 	p.mu.Lock()
 	paused := p.paused
