@@ -53,8 +53,8 @@ func TestJudgements(t *testing.T) {
 		{"no cgroups", judgeCgroups(hostcgroup.Support{Missing: "none are mounted"}, true), Warn, "none are mounted", "mount cgroup2"},
 		{"no delegation", judgeCgroups(hostcgroup.Support{Missing: "not delegated"}, false), Warn, "not delegated", "systemd-run --user"},
 
-		{"programs", judgePrograms("/l/bulkhead-shim", nil), OK, "/l/bulkhead-shim", ""},
-		{"no shim", judgePrograms("", dirs.ErrNotInstalled), Fail, "not installed", "make install"},
+		{"programs", judgePrograms([]string{"/l/bulkhead-shim"}, nil), OK, "/l/bulkhead-shim", ""},
+		{"no shim", judgePrograms([]string{""}, dirs.ErrNotInstalled), Fail, "not installed", "make install"},
 
 		{"QEMU", judgeQEMU(qemu7), OK, "7.2.22 (Debian), /usr/bin/qemu: seccomp; templates by sealed memory", ""},
 		{"new QEMU", judgeQEMU(emulator{path: "/q", version: "QEMU emulator version 10.0.2"}), OK, "for reading only", ""},

@@ -14,15 +14,22 @@ import (
 )
 
 func (m *machine) programs(context.Context) Finding {
-	path, err := dirs.Sibling("bulkhead-shim")
-	return judgePrograms(path, err)
+	var paths []string
+	for _, name := range []string{"bulkhead-supervisor", "bulkhead-shim"} {
+		path, err := dirs.Sibling(name)
+		if err != nil {
+			return judgePrograms(nil, err)
+		}
+		paths = append(paths, path)
+	}
+	return judgePrograms(paths, nil)
 }
 
-func judgePrograms(shim string, err error) Finding {
+func judgePrograms(paths []string, err error) Finding {
 	if err != nil {
-		return fail(err.Error(), "install Bulkhead whole (make install), or set BULKHEAD_LIBEXEC to where bulkhead-shim lies")
+		return fail(err.Error(), "install Bulkhead whole (make install), or set BULKHEAD_LIBEXEC to where its programs lie")
 	}
-	return ok("bulkhead-shim is " + shim)
+	return ok(strings.Join(paths, ", "))
 }
 
 // emulator is what there is of QEMU.

@@ -34,11 +34,10 @@ type app struct {
 // Main runs the command line and returns the exit code: the container's for
 // run, exec and wait, 127 for a command that is not there and 126 for one that
 // cannot be run, else 0, or 1 for an error and 125 for an error of run's or
-// exec's own, as podman does. Extra are commands that need the engine.
-func Main(ctx context.Context, args []string, extra ...*cobra.Command) int {
+// exec's own, as podman does.
+func Main(ctx context.Context, args []string) int {
 	a := &app{out: os.Stdout, err: os.Stderr, in: os.Stdin}
 	root := a.root()
-	root.AddCommand(extra...)
 	root.SetArgs(args)
 	usage(root)
 	cmd, err := root.ExecuteContextC(ctx)

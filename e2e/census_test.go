@@ -43,7 +43,7 @@ func (p process) kind() string {
 }
 
 func (p process) is(command string) bool {
-	return len(p.args) > 1 && filepath.Base(p.args[0]) == "bulkhead" && p.args[1] == command
+	return len(p.args) > 0 && filepath.Base(p.args[0]) == "bulkhead-"+command
 }
 
 // shim is the sandbox of a shim.

@@ -136,7 +136,7 @@ func (s *Site) Supervisor() (int, error) {
 
 func (s *Site) isSupervisor(p procs.Process) bool {
 	args := procs.Args(p.PID)
-	return !p.Zombie && len(args) == 2 && args[1] == "supervisor" && procs.Getenv(p.PID, "BULKHEAD_STATE") == s.Roots.State
+	return !p.Zombie && len(args) == 1 && filepath.Base(args[0]) == "bulkhead-supervisor" && procs.Getenv(p.PID, "BULKHEAD_STATE") == s.Roots.State
 }
 
 // JSON runs a command with -o json and decodes what it prints.

@@ -19,12 +19,12 @@ func Sibling(name string) (string, error) {
 
 // Guest finds the directory of the guest bundle (vmlinux, initrd,
 // bundle.json): BULKHEAD_GUEST, or "guest" beside the running executable, or
-// ../share/bulkhead/guest.
+// share/bulkhead/guest beside the directory that it is installed in.
 func Guest() (string, error) {
 	if dir := os.Getenv("BULKHEAD_GUEST"); dir != "" {
 		return dir, nil
 	}
-	bundle, err := find("guest/bundle.json", "", ".", "../share/bulkhead")
+	bundle, err := find("guest/bundle.json", "", ".", "../share/bulkhead", "../../share/bulkhead")
 	if err != nil {
 		return "", fmt.Errorf("%w: build it with make guest", err)
 	}

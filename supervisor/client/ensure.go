@@ -54,11 +54,10 @@ func (c *Client) ensure(ctx context.Context) error {
 	return c.start(ctx, c.roots)
 }
 
-// StartProcess is the Starter of the command line: it runs the executable
-// itself as `bulkhead supervisor`, in a session of its own with its output in
-// a bounded file, and waits until it says on descriptor 3 that it is ready.
+// StartProcess is the Starter of the command line: it runs bulkhead-supervisor in
+// a session of its own with its output in a bounded file, and waits until it says on descriptor 3 that it is ready.
 func StartProcess(ctx context.Context, r dirs.Roots) error {
-	exe, err := os.Executable()
+	exe, err := dirs.Sibling("bulkhead-supervisor")
 	if err != nil {
 		return fmt.Errorf("start the supervisor: %w", err)
 	}
@@ -73,7 +72,7 @@ func StartProcess(ctx context.Context, r dirs.Roots) error {
 		return fmt.Errorf("start the supervisor: %w", err)
 	}
 	defer ready.Close()
-	cmd := exec.Command(exe, "supervisor")
+	cmd := exec.Command(exe)
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{readyW}

@@ -1,0 +1,59 @@
+// Command bulkhead-supervisor is the engine of one user. The commands that need
+// it start it; nobody installs or configures it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/supervisor"
+)
+
+// idle is how long a supervisor stays when there is nothing to do;
+// BULKHEAD_IDLE names another duration, and BULKHEAD_POOL how many machines it
+// keeps ready (-1: none).
+const idle = 3 * time.Minute
+
+func main() {
+	logrus.SetLevel(logrus.ErrorLevel) // the image library tells its retries there
+	if err := supervise(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "bulkhead-supervisor:", err)
+		os.Exit(1)
+	}
+}
+
+// supervise runs the supervisor and says on descriptor 3 that it is ready.
+func supervise(ctx context.Context) error {
+	o := supervisor.Options{Idle: idle, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	var err error
+	if o.Roots, err = dirs.Default(); err != nil {
+		return err
+	}
+	if text := os.Getenv("BULKHEAD_IDLE"); text != "" {
+		if o.Idle, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("BULKHEAD_IDLE: %w", err)
+		}
+	}
+	if text := os.Getenv("BULKHEAD_POOL"); text != "" {
+		if o.Pool, err = strconv.Atoi(text); err != nil {
+			return fmt.Errorf("BULKHEAD_POOL: %w", err)
+		}
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	signal.Ignore(syscall.SIGHUP)
+	return supervisor.Run(ctx, o, func() {
+		ready := os.NewFile(3, "ready")
+		fmt.Fprintln(ready, "ready") // to nobody, when it was started by hand
+		ready.Close()
+	})
+}
