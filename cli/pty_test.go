@@ -157,7 +157,7 @@ func TestTerminal(t *testing.T) {
 	u.loadBusybox()
 	t.Run("exec", func(t *testing.T) { testShell(t, u) })
 	t.Run("run", func(t *testing.T) { testForeground(t, u) })
-	t.Run("load", func(t *testing.T) { testBars(t, u) })
+	t.Run("load", testBars)
 }
 
 func testShell(t *testing.T, u *user) {
@@ -266,8 +266,8 @@ func write(t *testing.T, yaml string) string {
 	return path
 }
 
-func testBars(t *testing.T, u *user) {
-	u = newUser(t, nil) // who has no image yet
+func testBars(t *testing.T) {
+	u := newUser(t, nil) // who has no image yet
 	p := newTerminal(t, 40, 80)
 	before := p.modes()
 	u.loadBusybox()

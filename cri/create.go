@@ -103,7 +103,7 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 	rollback.Push("task", func(ctx context.Context) error {
 		c, err := p.live(ctx) // another one, if this one dies of it
 		if err != nil {
-			return nil // the pod has ended, and all its tasks
+			return nil //nolint:nilerr // the pod has ended, and all its tasks
 		}
 		return deleteTask(ctx, c, ctr.ID)
 	})

@@ -161,7 +161,7 @@ func (w *world) census() []string {
 		name := strings.TrimPrefix(path, w.dir)
 		switch {
 		case err != nil:
-			return nil // it went meanwhile
+			return nil //nolint:nilerr // it went meanwhile
 		case strings.HasPrefix(name, "/data/images/") && !strings.HasPrefix(name, "/data/images/pins") && strings.Count(name, "/") > 2,
 			strings.HasPrefix(name, "/data/templates/") && strings.Count(name, "/") > 3,
 			filepath.Base(name) == "supervisor.sock", filepath.Base(name) == "supervisor.log", path == w.faults.path:

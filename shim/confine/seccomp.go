@@ -53,12 +53,12 @@ var auditArch = map[string]uint32{
 }
 
 // install puts a filter on this thread, or with TSYNC on every thread at once.
-func install(make func(arch uint32) filter, flags uintptr) error {
+func install(compile func(arch uint32) filter, flags uintptr) error {
 	arch, ok := auditArch[runtime.GOARCH]
 	if !ok {
 		return fmt.Errorf("no filter for %s", runtime.GOARCH)
 	}
-	filter := make(arch)
+	filter := compile(arch)
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {

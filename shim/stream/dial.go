@@ -32,7 +32,7 @@ func Dial(ctx context.Context, address, token string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a stream: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	if _, err = io.WriteString(conn, token+"\n"); err == nil {
 		err = accepted(conn)
 	}
