@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -132,7 +133,7 @@ func (a *app) imageRmCmd() *cobra.Command {
 		Example: "  bulkhead image rm localhost/app:dev",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachPod(args, func(ref string) error {
-				return a.client.Call(cmd.Context(), "DELETE", "/v1/images/"+ref, nil, nil, nil)
+				return a.client.Call(cmd.Context(), "DELETE", "/v1/images/"+url.PathEscape(ref), nil, nil, nil)
 			})
 		},
 	}

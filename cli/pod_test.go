@@ -89,7 +89,7 @@ func (u *user) detached(t *testing.T) {
 	if out != "typed" || code != 5 {
 		t.Errorf("exec: %q, exit code %d", out, code)
 	}
-	if out := u.must("", "logs", "-c", "side", "web"); out != "from the side\n" {
+	if out := u.must("", "logs", "-c", "side", "default/web"); out != "from the side\n" {
 		t.Errorf("logs: %q", out)
 	}
 	u.must("", "pause", "web")

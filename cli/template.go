@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -79,7 +80,7 @@ func (a *app) templateRmCmd() *cobra.Command {
 		Example: "  bulkhead template rm 3f2a",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachPod(args, func(key string) error {
-				return a.client.Call(cmd.Context(), "DELETE", "/v1/templates/"+key, nil, nil, nil)
+				return a.client.Call(cmd.Context(), "DELETE", "/v1/templates/"+url.PathEscape(key), nil, nil, nil)
 			})
 		},
 	}

@@ -49,7 +49,8 @@ func New(r dirs.Roots, start Starter) *Client {
 	return &Client{&http.Client{Transport: &http.Transport{DialContext: dial}}, r, start}
 }
 
-// Call makes one call and decodes its answer into out, which may be nil.
+// Call makes one call and decodes its answer into out, which may be nil. What a
+// user named is escaped in path (url.PathEscape).
 func (c *Client) Call(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	resp, err := c.do(ctx, method, path, query, in)
 	if err != nil {
@@ -125,8 +126,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 }
 
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
-	u := url.URL{Scheme: "http", Host: "supervisor", Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, "http://supervisor"+path+"?"+query.Encode(), bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
