@@ -229,7 +229,10 @@ func (p *pod) load() error {
 	if err != nil {
 		return err
 	}
-	for _, id := range broken {
+	for id, why := range broken {
+		if !errors.Is(why, fs.ErrNotExist) {
+			p.s.log.Warn("a container's record is damaged; the container is forgotten", "pod", p.id, "container", id, "error", why)
+		}
 		if err := p.s.store.DropContainer(p.id, id); err != nil {
 			return err
 		}

@@ -51,8 +51,8 @@ type Stored struct {
 
 // Containers are the pod's, in no order. One whose record is damaged or
 // missing was never seen by anybody, or cannot be told from that: it is in
-// broken.
-func (s *Store) Containers(pod string) (whole []Stored, broken []string, err error) {
+// broken, by id with what is wrong.
+func (s *Store) Containers(pod string) (whole []Stored, broken map[string]error, err error) {
 	entries, err := os.ReadDir(filepath.Join(s.Dir(pod), containersDir))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil
@@ -60,13 +60,14 @@ func (s *Store) Containers(pod string) (whole []Stored, broken []string, err err
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the containers of pod %s: %w", pod, err)
 	}
+	broken = map[string]error{}
 	for _, e := range entries {
 		if !ValidID(e.Name()) {
 			continue
 		}
 		c, err := s.container(pod, e.Name())
 		if err != nil {
-			broken = append(broken, e.Name())
+			broken[e.Name()] = err
 			continue
 		}
 		whole = append(whole, c)
