@@ -45,6 +45,7 @@ func (s *Sandbox) await(p *process) {
 // first, or the sandbox was closed.
 func (s *Sandbox) askExit(p *process) (Exit, bool) {
 	m := p.machine
+	refused := false
 	for b := (backoff{}); ; {
 		got, err := m.agent.Wait(m.ctx, p.id)
 		if err == nil {
@@ -53,10 +54,13 @@ func (s *Sandbox) askExit(p *process) (Exit, bool) {
 			return exitOf(got, p.startedAt), true
 		}
 		var refusal *agentv1.Error
-		if errors.As(err, &refusal) {
+		if errors.As(err, &refusal) && refused {
 			return Exit{Code: 137, Signal: 9, Reason: ReasonError, At: now(),
 				Message: "the agent cannot tell how it ended: " + refusal.Error()}, true
 		}
+		// Asked once more: the last that a machine says when it dies may be
+		// that it was interrupted.
+		refused = refusal != nil
 		if !b.wait(m.ctx, m) {
 			return Exit{}, false
 		}
