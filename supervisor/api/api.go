@@ -187,7 +187,6 @@ type TemplateRequest struct {
 	VCPUs   int    `json:"vcpus"`
 	Network string `json:"network,omitempty"`
 	Accel   string `json:"accel,omitempty"`
-	Rebuild bool   `json:"rebuild,omitempty"`
 }
 
 // Template is a line of template ls.
