@@ -72,7 +72,7 @@ test-long: build guest $(IMAGE) build/setup-test ## the same with the whole tabl
 
 .PHONY: bench
 bench: build guest $(IMAGE) $(READER) ## set up and measure (RUNS=5 ROWS=run,exec AGAINST=../other)
-	@hack/setup bench || echo "bench: without podman" >&2
+	@hack/setup test || echo "bench: without podman" >&2
 	@$(GO) build -tags '$(TAGS)' -o build/tools/bench ./bench
 	@build/tools/bench --runs $(RUNS) --pods $(PODS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER)
 
