@@ -92,7 +92,7 @@ spec:
 const busybox = "localhost/busybox:test"
 
 // noPool keeps no machine ready: every machine is then a pod's.
-const noPool = "BULKHEAD_POOL=-1"
+const noPool = "BULKHEAD_POOL=0"
 
 func TestBadInput(t *testing.T) {
 	if testing.Short() {

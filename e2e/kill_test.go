@@ -62,11 +62,11 @@ type killing struct {
 }
 
 func (k *killing) run(t *testing.T) {
-	defer func() { k.pool = "-1" }()
+	defer func() { k.pool = "0" }()
 	scenarios[k.cell.scenario](k, t)
 	k.faults.disarm()
-	if k.pool != "-1" {
-		k.pool = "-1"
+	if k.pool != "0" {
+		k.pool = "0"
 		k.shutdown(t) // with its pool
 	}
 	if c := k.world.run(t, "", "reap"); c.ProcessState.ExitCode() != 0 {

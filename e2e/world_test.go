@@ -74,7 +74,7 @@ func newWorld(t *testing.T) *world {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{dir: dir, bin: bin, pool: "-1", idle: "1m"}
+	w := &world{dir: dir, bin: bin, pool: "0", idle: "1m"}
 	w.faults = listen(t, filepath.Join(dir, "faults"))
 	t.Cleanup(func() { w.end(t) })
 	w.must(t, "", "image", "load", "oci:"+testimage.Busybox(t), image)

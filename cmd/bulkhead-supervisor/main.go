@@ -20,7 +20,7 @@ import (
 
 // idle is how long a supervisor stays when there is nothing to do;
 // BULKHEAD_IDLE names another duration, and BULKHEAD_POOL how many machines it
-// keeps ready (-1: none).
+// keeps ready (0: none).
 const idle = 3 * time.Minute
 
 func main() {
@@ -46,6 +46,9 @@ func supervise(ctx context.Context) error {
 	if text := os.Getenv("BULKHEAD_POOL"); text != "" {
 		if o.Pool, err = strconv.Atoi(text); err != nil {
 			return fmt.Errorf("BULKHEAD_POOL: %w", err)
+		}
+		if o.Pool == 0 {
+			o.Pool = -1 // in Options 0 is the default
 		}
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
