@@ -53,6 +53,11 @@ func (s *Service) CreateContainer(ctx context.Context, podID string, config *run
 	config = proto.CloneOf(config)
 	key := fmt.Sprintf("container %s/%s/%d", p.id, meta.GetName(), meta.GetAttempt())
 	return s.do(ctx, key, func(ctx context.Context) (string, error) {
+		done, err := s.admit(ctx)
+		if err != nil {
+			return "", err
+		}
+		defer done()
 		ctx, cancel := context.WithTimeout(ctx, createTimeout)
 		defer cancel()
 		id, err := p.create(ctx, config)

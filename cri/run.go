@@ -32,6 +32,11 @@ func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 	}
 	config = proto.CloneOf(config)
 	return s.do(ctx, "pod "+podKey(config.GetMetadata()), func(ctx context.Context) (string, error) {
+		done, err := s.admit(ctx)
+		if err != nil {
+			return "", err
+		}
+		defer done()
 		ctx, cancel := context.WithTimeout(ctx, startTimeout)
 		defer cancel()
 		return s.runPod(ctx, config, handler)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -49,6 +50,7 @@ type Service struct {
 	closed    bool
 	pods      map[string]*pod // those that may be seen, by id
 	working   map[string]bool // ids that are being made, or are in the pool
+	turns     chan struct{}   // see admit
 	networks  sync.Mutex      // held while a network is made
 	providers map[hypervisor.Network]provider
 }
@@ -112,6 +114,7 @@ func newService(ctx context.Context, o Options, sh shims, m machines) (*Service,
 		o: o, log: o.Logger, store: st, shims: sh, machines: m, lock: lock,
 		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), groups: o.groups, started: time.Now(),
 		pods: map[string]*pod{}, working: map[string]bool{}, providers: map[hypervisor.Network]provider{},
+		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.found, err = s.Reap(ctx); err != nil {
@@ -165,6 +168,22 @@ func (s *Service) Close(ctx context.Context) error {
 		return fmt.Errorf("close the engine: %w", err)
 	}
 	return nil
+}
+
+// startsPerCPU is how many pods and containers are made at once for each of the
+// host's processors. More would take no less time in all, and each so long that
+// its steps miss their deadlines.
+const startsPerCPU = 4
+
+// admit waits for the caller's turn to make a pod or a container, in the order
+// of the calls. The end of ctx, or of the engine, ends the wait.
+func (s *Service) admit(ctx context.Context) (done func(), err error) {
+	select {
+	case s.turns <- struct{}{}:
+		return func() { <-s.turns }, nil
+	case <-ctx.Done():
+		return nil, fail(ctx.Err(), "wait for a turn to start")
+	}
 }
 
 // provider returns the network of a kind. To make the first takes a while.

@@ -14,7 +14,7 @@ import (
 // How long one call to the runtime may take before it counts as failed. The
 // runtime's own deadlines are shorter and its errors better.
 const (
-	sandboxDeadline   = 4 * time.Minute
+	sandboxDeadline   = 6 * time.Minute
 	containerDeadline = 2 * time.Minute
 )
 
