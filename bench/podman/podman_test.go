@@ -38,7 +38,7 @@ func TestPodman(t *testing.T) {
 	}
 	p, err := Open(t.Context(), dir)
 	if errors.Is(err, ErrAbsent) {
-		t.Skip("podman is not installed: make bench installs it")
+		t.Skip("podman is not installed: make test installs it")
 	}
 	if err != nil {
 		t.Fatal(err)
