@@ -404,6 +404,13 @@ func (w *world) clean(t testing.TB) {
 	}
 }
 
+// networks counts the networks that pods are attached to.
+func (w *world) networks() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.attached)
+}
+
 func (w *world) set(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

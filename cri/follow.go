@@ -33,7 +33,7 @@ func (p *pod) follow() {
 		if ctx.Err() != nil || p.snapshot().Phase != store.Ready {
 			return
 		}
-		if p.snapshot().Exit != "" {
+		if p.ended() {
 			p.end(ctx)
 			return
 		}
@@ -90,8 +90,8 @@ func concerns(e *shimv1.Event) bool {
 	return true
 }
 
-// end stops a pod whose machine has ended by itself, and tries until that
-// succeeds.
+// end stops a pod whose machine has ended by itself, or whose stop failed half
+// way, and tries until that succeeds.
 func (p *pod) end(ctx context.Context) {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		stopCtx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
@@ -115,7 +115,7 @@ func (p *pod) adopt(ctx context.Context, lost error) error {
 		return err
 	}
 	defer p.done()
-	if p.snapshot().Phase != store.Ready {
+	if p.snapshot().Phase != store.Ready || p.ended() {
 		return nil
 	}
 	p.s.log.Warn("lost a pod's shim", "pod", p.id, "error", lost)

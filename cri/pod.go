@@ -40,6 +40,7 @@ type pod struct {
 	stuck      error         // why the shim could not be replaced when last tried
 	paused     bool
 	containers map[string]*container
+	ending     bool // its machine has begun to be ended: another shim is of no use
 	gone       bool // removed: for who found it before
 }
 
@@ -84,6 +85,14 @@ func (p *pod) snapshot() store.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.record
+}
+
+// ended reports whether the pod's machine has ended, or begun to be ended:
+// what is left is to stop the pod.
+func (p *pod) ended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.record.Exit != "" || p.ending
 }
 
 // update changes the record and stores it.
@@ -135,7 +144,7 @@ func (p *pod) live(ctx context.Context) (*conn, error) {
 	for {
 		p.mu.Lock()
 		c, renewed := p.conn, p.renewed
-		if p.record.Phase != store.Ready || p.record.Exit != "" || p.gone || c == nil && p.stuck != nil {
+		if p.record.Phase != store.Ready || p.record.Exit != "" || p.ending || p.gone || c == nil && p.stuck != nil {
 			defer p.mu.Unlock()
 			return nil, p.notReady()
 		}

@@ -252,8 +252,8 @@ func TestFailedDetachIsTriedAgain(t *testing.T) {
 	if err := s.RemovePodSandbox(t.Context(), id); !errors.Is(err, errInjected) {
 		t.Errorf("remove: %v, want the injected error", err)
 	}
-	if len(w.attached) != 1 {
-		t.Fatalf("networks: %v", w.attached)
+	if n := w.networks(); n != 1 {
+		t.Fatalf("%d networks, want that of the pod that could not be removed", n)
 	}
 	w.set("Detach", nil)
 	if err := s.RemovePodSandbox(t.Context(), id); err != nil {

@@ -65,6 +65,9 @@ func (p *pod) stopLocked(ctx context.Context) error {
 	}
 	p.endContainers(ctx)
 	fault.Point("stop.killed")
+	p.mu.Lock()
+	p.ending = true
+	p.mu.Unlock()
 	if err := p.s.store.Journal(p.id).Undo(ctx, p.s.handlers(p.id)); err != nil {
 		return fail(err, "stop pod %s", short(p.id))
 	}
