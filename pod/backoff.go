@@ -16,27 +16,30 @@ const (
 // the first try at once.
 type backoff struct {
 	delay time.Duration
-	last  time.Time // the event that led to the last try
+	last  time.Time // of the last try
 }
 
 // until tells when, after an event (a container's end, a failed pull), the next
 // try is due.
 func (b *backoff) until(event time.Time) time.Time {
-	if b.delay == 0 || event.Sub(b.last) > calm {
+	if b.delay == 0 || b.calmed(event) {
 		return event
 	}
 	return event.Add(b.delay)
 }
 
-// next records that the try after event is made now.
-func (b *backoff) next(event time.Time) {
-	if b.delay == 0 || event.Sub(b.last) > calm {
+// next records that the try after event is made at now.
+func (b *backoff) next(event, now time.Time) {
+	if b.delay == 0 || b.calmed(event) {
 		b.delay = firstDelay
 	} else {
 		b.delay = min(2*b.delay, lastDelay)
 	}
-	b.last = event
+	b.last = now
 }
+
+// calmed tells whether the last try had held when event came.
+func (b *backoff) calmed(event time.Time) bool { return event.Sub(b.last) > calm }
 
 // resume rebuilds the delay of a container that was taken over, from how often
 // it was restarted, when its last run began and when that ended.

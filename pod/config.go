@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,7 +105,7 @@ func emptyDirOptions(source *corev1.EmptyDirVolumeSource) string {
 
 func portMappings(o *Options) []*runtimeapi.PortMapping {
 	out := append([]*runtimeapi.PortMapping(nil), o.Ports...)
-	for _, container := range o.Pod.Spec.Containers {
+	for _, container := range append(slices.Clone(o.Pod.Spec.InitContainers), o.Pod.Spec.Containers...) {
 		for _, port := range container.Ports {
 			if port.HostPort == 0 {
 				continue
@@ -124,6 +125,7 @@ type launch struct {
 	ref      string // what the image is created from
 	restarts int32
 	ips      []string
+	target   string // id of the container whose processes it is to see, or empty
 }
 
 // containerConfig is the container as CreateContainer takes it.
@@ -140,6 +142,10 @@ func containerConfig(o *Options, container *corev1.Container, with launch) (*run
 	if err != nil {
 		return nil, err
 	}
+	if with.target != "" {
+		security.NamespaceOptions = &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_TARGET, TargetId: with.target}
+	}
+	mounts = append(mounts, messageMount(o, container, with.restarts)...)
 	values := make(map[string]string, len(env))
 	var envs []*runtimeapi.KeyValue
 	for _, entry := range env {
@@ -164,6 +170,7 @@ func containerConfig(o *Options, container *corev1.Container, with launch) (*run
 		Stdin:       container.Stdin,
 		StdinOnce:   container.StdinOnce,
 		Tty:         container.TTY,
+		StopSignal:  criSignal(container),
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       containerResources(o.Pod, container),
 			SecurityContext: security,

@@ -33,7 +33,14 @@ type fakeCRI struct {
 	pulls   map[string][]error // results of the next pulls; none left is success
 	// hold makes a call wait: RunPodSandbox, or PullImage of an image by its name.
 	hold   map[string]chan struct{}
-	errors map[string][]error // results of the next calls, by the method's name
+	errors map[string][]error  // results of the next calls, by the method's name
+	execs  map[string]fakeExec // by the command's first word
+}
+
+// fakeExec is how a command in a container goes.
+type fakeExec struct {
+	lasts time.Duration
+	err   error
 }
 
 // life is how one instance of a container goes.
@@ -65,6 +72,7 @@ func newFake() *fakeCRI {
 		sandboxes: map[string]*fakeSandbox{}, containers: map[string]*fakeContainer{},
 		listeners: map[chan *runtimeapi.ContainerEventResponse]struct{}{},
 		scripts:   map[string][]life{}, pulls: map[string][]error{}, hold: map[string]chan struct{}{}, errors: map[string][]error{},
+		execs:  map[string]fakeExec{},
 		images: map[string]*runtimeapi.Image{"here:1": {Id: "sha256:here", Uid: &runtimeapi.Int64Value{}}},
 	}
 }
@@ -343,6 +351,25 @@ func (f *fakeCRI) StopContainer(ctx context.Context, id string, timeout int64) e
 	defer f.mu.Unlock()
 	f.end(c, 137, "")
 	return nil
+}
+
+// ExecSync goes on until the command has ended, the container has, or ctx has.
+func (f *fakeCRI) ExecSync(ctx context.Context, id string, cmd []string, _ time.Duration) ([]byte, []byte, error) {
+	f.mu.Lock()
+	c := f.containers[id]
+	f.mu.Unlock()
+	if err := f.call("ExecSync", c.config.Metadata.Name+" "+cmd[0]); err != nil {
+		return nil, nil, err
+	}
+	how := f.execs[cmd[0]]
+	select {
+	case <-time.After(how.lasts):
+		return nil, nil, how.err
+	case <-c.ended:
+		return nil, nil, status.Error(codes.FailedPrecondition, "the container has ended")
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
 }
 
 func (f *fakeCRI) RemoveContainer(_ context.Context, id string) error {

@@ -54,8 +54,8 @@ func (r *run) ensureImage(ctx context.Context, c *container) bool {
 			state.pulling = false
 			if failed != nil {
 				state.failure = failed
-				state.retry.next(failed.at)
-				if !r.fail(ErrImage, failed.err) {
+				state.retry.next(failed.at, failed.at)
+				if c.kind == ephemeral || !r.fail(ErrImage, failed.err) {
 					r.event(c, true, "Failed", failed.message)
 				}
 				return

@@ -23,6 +23,7 @@ func (r *run) observe(ctx context.Context) error {
 			return fmt.Errorf("status of sandbox %s: %w", sandboxes[0].GetId(), err)
 		}
 		r.sandbox = status.GetStatus()
+		r.resumeStart()
 	}
 	listed, err := r.p.listContainers(ctx)
 	if err != nil {
@@ -35,7 +36,27 @@ func (r *run) observe(ctx context.Context) error {
 		}
 	}
 	r.exits = known
+	r.sweep(ctx, sandboxes)
+	r.hear()
 	return nil
+}
+
+// hear takes down what those have said last that have ended since.
+func (r *run) hear() {
+	words := make(map[string]string)
+	for _, c := range r.containers {
+		for _, i := range []*instance{c.newest, c.previous} {
+			if !i.exited() {
+				continue
+			}
+			text, heard := r.words[i.id()]
+			if !heard {
+				text = lastWords(r.o, c.spec, i)
+			}
+			words[i.id()] = text
+		}
+	}
+	r.words = words
 }
 
 // observeContainer finds the newest instances of c, and removes those that are

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"reflect"
 	"sync"
 	"time"
@@ -33,6 +34,9 @@ type Options struct {
 	// LogDir is the pod's own log directory; a container logs to
 	// LogDir/<container>/<restart count>.log.
 	LogDir string
+	// MessageDir is the pod's own directory for the termination messages of its
+	// containers; with none they are not read.
+	MessageDir string
 	// VolumeDir is where the host paths of the pod's volumes are named. Nothing
 	// needs to lie there: the engine knows emptyDir volumes by their path.
 	// Empty is /var/lib/kubelet/pods/<uid>/volumes.
@@ -45,6 +49,14 @@ type Options struct {
 	Ports []*runtimeapi.PortMapping
 	// HostIP is shown in the status.
 	HostIP string
+
+	// Dial reaches a port of the pod whose sandbox it is given, for hooks; nil
+	// dials the pod's address.
+	Dial func(ctx context.Context, sandbox string, port int) (net.Conn, error)
+	// Conditions, if set, are those that others set on the pod, for its readiness
+	// gates. It is asked on the goroutine of Run and must not block; Changed
+	// says that its answer has changed.
+	Conditions func() []corev1.PodCondition
 
 	// FailFast ends Run with an error at the first image, sandbox or container
 	// that cannot be had, instead of trying again for ever.
@@ -87,7 +99,8 @@ type Pod struct {
 	stop    *stopRequest
 	wake    chan struct{} // has room for one; Run looks at stop
 	sandbox string
-	current map[string]string // current container ids by name
+	current map[string]string           // current container ids by name
+	added   []corev1.EphemeralContainer // by Debug, ever
 }
 
 // New prepares a pod without touching the runtime. A pod that cannot be run
@@ -155,14 +168,29 @@ func (p *Pod) Container(name string) (id string, found bool) {
 	return id, found
 }
 
+// Changed has the pod's status made anew from what Options.Conditions gives.
+func (p *Pod) Changed() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
 // ExitCode is the pod's as a command's: that of the first container, in the
-// pod's order, that failed, else 0. It is not known before the pod has ended.
+// pod's order, initial ones first, that failed, else 0. How sidecars end does
+// not matter. It is not known before the pod has ended.
 func (p *Pod) ExitCode() (code int, known bool) {
 	status := p.Status()
 	if status.Phase != corev1.PodSucceeded && status.Phase != corev1.PodFailed {
 		return 0, false
 	}
-	for _, container := range status.ContainerStatuses {
+	var list []corev1.ContainerStatus
+	for i := range p.pod.Spec.InitContainers {
+		if c := &p.pod.Spec.InitContainers[i]; initKind(c) == initial {
+			list = append(list, statusOf(status.InitContainerStatuses, c.Name))
+		}
+	}
+	for _, container := range append(list, status.ContainerStatuses...) {
 		if end := container.State.Terminated; end != nil && end.ExitCode != 0 {
 			return int(end.ExitCode), true
 		}
@@ -188,10 +216,7 @@ func (p *Pod) Stop(ctx context.Context, grace time.Duration) error {
 		p.stop = &stopRequest{grace: grace}
 	}
 	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.Changed()
 	for {
 		status, changed := p.Watch()
 		if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {

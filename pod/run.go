@@ -23,46 +23,27 @@ type run struct {
 
 	name       string // the runtime's
 	began      time.Time
+	health     health
 	sandbox    *runtimeapi.PodSandboxStatus // newest; nil before there is one
 	busy       bool                         // a call about the sandbox is under way
 	sandboxErr error                        // why the last one failed
 	sandboxTry backoff
 	sandboxAt  time.Time // when it failed
 	containers []*container
+	adopted    int                                    // how many of p.added are among them
+	sweeping   bool                                   // dead sandboxes are being removed
 	settled    string                                 // the dead sandbox that was stopped
 	exits      map[string]*runtimeapi.ContainerStatus // by id; an exit is final
+	words      map[string]string                      // what containers that have ended said last, by id
 
-	stopping *stopRequest // the one that is being carried out
-	stops    int          // calls of it under way
+	stopping *stopRequest       // the one that is being carried out
+	stops    int                // calls of it under way
+	hurry    context.CancelFunc // ends the one under way, for a shorter one
+	expired  bool               // its active deadline has passed
 	ended    bool
 	fatal    error // why FailFast ends the pod
 	due      time.Time
 	last     corev1.PodStatus
-}
-
-// container is one container of the pod with its instances.
-type container struct {
-	spec     *corev1.Container
-	image    imageState
-	newest   *instance
-	previous *instance
-	restart  backoff
-	resumed  bool // restart was rebuilt from what was taken over
-	tried    bool // the first attempt to start it has been made
-	failure  *failure
-	retry    backoff
-}
-
-// instance is one CRI container.
-type instance struct {
-	sandbox  string
-	restarts int32
-	status   *runtimeapi.ContainerStatus
-}
-
-// exited tells whether i, which may be nil, is known to have ended.
-func (i *instance) exited() bool {
-	return i != nil && i.status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
 }
 
 // failure is why a container waits.
@@ -76,12 +57,10 @@ func newRun(p *Pod) *run {
 	r := &run{
 		p: p, o: &p.options, pod: p.pod, name: "bulkhead",
 		began: time.Now(),
-		done:  make(chan func()),
+		done:  make(chan func()), health: unprobed{},
 		exits: make(map[string]*runtimeapi.ContainerStatus),
 	}
-	for i := range r.pod.Spec.Containers {
-		r.containers = append(r.containers, &container{spec: &r.pod.Spec.Containers[i]})
-	}
+	r.containers = containersOf(p.pod)
 	return r
 }
 
@@ -103,6 +82,7 @@ func (r *run) run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		r.due = time.Time{}
+		r.adopt()
 		if err := r.observe(ctx); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -145,12 +125,16 @@ func (r *run) at(when time.Time) {
 // beside runs work on a goroutine of its own and what it returns on the loop's.
 func (r *run) beside(ctx context.Context, work func() func()) {
 	r.work.Go(func() {
-		then := work()
-		select {
-		case r.done <- then:
-		case <-ctx.Done():
-		}
+		r.tell(ctx, work())
 	})
+}
+
+// tell runs then on the loop's goroutine, from another.
+func (r *run) tell(ctx context.Context, then func()) {
+	select {
+	case r.done <- then:
+	case <-ctx.Done():
+	}
 }
 
 // subscribe returns a channel with room for one that tells that something has

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -12,11 +11,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// stopSlack is what stopping may take beyond the grace period.
-const stopSlack = time.Minute
+const (
+	// stopSlack is what stopping may take beyond the grace period.
+	stopSlack = time.Minute
+	// minimumGrace is what a container has between TERM and KILL when its
+	// preStop hook, or those that end before it, have used its grace up.
+	minimumGrace = 2 * time.Second
+)
 
 // terminate carries out stop, or a shorter one than that under way; nil is one
-// with the pod's own grace, for what runs beside a container that failed. The pod has ended when its sandbox has stopped.
+// with the pod's own grace. The pod has ended when its sandbox has stopped.
 func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 	if r.busy {
 		return // what is on its way must arrive before it can be stopped
@@ -30,24 +34,20 @@ func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 	if r.stopping != nil && r.stopping.grace <= stop.grace {
 		return
 	}
+	if r.hurry != nil {
+		r.hurry()
+	}
 	r.stopping = stop
 	r.stops++
-	var running []*container
-	for _, c := range r.containers {
-		if r.running(c) {
-			running = append(running, c)
-			r.event(c, false, "Killing", "Stopping container "+c.spec.Name)
-		}
-	}
-	if r.fatal != nil && len(running) > 0 {
+	victims := r.victims(stop.grace)
+	if r.fatal != nil && len(victims) > 0 {
 		r.event(nil, true, "Killing", "stopping the pod's other containers, which failed nothing")
 	}
-	ids := make([]string, len(running))
-	for i, c := range running {
-		ids[i] = c.newest.status.GetId()
-	}
+	stopCtx, cancel := context.WithCancel(ctx)
+	r.hurry = cancel
 	r.beside(ctx, func() func() {
-		stopped := r.stopContainers(ctx, ids, stop.grace)
+		stopped := r.stopContainers(stopCtx, victims, stop.grace)
+		cancel()
 		return func() {
 			r.stops--
 			if !stopped && r.stops > 0 {
@@ -58,26 +58,131 @@ func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 	})
 }
 
-// stopContainers stops all at once and tells whether the runtime did.
-func (r *run) stopContainers(ctx context.Context, ids []string, grace time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, grace+stopSlack)
+// victim is a container that is to be ended.
+type victim struct {
+	hookTarget
+	c       *container
+	preStop bool            // its hook is to run
+	after   []chan struct{} // closed when those have ended that end before it
+	gone    chan struct{}   // closed when it has
+}
+
+// victims are the containers that run: each sidecar ends after the regular ones
+// and after the sidecars that were started after it.
+func (r *run) victims(grace time.Duration) []*victim {
+	var out []*victim
+	var before []chan struct{}
+	ordered := r.of(ephemeral, initial, regular)
+	sidecars := r.of(sidecar)
+	for i := len(sidecars) - 1; i >= 0; i-- {
+		ordered = append(ordered, sidecars[i])
+	}
+	for _, c := range ordered {
+		c.hook.stop()
+		if !r.running(c) {
+			continue
+		}
+		r.event(c, false, "Killing", "Stopping container "+c.spec.Name)
+		v := r.victim(c, grace)
+		if c.kind == sidecar {
+			v.after = before[:len(before):len(before)]
+		}
+		if c.kind == sidecar || c.kind == regular {
+			before = append(before, v.gone)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// victim makes one of c. Its preStop hook is run once, and not by who has no
+// time to lose.
+func (r *run) victim(c *container, grace time.Duration) *victim {
+	v := &victim{hookTarget: r.hookTarget(c), c: c, gone: make(chan struct{})}
+	if c.spec.Lifecycle != nil && c.spec.Lifecycle.PreStop != nil && grace > 0 && c.preStop != v.id {
+		c.preStop, v.preStop = v.id, true
+	}
+	return v
+}
+
+// stopContainers ends all at once, as far as their order lets it, and tells
+// whether the runtime did.
+func (r *run) stopContainers(ctx context.Context, victims []*victim, grace time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, grace+minimumGrace*time.Duration(len(victims))+stopSlack)
 	defer cancel()
-	errs := make([]error, len(ids))
+	errs := make([]error, len(victims))
 	var all sync.WaitGroup
-	for i, id := range ids {
-		all.Go(func() {
-			seconds := int64((grace + time.Second - 1) / time.Second)
-			if err := r.o.Runtime.StopContainer(ctx, id, seconds); err != nil && !notFound(err) {
-				errs[i] = fmt.Errorf("stop container %s: %w", id, err)
-			}
-		})
+	for i, v := range victims {
+		all.Go(func() { errs[i] = r.stopOne(ctx, v, grace) })
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
-		r.p.log.Warn("containers could not be stopped in order", "error", err)
+		if ctx.Err() == nil {
+			r.p.log.Warn("containers could not be stopped in order", "error", err)
+		}
 		return false
 	}
 	return true
+}
+
+// stopOne ends one container: its hook first, then those before it, then TERM
+// and KILL, all within grace.
+func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error {
+	defer close(v.gone)
+	began, left := time.Now(), grace
+	if v.preStop {
+		if err := v.runPreStop(ctx, grace); err != nil && ctx.Err() == nil {
+			r.tell(ctx, func() { r.event(v.c, true, "FailedPreStopHook", "PreStopHook failed: "+err.Error()) })
+		}
+	}
+	if grace > 0 {
+		turn := time.NewTimer(max(grace-time.Since(began), 0))
+		defer turn.Stop()
+		for _, other := range v.after {
+			select {
+			case <-other:
+				continue
+			case <-turn.C:
+			case <-ctx.Done():
+			}
+			break
+		}
+		if v.preStop || len(v.after) > 0 {
+			left = max(grace-time.Since(began), minimumGrace)
+		}
+	}
+	seconds := int64((left + time.Second - 1) / time.Second)
+	if err := r.o.Runtime.StopContainer(ctx, v.id, seconds); err != nil && !notFound(err) {
+		return fmt.Errorf("stop container %s: %w", v.spec.Name, err)
+	}
+	return nil
+}
+
+// kill ends one container of a pod that goes on; what happens next is its
+// restart policy's.
+func (r *run) kill(ctx context.Context, c *container, grace time.Duration, why string) {
+	id := c.newest.id()
+	if !r.running(c) || c.killing == id || r.stopping != nil {
+		return
+	}
+	c.killing = id
+	c.hook.stop()
+	r.event(c, false, "Killing", why)
+	v := r.victim(c, grace)
+	r.beside(ctx, func() func() {
+		err := r.stopOne(ctx, v, grace)
+		if err == nil || ctx.Err() != nil {
+			return func() {}
+		}
+		r.p.log.Warn("a container could not be ended", "container", v.spec.Name, "error", err)
+		pause(ctx, retryDelay)
+		return func() {
+			if c.killing == id {
+				c.killing = ""
+				r.kill(ctx, c, grace, why)
+			}
+		}
+	})
 }
 
 // end stops the sandbox and, when that is done, the loop. It is tried again
@@ -103,57 +208,6 @@ func (r *run) end(ctx context.Context) {
 		}
 		return func() { r.busy, r.ended = false, true }
 	})
-}
-
-func (r *run) stopSandbox(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, stopSlack)
-	defer cancel()
-	if err := r.o.Runtime.StopPodSandbox(ctx, id); err != nil && !notFound(err) {
-		return fmt.Errorf("stop sandbox %s: %w", id, err)
-	}
-	return nil
-}
-
-// Delete removes the pod's containers, sandboxes and logs. What is gone already
-// is no error. It must not be called while Run runs.
-func (p *Pod) Delete(ctx context.Context) error {
-	if err := p.remove(ctx); err != nil {
-		return fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
-	}
-	if p.options.LogDir != "" {
-		if err := os.RemoveAll(p.options.LogDir); err != nil {
-			return fmt.Errorf("delete pod %s: logs: %w", p.pod.Name, err)
-		}
-	}
-	return nil
-}
-
-func (p *Pod) remove(ctx context.Context) error {
-	sandboxes, err := p.sandboxes(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, sandbox := range sandboxes {
-		if err := p.options.Runtime.StopPodSandbox(ctx, sandbox.GetId()); err != nil && !notFound(err) {
-			errs = append(errs, fmt.Errorf("stop sandbox %s: %w", sandbox.GetId(), err))
-		}
-	}
-	containers, err := p.listContainers(ctx)
-	if err != nil {
-		return errors.Join(append(errs, err)...)
-	}
-	for _, container := range containers {
-		if err := p.options.Runtime.RemoveContainer(ctx, container.GetId()); err != nil && !notFound(err) {
-			errs = append(errs, fmt.Errorf("remove container %s: %w", container.GetId(), err))
-		}
-	}
-	for _, sandbox := range sandboxes {
-		if err := p.options.Runtime.RemovePodSandbox(ctx, sandbox.GetId()); err != nil && !notFound(err) {
-			errs = append(errs, fmt.Errorf("remove sandbox %s: %w", sandbox.GetId(), err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func notFound(err error) bool { return err != nil && status.Code(err) == codes.NotFound }

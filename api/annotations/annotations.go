@@ -15,6 +15,9 @@ const (
 	Template = Prefix + "template" // "off" boots cold; absent clones
 	Accel    = Prefix + "accel"    // "kvm" or "tcg"; absent is the probed one
 
+	// Started is when the pod began, in RFC 3339: its sandboxes may be replaced.
+	Started = Prefix + "started"
+
 	// EmptyDir followed by a volume's name holds that volume's options, comma
 	// separated: "medium=Memory", "size=BYTES". Absent is an unbounded
 	// directory on the scratch disk.

@@ -133,12 +133,12 @@ func TestDecodeNamesTheFault(t *testing.T) {
 }
 
 func TestDecodeTellsEveryFault(t *testing.T) {
-	_, err := Decode("f.yaml", []byte(head+"    oops: 1\n    stdin: true\n    lifecycle: {preStop: {exec: {command: [a]}}}\n  hostPID: true\n"))
+	_, err := Decode("f.yaml", []byte(head+"    oops: 1\n    stdin: true\n  hostIPC: true\n  hostPID: true\n"))
 	var problems FieldErrors
 	if !errors.As(err, &problems) || len(problems) != 3 {
 		t.Fatalf("%d problems: %v", len(problems), err)
 	}
-	for _, name := range []string{"oops", "lifecycle", "hostPID"} {
+	for _, name := range []string{"oops", "hostIPC", "hostPID"} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named: %q", name, err)
 		}

@@ -19,6 +19,7 @@ func setDefaults(pod *corev1.Pod) {
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	pod.Status = corev1.PodStatus{}
 	pod.UID = newUID()
+	pod.Generation = 1
 	pod.CreationTimestamp = metav1.NewTime(time.Now().Truncate(time.Second))
 	if pod.Name == "" && pod.GenerateName != "" {
 		random := make([]byte, 5)
@@ -45,6 +46,9 @@ func setDefaults(pod *corev1.Pod) {
 		if source := &spec.Volumes[i].VolumeSource; *source == (corev1.VolumeSource{}) {
 			source.EmptyDir = &corev1.EmptyDirVolumeSource{}
 		}
+	}
+	for i := range spec.InitContainers {
+		containerDefaults(&spec.InitContainers[i])
 	}
 	for i := range spec.Containers {
 		containerDefaults(&spec.Containers[i])

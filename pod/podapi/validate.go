@@ -72,17 +72,8 @@ func validate(pod *corev1.Pod, report func(field, message string)) {
 	if len(spec.Containers) == 0 {
 		c.fault("spec.containers", "is required")
 	}
-	names, hostPorts := map[string]bool{}, map[string]bool{}
-	for i := range spec.Containers {
-		container, at := &spec.Containers[i], fmt.Sprintf("spec.containers[%d].", i)
-		c.name(at+"name", container.Name, validation.IsDNS1123Label)
-		if names[container.Name] {
-			c.fault(at+"name", "%q is there twice", container.Name)
-		}
-		names[container.Name] = true
-		c.container(container, at, volumes)
-		c.ports(container.Ports, at, hostPorts)
-	}
+	c.containers(spec, volumes)
+	c.lifetime(spec)
 }
 
 func (c checker) volumes(list []corev1.Volume) map[string]bool {

@@ -1,0 +1,90 @@
+package pod
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func (r *run) containerStatus(c *container) corev1.ContainerStatus {
+	out := corev1.ContainerStatus{Name: c.spec.Name, Image: c.spec.Image, Ready: r.isReady(c)}
+	if c.kind != ephemeral {
+		out.Started = new(r.started(c))
+	}
+	if own := c.spec.Resources; len(own.Limits)+len(own.Requests) > 0 {
+		out.AllocatedResources = own.Requests.DeepCopy()
+		out.Resources = &corev1.ResourceRequirements{Limits: own.Limits.DeepCopy(), Requests: own.Requests.DeepCopy()}
+	}
+	last := c.previous
+	if c.newest != nil {
+		status := c.newest.status
+		out.RestartCount = c.newest.restarts
+		out.ContainerID = r.name + "://" + status.GetId()
+		out.ImageID = status.GetImageRef()
+		out.StopSignal = stopSignalOf(status)
+		switch {
+		case r.running(c):
+			out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(nano(status.GetStartedAt()))}
+		case c.newest.exited():
+			if r.ended || r.stopping != nil || !r.wants(c) || c.failure == nil && c.image.failure == nil {
+				out.State.Terminated = r.terminated(c.newest)
+			} else {
+				last = c.newest
+			}
+		}
+	}
+	if out.State == (corev1.ContainerState{}) {
+		out.State.Waiting = r.waiting(c)
+	}
+	if last.exited() {
+		out.LastTerminationState.Terminated = r.terminated(last)
+	}
+	return out
+}
+
+func (r *run) waiting(c *container) *corev1.ContainerStateWaiting {
+	for _, why := range []*failure{c.image.failure, c.failure} {
+		if why != nil {
+			return &corev1.ContainerStateWaiting{Reason: why.reason, Message: why.message}
+		}
+	}
+	if len(r.pod.Spec.InitContainers) > 0 {
+		return &corev1.ContainerStateWaiting{Reason: reasonInitializing}
+	}
+	return &corev1.ContainerStateWaiting{Reason: reasonCreating}
+}
+
+func (r *run) terminated(i *instance) *corev1.ContainerStateTerminated {
+	status := i.status
+	reason := status.GetReason()
+	if reason == "" {
+		reason = "Completed"
+		if status.GetExitCode() != 0 {
+			reason = "Error"
+		}
+	}
+	message := status.GetMessage()
+	if words := r.words[i.id()]; words != "" {
+		if message != "" {
+			message += ": "
+		}
+		message += words
+	}
+	return &corev1.ContainerStateTerminated{
+		ExitCode:    status.GetExitCode(),
+		Reason:      reason,
+		Message:     message,
+		StartedAt:   metav1.NewTime(nano(status.GetStartedAt())),
+		FinishedAt:  metav1.NewTime(nano(status.GetFinishedAt())),
+		ContainerID: r.name + "://" + status.GetId(),
+	}
+}
+
+// stopSignalOf is the signal that asks the container to end, as the runtime
+// tells it; nil where it does not.
+func stopSignalOf(status *runtimeapi.ContainerStatus) *corev1.Signal {
+	if status.GetStopSignal() == runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT {
+		return nil
+	}
+	return new(fromCRISignal(status.GetStopSignal()))
+}

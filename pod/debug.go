@@ -1,0 +1,90 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The classes of Debug's errors, matched with errors.Is.
+var (
+	// ErrName: the pod has a container of that name.
+	ErrName = errors.New("is there already")
+	// ErrTarget: the pod has no container of the name of the target.
+	ErrTarget = errors.New("no such target container")
+	// ErrEnded: the pod has ended.
+	ErrEnded = errors.New("the pod has ended")
+)
+
+// Debug adds an ephemeral container, defaulted and validated, to a pod that
+// runs, and returns when it has started or ended, or with the error of its first
+// attempt to start: it is tried again until the pod ends. It is not kept across
+// a Run that ends early: who starts the next one adds it to Options.Pod.
+func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer) error {
+	if err := p.CanDebug(spec); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	twice := slices.ContainsFunc(p.added, func(other corev1.EphemeralContainer) bool { return other.Name == spec.Name })
+	if !twice {
+		p.added = append(p.added, spec)
+	}
+	p.mu.Unlock()
+	if twice {
+		return fmt.Errorf("debug pod %s: container %s %w", p.pod.Name, spec.Name, ErrName)
+	}
+	p.Changed()
+	for {
+		status, changed := p.Watch()
+		one := statusOf(status.EphemeralContainerStatuses, spec.Name)
+		waits := one.State.Waiting
+		switch {
+		case one.State.Running != nil, one.State.Terminated != nil:
+			return nil
+		case status.Phase == corev1.PodSucceeded, status.Phase == corev1.PodFailed:
+			return fmt.Errorf("debug pod %s: container %s: %w", p.pod.Name, spec.Name, ErrEnded)
+		case waits != nil && waits.Reason != reasonCreating && waits.Reason != reasonInitializing:
+			return fmt.Errorf("debug pod %s: container %s: %s: %s", p.pod.Name, spec.Name, waits.Reason, waits.Message)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("debug pod %s: container %s: %w", p.pod.Name, spec.Name, ctx.Err())
+		}
+	}
+}
+
+// CanDebug tells what Debug would refuse at once.
+func (p *Pod) CanDebug(spec corev1.EphemeralContainer) error {
+	status := p.Status()
+	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
+		return fmt.Errorf("debug pod %s: %w", p.pod.Name, ErrEnded)
+	}
+	var names []string
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for _, one := range list {
+			names = append(names, one.Name)
+		}
+	}
+	if slices.Contains(names, spec.Name) {
+		return fmt.Errorf("debug pod %s: container %s %w", p.pod.Name, spec.Name, ErrName)
+	}
+	if target := spec.TargetContainerName; target != "" && !slices.Contains(names, target) {
+		return fmt.Errorf("debug pod %s: %w %q: it has %v", p.pod.Name, ErrTarget, target, names)
+	}
+	return nil
+}
+
+// adopt takes in the ephemeral containers that were added meanwhile.
+func (r *run) adopt() {
+	r.p.mu.Lock()
+	added := r.p.added[r.adopted:]
+	r.adopted += len(added)
+	r.p.mu.Unlock()
+	for i := range added {
+		r.containers = append(r.containers, newEphemeral(&added[i]))
+	}
+}

@@ -1,0 +1,271 @@
+package pod
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func execHook(command string) *corev1.LifecycleHandler {
+	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{command}}}
+}
+
+func sleepHook(seconds int64) *corev1.LifecycleHandler {
+	return &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: seconds}}
+}
+
+// reasons are those of the events that warn, or are of the kind.
+func reasons(events []Event, kind string) string {
+	var out []string
+	for _, e := range events {
+		if e.Warning || e.Reason == kind {
+			out = append(out, e.Reason)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestPostStart(t *testing.T) {
+	failed := errors.New("command ended with exit code 1")
+	tests := []struct {
+		name   string
+		policy corev1.RestartPolicy
+		hook   *corev1.LifecycleHandler
+		how    fakeExec
+		life   life
+		after  time.Duration
+		starts string
+		state  string
+		ready  bool
+		events string
+	}{
+		{"runs", "Always", execHook("hook"), fakeExec{lasts: time.Minute}, life{}, 30 * time.Second, "a", "running", false, ""},
+		{"has run", "Always", execHook("hook"), fakeExec{lasts: time.Second}, life{}, 30 * time.Second, "a b", "running", true, ""},
+		{"sleeps", "Always", sleepHook(10), fakeExec{}, life{}, 9 * time.Second, "a", "running", false, ""},
+		{"has slept", "Always", sleepHook(10), fakeExec{}, life{}, 11 * time.Second, "a b", "running", true, ""},
+		{"fails, never", "Never", execHook("hook"), fakeExec{lasts: time.Second, err: failed}, life{}, 2 * time.Second, "a b", "terminated Error", false, "FailedPostStartHook Killing"},
+		{"fails again and again", "Always", execHook("hook"), fakeExec{lasts: time.Second, err: failed}, life{}, 5 * time.Second, "a b a", "waiting CrashLoopBackOff", false,
+			"FailedPostStartHook Killing FailedPostStartHook Killing BackOff"},
+		{"the container ends before it", "Never", sleepHook(60), fakeExec{}, life{lasts: time.Second}, 2 * time.Second, "a b", "terminated Completed", false, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.execs["hook"] = test.how
+				fake.scripts["a"] = []life{test.life}
+				pod := onePod(test.policy, "a", "b")
+				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: test.hook}
+				s := supervise(t, fake, pod)
+				status := s.after(test.after)
+				if got := starts(fake); got != test.starts {
+					t.Errorf("started %s, want %s", got, test.starts)
+				}
+				if got := status.ContainerStatuses[0]; state(got) != test.state || got.Ready != test.ready || *got.Started != test.ready {
+					t.Errorf("%s, ready %v, started %v", state(got), got.Ready, *got.Started)
+				}
+				if got := reasons(s.events, "Killing"); got != test.events {
+					t.Errorf("events %s, want %s", got, test.events)
+				}
+			})
+		})
+	}
+}
+
+// A sidecar's hook holds up what comes after it.
+func TestPostStartOfASidecar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		pod := withInits(onePod("Always", "main"), "s+")
+		pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PostStart: sleepHook(5)}
+		s := supervise(t, fake, pod)
+		if status := s.after(4 * time.Second); starts(fake) != "s" || *status.InitContainerStatuses[0].Started || status.Phase != corev1.PodPending {
+			t.Errorf("started %s, phase %s", starts(fake), status.Phase)
+		}
+		if status := s.after(2 * time.Second); starts(fake) != "s main" || !*status.InitContainerStatuses[0].Started || status.Phase != corev1.PodRunning {
+			t.Errorf("started %s, phase %s", starts(fake), status.Phase)
+		}
+	})
+}
+
+func TestPreStop(t *testing.T) {
+	failed := errors.New("command ended with exit code 1")
+	tests := []struct {
+		name  string
+		hook  *corev1.LifecycleHandler
+		how   fakeExec
+		life  life
+		grace time.Duration // negative: the pod's 30 s
+		takes time.Duration
+		calls []string
+		warns string
+	}{
+		{"first the hook", execHook("hook"), fakeExec{lasts: 5 * time.Second}, life{}, -1, 5 * time.Second, []string{"ExecSync main hook", "StopContainer main/25"}, ""},
+		{"first a sleep", sleepHook(5), fakeExec{}, life{}, -1, 5 * time.Second, []string{"StopContainer main/25"}, ""},
+		{"then the rest of the grace", sleepHook(10), fakeExec{}, life{deaf: true}, -1, 30 * time.Second, []string{"StopContainer main/20"}, ""},
+		{"a hook that fails", execHook("hook"), fakeExec{err: failed}, life{}, -1, 0, []string{"ExecSync main hook", "StopContainer main/30"}, "FailedPreStopHook"},
+		{"a hook that uses all up", execHook("hook"), fakeExec{lasts: time.Hour}, life{}, -1, 30 * time.Second, []string{"ExecSync main hook", "StopContainer main/2"}, "FailedPreStopHook"},
+		{"and a deaf container", execHook("hook"), fakeExec{lasts: time.Hour}, life{deaf: true}, -1, 32 * time.Second, []string{"ExecSync main hook", "StopContainer main/2"}, "FailedPreStopHook"},
+		{"a hook that leaves a second", sleepHook(29), fakeExec{}, life{deaf: true}, -1, 31 * time.Second, []string{"StopContainer main/2"}, ""},
+		{"with a grace of its own", execHook("hook"), fakeExec{lasts: 2 * time.Second}, life{deaf: true}, 10 * time.Second, 10 * time.Second, []string{"ExecSync main hook", "StopContainer main/8"}, ""},
+		{"no grace, no hook", execHook("hook"), fakeExec{lasts: 2 * time.Second}, life{}, 0, 0, []string{"StopContainer main/0"}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.execs["hook"] = test.how
+				fake.scripts["main"] = []life{test.life}
+				pod := onePod("Always", "main")
+				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: test.hook}
+				s := supervise(t, fake, pod)
+				begin := time.Now()
+				if err := s.Stop(t.Context(), test.grace); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begin).Round(time.Millisecond); took != test.takes {
+					t.Errorf("took %v, want %v", took, test.takes)
+				}
+				if diff := cmp.Diff(test.calls, fake.called("StopContainer", "ExecSync")); diff != "" {
+					t.Error(diff)
+				}
+				if got := reasons(s.events, ""); got != test.warns {
+					t.Errorf("warnings %s, want %s", got, test.warns)
+				}
+			})
+		})
+	}
+}
+
+func TestNoPreStopOfWhatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["main"] = []life{{lasts: time.Second}}
+		pod := onePod("Never", "main", "other")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
+		s := supervise(t, fake, pod)
+		s.after(2 * time.Second)
+		if err := s.Stop(t.Context(), -1); err != nil {
+			t.Fatal(err)
+		}
+		if got := fake.called("ExecSync"); len(got) > 0 {
+			t.Errorf("calls %v", got)
+		}
+	})
+}
+
+// Who has no patience does not wait for a hook, nor run it twice.
+func TestKillDuringPreStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.execs["hook"] = fakeExec{lasts: time.Hour}
+		pod := onePod("Always", "main")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
+		s := supervise(t, fake, pod)
+		begin := time.Now()
+		go s.Stop(t.Context(), -1) //nolint:errcheck // the kill's is looked at
+		time.Sleep(3 * time.Second)
+		if err := s.Stop(t.Context(), 5*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin).Round(time.Second); took != 3*time.Second {
+			t.Errorf("took %v", took)
+		}
+		if diff := cmp.Diff([]string{"ExecSync main hook", "StopContainer main/5"}, fake.called("ExecSync", "StopContainer")[:2]); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestStopOrder: sidecars end after the regular containers, in the reverse of
+// their order.
+func TestStopOrder(t *testing.T) {
+	tests := []struct {
+		name  string
+		lives map[string]life
+		grace time.Duration
+		takes time.Duration
+		calls []string
+	}{
+		{"one after the other", map[string]life{"main": {term: 3 * time.Second}, "t": {term: 2 * time.Second}, "s": {term: time.Second}}, -1, 6 * time.Second,
+			[]string{"StopContainer main/30", "StopContainer t/27", "StopContainer s/25"}},
+		{"a deaf regular one uses the grace up", map[string]life{"main": {deaf: true}, "t": {}, "s": {}}, 10 * time.Second, 10 * time.Second,
+			[]string{"StopContainer main/10", "StopContainer s/2", "StopContainer t/2"}},
+		{"deaf sidecars", map[string]life{"t": {deaf: true}, "s": {deaf: true}}, 10 * time.Second, 12 * time.Second,
+			[]string{"StopContainer main/10", "StopContainer t/10", "StopContainer s/2"}},
+		{"no grace, no order", nil, 0, 0, []string{"StopContainer main/0", "StopContainer s/0", "StopContainer t/0"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				for name, life := range test.lives {
+					fake.scripts[name] = append(fake.scripts[name], life)
+				}
+				s := supervise(t, fake, withInits(onePod("Always", "main"), "s+", "t+"))
+				begin := time.Now()
+				if err := s.Stop(t.Context(), test.grace); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begin).Round(time.Millisecond); took != test.takes {
+					t.Errorf("took %v, want %v", took, test.takes)
+				}
+				calls := fake.called("StopContainer")
+				if test.name != "one after the other" && test.name != "deaf sidecars" {
+					calls = sorted(calls)
+				}
+				if diff := cmp.Diff(test.calls, calls); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+func TestSidecarsEndAfterTheRegularHaveDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["main"] = []life{{lasts: time.Second}}
+		pod := withInits(onePod("OnFailure", "main"), "s+", "t+")
+		pod.Spec.InitContainers[1].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
+		fake.execs["hook"] = fakeExec{lasts: 2 * time.Second}
+		s := supervise(t, fake, pod)
+		if err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"ExecSync t hook", "StopContainer t/28", "StopContainer s/28"}, fake.called("ExecSync", "StopContainer")); diff != "" {
+			t.Error(diff)
+		}
+		if code, _ := s.ExitCode(); code != 0 || s.Status().Phase != corev1.PodSucceeded {
+			t.Errorf("exit code %d, phase %s", code, s.Status().Phase)
+		}
+	})
+}
+
+func TestStopSignal(t *testing.T) {
+	for name, want := range map[corev1.Signal]runtimeapi.Signal{
+		"": runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT, "SIGUSR1": runtimeapi.Signal_SIGNAL_SIGUSR1, "SIGTERM": runtimeapi.Signal_SIGNAL_SIGTERM,
+		"SIGRTMIN+3": runtimeapi.Signal_SIGNAL_SIGRTMINPLUS3, "SIGRTMAX-2": runtimeapi.Signal_SIGNAL_SIGRTMAXMINUS2,
+	} {
+		spec := &corev1.Container{Lifecycle: &corev1.Lifecycle{}}
+		if name != "" {
+			spec.Lifecycle.StopSignal = &name
+		}
+		got := criSignal(spec)
+		if got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+		if name != "" && fromCRISignal(got) != name {
+			t.Errorf("%v is %s, want %s", got, fromCRISignal(got), name)
+		}
+	}
+	if got := criSignal(&corev1.Container{}); got != 0 {
+		t.Errorf("no lifecycle: %v", got)
+	}
+}

@@ -1,0 +1,246 @@
+package pod
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// withInits puts initial containers before those of a pod; a name that ends with
+// "+" is a sidecar's.
+func withInits(pod *corev1.Pod, names ...string) *corev1.Pod {
+	always := corev1.ContainerRestartPolicyAlways
+	for _, name := range names {
+		c := corev1.Container{Name: strings.TrimSuffix(name, "+"), Image: "here:1", ImagePullPolicy: corev1.PullIfNotPresent}
+		if strings.HasSuffix(name, "+") {
+			c.RestartPolicy = &always
+		}
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
+	}
+	return pod
+}
+
+// starts are the containers that were started, in order.
+func starts(fake *fakeCRI) string {
+	var names []string
+	for _, call := range fake.called("StartContainer") {
+		names = append(names, strings.TrimPrefix(call, "StartContainer "))
+	}
+	return strings.Join(names, " ")
+}
+
+// states are all containers' in short, the initial ones first.
+func states(status corev1.PodStatus) map[string]string {
+	out := map[string]string{}
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for _, c := range list {
+			out[c.Name] = state(c)
+		}
+	}
+	return out
+}
+
+func TestInitialContainers(t *testing.T) {
+	good, bad := life{lasts: time.Second}, life{lasts: time.Second, code: 7}
+	tests := []struct {
+		name   string
+		policy corev1.RestartPolicy
+		inits  []string
+		lives  map[string][]life
+		after  time.Duration
+		starts string
+		phase  corev1.PodPhase
+		states map[string]string
+	}{
+		{"one after the other", "Always", []string{"i", "j"}, map[string][]life{"i": {good}, "j": {good}}, 3 * time.Second,
+			"i j main", "Running", map[string]string{"i": "terminated Completed", "j": "terminated Completed", "main": "running"}},
+		{"the first runs", "Always", []string{"i", "j"}, map[string][]life{"j": {good}}, time.Minute,
+			"i", "Pending", map[string]string{"i": "running", "j": "waiting PodInitializing", "main": "waiting PodInitializing"}},
+		{"the second runs", "Always", []string{"i", "j"}, map[string][]life{"i": {good}}, time.Minute,
+			"i j", "Pending", map[string]string{"i": "terminated Completed", "j": "running", "main": "waiting PodInitializing"}},
+		{"fails once, always", "Always", []string{"i"}, map[string][]life{"i": {bad, good}}, time.Minute,
+			"i i main", "Running", map[string]string{"i": "terminated Completed", "main": "running"}},
+		{"fails once, on failure", "OnFailure", []string{"i"}, map[string][]life{"i": {bad, good}}, time.Minute,
+			"i i main", "Running", map[string]string{"i": "terminated Completed", "main": "running"}},
+		{"fails on", "Always", []string{"i"}, map[string][]life{"i": {bad}}, 15 * time.Second,
+			"i i i", "Pending", map[string]string{"i": "waiting CrashLoopBackOff", "main": "waiting PodInitializing"}},
+		{"fails, never", "Never", []string{"i", "j"}, map[string][]life{"i": {bad}}, time.Minute,
+			"i", "Failed", map[string]string{"i": "terminated Error", "j": "waiting PodInitializing", "main": "waiting PodInitializing"}},
+		{"the second fails, never", "Never", []string{"i", "j"}, map[string][]life{"i": {good}, "j": {bad}}, time.Minute,
+			"i j", "Failed", map[string]string{"i": "terminated Completed", "j": "terminated Error", "main": "waiting PodInitializing"}},
+		{"succeeds, never", "Never", []string{"i"}, map[string][]life{"i": {good}, "main": {good}}, time.Minute,
+			"i main", "Succeeded", map[string]string{"i": "terminated Completed", "main": "terminated Completed"}},
+		{"a sidecar starts and stays", "Always", []string{"s+"}, nil, time.Minute,
+			"s main", "Running", map[string]string{"s": "running", "main": "running"}},
+		{"a sidecar among initial ones", "Always", []string{"i", "s+", "j"}, map[string][]life{"i": {good}, "j": {good}}, time.Minute,
+			"i s j main", "Running", map[string]string{"i": "terminated Completed", "s": "running", "j": "terminated Completed", "main": "running"}},
+		{"a sidecar that falls during the start is started beside it", "Never", []string{"s+", "i"},
+			map[string][]life{"s": {bad, {}}, "i": {{lasts: time.Minute}}}, 2 * time.Minute,
+			"s i s main", "Running", map[string]string{"s": "running", "i": "terminated Completed", "main": "running"}},
+		{"a sidecar that ends well is started again whatever the policy", "Never", []string{"s+"},
+			map[string][]life{"s": {good, {}}}, time.Minute, "s main s", "Running", map[string]string{"s": "running", "main": "running"}},
+		{"a sidecar does not hold the pod", "OnFailure", []string{"s+"}, map[string][]life{"main": {good}}, time.Minute,
+			"s main", "Succeeded", map[string]string{"s": "terminated Error", "main": "terminated Completed"}},
+		{"nor its failure", "Never", []string{"s+"}, map[string][]life{"s": {{lasts: 2 * time.Second, code: 9}}, "main": {{lasts: 3 * time.Second}}}, time.Minute,
+			"s main s", "Succeeded", map[string]string{"s": "terminated Error", "main": "terminated Completed"}},
+		{"a sidecar ends with a start that failed", "Never", []string{"s+", "i"}, map[string][]life{"i": {bad}}, time.Minute,
+			"s i", "Failed", map[string]string{"s": "terminated Error", "i": "terminated Error", "main": "waiting PodInitializing"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				for name, lives := range test.lives {
+					fake.scripts[name] = lives
+				}
+				status := supervise(t, fake, withInits(onePod(test.policy, "main"), test.inits...)).after(test.after)
+				if got := starts(fake); got != test.starts {
+					t.Errorf("started %s, want %s", got, test.starts)
+				}
+				if status.Phase != test.phase {
+					t.Errorf("phase %s, want %s", status.Phase, test.phase)
+				}
+				if diff := cmp.Diff(test.states, states(status)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// The images are all fetched at once, and each container waits for its turn.
+func TestImagesAreFetchedDuringTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["i"] = []life{{lasts: time.Minute}}
+		pod := withInits(onePod("Always", "main"), "i")
+		pod.Spec.Containers[0].Image = "away:1"
+		s := supervise(t, fake, pod)
+		s.after(time.Second)
+		if got := fake.called("PullImage"); len(got) != 1 {
+			t.Errorf("pulls %v", got)
+		}
+		if status := s.after(time.Minute); state(status.ContainerStatuses[0]) != "running" {
+			t.Errorf("%v", states(status))
+		}
+	})
+}
+
+func TestStatusOfInitialContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["i"] = []life{{lasts: time.Second}}
+		s := supervise(t, fake, withInits(onePod("Always", "main"), "i", "s+"))
+		if got := conditions(s.Status())["Initialized"]; got != "False ContainersNotInitialized" {
+			t.Errorf("initialized at the start: %s", got)
+		}
+		status := s.after(2 * time.Second)
+		i, sidecar := status.InitContainerStatuses[0], status.InitContainerStatuses[1]
+		if !i.Ready || *i.Started || !sidecar.Ready || !*sidecar.Started {
+			t.Errorf("%+v, %+v", i, sidecar)
+		}
+		want := map[string]string{"PodReadyToStartContainers": "True", "Initialized": "True", "Ready": "True", "ContainersReady": "True", "PodScheduled": "True"}
+		if diff := cmp.Diff(want, conditions(status)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A machine that replaces another is initialised anew; what it had to start, it
+// starts again.
+func TestANewMachineIsInitialisedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["i"] = []life{{lasts: time.Second}}
+		fake.scripts["done"] = []life{{lasts: time.Second}}
+		s := supervise(t, fake, withInits(onePod("OnFailure", "main", "done"), "i", "s+"))
+		s.after(time.Minute)
+		fake.die(s.Sandbox(), false)
+		status := s.after(time.Minute)
+		if got := starts(fake); got != "i s main done i s main" {
+			t.Errorf("started %s", got)
+		}
+		if status.Phase != corev1.PodRunning || status.InitContainerStatuses[0].RestartCount != 1 {
+			t.Errorf("phase %s, %+v", status.Phase, status.InitContainerStatuses[0])
+		}
+	})
+}
+
+// A pod that is never restarted ends with its machine, even before its regular
+// containers have been started.
+func TestTheMachineDiesDuringTheStart(t *testing.T) {
+	for policy, want := range map[corev1.RestartPolicy]corev1.PodPhase{"Never": "Failed", "Always": "Running", "OnFailure": "Running"} {
+		for _, lasts := range []time.Duration{time.Second, time.Minute} {
+			t.Run(string(policy)+" "+lasts.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					fake := newFake()
+					fake.scripts["i"] = []life{{lasts: lasts}, {lasts: time.Second}}
+					fake.scripts["s"] = []life{{}}
+					s := supervise(t, fake, withInits(onePod(policy, "main"), "i", "s+", "j"))
+					s.after(2 * time.Second)
+					fake.scripts["j"] = []life{{lasts: time.Second}}
+					fake.die(s.Sandbox(), false)
+					if status := s.after(10 * time.Minute); status.Phase != want {
+						t.Errorf("phase %s, want %s: %v", status.Phase, want, states(status))
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestTakeOverDuringTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["i"], fake.scripts["j"] = []life{{lasts: time.Second}}, []life{{lasts: time.Minute}}
+		pod := withInits(onePod("Never", "main"), "i", "s+", "j")
+		first := supervise(t, fake, pod)
+		first.after(10 * time.Second)
+		first.cancel()
+		first.end()
+		status := supervise(t, fake, pod).after(2 * time.Minute)
+		if got := starts(fake); got != "i s j main" {
+			t.Errorf("started %s", got)
+		}
+		if status.Phase != corev1.PodRunning {
+			t.Errorf("phase %s", status.Phase)
+		}
+	})
+}
+
+// behaviours.md 4: initial containers count, and the exit code is the first's
+// that failed.
+func TestExitCodeOfAnInitialContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["i"], fake.scripts["s"] = []life{{lasts: time.Second, code: 5}}, []life{{termCode: 3}}
+		s := supervise(t, fake, withInits(onePod("Never", "main"), "s+", "i"))
+		if err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+		if code, known := s.ExitCode(); code != 5 || !known {
+			t.Errorf("exit code %d, known %v", code, known)
+		}
+	})
+}
+
+func TestOwnRestartPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		never := corev1.ContainerRestartPolicyNever
+		fake.scripts["main"] = []life{{lasts: time.Second, code: 42}, {lasts: time.Second, code: 42}, {lasts: time.Second, code: 3}}
+		pod := onePod("Always", "main")
+		pod.Spec.Containers[0].RestartPolicy, pod.Spec.Containers[0].RestartPolicyRules = &never, []corev1.ContainerRestartRule{rule("In", 42)}
+		s := supervise(t, fake, pod)
+		if err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+		if code, _ := s.ExitCode(); code != 3 || starts(fake) != "main main main" || s.Status().Phase != corev1.PodFailed {
+			t.Errorf("exit code %d, phase %s, started %s", code, s.Status().Phase, starts(fake))
+		}
+	})
+}

@@ -1,0 +1,299 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
+
+func TestActiveDeadline(t *testing.T) {
+	deadline := int64(60)
+	tests := []struct {
+		name   string
+		policy corev1.RestartPolicy
+		lives  map[string][]life
+		ends   time.Duration
+		phase  corev1.PodPhase
+		reason string
+	}{
+		{"runs into it", "Always", map[string][]life{"main": {{term: time.Second}}}, 61 * time.Second, "Failed", "DeadlineExceeded"},
+		{"gets its grace", "Always", map[string][]life{"main": {{deaf: true}}}, 90 * time.Second, "Failed", "DeadlineExceeded"},
+		{"obeys with success", "Never", map[string][]life{"main": {{lasts: 61 * time.Second, deaf: true}}}, 61 * time.Second, "Failed", "DeadlineExceeded"},
+		{"ends before", "Never", map[string][]life{"main": {{lasts: 30 * time.Second}}}, 30 * time.Second, "Succeeded", ""},
+		{"during the start", "Always", map[string][]life{"i": {{}}}, 60 * time.Second, "Failed", "DeadlineExceeded"},
+		{"during a back-off", "Always", map[string][]life{"main": {{lasts: time.Second, code: 1}}}, 60 * time.Second, "Failed", "DeadlineExceeded"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.scripts["i"] = []life{{lasts: time.Nanosecond}}
+				for name, lives := range test.lives {
+					fake.scripts[name] = lives
+				}
+				pod := withInits(onePod(test.policy, "main"), "i")
+				pod.Spec.ActiveDeadlineSeconds = &deadline
+				begin := time.Now()
+				s := supervise(t, fake, pod)
+				if err := s.end(); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begin).Round(time.Millisecond); took != test.ends {
+					t.Errorf("took %v, want %v", took, test.ends)
+				}
+				status := s.Status()
+				if status.Phase != test.phase || status.Reason != test.reason {
+					t.Errorf("phase %s, reason %s", status.Phase, status.Reason)
+				}
+				if test.reason != "" && status.Message != "Pod was active on the node longer than the specified deadline" {
+					t.Errorf("message %s", status.Message)
+				}
+			})
+		})
+	}
+}
+
+// The deadline is the pod's, not that of the supervisor or the machine at hand.
+func TestActiveDeadlineSurvives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		pod := onePod("Always", "main")
+		pod.Spec.ActiveDeadlineSeconds = new(int64(100))
+		begin := time.Now()
+		first := supervise(t, fake, pod)
+		first.after(30 * time.Second)
+		fake.die(first.Sandbox(), false)
+		first.after(30 * time.Second)
+		first.cancel()
+		first.end()
+		second := supervise(t, fake, pod)
+		if err := second.end(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin).Round(time.Second); took != 100*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestTerminationMessages(t *testing.T) {
+	long := strings.Repeat("x", 3000)
+	line := func(tag, text string) string {
+		return "2026-01-02T03:04:05.000000006Z stdout " + tag + " " + text + "\n"
+	}
+	many := ""
+	for range 100 {
+		many += line("F", "y")
+	}
+	tests := []struct {
+		name   string
+		policy corev1.TerminationMessagePolicy
+		file   string
+		log    string
+		life   life
+		want   string
+	}{
+		{"the file's", "File", "last words", line("F", "log"), life{code: 1}, "last words"},
+		{"of success too", "File", "done\n", "", life{}, "done\n"},
+		{"none", "File", "", line("F", "log"), life{code: 1}, ""},
+		{"the log's", "FallbackToLogsOnError", "", line("F", "one") + line("F", "two"), life{code: 1}, "one\ntwo\n"},
+		{"not of success", "FallbackToLogsOnError", "", line("F", "one"), life{}, ""},
+		{"the file's before the log's", "FallbackToLogsOnError", "words", line("F", "one"), life{code: 1}, "words"},
+		{"parts of a line", "FallbackToLogsOnError", "", line("P", "one ") + line("F", "two"), life{code: 1}, "one two\n"},
+		{"the end of a long line", "FallbackToLogsOnError", "", line("F", "a"+long), life{code: 1}, long[:2047] + "\n"},
+		{"the last 80 lines", "FallbackToLogsOnError", "", many, life{code: 1}, strings.Repeat("y\n", 80)},
+		{"no such log", "FallbackToLogsOnError", "", "rubbish\n\x00\n", life{code: 1}, ""},
+		{"no text", "FallbackToLogsOnError", "", "", life{code: 1}, ""},
+		{"bytes that are no text", "File", "a\xffb", "", life{code: 1}, "a?b"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				test.life.lasts = time.Second
+				fake.scripts["main"] = []life{test.life}
+				pod := onePod("Never", "main")
+				pod.Spec.Containers[0].TerminationMessagePath, pod.Spec.Containers[0].TerminationMessagePolicy = "/tmp/words", test.policy
+				var options Options
+				dir := t.TempDir()
+				s := supervise(t, fake, pod, func(o *Options) { o.MessageDir = dir; options = *o })
+				for _, c := range fake.containers {
+					mount := c.config.Mounts[0]
+					if mount.ContainerPath != "/tmp/words" {
+						t.Errorf("mount %v", mount)
+					}
+					info, err := os.Stat(mount.HostPath)
+					if err != nil || info.Mode().Perm() != 0o666 {
+						t.Errorf("%v, %v", info, err)
+					}
+					write(t, mount.HostPath, test.file)
+				}
+				write(t, filepath.Join(options.LogDir, "main", "0.log"), test.log)
+				if err := s.end(); err != nil {
+					t.Fatal(err)
+				}
+				if got := s.Status().ContainerStatuses[0].State.Terminated.Message; got != test.want {
+					t.Errorf("message %q, want %q", got, test.want)
+				}
+				if err := s.Delete(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("the messages are left: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func debugger(name, image, target string) corev1.EphemeralContainer {
+	return corev1.EphemeralContainer{TargetContainerName: target, EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+	}}
+}
+
+func TestDebug(t *testing.T) {
+	tests := []struct {
+		name  string
+		spec  corev1.EphemeralContainer
+		life  life
+		state string
+		err   error
+	}{
+		{"runs", debugger("d", "here:1", ""), life{}, "running", nil},
+		{"has a target", debugger("d", "here:1", "main"), life{}, "running", nil},
+		{"ends", debugger("d", "here:1", ""), life{lasts: time.Second, code: 3}, "terminated Error", nil},
+		{"ends well and is not started again", debugger("d", "here:1", ""), life{lasts: time.Second}, "terminated Completed", nil},
+		{"has a name that is taken", debugger("main", "here:1", ""), life{}, "", ErrName},
+		{"has no target", debugger("d", "here:1", "other"), life{}, "", ErrTarget},
+		{"has no image", debugger("d", "bad:1", ""), life{}, "waiting ImagePullBackOff", errPull},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.scripts["d"] = []life{test.life}
+				fake.pulls["bad:1"] = []error{errPull, errPull, errPull}
+				s := supervise(t, fake, onePod("Always", "main"))
+				err := s.Debug(t.Context(), test.spec)
+				if !errors.Is(err, test.err) && (err == nil || test.err == nil || !strings.Contains(err.Error(), test.err.Error())) {
+					t.Errorf("error %v, want %v", err, test.err)
+				}
+				status := s.after(15 * time.Second)
+				if got := states(status)["d"]; got != test.state {
+					t.Errorf("state %q, want %q", got, test.state)
+				}
+				if got := conditions(status)["Ready"]; got != "True" || status.Phase != corev1.PodRunning {
+					t.Errorf("phase %s, ready %s", status.Phase, got)
+				}
+				if id, found := s.Container("d"); test.spec.TargetContainerName == "main" && found {
+					options := fake.containers[id].config.Linux.SecurityContext.NamespaceOptions
+					if main, _ := s.Container("main"); options.Pid != runtimeapi.NamespaceMode_TARGET || options.TargetId != main {
+						t.Errorf("namespaces %v", options)
+					}
+				}
+				if err := s.Stop(t.Context(), 0); err != nil {
+					t.Error(err)
+				}
+				if err := s.Debug(t.Context(), debugger("late", "here:1", "")); !errors.Is(err, ErrEnded) {
+					t.Errorf("of a pod that has ended: %v", err)
+				}
+			})
+		})
+	}
+}
+
+var errPull = errors.New("no such image")
+
+// What was added is in the pod for the next supervisor, which takes it over as
+// it is.
+func TestTakeOverAnEphemeralContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		pod := onePod("Always", "main")
+		first := supervise(t, fake, pod)
+		spec := debugger("d", "here:1", "")
+		if err := first.Debug(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Debug(t.Context(), spec); !errors.Is(err, ErrName) {
+			t.Errorf("twice: %v", err)
+		}
+		first.cancel()
+		first.end()
+		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, spec)
+		second := supervise(t, fake, pod)
+		if status := second.after(time.Minute); states(status)["d"] != "running" || starts(fake) != "main d" {
+			t.Errorf("%v, started %s", states(status), starts(fake))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := second.Debug(ctx, debugger("e", "here:1", "")); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// A machine that was replaced is removed when nothing of it is told of any more.
+func TestDeadSandboxesAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["done"] = []life{{lasts: time.Second}}
+		s := supervise(t, fake, onePod("OnFailure", "main", "done"))
+		s.after(2 * time.Second)
+		for range 5 {
+			fake.die(s.Sandbox(), false)
+			s.after(20 * time.Minute)
+		}
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		// The newest, the one of main's last run and the one where done has ended.
+		if len(fake.sandboxes) != 3 || fake.sandboxes["s1"] == nil {
+			t.Errorf("%d sandboxes are kept", len(fake.sandboxes))
+		}
+	})
+}
+
+func TestConditionsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := corev1.ConditionFalse
+		pod := onePod("Always", "main")
+		pod.Generation = 4
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/up"}}
+		s := supervise(t, newFake(), pod, func(o *Options) {
+			o.Conditions = func() []corev1.PodCondition {
+				return []corev1.PodCondition{{Type: "example.com/up", Status: set}}
+			}
+		})
+		if got := conditions(s.Status())["Ready"]; got != "False ReadinessGatesNotReady" {
+			t.Errorf("ready: %s", got)
+		}
+		set = corev1.ConditionTrue
+		s.Changed()
+		status := s.after(0)
+		if got := conditions(status); got["Ready"] != "True" || got["example.com/up"] != "True" {
+			t.Errorf("conditions %v", got)
+		}
+		if status.ObservedGeneration != 4 || status.Conditions[0].ObservedGeneration != 4 {
+			t.Errorf("generation %d", status.ObservedGeneration)
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+)
+
+// settle tells whether what is said of the containers can be relied on. Those of
+// a sandbox that has died end with it, whatever state they are said to be in:
+// the runtime is asked once for each dead sandbox to stop it, and looked at anew.
+func (r *run) settle(ctx context.Context) bool {
+	if r.sandbox == nil || r.ready() || r.busy || r.sandbox.GetId() == r.settled {
+		return !r.busy
+	}
+	id := r.sandbox.GetId()
+	r.busy = true
+	r.beside(ctx, func() func() {
+		err := r.stopSandbox(ctx, id)
+		return func() {
+			r.busy = false
+			if err == nil {
+				r.settled = id
+				return
+			}
+			r.p.log.Warn("cannot stop a sandbox that has died", "sandbox", id, "error", err)
+			r.busy = true
+			r.beside(ctx, func() func() { pause(ctx, retryDelay); return func() { r.busy = false } })
+		}
+	})
+	return false
+}
+
+// ensureSandbox tells whether the pod has a sandbox that is up, and has one
+// made if it has none and none is on its way. A dead one is replaced.
+func (r *run) ensureSandbox(ctx context.Context) bool {
+	if r.ready() || r.busy {
+		return r.ready() && !r.busy
+	}
+	if r.sandboxErr != nil {
+		if due := r.sandboxTry.until(r.sandboxAt); time.Now().Before(due) {
+			r.at(due)
+			return false
+		}
+	}
+	attempt := uint32(0)
+	if r.sandbox != nil {
+		attempt = r.sandbox.GetMetadata().GetAttempt() + 1
+		r.event(nil, false, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+	}
+	r.busy = true
+	config := sandboxConfig(r.o, attempt)
+	config.Annotations[annotations.Started] = r.began.UTC().Format(time.RFC3339Nano)
+	r.beside(ctx, func() func() {
+		ctx, cancel := context.WithTimeout(ctx, sandboxDeadline)
+		defer cancel()
+		err := r.makeSandbox(ctx, config)
+		return func() {
+			r.busy = false
+			r.sandboxErr = err
+			if err == nil {
+				r.sandboxTry = backoff{}
+				return
+			}
+			r.sandboxAt = time.Now()
+			r.sandboxTry.next(r.sandboxAt, r.sandboxAt)
+			if !r.fail(ErrStart, err) {
+				r.event(nil, true, "FailedCreatePodSandBox", err.Error())
+			}
+		}
+	})
+	return false
+}
+
+func (r *run) makeSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig) error {
+	if r.o.LogDir != "" {
+		if err := os.MkdirAll(r.o.LogDir, 0o755); err != nil {
+			return fmt.Errorf("make the pod's log directory: %w", err)
+		}
+	}
+	_, err := r.o.Runtime.RunPodSandbox(ctx, config, r.runtimeHandler())
+	return err // which says what was done
+}
+
+func (r *run) runtimeHandler() string {
+	if class := r.pod.Spec.RuntimeClassName; class != nil {
+		return *class
+	}
+	return ""
+}
+
+func (r *run) stopSandbox(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, stopSlack)
+	defer cancel()
+	if err := r.o.Runtime.StopPodSandbox(ctx, id); err != nil && !notFound(err) {
+		return fmt.Errorf("stop sandbox %s: %w", id, err)
+	}
+	return nil
+}
+
+// resumeStart takes over when the pod began from its first run, as its
+// sandboxes have it noted.
+func (r *run) resumeStart() {
+	noted, err := time.Parse(time.RFC3339Nano, r.sandbox.GetAnnotations()[annotations.Started])
+	if err != nil && r.sandbox.GetCreatedAt() > 0 {
+		noted = nano(r.sandbox.GetCreatedAt())
+	}
+	if !noted.IsZero() && noted.Before(r.began) {
+		r.began = noted
+	}
+}
+
+// sweep removes the dead sandboxes of whose containers nothing is told any more. What fails is
+// tried again when the pod is next looked at.
+func (r *run) sweep(ctx context.Context, sandboxes []*runtimeapi.PodSandbox) {
+	if r.sweeping || len(sandboxes) < 2 {
+		return
+	}
+	needed := map[string]bool{}
+	for _, c := range r.containers {
+		for _, i := range []*instance{c.newest, c.previous} {
+			if i != nil {
+				needed[i.sandbox] = true
+			}
+		}
+	}
+	var empty []string
+	for _, sandbox := range sandboxes[1:] {
+		if id := sandbox.GetId(); !needed[id] {
+			empty = append(empty, id)
+		}
+	}
+	if len(empty) == 0 {
+		return
+	}
+	r.sweeping = true
+	r.beside(ctx, func() func() {
+		for _, id := range empty {
+			err := r.stopSandbox(ctx, id)
+			if err == nil {
+				err = r.o.Runtime.RemovePodSandbox(ctx, id)
+			}
+			if err != nil && !notFound(err) {
+				r.p.log.Warn("cannot remove a sandbox that was replaced", "sandbox", id, "error", err)
+				pause(ctx, retryDelay)
+			}
+		}
+		return func() { r.sweeping = false }
+	})
+}
