@@ -70,7 +70,7 @@ func (a *Agent) readFile(_ context.Context, r agentv1.ReadFile) (agentv1.File, e
 		root = rootOf(fmt.Sprintf("/proc/%d/root", p.pid))
 	}
 	path := r.Path
-	if filepath.Clean(path) == terminationLog && p.hasExited() {
+	if at := filepath.Clean(path); p.hasExited() && (at == terminationLog || c.lastAt != "" && at == c.lastAt) {
 		root, path = rootOf(c.upper), filepath.Base(c.last) // /dev has gone with its mount namespace
 	}
 	f, err := root.open(path)

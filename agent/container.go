@@ -30,6 +30,7 @@ type container struct {
 	root   string // the mounted root
 	upper  string // what it writes, on the scratch disk
 	last   string // its termination message, which its own /dev would lose
+	lastAt string // where it has that file beside the usual place, if anywhere
 	cgroup cgroup.Dir
 	free   func() // lets go of the image
 
@@ -120,13 +121,23 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 		return nil, err
 	}
 	files[terminationLog] = c.last
+	var joined *os.File // held open until the container is in it
+	defer func() { joined.Close() }()
 	err = s.Adjust(spec.Machine{
-		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files,
+		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files, Last: c.last,
 		EmptyDir: a.emptyDir, Users: rootOf(c.root),
+		PIDs: func(target string) (string, error) {
+			var err error
+			if joined, err = a.pidNamespace(target); err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), joined.Fd()), nil
+		},
 	}, r.Terminal)
 	if err != nil {
 		return nil, err
 	}
+	c.lastAt = s.LastAt
 	if err := setSysctls(s.Sysctls); err != nil {
 		return nil, err
 	}
@@ -140,6 +151,24 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 	defer cancel()
 	return a.launch(ctx, c, launch{terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce})
+}
+
+// pidNamespace opens that of another container, which must be running.
+func (a *Agent) pidNamespace(target string) (*os.File, error) {
+	_, first, err := a.process(agentv1.Process{Container: target})
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", first.pid))
+	if err != nil && !first.hasExited() {
+		return nil, fmt.Errorf("PID namespace of container %.128s: %w", target, err)
+	}
+	// Looked at after the opening: the number may have passed to another.
+	if first.hasExited() {
+		f.Close()
+		return nil, fmt.Errorf("container %.128s has ended: %w", target, agentv1.ErrBusy)
+	}
+	return f, nil
 }
 
 // terminationLog is where a container leaves its last words, if its

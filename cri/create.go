@@ -85,7 +85,14 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 		ID: store.NewID(), ImageID: img.ID, ImageRef: imageRef(img), Created: time.Now(),
 		StopSignal: stopSignal(config, img), Termination: last,
 	}}}
-	spec, err := oci.Spec(oci.Input{ID: ctr.ID, Container: config, Sandbox: p.config, Image: img.Config})
+	if err := p.checkTarget(config); err != nil {
+		return "", err
+	}
+	in := oci.Input{ID: ctr.ID, Container: config, Sandbox: p.config, Image: img.Config}
+	if last != nil {
+		in.Termination = last.Container
+	}
+	spec, err := oci.Spec(in)
 	if err != nil {
 		return "", err
 	}
@@ -121,6 +128,16 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 	}
 	p.s.events.emit(p, ctr.ID, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT)
 	return ctr.ID, nil
+}
+
+// checkTarget refuses a container that is to see the processes of one that is
+// not the pod's.
+func (p *pod) checkTarget(config *runtimeapi.ContainerConfig) error {
+	options := config.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	if options.GetPid() == runtimeapi.NamespaceMode_TARGET && p.container(options.GetTargetId()) == nil {
+		return errorf(codes.NotFound, "the pod has no container %q, whose processes are to be seen", options.GetTargetId())
+	}
+	return nil
 }
 
 // existing is the id of a container with that name and attempt which waits for

@@ -65,6 +65,11 @@ func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, er
 			return append(own, specs.LinuxNamespace{Type: specs.PIDNamespace}), nil
 		}
 		return nil, fmt.Errorf("%w: a pid namespace shared by the pod", ErrNotSupported)
+	case runtimeapi.NamespaceMode_TARGET:
+		if options.GetTargetId() == "" {
+			return nil, fmt.Errorf("%w: no container is named whose processes are to be seen", ErrInvalid)
+		}
+		return append(own, specs.LinuxNamespace{Type: specs.PIDNamespace, Path: PIDTarget + options.GetTargetId()}), nil
 	default:
 		return nil, fmt.Errorf("%w: pid namespace %v", ErrNotSupported, mode)
 	}

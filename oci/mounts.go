@@ -37,6 +37,12 @@ func mounts(in Input) ([]specs.Mount, error) {
 		}
 		volumes = append(volumes, volume)
 	}
+	if at := in.Termination; at != "" && !written(at) {
+		if !path.IsAbs(at) || path.Clean(at) == "/" {
+			return nil, fmt.Errorf("%w: termination message at %q", ErrInvalid, at)
+		}
+		volumes = append(volumes, specs.Mount{Destination: path.Clean(at), Type: MountTermination, Source: "termination", Options: []string{"bind", "rw"}})
+	}
 	// A mount within another must come after it.
 	sort.SliceStable(volumes, func(i, j int) bool {
 		return strings.Count(volumes[i].Destination, "/") < strings.Count(volumes[j].Destination, "/")

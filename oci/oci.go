@@ -22,6 +22,14 @@ const Version = "1.0.2"
 // "size=BYTES" beside the usual ones.
 const MountEmptyDir = "bulkhead.emptydir"
 
+// MountTermination is the type of a mount that the guest's agent resolves: the
+// file in which the container leaves its last words.
+const MountTermination = "bulkhead.termination"
+
+// PIDTarget followed by a container's id is the path of a PID namespace that
+// the guest's agent resolves: that container's.
+const PIDTarget = "bulkhead.container:"
+
 // Input is what a container's specification is made from. Container is
 // required; the others may be zero. Nothing of it is changed or kept.
 type Input struct {
@@ -29,6 +37,9 @@ type Input struct {
 	Container *runtimeapi.ContainerConfig
 	Sandbox   *runtimeapi.PodSandboxConfig
 	Image     imagev1.ImageConfig
+	// Termination is where the container leaves its last words, if not at
+	// /dev/termination-log.
+	Termination string
 }
 
 // Spec makes the specification. Errors are the caller's input's: they name the

@@ -31,6 +31,8 @@ type record struct {
 	Stopping   bool                      `json:"stopping,omitempty"`   // somebody wants its end
 	Remove     bool                      `json:"remove,omitempty"`     // when it has ended
 	Ended      *corev1.PodStatus         `json:"ended,omitempty"`
+	// Ephemeral are the containers that were added to the running pod.
+	Ephemeral []corev1.EphemeralContainer `json:"ephemeral,omitempty"`
 }
 
 // entry is one pod with its supervision.
@@ -61,15 +63,15 @@ func newEntry(r *registry, rec record, failFast bool) (*entry, error) {
 
 // newPod makes what is supervised, for the first run or another.
 func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
-	for _, dir := range []string{e.dir, filepath.Join(e.dir, "logs")} {
+	for _, dir := range []string{e.dir, filepath.Join(e.dir, "logs"), filepath.Join(e.dir, "messages")} {
 		if err := dirs.Ensure(dir, 0o700); err != nil {
 			return nil, err
 		}
 	}
 	engine := e.r.s.engine
 	return pod.New(pod.Options{
-		Pod: e.rec.Pod, Runtime: engine, Images: puller{engine, e.r.s.images, e.log},
-		LogDir: filepath.Join(e.dir, "logs"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
+		Pod: e.rec.spec(), Runtime: engine, Images: puller{engine, e.r.s.images, e.log},
+		LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
 		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Event: e.event, Logger: e.r.s.log,
 	})
 }
@@ -263,12 +265,15 @@ func (e *entry) start(ctx context.Context) error {
 	if err := e.pod().Delete(ctx); err != nil {
 		return fmt.Errorf("start pod %s: remove what its last run left: %w", e.key(), err)
 	}
+	e.mu.Lock()
+	last := e.rec
+	e.rec.Ephemeral = nil // they were the last run's
+	e.mu.Unlock()
 	p, err := e.newPod(true)
 	if err != nil {
 		return fmt.Errorf("start pod %s: %w", e.key(), err)
 	}
 	e.mu.Lock()
-	last := e.rec
 	e.rec.Ended, e.rec.Foreground, e.rec.Stopping = nil, false, false
 	if err = e.save(); err != nil {
 		e.rec = last

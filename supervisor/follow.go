@@ -33,8 +33,8 @@ func (s *Supervisor) follow(ctx context.Context, entries []*entry, out send) err
 				return
 			}
 			status := e.status()
-			end := api.Ended{Pod: e.rec.Pod.Name, Phase: string(status.Phase), ExitCode: exitCode(status), Reason: statusText(status), Message: status.Message}
-			for _, c := range status.ContainerStatuses {
+			end := api.Ended{Pod: e.rec.Pod.Name, Phase: string(status.Phase), ExitCode: exitCode(e.rec.Pod, status), Reason: statusText(e.rec.Pod, status), Message: status.Message}
+			for _, c := range ownStatuses(e.rec.Pod, status) {
 				if t := c.State.Terminated; t != nil && t.ExitCode != 0 && t.Message != "" {
 					end.Message = c.Name + ": " + t.Message
 				}

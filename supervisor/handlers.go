@@ -26,6 +26,7 @@ func (s *Supervisor) handler() http.Handler {
 	mux.HandleFunc("GET /v1/pods/{ref}/sandbox", answered(s.facts))
 	mux.HandleFunc("GET /v1/pods/{ref}/logs", streamed(s.logs))
 	mux.HandleFunc("POST /v1/pods/{ref}/exec", answered(s.exec))
+	mux.HandleFunc("POST /v1/pods/{ref}/debug", answered(s.debug))
 	mux.HandleFunc("GET /v1/pods/{ref}/console", answered(s.console))
 	mux.HandleFunc("POST /v1/pods/{ref}/{verb}", answered(s.verb))
 	mux.HandleFunc("DELETE /v1/pods/{ref}", answered(s.remove))
@@ -119,7 +120,7 @@ func (s *Supervisor) inspect(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := e.rec.Pod.DeepCopy()
+	p := e.spec().DeepCopy()
 	p.Status = e.status()
 	p.APIVersion, p.Kind = "v1", "Pod"
 	if f, err := s.engine.PodFacts(r.Context(), e.pod().Sandbox()); err == nil {
@@ -170,7 +171,7 @@ func (s *Supervisor) verb(r *http.Request) (any, error) {
 		case <-r.Context().Done():
 			return nil, r.Context().Err()
 		}
-		result.ExitCode = exitCode(e.status())
+		result.ExitCode = exitCode(e.rec.Pod, e.status())
 		return result, nil
 	default:
 		return nil, fmt.Errorf("%w: no call %q", api.ErrNotFound, verb)

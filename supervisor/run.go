@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
@@ -46,8 +47,12 @@ func (s *Supervisor) run(r *http.Request, out send) error {
 	for _, e := range entries {
 		e.supervise()
 	}
+	enough := anyOutput // to be followed from there on
+	if req.Detach {
+		enough = allStarted
+	}
 	for _, e := range entries {
-		if err := s.started(r.Context(), e, out); err != nil {
+		if err := s.startedTo(r.Context(), e, enough, out); err != nil {
 			return errors.Join(err, s.abandon(entries))
 		}
 	}
@@ -56,6 +61,11 @@ func (s *Supervisor) run(r *http.Request, out send) error {
 	}
 	if err := s.follow(r.Context(), entries, out); err != nil {
 		return errors.Join(err, s.abandon(entries))
+	}
+	for _, e := range entries {
+		if err := e.startError(); errors.Is(err, pod.ErrImage) || errors.Is(err, pod.ErrStart) {
+			return errors.Join(err, s.abandon(entries))
+		}
 	}
 	if req.Remove {
 		return s.abandon(entries)
@@ -120,13 +130,18 @@ func records(req api.RunRequest) ([]record, error) {
 // started waits until every container of the pod has started or the pod has
 // ended, passing on what happens meanwhile, and tells that it has.
 func (s *Supervisor) started(ctx context.Context, e *entry, out send) error {
+	return s.startedTo(ctx, e, allStarted, out)
+}
+
+// startedTo is started for a pod that is far enough when enough says so.
+func (s *Supervisor) startedTo(ctx context.Context, e *entry, enough func(*corev1.Pod, corev1.PodStatus) bool, out send) error {
 	for {
 		status, changed := e.pod().Watch()
 		if err := relay(e, out); err != nil {
 			return err
 		}
 		ended := e.hasEnded()
-		if ended || allStarted(e.rec.Pod, status) {
+		if ended || enough(e.rec.Pod, status) {
 			if err := e.startError(); err != nil {
 				return err
 			}
@@ -159,13 +174,24 @@ func relay(e *entry, out send) error {
 }
 
 func allStarted(p *corev1.Pod, status corev1.PodStatus) bool {
+	return begun(status.ContainerStatuses) == len(p.Spec.Containers)
+}
+
+// anyOutput tells whether a pod that begins with initial containers has begun,
+// and of any other whether all has started.
+func anyOutput(p *corev1.Pod, status corev1.PodStatus) bool {
+	return begun(status.InitContainerStatuses) > 0 || allStarted(p, status)
+}
+
+// begun counts the containers that run or have run.
+func begun(statuses []corev1.ContainerStatus) int {
 	n := 0
-	for _, c := range status.ContainerStatuses {
+	for _, c := range statuses {
 		if c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil {
 			n++
 		}
 	}
-	return n == len(p.Spec.Containers)
+	return n
 }
 
 func (s *Supervisor) tellStarted(ctx context.Context, e *entry, out send) error {

@@ -8,6 +8,7 @@
 //	GET    /v1/pods/{ref}/sandbox        -> the machine's facts, a map
 //	GET    /v1/pods/{ref}/logs           LogOptions in the query -> Messages
 //	POST   /v1/pods/{ref}/exec           ExecRequest -> Stream
+//	POST   /v1/pods/{ref}/debug          DebugRequest -> Debugged
 //	GET    /v1/pods/{ref}/console        -> Stream
 //	POST   /v1/pods/{ref}/{verb}         stop start pause resume wait: StopRequest -> Result
 //	DELETE /v1/pods/{ref}?force=         -> Result
@@ -131,6 +132,21 @@ type ExecRequest struct {
 	Command   []string `json:"command"`
 	TTY       bool     `json:"tty,omitempty"`
 	Stdin     bool     `json:"stdin,omitempty"`
+}
+
+// DebugRequest adds an ephemeral container to a running pod.
+type DebugRequest struct {
+	Name    string   `json:"name,omitempty"`   // empty: one is made up
+	Image   string   `json:"image,omitempty"`  // empty: the target's, or that of the pod's first container
+	Target  string   `json:"target,omitempty"` // the container whose processes it is to see
+	Command []string `json:"command,omitempty"`
+	TTY     bool     `json:"tty,omitempty"`
+	Stdin   bool     `json:"stdin,omitempty"`
+}
+
+// Debugged names the container that was added.
+type Debugged struct {
+	Container string `json:"container"`
 }
 
 // Stream is where the caller gets the bytes of an exec or console: a unix

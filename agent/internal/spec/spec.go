@@ -58,6 +58,10 @@ type Machine struct {
 	Root   string // path of the mounted root file system
 	Cgroup string // path below the cgroup mount
 	Shm    string // the pod's shared memory
+	Last   string // the file for the container's last words
+	// PIDs makes the PID namespace of the container of that id ready to be
+	// joined, and returns its path.
+	PIDs func(container string) (string, error)
 	// Files are bind mounts by their destination, for what the
 	// specification does not mount itself.
 	Files map[string]string
@@ -71,10 +75,18 @@ type Machine struct {
 type Spec struct {
 	top     object
 	Sysctls map[string]string // which were taken out, for the whole pod
+	// LastAt is where the container has the file for its last words, if it
+	// mounts it anywhere of its own.
+	LastAt string
 }
 
-// EmptyDirType is the type of an emptyDir's mount.
-const EmptyDirType = "bulkhead.emptydir"
+// What the host writes for the agent to resolve: the types of mounts, and the
+// path of another container's PID namespace before that container's id.
+const (
+	EmptyDirType    = "bulkhead.emptydir"
+	TerminationType = "bulkhead.termination"
+	PIDTarget       = "bulkhead.container:"
+)
 
 // Parse reads the host's specification.
 func Parse(raw json.RawMessage) (*Spec, error) {
@@ -154,6 +166,16 @@ func (s *Spec) linux(m Machine) error {
 		switch {
 		case ns.Type == "pid" && ns.Path == "", ns.Type == "cgroup":
 			kept = append(kept, namespace{Type: ns.Type})
+		case ns.Type == "pid":
+			target, known := strings.CutPrefix(ns.Path, PIDTarget)
+			if !known {
+				return fmt.Errorf("pid namespace %.64q: %w", ns.Path, agentv1.ErrUnsupported)
+			}
+			path, err := m.PIDs(target)
+			if err != nil {
+				return err
+			}
+			kept = append(kept, namespace{Type: ns.Type, Path: path})
 		case ns.Type == "user", ns.Type == "time":
 			return fmt.Errorf("namespace %q: %w", ns.Type, agentv1.ErrUnsupported)
 		}
@@ -194,6 +216,8 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 			}
 		case at == "/dev/shm" && (mount.Type == "tmpfs" || mount.Source == "/dev/shm"):
 			*mount = Mount{Destination: at, Type: "bind", Source: m.Shm, Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}}
+		case mount.Type == TerminationType:
+			*mount, s.LastAt = Mount{Destination: at, Type: "bind", Source: m.Last, Options: []string{"bind", "rw"}}, at
 		case mount.Type == "sysfs" || mount.Type == "cgroup" || mount.Type == "cgroup2":
 			if mount.Type == "cgroup" {
 				mount.Type = "cgroup2"
