@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -160,7 +162,7 @@ func testForward(t *testing.T, tm *template) {
 	if err != nil || strings.TrimSpace(string(got)) != "300000" {
 		t.Errorf("answer %q, %v", got, err)
 	}
-	if _, err := g.Forward(g.ctx(), 9); err == nil || !strings.Contains(err.Error(), "port 9") {
+	if _, err := g.Forward(g.ctx(), 9); !errors.Is(err, unix.ECONNREFUSED) || !strings.Contains(err.Error(), "port 9") {
 		t.Errorf("closed port: %v", err)
 	}
 }

@@ -22,6 +22,7 @@ package cri
 import (
 	"context"
 	"log/slog"
+	"net"
 
 	internalapi "k8s.io/cri-api/pkg/apis"
 
@@ -72,9 +73,14 @@ type PodExtras interface {
 	// Both are idempotent.
 	PausePodSandbox(ctx context.Context, podSandboxID string) error
 	ResumePodSandbox(ctx context.Context, podSandboxID string) error
+	// PodPauses tells how often the pod's machine has been paused while this
+	// engine runs, and whether it is now; of a pod that is not there nothing.
+	PodPauses(podSandboxID string) (times uint64, now bool)
 	// PodFacts tells about the pod's machine.
 	PodFacts(ctx context.Context, podSandboxID string) (*Facts, error)
 	// Console returns the URL of the guest's console, from its start and
 	// following; see Exec for the URL's form.
 	Console(ctx context.Context, podSandboxID string) (string, error)
+	// DialPort connects to a TCP port of the pod.
+	DialPort(ctx context.Context, podSandboxID string, port int) (net.Conn, error)
 }

@@ -70,6 +70,9 @@ func (s *Service) PausePodSandbox(ctx context.Context, id string) error {
 	if p.isPaused() {
 		return nil
 	}
+	p.mu.Lock()
+	p.pauses++ // whatever becomes of it: it may be standing still from now on
+	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := c.ext.Pause(ctx, &shimv1.PauseRequest{}); err != nil {
@@ -109,6 +112,19 @@ func (p *pod) isPaused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.paused
+}
+
+// PodPauses tells how often a pod's machine has been paused while this engine
+// runs, and whether it is now. It asks nobody, and says 0 and false of a pod that
+// is not there.
+func (s *Service) PodPauses(id string) (times uint64, now bool) {
+	p, err := s.find(id)
+	if err != nil {
+		return 0, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pauses, p.paused
 }
 
 func (p *pod) setPaused(paused bool) {

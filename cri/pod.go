@@ -39,6 +39,7 @@ type pod struct {
 	renewed    chan struct{} // closed, and another made, when conn, stuck or record change
 	stuck      error         // why the shim could not be replaced when last tried
 	paused     bool
+	pauses     uint64 // how often it was
 	containers map[string]*container
 	ending     bool // its machine has begun to be ended: another shim is of no use
 	gone       bool // removed: for who found it before

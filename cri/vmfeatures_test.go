@@ -3,6 +3,7 @@ package cri
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,9 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/shim/stream"
@@ -126,6 +129,26 @@ func TestFeatures(t *testing.T) {
 		if err != nil || !strings.Contains(string(answer), "hello from") {
 			t.Errorf("port-forward: %q %v", answer, err)
 		}
+		dialed, err := s.DialPort(ctx, pod, 8080)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dialed.Close()
+		fmt.Fprint(dialed, "GET / HTTP/1.0\r\n\r\n")
+		if answer, err := io.ReadAll(dialed); err != nil || !strings.Contains(string(answer), "hello from") {
+			t.Errorf("dialed: %q %v", answer, err)
+		}
+		if _, err := s.DialPort(ctx, pod, 9); !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, stream.ErrRefused) {
+			t.Errorf("a port where nothing listens: %v", err)
+		}
+		if _, err := s.DialPort(ctx, "nobody", 9); code(err) != codes.NotFound {
+			t.Errorf("a port of a pod that is not there: %v", err)
+		}
+		for _, port := range []int{0, -1, 65536} {
+			if _, err := s.DialPort(ctx, pod, port); code(err) != codes.InvalidArgument {
+				t.Errorf("port %d: %v", port, err)
+			}
+		}
 		address, err := s.Console(ctx, pod)
 		if err != nil {
 			t.Fatal(err)
@@ -142,10 +165,19 @@ func TestFeatures(t *testing.T) {
 		if f, _ := s.PodFacts(ctx, pod); f.State != "paused" {
 			t.Errorf("state %q", f.State)
 		}
+		if times, now := s.PodPauses(pod); times != 1 || !now {
+			t.Errorf("paused %d times, now %v", times, now)
+		}
+		if _, err := s.DialPort(ctx, pod, 8080); err == nil || errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("a port of a paused pod: %v", err)
+		}
 		for range 2 {
 			if err := s.ResumePodSandbox(ctx, pod); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if times, now := s.PodPauses(pod); times != 1 || now {
+			t.Errorf("after the pause: paused %d times, now %v", times, now)
 		}
 		if body, err := get(); err != nil || body == "" {
 			t.Errorf("after the pause: %q %v", body, err)

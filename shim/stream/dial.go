@@ -9,16 +9,32 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
 )
 
 // ErrRefused is returned by Dial for a stream that the shim does not open; the
-// message tells why.
+// message tells why. It comes with syscall.ECONNREFUSED where nothing listens on
+// a forwarded port.
 var ErrRefused = errors.New("stream refused")
 
-const maxLine = 1024
+const (
+	maxLine = 1024
+	// nobody precedes the text of a refusal for which nothing listens on the
+	// port.
+	nobody = "refused: "
+)
+
+// refusal is the shim's word.
+type refusal struct {
+	text  string
+	class []error
+}
+
+func (r *refusal) Error() string   { return ErrRefused.Error() + ": " + r.text }
+func (r *refusal) Unwrap() []error { return r.class }
 
 // Dial connects to the stream socket at address, in the pod's own directory
 // (see podsock.Dial), and opens the stream of token. ctx bounds the opening
@@ -56,10 +72,13 @@ func accepted(conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	if line != "ok" {
-		return fmt.Errorf("%w: %s", ErrRefused, line)
+	if line == "ok" {
+		return nil
 	}
-	return nil
+	if text, closed := strings.CutPrefix(line, nobody); closed {
+		return &refusal{text, []error{ErrRefused, syscall.ECONNREFUSED}}
+	}
+	return &refusal{line, []error{ErrRefused}}
 }
 
 // readLine reads byte by byte, since what follows the line is not its own.

@@ -2,7 +2,8 @@
 // the pod: one unix connection a stream, opened with a token.
 //
 // A connection begins with the token and a newline, answered by "ok" or an
-// error's text and a newline. PORT_FORWARD and CONSOLE go on with raw bytes.
+// error's text and a newline, with "refused: " before it where nothing listens on
+// a forwarded port. PORT_FORWARD and CONSOLE go on with raw bytes.
 // ATTACH goes on with frames, both ways: a channel's byte, the payload's length
 // as four bytes, most significant first, and the payload of at most MaxFrame
 // bytes. The connection itself is the back-pressure: who does not read stops

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -29,7 +30,8 @@ const (
 // ErrBusy is returned when a bound of the Server is reached.
 var ErrBusy = errors.New("too many streams")
 
-// Handler opens what a stream leads to. An error is told to the client; run
+// Handler opens what a stream leads to. An error is told to the client, with its
+// class if that is syscall.ECONNREFUSED; run
 // then carries the bytes, and returns when the stream is over or ctx ends. The
 // Server closes the connection.
 type Handler func(ctx context.Context) (run func(ctx context.Context, conn *net.UnixConn), err error)
@@ -161,7 +163,7 @@ func (s *Server) handle(conn *net.UnixConn) {
 	}
 	run, err := handler(ctx)
 	if err != nil {
-		fmt.Fprintln(conn, oneLine(err))
+		fmt.Fprintln(conn, answer(err))
 		return
 	}
 	if _, err := io.WriteString(conn, "ok\n"); err != nil {
@@ -170,7 +172,10 @@ func (s *Server) handle(conn *net.UnixConn) {
 	run(ctx, conn)
 }
 
-func oneLine(err error) string {
+func answer(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", " ")
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		text = nobody + text
+	}
 	return text[:min(len(text), maxLine-1)]
 }

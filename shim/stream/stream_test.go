@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,15 +82,27 @@ func TestTokenIsUsedOnce(t *testing.T) {
 
 func TestHandlerErrorReachesTheClient(t *testing.T) {
 	s, address := serve(t)
-	token, err := s.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) {
-		return nil, errors.New("connection\nrefused")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = stream.Dial(t.Context(), address, token)
-	if !errors.Is(err, stream.ErrRefused) || !strings.Contains(err.Error(), "connection refused") {
-		t.Errorf("got %v", err)
+	for _, tc := range []struct {
+		err    error
+		nobody bool
+	}{
+		{errors.New("no\nroute"), false},
+		{fmt.Errorf("no\nroute: %w", syscall.ECONNREFUSED), true},
+		{fmt.Errorf("no\nroute: %w", syscall.ETIMEDOUT), false},
+	} {
+		token, err := s.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) {
+			return nil, tc.err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = stream.Dial(t.Context(), address, token)
+		if !errors.Is(err, stream.ErrRefused) || !strings.Contains(err.Error(), "stream refused: no route") {
+			t.Errorf("got %v", err)
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) != tc.nobody {
+			t.Errorf("%v: that nobody listens is told: %v", err, !tc.nobody)
+		}
 	}
 }
 

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -159,6 +161,27 @@ func TestForward(t *testing.T) {
 	}
 	if got, err := io.ReadAll(conn); err != nil || string(got) != "100000" {
 		t.Errorf("answer %q, %v", got, err)
+	}
+}
+
+// TestForwardRefused: that nothing listens is told apart from all else.
+func TestForwardRefused(t *testing.T) {
+	t.Parallel()
+	c := agent(t, agentv1.Handlers{agentv1.OpForward: func(_ context.Context, s *agentv1.Stream) error {
+		var r agentv1.Forward
+		if err := json.Unmarshal(s.Body, &r); err != nil {
+			return err
+		}
+		if r.Port == 1 {
+			return fmt.Errorf("connect to port 1: %w", syscall.ECONNREFUSED)
+		}
+		return fmt.Errorf("connect to port %d: %w", r.Port, syscall.ETIMEDOUT)
+	}})
+	if _, err := c.Forward(within(t, 5*time.Second), 1); !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "port 1") {
+		t.Errorf("a closed port: %v", err)
+	}
+	if _, err := c.Forward(within(t, 5*time.Second), 2); err == nil || errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a port that does not answer: %v", err)
 	}
 }
 

@@ -3,12 +3,14 @@ package agentv1
 import (
 	"errors"
 	"strings"
+	"syscall"
 )
 
 // maxMessage bounds an error's message, in bytes.
 const maxMessage = 1024
 
-// The classes of an agent's error, matched with errors.Is.
+// The classes of an agent's error, matched with errors.Is. One more is
+// syscall.ECONNREFUSED, of Forward to a port where nothing listens.
 var (
 	ErrNotFound    = errors.New("not found")
 	ErrExists      = errors.New("already exists")
@@ -28,6 +30,7 @@ type Error struct {
 var classes = map[string]error{
 	"not-found": ErrNotFound, "exists": ErrExists, "busy": ErrBusy, "invalid": ErrInvalid,
 	"no-command": ErrNoCommand, "not-exec": ErrNotExec, "unsupported": ErrUnsupported,
+	"refused": syscall.ECONNREFUSED,
 }
 
 // ToError makes err fit to cross the channel. Nil stays nil.

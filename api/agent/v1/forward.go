@@ -8,7 +8,8 @@ import (
 )
 
 // Forward connects to a port of the pod. The connection has CloseWrite besides
-// net.Conn's methods. The context covers only the connecting.
+// net.Conn's methods. The context covers only the connecting. An error matches
+// syscall.ECONNREFUSED when nothing listens there.
 func (c *Client) Forward(ctx context.Context, port uint16) (net.Conn, error) {
 	conn, stop, err := c.begin(ctx, OpForward, Forward{Port: port}, nil)
 	if err != nil {

@@ -1,0 +1,47 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Executor runs a command in a container, as the CRI's RuntimeService does: a
+// command's exit code other than 0 is an error with the methods of
+// k8s.io/utils/exec.ExitError, a deadline one of the code DeadlineExceeded.
+type Executor interface {
+	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error)
+}
+
+// execSlack is how much longer than its own timeout a runtime may take.
+const execSlack = 15 * time.Second
+
+// Exec runs a command in a container. That it exits with 0 is a Success, that it
+// does not, or not within timeout, a Failure; the message is what it wrote, at
+// most 10 KiB. A command that the runtime did not run is an error.
+func Exec(ctx context.Context, runtime Executor, id string, command []string, timeout time.Duration) (Result, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout+execSlack)
+	defer cancel()
+	stdout, stderr, err := runtime.ExecSync(ctx, id, command, timeout)
+	output := string(stdout[:min(len(stdout), maxOutput)])
+	output += string(stderr[:min(len(stderr), maxOutput-len(output))])
+	exit, exited := errors.AsType[interface {
+		error
+		Exited() bool
+		ExitStatus() int
+	}](err)
+	switch {
+	case err == nil, exited && exit.ExitStatus() == 0:
+		return Success, output, nil
+	case exited:
+		return Failure, output, nil
+	case ctx.Err() == nil && status.Code(err) == codes.DeadlineExceeded:
+		return Failure, fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(command, " "), timeout), nil
+	}
+	return Unknown, "", err
+}

@@ -1,0 +1,103 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	maxMessage = 64 << 10 // bytes of a gRPC answer
+	maxHeaders = 16 << 10
+)
+
+// GRPC asks the gRPC health service (grpc.health.v1) on a port of the pod. SERVING
+// is a Success, everything else a Failure with the reason. host is the pod's
+// address, for messages. Nobody checks the server's certificate.
+func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host string) (Result, string, error) {
+	if host == "" {
+		host = noHost
+	}
+	address := net.JoinHostPort(host, strconv.Itoa(int(action.Port)))
+	patience := "its deadline"
+	if deadline, set := ctx.Deadline(); set {
+		patience = time.Until(deadline).Round(10 * time.Millisecond).String()
+	}
+	secured := insecure.NewCredentials()
+	if action.Mode != nil && *action.Mode == corev1.GRPCProbeModeTLS {
+		secured = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}) // a probe asks whether it answers, not who
+	}
+	var line connecting
+	client, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(secured),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			conn, err := dial(ctx, int(action.Port))
+			line.set(err)
+			return conn, err
+		}),
+		grpc.WithUserAgent(agent),
+		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
+		grpc.WithMaxHeaderListSize(maxHeaders),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+	)
+	if err != nil {
+		return Unknown, "", fmt.Errorf("make a gRPC client: %w", err)
+	}
+	defer client.Close()
+	req := &grpc_health_v1.HealthCheckRequest{}
+	if action.Service != nil {
+		req.Service = *action.Service
+	}
+	res, err := grpc_health_v1.NewHealthClient(client).Check(ctx, req)
+	failed, connected := line.get()
+	switch late := ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded; {
+	case errors.Is(failed, ErrNotAsked):
+		return Unknown, "", failed
+	case err != nil && late && !connected:
+		return Failure, fmt.Sprintf("timeout: failed to connect service %q within %s", address, patience), nil
+	case err != nil && failed != nil && !connected:
+		return Failure, fmt.Sprintf("error: failed to connect service at %q: %v", address, failed), nil
+	case err != nil && late:
+		return Failure, "timeout: health rpc did not complete within " + patience, nil
+	case status.Code(err) == codes.Unimplemented:
+		return Failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " + status.Convert(err).Message(), nil
+	case err != nil:
+		return Failure, fmt.Sprintf("error: health rpc probe failed: %v", err), nil
+	case res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
+		return Failure, fmt.Sprintf("service unhealthy (responded with %q)", res.GetStatus()), nil
+	}
+	return Success, "service healthy", nil
+}
+
+// connecting is what became of the connection; the client dials on goroutines of
+// its own.
+type connecting struct {
+	mu   sync.Mutex
+	err  error
+	done bool
+}
+
+func (c *connecting) set(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err, c.done = err, err == nil
+}
+
+func (c *connecting) get() (err error, connected bool) { //nolint:revive // it is not this call's error
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err, c.done
+}

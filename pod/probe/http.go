@@ -1,0 +1,143 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	maxHeader    = 64 << 10 // bytes of an answer's header
+	maxRedirects = 10
+	// noHost is the address of a pod without a network.
+	noHost = "127.0.0.1"
+)
+
+// HTTP makes the request of action to a port of the pod. A status from 200 to
+// 399 is a Success with the answer's body; redirections are followed as long as
+// they stay on the host, one that does not is a Warning. Everything else,
+// transport errors included, is a Failure with the reason. host is the pod's
+// address; it or the action's own host names the pod in the request, and the
+// connection is dial's whatever the name.
+//
+// Nobody checks the server's certificate, no proxy is used, and at most 10 KiB
+// of the body are read.
+func HTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port int, host string) (Result, string, error) {
+	req, err := request(ctx, action, port, host)
+	if err != nil {
+		return Unknown, "", err
+	}
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return dialAddress(ctx, dial, address)
+		},
+		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true}, // a probe asks whether it answers, not who
+		DisableKeepAlives:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxHeader,
+		Protocols:              protocols(action),
+	}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: sameHost}
+	res, err := client.Do(req)
+	if errors.Is(err, ErrNotAsked) {
+		return Unknown, "", err
+	}
+	if err != nil {
+		return Failure, err.Error(), nil //nolint:nilerr // it is the result
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxOutput))
+	switch {
+	case err != nil:
+		return Failure, fmt.Sprintf("Get %q: read the answer: %v", req.URL, err), nil
+	case res.StatusCode >= http.StatusOK && res.StatusCode < http.StatusMultipleChoices:
+		return Success, string(body), nil
+	case res.StatusCode >= http.StatusMultipleChoices && res.StatusCode < http.StatusBadRequest:
+		return Warning, "Probe terminated redirects, Response body: " + string(body), nil
+	}
+	// The body stays out of it, as with the kubelet: who may see a pod's events
+	// may not be meant to see what its server says.
+	return Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", res.StatusCode), nil
+}
+
+// request is the action's, with the headers that a kubelet sends.
+func request(ctx context.Context, action *corev1.HTTPGetAction, port int, host string) (*http.Request, error) {
+	if action.Host != "" {
+		host = action.Host
+	}
+	if host == "" {
+		host = noHost
+	}
+	u, err := url.Parse(action.Path)
+	if err != nil {
+		u = &url.URL{Path: action.Path}
+	}
+	u.Scheme = "http"
+	if action.Scheme != "" {
+		u.Scheme = strings.ToLower(string(action.Scheme))
+	}
+	u.Host = net.JoinHostPort(host, strconv.Itoa(port))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	for _, header := range action.HTTPHeaders {
+		req.Header.Add(header.Name, header.Value)
+	}
+	if _, given := req.Header["User-Agent"]; !given {
+		req.Header.Set("User-Agent", agent)
+	}
+	if accept, given := req.Header["Accept"]; !given {
+		req.Header.Set("Accept", "*/*")
+	} else if accept[0] == "" {
+		req.Header.Del("Accept") // to be sent with none
+	}
+	req.Host = req.Header.Get("Host")
+	return req, nil
+}
+
+// dialAddress leaves only the port of an address to choose, so that no
+// redirection leads out of the pod.
+func dialAddress(ctx context.Context, dial Dialer, address string) (net.Conn, error) {
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	return dial(ctx, int(port))
+}
+
+func protocols(action *corev1.HTTPGetAction) *http.Protocols {
+	p := new(http.Protocols)
+	if action.Protocol != nil && *action.Protocol == corev1.HTTPProtocolHTTP2 {
+		p.SetUnencryptedHTTP2(true)
+		return p
+	}
+	p.SetHTTP1(true)
+	p.SetHTTP2(true) // where TLS agrees on it
+	return p
+}
+
+// sameHost follows redirections to other paths and ports of a host.
+func sameHost(req *http.Request, via []*http.Request) error {
+	if req.URL.Hostname() != via[0].URL.Hostname() {
+		return http.ErrUseLastResponse
+	}
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	}
+	return nil
+}
