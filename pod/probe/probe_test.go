@@ -1,0 +1,245 @@
+package probe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/bulkhead-project/bulkhead/pod/probe"
+)
+
+// closedPort is one that nothing listens on.
+func closedPort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// broken is a Dialer that reaches nobody.
+func broken(context.Context, int) (net.Conn, error) {
+	return nil, fmt.Errorf("%w: the shim is gone", probe.ErrNotAsked)
+}
+
+// deaf is a Dialer to a pod that does not answer.
+func deaf(ctx context.Context, _ int) (net.Conn, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestTCP(t *testing.T) {
+	t.Parallel()
+	open, closed := serveHTTP(t, answer(200, "")), closedPort(t)
+	for _, test := range []struct {
+		name string
+		dial probe.Dialer
+		port int
+		want probe.Result
+		has  string
+	}{
+		{"open", local, open, probe.Success, ""},
+		{"closed", local, closed, probe.Failure, fmt.Sprintf("dial tcp 127.0.0.1:%d: connect: connection refused", closed)},
+		{"silent", deaf, open, probe.Failure, "deadline exceeded"},
+		{"another family", probe.To("::1"), open, probe.Failure, "dial tcp [::1]:"},
+		{"not asked", broken, open, probe.Unknown, ""},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		got, message, err := probe.TCP(ctx, test.dial, test.port)
+		cancel()
+		if got != test.want || !strings.Contains(message, test.has) || (err != nil) != (test.want == probe.Unknown) {
+			t.Errorf("%s: %v %q, %v", test.name, got, message, err)
+		}
+	}
+}
+
+// TestNotAsked: what no action could find out is an error of its class; that a
+// pod does not answer is its failure.
+func TestNotAsked(t *testing.T) {
+	t.Parallel()
+	for name, dial := range map[string]probe.Dialer{"broken": broken, "deaf": deaf, "refused": probe.To("127.0.0.1")} {
+		port := closedPort(t)
+		for action, ask := range map[string]func(context.Context) (probe.Result, string, error){
+			"http": func(ctx context.Context) (probe.Result, string, error) {
+				return probe.HTTP(ctx, dial, &corev1.HTTPGetAction{Path: "/"}, port, "127.0.0.1")
+			},
+			"tcp": func(ctx context.Context) (probe.Result, string, error) { return probe.TCP(ctx, dial, port) },
+			"grpc": func(ctx context.Context) (probe.Result, string, error) {
+				return probe.GRPC(ctx, dial, &corev1.GRPCAction{Port: int32(port)}, "127.0.0.1")
+			},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			got, message, err := ask(ctx)
+			cancel()
+			if name == "broken" {
+				if got != probe.Unknown || !errors.Is(err, probe.ErrNotAsked) {
+					t.Errorf("%s, %s: %v %q, %v", action, name, got, message, err)
+				}
+				continue
+			}
+			if got != probe.Failure || err != nil || message == "" || name == "refused" && !strings.Contains(message, "connection refused") {
+				t.Errorf("%s, %s: %v %q, %v", action, name, got, message, err)
+			}
+		}
+	}
+}
+
+func TestPort(t *testing.T) {
+	t.Parallel()
+	container := &corev1.Container{Name: "c", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}, {Name: "a1", ContainerPort: 90}, {ContainerPort: 70}}}
+	for _, test := range []struct {
+		port intstr.IntOrString
+		want int // 0: an error
+	}{
+		{intstr.FromInt32(1), 1},
+		{intstr.FromInt32(118), 118},
+		{intstr.FromInt32(65535), 65535},
+		{intstr.FromInt32(0), 0},
+		{intstr.FromInt32(-1), 0},
+		{intstr.FromInt32(65536), 0},
+		{intstr.FromString("web"), 80},
+		{intstr.FromString("a1"), 90},
+		{intstr.FromString("118"), 118},
+		{intstr.FromString(""), 0},
+		{intstr.FromString("nobody"), 0},
+		{intstr.FromString("-1"), 0},
+		{intstr.FromString("65536"), 0},
+		{intstr.FromString("4294967376"), 0},
+		{intstr.FromString("0"), 0},
+		{intstr.IntOrString{Type: 7}, 0},
+	} {
+		got, err := probe.Port(test.port, container)
+		if got != test.want || (err != nil) != (test.want == 0) {
+			t.Errorf("%q: %d, %v", test.port.String(), got, err)
+		}
+	}
+}
+
+// executor answers as a runtime does.
+type executor struct {
+	stdout, stderr []byte
+	err            error
+	hangs          bool
+	asked          []string
+}
+
+func (e *executor) ExecSync(ctx context.Context, _ string, cmd []string, _ time.Duration) ([]byte, []byte, error) {
+	e.asked = cmd
+	if e.hangs {
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	}
+	return e.stdout, e.stderr, e.err
+}
+
+type exitError int
+
+func (e exitError) Error() string   { return fmt.Sprint("exit code ", int(e)) }
+func (e exitError) Exited() bool    { return true }
+func (e exitError) ExitStatus() int { return int(e) }
+
+func TestExec(t *testing.T) {
+	t.Parallel()
+	const limit = 10 << 10
+	long := []byte(strings.Repeat("logs-123", limit))
+	for _, test := range []struct {
+		name   string
+		run    executor
+		want   probe.Result
+		output string
+		fails  bool
+	}{
+		{"good", executor{stdout: []byte("OK")}, probe.Success, "OK", false},
+		{"good, on stderr", executor{stdout: []byte("O"), stderr: []byte("K")}, probe.Success, "OK", false},
+		{"exit code 0 as an error", executor{stdout: []byte("OK"), err: exitError(0)}, probe.Success, "OK", false},
+		{"much output", executor{stdout: long}, probe.Success, string(long[:limit]), false},
+		{"much output on both", executor{stdout: long[:limit-3], stderr: long}, probe.Success, string(long[:limit-3]) + "log", false},
+		{"bad", executor{stdout: []byte("Fail"), err: exitError(1)}, probe.Failure, "Fail", false},
+		{"bad, wrapped", executor{stdout: []byte("Fail"), err: fmt.Errorf("exec: %w", exitError(2))}, probe.Failure, "Fail", false},
+		{"bad with much output", executor{stdout: long, err: exitError(1)}, probe.Failure, string(long[:limit]), false},
+		{"no such command", executor{stderr: []byte("not found"), err: exitError(127)}, probe.Failure, "not found", false},
+		{"too slow", executor{err: status.Error(codes.DeadlineExceeded, "too slow")}, probe.Failure, `command timed out: "cat /file" timed out after 1s`, false},
+		{"runtime gone", executor{err: errors.New("no connection")}, probe.Unknown, "", true},
+		{"no such container", executor{err: status.Error(codes.NotFound, "no container")}, probe.Unknown, "", true},
+		{"not running", executor{err: status.Error(codes.FailedPrecondition, "exited")}, probe.Unknown, "", true},
+	} {
+		got, output, err := probe.Exec(t.Context(), &test.run, "id", []string{"cat", "/file"}, time.Second)
+		if got != test.want || output != test.output || (err != nil) != test.fails {
+			t.Errorf("%s: %v %.100q, %v", test.name, got, output, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if got, _, err := probe.Exec(ctx, &executor{hangs: true}, "id", []string{"cat"}, time.Second); got != probe.Unknown || err == nil {
+		t.Errorf("a runtime that hangs: %v, %v", got, err)
+	}
+}
+
+// TestAsk: a probe's handler is the one that it names.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	web := serveHTTP(t, echo)
+	run := &executor{stdout: []byte("ran")}
+	target := &probe.Target{
+		Container: &corev1.Container{Name: "c", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: int32(web)}}},
+		ID:        "id", Runtime: run, Dial: local, Host: "10.0.2.15",
+		Command: func(cmd []string) []string { return append([]string{"nice"}, cmd...) },
+	}
+	for _, test := range []struct {
+		name    string
+		handler corev1.ProbeHandler
+		want    probe.Result
+		has     string
+	}{
+		{"exec", corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}, probe.Success, "ran"},
+		{"http by name", corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/x", Port: intstr.FromString("web")}}, probe.Success, "GET /x"},
+		{"http by number", corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/x", Port: intstr.FromInt(web)}}, probe.Success, "Host: 10.0.2.15:"},
+		{"http by no name", corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("bew")}}, probe.Unknown, ""},
+		{"tcp", corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}, probe.Success, ""},
+		{"tcp by no name", corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("bew")}}, probe.Unknown, ""},
+		{"grpc", corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(web)}}, probe.Failure, "rpc"},
+		{"nothing", corev1.ProbeHandler{}, probe.Unknown, ""},
+	} {
+		got, output, err := target.Ask(t.Context(), &corev1.Probe{ProbeHandler: test.handler, TimeoutSeconds: 5})
+		if got != test.want || !strings.Contains(output, test.has) || (err != nil) != (test.want == probe.Unknown) {
+			t.Errorf("%s: %v %q, %v", test.name, got, output, err)
+		}
+	}
+	if strings.Join(run.asked, " ") != "nice true" {
+		t.Errorf("ran %q", run.asked)
+	}
+}
+
+func TestLine(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":                               "",
+		"cat: no such file\n":            "cat: no such file",
+		"a\nb\tc\r\nd":                   "a b c  d",
+		"red \x1b[31m\x07alert\x00":      "red [31malert",
+		"\u202etxt.exe \u200b\u2028":     "txt.exe",
+		"caf\xe9":                        "caf?",
+		"größe \U0001f680":               "größe \U0001f680",
+		strings.Repeat("a", 1024):        strings.Repeat("a", 1024),
+		strings.Repeat("a", 1025):        strings.Repeat("a", 1021) + "...",
+		strings.Repeat("ö", 600):         strings.Repeat("ö", 510) + "...",
+		strings.Repeat("\n", 1<<20) + "a": "",
+	} {
+		got := probe.Line(in)
+		if got != want || !utf8.ValidString(got) {
+			t.Errorf("%.40q: %.60q, want %.60q", in, got, want)
+		}
+	}
+}
