@@ -67,6 +67,9 @@ func containerDefaults(container *corev1.Container) {
 			setDefault(&from.FieldRef.APIVersion, "v1")
 		}
 	}
+	for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe, container.StartupProbe} {
+		probeDefaults(probe)
+	}
 	requests := container.Resources.Requests
 	for name, quantity := range container.Resources.Limits {
 		if _, set := requests[name]; !set {

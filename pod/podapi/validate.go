@@ -129,6 +129,7 @@ func (c checker) container(container *corev1.Container, at string, volumes map[s
 		c.env(env, fmt.Sprintf("%senv[%d].", at, i))
 	}
 	c.resources(container.Resources, at+"resources.")
+	c.probes(container, at)
 	paths := map[string]bool{}
 	for i, mount := range container.VolumeMounts {
 		at := fmt.Sprintf("%svolumeMounts[%d].", at, i)

@@ -147,7 +147,11 @@ func (w *worker) event(reason, message string) {
 
 // wait returns at the time due, and false when ctx ends before.
 func wait(ctx context.Context, timer *time.Timer, due time.Time) bool {
-	timer.Reset(time.Until(due))
+	left := time.Until(due)
+	if left <= 0 {
+		return ctx.Err() == nil
+	}
+	timer.Reset(left)
 	select {
 	case <-timer.C:
 		return ctx.Err() == nil
