@@ -2,6 +2,7 @@ package podapi
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -127,8 +128,8 @@ func (c checker) portOrName(port intstr.IntOrString, at string) {
 		c.port(port.IntVal, at)
 		return
 	}
-	for _, message := range validation.IsValidPortName(port.StrVal) {
-		c.fault(at, "%q: %s", port.StrVal, message)
+	if messages := validation.IsValidPortName(port.StrVal); len(messages) > 0 {
+		c.fault(at, "%q: %s", port.StrVal, strings.Join(messages, "; "))
 	}
 }
 
