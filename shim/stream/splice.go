@@ -4,40 +4,75 @@ import (
 	"context"
 	"io"
 	"net"
+	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // halfCloser is a connection whose writing side ends alone.
 type halfCloser interface{ CloseWrite() error }
 
 // Splice copies bytes both ways between two connections, with their half
-// closes, until both directions have ended, one has failed or ctx ends. It
-// closes both connections.
+// closes, until both directions have ended, one has failed or ctx ends. A unix
+// connection whose other end is closed as a whole ends both as well, for nobody
+// is left there to read what the other side may never say. It closes both
+// connections.
 func Splice(ctx context.Context, a, b net.Conn) {
-	stop := context.AfterFunc(ctx, func() {
+	end := func() {
 		a.Close()
 		b.Close()
-	})
+	}
+	stop := context.AfterFunc(ctx, end)
 	defer stop()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		pump(a, b)
-	}()
-	pump(b, a)
-	<-ended
-	a.Close()
-	b.Close()
+	var directions, watches sync.WaitGroup
+	pass := func(dst, src net.Conn) {
+		if pump(dst, src) {
+			watches.Go(func() {
+				if hungUp(src) {
+					end()
+				}
+			})
+		}
+	}
+	directions.Go(func() { pass(a, b) })
+	directions.Go(func() { pass(b, a) })
+	directions.Wait()
+	end()
+	watches.Wait()
 }
 
-// pump copies from src to dst and passes on the end; a failure closes both, so
-// that the other direction ends too.
-func pump(dst, src net.Conn) {
+// pump copies from src to dst and passes on the end, which it tells; a failure
+// closes both, so that the other direction ends too.
+func pump(dst, src net.Conn) bool {
 	_, err := io.Copy(dst, src)
 	if half, ok := dst.(halfCloser); ok && err == nil {
 		if half.CloseWrite() == nil {
-			return
+			return true
 		}
 	}
 	src.Close()
 	dst.Close()
+	return false
+}
+
+// hungUp waits until the other end of a unix connection, which has ended its
+// writing, has closed it altogether, or until conn is closed. Of other
+// connections it knows nothing and says false at once.
+func hungUp(conn net.Conn) bool {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return false
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	// The poller wakes it at every change; an end of the other side's writing
+	// alone is POLLRDHUP and no POLLHUP.
+	_ = raw.Read(func(fd uintptr) bool {
+		events := []unix.PollFd{{Fd: int32(fd)}}
+		_, err := unix.Poll(events, 0)
+		return err == nil && events[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
+	}) // an error says that it was closed here, and that is as good
+	return true
 }

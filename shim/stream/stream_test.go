@@ -230,6 +230,38 @@ func TestSplice(t *testing.T) {
 	}
 }
 
+// TestSpliceHangsUp: a client that closes its end as a whole ends the splice,
+// though the other side never says anything; one that only ends its writing does
+// not.
+func TestSpliceHangsUp(t *testing.T) {
+	guestNear, guest := tcpPair(t)
+	ended := make(chan struct{})
+	conn := open(t, func(ctx context.Context, conn *net.UnixConn) {
+		stream.Splice(ctx, conn, guestNear)
+		close(ended)
+	})
+	if _, err := io.WriteString(conn, "last words"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(guest); err != nil || string(b) != "last words" {
+		t.Errorf("read %q, %v", b, err)
+	}
+	select {
+	case <-ended:
+		t.Error("the end of one direction ended both")
+	case <-time.After(100 * time.Millisecond):
+	}
+	conn.Close()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("a client that is gone leaves its stream behind")
+	}
+}
+
 func tcpPair(t *testing.T) (a, b net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -164,6 +164,44 @@ func TestForward(t *testing.T) {
 	}
 }
 
+// TestJoinHangsUp: a host that closes its end as a whole ends the join, though
+// the server never says anything; one that only ends its writing does not.
+func TestJoinHangsUp(t *testing.T) {
+	t.Parallel()
+	server, far := net.Pipe()
+	defer far.Close()
+	ended := make(chan struct{})
+	c := agent(t, agentv1.Handlers{agentv1.OpForward: func(_ context.Context, s *agentv1.Stream) error {
+		defer close(ended)
+		s.Reply(nil)
+		agentv1.Join(agentv1.NewChunkConn(s.Conn), halfDeaf{server})
+		return nil
+	}})
+	conn, err := c.Forward(within(t, 5*time.Second), 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*agentv1.ChunkConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+		t.Error("the end of one direction ended both")
+	case <-time.After(100 * time.Millisecond):
+	}
+	conn.Close()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Error("a host that is gone leaves its connection behind")
+	}
+}
+
+// halfDeaf is a server that does not mind the end of what it is told.
+type halfDeaf struct{ net.Conn }
+
+func (halfDeaf) CloseWrite() error { return nil }
+
 // TestForwardRefused: that nothing listens is told apart from all else.
 func TestForwardRefused(t *testing.T) {
 	t.Parallel()

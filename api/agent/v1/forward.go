@@ -77,26 +77,42 @@ func (c *ChunkConn) CloseWrite() error {
 	return WriteChunk(c.Conn, nil)
 }
 
+// Gone returns when the other side has closed the stream as a whole, or the
+// stream is closed here. It is called after Read has returned io.EOF.
+func (c *ChunkConn) Gone() {
+	_, _ = c.Conn.Read(make([]byte, 1)) // nothing more is due
+}
+
 // Join copies between two connections, each direction until its end, which
 // is passed on by CloseWrite, and returns when both have ended; then both are
-// closed. An error in either direction ends both.
+// closed. An error in either direction ends both, and so does it when the other
+// side of a ChunkConn that has said its last is gone: what the other connection
+// may yet say, or never says, nobody waits for.
 func Join(a, b io.ReadWriteCloser) {
-	var wait sync.WaitGroup
+	end := func() {
+		a.Close()
+		b.Close()
+	}
+	var directions, watches sync.WaitGroup
 	pass := func(to io.Writer, from io.Reader) {
-		defer wait.Done()
 		_, err := io.Copy(to, from)
 		if w, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
 			err = w.CloseWrite()
 		}
 		if err != nil {
-			a.Close()
-			b.Close()
+			end()
+			return
+		}
+		if conn, ok := from.(*ChunkConn); ok {
+			watches.Go(func() {
+				conn.Gone()
+				end()
+			})
 		}
 	}
-	wait.Add(2)
-	go pass(a, b)
-	go pass(b, a)
-	wait.Wait()
-	a.Close()
-	b.Close()
+	directions.Go(func() { pass(a, b) })
+	directions.Go(func() { pass(b, a) })
+	directions.Wait()
+	end()
+	watches.Wait()
 }
