@@ -57,6 +57,22 @@ var ErrOutput = errors.New("the command writes too much")
 // code than 0, is an *ExitError (127, 126). After timeout, if it is more than
 // 0, the command is killed, and the error's code is codes.DeadlineExceeded.
 func (s *Service) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error) {
+	return s.execSync(ctx, id, cmd, timeout, func() output { return &bounded{} })
+}
+
+// ExecSyncClipped is ExecSync for who wants the first limit bytes of each stream
+// only: the rest is thrown away, and no error.
+func (s *Service) ExecSyncClipped(ctx context.Context, id string, cmd []string, timeout time.Duration, limit int) (stdout, stderr []byte, err error) {
+	return s.execSync(ctx, id, cmd, timeout, func() output { return &clipped{limit: limit} })
+}
+
+// output takes what a command writes to one stream.
+type output interface {
+	io.Writer
+	Bytes() []byte
+}
+
+func (s *Service) execSync(ctx context.Context, id string, cmd []string, timeout time.Duration, newOutput func() output) (stdout, stderr []byte, err error) {
 	c, shim, err := s.running(id)
 	if err != nil {
 		return nil, nil, err
@@ -79,7 +95,7 @@ func (s *Service) ExecSync(ctx context.Context, id string, cmd []string, timeout
 	if err != nil {
 		return nil, nil, fail(err, "exec in container %s", c.name)
 	}
-	out, errOut := &bounded{}, &bounded{}
+	out, errOut := newOutput(), newOutput()
 	result := make(chan error, 1)
 	var exitCode int
 	go func() {
@@ -114,6 +130,17 @@ func (b *bounded) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("%w: more than %d bytes", ErrOutput, maxOutput)
 	}
 	return b.Buffer.Write(p)
+}
+
+// clipped keeps the first limit bytes.
+type clipped struct {
+	bytes.Buffer
+	limit int
+}
+
+func (c *clipped) Write(p []byte) (int, error) {
+	c.Buffer.Write(p[:min(len(p), max(c.limit-c.Len(), 0))])
+	return len(p), nil
 }
 
 // running returns a container that runs, and its shim.

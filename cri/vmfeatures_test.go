@@ -107,6 +107,11 @@ func TestFeatures(t *testing.T) {
 		t.Errorf("shared emptyDir: %q %v", out, err)
 	}
 
+	out, errOut, err := s.ExecSyncClipped(ctx, ids["shell"], []string{"sh", "-c", "yes | head -c 1000000; echo oops >&2; exit 3"}, 20*time.Second, 3)
+	if exit, ok := errors.AsType[*ExitError](err); !ok || exit.Code != 3 || string(out) != "y\ny" || string(errOut) != "oop" {
+		t.Errorf("clipped output: %q %q %v", out, errOut, err)
+	}
+
 	t.Run("stream", func(t *testing.T) {
 		res, err := s.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: ids["shell"], Cmd: []string{"sh", "-c", "tr a-z A-Z; exit 4"}, Stdin: true, Stdout: true, Stderr: true})
 		if err != nil {

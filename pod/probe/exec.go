@@ -18,6 +18,11 @@ type Executor interface {
 	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error)
 }
 
+// clipper is an Executor that keeps no more of the output than is wanted.
+type clipper interface {
+	ExecSyncClipped(ctx context.Context, containerID string, cmd []string, timeout time.Duration, limit int) (stdout, stderr []byte, err error)
+}
+
 // execSlack is how much longer than its own timeout a runtime may take.
 const execSlack = 15 * time.Second
 
@@ -27,7 +32,7 @@ const execSlack = 15 * time.Second
 func Exec(ctx context.Context, runtime Executor, id string, command []string, timeout time.Duration) (Result, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+execSlack)
 	defer cancel()
-	stdout, stderr, err := runtime.ExecSync(ctx, id, command, timeout)
+	stdout, stderr, err := run(ctx, runtime, id, command, timeout)
 	output := string(stdout[:min(len(stdout), maxOutput)])
 	output += string(stderr[:min(len(stderr), maxOutput-len(output))])
 	exit, exited := errors.AsType[interface {
@@ -44,4 +49,11 @@ func Exec(ctx context.Context, runtime Executor, id string, command []string, ti
 		return Failure, fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(command, " "), timeout), nil
 	}
 	return Unknown, "", err
+}
+
+func run(ctx context.Context, runtime Executor, id string, command []string, timeout time.Duration) (stdout, stderr []byte, err error) {
+	if c, ok := runtime.(clipper); ok {
+		return c.ExecSyncClipped(ctx, id, command, timeout, maxOutput)
+	}
+	return runtime.ExecSync(ctx, id, command, timeout)
 }
