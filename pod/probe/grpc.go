@@ -62,7 +62,7 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 		req.Service = *action.Service
 	}
 	res, err := grpc_health_v1.NewHealthClient(client).Check(ctx, req)
-	failed, connected := line.get()
+	connected, failed := line.get()
 	switch late := ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded; {
 	case errors.Is(failed, ErrNotAsked):
 		return Unknown, "", failed
@@ -96,8 +96,8 @@ func (c *connecting) set(err error) {
 	c.err, c.done = err, err == nil
 }
 
-func (c *connecting) get() (err error, connected bool) { //nolint:revive // it is not this call's error
+func (c *connecting) get() (connected bool, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err, c.done
+	return c.done, c.err
 }
