@@ -80,7 +80,7 @@ func Port(port intstr.IntOrString, container *corev1.Container) (int, error) {
 	number := port.IntValue() // of a string 0, if it is no number
 	if port.Type == intstr.String {
 		for _, known := range container.Ports {
-			if known.Name == port.StrVal {
+			if known.Name != "" && known.Name == port.StrVal {
 				number = int(known.ContainerPort)
 			}
 		}
