@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestLife shows in real machines how the containers of a pod follow one
+// another, and how a pod ends.
+func TestLife(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Run("order", func(t *testing.T) { testOrder(t, w) })
+	t.Run("ends", func(t *testing.T) { testEnds(t, w) })
+	t.Run("initial failure", func(t *testing.T) { testInitialFailure(t, w) })
+	t.Run("deadline", func(t *testing.T) { testDeadline(t, w) })
+}
+
+// testOrder: initial containers and sidecars, one after the other, with their
+// hooks; at the end the sidecar, by its own signal, tells what came when.
+func testOrder(t *testing.T, w *world) {
+	y := `apiVersion: v1
+kind: Pod
+metadata: {name: order}
+spec:
+  restartPolicy: Never
+  os: {name: linux}
+  volumes: [{name: v, emptyDir: {}}]
+  initContainers:
+  - {name: first, image: IMAGE, command: [sh, -c, "sleep 0.2; echo first >>/v/log"], volumeMounts: [{name: v, mountPath: /v}]}
+  - name: side
+    image: IMAGE
+    restartPolicy: Always
+    command: [sh, -c, "trap 'echo signal >>/v/log; cat /v/log; exit 9' USR1; echo side >>/v/log; while :; do sleep 0.05; done"]
+    volumeMounts: [{name: v, mountPath: /v}]
+    lifecycle:
+      stopSignal: SIGUSR1
+      postStart: {exec: {command: [sh, -c, "until grep -q side /v/log; do sleep 0.05; done; sleep 0.3; echo side-hook >>/v/log"]}}
+      preStop: {exec: {command: [sh, -c, "echo side-stop >>/v/log"]}}
+  - {name: second, image: IMAGE, command: [sh, -c, "echo second >>/v/log"], volumeMounts: [{name: v, mountPath: /v}]}
+  containers:
+  - name: main
+    image: IMAGE
+    command: [sh, -c, "echo main >>/v/log; until [ -e /tmp/hooked ]; do sleep 0.05; done; sleep 0.3; echo end >>/v/log"]
+    volumeMounts: [{name: v, mountPath: /v}]
+    lifecycle: {postStart: {exec: {command: [touch, /tmp/hooked]}}, preStop: {exec: {command: [sh, -c, "echo never >>/v/log"]}}}
+`
+	w.must(t, strings.ReplaceAll(y, "IMAGE", image), "run", "-d", "-q", "-")
+	if code := w.run(t, "", "wait", "order").ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d: a sidecar's end is not the pod's", code)
+	}
+	pod := w.inspect(t, "order")
+	if log := w.must(t, "", "logs", "-c", "side", "order"); log != "first\nside\nside-hook\nsecond\nmain\nend\nside-stop\nsignal\n" {
+		t.Errorf("the order was:\n%s", log)
+	}
+	var states []string
+	for _, c := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
+		end := c.State.Terminated
+		if end == nil {
+			t.Fatalf("%s has not ended: %+v", c.Name, c.State)
+		}
+		states = append(states, fmt.Sprintf("%s %d %s", c.Name, end.ExitCode, end.Reason))
+	}
+	if diff := cmp.Diff([]string{"first 0 Completed", "side 9 Error", "second 0 Completed", "main 0 Completed"}, states); diff != "" {
+		t.Error(diff)
+	}
+	if s := pod.Status.InitContainerStatuses[1].StopSignal; pod.Status.Phase != corev1.PodSucceeded || s == nil || *s != "SIGUSR1" {
+		t.Errorf("phase %s, the sidecar's signal %v", pod.Status.Phase, s)
+	}
+}
+
+// testEnds: restart rules, last words, and a hook that fails.
+func testEnds(t *testing.T, w *world) {
+	y := `apiVersion: v1
+kind: Pod
+metadata: {name: ends}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: v, emptyDir: {}}]
+  containers:
+  - name: rule
+    image: IMAGE
+    restartPolicy: Never
+    restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]
+    command: [sh, -c, "echo again >>/v/times; [ $(wc -l </v/times) = 2 ] && exit 3; exit 42"]
+    volumeMounts: [{name: v, mountPath: /v}]
+  - {name: words, image: IMAGE, terminationMessagePath: /v/words/last, command: [sh, -c, "printf last-words >/v/words/last"], volumeMounts: [{name: v, mountPath: /v}]}
+  - {name: usual, image: IMAGE, securityContext: {runAsUser: 1000}, command: [sh, -c, "printf usual-words >/dev/termination-log"]}
+  - {name: log, image: IMAGE, terminationMessagePolicy: FallbackToLogsOnError, command: [sh, -c, "echo from the log; exit 1"]}
+  - {name: quiet, image: IMAGE, terminationMessagePolicy: FallbackToLogsOnError, command: [sh, -c, "echo from the log"]}
+  - {name: hook, image: IMAGE, command: [sleep, "60"], lifecycle: {postStart: {exec: {command: [sh, -c, "exit 1"]}}}}
+`
+	w.must(t, strings.ReplaceAll(y, "IMAGE", image), "run", "-d", "-q", "-")
+	w.run(t, "", "wait", "ends")
+	want := map[string]string{
+		"rule": "3 1 ", "words": "0 0 last-words", "usual": "0 0 usual-words", "log": "1 0 from the log\n", "quiet": "0 0 ", "hook": "137 0 ",
+	}
+	got := map[string]string{}
+	for _, c := range w.inspect(t, "ends").Status.ContainerStatuses {
+		if c.State.Terminated == nil {
+			t.Fatalf("%s has not ended: %+v", c.Name, c.State)
+		}
+		got[c.Name] = fmt.Sprint(c.State.Terminated.ExitCode, " ", c.RestartCount, " ", c.State.Terminated.Message)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// testInitialFailure: in the foreground what initial containers say is shown
+// while they run, and the exit code is that of the one that failed.
+func testInitialFailure(t *testing.T, w *world) {
+	c := w.run(t, `{apiVersion: v1, kind: Pod, metadata: {name: fails}, spec: {restartPolicy: Never,
+  initContainers: [{name: i, image: "`+image+`", command: [sh, -c, "echo working; exit 6"]}],
+  containers: [{name: c, image: "`+image+`", command: [echo, never]}]}}`, "run", "-q", "-")
+	if c.ProcessState.ExitCode() != 6 || !strings.Contains(c.out.String(), "working") || strings.Contains(c.out.String(), "never") {
+		t.Error(c)
+	}
+	if ps := w.must(t, "", "ps"); !strings.Contains(ps, "Init:Error") {
+		t.Errorf("ps: %s", ps)
+	}
+	w.must(t, "", "rm", "fails")
+}
+
+func testDeadline(t *testing.T, w *world) {
+	began := time.Now()
+	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: deadline}, spec: {activeDeadlineSeconds: 2, terminationGracePeriodSeconds: 1,
+  containers: [{name: c, image: "`+image+`", command: [sleep, "1000"]}]}}`, "run", "-d", "-q", "-")
+	w.run(t, "", "wait", "deadline")
+	status := w.inspect(t, "deadline").Status
+	if status.Phase != corev1.PodFailed || status.Reason != "DeadlineExceeded" || time.Since(began) < 2*time.Second {
+		t.Errorf("after %v: phase %s, reason %s", time.Since(began), status.Phase, status.Reason)
+	}
+}
