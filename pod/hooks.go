@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
 // hookRun is a postStart hook under way.
@@ -61,18 +64,22 @@ func (r *run) postStart(ctx context.Context, c *container) {
 
 // hookTarget is the instance that a hook is for.
 type hookTarget struct {
-	o       *Options
-	spec    *corev1.Container
-	id      string // of the container
-	sandbox string
-	ip      string // of the pod, empty for none
+	o    *Options
+	spec *corev1.Container
+	id   string // of the container
+	dial probe.Dialer
+	ip   string // of the pod, empty for none
 }
 
 // hookTarget is c's newest instance.
 func (r *run) hookTarget(c *container) hookTarget {
-	target := hookTarget{o: r.o, spec: c.spec, id: c.newest.id(), sandbox: c.newest.sandbox}
+	target := hookTarget{o: r.o, spec: c.spec, id: c.newest.id()}
 	if ips := r.ips(); len(ips) > 0 {
 		target.ip = ips[0]
+	}
+	target.dial = probe.To(target.ip)
+	if sandbox := c.newest.sandbox; r.o.Dial != nil {
+		target.dial = func(ctx context.Context, port int) (net.Conn, error) { return r.o.Dial(ctx, sandbox, port) }
 	}
 	return target
 }
@@ -87,6 +94,22 @@ func (t hookTarget) run(ctx context.Context, handler *corev1.LifecycleHandler) e
 	case handler.Sleep != nil:
 		pause(ctx, time.Duration(handler.Sleep.Seconds)*time.Second)
 		return ctx.Err()
+	case handler.HTTPGet != nil:
+		port, err := probe.Port(handler.HTTPGet.Port, t.spec)
+		if err != nil {
+			return err
+		}
+		return probe.Hook(ctx, t.dial, handler.HTTPGet, port, t.ip)
+	case handler.TCPSocket != nil:
+		port, err := probe.Port(handler.TCPSocket.Port, t.spec)
+		if err != nil {
+			return err
+		}
+		result, why, err := probe.TCP(ctx, t.dial, port)
+		if err == nil && result == probe.Failure {
+			err = errors.New(probe.Line(why))
+		}
+		return err
 	}
 	return errors.New("the hook has no handler")
 }

@@ -1,14 +1,22 @@
 package pod
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -246,6 +254,60 @@ func TestSidecarsEndAfterTheRegularHaveDone(t *testing.T) {
 			t.Errorf("exit code %d, phase %s", code, s.Status().Phase)
 		}
 	})
+}
+
+// The hooks that ask a server reach it by Dial, whatever host they name; any
+// answer will do.
+func TestHooksOfTheNetwork(t *testing.T) {
+	var asked atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Store(r.Host + r.URL.Path + " " + r.Header.Get("User-Agent"))
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	defer server.Close()
+	dial := func(ctx context.Context, sandbox string, port int) (net.Conn, error) {
+		if sandbox != "s1" || port != 8080 {
+			return nil, fmt.Errorf("port %d of %s: %w", port, sandbox, syscall.ECONNREFUSED)
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", server.Listener.Addr().String())
+	}
+	spec := &corev1.Container{Name: "main", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}}}
+	get := func(port intstr.IntOrString) *corev1.LifecycleHandler {
+		return &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: port, Host: "example.com"}}
+	}
+	connect := func(port int) *corev1.LifecycleHandler {
+		return &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(int32(port))}}
+	}
+	tests := []struct {
+		name string
+		hook *corev1.LifecycleHandler
+		err  string
+	}{
+		{"request", get(intstr.FromInt32(8080)), ""},
+		{"request to a named port", get(intstr.FromString("web")), ""},
+		{"request to no port", get(intstr.FromString("oops")), "neither a port's name"},
+		{"request where nothing listens", get(intstr.FromInt32(81)), "connection refused"},
+		{"connection", connect(8080), ""},
+		{"connection where nothing listens", connect(81), "connection refused"},
+		{"nothing", &corev1.LifecycleHandler{}, "no handler"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			p, err := New(Options{Pod: onePod("Always", "main"), Runtime: newFake(), Images: newFake(), Dial: dial})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &container{spec: spec, newest: &instance{sandbox: "s1", status: &runtimeapi.ContainerStatus{}}}
+			err = newRun(p).hookTarget(c).run(t.Context(), test.hook)
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("error %v, want %q", err, test.err)
+			}
+		})
+	}
+	if got := asked.Load(); got != "example.com:8080/bye kube-lifecycle/1.37" {
+		t.Errorf("asked for %v", got)
+	}
 }
 
 func TestStopSignal(t *testing.T) {

@@ -151,6 +151,9 @@ func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error
 			left = max(grace-time.Since(began), minimumGrace)
 		}
 	}
+	if ctx.Err() != nil {
+		return ctx.Err() // a shorter request is at it
+	}
 	seconds := int64((left + time.Second - 1) / time.Second)
 	if err := r.o.Runtime.StopContainer(ctx, v.id, seconds); err != nil && !notFound(err) {
 		return fmt.Errorf("stop container %s: %w", v.spec.Name, err)

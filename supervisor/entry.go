@@ -72,7 +72,7 @@ func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
 	return pod.New(pod.Options{
 		Pod: e.rec.spec(), Runtime: engine, Images: puller{engine, e.r.s.images, e.log},
 		LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
-		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Event: e.event, Logger: e.r.s.log,
+		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Dial: engine.DialPort, Event: e.event, Logger: e.r.s.log,
 	})
 }
 

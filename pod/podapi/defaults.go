@@ -70,6 +70,13 @@ func containerDefaults(container *corev1.Container) {
 	for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe, container.StartupProbe} {
 		probeDefaults(probe)
 	}
+	if container.Lifecycle != nil {
+		for _, hook := range []*corev1.LifecycleHandler{container.Lifecycle.PostStart, container.Lifecycle.PreStop} {
+			if hook != nil {
+				httpGetDefaults(hook.HTTPGet)
+			}
+		}
+	}
 	requests := container.Resources.Requests
 	for name, quantity := range container.Resources.Limits {
 		if _, set := requests[name]; !set {

@@ -29,17 +29,21 @@ func (c checker) handler(handler *corev1.LifecycleHandler, at string, spec *core
 	if handler == nil {
 		return
 	}
-	actions := 0
+	handlers := 0
 	for _, set := range []bool{handler.Exec != nil, handler.HTTPGet != nil, handler.TCPSocket != nil, handler.Sleep != nil} {
 		if set {
-			actions++
+			handlers++
 		}
 	}
-	if actions != 1 {
-		c.fault(at, "has %d handlers, not one", actions)
+	c.oneHandler(handlers, at)
+	if handler.Exec != nil {
+		c.exec(handler.Exec, at+".exec")
 	}
-	if handler.Exec != nil && len(handler.Exec.Command) == 0 {
-		c.fault(at+".exec.command", "is required")
+	if handler.HTTPGet != nil {
+		c.httpGet(handler.HTTPGet, at+".httpGet")
+	}
+	if handler.TCPSocket != nil {
+		c.portOrName(handler.TCPSocket.Port, at+".tcpSocket.port")
 	}
 	if sleep, grace := handler.Sleep, *spec.TerminationGracePeriodSeconds; sleep != nil && (sleep.Seconds < 0 || sleep.Seconds > grace) {
 		c.fault(at+".sleep.seconds", "%d is not between 0 and the grace period of %d", sleep.Seconds, grace)

@@ -48,7 +48,7 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 			line.set(err)
 			return conn, err
 		}),
-		grpc.WithUserAgent(agent),
+		grpc.WithUserAgent(probeAgent),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),

@@ -32,23 +32,12 @@ const (
 // Nobody checks the server's certificate, no proxy is used, and at most 10 KiB
 // of the body are read.
 func HTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port int, host string) (Result, string, error) {
-	req, err := request(ctx, action, port, host)
+	req, err := request(ctx, action, port, host, probeAgent)
 	if err != nil {
 		return Unknown, "", err
 	}
-	transport := &http.Transport{
-		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			return dialAddress(ctx, dial, address)
-		},
-		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true}, // a probe asks whether it answers, not who
-		DisableKeepAlives:      true,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxHeader,
-		Protocols:              protocols(action),
-	}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, CheckRedirect: sameHost}
-	res, err := client.Do(req)
+	res, done, err := send(req, dial, action)
+	defer done()
 	if errors.Is(err, ErrNotAsked) {
 		return Unknown, "", err
 	}
@@ -70,8 +59,40 @@ func HTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port i
 	return Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", res.StatusCode), nil
 }
 
+// Hook makes the request of a lifecycle hook. As with the kubelet, any answer
+// will do; an error is that there was none.
+func Hook(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port int, host string) error {
+	req, err := request(ctx, action, port, host, hookAgent)
+	if err != nil {
+		return err
+	}
+	res, done, err := send(req, dial, action)
+	defer done()
+	if err != nil {
+		return err
+	}
+	return res.Body.Close()
+}
+
+// send makes a request by way of dial. done ends what it left open.
+func send(req *http.Request, dial Dialer, action *corev1.HTTPGetAction) (res *http.Response, done func(), err error) {
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return dialAddress(ctx, dial, address)
+		},
+		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true}, // a probe asks whether it answers, not who
+		DisableKeepAlives:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxHeader,
+		Protocols:              protocols(action),
+	}
+	client := &http.Client{Transport: transport, CheckRedirect: sameHost}
+	res, err = client.Do(req)
+	return res, transport.CloseIdleConnections, err
+}
+
 // request is the action's, with the headers that a kubelet sends.
-func request(ctx context.Context, action *corev1.HTTPGetAction, port int, host string) (*http.Request, error) {
+func request(ctx context.Context, action *corev1.HTTPGetAction, port int, host, agent string) (*http.Request, error) {
 	if action.Host != "" {
 		host = action.Host
 	}

@@ -70,9 +70,12 @@ const (
 	maxLine   = 1024
 )
 
-// agent is how probes call themselves: by the release of Kubernetes whose Pod
+// How probes and hooks call themselves: by the release of Kubernetes whose Pod
 // they read.
-const agent = "kube-probe/1.37"
+const (
+	probeAgent = "kube-probe/1.37"
+	hookAgent  = "kube-lifecycle/1.37"
+)
 
 // Port is the number of a port given as a number or as the name of one of the
 // container's ports.
