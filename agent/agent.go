@@ -122,6 +122,9 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpOutput:    a.output,
 		agentv1.OpInput:     a.input,
 		agentv1.OpForward:   a.forward,
+		agentv1.OpPack:      a.pack,
+		agentv1.OpUnpack:    a.unpack,
+		agentv1.OpUsage:     agentv1.Unary(a.usage),
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-project/bulkhead/shim/stream"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
@@ -40,6 +42,31 @@ func cannotRun(message string) string {
 	return plain(message)
 }
 
+// refusal is why a pod did not open a stream, without the way that it took
+// through the layers.
+func refusal(err error) error {
+	if !errors.Is(err, stream.ErrRefused) {
+		return err
+	}
+	_, why, _ := strings.Cut(err.Error(), stream.ErrRefused.Error()+": ")
+	for _, op := range []string{"agent forward: ", "agent pack: ", "agent unpack: "} {
+		if _, after, found := strings.Cut(why, op); found {
+			why = after
+		}
+	}
+	return errors.New(printable(why))
+}
+
+// printable leaves of a text what may be shown on a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
 // exit prints err and returns the exit code that it stands for, see Main.
 func (a *app) exit(cmd *cobra.Command, err error) int {
 	if code := ExitError(0); errors.As(err, &code) {
@@ -60,7 +87,7 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 	switch {
 	case e != nil && e.ExitCode != 0:
 		return e.ExitCode
-	case cmd.Name() == "run" || cmd.Name() == "exec":
+	case cmd.Name() == "run" || cmd.Name() == "exec" || cmd.Name() == "attach":
 		return 125
 	}
 	return 1
@@ -111,6 +138,16 @@ func atLeast(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, given []string) error {
 		if len(given) < len(names) {
 			return fmt.Errorf("%s is missing", names[len(given)])
+		}
+		return nil
+	}
+}
+
+// atMost refuses more than those.
+func atMost(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, given []string) error {
+		if len(given) > len(names) {
+			return fmt.Errorf("%q is one argument too many", given[len(names)])
 		}
 		return nil
 	}

@@ -65,8 +65,9 @@ func terminalWidth(w io.Writer) int {
 	return 0
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// isTerminal looks at a file of any use; what is no file is no terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

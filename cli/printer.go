@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
@@ -14,10 +15,19 @@ import (
 type printer struct {
 	out, err io.Writer
 	colour   bool
+	bare     bool           // no name before a line
+	full     bool           // kubectl's long name before each
+	stamps   bool           // the time before each
 	names    map[source]int // order of appearance, from 1
 	pods     map[string]bool
-	partial  map[output]*bytes.Buffer // an unfinished line of each
-	width    int                      // of the longest name
+	partial  map[output]*unfinished
+	width    int // of the longest name
+}
+
+// unfinished is a line whose end has not come yet, and the time of its beginning.
+type unfinished struct {
+	bytes.Buffer
+	at time.Time
 }
 
 // source is where output comes from, and output one of its two streams.
@@ -32,7 +42,7 @@ type (
 func newPrinter(out, err io.Writer) *printer {
 	return &printer{
 		out: out, err: err, colour: colours(out),
-		names: map[source]int{}, pods: map[string]bool{}, partial: map[output]*bytes.Buffer{},
+		names: map[source]int{}, pods: map[string]bool{}, partial: map[output]*unfinished{},
 	}
 }
 
@@ -54,16 +64,19 @@ const maxPartial = 64 << 10
 
 func (p *printer) print(l api.Log) error {
 	s := output{source{l.Pod, l.Container}, l.Stream}
-	if len(p.names) <= 1 {
+	if !p.stamps && !p.full && (p.bare || len(p.names) <= 1) {
 		_, err := p.writer(s).Write(l.Data)
 		return err
 	}
 	line := p.partial[s]
 	if line == nil {
-		line = &bytes.Buffer{}
+		line = &unfinished{}
 		p.partial[s] = line
 	}
 	for part := range bytes.Lines(l.Data) {
+		if line.Len() == 0 {
+			line.at = l.Time
+		}
 		line.Write(part)
 		if part[len(part)-1] == '\n' || line.Len() > maxPartial {
 			if err := p.line(s, line); err != nil {
@@ -75,8 +88,12 @@ func (p *printer) print(l api.Log) error {
 }
 
 // line writes a line and empties it.
-func (p *printer) line(s output, line *bytes.Buffer) error {
-	_, err := fmt.Fprintf(p.writer(s), "%s%s\n", p.prefix(s.source), bytes.TrimSuffix(line.Bytes(), []byte{'\n'}))
+func (p *printer) line(s output, line *unfinished) error {
+	at := ""
+	if p.stamps {
+		at = line.at.UTC().Format(stampFormat) + " "
+	}
+	_, err := fmt.Fprintf(p.writer(s), "%s%s%s\n", p.prefix(s.source), at, bytes.TrimSuffix(line.Bytes(), []byte{'\n'}))
 	line.Reset()
 	return err
 }
@@ -107,8 +124,17 @@ func (p *printer) name(s source) string {
 	return s.container
 }
 
+// stampFormat has a fixed width, which time.RFC3339Nano has not.
+const stampFormat = "2006-01-02T15:04:05.000000000Z07:00"
+
 func (p *printer) prefix(s source) string {
 	name := fmt.Sprintf("%-*s |", p.width, p.name(s))
+	switch {
+	case p.full:
+		name = fmt.Sprintf("[pod/%s/%s]", s.pod, s.container)
+	case p.bare || len(p.names) <= 1:
+		return ""
+	}
 	if p.colour {
 		name = fmt.Sprintf("\x1b[%dm%s\x1b[0m", palette[(p.names[s]+len(palette)-1)%len(palette)], name)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -14,10 +15,16 @@ func TestPrinter(t *testing.T) {
 	say := func(pod, container, stream, data string) api.Log {
 		return api.Log{Pod: pod, Container: container, Stream: stream, Data: []byte(data)}
 	}
+	at := func(second int, data string) api.Log {
+		l := say("p", "c", "stdout", data)
+		l.Time = time.Date(2026, 1, 2, 3, 4, second, 0, time.UTC)
+		return l
+	}
 	for _, tc := range []struct {
 		name     string
 		pods     map[string][]string
 		colour   bool
+		set      func(*printer)
 		logs     []api.Log
 		out, err string
 	}{
@@ -49,6 +56,24 @@ func TestPrinter(t *testing.T) {
 			out:  "\x1b[36ma |\x1b[0m 1\n\x1b[33mb |\x1b[0m 2\n",
 		},
 		{
+			name: "times, of the beginning of each line", set: func(p *printer) { p.stamps = true },
+			pods: map[string][]string{"p": {"c"}},
+			logs: []api.Log{at(1, "a"), at(2, "b\nc\n"), at(3, "\n")},
+			out:  "2026-01-02T03:04:01.000000000Z ab\n2026-01-02T03:04:02.000000000Z c\n2026-01-02T03:04:03.000000000Z \n",
+		},
+		{
+			name: "names as kubectl's", set: func(p *printer) { p.full, p.stamps = true, true },
+			pods: map[string][]string{"p": {"c"}},
+			logs: []api.Log{at(1, "a\n")},
+			out:  "[pod/p/c] 2026-01-02T03:04:01.000000000Z a\n",
+		},
+		{
+			name: "no names", set: func(p *printer) { p.bare = true },
+			pods: map[string][]string{"p": {"a", "b"}},
+			logs: []api.Log{say("p", "a", "stdout", "1\n"), say("p", "b", "stdout", "2\n")},
+			out:  "1\n2\n",
+		},
+		{
 			name: "a line without end is not kept for ever",
 			pods: map[string][]string{"p": {"a", "b"}},
 			logs: []api.Log{say("p", "a", "stdout", strings.Repeat("x", maxPartial+1))},
@@ -58,6 +83,9 @@ func TestPrinter(t *testing.T) {
 		var out, err bytes.Buffer
 		p := newPrinter(&out, &err)
 		p.colour = tc.colour
+		if tc.set != nil {
+			tc.set(p)
+		}
 		for _, pod := range []string{"p", "q"} {
 			if tc.pods[pod] != nil {
 				p.add(pod, tc.pods[pod])

@@ -36,6 +36,9 @@ type app struct {
 // cannot be run, else 0, or 1 for an error and 125 for an error of run's or
 // exec's own, as podman does.
 func Main(ctx context.Context, args []string) int {
+	if len(args) > 0 && args[0] == guardCommand {
+		return guardTerminal(args[1:])
+	}
 	a := &app{out: os.Stdout, err: os.Stderr, in: os.Stdin}
 	root := a.root()
 	root.SetArgs(args)
@@ -69,7 +72,7 @@ without root, without KVM, without a daemon to set up and without configuration.
 	}
 	root.PersistentFlags().BoolVar(&a.detail, "detail", false, "print the whole of what stands behind an error")
 	root.AddCommand(
-		a.runCmd(), a.psCmd(), a.inspectCmd(), a.logsCmd(), a.execCmd(), a.stopCmd(), a.startCmd(),
+		a.runCmd(), a.psCmd(), a.inspectCmd(), a.logsCmd(), a.execCmd(), a.attachCmd(), a.cpCmd(), a.eventsCmd(), a.statsCmd(), a.topCmd(), a.portForwardCmd(), a.stopCmd(), a.startCmd(),
 		a.pauseCmd(), a.resumeCmd(), a.rmCmd(), a.waitCmd(), a.imageCmd(), a.loginCmd(), a.logoutCmd(), a.templateCmd(),
 		a.checkCmd(), a.consoleCmd(), a.versionCmd(), a.reapCmd(),
 	)

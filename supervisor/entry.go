@@ -40,6 +40,8 @@ type entry struct {
 	r   *registry
 	dir string
 	log *outbox // what its events told, for the run that follows it
+	// events are kept beside the record.
+	events *eventLog
 	// One of start and remove at a time holds the one place.
 	op chan struct{}
 
@@ -54,6 +56,10 @@ type entry struct {
 func newEntry(r *registry, rec record, failFast bool) (*entry, error) {
 	e := &entry{r: r, dir: filepath.Join(r.dir, string(rec.Pod.UID)), rec: rec, log: newOutbox(), op: make(chan struct{}, 1)}
 	p, err := e.newPod(failFast)
+	var lost error
+	if e.events, lost = openEvents(filepath.Join(e.dir, eventsFile), &r.news); lost != nil {
+		r.s.log.Warn("a pod's events could not be read back", "pod", e.key(), "error", lost)
+	}
 	e.p, e.done = p, make(chan struct{})
 	if rec.Ended != nil {
 		close(e.done)
@@ -79,6 +85,9 @@ func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
 func (e *entry) event(ev pod.Event) {
 	if ev.Warning && ev.Reason != "BackOff" {
 		e.log.put(api.Message{Notice: ev.Reason + ": " + ev.Message})
+	}
+	if err := e.events.add(ev); err != nil {
+		e.r.s.log.Warn("an event of a pod is not kept", "pod", e.key(), "error", err)
 	}
 }
 

@@ -3,8 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"sync"
 
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
@@ -19,7 +17,7 @@ func (s *Supervisor) follow(ctx context.Context, entries []*entry, out send) err
 	var wg sync.WaitGroup
 	for _, e := range entries {
 		wg.Go(func() {
-			if err := e.output(ctx, containerNames(e.rec.Pod), true, out); err != nil {
+			if err := e.output(ctx, containerNames(e.rec.Pod), everything, out); err != nil {
 				cancel(err)
 				return
 			}
@@ -58,40 +56,22 @@ func serial(out send) send {
 	}
 }
 
-// output sends what containers have written, and with follow what they will.
-func (e *entry) output(ctx context.Context, containers []string, follow bool, out send) error {
+// output sends what containers have written, one after the other, or with follow
+// what all of them write as it comes.
+func (e *entry) output(ctx context.Context, containers []string, o outputOptions, out send) error {
+	if !o.follow {
+		for _, name := range containers {
+			if err := e.containerOutput(ctx, name, o, out); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(containers))
 	for i, name := range containers {
-		wg.Go(func() { errs[i] = e.containerOutput(ctx, name, follow, out) })
+		wg.Go(func() { errs[i] = e.containerOutput(ctx, name, o, out) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-func (s *Supervisor) logs(r *http.Request, out send) error {
-	e, err := s.pods.find(r.PathValue("ref"))
-	if err != nil {
-		return err
-	}
-	names := containerNames(e.rec.Pod)
-	if c := r.URL.Query().Get("container"); c != "" {
-		if !contains(names, c) {
-			return fmt.Errorf("container %q of pod %s: %w: it has %v", c, e.key(), api.ErrNotFound, names)
-		}
-		names = []string{c}
-	}
-	if err := out(api.Message{Started: &api.Started{Pod: summary(e), Containers: names}}); err != nil {
-		return err
-	}
-	return e.output(r.Context(), names, r.URL.Query().Get("follow") == "true", serial(out))
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }

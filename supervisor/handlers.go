@@ -25,8 +25,15 @@ func (s *Supervisor) handler() http.Handler {
 	mux.HandleFunc("GET /v1/pods/{ref}", answered(s.inspect))
 	mux.HandleFunc("GET /v1/pods/{ref}/sandbox", answered(s.facts))
 	mux.HandleFunc("GET /v1/pods/{ref}/logs", streamed(s.logs))
+	mux.HandleFunc("GET /v1/pods/{ref}/events", streamed(s.listEvents))
+	mux.HandleFunc("GET /v1/events", streamed(s.listEvents))
+	mux.HandleFunc("GET /v1/stats", answered(s.stats))
 	mux.HandleFunc("POST /v1/pods/{ref}/exec", answered(s.exec))
 	mux.HandleFunc("POST /v1/pods/{ref}/debug", answered(s.debug))
+	mux.HandleFunc("POST /v1/pods/{ref}/attach", answered(s.attach))
+	mux.HandleFunc("POST /v1/pods/{ref}/copy", answered(s.copyFiles))
+	mux.HandleFunc("POST /v1/pods/{ref}/forward", answered(s.forward))
+	mux.HandleFunc("POST /v1/pods/{ref}/connect", answered(s.connect))
 	mux.HandleFunc("GET /v1/pods/{ref}/console", answered(s.console))
 	mux.HandleFunc("POST /v1/pods/{ref}/{verb}", answered(s.verb))
 	mux.HandleFunc("DELETE /v1/pods/{ref}", answered(s.remove))
@@ -194,19 +201,13 @@ func (s *Supervisor) exec(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cause, yes := e.rec.damaged(); yes {
-		return nil, class(api.ErrConflict, fmt.Errorf("pod %s: %s", e.key(), cause))
-	}
 	req, err := decode[api.ExecRequest](r)
 	if err != nil {
 		return nil, err
 	}
-	if req.Container == "" {
-		req.Container = e.rec.Pod.Spec.Containers[0].Name
-	}
-	id, ok := e.pod().Container(req.Container)
-	if !ok {
-		return nil, fmt.Errorf("container %q of pod %s: %w: it has %v", req.Container, e.key(), api.ErrNotFound, containerNames(e.rec.Pod))
+	_, id, err := e.container(req.Container)
+	if err != nil {
+		return nil, err
 	}
 	res, err := s.engine.Exec(r.Context(), &runtimeapi.ExecRequest{
 		ContainerId: id, Cmd: req.Command, Tty: req.TTY, Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY,

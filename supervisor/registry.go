@@ -26,6 +26,7 @@ type registry struct {
 	wg   sync.WaitGroup
 
 	orphans orphans
+	news    broadcast // of any pod's events, or its end
 
 	mu   sync.Mutex
 	pods map[string]*entry // by UID
@@ -126,6 +127,7 @@ func (r *registry) forget(e *entry) error {
 	e.mu.Lock()
 	e.gone = true
 	e.mu.Unlock()
+	r.news.tell()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pods, string(e.rec.Pod.UID))

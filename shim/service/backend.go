@@ -35,6 +35,9 @@ type Sandbox interface {
 	ContainerStats(ctx context.Context, id string) (agentv1.Stats, error)
 	Pids(ctx context.Context, id string) ([]int, error)
 	ReadFile(ctx context.Context, id, path string, limit int) ([]byte, error)
+	Pack(ctx context.Context, id, path string) (*agentv1.TreeReader, error)
+	Unpack(ctx context.Context, id, path string, into bool) (*agentv1.TreeWriter, error)
+	Usage(ctx context.Context) (agentv1.Usage, error)
 	ReopenLog(ctx context.Context, id string, f *os.File) error
 
 	CreateExec(ctx context.Context, e sandbox.ExecConfig) error

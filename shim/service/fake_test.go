@@ -97,6 +97,10 @@ func (f *fake) Memory(context.Context) (agentv1.Memory, error) {
 	return agentv1.Memory{Total: 100, Available: 50}, nil
 }
 
+func (f *fake) Usage(context.Context) (agentv1.Usage, error) {
+	return agentv1.Usage{Network: &agentv1.NetUsage{Name: "eth0\x1b[31m", RxBytes: 5}, Disk: agentv1.DiskUsage{WriteBytes: 6}}, nil
+}
+
 func (f *fake) ContainerStats(context.Context, string) (agentv1.Stats, error) {
 	return agentv1.Stats{CPUUsec: 77, Pids: 3}, nil
 }

@@ -40,6 +40,10 @@ func (e extension) handler(r *shimv1.OpenRequest) (stream.Handler, error) {
 		return e.forward(uint16(r.Port)), nil
 	case shimv1.OpenRequest_CONSOLE:
 		return e.console, nil
+	case shimv1.OpenRequest_COPY_OUT:
+		return e.copyOut(r.ContainerId, r.Path), nil
+	case shimv1.OpenRequest_COPY_IN:
+		return e.copyIn(r.ContainerId, r.Path, r.Into), nil
 	}
 	return nil, invalid("open a stream of kind %d", r.Kind)
 }

@@ -449,6 +449,9 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	stats, err := r.extension.Stats(t.Context(), &shimv1.StatsRequest{})
+	if n := stats.GetNetwork(); n.GetRxBytes() != 5 || n.GetName() != `eth0\x1b[31m` || stats.GetDisk().GetWriteBytes() != 6 {
+		t.Errorf("the pod's counters: %v", stats)
+	}
 	if err != nil || stats.GuestMemoryTotal != 100 || len(stats.Containers) != 1 || stats.Containers[0].CpuUsec != 77 {
 		t.Errorf("stats %v, %v", stats, err)
 	}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"strconv"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -27,6 +28,16 @@ func (s *Services) stats(ctx context.Context) (*shimv1.StatsResponse, error) {
 		return nil, err
 	}
 	res := &shimv1.StatsResponse{GuestMemoryTotal: memory.Total, GuestMemoryAvailable: memory.Available}
+	usage, err := s.o.Sandbox.Usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res.Disk = &shimv1.DiskStats{ReadBytes: usage.Disk.ReadBytes, WriteBytes: usage.Disk.WriteBytes}
+	if n := usage.Network; n != nil {
+		res.Network = &shimv1.NetworkStats{
+			Name: printable(n.Name), RxBytes: n.RxBytes, RxErrors: n.RxErrors, TxBytes: n.TxBytes, TxErrors: n.TxErrors,
+		}
+	}
 	for _, p := range s.o.Sandbox.Status().Processes {
 		if p.Exec != "" || p.State != sandbox.Running && p.State != sandbox.Paused {
 			continue
@@ -36,4 +47,10 @@ func (s *Services) stats(ctx context.Context) (*shimv1.StatsResponse, error) {
 		}
 	}
 	return res, nil
+}
+
+// printable is a name that the guest tells, fit for a terminal.
+func printable(name string) string {
+	text := strconv.QuoteToASCII(name[:min(len(name), 32)])
+	return text[1 : len(text)-1]
 }

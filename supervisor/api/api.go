@@ -7,8 +7,14 @@
 //	GET    /v1/pods/{ref}                -> v1.Pod as the API would show it
 //	GET    /v1/pods/{ref}/sandbox        -> the machine's facts, a map
 //	GET    /v1/pods/{ref}/logs           LogOptions in the query -> Messages
+//	GET    /v1/pods/{ref}/events?watch=  -> Messages; /v1/events: of every pod
+//	GET    /v1/stats?pod=                -> []PodStats; pod, any number of times: only these
 //	POST   /v1/pods/{ref}/exec           ExecRequest -> Stream
 //	POST   /v1/pods/{ref}/debug          DebugRequest -> Debugged
+//	POST   /v1/pods/{ref}/attach         AttachRequest -> Stream
+//	POST   /v1/pods/{ref}/copy           CopyRequest -> Stream of a tar stream, framed as an exec's
+//	POST   /v1/pods/{ref}/forward        ForwardRequest -> Forward: which ports are meant
+//	POST   /v1/pods/{ref}/connect        ConnectRequest -> Stream, one connection to a port
 //	GET    /v1/pods/{ref}/console        -> Stream
 //	POST   /v1/pods/{ref}/{verb}         stop start pause resume wait: StopRequest -> Result
 //	DELETE /v1/pods/{ref}?force=         -> Result
@@ -27,6 +33,8 @@ package api
 
 import (
 	"encoding/json"
+	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -58,6 +66,7 @@ type Message struct {
 	Notice   string    `json:"notice,omitempty"` // for the user's eyes
 	Ended    *Ended    `json:"ended,omitempty"`
 	Image    *Image    `json:"image,omitempty"`
+	Event    *Event    `json:"event,omitempty"`
 	Error    *Error    `json:"error,omitempty"` // the last line of a failed stream
 }
 
@@ -120,15 +129,29 @@ type Pod struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 }
 
-// LogOptions choose what of a pod's output is sent.
+// LogOptions choose what of a pod's output is sent. They travel in the query.
 type LogOptions struct {
-	Container string `json:"container,omitempty"` // empty: every one
-	Follow    bool   `json:"follow,omitempty"`
+	Container string    `json:"container,omitempty"` // empty: those of spec.containers
+	All       bool      `json:"all,omitempty"`       // init and ephemeral containers, too
+	Follow    bool      `json:"follow,omitempty"`
+	Previous  bool      `json:"previous,omitempty"` // of the run before the newest
+	Tail      int64     `json:"tail,omitempty"`     // lines of each container; less than 0: all
+	Since     time.Time `json:"since,omitzero"`     // nothing from before
+}
+
+// Query is o as the supervisor reads it.
+func (o LogOptions) Query() url.Values {
+	q := url.Values{"container": {o.Container}, "all": {strconv.FormatBool(o.All)}, "follow": {strconv.FormatBool(o.Follow)}, "previous": {strconv.FormatBool(o.Previous)}}
+	q.Set("tail", strconv.FormatInt(o.Tail, 10))
+	if !o.Since.IsZero() {
+		q.Set("since", o.Since.UTC().Format(time.RFC3339Nano))
+	}
+	return q
 }
 
 // ExecRequest runs a command in a container.
 type ExecRequest struct {
-	Container string   `json:"container,omitempty"` // empty: the first
+	Container string   `json:"container,omitempty"` // empty: the pod's default one
 	Command   []string `json:"command"`
 	TTY       bool     `json:"tty,omitempty"`
 	Stdin     bool     `json:"stdin,omitempty"`
@@ -149,11 +172,44 @@ type Debugged struct {
 	Container string `json:"container"`
 }
 
+// AttachRequest joins the streams of a container's first process.
+type AttachRequest struct {
+	Container string `json:"container,omitempty"` // empty: the pod's default one
+	Stdin     bool   `json:"stdin,omitempty"`
+}
+
+// CopyRequest asks for a tar stream of a path in a container, or with In takes
+// one to it. With Into the path is a directory that takes whatever comes; else
+// one tree comes, into Path if that is a directory, or as Path.
+type CopyRequest struct {
+	Container string `json:"container,omitempty"` // empty: the pod's default one
+	Path      string `json:"path"`
+	In        bool   `json:"in,omitempty"`
+	Into      bool   `json:"into,omitempty"`
+}
+
+// ForwardRequest names ports of a pod by number or name.
+type ForwardRequest struct {
+	Ports []string `json:"ports"`
+}
+
+// Forward are the ports that a ForwardRequest named, in its order.
+type Forward struct {
+	UID   string `json:"uid"` // of the pod
+	Ports []int  `json:"ports"`
+}
+
+// ConnectRequest asks for one connection to a port of a pod.
+type ConnectRequest struct {
+	Port int `json:"port"`
+}
+
 // Stream is where the caller gets the bytes of an exec or console: a unix
 // socket of the pod's own shim, and the token that it asks for.
 type Stream struct {
 	Address string `json:"address"`
 	Token   string `json:"token"`
+	TTY     bool   `json:"tty,omitempty"` // of attach: the process has a terminal
 }
 
 // StopRequest ends a pod.

@@ -163,6 +163,9 @@ func (c *Client) Stats(ctx context.Context, r Process) (Stats, error) {
 	return ask[Stats](ctx, c, OpStats, r)
 }
 
+// Usage reads the pod's counters.
+func (c *Client) Usage(ctx context.Context) (Usage, error) { return ask[Usage](ctx, c, OpUsage, nil) }
+
 // Pids lists the processes of a container.
 func (c *Client) Pids(ctx context.Context, r Process) (Pids, error) {
 	return ask[Pids](ctx, c, OpPids, r)

@@ -55,6 +55,9 @@ const (
 	OpInput     Op = "input"     // Input -> Offset, then chunks one way and acks the other
 	OpForward   Op = "forward"   // Forward -> -, then bytes both ways
 	OpReadFile  Op = "readfile"  // ReadFile -> File; bounded, of a container's root
+	OpPack      Op = "pack"      // Pack -> -, then entries and files' bytes
+	OpUnpack    Op = "unpack"    // Unpack -> -, then entries and files' bytes; then -
+	OpUsage     Op = "usage"     // - -> Usage
 )
 
 // Call is the first frame of a stream.
@@ -204,6 +207,27 @@ type Stats struct {
 	Pids          uint64    `json:"pids"`
 	RootfsBytes   uint64    `json:"rootfsBytes"`
 	RootfsInodes  uint64    `json:"rootfsInodes"`
+}
+
+// Usage are the pod's counters since the machine's start.
+type Usage struct {
+	Network *NetUsage `json:"network,omitempty"` // nil: it has no interface
+	Disk    DiskUsage `json:"disk"`
+}
+
+// NetUsage are those of the pod's interface.
+type NetUsage struct {
+	Name     string `json:"name"`
+	RxBytes  uint64 `json:"rxBytes"`
+	RxErrors uint64 `json:"rxErrors"`
+	TxBytes  uint64 `json:"txBytes"`
+	TxErrors uint64 `json:"txErrors"`
+}
+
+// DiskUsage are bytes of the machine's disks: images and the scratch disk.
+type DiskUsage struct {
+	ReadBytes  uint64 `json:"readBytes"`
+	WriteBytes uint64 `json:"writeBytes"`
 }
 
 // Pids are the processes of a container, as the guest numbers them.

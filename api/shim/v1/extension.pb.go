@@ -33,6 +33,8 @@ const (
 	OpenRequest_ATTACH       OpenRequest_Kind = 0 // stdio of a process: framed, see package shim/stream
 	OpenRequest_PORT_FORWARD OpenRequest_Kind = 1 // raw bytes
 	OpenRequest_CONSOLE      OpenRequest_Kind = 2 // raw bytes, from the start, following
+	OpenRequest_COPY_OUT     OpenRequest_Kind = 3 // framed as ATTACH: stdout is a tar stream of path, stderr what was left out
+	OpenRequest_COPY_IN      OpenRequest_Kind = 4 // framed as ATTACH: stdin is a tar stream that comes to path
 )
 
 // Enum value maps for OpenRequest_Kind.
@@ -41,11 +43,15 @@ var (
 		0: "ATTACH",
 		1: "PORT_FORWARD",
 		2: "CONSOLE",
+		3: "COPY_OUT",
+		4: "COPY_IN",
 	}
 	OpenRequest_Kind_value = map[string]int32{
 		"ATTACH":       0,
 		"PORT_FORWARD": 1,
 		"CONSOLE":      2,
+		"COPY_OUT":     3,
+		"COPY_IN":      4,
 	}
 )
 
@@ -261,6 +267,8 @@ type OpenRequest struct {
 	Stdin         bool                   `protobuf:"varint,5,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	Stdout        bool                   `protobuf:"varint,6,opt,name=stdout,proto3" json:"stdout,omitempty"`
 	Stderr        bool                   `protobuf:"varint,7,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Path          string                 `protobuf:"bytes,8,opt,name=path,proto3" json:"path,omitempty"`  // of the container
+	Into          bool                   `protobuf:"varint,9,opt,name=into,proto3" json:"into,omitempty"` // COPY_IN: path is a directory, and takes several trees
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -340,6 +348,20 @@ func (x *OpenRequest) GetStdout() bool {
 func (x *OpenRequest) GetStderr() bool {
 	if x != nil {
 		return x.Stderr
+	}
+	return false
+}
+
+func (x *OpenRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *OpenRequest) GetInto() bool {
+	if x != nil {
+		return x.Into
 	}
 	return false
 }
@@ -1080,6 +1102,8 @@ type StatsResponse struct {
 	GuestMemoryTotal     int64                  `protobuf:"varint,1,opt,name=guest_memory_total,json=guestMemoryTotal,proto3" json:"guest_memory_total,omitempty"`
 	GuestMemoryAvailable int64                  `protobuf:"varint,2,opt,name=guest_memory_available,json=guestMemoryAvailable,proto3" json:"guest_memory_available,omitempty"`
 	Containers           []*ContainerStats      `protobuf:"bytes,3,rep,name=containers,proto3" json:"containers,omitempty"`
+	Network              *NetworkStats          `protobuf:"bytes,4,opt,name=network,proto3" json:"network,omitempty"` // none: the pod has no interface
+	Disk                 *DiskStats             `protobuf:"bytes,5,opt,name=disk,proto3" json:"disk,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -1135,6 +1159,150 @@ func (x *StatsResponse) GetContainers() []*ContainerStats {
 	return nil
 }
 
+func (x *StatsResponse) GetNetwork() *NetworkStats {
+	if x != nil {
+		return x.Network
+	}
+	return nil
+}
+
+func (x *StatsResponse) GetDisk() *DiskStats {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
+// NetworkStats are the counters of the pod's interface.
+type NetworkStats struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	RxBytes       uint64                 `protobuf:"varint,2,opt,name=rx_bytes,json=rxBytes,proto3" json:"rx_bytes,omitempty"`
+	RxErrors      uint64                 `protobuf:"varint,3,opt,name=rx_errors,json=rxErrors,proto3" json:"rx_errors,omitempty"`
+	TxBytes       uint64                 `protobuf:"varint,4,opt,name=tx_bytes,json=txBytes,proto3" json:"tx_bytes,omitempty"`
+	TxErrors      uint64                 `protobuf:"varint,5,opt,name=tx_errors,json=txErrors,proto3" json:"tx_errors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkStats) Reset() {
+	*x = NetworkStats{}
+	mi := &file_extension_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkStats) ProtoMessage() {}
+
+func (x *NetworkStats) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkStats.ProtoReflect.Descriptor instead.
+func (*NetworkStats) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *NetworkStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NetworkStats) GetRxBytes() uint64 {
+	if x != nil {
+		return x.RxBytes
+	}
+	return 0
+}
+
+func (x *NetworkStats) GetRxErrors() uint64 {
+	if x != nil {
+		return x.RxErrors
+	}
+	return 0
+}
+
+func (x *NetworkStats) GetTxBytes() uint64 {
+	if x != nil {
+		return x.TxBytes
+	}
+	return 0
+}
+
+func (x *NetworkStats) GetTxErrors() uint64 {
+	if x != nil {
+		return x.TxErrors
+	}
+	return 0
+}
+
+// DiskStats are the counters of the machine's disks, in bytes.
+type DiskStats struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ReadBytes     uint64                 `protobuf:"varint,1,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	WriteBytes    uint64                 `protobuf:"varint,2,opt,name=write_bytes,json=writeBytes,proto3" json:"write_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiskStats) Reset() {
+	*x = DiskStats{}
+	mi := &file_extension_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiskStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiskStats) ProtoMessage() {}
+
+func (x *DiskStats) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiskStats.ProtoReflect.Descriptor instead.
+func (*DiskStats) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DiskStats) GetReadBytes() uint64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *DiskStats) GetWriteBytes() uint64 {
+	if x != nil {
+		return x.WriteBytes
+	}
+	return 0
+}
+
 type ContainerStats struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1154,7 +1322,7 @@ type ContainerStats struct {
 
 func (x *ContainerStats) Reset() {
 	*x = ContainerStats{}
-	mi := &file_extension_proto_msgTypes[20]
+	mi := &file_extension_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1334,7 @@ func (x *ContainerStats) String() string {
 func (*ContainerStats) ProtoMessage() {}
 
 func (x *ContainerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[20]
+	mi := &file_extension_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1347,7 @@ func (x *ContainerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStats.ProtoReflect.Descriptor instead.
 func (*ContainerStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{20}
+	return file_extension_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ContainerStats) GetId() string {
@@ -1270,7 +1438,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_extension_proto_msgTypes[21]
+	mi := &file_extension_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1450,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[21]
+	mi := &file_extension_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1463,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{21}
+	return file_extension_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReadFileRequest) GetContainerId() string {
@@ -1328,7 +1496,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_extension_proto_msgTypes[22]
+	mi := &file_extension_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1508,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[22]
+	mi := &file_extension_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1521,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{22}
+	return file_extension_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -1375,7 +1543,7 @@ const file_extension_proto_rawDesc = "" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12*\n" +
-	"\x05event\x18\x03 \x01(\v2\x14.google.protobuf.AnyR\x05event\"\x8e\x02\n" +
+	"\x05event\x18\x03 \x01(\v2\x14.google.protobuf.AnyR\x05event\"\xd1\x02\n" +
 	"\vOpenRequest\x126\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\".bulkhead.shim.v1.OpenRequest.KindR\x04kind\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x17\n" +
@@ -1383,12 +1551,16 @@ const file_extension_proto_rawDesc = "" +
 	"\x04port\x18\x04 \x01(\rR\x04port\x12\x14\n" +
 	"\x05stdin\x18\x05 \x01(\bR\x05stdin\x12\x16\n" +
 	"\x06stdout\x18\x06 \x01(\bR\x06stdout\x12\x16\n" +
-	"\x06stderr\x18\a \x01(\bR\x06stderr\"1\n" +
+	"\x06stderr\x18\a \x01(\bR\x06stderr\x12\x12\n" +
+	"\x04path\x18\b \x01(\tR\x04path\x12\x12\n" +
+	"\x04into\x18\t \x01(\bR\x04into\"L\n" +
 	"\x04Kind\x12\n" +
 	"\n" +
 	"\x06ATTACH\x10\x00\x12\x10\n" +
 	"\fPORT_FORWARD\x10\x01\x12\v\n" +
-	"\aCONSOLE\x10\x02\">\n" +
+	"\aCONSOLE\x10\x02\x12\f\n" +
+	"\bCOPY_OUT\x10\x03\x12\v\n" +
+	"\aCOPY_IN\x10\x04\">\n" +
 	"\fOpenResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"'\n" +
@@ -1437,13 +1609,26 @@ const file_extension_proto_rawDesc = "" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12\x19\n" +
 	"\bpod_port\x18\x02 \x01(\rR\apodPort\"\x11\n" +
 	"\x0fPublishResponse\"\x0e\n" +
-	"\fStatsRequest\"\xb5\x01\n" +
+	"\fStatsRequest\"\xa0\x02\n" +
 	"\rStatsResponse\x12,\n" +
 	"\x12guest_memory_total\x18\x01 \x01(\x03R\x10guestMemoryTotal\x124\n" +
 	"\x16guest_memory_available\x18\x02 \x01(\x03R\x14guestMemoryAvailable\x12@\n" +
 	"\n" +
 	"containers\x18\x03 \x03(\v2 .bulkhead.shim.v1.ContainerStatsR\n" +
-	"containers\"\xfc\x02\n" +
+	"containers\x128\n" +
+	"\anetwork\x18\x04 \x01(\v2\x1e.bulkhead.shim.v1.NetworkStatsR\anetwork\x12/\n" +
+	"\x04disk\x18\x05 \x01(\v2\x1b.bulkhead.shim.v1.DiskStatsR\x04disk\"\x92\x01\n" +
+	"\fNetworkStats\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\brx_bytes\x18\x02 \x01(\x04R\arxBytes\x12\x1b\n" +
+	"\trx_errors\x18\x03 \x01(\x04R\brxErrors\x12\x19\n" +
+	"\btx_bytes\x18\x04 \x01(\x04R\atxBytes\x12\x1b\n" +
+	"\ttx_errors\x18\x05 \x01(\x04R\btxErrors\"K\n" +
+	"\tDiskStats\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\x01 \x01(\x04R\treadBytes\x12\x1f\n" +
+	"\vwrite_bytes\x18\x02 \x01(\x04R\n" +
+	"writeBytes\"\xfc\x02\n" +
 	"\x0eContainerStats\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x19\n" +
@@ -1489,7 +1674,7 @@ func file_extension_proto_rawDescGZIP() []byte {
 }
 
 var file_extension_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_extension_proto_goTypes = []any{
 	(OpenRequest_Kind)(0),         // 0: bulkhead.shim.v1.OpenRequest.Kind
 	(*RehearseRequest)(nil),       // 1: bulkhead.shim.v1.RehearseRequest
@@ -1512,48 +1697,52 @@ var file_extension_proto_goTypes = []any{
 	(*PublishResponse)(nil),       // 18: bulkhead.shim.v1.PublishResponse
 	(*StatsRequest)(nil),          // 19: bulkhead.shim.v1.StatsRequest
 	(*StatsResponse)(nil),         // 20: bulkhead.shim.v1.StatsResponse
-	(*ContainerStats)(nil),        // 21: bulkhead.shim.v1.ContainerStats
-	(*ReadFileRequest)(nil),       // 22: bulkhead.shim.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 23: bulkhead.shim.v1.ReadFileResponse
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*anypb.Any)(nil),             // 25: google.protobuf.Any
+	(*NetworkStats)(nil),          // 21: bulkhead.shim.v1.NetworkStats
+	(*DiskStats)(nil),             // 22: bulkhead.shim.v1.DiskStats
+	(*ContainerStats)(nil),        // 23: bulkhead.shim.v1.ContainerStats
+	(*ReadFileRequest)(nil),       // 24: bulkhead.shim.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),      // 25: bulkhead.shim.v1.ReadFileResponse
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*anypb.Any)(nil),             // 27: google.protobuf.Any
 }
 var file_extension_proto_depIdxs = []int32{
-	24, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
-	25, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
+	26, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
+	27, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
 	0,  // 2: bulkhead.shim.v1.OpenRequest.kind:type_name -> bulkhead.shim.v1.OpenRequest.Kind
 	9,  // 3: bulkhead.shim.v1.StatusResponse.phases:type_name -> bulkhead.shim.v1.Phase
 	10, // 4: bulkhead.shim.v1.StatusResponse.containers:type_name -> bulkhead.shim.v1.ContainerStatus
-	24, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	24, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	24, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
-	21, // 8: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
-	24, // 9: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
-	1,  // 10: bulkhead.shim.v1.Extension.Rehearse:input_type -> bulkhead.shim.v1.RehearseRequest
-	3,  // 11: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
-	5,  // 12: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
-	7,  // 13: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
-	11, // 14: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
-	13, // 15: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
-	15, // 16: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
-	17, // 17: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
-	19, // 18: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
-	22, // 19: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
-	2,  // 20: bulkhead.shim.v1.Extension.Rehearse:output_type -> bulkhead.shim.v1.RehearseResponse
-	4,  // 21: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
-	6,  // 22: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
-	8,  // 23: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
-	12, // 24: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
-	14, // 25: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
-	16, // 26: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
-	18, // 27: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
-	20, // 28: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
-	23, // 29: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
-	20, // [20:30] is the sub-list for method output_type
-	10, // [10:20] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	26, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	26, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	26, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
+	23, // 8: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
+	21, // 9: bulkhead.shim.v1.StatsResponse.network:type_name -> bulkhead.shim.v1.NetworkStats
+	22, // 10: bulkhead.shim.v1.StatsResponse.disk:type_name -> bulkhead.shim.v1.DiskStats
+	26, // 11: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
+	1,  // 12: bulkhead.shim.v1.Extension.Rehearse:input_type -> bulkhead.shim.v1.RehearseRequest
+	3,  // 13: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
+	5,  // 14: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
+	7,  // 15: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
+	11, // 16: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
+	13, // 17: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
+	15, // 18: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
+	17, // 19: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
+	19, // 20: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
+	24, // 21: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
+	2,  // 22: bulkhead.shim.v1.Extension.Rehearse:output_type -> bulkhead.shim.v1.RehearseResponse
+	4,  // 23: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
+	6,  // 24: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
+	8,  // 25: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
+	12, // 26: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
+	14, // 27: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
+	16, // 28: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
+	18, // 29: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
+	20, // 30: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
+	25, // 31: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
+	22, // [22:32] is the sub-list for method output_type
+	12, // [12:22] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_extension_proto_init() }
@@ -1567,7 +1756,7 @@ func file_extension_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_extension_proto_rawDesc), len(file_extension_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+const (
+	// maxDepth bounds how deep a tree is: each level is an open directory.
+	maxDepth = 200
+	// maxLinks bounds the files with several names that are remembered; more
+	// become files of their own.
+	maxLinks = 64 << 10
+)
+
+// view is a container's root as its processes see it: with its volumes while it
+// runs.
+func (a *Agent) view(id string) (root *os.File, owner [2]int, err error) {
+	c, p, err := a.process(agentv1.Process{Container: id})
+	if err != nil {
+		return nil, owner, err
+	}
+	dir := c.root
+	var st unix.Stat_t
+	if proc := fmt.Sprintf("/proc/%d", p.pid); !p.hasExited() && unix.Stat(proc, &st) == nil {
+		dir, owner = proc+"/root", [2]int{int(st.Uid), int(st.Gid)}
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, owner, fmt.Errorf("open the root of container %s: %w", id, err)
+	}
+	return os.NewFile(uintptr(fd), dir), owner, nil
+}
+
+// inRoot opens a path as the container would, for its place only (O_PATH).
+func inRoot(root *os.File, name string, flags uint64) (*os.File, error) {
+	fd, err := unix.Openat2(int(root.Fd()), name, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		err = &os.PathError{Op: "open", Path: name, Err: err}
+		if errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%w: %w", agentv1.ErrNotFound, err)
+		}
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// pack sends a tree.
+func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
+	r, err := body[agentv1.Pack](s)
+	if err != nil {
+		return err
+	}
+	if r.Path == "" || len(r.Path) > agentv1.MaxName {
+		return fmt.Errorf("path %.80q: %w", r.Path, agentv1.ErrInvalid)
+	}
+	root, _, err := a.view(r.Container)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	place, err := inRoot(root, r.Path, 0)
+	if err != nil {
+		return err
+	}
+	defer place.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(place.Fd()), &st); err != nil {
+		return fmt.Errorf("stat %s: %w", r.Path, err)
+	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		return fmt.Errorf("%s is %s: %w", r.Path, special(kind), agentv1.ErrInvalid)
+	}
+	if err := s.Reply(nil); err != nil {
+		return err
+	}
+	p := &packer{w: s.Conn, links: map[fileID]string{}, buf: make([]byte, agentv1.MaxChunk)}
+	end := agentv1.Entry{Kind: agentv1.KindEnd}
+	if err := p.entry(place, baseName(r.Path), &st, 0); err != nil {
+		if p.failed {
+			return nil // the host has gone
+		}
+		end.Error = agentv1.ToError(err)
+	}
+	return agentv1.WriteEntry(s.Conn, end)
+}
+
+// baseName is what a tree's entries begin with.
+func baseName(name string) string {
+	if strings.HasSuffix(name, "/.") || path.Clean(name) == "/" {
+		return "."
+	}
+	return path.Base(name)
+}
+
+type fileID struct{ dev, ino uint64 }
+
+// packer writes a tree's entries.
+type packer struct {
+	w      io.Writer
+	failed bool // to write
+	links  map[fileID]string
+	buf    []byte
+}
+
+func (p *packer) put(e agentv1.Entry) error {
+	err := agentv1.WriteEntry(p.w, e)
+	p.failed = p.failed || err != nil
+	return err
+}
+
+func (p *packer) skip(name, why string) error {
+	return p.put(agentv1.Entry{Kind: agentv1.KindSkipped, Name: []byte(name), Target: []byte(why)})
+}
+
+// entry writes what place (O_PATH) is, and what is below it.
+func (p *packer) entry(place *os.File, name string, st *unix.Stat_t, depth int) error {
+	e := agentv1.Entry{Name: []byte(name), Mode: st.Mode & 0o7777, MTime: st.Mtim.Nano()}
+	switch kind := st.Mode & unix.S_IFMT; kind {
+	case unix.S_IFREG:
+		return p.file(place, e, st)
+	case unix.S_IFDIR:
+		e.Kind = agentv1.KindDir
+		if err := p.put(e); err != nil {
+			return err
+		}
+		return p.dir(place, name, depth)
+	case unix.S_IFLNK:
+		target := make([]byte, agentv1.MaxName+1)
+		n, err := unix.Readlinkat(int(place.Fd()), "", target)
+		if err != nil {
+			return p.skip(name, err.Error())
+		}
+		e.Kind, e.Target = agentv1.KindSymlink, target[:min(n, agentv1.MaxName)]
+		return p.put(e)
+	default:
+		return p.skip(name, special(kind))
+	}
+}
+
+// special names a kind of file that does not travel.
+func special(kind uint32) string {
+	switch kind {
+	case unix.S_IFIFO:
+		return "a pipe"
+	case unix.S_IFSOCK:
+		return "a socket"
+	case unix.S_IFCHR, unix.S_IFBLK:
+		return "a device"
+	}
+	return "no file"
+}
+
+// file writes a regular file, as long as it is now: what it grows by is left
+// out, and what it shrinks by is zeros.
+func (p *packer) file(place *os.File, e agentv1.Entry, st *unix.Stat_t) error {
+	name, id := string(e.Name), fileID{st.Dev, st.Ino}
+	if first := p.links[id]; first != "" {
+		e.Kind, e.Target = agentv1.KindLink, []byte(first)
+		return p.put(e)
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", place.Fd()))
+	if err != nil {
+		return p.skip(name, err.Error())
+	}
+	defer f.Close()
+	if st.Nlink > 1 && len(p.links) < maxLinks {
+		p.links[id] = name
+	}
+	e.Kind, e.Size = agentv1.KindFile, st.Size
+	if err := p.put(e); err != nil {
+		return err
+	}
+	for left := e.Size; left > 0; {
+		piece := p.buf[:min(left, int64(len(p.buf)))]
+		n, err := io.ReadFull(f, piece)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			// Its length is promised: the tree cannot go on.
+			p.failed = true
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		clear(piece[n:])
+		if _, err := p.w.Write(piece); err != nil {
+			p.failed = true
+			return err
+		}
+		left -= int64(len(piece))
+	}
+	return nil
+}
+
+// dir writes what is in a directory. What vanishes meanwhile does not count.
+func (p *packer) dir(place *os.File, name string, depth int) error {
+	if depth >= maxDepth {
+		return p.skip(name, "what is in it lies too deep")
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(place.Fd()), &fs); err == nil && kernelFS(fs.Type) {
+		return p.skip(name, "what is in it is the kernel's")
+	}
+	fd, err := unix.Openat(int(place.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return p.skip(name, err.Error())
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer dir.Close()
+	for {
+		names, err := dir.Readdirnames(256)
+		for _, child := range names {
+			if err := p.child(dir, name, child, depth); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return p.skip(name, err.Error())
+		}
+	}
+}
+
+func (p *packer) child(dir *os.File, parent, child string, depth int) error {
+	name := parent + "/" + child
+	if len(name) > agentv1.MaxName {
+		return p.skip(name[:agentv1.MaxName], "its name is too long")
+	}
+	fd, err := unix.Openat(int(dir.Fd()), child, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return p.skip(name, err.Error())
+	}
+	place := os.NewFile(uintptr(fd), name)
+	defer place.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return p.skip(name, err.Error())
+	}
+	return p.entry(place, name, &st, depth+1)
+}
+
+// kernelFS tells the file systems that are no files: their sizes are untrue, and
+// reading some of them has effects.
+func kernelFS(kind int64) bool {
+	switch kind {
+	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.DEVPTS_SUPER_MAGIC:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,298 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// unpack takes a tree into a container. What comes belongs to the user of the
+// container's first process.
+func (a *Agent) unpack(_ context.Context, s *agentv1.Stream) error {
+	r, err := body[agentv1.Unpack](s)
+	if err != nil {
+		return err
+	}
+	root, owner, err := a.view(r.Container)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	u := &unpacker{r: s.Conn, owner: owner}
+	if err := u.destination(root, r); err != nil {
+		return err
+	}
+	defer u.dest.Close()
+	if err := s.Reply(nil); err != nil {
+		return err
+	}
+	err = u.run()
+	if err != nil {
+		return agentv1.WriteFrame(s.Conn, agentv1.Reply{Error: agentv1.ToError(err)}, agentv1.MaxReply)
+	}
+	return agentv1.WriteFrame(s.Conn, agentv1.Reply{}, agentv1.MaxReply)
+}
+
+// unpacker puts a tree in place, below a directory, through no symbolic link.
+type unpacker struct {
+	r      io.Reader
+	owner  [2]int
+	dest   *os.File // O_PATH
+	rename string   // what becomes of names' first part, empty if nothing
+	open   []openDir
+}
+
+// openDir is a directory whose mode and time are set when all that is in it has
+// come.
+type openDir struct {
+	name string
+	f    *os.File
+	e    agentv1.Entry
+}
+
+// destination finds where the tree goes.
+func (u *unpacker) destination(root *os.File, r agentv1.Unpack) (err error) {
+	if r.Path == "" || len(r.Path) > agentv1.MaxName {
+		return fmt.Errorf("path %.80q: %w", r.Path, agentv1.ErrInvalid)
+	}
+	u.dest, err = inRoot(root, r.Path, unix.O_DIRECTORY)
+	if err == nil {
+		return nil
+	}
+	if r.Into || strings.HasSuffix(r.Path, "/") || strings.HasSuffix(r.Path, "/.") {
+		return fmt.Errorf("%s is no directory of the container: %w", r.Path, err)
+	}
+	parent, base := path.Split(strings.TrimRight(r.Path, "/"))
+	if base == ".." {
+		return err
+	}
+	if parent == "" {
+		parent = "/"
+	}
+	if u.dest, err = inRoot(root, parent, unix.O_DIRECTORY); err != nil {
+		return fmt.Errorf("%s is no directory of the container: %w", parent, err)
+	}
+	u.rename = base
+	return nil
+}
+
+func (u *unpacker) run() error {
+	defer func() {
+		for _, d := range u.open {
+			d.f.Close()
+		}
+	}()
+	for {
+		e, err := agentv1.ReadEntry(u.r)
+		if err != nil {
+			return err
+		}
+		if e.Kind == agentv1.KindEnd {
+			return u.closeDirs("")
+		}
+		name, err := u.place(e.Name)
+		if err == nil {
+			err = u.closeDirs(name)
+		}
+		if err == nil {
+			err = u.put(name, e)
+		}
+		if err != nil {
+			return fmt.Errorf("%.200q: %w", e.Name, err)
+		}
+	}
+}
+
+// place is where an entry comes, below the destination; "." is itself.
+func (u *unpacker) place(raw []byte) (string, error) {
+	name := path.Clean(string(raw))
+	if len(raw) == 0 || name[0] == '/' || name == ".." || strings.HasPrefix(name, "../") || strings.Contains(name, "\x00") {
+		return "", fmt.Errorf("not a relative name: %w", agentv1.ErrInvalid)
+	}
+	if strings.Count(name, "/") > maxDepth {
+		return "", fmt.Errorf("it lies too deep: %w", agentv1.ErrInvalid)
+	}
+	if u.rename == "" {
+		return name, nil
+	}
+	if string(raw) == "." || strings.HasPrefix(string(raw), "./") {
+		return path.Join(u.rename, name), nil
+	}
+	_, rest, _ := strings.Cut(name, "/")
+	return path.Join(u.rename, rest), nil
+}
+
+func (u *unpacker) put(name string, e agentv1.Entry) error {
+	if name == "." {
+		return nil // the destination keeps what it has
+	}
+	parent, err := u.parent(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	base := path.Base(name)
+	switch e.Kind {
+	case agentv1.KindDir:
+		return u.dir(parent, name, e)
+	case agentv1.KindFile:
+		return u.file(parent, base, e)
+	case agentv1.KindSymlink:
+		return u.replace(parent, base, func() error {
+			if err := unix.Symlinkat(string(e.Target), int(parent.Fd()), base); err != nil {
+				return err
+			}
+			if err := unix.Fchownat(int(parent.Fd()), base, u.owner[0], u.owner[1], unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				return err
+			}
+			return setTime(int(parent.Fd()), base, e.MTime, unix.AT_SYMLINK_NOFOLLOW)
+		})
+	case agentv1.KindLink:
+		return u.link(parent, base, e)
+	}
+	return fmt.Errorf("entry of kind %.32q: %w", e.Kind, agentv1.ErrInvalid)
+}
+
+// within opens what lies below the destination, through no symbolic link.
+func (u *unpacker) within(name string, flags uint64) (*os.File, error) {
+	fd, err := unix.Openat2(int(u.dest.Fd()), name, &unix.OpenHow{
+		Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("%s is or lies behind a symbolic link: %w", name, agentv1.ErrInvalid)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// parent opens a directory below the destination, and makes what is missing.
+func (u *unpacker) parent(name string) (*os.File, error) {
+	f, err := u.within(name, unix.O_PATH|unix.O_DIRECTORY)
+	if !errors.Is(err, os.ErrNotExist) || name == "." {
+		return f, err
+	}
+	above, err := u.parent(path.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	defer above.Close()
+	if err := unix.Mkdirat(int(above.Fd()), path.Base(name), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	if f, err = u.within(name, unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
+		err = f.Chown(u.owner[0], u.owner[1])
+	}
+	return f, err
+}
+
+func (u *unpacker) dir(parent *os.File, name string, e agentv1.Entry) error {
+	err := unix.Mkdirat(int(parent.Fd()), path.Base(name), 0o700)
+	made := err == nil
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	f, err := u.within(name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	if made {
+		if err := f.Chown(u.owner[0], u.owner[1]); err != nil {
+			f.Close()
+			return err
+		}
+	}
+	u.open = append(u.open, openDir{name, f, e})
+	return nil
+}
+
+// closeDirs finishes the directories that next is not in.
+func (u *unpacker) closeDirs(next string) error {
+	for len(u.open) > 0 {
+		d := u.open[len(u.open)-1]
+		if strings.HasPrefix(next, d.name+"/") {
+			return nil
+		}
+		u.open = u.open[:len(u.open)-1]
+		err := unix.Fchmod(int(d.f.Fd()), d.e.Mode&0o7777)
+		if err == nil {
+			err = setTime(int(d.f.Fd()), "", d.e.MTime, unix.AT_EMPTY_PATH)
+		}
+		d.f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace makes a file anew where another one may be.
+func (u *unpacker) replace(parent *os.File, base string, create func() error) error {
+	err := create()
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if err := unix.Unlinkat(int(parent.Fd()), base, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		if errors.Is(err, unix.EISDIR) {
+			return fmt.Errorf("a directory is in its place: %w", agentv1.ErrExists)
+		}
+		return err
+	}
+	return create()
+}
+
+func (u *unpacker) file(parent *os.File, base string, e agentv1.Entry) error {
+	fd := -1
+	err := u.replace(parent, base, func() (err error) {
+		fd, err = unix.Openat(int(parent.Fd()), base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	if errors.Is(err, unix.EBUSY) { // a mount of its own, as /etc/hosts: written over
+		fd, err = unix.Openat(int(parent.Fd()), base, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_TRUNC|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), base)
+	defer f.Close()
+	if _, err := io.CopyN(f, u.r, e.Size); err != nil {
+		return err
+	}
+	if err := unix.Fchown(fd, u.owner[0], u.owner[1]); err != nil {
+		return err
+	}
+	if err := unix.Fchmod(fd, e.Mode&0o7777); err != nil {
+		return err
+	}
+	return setTime(fd, "", e.MTime, unix.AT_EMPTY_PATH)
+}
+
+// link makes another name of a file that came before.
+func (u *unpacker) link(parent *os.File, base string, e agentv1.Entry) error {
+	old, err := u.place(e.Target)
+	if err != nil {
+		return err
+	}
+	from, err := u.within(path.Dir(old), unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	return u.replace(parent, base, func() error {
+		return unix.Linkat(int(from.Fd()), path.Base(old), int(parent.Fd()), base, 0)
+	})
+}
+
+func setTime(fd int, name string, mtime int64, flags int) error {
+	t := unix.NsecToTimespec(mtime)
+	return unix.UtimesNanoAt(fd, name, []unix.Timespec{t, t}, flags)
+}

@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// sector is the unit of /proc/diskstats, whatever the disk's own is.
+const sector = 512
+
+// usage reads the counters of the pod's interface and of the machine's disks.
+// The containers share the agent's network namespace.
+func (a *Agent) usage(context.Context, none) (agentv1.Usage, error) {
+	var u agentv1.Usage
+	net, err := os.ReadFile("/proc/net/dev")
+	if err != nil {
+		return u, fmt.Errorf("usage of the network: %w", err)
+	}
+	disks, err := os.ReadFile("/proc/diskstats")
+	if err != nil {
+		return u, fmt.Errorf("usage of the disks: %w", err)
+	}
+	u.Network = parseNetDev(string(net))
+	u.Disk = parseDiskstats(string(disks))
+	return u, nil
+}
+
+// parseNetDev returns the counters of the first interface that is not the
+// loopback.
+func parseNetDev(data string) *agentv1.NetUsage {
+	for line := range strings.Lines(data) {
+		name, counters, ok := strings.Cut(strings.TrimSpace(line), ":")
+		f := strings.Fields(counters)
+		if !ok || name == "lo" || len(f) < 11 {
+			continue
+		}
+		n := &agentv1.NetUsage{Name: name}
+		for at, to := range map[int]*uint64{0: &n.RxBytes, 2: &n.RxErrors, 8: &n.TxBytes, 10: &n.TxErrors} {
+			*to, _ = strconv.ParseUint(f[at], 10, 64) // what is no number is 0
+		}
+		return n
+	}
+	return nil
+}
+
+// parseDiskstats adds up the virtual disks; none of them has partitions.
+func parseDiskstats(data string) agentv1.DiskUsage {
+	var u agentv1.DiskUsage
+	for line := range strings.Lines(data) {
+		f := strings.Fields(line)
+		if len(f) < 10 || !strings.HasPrefix(f[2], "vd") {
+			continue
+		}
+		read, err1 := strconv.ParseUint(f[5], 10, 64)
+		written, err2 := strconv.ParseUint(f[9], 10, 64)
+		if err1 == nil && err2 == nil {
+			u.ReadBytes += read * sector
+			u.WriteBytes += written * sector
+		}
+	}
+	return u
+}

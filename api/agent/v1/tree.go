@@ -1,0 +1,223 @@
+package agentv1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+// The kinds of a tree's entries.
+const (
+	KindFile    = "file"    // Size bytes follow
+	KindDir     = "dir"     // before what is in it
+	KindSymlink = "symlink" // to Target
+	KindLink    = "link"    // another name of the file that came as Target
+	KindSkipped = "skipped" // neither: a device, a socket; Target says why
+	KindEnd     = "end"     // of the tree, with what went wrong
+)
+
+// The bounds of an entry.
+const (
+	MaxName  = 4096 // bytes of a name, and of a target
+	maxEntry = 32 << 10
+)
+
+// Pack asks for a tree of files of a container: a file, or a directory with what
+// is in it. Path is the container's, with its symbolic links, also the last.
+// Entries' names begin with the path's last part, or with "." when that is "/"
+// or ".".
+type Pack struct {
+	Container string `json:"container"`
+	Path      string `json:"path"`
+}
+
+// Unpack takes a tree into a container. Where Path is a directory, the tree
+// comes into it; else Path, in a directory that is there, becomes the tree. With
+// Into Path has to be a directory, and the tree may have several roots. What is
+// there already is replaced, but a directory by nothing else.
+type Unpack struct {
+	Container string `json:"container"`
+	Path      string `json:"path"`
+	Into      bool   `json:"into,omitempty"`
+}
+
+// Entry is one file of a tree. Names are slash-separated and relative.
+type Entry struct {
+	Kind   string `json:"kind"`
+	Name   []byte `json:"name,omitempty"` // names need not be text
+	Target []byte `json:"target,omitempty"`
+	Mode   uint32 `json:"mode,omitempty"` // permissions, with 07000
+	Size   int64  `json:"size,omitempty"` // of a file, in bytes
+	MTime  int64  `json:"mtime,omitempty"`
+	Error  *Error `json:"error,omitempty"` // of the end
+}
+
+// WriteEntry writes an entry's frame; a file's bytes are the caller's to write.
+func WriteEntry(w io.Writer, e Entry) error { return WriteFrame(w, e, maxEntry) }
+
+// ReadEntry reads what WriteEntry wrote, and checks what can be checked of it
+// alone.
+func ReadEntry(r io.Reader) (Entry, error) {
+	var e Entry
+	if err := ReadFrame(r, &e, maxEntry); err != nil {
+		return Entry{}, unexpected(err)
+	}
+	if len(e.Name) > MaxName || len(e.Target) > MaxName || e.Size < 0 || e.Size > 0 && e.Kind != KindFile {
+		return Entry{}, fmt.Errorf("entry %.80q of a tree: %w", e.Name, ErrInvalid)
+	}
+	return e, nil
+}
+
+// TreeReader is a tree that comes from the guest. It is used by one goroutine;
+// Close may be called from any.
+type TreeReader struct {
+	conn net.Conn
+	left int64 // of the current file
+}
+
+// Pack begins to read a tree. The context covers only the beginning.
+func (c *Client) Pack(ctx context.Context, r Pack) (*TreeReader, error) {
+	conn, stop, err := c.begin(ctx, OpPack, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	if !stop() {
+		conn.Close()
+		return nil, context.Cause(ctx)
+	}
+	return &TreeReader{conn: conn}, nil
+}
+
+// Next returns the next entry; what was not read of a file is passed over. It
+// returns io.EOF after the last one, and the agent's error when the tree is not
+// whole.
+func (t *TreeReader) Next() (Entry, error) {
+	if _, err := io.CopyN(io.Discard, t.conn, t.left); err != nil {
+		return Entry{}, fmt.Errorf("agent %s: %w", OpPack, unexpected(err))
+	}
+	t.left = 0
+	e, err := ReadEntry(t.conn)
+	switch {
+	case err != nil:
+		return Entry{}, fmt.Errorf("agent %s: %w", OpPack, err)
+	case e.Kind == KindEnd && e.Error != nil:
+		return Entry{}, fmt.Errorf("agent %s: %w", OpPack, e.Error.bounded())
+	case e.Kind == KindEnd:
+		return Entry{}, io.EOF
+	}
+	t.left = e.Size
+	return e, nil
+}
+
+// Read reads the current file.
+func (t *TreeReader) Read(p []byte) (int, error) {
+	if t.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := t.conn.Read(p[:min(int64(len(p)), t.left)])
+	t.left -= int64(n)
+	if errors.Is(err, io.EOF) && t.left > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// Close ends the tree.
+func (t *TreeReader) Close() error { return t.conn.Close() }
+
+// TreeWriter is a tree that goes to the guest. Put and End are for one
+// goroutine; Close may be called from any.
+type TreeWriter struct {
+	conn net.Conn
+	done chan struct{} // closed when the agent has answered
+	err  error         // with what
+}
+
+// Unpack begins to write a tree. The context covers only the beginning, in
+// which the agent looks at the destination.
+func (c *Client) Unpack(ctx context.Context, r Unpack) (*TreeWriter, error) {
+	conn, stop, err := c.begin(ctx, OpUnpack, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	if !stop() {
+		conn.Close()
+		return nil, context.Cause(ctx)
+	}
+	w := &TreeWriter{conn: conn, done: make(chan struct{})}
+	go w.await()
+	return w, nil
+}
+
+// await reads the second answer. It may come early, when nothing more is taken:
+// then it ends the writing.
+func (w *TreeWriter) await() {
+	defer close(w.done)
+	var reply Reply
+	if err := ReadFrame(w.conn, &reply, MaxReply); err != nil {
+		w.err = fmt.Errorf("agent %s: %w", OpUnpack, unexpected(err))
+	} else if reply.Error != nil {
+		w.err = fmt.Errorf("agent %s: %w", OpUnpack, reply.Error.bounded())
+	}
+	w.conn.Close()
+}
+
+// Put sends an entry, and a file's content: e.Size bytes of it.
+func (w *TreeWriter) Put(e Entry, content io.Reader) error {
+	if err := WriteEntry(w.conn, e); err != nil {
+		return w.why(err)
+	}
+	if e.Size == 0 {
+		return nil
+	}
+	if _, err := io.CopyN(tellWrite{w.conn}, content, e.Size); err != nil {
+		if failed := (*writeError)(nil); errors.As(err, &failed) {
+			return w.why(err)
+		}
+		return fmt.Errorf("read %.128q: %w", e.Name, unexpected(err))
+	}
+	return nil
+}
+
+// why is the agent's reason for not taking more.
+func (w *TreeWriter) why(err error) error {
+	w.conn.Close()
+	<-w.done
+	if w.err != nil {
+		return w.err
+	}
+	return err
+}
+
+// End sends the tree's end and returns when the agent has all of it in place.
+func (w *TreeWriter) End() error {
+	if err := WriteEntry(w.conn, Entry{Kind: KindEnd}); err != nil {
+		return w.why(err)
+	}
+	<-w.done
+	return w.err
+}
+
+// Close ends the tree, whole or not.
+func (w *TreeWriter) Close() error {
+	err := w.conn.Close()
+	<-w.done
+	return err
+}
+
+// tellWrite tells a failed write from a failed read, which io.CopyN does not.
+type tellWrite struct{ w io.Writer }
+
+type writeError struct{ error }
+
+func (e *writeError) Unwrap() error { return e.error }
+
+func (t tellWrite) Write(p []byte) (int, error) {
+	n, err := t.w.Write(p)
+	if err != nil {
+		err = &writeError{err}
+	}
+	return n, err
+}

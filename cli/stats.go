@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+// firstGap is the time between the two samples that a single figure is made of.
+const firstGap = 500 * time.Millisecond
+
+func (a *app) statsCmd() *cobra.Command {
+	var f format
+	var once bool
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "stats [POD…]",
+		Short: "Show what pods use: CPU, memory, network, disk",
+		Long: `Show what pods use, all that run or those named, until Ctrl-C. 100 % of CPU is one
+processor; memory is what cannot be had back easily, and its limit the containers' or
+the machine's; network and disk count from the machine's start.`,
+		Example: `  bulkhead stats
+  bulkhead stats --no-stream web
+  bulkhead stats -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(f.valid(), positive("interval", interval)); err != nil {
+				return err
+			}
+			if f != "" {
+				list, err := a.sample(cmd.Context(), args)
+				if err != nil {
+					return err
+				}
+				return f.print(a.out, list, nil)
+			}
+			ctx, stop := catch(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			m := &meter{}
+			for wait := firstGap; ; wait = interval {
+				list, err := a.sample(ctx, args)
+				if ctx.Err() != nil {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				first := m.last == nil
+				all := m.add(list)
+				if !first {
+					if err := a.printStats(all, once); err != nil || once {
+						return err
+					}
+				}
+				select {
+				case <-time.After(wait):
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&once, "no-stream", false, "print once")
+	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between two prints")
+	return cmd
+}
+
+func positive(flag string, d time.Duration) error {
+	if d < 100*time.Millisecond {
+		return fmt.Errorf("--%s %v: give at least 100ms", flag, d)
+	}
+	return nil
+}
+
+// sample asks what the named pods use, or all.
+func (a *app) sample(ctx context.Context, pods []string) ([]api.PodStats, error) {
+	list := []api.PodStats{}
+	err := a.client.Call(ctx, "GET", "/v1/stats", url.Values{"pod": pods}, nil, &list)
+	return list, err
+}
+
+// printStats prints a table of pods, over the one before on a terminal.
+func (a *app) printStats(all []figures, once bool) error {
+	if !once && isTerminal(a.out) {
+		fmt.Fprint(a.out, "\x1b[H\x1b[J")
+	}
+	return statsTable(a.out, all)
+}
+
+func statsTable(w io.Writer, all []figures) error {
+	sortFigures(all, "")
+	var rows [][]string
+	for _, u := range all {
+		if u.container != "" {
+			continue
+		}
+		row := []string{u.pod, "-", "-", "-", "-", "-", "-"}
+		if u.live {
+			row = []string{
+				u.pod, percent(u.cpu), size(u.memory) + " / " + size(u.limit), percent(float64(u.memory) / float64(max(1, u.limit))),
+				"-", pair(u.disk), strconv.Itoa(u.pids),
+			}
+			if u.network {
+				row[4] = pair(u.net)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return table(w, "POD CPU% MEMORY/LIMIT MEM% NET-RX/TX DISK-R/W PIDS", rows)
+}
+
+func pair(c api.Counters) string { return size(c.In) + " / " + size(c.Out) }

@@ -1,0 +1,354 @@
+package tree
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// listing is what lies below dir: kind, mode, time and content of each file.
+func listing(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files, links := map[string]string{}, map[any]string{}
+	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || file == dir {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(dir, file)
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, _ := os.Readlink(file)
+			files[name] = "-> " + target
+		case info.IsDir():
+			files[name] = fmt.Sprint(info.Mode(), " ", info.ModTime().Unix())
+		default:
+			content, _ := os.ReadFile(file)
+			files[name] = fmt.Sprintf("%v %d %q", info.Mode(), info.ModTime().Unix(), content)
+			for other, first := range links {
+				if os.SameFile(other.(fs.FileInfo), info) {
+					files[name] = "= " + first
+				}
+			}
+			links[info] = name
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// sample makes a directory "source" with one of each kind of file.
+func sample(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "source")
+	for _, d := range []string{"empty", "sub/deep"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := strings.Repeat("n", 200)
+	for name, content := range map[string]string{"a": "content\x00\xff", "sub/" + long: "long", "sub/deep/ü": "", "run": "#!"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps := []error{
+		os.Chmod(filepath.Join(dir, "run"), 0o755),
+		os.Symlink("../a", filepath.Join(dir, "sub/up")),
+		os.Symlink("sub/deep", filepath.Join(dir, "down")),
+		os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "sub/same")),
+	}
+	old := time.Unix(1_000_000_000, 0)
+	for _, name := range []string{"a", "run", "sub/" + long, "sub/deep/ü", "sub/deep", "sub", "empty", "."} {
+		steps = append(steps, os.Chtimes(filepath.Join(dir, name), old, old))
+	}
+	steps = append(steps, os.Chmod(filepath.Join(dir, "empty"), 0o500))
+	if err := errors.Join(steps...); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func unnoted(t *testing.T) func(string) {
+	return func(text string) { t.Errorf("noted: %s", text) }
+}
+
+// TestRoundTrip copies a tree as cp -r would: into a directory that is there, to
+// a name that is not, and what is in it alone.
+func TestRoundTrip(t *testing.T) {
+	source := sample(t)
+	want := listing(t, source)
+	for _, tc := range []struct {
+		name, source, target, at string
+	}{
+		{"into a directory", source, ".", "source"},
+		{"as another", source, "other", "other"},
+		{"with directories above", source, "x/y/z", "x/y/z"},
+		{"the content into a directory", source + "/.", ".", "."},
+		{"the content as another", source + "/.", "other", "other"},
+	} {
+		var stream bytes.Buffer
+		if err := Pack(&stream, tc.source, unnoted(t)); err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := Unpack(&stream, filepath.Join(dir, tc.target), unnoted(t)); err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+			continue
+		}
+		if diff := cmp.Diff(want, listing(t, filepath.Join(dir, tc.at))); diff != "" {
+			t.Errorf("%s: %s", tc.name, diff)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	source := filepath.Join(sample(t), "a")
+	for _, tc := range []struct{ name, before, target, at string }{
+		{"into a directory", "", ".", "a"},
+		{"as a new file", "", "b", "b"},
+		{"over a file", "b", "b", "b"},
+		{"over a file in a directory", "a", ".", "a"},
+	} {
+		dir := t.TempDir()
+		if tc.before != "" {
+			if err := os.WriteFile(filepath.Join(dir, tc.before), []byte("before, and longer than what comes"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var stream bytes.Buffer
+		if err := errors.Join(Pack(&stream, source, unnoted(t)), Unpack(&stream, filepath.Join(dir, tc.target), unnoted(t))); err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if got := listing(t, dir)[tc.at]; got != `-rw-r----- 1000000000 "content\x00\xff"` {
+			t.Errorf("%s: %s", tc.name, got)
+		}
+	}
+	var stream bytes.Buffer
+	if err := Pack(&stream, source, unnoted(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Unpack(&stream, t.TempDir()+"/none/", unnoted(t)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("to a directory that is not there: %v", err)
+	}
+	if err := Pack(io.Discard, "/no/such", unnoted(t)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// archive makes a tar stream of headers; a regular file's content is its name.
+func archive(t *testing.T, headers ...tar.Header) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		if h.Typeflag == tar.TypeReg {
+			h.Size = int64(len(h.Name))
+		}
+		if h.Mode == 0 {
+			h.Mode = 0o777
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, h.Name[:h.Size]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// TestHostile unpacks what a pod that wants to get at its host would send, into
+// a directory beside another one that has to stay as it is.
+func TestHostile(t *testing.T) {
+	file := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeReg, Name: name} }
+	folder := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: name} }
+	symlink := func(name, to string) tar.Header {
+		return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
+	}
+	link := func(name, to string) tar.Header {
+		return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to}
+	}
+	type files = map[string]string
+	for _, tc := range []struct {
+		name    string
+		headers []tar.Header
+		hostile bool   // refused with ErrHostile
+		fails   string // refused with this
+		notes   int
+		want    files // kinds by name
+	}{
+		{name: "a name that goes up", headers: []tar.Header{file("../beside/x")}, hostile: true},
+		{name: "a name that goes up later", headers: []tar.Header{folder("t"), file("t/../../beside/x")}, hostile: true, want: files{"t": "d"}},
+		{name: "an absolute name", headers: []tar.Header{file("/etc/x")}, hostile: true},
+		{name: "up alone", headers: []tar.Header{folder("..")}, hostile: true},
+		{name: "another tree", headers: []tar.Header{folder("t"), file("u")}, hostile: true, want: files{"t": "d"}},
+		{name: "too deep", headers: []tar.Header{file(strings.Repeat("a/", maxDepth+2) + "x")}, hostile: true},
+		{name: "nothing", hostile: true},
+		{name: "a link out, and through it", headers: []tar.Header{folder("t"), symlink("t/l", "../../beside"), file("t/l/x")},
+			notes: 1, want: files{"t": "d", "t/l": "d", "t/l/x": "f"}},
+		{name: "an absolute link", headers: []tar.Header{folder("t"), symlink("t/l", "/etc/passwd")}, notes: 1, want: files{"t": "d"}},
+		{name: "a link to the tree's neighbour", headers: []tar.Header{folder("t"), symlink("t/l", "../other")}, notes: 1, want: files{"t": "d"}},
+		{name: "links that lead out only together", headers: []tar.Header{folder("t"), folder("t/d"), symlink("t/d/l", ".."), symlink("t/e", "d/l/../../beside")},
+			notes: 1, want: files{"t": "d", "t/d": "d", "t/d/l": "l"}},
+		{name: "through a link that stays in", headers: []tar.Header{folder("t"), folder("t/d"), symlink("t/l", "d"), file("t/l/x")},
+			fails: "it is no directory", want: files{"t": "d", "t/d": "d", "t/l": "l"}},
+		{name: "a directory in a link's place", headers: []tar.Header{folder("t"), symlink("t/l", "d"), folder("t/l")},
+			fails: "it is no directory", want: files{"t": "d", "t/l": "l"}},
+		{name: "a file over a link", headers: []tar.Header{folder("t"), file("t/a"), symlink("t/l", "a"), file("t/l")},
+			want: files{"t": "d", "t/a": "f", "t/l": "f"}},
+		{name: "a link alone", headers: []tar.Header{symlink("t", "beside")}, notes: 1},
+		{name: "another name of a file outside", headers: []tar.Header{folder("t"), link("t/x", "../beside/secret")}, hostile: true, want: files{"t": "d"}},
+		{name: "another name of an absolute file", headers: []tar.Header{folder("t"), link("t/x", "/etc/passwd")}, hostile: true, want: files{"t": "d"}},
+		{name: "another name of a link", headers: []tar.Header{folder("t"), symlink("t/l", "a"), link("t/x", "t/l")}, hostile: true, want: files{"t": "d", "t/l": "l"}},
+		{name: "another name of nothing", headers: []tar.Header{folder("t"), link("t/x", "t/none")}, fails: "no such file", want: files{"t": "d"}},
+		{name: "another name of itself", headers: []tar.Header{folder("t"), file("t/a"), link("t/a", "t/a")}, want: files{"t": "d", "t/a": "f"}},
+		{name: "devices", headers: []tar.Header{folder("t"), {Typeflag: tar.TypeChar, Name: "t/c", Devmajor: 1, Devminor: 3}, {Typeflag: tar.TypeBlock, Name: "t/b"}, {Typeflag: tar.TypeFifo, Name: "t/p"}},
+			notes: 3, want: files{"t": "d"}},
+		{name: "set-user-id", headers: []tar.Header{{Typeflag: tar.TypeReg, Name: "s", Mode: 0o6755}}, want: files{"s": "f"}},
+		{name: "a directory becomes a link, then gets its mode", headers: []tar.Header{folder("t"), folder("t/d"), symlink("t/d", "x")},
+			fails: "it is a directory", want: files{"t": "d", "t/d": "d"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			top := t.TempDir()
+			in, beside := filepath.Join(top, "in"), filepath.Join(top, "beside")
+			for _, d := range []string{in, beside} {
+				if err := os.Mkdir(d, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(beside+"/secret", []byte("secret"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before := listing(t, beside)
+			notes := 0
+			err := Unpack(archive(t, tc.headers...), in, func(string) { notes++ })
+			switch {
+			case tc.hostile && !errors.Is(err, ErrHostile),
+				tc.fails != "" && (err == nil || !strings.Contains(err.Error(), tc.fails)),
+				!tc.hostile && tc.fails == "" && err != nil:
+				t.Errorf("error %v", err)
+			}
+			if notes != tc.notes {
+				t.Errorf("%d notes, want %d", notes, tc.notes)
+			}
+			if diff := cmp.Diff(before, listing(t, beside)); diff != "" {
+				t.Errorf("the directory beside has changed: %s", diff)
+			}
+			if tc.want == nil {
+				tc.want = files{}
+			}
+			if diff := cmp.Diff(tc.want, kinds(t, in)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// kinds are d, l and f for what lies below dir; a file with more than the nine
+// permissions is an error.
+func kinds(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	_ = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || file == dir {
+			return err
+		}
+		name, _ := filepath.Rel(dir, file)
+		info, _ := e.Info()
+		switch {
+		case info.IsDir():
+			found[name] = "d"
+		case info.Mode()&fs.ModeSymlink != 0:
+			found[name] = "l"
+		default:
+			found[name] = "f"
+		}
+		if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
+			t.Errorf("%s has mode %v", name, info.Mode())
+		}
+		return nil
+	})
+	return found
+}
+
+// TestLinksThatWereThere unpacks over a tree of the user's own with a link in it.
+func TestLinksThatWereThere(t *testing.T) {
+	top := t.TempDir()
+	if err := errors.Join(os.MkdirAll(top+"/in/t", 0o755), os.Mkdir(top+"/beside", 0o755),
+		os.Symlink("../../beside", top+"/in/t/l"), os.Symlink("../../beside/new", top+"/in/t/f")); err != nil {
+		t.Fatal(err)
+	}
+	err := Unpack(archive(t, tar.Header{Typeflag: tar.TypeReg, Name: "t/l/x"}), top+"/in", unnoted(t))
+	if err == nil || !strings.Contains(err.Error(), "no directory") {
+		t.Errorf("through a link: %v", err)
+	}
+	if err := Unpack(archive(t, tar.Header{Typeflag: tar.TypeReg, Name: "t/f"}), top+"/in", unnoted(t)); err != nil {
+		t.Error(err)
+	}
+	if got := kinds(t, top+"/beside"); len(got) != 0 {
+		t.Errorf("written through a link: %v", got)
+	}
+}
+
+// TestBroken cuts and damages a stream at every place. That a stream is whole is
+// the word of who carries it: one that is cut between files is a shorter tree.
+func TestBroken(t *testing.T) {
+	var whole bytes.Buffer
+	if err := Pack(&whole, sample(t), unnoted(t)); err != nil {
+		t.Fatal(err)
+	}
+	for cut := 0; cut < whole.Len()-2048; cut += 97 {
+		dir := t.TempDir()
+		err := Unpack(bytes.NewReader(whole.Bytes()[:cut]), dir+"/x", func(string) {})
+		if content, missing := os.ReadFile(dir + "/x/a"); err == nil && missing == nil && string(content) != "content\x00\xff" {
+			t.Errorf("cut at %d: %q", cut, content)
+		}
+	}
+	for at := 0; at < whole.Len(); at += 61 {
+		b := bytes.Clone(whole.Bytes())
+		b[at] ^= 0xff
+		_ = Unpack(bytes.NewReader(b), t.TempDir(), func(string) {}) // any outcome but a panic or an escape
+	}
+	if err := Unpack(io.LimitReader(zeros{}, 1<<20), t.TempDir(), func(string) {}); err == nil {
+		t.Error("zeros are a tree")
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+func TestTooMuch(t *testing.T) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: MaxBytes + 1, Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := Unpack(&b, dir, unnoted(t)); !errors.Is(err, ErrHostile) || len(kinds(t, dir)) != 0 {
+		t.Errorf("%v, %v", err, kinds(t, dir))
+	}
+}

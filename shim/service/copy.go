@@ -1,0 +1,214 @@
+package service
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path"
+	"strings"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// maxSkipped bounds what is told of files that are left out.
+const maxSkipped = 100
+
+// copyOut sends a tree of a container as a tar stream.
+func (e extension) copyOut(id, from string) stream.Handler {
+	return func(ctx context.Context) (func(context.Context, *net.UnixConn), error) {
+		tree, err := e.o.Sandbox.Pack(ctx, id, from)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, conn *net.UnixConn) {
+			defer tree.Close()
+			stop := context.AfterFunc(ctx, func() { tree.Close() })
+			defer stop()
+			// Nothing is expected from the client but its end.
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				_, _ = io.Copy(io.Discard, conn)
+				tree.Close()
+			}()
+			w := stream.NewWriter(conn)
+			told(w, sendTar(w, tree))
+			conn.Close()
+			<-gone
+		}, nil
+	}
+}
+
+// told says how a copy ended. A client that has gone does not hear it.
+func told(w *stream.Writer, err error) {
+	if err == nil {
+		_ = w.Frame(stream.Exited, stream.EncodeExit(0))
+		return
+	}
+	text := err.Error()
+	_ = w.Frame(stream.Failed, []byte(text[:min(len(text), 1024)]))
+}
+
+// sendTar makes a tar stream of a tree. The guest's word for names, sizes and
+// kinds is passed on: who unpacks the stream judges it.
+func sendTar(w *stream.Writer, tree *agentv1.TreeReader) error {
+	out := bufio.NewWriterSize(w.Channel(stream.Stdout), stream.MaxFrame)
+	archive := tar.NewWriter(out)
+	notes := skipped{w: w.Channel(stream.Stderr)}
+	for {
+		entry, err := tree.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		header := tarHeader(entry)
+		if header == nil {
+			notes.add(entry.Name, string(entry.Target))
+			continue
+		}
+		if err := archive.WriteHeader(header); err != nil {
+			return fmt.Errorf("%.200q: %w", entry.Name, err)
+		}
+		if _, err := io.Copy(archive, tree); err != nil {
+			return fmt.Errorf("%.200q: %w", entry.Name, err)
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// skipped tells about what is left out, up to a bound.
+type skipped struct {
+	w io.Writer
+	n int
+}
+
+func (s *skipped) add(name []byte, why string) {
+	if s.n++; s.n > maxSkipped {
+		return
+	}
+	fmt.Fprintf(s.w, "left out %.200q: %.200q\n", name, why)
+}
+
+func tarHeader(e agentv1.Entry) *tar.Header {
+	h := &tar.Header{Format: tar.FormatPAX, Name: string(e.Name), Mode: int64(e.Mode & 0o7777), ModTime: time.Unix(0, e.MTime)}
+	switch e.Kind {
+	case agentv1.KindFile:
+		h.Typeflag, h.Size = tar.TypeReg, e.Size
+	case agentv1.KindDir:
+		h.Typeflag = tar.TypeDir
+		h.Name = strings.TrimSuffix(h.Name, "/") + "/"
+	case agentv1.KindSymlink:
+		h.Typeflag, h.Linkname = tar.TypeSymlink, string(e.Target)
+	case agentv1.KindLink:
+		h.Typeflag, h.Linkname = tar.TypeLink, string(e.Target)
+	default:
+		return nil
+	}
+	return h
+}
+
+// copyIn unpacks a client's tar stream in a container.
+func (e extension) copyIn(id, to string, into bool) stream.Handler {
+	return func(ctx context.Context) (func(context.Context, *net.UnixConn), error) {
+		tree, err := e.o.Sandbox.Unpack(ctx, id, to, into)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, conn *net.UnixConn) {
+			defer tree.Close()
+			stop := context.AfterFunc(ctx, func() { tree.Close() })
+			defer stop()
+			in, feed := io.Pipe()
+			received := make(chan struct{})
+			go func() {
+				defer close(received)
+				receiveTar(stream.NewReader(conn), feed)
+			}()
+			w := stream.NewWriter(conn)
+			err := takeTar(w, bufio.NewReaderSize(in, stream.MaxFrame), tree)
+			in.CloseWithError(io.ErrClosedPipe)
+			told(w, err)
+			conn.Close()
+			<-received
+		}, nil
+	}
+}
+
+// receiveTar takes the client's frames until it goes away.
+func receiveTar(r *stream.Reader, feed *io.PipeWriter) {
+	for {
+		ch, payload, err := r.Next()
+		switch {
+		case err != nil:
+			feed.CloseWithError(io.ErrUnexpectedEOF)
+			return
+		case ch == stream.Stdin && len(payload) == 0:
+			feed.Close()
+		case ch == stream.Stdin:
+			_, _ = feed.Write(payload) // fails when nobody wants it, which is told otherwise
+		}
+	}
+}
+
+// takeTar sends the entries of a tar stream to the guest.
+func takeTar(w *stream.Writer, r io.Reader, tree *agentv1.TreeWriter) error {
+	archive := tar.NewReader(r)
+	notes := skipped{w: w.Channel(stream.Stderr)}
+	for {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read the archive: %w", err)
+		}
+		entry, ok := treeEntry(h)
+		if !ok {
+			if h.Typeflag != tar.TypeXGlobalHeader {
+				notes.add([]byte(h.Name), "neither file, directory nor link")
+			}
+			continue
+		}
+		if err := tree.Put(entry, archive); err != nil {
+			return err
+		}
+	}
+	// What follows the archive's end is nobody's, but it is read: the client
+	// waits for that.
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("read the archive: %w", err)
+	}
+	return tree.End()
+}
+
+func treeEntry(h *tar.Header) (agentv1.Entry, bool) {
+	name := path.Clean(h.Name)
+	if h.Name == "." || strings.HasPrefix(h.Name, "./") && name != "." {
+		name = "./" + name
+	}
+	e := agentv1.Entry{Name: []byte(name), Mode: uint32(h.Mode & 0o7777), MTime: h.ModTime.UnixNano()}
+	switch h.Typeflag {
+	case tar.TypeReg:
+		e.Kind, e.Size = agentv1.KindFile, h.Size
+	case tar.TypeDir:
+		e.Kind = agentv1.KindDir
+	case tar.TypeSymlink:
+		e.Kind, e.Target = agentv1.KindSymlink, []byte(h.Linkname)
+	case tar.TypeLink:
+		e.Kind, e.Target = agentv1.KindLink, []byte(h.Linkname)
+	default:
+		return e, false
+	}
+	return e, true
+}

@@ -1,0 +1,64 @@
+package api
+
+import "time"
+
+// Event is something that happened to a pod, in the fields of core/v1's Event.
+type Event struct {
+	Kind           string          `json:"kind"`
+	APIVersion     string          `json:"apiVersion"`
+	Type           string          `json:"type"` // Normal or Warning
+	Reason         string          `json:"reason"`
+	Message        string          `json:"message"`
+	Count          int             `json:"count"`
+	FirstTimestamp time.Time       `json:"firstTimestamp"`
+	LastTimestamp  time.Time       `json:"lastTimestamp"`
+	InvolvedObject ObjectReference `json:"involvedObject"`
+}
+
+// ObjectReference names what an event is about; FieldPath is
+// "spec.containers{NAME}" for a container.
+type ObjectReference struct {
+	Kind       string `json:"kind"`
+	APIVersion string `json:"apiVersion"`
+	Name       string `json:"name"`
+	Namespace  string `json:"namespace"`
+	UID        string `json:"uid"`
+	FieldPath  string `json:"fieldPath,omitempty"`
+}
+
+// PodStats is what a running pod uses. Counters begin with its machine.
+type PodStats struct {
+	Name      string    `json:"name"`
+	Namespace string    `json:"namespace"`
+	UID       string    `json:"uid"`
+	Status    string    `json:"status"`
+	Created   time.Time `json:"created"`
+	Restarts  int       `json:"restarts"`
+	// Time is when the figures were taken; zero when there are none: the pod
+	// does not run, or is paused.
+	Time        time.Time        `json:"time,omitzero"`
+	CPU         time.Duration    `json:"cpuNanoseconds"` // that its containers have used
+	Memory      int64            `json:"memoryBytes"`    // their working sets
+	MemoryLimit int64            `json:"memoryLimitBytes"`
+	Network     *Counters        `json:"network,omitempty"` // received and sent; nil: it has none
+	Disk        Counters         `json:"disk"`              // read and written
+	PIDs        int              `json:"pids"`
+	Containers  []ContainerStats `json:"containers,omitempty"`
+}
+
+// Counters are bytes in both directions.
+type Counters struct {
+	In  int64 `json:"inBytes"`
+	Out int64 `json:"outBytes"`
+}
+
+// ContainerStats is what a running container uses.
+type ContainerStats struct {
+	Name        string        `json:"name"`
+	CPU         time.Duration `json:"cpuNanoseconds"`
+	Memory      int64         `json:"memoryBytes"`
+	MemoryLimit int64         `json:"memoryLimitBytes,omitempty"` // 0: the pod's
+	Writable    int64         `json:"writableLayerBytes"`
+	PIDs        int           `json:"pids"`
+	Restarts    int           `json:"restarts"`
+}

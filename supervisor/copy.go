@@ -1,0 +1,33 @@
+package supervisor
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+// copyFiles opens the stream of a copy to or from a container.
+func (s *Supervisor) copyFiles(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := decode[api.CopyRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	if req.Path == "" {
+		return nil, class(api.ErrInvalid, errors.New("name a path in the container"))
+	}
+	_, id, err := e.container(req.Container)
+	if err != nil {
+		return nil, err
+	}
+	u, err := s.engine.CopyURL(r.Context(), cri.CopyRequest{ContainerID: id, Path: req.Path, In: req.In, Into: req.Into})
+	if err != nil {
+		return nil, err
+	}
+	return parseStream(u)
+}
