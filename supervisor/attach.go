@@ -25,7 +25,7 @@ func (s *Supervisor) attach(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	stdin, tty := streamsOf(e.rec.Pod, name)
+	stdin, tty := streamsOf(e.spec(), name)
 	if req.Stdin && !stdin {
 		return nil, class(api.ErrInvalid, fmt.Errorf("container %s of pod %s takes no input: its spec lacks stdin: true (attach without -i, or use bulkhead exec)", name, e.key()))
 	}

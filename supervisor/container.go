@@ -72,7 +72,7 @@ func (e *entry) container(ref string) (name, id string, err error) {
 	if cause, yes := e.rec.damaged(); yes {
 		return "", "", class(api.ErrConflict, fmt.Errorf("pod %s: %s", e.key(), cause))
 	}
-	if name, err = findContainer(e.rec.Pod, ref); err != nil {
+	if name, err = findContainer(e.spec(), ref); err != nil {
 		return "", "", err
 	}
 	id, ok := e.pod().Container(name)

@@ -22,10 +22,10 @@ func (s *Supervisor) logs(r *http.Request, out send) error {
 	}
 	names := containerNames(e.rec.Pod)
 	if r.URL.Query().Get("all") == "true" {
-		names = allContainers(e.rec.Pod)
+		names = allContainers(e.spec())
 	}
 	if c := r.URL.Query().Get("container"); c != "" {
-		name, err := findContainer(e.rec.Pod, c)
+		name, err := findContainer(e.spec(), c)
 		if err != nil {
 			return err
 		}
