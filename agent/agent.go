@@ -27,15 +27,16 @@ import (
 // Where the agent keeps things in the guest. All of it is in memory but what
 // lies below scratchDir when a scratch disk is mounted there.
 const (
-	crunProgram  = "/usr/bin/crun"
-	crunState    = "/run/crun"
-	containerDir = "/run/bulkhead/containers"
-	imageDir     = "/run/bulkhead/images"
-	scratchDir   = "/run/bulkhead/scratch"
-	memoryDir    = "/run/bulkhead/memory" // stands for a scratch disk that is not there
-	volumeDir    = "/run/bulkhead/volumes"
-	podDir       = "/run/bulkhead/pod" // files that every container gets
-	shmDir       = "/run/bulkhead/shm"
+	crunProgram   = "/usr/bin/crun"
+	crunState     = "/run/crun"
+	containerDir  = "/run/bulkhead/containers"
+	imageDir      = "/run/bulkhead/images"
+	scratchDir    = "/run/bulkhead/scratch"
+	memoryDir     = "/run/bulkhead/memory" // stands for a scratch disk that is not there
+	volumeDir     = "/run/bulkhead/volumes"
+	fileVolumeDir = "/run/bulkhead/files" // volumes whose files the host sends
+	podDir        = "/run/bulkhead/pod"   // files that every container gets
+	shmDir        = "/run/bulkhead/shm"
 )
 
 // Agent is the guest's state.
@@ -54,7 +55,9 @@ type Agent struct {
 	disks      map[string]*disk
 	containers map[string]*container
 
-	volumes sync.Mutex // while volumes are made
+	volumes            sync.Mutex // while volumes are made; of what follows
+	fileVolumes        map[string]*fileVolume
+	fileVolumesMounted bool
 }
 
 // Main is the whole life of a process 1. It returns only with an error, and
@@ -72,7 +75,7 @@ func Main(build string) error {
 	}
 	a := &Agent{
 		reaper: r, crun: runtime, card: card,
-		disks: map[string]*disk{}, containers: map[string]*container{},
+		disks: map[string]*disk{}, containers: map[string]*container{}, fileVolumes: map[string]*fileVolume{},
 	}
 	for _, dir := range []string{containerDir, imageDir, scratchDir, volumeDir, podDir, shmDir} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -119,6 +122,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpPids:      agentv1.Unary(a.pids),
 		agentv1.OpList:      agentv1.Unary(a.list),
 		agentv1.OpReadFile:  agentv1.Unary(a.readFile),
+		agentv1.OpFiles:     agentv1.Unary(a.writeFiles),
 		agentv1.OpOutput:    a.output,
 		agentv1.OpInput:     a.input,
 		agentv1.OpForward:   a.forward,

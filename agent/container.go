@@ -32,7 +32,8 @@ type container struct {
 	last   string // its termination message, which its own /dev would lose
 	lastAt string // where it has that file beside the usual place, if anywhere
 	cgroup cgroup.Dir
-	free   func() // lets go of the image
+	free   func()   // lets go of the image
+	binds  []string // mounts of parts of volumes
 
 	// op is held by what changes the container: create, start, pause,
 	// resume, update, delete. Nothing waits for the container's doings under it.
@@ -125,7 +126,7 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	defer func() { joined.Close() }()
 	err = s.Adjust(spec.Machine{
 		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files, Last: c.last,
-		EmptyDir: a.emptyDir, Users: rootOf(c.root),
+		Volume: func(v spec.Volume) (string, error) { return a.volume(c, v) }, Users: rootOf(c.root),
 		PIDs: func(target string) (string, error) {
 			var err error
 			if joined, err = a.pidNamespace(target); err != nil {
@@ -224,6 +225,10 @@ func (a *Agent) remove(c *container) error {
 		if err := unix.Unmount(c.root, 0); err != nil && err != unix.EINVAL && err != unix.ENOENT {
 			return fmt.Errorf("remove container %s: unmount its root: %w", c.id, err)
 		}
+	}
+	// Before the directory that they are in: it must not be emptied through them.
+	if err := c.unbind(); err != nil {
+		return fmt.Errorf("remove container %s: %w", c.id, err)
 	}
 	err := errors.Join(a.crun.Forget(c.id), os.RemoveAll(c.dir))
 	if c.upper != "" {

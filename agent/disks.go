@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -202,38 +201,4 @@ func (a *Agent) writable() (string, error) {
 		return "", errors.Join(err, os.Remove(memoryDir))
 	}
 	return memoryDir, scratchLayout(memoryDir)
-}
-
-// emptyDir makes a pod's volume at its first use; containers share it.
-func (a *Agent) emptyDir(v spec.EmptyDir) (string, error) {
-	if !validID(v.Name) {
-		return "", fmt.Errorf("name: %w", agentv1.ErrInvalid)
-	}
-	base := volumeDir
-	if !v.Memory {
-		root, err := a.writable()
-		if err != nil {
-			return "", err
-		}
-		base = filepath.Join(root, "volumes")
-	}
-	a.volumes.Lock()
-	defer a.volumes.Unlock()
-	at := filepath.Join(base, v.Name)
-	if err := os.Mkdir(at, 0o777); errors.Is(err, os.ErrExist) {
-		return at, nil
-	} else if err != nil {
-		return "", err
-	}
-	if !v.Memory {
-		return at, os.Chmod(at, 0o777)
-	}
-	data := "mode=0777"
-	if v.Size > 0 {
-		data += ",size=" + strconv.FormatInt(v.Size, 10)
-	}
-	if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NODEV, data); err != nil {
-		return "", errors.Join(err, os.Remove(at))
-	}
-	return at, nil
 }

@@ -114,7 +114,7 @@ func TestBadInput(t *testing.T) {
 	for _, tc := range []badInput{
 		{name: "not YAML", stdin: manifest(busybox, yes, "    env: [{name: A\n"), code: 125, want: []string{"-:10: not YAML"}},
 		{name: "empty", stdin: "# nothing\n", code: 125, want: []string{"no pod in it"}},
-		{name: "another kind", stdin: "apiVersion: apps/v1\nkind: Deployment\n", code: 125, want: []string{"-:2:", "Deployment", "make a Pod of its spec.template"}},
+		{name: "another kind", stdin: "apiVersion: batch/v1\nkind: CronJob\n", code: 125, want: []string{"-:2:", "CronJob", "make a Job of its spec.jobTemplate.spec"}},
 		{name: "unknown fields", stdin: manifest(busybox, yes, "    comand: [x]\n    imag: y\n"), code: 125,
 			want: []string{"-:10: spec.containers[0].comand: unknown field", "-:11: spec.containers[0].imag: unknown field"}},
 		{name: "a field that is not honoured", stdin: manifest(busybox, yes, "    livenessProbe: {httpGet: {port: 80}}\n"), code: 125,

@@ -74,7 +74,7 @@ without root, without KVM, without a daemon to set up and without configuration.
 	root.AddCommand(
 		a.runCmd(), a.psCmd(), a.inspectCmd(), a.logsCmd(), a.execCmd(), a.attachCmd(), a.cpCmd(), a.eventsCmd(), a.statsCmd(), a.topCmd(), a.portForwardCmd(), a.stopCmd(), a.startCmd(),
 		a.pauseCmd(), a.resumeCmd(), a.rmCmd(), a.waitCmd(), a.imageCmd(), a.loginCmd(), a.logoutCmd(), a.templateCmd(),
-		a.checkCmd(), a.consoleCmd(), a.versionCmd(), a.reapCmd(),
+		a.updateCmd(), a.checkCmd(), a.consoleCmd(), a.versionCmd(), a.reapCmd(),
 	)
 	return root
 }

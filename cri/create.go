@@ -96,6 +96,9 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 	if err != nil {
 		return "", err
 	}
+	if err := p.sendVolumes(ctx, config); err != nil {
+		return "", err
+	}
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
 	if ctr.config, err = p.storeContainer(ctr, config, &rollback); err != nil {

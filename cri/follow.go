@@ -23,6 +23,7 @@ const (
 // closed. When the shim dies, another is started.
 func (p *pod) follow() {
 	ctx := p.s.ctx
+	p.resumeVolumes()
 	wait := firstRetry
 	for ctx.Err() == nil && p.snapshot().Phase == store.Ready {
 		c, err := p.shim()

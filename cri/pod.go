@@ -41,8 +41,9 @@ type pod struct {
 	paused     bool
 	pauses     uint64 // how often it was
 	containers map[string]*container
-	ending     bool // its machine has begun to be ended: another shim is of no use
-	gone       bool // removed: for who found it before
+	volumes    map[string]*files // of files, by their path on the host
+	ending     bool              // its machine has begun to be ended: another shim is of no use
+	gone       bool              // removed: for who found it before
 }
 
 // container is a container as the engine holds it. Its fields are guarded by

@@ -61,14 +61,14 @@ func written(destination string) bool {
 }
 
 // volume converts a mount. The only host paths that mean something in the
-// guest are the kubelet's directories of emptyDir volumes.
+// guest are those of the kubelet's volumes.
 func volume(mount *runtimeapi.Mount, sandbox *runtimeapi.PodSandboxConfig) (specs.Mount, error) {
-	destination, source := mount.GetContainerPath(), mount.GetHostPath()
+	destination := mount.GetContainerPath()
 	if !path.IsAbs(destination) || path.Clean(destination) == "/" {
 		return specs.Mount{}, fmt.Errorf("%w: mount at %q", ErrInvalid, destination)
 	}
-	parent, name := path.Split(path.Clean(source))
-	if path.Base(parent) != annotations.EmptyDirPath || name == "" {
+	v := annotations.VolumeOf(mount.GetHostPath())
+	if v.Kind == "" {
 		return specs.Mount{}, fmt.Errorf("%w: mount of a host path at %s", ErrNotSupported, destination)
 	}
 	if mount.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL {
@@ -78,13 +78,36 @@ func volume(mount *runtimeapi.Mount, sandbox *runtimeapi.PodSandboxConfig) (spec
 	if mount.GetReadonly() {
 		options[2] = "ro"
 	}
-	if wish := sandbox.GetAnnotations()[annotations.EmptyDir+name]; wish != "" {
-		for _, option := range strings.Split(wish, ",") {
-			if option != "medium=Memory" && !strings.HasPrefix(option, "size=") {
-				return specs.Mount{}, fmt.Errorf("%w: option %q of volume %s", ErrInvalid, option, name)
-			}
-			options = append(options, option)
+	out := specs.Mount{Destination: path.Clean(destination), Type: MountEmptyDir, Source: v.Name}
+	if v.Files {
+		out.Type = MountFiles
+	} else {
+		wishes, err := emptyDir(sandbox.GetAnnotations()[annotations.EmptyDir+v.Name])
+		if err != nil {
+			return specs.Mount{}, fmt.Errorf("volume %s: %w", v.Name, err)
+		}
+		options = append(options, wishes...)
+	}
+	if group := sandbox.GetAnnotations()[annotations.FSGroup]; group != "" {
+		options = append(options, "group="+group)
+	}
+	if v.SubPath != "" {
+		options = append(options, "subpath="+v.SubPath)
+	}
+	out.Options = options
+	return out, nil
+}
+
+// emptyDir are the options of an emptyDir's annotation.
+func emptyDir(wish string) ([]string, error) {
+	if wish == "" {
+		return nil, nil
+	}
+	options := strings.Split(wish, ",")
+	for _, option := range options {
+		if option != "medium=Memory" && !strings.HasPrefix(option, "size=") && !strings.HasPrefix(option, "mode=") {
+			return nil, fmt.Errorf("%w: option %q", ErrInvalid, option)
 		}
 	}
-	return specs.Mount{Destination: path.Clean(destination), Type: MountEmptyDir, Source: name, Options: options}, nil
+	return options, nil
 }

@@ -17,10 +17,14 @@ import (
 // Version is the version of the runtime specification that is written.
 const Version = "1.0.2"
 
-// MountEmptyDir is the type of a mount that the guest's agent resolves: its
-// source is the volume's name, its options may hold "medium=Memory" and
-// "size=BYTES" beside the usual ones.
-const MountEmptyDir = "bulkhead.emptydir"
+// The types of mounts that the guest's agent resolves: their source is the
+// volume's name. Beside the usual options they may have "group=GID" (fsGroup) and
+// "subpath=PATH", an emptyDir also "medium=Memory", "size=BYTES" and "mode=OCTAL".
+const (
+	MountEmptyDir = "bulkhead.emptydir"
+	// MountFiles is a volume whose files the engine has sent before.
+	MountFiles = "bulkhead.files"
+)
 
 // MountTermination is the type of a mount that the guest's agent resolves: the
 // file in which the container leaves its last words.

@@ -1,7 +1,7 @@
 package pod
 
 import (
-	"fmt"
+	"context"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -78,28 +78,7 @@ func sandboxAnnotations(o *Options) map[string]string {
 			out[key] = value
 		}
 	}
-	for _, volume := range o.Pod.Spec.Volumes {
-		if value := emptyDirOptions(volume.EmptyDir); value != "" {
-			out[annotations.EmptyDir+volume.Name] = value
-		}
-	}
-	return out
-}
-
-func emptyDirOptions(source *corev1.EmptyDirVolumeSource) string {
-	if source == nil {
-		return ""
-	}
-	var out string
-	if source.Medium == corev1.StorageMediumMemory {
-		out = "medium=Memory"
-	}
-	if source.SizeLimit != nil && !source.SizeLimit.IsZero() {
-		if out != "" {
-			out += ","
-		}
-		out += "size=" + strconv.FormatInt(source.SizeLimit.Value(), 10)
-	}
+	volumeAnnotations(o.Pod, out)
 	return out
 }
 
@@ -126,13 +105,22 @@ type launch struct {
 	restarts int32
 	ips      []string
 	target   string // id of the container whose processes it is to see, or empty
+	// allocatable is what a container has that sets no limit.
+	allocatable corev1.ResourceList
+	// skipped, if set, is told of the keys that became no variables.
+	skipped func(skipped)
 }
 
 // containerConfig is the container as CreateContainer takes it.
-func containerConfig(o *Options, container *corev1.Container, with launch) (*runtimeapi.ContainerConfig, error) {
-	env, err := environment(o.Pod, container, with.ips, o.HostIP)
+func containerConfig(ctx context.Context, o *Options, container *corev1.Container, with launch) (*runtimeapi.ContainerConfig, error) {
+	env, err := resolveEnvironment(ctx, o, container, with)
 	if err != nil {
 		return nil, err
+	}
+	if with.skipped != nil {
+		for _, note := range env.skipped {
+			with.skipped(note)
+		}
 	}
 	security, err := securityContext(o.Pod, container, with.image)
 	if err != nil {
@@ -146,21 +134,15 @@ func containerConfig(o *Options, container *corev1.Container, with launch) (*run
 		security.NamespaceOptions = &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_TARGET, TargetId: with.target}
 	}
 	mounts = append(mounts, messageMount(o, container, with.restarts)...)
-	values := make(map[string]string, len(env))
 	var envs []*runtimeapi.KeyValue
-	for _, entry := range env {
-		values[entry.name] = entry.value
+	for _, entry := range env.out {
 		envs = append(envs, &runtimeapi.KeyValue{Key: entry.name, Value: []byte(entry.value)})
-	}
-	lookup := func(name string) (string, bool) {
-		value, known := values[name]
-		return value, known
 	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: container.Name, Attempt: uint32(with.restarts)},
 		Image:       &runtimeapi.ImageSpec{Image: with.ref, UserSpecifiedImage: container.Image},
-		Command:     expandAll(container.Command, lookup),
-		Args:        expandAll(container.Args, lookup),
+		Command:     expandAll(container.Command, env.lookup),
+		Args:        expandAll(container.Args, env.lookup),
 		WorkingDir:  container.WorkingDir,
 		Envs:        envs,
 		Mounts:      mounts,
@@ -181,27 +163,4 @@ func containerConfig(o *Options, container *corev1.Container, with launch) (*run
 // logPath is a container's log file within the pod's log directory.
 func logPath(container string, restarts int32) string {
 	return filepath.Join(container, strconv.Itoa(int(restarts))+".log")
-}
-
-func containerMounts(o *Options, container *corev1.Container) ([]*runtimeapi.Mount, error) {
-	root := o.VolumeDir
-	if root == "" {
-		root = filepath.Join("/var/lib/kubelet/pods", string(o.Pod.UID), "volumes")
-	}
-	var out []*runtimeapi.Mount
-	for _, mount := range container.VolumeMounts {
-		found := false
-		for _, volume := range o.Pod.Spec.Volumes {
-			found = found || volume.Name == mount.Name && volume.EmptyDir != nil
-		}
-		if !found {
-			return nil, fmt.Errorf("volume %q is not an emptyDir of the pod", mount.Name)
-		}
-		out = append(out, &runtimeapi.Mount{
-			ContainerPath: mount.MountPath,
-			HostPath:      filepath.Join(root, annotations.EmptyDirPath, mount.Name),
-			Readonly:      mount.ReadOnly,
-		})
-	}
-	return out, nil
 }

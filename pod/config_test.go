@@ -180,7 +180,7 @@ func TestContainerConfig(t *testing.T) {
 	container.Command, container.Args = []string{"$(A)", "$$(A)"}, []string{"$(B)"}
 	container.Env = []corev1.EnvVar{{Name: "A", Value: "x=y"}}
 	container.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data", ReadOnly: true}}
-	got, err := containerConfig(&Options{Pod: pod}, container, launch{ref: "sha256:1", restarts: 3})
+	got, err := containerConfig(t.Context(), &Options{Pod: pod}, container, launch{ref: "sha256:1", restarts: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestContainerConfig(t *testing.T) {
 		t.Errorf("mount %v", mount)
 	}
 	container.VolumeMounts[0].Name = "other"
-	if _, err := containerConfig(&Options{Pod: pod}, container, launch{}); err == nil {
+	if _, err := containerConfig(t.Context(), &Options{Pod: pod}, container, launch{}); err == nil {
 		t.Error("a mount of no volume is accepted")
 	}
 }

@@ -7,10 +7,13 @@ import (
 	"os"
 )
 
-// Delete removes the pod's containers, sandboxes and logs. What is gone already
+// Delete removes the pod's containers, sandboxes, volumes and logs. What is gone already
 // is no error. It must not be called while Run runs.
 func (p *Pod) Delete(ctx context.Context) error {
 	if err := p.remove(ctx); err != nil {
+		return fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
+	}
+	if err := p.unmount(); err != nil {
 		return fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
 	}
 	for _, dir := range []string{p.options.LogDir, p.options.MessageDir} {

@@ -1,11 +1,6 @@
 package pod
 
-import (
-	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-)
+import "testing"
 
 func TestExpand(t *testing.T) {
 	values := map[string]string{
@@ -48,35 +43,4 @@ func FuzzExpand(f *testing.F) {
 			t.Errorf("expand(%q) is %q", text, got)
 		}
 	})
-}
-
-func TestEnvironment(t *testing.T) {
-	pod := onePod("Never", "main")
-	pod.Labels, pod.Annotations = map[string]string{"app": "web", "tier": "x"}, map[string]string{"a.b/c": "note"}
-	pod.Spec.ServiceAccountName = "robot"
-	field := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
-	}
-	container := &corev1.Container{Env: []corev1.EnvVar{
-		{Name: "OPTS", Value: "a=b=c"}, {Name: "LATER", Value: "$(LAST)"}, {Name: "BOTH", Value: "$(OPTS) $$(OPTS)"},
-		field("NAME", "metadata.name"), field("SPACE", "metadata.namespace"), field("UID", "metadata.uid"), field("APP", "metadata.labels['app']"),
-		field("NOTE", "metadata.annotations['a.b/c']"), field("NONE", "metadata.labels['no']"), field("IP", "status.podIP"), field("IPS", "status.podIPs"),
-		field("HOST", "status.hostIP"), field("ROBOT", "spec.serviceAccountName"), {Name: "LAST", Value: "$(NAME)"}, {Name: "OPTS", Value: "$(OPTS)!"},
-	}}
-	got, err := environment(pod, container, []string{"10.0.2.15", "fd00::15"}, "192.0.2.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []variable{
-		{"OPTS", "a=b=c"}, {"LATER", "$(LAST)"}, {"BOTH", "a=b=c $(OPTS)"}, {"NAME", "web"}, {"SPACE", "default"}, {"UID", "u-1"}, {"APP", "web"},
-		{"NOTE", "note"}, {"NONE", ""}, {"IP", "10.0.2.15"}, {"IPS", "10.0.2.15,fd00::15"}, {"HOST", "192.0.2.1"}, {"ROBOT", "robot"}, {"LAST", "web"}, {"OPTS", "a=b=c!"},
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(variable{})); diff != "" {
-		t.Error(diff)
-	}
-	for _, bad := range []corev1.EnvVar{field("A", "spec.oops"), {Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}}} {
-		if _, err := environment(pod, &corev1.Container{Env: []corev1.EnvVar{bad}}, nil, ""); err == nil {
-			t.Errorf("%+v: no error", bad)
-		}
-	}
 }

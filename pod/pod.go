@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"path/filepath"
 	"reflect"
 	"sync"
 	"time"
@@ -22,6 +23,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/volume"
 )
 
 // Options describe one pod and how it is run. They are not changed, and the pod
@@ -37,10 +40,18 @@ type Options struct {
 	// MessageDir is the pod's own directory for the termination messages of its
 	// containers; with none they are not read.
 	MessageDir string
-	// VolumeDir is where the host paths of the pod's volumes are named. Nothing
-	// needs to lie there: the engine knows emptyDir volumes by their path.
-	// Empty is /var/lib/kubelet/pods/<uid>/volumes.
+	// VolumeDir is where the host paths of the pod's volumes are named, and
+	// where those of ConfigMaps, Secrets and the downward API are written: a
+	// directory of the pod's own, which goes with it. Of an emptyDir nothing
+	// lies there: the engine knows it by its path. Empty is
+	// /var/lib/kubelet/pods/<uid>/volumes.
 	VolumeDir string
+	// Objects are the ConfigMaps and Secrets of the pod's namespace; nil is
+	// none.
+	Objects volume.Objects
+	// Allocatable, if set, tells what a container of that sandbox has that sets
+	// no limit, for resourceFieldRef.
+	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
 
 	Network  string // "user", "none" or empty for the engine's default
 	Template string // "off" or empty
@@ -49,6 +60,9 @@ type Options struct {
 	Ports []*runtimeapi.PortMapping
 	// HostIP is shown in the status.
 	HostIP string
+	// NodeName is what spec.nodeName is for the environment where the pod has
+	// none.
+	NodeName string
 
 	// Dial reaches a port of the pod whose sandbox it is given, for hooks; nil
 	// dials the pod's address.
@@ -66,6 +80,20 @@ type Options struct {
 	// it must not block.
 	Event  func(Event)
 	Logger *slog.Logger
+}
+
+func (o *Options) objects() volume.Objects {
+	if o.Objects == nil {
+		return volume.None{}
+	}
+	return o.Objects
+}
+
+func (o *Options) volumeDir() string {
+	if o.VolumeDir == "" {
+		return filepath.Join("/var/lib/kubelet/pods", string(o.Pod.UID), "volumes")
+	}
+	return o.VolumeDir
 }
 
 // Event is one outcome, with the kubelet's reasons.
@@ -101,6 +129,7 @@ type Pod struct {
 	sandbox string
 	current map[string]string           // current container ids by name
 	added   []corev1.EphemeralContainer // by Debug, ever
+	volumes *volume.Manager
 }
 
 // New prepares a pod without touching the runtime. A pod that cannot be run
@@ -129,6 +158,7 @@ func New(options Options) (*Pod, error) {
 		log:     options.Logger.With("pod", pod.Namespace+"/"+pod.Name, "uid", string(pod.UID)),
 		changed: make(chan struct{}),
 		wake:    make(chan struct{}, 1),
+		volumes: volume.New(options.volumeDir(), options.objects()),
 	}
 	p.status = newRun(p).makeStatus()
 	return p, nil

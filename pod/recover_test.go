@@ -79,7 +79,7 @@ func TestTakeOverAContainerThatWasNeverStarted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		container, err := containerConfig(&Options{Pod: pod}, &pod.Spec.Containers[0], launch{})
+		container, err := containerConfig(t.Context(), &Options{Pod: pod}, &pod.Spec.Containers[0], launch{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,6 +44,12 @@ type run struct {
 	fatal    error // why FailFast ends the pod
 	due      time.Time
 	last     corev1.PodStatus
+
+	changed  <-chan struct{} // closed when the objects have changed
+	mounted  bool            // the volumes of files are written
+	mounting *failure        // why they could not be
+	mountTry backoff
+	machine  allocatable
 }
 
 // failure is why a container waits.
@@ -80,6 +86,7 @@ func (r *run) run(ctx context.Context) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	r.changed = r.o.objects().Changed()
 	for {
 		r.due = time.Time{}
 		r.adopt()
@@ -94,7 +101,7 @@ func (r *run) run(ctx context.Context) error {
 		}
 		r.publish()
 		if r.ended {
-			return r.fatal
+			return errors.Join(r.fatal, r.unmount())
 		}
 		if !r.due.IsZero() {
 			timer.Reset(time.Until(r.due))
@@ -108,6 +115,8 @@ func (r *run) run(ctx context.Context) error {
 		case call := <-r.done:
 			call()
 		case <-r.p.wake:
+		case <-r.changed:
+			r.refresh(ctx)
 		case <-timer.C:
 		}
 	}

@@ -48,7 +48,15 @@ func (r *run) start(runCtx context.Context, c *container) {
 		r.failed(c, reasonConfig, err)
 		return
 	}
-	config, err := containerConfig(r.o, c.spec, launch{image: image.image, ref: image.ref, restarts: restarts, ips: r.ips(), target: target})
+	allocatable, err := r.allocatable(ctx)
+	if err != nil {
+		r.failed(c, reasonConfig, err)
+		return
+	}
+	config, err := containerConfig(ctx, r.o, c.spec, launch{
+		image: image.image, ref: image.ref, restarts: restarts, ips: r.ips(), target: target, allocatable: allocatable,
+		skipped: func(s skipped) { r.skipped(c, s) },
+	})
 	if err != nil {
 		r.failed(c, reasonConfig, err)
 		return

@@ -33,6 +33,9 @@ func (r *run) step(ctx context.Context) {
 		return
 	}
 	r.checkHealth(ctx)
+	if !r.mount(ctx) {
+		return
+	}
 	for _, c := range r.next() {
 		if c.kind != ephemeral && r.hooked() {
 			continue // nothing is started while a postStart hook runs

@@ -211,6 +211,18 @@ func (s *Sandbox) ReadFile(ctx context.Context, id, path string, limit int) ([]b
 	return f.Data[:min(len(f.Data), max(limit, 0))], nil
 }
 
+// WriteFiles writes files of a volume of the pod.
+func (s *Sandbox) WriteFiles(ctx context.Context, f agentv1.Files) (agentv1.FilesState, error) {
+	m, err := s.running("write files in", Running)
+	if err != nil {
+		return agentv1.FilesState{}, err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	state, err := m.agent.Files(ctx, f)
+	return state, m.fault(err)
+}
+
 // Forward connects to a port of the pod. The connection supports CloseWrite
 // (half close).
 func (s *Sandbox) Forward(ctx context.Context, port uint16) (net.Conn, error) {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
@@ -16,6 +18,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/supervisor/client"
+	"github.com/bulkhead-project/bulkhead/volume"
 )
 
 const recordFile = "pod.json"
@@ -33,6 +37,8 @@ type record struct {
 	Ended      *corev1.PodStatus         `json:"ended,omitempty"`
 	// Ephemeral are the containers that were added to the running pod.
 	Ephemeral []corev1.EphemeralContainer `json:"ephemeral,omitempty"`
+
+	objects objects // those that a new pod is given
 }
 
 // entry is one pod with its supervision.
@@ -41,7 +47,8 @@ type entry struct {
 	dir string
 	log *outbox // what its events told, for the run that follows it
 	// events are kept beside the record.
-	events *eventLog
+	events  *eventLog
+	objects *volume.Set
 	// One of start and remove at a time holds the one place.
 	op chan struct{}
 
@@ -54,7 +61,7 @@ type entry struct {
 }
 
 func newEntry(r *registry, rec record, failFast bool) (*entry, error) {
-	e := &entry{r: r, dir: filepath.Join(r.dir, string(rec.Pod.UID)), rec: rec, log: newOutbox(), op: make(chan struct{}, 1)}
+	e := &entry{r: r, dir: filepath.Join(r.dir, string(rec.Pod.UID)), rec: rec, log: newOutbox(), objects: &volume.Set{}, op: make(chan struct{}, 1)}
 	p, err := e.newPod(failFast)
 	var lost error
 	if e.events, lost = openEvents(filepath.Join(e.dir, eventsFile), &r.news); lost != nil {
@@ -74,12 +81,33 @@ func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
 			return nil, err
 		}
 	}
+	if err := e.openObjects(); err != nil {
+		return nil, err
+	}
 	engine := e.r.s.engine
+	node, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("ask for the machine's name: %w", err)
+	}
 	return pod.New(pod.Options{
 		Pod: e.rec.spec(), Runtime: engine, Images: puller{engine, e.r.s.images, e.log},
 		LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
 		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Dial: engine.DialPort, Event: e.event, Logger: e.r.s.log,
+		VolumeDir: filepath.Join(e.r.s.roots.Instance(client.Instance), "volumes", string(e.rec.Pod.UID)),
+		Objects:   e.objects, Allocatable: e.allocatable, NodeName: node,
 	})
+}
+
+// allocatable is what a container has that sets no limit: the pod's machine.
+func (e *entry) allocatable(ctx context.Context, sandbox string) (corev1.ResourceList, error) {
+	facts, err := e.r.s.engine.PodFacts(ctx, sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(facts.VCPUs), resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(facts.MemoryMiB<<20, resource.BinarySI),
+	}, nil
 }
 
 func (e *entry) event(ev pod.Event) {

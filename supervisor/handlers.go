@@ -168,6 +168,12 @@ func (s *Supervisor) verb(r *http.Request) (any, error) {
 			return nil, err
 		}
 		return result, s.started(r.Context(), e, func(api.Message) error { return nil })
+	case "update":
+		req, err := decode[api.UpdateRequest](r)
+		if err != nil {
+			return nil, err
+		}
+		return result, e.update(req)
 	case "pause":
 		return result, s.engine.PausePodSandbox(r.Context(), e.pod().Sandbox())
 	case "resume":

@@ -15,7 +15,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod"
-	"github.com/bulkhead-project/bulkhead/pod/podapi"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
@@ -98,19 +97,20 @@ func records(req api.RunRequest) ([]record, error) {
 		}
 		req.Network = string(hypervisor.NetworkHostLoopback)
 	}
-	for _, m := range req.Manifests {
-		pods, err := podapi.Decode(m.Name, []byte(m.YAML))
-		if err != nil {
-			return nil, class(api.ErrInvalid, err)
-		}
-		for _, p := range pods {
-			p.UID = uuid.NewUUID()
-			p.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
-			list = append(list, record{
-				Pod: p, Network: req.Network, Template: req.Template, Accel: req.Accel,
-				Foreground: !req.Detach, Remove: req.Remove,
-			})
-		}
+	pods, all, err := read(req.Manifests)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pods {
+		p.UID = uuid.NewUUID()
+		p.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+		list = append(list, record{
+			Pod: p, Network: req.Network, Template: req.Template, Accel: req.Accel,
+			Foreground: !req.Detach, Remove: req.Remove, objects: all.of(p.Namespace),
+		})
+	}
+	if len(list) == 0 {
+		return nil, class(api.ErrInvalid, errors.New("no pod to run: ConfigMaps and Secrets are for the pods of the same command"))
 	}
 	if len(req.Ports) > 0 && len(list) != 1 {
 		return nil, class(api.ErrInvalid, fmt.Errorf("-p publishes ports of one pod, and there are %d", len(list)))

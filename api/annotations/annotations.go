@@ -4,7 +4,10 @@
 // are refused before they reach the CRI.
 package annotations
 
-import "strings"
+import (
+	"path"
+	"strings"
+)
 
 // Prefix is that of every internal annotation.
 const Prefix = "io.bulkhead.internal/"
@@ -19,15 +22,46 @@ const (
 	Started = Prefix + "started"
 
 	// EmptyDir followed by a volume's name holds that volume's options, comma
-	// separated: "medium=Memory", "size=BYTES". Absent is an unbounded
-	// directory on the scratch disk.
+	// separated: "medium=Memory", "size=BYTES", "mode=OCTAL". Absent is an
+	// unbounded directory on the scratch disk.
 	EmptyDir = Prefix + "emptydir."
+	// FSGroup is the group that the volumes belong to.
+	FSGroup = Prefix + "fsgroup"
 )
 
-// EmptyDirPath is the last part but one of a CRI mount's host path when the
-// mount is an emptyDir volume; the last one is the volume's name. It is the
-// name of the kubelet's own directory.
+// EmptyDirPath is the directory of the emptyDir volumes in a CRI mount's host
+// path; the volume's name follows. It is the name of the kubelet's own
+// directory, as all that VolumeOf knows.
 const EmptyDirPath = "kubernetes.io~empty-dir"
+
+// VolumeOf takes the host path of a CRI mount apart that is a volume of the
+// kubelet's: the name of its kind's directory, that directory's path with the
+// volume's name, and what follows. Files tells whether the host has the
+// volume's files; an emptyDir has none. Without a kind it is any other path.
+func VolumeOf(hostPath string) (v Volume) {
+	parts := strings.Split(path.Clean(hostPath), "/")
+	// The first: what follows the volume's name may be its user's choice.
+	for i, part := range parts[:len(parts)-1] {
+		switch part {
+		case EmptyDirPath:
+		case "kubernetes.io~configmap", "kubernetes.io~secret", "kubernetes.io~downward-api", "kubernetes.io~projected":
+			v.Files = true
+		default:
+			continue
+		}
+		v.Kind, v.Name = part, parts[i+1]
+		v.Dir, v.SubPath = strings.Join(parts[:i+2], "/"), strings.Join(parts[i+2:], "/")
+		return v
+	}
+	return v
+}
+
+// Volume is what VolumeOf finds.
+type Volume struct {
+	Kind, Name   string
+	Dir, SubPath string
+	Files        bool
+}
 
 // Internal tells whether key is reserved to Bulkhead's doors.
 func Internal(key string) bool { return strings.HasPrefix(key, Prefix) }

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// decoder collects pods and problems of one file.
+// decoder collects the objects and problems of one file.
 type decoder struct {
 	file     string
-	pods     []*corev1.Pod
+	found    Documents
 	problems FieldErrors
 	root     *yamlv3.Node // of the current document, for line numbers
 }
@@ -71,7 +71,7 @@ func (d *decoder) document(data []byte) {
 		return
 	}
 	d.root = root.Content[0]
-	d.object(text, "")
+	d.object(text, "", "", "")
 }
 
 // yamlError reports each line of a YAML parser's error on its own.
@@ -95,58 +95,81 @@ func (d *decoder) yamlError(err error) {
 	}
 }
 
-// object decodes one object, which stands at prefix in the document.
-func (d *decoder) object(text []byte, prefix string) {
-	var kind struct {
+// object decodes one object, which stands at prefix in the document. Where it
+// does not say what it is, it is what kind and version say, if anything.
+func (d *decoder) object(text []byte, prefix, version, kind string) {
+	object := struct {
 		Version string            `json:"apiVersion"`
 		Kind    string            `json:"kind"`
 		Items   []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(text, &kind); err != nil {
+	}{Version: version, Kind: kind}
+	if err := json.Unmarshal(text, &object); err != nil {
 		d.add(0, strings.TrimSuffix(prefix, "."), ErrSyntax, "not an object of the Kubernetes API")
 		return
 	}
+	if decode := kinds[object.Version+" "+object.Kind]; decode != nil {
+		decode(d, text, prefix)
+		return
+	}
+	of, list := strings.CutSuffix(object.Kind, "List")
 	switch {
-	case kind.Version == "v1" && kind.Kind == "Pod":
-		d.pod(text, prefix)
-	case kind.Version == "v1" && (kind.Kind == "List" || kind.Kind == "PodList") && prefix == "":
-		for i, item := range kind.Items {
-			d.object(item, prefix+"items["+strconv.Itoa(i)+"].")
-		}
-	case kind.Kind == "":
+	case list && prefix == "" && object.Version == "v1" && of == "":
+		d.items(object.Items, "", "")
+	case list && prefix == "" && kinds[object.Version+" "+of] != nil:
+		d.items(object.Items, object.Version, of)
+	case object.Kind == "":
 		d.add(0, prefix+"kind", ErrSyntax, "there is none; a pod begins with \"apiVersion: v1\" and \"kind: Pod\"")
 	default:
-		if kind.Version != "" {
-			kind.Version = " (" + kind.Version + ")"
+		if object.Version != "" {
+			object.Version = " (" + object.Version + ")"
 		}
-		d.add(0, prefix+"kind", ErrNotHonoured, kind.Kind+kind.Version+": "+hint(kind.Kind))
+		d.add(0, prefix+"kind", ErrNotHonoured, object.Kind+object.Version+": "+hint(object.Kind))
 	}
 }
 
-// hint says what to do with an object that is no pod.
+func (d *decoder) items(items []json.RawMessage, version, kind string) {
+	for i, item := range items {
+		d.object(item, "items["+strconv.Itoa(i)+"].", version, kind)
+	}
+}
+
+// kinds are the objects that are read, by their apiVersion and kind.
+var kinds = map[string]func(d *decoder, text []byte, prefix string){
+	"v1 Pod":              (*decoder).pod,
+	"v1 ConfigMap":        (*decoder).configMap,
+	"v1 Secret":           (*decoder).secret,
+	"apps/v1 Deployment":  (*decoder).deployment,
+	"apps/v1 ReplicaSet":  (*decoder).replicaSet,
+	"apps/v1 StatefulSet": (*decoder).statefulSet,
+	"apps/v1 DaemonSet":   (*decoder).daemonSet,
+	"batch/v1 Job":        (*decoder).job,
+}
+
+// hint says what to do with an object that is not read.
 func hint(kind string) string {
 	switch kind {
-	case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController":
-		return "only pods are run here; make a Pod of its spec.template"
 	case "CronJob":
-		return "only pods are run here; make a Pod of its spec.jobTemplate.spec.template"
+		return "nothing is started by the clock; make a Job of its spec.jobTemplate.spec"
+	case "ReplicationController":
+		return "not run; make a Pod of its spec.template"
 	case "Service":
-		return "only pods are run here; publish a port with hostPort or -p"
-	case "ConfigMap", "Secret":
-		return "not honoured yet; give the values as env"
-	case "Pod":
-		return "apiVersion must be v1"
+		return "there are no services; publish a port with hostPort or -p"
 	}
-	return "only v1 Pods, and v1 Lists of them, are run here"
+	for known := range kinds {
+		if version, of, _ := strings.Cut(known, " "); of == kind {
+			return "apiVersion must be " + version
+		}
+	}
+	return "only Pods, workloads made of them, ConfigMaps and Secrets are read"
 }
 
-func (d *decoder) pod(text []byte, prefix string) {
-	pod := &corev1.Pod{}
-	before := len(d.problems)
-	strict, err := kjson.UnmarshalStrict(text, pod)
+// strictly decodes text into object, a pointer, and tells whether it could be. Unknown and
+// repeated fields are reported.
+func (d *decoder) strictly(text []byte, object any, prefix string) bool {
+	strict, err := kjson.UnmarshalStrict(text, object)
 	if err != nil {
 		d.typeError(err, prefix)
-		return
+		return false
 	}
 	for _, err := range strict {
 		field, message := err.Error(), ""
@@ -157,14 +180,25 @@ func (d *decoder) pod(text []byte, prefix string) {
 		}
 		d.add(0, field, ErrSyntax, message)
 	}
-	report := func(class error) func(field, message string) {
-		return func(field, message string) { d.add(0, prefix+field, class, message) }
+	return true
+}
+
+// reporter reports faults of a class in the object at prefix.
+func (d *decoder) reporter(class error, prefix string) func(field, message string) {
+	return func(field, message string) { d.add(0, prefix+field, class, message) }
+}
+
+func (d *decoder) pod(text []byte, prefix string) {
+	pod := &corev1.Pod{}
+	before := len(d.problems)
+	if !d.strictly(text, pod, prefix) {
+		return
 	}
-	refuse(pod, report(ErrNotHonoured))
+	refuse(pod, d.reporter(ErrNotHonoured, prefix))
 	setDefaults(pod)
-	validate(pod, report(ErrInvalid))
+	validate(pod, d.reporter(ErrInvalid, prefix))
 	if len(d.problems) == before {
-		d.pods = append(d.pods, pod)
+		d.found.Pods = append(d.found.Pods, pod)
 	}
 }
 

@@ -43,9 +43,7 @@ func setDefaults(pod *corev1.Pod) {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
 	}
 	for i := range spec.Volumes {
-		if source := &spec.Volumes[i].VolumeSource; *source == (corev1.VolumeSource{}) {
-			source.EmptyDir = &corev1.EmptyDirVolumeSource{}
-		}
+		volumeDefaults(&spec.Volumes[i].VolumeSource)
 	}
 	for i := range spec.InitContainers {
 		containerDefaults(&spec.InitContainers[i])
@@ -87,6 +85,44 @@ func containerDefaults(container *corev1.Container) {
 		}
 	}
 	container.Resources.Requests = requests
+}
+
+func volumeDefaults(source *corev1.VolumeSource) {
+	if *source == (corev1.VolumeSource{}) {
+		source.EmptyDir = &corev1.EmptyDirVolumeSource{}
+	}
+	// fileMode is the API's default for the files of a volume.
+	fileMode := func(mode **int32) {
+		if *mode == nil {
+			value := corev1.ConfigMapVolumeSourceDefaultMode
+			*mode = &value
+		}
+	}
+	fields := func(items []corev1.DownwardAPIVolumeFile) {
+		for i := range items {
+			if ref := items[i].FieldRef; ref != nil {
+				setDefault(&ref.APIVersion, "v1")
+			}
+		}
+	}
+	if from := source.ConfigMap; from != nil {
+		fileMode(&from.DefaultMode)
+	}
+	if from := source.Secret; from != nil {
+		fileMode(&from.DefaultMode)
+	}
+	if from := source.DownwardAPI; from != nil {
+		fileMode(&from.DefaultMode)
+		fields(from.Items)
+	}
+	if from := source.Projected; from != nil {
+		fileMode(&from.DefaultMode)
+		for _, one := range from.Sources {
+			if one.DownwardAPI != nil {
+				fields(one.DownwardAPI.Items)
+			}
+		}
+	}
 }
 
 // pullPolicy is Always for the tag latest and IfNotPresent for any other, as

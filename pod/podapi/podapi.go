@@ -1,5 +1,6 @@
-// Package podapi reads the pods that a user gives: YAML documents to
-// corev1.Pods, decoded strictly, with the API server's defaults and validation.
+// Package podapi reads the pods that a user gives, and the objects that they
+// refer to: YAML documents, decoded strictly, with the API server's defaults and
+// validation.
 //
 // What Bulkhead does with each field of the API is one table (table.go). A field
 // that is not honoured is refused by name, never ignored, and docs/pod-api.md is
@@ -89,20 +90,44 @@ func (p FieldErrors) Unwrap() []error {
 	return out
 }
 
-// Decode reads the Pods of the YAML (or JSON) documents in data: Pods and v1
-// Lists of Pods; name is for messages. The pods are defaulted and validated and
-// have a UID. Every fault found is in the error, which is a FieldErrors; then there
-// are no pods. Documents without a pod at all are an error.
-func Decode(name string, data []byte) ([]*corev1.Pod, error) {
+// Documents are the objects of some YAML documents, in their order.
+type Documents struct {
+	// Pods are defaulted, validated and have a UID. Those of workloads are
+	// among them.
+	Pods []*corev1.Pod
+	// ConfigMaps and Secrets are validated and have a namespace; a Secret's
+	// stringData is merged into its data.
+	ConfigMaps []*corev1.ConfigMap
+	Secrets    []*corev1.Secret
+}
+
+// Read reads the YAML (or JSON) documents in data: v1 Pods, ConfigMaps and
+// Secrets, the workloads that are made of pods, and Lists of all these; name is
+// for messages. Every fault found is in the error, which is a FieldErrors; then
+// there are no objects. Documents without any object at all are an error.
+func Read(name string, data []byte) (*Documents, error) {
 	d := &decoder{file: name}
 	for _, document := range split(data) {
 		d.document(document)
 	}
-	if len(d.problems) == 0 && len(d.pods) == 0 {
+	if found := d.found; len(d.problems) == 0 && len(found.Pods)+len(found.ConfigMaps)+len(found.Secrets) == 0 {
 		d.add(0, "", ErrSyntax, "no pod in it")
 	}
 	if len(d.problems) > 0 {
 		return nil, d.problems
 	}
-	return d.pods, nil
+	return &d.found, nil
+}
+
+// Decode is Read for who looks for pods alone: documents without a pod are an
+// error too.
+func Decode(name string, data []byte) ([]*corev1.Pod, error) {
+	found, err := Read(name, data)
+	if err != nil {
+		return nil, err
+	}
+	if len(found.Pods) == 0 {
+		return nil, FieldErrors{{File: name, Message: "no pod in it", class: ErrSyntax}}
+	}
+	return found.Pods, nil
 }

@@ -5,14 +5,12 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
-// refuse reports every field of pod that is set and not honoured, with its path
-// and the table's reason.
-func refuse(pod *corev1.Pod, report func(field, message string)) {
-	walk(reflect.ValueOf(pod).Elem(), "", report)
+// refuse reports every field of an object of the API, a pointer to it, that is
+// set and not honoured, with its path and the table's reason.
+func refuse(object any, report func(field, message string)) {
+	walk(reflect.ValueOf(object).Elem(), "", report)
 }
 
 // walk goes through the fields of a struct of the API. What the table does not
@@ -26,7 +24,7 @@ func walk(value reflect.Value, prefix string, report func(field, message string)
 			continue
 		}
 		if path := prefix + name; isSet(value.Field(i)) {
-			check(table[key(value.Type(), name)], value.Field(i), path, report)
+			check(entryOf(value.Type(), name), value.Field(i), path, report)
 		}
 	}
 }
@@ -102,7 +100,19 @@ func isAPI(t reflect.Type) bool {
 	if t.Kind() != reflect.Struct {
 		return false
 	}
-	return t.PkgPath() == "k8s.io/api/core/v1" || t.Name() == "ObjectMeta" || t.Name() == "TypeMeta"
+	switch t.PkgPath() {
+	case "k8s.io/api/core/v1", "k8s.io/api/apps/v1", "k8s.io/api/batch/v1":
+		return true
+	}
+	return t.Name() == "ObjectMeta" || t.Name() == "TypeMeta"
+}
+
+// entryOf is what the tables say about a field: nothing is a refusal.
+func entryOf(t reflect.Type, name string) Entry {
+	if entry, known := table[key(t, name)]; known {
+		return entry
+	}
+	return otherTable[key(t, name)]
 }
 
 // key names a field in the table.

@@ -27,7 +27,7 @@ func everyField(t *testing.T, visit func(key, path string, entry Entry, set func
 				walk(field.Type, prefix, here)
 				continue
 			}
-			entry, path := table[key(typ, name)], prefix+name
+			entry, path := entryOf(typ, name), prefix+name
 			visit(key(typ, name), path, entry, func() *corev1.Pod {
 				pod := &corev1.Pod{}
 				fill(here(pod))
@@ -144,5 +144,42 @@ func TestDocumentIsUpToDate(t *testing.T) {
 	}
 	if !bytes.Equal(have, Markdown()) {
 		t.Error("docs/pod-api.md is not what the table makes: run go generate ./pod/podapi")
+	}
+}
+
+// TestEveryFieldOfTheOthersIsInTheTable does it for the objects beside pods.
+func TestEveryFieldOfTheOthersIsInTheTable(t *testing.T) {
+	known, seen := map[string]bool{}, map[reflect.Type]bool{reflect.TypeFor[corev1.PodSpec](): true}
+	var walk func(typ reflect.Type)
+	walk = func(typ reflect.Type) {
+		seen[typ] = true
+		for i := range typ.NumField() {
+			field := typ.Field(i)
+			name, embedded := jsonName(field)
+			inner := element(field.Type)
+			if embedded {
+				walk(inner)
+				continue
+			}
+			entry := entryOf(typ, name)
+			known[key(typ, name)] = true
+			switch {
+			case entry.Status == "":
+				t.Errorf("%s is not in the table", key(typ, name))
+			case (entry.Status == NoEffect || entry.Status == Never) && entry.Note == "":
+				t.Errorf("%s is %q without a reason", key(typ, name), entry.Status)
+			}
+			if entry.Status == Honoured && len(entry.Values) == 0 && isAPI(inner) && !seen[inner] {
+				walk(inner)
+			}
+		}
+	}
+	for _, typ := range otherTypes {
+		walk(typ)
+	}
+	for key := range otherTable {
+		if !known[key] {
+			t.Errorf("the table has %s, which no object has", key)
+		}
 	}
 }

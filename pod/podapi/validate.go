@@ -3,7 +3,6 @@ package podapi
 import (
 	"fmt"
 	"net"
-	"path"
 	"slices"
 	"strings"
 
@@ -47,12 +46,7 @@ func validate(pod *corev1.Pod, report func(field, message string)) {
 	c := checker{report}
 	c.name("metadata.name", pod.Name, validation.IsDNS1123Subdomain)
 	c.name("metadata.namespace", pod.Namespace, validation.IsDNS1123Label)
-	for key, value := range pod.Labels {
-		c.name("metadata.labels", key, validation.IsQualifiedName)
-		for _, message := range validation.IsValidLabelValue(value) {
-			c.fault("metadata.labels", "%q: %s", value, message)
-		}
-	}
+	c.labels("metadata.", pod.Labels)
 	for key := range pod.Annotations {
 		c.name("metadata.annotations", strings.ToLower(key), validation.IsQualifiedName)
 		if annotations.Internal(key) {
@@ -67,29 +61,13 @@ func validate(pod *corev1.Pod, report func(field, message string)) {
 	if spec.Hostname != "" {
 		c.name("spec.hostname", spec.Hostname, validation.IsDNS1123Label)
 	}
-	volumes := c.volumes(spec.Volumes)
+	volumes := c.volumes(pod)
 	c.podSecurity(spec.SecurityContext)
 	if len(spec.Containers) == 0 {
 		c.fault("spec.containers", "is required")
 	}
 	c.containers(spec, volumes)
 	c.lifetime(spec)
-}
-
-func (c checker) volumes(list []corev1.Volume) map[string]bool {
-	names := map[string]bool{}
-	for i, volume := range list {
-		at := fmt.Sprintf("spec.volumes[%d].", i)
-		c.name(at+"name", volume.Name, validation.IsDNS1123Label)
-		if names[volume.Name] {
-			c.fault(at+"name", "%q is there twice", volume.Name)
-		}
-		names[volume.Name] = true
-		if empty := volume.EmptyDir; empty != nil && empty.SizeLimit != nil && empty.SizeLimit.Sign() < 0 {
-			c.fault(at+"emptyDir.sizeLimit", "%s is negative", empty.SizeLimit)
-		}
-	}
-	return names
 }
 
 func (c checker) podSecurity(context *corev1.PodSecurityContext) {
@@ -125,30 +103,10 @@ func (c checker) container(container *corev1.Container, at string, volumes map[s
 		c.fault(at+"image", "%q begins or ends with a space", container.Image)
 	}
 	oneOf(c, at+"imagePullPolicy", container.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
-	for i, env := range container.Env {
-		c.env(env, fmt.Sprintf("%senv[%d].", at, i))
-	}
+	c.environment(container, at)
 	c.resources(container.Resources, at+"resources.")
 	c.probes(container, at)
-	paths := map[string]bool{}
-	for i, mount := range container.VolumeMounts {
-		at := fmt.Sprintf("%svolumeMounts[%d].", at, i)
-		switch {
-		case mount.Name == "":
-			c.fault(at+"name", "is required")
-		case !volumes[mount.Name]:
-			c.fault(at+"name", "there is no volume %q", mount.Name)
-		}
-		switch {
-		case mount.MountPath == "":
-			c.fault(at+"mountPath", "is required")
-		case !path.IsAbs(mount.MountPath) || path.Clean(mount.MountPath) == "/" || strings.ContainsAny(mount.MountPath, ":\x00"):
-			c.fault(at+"mountPath", "%q is not a place for a volume", mount.MountPath)
-		case paths[path.Clean(mount.MountPath)]:
-			c.fault(at+"mountPath", "%q is there twice", mount.MountPath)
-		}
-		paths[path.Clean(mount.MountPath)] = true
-	}
+	c.mounts(container, at, volumes)
 	context := container.SecurityContext
 	if context == nil {
 		return
@@ -183,39 +141,6 @@ func (c checker) capabilities(list *corev1.Capabilities, at string) {
 func isCapability(name string) bool {
 	name = strings.TrimPrefix(strings.ToLower(name), "cap_")
 	return name == "all" || slices.ContainsFunc(capability.ListKnown(), func(c capability.Cap) bool { return c.String() == name })
-}
-
-func (c checker) env(env corev1.EnvVar, at string) {
-	c.name(at+"name", env.Name, validation.IsRelaxedEnvVarName)
-	if strings.ContainsRune(env.Value, 0) {
-		c.fault(at+"value", "holds a zero byte")
-	}
-	from := env.ValueFrom
-	if from == nil {
-		return
-	}
-	if env.Value != "" {
-		c.fault(at+"valueFrom", "cannot be together with value")
-	}
-	if from.FieldRef == nil {
-		if *from == (corev1.EnvVarSource{}) {
-			c.fault(at+"valueFrom", "names no source")
-		}
-		return
-	}
-	field := from.FieldRef.FieldPath
-	switch field {
-	case "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
-		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs":
-		return
-	}
-	for _, prefix := range []string{"metadata.labels['", "metadata.annotations['"} {
-		if key, found := strings.CutPrefix(field, prefix); found && strings.HasSuffix(key, "']") {
-			c.name(at+"valueFrom.fieldRef.fieldPath", strings.ToLower(strings.TrimSuffix(key, "']")), validation.IsQualifiedName)
-			return
-		}
-	}
-	c.fault(at+"valueFrom.fieldRef.fieldPath", "%q is not a field for an environment variable", field)
 }
 
 func (c checker) resources(r corev1.ResourceRequirements, at string) {

@@ -38,6 +38,7 @@ type Sandbox interface {
 	Pack(ctx context.Context, id, path string) (*agentv1.TreeReader, error)
 	Unpack(ctx context.Context, id, path string, into bool) (*agentv1.TreeWriter, error)
 	Usage(ctx context.Context) (agentv1.Usage, error)
+	WriteFiles(ctx context.Context, f agentv1.Files) (agentv1.FilesState, error)
 	ReopenLog(ctx context.Context, id string, f *os.File) error
 
 	CreateExec(ctx context.Context, e sandbox.ExecConfig) error

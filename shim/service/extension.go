@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/events"
@@ -121,4 +122,25 @@ func (e extension) ReadFile(ctx context.Context, r *shimv1.ReadFileRequest) (*sh
 		return nil, toStatus(err)
 	}
 	return &shimv1.ReadFileResponse{Data: data}, nil
+}
+
+// maxFiles bounds what one call of Files carries, in bytes, so that it fits
+// into a call to the agent.
+const maxFiles = 2 << 20
+
+func (e extension) Files(ctx context.Context, r *shimv1.FilesRequest) (*shimv1.FilesResponse, error) {
+	call := agentv1.Files{Volume: r.Volume, Digest: r.Digest, Begin: r.Begin, Commit: r.Commit, Group: int(r.Group)}
+	size := 0
+	for _, f := range r.Files {
+		size += len(f.Path) + len(f.Data)
+		call.Entries = append(call.Entries, agentv1.FileEntry{Path: f.Path, Mode: f.Mode, UID: int(f.Uid), GID: int(f.Gid), Data: f.Data})
+	}
+	if size > maxFiles {
+		return nil, invalid("files of %d bytes: at most %d in one call", size, maxFiles)
+	}
+	state, err := e.o.Sandbox.WriteFiles(ctx, call)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &shimv1.FilesResponse{Digest: state.Digest}, nil
 }

@@ -17,6 +17,7 @@
 //	POST   /v1/pods/{ref}/connect        ConnectRequest -> Stream, one connection to a port
 //	GET    /v1/pods/{ref}/console        -> Stream
 //	POST   /v1/pods/{ref}/{verb}         stop start pause resume wait: StopRequest -> Result
+//	POST   /v1/pods/{ref}/update         UpdateRequest -> Result
 //	DELETE /v1/pods/{ref}?force=         -> Result
 //	GET    /v1/images                    -> []Image
 //	POST   /v1/images/pull               PullRequest -> Messages
@@ -217,6 +218,13 @@ type StopRequest struct {
 	// Grace is the time in seconds between TERM and KILL; nil takes the
 	// pod's own.
 	Grace *int64 `json:"grace,omitempty"`
+}
+
+// UpdateRequest changes what a pod has.
+type UpdateRequest struct {
+	// Manifests hold ConfigMaps and Secrets, which replace those of the same
+	// name that the pod was run with.
+	Manifests []Manifest `json:"manifests,omitempty"`
 }
 
 // Result is the answer of what only succeeds or fails; ExitCode is wait's.

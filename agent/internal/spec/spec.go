@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -46,13 +45,6 @@ type Mount struct {
 	Options     []string `json:"options,omitempty"`
 }
 
-// EmptyDir is a mount of type bulkhead.emptydir.
-type EmptyDir struct {
-	Name   string
-	Memory bool  // in tmpfs
-	Size   int64 // bytes; 0 is no limit
-}
-
 // Machine is what the guest lends its containers.
 type Machine struct {
 	Root   string // path of the mounted root file system
@@ -65,8 +57,8 @@ type Machine struct {
 	// Files are bind mounts by their destination, for what the
 	// specification does not mount itself.
 	Files map[string]string
-	// EmptyDir makes a volume ready and returns its path.
-	EmptyDir func(EmptyDir) (string, error)
+	// Volume makes a volume ready and returns the path of what is mounted.
+	Volume func(Volume) (string, error)
 	// Users looks up users of the image.
 	Users Users
 }
@@ -83,7 +75,6 @@ type Spec struct {
 // What the host writes for the agent to resolve: the types of mounts, and the
 // path of another container's PID namespace before that container's id.
 const (
-	EmptyDirType    = "bulkhead.emptydir"
 	TerminationType = "bulkhead.termination"
 	PIDTarget       = "bulkhead.container:"
 )
@@ -210,8 +201,8 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 		at := path.Clean("/" + mount.Destination)
 		delete(files, at)
 		switch {
-		case mount.Type == EmptyDirType:
-			if err := s.emptyDir(m, mount); err != nil {
+		case mount.Type == EmptyDirType, mount.Type == FilesType:
+			if err := m.volume(mount); err != nil {
 				return err
 			}
 		case at == "/dev/shm" && (mount.Type == "tmpfs" || mount.Source == "/dev/shm"):
@@ -237,30 +228,4 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 		mounts = append(mounts, Mount{Destination: to, Type: "bind", Source: files[to], Options: []string{"bind", mode}})
 	}
 	return s.top.set("mounts", mounts)
-}
-
-func (s *Spec) emptyDir(m Machine, mount *Mount) error {
-	dir := EmptyDir{Name: mount.Source}
-	kept := []string{"rbind"}
-	for _, o := range mount.Options {
-		key, value, _ := strings.Cut(o, "=")
-		switch {
-		case key == "medium":
-			dir.Memory = value == "Memory"
-		case key == "size":
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil || n < 0 {
-				return fmt.Errorf("emptyDir %.64q: size %.32q: %w", dir.Name, value, agentv1.ErrInvalid)
-			}
-			dir.Size = n
-		case o != "bind" && o != "rbind":
-			kept = append(kept, o)
-		}
-	}
-	source, err := m.EmptyDir(dir)
-	if err != nil {
-		return fmt.Errorf("emptyDir %.64q: %w", dir.Name, err)
-	}
-	mount.Type, mount.Source, mount.Options = "bind", source, kept
-	return nil
 }

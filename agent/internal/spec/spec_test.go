@@ -23,11 +23,11 @@ var users = image{
 	"/etc/group":  "root:x:0:\ndemo:x:1001:\nextra:x:2000:root,demo\nother:x:3000:x\n",
 }
 
-func machine(volumes *[]spec.EmptyDir) spec.Machine {
+func machine(volumes *[]spec.Volume) spec.Machine {
 	return spec.Machine{
 		Root: "/r", Cgroup: "/pod/c", Shm: "/shm", Users: users,
 		Files: map[string]string{"/etc/hosts": "/pod/hosts", "/etc/resolv.conf": "/pod/resolv"},
-		EmptyDir: func(v spec.EmptyDir) (string, error) {
+		Volume: func(v spec.Volume) (string, error) {
 			*volumes = append(*volumes, v)
 			return "/volumes/" + v.Name, nil
 		},
@@ -51,7 +51,7 @@ func TestAdjust(t *testing.T) {
 			"process":{"args":["a"],"env":["HOME=/h","A=b=c"],"cwd":"/w","apparmorProfile":"x","selinuxLabel":"y","unknown":1},
 			"mounts":[{"destination":"/dev/shm/","type":"tmpfs","source":"shm"},
 				{"destination":"/etc/hosts","type":"bind","source":"/mine"},
-				{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["ro","medium=Memory","size=77"]},
+				{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["ro","medium=Memory","size=77","mode=1700","group=7","subpath=a=b,c"]},
 				{"destination":"/c","type":"cgroup","source":"cgroup"}],
 			"linux":{"namespaces":[{"type":"network","path":"/var/run/netns/x"},{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"cgroup"}],
 				"seccomp":{"defaultAction":"SCMP_ACT_ERRNO"},"mountLabel":"z","sysctl":{"net.x":"1"},"resources":{"pids":{"limit":5}}}}`,
@@ -72,7 +72,7 @@ func TestAdjust(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var volumes []spec.EmptyDir
+			var volumes []spec.Volume
 			if err := s.Adjust(machine(&volumes), false); err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +86,7 @@ func TestAdjust(t *testing.T) {
 			if name == "least" {
 				return
 			}
-			if diff := cmp.Diff([]spec.EmptyDir{{Name: "v", Memory: true, Size: 77}}, volumes); diff != "" {
+			if diff := cmp.Diff([]spec.Volume{{Type: spec.EmptyDirType, Name: "v", Memory: true, Size: 77, Mode: 0o1700, Group: 7, SubPath: "a=b,c"}}, volumes); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(map[string]string{"net.x": "1"}, s.Sysctls); diff != "" {
@@ -126,7 +126,7 @@ func TestAdjustRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var volumes []spec.EmptyDir
+			var volumes []spec.Volume
 			s, err := spec.Parse(json.RawMessage(tc.in))
 			if err == nil {
 				err = s.Adjust(machine(&volumes), false)
@@ -197,7 +197,7 @@ func FuzzAdjust(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var volumes []spec.EmptyDir
+		var volumes []spec.Volume
 		if s.Adjust(machine(&volumes), true) == nil {
 			if _, err := s.Encode(); err != nil {
 				t.Fatal(err)

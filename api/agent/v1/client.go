@@ -178,3 +178,8 @@ func (c *Client) List(ctx context.Context) (List, error) { return ask[List](ctx,
 func (c *Client) ReadFile(ctx context.Context, r ReadFile) (File, error) {
 	return ask[File](ctx, c, OpReadFile, r)
 }
+
+// Files writes the files of a volume.
+func (c *Client) Files(ctx context.Context, r Files) (FilesState, error) {
+	return ask[FilesState](ctx, c, OpFiles, r)
+}

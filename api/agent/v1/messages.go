@@ -58,6 +58,7 @@ const (
 	OpPack      Op = "pack"      // Pack -> -, then entries and files' bytes
 	OpUnpack    Op = "unpack"    // Unpack -> -, then entries and files' bytes; then -
 	OpUsage     Op = "usage"     // - -> Usage
+	OpFiles     Op = "files"     // Files -> FilesState
 )
 
 // Call is the first frame of a stream.
@@ -144,8 +145,11 @@ type Create struct {
 	// of it on the scratch disk (tmpfs when there is none).
 	Image string `json:"image"`
 	// Spec is the OCI runtime specification (1.0). Root.Path is ignored;
-	// mounts of type "bulkhead.emptydir" have a volume's name as source and
-	// the options "medium=Memory" and "size=BYTES".
+	// mounts of type "bulkhead.emptydir" and "bulkhead.files" have a volume's
+	// name as source. Both take the options "subpath=PATH" (which is mounted
+	// instead of the whole; a directory that is missing is made) and "group=GID" (fsGroup), the
+	// former also "medium=Memory", "size=BYTES" and "mode=OCTAL". The latter's
+	// files must have come before (OpFiles).
 	// Process.User with Username set is resolved in the image's
 	// /etc/passwd and /etc/group, as "user", "user:group" or numbers.
 	Spec      json.RawMessage `json:"spec"`
@@ -285,4 +289,33 @@ type ReadFile struct {
 // File is the answer to ReadFile.
 type File struct {
 	Data []byte `json:"data"`
+}
+
+// Files are the content of a volume whose files the host says, or a part of it.
+// A set of files goes over in any number of calls: the first with Begin, the
+// last with Commit, which publishes the whole set at once (package
+// volume/atomicdir) in place of the one before. A call with neither and no
+// entries asks for the state.
+type Files struct {
+	Volume string `json:"volume"`
+	// Digest names the set; a Commit of the published one is no change.
+	Digest  string      `json:"digest,omitempty"`
+	Begin   bool        `json:"begin,omitempty"`
+	Commit  bool        `json:"commit,omitempty"`
+	Group   int         `json:"group,omitempty"` // of directories; 0 is root's
+	Entries []FileEntry `json:"entries,omitempty"`
+}
+
+// FileEntry is one file, or what is added to its end.
+type FileEntry struct {
+	Path string `json:"path"` // within the volume
+	Mode uint32 `json:"mode"` // permissions
+	UID  int    `json:"uid,omitempty"`
+	GID  int    `json:"gid,omitempty"`
+	Data []byte `json:"data,omitempty"`
+}
+
+// FilesState tells the digest of a volume's published set, empty for none.
+type FilesState struct {
+	Digest string `json:"digest,omitempty"`
 }

@@ -1531,6 +1531,211 @@ func (x *ReadFileResponse) GetData() []byte {
 	return nil
 }
 
+type FilesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	Digest        string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"` // names the set
+	Begin         bool                   `protobuf:"varint,3,opt,name=begin,proto3" json:"begin,omitempty"`
+	Commit        bool                   `protobuf:"varint,4,opt,name=commit,proto3" json:"commit,omitempty"`
+	Group         uint32                 `protobuf:"varint,5,opt,name=group,proto3" json:"group,omitempty"` // of directories
+	Files         []*VolumeFile          `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FilesRequest) Reset() {
+	*x = FilesRequest{}
+	mi := &file_extension_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilesRequest) ProtoMessage() {}
+
+func (x *FilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilesRequest.ProtoReflect.Descriptor instead.
+func (*FilesRequest) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *FilesRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *FilesRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *FilesRequest) GetBegin() bool {
+	if x != nil {
+		return x.Begin
+	}
+	return false
+}
+
+func (x *FilesRequest) GetCommit() bool {
+	if x != nil {
+		return x.Commit
+	}
+	return false
+}
+
+func (x *FilesRequest) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *FilesRequest) GetFiles() []*VolumeFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+// VolumeFile is one file, or what is added to its end.
+type VolumeFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Mode          uint32                 `protobuf:"varint,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	Uid           uint32                 `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	Gid           uint32                 `protobuf:"varint,4,opt,name=gid,proto3" json:"gid,omitempty"`
+	Data          []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeFile) Reset() {
+	*x = VolumeFile{}
+	mi := &file_extension_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeFile) ProtoMessage() {}
+
+func (x *VolumeFile) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeFile.ProtoReflect.Descriptor instead.
+func (*VolumeFile) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *VolumeFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *VolumeFile) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *VolumeFile) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *VolumeFile) GetGid() uint32 {
+	if x != nil {
+		return x.Gid
+	}
+	return 0
+}
+
+func (x *VolumeFile) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type FilesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"` // of the published set, empty for none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FilesResponse) Reset() {
+	*x = FilesResponse{}
+	mi := &file_extension_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilesResponse) ProtoMessage() {}
+
+func (x *FilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilesResponse.ProtoReflect.Descriptor instead.
+func (*FilesResponse) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *FilesResponse) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 var File_extension_proto protoreflect.FileDescriptor
 
 const file_extension_proto_rawDesc = "" +
@@ -1648,7 +1853,23 @@ const file_extension_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\"&\n" +
 	"\x10ReadFileResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\x92\x06\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xb6\x01\n" +
+	"\fFilesRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x14\n" +
+	"\x05begin\x18\x03 \x01(\bR\x05begin\x12\x16\n" +
+	"\x06commit\x18\x04 \x01(\bR\x06commit\x12\x14\n" +
+	"\x05group\x18\x05 \x01(\rR\x05group\x122\n" +
+	"\x05files\x18\x06 \x03(\v2\x1c.bulkhead.shim.v1.VolumeFileR\x05files\"l\n" +
+	"\n" +
+	"VolumeFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\rR\x04mode\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\rR\x03uid\x12\x10\n" +
+	"\x03gid\x18\x04 \x01(\rR\x03gid\x12\x12\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\"'\n" +
+	"\rFilesResponse\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest2\xdc\x06\n" +
 	"\tExtension\x12Q\n" +
 	"\bRehearse\x12!.bulkhead.shim.v1.RehearseRequest\x1a\".bulkhead.shim.v1.RehearseResponse\x12D\n" +
 	"\x06Events\x12\x1f.bulkhead.shim.v1.EventsRequest\x1a\x17.bulkhead.shim.v1.Event0\x01\x12E\n" +
@@ -1659,7 +1880,8 @@ const file_extension_proto_rawDesc = "" +
 	"\x06Resume\x12\x1f.bulkhead.shim.v1.ResumeRequest\x1a .bulkhead.shim.v1.ResumeResponse\x12N\n" +
 	"\aPublish\x12 .bulkhead.shim.v1.PublishRequest\x1a!.bulkhead.shim.v1.PublishResponse\x12H\n" +
 	"\x05Stats\x12\x1e.bulkhead.shim.v1.StatsRequest\x1a\x1f.bulkhead.shim.v1.StatsResponse\x12Q\n" +
-	"\bReadFile\x12!.bulkhead.shim.v1.ReadFileRequest\x1a\".bulkhead.shim.v1.ReadFileResponseB9Z7github.com/bulkhead-project/bulkhead/api/shim/v1;shimv1b\x06proto3"
+	"\bReadFile\x12!.bulkhead.shim.v1.ReadFileRequest\x1a\".bulkhead.shim.v1.ReadFileResponse\x12H\n" +
+	"\x05Files\x12\x1e.bulkhead.shim.v1.FilesRequest\x1a\x1f.bulkhead.shim.v1.FilesResponseB9Z7github.com/bulkhead-project/bulkhead/api/shim/v1;shimv1b\x06proto3"
 
 var (
 	file_extension_proto_rawDescOnce sync.Once
@@ -1674,7 +1896,7 @@ func file_extension_proto_rawDescGZIP() []byte {
 }
 
 var file_extension_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_extension_proto_goTypes = []any{
 	(OpenRequest_Kind)(0),         // 0: bulkhead.shim.v1.OpenRequest.Kind
 	(*RehearseRequest)(nil),       // 1: bulkhead.shim.v1.RehearseRequest
@@ -1702,47 +1924,53 @@ var file_extension_proto_goTypes = []any{
 	(*ContainerStats)(nil),        // 23: bulkhead.shim.v1.ContainerStats
 	(*ReadFileRequest)(nil),       // 24: bulkhead.shim.v1.ReadFileRequest
 	(*ReadFileResponse)(nil),      // 25: bulkhead.shim.v1.ReadFileResponse
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*anypb.Any)(nil),             // 27: google.protobuf.Any
+	(*FilesRequest)(nil),          // 26: bulkhead.shim.v1.FilesRequest
+	(*VolumeFile)(nil),            // 27: bulkhead.shim.v1.VolumeFile
+	(*FilesResponse)(nil),         // 28: bulkhead.shim.v1.FilesResponse
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*anypb.Any)(nil),             // 30: google.protobuf.Any
 }
 var file_extension_proto_depIdxs = []int32{
-	26, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
-	27, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
+	29, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
+	30, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
 	0,  // 2: bulkhead.shim.v1.OpenRequest.kind:type_name -> bulkhead.shim.v1.OpenRequest.Kind
 	9,  // 3: bulkhead.shim.v1.StatusResponse.phases:type_name -> bulkhead.shim.v1.Phase
 	10, // 4: bulkhead.shim.v1.StatusResponse.containers:type_name -> bulkhead.shim.v1.ContainerStatus
-	26, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	26, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	26, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
+	29, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	29, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	29, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
 	23, // 8: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
 	21, // 9: bulkhead.shim.v1.StatsResponse.network:type_name -> bulkhead.shim.v1.NetworkStats
 	22, // 10: bulkhead.shim.v1.StatsResponse.disk:type_name -> bulkhead.shim.v1.DiskStats
-	26, // 11: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
-	1,  // 12: bulkhead.shim.v1.Extension.Rehearse:input_type -> bulkhead.shim.v1.RehearseRequest
-	3,  // 13: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
-	5,  // 14: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
-	7,  // 15: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
-	11, // 16: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
-	13, // 17: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
-	15, // 18: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
-	17, // 19: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
-	19, // 20: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
-	24, // 21: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
-	2,  // 22: bulkhead.shim.v1.Extension.Rehearse:output_type -> bulkhead.shim.v1.RehearseResponse
-	4,  // 23: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
-	6,  // 24: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
-	8,  // 25: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
-	12, // 26: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
-	14, // 27: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
-	16, // 28: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
-	18, // 29: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
-	20, // 30: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
-	25, // 31: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
-	22, // [22:32] is the sub-list for method output_type
-	12, // [12:22] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	29, // 11: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
+	27, // 12: bulkhead.shim.v1.FilesRequest.files:type_name -> bulkhead.shim.v1.VolumeFile
+	1,  // 13: bulkhead.shim.v1.Extension.Rehearse:input_type -> bulkhead.shim.v1.RehearseRequest
+	3,  // 14: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
+	5,  // 15: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
+	7,  // 16: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
+	11, // 17: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
+	13, // 18: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
+	15, // 19: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
+	17, // 20: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
+	19, // 21: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
+	24, // 22: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
+	26, // 23: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
+	2,  // 24: bulkhead.shim.v1.Extension.Rehearse:output_type -> bulkhead.shim.v1.RehearseResponse
+	4,  // 25: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
+	6,  // 26: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
+	8,  // 27: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
+	12, // 28: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
+	14, // 29: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
+	16, // 30: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
+	18, // 31: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
+	20, // 32: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
+	25, // 33: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
+	28, // 34: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
+	24, // [24:35] is the sub-list for method output_type
+	13, // [13:24] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_extension_proto_init() }
@@ -1756,7 +1984,7 @@ func file_extension_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_extension_proto_rawDesc), len(file_extension_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   25,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -18,6 +18,7 @@ type ExtensionService interface {
 	Publish(context.Context, *PublishRequest) (*PublishResponse, error)
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
+	Files(context.Context, *FilesRequest) (*FilesResponse, error)
 }
 
 type Extension_EventsServer interface {
@@ -99,6 +100,13 @@ func RegisterExtensionService(srv *ttrpc.Server, svc ExtensionService) {
 				}
 				return svc.ReadFile(ctx, &req)
 			},
+			"Files": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req FilesRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Files(ctx, &req)
+			},
 		},
 		Streams: map[string]ttrpc.Stream{
 			"Events": {
@@ -127,6 +135,7 @@ type ExtensionClient interface {
 	Publish(context.Context, *PublishRequest) (*PublishResponse, error)
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
+	Files(context.Context, *FilesRequest) (*FilesResponse, error)
 }
 
 type extensionClient struct {
@@ -235,6 +244,14 @@ func (c *extensionClient) Stats(ctx context.Context, req *StatsRequest) (*StatsR
 func (c *extensionClient) ReadFile(ctx context.Context, req *ReadFileRequest) (*ReadFileResponse, error) {
 	var resp ReadFileResponse
 	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "ReadFile", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *extensionClient) Files(ctx context.Context, req *FilesRequest) (*FilesResponse, error) {
+	var resp FilesResponse
+	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "Files", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// volume makes what a container mounts of a volume ready and returns its path.
+func (a *Agent) volume(c *container, v spec.Volume) (string, error) {
+	if !validID(v.Name) {
+		return "", fmt.Errorf("name: %w", agentv1.ErrInvalid)
+	}
+	var at string
+	var err error
+	if v.Type == spec.FilesType {
+		at, err = a.filesAt(v.Name)
+	} else {
+		at, err = a.emptyDir(v)
+	}
+	if err != nil || v.SubPath == "" {
+		return at, err
+	}
+	part, err := openPart(at, v.SubPath)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(part)
+	return c.bind(part)
+}
+
+// emptyDir makes a pod's volume at its first use; containers share it.
+func (a *Agent) emptyDir(v spec.Volume) (string, error) {
+	base := volumeDir
+	if !v.Memory {
+		root, err := a.writable()
+		if err != nil {
+			return "", err
+		}
+		base = filepath.Join(root, "volumes")
+	}
+	a.volumes.Lock()
+	defer a.volumes.Unlock()
+	at := filepath.Join(base, v.Name)
+	if err := os.Mkdir(at, 0o700); errors.Is(err, os.ErrExist) {
+		return at, nil
+	} else if err != nil {
+		return "", err
+	}
+	if v.Memory {
+		data := "mode=0700"
+		if v.Size > 0 {
+			data += ",size=" + strconv.FormatInt(v.Size, 10)
+		}
+		if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NODEV, data); err != nil {
+			return "", errors.Join(err, os.Remove(at))
+		}
+	}
+	return at, give(at, v)
+}
+
+// give makes a volume's directory its users'.
+func give(at string, v spec.Volume) error {
+	mode := v.Mode
+	if mode == 0 {
+		mode = 0o777
+	}
+	if v.Group != 0 {
+		if err := unix.Chown(at, 0, v.Group); err != nil {
+			return err
+		}
+		mode |= unix.S_ISGID | 0o770
+	}
+	return unix.Chmod(at, mode) // whatever the umask
+}
+
+// within resolves paths as a directory's own: no link leads out of it, or
+// through one of the kernel's own.
+const within = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
+
+// openPart opens a part of a volume, whatever kind of file it is, and makes the
+// directories that are missing. The volume's users may change it meanwhile:
+// each step is made from what the one before has opened, and never leaves the
+// volume.
+func openPart(volume, part string) (fd int, err error) {
+	root, err := unix.Open(volume, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open: %w", err)
+	}
+	defer unix.Close(root)
+	var st unix.Stat_t
+	if err := unix.Fstat(root, &st); err != nil {
+		return -1, fmt.Errorf("stat: %w", err)
+	}
+	names := strings.Split(filepath.Clean(part), "/")
+	if !filepath.IsLocal(part) {
+		return -1, fmt.Errorf("subPath %.200q leaves the volume: %w", part, agentv1.ErrInvalid)
+	}
+	parent := root
+	for i := range names {
+		name := strings.Join(names[:i+1], "/")
+		fd, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: within})
+		if errors.Is(err, unix.ENOENT) {
+			fd, err = makeDirectory(parent, names[i], st.Mode&0o7777)
+		}
+		if parent != root {
+			unix.Close(parent)
+		}
+		if err != nil {
+			if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) {
+				err = fmt.Errorf("%w: a link in it leads out of the volume: %w", agentv1.ErrInvalid, err)
+			}
+			return -1, fmt.Errorf("subPath %.200q: %w", part, err)
+		}
+		parent = fd
+	}
+	return fd, nil
+}
+
+// makeDirectory makes a directory with exactly that mode and opens it.
+func makeDirectory(parent int, name string, mode uint32) (int, error) {
+	if err := unix.Mkdirat(parent, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, err
+	}
+	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Fchmod(fd, mode); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// bind mounts what is open as fd where nobody can replace it, and returns the
+// path.
+func (c *container) bind(fd int) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", fmt.Errorf("stat: %w", err)
+	}
+	at := filepath.Join(c.dir, "volume-"+strconv.Itoa(len(c.binds)))
+	var err error
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		err = os.Mkdir(at, 0o700)
+	} else {
+		err = os.WriteFile(at, nil, 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", fd), at, "", unix.MS_BIND, ""); err != nil {
+		return "", fmt.Errorf("bind: %w", err)
+	}
+	c.binds = append(c.binds, at)
+	return at, nil
+}
+
+// unbind is the inverse of all bind.
+func (c *container) unbind() error {
+	for len(c.binds) > 0 {
+		last := c.binds[len(c.binds)-1]
+		if err := unix.Unmount(last, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("unmount %s: %w", last, err)
+		}
+		c.binds = c.binds[:len(c.binds)-1]
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package cri
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
+)
+
+// volumeLimits bound the files of one volume, which the guest holds in memory.
+var volumeLimits = atomicdir.Limits{Bytes: 16 << 20, Files: 8192}
+
+// piece is how much of a volume goes over in one call, in bytes.
+const piece = 1 << 20
+
+// files is a volume whose files lie on the host, where a kubelet or package
+// volume has written them, and are copied into the pod. When they change, so
+// does the copy.
+type files struct {
+	pod   *pod
+	name  string
+	dir   string // on the host
+	group int    // fsGroup
+
+	mu      sync.Mutex // held while they are sent
+	watched bool
+}
+
+// sendVolumes has the volumes of files that a container mounts copied into the
+// pod, each once.
+func (p *pod) sendVolumes(ctx context.Context, config *runtimeapi.ContainerConfig) error {
+	for _, mount := range config.GetMounts() {
+		if v := p.filesOf(mount); v != nil {
+			if err := v.ensure(ctx); err != nil {
+				return fail(err, "volume %s", v.name)
+			}
+		}
+	}
+	return nil
+}
+
+// resumeVolumes watches again what an earlier engine has watched, and sends
+// what has changed since.
+func (p *pod) resumeVolumes() {
+	p.mu.Lock()
+	var mounts []*runtimeapi.Mount
+	for _, ctr := range p.containers {
+		mounts = append(mounts, ctr.config.GetMounts()...)
+	}
+	p.mu.Unlock()
+	for _, mount := range mounts {
+		if v := p.filesOf(mount); v != nil {
+			if err := v.follow(true); err != nil {
+				p.s.log.Warn("watch a pod's volume", "pod", p.id, "volume", v.name, "error", err)
+			}
+		}
+	}
+}
+
+// filesOf is the volume of a mount, nil for another kind.
+func (p *pod) filesOf(mount *runtimeapi.Mount) *files {
+	where := annotations.VolumeOf(mount.GetHostPath())
+	if !where.Files {
+		return nil
+	}
+	group, err := strconv.Atoi(p.config.GetAnnotations()[annotations.FSGroup])
+	if err != nil {
+		group = 0 // none
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.volumes == nil {
+		p.volumes = map[string]*files{}
+	}
+	v := p.volumes[where.Dir]
+	if v == nil {
+		v = &files{pod: p, name: where.Name, dir: where.Dir, group: group}
+		p.volumes[where.Dir] = v
+	}
+	return v
+}
+
+// ensure returns when the files are in the pod.
+func (v *files) ensure(ctx context.Context) error {
+	// First, so that nothing is missed.
+	if err := v.follow(false); err != nil {
+		return err
+	}
+	return v.send(ctx)
+}
+
+// follow begins to watch the directory, once. What waits for nothing is at
+// first sent in any case if again is set.
+func (v *files) follow(again bool) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.watched {
+		return nil
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch for changes: %w", err)
+	}
+	if err := watcher.Add(v.dir); err != nil {
+		watcher.Close()
+		return fmt.Errorf("watch for changes: %w", err)
+	}
+	if !v.pod.s.spawn(func() { defer watcher.Close(); v.watch(watcher, again) }) {
+		watcher.Close()
+		return errClosed
+	}
+	v.watched = true
+	return nil
+}
+
+// watch sends the files whenever the host's have been replaced, which is told
+// by their link's renaming, until the pod is not up any more.
+func (v *files) watch(watcher *fsnotify.Watcher, changed bool) {
+	ctx, wait := v.pod.s.ctx, firstRetry
+	for {
+		v.pod.mu.Lock()
+		up, renewed := v.pod.record.Phase == store.Ready && v.pod.record.Exit == "" && !v.pod.gone, v.pod.renewed
+		v.pod.mu.Unlock()
+		if !up || ctx.Err() != nil {
+			return
+		}
+		var retry <-chan time.Time
+		if changed {
+			err := v.send(ctx)
+			if changed = err != nil; changed {
+				v.pod.s.log.Warn("send a pod's volume", "pod", v.pod.id, "volume", v.name, "error", err)
+				retry = time.After(wait)
+				wait = min(2*wait, lastRetry)
+			} else {
+				wait = firstRetry
+			}
+		}
+		select {
+		case event, open := <-watcher.Events:
+			if !open {
+				return
+			}
+			changed = changed || filepath.Base(event.Name) == atomicdir.Data && event.Has(fsnotify.Create)
+		case err := <-watcher.Errors:
+			// Events may have been lost.
+			v.pod.s.log.Warn("watch a pod's volume", "pod", v.pod.id, "volume", v.name, "error", err)
+			changed = true
+		case <-retry:
+		case <-renewed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// send copies the files into the pod, unless it has the very same.
+func (v *files) send(ctx context.Context) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	set, err := v.read()
+	if err != nil {
+		return err
+	}
+	c, err := v.pod.live(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	digest := digestOf(set, v.group)
+	state, err := c.ext.Files(ctx, &shimv1.FilesRequest{Volume: v.name})
+	if err != nil || state.GetDigest() == digest {
+		return err
+	}
+	return v.transfer(ctx, c, set, digest)
+}
+
+// read reads the host's files. Where the engine is an ordinary user's, all are
+// that user's, and mean root's.
+func (v *files) read() ([]atomicdir.File, error) {
+	root, err := os.OpenRoot(v.dir)
+	if err != nil {
+		return nil, fmt.Errorf("read its files: %w", err)
+	}
+	defer root.Close()
+	set, err := atomicdir.Read(root, volumeLimits)
+	if err != nil {
+		return nil, err
+	}
+	for i := range set {
+		if os.Geteuid() != 0 {
+			set[i].UID, set[i].GID = 0, 0
+		}
+		if v.group != 0 {
+			set[i].GID = v.group
+		}
+	}
+	return set, nil
+}
+
+// digestOf names a set of files.
+func digestOf(set []atomicdir.File, group int) string {
+	slices.SortFunc(set, func(a, b atomicdir.File) int { return strings.Compare(a.Path, b.Path) })
+	h := sha256.New()
+	number := func(n int) { _ = binary.Write(h, binary.LittleEndian, int64(n)) } // a hash takes all
+	number(group)
+	for _, f := range set {
+		number(len(f.Path))
+		h.Write([]byte(f.Path))
+		number(int(f.Mode))
+		number(f.UID)
+		number(f.GID)
+		number(len(f.Data))
+		h.Write(f.Data)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// transfer sends a set in pieces.
+func (v *files) transfer(ctx context.Context, c *conn, set []atomicdir.File, digest string) error {
+	req := &shimv1.FilesRequest{Begin: true}
+	size := 0
+	flush := func(last bool) error {
+		req.Volume, req.Digest, req.Group, req.Commit = v.name, digest, uint32(v.group), last
+		_, err := c.ext.Files(ctx, req)
+		req, size = &shimv1.FilesRequest{}, 0
+		return err
+	}
+	for _, f := range set {
+		for first := true; first || len(f.Data) > 0; first = false {
+			n := min(len(f.Data), piece)
+			if size > 0 && size+n > piece {
+				if err := flush(false); err != nil {
+					return err
+				}
+			}
+			req.Files = append(req.Files, &shimv1.VolumeFile{
+				Path: f.Path, Mode: uint32(f.Mode.Perm()), Uid: uint32(f.UID), Gid: uint32(f.GID), Data: f.Data[:n],
+			})
+			size += n + len(f.Path) + 64
+			f.Data = f.Data[n:]
+		}
+	}
+	return flush(true)
+}

@@ -1,0 +1,112 @@
+package podapi
+
+import (
+	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// otherTypes are the objects beside pods, in the order of the document.
+var otherTypes = []reflect.Type{
+	reflect.TypeFor[corev1.ConfigMap](), reflect.TypeFor[corev1.Secret](),
+	reflect.TypeFor[appsv1.Deployment](), reflect.TypeFor[appsv1.ReplicaSet](), reflect.TypeFor[appsv1.StatefulSet](),
+	reflect.TypeFor[appsv1.DaemonSet](), reflect.TypeFor[batchv1.Job](),
+}
+
+const (
+	oneTemplate = "the pods are those of the template"
+	noRollout   = "nothing is rolled out"
+	noRecord    = "the status is not kept"
+)
+
+// otherTable is the table of the objects beside pods.
+var otherTable = map[string]Entry{
+	"ConfigMap.metadata":   honoured(),
+	"ConfigMap.immutable":  honoured("bulkhead update refuses another content"),
+	"ConfigMap.data":       honoured(),
+	"ConfigMap.binaryData": honoured(),
+
+	"Secret.metadata":   honoured(),
+	"Secret.immutable":  honoured("bulkhead update refuses another content"),
+	"Secret.data":       honoured(),
+	"Secret.stringData": honoured(),
+	"Secret.type":       honoured("says which keys there must be"),
+
+	"Deployment.metadata": honoured(),
+	"Deployment.spec":     honoured(),
+	"Deployment.status":   noEffect(noRecord),
+
+	"DeploymentSpec.replicas":                honoured("at most 100"),
+	"DeploymentSpec.selector":                noEffect(oneTemplate),
+	"DeploymentSpec.template":                honoured(),
+	"DeploymentSpec.strategy":                noEffect(noRollout),
+	"DeploymentSpec.minReadySeconds":         noEffect(noRollout),
+	"DeploymentSpec.revisionHistoryLimit":    noEffect(noRollout),
+	"DeploymentSpec.paused":                  noEffect(noRollout),
+	"DeploymentSpec.progressDeadlineSeconds": noEffect(noRollout),
+
+	"PodTemplateSpec.metadata": honoured("labels and annotations"),
+	"PodTemplateSpec.spec":     honoured(),
+
+	"ReplicaSet.metadata": honoured(),
+	"ReplicaSet.spec":     honoured(),
+	"ReplicaSet.status":   noEffect(noRecord),
+
+	"ReplicaSetSpec.replicas":        honoured("at most 100"),
+	"ReplicaSetSpec.minReadySeconds": noEffect(noRollout),
+	"ReplicaSetSpec.selector":        noEffect(oneTemplate),
+	"ReplicaSetSpec.template":        honoured(),
+
+	"StatefulSet.metadata": honoured(),
+	"StatefulSet.spec":     honoured(),
+	"StatefulSet.status":   noEffect(noRecord),
+
+	"StatefulSetSpec.replicas":                             honoured("at most 100"),
+	"StatefulSetSpec.selector":                             noEffect(oneTemplate),
+	"StatefulSetSpec.template":                             honoured(),
+	"StatefulSetSpec.volumeClaimTemplates":                 never("there are no persistent volumes"),
+	"StatefulSetSpec.serviceName":                          noEffect("there are no services"),
+	"StatefulSetSpec.podManagementPolicy":                  noEffect("the pods start at once"),
+	"StatefulSetSpec.updateStrategy":                       noEffect(noRollout),
+	"StatefulSetSpec.revisionHistoryLimit":                 noEffect(noRollout),
+	"StatefulSetSpec.minReadySeconds":                      noEffect(noRollout),
+	"StatefulSetSpec.persistentVolumeClaimRetentionPolicy": noEffect("there are no persistent volumes"),
+	"StatefulSetSpec.ordinals":                             honoured(),
+	"StatefulSetOrdinals.start":                            honoured(),
+
+	"DaemonSet.metadata": honoured(),
+	"DaemonSet.spec":     honoured("one pod, as there is one machine"),
+	"DaemonSet.status":   noEffect(noRecord),
+
+	"DaemonSetSpec.selector":             noEffect(oneTemplate),
+	"DaemonSetSpec.template":             honoured(),
+	"DaemonSetSpec.updateStrategy":       noEffect(noRollout),
+	"DaemonSetSpec.minReadySeconds":      noEffect(noRollout),
+	"DaemonSetSpec.revisionHistoryLimit": noEffect(noRollout),
+
+	"Job.metadata": honoured(),
+	"Job.spec":     honoured("one pod; its end is the job's"),
+	"Job.status":   noEffect(noRecord),
+
+	"JobSpec.parallelism":             never(onePod).only("1"),
+	"JobSpec.completions":             never(onePod).only("1"),
+	"JobSpec.activeDeadlineSeconds":   honoured("the pod's"),
+	"JobSpec.podFailurePolicy":        never(onePod),
+	"JobSpec.successPolicy":           never(onePod),
+	"JobSpec.backoffLimit":            noEffect("with OnFailure the pod's containers are started again, with Never a failure is the end"),
+	"JobSpec.backoffLimitPerIndex":    never(onePod),
+	"JobSpec.maxFailedIndexes":        never(onePod),
+	"JobSpec.selector":                noEffect(oneTemplate),
+	"JobSpec.manualSelector":          noEffect(oneTemplate),
+	"JobSpec.template":                honoured(),
+	"JobSpec.ttlSecondsAfterFinished": noEffect("the pod stays until it is removed; bulkhead run --rm removes it at its end"),
+	"JobSpec.completionMode":          never(onePod).only("NonIndexed"),
+	"JobSpec.suspend":                 never("it is run at once").only("false"),
+	"JobSpec.podReplacementPolicy":    noEffect("no pod is replaced"),
+	"JobSpec.managedBy":               noEffect("there are no controllers"),
+	"JobSpec.scheduling":              never(oneMachine),
+}
+
+const onePod = "a job is run as one pod"

@@ -1,0 +1,187 @@
+package podapi
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// volumes checks the pod's volumes and returns their names.
+func (c checker) volumes(pod *corev1.Pod) map[string]bool {
+	names := map[string]bool{}
+	for i := range pod.Spec.Volumes {
+		volume, at := &pod.Spec.Volumes[i], fmt.Sprintf("spec.volumes[%d].", i)
+		c.name(at+"name", volume.Name, validation.IsDNS1123Label)
+		if names[volume.Name] {
+			c.fault(at+"name", "%q is there twice", volume.Name)
+		}
+		names[volume.Name] = true
+		c.volume(pod, &volume.VolumeSource, at)
+	}
+	return names
+}
+
+func (c checker) volume(pod *corev1.Pod, source *corev1.VolumeSource, at string) {
+	kinds := 0
+	if empty := source.EmptyDir; empty != nil {
+		kinds++
+		if empty.SizeLimit != nil && empty.SizeLimit.Sign() < 0 {
+			c.fault(at+"emptyDir.sizeLimit", "%s is negative", empty.SizeLimit)
+		}
+	}
+	if from := source.ConfigMap; from != nil {
+		kinds++
+		c.name(at+"configMap.name", from.Name, validation.IsDNS1123Subdomain)
+		c.mode(at+"configMap.defaultMode", from.DefaultMode)
+		c.id(at+"configMap.defaultUser", from.DefaultUser)
+		c.items(from.Items, at+"configMap.")
+	}
+	if from := source.Secret; from != nil {
+		kinds++
+		c.name(at+"secret.secretName", from.SecretName, validation.IsDNS1123Subdomain)
+		c.mode(at+"secret.defaultMode", from.DefaultMode)
+		c.id(at+"secret.defaultUser", from.DefaultUser)
+		c.items(from.Items, at+"secret.")
+	}
+	if from := source.DownwardAPI; from != nil {
+		kinds++
+		c.mode(at+"downwardAPI.defaultMode", from.DefaultMode)
+		c.id(at+"downwardAPI.defaultUser", from.DefaultUser)
+		c.downward(pod, from.Items, at+"downwardAPI.")
+	}
+	if from := source.Projected; from != nil {
+		kinds++
+		c.mode(at+"projected.defaultMode", from.DefaultMode)
+		c.id(at+"projected.defaultUser", from.DefaultUser)
+		c.projected(pod, from.Sources, at+"projected.")
+	}
+	if kinds > 1 {
+		c.fault(strings.TrimSuffix(at, "."), "is of more than one kind")
+	}
+}
+
+// projected checks the sources of one volume, no two of which may have one path.
+func (c checker) projected(pod *corev1.Pod, sources []corev1.VolumeProjection, at string) {
+	paths := map[string]bool{}
+	once := func(field, name string) {
+		if paths[name] {
+			c.fault(field, "%q is there twice", name)
+		}
+		paths[name] = true
+	}
+	for i := range sources {
+		source, at := &sources[i], fmt.Sprintf("%ssources[%d].", at, i)
+		kinds := 0
+		if from := source.ConfigMap; from != nil {
+			kinds++
+			c.name(at+"configMap.name", from.Name, validation.IsDNS1123Subdomain)
+			c.items(from.Items, at+"configMap.")
+			for i, item := range from.Items {
+				once(fmt.Sprintf("%sconfigMap.items[%d].path", at, i), item.Path)
+			}
+		}
+		if from := source.Secret; from != nil {
+			kinds++
+			c.name(at+"secret.name", from.Name, validation.IsDNS1123Subdomain)
+			c.items(from.Items, at+"secret.")
+			for i, item := range from.Items {
+				once(fmt.Sprintf("%ssecret.items[%d].path", at, i), item.Path)
+			}
+		}
+		if from := source.DownwardAPI; from != nil {
+			kinds++
+			c.downward(pod, from.Items, at+"downwardAPI.")
+			for i, item := range from.Items {
+				once(fmt.Sprintf("%sdownwardAPI.items[%d].path", at, i), item.Path)
+			}
+		}
+		if kinds > 1 {
+			c.fault(strings.TrimSuffix(at, "."), "is of more than one kind")
+		}
+	}
+}
+
+func (c checker) items(items []corev1.KeyToPath, at string) {
+	for i, item := range items {
+		at := fmt.Sprintf("%sitems[%d].", at, i)
+		c.name(at+"key", item.Key, validation.IsConfigMapKey)
+		c.path(at+"path", item.Path)
+		c.mode(at+"mode", item.Mode)
+		c.id(at+"user", item.User)
+	}
+}
+
+func (c checker) downward(pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile, at string) {
+	for i, item := range items {
+		at := fmt.Sprintf("%sitems[%d].", at, i)
+		c.path(at+"path", item.Path)
+		c.mode(at+"mode", item.Mode)
+		c.id(at+"user", item.User)
+		switch field, resource := item.FieldRef, item.ResourceFieldRef; {
+		case field != nil && resource != nil:
+			c.fault(at+"resourceFieldRef", "cannot be together with fieldRef")
+		case field != nil:
+			c.fieldRef(field, at+"fieldRef.")
+		case resource != nil:
+			c.resourceRef(resource, at+"resourceFieldRef.")
+			c.containerOf(pod, resource, at+"resourceFieldRef.")
+		default:
+			c.fault(strings.TrimSuffix(at, "."), "names no source")
+		}
+	}
+}
+
+// containerOf checks the name of the container that a volume tells about.
+func (c checker) containerOf(pod *corev1.Pod, ref *corev1.ResourceFieldSelector, at string) {
+	if ref.ContainerName == "" {
+		c.fault(at+"containerName", "is required")
+		return
+	}
+	named := func(container corev1.Container) bool { return container.Name == ref.ContainerName }
+	if !slices.ContainsFunc(pod.Spec.Containers, named) && !slices.ContainsFunc(pod.Spec.InitContainers, named) {
+		c.fault(at+"containerName", "there is no container %q", ref.ContainerName)
+	}
+}
+
+// path checks the place of a file within a volume.
+func (c checker) path(field, name string) {
+	switch {
+	case name == "":
+		c.fault(field, "is required")
+	case path.IsAbs(name), strings.HasPrefix(name, ".."), slices.Contains(strings.Split(name, "/"), ".."), strings.ContainsRune(name, 0):
+		c.fault(field, "%q is not a path within a volume", name)
+	}
+}
+
+func (c checker) mode(field string, mode *int32) {
+	if mode != nil && (*mode < 0 || *mode > 0o777) {
+		c.fault(field, "%d is not between 0 and 0777", *mode)
+	}
+}
+
+// mounts checks a container's mounts of the pod's volumes.
+func (c checker) mounts(container *corev1.Container, at string, volumes map[string]bool) {
+	paths := map[string]bool{}
+	for i, mount := range container.VolumeMounts {
+		at := fmt.Sprintf("%svolumeMounts[%d].", at, i)
+		switch {
+		case mount.Name == "":
+			c.fault(at+"name", "is required")
+		case !volumes[mount.Name]:
+			c.fault(at+"name", "there is no volume %q", mount.Name)
+		}
+		switch {
+		case mount.MountPath == "":
+			c.fault(at+"mountPath", "is required")
+		case !path.IsAbs(mount.MountPath) || path.Clean(mount.MountPath) == "/" || strings.ContainsAny(mount.MountPath, ":\x00"):
+			c.fault(at+"mountPath", "%q is not a place for a volume", mount.MountPath)
+		case paths[path.Clean(mount.MountPath)]:
+			c.fault(at+"mountPath", "%q is there twice", mount.MountPath)
+		}
+		paths[path.Clean(mount.MountPath)] = true
+	}
+}

@@ -1,0 +1,157 @@
+package podapi
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxReplicas is how many pods one workload may ask a machine for.
+const maxReplicas = 100
+
+// workload is what all kinds of workloads come down to: some pods of one
+// template.
+type workload struct {
+	meta     *metav1.ObjectMeta
+	template *corev1.PodTemplateSpec
+	replicas *int32
+	policies []corev1.RestartPolicy // those allowed
+	ordinal  bool                   // every pod has a number in its name
+	first    int32                  // the number
+	finish   func(pod *corev1.Pod, number int32)
+}
+
+var always = []corev1.RestartPolicy{corev1.RestartPolicyAlways}
+
+func (d *decoder) deployment(text []byte, prefix string) {
+	object := &appsv1.Deployment{}
+	d.workload(text, prefix, object, func() workload {
+		return workload{meta: &object.ObjectMeta, template: &object.Spec.Template, replicas: object.Spec.Replicas, policies: always}
+	})
+}
+
+func (d *decoder) replicaSet(text []byte, prefix string) {
+	object := &appsv1.ReplicaSet{}
+	d.workload(text, prefix, object, func() workload {
+		return workload{meta: &object.ObjectMeta, template: &object.Spec.Template, replicas: object.Spec.Replicas, policies: always}
+	})
+}
+
+func (d *decoder) daemonSet(text []byte, prefix string) {
+	object := &appsv1.DaemonSet{}
+	d.workload(text, prefix, object, func() workload {
+		return workload{meta: &object.ObjectMeta, template: &object.Spec.Template, policies: always}
+	})
+}
+
+func (d *decoder) statefulSet(text []byte, prefix string) {
+	object := &appsv1.StatefulSet{}
+	d.workload(text, prefix, object, func() workload {
+		first := int32(0)
+		if ordinals := object.Spec.Ordinals; ordinals != nil {
+			first = max(ordinals.Start, 0)
+		}
+		return workload{
+			meta: &object.ObjectMeta, template: &object.Spec.Template, replicas: object.Spec.Replicas, policies: always,
+			ordinal: true, first: first,
+			finish: func(pod *corev1.Pod, number int32) {
+				label(pod, appsv1.StatefulSetPodNameLabel, pod.Name)
+				label(pod, appsv1.PodIndexLabel, fmt.Sprint(number))
+			},
+		}
+	})
+}
+
+func (d *decoder) job(text []byte, prefix string) {
+	object := &batchv1.Job{}
+	d.workload(text, prefix, object, func() workload {
+		return workload{
+			meta: &object.ObjectMeta, template: &object.Spec.Template,
+			policies: []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever},
+			finish: func(pod *corev1.Pod, _ int32) {
+				label(pod, batchv1.JobNameLabel, object.Name)
+				label(pod, "job-name", object.Name) // its former name
+				// The job's deadline is that of its only pod.
+				if limit := object.Spec.ActiveDeadlineSeconds; limit != nil {
+					if own := pod.Spec.ActiveDeadlineSeconds; own == nil || *own > *limit {
+						pod.Spec.ActiveDeadlineSeconds = limit
+					}
+				}
+			},
+		}
+	})
+}
+
+func label(pod *corev1.Pod, key, value string) {
+	pod.Labels = maps.Clone(pod.Labels)
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels[key] = value
+}
+
+// workload decodes an object and adds its pods.
+func (d *decoder) workload(text []byte, prefix string, object any, of func() workload) {
+	before := len(d.problems)
+	if !d.strictly(text, object, prefix) {
+		return
+	}
+	refuse(object, d.reporter(ErrNotHonoured, prefix))
+	w := of()
+	invalid := d.reporter(ErrInvalid, prefix)
+	c := checker{invalid}
+	c.objectMeta(w.meta)
+	if w.replicas != nil && (*w.replicas < 0 || *w.replicas > maxReplicas) {
+		c.fault("spec.replicas", "%d is not between 0 and %d", *w.replicas, maxReplicas)
+	}
+	const at = "spec.template."
+	policy := w.template.Spec.RestartPolicy
+	setDefault(&policy, corev1.RestartPolicyAlways)
+	oneOf(c, at+"spec.restartPolicy", policy, w.policies...)
+	if len(d.problems) > before {
+		return
+	}
+	for _, pod := range w.pods() {
+		validate(pod, func(field, message string) {
+			// What is the workload's own has been looked at.
+			if !strings.HasPrefix(field, "metadata.name") {
+				field = at + field
+			}
+			invalid(field, message)
+		})
+		if len(d.problems) > before {
+			return
+		}
+		d.found.Pods = append(d.found.Pods, pod)
+	}
+}
+
+// pods makes the pods, defaulted.
+func (w workload) pods() (out []*corev1.Pod) {
+	count := int32(1)
+	if w.replicas != nil {
+		count = *w.replicas
+	}
+	for i := range count {
+		number := w.first + i
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: w.meta.Name, Namespace: w.meta.Namespace,
+			Labels: w.template.Labels, Annotations: w.template.Annotations,
+		}, Spec: w.template.Spec}
+		if count > 1 || w.ordinal {
+			pod.Name = fmt.Sprintf("%s-%d", w.meta.Name, number)
+		}
+		pod = pod.DeepCopy()
+		setDefaults(pod)
+		if w.finish != nil {
+			w.finish(pod, number)
+		}
+		out = append(out, pod)
+	}
+	return out
+}

@@ -1,0 +1,141 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+// allocatable is what a container of a sandbox has that sets no limit.
+type allocatable struct {
+	sandbox string
+	list    corev1.ResourceList
+}
+
+// allocatable asks for it, once a sandbox and only for a pod that refers to a
+// resource.
+func (r *run) allocatable(ctx context.Context) (corev1.ResourceList, error) {
+	id := r.sandbox.GetId()
+	if r.o.Allocatable == nil || !refersToResources(r.pod) {
+		return nil, nil
+	}
+	if r.machine.sandbox != id {
+		list, err := r.o.Allocatable(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("ask for the size of the pod's machine: %w", err)
+		}
+		r.machine = allocatable{id, list}
+	}
+	return r.machine.list, nil
+}
+
+func refersToResources(pod *corev1.Pod) bool {
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			for _, env := range list[i].Env {
+				if env.ValueFrom != nil && env.ValueFrom.ResourceFieldRef != nil {
+					return true
+				}
+			}
+		}
+	}
+	refers := func(items []corev1.DownwardAPIVolumeFile) bool {
+		for _, item := range items {
+			if item.ResourceFieldRef != nil {
+				return true
+			}
+		}
+		return false
+	}
+	for i := range pod.Spec.Volumes {
+		source := &pod.Spec.Volumes[i].VolumeSource
+		if source.DownwardAPI != nil && refers(source.DownwardAPI.Items) {
+			return true
+		}
+		if source.Projected == nil {
+			continue
+		}
+		for _, one := range source.Projected.Sources {
+			if one.DownwardAPI != nil && refers(one.DownwardAPI.Items) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+const reasonMount = "FailedMount"
+
+// mount tells whether the volumes of files are written, and writes them if it
+// is time to try.
+func (r *run) mount(ctx context.Context) bool {
+	if r.mounted || !volume.Needed(r.pod) {
+		return true
+	}
+	if r.mounting != nil {
+		if due := r.mountTry.until(r.mounting.at); time.Now().Before(due) {
+			r.at(due)
+			return false
+		}
+	}
+	if err := r.write(ctx); err != nil {
+		r.mounting = &failure{reason: reasonMount, message: err.Error(), at: time.Now()}
+		r.mountTry.next(r.mounting.at, r.mounting.at)
+		r.at(r.mountTry.until(r.mounting.at))
+		if !r.fail(ErrStart, err) {
+			r.event(nil, true, reasonMount, err.Error())
+		}
+		return false
+	}
+	r.mounted, r.mounting, r.mountTry = true, nil, backoff{}
+	return true
+}
+
+func (r *run) write(ctx context.Context) error {
+	list, err := r.allocatable(ctx)
+	if err != nil {
+		return err
+	}
+	return r.p.volumes.Refresh(ctx, r.pod, list)
+}
+
+// refresh takes over that the objects have changed: what waits for one is tried
+// again at once, and volumes that are in use get their new content.
+func (r *run) refresh(ctx context.Context) {
+	r.changed = r.o.objects().Changed()
+	r.mounting, r.mountTry = nil, backoff{}
+	for _, c := range r.containers {
+		if c.failure != nil && c.failure.reason == reasonConfig {
+			c.retry = backoff{}
+			c.failure.at = time.Time{}
+		}
+	}
+	if !r.mounted {
+		return
+	}
+	if err := r.write(ctx); err != nil {
+		r.event(nil, true, reasonMount, err.Error())
+	}
+}
+
+// skipped tells of the keys of an object that became no variables.
+func (r *run) skipped(c *container, s skipped) {
+	r.event(c, true, "InvalidEnvironmentVariableNames", fmt.Sprintf(
+		"Keys [%s] from the EnvFrom %s %s/%s were skipped since they are considered invalid environment variable names.",
+		strings.Join(s.keys, ", "), s.source, r.pod.Namespace, s.name))
+}
+
+// unmount removes what was written for the volumes.
+func (r *run) unmount() error { return r.p.unmount() }
+
+func (p *Pod) unmount() error {
+	if !volume.Needed(p.pod) {
+		return nil
+	}
+	return p.volumes.Remove()
+}

@@ -1,0 +1,101 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
+)
+
+// Manager keeps the volumes of one pod. The protocol: any number of Refresh,
+// then Remove. Its methods may be called at once.
+type Manager struct {
+	dir     string
+	objects Objects
+	mu      sync.Mutex
+}
+
+// New makes the manager of the volumes below dir, which belongs to the one pod
+// and may be anywhere that is private to it. Nothing is written yet.
+func New(dir string, objects Objects) *Manager {
+	if objects == nil {
+		objects = None{}
+	}
+	return &Manager{dir: dir, objects: objects}
+}
+
+// Needed tells whether the pod has volumes that Refresh writes.
+func Needed(pod *corev1.Pod) bool {
+	for i := range pod.Spec.Volumes {
+		if Plugin(&pod.Spec.Volumes[i].VolumeSource) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Refresh writes what the volumes of the pod hold now; allocatable is what a
+// container has that sets no limit. A volume that cannot be written is left as
+// it was, and is named in the error; the others are written all the same.
+func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod, allocatable corev1.ResourceList) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var failed error
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		plugin := Plugin(&volume.VolumeSource)
+		if plugin == "" {
+			continue
+		}
+		p := &payload{pod: pod, objects: m.objects, allocatable: allocatable}
+		err := p.collect(ctx, &volume.VolumeSource)
+		if err == nil {
+			err = m.write(plugin, volume.Name, p.files)
+		}
+		if err != nil {
+			err = fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err)
+			if failed != nil {
+				err = fmt.Errorf("%w; %w", failed, err)
+			}
+			failed = err
+		}
+	}
+	return failed
+}
+
+func (m *Manager) write(plugin, name string, files []atomicdir.File) error {
+	if !filepath.IsLocal(name) {
+		return fmt.Errorf("volume name %q", name)
+	}
+	// Closed to others above, so that the files may have the modes that the
+	// pod's users need.
+	if err := os.MkdirAll(m.dir, 0o700); err != nil {
+		return err
+	}
+	dir := filepath.Join(m.dir, plugin, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	_, err = atomicdir.Write(root, files)
+	return err
+}
+
+// Remove removes all volumes, and the directory.
+func (m *Manager) Remove() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := os.RemoveAll(m.dir); err != nil {
+		return fmt.Errorf("remove the pod's volumes: %w", err)
+	}
+	return nil
+}
