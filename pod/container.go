@@ -38,6 +38,8 @@ type container struct {
 
 	hook    *hookRun // the postStart hook that runs, nil for none
 	killing string   // the id of the instance that is being ended
+	ours    string   // the id of the instance that was started here, and not taken over
+	failing string   // the id of the instance that a probe wants ended
 	preStop string   // the id of the instance whose preStop hook has begun
 }
 
@@ -132,6 +134,8 @@ func (r *run) outcome(c *container) (code int32, ended bool) {
 	switch {
 	case c.newest == nil || c.newest.created() || r.running(c):
 		return 0, false
+	case c.newest.exited() && c.newest.status.GetExitCode() == 0 && c.failing == c.newest.id():
+		return codeLost, true // it obeyed, and is not done
 	case c.newest.exited():
 		return c.newest.status.GetExitCode(), true
 	}

@@ -33,8 +33,9 @@ type fakeCRI struct {
 	pulls   map[string][]error // results of the next pulls; none left is success
 	// hold makes a call wait: RunPodSandbox, or PullImage of an image by its name.
 	hold   map[string]chan struct{}
-	errors map[string][]error  // results of the next calls, by the method's name
-	execs  map[string]fakeExec // by the command's first word
+	errors map[string][]error                                              // results of the next calls, by the method's name
+	execs  map[string]fakeExec                                             // by the command's first word
+	exec   func(container string, cmd []string) (stdout []byte, err error) // instead of execs
 }
 
 // fakeExec is how a command in a container goes.
@@ -51,7 +52,7 @@ type life struct {
 	fails    error         // of StartContainer, with code as the exit's
 	deaf     bool          // TERM does nothing
 	term     time.Duration // how long it takes to end after TERM
-	termCode int32         // 0 means 143
+	termCode int32         // 0 means 143, -1 means 0
 }
 
 type fakeSandbox struct {
@@ -338,6 +339,7 @@ func (f *fakeCRI) StopContainer(ctx context.Context, id string, timeout int64) e
 		if code == 0 {
 			code = 143
 		}
+		code = max(code, 0)
 		f.later(c, max(c.life.term, time.Nanosecond), code, "")
 	}
 	select {
@@ -360,6 +362,10 @@ func (f *fakeCRI) ExecSync(ctx context.Context, id string, cmd []string, _ time.
 	f.mu.Unlock()
 	if err := f.call("ExecSync", c.config.Metadata.Name+" "+cmd[0]); err != nil {
 		return nil, nil, err
+	}
+	if f.exec != nil {
+		stdout, err := f.exec(c.config.Metadata.Name, cmd)
+		return stdout, nil, err
 	}
 	how := f.execs[cmd[0]]
 	select {

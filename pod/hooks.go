@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,10 +76,7 @@ func (r *run) hookTarget(c *container) hookTarget {
 	if ips := r.ips(); len(ips) > 0 {
 		target.ip = ips[0]
 	}
-	target.dial = probe.To(target.ip)
-	if sandbox := c.newest.sandbox; r.o.Dial != nil {
-		target.dial = func(ctx context.Context, port int) (net.Conn, error) { return r.o.Dial(ctx, sandbox, port) }
-	}
+	target.dial = dialer(r.o, c.newest.sandbox, target.ip)
 	return target
 }
 

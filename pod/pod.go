@@ -24,6 +24,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/pod/probe"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -64,9 +65,19 @@ type Options struct {
 	// none.
 	NodeName string
 
-	// Dial reaches a port of the pod whose sandbox it is given, for hooks; nil
-	// dials the pod's address.
+	// Dial connects to a port of the pod whose sandbox it is given, for probes and
+	// hooks; nil dials the pod's address. An error that matches
+	// syscall.ECONNREFUSED says that nothing listens, one with the code
+	// Unavailable, FailedPrecondition or NotFound nothing about the pod.
 	Dial func(ctx context.Context, sandbox string, port int) (net.Conn, error)
+	// Pauses tells how often the machine of a sandbox has been paused, and whether
+	// it is now: probes do not count what happens across that. Nil is never. It
+	// must not block.
+	Pauses func(sandbox string) (times uint64, now bool)
+	// Last is what an earlier Run's Verdicts said, by the containers' CRI ids:
+	// those that still run are as started and ready as they were then, until
+	// their probes say otherwise.
+	Last map[string]probe.Verdict
 	// Conditions, if set, are those that others set on the pod, for its readiness
 	// gates. It is asked on the goroutine of Run and must not block; Changed
 	// says that its answer has changed.

@@ -23,7 +23,7 @@ type run struct {
 
 	name       string // the runtime's
 	began      time.Time
-	health     health
+	probes     *probes
 	sandbox    *runtimeapi.PodSandboxStatus // newest; nil before there is one
 	busy       bool                         // a call about the sandbox is under way
 	sandboxErr error                        // why the last one failed
@@ -63,9 +63,10 @@ func newRun(p *Pod) *run {
 	r := &run{
 		p: p, o: &p.options, pod: p.pod, name: "bulkhead",
 		began: time.Now(),
-		done:  make(chan func()), health: unprobed{},
+		done:  make(chan func()),
 		exits: make(map[string]*runtimeapi.ContainerStatus),
 	}
+	r.probes = newProbes(r)
 	r.containers = containersOf(p.pod)
 	return r
 }
@@ -98,6 +99,7 @@ func (r *run) run(ctx context.Context) error {
 			r.after(retryDelay)
 		} else {
 			r.step(ctx)
+			r.probes.follow(ctx)
 		}
 		r.publish()
 		if r.ended {

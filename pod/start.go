@@ -78,7 +78,7 @@ func (r *run) start(runCtx context.Context, c *container) {
 			c.previous = c.newest
 		}
 		c.newest = &instance{sandbox: r.sandbox.GetId(), restarts: restarts, status: status.GetStatus()}
-		c.resumed = true
+		c.resumed, c.ours = true, id
 	}
 	if err != nil {
 		r.failed(c, reasonRun, err)

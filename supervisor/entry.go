@@ -84,15 +84,15 @@ func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
 	if err := e.openObjects(); err != nil {
 		return nil, err
 	}
-	engine := e.r.s.engine
+	engine, spec := e.r.s.engine, e.rec.spec()
 	node, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("ask for the machine's name: %w", err)
 	}
 	return pod.New(pod.Options{
-		Pod: e.rec.spec(), Runtime: engine, Images: puller{engine, e.r.s.images, e.log},
+		Pod: spec, Last: e.lastVerdicts(spec), Runtime: engine, Images: puller{engine, e.r.s.images, e.log},
 		LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
-		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Dial: engine.DialPort, Event: e.event, Logger: e.r.s.log,
+		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Dial: engine.DialPort, Pauses: engine.PodPauses, Event: e.event, Logger: e.r.s.log,
 		VolumeDir: filepath.Join(e.r.s.roots.Instance(client.Instance), "volumes", string(e.rec.Pod.UID)),
 		Objects:   e.objects, Allocatable: e.allocatable, NodeName: node,
 	})
@@ -166,7 +166,9 @@ func (e *entry) supervise() {
 	e.r.s.idle.enter()
 	e.r.wg.Go(func() {
 		defer e.r.s.idle.leave()
+		stop := e.keepVerdicts(p)
 		err := p.Run(e.r.ctx)
+		stop()
 		e.mu.Lock()
 		if e.err = err; e.r.ctx.Err() == nil {
 			status := p.Status()

@@ -95,7 +95,6 @@ func TestDecodeNamesTheFault(t *testing.T) {
 		{"duplicate", head + "    image: other\n", `f.yaml:9: not YAML: key "image" already set in map`, ErrSyntax},
 		{"type", head + "    tty: 7\n", "f.yaml:9: spec.containers.tty: cannot be a number; it is a bool", ErrSyntax},
 		{"quantity", head + "    resources: {limits: {memory: lots}}\n", "quantities must match", ErrSyntax},
-		{"refused", head + "    livenessProbe: {exec: {command: [x]}}\n", "f.yaml:9: spec.containers[0].livenessProbe: is not honoured yet", ErrNotHonoured},
 		{"refused volume", head + "  volumes:\n  - name: v\n    hostPath: {path: /}\n", "f.yaml:11: spec.volumes[0].hostPath: is not honoured yet", ErrNotHonoured},
 		{"refused value", head + "  dnsPolicy: None\n", "f.yaml:9: spec.dnsPolicy: None is not honoured yet", ErrNotHonoured},
 		{"refused host network", head + "  hostNetwork: true\n", "f.yaml:9: spec.hostNetwork: is not honoured: the pod is a machine", ErrNotHonoured},

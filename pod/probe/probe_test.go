@@ -225,16 +225,16 @@ func TestAsk(t *testing.T) {
 func TestLine(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"":                               "",
-		"cat: no such file\n":            "cat: no such file",
-		"a\nb\tc\r\nd":                   "a b c  d",
-		"red \x1b[31m\x07alert\x00":      "red [31malert",
-		"\u202etxt.exe \u200b\u2028":     "txt.exe",
-		"caf\xe9":                        "caf?",
-		"größe \U0001f680":               "größe \U0001f680",
-		strings.Repeat("a", 1024):        strings.Repeat("a", 1024),
-		strings.Repeat("a", 1025):        strings.Repeat("a", 1021) + "...",
-		strings.Repeat("ö", 600):         strings.Repeat("ö", 510) + "...",
+		"":                                "",
+		"cat: no such file\n":             "cat: no such file",
+		"a\nb\tc\r\nd":                    "a b c  d",
+		"red \x1b[31m\x07alert\x00":       "red [31malert",
+		"\u202etxt.exe \u200b\u2028":      "txt.exe",
+		"caf\xe9":                         "caf?",
+		"größe \U0001f680":                "größe \U0001f680",
+		strings.Repeat("a", 1024):         strings.Repeat("a", 1024),
+		strings.Repeat("a", 1025):         strings.Repeat("a", 1021) + "...",
+		strings.Repeat("ö", 600):          strings.Repeat("ö", 510) + "...",
 		strings.Repeat("\n", 1<<20) + "a": "",
 	} {
 		got := probe.Line(in)
