@@ -58,6 +58,7 @@ func TestPods(t *testing.T) {
 	w := newWorld(t)
 	t.Run("honoured", func(t *testing.T) { testHonoured(t, w) })
 	t.Run("restarts", func(t *testing.T) { testRestarts(t, w) })
+	t.Run("probes", func(t *testing.T) { testProbes(t, w) })
 	t.Run("stops", func(t *testing.T) { testStops(t, w) })
 	t.Run("at once", func(t *testing.T) { testAtOnce(t, w) })
 }

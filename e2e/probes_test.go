@@ -26,7 +26,7 @@ const probed = `{apiVersion: v1, kind: Pod, metadata: {name: probed}, spec: {
     startupProbe: {periodSeconds: 1, failureThreshold: 60, timeoutSeconds: 10, httpGet: {port: http, path: /ready/}},
     livenessProbe: {periodSeconds: 1, failureThreshold: 5, timeoutSeconds: 10, tcpSocket: {port: 8080}},
     readinessProbe: {periodSeconds: 1, timeoutSeconds: 10, httpGet: {port: 8080, path: /ready}}},
-   {name: tcp, image: "IMAGE", command: [nc, -lk, -p, "9000", -e, cat],
+   {name: tcp, image: "IMAGE", command: [httpd, -f, -p, "9000"],
     readinessProbe: {periodSeconds: 1, timeoutSeconds: 10, tcpSocket: {port: 9000}}},
    {name: sick, image: "IMAGE", volumeMounts: [{name: v, mountPath: /v}],
     command: [sh, -c, "[ -e /v/again ] || touch /v/again /tmp/sick; trap 'exit 0' TERM; while :; do sleep 0.1; done"],
@@ -36,11 +36,9 @@ const probed = `{apiVersion: v1, kind: Pod, metadata: {name: probed}, spec: {
     livenessProbe: {periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 10, exec: {command: [test, -e, /v/slow]}},
     readinessProbe: {periodSeconds: 1, timeoutSeconds: 10, exec: {command: ["true"]}}}]}}`
 
-// TestProbes has a real pod probed: what starts, what is ready, and what is
+// testProbes has a real pod probed: what starts, what is ready, and what is
 // killed; and that neither a pause nor another supervisor fails anybody.
-func TestProbes(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func testProbes(t *testing.T, w *world) {
 	w.must(t, strings.ReplaceAll(probed, "IMAGE", image), "run", "-d", "-q", "-")
 	// slow has not started, and is nothing else then, whatever its probes say.
 	w.until(t, "probed", "the others are ready", func(s corev1.PodStatus) bool {
@@ -85,6 +83,7 @@ func TestProbes(t *testing.T) {
 			t.Errorf("%s was restarted %d times", c.Name, c.RestartCount)
 		}
 	}
+	w.must(t, "", "rm", "-f", "probed")
 }
 
 // until waits for a pod's status to be so.
