@@ -8,6 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
 // TestLife shows in real machines how the containers of a pod follow one
@@ -19,6 +22,7 @@ func TestLife(t *testing.T) {
 	t.Run("ends", func(t *testing.T) { testEnds(t, w) })
 	t.Run("initial failure", func(t *testing.T) { testInitialFailure(t, w) })
 	t.Run("deadline", func(t *testing.T) { testDeadline(t, w) })
+	t.Run("debug", func(t *testing.T) { testDebug(t, w) })
 }
 
 // testOrder: initial containers and sidecars, one after the other, with their
@@ -137,4 +141,47 @@ func testDeadline(t *testing.T, w *world) {
 	if status.Phase != corev1.PodFailed || status.Reason != "DeadlineExceeded" || time.Since(began) < 2*time.Second {
 		t.Errorf("after %v: phase %s, reason %s", time.Since(began), status.Phase, status.Reason)
 	}
+}
+
+// testDebug: an ephemeral container sees the processes of its target, and
+// survives the supervisor that made it.
+func testDebug(t *testing.T, w *world) {
+	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: host}, spec: {terminationGracePeriodSeconds: 0, containers: [
+  {name: a, image: "`+image+`", command: [sleep, "4242"]}, {name: b, image: "`+image+`", command: [sleep, "5353"]}]}}`, "run", "-d", "-q", "-")
+	supervisor := client.New(w.roots(), nil)
+	debug := func(req api.DebugRequest) (string, error) {
+		var answer api.Debugged
+		err := supervisor.Call(t.Context(), "POST", "/v1/pods/host/debug", nil, req, &answer)
+		return answer.Container, err
+	}
+	name, err := debug(api.DebugRequest{Target: "b", Command: []string{"sleep", "6464"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := func() string {
+		return w.must(t, "", "exec", "-c", name, "host", "--", "sh", "-c", "for c in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$c; echo; done | grep ^sleep | sort; readlink /proc/1/exe")
+	}
+	if got := seen(); got != "sleep 5353 \nsleep 6464 \n/bin/busybox\n" {
+		t.Errorf("seen by %s: %q", name, got)
+	}
+	if got := w.must(t, "", "exec", "-c", "a", "host", "--", "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '"); strings.Contains(got, "6464") || strings.Contains(got, "5353") {
+		t.Errorf("seen by a container that is nobody's target: %s", got)
+	}
+	for _, req := range []api.DebugRequest{{Name: "a"}, {Target: "c"}, {Name: "Bad_"}, {Image: "localhost/none:1"}} {
+		if name, err := debug(req); err == nil {
+			t.Errorf("%+v: made %s", req, name)
+		}
+	}
+	w.shutdown(t)
+	pod := w.inspect(t, "host")
+	if n := len(pod.Spec.EphemeralContainers); n != 2 || pod.Spec.EphemeralContainers[0].TargetContainerName != "b" {
+		t.Errorf("%d ephemeral containers: %+v", n, pod.Spec.EphemeralContainers)
+	}
+	if s := pod.Status.EphemeralContainerStatuses; len(s) != 2 || s[0].State.Running == nil || s[1].State.Waiting == nil {
+		t.Errorf("ephemeral containers: %+v", s)
+	}
+	if got := seen(); !strings.Contains(got, "sleep 6464") {
+		t.Errorf("after the supervisor's end: %q", got)
+	}
+	w.must(t, "", "rm", "-f", "host")
 }

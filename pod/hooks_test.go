@@ -177,7 +177,7 @@ func TestKillDuringPreStop(t *testing.T) {
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
 		s := supervise(t, fake, pod)
 		begin := time.Now()
-		go s.Stop(t.Context(), -1) //nolint:errcheck // the kill's is looked at
+		go s.Stop(t.Context(), -1)
 		time.Sleep(3 * time.Second)
 		if err := s.Stop(t.Context(), 5*time.Second); err != nil {
 			t.Fatal(err)

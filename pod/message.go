@@ -41,7 +41,7 @@ func makeMessage(o *Options, container string, restarts int32) error {
 		err = os.WriteFile(path, nil, 0o666)
 	}
 	if err == nil {
-		err = os.Chmod(path, 0o666) //nolint:gosec // written by whatever user the container has
+		err = os.Chmod(path, 0o666) // whatever user the container has
 	}
 	if err != nil {
 		return fmt.Errorf("make the termination message's file: %w", err)

@@ -42,7 +42,7 @@ func HTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port i
 		return Unknown, "", err
 	}
 	if err != nil {
-		return Failure, err.Error(), nil //nolint:nilerr // it is the result
+		return Failure, err.Error(), nil
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxOutput))

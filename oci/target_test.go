@@ -1,0 +1,55 @@
+package oci
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// targeted is a container that is to see another one's processes.
+func targeted(id string) *runtimeapi.ContainerConfig {
+	return &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Command: []string{"sh"},
+		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_TARGET, TargetId: id},
+		}},
+	}
+}
+
+func TestTargetNamespace(t *testing.T) {
+	spec, err := Spec(Input{ID: "new", Container: targeted("old")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := specs.LinuxNamespace{Type: specs.PIDNamespace, Path: "bulkhead.container:old"}
+	if !slices.Contains(spec.Linux.Namespaces, want) {
+		t.Errorf("namespaces %v", spec.Linux.Namespaces)
+	}
+	if _, err := Spec(Input{Container: targeted("")}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("without a target: %v", err)
+	}
+}
+
+func TestTerminationMount(t *testing.T) {
+	config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Command: []string{"sh"}}
+	for at, want := range map[string]bool{"": false, "/dev/termination-log": false, "/tmp/words": true} {
+		spec, err := Spec(Input{Container: config, Termination: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := slices.ContainsFunc(spec.Mounts, func(m specs.Mount) bool {
+			return m.Type == MountTermination && m.Destination == at
+		})
+		if found != want {
+			t.Errorf("at %q: mounts %v", at, spec.Mounts)
+		}
+	}
+	for _, at := range []string{"words", "/", "/tmp/.."} {
+		if _, err := Spec(Input{Container: config, Termination: at}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("at %q: %v", at, err)
+		}
+	}
+}
