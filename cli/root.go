@@ -72,7 +72,7 @@ without root, without KVM, without a daemon to set up and without configuration.
 	}
 	root.PersistentFlags().BoolVar(&a.detail, "detail", false, "print the whole of what stands behind an error")
 	root.AddCommand(
-		a.runCmd(), a.psCmd(), a.inspectCmd(), a.logsCmd(), a.execCmd(), a.attachCmd(), a.cpCmd(), a.eventsCmd(), a.statsCmd(), a.topCmd(), a.portForwardCmd(), a.stopCmd(), a.startCmd(),
+		a.runCmd(), a.psCmd(), a.inspectCmd(), a.logsCmd(), a.execCmd(), a.debugCmd(), a.attachCmd(), a.cpCmd(), a.eventsCmd(), a.statsCmd(), a.topCmd(), a.portForwardCmd(), a.stopCmd(), a.startCmd(),
 		a.pauseCmd(), a.resumeCmd(), a.rmCmd(), a.waitCmd(), a.imageCmd(), a.loginCmd(), a.logoutCmd(), a.templateCmd(),
 		a.updateCmd(), a.checkCmd(), a.consoleCmd(), a.versionCmd(), a.reapCmd(),
 	)

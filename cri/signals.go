@@ -29,6 +29,20 @@ func stopSignal(config *runtimeapi.ContainerConfig, img image.Image) int {
 	return int(sigTERM)
 }
 
+// criSignal is the CRI's name of the signal that asks a container to end: the
+// one that its configuration has, else the first for the number.
+func criSignal(config *runtimeapi.ContainerConfig, number int) runtimeapi.Signal {
+	if s := config.GetStopSignal(); s != runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT {
+		return s
+	}
+	for value := range int32(len(runtimeapi.Signal_name)) {
+		if s := runtimeapi.Signal(value); value > 0 && signalNumber(strings.TrimPrefix(s.String(), "SIGNAL_")) == number {
+			return s
+		}
+	}
+	return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT
+}
+
 // signalNumber reads "SIGTERM", "TERM", "15", "SIGRTMIN+3" or CRI's
 // "SIGRTMINPLUS3"; 0 is none of these.
 func signalNumber(s string) int {

@@ -70,7 +70,7 @@ func (c *container) status() *runtimeapi.ContainerStatus {
 		CreatedAt: c.Created.UnixNano(), StartedAt: nanos(c.Started),
 		Image: c.config.GetImage(), ImageRef: c.ImageRef, ImageId: c.ImageID,
 		Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(), Mounts: c.config.GetMounts(),
-		LogPath: c.log,
+		LogPath: c.log, StopSignal: criSignal(c.config, c.StopSignal),
 	}
 	if r := c.config.GetLinux().GetResources(); r != nil {
 		s.Resources = &runtimeapi.ContainerResources{Linux: r}

@@ -8,9 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
-	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
 // TestLife shows in real machines how the containers of a pod follow one
@@ -148,16 +145,7 @@ func testDeadline(t *testing.T, w *world) {
 func testDebug(t *testing.T, w *world) {
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: host}, spec: {terminationGracePeriodSeconds: 0, containers: [
   {name: a, image: "`+image+`", command: [sleep, "4242"]}, {name: b, image: "`+image+`", command: [sleep, "5353"]}]}}`, "run", "-d", "-q", "-")
-	supervisor := client.New(w.roots(), nil)
-	debug := func(req api.DebugRequest) (string, error) {
-		var answer api.Debugged
-		err := supervisor.Call(t.Context(), "POST", "/v1/pods/host/debug", nil, req, &answer)
-		return answer.Container, err
-	}
-	name, err := debug(api.DebugRequest{Target: "b", Command: []string{"sleep", "6464"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := strings.TrimSpace(w.must(t, "", "debug", "host", "-c", "b", "--", "sleep", "6464"))
 	seen := func() string {
 		return w.must(t, "", "exec", "-c", name, "host", "--", "sh", "-c", "for c in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$c; echo; done | grep ^sleep | sort; readlink /proc/1/exe")
 	}
@@ -167,17 +155,27 @@ func testDebug(t *testing.T, w *world) {
 	if got := w.must(t, "", "exec", "-c", "a", "host", "--", "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '"); strings.Contains(got, "6464") || strings.Contains(got, "5353") {
 		t.Errorf("seen by a container that is nobody's target: %s", got)
 	}
-	for _, req := range []api.DebugRequest{{Name: "a"}, {Target: "c"}, {Name: "Bad_"}, {Image: "localhost/none:1"}} {
-		if name, err := debug(req); err == nil {
-			t.Errorf("%+v: made %s", req, name)
+	for _, args := range [][]string{{"--name", "a"}, {"-c", "c"}, {"--name", "Bad_"}, {"--image", "localhost/none:1"}} {
+		if c := w.run(t, "", append([]string{"debug", "host"}, args...)...); c.ProcessState.ExitCode() == 0 {
+			t.Error(c)
 		}
+	}
+	if c := w.run(t, "typed", "debug", "-i", "--name", "d", "host", "--", "sh", "-c", "cat; echo; exit 3"); c.ProcessState.ExitCode() != 3 || c.out.String() != "typed\n" {
+		t.Error(c)
+	}
+	if got := w.must(t, "", "logs", "-c", "d", "host"); got != "typed\n" {
+		t.Errorf("log of an ephemeral container: %q", got)
 	}
 	w.shutdown(t)
 	pod := w.inspect(t, "host")
-	if n := len(pod.Spec.EphemeralContainers); n != 2 || pod.Spec.EphemeralContainers[0].TargetContainerName != "b" {
+	for began := time.Now(); pod.Status.Phase == corev1.PodPending && time.Since(began) < 10*time.Second; { // until it was looked at
+		time.Sleep(50 * time.Millisecond)
+		pod = w.inspect(t, "host")
+	}
+	if n := len(pod.Spec.EphemeralContainers); n != 3 || pod.Spec.EphemeralContainers[0].TargetContainerName != "b" {
 		t.Errorf("%d ephemeral containers: %+v", n, pod.Spec.EphemeralContainers)
 	}
-	if s := pod.Status.EphemeralContainerStatuses; len(s) != 2 || s[0].State.Running == nil || s[1].State.Waiting == nil {
+	if s := pod.Status.EphemeralContainerStatuses; len(s) != 3 || s[0].State.Running == nil || s[1].State.Waiting == nil || s[2].State.Terminated == nil {
 		t.Errorf("ephemeral containers: %+v", s)
 	}
 	if got := seen(); !strings.Contains(got, "sleep 6464") {

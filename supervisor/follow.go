@@ -17,7 +17,7 @@ func (s *Supervisor) follow(ctx context.Context, entries []*entry, out send) err
 	var wg sync.WaitGroup
 	for _, e := range entries {
 		wg.Go(func() {
-			if err := e.output(ctx, containerNames(e.rec.Pod), everything, out); err != nil {
+			if err := e.output(ctx, allContainers(e.rec.Pod), everything, out); err != nil {
 				cancel(err)
 				return
 			}
@@ -29,6 +29,9 @@ func (s *Supervisor) follow(ctx context.Context, entries []*entry, out send) err
 			if err := relay(e, out); err != nil {
 				cancel(err)
 				return
+			}
+			if e.givenUp() != nil {
+				return // which is told in its stead
 			}
 			status := e.status()
 			end := api.Ended{Pod: e.rec.Pod.Name, Phase: string(status.Phase), ExitCode: exitCode(e.rec.Pod, status), Reason: statusText(e.rec.Pod, status), Message: status.Message}

@@ -62,7 +62,7 @@ func (s *Supervisor) run(r *http.Request, out send) error {
 		return errors.Join(err, s.abandon(entries))
 	}
 	for _, e := range entries {
-		if err := e.startError(); errors.Is(err, pod.ErrImage) || errors.Is(err, pod.ErrStart) {
+		if err := e.givenUp(); err != nil {
 			return errors.Join(err, s.abandon(entries))
 		}
 	}
@@ -164,6 +164,15 @@ func (e *entry) startError() error {
 	return e.err
 }
 
+// givenUp is why a pod was given up whose start had been followed.
+func (e *entry) givenUp() error {
+	err := e.startError()
+	if errors.Is(err, pod.ErrImage) || errors.Is(err, pod.ErrStart) {
+		return err
+	}
+	return nil
+}
+
 func relay(e *entry, out send) error {
 	for _, m := range e.log.take() {
 		if err := out(m); err != nil {
@@ -195,7 +204,7 @@ func begun(statuses []corev1.ContainerStatus) int {
 }
 
 func (s *Supervisor) tellStarted(ctx context.Context, e *entry, out send) error {
-	m := api.Started{Pod: summary(e), Containers: containerNames(e.rec.Pod)}
+	m := api.Started{Pod: summary(e), Containers: allContainers(e.rec.Pod)}
 	if f, err := s.engine.PodFacts(ctx, e.pod().Sandbox()); err == nil {
 		for _, p := range f.Phases {
 			m.Phases = append(m.Phases, api.Phase{Name: p.Name, Microseconds: p.Took.Microseconds()})
