@@ -29,7 +29,7 @@ func TestPIDNamespaces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var volumes []spec.EmptyDir
+			var volumes []spec.Volume
 			m := machine(&volumes)
 			m.PIDs = func(target string) (string, error) {
 				if target != "old" {
@@ -57,7 +57,7 @@ func TestLastWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var volumes []spec.EmptyDir
+	var volumes []spec.Volume
 	m := machine(&volumes)
 	m.Last = "/last"
 	if err := s.Adjust(m, false); err != nil {
