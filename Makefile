@@ -34,6 +34,7 @@ PROGRAMS := $(addprefix bin/,$(filter-out bulkhead-guest,$(notdir $(patsubst %/,
 TOOL     := build/tools/bulkhead-guest
 BUNDLE   := bin/guest/bundle.json
 IMAGE    := build/busybox.tar
+PAGES    := build/man/bulkhead.1
 
 # What tests find the programs and the guest by.
 export BULKHEAD_LIBEXEC := $(CURDIR)/bin
@@ -76,16 +77,21 @@ bench: build guest $(IMAGE) $(READER) ## set up and measure (RUNS=5 ROWS=run,exe
 	@$(GO) build -tags '$(TAGS)' -o build/tools/bench ./bench
 	@build/tools/bench --runs $(RUNS) --pods $(PODS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER)
 
+.PHONY: man
+man: $(PAGES) ## write the manual pages into build/man
+
 .PHONY: install
-install: build guest ## install into $(DESTDIR)$(PREFIX)
+install: build guest man ## install into $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/bulkhead $(DESTDIR)$(PREFIX)/share/bulkhead/guest
 	install -m 0755 bin/bulkhead $(DESTDIR)$(PREFIX)/bin/
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 0644 build/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -m 0755 $(filter-out bin/bulkhead,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/libexec/bulkhead/
 	install -m 0644 bin/guest/vmlinux bin/guest/initrd bin/guest/bundle.json $(DESTDIR)$(PREFIX)/share/bulkhead/guest/
 
 .PHONY: clean
 clean: ## remove what was made, but not what was fetched and built for it
-	rm -rf bin $(TOOL) $(IMAGE)
+	rm -rf bin build/man $(TOOL) $(IMAGE)
 
 # The set-up installs what is missing, once; its stamps are made anew when the
 # list of packages changes.
@@ -133,6 +139,11 @@ build/guest-flags: force
 $(BUNDLE): bin/bulkhead-agent $(TOOL) build/crun/source $(KERNEL_INPUTS) build/guest-flags
 	@$(TOOL) bundle $(KERNEL_FLAGS) --crun-source build/crun/source --agent bin/bulkhead-agent --out $(@D)
 	@touch $@
+
+# A program of its own writes them: the command line stays small.
+$(PAGES): $(SOURCES) | build/setup-run
+	@rm -rf build/man
+	@$(GO) run -tags '$(TAGS)' ./hack/man '$(VERSION)' build/man
 
 $(READER): bench/diskread/main.go
 	$(BUILD) -ldflags '-s -w' -o $@ ./bench/diskread

@@ -43,7 +43,7 @@ Whether KVM works is remembered until the host's next boot; --probe tries again.
 				return fmt.Errorf("check: %w", err)
 			}
 			if f != "" {
-				if err := f.print(a.out, found, nil); err != nil {
+				if err := a.show(cmd.Context(), f, found, views{}); err != nil {
 					return err
 				}
 			}

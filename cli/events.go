@@ -35,6 +35,9 @@ restarts, failures. What happened several times is one line with its count. The 
 				path = podPath(args[0], "events")
 			}
 			list := []api.Event{}
+			if watch && strings.HasPrefix(string(f), jsonPath) {
+				return errors.New("-w prints a table, json or yaml")
+			}
 			p := eventPrinter{w: a.out, format: f}
 			q := url.Values{"watch": {strconv.FormatBool(watch)}}
 			err := a.client.Stream(cmd.Context(), "GET", path, q, nil, func(m api.Message) error {
@@ -50,13 +53,13 @@ restarts, failures. What happened several times is one line with its count. The 
 			if err != nil || watch {
 				return err
 			}
-			return f.print(a.out, list, func(w io.Writer) error {
+			return a.show(cmd.Context(), f, list, views{table: func(w io.Writer) error {
 				var rows [][]string
 				for _, e := range list {
 					rows = append(rows, eventRow(e))
 				}
 				return table(w, strings.Join(eventHeader, " "), rows)
-			})
+			}})
 		},
 	}
 	f.add(cmd)

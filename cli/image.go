@@ -14,12 +14,12 @@ import (
 
 func (a *app) imageCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "image", Aliases: []string{"images"}, Short: "Pull, load, list and remove images",
+		Use: "image", Aliases: []string{"images"}, Short: "Pull, load, list, inspect and remove images",
 		Example: `  bulkhead image pull registry.example.org/app:1.2
   bulkhead image load oci-archive:app.tar localhost/app:dev
   bulkhead image ls`,
 	}
-	cmd.AddCommand(a.imagePullCmd(), a.imageLoadCmd(), a.imageLsCmd(), a.imageRmCmd())
+	cmd.AddCommand(a.imagePullCmd(), a.imageLoadCmd(), a.imageLsCmd(), a.imageInspectCmd(), a.imageRmCmd(), a.imagePruneCmd())
 	return cmd
 }
 
@@ -102,29 +102,56 @@ func (a *app) imageLsCmd() *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List images", Args: cobra.NoArgs,
-		Example: "  bulkhead image ls\n  bulkhead image ls -o json",
+		Example: "  bulkhead image ls\n  bulkhead image ls -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			images := []api.Image{}
 			if err := a.client.Call(cmd.Context(), "GET", "/v1/images", nil, nil, &images); err != nil {
 				return err
 			}
-			return f.print(a.out, images, func(w io.Writer) error {
-				var rows [][]string
-				for _, i := range images {
-					names := i.Names
-					if len(names) == 0 {
-						names = []string{"<none>"}
-					}
-					for _, n := range names {
-						rows = append(rows, []string{n, short(strings.TrimPrefix(i.ID, "sha256:")), age(i.Created), size(i.Size)})
-					}
-				}
-				return table(w, "NAME ID CREATED SIZE", rows)
+			return a.show(cmd.Context(), f, images, views{
+				table: func(w io.Writer) error { return imageTable(w, images, false) },
+				wide:  func(w io.Writer) error { return imageTable(w, images, true) },
+				names: func() []string { return imageNames(images) },
 			})
 		},
 	}
-	f.add(cmd)
+	f.addList(cmd)
 	return cmd
+}
+
+// imageTable has a line for each name.
+func imageTable(w io.Writer, images []api.Image, wide bool) error {
+	header := "NAME ID CREATED SIZE"
+	if wide {
+		header += " DIGEST"
+	}
+	var rows [][]string
+	for _, i := range images {
+		names := i.Names
+		if len(names) == 0 {
+			names = []string{"<none>"}
+		}
+		for _, n := range names {
+			row := []string{n, short(strings.TrimPrefix(i.ID, "sha256:")), age(i.Created), size(i.Size)}
+			if wide {
+				_, digest, _ := strings.Cut(i.Digest, "@")
+				row = append(row, dash(digest))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return table(w, header, rows)
+}
+
+// imageNames are the images' names, and the ids of those without one.
+func imageNames(images []api.Image) []string {
+	var names []string
+	for _, i := range images {
+		if names = append(names, i.Names...); len(i.Names) == 0 {
+			names = append(names, i.ID)
+		}
+	}
+	return names
 }
 
 func (a *app) imageRmCmd() *cobra.Command {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"io"
 
 	"github.com/spf13/cobra"
 )
@@ -14,7 +13,7 @@ func (a *app) inspectCmd() *cobra.Command {
 		Use:   "inspect POD",
 		Short: "Show a pod with its status, as the Kubernetes API would",
 		Example: `  bulkhead inspect web
-  bulkhead inspect web -o json
+  bulkhead inspect web -o jsonpath={.status.podIP}
   bulkhead inspect --sandbox web      # the virtual machine's own facts`,
 		Args: exactly("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -30,7 +29,7 @@ func (a *app) inspectCmd() *cobra.Command {
 			if err := json.Unmarshal(v, &value); err != nil {
 				return err
 			}
-			return f.print(a.out, value, func(w io.Writer) error { return format("yaml").print(w, value, nil) })
+			return a.show(cmd.Context(), f, value, views{})
 		},
 	}
 	f.add(cmd)

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -12,14 +14,26 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
 // format is the -o flag of a command that lists or shows.
 type format string
 
-func (f *format) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP((*string)(f), "output", "o", "", "output format: json or yaml")
+func (f *format) add(cmd *cobra.Command) { f.addAs(cmd, "json, yaml or jsonpath=TEMPLATE") }
+
+// addList is add for a command that lists things with names.
+func (f *format) addList(cmd *cobra.Command) {
+	f.addAs(cmd, "json, yaml, wide, name or jsonpath=TEMPLATE (a list is .items)")
 }
+
+func (f *format) addAs(cmd *cobra.Command, formats string) {
+	cmd.Flags().StringVarP((*string)(f), "output", "o", string(*f), "output format: "+formats)
+}
+
+// jsonPath begins a format that is a template, in kubectl's language.
+const jsonPath = "jsonpath="
 
 // valid says early whether print knows the format.
 func (f format) valid() error {
@@ -27,7 +41,56 @@ func (f format) valid() error {
 	case "", "json", "yaml":
 		return nil
 	}
-	return fmt.Errorf("unknown output format %q: use json or yaml", string(f))
+	if strings.HasPrefix(string(f), jsonPath) {
+		return nil
+	}
+	return fmt.Errorf("unknown output format %q: use json, yaml or jsonpath=TEMPLATE", string(f))
+}
+
+// views are what a command shows besides JSON and YAML; wide and names may be
+// nil.
+type views struct {
+	table, wide func(io.Writer) error
+	names       func() []string
+}
+
+// show prints v in a format.
+func (a *app) show(ctx context.Context, f format, v any, as views) error {
+	template, isPath := strings.CutPrefix(string(f), jsonPath)
+	switch {
+	case f == "wide" && as.wide != nil:
+		return as.wide(a.out)
+	case f == "name" && as.names != nil:
+		for _, name := range as.names() {
+			fmt.Fprintln(a.out, name)
+		}
+		return nil
+	case isPath:
+		return a.fillIn(ctx, template, v)
+	case as.names != nil && f.valid() != nil:
+		return fmt.Errorf("unknown output format %q: use json, yaml, wide, name or jsonpath=TEMPLATE", string(f))
+	}
+	return f.print(a.out, v, as.table)
+}
+
+// fillIn has the supervisor fill a template in: its language is a Kubernetes
+// library's, which would not be carried for it here. A list is the field items,
+// as kubectl has it.
+func (a *app) fillIn(ctx context.Context, template string, v any) error {
+	if reflect.ValueOf(v).Kind() == reflect.Slice {
+		v = map[string]any{"items": v}
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	var text api.JSONPathResult
+	req := api.JSONPathRequest{Template: template, Value: raw}
+	if err := a.client.Call(ctx, "POST", "/v1/jsonpath", nil, req, &text); err != nil {
+		return err
+	}
+	_, err = io.WriteString(a.out, text.Text)
+	return err
 }
 
 // print writes v as JSON or YAML, or by table when no format was asked for.

@@ -27,7 +27,7 @@ func TestFormats(t *testing.T) {
 		}
 	}
 	for _, f := range []format{"xml", "JSON"} {
-		if err := errors.Join(f.valid(), f.print(io.Discard, v, table)); err == nil || !strings.Contains(err.Error(), "json or yaml") {
+		if err := errors.Join(f.valid(), f.print(io.Discard, v, table)); err == nil || !strings.Contains(err.Error(), "json, yaml or") {
 			t.Errorf("%q: %v", f, err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestPsTable(t *testing.T) {
 	} {
 		pods[1].Namespace = tc.namespace
 		var w bytes.Buffer
-		if err := psTable(&w, pods); err != nil {
+		if err := psTable(&w, pods, false); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(tc.want, w.String()); diff != "" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -22,7 +23,8 @@ func (a *app) psCmd() *cobra.Command {
 		Short:   "List the pods, ended ones included",
 		Example: `  bulkhead ps
   bulkhead ps -A
-  bulkhead ps -o json`,
+  bulkhead ps -o wide
+  bulkhead ps -o jsonpath='{range .items[*]}{.name} {.ip}{"\n"}{end}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pods := []api.Pod{}
@@ -36,24 +38,45 @@ func (a *app) psCmd() *cobra.Command {
 				}
 				return nil
 			}
-			return f.print(a.out, pods, func(w io.Writer) error { return psTable(w, pods) })
+			return a.show(cmd.Context(), f, pods, views{
+				table: func(w io.Writer) error { return psTable(w, pods, false) },
+				wide:  func(w io.Writer) error { return psTable(w, pods, true) },
+				names: func() []string { return podNames(pods) },
+			})
 		},
 	}
-	f.add(cmd)
+	f.addList(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
 	cmd.Flags().BoolVarP(&all, "all", "A", false, "the pods of every instance: those of a kubelet and a node, too")
 	return cmd
 }
 
-// psTable fits 80 columns as long as names are short: the namespace is shown
-// only where a pod has another than the default one.
-func psTable(w io.Writer, pods []api.Pod) error {
-	header, namespaces := "NAME READY STATUS RESTARTS AGE PORTS ACCEL UID", false
+// podNames are what other commands take for pods: pod/NAME, or NAMESPACE/NAME
+// outside the default one.
+func podNames(pods []api.Pod) []string {
+	var names []string
+	for _, p := range pods {
+		if p.Namespace == "default" {
+			names = append(names, "pod/"+p.Name)
+		} else {
+			names = append(names, p.Namespace+"/"+p.Name)
+		}
+	}
+	return names
+}
+
+// psTable fits 80 columns as long as names are short, unless it is to be wide:
+// the namespace is shown only where a pod has another than the default one.
+func psTable(w io.Writer, pods []api.Pod, wide bool) error {
+	header, namespaces := "NAME READY STATUS RESTARTS AGE PORTS ACCEL UID", wide
 	for _, p := range pods {
 		namespaces = namespaces || p.Namespace != "default"
 	}
 	if namespaces {
 		header = "NAMESPACE " + header
+	}
+	if wide {
+		header += " IP SANDBOX LABELS"
 	}
 	instances := slices.ContainsFunc(pods, func(p api.Pod) bool { return p.Instance != "" })
 	if instances {
@@ -64,6 +87,9 @@ func psTable(w io.Writer, pods []api.Pod) error {
 		row := []string{
 			p.Name, fmt.Sprintf("%d/%d", p.Ready, p.Containers), p.Status, strconv.Itoa(p.Restarts),
 			age(p.Created), dash(strings.Join(p.Ports, ",")), dash(p.Accel), short(p.UID),
+		}
+		if wide {
+			row = append(row, dash(p.IP), dash(short(p.Sandbox)), dash(labels(p.Labels)))
 		}
 		if namespaces {
 			row = append([]string{p.Namespace}, row...)
@@ -77,6 +103,14 @@ func psTable(w io.Writer, pods []api.Pod) error {
 }
 
 func short(id string) string { return id[:min(len(id), 12)] }
+
+func labels(of map[string]string) string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		list = append(list, key+"="+of[key])
+	}
+	return strings.Join(list, ",")
+}
 
 func dash(s string) string {
 	if s == "" {

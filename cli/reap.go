@@ -51,7 +51,7 @@ func (a *app) versionCmd() *cobra.Command {
 			if f == "" {
 				f = "yaml"
 			}
-			return f.print(a.out, v, nil)
+			return a.show(cmd.Context(), f, v, views{})
 		},
 	}
 	f.add(cmd)

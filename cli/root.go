@@ -61,6 +61,8 @@ without root, without KVM, without a daemon to set up and without configuration.
   bulkhead exec -it web -- sh`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// The completion command is ours: without a shell that Linux users have not.
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			var err error
 			if a.roots, err = dirs.Default(); err != nil {
@@ -75,6 +77,11 @@ without root, without KVM, without a daemon to set up and without configuration.
 		a.runCmd(), a.psCmd(), a.inspectCmd(), a.logsCmd(), a.execCmd(), a.debugCmd(), a.attachCmd(), a.cpCmd(), a.eventsCmd(), a.statsCmd(), a.topCmd(), a.portForwardCmd(), a.stopCmd(), a.startCmd(),
 		a.pauseCmd(), a.resumeCmd(), a.rmCmd(), a.waitCmd(), a.imageCmd(), a.loginCmd(), a.logoutCmd(), a.templateCmd(),
 		a.updateCmd(), a.checkCmd(), a.consoleCmd(), a.versionCmd(), a.reapCmd(),
+		a.kubeCmd(), a.systemCmd(), a.completionCmd(),
 	)
+	a.complete(root)
 	return root
 }
+
+// Command is the whole command line, for who writes its manual.
+func Command() *cobra.Command { return (&app{out: os.Stdout, err: os.Stderr, in: os.Stdin}).root() }

@@ -40,7 +40,7 @@ the machine's; network and disk count from the machine's start.`,
 				if err != nil {
 					return err
 				}
-				return f.print(a.out, list, nil)
+				return a.show(cmd.Context(), f, list, views{})
 			}
 			ctx, stop := catch(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()

@@ -58,20 +58,32 @@ func (a *app) templateLsCmd() *cobra.Command {
 			if err := a.client.Call(cmd.Context(), "GET", "/v1/templates", nil, nil, &list); err != nil {
 				return err
 			}
-			return f.print(a.out, list, func(w io.Writer) error {
-				var rows [][]string
-				for _, t := range list {
-					rows = append(rows, []string{
-						short(t.Key), strconv.Itoa(t.VCPUs), fmt.Sprintf("%d MiB", t.Memory),
-						t.Network, t.Accel, size(t.Size), age(t.Created), t.Reason,
-					})
-				}
-				return table(w, "KEY VCPUS MEMORY NETWORK ACCEL SIZE AGE REASON", rows)
+			return a.show(cmd.Context(), f, list, views{
+				table: func(w io.Writer) error { return templateTable(w, list, short) },
+				wide:  func(w io.Writer) error { return templateTable(w, list, func(key string) string { return key }) },
+				names: func() []string {
+					var keys []string
+					for _, t := range list {
+						keys = append(keys, t.Key)
+					}
+					return keys
+				},
 			})
 		},
 	}
-	f.add(cmd)
+	f.addList(cmd)
 	return cmd
+}
+
+func templateTable(w io.Writer, list []api.Template, key func(string) string) error {
+	var rows [][]string
+	for _, t := range list {
+		rows = append(rows, []string{
+			key(t.Key), strconv.Itoa(t.VCPUs), fmt.Sprintf("%d MiB", t.Memory),
+			t.Network, t.Accel, size(t.Size), age(t.Created), t.Reason,
+		})
+	}
+	return table(w, "KEY VCPUS MEMORY NETWORK ACCEL SIZE AGE REASON", rows)
 }
 
 func (a *app) templateRmCmd() *cobra.Command {

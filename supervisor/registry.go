@@ -153,6 +153,7 @@ func (r *registry) all() []*entry {
 // find names a pod by its name, namespace/name, or an unambiguous prefix of its
 // name, UID or sandbox id. A whole name wins over prefixes.
 func (r *registry) find(ref string) (*entry, error) {
+	ref = strings.TrimPrefix(ref, "pod/") // as ps -o name has it
 	var found []*entry
 	for _, e := range r.all() {
 		if ref == e.rec.Pod.Name || ref == e.key() || ref == string(e.rec.Pod.UID) {

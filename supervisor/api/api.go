@@ -19,7 +19,13 @@
 //	POST   /v1/pods/{ref}/{verb}         stop start pause resume wait: StopRequest -> Result
 //	POST   /v1/pods/{ref}/update         UpdateRequest -> Result
 //	DELETE /v1/pods/{ref}?force=         -> Result
+//	GET    /v1/pods/{ref}/manifest       -> v1.Pod as somebody would write it
 //	GET    /v1/images                    -> []Image
+//	GET    /v1/images/{ref...}           -> ImageDetail
+//	POST   /v1/images/prune?all=         -> Pruned; all: also images with a name
+//	GET    /v1/system/df                 -> []DiskShare
+//	POST   /v1/system/prune?all=         -> Pruned
+//	POST   /v1/jsonpath                  JSONPathRequest -> JSONPathResult
 //	POST   /v1/images/pull               PullRequest -> Messages
 //	POST   /v1/images/load               LoadRequest -> Messages
 //	DELETE /v1/images/{ref...}           -> Result
@@ -240,6 +246,42 @@ type Image struct {
 	Digest  string    `json:"digest,omitempty"`
 	Size    int64     `json:"size"` // bytes on disk
 	Created time.Time `json:"created"`
+}
+
+// ImageDetail is all that is known of an image.
+type ImageDetail struct {
+	Image
+	Digests []string        `json:"digests,omitempty"` // repository@digest of every manifest it came by
+	Pulled  time.Time       `json:"pulled"`
+	Config  json.RawMessage `json:"config"` // OCI, as it came
+}
+
+// Pruned is what a prune has removed.
+type Pruned struct {
+	Pods      []string `json:"pods,omitempty"`
+	Images    []string `json:"images,omitempty"`
+	Templates []string `json:"templates,omitempty"`
+	Bytes     int64    `json:"bytes"` // of the disk
+}
+
+// DiskShare is what things of a kind take of the disk.
+type DiskShare struct {
+	Type        string `json:"type"`
+	Total       int    `json:"total"`
+	Active      int    `json:"active"` // that are in use
+	Bytes       int64  `json:"bytes"`
+	Reclaimable int64  `json:"reclaimableBytes"` // by system prune --all
+}
+
+// JSONPathRequest fills a template in with a value, in kubectl's language.
+type JSONPathRequest struct {
+	Template string          `json:"template"`
+	Value    json.RawMessage `json:"value"`
+}
+
+// JSONPathResult is the text that came of it.
+type JSONPathResult struct {
+	Text string `json:"text"`
 }
 
 // PullRequest names an image of a registry.

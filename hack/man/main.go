@@ -1,0 +1,46 @@
+// Command man writes a manual page for each command of the command line. It is a
+// program of its own: what turns text into pages would make the command line
+// larger by half a megabyte.
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/bulkhead-project/bulkhead/cli"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: man VERSION DIRECTORY")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "man:", err)
+		os.Exit(1)
+	}
+}
+
+// write fills dir with bulkhead.1, bulkhead-run.1 and so on. The same version
+// makes the same bytes: the pages carry no date of their own.
+func write(version, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root := cli.Command()
+	quiet(root)
+	none := time.Time{}
+	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Date: &none, Source: "Bulkhead " + version, Manual: "Bulkhead"}, dir)
+}
+
+// quiet leaves out who generated the page, and when.
+func quiet(cmd *cobra.Command) {
+	cmd.DisableAutoGenTag = true
+	for _, sub := range cmd.Commands() {
+		quiet(sub)
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli"
+)
+
+// TestPages wants a page with examples for each command, and the same again.
+func TestPages(t *testing.T) {
+	dir, again := t.TempDir(), t.TempDir()
+	for _, d := range []string{dir, again} {
+		if err := write("1.2.3", d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
+		page, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if text := string(page); !strings.Contains(text, "Bulkhead 1.2.3") || !strings.Contains(text, ".SH EXAMPLE") || strings.Contains(text, "Auto generated") {
+			t.Errorf("%s: %s", name, text)
+		}
+		other, err := os.ReadFile(filepath.Join(again, name))
+		if err != nil || string(other) != string(page) {
+			t.Errorf("%s is not the same again: %v", name, err)
+		}
+		for _, sub := range cmd.Commands() {
+			look(sub)
+		}
+	}
+	look(cli.Command())
+}

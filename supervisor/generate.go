@@ -1,0 +1,93 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/podapi"
+)
+
+// generate answers with a pod as somebody would write it: without what Bulkhead
+// has set, and without what is the default. Decoded again it is the same pod.
+func (s *Supervisor) generate(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	if _, yes := e.rec.damaged(); yes {
+		_, _, err := e.container("")
+		return nil, err
+	}
+	return written(e.rec.Pod)
+}
+
+// written leaves out of a pod every field without which it is decoded to the
+// same one.
+func written(p *corev1.Pod) (map[string]any, error) {
+	want := plainPod(p)
+	data, err := json.Marshal(want)
+	if err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	same := func() bool {
+		data, err := json.Marshal(fields)
+		if err != nil {
+			return false
+		}
+		pods, err := podapi.Decode("generate", data)
+		return err == nil && len(pods) == 1 && reflect.DeepEqual(plainPod(pods[0]), want)
+	}
+	if !same() {
+		return nil, fmt.Errorf("generate: pod %s/%s cannot be written so that it is read as the same", p.Namespace, p.Name)
+	}
+	// What everybody writes stays.
+	keep := map[string]bool{"apiVersion": true, "kind": true, "metadata": true, "name": true, "spec": true, "containers": true, "image": true, "emptyDir": true}
+	leaveOut(fields, keep, same)
+	return fields, nil
+}
+
+// plainPod is a pod without what is no part of its specification.
+func plainPod(p *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: p.Name, Namespace: p.Namespace, Labels: p.Labels, Annotations: p.Annotations,
+		},
+		Spec: *p.Spec.DeepCopy(),
+	}
+}
+
+// leaveOut removes what is not needed, the largest parts first.
+func leaveOut(fields map[string]any, keep map[string]bool, same func() bool) {
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		value := fields[key]
+		if !keep[key] {
+			delete(fields, key)
+			if same() {
+				continue
+			}
+			fields[key] = value
+		}
+		switch value := value.(type) {
+		case map[string]any:
+			leaveOut(value, keep, same)
+		case []any:
+			for _, item := range value {
+				if m, ok := item.(map[string]any); ok {
+					leaveOut(m, keep, same)
+				}
+			}
+		}
+	}
+}
