@@ -58,6 +58,11 @@ type Agent struct {
 	volumes            sync.Mutex // while volumes are made; of what follows
 	fileVolumes        map[string]*fileVolume
 	fileVolumesMounted bool
+
+	files map[string]string // those that specifications brought, by place and content; guarded by volumes
+
+	holding sync.Mutex
+	holder  *reaper.Child // of the pod's own process namespace; nil until it is wanted
 }
 
 // Main is the whole life of a process 1. It returns only with an error, and
@@ -76,8 +81,9 @@ func Main(build string) error {
 	a := &Agent{
 		reaper: r, crun: runtime, card: card,
 		disks: map[string]*disk{}, containers: map[string]*container{}, fileVolumes: map[string]*fileVolume{},
+		files: map[string]string{},
 	}
-	for _, dir := range []string{containerDir, imageDir, scratchDir, volumeDir, podDir, shmDir} {
+	for _, dir := range []string{containerDir, imageDir, scratchDir, volumeDir, podDir, shmDir, holderRoot} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return err
 		}

@@ -40,6 +40,8 @@ func (a *Agent) configure(_ context.Context, c agentv1.Configure) (agentv1.Confi
 		{"mount /dev/shm", func() error { return a.mountShm(c.ShmBytes) }},
 		{"set up the network", func() error { return a.setNetwork(c.Network) }},
 		{"set sysctls", func() error { return setSysctls(c.Sysctls) }},
+		{"limit the pod", func() error { return limitPod(c.Limits) }},
+		{"limit the scratch disk", func() error { return a.limitScratch(c.ScratchBytes) }},
 	} {
 		if err := step.do(); err != nil {
 			return agentv1.Configured{}, fmt.Errorf("%s: %w", step.name, err)

@@ -34,6 +34,10 @@ type container struct {
 	cgroup cgroup.Dir
 	free   func()   // lets go of the image
 	binds  []string // mounts of parts of volumes
+	// giveBack, if set, gives back the memory of its huge pages.
+	giveBack func() error
+	// sharedPID says that the container's processes do not end with its first.
+	sharedPID bool
 
 	// op is held by what changes the container: create, start, pause,
 	// resume, update, delete. Nothing waits for the container's doings under it.
@@ -134,11 +138,16 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 			}
 			return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), joined.Fd()), nil
 		},
+		File: a.file, Devices: devices,
 	}, r.Terminal)
 	if err != nil {
 		return nil, err
 	}
 	c.lastAt = s.LastAt
+	c.sharedPID = s.SharedPID
+	if c.giveBack, err = a.reserve(s.HugePages); err != nil {
+		return nil, err
+	}
 	if err := setSysctls(s.Sysctls); err != nil {
 		return nil, err
 	}
@@ -154,8 +163,12 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	return a.launch(ctx, c, launch{terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce})
 }
 
-// pidNamespace opens that of another container, which must be running.
+// pidNamespace opens that of another container, which must be running, or with
+// none the pod's own.
 func (a *Agent) pidNamespace(target string) (*os.File, error) {
+	if target == "" {
+		return a.podNamespace()
+	}
 	_, first, err := a.process(agentv1.Process{Container: target})
 	if err != nil {
 		return nil, err
@@ -237,6 +250,12 @@ func (a *Agent) remove(c *container) error {
 	if err != nil {
 		return fmt.Errorf("remove container %s: %w", c.id, err)
 	}
+	if c.giveBack != nil {
+		if err := c.giveBack(); err != nil {
+			return fmt.Errorf("remove container %s: %w", c.id, err)
+		}
+		c.giveBack = nil
+	}
 	if c.free != nil {
 		c.free()
 		c.free = nil
@@ -299,6 +318,9 @@ func (a *Agent) freeze(ctx context.Context, id string, frozen bool) error {
 }
 
 func (a *Agent) update(ctx context.Context, r agentv1.Update) (none, error) {
+	if r.Container == "" {
+		return none{}, limitPod(r.Limits)
+	}
 	c, err := a.container(r.Container)
 	if err != nil {
 		return none{}, err

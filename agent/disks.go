@@ -62,7 +62,10 @@ func (a *Agent) mount(_ context.Context, m agentv1.Mount) (none, error) {
 		return none{}, fmt.Errorf("mount disk %.64q of slot %d: %w", m.Name, m.Slot, err)
 	}
 	d.ready = true
-	return none{}, nil
+	if m.Name != scratch || a.configured == nil {
+		return none{}, nil
+	}
+	return none{}, ballast(scratchDir, a.pod.ScratchBytes)
 }
 
 func mountDisk(m agentv1.Mount, at string) error {

@@ -92,6 +92,12 @@ func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, e
 	}
 	go func() {
 		<-p.child.Done()
+		if l.exec == "" && c.sharedPID {
+			// In a namespace of its own the kernel would have done it.
+			if err := c.cgroup.SignalAll(unix.SIGKILL); err != nil && !os.IsNotExist(err) {
+				Log("container %s: end what its first process left: %v", c.id, err)
+			}
+		}
 		p.exit = exitOf(p.child.Status(), oomKilled)
 		close(p.exited)
 		if p.stdin != nil {

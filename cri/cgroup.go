@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -51,10 +53,26 @@ func quota(size sandbox.Size) int64 {
 	return size.Quota
 }
 
+// overhead is what a pod's machine may take beside its own: at least what
+// Bulkhead knows that it takes.
+type overhead struct {
+	memory int64   // bytes
+	cpu    float64 // a part of each CPU's time
+}
+
+// overheadOf is that of the pod's configuration (the API's spec.overhead).
+func overheadOf(r *runtimeapi.LinuxContainerResources) overhead {
+	o := overhead{memory: max(overheadMemory, r.GetMemoryLimitInBytes()), cpu: overheadCPU}
+	if r.GetCpuQuota() > 0 && r.GetCpuPeriod() > 0 {
+		o.cpu = max(o.cpu, float64(r.GetCpuQuota())/float64(r.GetCpuPeriod()))
+	}
+	return o
+}
+
 // memoryLimits are those of a machine that grows to a size; the CPUs' share comes
 // when it is up, since starting it is no work of the pod's.
-func memoryLimits(memoryMiB int) hostcgroup.Limits {
-	return hostcgroup.Limits{Memory: int64(memoryMiB)<<20 + overheadMemory, PIDs: groupPIDs}
+func memoryLimits(memoryMiB int, o overhead) hostcgroup.Limits {
+	return hostcgroup.Limits{Memory: int64(memoryMiB)<<20 + o.memory, PIDs: groupPIDs}
 }
 
 // makeGroup journals and makes the group of a pod. Without one, the pod goes on and
@@ -68,7 +86,7 @@ func (s *Service) makeGroup(ctx context.Context, r *store.Pod) error {
 	if _, err := s.store.Journal(r.ID).Before(ctx, undoCgroup, cgroupUndo{d}, atomicfile.Volatile); err != nil {
 		return err
 	}
-	l := memoryLimits(max(r.MemoryMiB, r.Machine.Memory))
+	l := memoryLimits(max(r.MemoryMiB, r.Machine.Memory), overheadOf(nil))
 	if _, err := s.groups.Create(r.ID, l); err != nil {
 		s.log.Warn("a pod has no cgroup on the host", "pod", r.ID, "error", err)
 		r.Cgroup.Note = err.Error()
@@ -93,11 +111,11 @@ func (s *Service) limitGroup(r *store.Pod, l hostcgroup.Limits) {
 }
 
 // holdCPU gives a pod's group its share of the CPUs; 0 is no limit.
-func (s *Service) holdCPU(r *store.Pod, quota, period int64) {
+func (s *Service) holdCPU(r *store.Pod, quota, period int64, o overhead) {
 	l := r.Cgroup.Limits
 	l.Quota, l.Period = 0, 0
 	if quota > 0 && period > 0 {
-		l.Quota, l.Period = quota+int64(overheadCPU*float64(period)), period
+		l.Quota, l.Period = quota+int64(o.cpu*float64(period)), period
 	}
 	s.limitGroup(r, l)
 }
@@ -152,15 +170,15 @@ func (s *Service) reapGroups(ctx context.Context) error {
 // as much, or is without a limit from then on.
 func (p *pod) updateCPU(was, now cpuLimit) error {
 	r := p.snapshot()
-	l := r.Cgroup.Limits
-	if now.quota == 0 || l.Quota == 0 {
-		return nil // nothing is changed, or there is no share
+	l, o := r.Cgroup.Limits, overheadOf(p.config.GetLinux().GetOverhead())
+	if now.quota == 0 || l.Quota == 0 || r.Sized {
+		return nil // nothing is changed, there is no share, or it is told apart
 	}
-	share := l.Quota - int64(overheadCPU*float64(l.Period)) + now.of(l.Period) - was.of(l.Period)
+	share := l.Quota - int64(o.cpu*float64(l.Period)) + now.of(l.Period) - was.of(l.Period)
 	if now.quota < 0 || was.quota <= 0 {
 		share = 0
 	}
-	p.s.holdCPU(&r, max(share, 0), l.Period)
+	p.s.holdCPU(&r, max(share, 0), l.Period, o)
 	return p.assume(func(record *store.Pod) { record.Cgroup = r.Cgroup })
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
-	"github.com/bulkhead-project/bulkhead/oci"
 )
 
 // createTimeout bounds the creation of a container: under emulation the first
@@ -85,14 +84,7 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 		ID: store.NewID(), ImageID: img.ID, ImageRef: imageRef(img), Created: time.Now(),
 		StopSignal: stopSignal(config, img), Termination: last,
 	}}}
-	if err := p.checkTarget(config); err != nil {
-		return "", err
-	}
-	in := oci.Input{ID: ctr.ID, Container: config, Sandbox: p.config, Image: img.Config}
-	if last != nil {
-		in.Termination = last.Container
-	}
-	spec, err := oci.Spec(in)
+	spec, err := p.specify(ctr, config, img)
 	if err != nil {
 		return "", err
 	}

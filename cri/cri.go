@@ -54,6 +54,9 @@ type Options struct {
 	Pool int
 	// UnsafeSysctls are the sysctls that pods may set beyond the safe ones.
 	UnsafeSysctls []string
+	// SeccompDir is the directory that profiles of type Localhost lie in, and
+	// below; empty is Roots.Seccomp.
+	SeccompDir string
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 

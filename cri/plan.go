@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +39,8 @@ type plan struct {
 	quota    int64  // of the CPUs, in microseconds of each period; 0 is all of them
 	period   int64
 	cold     bool
+	scratch  int64 // bytes of the scratch disk that the pod may write; 0 is all
+	overhead overhead
 	ports    []network.Port
 }
 
@@ -62,8 +66,6 @@ func (s *Service) checkPod(config *runtimeapi.PodSandboxConfig, handler string) 
 		return invalid("pod %s: the host's processes cannot be seen by a pod in a virtual machine (hostPID)", meta.GetName())
 	case options.GetIpc() == runtimeapi.NamespaceMode_NODE:
 		return invalid("pod %s: the host's IPC cannot be used by a pod in a virtual machine (hostIPC)", meta.GetName())
-	case options.GetUsernsOptions() != nil && options.GetUsernsOptions().GetMode() == runtimeapi.NamespaceMode_POD:
-		return unsupported("pod %s: a user namespace of its own is not supported yet (hostUsers: false)", meta.GetName())
 	case config.GetLogDirectory() != "" && !filepath.IsAbs(config.GetLogDirectory()):
 		return invalid("pod %s: log directory %q is not absolute", meta.GetName(), config.GetLogDirectory())
 	}
@@ -88,11 +90,15 @@ func (s *Service) plan(ctx context.Context, config *runtimeapi.PodSandboxConfig,
 	if p.ports, err = ports(config); err != nil {
 		return nil, err
 	}
-	size, err := sandbox.SizeOf([]sandbox.Demand{demand(config)}, s.host, s.sizing())
+	size, err := sandbox.SizeOf(demands(config), s.host, s.sizing())
 	if err != nil {
 		return nil, fail(err, "pod %s", name)
 	}
 	p.memory, p.quota, p.period = size.MemoryMiB, quota(size), size.Period
+	p.overhead = overheadOf(config.GetLinux().GetOverhead())
+	if p.scratch, err = scratchBytes(config); err != nil {
+		return nil, fail(err, "pod %s", name)
+	}
 	kind := hypervisor.Network(config.GetAnnotations()[annotations.Network])
 	switch kind {
 	case "":
@@ -124,15 +130,43 @@ func (p *plan) kind() kind { return kind{p.machine, p.memory} }
 
 func (s *Service) sizing() sandbox.Sizing { return sandbox.DefaultSizing }
 
-// demand is what the kubelet, or package pod, has summed up over the
-// containers.
-func demand(config *runtimeapi.PodSandboxConfig) sandbox.Demand {
+// demands are what the kubelet, or package pod, has summed up over the
+// containers. Huge pages are beside the memory that it limits, and a container
+// without a limit is one more that asks for nothing.
+func demands(config *runtimeapi.PodSandboxConfig) []sandbox.Demand {
 	r := config.GetLinux().GetResources()
-	return sandbox.Demand{
+	d := sandbox.Demand{
 		Quota: r.GetCpuQuota(), Period: uint64(max(r.GetCpuPeriod(), 0)), Shares: uint64(max(r.GetCpuShares(), 0)),
 		MemoryLimit: r.GetMemoryLimitInBytes(),
 	}
+	for _, pages := range r.GetHugepageLimits() {
+		d.HugePages += int64(min(pages.GetLimit(), math.MaxInt64>>8))
+	}
+	d.Unstated = config.GetAnnotations()[annotations.Unstated] != ""
+	return []sandbox.Demand{d}
 }
+
+// maxScratch is the size of a machine's disk slot.
+const maxScratch = 64 << 30
+
+// scratchBytes is what the pod may write to its disk.
+func scratchBytes(config *runtimeapi.PodSandboxConfig) (int64, error) {
+	text := config.GetAnnotations()[annotations.Scratch]
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, invalid("annotation %s=%q is no number of bytes", annotations.Scratch, text)
+	}
+	if n > maxScratch {
+		return 0, &sandbox.TooLargeError{What: "bytes of ephemeral storage", Want: n, Have: maxScratch}
+	}
+	return n, nil
+}
+
+// scratchSize is that of the pod's disk.
+func (p *plan) scratchSize() int64 { return max(p.scratch, defaultScratch) }
 
 // ports are those that a host port is wanted for.
 func ports(config *runtimeapi.PodSandboxConfig) ([]network.Port, error) {

@@ -277,7 +277,7 @@ func (p *pool) rehearse(ctx context.Context, m *member, memory int) error {
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
-	if err := p.s.sendScratch(ctx, m.record.ID, m.conn); err != nil {
+	if err := p.s.sendScratch(ctx, m.record.ID, m.conn, defaultScratch); err != nil {
 		return err
 	}
 	if err := m.conn.sendFile(ctx, layout.RehearsalImage, p.image); err != nil {

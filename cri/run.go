@@ -162,8 +162,8 @@ func (b *building) timing(name string) {
 }
 
 func (b *building) takeMember(ctx context.Context) *member {
-	if b.plan.cold || b.alone {
-		return nil
+	if b.plan.cold || b.alone || b.plan.scratchSize() != defaultScratch {
+		return nil // a member's disk is of the default size
 	}
 	m := b.s.pool.take(ctx, b.plan.kind())
 	if m == nil {
@@ -217,7 +217,7 @@ func (b *building) store(context.Context) error {
 	b.record.Key, b.record.Phase, b.record.Config, b.record.Handler = b.plan.key, store.Starting, raw, b.plan.handler
 	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.machine, b.plan.memory
 	b.record.AccelNote, b.record.NetNote = b.plan.note, b.plan.netNote
-	b.s.limitGroup(&b.record, memoryLimits(b.plan.memory)) // of the pool's machine, which is to grow
+	b.s.limitGroup(&b.record, memoryLimits(b.plan.memory, b.plan.overhead)) // of the pool's machine, which is to grow
 	if err := b.s.store.PutPod(&b.record); err != nil {
 		return fail(err, "store")
 	}

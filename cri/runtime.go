@@ -73,15 +73,6 @@ func (s *Service) RuntimeConfig(context.Context) (*runtimeapi.RuntimeConfigRespo
 // network's to give.
 func (s *Service) UpdateRuntimeConfig(context.Context, *runtimeapi.RuntimeConfig) error { return nil }
 
-// UpdatePodSandboxResources does nothing yet, which the CRI allows: a machine
-// is resized by its containers' updates.
-func (s *Service) UpdatePodSandboxResources(_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
-	if _, err := s.find(req.GetPodSandboxId()); err != nil {
-		return nil, err
-	}
-	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
-}
-
 // CheckpointContainer is not supported.
 func (s *Service) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) error {
 	return unsupported("checkpoint of a container is not supported")

@@ -14,8 +14,10 @@ import (
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/anypb"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
@@ -30,8 +32,8 @@ import (
 // configType is the type of CreateSandbox's options: a sandbox.Config as JSON.
 const configType = "io.bulkhead.sandbox.Config+json"
 
-// scratchSize is what a pod may write where no limit is set, in bytes.
-const scratchSize = 10 << 30
+// defaultScratch is what a pod may write where no limit is set, in bytes.
+const defaultScratch = 10 << 30
 
 const (
 	scratchFile = "scratch.img"
@@ -56,7 +58,7 @@ func (b *building) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if !b.record.WasPooled { // a member has it
-		if err := b.s.sendScratch(ctx, b.record.ID, b.conn); err != nil {
+		if err := b.s.sendScratch(ctx, b.record.ID, b.conn, b.plan.scratchSize()); err != nil {
 			return err
 		}
 	}
@@ -75,9 +77,9 @@ func (b *building) create(ctx context.Context) error {
 }
 
 // sendScratch makes a pod's scratch disk and gives it to its shim.
-func (s *Service) sendScratch(ctx context.Context, id string, c *conn) error {
+func (s *Service) sendScratch(ctx context.Context, id string, c *conn, size int64) error {
 	path := filepath.Join(s.store.Dir(id), scratchFile)
-	if err := s.scratch.Create(ctx, path, scratchSize); err != nil {
+	if err := s.scratch.Create(ctx, path, size); err != nil {
 		return fail(err, "scratch disk")
 	}
 	fault.Point("run.scratch")
@@ -94,7 +96,7 @@ func (s *Service) sendScratch(ctx context.Context, id string, c *conn) error {
 func (b *building) boot(ctx context.Context) error {
 	_, err := b.conn.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxID: b.record.ID})
 	if err == nil {
-		b.s.holdCPU(&b.record, b.plan.quota, b.plan.period)
+		b.s.holdCPU(&b.record, b.plan.quota, b.plan.period, b.plan.overhead)
 	}
 	return fail(err, "start the machine")
 }
@@ -152,11 +154,26 @@ func (b *building) config() sandbox.Config {
 		Labels: b.plan.config.GetLabels(), Annotations: all, Created: b.record.Created,
 		Hostname: host, Resolv: resolv(b.plan.config.GetDnsConfig(), b.attached),
 		Hosts: hosts(host, b.attached.IPs), Sysctls: b.plan.sysctls,
-		Machine: b.plan.machine, MemoryMiB: b.plan.memory,
+		Machine: b.plan.machine, MemoryMiB: b.plan.memory, Limits: podLimits(b.plan.config), ScratchBytes: b.plan.scratch,
 	}
 	c.Network = guestNetwork(b.record.ID, b.attached)
 	b.record.IPs = b.attached.IPs
 	return c
+}
+
+// podLimits are the limits that hold for the pod as a whole.
+func podLimits(config *runtimeapi.PodSandboxConfig) agentv1.PodLimits {
+	var l agentv1.PodLimits
+	r := config.GetLinux().GetResources()
+	for _, name := range strings.Split(config.GetAnnotations()[annotations.PodLimits], ",") {
+		switch name {
+		case "memory":
+			l.MemoryBytes = r.GetMemoryLimitInBytes()
+		case "cpu":
+			l.CPUQuota, l.CPUPeriod = r.GetCpuQuota(), r.GetCpuPeriod()
+		}
+	}
+	return l
 }
 
 // guestNetwork is how the guest sets up its interface, nil if it has none.

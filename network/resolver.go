@@ -6,12 +6,27 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 // resolvConfs are the files that tell the host's name servers, in the order
 // they are tried: systemd-resolved's own list is used when the first names
 // only its stub on the loopback, which no pod can reach.
 var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
+
+// Resolver is how pods in a network of that kind resolve names, where their own
+// configuration says nothing else; nothing for those without a network.
+func Resolver(kind hypervisor.Network) (servers, searches, options []string) {
+	if kind == hypervisor.NetworkNone {
+		return nil, nil, nil
+	}
+	servers, searches, options = hostResolver()
+	if len(servers) == 0 {
+		servers = []string{userDNS}
+	}
+	return servers, searches, options
+}
 
 // hostResolver returns the host's name servers that a pod can reach.
 func hostResolver() (servers, searches, options []string) {

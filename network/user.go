@@ -65,10 +65,7 @@ func (u *User) Attach(ctx context.Context, _ string) (Attachment, error) {
 		Guest: &agentv1.Network{Addresses: []string{userAddress}, Gateways: []string{userGateway}},
 		IPs:   []string{"10.0.2.15"},
 	}
-	a.Nameservers, a.Searches, a.Options = hostResolver()
-	if len(a.Nameservers) == 0 {
-		a.Nameservers = []string{userDNS}
-	}
+	a.Nameservers, a.Searches, a.Options = Resolver(hypervisor.NetworkUser)
 	if u.kind == hypervisor.NetworkRestricted {
 		a.Start = alone // what leaves the guest goes nowhere anyway
 	}

@@ -28,8 +28,13 @@ var allCapabilities = []string{
 
 // capabilities applies the CRI's rules: dropping ALL empties the set and adding
 // ALL fills it before single names count, and of a single name that is in both
-// lists the drop wins.
-func capabilities(wish *runtimeapi.Capability) (*specs.LinuxCapabilities, error) {
+// lists the drop wins. A privileged process has every one, whatever it asks for.
+func capabilities(security *runtimeapi.LinuxContainerSecurityContext) (*specs.LinuxCapabilities, error) {
+	if security.GetPrivileged() {
+		all := func() []string { return slices.Clone(allCapabilities) }
+		return &specs.LinuxCapabilities{Bounding: all(), Effective: all(), Permitted: all()}, nil
+	}
+	wish := security.GetCapabilities()
 	add, err := names(wish.GetAddCapabilities())
 	if err != nil {
 		return nil, err

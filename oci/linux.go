@@ -13,9 +13,6 @@ const pidsLimit = 16384
 
 func linux(in Input, caps *specs.LinuxCapabilities) (*specs.Linux, error) {
 	security := in.Container.GetLinux().GetSecurityContext()
-	if security.GetPrivileged() {
-		return nil, fmt.Errorf("%w: privileged containers", ErrNotSupported)
-	}
 	if security.GetSelinuxOptions() != nil {
 		return nil, fmt.Errorf("%w: SELinux options", ErrNotSupported)
 	}
@@ -23,7 +20,7 @@ func linux(in Input, caps *specs.LinuxCapabilities) (*specs.Linux, error) {
 	if err != nil {
 		return nil, err
 	}
-	seccomp, err := seccomp(security, caps)
+	seccomp, err := seccomp(security, in.Seccomp, caps)
 	if err != nil {
 		return nil, err
 	}
@@ -37,42 +34,44 @@ func linux(in Input, caps *specs.LinuxCapabilities) (*specs.Linux, error) {
 	if in.ID != "" {
 		linux.CgroupsPath = "/" + in.ID
 	}
-	// The lists are part of the CRI's message; a client that sends neither
-	// (as the kubelet never does) still gets a container that cannot write
-	// the guest kernel's knobs.
-	if linux.MaskedPaths == nil && linux.ReadonlyPaths == nil {
+	// Both lists empty is how the kubelet says that nothing is masked
+	// (procMount: Unmasked), and on the wire the same as silence. A kubelet is
+	// never silent about seccomp; who is gets a container that cannot write the
+	// guest kernel's knobs.
+	if linux.MaskedPaths == nil && linux.ReadonlyPaths == nil && security.GetSeccomp() == nil {
 		linux.MaskedPaths, linux.ReadonlyPaths = maskedPaths(), readonlyPaths()
 	}
 	pids := int64(pidsLimit)
 	linux.Resources.Pids = &specs.LinuxPids{Limit: &pids}
 	linux.Resources.Devices = devices()
+	if security.GetPrivileged() {
+		linux.MaskedPaths, linux.ReadonlyPaths = nil, nil
+		linux.Resources.Devices = []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}
+	}
 	return linux, nil
 }
 
-// namespaces are those of the container's own; the machine's are shared.
+// namespaces are those of the container's own; the machine's are shared. A user
+// namespace is none of them: the pod's users are those of its own kernel.
 func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, error) {
-	if options.GetUsernsOptions() != nil && options.GetUsernsOptions().GetMode() != runtimeapi.NamespaceMode_NODE {
-		return nil, fmt.Errorf("%w: user namespaces", ErrNotSupported)
-	}
 	own := []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace}}
-	switch mode := options.GetPid(); mode {
-	case runtimeapi.NamespaceMode_CONTAINER:
-		return append(own, specs.LinuxNamespace{Type: specs.PIDNamespace}), nil
-	case runtimeapi.NamespaceMode_POD:
+	pid := specs.LinuxNamespace{Type: specs.PIDNamespace}
+	switch mode := options.GetPid(); {
+	case mode == runtimeapi.NamespaceMode_CONTAINER:
+	case mode == runtimeapi.NamespaceMode_POD && options == nil:
 		// The zero value: what a client means that says nothing is the
 		// kubelet's default, a namespace for each container.
-		if options == nil {
-			return append(own, specs.LinuxNamespace{Type: specs.PIDNamespace}), nil
-		}
-		return nil, fmt.Errorf("%w: a pid namespace shared by the pod", ErrNotSupported)
-	case runtimeapi.NamespaceMode_TARGET:
+	case mode == runtimeapi.NamespaceMode_POD:
+		pid.Path = PIDPod
+	case mode == runtimeapi.NamespaceMode_TARGET:
 		if options.GetTargetId() == "" {
 			return nil, fmt.Errorf("%w: no container is named whose processes are to be seen", ErrInvalid)
 		}
-		return append(own, specs.LinuxNamespace{Type: specs.PIDNamespace, Path: PIDTarget + options.GetTargetId()}), nil
+		pid.Path = PIDTarget + options.GetTargetId()
 	default:
 		return nil, fmt.Errorf("%w: pid namespace %v", ErrNotSupported, mode)
 	}
+	return append(own, pid), nil
 }
 
 // Resources converts a container's limits. Zero in the CRI means unset and is
@@ -100,6 +99,9 @@ func Resources(r *runtimeapi.LinuxContainerResources) *specs.LinuxResources {
 	}
 	if limit := r.GetMemoryLimitInBytes(); limit > 0 {
 		out.Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit}
+	}
+	for _, pages := range r.GetHugepageLimits() {
+		out.HugepageLimits = append(out.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: pages.GetPageSize(), Limit: pages.GetLimit()})
 	}
 	if unified := r.GetUnified(); len(unified) > 0 {
 		out.Unified = make(map[string]string, len(unified))

@@ -23,9 +23,19 @@ func mounts(in Input) ([]specs.Mount, error) {
 		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "relatime", "ro"}},
 		{Destination: "/dev/shm", Type: "bind", Source: "/dev/shm", Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}},
 	}
+	if in.Container.GetLinux().GetSecurityContext().GetPrivileged() {
+		for i := range out {
+			if out[i].Destination == "/sys" || out[i].Destination == "/sys/fs/cgroup" {
+				out[i].Options[len(out[i].Options)-1] = "rw"
+			}
+		}
+	}
 	var volumes []specs.Mount
 	for _, mount := range in.Container.GetMounts() {
-		if written(mount.GetContainerPath()) {
+		if at := mount.GetContainerPath(); written(at) {
+			if at == "/etc/hosts" && in.Hosts != "" {
+				volumes = append(volumes, specs.Mount{Destination: at, Type: MountFile, Source: in.Hosts, Options: []string{"bind", access(mount)}})
+			}
 			continue
 		}
 		volume, err := volume(mount, in.Sandbox)
@@ -74,10 +84,7 @@ func volume(mount *runtimeapi.Mount, sandbox *runtimeapi.PodSandboxConfig) (spec
 	if mount.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL {
 		return specs.Mount{}, fmt.Errorf("%w: bidirectional propagation of the mount at %s", ErrNotSupported, destination)
 	}
-	options := []string{"rbind", "rprivate", "rw"}
-	if mount.GetReadonly() {
-		options[2] = "ro"
-	}
+	options := []string{"rbind", "rprivate", access(mount)}
 	out := specs.Mount{Destination: path.Clean(destination), Type: MountEmptyDir, Source: v.Name}
 	if v.Files {
 		out.Type = MountFiles
@@ -110,4 +117,11 @@ func emptyDir(wish string) ([]string, error) {
 		}
 	}
 	return options, nil
+}
+
+func access(mount *runtimeapi.Mount) string {
+	if mount.GetReadonly() {
+		return "ro"
+	}
+	return "rw"
 }

@@ -34,6 +34,17 @@ const MountTermination = "bulkhead.termination"
 // the guest's agent resolves: that container's.
 const PIDTarget = "bulkhead.container:"
 
+// PIDPod is the path of the PID namespace that the pod's containers share.
+const PIDPod = "bulkhead.pod"
+
+// MountFile is the type of a mount of a file that the agent writes; its source is
+// the content, and containers with the same content at the same place share it.
+const MountFile = "bulkhead.file"
+
+// AllDevices is an annotation of the specification, "true" where the agent gives
+// the container every device of its machine.
+const AllDevices = "io.bulkhead.all-devices"
+
 // Input is what a container's specification is made from. Container is
 // required; the others may be zero. Nothing of it is changed or kept.
 type Input struct {
@@ -44,6 +55,10 @@ type Input struct {
 	// Termination is where the container leaves its last words, if not at
 	// /dev/termination-log.
 	Termination string
+	// Hosts is the content of /etc/hosts; empty is the machine's own.
+	Hosts string
+	// Seccomp is the profile of type Localhost that the container names.
+	Seccomp *specs.LinuxSeccomp
 }
 
 // Spec makes the specification. Errors are the caller's input's: they name the
@@ -51,7 +66,8 @@ type Input struct {
 //
 // A user that is given by name, by the image or by RunAsUsername, is left in
 // Process.User.Username as it is written ("name", "name:group", "1:2"): only the
-// guest has the image's /etc/passwd.
+// guest has the image's /etc/passwd. A third part, StrictGroups, says that the groups
+// in the image's /etc/group do not count.
 func Spec(in Input) (*specs.Spec, error) {
 	if in.Container == nil {
 		return nil, fmt.Errorf("%w: no container configuration", ErrInvalid)
@@ -69,13 +85,17 @@ func Spec(in Input) (*specs.Spec, error) {
 		return nil, err
 	}
 	security := in.Container.GetLinux().GetSecurityContext()
-	return &specs.Spec{
+	spec := &specs.Spec{
 		Version: Version,
 		Process: process,
 		Root:    &specs.Root{Path: "rootfs", Readonly: security.GetReadonlyRootfs()},
 		Mounts:  mounts,
 		Linux:   linux,
-	}, nil
+	}
+	if security.GetPrivileged() {
+		spec.Annotations = map[string]string{AllDevices: "true"}
+	}
+	return spec, nil
 }
 
 // Exec makes the process of an exec in the container of spec: its environment,

@@ -24,7 +24,7 @@ func process(in Input) (*specs.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	capabilities, err := capabilities(security.GetCapabilities())
+	capabilities, err := capabilities(security)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func process(in Input) (*specs.Process, error) {
 		Env:             env,
 		Cwd:             cwd,
 		Capabilities:    capabilities,
-		NoNewPrivileges: security.GetNoNewPrivs(),
+		NoNewPrivileges: security.GetNoNewPrivs() && !security.GetPrivileged(),
 	}
 	if resources := config.GetLinux().GetResources(); resources != nil {
 		adjust := int(min(max(resources.GetOomScoreAdj(), -1000), 1000))
@@ -121,6 +121,10 @@ func setDefault(env []string, key, value string) []string {
 	return set(env, key, value)
 }
 
+// StrictGroups is the third part of a user's name ("1:2:strict", "name::strict")
+// whose supplementary groups are those that the specification names, and no other.
+const StrictGroups = "strict"
+
 func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (specs.User, error) {
 	var user specs.User
 	for _, group := range security.GetSupplementalGroups() {
@@ -153,6 +157,19 @@ func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (spe
 		}
 		name, _, _ := strings.Cut(user.Username, ":")
 		user.GID, user.Username = gid, name+":"+strconv.FormatUint(uint64(gid), 10)
+	}
+	switch policy := security.GetSupplementalGroupsPolicy(); policy {
+	case runtimeapi.SupplementalGroupsPolicy_Merge:
+	case runtimeapi.SupplementalGroupsPolicy_Strict:
+		if user.Username == "" {
+			user.Username = "0"
+		}
+		if !strings.Contains(user.Username, ":") {
+			user.Username += ":"
+		}
+		user.Username += ":" + StrictGroups
+	default:
+		return user, fmt.Errorf("%w: supplemental groups policy %v", ErrNotSupported, policy)
 	}
 	return user, nil
 }

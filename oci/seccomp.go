@@ -20,10 +20,11 @@ const (
 	afVsock         = 40
 )
 
-// seccomp chooses the profile: none asked for is none, as the CRI has it.
-func seccomp(security *runtimeapi.LinuxContainerSecurityContext, caps *specs.LinuxCapabilities) (*specs.LinuxSeccomp, error) {
+// seccomp chooses the profile: none asked for is none, as the CRI has it, and a
+// privileged container has none whatever it asks for.
+func seccomp(security *runtimeapi.LinuxContainerSecurityContext, localhost *specs.LinuxSeccomp, caps *specs.LinuxCapabilities) (*specs.LinuxSeccomp, error) {
 	profile := security.GetSeccomp()
-	if profile == nil {
+	if profile == nil || security.GetPrivileged() {
 		return nil, nil
 	}
 	switch profile.GetProfileType() {
@@ -31,6 +32,11 @@ func seccomp(security *runtimeapi.LinuxContainerSecurityContext, caps *specs.Lin
 		return nil, nil
 	case runtimeapi.SecurityProfile_RuntimeDefault:
 		return DefaultSeccomp(caps), nil
+	case runtimeapi.SecurityProfile_Localhost:
+		if localhost == nil {
+			return nil, fmt.Errorf("%w: seccomp profile %q was not read", ErrInvalid, profile.GetLocalhostRef())
+		}
+		return localhost, nil
 	default:
 		return nil, fmt.Errorf("%w: seccomp profile %v", ErrNotSupported, profile.GetProfileType())
 	}

@@ -13,46 +13,40 @@ import (
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
-const maxHostname = 63
-
 // sandboxConfig is the pod as RunPodSandbox takes it.
 func sandboxConfig(o *Options, attempt uint32) *runtimeapi.PodSandboxConfig {
 	pod := o.Pod
+	host, _ := o.hostname() // New has looked at it
+	dns, _ := dnsConfig(o)
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: attempt,
 		},
-		Hostname:     hostname(pod),
+		Hostname:     host,
 		LogDirectory: o.LogDir,
+		DnsConfig:    dns,
 		PortMappings: portMappings(o),
 		Labels:       sandboxLabels(pod),
 		Annotations:  sandboxAnnotations(o),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			Resources: sandboxResources(pod),
+			Overhead:  sandboxOverhead(pod),
 			Sysctls:   sysctls(pod),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-				NamespaceOptions: namespaceOptions(),
+				NamespaceOptions: namespaceOptions(pod),
+				Privileged:       privileged(pod),
 				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 			},
 		},
 	}
 }
 
-func hostname(pod *corev1.Pod) string {
-	name := pod.Spec.Hostname
-	if name == "" {
-		name = pod.Name
-	}
-	name = name[:min(len(name), maxHostname)]
-	for len(name) > 0 && (name[len(name)-1] == '-' || name[len(name)-1] == '.') {
-		name = name[:len(name)-1]
-	}
-	return name
-}
-
 // namespaceOptions are every pod's: one network and IPC namespace for the pod,
-// a process namespace for each container.
-func namespaceOptions() *runtimeapi.NamespaceOption {
+// and a process namespace for each container or one for all.
+func namespaceOptions(pod *corev1.Pod) *runtimeapi.NamespaceOption {
+	if shared := pod.Spec.ShareProcessNamespace; shared != nil && *shared {
+		return &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD}
+	}
 	return &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
 }
 
@@ -73,6 +67,7 @@ func sandboxAnnotations(o *Options) map[string]string {
 	}
 	for key, value := range map[string]string{
 		annotations.Network: o.Network, annotations.Template: o.Template, annotations.Accel: o.Accel,
+		annotations.PodLimits: wholeLimits(o.Pod), annotations.Unstated: unstated(o.Pod), annotations.Scratch: scratchLimit(o.Pod),
 	} {
 		if value != "" {
 			out[key] = value
@@ -122,7 +117,7 @@ func containerConfig(ctx context.Context, o *Options, container *corev1.Containe
 			with.skipped(note)
 		}
 	}
-	security, err := securityContext(o.Pod, container, with.image)
+	security, err := securityContext(o, container, with.image)
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +129,11 @@ func containerConfig(ctx context.Context, o *Options, container *corev1.Containe
 		security.NamespaceOptions = &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_TARGET, TargetId: with.target}
 	}
 	mounts = append(mounts, messageMount(o, container, with.restarts)...)
+	if hosts, err := hostsMount(o, container, with.ips); err != nil {
+		return nil, err
+	} else if hosts != nil {
+		mounts = append(mounts, hosts)
+	}
 	var envs []*runtimeapi.KeyValue
 	for _, entry := range env.out {
 		envs = append(envs, &runtimeapi.KeyValue{Key: entry.name, Value: []byte(entry.value)})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,35 +27,90 @@ func list(words ...string) corev1.ResourceList {
 
 func TestResources(t *testing.T) {
 	type r = corev1.ResourceRequirements
+	type l = runtimeapi.LinuxContainerResources
+	sidecar := func(requirements r) corev1.Container {
+		always := corev1.ContainerRestartPolicyAlways
+		return corev1.Container{Resources: requirements, RestartPolicy: &always}
+	}
+	initial := func(requirements r) corev1.Container { return corev1.Container{Resources: requirements} }
+	limits := func(words ...string) r { return r{Limits: list(words...)} }
+	none := &l{CpuPeriod: 100000, CpuShares: 2}
 	tests := []struct {
 		name       string
 		containers []r
 		qos        corev1.PodQOSClass
-		first, sum *runtimeapi.LinuxContainerResources // without the score
+		first, sum *l // the first without the score
 		scores     []int64
+		init       []corev1.Container
+		pod        *r
+		unstated   bool
 	}{
-		{"nothing", []r{{}}, "BestEffort",
-			&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 2}, &runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 2}, []int64{1000}},
-		{"limits alone are requests too", []r{{Limits: list("cpu=500m", "memory=64Mi")}}, "Guaranteed",
-			&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20},
-			&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20}, []int64{-997}},
-		{"half and half", []r{{Limits: list("cpu=500m", "memory=1Gi")}, {Limits: list("cpu=500m", "memory=1Gi")}}, "Guaranteed",
-			&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 1 << 30},
-			&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 2 << 30}, []int64{-997, -997}},
+		{"nothing", []r{{}}, "BestEffort", none, none, []int64{1000}, nil, nil, true},
+		{"limits alone are requests too", []r{limits("cpu=500m", "memory=64Mi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20},
+			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20}, []int64{-997}, nil, nil, false},
+		{"half and half", []r{limits("cpu=500m", "memory=1Gi"), limits("cpu=500m", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 2 << 30}, []int64{-997, -997}, nil, nil, false},
 		{"requests", []r{{Requests: list("cpu=2", "memory=300Mi")}, {Requests: list("memory=100Mi")}}, "Burstable",
-			&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 2048}, &runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 2048}, []int64{250, 750}},
-		{"tiny", []r{{Limits: list("cpu=1m")}}, "Burstable",
-			&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 1000}, &runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 1000}, []int64{999}},
-		{"one of two guaranteed", []r{{Limits: list("cpu=1", "memory=1Gi")}, {}}, "Burstable",
-			&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
-			&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, []int64{3, 999}},
+			&l{CpuPeriod: 100000, CpuShares: 2048}, &l{CpuPeriod: 100000, CpuShares: 2048, MemoryLimitInBytes: 400 << 20}, []int64{250, 750}, nil, nil, true},
+		{"tiny", []r{limits("cpu=1m")}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 1000}, &l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 1000}, []int64{999}, nil, nil, true},
+		{"one of two guaranteed", []r{limits("cpu=1", "memory=1Gi"), {}}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, []int64{3, 999}, nil, nil, true},
 		{"request below the limit", []r{{Limits: list("cpu=1", "memory=1Gi"), Requests: list("cpu=250m", "memory=1Gi")}}, "Burstable",
-			&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 256, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
-			&runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 256, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, []int64{3}},
+			&l{CpuPeriod: 100000, CpuShares: 256, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 256, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, []int64{3}, nil, nil, false},
+		{"zero limits are none", []r{limits("cpu=0", "memory=0")}, "BestEffort", none, none, []int64{1000}, nil, nil, true},
+		{"init below the others", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, []int64{-997},
+			[]corev1.Container{initial(limits("cpu=500m", "memory=512Mi"))}, nil, false},
+		{"init above the others", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 2048, CpuQuota: 200000, MemoryLimitInBytes: 1 << 30}, []int64{-997},
+			[]corev1.Container{initial(limits("cpu=2", "memory=512Mi")), initial(limits("cpu=1", "memory=1Gi"))}, nil, false},
+		{"init without a limit", []r{limits("cpu=1", "memory=1Gi")}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, []int64{3},
+			[]corev1.Container{initial(r{})}, nil, true},
+		{"a sidecar beside the others", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1536, CpuQuota: 150000, MemoryLimitInBytes: 3 << 29}, []int64{-997},
+			[]corev1.Container{sidecar(limits("cpu=500m", "memory=512Mi"))}, nil, false},
+		{"a sidecar before an init container", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 3072, CpuQuota: 300000, MemoryLimitInBytes: 3 << 30}, []int64{-997},
+			[]corev1.Container{sidecar(limits("cpu=1", "memory=1Gi")), initial(limits("cpu=2", "memory=2Gi"))}, nil, false},
+		{"a sidecar after an init container", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 2048, CpuQuota: 200000, MemoryLimitInBytes: 2 << 30}, []int64{-997},
+			[]corev1.Container{initial(limits("cpu=2", "memory=2Gi")), sidecar(limits("cpu=1", "memory=1Gi"))}, nil, false},
+		{"the pod's own limits", []r{{}, limits("memory=64Mi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, []int64{-997, -997}, nil,
+			&r{Limits: list("cpu=1", "memory=1Gi"), Requests: list("cpu=1", "memory=1Gi")}, false},
+		{"the pod's own requests", []r{{Requests: list("memory=64Mi")}}, "Burstable",
+			none, &l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, []int64{938}, nil,
+			&r{Requests: list("cpu=1", "memory=1Gi")}, true},
+		{"the pod's limit of one kind", []r{limits("memory=64Mi")}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20},
+			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20}, []int64{3}, nil,
+			&r{Limits: list("cpu=500m"), Requests: list("cpu=500m")}, false},
+		{"huge pages", []r{limits("memory=64Mi", "hugepages-2Mi=4Mi"), limits("memory=64Mi", "hugepages-2Mi=2Mi")}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 64 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 4 << 20}}},
+			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 128 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 6 << 20}}},
+			[]int64{500, 500}, nil, nil, false},
+		{"huge pages of another", []r{limits("memory=64Mi"), limits("memory=64Mi", "hugepages-2Mi=2Mi")}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 64 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB"}}},
+			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 128 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 2 << 20}}},
+			[]int64{500, 500}, nil, nil, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			pod := onePod("Never")
+			pod.Spec.InitContainers, pod.Spec.Resources = test.init, test.pod
 			for _, requirements := range test.containers {
 				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: requirements})
 			}
@@ -66,19 +122,41 @@ func TestResources(t *testing.T) {
 					t.Errorf("score %d of container %d, want %d", got, i, want)
 				}
 			}
-			test.first.OomScoreAdj = test.scores[0]
-			if diff := cmp.Diff(test.first, containerResources(pod, &pod.Spec.Containers[0]), protocmp.Transform()); diff != "" {
+			first := proto.CloneOf(test.first)
+			first.OomScoreAdj = test.scores[0]
+			if diff := cmp.Diff(first, containerResources(pod, &pod.Spec.Containers[0]), protocmp.Transform()); diff != "" {
 				t.Errorf("container: %s", diff)
 			}
 			if diff := cmp.Diff(test.sum, sandboxResources(pod), protocmp.Transform()); diff != "" {
 				t.Errorf("sandbox: %s", diff)
 			}
+			if got := unstated(pod) != ""; got != test.unstated {
+				t.Errorf("unstated: %v", got)
+			}
 		})
+	}
+}
+
+func TestPodLimits(t *testing.T) {
+	pod := onePod("Never", "a", "b")
+	pod.Spec.Containers[0].Resources.Limits = list("ephemeral-storage=1Gi", "cpu=1")
+	pod.Spec.Overhead = list("cpu=250m", "memory=300Mi")
+	if got := scratchLimit(pod) + " " + wholeLimits(pod); got != "1073741824 " {
+		t.Errorf("limits %q", got)
+	}
+	if o := sandboxOverhead(pod); o.CpuQuota != 25000 || o.MemoryLimitInBytes != 300<<20 {
+		t.Errorf("overhead %v", o)
+	}
+	pod.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: list("ephemeral-storage=3Gi")}}}
+	pod.Spec.Resources = &corev1.ResourceRequirements{Limits: list("cpu=2", "memory=1Gi")}
+	if got := scratchLimit(pod) + " " + wholeLimits(pod); got != "3221225472 cpu,memory" {
+		t.Errorf("limits %q", got)
 	}
 }
 
 func TestSecurityContext(t *testing.T) {
 	yes, no, id := true, false, func(n int64) *int64 { return &n }
+	unmasked, strict, file, outside := corev1.UnmaskedProcMount, corev1.SupplementalGroupsPolicyStrict, "a/b.json", "../b.json"
 	type image = runtimeapi.Image
 	type sc = corev1.SecurityContext
 	type psc = corev1.PodSecurityContext
@@ -117,7 +195,23 @@ func TestSecurityContext(t *testing.T) {
 			func(c *runtimeapi.LinuxContainerSecurityContext) bool {
 				return c.NoNewPrivs && c.ReadonlyRootfs && c.Capabilities.DropCapabilities[0] == "ALL"
 			}},
-		{"privileged", nil, &sc{Privileged: &yes}, nil, nil},
+		{"privileged", nil, &sc{Privileged: &yes}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.Privileged }},
+		{"masked", nil, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return len(c.MaskedPaths) == 12 && len(c.ReadonlyPaths) == 5
+		}},
+		{"unmasked", nil, &sc{ProcMount: &unmasked}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return len(c.MaskedPaths)+len(c.ReadonlyPaths) == 0
+		}},
+		{"strict groups", &psc{SupplementalGroupsPolicy: &strict, SupplementalGroups: []int64{3}, FSGroup: id(9)}, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return c.SupplementalGroupsPolicy == runtimeapi.SupplementalGroupsPolicy_Strict && cmp.Equal(c.SupplementalGroups, []int64{9, 3})
+		}},
+		{"a profile", &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: &file}}, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return c.Seccomp.ProfileType == runtimeapi.SecurityProfile_Localhost && c.Seccomp.LocalhostRef == "/profiles/a/b.json"
+		}},
+		{"a profile elsewhere", &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: &outside}}, nil, nil, nil},
+		{"a profile without a name", nil, &sc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost"}}, nil, nil},
+		{"not root, and root asked for", &psc{RunAsNonRoot: &yes}, &sc{RunAsUser: id(0)}, &image{Uid: &runtimeapi.Int64Value{Value: 5}}, nil},
+		{"not root, and the image's number", &psc{RunAsNonRoot: &yes}, nil, &image{Uid: &runtimeapi.Int64Value{Value: 5}}, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.RunAsUser.Value == 5 }},
 		{"not root, and root", &psc{RunAsNonRoot: &yes}, nil, &image{Uid: &runtimeapi.Int64Value{}}, nil},
 		{"not root, and a name", &psc{RunAsNonRoot: &yes}, nil, &image{Username: "www"}, nil},
 		{"not root, and nothing", &psc{RunAsNonRoot: &yes}, nil, nil, nil},
@@ -128,7 +222,7 @@ func TestSecurityContext(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			pod := onePod("Never", "main")
 			pod.Spec.SecurityContext, pod.Spec.Containers[0].SecurityContext = test.pod, test.own
-			got, err := securityContext(pod, &pod.Spec.Containers[0], test.image)
+			got, err := securityContext(&Options{Pod: pod, SeccompDir: "/profiles"}, &pod.Spec.Containers[0], test.image)
 			if (err != nil) != (test.check == nil) {
 				t.Fatalf("error %v", err)
 			}
@@ -156,7 +250,7 @@ func TestSandboxConfig(t *testing.T) {
 		t.Errorf("labels: %s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{
-		"note": "x", annotations.Network: "none", annotations.Template: "off", annotations.Accel: "tcg",
+		"note": "x", annotations.Unstated: "memory", annotations.Network: "none", annotations.Template: "off", annotations.Accel: "tcg",
 		annotations.EmptyDir + "ram": "medium=Memory,size=1048576", annotations.EmptyDir + "small": "size=1048576",
 	}, got.Annotations); diff != "" {
 		t.Errorf("annotations: %s", diff)
@@ -197,18 +291,6 @@ func TestContainerConfig(t *testing.T) {
 	container.VolumeMounts[0].Name = "other"
 	if _, err := containerConfig(t.Context(), &Options{Pod: pod}, container, launch{}); err == nil {
 		t.Error("a mount of no volume is accepted")
-	}
-}
-
-func TestHostname(t *testing.T) {
-	pod := onePod("Never", "main")
-	pod.Name = strings.Repeat("a", 62) + "-b"
-	if got := hostname(pod); got != strings.Repeat("a", 62) {
-		t.Errorf("hostname %q", got)
-	}
-	pod.Spec.Hostname = "own"
-	if got := hostname(pod); got != "own" {
-		t.Errorf("hostname %q", got)
 	}
 }
 

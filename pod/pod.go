@@ -53,6 +53,17 @@ type Options struct {
 	// Allocatable, if set, tells what a container of that sandbox has that sets
 	// no limit, for resourceFieldRef.
 	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
+	// HostsFile is where the pod's /etc/hosts is written; its directory exists.
+	// Empty leaves the file to the runtime, and hostAliases are refused.
+	HostsFile string
+	// SeccompDir is the directory of the profiles of type Localhost. Empty
+	// refuses them.
+	SeccompDir string
+	// DNS, if set, is the machine's resolver configuration, which the pod's own is
+	// laid over. Without it the runtime has its own.
+	DNS func() *runtimeapi.DNSConfig
+	// ClusterDomain ends the name of a pod with a subdomain; empty is cluster.local.
+	ClusterDomain string
 
 	Network  string // "user", "none" or empty for the engine's default
 	Template string // "off" or empty
@@ -159,6 +170,12 @@ func New(options Options) (*Pod, error) {
 	}
 	if err := refuseInternal(pod.Annotations); err != nil {
 		return nil, fmt.Errorf("pod %s: %w", pod.Name, err)
+	}
+	if _, err := options.hostname(); err != nil {
+		return nil, fmt.Errorf("pod %s: %w", pod.Name, err)
+	}
+	if options.HostsFile == "" && len(pod.Spec.HostAliases) > 0 {
+		return nil, fmt.Errorf("pod %s: hostAliases, and no place to write the hosts file", pod.Name)
 	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)

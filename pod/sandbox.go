@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -55,6 +56,9 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 	}
 	r.busy = true
 	config := sandboxConfig(r.o, attempt)
+	if _, notes := dnsConfig(r.o); len(notes) > 0 {
+		r.event(nil, true, "DNSConfigForming", strings.Join(notes, "; "))
+	}
 	config.Annotations[annotations.Started] = r.began.UTC().Format(time.RFC3339Nano)
 	r.beside(ctx, func() func() {
 		ctx, cancel := context.WithTimeout(ctx, sandboxDeadline)

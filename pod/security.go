@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -9,23 +10,32 @@ import (
 
 // securityContext merges the container's wishes over the pod's and the image's.
 // An error is a wish that contradicts another.
-func securityContext(pod *corev1.Pod, container *corev1.Container, image *runtimeapi.Image) (*runtimeapi.LinuxContainerSecurityContext, error) {
-	own, shared := container.SecurityContext, pod.Spec.SecurityContext
+func securityContext(o *Options, container *corev1.Container, image *runtimeapi.Image) (*runtimeapi.LinuxContainerSecurityContext, error) {
+	pod, own, shared := o.Pod, container.SecurityContext, o.Pod.Spec.SecurityContext
 	if own == nil {
 		own = &corev1.SecurityContext{}
 	}
 	if shared == nil {
 		shared = &corev1.PodSecurityContext{}
 	}
-	if own.Privileged != nil && *own.Privileged {
-		return nil, fmt.Errorf("privileged containers are not honoured yet")
+	seccomp, err := seccompProfile(o.SeccompDir, own.SeccompProfile, shared.SeccompProfile)
+	if err != nil {
+		return nil, err
 	}
 	out := &runtimeapi.LinuxContainerSecurityContext{
-		NamespaceOptions:   namespaceOptions(),
-		Seccomp:            seccompProfile(own.SeccompProfile, shared.SeccompProfile),
-		ReadonlyRootfs:     own.ReadOnlyRootFilesystem != nil && *own.ReadOnlyRootFilesystem,
-		NoNewPrivs:         own.AllowPrivilegeEscalation != nil && !*own.AllowPrivilegeEscalation,
-		SupplementalGroups: shared.SupplementalGroups,
+		NamespaceOptions:         namespaceOptions(pod),
+		Privileged:               isTrue(own.Privileged),
+		Seccomp:                  seccomp,
+		ReadonlyRootfs:           isTrue(own.ReadOnlyRootFilesystem),
+		NoNewPrivs:               own.AllowPrivilegeEscalation != nil && !*own.AllowPrivilegeEscalation,
+		SupplementalGroupsPolicy: groupsPolicy(shared),
+	}
+	if shared.FSGroup != nil {
+		out.SupplementalGroups = append(out.SupplementalGroups, *shared.FSGroup)
+	}
+	out.SupplementalGroups = append(out.SupplementalGroups, shared.SupplementalGroups...)
+	if own.ProcMount == nil || *own.ProcMount != corev1.UnmaskedProcMount {
+		out.MaskedPaths, out.ReadonlyPaths = maskedPaths(), readonlyPaths()
 	}
 	if capabilities := own.Capabilities; capabilities != nil {
 		out.Capabilities = &runtimeapi.Capability{
@@ -47,25 +57,82 @@ func securityContext(pod *corev1.Pod, container *corev1.Container, image *runtim
 	if gid != nil {
 		out.RunAsGroup = &runtimeapi.Int64Value{Value: *gid}
 	}
-	if nonRoot := first(own.RunAsNonRoot, shared.RunAsNonRoot); nonRoot != nil && *nonRoot {
-		switch {
-		case out.RunAsUser != nil && out.RunAsUser.Value == 0, out.RunAsUser == nil && out.RunAsUsername == "":
-			return nil, fmt.Errorf("container has runAsNonRoot and would run as root")
-		case out.RunAsUser == nil:
-			return nil, fmt.Errorf("container has runAsNonRoot and its image has the user name %q, which may be root's: set runAsUser", out.RunAsUsername)
+	if isTrue(first(own.RunAsNonRoot, shared.RunAsNonRoot)) {
+		if err := nonRoot(uid, out); err != nil {
+			return nil, fmt.Errorf("%w (pod: %q, container: %s)", err, pod.Name, container.Name)
 		}
 	}
 	return out, nil
 }
 
-// seccompProfile is the runtime's default where nobody says otherwise.
-func seccompProfile(profiles ...*corev1.SeccompProfile) *runtimeapi.SecurityProfile {
-	profile := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
-	if wish := firstOf(profiles); wish != nil && wish.Type == corev1.SeccompProfileTypeUnconfined {
-		profile.ProfileType = runtimeapi.SecurityProfile_Unconfined
+// nonRoot refuses root, and a name, which only the image's /etc/passwd could
+// tell from root's; in the words of the kubelet.
+func nonRoot(uid *int64, c *runtimeapi.LinuxContainerSecurityContext) error {
+	switch {
+	case uid != nil && *uid == 0:
+		return fmt.Errorf("container's runAsUser breaks non-root policy")
+	case c.RunAsUser != nil && c.RunAsUser.Value == 0, c.RunAsUser == nil && c.RunAsUsername == "":
+		return fmt.Errorf("container has runAsNonRoot and image will run as root")
+	case c.RunAsUser == nil:
+		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root", c.RunAsUsername)
 	}
-	return profile
+	return nil
 }
+
+func groupsPolicy(context *corev1.PodSecurityContext) runtimeapi.SupplementalGroupsPolicy {
+	if policy := context.SupplementalGroupsPolicy; policy != nil && *policy == corev1.SupplementalGroupsPolicyStrict {
+		return runtimeapi.SupplementalGroupsPolicy_Strict
+	}
+	return runtimeapi.SupplementalGroupsPolicy_Merge
+}
+
+// seccompProfile is the runtime's default where nobody says otherwise.
+func seccompProfile(dir string, profiles ...*corev1.SeccompProfile) (*runtimeapi.SecurityProfile, error) {
+	profile := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
+	wish := firstOf(profiles)
+	switch {
+	case wish == nil:
+	case wish.Type == corev1.SeccompProfileTypeUnconfined:
+		profile.ProfileType = runtimeapi.SecurityProfile_Unconfined
+	case wish.Type == corev1.SeccompProfileTypeLocalhost:
+		if wish.LocalhostProfile == nil || !filepath.IsLocal(*wish.LocalhostProfile) {
+			return nil, fmt.Errorf("localhostProfile must be set, to a path below the directory of the profiles, if seccompProfile type is Localhost")
+		}
+		if dir == "" {
+			return nil, fmt.Errorf("seccompProfile %s: there is no directory of profiles", *wish.LocalhostProfile)
+		}
+		profile.ProfileType = runtimeapi.SecurityProfile_Localhost
+		profile.LocalhostRef = filepath.Join(dir, *wish.LocalhostProfile)
+	}
+	return profile, nil
+}
+
+// privileged tells whether any container of the pod is.
+func privileged(pod *corev1.Pod) bool {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if own := list[i].SecurityContext; own != nil && isTrue(own.Privileged) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maskedPaths and readonlyPaths are those of procMount Default.
+func maskedPaths() []string {
+	return []string{
+		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+		"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi",
+		"/sys/firmware", "/sys/devices/virtual/powercap",
+	}
+}
+
+func readonlyPaths() []string {
+	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+}
+
+func isTrue(value *bool) bool { return value != nil && *value }
 
 func first[T any](values ...*T) *T { return firstOf(values) }
 

@@ -145,6 +145,28 @@ func (s *Sandbox) UpdateContainer(ctx context.Context, id string, resources []by
 	return s.save()
 }
 
+// Resize changes what holds for all containers together: the machine's memory,
+// 0 for no change, grown before the limits within the guest and shrunk after
+// them. That a guest gives less memory back is no error.
+func (s *Sandbox) Resize(ctx context.Context, limits agentv1.PodLimits, memoryMiB int) error {
+	m, err := s.running("resize", Running)
+	if err != nil {
+		return err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	if err := s.grow(ctx, m, memoryMiB); err != nil {
+		return fmt.Errorf("resize %s: %w", s.subject(), err)
+	}
+	if err := m.agent.Update(ctx, agentv1.Update{Limits: limits}); err != nil {
+		return fmt.Errorf("resize %s: %w", s.subject(), m.fault(err))
+	}
+	s.shrink(ctx, m, memoryMiB)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.save()
+}
+
 func (s *Sandbox) shrink(ctx context.Context, m *machine, total int) {
 	s.mu.Lock()
 	have := s.state.MemoryMiB

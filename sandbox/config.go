@@ -33,4 +33,7 @@ type Config struct {
 	ShmBytes  int64              `json:"shmBytes,omitempty"`
 	Machine   hypervisor.Machine `json:"machine"`
 	MemoryMiB int                `json:"memoryMiB"` // what the machine is grown to before its first container
+	Limits    agentv1.PodLimits  `json:"limits,omitzero"`
+	// ScratchBytes is what the pod may write to its scratch disk; 0 is all of it.
+	ScratchBytes int64 `json:"scratchBytes,omitempty"`
 }

@@ -10,14 +10,18 @@ import (
 // ErrTooLarge is matched by every *TooLargeError.
 var ErrTooLarge = errors.New("more than the host has")
 
-// TooLargeError is a pod that does not fit the host.
+// TooLargeError is a pod that does not fit the host, or no longer its machine.
 type TooLargeError struct {
-	What       string // "CPUs" or "MiB of memory"
+	What       string // "CPUs", "MiB of memory"
 	Want, Have int64
+	Machine    bool // what has them is the machine that the pod has got
 }
 
 // Error names what is wanted and what there is.
 func (e *TooLargeError) Error() string {
+	if e.Machine {
+		return fmt.Sprintf("the pod wants %d %s, its machine has been made for %d: start it anew", e.Want, e.What, e.Have)
+	}
 	return fmt.Sprintf("the pod wants %d %s, the host has %d: lower its limits (resources)", e.Want, e.What, e.Have)
 }
 
@@ -32,6 +36,10 @@ type Demand struct {
 	Shares        uint64 // 1024 a CPU; the request
 	MemoryLimit   int64  // bytes
 	MemoryRequest int64  // bytes
+	HugePages     int64  // bytes, which the memory does not count
+	// Unstated says that some of those that this stands for ask for no memory, and
+	// get what pods get that ask for nothing, on top.
+	Unstated bool
 	// Init marks a container that ends before the others start: what it asks
 	// for is needed instead of theirs, not on top.
 	Init bool
@@ -98,7 +106,7 @@ func SizeOf(demands []Demand, host Host, c Sizing) (Size, error) {
 	}
 	if host.CPUs > 0 && want > int64(host.CPUs) {
 		if cpus.Sign() != 0 {
-			return Size{}, &TooLargeError{"CPUs", want, int64(host.CPUs)}
+			return Size{}, &TooLargeError{What: "CPUs", Want: want, Have: int64(host.CPUs)}
 		}
 		want = int64(host.CPUs) // a default never makes a pod too large
 	}
@@ -107,7 +115,7 @@ func SizeOf(demands []Demand, host Host, c Sizing) (Size, error) {
 	}
 	memory := sumMemory(demands, c)
 	if host.MemoryMiB > 0 && memory > int64(host.MemoryMiB) {
-		return Size{}, &TooLargeError{"MiB of memory", memory, int64(host.MemoryMiB)}
+		return Size{}, &TooLargeError{What: "MiB of memory", Want: memory, Have: int64(host.MemoryMiB)}
 	}
 	s := Size{VCPUs: class(int(want)), MemoryMiB: int(memory), Period: defaultPeriod}
 	if limit {
@@ -155,11 +163,15 @@ func sumMemory(demands []Demand, c Sizing) int64 {
 	unstated := len(demands) == 0
 	for _, d := range demands {
 		ask := d.memory()
+		none := ask == 0 || d.Unstated
+		if d.HugePages > 0 {
+			ask = saturate(ask, d.HugePages)
+		}
 		if d.Init {
 			top = max(top, ask)
 			continue
 		}
-		unstated = unstated || ask == 0
+		unstated = unstated || none
 		sum = saturate(sum, ask)
 	}
 	sum = max(sum, top)

@@ -104,10 +104,10 @@ func TestTooLarge(t *testing.T) {
 		in   []Demand
 		want *TooLargeError
 	}{
-		{"CPUs", []Demand{milli(2001, 0)}, &TooLargeError{"CPUs", 3, 2}},
-		{"CPUs requested", []Demand{{Shares: 4096}}, &TooLargeError{"CPUs", 4, 2}},
-		{"memory", []Demand{memory(1024*mib, 0)}, &TooLargeError{"MiB of memory", 1280, 1024}},
-		{"memory in sum", []Demand{memory(500*mib, 0), memory(500*mib, 0)}, &TooLargeError{"MiB of memory", 1280, 1024}},
+		{"CPUs", []Demand{milli(2001, 0)}, &TooLargeError{What: "CPUs", Want: 3, Have: 2}},
+		{"CPUs requested", []Demand{{Shares: 4096}}, &TooLargeError{What: "CPUs", Want: 4, Have: 2}},
+		{"memory", []Demand{memory(1024*mib, 0)}, &TooLargeError{What: "MiB of memory", Want: 1280, Have: 1024}},
+		{"memory in sum", []Demand{memory(500*mib, 0), memory(500*mib, 0)}, &TooLargeError{What: "MiB of memory", Want: 1280, Have: 1024}},
 	} {
 		_, err := SizeOf(tt.in, host, DefaultSizing)
 		var got *TooLargeError

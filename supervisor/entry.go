@@ -13,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 	"github.com/bulkhead-project/bulkhead/supervisor/client"
@@ -93,6 +95,7 @@ func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
 		Pod: spec, Last: e.lastVerdicts(spec), Runtime: engine, Images: puller{engine, e.r.s.images, e.log},
 		LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
 		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Dial: engine.DialPort, Pauses: engine.PodPauses, Event: e.event, Logger: e.r.s.log,
+		HostsFile: filepath.Join(e.dir, "etc-hosts"), SeccompDir: e.r.s.roots.Seccomp(), DNS: e.dns,
 		VolumeDir: filepath.Join(e.r.s.roots.Instance(client.Instance), "volumes", string(e.rec.Pod.UID)),
 		Objects:   e.objects, Allocatable: e.allocatable, NodeName: node,
 	})
@@ -108,6 +111,12 @@ func (e *entry) allocatable(ctx context.Context, sandbox string) (corev1.Resourc
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(facts.VCPUs), resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(facts.MemoryMiB<<20, resource.BinarySI),
 	}, nil
+}
+
+// dns is the resolver configuration that the pod's network has.
+func (e *entry) dns() *runtimeapi.DNSConfig {
+	servers, searches, options := network.Resolver(hypervisor.Network(e.rec.Network))
+	return &runtimeapi.DNSConfig{Servers: servers, Searches: searches, Options: options}
 }
 
 func (e *entry) event(ev pod.Event) {

@@ -20,6 +20,16 @@ const (
 
 	// Started is when the pod began, in RFC 3339: its sandboxes may be replaced.
 	Started = Prefix + "started"
+	// PodLimits names those of the sandbox's limits, comma separated, that hold
+	// for the pod as a whole and not only as the sum of its containers':
+	// "memory", "cpu".
+	PodLimits = Prefix + "pod-limits"
+	// Unstated is "memory" where a container of the pod has no memory limit, so
+	// that the sandbox's is not all that the pod may use.
+	Unstated = Prefix + "unstated"
+	// Scratch is how many bytes the pod may write to its scratch disk; absent is
+	// the engine's default.
+	Scratch = Prefix + "scratch"
 
 	// EmptyDir followed by a volume's name holds that volume's options, comma
 	// separated: "medium=Memory", "size=BYTES", "mode=OCTAL". Absent is an

@@ -12,6 +12,10 @@ import (
 )
 
 func main() {
+	if os.Args[0] == agent.HolderName {
+		fmt.Fprintln(os.Stderr, agent.Hold())
+		os.Exit(1)
+	}
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "bulkhead-agent is the first process of a virtual machine, and does nothing elsewhere")
 		os.Exit(2)

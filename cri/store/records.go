@@ -59,6 +59,9 @@ type Pod struct {
 	MemoryMiB int                `json:"memoryMiB"`
 	Owner     *shim.Owner        `json:"owner,omitempty"`
 	WasPooled bool               `json:"wasPooled,omitempty"`
+	// Sized says that the pod's resources have been told since its start, beside
+	// those of its containers.
+	Sized bool `json:"sized,omitempty"`
 
 	NetNote string   `json:"networkNote,omitempty"`
 	IPs     []string `json:"ips,omitempty"`

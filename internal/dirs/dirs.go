@@ -77,5 +77,9 @@ func (r Roots) Templates() string { return filepath.Join(r.Data, "templates") }
 // Sandboxes is where each sandbox keeps what must survive a reboot.
 func (r Roots) Sandboxes() string { return filepath.Join(r.Data, "sandboxes") }
 
+// Seccomp is where the user keeps the seccomp profiles that pods name (type
+// Localhost). Nobody makes it but the user.
+func (r Roots) Seccomp() string { return filepath.Join(r.Data, "seccomp") }
+
 // Instance is the state directory of one engine instance ("run", "cri", …).
 func (r Roots) Instance(name string) string { return filepath.Join(r.State, name) }

@@ -96,7 +96,7 @@ func TestDecodeNamesTheFault(t *testing.T) {
 		{"type", head + "    tty: 7\n", "f.yaml:9: spec.containers.tty: cannot be a number; it is a bool", ErrSyntax},
 		{"quantity", head + "    resources: {limits: {memory: lots}}\n", "quantities must match", ErrSyntax},
 		{"refused volume", head + "  volumes:\n  - name: v\n    hostPath: {path: /}\n", "f.yaml:11: spec.volumes[0].hostPath: is not honoured yet", ErrNotHonoured},
-		{"refused value", head + "  dnsPolicy: None\n", "f.yaml:9: spec.dnsPolicy: None is not honoured yet", ErrNotHonoured},
+		{"refused value", head + "  dnsPolicy: ClusterFirstWithHostNet\n", "f.yaml:9: spec.dnsPolicy: ClusterFirstWithHostNet is not honoured, only ClusterFirst and Default and None", ErrNotHonoured},
 		{"refused host network", head + "  hostNetwork: true\n", "f.yaml:9: spec.hostNetwork: is not honoured: the pod is a machine", ErrNotHonoured},
 		{"refused resource", head + "    resources: {limits: {\"nvidia.com/gpu\": 1}}\n", "spec.containers[0].resources.limits.nvidia.com/gpu: is not honoured", ErrNotHonoured},
 		{"no containers", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {}\n", "f.yaml:4: spec.containers: is required", ErrInvalid},
@@ -168,7 +168,7 @@ func TestAcceptedFieldsAreAccepted(t *testing.T) {
       capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}
       seccompProfile: {type: Unconfined}
   tolerations: [{operator: Exists}]
-  shareProcessNamespace: false
+  shareProcessNamespace: true
   hostNetwork: false
   automountServiceAccountToken: false
   enableServiceLinks: false

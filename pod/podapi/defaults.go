@@ -3,10 +3,12 @@ package podapi
 import (
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -51,6 +53,32 @@ func setDefaults(pod *corev1.Pod) {
 	for i := range spec.Containers {
 		containerDefaults(&spec.Containers[i])
 	}
+	podResourceDefaults(spec)
+}
+
+// podResourceDefaults sets the pod's own requests where it has limits alone: to
+// what its containers request in sum, else to the limit.
+func podResourceDefaults(spec *corev1.PodSpec) {
+	own := spec.Resources
+	if own == nil {
+		return
+	}
+	for name, limit := range own.Limits {
+		if _, set := own.Requests[name]; set {
+			continue
+		}
+		if own.Requests == nil {
+			own.Requests = corev1.ResourceList{}
+		}
+		var sum resource.Quantity
+		for i := range spec.Containers {
+			sum.Add(spec.Containers[i].Resources.Requests[name])
+		}
+		if sum.IsZero() || isHuge(name) {
+			sum = limit
+		}
+		own.Requests[name] = sum
+	}
 }
 
 func containerDefaults(container *corev1.Container) {
@@ -73,6 +101,12 @@ func containerDefaults(container *corev1.Container) {
 			if hook != nil {
 				httpGetDefaults(hook.HTTPGet)
 			}
+		}
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		known := slices.ContainsFunc(container.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.ResourceName == name })
+		if !known && states(container.Resources, name) {
+			container.ResizePolicy = append(container.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.NotRequired})
 		}
 	}
 	requests := container.Resources.Requests
@@ -123,6 +157,13 @@ func volumeDefaults(source *corev1.VolumeSource) {
 			}
 		}
 	}
+}
+
+// states tells whether a container asks for anything of that name.
+func states(r corev1.ResourceRequirements, name corev1.ResourceName) bool {
+	_, limited := r.Limits[name]
+	_, requested := r.Requests[name]
+	return limited || requested
 }
 
 // pullPolicy is Always for the tag latest and IfNotPresent for any other, as

@@ -12,7 +12,7 @@ func Ephemeral(spec *corev1.EphemeralContainer) error {
 	container := corev1.Container(spec.EphemeralContainerCommon)
 	containerDefaults(&container)
 	var faults FieldErrors
-	c := checker{func(field, message string) {
+	c := checker{pod: &corev1.PodSpec{}, report: func(field, message string) {
 		faults = append(faults, &FieldError{File: "ephemeral container", Field: field, Message: message, class: ErrInvalid})
 	}}
 	c.name("name", container.Name, validation.IsDNS1123Label)

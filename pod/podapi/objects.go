@@ -17,7 +17,7 @@ func (d *decoder) configMap(text []byte, prefix string) {
 	}
 	refuse(object, d.reporter(ErrNotHonoured, prefix))
 	object.APIVersion, object.Kind = "v1", "ConfigMap"
-	c := checker{d.reporter(ErrInvalid, prefix)}
+	c := checker{report: d.reporter(ErrInvalid, prefix)}
 	c.objectMeta(&object.ObjectMeta)
 	size := 0
 	for key, value := range object.Data {
@@ -47,7 +47,7 @@ func (d *decoder) secret(text []byte, prefix string) {
 	refuse(object, d.reporter(ErrNotHonoured, prefix))
 	object.APIVersion, object.Kind = "v1", "Secret"
 	setDefault(&object.Type, corev1.SecretTypeOpaque)
-	c := checker{d.reporter(ErrInvalid, prefix)}
+	c := checker{report: d.reporter(ErrInvalid, prefix)}
 	c.objectMeta(&object.ObjectMeta)
 	if len(object.StringData) > 0 {
 		object.Data = maps.Clone(object.Data)

@@ -130,7 +130,7 @@ func TestProbeValidation(t *testing.T) {
 			container := &corev1.Container{LivenessProbe: test.liveness, ReadinessProbe: test.readiness, StartupProbe: test.startup}
 			containerDefaults(container)
 			var got []string
-			checker{func(field, message string) { got = append(got, field+": "+message) }}.probes(container, "")
+			checker{report: func(field, message string) { got = append(got, field+": "+message) }}.probes(container, "")
 			if len(got) != len(test.want) {
 				t.Fatalf("%d faults: %q, want %q", len(got), got, test.want)
 			}

@@ -3,10 +3,8 @@ package podapi
 import (
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 
-	"github.com/moby/sys/capability"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -14,7 +12,10 @@ import (
 )
 
 // checker reports the faults of fields.
-type checker struct{ report func(field, message string) }
+type checker struct {
+	report func(field, message string)
+	pod    *corev1.PodSpec // whose fields they are
+}
 
 func (c checker) fault(field, format string, args ...any) {
 	c.report(field, fmt.Sprintf(format, args...))
@@ -43,7 +44,7 @@ func oneOf[T ~string](c checker, field string, value T, allowed ...T) {
 // validate reports what the API server would refuse in a defaulted pod, as far
 // as Bulkhead looks at it.
 func validate(pod *corev1.Pod, report func(field, message string)) {
-	c := checker{report}
+	c := checker{report: report, pod: &pod.Spec}
 	c.name("metadata.name", pod.Name, validation.IsDNS1123Subdomain)
 	c.name("metadata.namespace", pod.Namespace, validation.IsDNS1123Label)
 	c.labels("metadata.", pod.Labels)
@@ -58,9 +59,8 @@ func validate(pod *corev1.Pod, report func(field, message string)) {
 	if grace := *spec.TerminationGracePeriodSeconds; grace < 0 {
 		c.fault("spec.terminationGracePeriodSeconds", "%d is negative", grace)
 	}
-	if spec.Hostname != "" {
-		c.name("spec.hostname", spec.Hostname, validation.IsDNS1123Label)
-	}
+	c.identity(spec)
+	c.podResources(spec)
 	volumes := c.volumes(pod)
 	c.podSecurity(spec.SecurityContext)
 	if len(spec.Containers) == 0 {
@@ -68,32 +68,6 @@ func validate(pod *corev1.Pod, report func(field, message string)) {
 	}
 	c.containers(spec, volumes)
 	c.lifetime(spec)
-}
-
-func (c checker) podSecurity(context *corev1.PodSecurityContext) {
-	const at = "spec.securityContext."
-	c.id(at+"runAsUser", context.RunAsUser)
-	c.id(at+"runAsGroup", context.RunAsGroup)
-	for i := range context.SupplementalGroups {
-		c.id(fmt.Sprintf("%ssupplementalGroups[%d]", at, i), &context.SupplementalGroups[i])
-	}
-	names := map[string]bool{}
-	for i, sysctl := range context.Sysctls {
-		field := fmt.Sprintf("%ssysctls[%d].name", at, i)
-		if sysctl.Name == "" || strings.ContainsAny(sysctl.Name, " \n") || strings.Contains(sysctl.Name, "..") {
-			c.fault(field, "%q is not the name of a sysctl", sysctl.Name)
-		}
-		if names[sysctl.Name] {
-			c.fault(field, "%q is there twice", sysctl.Name)
-		}
-		names[sysctl.Name] = true
-	}
-}
-
-func (c checker) id(field string, id *int64) {
-	if id != nil && (*id < 0 || *id > 1<<31-1) {
-		c.fault(field, "%d is out of range", *id)
-	}
 }
 
 func (c checker) container(container *corev1.Container, at string, volumes map[string]bool) {
@@ -105,59 +79,10 @@ func (c checker) container(container *corev1.Container, at string, volumes map[s
 	oneOf(c, at+"imagePullPolicy", container.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	c.environment(container, at)
 	c.resources(container.Resources, at+"resources.")
+	c.resizePolicy(container.ResizePolicy, at)
+	c.containerSecurity(container.SecurityContext, at)
 	c.probes(container, at)
 	c.mounts(container, at, volumes)
-	context := container.SecurityContext
-	if context == nil {
-		return
-	}
-	c.id(at+"securityContext.runAsUser", context.RunAsUser)
-	c.id(at+"securityContext.runAsGroup", context.RunAsGroup)
-	c.capabilities(context.Capabilities, at+"securityContext.capabilities.")
-	if escalation := context.AllowPrivilegeEscalation; escalation != nil && !*escalation && context.Capabilities != nil {
-		for _, name := range context.Capabilities.Add {
-			if name == "SYS_ADMIN" || name == "CAP_SYS_ADMIN" {
-				c.fault(at+"securityContext.allowPrivilegeEscalation", "cannot be false together with the capability SYS_ADMIN")
-			}
-		}
-	}
-}
-
-func (c checker) capabilities(list *corev1.Capabilities, at string) {
-	if list == nil {
-		return
-	}
-	for field, names := range map[string][]corev1.Capability{"add": list.Add, "drop": list.Drop} {
-		for i, name := range names {
-			if !isCapability(string(name)) {
-				c.fault(fmt.Sprintf("%s%s[%d]", at, field, i), "%q is not a capability", name)
-			}
-		}
-	}
-}
-
-// isCapability takes names with and without their prefix, in any case, and ALL,
-// as container runtimes do.
-func isCapability(name string) bool {
-	name = strings.TrimPrefix(strings.ToLower(name), "cap_")
-	return name == "all" || slices.ContainsFunc(capability.ListKnown(), func(c capability.Cap) bool { return c.String() == name })
-}
-
-func (c checker) resources(r corev1.ResourceRequirements, at string) {
-	for name, quantity := range r.Limits {
-		if quantity.Sign() < 0 {
-			c.fault(at+"limits."+string(name), "%s is negative", quantity.String())
-		}
-	}
-	for name, quantity := range r.Requests {
-		limit, limited := r.Limits[name]
-		switch {
-		case quantity.Sign() < 0:
-			c.fault(at+"requests."+string(name), "%s is negative", quantity.String())
-		case limited && quantity.Cmp(limit) > 0:
-			c.fault(at+"requests."+string(name), "%s is more than the limit %s", quantity.String(), limit.String())
-		}
-	}
 }
 
 // ports checks a container's; hostPorts are those of the pod so far.

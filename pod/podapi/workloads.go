@@ -104,7 +104,7 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 	refuse(object, d.reporter(ErrNotHonoured, prefix))
 	w := of()
 	invalid := d.reporter(ErrInvalid, prefix)
-	c := checker{invalid}
+	c := checker{report: invalid}
 	c.objectMeta(w.meta)
 	if w.replicas != nil && (*w.replicas < 0 || *w.replicas > maxReplicas) {
 		c.fault("spec.replicas", "%d is not between 0 and %d", *w.replicas, maxReplicas)

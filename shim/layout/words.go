@@ -25,6 +25,7 @@ const (
 	LogPrefix   = "log:"
 
 	// MemoryAnnotation of an UpdateTaskRequest is what the machine is grown
-	// to before the container's cgroup changes, in MiB.
+	// to before the container's cgroup changes, in MiB. A request without an id is
+	// about the whole pod; its resources are agentv1.PodLimits in JSON.
 	MemoryAnnotation = "io.bulkhead.internal/memory-mib"
 )

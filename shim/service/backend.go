@@ -31,6 +31,7 @@ type Sandbox interface {
 	CreateContainer(ctx context.Context, c sandbox.ContainerConfig) error
 	PauseContainer(ctx context.Context, id string) error
 	ResumeContainer(ctx context.Context, id string) error
+	Resize(ctx context.Context, limits agentv1.PodLimits, memoryMiB int) error
 	UpdateContainer(ctx context.Context, id string, resources []byte, memoryMiB int) error
 	ContainerStats(ctx context.Context, id string) (agentv1.Stats, error)
 	Pids(ctx context.Context, id string) ([]int, error)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/events"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -152,6 +153,13 @@ func (t task) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb
 	resources := r.GetResources().GetValue()
 	if !json.Valid(resources) {
 		return nil, invalid("update container %s: the resources are not JSON", r.ID)
+	}
+	if r.ID == "" { // the pod itself
+		var limits agentv1.PodLimits
+		if err := json.Unmarshal(resources, &limits); err != nil {
+			return nil, invalid("update the pod: its limits: %v", err)
+		}
+		return empty(t.o.Sandbox.Resize(ctx, limits, memory))
 	}
 	return empty(t.o.Sandbox.UpdateContainer(ctx, r.ID, resources, memory))
 }

@@ -51,12 +51,16 @@ type Machine struct {
 	Cgroup string // path below the cgroup mount
 	Shm    string // the pod's shared memory
 	Last   string // the file for the container's last words
-	// PIDs makes the PID namespace of the container of that id ready to be
-	// joined, and returns its path.
+	// PIDs makes the PID namespace of the container of that id, or with none
+	// that of the pod, ready to be joined, and returns its path.
 	PIDs func(container string) (string, error)
 	// Files are bind mounts by their destination, for what the
 	// specification does not mount itself.
 	Files map[string]string
+	// File writes a file and returns its path; equal files at one place are one.
+	File func(destination, content string) (string, error)
+	// Devices are all that the machine has, for a container that gets them.
+	Devices func() ([]Device, error)
 	// Volume makes a volume ready and returns the path of what is mounted.
 	Volume func(Volume) (string, error)
 	// Users looks up users of the image.
@@ -70,14 +74,35 @@ type Spec struct {
 	// LastAt is where the container has the file for its last words, if it
 	// mounts it anywhere of its own.
 	LastAt string
+	// HugePages are the container's limits in bytes, by the cgroups' names of
+	// the pages' sizes.
+	HugePages map[string]uint64
+	// SharedPID says that the container's processes do not end with its first.
+	SharedPID bool
 }
 
 // What the host writes for the agent to resolve: the types of mounts, and the
-// path of another container's PID namespace before that container's id.
+// paths of PID namespaces, the pod's own and, before its id, another container's.
 const (
+	FileType        = "bulkhead.file" // its source is the content
 	TerminationType = "bulkhead.termination"
+	PIDPod          = "bulkhead.pod"
 	PIDTarget       = "bulkhead.container:"
 )
+
+// allDevices is the annotation of a container that gets every device.
+const allDevices = "io.bulkhead.all-devices"
+
+// Device is an OCI device.
+type Device struct {
+	Path  string `json:"path"`
+	Type  string `json:"type"` // "c" or "b"
+	Major int64  `json:"major"`
+	Minor int64  `json:"minor"`
+	Mode  uint32 `json:"fileMode"`
+	UID   uint32 `json:"uid"`
+	GID   uint32 `json:"gid"`
+}
 
 // Parse reads the host's specification.
 func Parse(raw json.RawMessage) (*Spec, error) {
@@ -155,18 +180,15 @@ func (s *Spec) linux(m Machine) error {
 	kept := []namespace{{Type: "mount"}}
 	for _, ns := range all {
 		switch {
-		case ns.Type == "pid" && ns.Path == "", ns.Type == "cgroup":
-			kept = append(kept, namespace{Type: ns.Type})
-		case ns.Type == "pid":
-			target, known := strings.CutPrefix(ns.Path, PIDTarget)
-			if !known {
-				return fmt.Errorf("pid namespace %.64q: %w", ns.Path, agentv1.ErrUnsupported)
-			}
-			path, err := m.PIDs(target)
+		case ns.Type == "pid" && ns.Path != "":
+			path, err := pidOf(m, ns.Path)
 			if err != nil {
 				return err
 			}
+			s.SharedPID = true
 			kept = append(kept, namespace{Type: ns.Type, Path: path})
+		case ns.Type == "pid", ns.Type == "cgroup":
+			kept = append(kept, namespace{Type: ns.Type})
 		case ns.Type == "user", ns.Type == "time":
 			return fmt.Errorf("namespace %q: %w", ns.Type, agentv1.ErrUnsupported)
 		}
@@ -184,7 +206,51 @@ func (s *Spec) linux(m Machine) error {
 	if err := linux.set("cgroupsPath", m.Cgroup); err != nil {
 		return err
 	}
+	var resources struct {
+		HugePages []struct {
+			Size  string `json:"pageSize"`
+			Limit uint64 `json:"limit"`
+		} `json:"hugepageLimits"`
+	}
+	if err := linux.get("resources", &resources); err != nil {
+		return err
+	}
+	s.HugePages = map[string]uint64{}
+	for _, pages := range resources.HugePages {
+		s.HugePages[pages.Size] = pages.Limit
+	}
+	if err := s.devices(m, linux); err != nil {
+		return err
+	}
 	return s.top.set("linux", linux)
+}
+
+// pidOf resolves the path of a PID namespace.
+func pidOf(m Machine, path string) (string, error) {
+	target, other := strings.CutPrefix(path, PIDTarget)
+	if m.PIDs == nil || other && target == "" || !other && path != PIDPod {
+		return "", fmt.Errorf("pid namespace %.128q: %w", path, agentv1.ErrUnsupported)
+	}
+	if !other {
+		target = ""
+	}
+	return m.PIDs(target)
+}
+
+// devices adds the machine's to a container that gets all.
+func (s *Spec) devices(m Machine, linux object) error {
+	var notes map[string]string
+	if err := s.top.get("annotations", &notes); err != nil {
+		return err
+	}
+	if notes[allDevices] != "true" || m.Devices == nil {
+		return nil
+	}
+	all, err := m.Devices()
+	if err != nil {
+		return fmt.Errorf("the machine's devices: %w", err)
+	}
+	return linux.set("devices", all)
 }
 
 func (s *Spec) mounts(m Machine, readonly bool) error {
@@ -205,6 +271,15 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 			if err := m.volume(mount); err != nil {
 				return err
 			}
+		case mount.Type == FileType:
+			if m.File == nil {
+				return fmt.Errorf("file at %.128q: %w", at, agentv1.ErrUnsupported)
+			}
+			from, err := m.File(at, mount.Source)
+			if err != nil {
+				return fmt.Errorf("file at %.128q: %w", at, err)
+			}
+			mount.Type, mount.Source = "bind", from
 		case at == "/dev/shm" && (mount.Type == "tmpfs" || mount.Source == "/dev/shm"):
 			*mount = Mount{Destination: at, Type: "bind", Source: m.Shm, Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}}
 		case mount.Type == TerminationType:

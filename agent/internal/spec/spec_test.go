@@ -31,6 +31,16 @@ func machine(volumes *[]spec.Volume) spec.Machine {
 			*volumes = append(*volumes, v)
 			return "/volumes/" + v.Name, nil
 		},
+		PIDs: func(container string) (string, error) {
+			if container == "gone" {
+				return "", agentv1.ErrNotFound
+			}
+			return "/ns/" + container, nil
+		},
+		File: func(at, content string) (string, error) { return "/files" + at + "=" + content, nil },
+		Devices: func() ([]spec.Device, error) {
+			return []spec.Device{{Path: "/dev/x", Type: "c", Major: 1, Minor: 2, Mode: 0o600}}, nil
+		},
 	}
 }
 
@@ -65,6 +75,17 @@ func TestAdjust(t *testing.T) {
 			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"pid"},{"type":"cgroup"}],
 				"seccomp":{"defaultAction":"SCMP_ACT_ERRNO"},"resources":{"pids":{"limit":5}}}}`,
 		},
+		"the machine's things": {
+			`{"annotations":{"io.bulkhead.all-devices":"true"},"process":{"args":["a"]},
+			"mounts":[{"destination":"/etc/hosts","type":"bulkhead.file","source":"text","options":["bind","ro"]}],
+			"linux":{"namespaces":[{"type":"pid","path":"bulkhead.pod"},{"type":"pid","path":"bulkhead.container:c1"}]}}`,
+			`{"ociVersion":"1.0.2","annotations":{"io.bulkhead.all-devices":"true"},"root":{"path":"/r"},
+			"process":{"args":["a"],"cwd":"/","env":["HOME=/root"],"terminal":false,"user":{}},
+			"mounts":[{"destination":"/etc/hosts","type":"bind","source":"/files/etc/hosts=text","options":["bind","ro"]},
+				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"pid","path":"/ns/"},{"type":"pid","path":"/ns/c1"}],
+				"devices":[{"path":"/dev/x","type":"c","major":1,"minor":2,"fileMode":384,"uid":0,"gid":0}]}}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,7 +104,10 @@ func TestAdjust(t *testing.T) {
 			if diff := cmp.Diff(decode(t, []byte(tc.want)), decode(t, got)); diff != "" {
 				t.Error(diff)
 			}
-			if name == "least" {
+			if s.SharedPID != (name == "the machine's things") {
+				t.Errorf("shared process namespace: %v", s.SharedPID)
+			}
+			if name != "the pod's things" {
 				return
 			}
 			if diff := cmp.Diff([]spec.Volume{{Type: spec.EmptyDirType, Name: "v", Memory: true, Size: 77, Mode: 0o1700, Group: 7, SubPath: "a=b,c"}}, volumes); diff != "" {
@@ -110,19 +134,22 @@ func TestAdjustRefuses(t *testing.T) {
 		in   string
 		want error
 	}{
-		"nothing":        {``, agentv1.ErrInvalid},
-		"no process":     {`{}`, agentv1.ErrInvalid},
-		"process null":   {`{"process":null}`, agentv1.ErrNoCommand},
-		"no args":        {`{"process":{}}`, agentv1.ErrNoCommand},
-		"empty command":  {`{"process":{"args":[""]}}`, agentv1.ErrNoCommand},
-		"a hook":         {`{"process":{"args":["a"]},"hooks":{"poststop":[{"path":"/x"}]}}`, agentv1.ErrInvalid},
-		"user namespace": {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"user"}]}}`, agentv1.ErrUnsupported},
-		"mounts":         {`{"process":{"args":["a"]},"mounts":{}}`, agentv1.ErrInvalid},
-		"volume's size":  {`{"process":{"args":["a"]},"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["size=-1"]}]}`, agentv1.ErrInvalid},
-		"user":           {`{"process":{"args":["a"],"user":{"username":"nobody"}}}`, agentv1.ErrInvalid},
-		"group":          {`{"process":{"args":["a"],"user":{"username":"demo:nobody"}}}`, agentv1.ErrInvalid},
-		"linux":          {`{"process":{"args":["a"]},"linux":[]}`, agentv1.ErrInvalid},
-		"env":            {`{"process":{"args":["a"],"env":"A=b"}}`, agentv1.ErrInvalid},
+		"nothing":                       {``, agentv1.ErrInvalid},
+		"no process":                    {`{}`, agentv1.ErrInvalid},
+		"process null":                  {`{"process":null}`, agentv1.ErrNoCommand},
+		"no args":                       {`{"process":{}}`, agentv1.ErrNoCommand},
+		"empty command":                 {`{"process":{"args":[""]}}`, agentv1.ErrNoCommand},
+		"a hook":                        {`{"process":{"args":["a"]},"hooks":{"poststop":[{"path":"/x"}]}}`, agentv1.ErrInvalid},
+		"user namespace":                {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"user"}]}}`, agentv1.ErrUnsupported},
+		"mounts":                        {`{"process":{"args":["a"]},"mounts":{}}`, agentv1.ErrInvalid},
+		"volume's size":                 {`{"process":{"args":["a"]},"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["size=-1"]}]}`, agentv1.ErrInvalid},
+		"user":                          {`{"process":{"args":["a"],"user":{"username":"nobody"}}}`, agentv1.ErrInvalid},
+		"group":                         {`{"process":{"args":["a"],"user":{"username":"demo:nobody"}}}`, agentv1.ErrInvalid},
+		"linux":                         {`{"process":{"args":["a"]},"linux":[]}`, agentv1.ErrInvalid},
+		"process namespace of the host": {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"pid","path":"/proc/1/ns/pid"}]}}`, agentv1.ErrUnsupported},
+		"process namespace of nobody":   {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"pid","path":"bulkhead.container:"}]}}`, agentv1.ErrUnsupported},
+		"process namespace that ended":  {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"pid","path":"bulkhead.container:gone"}]}}`, agentv1.ErrNotFound},
+		"env":                           {`{"process":{"args":["a"],"env":"A=b"}}`, agentv1.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -149,19 +176,25 @@ func TestUsers(t *testing.T) {
 		want user
 		home string
 	}{
-		"root":        {user{0, 0, []uint32{0, 2000}}, "/root"},
-		"demo":        {user{1000, 1001, []uint32{1001, 2000}}, "/home/demo"},
-		"1000":        {user{1000, 1001, []uint32{1001, 2000}}, "/home/demo"},
-		"demo:other":  {user{1000, 3000, []uint32{3000}}, "/home/demo"},
-		"demo:4":      {user{1000, 4, []uint32{4}}, "/home/demo"},
-		"4321":        {user{4321, 0, []uint32{0}}, "/"},
-		"4321:extra":  {user{4321, 2000, []uint32{2000}}, "/"},
-		"homeless":    {user{7, 7, []uint32{7}}, "/"},
-		"demo:":       {user{1000, 1001, []uint32{1001, 2000}}, "/home/demo"},
-		"2147483647":  {user{1<<31 - 1, 0, []uint32{0}}, "/"},
-		"demo:extra ": {},
-		"4294967296":  {},
-		"-1":          {},
+		"root":       {user{0, 0, []uint32{0, 2000}}, "/root"},
+		"demo":       {user{1000, 1001, []uint32{1001, 2000}}, "/home/demo"},
+		"1000":       {user{1000, 1001, []uint32{1001, 2000}}, "/home/demo"},
+		"demo:other": {user{1000, 3000, []uint32{3000, 2000}}, "/home/demo"},
+		"demo:4":     {user{1000, 4, []uint32{4, 2000}}, "/home/demo"},
+		// Strict: what the image's /etc/group says does not count.
+		"demo::strict":   {user{1000, 1001, []uint32{1001}}, "/home/demo"},
+		"1000:4:strict":  {user{1000, 4, []uint32{4}}, "/home/demo"},
+		"4321::strict":   {user{4321, 0, []uint32{0}}, "/"},
+		"demo::loose":    {},
+		"demo:4:strict:": {},
+		"4321":           {user{4321, 0, []uint32{0}}, "/"},
+		"4321:extra":     {user{4321, 2000, []uint32{2000}}, "/"},
+		"homeless":       {user{7, 7, []uint32{7}}, "/"},
+		"demo:":          {user{1000, 1001, []uint32{1001, 2000}}, "/home/demo"},
+		"2147483647":     {user{1<<31 - 1, 0, []uint32{0}}, "/"},
+		"demo:extra ":    {},
+		"4294967296":     {},
+		"-1":             {},
 	} {
 		raw, err := spec.Process(json.RawMessage(`{"args":["a"],"user":{"username":"`+name+`"}}`), users, true)
 		if tc.home == "" {

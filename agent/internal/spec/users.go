@@ -84,10 +84,18 @@ func (db *database) home(uid uint32) string {
 	return "/"
 }
 
+// strict is the third part of a name whose groups in the database do not count.
+const strict = "strict"
+
 // lookup finds "user", "user:group", and numbers in place of either. A number
-// need not be in the database. A user without a group has the account's groups.
+// need not be in the database. A user has the groups that the database puts it
+// in, unless a third part says strict.
 func (db *database) lookup(name string) (account, error) {
-	user, grp, hasGroup := strings.Cut(name, ":")
+	parts := strings.Split(name, ":")
+	if len(parts) > 3 || len(parts) == 3 && parts[2] != strict {
+		return account{}, fmt.Errorf("user %.64q: %w", name, agentv1.ErrInvalid)
+	}
+	user := parts[0]
 	who, known := account{home: "/"}, false
 	for _, a := range db.accounts {
 		if a.name == user {
@@ -111,19 +119,22 @@ func (db *database) lookup(name string) (account, error) {
 	if who.home == "" {
 		who.home = "/"
 	}
-	if hasGroup && grp != "" {
-		gid, err := db.group(grp)
-		who.gid, who.groups = gid, []uint32{gid}
-		return who, err
+	if len(parts) > 1 && parts[1] != "" {
+		gid, err := db.group(parts[1])
+		if err != nil {
+			return who, err
+		}
+		who.gid = gid
 	}
 	// The first group is also one of the supplementary ones: what a file
 	// denies it must stay denied after setgid.
 	who.groups = []uint32{who.gid}
-	if known {
-		for _, g := range db.groups {
-			if g.gid != who.gid && slices.Contains(g.members, who.name) {
-				who.groups = append(who.groups, g.gid)
-			}
+	if !known || len(parts) == 3 {
+		return who, nil
+	}
+	for _, g := range db.groups {
+		if g.gid != who.gid && slices.Contains(g.members, who.name) {
+			who.groups = append(who.groups, g.gid)
 		}
 	}
 	return who, nil

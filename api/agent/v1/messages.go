@@ -96,6 +96,16 @@ type Configure struct {
 	Sysctls   map[string]string `json:"sysctls,omitempty"`
 	Network   *Network          `json:"network,omitempty"`
 	ShmBytes  int64             `json:"shmBytes,omitempty"` // size of the pod's /dev/shm; 0 is 64 MiB
+	Limits    PodLimits         `json:"limits,omitzero"`
+	// ScratchBytes is what may be written to the scratch disk; 0 is all of it.
+	ScratchBytes int64 `json:"scratchBytes,omitempty"`
+}
+
+// PodLimits hold for all containers of the pod together; 0 is none.
+type PodLimits struct {
+	MemoryBytes int64 `json:"memoryBytes,omitempty"`
+	CPUQuota    int64 `json:"cpuQuota,omitempty"`  // microseconds of each period
+	CPUPeriod   int64 `json:"cpuPeriod,omitempty"` // microseconds; 0 is 100000
 }
 
 // Network is how the guest sets up its only interface.
@@ -149,7 +159,10 @@ type Create struct {
 	// name as source. Both take the options "subpath=PATH" (which is mounted
 	// instead of the whole; a directory that is missing is made) and "group=GID" (fsGroup), the
 	// former also "medium=Memory", "size=BYTES" and "mode=OCTAL". The latter's
-	// files must have come before (OpFiles).
+	// files must have come before (OpFiles). Those of
+	// type "bulkhead.file" have the content of a file as source. A process
+	// namespace with the path "bulkhead.pod" is the one that the pod's containers
+	// share, "bulkhead.container:ID" another one's.
 	// Process.User with Username set is resolved in the image's
 	// /etc/passwd and /etc/group, as "user", "user:group" or numbers.
 	Spec      json.RawMessage `json:"spec"`
@@ -193,10 +206,12 @@ type Resize struct {
 	Height uint16 `json:"height"`
 }
 
-// Update changes a container's cgroup; Resources is OCI LinuxResources.
+// Update changes a container's cgroup; Resources is OCI LinuxResources. Without
+// a container it changes the pod's, to the Limits.
 type Update struct {
-	Container string          `json:"container"`
-	Resources json.RawMessage `json:"resources"`
+	Container string          `json:"container,omitempty"`
+	Resources json.RawMessage `json:"resources,omitempty"`
+	Limits    PodLimits       `json:"limits,omitzero"`
 }
 
 // Stats are a container's, read from its cgroup.

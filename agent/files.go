@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
+)
+
+// filesDir holds the files that specifications bring with them.
+const filesDir = podDir + "/files"
+
+// file writes a file for a place in containers. Containers that bring the same
+// one share it, as those of a pod share the kubelet's.
+func (a *Agent) file(destination, content string) (string, error) {
+	key := destination + "\x00" + content
+	a.volumes.Lock()
+	defer a.volumes.Unlock()
+	if at := a.files[key]; at != "" {
+		return at, nil
+	}
+	if err := os.MkdirAll(filesDir, 0o711); err != nil {
+		return "", err
+	}
+	at := filepath.Join(filesDir, strconv.Itoa(len(a.files)))
+	if err := os.WriteFile(at, []byte(content), 0o644); err != nil {
+		return "", err
+	}
+	a.files[key] = at
+	return at, nil
+}
+
+// maxDevices bounds a container's devices.
+const maxDevices = 1024
+
+// devices are the nodes of the machine's /dev but those of file systems that a
+// container has of its own.
+func devices() ([]spec.Device, error) {
+	var out []spec.Device
+	err := filepath.WalkDir("/dev", func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			switch path {
+			case "/dev/pts", "/dev/shm", "/dev/mqueue":
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if e.Type()&fs.ModeDevice == 0 || strings.HasPrefix(path, "/dev/tty") && path != "/dev/tty" || path == "/dev/ptmx" || path == "/dev/console" {
+			return nil // a container has terminals of its own
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		d := spec.Device{
+			Path: path, Type: "b", Major: int64(unix.Major(st.Rdev)), Minor: int64(unix.Minor(st.Rdev)),
+			Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid,
+		}
+		if e.Type()&fs.ModeCharDevice != 0 {
+			d.Type = "c"
+		}
+		if out = append(out, d); len(out) > maxDevices {
+			return fmt.Errorf("more than %d devices", maxDevices)
+		}
+		return nil
+	})
+	return out, err
+}

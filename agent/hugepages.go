@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// hugeSizes are the kernel's directories of huge pages by the cgroups' names of
+// their sizes. Larger pages than these cannot be had of memory that came after
+// the boot.
+var hugeSizes = map[string]struct {
+	dir   string
+	bytes uint64
+}{"2MB": {"/sys/kernel/mm/hugepages/hugepages-2048kB", 2 << 20}}
+
+// reserve sets memory aside for a container's huge pages, and returns what gives
+// it back.
+func (a *Agent) reserve(limits map[string]uint64) (release func() error, err error) {
+	taken := map[string]uint64{}
+	release = func() error {
+		var errs []error
+		for size, pages := range taken {
+			errs = append(errs, a.addPages(size, -int64(pages)))
+			delete(taken, size)
+		}
+		return errors.Join(errs...)
+	}
+	for size, limit := range limits {
+		kind, known := hugeSizes[size]
+		if limit == 0 {
+			continue
+		}
+		if !known {
+			return nil, errors.Join(fmt.Errorf("huge pages of %.16s: %w", size, agentv1.ErrUnsupported), release())
+		}
+		pages := limit / kind.bytes
+		if err := a.addPages(size, int64(pages)); err != nil {
+			return nil, errors.Join(err, release())
+		}
+		taken[size] = pages
+	}
+	return release, nil
+}
+
+// addPages changes how many huge pages the machine has. If it cannot have more
+// of them it has as many as before.
+func (a *Agent) addPages(size string, n int64) error {
+	file := hugeSizes[size].dir + "/nr_hugepages"
+	a.volumes.Lock()
+	defer a.volumes.Unlock()
+	have, err := readCount(file)
+	if err != nil {
+		return fmt.Errorf("huge pages of %s: %w", size, err)
+	}
+	want := max(have+n, 0)
+	if err := os.WriteFile(file, strconv.AppendInt(nil, want, 10), 0); err != nil {
+		return fmt.Errorf("huge pages of %s: %w", size, err)
+	}
+	got, err := readCount(file)
+	if err == nil && n > 0 && got < want {
+		err = fmt.Errorf("the machine has memory for %d of %d", got-have, n)
+		err = errors.Join(err, os.WriteFile(file, strconv.AppendInt(nil, have, 10), 0))
+	}
+	if err != nil {
+		return fmt.Errorf("huge pages of %s: %w", size, err)
+	}
+	return nil
+}
+
+func readCount(file string) (int64, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+}

@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
+	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// defaultPeriod is the kernel's, in microseconds.
+const defaultPeriod = 100_000
+
+// limitPod sets the cgroup that holds those of the pod's containers.
+func limitPod(l agentv1.PodLimits) error {
+	memory, cpu := "max", "max"
+	if l.MemoryBytes > 0 {
+		memory = strconv.FormatInt(l.MemoryBytes, 10)
+	}
+	period := l.CPUPeriod
+	if period <= 0 {
+		period = defaultPeriod
+	}
+	if l.CPUQuota > 0 {
+		cpu = strconv.FormatInt(l.CPUQuota, 10)
+	}
+	for file, value := range map[string]string{"memory.max": memory, "cpu.max": cpu + " " + strconv.FormatInt(period, 10)} {
+		if err := os.WriteFile(filepath.Join(cgroup.Mount+boot.Pods, file), []byte(value), 0); err != nil {
+			return fmt.Errorf("limit the pod: %w", err)
+		}
+	}
+	return nil
+}
+
+// limitScratch leaves room for that many bytes on the scratch disk, if it is
+// mounted; mount does it for one that comes later.
+func (a *Agent) limitScratch(room int64) error {
+	a.mu.Lock()
+	d := a.disks[scratch]
+	mounted := d != nil && d.ready
+	a.mu.Unlock()
+	if !mounted {
+		return nil
+	}
+	return ballast(scratchDir, room)
+}
+
+// ballastFile takes what the pod may not use.
+const ballastFile = ".ballast"
+
+// ballast gives a file as much of a file system's free space as is more than
+// room; 0 takes none. Nothing is written: blocks are only counted as taken, so
+// that the host's file stays as small as it is.
+func ballast(dir string, room int64) error {
+	at := filepath.Join(dir, ballastFile)
+	if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if room <= 0 {
+		return nil
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("statfs %s: %w", dir, err)
+	}
+	spare := int64(st.Bfree)*st.Bsize - room
+	if spare <= 0 {
+		return nil
+	}
+	f, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = unix.Fallocate(int(f.Fd()), 0, 0, spare)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("take %d bytes of %s: %w", spare, dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// settings are the containers of one pod, whose own settings are those of
+// settingsPod; each shows from within what one of them does.
+var settings = []said{
+	{"identity", ``, `hostname; tail -n +8 /etc/hosts; cat /etc/resolv.conf; nslookup none 2>&1 | grep -c 192.0.2.1`,
+		"inside.sub.default.svc.cluster.local\n10.0.2.15\tinside.sub.default.svc.cluster.local\tinside\n\n# Entries added by HostAliases.\n" +
+			"192.0.2.7\tdb\tdb.example\nsearch a.example b.example\nnameserver 192.0.2.1\noptions ndots:2 edns0\n0"},
+	{"users", ``, `tr '\0' '\n' </proc/1/cmdline; grep -E '^(Uid|CapEff|Groups):' /proc/1/status | tr -s ' \t' ' '; ls /proc/1/root 2>&1 | sed 's/.*: //'; kill -9 1; kill 1; echo alive; id -G`,
+		"bulkhead-holder\nUid: 65535 65535 65535 65535\nGroups: \nCapEff: 0000000000000000\nPermission denied\nalive\n0 10 1002"},
+	{"sees", `volumeMounts: [{name: v, mountPath: /v}]`, `until [ -e /v/pid ]; do sleep 0.1; done; p=$(pidof marked-process-name); [ "$p" = "$(cat /v/pid)" ] && kill "$p" && echo seen`, "seen"},
+	{"seen", `volumeMounts: [{name: v, mountPath: /v}]`, `ln -s /bin/busybox /tmp/marked-process-name; /tmp/marked-process-name sleep 1000 & echo $! >/v/pid.new; mv /v/pid.new /v/pid; wait $!; exit 7`, ""},
+	{"leaves", `volumeMounts: [{name: v, mountPath: /v}]`, `sleep 4242 & exit 0`, ""},
+	{"gone", `volumeMounts: [{name: v, mountPath: /v}]`, `until [ -e /v/pid ]; do sleep 0.1; done; while pidof sleep >/dev/null && ps | grep -v grep | grep -q 4242; do sleep 0.1; done; echo gone`, "gone"},
+	{"privileged", `securityContext: {privileged: true}`,
+		`grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status; ls /dev/vda /dev/kmsg; mkdir /tmp/m && mount -t tmpfs x /tmp/m && echo mounted; mkdir /sys/fs/cgroup/own && echo made; echo 77 >/proc/sys/vm/swappiness && cat /proc/sys/vm/swappiness; head -c 4 /dev/vda | wc -c`,
+		"CapEff:\t000001ffffffffff\nNoNewPrivs:\t0\nSeccomp:\t0\n/dev/kmsg\n/dev/vda\nmounted\nmade\n77\n4"},
+	{"plain", ``, `ls /dev/vda 2>&1 | sed 's/.*: //'; mkdir /sys/fs/cgroup/own 2>&1 | sed 's/.*: //'; echo 1 2>/dev/null >/proc/sys/vm/swappiness || echo kept; wc -c </proc/kcore; grep -cE ' /proc/(kcore|sys) ' /proc/mounts; mknod /tmp/vda b 254 0; head -c 4 /tmp/vda 2>&1 | sed 's/.*: //'`,
+		"No such file or directory\nRead-only file system\nkept\n0\n2\nOperation not permitted"},
+	{"unmasked", `securityContext: {procMount: Unmasked}`, `grep -cE ' /proc/(kcore|sys) ' /proc/mounts; test -w /proc/sys/vm/swappiness && echo writable`, "0\nwritable"},
+	{"profile", `securityContext: {seccompProfile: {type: Localhost, localhostProfile: own/nomkdir.json}}`, `grep ^Seccomp: /proc/self/status; mkdir /tmp/x 2>&1 | sed 's/.*: //'; uname`, "Seccomp:\t2\nNetwork is down\nLinux"},
+	{"sysctls", ``, `cat /proc/sys/vm/max_map_count /proc/sys/kernel/shm_rmid_forced /proc/sys/fs/inotify/max_user_watches`, "300000\n1\n4321"},
+	{"podlimits", ``, `cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max`, "335544320\n100000 100000"},
+	{"hugepages", `resources: {limits: {hugepages-2Mi: 4Mi, memory: 32Mi}}`, `cat /sys/fs/cgroup/hugetlb.2MB.max; grep -E '^HugePages_Total' /proc/meminfo | tr -s ' '`, "4194304\nHugePages_Total: 2"},
+	{"nohugepages", ``, `cat /sys/fs/cgroup/hugetlb.2MB.max`, "0"},
+	{"storage", `resources: {limits: {ephemeral-storage: 100Mi}}`, `df -m / | awk 'NR==2{print ($4 <= 100 && $4 > 90)}'; dd if=/dev/zero of=/tmp/big bs=1M count=120 2>&1 | grep -c 'No space left'; rm /tmp/big`, "1\n1"},
+}
+
+const settingsPod = `apiVersion: v1
+kind: Pod
+metadata: {name: settings}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  hostname: inside
+  subdomain: sub
+  setHostnameAsFQDN: true
+  hostUsers: false
+  shareProcessNamespace: true
+  hostAliases: [{ip: 192.0.2.7, hostnames: [db, db.example]}]
+  dnsPolicy: None
+  dnsConfig: {nameservers: [192.0.2.1], searches: [a.example, b.example], options: [{name: ndots, value: "2"}, {name: edns0}]}
+  resources: {limits: {cpu: 1, memory: 320Mi}}
+  securityContext:
+    supplementalGroups: [1002]
+    sysctls: [{name: vm.max_map_count, value: "300000"}, {name: kernel.shm_rmid_forced, value: "1"}, {name: fs.inotify.max_user_watches, value: "4321"}]
+  volumes: [{name: v, emptyDir: {}}]
+  containers:
+`
+
+// TestSettings shows in a real machine what a pod's settings do.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	profiles := filepath.Join(w.roots().Seccomp(), "own")
+	if err := os.MkdirAll(profiles, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	profile := `{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 100}]}`
+	if err := os.WriteFile(filepath.Join(profiles, "nomkdir.json"), []byte(profile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	testSaid(t, w, "settings", settingsPod, settings, map[string]string{"seen": "7 Error"})
+}
+
+// testSaid runs a pod with these containers and holds what they say, and how
+// they end, to what they should.
+func testSaid(t *testing.T, w *world, name, head string, containers []said, ends map[string]string) {
+	t.Helper()
+	var y strings.Builder
+	y.WriteString(head)
+	for _, c := range containers {
+		script, err := json.Marshal(c.script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := []string{"name: " + c.name, "image: " + image, "command: [sh, -c, " + string(script) + "]"}
+		if c.yaml != "" {
+			fields = append(fields, c.yaml)
+		}
+		y.WriteString("  - {" + strings.Join(fields, ", ") + "}\n")
+	}
+	w.must(t, y.String(), "run", "-d", "-q", "-")
+	w.run(t, "", "wait", name)
+	states := map[string]string{}
+	for _, c := range w.inspect(t, name).Status.ContainerStatuses {
+		if c.State.Terminated != nil {
+			states[c.Name] = fmt.Sprint(c.State.Terminated.ExitCode, " ", c.State.Terminated.Reason)
+		}
+	}
+	for _, c := range containers {
+		if got := strings.TrimSuffix(w.must(t, "", "logs", "-c", c.name, name), "\n"); got != c.want {
+			t.Errorf("%s: %s", c.name, cmp.Diff(c.want, got))
+		}
+		end := ends[c.name]
+		if end == "" {
+			end = "0 Completed"
+		}
+		if states[c.name] != end {
+			t.Errorf("%s: ended with %q, want %q", c.name, states[c.name], end)
+		}
+	}
+	w.must(t, "", "rm", name)
+}

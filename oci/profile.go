@@ -1,0 +1,65 @@
+package oci
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// MaxProfile bounds the file of a seccomp profile, in bytes.
+const MaxProfile = 1 << 20
+
+// actions are those that a profile may name: the others need a listener, which
+// would have to be a process of the host.
+var actions = []specs.LinuxSeccompAction{
+	specs.ActKill, specs.ActKillProcess, specs.ActKillThread, specs.ActTrap, specs.ActErrno, specs.ActTrace, specs.ActAllow, specs.ActLog,
+}
+
+// ParseSeccomp reads a profile in the form of the runtime specification, that of
+// the files in a kubelet's directory of profiles. A field that it does not know
+// is an error, since it could be one that a filter depends on. Errors match
+// ErrInvalid, or ErrNotSupported for a profile that needs a listener.
+func ParseSeccomp(data []byte) (*specs.LinuxSeccomp, error) {
+	if len(data) > MaxProfile {
+		return nil, fmt.Errorf("%w: seccomp profile of more than %d bytes", ErrInvalid, MaxProfile)
+	}
+	profile := &specs.LinuxSeccomp{}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(profile); err != nil {
+		return nil, fmt.Errorf("%w: seccomp profile: %w", ErrInvalid, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: seccomp profile: more than one object", ErrInvalid)
+	}
+	if profile.ListenerPath != "" || profile.ListenerMetadata != "" {
+		return nil, fmt.Errorf("%w: seccomp profile with a listener on the host", ErrNotSupported)
+	}
+	if err := checkAction("defaultAction", profile.DefaultAction); err != nil {
+		return nil, err
+	}
+	for i, rule := range profile.Syscalls {
+		if len(rule.Names) == 0 {
+			return nil, fmt.Errorf("%w: seccomp profile: syscalls[%d] has no names", ErrInvalid, i)
+		}
+		if err := checkAction(fmt.Sprintf("syscalls[%d].action", i), rule.Action); err != nil {
+			return nil, err
+		}
+	}
+	return profile, nil
+}
+
+func checkAction(field string, action specs.LinuxSeccompAction) error {
+	switch {
+	case slices.Contains(actions, action):
+		return nil
+	case action == specs.ActNotify:
+		return fmt.Errorf("%w: seccomp profile: %s %s needs a listener on the host", ErrNotSupported, field, action)
+	}
+	return fmt.Errorf("%w: seccomp profile: %s %q", ErrInvalid, field, action)
+}
