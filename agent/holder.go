@@ -1,12 +1,17 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
 )
 
 // HolderName is the name of the process that holds the process namespace of a
@@ -16,6 +21,9 @@ const HolderName = "bulkhead-holder"
 // holderRoot has nothing in it.
 const holderRoot = "/run/bulkhead/empty"
 
+// holderReady is the holder's end of the pipe that it says so with.
+const holderReady = 3
+
 // nobody is the holder's user and group.
 const nobody = 65535
 
@@ -23,9 +31,6 @@ const nobody = 65535
 // becomes its child, and is reaped. It returns only with an error. Who looks at
 // it finds no root directory, no file and no right.
 func Hold() error {
-	// What a container sends to process 1 must not end the namespace; and of
-	// who ignores SIGCHLD the kernel itself reaps the children.
-	ignoreSignals()
 	if err := unix.Chroot(holderRoot); err != nil {
 		return fmt.Errorf("hold a process namespace: chroot: %w", err)
 	}
@@ -41,8 +46,16 @@ func Hold() error {
 	if err := syscall.Setuid(nobody); err != nil {
 		return fmt.Errorf("hold a process namespace: setuid: %w", err)
 	}
+	// What a container sends to process 1 must not end the namespace; and of
+	// who ignores SIGCHLD the kernel itself reaps the children. Not sooner: by
+	// a signal the threads have become nobody.
+	ignoreSignals()
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("hold a process namespace: prctl: %w", err)
+	}
+	// The agent waits for this: no container meets it before.
+	if err := unix.Close(holderReady); err != nil {
+		return fmt.Errorf("hold a process namespace: say so: %w", err)
 	}
 	for { // those that ended before SIGCHLD was ignored
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG|unix.WALL, nil); err != nil || pid <= 0 {
@@ -76,9 +89,7 @@ func (a *Agent) podNamespace() (*os.File, error) {
 		}
 	}
 	if a.holder == nil {
-		holder, err := a.reaper.Start("/proc/self/exe", []string{HolderName}, &syscall.ProcAttr{
-			Dir: "/", Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Setsid: true},
-		})
+		holder, err := a.startHolder()
 		if err != nil {
 			return nil, fmt.Errorf("hold the pod's process namespace: %w", err)
 		}
@@ -89,4 +100,41 @@ func (a *Agent) podNamespace() (*os.File, error) {
 		return nil, fmt.Errorf("the pod's process namespace: %w", err)
 	}
 	return f, nil
+}
+
+// startHolder returns when the holder has given up all that it has.
+func (a *Agent) startHolder() (*reaper.Child, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ready.Close()
+	holder, err := a.reaper.Start("/proc/self/exe", []string{HolderName}, &syscall.ProcAttr{
+		Dir: "/", Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), theirs.Fd()},
+		Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Setsid: true},
+	})
+	theirs.Close()
+	if err != nil {
+		return nil, err
+	}
+	if err := ready.SetReadDeadline(time.Now().Add(opTimeout)); err != nil {
+		return nil, err
+	}
+	// It closes its end, in its time or by its end.
+	_, err = ready.Read(make([]byte, 1))
+	select {
+	case <-holder.Done():
+		err = fmt.Errorf("it ended: status %#x", int(holder.Status()))
+	default:
+		if errors.Is(err, io.EOF) {
+			return holder, nil
+		}
+	}
+	_ = holder.Signal(unix.SIGKILL) // it may have ended
+	return nil, err
 }

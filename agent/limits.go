@@ -69,7 +69,7 @@ func ballast(dir string, room int64) error {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("statfs %s: %w", dir, err)
 	}
-	spare := int64(st.Bfree)*st.Bsize - room
+	spare := int64(st.Bavail)*st.Bsize - room
 	if spare <= 0 {
 		return nil
 	}

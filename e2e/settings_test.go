@@ -14,13 +14,13 @@ import (
 // settings are the containers of one pod, whose own settings are those of
 // settingsPod; each shows from within what one of them does.
 var settings = []said{
-	{"identity", ``, `hostname; tail -n +8 /etc/hosts; cat /etc/resolv.conf; nslookup none 2>&1 | grep -c 192.0.2.1`,
+	{"identity", ``, `hostname; tail -n +8 /etc/hosts; cat /etc/resolv.conf`,
 		"inside.sub.default.svc.cluster.local\n10.0.2.15\tinside.sub.default.svc.cluster.local\tinside\n\n# Entries added by HostAliases.\n" +
-			"192.0.2.7\tdb\tdb.example\nsearch a.example b.example\nnameserver 192.0.2.1\noptions ndots:2 edns0\n0"},
+			"192.0.2.7\tdb\tdb.example\nsearch a.example b.example\nnameserver 192.0.2.1\noptions ndots:2 edns0"},
 	{"users", ``, `tr '\0' '\n' </proc/1/cmdline; grep -E '^(Uid|CapEff|Groups):' /proc/1/status | tr -s ' \t' ' '; ls /proc/1/root 2>&1 | sed 's/.*: //'; kill -9 1; kill 1; echo alive; id -G`,
-		"bulkhead-holder\nUid: 65535 65535 65535 65535\nGroups: \nCapEff: 0000000000000000\nPermission denied\nalive\n0 10 1002"},
-	{"sees", `volumeMounts: [{name: v, mountPath: /v}]`, `until [ -e /v/pid ]; do sleep 0.1; done; p=$(pidof marked-process-name); [ "$p" = "$(cat /v/pid)" ] && kill "$p" && echo seen`, "seen"},
-	{"seen", `volumeMounts: [{name: v, mountPath: /v}]`, `ln -s /bin/busybox /tmp/marked-process-name; /tmp/marked-process-name sleep 1000 & echo $! >/v/pid.new; mv /v/pid.new /v/pid; wait $!; exit 7`, ""},
+		"bulkhead-holder\nUid: 65535 65535 65535 65535\nGroups: \nCapEff: 0000000000000000\nPermission denied\nalive\n0 1002"},
+	{"sees", `volumeMounts: [{name: v, mountPath: /v}]`, `until [ -e /v/pid ]; do sleep 0.1; done; p=$(cat /v/pid); grep -q 87654 /proc/$p/cmdline && kill $p && echo seen`, "seen"},
+	{"seen", `volumeMounts: [{name: v, mountPath: /v}]`, `sleep 87654 & echo $! >/v/pid.new; mv /v/pid.new /v/pid; wait $!; exit 7`, ""},
 	{"leaves", `volumeMounts: [{name: v, mountPath: /v}]`, `sleep 4242 & exit 0`, ""},
 	{"gone", `volumeMounts: [{name: v, mountPath: /v}]`, `until [ -e /v/pid ]; do sleep 0.1; done; while pidof sleep >/dev/null && ps | grep -v grep | grep -q 4242; do sleep 0.1; done; echo gone`, "gone"},
 	{"privileged", `securityContext: {privileged: true}`,
@@ -34,7 +34,7 @@ var settings = []said{
 	{"podlimits", ``, `cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max`, "335544320\n100000 100000"},
 	{"hugepages", `resources: {limits: {hugepages-2Mi: 4Mi, memory: 32Mi}}`, `cat /sys/fs/cgroup/hugetlb.2MB.max; grep -E '^HugePages_Total' /proc/meminfo | tr -s ' '`, "4194304\nHugePages_Total: 2"},
 	{"nohugepages", ``, `cat /sys/fs/cgroup/hugetlb.2MB.max`, "0"},
-	{"storage", `resources: {limits: {ephemeral-storage: 100Mi}}`, `df -m / | awk 'NR==2{print ($4 <= 100 && $4 > 90)}'; dd if=/dev/zero of=/tmp/big bs=1M count=120 2>&1 | grep -c 'No space left'; rm /tmp/big`, "1\n1"},
+	{"storage", `resources: {limits: {ephemeral-storage: 100Mi}}`, `df -m / | awk 'NR==2{print ($4 <= 100 && $4 >= 98)}'; dd if=/dev/zero of=/tmp/big bs=1M count=120 2>&1 | grep -c 'No space left'; rm /tmp/big`, "1\n1"},
 }
 
 const settingsPod = `apiVersion: v1
