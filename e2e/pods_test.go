@@ -24,7 +24,7 @@ var honoured = []said{
 		`echo "$A $B $C $D $POD"`, "one one-two $(A) $(NONE) honour"},
 	{"args", `env: [{name: A, value: one}], args: ["$(A)", "$$(A)", "two words"]`, `printf '%s\n' "$@"`, "$(A)\ntwo words"},
 	{"dir", `workingDir: /tmp/made`, `pwd`, "/tmp/made"},
-	{"user", `securityContext: {runAsUser: 1000, runAsGroup: 1001}`, `id -u; id -g; id -G`, "1000\n1001\n1001 1002"},
+	{"user", `securityContext: {runAsUser: 1000, runAsGroup: 1001}`, `id -u; id -g; id -G`, "1000\n1001\n1001 1002 2000"},
 	{"root", ``, `id -u; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status`,
 		"0\nCapEff:\t00000000a80425fb\nNoNewPrivs:\t0\nSeccomp:\t2"},
 	{"confined", `securityContext: {capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}, allowPrivilegeEscalation: false, readOnlyRootFilesystem: true}`,

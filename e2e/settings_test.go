@@ -19,6 +19,7 @@ var settings = []said{
 			"192.0.2.7\tdb\tdb.example\nsearch a.example b.example\nnameserver 192.0.2.1\noptions ndots:2 edns0"},
 	{"users", ``, `tr '\0' '\n' </proc/1/cmdline; grep -E '^(Uid|CapEff|Groups):' /proc/1/status | tr -s ' \t' ' '; ls /proc/1/root 2>&1 | sed 's/.*: //'; kill -9 1; kill 1; echo alive; id -G`,
 		"bulkhead-holder\nUid: 65535 65535 65535 65535\nGroups: \nCapEff: 0000000000000000\nPermission denied\nalive\n0 1002"},
+	{"strict", `securityContext: {runAsUser: 1000, runAsGroup: 1001, runAsNonRoot: true}`, `id -u; id -G`, "1000\n1001 1002"},
 	{"sees", `volumeMounts: [{name: v, mountPath: /v}]`, `until [ -e /v/pid ]; do sleep 0.1; done; p=$(cat /v/pid); grep -q 87654 /proc/$p/cmdline && kill $p && echo seen`, "seen"},
 	{"seen", `volumeMounts: [{name: v, mountPath: /v}]`, `sleep 87654 & echo $! >/v/pid.new; mv /v/pid.new /v/pid; wait $!; exit 7`, ""},
 	{"leaves", `volumeMounts: [{name: v, mountPath: /v}]`, `sleep 4242 & exit 0`, ""},
@@ -54,6 +55,7 @@ spec:
   resources: {limits: {cpu: 1, memory: 320Mi}}
   securityContext:
     supplementalGroups: [1002]
+    supplementalGroupsPolicy: Strict
     sysctls: [{name: vm.max_map_count, value: "300000"}, {name: kernel.shm_rmid_forced, value: "1"}, {name: fs.inotify.max_user_watches, value: "4321"}]
   volumes: [{name: v, emptyDir: {}}]
   containers:
