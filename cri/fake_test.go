@@ -34,12 +34,13 @@ type world struct {
 	attached map[string]bool
 	starts   int
 	fail     map[string]error
+	once     map[string]error // fails the next call only
 	block    map[string]chan struct{}
 	calls    []string
 }
 
 func newWorld() *world {
-	return &world{shims: map[string]*fakeShim{}, attached: map[string]bool{}, fail: map[string]error{}, block: map[string]chan struct{}{}}
+	return &world{shims: map[string]*fakeShim{}, attached: map[string]bool{}, fail: map[string]error{}, once: map[string]error{}, block: map[string]chan struct{}{}}
 }
 
 // call is made by every fake at its beginning.
@@ -47,6 +48,10 @@ func (w *world) call(ctx context.Context, name string) error {
 	w.mu.Lock()
 	w.calls = append(w.calls, name)
 	block, err := w.block[name], w.fail[name]
+	if first := w.once[name]; first != nil {
+		err = first
+		delete(w.once, name)
+	}
 	w.mu.Unlock()
 	if block != nil {
 		select {

@@ -54,9 +54,10 @@ func (s *Service) runPod(ctx context.Context, config *runtimeapi.PodSandboxConfi
 	begun := time.Now()
 	b := &building{s: s, plan: p, begun: begun, mark: begun}
 	made, err := b.build(ctx)
-	if err != nil && b.record.WasPooled && ctx.Err() == nil {
-		// Whatever is wrong with the member is no fault of the pod's.
-		s.log.Warn("a machine of the pool failed its pod", "pod", p.key, "error", err)
+	if err != nil && ctx.Err() == nil && (b.record.WasPooled || !p.cold && code(err) == codes.DeadlineExceeded) {
+		// Whatever is wrong with a member of the pool, or with a clone that
+		// never answers, is no fault of the pod's.
+		s.log.Warn("a machine failed its pod, which gets another", "pod", p.key, "pooled", b.record.WasPooled, "error", err)
 		s.work(b.record.ID, false)
 		b = &building{s: s, plan: p, begun: begun, mark: time.Now(), alone: true}
 		made, err = b.build(ctx)

@@ -278,3 +278,25 @@ func TestFailedDetachIsTriedAgain(t *testing.T) {
 	nothingLeft(t, s)
 	w.clean(t)
 }
+
+// TestSilentCloneIsReplaced has a clone that never answers, once: the pod gets
+// another, and nothing of the first is left.
+func TestSilentCloneIsReplaced(t *testing.T) {
+	silent := status.Error(codes.DeadlineExceeded, "no machine within 30s")
+	w := newWorld()
+	w.once["StartSandbox"] = silent
+	s := fakeEngine(t, w, testOptions(t, testRoots(t)))
+	id, err := s.RunPodSandbox(t.Context(), podConfig("p"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemovePodSandbox(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	w.set("StartSandbox", silent) // and for ever: it is told, not tried for ever
+	if _, err := s.RunPodSandbox(t.Context(), podConfig("q"), ""); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("%v, want the deadline", err)
+	}
+	nothingLeft(t, s)
+	w.clean(t)
+}

@@ -28,8 +28,12 @@ import (
 const (
 	bootstrapDeadline = 30 * time.Second
 	adoptDeadline     = 30 * time.Second
-	lockDeadline      = 2 * time.Second
-	endDeadline       = 30 * time.Second
+	// cloneTimeout is far more than a clone ever needs, some 10 s with a dozen
+	// busy machines a core: one that is silent for so long never answers, and
+	// its pod gets another.
+	cloneTimeout = 30 * time.Second
+	lockDeadline = 2 * time.Second
+	endDeadline  = 30 * time.Second
 )
 
 // Run is a shim from its start to its end. It needs descriptor bootstrap.FD.

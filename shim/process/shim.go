@@ -58,6 +58,9 @@ func (s *shim) open() (err error) {
 		Machine: s.start, Adopt: s.adopt,
 		Events: service.OnEvent(s.m.ID, &s.hub, s.log),
 	}
+	if s.m.Clone {
+		o.BootTimeout = cloneTimeout
+	}
 	if !s.m.Adopt {
 		s.sandbox, err = sandbox.New(o)
 		return err
