@@ -34,6 +34,12 @@ spec:
   volumes: [{name: v, emptyDir: {}}]
   initContainers:
   - {name: first, image: IMAGE, command: [sh, -c, "sleep 0.2; echo first >>/v/log"], volumeMounts: [{name: v, mountPath: /v}]}
+  - name: web
+    image: IMAGE
+    restartPolicy: Always
+    command: [sh, -c, "mkdir -p /www/cgi-bin; printf '#!/bin/sh\\necho $HTTP_USER_AGENT >>/www/asked; echo; echo bye' >/www/cgi-bin/bye; chmod +x /www/cgi-bin/bye; httpd -p 8080 -h /www; trap 'cat /www/asked; exit 0' TERM; while :; do sleep 0.05; done"]
+    ports: [{name: http, containerPort: 8080}]
+    lifecycle: {postStart: {exec: {command: [sh, -c, "until wget -q -O - 127.0.0.1:8080/cgi-bin/bye >/dev/null 2>&1; do sleep 0.1; done; rm /www/asked"]}}, preStop: {httpGet: {path: /cgi-bin/bye, port: http}}}
   - name: side
     image: IMAGE
     restartPolicy: Always
@@ -59,6 +65,9 @@ spec:
 	if log := w.must(t, "", "logs", "-c", "side", "order"); log != "first\nside\nside-hook\nsecond\nmain\nend\nside-stop\nsignal\n" {
 		t.Errorf("the order was:\n%s", log)
 	}
+	if log := w.must(t, "", "logs", "-c", "web", "order"); log != "kube-lifecycle/1.37\n" {
+		t.Errorf("the server was asked by %q", log)
+	}
 	var states []string
 	for _, c := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
 		end := c.State.Terminated
@@ -67,10 +76,10 @@ spec:
 		}
 		states = append(states, fmt.Sprintf("%s %d %s", c.Name, end.ExitCode, end.Reason))
 	}
-	if diff := cmp.Diff([]string{"first 0 Completed", "side 9 Error", "second 0 Completed", "main 0 Completed"}, states); diff != "" {
+	if diff := cmp.Diff([]string{"first 0 Completed", "web 0 Completed", "side 9 Error", "second 0 Completed", "main 0 Completed"}, states); diff != "" {
 		t.Error(diff)
 	}
-	if s := pod.Status.InitContainerStatuses[1].StopSignal; pod.Status.Phase != corev1.PodSucceeded || s == nil || *s != "SIGUSR1" {
+	if s := pod.Status.InitContainerStatuses[2].StopSignal; pod.Status.Phase != corev1.PodSucceeded || s == nil || *s != "SIGUSR1" {
 		t.Errorf("phase %s, the sidecar's signal %v", pod.Status.Phase, s)
 	}
 }

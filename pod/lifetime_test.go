@@ -252,6 +252,27 @@ func TestTakeOverAnEphemeralContainer(t *testing.T) {
 	})
 }
 
+// Who does not wait for the start any more has it tried again and again.
+func TestKeepTrying(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["i"] = []life{{lasts: time.Minute}}
+		s := supervise(t, fake, withInits(onePod("Always", "main"), "i"), func(o *Options) { o.FailFast = true })
+		select {
+		case <-s.Observed():
+		default:
+			t.Error("the pod has not been looked at")
+		}
+		s.KeepTrying()
+		fake.mu.Lock()
+		fake.errors["CreateContainer"] = []error{errPull}
+		fake.mu.Unlock()
+		if status := s.after(2 * time.Minute); status.Phase != corev1.PodRunning {
+			t.Errorf("phase %s: %v", status.Phase, states(status))
+		}
+	})
+}
+
 // A machine that was replaced is removed when nothing of it is told of any more.
 func TestDeadSandboxesAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -151,7 +151,11 @@ type Pod struct {
 	sandbox string
 	current map[string]string           // current container ids by name
 	added   []corev1.EphemeralContainer // by Debug, ever
-	volumes *volume.Manager
+	patient bool                        // FailFast is over
+
+	observed chan struct{} // closed when Run has first looked
+	look     sync.Once
+	volumes  *volume.Manager
 }
 
 // New prepares a pod without touching the runtime. A pod that cannot be run
@@ -184,7 +188,7 @@ func New(options Options) (*Pod, error) {
 		options: options,
 		pod:     pod,
 		log:     options.Logger.With("pod", pod.Namespace+"/"+pod.Name, "uid", string(pod.UID)),
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), observed: make(chan struct{}),
 		wake:    make(chan struct{}, 1),
 		volumes: volume.New(options.volumeDir(), options.objects()),
 	}
@@ -233,6 +237,24 @@ func (p *Pod) Changed() {
 	default:
 	}
 }
+
+// KeepTrying ends what Options.FailFast asks for: nobody waits for the start any
+// more.
+func (p *Pod) KeepTrying() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.patient = true
+}
+
+func (p *Pod) failsFast() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.options.FailFast && !p.patient
+}
+
+// Observed is closed when Run has first read back what there is of the pod: until
+// then the status of one that is taken over is that of one that begins.
+func (p *Pod) Observed() <-chan struct{} { return p.observed }
 
 // ExitCode is the pod's as a command's: that of the first container, in the
 // pod's order, initial ones first, that failed, else 0. How sidecars end does

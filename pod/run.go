@@ -88,7 +88,7 @@ func (r *run) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	r.changed = r.o.objects().Changed()
-	for {
+	for looked := false; ; {
 		r.due = time.Time{}
 		r.adopt()
 		if err := r.observe(ctx); err != nil {
@@ -100,8 +100,12 @@ func (r *run) run(ctx context.Context) error {
 		} else {
 			r.step(ctx)
 			r.probes.follow(ctx)
+			looked = true
 		}
 		r.publish()
+		if looked {
+			r.p.look.Do(func() { close(r.p.observed) })
+		}
 		if r.ended {
 			return errors.Join(r.fatal, r.unmount())
 		}

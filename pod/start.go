@@ -129,7 +129,7 @@ func (r *run) failed(c *container, reason string, err error) {
 	}
 	if c.newest.exited() && !r.wants(c) {
 		r.at(time.Now()) // the end is known, with its exit code
-		if !r.o.FailFast {
+		if !r.p.failsFast() {
 			r.event(c, true, "Failed", err.Error())
 		}
 		return
@@ -142,7 +142,7 @@ func (r *run) failed(c *container, reason string, err error) {
 // fail ends the pod if it is to fail fast, and tells whether it does: then the
 // error is Run's and no event tells it before.
 func (r *run) fail(class, err error) bool {
-	if !r.o.FailFast || r.up() {
+	if !r.p.failsFast() || r.up() {
 		return false
 	}
 	if r.fatal == nil { // the first is the cause that is told

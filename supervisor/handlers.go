@@ -173,7 +173,9 @@ func (s *Supervisor) verb(r *http.Request) (any, error) {
 		if err := e.start(ctx); err != nil {
 			return nil, err
 		}
-		return result, s.started(r.Context(), e, func(api.Message) error { return nil })
+		err := s.started(r.Context(), e, func(api.Message) error { return nil })
+		e.pod().KeepTrying()
+		return result, err
 	case "update":
 		req, err := decode[api.UpdateRequest](r)
 		if err != nil {

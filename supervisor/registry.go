@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -74,7 +75,26 @@ func openRegistry(ctx context.Context, s *Supervisor) (*registry, error) {
 			r.wg.Go(func() { defer end(); e.orphaned() })
 		}
 	}
+	r.look(ctx)
 	return r, nil
+}
+
+// lookPatience bounds the wait for the pods that were taken over to be looked at.
+const lookPatience = 5 * time.Second
+
+// look waits until what is taken over has been looked at: who asks from then on
+// is not told of pods that begin.
+func (r *registry) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	for _, e := range r.all() {
+		select {
+		case <-e.pod().Observed():
+		case <-e.ended():
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // close stops supervising; the pods run on.

@@ -46,16 +46,15 @@ func (s *Supervisor) run(r *http.Request, out send) error {
 	for _, e := range entries {
 		e.supervise()
 	}
-	enough := anyOutput // to be followed from there on
-	if req.Detach {
-		enough = allStarted
-	}
 	for _, e := range entries {
-		if err := s.startedTo(r.Context(), e, enough, out); err != nil {
+		if err := s.started(r.Context(), e, out); err != nil {
 			return errors.Join(err, s.abandon(entries))
 		}
 	}
 	if req.Detach {
+		for _, e := range entries {
+			e.pod().KeepTrying()
+		}
 		return nil
 	}
 	if err := s.follow(r.Context(), entries, out); err != nil {
@@ -127,21 +126,16 @@ func records(req api.RunRequest) ([]record, error) {
 	return list, nil
 }
 
-// started waits until every container of the pod has started or the pod has
-// ended, passing on what happens meanwhile, and tells that it has.
+// started waits until the pod's start is under way or the pod has ended, passing
+// on what happens meanwhile, and tells that it has.
 func (s *Supervisor) started(ctx context.Context, e *entry, out send) error {
-	return s.startedTo(ctx, e, allStarted, out)
-}
-
-// startedTo is started for a pod that is far enough when enough says so.
-func (s *Supervisor) startedTo(ctx context.Context, e *entry, enough func(*corev1.Pod, corev1.PodStatus) bool, out send) error {
 	for {
 		status, changed := e.pod().Watch()
 		if err := relay(e, out); err != nil {
 			return err
 		}
 		ended := e.hasEnded()
-		if ended || enough(e.rec.Pod, status) {
+		if ended || underWay(e.rec.Pod, status) {
 			if err := e.startError(); err != nil {
 				return err
 			}
@@ -186,9 +180,9 @@ func allStarted(p *corev1.Pod, status corev1.PodStatus) bool {
 	return begun(status.ContainerStatuses) == len(p.Spec.Containers)
 }
 
-// anyOutput tells whether a pod that begins with initial containers has begun,
-// and of any other whether all has started.
-func anyOutput(p *corev1.Pod, status corev1.PodStatus) bool {
+// underWay tells whether a pod that begins with initial containers, which may
+// take their time, has begun, and of any other whether all of it has started.
+func underWay(p *corev1.Pod, status corev1.PodStatus) bool {
 	return begun(status.InitContainerStatuses) > 0 || allStarted(p, status)
 }
 
