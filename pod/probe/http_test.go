@@ -135,7 +135,7 @@ func TestHTTP(t *testing.T) {
 		{"another host", redirect(302, "http://0.0.0.0/fail", nil), plain, probe.Warning, "Probe terminated redirects", ""},
 		{"another host by name", redirect(302, fmt.Sprintf("http://localhost:%d/", aside), nil), plain, probe.Warning, "Probe terminated redirects", "aside"},
 		{"the host header stays", redirect(302, "/new", echo), headers("Host", "www.example.com"), probe.Success, "Host: www.example.com\n", ""},
-		{"in a circle", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", 302) }, plain, probe.Failure, "stopped after 10 redirects", ""},
+		{"in a circle", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }, plain, probe.Failure, "stopped after 10 redirects", ""},
 		{"to another scheme", redirect(302, "ftp://127.0.0.1/", nil), plain, probe.Failure, "unsupported protocol scheme", ""},
 		{"to nonsense", redirect(302, "http://[", nil), plain, probe.Failure, "failed to parse Location header", ""},
 	}
