@@ -61,6 +61,12 @@ func testProbes(t *testing.T, w *world) {
 	if last == nil || last.ExitCode != 0 {
 		t.Errorf("what was killed for its liveness ended with %+v", last)
 	}
+	events := w.must(t, "", "events", "probed")
+	for _, want := range []string{"Container sick failed liveness probe, will be restarted", "Unhealthy", "Liveness probe failed: "} {
+		if !strings.Contains(events, want) {
+			t.Errorf("no event tells %q:\n%s", want, events)
+		}
+	}
 	w.must(t, "", "exec", "-c", "file", "probed", "touch", "/v/slow")
 	w.until(t, "probed", "all are ready", ready)
 

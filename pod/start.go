@@ -71,6 +71,7 @@ func (r *run) start(runCtx context.Context, c *container) {
 		return
 	}
 	r.event(c, false, "Created", "Created container "+c.spec.Name)
+	c.ours = id
 	err = r.o.Runtime.StartContainer(ctx, id)
 	status, statusErr := r.o.Runtime.ContainerStatus(ctx, id, false)
 	if statusErr == nil {
@@ -78,7 +79,7 @@ func (r *run) start(runCtx context.Context, c *container) {
 			c.previous = c.newest
 		}
 		c.newest = &instance{sandbox: r.sandbox.GetId(), restarts: restarts, status: status.GetStatus()}
-		c.resumed, c.ours = true, id
+		c.resumed = true
 	}
 	if err != nil {
 		r.failed(c, reasonRun, err)

@@ -49,8 +49,10 @@ type entry struct {
 	dir string
 	log *outbox // what its events told, for the run that follows it
 	// events are kept beside the record.
-	events  *eventLog
-	objects *volume.Set
+	events *eventLog
+	// unhealthy is what each container's probes said last, for the events of Run.
+	unhealthy map[string]string
+	objects   *volume.Set
 	// One of start and remove at a time holds the one place.
 	op chan struct{}
 
@@ -120,12 +122,25 @@ func (e *entry) dns() *runtimeapi.DNSConfig {
 }
 
 func (e *entry) event(ev pod.Event) {
-	if ev.Warning && ev.Reason != "BackOff" {
+	if ev.Warning && ev.Reason != "BackOff" && !e.again(ev) {
 		e.log.put(api.Message{Notice: ev.Reason + ": " + ev.Message})
 	}
 	if err := e.events.add(ev); err != nil {
 		e.r.s.log.Warn("an event of a pod is not kept", "pod", e.key(), "error", err)
 	}
+}
+
+// again tells whether ev is what a container's probes said last as well.
+func (e *entry) again(ev pod.Event) bool {
+	if ev.Reason != "Unhealthy" && ev.Reason != "ProbeWarning" {
+		return false
+	}
+	last := e.unhealthy[ev.Container]
+	if e.unhealthy == nil {
+		e.unhealthy = map[string]string{}
+	}
+	e.unhealthy[ev.Container] = ev.Message
+	return last == ev.Message
 }
 
 func (e *entry) key() string { return e.rec.Pod.Namespace + "/" + e.rec.Pod.Name }

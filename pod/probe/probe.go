@@ -56,9 +56,12 @@ type Dialer func(ctx context.Context, port int) (net.Conn, error)
 var ErrNotAsked = errors.New("the pod could not be asked")
 
 // To returns a Dialer to a host on the network, for pods that can be reached by
-// their address.
+// their address. Without one nobody is asked.
 func To(host string) Dialer {
 	return func(ctx context.Context, port int) (net.Conn, error) {
+		if host == "" { // which would be this very machine
+			return nil, fmt.Errorf("%w: it has no address", ErrNotAsked)
+		}
 		var d net.Dialer
 		return d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	}

@@ -55,6 +55,7 @@ func TestTCP(t *testing.T) {
 		{"silent", deaf, open, probe.Failure, "deadline exceeded"},
 		{"another family", probe.To("::1"), open, probe.Failure, "dial tcp [::1]:"},
 		{"not asked", broken, open, probe.Unknown, ""},
+		{"no address", probe.To(""), open, probe.Unknown, ""},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		got, message, err := probe.TCP(ctx, test.dial, test.port)
