@@ -15,26 +15,39 @@ import (
 )
 
 // volume makes what a container mounts of a volume ready and returns its path.
-func (a *Agent) volume(c *container, v spec.Volume) (string, error) {
-	if !validID(v.Name) {
+func (a *Agent) volume(c *container, v spec.Volume) (at string, err error) {
+	if !validID(v.Name) && v.Type != spec.ImageType {
 		return "", fmt.Errorf("name: %w", agentv1.ErrInvalid)
 	}
-	var at string
-	var err error
-	if v.Type == spec.FilesType {
+	switch v.Type {
+	case spec.FilesType:
 		at, err = a.filesAt(v.Name)
-	} else {
+	case spec.ImageType:
+		at, err = a.imageAt(c, v.Name)
+	default:
 		at, err = a.emptyDir(v)
 	}
 	if err != nil || v.SubPath == "" {
 		return at, err
 	}
-	part, err := openPart(at, v.SubPath)
+	part, err := openPart(at, v.SubPath, v.Type != spec.ImageType)
 	if err != nil {
 		return "", err
 	}
 	defer unix.Close(part)
 	return c.bind(part)
+}
+
+// imageAt is where an image is mounted, which stays so as long as the
+// container is there.
+func (a *Agent) imageAt(c *container, name string) (string, error) {
+	at, free, err := a.useImage(name)
+	if err != nil {
+		return "", err
+	}
+	before := c.free
+	c.free = func() { before(); free() }
+	return at, nil
 }
 
 // emptyDir makes a pod's volume at its first use; containers share it.
@@ -86,11 +99,11 @@ func give(at string, v spec.Volume) error {
 // through one of the kernel's own.
 const within = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 
-// openPart opens a part of a volume, whatever kind of file it is, and makes the
-// directories that are missing. The volume's users may change it meanwhile:
+// openPart opens a part of a volume, whatever kind of file it is, and may make
+// the directories that are missing. The volume's users may change it meanwhile:
 // each step is made from what the one before has opened, and never leaves the
 // volume.
-func openPart(volume, part string) (fd int, err error) {
+func openPart(volume, part string, missing bool) (fd int, err error) {
 	root, err := unix.Open(volume, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("open: %w", err)
@@ -108,7 +121,7 @@ func openPart(volume, part string) (fd int, err error) {
 	for i := range names {
 		name := strings.Join(names[:i+1], "/")
 		fd, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: within})
-		if errors.Is(err, unix.ENOENT) {
+		if missing && errors.Is(err, unix.ENOENT) {
 			fd, err = makeDirectory(parent, names[i], st.Mode&0o7777)
 		}
 		if parent != root {

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
 // createTimeout bounds the creation of a container: under emulation the first
@@ -79,6 +80,10 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 	if err != nil {
 		return "", err
 	}
+	volumes, err := p.s.imageVolumes(config, img.ID)
+	if err != nil {
+		return "", err
+	}
 	config, last := withoutTermination(config)
 	ctr := &container{pod: p, name: config.GetMetadata().GetName(), log: p.logPath(config), Stored: store.Stored{Container: store.Container{
 		ID: store.NewID(), ImageID: img.ID, ImageRef: imageRef(img), Created: time.Now(),
@@ -98,8 +103,10 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 	}
 	fault.Point("container.recorded")
 	// Pinned until the pod goes: its machine may keep the disk in a slot.
-	if err := p.s.o.Images.Pin(ctx, img.ID, p.id); err != nil {
-		return "", err
+	for _, id := range append(volumes, img.ID) {
+		if err := p.s.o.Images.Pin(ctx, id, p.id); err != nil {
+			return "", err
+		}
 	}
 	fault.Point("container.pinned")
 	bundle, err := p.writeBundle(ctr.ID, spec, &rollback)
@@ -114,7 +121,7 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 		}
 		return deleteTask(ctx, c, ctr.ID)
 	})
-	if err := p.createTask(ctx, c, ctr, config, bundle); err != nil {
+	if err := p.createTask(ctx, c, ctr, config, volumes, bundle); err != nil {
 		return "", err
 	}
 	fault.Point("container.created")
@@ -244,21 +251,18 @@ func (p *pod) dropBundle(id string) error {
 	return root.RemoveAll(id)
 }
 
-// createTask opens what the container needs and has the shim make it.
-func (p *pod) createTask(ctx context.Context, c *conn, ctr *container, config *runtimeapi.ContainerConfig, bundle string) error {
-	disk, err := p.s.o.Images.OpenDisk(ctr.ImageID)
-	if err != nil {
-		return err
+// createTask opens what the container needs and has the shim make it; volumes
+// are the ids of the images that it mounts.
+func (p *pod) createTask(ctx context.Context, c *conn, ctr *container, config *runtimeapi.ContainerConfig, volumes []string, bundle string) error {
+	req := &taskv3.CreateTaskRequest{ID: ctr.ID, Bundle: bundle, Terminal: config.GetTty()}
+	for i, id := range append([]string{ctr.ImageID}, volumes...) {
+		name := fmt.Sprintf("disk-%s-%d", ctr.ID, i)
+		if err := p.sendDisk(ctx, c, name, id); err != nil {
+			return err
+		}
+		req.Rootfs = append(req.Rootfs, &types.Mount{Type: layout.DiskType, Source: id, Options: []string{layout.DiskOption + name}})
 	}
-	defer disk.Close()
-	diskName, logName := "disk-"+ctr.ID, "log-"+ctr.ID
-	if err := c.sendFile(ctx, diskName, disk); err != nil {
-		return fmt.Errorf("send the image's disk: %w", err)
-	}
-	req := &taskv3.CreateTaskRequest{
-		ID: ctr.ID, Bundle: bundle, Terminal: config.GetTty(),
-		Rootfs: []*types.Mount{{Type: "bulkhead-disk", Source: ctr.ImageID, Options: []string{"file=" + diskName}}},
-	}
+	logName := "log-" + ctr.ID
 	if config.GetStdin() {
 		req.Stdin = "stream:"
 		if config.GetStdinOnce() {
@@ -276,8 +280,41 @@ func (p *pod) createTask(ctx context.Context, c *conn, ctr *container, config *r
 		}
 		req.Stdout = "log:" + logName
 	}
-	_, err = c.task.Create(ctx, req)
+	_, err := c.task.Create(ctx, req)
 	return err
+}
+
+// sendDisk gives the shim an image's disk.
+func (p *pod) sendDisk(ctx context.Context, c *conn, name, id string) error {
+	disk, err := p.s.o.Images.OpenDisk(id)
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	if err := c.sendFile(ctx, name, disk); err != nil {
+		return fmt.Errorf("send the image's disk: %w", err)
+	}
+	return nil
+}
+
+// imageVolumes are the ids of the images that a container mounts beside its
+// own, which its mounts are made to name.
+func (s *Service) imageVolumes(config *runtimeapi.ContainerConfig, own string) (ids []string, err error) {
+	for _, mount := range config.GetMounts() {
+		name := mount.GetImage().GetImage()
+		if name == "" {
+			continue
+		}
+		img, err := s.o.Images.Resolve(name)
+		if err != nil {
+			return nil, fmt.Errorf("volume at %s: %w", mount.GetContainerPath(), err)
+		}
+		mount.Image.Image = img.ID
+		if img.ID != own && !slices.Contains(ids, img.ID) {
+			ids = append(ids, img.ID)
+		}
+	}
+	return ids, nil
 }
 
 // logPath is the container's log file, or empty for none.

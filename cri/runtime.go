@@ -42,8 +42,8 @@ func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusR
 			{Type: runtimeapi.RuntimeReady, Status: true}, net,
 		}},
 		RuntimeHandlers: []*runtimeapi.RuntimeHandler{
-			{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{}},
-			{Name: RuntimeHandler, Features: &runtimeapi.RuntimeHandlerFeatures{}},
+			{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}},
+			{Name: RuntimeHandler, Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}},
 		},
 	}
 	if !verbose {

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bulkhead-project/bulkhead/internal/ociimage"
+	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
 // objects are what the volumes and environments of these tests are made of.
@@ -22,7 +25,7 @@ binaryData: {bin: AAH/}
 apiVersion: v1
 kind: Secret
 metadata: {name: keys}
-stringData: {key: hush, other: still}
+stringData: {key: hush, other: unheard-of}
 ---
 `
 
@@ -47,12 +50,21 @@ var filled = []said{
       {name: LIMIT, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}, {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],
       envFrom: [{prefix: P_, configMapRef: {name: settings}}, {configMapRef: {name: gone, optional: true}}, {secretRef: {name: keys}}], resources: {limits: {memory: 64Mi}}`,
 		`echo "$A $K $B ${NONE-unset} $LIMIT $other"; [ -n "$IP" ] && echo address; env | grep -c ^P_`,
-		"one hush one hush one unset 64 still\naddress\n2"},
+		"one hush one hush one unset 64 unheard-of\naddress\n2"},
 	{"group", `volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}], securityContext: {runAsUser: 1000, runAsGroup: 1000}`,
 		`touch /disk/x /memory/x; stat -c '%a %g' /disk /memory; stat -c %g /disk/x /memory/x`, "2777 77\n2777 77\n77\n77"},
-	{"live", `volumeMounts: [{name: config, mountPath: /v}, {name: secret, mountPath: /s}]`,
-		`cat /v/a /s/key; echo; first=$(readlink /v/..data); until [ "$(cat /v/a)" = changed ] && [ "$(cat /s/key)" = louder ]; do sleep 0.05; done; [ "$(readlink /v/..data)" != "$first" ] && ls -A /v | grep -v ..2`,
-		"onehush\n..data\na\nnew"},
+	{"parts", `env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}], volumeMounts: [{name: config, mountPath: /etc/one.conf, subPath: a}, {name: items, mountPath: /deep, subPath: deep/er},
+      {name: disk, mountPath: /part, subPath: made/here}, {name: disk, mountPath: /named, subPathExpr: "of/$(POD)"}, {name: disk, mountPath: /all}, {name: tool, mountPath: /hello, subPath: data/hello}]`,
+		`cat /etc/one.conf /deep/a /hello; echo; echo x >/part/f; echo y >/named/f; cd /all; find made of -type f; stat -c %a made/here; touch /etc/one.conf 2>&1 | sed 's/.*: //'`,
+		"oneonefrom an image\nmade/here/f\nof/filled/f\n2777\nRead-only file system"},
+	{"image", `volumeMounts: [{name: tool, mountPath: /tool}, {name: same, mountPath: /same, subPath: bin}]`,
+		`cat /tool/data/hello; echo; ls /tool; touch /tool/x 2>&1 | sed 's/.*: //'; [ -x /same/busybox ] && echo itself`, "from an image\ndata\nRead-only file system\nitself"},
+	{"options", `volumeMounts: [{name: disk, mountPath: /disk, bindMountOptions: [noexec, nosuid]}, {name: disk, mountPath: /ro, readOnly: true, recursiveReadOnly: Enabled, mountPropagation: None}, {name: sticky, mountPath: /sticky, mountPropagation: HostToContainer}]`,
+		`cp /bin/busybox /disk/prog-x; /disk/prog-x 2>&1 true | sed 's/.*: //'; grep -o ' /disk ext4 rw,nosuid,noexec' /proc/mounts; touch /ro/x 2>&1 | sed 's/.*: //'; stat -c %a /sticky`,
+		"Permission denied\n /disk ext4 rw,nosuid,noexec\nRead-only file system\n3770"},
+	{"live", `volumeMounts: [{name: config, mountPath: /v}, {name: secret, mountPath: /s}, {name: config, mountPath: /part, subPath: a}]`,
+		`cat /v/a /s/key; echo; first=$(readlink /v/..data); until [ "$(cat /v/a)" = changed ] && [ "$(cat /s/key)" = louder ]; do sleep 0.05; done; cat /part; echo; [ "$(readlink /v/..data)" != "$first" ] && ls -A /v | grep -v ..2`,
+		"onehush\none\n..data\na\nnew"},
 }
 
 // TestVolumes shows in a real machine what ConfigMaps, Secrets and the downward
@@ -60,6 +72,8 @@ var filled = []said{
 func TestVolumes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	tool := testimage.Build(t, []ociimage.Entry{ociimage.Dir("data", 0o755), ociimage.File("data/hello", 0o644, "from an image")})
+	w.must(t, "", "image", "load", "oci:"+tool, "localhost/tool:test")
 	var y strings.Builder
 	y.WriteString(objects + `apiVersion: batch/v1
 kind: Job
@@ -82,6 +96,9 @@ spec:
       - {name: optional, configMap: {name: gone, optional: true}}
       - {name: disk, emptyDir: {}}
       - {name: memory, emptyDir: {medium: Memory}}
+      - {name: sticky, emptyDir: {mode: 01700}}
+      - {name: tool, image: {reference: "localhost/tool:test"}}
+      - {name: same, image: {reference: "` + image + `", pullPolicy: Never}}
       containers:
 `)
 	for _, c := range filled {
@@ -95,7 +112,7 @@ spec:
 	for !strings.Contains(w.must(t, "", "logs", "-c", "live", "filled"), "onehush") {
 		time.Sleep(20 * time.Millisecond)
 	}
-	w.must(t, "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: changed, new: x}}, {apiVersion: v1, kind: Secret, metadata: {name: keys}, stringData: {key: louder}}]}",
+	w.must(t, "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: changed, new: x}}, {apiVersion: v1, kind: Secret, metadata: {name: keys}, stringData: {key: louder, other: unheard-of}}]}",
 		"update", "filled", "-f", "-")
 	if code := w.run(t, "", "wait", "filled").ProcessState.ExitCode(); code != 0 {
 		t.Errorf("wait: exit code %d", code)
@@ -106,9 +123,22 @@ spec:
 		}
 	}
 	testSecrecy(t, w)
+	testEscapes(t, w)
 	w.must(t, "", "rm", "filled")
 	if left, err := os.ReadDir(filepath.Join(w.roots().Instance("run"), "volumes")); err == nil && len(left) > 0 {
 		t.Errorf("left of the pod's volumes: %v", left)
+	}
+}
+
+// testEscapes: a part of a volume that a link leads out of is not mounted.
+func testEscapes(t *testing.T, w *world) {
+	t.Helper()
+	c := w.run(t, `{apiVersion: v1, kind: Pod, metadata: {name: escapes}, spec: {restartPolicy: Never, volumes: [{name: v, emptyDir: {}}],
+  initContainers: [{name: plants, image: "`+image+`", command: [sh, -c, "mkdir /v/in; ln -s ../../../../../etc /v/up; ln -s in /v/ok"], volumeMounts: [{name: v, mountPath: /v}]}],
+  containers: [{name: fine, image: "`+image+`", command: ["true"], volumeMounts: [{name: v, mountPath: /v, subPath: ok/more}]},
+    {name: out, image: "`+image+`", command: [cat, /v/passwd], volumeMounts: [{name: v, mountPath: /v, subPath: up}]}]}}`, "run", "-q", "-")
+	if c.ProcessState.ExitCode() != 125 || !strings.Contains(c.err.String(), "container out") || !strings.Contains(c.err.String(), "leads out of the volume") {
+		t.Errorf("a link out of a volume: %v", c)
 	}
 }
 
@@ -116,26 +146,31 @@ spec:
 // beside the one file that is theirs.
 func testSecrecy(t *testing.T, w *world) {
 	t.Helper()
-	shown := w.must(t, "", "inspect", "-o", "json", "filled") + w.supervisorLog()
-	for _, value := range []string{"hush", "louder", "still"} {
-		if strings.Contains(shown, value) {
-			t.Errorf("%q is shown", value)
-		}
+	const value = "unheard-of"
+	if shown := w.must(t, "", "inspect", "-o", "json", "filled") + w.supervisorLog(); strings.Contains(shown, value) {
+		t.Error("a secret is shown")
 	}
+	found := map[string]bool{}
 	for _, root := range []string{w.roots().Data, w.roots().State} {
 		err := filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
 			if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<20 || strings.Contains(path, "/logs/") {
 				return nil
 			}
-			text, err := os.ReadFile(path)
-			if err == nil && strings.Contains(string(text), "louder") && (filepath.Base(path) != "objects.json" || info.Mode().Perm() != 0o600) {
-				t.Errorf("a secret lies in %s, mode %v", path, info.Mode())
+			if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), value) {
+				found[filepath.Base(path)] = true
+				if info.Mode().Perm() != 0o600 {
+					t.Errorf("a secret lies in %s, mode %v", path, info.Mode())
+				}
 			}
 			return nil
 		})
 		if err != nil {
 			t.Error(err)
 		}
+	}
+	// The latter is a container's environment, on its way to the guest.
+	if diff := cmp.Diff(map[string]bool{"objects.json": true, "config.json": true}, found); diff != "" {
+		t.Errorf("where the secret lies: %s", diff)
 	}
 	c := w.run(t, strings.ReplaceAll(pod("waits", "Never", "true"), "containers: [{", "volumes: [{name: v, secret: {secretName: gone}}], containers: [{"), "run", "-q", "-")
 	if c.ProcessState.ExitCode() != 125 || !strings.Contains(c.err.String(), `secret "gone" not found`) {

@@ -77,32 +77,66 @@ func volume(mount *runtimeapi.Mount, sandbox *runtimeapi.PodSandboxConfig) (spec
 	if !path.IsAbs(destination) || path.Clean(destination) == "/" {
 		return specs.Mount{}, fmt.Errorf("%w: mount at %q", ErrInvalid, destination)
 	}
-	v := annotations.VolumeOf(mount.GetHostPath())
-	if v.Kind == "" {
-		return specs.Mount{}, fmt.Errorf("%w: mount of a host path at %s", ErrNotSupported, destination)
+	out := specs.Mount{Destination: path.Clean(destination)}
+	var err error
+	if out.Options, err = mountOptions(mount); err != nil {
+		return out, fmt.Errorf("%w at %s", err, destination)
 	}
-	if mount.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL {
-		return specs.Mount{}, fmt.Errorf("%w: bidirectional propagation of the mount at %s", ErrNotSupported, destination)
-	}
-	options := []string{"rbind", "rprivate", access(mount)}
-	out := specs.Mount{Destination: path.Clean(destination), Type: MountEmptyDir, Source: v.Name}
-	if v.Files {
-		out.Type = MountFiles
+	part := mount.GetImageSubPath()
+	if image := mount.GetImage().GetImage(); image != "" {
+		out.Type, out.Source = MountImage, image
 	} else {
-		wishes, err := emptyDir(sandbox.GetAnnotations()[annotations.EmptyDir+v.Name])
-		if err != nil {
-			return specs.Mount{}, fmt.Errorf("volume %s: %w", v.Name, err)
+		v := annotations.VolumeOf(mount.GetHostPath())
+		switch {
+		case v.Kind == "":
+			return out, fmt.Errorf("%w: mount of a host path at %s", ErrNotSupported, destination)
+		case v.Files:
+			out.Type = MountFiles
+		default:
+			out.Type = MountEmptyDir
+			wishes, err := emptyDir(sandbox.GetAnnotations()[annotations.EmptyDir+v.Name])
+			if err != nil {
+				return out, fmt.Errorf("volume %s: %w", v.Name, err)
+			}
+			out.Options = append(out.Options, wishes...)
 		}
-		options = append(options, wishes...)
+		out.Source, part = v.Name, v.SubPath
+		if group := sandbox.GetAnnotations()[annotations.FSGroup]; group != "" {
+			out.Options = append(out.Options, "group="+group)
+		}
 	}
-	if group := sandbox.GetAnnotations()[annotations.FSGroup]; group != "" {
-		options = append(options, "group="+group)
+	if part != "" {
+		out.Options = append(out.Options, "subpath="+part)
 	}
-	if v.SubPath != "" {
-		options = append(options, "subpath="+v.SubPath)
-	}
-	out.Options = options
 	return out, nil
+}
+
+// mountOptions are those of a mount that say who may do what with it.
+func mountOptions(mount *runtimeapi.Mount) ([]string, error) {
+	options := []string{"rbind", "rprivate", "rw"}
+	switch mount.GetPropagation() {
+	case runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
+		return nil, fmt.Errorf("%w: bidirectional propagation of the mount", ErrNotSupported)
+	case runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER:
+		options[1] = "rslave"
+	}
+	switch {
+	case mount.GetRecursiveReadOnly() && (!mount.GetReadonly() || options[1] != "rprivate"):
+		return nil, fmt.Errorf("%w: recursive read-only, and not read-only or not private, mount", ErrInvalid)
+	case mount.GetRecursiveReadOnly():
+		options[2] = "rro"
+	case mount.GetReadonly() || mount.GetImage() != nil:
+		options[2] = "ro"
+	}
+	for _, option := range mount.GetMountOptions() {
+		switch option {
+		case "noexec", "nodev", "nosuid":
+			options = append(options, option)
+		default:
+			return nil, fmt.Errorf("%w: option %q of the mount", ErrInvalid, option)
+		}
+	}
+	return options, nil
 }
 
 // emptyDir are the options of an emptyDir's annotation.

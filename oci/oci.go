@@ -24,6 +24,8 @@ const (
 	MountEmptyDir = "bulkhead.emptydir"
 	// MountFiles is a volume whose files the engine has sent before.
 	MountFiles = "bulkhead.files"
+	// MountImage is an image; its source is the id, as that of a container's.
+	MountImage = "bulkhead.image"
 )
 
 // MountTermination is the type of a mount that the guest's agent resolves: the

@@ -104,6 +104,8 @@ type launch struct {
 	allocatable corev1.ResourceList
 	// skipped, if set, is told of the keys that became no variables.
 	skipped func(skipped)
+	// images are the references of the volumes that are images.
+	images map[string]string
 }
 
 // containerConfig is the container as CreateContainer takes it.
@@ -121,7 +123,7 @@ func containerConfig(ctx context.Context, o *Options, container *corev1.Containe
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := containerMounts(o, container)
+	mounts, err := containerMounts(o, container, with.images, env.lookup)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,19 @@ const (
 // ensureImage tells whether c's image is there, and has it fetched if it is
 // neither there nor on its way nor failed a moment ago.
 func (r *run) ensureImage(ctx context.Context, c *container) bool {
-	state := &c.image
+	return r.ensurePull(ctx, pull{c: c, state: &c.image, name: c.spec.Image, policy: c.spec.ImagePullPolicy})
+}
+
+// pull is an image that somebody wants: a container, or with none a volume.
+type pull struct {
+	c      *container
+	state  *imageState
+	name   string
+	policy corev1.PullPolicy
+}
+
+func (r *run) ensurePull(ctx context.Context, p pull) bool {
+	state := p.state
 	if state.image != nil || state.pulling {
 		return state.image != nil
 	}
@@ -39,8 +51,8 @@ func (r *run) ensureImage(ctx context.Context, c *container) bool {
 		if time.Now().Before(due) {
 			if state.failure.reason == reasonPull {
 				state.failure.reason = reasonBackOff
-				state.failure.message = fmt.Sprintf("Back-off pulling image %q: %s", c.spec.Image, state.failure.message)
-				r.event(c, true, "BackOff", state.failure.message)
+				state.failure.message = fmt.Sprintf("Back-off pulling image %q: %s", p.name, state.failure.message)
+				r.event(p.c, true, "BackOff", state.failure.message)
 			}
 			r.at(due)
 			return false
@@ -49,55 +61,54 @@ func (r *run) ensureImage(ctx context.Context, c *container) bool {
 	state.pulling = true
 	r.beside(ctx, func() func() {
 		began := time.Now()
-		image, ref, failed := r.fetch(ctx, c)
+		image, ref, failed := r.fetch(ctx, p)
 		return func() {
 			state.pulling = false
 			if failed != nil {
 				state.failure = failed
 				state.retry.next(failed.at, failed.at)
-				if c.kind == ephemeral || !r.fail(ErrImage, failed.err) {
-					r.event(c, true, "Failed", failed.message)
+				if p.c != nil && p.c.kind == ephemeral || !r.fail(ErrImage, failed.err) {
+					r.event(p.c, true, "Failed", failed.message)
 				}
 				return
 			}
 			state.image, state.ref, state.failure, state.retry = image, ref, nil, backoff{}
-			r.event(c, false, "Pulled", fmt.Sprintf("Image %q is there after %v", c.spec.Image, time.Since(began).Round(time.Millisecond)))
+			r.event(p.c, false, "Pulled", fmt.Sprintf("Image %q is there after %v", p.name, time.Since(began).Round(time.Millisecond)))
 		}
 	})
 	return false
 }
 
-// fetch finds the image in the store or pulls it, by the container's policy.
-func (r *run) fetch(ctx context.Context, c *container) (*runtimeapi.Image, string, *failure) {
-	spec := &runtimeapi.ImageSpec{Image: tagged(c.spec.Image), UserSpecifiedImage: c.spec.Image}
+// fetch finds the image in the store or pulls it, by the policy.
+func (r *run) fetch(ctx context.Context, p pull) (*runtimeapi.Image, string, *failure) {
+	spec := &runtimeapi.ImageSpec{Image: tagged(p.name), UserSpecifiedImage: p.name}
 	fail := func(reason string, err error) (*runtimeapi.Image, string, *failure) {
 		return nil, "", &failure{reason: reason, message: err.Error(), err: err, at: time.Now()}
 	}
-	policy := c.spec.ImagePullPolicy
 	status, err := r.o.Images.ImageStatus(ctx, spec, false)
 	if err != nil {
-		return fail(reasonInspect, fmt.Errorf("look up image %s: %w", c.spec.Image, err))
+		return fail(reasonInspect, fmt.Errorf("look up image %s: %w", p.name, err))
 	}
-	if image := status.GetImage(); image != nil && policy != corev1.PullAlways {
+	if image := status.GetImage(); image != nil && p.policy != corev1.PullAlways {
 		return image, image.GetId(), nil
-	} else if image == nil && policy == corev1.PullNever {
-		return fail(reasonNeverPull, fmt.Errorf("image %s is not here and its pull policy is Never", c.spec.Image))
+	} else if image == nil && p.policy == corev1.PullNever {
+		return fail(reasonNeverPull, fmt.Errorf("image %s is not here and its pull policy is Never", p.name))
 	}
-	pulling := func() { r.event(c, false, "Pulling", fmt.Sprintf("Pulling image %q", c.spec.Image)) }
+	pulling := func() { r.event(p.c, false, "Pulling", fmt.Sprintf("Pulling image %q", p.name)) }
 	select {
 	case r.done <- pulling:
 	case <-ctx.Done():
 	}
 	ref, err := r.o.Images.PullImage(ctx, spec, nil, sandboxConfig(r.o, 0))
 	if err != nil {
-		if !strings.Contains(err.Error(), c.spec.Image) {
-			err = fmt.Errorf("pull image %s: %w", c.spec.Image, err)
+		if !strings.Contains(err.Error(), p.name) {
+			err = fmt.Errorf("pull image %s: %w", p.name, err)
 		}
 		return fail(reasonPull, err)
 	}
 	status, err = r.o.Images.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref}, false)
 	if err != nil || status.GetImage() == nil {
-		return fail(reasonInspect, fmt.Errorf("look up image %s after its pull: %w", c.spec.Image, orGone(err)))
+		return fail(reasonInspect, fmt.Errorf("look up image %s after its pull: %w", p.name, orGone(err)))
 	}
 	return status.GetImage(), ref, nil
 }

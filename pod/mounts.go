@@ -2,8 +2,11 @@ package pod
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -46,14 +49,27 @@ func emptyDirOptions(source *corev1.EmptyDirVolumeSource) string {
 		}
 		out += "size=" + strconv.FormatInt(source.SizeLimit.Value(), 10)
 	}
+	if source.Mode != nil {
+		if out != "" {
+			out += ","
+		}
+		out += "mode=" + strconv.FormatInt(int64(*source.Mode), 8)
+	}
 	return out
 }
 
-func containerMounts(o *Options, container *corev1.Container) ([]*runtimeapi.Mount, error) {
+// containerMounts are the container's mounts of the pod's volumes; images are
+// the references of those that are images, and lookup finds the container's
+// variables.
+func containerMounts(o *Options, container *corev1.Container, images map[string]string, lookup func(string) (string, bool)) ([]*runtimeapi.Mount, error) {
 	var out []*runtimeapi.Mount
 	for i := range container.VolumeMounts {
 		mount := &container.VolumeMounts[i]
-		one, err := containerMount(o, mount)
+		part, err := subPath(mount, lookup)
+		if err != nil {
+			return nil, err
+		}
+		one, err := containerMount(o, mount, part, images)
 		if err != nil {
 			return nil, fmt.Errorf("volume %q: %w", mount.Name, err)
 		}
@@ -62,7 +78,7 @@ func containerMounts(o *Options, container *corev1.Container) ([]*runtimeapi.Mou
 	return out, nil
 }
 
-func containerMount(o *Options, mount *corev1.VolumeMount) (*runtimeapi.Mount, error) {
+func containerMount(o *Options, mount *corev1.VolumeMount, part string, images map[string]string) (*runtimeapi.Mount, error) {
 	var source *corev1.VolumeSource
 	for i := range o.Pod.Spec.Volumes {
 		if o.Pod.Spec.Volumes[i].Name == mount.Name {
@@ -72,14 +88,51 @@ func containerMount(o *Options, mount *corev1.VolumeMount) (*runtimeapi.Mount, e
 	if source == nil {
 		return nil, fmt.Errorf("the pod has no such volume")
 	}
-	out := &runtimeapi.Mount{ContainerPath: mount.MountPath, Readonly: mount.ReadOnly}
-	directory := annotations.EmptyDirPath
-	if source.EmptyDir == nil {
-		if directory = volume.Plugin(source); directory == "" {
-			return nil, fmt.Errorf("its kind is not honoured")
-		}
+	out := &runtimeapi.Mount{ContainerPath: mount.MountPath, Readonly: mount.ReadOnly, MountOptions: mount.BindMountOptions}
+	if mode := mount.RecursiveReadOnly; mode != nil && *mode != corev1.RecursiveReadOnlyDisabled {
+		out.RecursiveReadOnly = true
+	}
+	if mode := mount.MountPropagation; mode != nil && *mode == corev1.MountPropagationHostToContainer {
+		out.Propagation = runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+	}
+	directory := volume.Plugin(source)
+	switch {
+	case source.EmptyDir != nil:
+		directory = annotations.EmptyDirPath
+	case source.Image != nil:
+		out.Readonly, out.ImageSubPath = true, part
+		out.Image = &runtimeapi.ImageSpec{Image: images[mount.Name], UserSpecifiedImage: source.Image.Reference}
+		return out, nil
+	case directory == "":
+		return nil, fmt.Errorf("its kind is not honoured")
+	default:
 		out.Readonly = true // nothing that a container writes there would last
 	}
-	out.HostPath = filepath.Join(o.volumeDir(), directory, mount.Name)
+	out.HostPath = filepath.Join(o.volumeDir(), directory, mount.Name, part)
 	return out, nil
+}
+
+// subPath is what of a volume is mounted, empty for all of it.
+func subPath(mount *corev1.VolumeMount, lookup func(string) (string, bool)) (string, error) {
+	part := mount.SubPath
+	if mount.SubPathExpr != "" {
+		missing := ""
+		part = expand(mount.SubPathExpr, func(name string) (string, bool) {
+			value, known := lookup(name)
+			if !known {
+				missing = name
+			}
+			return value, known
+		})
+		if missing != "" {
+			return "", fmt.Errorf("failed to expand subPath for volumeMount %q: missing value for %q", mount.Name, missing)
+		}
+	}
+	switch {
+	case path.IsAbs(part):
+		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", part)
+	case slices.Contains(strings.Split(part, "/"), ".."):
+		return "", fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", part)
+	}
+	return part, nil
 }

@@ -50,6 +50,7 @@ type run struct {
 	mounting *failure        // why they could not be
 	mountTry backoff
 	machine  allocatable
+	images   map[string]*imageState // of the volumes that are images, by their names
 }
 
 // failure is why a container waits.

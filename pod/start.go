@@ -55,7 +55,7 @@ func (r *run) start(runCtx context.Context, c *container) {
 	}
 	config, err := containerConfig(ctx, r.o, c.spec, launch{
 		image: image.image, ref: image.ref, restarts: restarts, ips: r.ips(), target: target, allocatable: allocatable,
-		skipped: func(s skipped) { r.skipped(c, s) },
+		skipped: func(s skipped) { r.skipped(c, s) }, images: r.imageRefs(),
 	})
 	if err != nil {
 		r.failed(c, reasonConfig, err)

@@ -33,7 +33,7 @@ func (r *run) step(ctx context.Context) {
 		return
 	}
 	r.checkHealth(ctx)
-	if !r.mount(ctx) {
+	if !r.mount(ctx) || !r.volumeImages(ctx) {
 		return
 	}
 	for _, c := range r.next() {
@@ -62,6 +62,7 @@ func (r *run) step(ctx context.Context) {
 // prefetch has the images fetched of all that is to run and has not yet, and of
 // what is to run now.
 func (r *run) prefetch(ctx context.Context) {
+	r.volumeImages(ctx)
 	for _, c := range r.containers {
 		if c.newest == nil && r.wants(c) && r.notDelayed(c) {
 			r.ensureImage(ctx, c)

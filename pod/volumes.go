@@ -104,6 +104,39 @@ func (r *run) write(ctx context.Context) error {
 	return r.p.volumes.Refresh(ctx, r.pod, list)
 }
 
+// volumeImages tells whether the images of all volumes are there, and has those
+// fetched that are not.
+func (r *run) volumeImages(ctx context.Context) bool {
+	all := true
+	for i := range r.pod.Spec.Volumes {
+		volume := &r.pod.Spec.Volumes[i]
+		if volume.Image == nil {
+			continue
+		}
+		state := r.images[volume.Name]
+		if state == nil {
+			state = &imageState{}
+			if r.images == nil {
+				r.images = make(map[string]*imageState)
+			}
+			r.images[volume.Name] = state
+		}
+		there := r.ensurePull(ctx, pull{state: state, name: volume.Image.Reference, policy: volume.Image.PullPolicy})
+		all = all && there
+	}
+	return all
+}
+
+// imageRefs are what the images of the volumes are mounted from, by the
+// volumes' names.
+func (r *run) imageRefs() map[string]string {
+	refs := make(map[string]string, len(r.images))
+	for name, state := range r.images {
+		refs[name] = state.ref
+	}
+	return refs
+}
+
 // refresh takes over that the objects have changed: what waits for one is tried
 // again at once, and volumes that are in use get their new content.
 func (r *run) refresh(ctx context.Context) {

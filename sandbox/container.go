@@ -25,6 +25,9 @@ type ContainerConfig struct {
 	ImageID string `json:"imageID"`
 	// ImageDisk is the image's EROFS disk. CreateContainer closes it.
 	ImageDisk *os.File `json:"-"`
+	// Volumes are more images, which the spec's mounts name. CreateContainer
+	// closes their disks.
+	Volumes []ImageVolume `json:"volumes,omitempty"`
 	// Spec is the OCI runtime specification.
 	Spec     json.RawMessage `json:"-"`
 	Terminal bool            `json:"terminal,omitempty"`
@@ -36,6 +39,17 @@ type ContainerConfig struct {
 	// Log receives the output in the CRI format when Output is OutputLog.
 	// The sandbox closes it.
 	Log *os.File `json:"-"`
+}
+
+// ImageVolume is an image that a container mounts beside its own.
+type ImageVolume struct {
+	ID   string   `json:"id"`
+	Disk *os.File `json:"-"`
+}
+
+// images are all of the container's, its own first.
+func (c *ContainerConfig) images() []ImageVolume {
+	return append([]ImageVolume{{c.ImageID, c.ImageDisk}}, c.Volumes...)
 }
 
 // ExecConfig is one more process for a running container.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -20,8 +21,10 @@ var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
 // takes over the configuration's descriptors, also when it fails. A command
 // that cannot be found or run is StartProcess's error.
 func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err error) {
-	if c.ImageDisk != nil {
-		defer c.ImageDisk.Close()
+	for _, image := range c.images() {
+		if image.Disk != nil {
+			defer image.Disk.Close()
+		}
 	}
 	var rollback undo.Stack
 	// Registered first, so that it runs after the rollback has been added to
@@ -45,7 +48,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	ctx, done := m.call(ctx, s.o.CallTimeout)
 	defer done()
 	p := newProcess(Process{Container: c.ID}, m, c.Terminal, c.Output)
-	p.stdin, p.stdinOnce, p.image, p.hidden = c.Stdin, c.StdinOnce, c.ImageID, true
+	p.stdin, p.stdinOnce, p.hidden = c.Stdin, c.StdinOnce, true
 	if err := s.reserve(p, &rollback); err != nil {
 		return err
 	}
@@ -53,15 +56,18 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 		return err
 	}
 	fault.Point("task.laid")
-	if err := s.useImage(ctx, m, c.ImageID, c.ImageDisk); err != nil {
-		return err
+	for _, image := range c.images() {
+		if err := s.useImage(ctx, m, image.ID, image.Disk); err != nil {
+			return err
+		}
+		rollback.Push("image", func(context.Context) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.dropImage(image.ID)
+			return nil
+		})
+		p.images = append(p.images, image.ID)
 	}
-	rollback.Push("image", func(context.Context) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.dropImage(c.ImageID)
-		return nil
-	})
 	// Stored before the agent makes it: a shim that finds it stored and not
 	// made knows what happened, the other way round it would not.
 	s.mu.Lock()
@@ -106,6 +112,8 @@ func (c ContainerConfig) validate() error {
 		return fmt.Errorf("%w: id %.80q", ErrInvalid, c.ID)
 	case c.ImageID == "" || c.ImageID == scratchName:
 		return fmt.Errorf("%w: image id %q", ErrInvalid, c.ImageID)
+	case slices.ContainsFunc(c.Volumes, func(v ImageVolume) bool { return v.ID == "" || v.ID == scratchName }):
+		return fmt.Errorf("%w: id of an image volume", ErrInvalid)
 	case c.Output != OutputLog && c.Output != OutputStream && c.Output != OutputDiscard:
 		return fmt.Errorf("%w: output %q", ErrInvalid, c.Output)
 	case (c.Log != nil) != (c.Output == OutputLog):

@@ -112,7 +112,9 @@ func (s *Sandbox) forget(p *process) (Exit, error) {
 	delete(s.procs, p.id)
 	p.closeLog()
 	if p.machine != nil && p.machine == s.machine {
-		s.dropImage(p.image)
+		for _, image := range p.images {
+			s.dropImage(image)
+		}
 	}
 	s.emit(Event{Kind: ProcessDeleted, Process: p.id, PID: p.pid, Exit: p.exit})
 	if err := s.store.locked(func() error { return os.RemoveAll(s.store.container(p.id.Container)) }); err != nil {

@@ -30,7 +30,7 @@ type process struct {
 	state     State
 	pid       int
 	spec      json.RawMessage // of an exec'd one, until it starts
-	image     string          // of a container
+	images    []string        // of a container, its own first
 	startErr  error           // what its start will return
 	exit      *Exit
 	startedAt time.Time

@@ -92,7 +92,10 @@ func (s *Sandbox) loadProcess(c ContainerConfig, st processState) {
 	p.state, p.pid, p.exit, p.stdin = st.State, st.PID, st.Exit, st.Stdin
 	p.createdAt, p.startedAt = st.CreatedAt, st.StartedAt
 	if st.Exec == "" {
-		p.image, p.stdinOnce = c.ImageID, c.StdinOnce
+		p.stdinOnce = c.StdinOnce
+		for _, image := range c.images() {
+			p.images = append(p.images, image.ID)
+		}
 	} else {
 		close(p.attached) // whom its output was for is gone
 	}
@@ -175,8 +178,8 @@ func (s *Sandbox) reconnect(ctx context.Context, m *machine) (map[Process]agentv
 // resume goes on with one process; the caller holds mu.
 func (s *Sandbox) resume(p *process, m *machine, known map[Process]agentv1.Status) {
 	p.machine = m
-	if p.id.Exec == "" && p.image != "" {
-		if slot := s.slots.find(p.image); slot != nil {
+	for _, image := range p.images {
+		if slot := s.slots.find(image); slot != nil {
 			slot.refs++
 		}
 	}

@@ -139,6 +139,9 @@ func volumeDefaults(source *corev1.VolumeSource) {
 			}
 		}
 	}
+	if from := source.Image; from != nil {
+		setDefault(&from.PullPolicy, pullPolicy(from.Reference))
+	}
 	if from := source.ConfigMap; from != nil {
 		fileMode(&from.DefaultMode)
 	}

@@ -247,12 +247,12 @@ var table = map[string]Entry{
 
 	"VolumeMount.name":              honoured(),
 	"VolumeMount.readOnly":          honoured(),
-	"VolumeMount.recursiveReadOnly": notYet().only("Disabled"),
+	"VolumeMount.recursiveReadOnly": honoured(),
 	"VolumeMount.mountPath":         honoured(),
-	"VolumeMount.subPath":           notYet(),
-	"VolumeMount.mountPropagation":  notYet().only("None"),
-	"VolumeMount.subPathExpr":       notYet(),
-	"VolumeMount.bindMountOptions":  notYet(),
+	"VolumeMount.subPath":           honoured(),
+	"VolumeMount.mountPropagation":  never("nothing outside a container mounts within its volumes").only("None", "HostToContainer"),
+	"VolumeMount.subPathExpr":       honoured(),
+	"VolumeMount.bindMountOptions":  honoured(),
 
 	"SecurityContext.capabilities":             honoured(),
 	"SecurityContext.privileged":               honoured("within the pod's own machine; docs/security.md says what it may do there"),
@@ -310,7 +310,7 @@ var table = map[string]Entry{
 	"VolumeSource.storageos":             never("removed from Kubernetes"),
 	"VolumeSource.csi":                   notYet(),
 	"VolumeSource.ephemeral":             notYet(),
-	"VolumeSource.image":                 notYet(),
+	"VolumeSource.image":                 honoured(),
 
 	"ConfigMapVolumeSource.items":       honoured(),
 	"ConfigMapVolumeSource.defaultMode": honoured(),
@@ -355,7 +355,10 @@ var table = map[string]Entry{
 	"DownwardAPIVolumeFile.mode":             honoured(),
 	"DownwardAPIVolumeFile.user":             never(alphaUser),
 
-	"EmptyDirVolumeSource.medium":    notYet().only("Memory"),
+	"EmptyDirVolumeSource.medium":    never("the machine has no other medium").only("Memory"),
 	"EmptyDirVolumeSource.sizeLimit": honoured(),
-	"EmptyDirVolumeSource.mode":      notYet(),
+	"EmptyDirVolumeSource.mode":      honoured(),
+
+	"ImageVolumeSource.reference":  honoured(),
+	"ImageVolumeSource.pullPolicy": honoured("where nothing is said as for a container's image"),
 }

@@ -32,6 +32,16 @@ func (c checker) volume(pod *corev1.Pod, source *corev1.VolumeSource, at string)
 		if empty.SizeLimit != nil && empty.SizeLimit.Sign() < 0 {
 			c.fault(at+"emptyDir.sizeLimit", "%s is negative", empty.SizeLimit)
 		}
+		if mode := empty.Mode; mode != nil && (*mode < 0 || *mode > 0o1777) {
+			c.fault(at+"emptyDir.mode", "%d is not between 0 and 01777", *mode)
+		}
+	}
+	if from := source.Image; from != nil {
+		kinds++
+		if from.Reference == "" {
+			c.fault(at+"image.reference", "is required")
+		}
+		oneOf(c, at+"image.pullPolicy", from.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	}
 	if from := source.ConfigMap; from != nil {
 		kinds++
@@ -183,5 +193,37 @@ func (c checker) mounts(container *corev1.Container, at string, volumes map[stri
 			c.fault(at+"mountPath", "%q is there twice", mount.MountPath)
 		}
 		paths[path.Clean(mount.MountPath)] = true
+		c.mountOptions(&mount, at)
+	}
+}
+
+func (c checker) mountOptions(mount *corev1.VolumeMount, at string) {
+	if mount.SubPath != "" && mount.SubPathExpr != "" {
+		c.fault(at+"subPathExpr", "cannot be together with subPath")
+	}
+	for field, part := range map[string]string{"subPath": mount.SubPath, "subPathExpr": mount.SubPathExpr} {
+		if path.IsAbs(part) || slices.Contains(strings.Split(part, "/"), "..") || strings.ContainsRune(part, 0) {
+			c.fault(at+field, "%q is not a path within a volume", part)
+		}
+	}
+	if mode := mount.RecursiveReadOnly; mode != nil {
+		oneOf(c, at+"recursiveReadOnly", *mode, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible, corev1.RecursiveReadOnlyEnabled)
+		if *mode != corev1.RecursiveReadOnlyDisabled {
+			if !mount.ReadOnly {
+				c.fault(at+"recursiveReadOnly", "is for a mount with readOnly")
+			}
+			if p := mount.MountPropagation; p != nil && *p != corev1.MountPropagationNone {
+				c.fault(at+"recursiveReadOnly", "cannot be together with mountPropagation %s", *p)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for i, option := range mount.BindMountOptions {
+		field := fmt.Sprintf("%sbindMountOptions[%d]", at, i)
+		oneOf(c, field, option, "noexec", "nodev", "nosuid")
+		if seen[option] {
+			c.fault(field, "%q is there twice", option)
+		}
+		seen[option] = true
 	}
 }

@@ -10,10 +10,11 @@ const (
 	// RehearsalImage is the name that Rehearse's image is sent under.
 	RehearsalImage = "rehearsal"
 
-	// DiskType is the type of a task's only root mount, an image's disk; its
-	// source is the image's id, and its one option DiskOption with the name of
-	// a sent file. The option may be missing when a container of the same
-	// image is there already.
+	// DiskType is the type of a task's root mounts, each an image's disk: the
+	// first is the root, the others are those that the specification's mounts
+	// name. Their source is the image's id, their one option DiskOption with the
+	// name of a sent file. The option may be missing when a container of the
+	// same image is there already.
 	DiskType   = "bulkhead-disk"
 	DiskOption = "file="
 

@@ -49,32 +49,55 @@ func (t task) containerConfig(r *taskv3.CreateTaskRequest, names stdio) (c sandb
 	if c.Stdin, c.StdinOnce, err = names.input(); err != nil {
 		return c, err
 	}
-	var log, disk string
+	var log string
 	if c.Output, log, err = names.output(); err != nil {
 		return c, err
 	}
-	if c.ImageID, disk, err = root(r.Rootfs); err != nil {
+	disks, err := images(r.Rootfs)
+	if err != nil {
 		return c, err
 	}
 	if c.Spec, err = readSpec(r.Bundle); err != nil {
 		return c, err
 	}
-	c.Log, c.ImageDisk, err = t.takeFiles(log, disk)
-	return c, err
+	sent := []string{log}
+	for _, d := range disks {
+		sent = append(sent, d.file)
+	}
+	files, err := t.takeFiles(sent...)
+	if err != nil {
+		return c, err
+	}
+	c.Log, c.ImageID, c.ImageDisk = files[0], disks[0].image, files[1]
+	for i, d := range disks[1:] {
+		c.Volumes = append(c.Volumes, sandbox.ImageVolume{ID: d.image, Disk: files[2+i]})
+	}
+	return c, nil
 }
 
-func root(mounts []*types.Mount) (imageID, disk string, err error) {
-	if len(mounts) != 1 || mounts[0].GetType() != layout.DiskType {
-		return "", "", fmt.Errorf("%w: a root of one mount of type %s is served, not %v", sandbox.ErrInvalid, layout.DiskType, mounts)
-	}
-	for _, option := range mounts[0].Options {
-		name, ok := strings.CutPrefix(option, layout.DiskOption)
-		if !ok {
-			return "", "", fmt.Errorf("%w: unknown option %q of the root", sandbox.ErrInvalid, option)
+// disk is an image and the name of the file that was sent, if any.
+type disk struct{ image, file string }
+
+// images are the container's own and those of its volumes, in this order.
+func images(mounts []*types.Mount) (disks []disk, err error) {
+	for _, m := range mounts {
+		d := disk{image: m.GetSource()}
+		if m.GetType() != layout.DiskType {
+			return nil, fmt.Errorf("%w: mounts of type %s are served, not %v", sandbox.ErrInvalid, layout.DiskType, m)
 		}
-		disk = name
+		for _, option := range m.Options {
+			name, ok := strings.CutPrefix(option, layout.DiskOption)
+			if !ok {
+				return nil, fmt.Errorf("%w: unknown option %q of the root", sandbox.ErrInvalid, option)
+			}
+			d.file = name
+		}
+		disks = append(disks, d)
 	}
-	return mounts[0].Source, disk, nil
+	if len(disks) == 0 {
+		return nil, fmt.Errorf("%w: a container without a root", sandbox.ErrInvalid)
+	}
+	return disks, nil
 }
 
 func readSpec(bundle string) (json.RawMessage, error) {

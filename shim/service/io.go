@@ -50,20 +50,23 @@ func unserved(which, value string) error {
 	return fmt.Errorf("%s %q: %w", which, value, errors.ErrUnsupported)
 }
 
-// files are what a container takes from the store; on an error none is open.
-func (s *Services) takeFiles(log, disk string) (logFile, diskFile *os.File, err error) {
-	if log != "" {
-		if logFile, err = s.o.Files.Take(log); err != nil {
-			return nil, nil, err
+// takeFiles are what a container takes from the store, nil for an empty name; on
+// an error none is open.
+func (s *Services) takeFiles(names ...string) ([]*os.File, error) {
+	files := make([]*os.File, len(names))
+	for i, name := range names {
+		if name == "" {
+			continue
 		}
-	}
-	if disk != "" {
-		if diskFile, err = s.o.Files.Take(disk); err != nil {
-			if logFile != nil {
-				logFile.Close()
+		var err error
+		if files[i], err = s.o.Files.Take(name); err != nil {
+			for _, f := range files {
+				if f != nil {
+					f.Close()
+				}
 			}
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	return logFile, diskFile, nil
+	return files, nil
 }

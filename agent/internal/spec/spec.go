@@ -267,7 +267,7 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 		at := path.Clean("/" + mount.Destination)
 		delete(files, at)
 		switch {
-		case mount.Type == EmptyDirType, mount.Type == FilesType:
+		case mount.Type == EmptyDirType, mount.Type == FilesType, mount.Type == ImageType:
 			if err := m.volume(mount); err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 const (
 	EmptyDirType = "bulkhead.emptydir"
 	FilesType    = "bulkhead.files"
+	ImageType    = "bulkhead.image"
 )
 
 // Volume is a mount of one of these types.

@@ -159,8 +159,10 @@ type Create struct {
 	// name as source. Both take the options "subpath=PATH" (which is mounted
 	// instead of the whole; a directory that is missing is made) and "group=GID" (fsGroup), the
 	// former also "medium=Memory", "size=BYTES" and "mode=OCTAL". The latter's
-	// files must have come before (OpFiles). Those of
-	// type "bulkhead.file" have the content of a file as source. A process
+	// files must have come before (OpFiles). One of
+	// type "bulkhead.image" has the Name of a mounted disk as source, and of these
+	// options "subpath" alone, which must be there; one of type "bulkhead.file"
+	// has the content of a file as source. A process
 	// namespace with the path "bulkhead.pod" is the one that the pod's containers
 	// share, "bulkhead.container:ID" another one's.
 	// Process.User with Username set is resolved in the image's
