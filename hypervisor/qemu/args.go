@@ -16,7 +16,9 @@ const (
 )
 
 // translationCache is TCG's cache of translated code in MiB. Without it QEMU
-// lets the cache of each machine grow to 1 GiB.
+// lets the cache of each machine grow to 1 GiB. A machine that has run its first
+// container has filled 40: with 32 the cache is emptied in the middle of a start,
+// which saves 6 MB a machine and makes the start 2.4 times as long.
 const translationCache = 64
 
 // fds are the descriptor numbers that the process inherits; 0 is "none".
