@@ -30,7 +30,7 @@ const probed = `{apiVersion: v1, kind: Pod, metadata: {name: probed}, spec: {
     readinessProbe: {periodSeconds: 1, timeoutSeconds: 10, tcpSocket: {port: 9000}}},
    {name: sick, image: "IMAGE", volumeMounts: [{name: v, mountPath: /v}],
     command: [sh, -c, "[ -e /v/again ] || touch /v/again /tmp/sick; trap 'exit 0' TERM; while :; do sleep 0.1; done"],
-    livenessProbe: {periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 10, terminationGracePeriodSeconds: 30, exec: {command: [sh, -c, "! test -e /tmp/sick"]}}},
+    livenessProbe: {periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 10, terminationGracePeriodSeconds: 30, exec: {command: [sh, -c, "test ! -e /tmp/sick || { echo I am ill; false; }"]}}},
    {name: slow, image: "IMAGE", volumeMounts: [{name: v, mountPath: /v}], command: [sleep, "1000"],
     startupProbe: {periodSeconds: 1, failureThreshold: 60, timeoutSeconds: 10, exec: {command: [test, -e, /v/slow]}},
     livenessProbe: {periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 10, exec: {command: [test, -e, /v/slow]}},
@@ -62,7 +62,7 @@ func testProbes(t *testing.T, w *world) {
 		t.Errorf("what was killed for its liveness ended with %+v", last)
 	}
 	events := w.must(t, "", "events", "probed")
-	for _, want := range []string{"Container sick failed liveness probe, will be restarted", "Unhealthy", "Liveness probe failed: "} {
+	for _, want := range []string{"Container sick failed liveness probe, will be restarted", "Unhealthy", "Liveness probe failed: I am ill"} {
 		if !strings.Contains(events, want) {
 			t.Errorf("no event tells %q:\n%s", want, events)
 		}

@@ -34,7 +34,7 @@ func TestLastVerdicts(t *testing.T) {
 	if got := e.lastVerdicts(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}); got != nil {
 		t.Errorf("of a pod without probes: %v", got)
 	}
-	if err := os.WriteFile(path, []byte(`{"c1": {"Started": tr`), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(`{"c1": {"started": tr`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := e.lastVerdicts(probed); got != nil {

@@ -22,12 +22,12 @@ const (
 // Verdict is what the probes of one run of a container have found.
 type Verdict struct {
 	// Started: there is no startup probe, or it has succeeded.
-	Started bool
+	Started bool `json:"started"`
 	// Ready: it is Started, and there is no readiness probe or that succeeds.
-	Ready bool
+	Ready bool `json:"ready"`
 	// Failed is the probe for whose failure the container is to be killed,
 	// Startup or Liveness; else empty. It is final.
-	Failed Kind
+	Failed Kind `json:"-"`
 }
 
 // Options describe one run of a container and who wants to know about it.
