@@ -25,7 +25,8 @@ type bars struct {
 	quiet bool
 	order []string // of images
 	pulls map[string]*pull
-	drawn int // lines on the screen
+	step  string // what is being waited for
+	drawn int    // lines on the screen
 	last  time.Time
 }
 
@@ -59,6 +60,17 @@ func (b *bars) update(p api.Progress) {
 	}
 }
 
+// say tells what is being waited for, on a terminal until the bars are closed.
+func (b *bars) say(step string) {
+	switch {
+	case b.live:
+		b.step = step
+		b.draw()
+	case !b.quiet:
+		fmt.Fprintln(b.w, "bulkhead: "+step)
+	}
+}
+
 // clear takes the bars off the screen, for other output.
 func (b *bars) clear() {
 	if b.drawn > 0 {
@@ -70,7 +82,7 @@ func (b *bars) clear() {
 // close leaves the screen without bars; further updates begin anew.
 func (b *bars) close() {
 	b.clear()
-	b.order, b.pulls = nil, map[string]*pull{}
+	b.order, b.pulls, b.step = nil, map[string]*pull{}, ""
 }
 
 // draw writes all lines at once over the ones before, so that nothing flickers.
@@ -87,6 +99,9 @@ func (b *bars) draw() {
 		for _, blob := range b.pulls[image].order {
 			lines = append(lines, bar(b.pulls[image].blobs[blob], width))
 		}
+	}
+	if b.step != "" {
+		lines = append(lines, clip(b.step+" …", width-1))
 	}
 	lines = lines[max(0, len(lines)-max(1, height-2)):]
 	var out bytes.Buffer

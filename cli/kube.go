@@ -2,8 +2,12 @@ package cli
 
 import (
 	"fmt"
+	"net/url"
+	"strconv"
 
 	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
 func (a *app) kubeCmd() *cobra.Command {
@@ -17,24 +21,38 @@ func (a *app) kubeCmd() *cobra.Command {
 
 func (a *app) kubeGenerateCmd() *cobra.Command {
 	f := format("yaml")
+	var secrets bool
 	cmd := &cobra.Command{
 		Use:   "generate POD…",
 		Short: "Write pods as the YAML that makes them",
 		Long: `Write pods as the YAML that makes them: what was given to bulkhead run, without what
-Bulkhead has set and without defaults.`,
+Bulkhead has set and without defaults; ConfigMaps that came with it, too. Secrets are
+left out, and named, unless --secrets is given.`,
 		Example: `  bulkhead kube generate web > web.yaml
   bulkhead kube generate web | kubectl apply -f -`,
 		Args: atLeast("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for i, ref := range args {
-				var pod map[string]any
-				if err := a.client.Call(cmd.Context(), "GET", podPath(ref, "manifest"), nil, nil, &pod); err != nil {
+			var documents []map[string]any
+			q := url.Values{"secrets": {strconv.FormatBool(secrets)}}
+			for _, ref := range args {
+				var m api.Manifests
+				if err := a.client.Call(cmd.Context(), "GET", podPath(ref, "manifest"), q, nil, &m); err != nil {
 					return err
 				}
-				if i > 0 && f == "yaml" {
+				documents = append(documents, m.Documents...)
+				for _, name := range m.Secrets {
+					fmt.Fprintf(a.err, "bulkhead: the Secret %s of pod %s is left out: give --secrets for it, too\n", name, ref)
+				}
+			}
+			if len(documents) > 1 && f != "yaml" {
+				list := map[string]any{"apiVersion": "v1", "kind": "List", "items": documents}
+				return a.show(cmd.Context(), f, list, views{})
+			}
+			for i, d := range documents {
+				if i > 0 {
 					fmt.Fprintln(a.out, "---")
 				}
-				if err := a.show(cmd.Context(), f, pod, views{}); err != nil {
+				if err := a.show(cmd.Context(), f, d, views{}); err != nil {
 					return err
 				}
 			}
@@ -42,5 +60,6 @@ Bulkhead has set and without defaults.`,
 		},
 	}
 	f.add(cmd)
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "write Secrets, too")
 	return cmd
 }

@@ -20,9 +20,15 @@ spec:
   - name: web
     image: localhost/busybox:test
     command: [sh, -c, "mkdir /www && echo page > /www/index.html && exec httpd -f -p 80 -h /www"]
+    ports: [{name: http, containerPort: 80}]
+    volumeMounts: [{name: data, mountPath: /data}]
   - name: side
     image: localhost/busybox:test
-    command: [sh, -c, "echo from the side; exec sleep 1000"]
+    stdin: true
+    command: [sh, -c, "echo from the side; while read word; do echo heard $word; done; exec sleep 1000"]
+  volumes:
+  - name: data
+    emptyDir: {}
 `
 
 func once(name, script string) string {
@@ -92,6 +98,11 @@ func (u *user) detached(t *testing.T) {
 	if out := u.must("", "logs", "-c", "side", "default/web"); out != "from the side\n" {
 		t.Errorf("logs: %q", out)
 	}
+	u.copies(t)
+	u.forwarded(t)
+	u.attached(t)
+	u.shown(t)
+	u.again(t)
 	u.must("", "pause", "web")
 	if out := u.must("", "ps"); !strings.Contains(out, "Paused") {
 		t.Errorf("ps of a paused pod: %s", out)
@@ -101,7 +112,11 @@ func (u *user) detached(t *testing.T) {
 		t.Errorf("rm of a running pod: exit code %d, %q", code, stderr)
 	}
 	u.must("", "stop", "web")
+	if out := u.must("", "events", "web"); !strings.Contains(out, "Killing") {
+		t.Errorf("events of an ended pod: %s", out)
+	}
 	u.must("", "rm", "web")
+	u.pruned(t)
 }
 
 // fetchPage reads the pod's page; the server in it may still be starting.

@@ -156,6 +156,8 @@ func TestTerminal(t *testing.T) {
 	u := newUser(t, nil)
 	u.loadBusybox()
 	t.Run("exec", func(t *testing.T) { testShell(t, u) })
+	t.Run("attach", func(t *testing.T) { testAttach(t, u) })
+	t.Run("top", func(t *testing.T) { testTop(t, u) })
 	t.Run("run", func(t *testing.T) { testForeground(t, u) })
 	t.Run("load", testBars)
 }
@@ -195,6 +197,90 @@ func testShell(t *testing.T, u *user) {
 	p.expect(prompt)
 	u.must("", "stop", "-t", "0", "bad")
 	p.end(shell, 137, before)
+}
+
+// testAttach joins a shell that is a container's first process, leaves it by its
+// keys, finds it as it was, and ends it.
+func testAttach(t *testing.T, u *user) {
+	u.must(manifest(busybox, "[sh]", "    stdin: true\n    tty: true\n"), "run", "-d", "--quiet", "-")
+	defer u.must("", "rm", "-f", "bad")
+	p := newTerminal(t, 40, 100)
+	before := p.modes()
+
+	shell := p.start(u, "attach", "-it", "bad")
+	p.typed("kept=here; stty size\r")
+	p.expect(`40 100\r\n`)
+	p.typed("\x10\x10\x11")
+	p.expect("detached")
+	p.end(shell, 0, before)
+
+	shell = p.start(u, "attach", "-it", "--detach-keys", "ctrl-],q", "bad")
+	p.typed("echo $kept\r")
+	p.expect(`\nhere\r\n`)
+	p.typed("\x1dq")
+	p.end(shell, 0, before)
+
+	// A command that can clear up nothing any more leaves the terminal to its guard.
+	shell = p.start(u, "attach", "-it", "bad")
+	p.typed("echo $kept\r")
+	p.expect(`\nhere\r\n`)
+	if err := shell.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.settles(before)
+	p.end(shell, -1, before)
+
+	shell = p.start(u, "attach", "-it", "bad")
+	p.typed("exit 6\r")
+	p.end(shell, 6, before)
+}
+
+// settles waits until the terminal is as it was before.
+func (p *terminal) settles(before unix.Termios) {
+	p.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for p.modes() != before && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// testTop looks at top in a narrow and in a wide terminal, sorts, and leaves it by
+// its key, by a signal and by force.
+func testTop(t *testing.T, u *user) {
+	u.must(manifest(busybox, "[sleep, '1000']", ""), "run", "-d", "--quiet", "-")
+	defer u.must("", "rm", "-f", "bad")
+	p := newTerminal(t, 24, 80)
+	before := p.modes()
+	top := p.start(u, "top", "--interval", "100ms")
+	p.expect(`\x1b\[\?1049h\x1b\[\?25l`)
+	p.expect(`POD / CONTAINER +CPU% +MEM / LIMIT +RX/s +TX/s +READ/s +WRIT/s  RST`)
+	p.expect(`bad +\d+\.\d +`)
+	p.expect(`c +\d+\.\d +`)
+	p.expect(`c \[CPU\]  m memory`)
+	p.typed("m")
+	p.expect(`c CPU  m \[memory\]`)
+	p.resize(30, 200)
+	p.expect(`STATUS .* WRITTEN +PIDS  RST`)
+	p.expect(`Running .* `)
+	p.typed("q")
+	p.expect(`\x1b\[\?25h\x1b\[\?1049l`)
+	p.end(top, 0, before)
+
+	top = p.start(u, "top")
+	p.expect(`q quit`)
+	if err := top.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.expect(`\x1b\[\?25h\x1b\[\?1049l`)
+	p.end(top, 143, before)
+
+	top = p.start(u, "top")
+	p.expect(`q quit`)
+	if err := top.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.expect(`\x1b\[\?25h\x1b\[\?1049l`)
+	p.end(top, -1, before)
 }
 
 const two = `apiVersion: v1

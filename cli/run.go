@@ -164,6 +164,8 @@ func (r *runner) message(req api.RunRequest, m api.Message) error {
 	switch {
 	case m.Progress != nil:
 		r.bars.update(*m.Progress)
+	case m.Step != "":
+		r.bars.say(m.Step)
 	case m.Notice != "":
 		r.bars.clear()
 		fmt.Fprintln(r.app.err, "bulkhead: "+plain(m.Notice))

@@ -94,8 +94,9 @@ func guardTerminal(args []string) int {
 	if n, _ := os.Stdin.Read(said[:]); n == 1 {
 		return 0
 	}
+	err := unix.IoctlSetTermios(3, unix.TCSETS, &settings)
 	fmt.Fprint(os.Stdout, args[1])
-	if err := unix.IoctlSetTermios(3, unix.TCSETS, &settings); err != nil {
+	if err != nil {
 		return 1
 	}
 	return 0

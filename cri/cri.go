@@ -57,6 +57,9 @@ type Options struct {
 	// SeccompDir is the directory that profiles of type Localhost lie in, and
 	// below; empty is Roots.Seccomp.
 	SeccompDir string
+	// Building, if set, is called when the template that a pod, named by its
+	// UID, is to be cloned from has to be built first. It must not block.
+	Building func(podUID string)
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 

@@ -367,7 +367,7 @@ func (m fakeMachines) Accel(ctx context.Context, _ hypervisor.Accel) (hypervisor
 	return hypervisor.TCG, "", m.w.call(ctx, "Accel")
 }
 
-func (m fakeMachines) Template(ctx context.Context, _ hypervisor.Machine) (*template, error) {
+func (m fakeMachines) Template(ctx context.Context, _ hypervisor.Machine, _ func()) (*template, error) {
 	return &template{key: "key"}, m.w.call(ctx, "Template")
 }
 

@@ -15,9 +15,10 @@ import (
 type machines interface {
 	// Accel resolves what is wanted; note says why it is not better.
 	Accel(ctx context.Context, want hypervisor.Accel) (accel hypervisor.Accel, note string, err error)
-	// Template returns the template of a machine, built if it is missing.
-	// The files are shared and stay open until Close.
-	Template(ctx context.Context, m hypervisor.Machine) (*template, error)
+	// Template returns the template of a machine, built if it is missing:
+	// building, if not nil, is called before that. The files are shared and stay
+	// open until Close.
+	Template(ctx context.Context, m hypervisor.Machine, building func()) (*template, error)
 	// End ends the machine whose sockets lie in dir, if there is one.
 	End(ctx context.Context, dir string) error
 	// Reap clears up after builders of templates that were killed.

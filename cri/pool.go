@@ -246,7 +246,7 @@ func (p *pool) make(ctx context.Context, k kind) (_ *member, err error) {
 	if made.attached, err = s.attach(ctx, id, provider); err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
-	if made.conn, err = s.startShim(ctx, &made.record, made.attached, false); err != nil {
+	if made.conn, err = s.startShim(ctx, &made.record, made.attached, false, nil); err != nil {
 		return nil, fmt.Errorf("start the shim: %w", err)
 	}
 	fault.Point("pool.made")

@@ -49,7 +49,7 @@ func (b *building) attach(ctx context.Context) (err error) {
 // start starts the shim, and with it the machine, which comes up while the
 // rest is made ready.
 func (b *building) start(ctx context.Context) (err error) {
-	b.conn, err = b.s.startShim(ctx, &b.record, b.attached, b.plan.cold)
+	b.conn, err = b.s.startShim(ctx, &b.record, b.attached, b.plan.cold, b.template)
 	return fail(err, "start the shim")
 }
 
@@ -197,12 +197,19 @@ func (s *Service) attach(ctx context.Context, id string, p network.Provider) (ne
 	return p.Attach(ctx, id)
 }
 
+// template tells whoever waits for the pod that its template is built first.
+func (b *building) template() {
+	if b.s.o.Building != nil {
+		b.s.o.Building(b.plan.config.GetMetadata().GetUid())
+	}
+}
+
 // startShim journals and starts a shim, as a clone unless cold.
-func (s *Service) startShim(ctx context.Context, r *store.Pod, a network.Attachment, cold bool) (*conn, error) {
+func (s *Service) startShim(ctx context.Context, r *store.Pod, a network.Attachment, cold bool, building func()) (*conn, error) {
 	o := s.shimOptions(r)
 	o.Machine, o.Spawn = r.Machine, a.Start
 	if !cold {
-		t, err := s.machines.Template(ctx, r.Machine)
+		t, err := s.machines.Template(ctx, r.Machine, building)
 		if err != nil {
 			return nil, err
 		}

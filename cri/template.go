@@ -27,7 +27,7 @@ func (s *Service) EnsureTemplate(ctx context.Context, vcpus int, accel hyperviso
 	if err != nil {
 		return "", fmt.Errorf("build a template: %w", err)
 	}
-	t, err := s.machines.Template(ctx, m)
+	t, err := s.machines.Template(ctx, m, nil)
 	if err != nil {
 		return "", fmt.Errorf("build a template: %w", err)
 	}

@@ -99,9 +99,14 @@ func ready(ctx context.Context, v hypervisor.VM) error {
 }
 
 // Template opens or builds a template. A miss is logged with its reason.
-func (h *holder) Template(ctx context.Context, m hypervisor.Machine) (*template, error) {
+func (h *holder) Template(ctx context.Context, m hypervisor.Machine, building func()) (*template, error) {
 	if t := h.held(m); t != nil {
 		return t, nil
+	}
+	if building != nil {
+		if key, err := h.store.Key(ctx, m); err == nil && !h.store.Has(key) {
+			building()
+		}
 	}
 	h.build.Lock()
 	defer h.build.Unlock()

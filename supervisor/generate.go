@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
 // generate answers with a pod as somebody would write it: without what Bulkhead
@@ -25,7 +26,49 @@ func (s *Supervisor) generate(r *http.Request) (any, error) {
 		_, _, err := e.container("")
 		return nil, err
 	}
-	return written(e.rec.Pod)
+	pod, err := written(e.rec.Pod)
+	if err != nil {
+		return nil, err
+	}
+	return e.withObjects(pod, r.URL.Query().Get("secrets") == "true")
+}
+
+// withObjects puts the ConfigMaps that a pod was given before it, and with
+// secrets the Secrets.
+func (e *entry) withObjects(pod map[string]any, secrets bool) (api.Manifests, error) {
+	var out api.Manifests
+	add := func(object metav1.Object, kind string) error {
+		data, err := json.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("generate: %w", err)
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(data, &fields); err != nil {
+			return fmt.Errorf("generate: %w", err)
+		}
+		meta := map[string]any{"name": object.GetName()}
+		if object.GetNamespace() != metav1.NamespaceDefault {
+			meta["namespace"] = object.GetNamespace()
+		}
+		fields["apiVersion"], fields["kind"], fields["metadata"] = "v1", kind, meta
+		out.Documents = append(out.Documents, fields)
+		return nil
+	}
+	configMaps, hidden := e.objects.All()
+	for _, c := range configMaps {
+		if err := add(c, "ConfigMap"); err != nil {
+			return out, err
+		}
+	}
+	for _, s := range hidden {
+		if !secrets {
+			out.Secrets = append(out.Secrets, s.Name)
+		} else if err := add(s, "Secret"); err != nil {
+			return out, err
+		}
+	}
+	out.Documents = append(out.Documents, pod)
+	return out, nil
 }
 
 // written leaves out of a pod every field without which it is decoded to the

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
 	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
@@ -118,9 +119,22 @@ func (s *Supervisor) open(ctx context.Context, o Options) error {
 	}
 	s.engine, err = cri.New(ctx, cri.Options{
 		Roots: o.Roots, Instance: client.Instance, Images: s.images, Guest: s.guest,
-		Network: s.network, Pool: o.Pool, Logger: o.Logger,
+		Network: s.network, Pool: o.Pool, Logger: o.Logger, Building: s.building,
 	})
 	return err
+}
+
+// building tells who waits for a pod why that takes longer than usual.
+func (s *Supervisor) building(uid string) {
+	if s.pods == nil {
+		return // no pod is started before the registry is there
+	}
+	s.pods.mu.Lock()
+	e := s.pods.pods[uid]
+	s.pods.mu.Unlock()
+	if e != nil {
+		e.log.put(api.Message{Step: "booting a machine to clone pods from, once for this kernel, size and network"})
+	}
 }
 
 // network makes the provider of a kind of network, once a kind.

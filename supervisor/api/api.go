@@ -19,7 +19,7 @@
 //	POST   /v1/pods/{ref}/{verb}         stop start pause resume wait: StopRequest -> Result
 //	POST   /v1/pods/{ref}/update         UpdateRequest -> Result
 //	DELETE /v1/pods/{ref}?force=         -> Result
-//	GET    /v1/pods/{ref}/manifest       -> v1.Pod as somebody would write it
+//	GET    /v1/pods/{ref}/manifest?secrets= -> Manifests
 //	GET    /v1/images                    -> []Image
 //	GET    /v1/images/{ref...}           -> ImageDetail
 //	POST   /v1/images/prune?all=         -> Pruned; all: also images with a name
@@ -71,6 +71,7 @@ type Message struct {
 	Started  *Started  `json:"started,omitempty"`
 	Log      *Log      `json:"log,omitempty"`
 	Notice   string    `json:"notice,omitempty"` // for the user's eyes
+	Step     string    `json:"step,omitempty"`   // what is being waited for, until the next message
 	Ended    *Ended    `json:"ended,omitempty"`
 	Image    *Image    `json:"image,omitempty"`
 	Event    *Event    `json:"event,omitempty"`
@@ -282,6 +283,13 @@ type JSONPathRequest struct {
 // JSONPathResult is the text that came of it.
 type JSONPathResult struct {
 	Text string `json:"text"`
+}
+
+// Manifests are the documents that make a pod, as somebody would write them: its
+// ConfigMaps, if they are asked for its Secrets, and the pod, which is the last.
+type Manifests struct {
+	Documents []map[string]any `json:"documents"`
+	Secrets   []string         `json:"secrets,omitempty"` // names of those left out
 }
 
 // PullRequest names an image of a registry.

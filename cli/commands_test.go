@@ -1,0 +1,349 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+)
+
+// What follows looks at the commands that need a pod which runs: web, with the
+// containers web and side.
+
+// refused wants a command to fail with a line that tells each of want.
+func (u *user) refused(t *testing.T, args []string, want ...string) {
+	t.Helper()
+	_, stderr, code := u.run("", args...)
+	for _, text := range want {
+		if code == 0 || !strings.HasPrefix(stderr, "bulkhead: ") || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, text) {
+			t.Errorf("%v: exit code %d, %q does not tell %q", args, code, stderr, text)
+		}
+	}
+}
+
+// copies takes a tree with links, modes and times to a volume of the pod and
+// back again, as files and as a tar stream.
+func (u *user) copies(t *testing.T) {
+	dir := u.dir + "/cp"
+	u.shell(t, `mkdir -p "$1/src/sub" && cd "$1" && echo content >src/a && chmod 750 src/a && ln -s ../a src/sub/l && ln src/a src/b && touch -d 2001-02-03 src/a && mkfifo src/pipe`, dir)
+	if _, stderr, code := u.run("", "cp", dir+"/src", "web:/data"); code != 0 || !strings.Contains(stderr, "left out") {
+		t.Errorf("cp to a directory: exit code %d, %s", code, stderr)
+	}
+	u.must("", "cp", dir+"/src/.", "web:/data/as")
+	u.must("", "cp", dir+"/src/a", "web:/data/file")
+	u.must("", "cp", dir+"/src/a", "web:/etc/hosts") // a mount of its own
+	const look = "cd /data; for f in src/a as/a file; do stat -c '%a %Y %h' $f; done; readlink src/sub/l as/sub/l; cat src/sub/l as/b file /etc/hosts"
+	want := "750 981158400 2\n750 981158400 2\n750 981158400 1\n../a\n../a\n" + strings.Repeat("content\n", 4)
+	if out := u.must("", "exec", "web", "--", "sh", "-c", look); out != want {
+		t.Errorf("copied to the pod: %q, want %q", out, want)
+	}
+	u.must("", "cp", "web:/data/src", dir+"/back")
+	u.must("", "cp", "web:data/src", dir+"/back") // into it, now that it is there
+	for _, back := range []string{dir + "/back", dir + "/back/src"} {
+		info, err := os.Stat(back + "/a")
+		other, err2 := os.Stat(back + "/b")
+		link, err3 := os.Readlink(back + "/sub/l")
+		if err := errors.Join(err, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != 0o750 || info.ModTime().Unix() != 981158400 || !os.SameFile(info, other) || link != "../a" {
+			t.Errorf("copied back: %v, %v, %q", info.Mode(), info.ModTime(), link)
+		}
+	}
+	stream := u.must("", "cp", "web:/data/src", "-")
+	var names []string
+	for r := tar.NewReader(strings.NewReader(stream)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, h.Name)
+	}
+	if len(names) != 5 || names[0] != "src/" {
+		t.Errorf("as a tar stream: %q", names)
+	}
+	u.must(stream, "cp", "-", "web:/tmp")
+	if out := u.must("", "exec", "web", "--", "cat", "/tmp/src/sub/l"); out != "content\n" {
+		t.Errorf("from a tar stream: %q", out)
+	}
+	// Of what leads out of the copy nothing comes.
+	u.must("", "exec", "web", "--", "sh", "-c", "mkdir /bad && ln -s /etc/passwd /bad/abs && ln -s ../../up /bad/up && mknod /bad/null c 1 3 && ln -s . /bad/ok")
+	_, stderr, code := u.run("", "cp", "web:/bad", dir+"/bad")
+	if left, err := os.ReadDir(dir + "/bad"); err != nil || len(left) != 1 || left[0].Name() != "ok" || code != 0 || strings.Count(stderr, "left out") != 3 {
+		t.Errorf("cp of bad files: %v, %v, exit code %d, %s", left, err, code, stderr)
+	}
+	u.refused(t, []string{"cp", "web:/nosuch", dir}, "/nosuch", "not found")
+	u.refused(t, []string{"cp", dir + "/src/a", "web:/no/such/file"}, "/no/such/", "directory")
+	u.refused(t, []string{"cp", dir + "/nosuch", "web:/"}, "nosuch", "no such file")
+	u.refused(t, []string{"cp", "a", "b"}, "POD:PATH")
+	u.refused(t, []string{"cp", "web:/a", "web:/b"}, "on this machine")
+	u.refused(t, []string{"cp", "-c", "nosuch", "web:/a", dir}, "nosuch", "[web side]")
+}
+
+// shell runs a script on this machine, as the user.
+func (u *user) shell(t *testing.T, script string, args ...string) {
+	t.Helper()
+	args = append(append(append([]string{}, u.prefix...), "sh", "-c", script, "sh"), args...)
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", script, err, out)
+	}
+}
+
+// background is a command that goes on beside the test.
+type background struct {
+	cmd    *exec.Cmd
+	in     io.Writer
+	mu     chan struct{} // held by who uses out
+	out    bytes.Buffer
+	heard  chan struct{}
+	reader chan struct{} // closed when all is read
+}
+
+// begin starts a command of the user's.
+func (u *user) begin(t *testing.T, args ...string) *background {
+	t.Helper()
+	args = append(append(append([]string{}, u.prefix...), filepath.Join(os.Getenv("BULKHEAD_LIBEXEC"), "bulkhead")), args...)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	b := &background{cmd: exec.CommandContext(ctx, args[0], args[1:]...), mu: make(chan struct{}, 1), heard: make(chan struct{}, 1), reader: make(chan struct{})}
+	b.cmd.Dir, b.cmd.Env = "/", u.env
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.cmd.Stdout, b.cmd.Stderr = w, w
+	if b.in, err = b.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	go func() {
+		defer close(b.reader)
+		buf := make([]byte, 4096)
+		for {
+			n, err := r.Read(buf)
+			b.mu <- struct{}{}
+			b.out.Write(buf[:n])
+			<-b.mu
+			select {
+			case b.heard <- struct{}{}:
+			default:
+			}
+			if err != nil {
+				r.Close()
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		_ = b.cmd.Wait()
+		<-b.reader
+	})
+	return b
+}
+
+// expect waits for output that matches, and returns the match and its groups.
+func (b *background) expect(t *testing.T, pattern string) []string {
+	t.Helper()
+	re, limit := regexp.MustCompile(pattern), time.After(30*time.Second)
+	for {
+		b.mu <- struct{}{}
+		text := b.out.String()
+		<-b.mu
+		if found := re.FindStringSubmatch(text); found != nil {
+			return found
+		}
+		select {
+		case <-b.heard:
+		case <-limit:
+			t.Fatalf("%v does not say %s, but %q", b.cmd.Args, pattern, text)
+		}
+	}
+}
+
+// end sends a signal and wants the exit code.
+func (b *background) end(t *testing.T, sig syscall.Signal, code int) {
+	t.Helper()
+	if err := b.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	_ = b.cmd.Wait()
+	if got := b.cmd.ProcessState.ExitCode(); got != code {
+		t.Errorf("%v: exit code %d, want %d", b.cmd.Args, got, code)
+	}
+}
+
+// forwarded reaches the pod's page by a port's name, and a closed port, whose
+// refusal is told and ends nothing.
+func (u *user) forwarded(t *testing.T) {
+	b := u.begin(t, "port-forward", "web", ":http", ":81")
+	port := b.expect(t, `Forwarding from 127\.0\.0\.1:(\d+) -> 80\n`)[1]
+	closed := b.expect(t, `Forwarding from 127\.0\.0\.1:(\d+) -> 81\n`)[1]
+	for range 3 {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+closed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := io.ReadAll(conn); len(data) > 0 {
+			t.Errorf("a closed port: %q, %v", data, err)
+		}
+		conn.Close()
+	}
+	b.expect(t, `-> 81: .*connection refused\n`)
+	for range 3 {
+		var n int
+		if _, err := fmt.Sscan(port, &n); err != nil {
+			t.Fatal(err)
+		}
+		if page, err := fetchPage(n); err != nil || page != "page\n" {
+			t.Errorf("the forwarded port: %q, %v", page, err)
+		}
+	}
+	u.refused(t, []string{"port-forward", "web", port + ":80"}, "address already in use", "choose another")
+	u.refused(t, []string{"port-forward", "web", "nosuch"}, "nosuch", "[http]")
+	b.end(t, syscall.SIGINT, 0)
+}
+
+// attached talks with the first process of a container, and leaves it.
+func (u *user) attached(t *testing.T) {
+	b := u.begin(t, "attach", "-i", "-c", "side", "web")
+	if _, err := io.WriteString(b.in, "word\n"); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(t, `heard word\n`)
+	b.end(t, syscall.SIGINT, -1)
+	u.refused(t, []string{"attach", "-i", "web"}, "stdin: true")
+	if out := u.must("", "ps", "-o", "jsonpath={.items[0].ready}"); out != "2" {
+		t.Errorf("containers that are left: %s", out)
+	}
+}
+
+// shown asks for what a pod uses, for its events and its YAML, in all formats.
+func (u *user) shown(t *testing.T) {
+	var stats []api.PodStats
+	if err := json.Unmarshal([]byte(u.must("", "stats", "-o", "json", "web")), &stats); err != nil {
+		t.Fatal(err)
+	}
+	if len(stats) != 1 || stats[0].CPU == 0 || stats[0].Memory == 0 || stats[0].MemoryLimit < stats[0].Memory || len(stats[0].Containers) != 2 ||
+		stats[0].Disk.In == 0 || stats[0].PIDs < 2 {
+		t.Errorf("stats: %+v", stats)
+	}
+	if out := u.must("", "stats", "--no-stream"); !regexp.MustCompile(`(?m)^web +\d+\.\d +\S+ kB|MB / \S+ MB`).MatchString(out) {
+		t.Errorf("stats: %s", out)
+	}
+	if out := u.must("", "top"); !strings.Contains(out, "POD / CONTAINER") || !strings.Contains(out, "   side ") {
+		t.Errorf("top without a terminal: %s", out)
+	}
+	events := u.must("", "events", "web")
+	if at := strings.Index(events, "Pulled"); at < 0 || strings.Index(events[at:], "Created") < 0 || strings.Index(events[at:], "Started") < 0 {
+		t.Errorf("events: %s", events)
+	}
+	if out := u.must("", "events", "-o", "jsonpath={.items[0].involvedObject.name}"); out != "web" {
+		t.Errorf("events as jsonpath: %s", out)
+	}
+	b := u.begin(t, "events", "-w", "-o", "json")
+	b.expect(t, `"reason": "Started"`)
+	b.end(t, syscall.SIGINT, -1)
+	yaml := u.must("", "kube", "generate", "web")
+	for _, added := range []string{"uid", "status", "creationTimestamp", "terminationMessagePath", "restartPolicy", "namespace"} {
+		if strings.Contains(yaml, added) {
+			t.Errorf("kube generate: %s is not the user's: %s", added, yaml)
+		}
+	}
+	renamed := strings.Replace(yaml, "name: web\nspec", "name: other\nspec", 1)
+	u.must(renamed, "run", "-d", "--quiet", "-")
+	if out := u.must("", "kube", "generate", "other"); out != renamed {
+		t.Errorf("run again: %s\nwas %s", out, renamed)
+	}
+	u.must("", "rm", "-f", "pod/other")
+	if out := u.must("", "ps", "-o", "name"); out != "pod/web\n" {
+		t.Errorf("ps -o name: %q", out)
+	}
+	if out := u.must("", "ps", "-o", "wide"); !strings.HasPrefix(out, "NAMESPACE") || !strings.Contains(out, " SANDBOX ") {
+		t.Errorf("ps -o wide: %s", out)
+	}
+	u.refused(t, []string{"ps", "-o", "xml"}, "wide, name or jsonpath")
+	u.refused(t, []string{"ps", "-o", "jsonpath={.items["}, "jsonpath")
+	for _, args := range [][]string{{"logs", "w"}, {"image", "rm", ""}, {"cp", ""}, {"attach", "web", "-c", ""}} {
+		out := u.must("", append([]string{"__complete"}, args...)...)
+		if want := map[string]string{"logs": "web\tRunning", "image": busybox, "cp": "web:", "attach": "side"}[args[0]]; !strings.Contains(out, want) {
+			t.Errorf("completion of %v: %q", args, out)
+		}
+	}
+}
+
+// again is about the output of a container that is restarted.
+func (u *user) again(t *testing.T) {
+	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: again}, spec: {terminationGracePeriodSeconds: 0, volumes: [{name: v, emptyDir: {}}], containers: [
+{name: c, image: "localhost/busybox:test", volumeMounts: [{name: v, mountPath: /v}],
+command: [sh, -c, "if [ -e /v/ran ]; then for i in 1 2 3; do echo second $i; done; exec sleep 1000; fi; touch /v/ran; echo first; exit 1"]}]}}`
+	u.refused(t, []string{"logs", "-p", "web"}, "restarted")
+	u.must(pod, "run", "-d", "--quiet", "-")
+	follow := u.begin(t, "logs", "-f", "again")
+	follow.expect(t, `second 3\n`)
+	for _, tc := range []struct{ args, want string }{
+		{"-p", "first\n"},
+		{"", "second 1\nsecond 2\nsecond 3\n"},
+		{"--tail 1", "second 3\n"},
+		{"--tail 0", ""},
+		{"--since 1h --tail 2", "second 2\nsecond 3\n"},
+		{"--since-time 2100-01-01T00:00:00Z", ""},
+		{"--prefix --tail 1", "[pod/again/c] second 3\n"},
+	} {
+		if out := u.must("", append([]string{"logs", "again"}, strings.Fields(tc.args)...)...); out != tc.want {
+			t.Errorf("logs %s: %q, want %q", tc.args, out, tc.want)
+		}
+	}
+	if out := u.must("", "logs", "--timestamps", "--tail", "1", "again", "c"); !regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S{18}Z second 3\n$`).MatchString(out) {
+		t.Errorf("logs --timestamps: %q", out)
+	}
+	if out := u.must("", "events", "again"); !strings.Contains(out, "(x2 over ") {
+		t.Errorf("events that were counted: %s", out)
+	}
+	u.must("", "rm", "-f", "again")
+	_ = follow.cmd.Wait() // its pod is gone
+}
+
+// pruned is of a user without pods: images and templates.
+func (u *user) pruned(t *testing.T) {
+	if out := u.must("", "system", "df"); !regexp.MustCompile(`Images +1 +0 .*\nTemplates +1 +1 `).MatchString(out) {
+		t.Errorf("system df: %s", out)
+	}
+	if out := u.must("", "image", "inspect", busybox, "-o", "jsonpath={.items[0].config.architecture}"); out != "amd64" {
+		t.Errorf("image inspect: %q", out)
+	}
+	u.refused(t, []string{"image", "prune", "--all"}, "--force")
+	if out := u.must("", "image", "prune", "--force"); out != "freed 0 B\n" {
+		t.Errorf("image prune of an image with a name: %q", out)
+	}
+	u.must(once("ended", "true"), "run", "--quiet", "-")
+	if out := u.must("", "system", "prune", "--force"); !strings.HasPrefix(out, "pod default/ended\nfreed ") {
+		t.Errorf("system prune: %q", out)
+	}
+	if out := u.must("", "system", "prune", "--all", "--force"); !strings.HasPrefix(out, "image "+busybox+"\nfreed ") {
+		t.Errorf("system prune --all: %q", out)
+	}
+	if out := u.must("", "image", "ls", "-o", "name"); out != "" {
+		t.Errorf("images are left: %q", out)
+	}
+	u.loadBusyboxAgain()
+}
