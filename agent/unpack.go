@@ -131,7 +131,7 @@ func (u *unpacker) place(raw []byte) (string, error) {
 }
 
 func (u *unpacker) put(name string, e agentv1.Entry) error {
-	if name == "." {
+	if name == "." || e.Kind == agentv1.KindSkipped {
 		return nil // the destination keeps what it has
 	}
 	parent, err := u.parent(path.Dir(name))

@@ -1,0 +1,258 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// packed is a tree as pack sends it.
+func packed(t *testing.T, root, name string) []byte {
+	t.Helper()
+	dir, err := os.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	place, err := inRoot(dir, name, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer place.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(place.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	p := &packer{w: &b, links: map[fileID]string{}, buf: make([]byte, 7)} // files in many pieces
+	if err := p.entry(place, baseName(name), &st, 0); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// unpacked takes a tree to a path below root.
+func unpacked(t *testing.T, root, name string, into bool, tree []byte) error {
+	t.Helper()
+	dir, err := os.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	var b bytes.Buffer
+	b.Write(tree)
+	if err := agentv1.WriteEntry(&b, agentv1.Entry{Kind: agentv1.KindEnd}); err != nil {
+		t.Fatal(err)
+	}
+	u := &unpacker{r: &b, owner: [2]int{os.Getuid(), os.Getgid()}}
+	if err := u.destination(dir, agentv1.Unpack{Path: name, Into: into}); err != nil {
+		return err
+	}
+	defer u.dest.Close()
+	return u.run()
+}
+
+// entries makes a tree; a file's content is its name.
+func entries(t *testing.T, list ...agentv1.Entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	for _, e := range list {
+		if e.Kind == agentv1.KindFile {
+			e.Size = int64(len(e.Name))
+		}
+		if e.Mode == 0 {
+			e.Mode = 0o755
+		}
+		if err := agentv1.WriteEntry(&b, e); err != nil {
+			t.Fatal(err)
+		}
+		b.Write(e.Name[:e.Size])
+	}
+	return b.Bytes()
+}
+
+// below lists what lies below a directory.
+func below(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || file == dir {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(dir, file)
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, _ := os.Readlink(file)
+			found[name] = "-> " + target
+		case info.IsDir():
+			found[name] = fmt.Sprint(info.Mode(), " ", info.ModTime().UnixNano())
+		case !info.Mode().IsRegular():
+			found[name] = info.Mode().String()
+		default:
+			content, _ := os.ReadFile(file)
+			found[name] = fmt.Sprintf("%v %d %q", info.Mode(), info.ModTime().UnixNano(), content)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTreeRoundTrip(t *testing.T) {
+	from := t.TempDir()
+	old := time.Unix(1_000_000_000, 123_456_789)
+	must(t,
+		os.MkdirAll(from+"/t/sub/deep", 0o755), os.WriteFile(from+"/t/a", []byte("the content of a"), 0o640),
+		os.WriteFile(from+"/t/sub/\xff\n", nil, 0o600), os.Symlink("../a", from+"/t/sub/l"), os.Symlink("/etc/passwd", from+"/t/abs"),
+		os.Link(from+"/t/a", from+"/t/sub/same"), os.Chmod(from+"/t/a", 0o4750), os.Chtimes(from+"/t/a", old, old),
+		os.Chtimes(from+"/t/sub/deep", old, old), os.Chtimes(from+"/t/sub", old, old), os.Chmod(from+"/t/sub", 0o500),
+		unix.Mkfifo(from+"/t/pipe", 0o600), os.Symlink("t", from+"/link"),
+	)
+	want := below(t, from+"/t")
+	delete(want, "pipe")
+	for _, tc := range []struct{ source, target, at string }{
+		{"/t", "/", "t"}, {"/t", "/as", "as"}, {"/t/.", "/", "."}, {"/t/.", "/as", "as"}, {"/link", "/", "link"},
+	} {
+		to := t.TempDir()
+		if err := unpacked(t, to, tc.target, false, packed(t, from, tc.source)); err != nil {
+			t.Errorf("%s to %s: %v", tc.source, tc.target, err)
+			continue
+		}
+		if diff := cmp.Diff(want, below(t, filepath.Join(to, tc.at))); diff != "" {
+			t.Errorf("%s to %s: %s", tc.source, tc.target, diff)
+		}
+		same := [2]string{filepath.Join(to, tc.at, "a"), filepath.Join(to, tc.at, "sub/same")}
+		one, err1 := os.Stat(same[0])
+		two, err2 := os.Stat(same[1])
+		if must(t, err1, err2); !os.SameFile(one, two) {
+			t.Errorf("%s to %s: one file has become two", tc.source, tc.target)
+		}
+		// The same again, over what is there.
+		if err := unpacked(t, to, tc.target, false, packed(t, from, tc.source)); err != nil && tc.target == "/" {
+			t.Errorf("%s to %s again: %v", tc.source, tc.target, err)
+		}
+	}
+}
+
+// TestUnpackStays holds the agent to the destination, whatever the container has
+// put there and whatever comes.
+func TestUnpackStays(t *testing.T) {
+	file := func(name string) agentv1.Entry { return agentv1.Entry{Kind: agentv1.KindFile, Name: []byte(name)} }
+	dir := func(name string) agentv1.Entry { return agentv1.Entry{Kind: agentv1.KindDir, Name: []byte(name)} }
+	link := func(kind, name, to string) agentv1.Entry {
+		return agentv1.Entry{Kind: kind, Name: []byte(name), Target: []byte(to)}
+	}
+	for _, tc := range []struct {
+		name  string
+		path  string
+		list  []agentv1.Entry
+		fails error
+	}{
+		{"a name that goes up", "/in", []agentv1.Entry{file("../x")}, agentv1.ErrInvalid},
+		{"an absolute name", "/in", []agentv1.Entry{file("/x")}, agentv1.ErrInvalid},
+		{"no name", "/in", []agentv1.Entry{file("")}, agentv1.ErrInvalid},
+		{"through a link that was there", "/in", []agentv1.Entry{file("out/x")}, agentv1.ErrInvalid},
+		{"through a link that came", "/in", []agentv1.Entry{link(agentv1.KindSymlink, "l", ".."), file("l/x")}, agentv1.ErrInvalid},
+		{"a directory over a link", "/in", []agentv1.Entry{dir("out")}, agentv1.ErrInvalid},
+		{"another name of a file outside", "/in", []agentv1.Entry{link(agentv1.KindLink, "x", "../beside/secret")}, agentv1.ErrInvalid},
+		{"another name through a link", "/in", []agentv1.Entry{link(agentv1.KindLink, "x", "out/secret")}, agentv1.ErrInvalid},
+		{"another kind", "/in", []agentv1.Entry{link("device", "x", "")}, agentv1.ErrInvalid},
+		{"too deep", "/in", []agentv1.Entry{file(strings.Repeat("a/", maxDepth+1) + "x")}, agentv1.ErrInvalid},
+		{"over a link to a file", "/in", []agentv1.Entry{file("file")}, nil},
+		{"a link of the container's is followed within it", "/way/out", []agentv1.Entry{file("x")}, nil},
+		{"up and away", "/in/../../../..", []agentv1.Entry{file("x")}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			top := t.TempDir()
+			root := top + "/root"
+			must(t, os.MkdirAll(root+"/in", 0o755), os.MkdirAll(root+"/way", 0o755), os.Mkdir(root+"/etc", 0o755), os.Mkdir(top+"/beside", 0o755),
+				os.WriteFile(top+"/beside/secret", []byte("secret"), 0o600), os.Symlink("../../beside", root+"/in/out"),
+				os.Symlink("../../beside/secret", root+"/in/file"), os.Symlink("/etc", root+"/way/out"))
+			before := below(t, top+"/beside")
+			err := unpacked(t, root, tc.path, true, entries(t, tc.list...))
+			if !errors.Is(err, tc.fails) || tc.fails == nil && err != nil {
+				t.Errorf("error %v, want %v", err, tc.fails)
+			}
+			if diff := cmp.Diff(before, below(t, top+"/beside")); diff != "" {
+				t.Errorf("the directory beside has changed: %s", diff)
+			}
+			if list := below(t, top); len(list) > 16 {
+				t.Errorf("too much is there: %v", list)
+			}
+		})
+	}
+}
+
+func TestUnpackDestinations(t *testing.T) {
+	tree := entries(t, agentv1.Entry{Kind: agentv1.KindDir, Name: []byte("t")}, agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("t/a")})
+	for _, tc := range []struct {
+		path, at string
+		into     bool
+		fails    bool
+	}{
+		{path: "/dir", at: "dir/t/a"}, {path: "/dir/", at: "dir/t/a"}, {path: "dir", at: "dir/t/a"}, {path: "/new", at: "new/a"}, {path: "/link", at: "dir/t/a"},
+		{path: "/no/new", fails: true}, {path: "/new/", fails: true}, {path: "/new", into: true, fails: true}, {path: "/file", fails: true}, {path: "", fails: true},
+		{path: "/dir/..", at: "t/a"},
+	} {
+		root := t.TempDir()
+		must(t, os.Mkdir(root+"/dir", 0o755), os.WriteFile(root+"/file", nil, 0o600), os.Symlink("dir", root+"/link"))
+		err := unpacked(t, root, tc.path, tc.into, tree)
+		if (err != nil) != tc.fails {
+			t.Errorf("%q: %v", tc.path, err)
+		}
+		if !tc.fails {
+			if content, err := os.ReadFile(filepath.Join(root, tc.at)); string(content) != "t/a" {
+				t.Errorf("%q: %q, %v, %v", tc.path, content, err, below(t, root))
+			}
+		}
+	}
+}
+
+func TestUsageParsers(t *testing.T) {
+	const dev = `Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:     100       1    0    0    0     0          0         0      100       1    0    0    0     0       0          0
+  eth0:    5000      10    1    0    0     0          0         0     7000      12    2    0    0     0       0          0
+`
+	want := &agentv1.NetUsage{Name: "eth0", RxBytes: 5000, RxErrors: 1, TxBytes: 7000, TxErrors: 2}
+	if diff := cmp.Diff(want, parseNetDev(dev)); diff != "" {
+		t.Error(diff)
+	}
+	for _, none := range []string{"", "lo: 1 2", "eth0 1 2 3", "eth0: 1 2 3"} {
+		if got := parseNetDev(none); got != nil {
+			t.Errorf("%q: %+v", none, got)
+		}
+	}
+	const disks = ` 254       0 vda 10 0 20 5 30 0 40 6 0 1 1
+ 254      16 vdb 1 0 2 5 3 0 4 6 0 1 1 0 0 0 0 0 0
+   7       0 loop0 1 0 200 5 3 0 400 6 0 1 1
+ 254      32 vdc broken
+`
+	if got := parseDiskstats(disks); got != (agentv1.DiskUsage{ReadBytes: 22 * 512, WriteBytes: 44 * 512}) {
+		t.Errorf("%+v", got)
+	}
+}

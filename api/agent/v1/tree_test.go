@@ -1,0 +1,192 @@
+package agentv1_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// treeClient talks to an agent that serves op with handler.
+func treeClient(t *testing.T, op agentv1.Op, handler agentv1.Handler) *agentv1.Client {
+	t.Helper()
+	return agentv1.NewClient(func(context.Context) (net.Conn, error) {
+		host, guest := net.Pipe()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = agentv1.Serve(t.Context(), guest, agentv1.Handlers{op: handler})
+		}()
+		t.Cleanup(func() { host.Close(); <-done })
+		return host, nil
+	})
+}
+
+func TestPack(t *testing.T) {
+	client := treeClient(t, agentv1.OpPack, func(_ context.Context, s *agentv1.Stream) error {
+		if err := s.Reply(nil); err != nil {
+			return err
+		}
+		for _, e := range []agentv1.Entry{
+			{Kind: agentv1.KindDir, Name: []byte("t")}, {Kind: agentv1.KindFile, Name: []byte("t/\xff"), Size: 5},
+			{Kind: agentv1.KindFile, Name: []byte("t/passed over"), Size: 3},
+			{Kind: agentv1.KindEnd, Error: &agentv1.Error{Message: "a disk\nis \x1b[31mbroken"}},
+		} {
+			if err := agentv1.WriteEntry(s.Conn, e); err != nil {
+				return err
+			}
+			if _, err := io.WriteString(s.Conn, strings.Repeat("x", int(e.Size))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tree, err := client.Pack(t.Context(), agentv1.Pack{Container: "c", Path: "/t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	for _, want := range []string{"t", "t/\xff", "t/passed over"} {
+		e, err := tree.Next()
+		if err != nil || string(e.Name) != want {
+			t.Fatalf("%q, %v, want %q", e.Name, err, want)
+		}
+		if want == "t/\xff" {
+			if content, err := io.ReadAll(tree); string(content) != "xxxxx" {
+				t.Errorf("content %q, %v", content, err)
+			}
+		}
+	}
+	if _, err := tree.Next(); err == nil || !strings.Contains(err.Error(), "a disk is [31mbroken") {
+		t.Errorf("the agent's reason: %v", err)
+	}
+}
+
+// TestPackHostile reads entries that no agent of ours sends.
+func TestPackHostile(t *testing.T) {
+	for name, raw := range map[string]string{
+		"a size below nothing": `{"kind":"file","name":"YQ==","size":-1}`,
+		"a directory's size":   `{"kind":"dir","name":"YQ==","size":5}`,
+		"no JSON":              `{`,
+		"too long a name":      fmt.Sprintf(`{"kind":"dir","name":%q}`, strings.Repeat("YWFh", agentv1.MaxName/3+2)),
+		"a frame too long":     strings.Repeat(" ", 33<<10),
+	} {
+		client := treeClient(t, agentv1.OpPack, func(_ context.Context, s *agentv1.Stream) error {
+			if err := s.Reply(nil); err != nil {
+				return err
+			}
+			frame := append([]byte{0, 0, byte(len(raw) >> 8), byte(len(raw))}, raw...)
+			_, err := s.Write(frame)
+			return err
+		})
+		tree, err := client.Pack(t.Context(), agentv1.Pack{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := tree.Next(); !errors.Is(err, agentv1.ErrInvalid) {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+		tree.Close()
+	}
+	cut := treeClient(t, agentv1.OpPack, func(_ context.Context, s *agentv1.Stream) error {
+		if err := s.Reply(nil); err != nil {
+			return err
+		}
+		return agentv1.WriteEntry(s.Conn, agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("a"), Size: 1 << 60})
+	})
+	tree, err := cut.Pack(t.Context(), agentv1.Pack{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	if _, err := tree.Next(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(tree); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a file that was cut: %v", err)
+	}
+}
+
+func TestUnpack(t *testing.T) {
+	var got bytes.Buffer
+	client := treeClient(t, agentv1.OpUnpack, func(_ context.Context, s *agentv1.Stream) error {
+		if err := s.Reply(nil); err != nil {
+			return err
+		}
+		for {
+			e, err := agentv1.ReadEntry(s.Conn)
+			if err != nil {
+				return err
+			}
+			if e.Kind == agentv1.KindEnd {
+				return agentv1.WriteFrame(s.Conn, agentv1.Reply{}, agentv1.MaxReply)
+			}
+			fmt.Fprintf(&got, "%s %s ", e.Kind, e.Name)
+			if _, err := io.CopyN(&got, s.Conn, e.Size); err != nil {
+				return err
+			}
+		}
+	})
+	tree, err := client.Unpack(t.Context(), agentv1.Unpack{Container: "c", Path: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	err = errors.Join(tree.Put(agentv1.Entry{Kind: agentv1.KindDir, Name: []byte("t")}, nil),
+		tree.Put(agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("t/a"), Size: 3}, strings.NewReader("abc")), tree.End())
+	if err != nil || got.String() != "dir t file t/a abc" {
+		t.Errorf("%v, %q", err, got.String())
+	}
+}
+
+// TestUnpackFails tells the agent's reason when it takes no more, and the
+// source's when that gives no more.
+func TestUnpackFails(t *testing.T) {
+	full := treeClient(t, agentv1.OpUnpack, func(_ context.Context, s *agentv1.Stream) error {
+		if err := s.Reply(nil); err != nil {
+			return err
+		}
+		if _, err := agentv1.ReadEntry(s.Conn); err != nil {
+			return err
+		}
+		return agentv1.WriteFrame(s.Conn, agentv1.Reply{Error: agentv1.ToError(errors.New("no space left"))}, agentv1.MaxReply)
+	})
+	tree, err := full.Unpack(t.Context(), agentv1.Unpack{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	err = tree.Put(agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("a"), Size: 1 << 30}, zeros{})
+	if err == nil || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("a full disk: %v", err)
+	}
+	short := treeClient(t, agentv1.OpUnpack, func(_ context.Context, s *agentv1.Stream) error {
+		if err := s.Reply(nil); err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, s.Conn)
+		return nil
+	})
+	tree2, err := short.Unpack(t.Context(), agentv1.Unpack{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = tree2.Put(agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("a"), Size: 9}, strings.NewReader("short"))
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a source that ends early: %v", err)
+	}
+	tree2.Close()
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
