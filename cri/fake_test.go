@@ -37,6 +37,7 @@ type world struct {
 	once     map[string]error // fails the next call only
 	block    map[string]chan struct{}
 	calls    []string
+	open     func(*shimv1.OpenRequest) (token string, err error)
 }
 
 func newWorld() *world {
@@ -156,6 +157,7 @@ func (f *fakeShim) dead() bool {
 func (f *fakeShim) conn() *conn {
 	return &conn{
 		TTRPCSandboxService: fakePod{fakeShim: f}, task: fakeTask{fakeShim: f}, ext: fakeExt{fakeShim: f}, done: f.done, close: func() error { return nil }, pid: 1,
+		streams: shim.StreamAddress(f.dir),
 		ended: func(ctx context.Context) error {
 			select {
 			case <-f.done:
@@ -290,6 +292,14 @@ func (f fakeExt) ReadFile(ctx context.Context, r *shimv1.ReadFileRequest) (*shim
 
 func (f fakeExt) Publish(ctx context.Context, _ *shimv1.PublishRequest) (*shimv1.PublishResponse, error) {
 	return &shimv1.PublishResponse{}, f.w.call(ctx, "Publish")
+}
+
+func (f fakeExt) Open(ctx context.Context, r *shimv1.OpenRequest) (*shimv1.OpenResponse, error) {
+	if err := f.w.call(ctx, "Open"); err != nil {
+		return nil, err
+	}
+	token, err := f.w.open(r)
+	return &shimv1.OpenResponse{Address: "not to be believed", Token: token}, err
 }
 
 func (f fakeExt) Pause(ctx context.Context, _ *shimv1.PauseRequest) (*shimv1.PauseResponse, error) {

@@ -192,8 +192,8 @@ var table = map[string]Entry{
 	"SleepAction.seconds":        honoured(),
 
 	"ProbeHandler.exec":                   honoured(),
-	"ProbeHandler.httpGet":                honoured(),
-	"ProbeHandler.tcpSocket":              honoured(),
+	"ProbeHandler.httpGet":                honoured("asked within the pod's machine, where its loopback answers too"),
+	"ProbeHandler.tcpSocket":              honoured("connected to within the pod's machine, where its loopback answers too"),
 	"ProbeHandler.grpc":                   honoured(),
 	"GRPCAction.port":                     honoured(),
 	"GRPCAction.service":                  honoured(),

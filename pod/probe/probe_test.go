@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -243,4 +244,17 @@ func TestLine(t *testing.T) {
 			t.Errorf("%.40q: %.60q, want %.60q", in, got, want)
 		}
 	}
+}
+
+// FuzzLine: whatever a container says, it is one bounded line that can be shown.
+func FuzzLine(f *testing.F) {
+	f.Add("a\nb")
+	f.Add("\x1b]0;title\x07\xff\xfe\u202e")
+	f.Add(strings.Repeat("é\u2028", 1000))
+	f.Fuzz(func(t *testing.T, in string) {
+		got := probe.Line(in)
+		if len(got) > 1024 || !utf8.ValidString(got) || strings.IndexFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
+			t.Errorf("%q", got)
+		}
+	})
 }

@@ -1,0 +1,102 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containerd/ttrpc"
+	"google.golang.org/grpc/codes"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/shim"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// TestDialPort: whose fault it is that a port cannot be reached is told apart: a
+// shim that is gone refuses connections as well, and is no closed port.
+func TestDialPort(t *testing.T) {
+	w := newWorld()
+	s := fakeEngine(t, w, testOptions(t, testRoots(t)))
+	pod, err := s.RunPodSandbox(t.Context(), podConfig("p"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := shim.StreamAddress(s.store.StateDir(pod))
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	server := stream.NewServer()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	w.open = func(r *shimv1.OpenRequest) (string, error) {
+		if r.GetKind() != shimv1.OpenRequest_PORT_FORWARD {
+			t.Errorf("opened %v", r)
+		}
+		return server.Issue(func(ctx context.Context) (func(context.Context, *net.UnixConn), error) {
+			switch r.GetPort() {
+			case 1:
+				return nil, fmt.Errorf("connect: %w", syscall.ECONNREFUSED)
+			case 2:
+				return nil, errors.New("no route")
+			case 3:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return func(_ context.Context, conn *net.UnixConn) { fmt.Fprintf(conn, "port %d", r.GetPort()) }, nil
+		})
+	}
+	for _, test := range []struct {
+		name    string
+		port    int
+		refused bool // nothing listens
+		tried   bool
+		code    codes.Code
+	}{
+		{"nothing listens", 1, true, true, codes.Unknown},
+		{"in vain", 2, false, true, codes.Unknown},
+		{"no answer", 3, false, false, codes.DeadlineExceeded},
+		{"no port", 0, false, false, codes.InvalidArgument},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := s.DialPort(ctx, pod, test.port)
+		cancel()
+		if code(err) != test.code || errors.Is(err, syscall.ECONNREFUSED) != test.refused || errors.Is(err, stream.ErrRefused) != test.tried {
+			t.Errorf("%s: code %v, %v", test.name, code(err), err)
+		}
+	}
+	w.mu.Lock()
+	w.once["Open"] = ttrpc.ErrClosed // the shim dies, and another takes over
+	w.mu.Unlock()
+	conn, err := s.DialPort(t.Context(), pod, 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if text, err := io.ReadAll(conn); string(text) != "port 80" || err != nil {
+		t.Errorf("read %q, %v", text, err)
+	}
+
+	server.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	w.open = func(*shimv1.OpenRequest) (string, error) { return "0123456789abcdef0123456789abcdef", nil }
+	_, err = s.DialPort(t.Context(), pod, 80)
+	if code(err) != codes.Unavailable || errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("nobody serves: code %v, %v", code(err), err)
+	}
+	if err := s.RemovePodSandbox(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = s.DialPort(t.Context(), pod, 80); code(err) != codes.NotFound {
+		t.Errorf("of a pod that is removed: code %v, %v", code(err), err)
+	}
+}
