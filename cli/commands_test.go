@@ -254,7 +254,7 @@ func (u *user) shown(t *testing.T) {
 		t.Errorf("top without a terminal: %s", out)
 	}
 	events := u.must("", "events", "web")
-	if at := strings.Index(events, "Pulled"); at < 0 || strings.Index(events[at:], "Created") < 0 || strings.Index(events[at:], "Started") < 0 {
+	if at := strings.Index(events, "Pulled"); at < 0 || !strings.Contains(events[at:], "Created") || !strings.Contains(events[at:], "Started") {
 		t.Errorf("events: %s", events)
 	}
 	if out := u.must("", "events", "-o", "jsonpath={.items[0].involvedObject.name}"); out != "web" {

@@ -210,7 +210,7 @@ func testAttach(t *testing.T, u *user) {
 	shell := p.start(u, "attach", "-it", "bad")
 	p.typed("kept=here; stty size\r")
 	p.expect(`40 100\r\n`)
-	p.typed("\x10\x10\x11")
+	p.typed("\x10\x11")
 	p.expect("detached")
 	p.end(shell, 0, before)
 
