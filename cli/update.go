@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,8 @@ import (
 
 func (a *app) updateCmd() *cobra.Command {
 	var files []string
+	var container string
+	flags := map[string]*string{"cpu": new(""), "memory": new(""), "cpu-request": new(""), "memory-request": new("")}
 	cmd := &cobra.Command{
 		Use:   "update POD",
 		Short: "Change what a running pod has",
@@ -18,14 +21,29 @@ func (a *app) updateCmd() *cobra.Command {
 
 The ConfigMaps and Secrets of the documents that are given replace those of the
 same name that the pod was run with. Volumes of them change in the running
-containers; environments when a container starts again.`,
-		Example: `  bulkhead update web -f settings.yaml`,
-		Args:    exactly("POD"),
+containers; environments when a container starts again.
+
+Limits and requests of CPU and memory change in the running container, or by
+starting it anew where its resizePolicy says so. The machine's memory grows and
+shrinks with them; its number of CPUs stays.`,
+		Example: `  bulkhead update web -f settings.yaml
+  bulkhead update web -c server --cpu 500m --memory 256Mi`,
+		Args: exactly("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(files) == 0 {
-				return errors.New("nothing to change: give -f FILE")
+			req := api.UpdateRequest{Container: container, Limits: map[string]string{}, Requests: map[string]string{}}
+			for name, value := range flags {
+				resource, isRequest := strings.CutSuffix(name, "-request")
+				switch {
+				case !cmd.Flags().Changed(name):
+				case isRequest:
+					req.Requests[resource] = *value
+				default:
+					req.Limits[resource] = *value
+				}
 			}
-			req := api.UpdateRequest{}
+			if len(files)+len(req.Limits)+len(req.Requests) == 0 {
+				return errors.New("nothing to change: give -f FILE, or --cpu or --memory")
+			}
 			for _, name := range files {
 				m, err := a.manifest(name)
 				if err != nil {
@@ -36,6 +54,11 @@ containers; environments when a container starts again.`,
 			return a.client.Call(cmd.Context(), "POST", "/v1/pods/"+url.PathEscape(args[0])+"/update", nil, req, nil)
 		},
 	}
+	cmd.Flags().StringVarP(&container, "container", "c", "", "whose CPU and memory (default: the first)")
+	cmd.Flags().StringVar(flags["cpu"], "cpu", "", "limit of CPU, as in a Pod: 500m is half of one")
+	cmd.Flags().StringVar(flags["memory"], "memory", "", "limit of memory: 256Mi")
+	cmd.Flags().StringVar(flags["cpu-request"], "cpu-request", "", "request of CPU (default: the limit, if it was that)")
+	cmd.Flags().StringVar(flags["memory-request"], "memory-request", "", "request of memory (default: the limit, if it was that)")
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "documents with ConfigMaps and Secrets (- for stdin)")
 	return cmd
 }

@@ -37,7 +37,7 @@ func (r *run) conditions(status *corev1.PodStatus) []corev1.PodCondition {
 			ObservedGeneration: r.pod.Generation, LastTransitionTime: r.since(entry.kind, entry.status),
 		})
 	}
-	return append(out, others...)
+	return append(append(out, r.resizeConditions()...), others...)
 }
 
 // since is when a condition took its status.

@@ -41,6 +41,9 @@ type container struct {
 	ours    string   // the id of the instance that was started here, and not taken over
 	failing string   // the id of the instance that a probe wants ended
 	preStop string   // the id of the instance whose preStop hook has begun
+
+	has      *corev1.ResourceRequirements // what it really has; nil while that is what spec says
+	replaced string                       // the id of the instance that is ended for a resize
 }
 
 // instance is one CRI container.

@@ -11,10 +11,7 @@ func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 	if c.kind != ephemeral {
 		out.Started = new(r.started(c))
 	}
-	if own := c.spec.Resources; len(own.Limits)+len(own.Requests) > 0 {
-		out.AllocatedResources = own.Requests.DeepCopy()
-		out.Resources = &corev1.ResourceRequirements{Limits: own.Limits.DeepCopy(), Requests: own.Requests.DeepCopy()}
-	}
+	out.AllocatedResources, out.Resources = r.resourcesOf(c)
 	last := c.previous
 	if c.newest != nil {
 		status := c.newest.status

@@ -273,6 +273,7 @@ func (f *fakeCRI) CreateContainer(_ context.Context, sandbox string, config *run
 	f.containers[id] = &fakeContainer{sandbox: sandbox, config: config, life: l, ended: make(chan struct{}), status: &runtimeapi.ContainerStatus{
 		Id: id, Metadata: config.Metadata, State: runtimeapi.ContainerState_CONTAINER_CREATED, CreatedAt: time.Now().UnixNano(),
 		Image: config.Image, ImageRef: config.Image.Image, Labels: config.Labels, Annotations: config.Annotations,
+		Resources: &runtimeapi.ContainerResources{Linux: config.Linux.GetResources()},
 	}}
 	return id, nil
 }

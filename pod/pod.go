@@ -156,6 +156,7 @@ type Pod struct {
 	observed chan struct{} // closed when Run has first looked
 	look     sync.Once
 	volumes  *volume.Manager
+	wanted   *corev1.Pod // pod with what Resize has asked for; nil for nothing
 }
 
 // New prepares a pod without touching the runtime. A pod that cannot be run

@@ -52,6 +52,9 @@ func (r *run) wants(c *container) bool {
 	if r.running(c) {
 		return false
 	}
+	if c.replaced != "" && c.replaced == c.newest.id() {
+		return true // its end was not its own
+	}
 	code, ended := r.outcome(c)
 	switch c.kind {
 	case sidecar:

@@ -51,6 +51,7 @@ type run struct {
 	mountTry backoff
 	machine  allocatable
 	images   map[string]*imageState // of the volumes that are images, by their names
+	resize   resizing
 }
 
 // failure is why a container waits.
@@ -61,14 +62,18 @@ type failure struct {
 }
 
 func newRun(p *Pod) *run {
+	// Its own, whose resources change while others read the one that was given.
+	o := p.options
+	o.Pod = p.pod.DeepCopy()
 	r := &run{
-		p: p, o: &p.options, pod: p.pod, name: "bulkhead",
+		p: p, o: &o, pod: o.Pod, name: "bulkhead",
 		began: time.Now(),
 		done:  make(chan func()),
 		exits: make(map[string]*runtimeapi.ContainerStatus),
 	}
 	r.probes = newProbes(r)
-	r.containers = containersOf(p.pod)
+	r.containers = containersOf(r.pod)
+	r.resize.size, r.resize.actuated = sandboxResources(r.pod), r.pod.Generation
 	return r
 }
 

@@ -85,7 +85,7 @@ func (e *entry) debug(ctx context.Context, spec corev1.EphemeralContainer) error
 	return p.Debug(ctx, spec)
 }
 
-// spec is the pod with the containers that were added to it.
+// spec is the pod with the containers that were added to it, as it was resized.
 func (e *entry) spec() *corev1.Pod {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,10 +94,11 @@ func (e *entry) spec() *corev1.Pod {
 
 // spec is e.spec for who holds the lock or is alone with the record.
 func (r *record) spec() *corev1.Pod {
-	if len(r.Ephemeral) == 0 {
+	if len(r.Ephemeral)+len(r.Resources) == 0 {
 		return r.Pod
 	}
 	p := r.Pod.DeepCopy()
+	r.resized(p)
 	p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, r.Ephemeral...)
 	return p
 }

@@ -39,6 +39,9 @@ type record struct {
 	Ended      *corev1.PodStatus         `json:"ended,omitempty"`
 	// Ephemeral are the containers that were added to the running pod.
 	Ephemeral []corev1.EphemeralContainer `json:"ephemeral,omitempty"`
+	// Resources are what containers were resized to, by name, in so many steps.
+	Resources  map[string]corev1.ResourceRequirements `json:"resources,omitempty"`
+	Generation int64                                  `json:"generation,omitempty"`
 
 	objects objects // those that a new pod is given
 }

@@ -181,7 +181,7 @@ func (s *Supervisor) verb(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return result, e.update(req)
+		return result, e.update(r.Context(), req)
 	case "pause":
 		return result, s.engine.PausePodSandbox(r.Context(), e.pod().Sandbox())
 	case "resume":

@@ -1,13 +1,25 @@
 package supervisor
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
-// update gives a pod other versions of its ConfigMaps and Secrets.
-func (e *entry) update(req api.UpdateRequest) error {
+// update gives a pod other versions of its ConfigMaps and Secrets, and one of
+// its containers other resources.
+func (e *entry) update(ctx context.Context, req api.UpdateRequest) error {
+	if err := e.updateObjects(req); err != nil {
+		return err
+	}
+	if len(req.Limits)+len(req.Requests) == 0 {
+		return nil
+	}
+	return e.resize(ctx, req.Container, req.Limits, req.Requests)
+}
+
+func (e *entry) updateObjects(req api.UpdateRequest) error {
 	pods, all, err := read(req.Manifests)
 	if err != nil {
 		return err

@@ -232,6 +232,11 @@ type UpdateRequest struct {
 	// Manifests hold ConfigMaps and Secrets, which replace those of the same
 	// name that the pod was run with.
 	Manifests []Manifest `json:"manifests,omitempty"`
+	// Container is whose Limits and Requests change, empty for the first. Those
+	// that are not named stay, but a request that was the limit stays that.
+	Container string            `json:"container,omitempty"`
+	Limits    map[string]string `json:"limits,omitempty"` // by resource: "cpu", "memory"
+	Requests  map[string]string `json:"requests,omitempty"`
 }
 
 // Result is the answer of what only succeeds or fails; ExitCode is wait's.

@@ -1,0 +1,185 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func (f *fakeCRI) UpdatePodSandboxResources(_ context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	err := f.call("Resize", fmt.Sprintf("pod %d/%dMi", r.Resources.CpuQuota, r.Resources.MemoryLimitInBytes>>20))
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, err
+}
+
+func (f *fakeCRI) UpdateContainerResources(_ context.Context, id string, r *runtimeapi.ContainerResources) error {
+	f.mu.Lock()
+	c := f.containers[id]
+	f.mu.Unlock()
+	if err := f.call("Resize", fmt.Sprintf("%s %d/%dMi", c.config.Metadata.Name, r.Linux.CpuQuota, r.Linux.MemoryLimitInBytes>>20)); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := proto.CloneOf(c.status)
+	next.Resources = proto.CloneOf(r)
+	c.status = next
+	return nil
+}
+
+// ContainerStats: every container uses 50 MiB.
+func (f *fakeCRI) ContainerStats(context.Context, string) (*runtimeapi.ContainerStats, error) {
+	return &runtimeapi.ContainerStats{Memory: &runtimeapi.MemoryUsage{WorkingSetBytes: &runtimeapi.UInt64Value{Value: 50 << 20}}}, nil
+}
+
+func limited(words ...string) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Limits: list(words...), Requests: list(words...)}
+}
+
+// resizeState is what the status says of a resize.
+func resizeState(status corev1.PodStatus) string {
+	var out []string
+	for _, c := range status.Conditions {
+		if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+			out = append(out, string(c.Type)+" "+c.Reason)
+		}
+	}
+	c := status.ContainerStatuses[0]
+	has, granted := c.Resources.Limits[corev1.ResourceMemory], c.AllocatedResources[corev1.ResourceMemory]
+	return strings.Join(append(out, has.String(), granted.String()), ", ")
+}
+
+func TestResize(t *testing.T) {
+	restart := []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: corev1.RestartContainer}, {ResourceName: "cpu", RestartPolicy: corev1.NotRequired}}
+	for name, test := range map[string]struct {
+		policy []corev1.ContainerResizePolicy
+		to     corev1.ResourceRequirements
+		errors []error
+		after  time.Duration
+		calls  []string
+		state  string
+		starts int32
+	}{
+		"grows":   {nil, limited("cpu=1", "memory=128Mi"), nil, 0, []string{"Resize pod 150000/192Mi", "Resize a 100000/128Mi"}, "128Mi, 128Mi", 0},
+		"shrinks": {nil, limited("cpu=250m", "memory=60Mi"), nil, 0, []string{"Resize a 25000/60Mi", "Resize pod 75000/124Mi"}, "60Mi, 60Mi", 0},
+		"CPU alone, in place although memory is not": {restart, limited("cpu=1", "memory=64Mi"), nil, 0,
+			[]string{"Resize pod 150000/128Mi", "Resize a 100000/64Mi"}, "64Mi, 64Mi", 0},
+		"started anew": {restart, limited("cpu=500m", "memory=128Mi"), nil, time.Second, []string{"Resize pod 100000/192Mi"}, "128Mi, 128Mi", 1},
+		"infeasible": {nil, limited("cpu=64", "memory=64Mi"), []error{status.Error(codes.ResourceExhausted, "too many CPUs")}, time.Hour,
+			[]string{"Resize pod 6450000/128Mi"}, "PodResizePending Infeasible, 64Mi, 64Mi", 0},
+		"below its use": {nil, limited("cpu=500m", "memory=10Mi"), nil, 12 * time.Second, nil, "PodResizeInProgress Error, 64Mi, 10Mi", 0},
+		"tried again": {nil, limited("cpu=500m", "memory=128Mi"), []error{errors.New("no answer"), nil, errors.New("nor here")}, 12 * time.Second,
+			[]string{"Resize pod 100000/192Mi", "Resize pod 100000/192Mi", "Resize a 50000/128Mi", "Resize pod 100000/192Mi", "Resize a 50000/128Mi"}, "128Mi, 128Mi", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake, pod := newFake(), onePod("Always", "a", "b")
+				for i := range pod.Spec.Containers {
+					pod.Spec.Containers[i].Resources = limited("cpu=500m", "memory=64Mi")
+				}
+				pod.Spec.Containers[0].ResizePolicy = test.policy
+				fake.errors["Resize"] = test.errors
+				s := supervise(t, fake, pod)
+				generation, err := s.Resize("a", test.to)
+				if err != nil || generation != 1 {
+					t.Fatalf("generation %d, %v", generation, err)
+				}
+				status := s.after(test.after)
+				if diff := cmp.Diff(test.calls, fake.called("Resize")); diff != "" {
+					t.Error(diff)
+				}
+				if got := resizeState(status); got != test.state || status.ObservedGeneration != 1 {
+					t.Errorf("%q at generation %d, want %q", got, status.ObservedGeneration, test.state)
+				}
+				if c := status.ContainerStatuses[0]; c.RestartCount != test.starts || c.State.Running == nil {
+					t.Errorf("container %+v", c)
+				}
+				if now := s.Spec().Spec.Containers[0].Resources; !sameLists(now.Limits, test.to.Limits) {
+					t.Errorf("the pod asks for %v", now)
+				}
+				if !sameLists(pod.Spec.Containers[0].Resources.Limits, list("cpu=500m", "memory=64Mi")) {
+					t.Error("the pod that was given has been changed")
+				}
+			})
+		})
+	}
+}
+
+func sameLists(a, b corev1.ResourceList) bool {
+	for name, quantity := range a {
+		other := b[name]
+		if quantity.Cmp(other) != 0 {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// A resize that could not be had gives way to one that can.
+func TestResizeAfterInfeasible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, pod := newFake(), onePod("Always", "a")
+		pod.Spec.Containers[0].Resources = limited("cpu=500m", "memory=64Mi")
+		fake.errors["Resize"] = []error{status.Error(codes.ResourceExhausted, "too much")}
+		s := supervise(t, fake, pod)
+		for _, memory := range []string{"memory=8Gi", "memory=96Mi"} {
+			if _, err := s.Resize("a", limited("cpu=500m", memory)); err != nil {
+				t.Fatal(err)
+			}
+			s.after(time.Second)
+		}
+		if got := resizeState(s.Status()); got != "96Mi, 96Mi" {
+			t.Errorf("%q", got)
+		}
+		var reasons []string
+		for _, e := range s.events {
+			if strings.HasPrefix(e.Reason, "Resize") {
+				reasons = append(reasons, e.Reason)
+			}
+		}
+		if diff := cmp.Diff([]string{"ResizeStarted", "ResizeInfeasible", "ResizeStarted", "ResizeCompleted"}, reasons); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestResizeRefuses(t *testing.T) {
+	pod := onePod("Always", "a", "b")
+	pod.Spec.Containers[0].Resources = limited("cpu=500m", "memory=64Mi", "ephemeral-storage=1Gi")
+	pod.Spec.Containers[1].Resources = limited("cpu=500m", "memory=64Mi")
+	pod.Spec.InitContainers = []corev1.Container{{Name: "first", Resources: limited("cpu=500m", "memory=64Mi")}}
+	fake := newFake()
+	p, err := New(Options{Pod: pod, Runtime: fake, Images: fake})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		container string
+		to        corev1.ResourceRequirements
+		want      string
+	}{
+		"nobody":             {"c", limited("cpu=1"), "none of the pod's containers"},
+		"an init container":  {"first", limited("cpu=1"), "none of the pod's containers"},
+		"storage":            {"a", limited("cpu=500m", "memory=64Mi", "ephemeral-storage=2Gi"), "only cpu and memory"},
+		"a new resource":     {"b", limited("cpu=500m", "memory=64Mi", "hugepages-2Mi=2Mi"), "only cpu and memory"},
+		"a limit goes":       {"b", corev1.ResourceRequirements{Limits: list("cpu=1"), Requests: list("cpu=1", "memory=64Mi")}, "the limit of memory cannot be removed"},
+		"a request goes":     {"b", corev1.ResourceRequirements{Limits: list("cpu=1", "memory=64Mi"), Requests: list("cpu=1")}, "the request of memory cannot be removed"},
+		"negative":           {"b", limited("cpu=-1", "memory=64Mi"), "negative"},
+		"more than it may":   {"b", corev1.ResourceRequirements{Limits: list("cpu=1", "memory=64Mi"), Requests: list("cpu=2", "memory=64Mi")}, "more than the limit"},
+		"guaranteed no more": {"b", corev1.ResourceRequirements{Limits: list("cpu=1", "memory=64Mi"), Requests: list("cpu=500m", "memory=64Mi")}, "QoS class would change from Guaranteed to Burstable"},
+	} {
+		if _, err := p.Resize(test.container, test.to); !errors.Is(err, ErrResize) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
