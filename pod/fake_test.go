@@ -427,9 +427,13 @@ func (f *fakeCRI) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, _ b
 	return &runtimeapi.ImageStatusResponse{}, nil
 }
 
-func (f *fakeCRI) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+func (f *fakeCRI) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
 	f.mu.Lock()
-	f.calls = append(f.calls, "PullImage "+spec.Image)
+	call := "PullImage " + spec.Image
+	if auth != nil {
+		call += " " + auth.Username
+	}
+	f.calls = append(f.calls, call)
 	gate := f.hold[spec.Image]
 	f.mu.Unlock()
 	if gate != nil {

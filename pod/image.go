@@ -59,9 +59,10 @@ func (r *run) ensurePull(ctx context.Context, p pull) bool {
 		}
 	}
 	state.pulling = true
+	config := sandboxConfig(r.o, 0)
 	r.beside(ctx, func() func() {
 		began := time.Now()
-		image, ref, failed := r.fetch(ctx, p)
+		image, ref, failed := r.fetch(ctx, p, config)
 		return func() {
 			state.pulling = false
 			if failed != nil {
@@ -80,7 +81,7 @@ func (r *run) ensurePull(ctx context.Context, p pull) bool {
 }
 
 // fetch finds the image in the store or pulls it, by the policy.
-func (r *run) fetch(ctx context.Context, p pull) (*runtimeapi.Image, string, *failure) {
+func (r *run) fetch(ctx context.Context, p pull, config *runtimeapi.PodSandboxConfig) (*runtimeapi.Image, string, *failure) {
 	spec := &runtimeapi.ImageSpec{Image: tagged(p.name), UserSpecifiedImage: p.name}
 	fail := func(reason string, err error) (*runtimeapi.Image, string, *failure) {
 		return nil, "", &failure{reason: reason, message: err.Error(), err: err, at: time.Now()}
@@ -94,12 +95,8 @@ func (r *run) fetch(ctx context.Context, p pull) (*runtimeapi.Image, string, *fa
 	} else if image == nil && p.policy == corev1.PullNever {
 		return fail(reasonNeverPull, fmt.Errorf("image %s is not here and its pull policy is Never", p.name))
 	}
-	pulling := func() { r.event(p.c, false, "Pulling", fmt.Sprintf("Pulling image %q", p.name)) }
-	select {
-	case r.done <- pulling:
-	case <-ctx.Done():
-	}
-	ref, err := r.o.Images.PullImage(ctx, spec, nil, sandboxConfig(r.o, 0))
+	r.tell(ctx, func() { r.event(p.c, false, "Pulling", fmt.Sprintf("Pulling image %q", p.name)) })
+	ref, err := r.pullImage(ctx, p, spec, config)
 	if err != nil {
 		if !strings.Contains(err.Error(), p.name) {
 			err = fmt.Errorf("pull image %s: %w", p.name, err)

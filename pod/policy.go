@@ -52,7 +52,7 @@ func (r *run) wants(c *container) bool {
 	if r.running(c) {
 		return false
 	}
-	if c.replaced != "" && c.replaced == c.newest.id() {
+	if c.outgoing() {
 		return true // its end was not its own
 	}
 	code, ended := r.outcome(c)

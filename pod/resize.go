@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -130,6 +131,7 @@ func (r *run) takeResize() {
 		}
 	}
 	r.resize.pending, r.resize.retry = nil, time.Time{}
+	r.mounted = false // the downward API tells of them
 }
 
 // change is a container whose resources are not what they should be.
@@ -164,6 +166,9 @@ func (r *run) changes() []change {
 	return out
 }
 
+// outgoing tells whether the newest instance is one that is ended for a resize.
+func (c *container) outgoing() bool { return c.replaced != "" && c.replaced == c.newest.id() }
+
 func (c *container) newestResources() *runtimeapi.LinuxContainerResources {
 	if c.newest == nil {
 		return nil
@@ -177,6 +182,9 @@ func (r *run) checkResize(ctx context.Context) {
 		return
 	}
 	changes := r.changes()
+	if len(changes) == 0 && slices.ContainsFunc(r.containers, (*container).outgoing) {
+		return // until it has been started anew
+	}
 	if len(changes) == 0 {
 		if r.resize.progress != nil {
 			r.event(nil, false, "ResizeCompleted", "Pod resize completed")

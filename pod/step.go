@@ -79,7 +79,7 @@ func (r *run) prefetch(ctx context.Context) {
 // notDelayed tells whether a restart of c is due, and else says why c waits.
 func (r *run) notDelayed(c *container) bool {
 	now := time.Now()
-	if c.newest.exited() && c.replaced != c.newest.id() {
+	if c.newest.exited() && !c.outgoing() {
 		if due := c.restart.until(nano(c.newest.status.GetFinishedAt())); now.Before(due) {
 			if c.failure == nil || c.failure.reason != reasonCrashLoop {
 				message := fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)",

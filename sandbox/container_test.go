@@ -254,6 +254,14 @@ func TestContainerCalls(t *testing.T) {
 	if got := h.box.Status().MemoryMiB; got != 512 {
 		t.Errorf("shrunk to %d MiB", got)
 	}
+	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{MemoryBytes: 1 << 30}, 1024))
+	if got := h.box.Status().MemoryMiB; got != 1024 {
+		t.Errorf("the pod is grown to %d MiB", got)
+	}
+	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{}, 512))
+	if got := h.box.Status().MemoryMiB; got != 512 {
+		t.Errorf("the pod is shrunk to %d MiB", got)
+	}
 	if err := h.box.SignalProcess(h.ctx, id, 0, false); !errors.Is(err, ErrInvalid) {
 		t.Errorf("signal 0: %v", err)
 	}

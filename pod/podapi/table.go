@@ -96,7 +96,7 @@ var table = map[string]Entry{
 	"PodSpec.hostIPC":                       never("the pod is a machine of its own"),
 	"PodSpec.shareProcessNamespace":         honoured(),
 	"PodSpec.securityContext":               honoured(),
-	"PodSpec.imagePullSecrets":              notYet("use bulkhead login"),
+	"PodSpec.imagePullSecrets":              honoured("Secrets of the types dockerconfigjson and dockercfg, in the same files"),
 	"PodSpec.hostname":                      honoured(),
 	"PodSpec.subdomain":                     honoured("of the domain cluster.local; nothing resolves it"),
 	"PodSpec.affinity":                      never(oneMachine),
