@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -85,7 +86,11 @@ func (p *pod) take(ctx context.Context, c *conn, ctr *container, word *shimv1.Co
 		exit.At = time.Now()
 	}
 	if ctr.Termination != nil {
-		if err := p.lastWords(ctx, c, ctr); err != nil {
+		err := p.lastWords(ctx, c, ctr)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return // the engine ends; the next one asks again
+		}
+		if err != nil {
 			p.s.log.Warn("copy a container's termination message", "container", ctr.ID, "error", err)
 		}
 	}

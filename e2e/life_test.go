@@ -10,18 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestLife shows in real machines how the containers of a pod follow one
-// another, and how a pod ends.
-func TestLife(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	t.Run("order", func(t *testing.T) { testOrder(t, w) })
-	t.Run("ends", func(t *testing.T) { testEnds(t, w) })
-	t.Run("initial failure", func(t *testing.T) { testInitialFailure(t, w) })
-	t.Run("deadline", func(t *testing.T) { testDeadline(t, w) })
-	t.Run("debug", func(t *testing.T) { testDebug(t, w) })
-}
-
 // testOrder: initial containers and sidecars, one after the other, with their
 // hooks; at the end the sidecar, by its own signal, tells what came when.
 func testOrder(t *testing.T, w *world) {
@@ -146,6 +134,9 @@ func testDeadline(t *testing.T, w *world) {
 	status := w.inspect(t, "deadline").Status
 	if status.Phase != corev1.PodFailed || status.Reason != "DeadlineExceeded" || time.Since(began) < 2*time.Second {
 		t.Errorf("after %v: phase %s, reason %s", time.Since(began), status.Phase, status.Reason)
+	}
+	if ps := w.must(t, "", "ps"); !strings.Contains(ps, "DeadlineExceeded") {
+		t.Errorf("ps: %s", ps)
 	}
 }
 

@@ -61,6 +61,11 @@ func TestPods(t *testing.T) {
 	t.Run("probes", func(t *testing.T) { testProbes(t, w) })
 	t.Run("stops", func(t *testing.T) { testStops(t, w) })
 	t.Run("at once", func(t *testing.T) { testAtOnce(t, w) })
+	t.Run("order", func(t *testing.T) { testOrder(t, w) })
+	t.Run("ends", func(t *testing.T) { testEnds(t, w) })
+	t.Run("initial failure", func(t *testing.T) { testInitialFailure(t, w) })
+	t.Run("deadline", func(t *testing.T) { testDeadline(t, w) })
+	t.Run("debug", func(t *testing.T) { testDebug(t, w) })
 }
 
 func testHonoured(t *testing.T, w *world) {

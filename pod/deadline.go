@@ -4,7 +4,8 @@ import "time"
 
 // The kubelet's words for a pod that has been active for too long.
 const (
-	reasonDeadline  = "DeadlineExceeded"
+	// ReasonDeadline is that of a pod's status.
+	ReasonDeadline  = "DeadlineExceeded"
 	messageDeadline = "Pod was active on the node longer than the specified deadline"
 )
 
@@ -19,5 +20,5 @@ func (r *run) checkDeadline() {
 		return
 	}
 	r.expired = true
-	r.event(nil, false, reasonDeadline, messageDeadline)
+	r.event(nil, false, ReasonDeadline, messageDeadline)
 }

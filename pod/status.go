@@ -57,7 +57,7 @@ func (r *run) makeStatus() corev1.PodStatus {
 	case r.fatal != nil:
 		status.Reason, status.Message = "FailedStart", r.fatal.Error()
 	case r.expired:
-		status.Reason, status.Message = reasonDeadline, messageDeadline
+		status.Reason, status.Message = ReasonDeadline, messageDeadline
 	case r.sandboxErr != nil:
 		status.Message = r.sandboxErr.Error()
 	}

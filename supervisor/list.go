@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
@@ -78,6 +79,9 @@ func statusText(p *corev1.Pod, status corev1.PodStatus) string {
 	text := string(status.Phase)
 	if status.Reason != "" {
 		text = status.Reason
+	}
+	if status.Reason == pod.ReasonDeadline {
+		return text // rather than how its containers took it
 	}
 	if initial := initText(p, status); initial != "" && !initialised(status) {
 		return initial
