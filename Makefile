@@ -143,7 +143,7 @@ $(BUNDLE): bin/bulkhead-agent $(TOOL) build/crun/source $(KERNEL_INPUTS) build/g
 # A program of its own writes them: the command line stays small.
 $(PAGES): $(SOURCES) | build/setup-run
 	@rm -rf build/man
-	@$(GO) run -tags '$(TAGS)' ./hack/man '$(VERSION)' build/man
+	@SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct 2>/dev/null || date +%s)" $(GO) run -tags '$(TAGS)' ./hack/man '$(VERSION)' build/man
 
 $(READER): bench/diskread/main.go
 	$(BUILD) -ldflags '-s -w' -o $@ ./bench/diskread

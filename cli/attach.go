@@ -41,6 +41,9 @@ a terminal, and the container runs on; without -t, Ctrl-C does.`,
 				fmt.Fprintln(a.err, "bulkhead: the container has no terminal: its spec lacks tty: true")
 				o.tty = false
 			}
+			if o.tty && o.stdin {
+				fmt.Fprintln(a.err, "If no prompt is seen, press enter.")
+			}
 			return a.join(cmd.Context(), s, o)
 		},
 	}

@@ -163,10 +163,15 @@ func TestTerminal(t *testing.T) {
 }
 
 func testShell(t *testing.T, u *user) {
-	u.must(manifest(busybox, "[sleep, '1000']", ""), "run", "-d", "--quiet", "-")
-	defer u.must("", "rm", "-f", "bad")
 	p := newTerminal(t, 40, 100)
 	before := p.modes()
+	// The first pod of all has its template built, which takes a while and is told.
+	run := p.start(u, "run", "-d", write(t, manifest(busybox, "[sleep, '1000']", "")))
+	p.expect(`booting a machine to clone pods from, [a-z, ]+ …\x1b\[K\r\n`)
+	p.expect(`\x1b\[1A\x1b\[J`)
+	p.expect(`bad\r\n`)
+	p.end(run, 0, before)
+	defer u.must("", "rm", "-f", "bad")
 	const prompt = `# (\x1b\[\w+)*$` // with what it asks and clears
 
 	shell := p.start(u, "exec", "-it", "bad", "--", "sh")

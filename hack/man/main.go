@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -26,15 +25,14 @@ func main() {
 }
 
 // write fills dir with bulkhead.1, bulkhead-run.1 and so on. The same version
-// makes the same bytes: the pages carry no date of their own.
+// at the same SOURCE_DATE_EPOCH makes the same bytes.
 func write(version, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	root := cli.Command()
 	quiet(root)
-	none := time.Time{}
-	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Date: &none, Source: "Bulkhead " + version, Manual: "Bulkhead"}, dir)
+	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Bulkhead " + version, Manual: "Bulkhead"}, dir)
 }
 
 // quiet leaves out who generated the page, and when.

@@ -13,6 +13,7 @@ import (
 
 // TestPages wants a page with examples for each command, and the same again.
 func TestPages(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
 	dir, again := t.TempDir(), t.TempDir()
 	for _, d := range []string{dir, again} {
 		if err := write("1.2.3", d); err != nil {
@@ -27,7 +28,7 @@ func TestPages(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if text := string(page); !strings.Contains(text, "Bulkhead 1.2.3") || !strings.Contains(text, ".SH EXAMPLE") || strings.Contains(text, "Auto generated") {
+		if text := string(page); !strings.Contains(text, "Bulkhead 1.2.3") || !strings.Contains(text, "Jan 2026") || !strings.Contains(text, ".SH EXAMPLE") || strings.Contains(text, "Auto generated") {
 			t.Errorf("%s: %s", name, text)
 		}
 		other, err := os.ReadFile(filepath.Join(again, name))
