@@ -161,6 +161,34 @@ func TestFeatures(t *testing.T) {
 		dialURL(ctx, t, address).Close()
 	})
 
+	t.Run("a server that never closes", func(t *testing.T) {
+		script := "httpd -p 9100 -h /tmp; kill -STOP $(pidof httpd)" // its connections stay in the backlog
+		if out, errOut, err := s.ExecSync(ctx, ids["shell"], []string{"sh", "-c", script}, 20*time.Second); err != nil {
+			t.Fatalf("%v: %s%s", err, out, errOut)
+		}
+		open := func() int {
+			list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", facts.ShimPID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(list)
+		}
+		before := open()
+		for range 6 {
+			conn, err := s.DialPort(ctx, pod, 9100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+		}
+		for limit := time.Now().Add(10 * time.Second); open() > before+1 && time.Now().Before(limit); {
+			time.Sleep(20 * time.Millisecond)
+		}
+		if after := open(); after > before+1 { // one may be anybody's
+			t.Errorf("the shim has %d open files, %d before", after, before)
+		}
+	})
+
 	t.Run("pause", func(t *testing.T) {
 		for range 2 {
 			if err := s.PausePodSandbox(ctx, pod); err != nil {
