@@ -101,17 +101,24 @@ func (u *user) detached(t *testing.T) {
 	u.copies(t)
 	u.forwarded(t)
 	u.attached(t)
-	u.shown(t)
-	u.again(t)
+	if u.prefix == nil { // the same for everybody
+		u.shown(t)
+		u.again(t)
+	}
 	u.must("", "pause", "web")
 	if out := u.must("", "ps"); !strings.Contains(out, "Paused") {
 		t.Errorf("ps of a paused pod: %s", out)
 	}
+	if out := u.must("", "stats", "--no-stream", "web"); !strings.Contains(out, "web  -") {
+		t.Errorf("stats of a paused pod: %s", out)
+	}
+	u.refused(t, []string{"cp", "web:/etc", u.dir + "/paused"}, "paused")
 	u.must("", "resume", "web")
 	if _, stderr, code := u.run("", "rm", "web"); code == 0 || !strings.Contains(stderr, "--force") {
 		t.Errorf("rm of a running pod: exit code %d, %q", code, stderr)
 	}
 	u.must("", "stop", "web")
+	u.refused(t, []string{"cp", "web:/etc", u.dir + "/ended"}, "has ended")
 	if out := u.must("", "events", "web"); !strings.Contains(out, "Killing") {
 		t.Errorf("events of an ended pod: %s", out)
 	}

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/bulkhead-project/bulkhead/cri"
@@ -20,6 +21,9 @@ func (s *Supervisor) copyFiles(r *http.Request) (any, error) {
 	}
 	if req.Path == "" {
 		return nil, class(api.ErrInvalid, errors.New("name a path in the container"))
+	}
+	if e.hasEnded() {
+		return nil, class(api.ErrConflict, fmt.Errorf("pod %s has ended, and its files with it: bulkhead start %s runs it anew", e.key(), e.rec.Pod.Name))
 	}
 	_, id, err := e.container(req.Container)
 	if err != nil {

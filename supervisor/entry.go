@@ -131,6 +131,11 @@ func (e *entry) event(ev pod.Event) {
 	if err := e.events.add(ev); err != nil {
 		e.r.s.log.Warn("an event of a pod is not kept", "pod", e.key(), "error", err)
 	}
+	if ev.Reason == "Started" && ev.Container != "" {
+		if err := dropLogs(filepath.Join(e.dir, "logs", ev.Container)); err != nil {
+			e.r.s.log.Warn("old logs of a pod are left", "pod", e.key(), "error", err)
+		}
+	}
 }
 
 // again tells whether ev is what a container's probes said last as well.

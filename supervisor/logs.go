@@ -1,10 +1,14 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
@@ -71,4 +75,31 @@ func parseOutput(q url.Values) (outputOptions, error) {
 		}
 	}
 	return o, nil
+}
+
+// keptLogs is how many log files of a container are kept: the newest, the one
+// before for --previous, and one for who follows and is a little behind.
+const keptLogs = 3
+
+// dropLogs removes a container's older log files: one that is restarted for ever
+// would fill the disk.
+func dropLogs(dir string) error {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("look at old logs: %w", err)
+	}
+	runs := map[int]string{}
+	newest := 0
+	for _, f := range list {
+		if n, err := strconv.Atoi(strings.TrimSuffix(f.Name(), ".log")); err == nil {
+			runs[n], newest = f.Name(), max(newest, n)
+		}
+	}
+	var errs []error
+	for n, name := range runs {
+		if n <= newest-keptLogs {
+			errs = append(errs, os.Remove(filepath.Join(dir, name)))
+		}
+	}
+	return errors.Join(errs...)
 }

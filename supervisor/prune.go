@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 func (s *Supervisor) inspectImage(r *http.Request) (any, error) {
 	img, err := s.images.Resolve(r.PathValue("ref"))
 	if err != nil {
-		return nil, classify(err)
+		return nil, fmt.Errorf("%w: bulkhead image ls lists the images", classify(err))
 	}
 	config, err := s.images.ConfigJSON(img.ID)
 	if err != nil {
@@ -130,7 +131,7 @@ func (s *Supervisor) prune(r *http.Request) (any, error) {
 		return nil, err
 	}
 	for _, t := range old {
-		if err := s.templates.Remove(r.Context(), t.Key); err != nil {
+		if err := s.dropTemplate(r.Context(), t.Key); err != nil {
 			return nil, err
 		}
 		p.Templates = append(p.Templates, t.Key)

@@ -58,6 +58,9 @@ func (s *Supervisor) podStats(ctx context.Context, e *entry) api.PodStats {
 	if err != nil {
 		s.log.Debug("a pod does not tell what it uses", "pod", e.key(), "error", err)
 	}
+	if _, paused := s.engine.PodPauses(id); paused {
+		st.Status = "Paused"
+	}
 	if u != nil {
 		fillStats(&st, e.rec.Pod, status, u)
 	}

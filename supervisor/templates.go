@@ -1,9 +1,11 @@
 package supervisor
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
@@ -54,7 +56,16 @@ func (s *Supervisor) removeTemplate(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.Result{}, s.templates.Remove(r.Context(), info.Key)
+	return api.Result{}, s.dropTemplate(r.Context(), info.Key)
+}
+
+// templateWait bounds the wait for a template that somebody builds.
+const templateWait = 2 * time.Minute
+
+func (s *Supervisor) dropTemplate(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, templateWait)
+	defer cancel()
+	return s.templates.Remove(ctx, key)
 }
 
 // findTemplate names a template by an unambiguous prefix of its key.
