@@ -334,11 +334,12 @@ func (u *user) pruned(t *testing.T) {
 	u.refused(t, []string{"image", "prune", "--all"}, "--force")
 	u.refused(t, []string{"image", "inspect", "nosuch"}, "nosuch", "image ls")
 	if u.prefix == nil { // a template that was made for another kernel, or by another QEMU
-		u.shell(t, `cd "$1/data/templates" && old=$(ls | head -1) && new=$(echo "$old" | tr 0-9 1-90) && cp -r "$old" "$new" && sed -i "s/$old/$new/" "$new/template.json"`, u.dir)
+		key := u.must("", "template", "ls", "-o", "jsonpath={.items[0].key}")
+		u.shell(t, `cd "$1/data/templates" && new=$(echo "$2" | tr 0-9 1-90) && cp -r "$2" "$new" && sed -i "s/$2/$new/" "$new/template.json"`, u.dir, key)
 		if out := u.must("", "system", "prune", "--force"); !strings.HasPrefix(out, "template ") || strings.Count(out, "\n") != 2 {
 			t.Errorf("system prune of an old template: %q", out)
 		}
-		u.must("", "template", "rm", u.must("", "template", "ls", "-o", "jsonpath={.items[0].key}")[:12])
+		u.must("", "template", "rm", key[:12])
 	}
 	if out := u.must("", "image", "prune", "--force"); out != "freed 0 B\n" {
 		t.Errorf("image prune of an image with a name: %q", out)
