@@ -88,7 +88,7 @@ func mountDisk(m agentv1.Mount, at string) error {
 		flags |= unix.MS_RDONLY
 	} else {
 		flags |= unix.MS_NOATIME
-		data = "noinit_itable" // the disk is a file of zeros: there is nothing to clear
+		data = "noinit_itable,prjquota" // the disk is a file of zeros: there is nothing to clear
 	}
 	if err := unix.Mount(device, at, m.FS, flags, data); err != nil {
 		return fmt.Errorf("%s as %s: %w", device, m.FS, err)

@@ -51,7 +51,7 @@ func (a *Agent) imageAt(c *container, name string) (string, error) {
 }
 
 // emptyDir makes a pod's volume at its first use; containers share it.
-func (a *Agent) emptyDir(v spec.Volume) (string, error) {
+func (a *Agent) emptyDir(v spec.Volume) (at string, err error) {
 	base := volumeDir
 	if !v.Memory {
 		root, err := a.writable()
@@ -59,23 +59,31 @@ func (a *Agent) emptyDir(v spec.Volume) (string, error) {
 			return "", err
 		}
 		base = filepath.Join(root, "volumes")
+		// Without a disk there is nothing but memory.
+		v.Memory = root == memoryDir
 	}
 	a.volumes.Lock()
 	defer a.volumes.Unlock()
-	at := filepath.Join(base, v.Name)
+	at = filepath.Join(base, v.Name)
 	if err := os.Mkdir(at, 0o700); errors.Is(err, os.ErrExist) {
 		return at, nil
 	} else if err != nil {
 		return "", err
 	}
-	if v.Memory {
+	switch {
+	case v.Memory:
 		data := "mode=0700"
 		if v.Size > 0 {
 			data += ",size=" + strconv.FormatInt(v.Size, 10)
 		}
-		if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NODEV, data); err != nil {
-			return "", errors.Join(err, os.Remove(at))
+		err = unix.Mount("tmpfs", at, "tmpfs", unix.MS_NODEV, data)
+	case v.Size > 0:
+		if err = a.limit(at, v.Size); err != nil {
+			err = fmt.Errorf("limit its size: %w", err)
 		}
+	}
+	if err != nil {
+		return "", errors.Join(err, os.Remove(at))
 	}
 	return at, give(at, v)
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -39,7 +40,7 @@ var filled = []said{
 		`cd /v; find . -type f | grep -v '/prog$' | sed 's/[.][.]2[^/]*/SET/'; cat deep/er/a; ./prog; stat -c %a -L prog deep/er/a`,
 		"./SET/deep/er/a\noneruns\n755\n644"},
 	{"secret", `volumeMounts: [{name: secret, mountPath: /v}], securityContext: {runAsUser: 1000}`,
-		`cat /v/key; stat -c ' %a %u %g' -L /v/key; id -G`, "hush 440 0 77\n0 77"},
+		`cat /v/key; stat -c ' %a %u %g' -L /v/key; id -G`, "hush 440 0 77\n1000 77 2000"},
 	{"downward", `volumeMounts: [{name: downward, mountPath: /v}], resources: {limits: {memory: 64Mi}, requests: {cpu: 10m}}`,
 		`cat /v/labels; echo; cat /v/note /v/cpu /v/memory; echo; [ $(cat /v/limit) -ge 1 ] && echo limited`,
 		"app=\"filled\"\nbatch.kubernetes.io/job-name=\"filled\"\njob-name=\"filled\"\ntier=\"x\"\nsaid1064\nlimited"},
@@ -62,6 +63,9 @@ var filled = []said{
 	{"options", `volumeMounts: [{name: disk, mountPath: /disk, bindMountOptions: [noexec, nosuid]}, {name: disk, mountPath: /ro, readOnly: true, recursiveReadOnly: Enabled, mountPropagation: None}, {name: sticky, mountPath: /sticky, mountPropagation: HostToContainer}]`,
 		`cp /bin/busybox /disk/prog-x; /disk/prog-x 2>&1 true | sed 's/.*: //'; grep -o ' /disk ext4 rw,nosuid,noexec' /proc/mounts; touch /ro/x 2>&1 | sed 's/.*: //'; stat -c %a /sticky`,
 		"Permission denied\n /disk ext4 rw,nosuid,noexec\nRead-only file system\n3770"},
+	{"limited", `volumeMounts: [{name: small, mountPath: /small}]`,
+		`dd if=/dev/zero of=/small/x bs=64k count=31 2>/dev/null && echo fits; mkdir /small/in; dd if=/dev/zero of=/small/in/y bs=64k count=4 2>&1 | grep -o 'quota exceeded'; df -m /small | awk 'END{print $2}'; touch /small/still && rm /small/x && dd if=/dev/zero of=/small/z bs=64k count=16 2>/dev/null && echo again`,
+		"fits\nquota exceeded\n2\nagain"},
 	{"live", `volumeMounts: [{name: config, mountPath: /v}, {name: secret, mountPath: /s}, {name: config, mountPath: /part, subPath: a}]`,
 		`cat /v/a /s/key; echo; first=$(readlink /v/..data); until [ "$(cat /v/a)" = changed ] && [ "$(cat /s/key)" = louder ]; do sleep 0.05; done; cat /part; echo; [ "$(readlink /v/..data)" != "$first" ] && ls -A /v | grep -v ..2`,
 		"onehush\none\n..data\na\nnew"},
@@ -96,6 +100,7 @@ spec:
       - {name: optional, configMap: {name: gone, optional: true}}
       - {name: disk, emptyDir: {}}
       - {name: memory, emptyDir: {medium: Memory}}
+      - {name: small, emptyDir: {sizeLimit: 2Mi}}
       - {name: sticky, emptyDir: {mode: 01700}}
       - {name: tool, image: {reference: "localhost/tool:test"}}
       - {name: same, image: {reference: "` + image + `", pullPolicy: Never}}
@@ -156,7 +161,7 @@ func testSecrecy(t *testing.T, w *world) {
 			if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<20 || strings.Contains(path, "/logs/") {
 				return nil
 			}
-			if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), value) {
+			if text, err := os.ReadFile(path); err == nil && (strings.Contains(string(text), value) || strings.Contains(string(text), base64.StdEncoding.EncodeToString([]byte(value)))) {
 				found[filepath.Base(path)] = true
 				if info.Mode().Perm() != 0o600 {
 					t.Errorf("a secret lies in %s, mode %v", path, info.Mode())

@@ -12,6 +12,7 @@ var required = []string{
 	"virtio_net",     // the pod's network
 	"erofs",          // images
 	"ext4",           // the scratch disk
+	"quota_v2",       // limits of its volumes
 	"overlay",        // a container's root
 	"fuse",           // shared directories
 }

@@ -36,7 +36,7 @@ var (
 )
 
 // version is part of a template's name: another mkfs line is another version.
-const version = "1"
+const version = "2"
 
 // mkfsWait bounds one run of mkfs.ext4 and the wait for another process's.
 const mkfsWait = 30 * time.Second
@@ -110,7 +110,8 @@ func (m Maker) template(ctx context.Context, size int64) (*os.File, error) {
 // mkfs makes an empty ext4 of size bytes in path. There is no journal: the
 // disk never outlives a crash of the machine that writes it. Tables are
 // written when they are first needed, nothing is reserved for root, and
-// features are of the oldest kernel a guest may have.
+// features are of the oldest kernel a guest may have. Quotas of projects bound
+// the volumes that have a limit.
 func mkfs(ctx context.Context, path string, size int64) error {
 	tool, err := lookMkfs()
 	if err != nil {
@@ -125,8 +126,8 @@ func mkfs(ctx context.Context, path string, size int64) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, tool, "-q", "-F", "-m", "0", "-b", "4096", "-I", "256",
-		"-O", "none,extent,64bit,flex_bg,sparse_super2,filetype,dir_index,dir_nlink,extra_isize,huge_file,large_file,ext_attr,uninit_bg",
-		"-E", "lazy_itable_init=1,nodiscard,root_owner=0:0,num_backup_sb=0", "-G", "128",
+		"-O", "none,extent,64bit,flex_bg,sparse_super2,filetype,dir_index,dir_nlink,extra_isize,huge_file,large_file,ext_attr,uninit_bg,quota,project",
+		"-E", "quotatype=prjquota,lazy_itable_init=1,nodiscard,root_owner=0:0,num_backup_sb=0", "-G", "128",
 		"-L", "scratch", "-N", strconv.FormatInt(inodes(size), 10), path)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "MKE2FS_CONFIG=/dev/null"}
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -63,6 +63,10 @@ func checkMount(t *testing.T, disk string, size int64) {
 		t.Log("not mounted: that needs root")
 		return
 	}
+	// The guest's kernel knows quotas, this one may not.
+	if out, err := exec.Command("/sbin/tune2fs", "-O", "^quota,^project", disk).CombinedOutput(); err != nil {
+		t.Fatalf("tune2fs: %v: %s", err, out)
+	}
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-o", "loop", disk, dir).CombinedOutput(); err != nil {
 		t.Fatalf("mount: %v: %s", err, out)

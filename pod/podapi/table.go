@@ -356,7 +356,7 @@ var table = map[string]Entry{
 	"DownwardAPIVolumeFile.user":             never(alphaUser),
 
 	"EmptyDirVolumeSource.medium":    never("the machine has no other medium").only("Memory"),
-	"EmptyDirVolumeSource.sizeLimit": honoured(),
+	"EmptyDirVolumeSource.sizeLimit": honoured("a write beyond it fails; the pod is not evicted"),
 	"EmptyDirVolumeSource.mode":      honoured(),
 
 	"ImageVolumeSource.reference":  honoured(),
