@@ -247,16 +247,51 @@ func TestMounts(t *testing.T) {
 	}
 }
 
+// TestMountsOfVolumes: what the guest is told of each kind.
+func TestMountsOfVolumes(t *testing.T) {
+	sandbox := &runtimeapi.PodSandboxConfig{Annotations: map[string]string{
+		annotations.FSGroup: "77", annotations.EmptyDir + "small": "size=1024,mode=1700",
+	}}
+	at := func(kind, rest string) string { return "/pods/u/volumes/kubernetes.io~" + kind + "/" + rest }
+	for _, tc := range []struct {
+		name  string
+		mount *runtimeapi.Mount
+		want  specs.Mount
+	}{
+		{"config map", &runtimeapi.Mount{HostPath: at("configmap", "v"), Readonly: true}, specs.Mount{Type: MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "ro", "group=77"}}},
+		{"part", &runtimeapi.Mount{HostPath: at("secret", "v/a,b=c/d")}, specs.Mount{Type: MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=a,b=c/d"}}},
+		{"part named as another kind", &runtimeapi.Mount{HostPath: at("empty-dir", "v/kubernetes.io~secret/x")}, specs.Mount{Type: MountEmptyDir, Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=kubernetes.io~secret/x"}}},
+		{"empty dir", &runtimeapi.Mount{HostPath: at("empty-dir", "small"), Propagation: runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, MountOptions: []string{"noexec", "nodev"}},
+			specs.Mount{Type: MountEmptyDir, Source: "small", Options: []string{"rbind", "rslave", "rw", "noexec", "nodev", "size=1024", "mode=1700", "group=77"}}},
+		{"projected, recursively", &runtimeapi.Mount{HostPath: at("projected", "v"), Readonly: true, RecursiveReadOnly: true}, specs.Mount{Type: MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "rro", "group=77"}}},
+		{"image", &runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "sha256:1"}, ImageSubPath: "etc"}, specs.Mount{Type: MountImage, Source: "sha256:1", Options: []string{"rbind", "rprivate", "ro", "subpath=etc"}}},
+	} {
+		config := container()
+		tc.mount.ContainerPath, tc.want.Destination = "/at", "/at"
+		config.Mounts = []*runtimeapi.Mount{tc.mount}
+		spec, err := Spec(Input{Container: config, Sandbox: sandbox})
+		if err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+			continue
+		}
+		if diff := cmp.Diff(tc.want, spec.Mounts[len(spec.Mounts)-1]); diff != "" {
+			t.Errorf("%s: %s", tc.name, diff)
+		}
+	}
+}
+
 func TestMountsRefused(t *testing.T) {
 	good := "/v/" + annotations.EmptyDirPath + "/v"
 	for name, mount := range map[string]*runtimeapi.Mount{
-		"host path":     {HostPath: "/etc", ContainerPath: "/x"},
-		"no host path":  {ContainerPath: "/x"},
-		"the directory": {HostPath: "/v/" + annotations.EmptyDirPath, ContainerPath: "/x"},
-		"climbing":      {HostPath: good + "/../../../etc/shadow", ContainerPath: "/x"},
-		"relative":      {HostPath: good, ContainerPath: "x"},
-		"root":          {HostPath: good, ContainerPath: "/a/.."},
-		"bidirectional": {HostPath: good, ContainerPath: "/x", Propagation: runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL},
+		"host path":                          {HostPath: "/etc", ContainerPath: "/x"},
+		"no host path":                       {ContainerPath: "/x"},
+		"the directory":                      {HostPath: "/v/" + annotations.EmptyDirPath, ContainerPath: "/x"},
+		"climbing":                           {HostPath: good + "/../../../etc/shadow", ContainerPath: "/x"},
+		"relative":                           {HostPath: good, ContainerPath: "x"},
+		"root":                               {HostPath: good, ContainerPath: "/a/.."},
+		"writable and recursively read-only": {HostPath: good, ContainerPath: "/x", RecursiveReadOnly: true},
+		"an option":                          {HostPath: good, ContainerPath: "/x", MountOptions: []string{"exec"}},
+		"bidirectional":                      {HostPath: good, ContainerPath: "/x", Propagation: runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := container()

@@ -21,6 +21,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -30,6 +31,8 @@ const (
 	Data    = "..data"
 	newData = "..data_tmp"
 	hidden  = ".."
+
+	maxTries = 100
 )
 
 // ErrPath: a file's path is empty, leaves the directory or would be taken for a
@@ -93,16 +96,20 @@ type Stage struct {
 // Begin starts a new set. A group other than 0 gets the directories, dir among
 // them, and what is made in them later, as fsGroup demands.
 func Begin(dir *os.Root, group int) (*Stage, error) {
-	for {
+	for i := 0; ; i++ {
 		s := &Stage{dir: dir, group: group, tops: map[string]bool{}, dirs: map[string]bool{}}
 		s.name = hidden + time.Now().UTC().Format("2006_01_02_15_04_05.000000000")
+		if i > 0 {
+			s.name += "-" + strconv.Itoa(i) // within one tick of the clock
+		}
 		err := dir.Mkdir(s.name, 0o755)
-		if errors.Is(err, fs.ErrExist) {
-			continue // within one tick of the clock
+		if errors.Is(err, fs.ErrExist) && i < maxTries {
+			continue
 		}
-		if err == nil {
-			err = s.own(s.name)
+		if err != nil {
+			return nil, fmt.Errorf("begin a set of files: %w", err)
 		}
+		err = s.own(s.name)
 		if err == nil && group != 0 {
 			err = s.own(".")
 		}

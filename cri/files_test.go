@@ -1,0 +1,247 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
+)
+
+// fakeGuest takes the files of volumes as the agent does.
+type fakeGuest struct {
+	shimv1.ExtensionClient
+	mu      sync.Mutex
+	digest  string
+	staged  map[string]string
+	files   map[string]string // published
+	modes   map[string]uint32
+	calls   int
+	largest int
+	fail    int // the next calls fail
+	changed chan struct{}
+}
+
+func newFakeGuest() *fakeGuest { return &fakeGuest{changed: make(chan struct{}, 100)} }
+
+func (g *fakeGuest) Files(_ context.Context, r *shimv1.FilesRequest) (*shimv1.FilesResponse, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fail > 0 {
+		g.fail--
+		return nil, errInjected
+	}
+	g.calls++
+	if r.Begin {
+		g.staged, g.modes = map[string]string{}, map[string]uint32{}
+	}
+	size := 0
+	for _, f := range r.Files {
+		g.staged[f.Path] += string(f.Data)
+		g.modes[f.Path] = f.Mode
+		size += len(f.Data)
+	}
+	g.largest = max(g.largest, size)
+	if r.Commit {
+		g.digest, g.files = r.Digest, maps.Clone(g.staged)
+		g.changed <- struct{}{}
+	}
+	return &shimv1.FilesResponse{Digest: g.digest}, nil
+}
+
+func (g *fakeGuest) published() map[string]string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.files)
+}
+
+func (g *fakeGuest) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case <-g.changed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the guest's files do not change")
+	}
+}
+
+// volumePod is a pod of an engine without any other, and a guest.
+func volumePod(t *testing.T, notes map[string]string) (*pod, *fakeGuest) {
+	t.Helper()
+	o := testOptions(t, testRoots(t))
+	w := newWorld()
+	s, err := newService(t.Context(), o, w, fakeMachines{w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	p, err := newPod(s, &store.Pod{ID: store.NewID(), Phase: store.Ready})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.MakePod(p.id); err != nil {
+		t.Fatal(err)
+	}
+	p.config = &runtimeapi.PodSandboxConfig{Annotations: notes}
+	guest := newFakeGuest()
+	p.conn = &conn{ext: guest, done: make(chan struct{}), close: func() error { return nil }}
+	return p, guest
+}
+
+// write writes a volume as a kubelet does, and returns its path.
+func write(t *testing.T, dir string, files map[string]string) string {
+	t.Helper()
+	dir = filepath.Join(dir, "kubernetes.io~configmap", "v")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	var set []atomicdir.File
+	for path, text := range files {
+		set = append(set, atomicdir.File{Path: path, Mode: 0o640, Data: []byte(text)})
+	}
+	if _, err := atomicdir.Write(root, set); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func mounting(paths ...string) *runtimeapi.ContainerConfig {
+	c := &runtimeapi.ContainerConfig{}
+	for _, path := range paths {
+		c.Mounts = append(c.Mounts, &runtimeapi.Mount{HostPath: path, ContainerPath: "/v"})
+	}
+	return c
+}
+
+// TestVolumesAreSentAndFollowed: once for all containers, in pieces, again when
+// the host's files are replaced, and until that has succeeded.
+func TestVolumesAreSentAndFollowed(t *testing.T) {
+	t.Parallel()
+	p, guest := volumePod(t, nil)
+	dir := t.TempDir()
+	large := string(make([]byte, 3*piece+5))
+	first := map[string]string{"a": "one", "d/large": large, "empty": ""}
+	at := write(t, dir, first)
+	if err := p.sendVolumes(t.Context(), mounting(at, filepath.Join(at, "a"), "/v/"+annotations.EmptyDirPath+"/x")); err != nil {
+		t.Fatal(err)
+	}
+	guest.wait(t)
+	if diff := cmp.Diff(first, guest.published()); diff != "" {
+		t.Error(diff)
+	}
+	if guest.largest > piece || guest.modes["a"] != 0o640 {
+		t.Errorf("pieces of %d bytes, mode %o", guest.largest, guest.modes["a"])
+	}
+	calls := guest.calls
+	if err := p.sendVolumes(t.Context(), mounting(at)); err != nil || guest.calls != calls+1 {
+		t.Errorf("for another container: %d calls, %v", guest.calls-calls, err)
+	}
+	guest.mu.Lock()
+	guest.fail = 2
+	guest.mu.Unlock()
+	second := map[string]string{"a": "two"}
+	write(t, dir, second)
+	guest.wait(t)
+	if diff := cmp.Diff(second, guest.published()); diff != "" {
+		t.Error(diff)
+	}
+	// A pod that has stopped follows nothing any more.
+	if err := p.assume(func(r *store.Pod) { r.Phase = store.Stopped }); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.sendVolumes(t.Context(), mounting(at)); err == nil {
+		t.Error("files are sent to a stopped pod")
+	}
+}
+
+// TestVolumesAreFollowedByTheNextEngine: from the containers' records.
+func TestVolumesAreFollowedByTheNextEngine(t *testing.T) {
+	t.Parallel()
+	p, guest := volumePod(t, map[string]string{annotations.FSGroup: "77"})
+	dir := t.TempDir()
+	at := write(t, dir, map[string]string{"a": "changed meanwhile"})
+	p.containers["c"] = &container{pod: p, config: mounting(at)}
+	p.resumeVolumes()
+	guest.wait(t)
+	write(t, dir, map[string]string{"a": "two"})
+	guest.wait(t)
+	if diff := cmp.Diff(map[string]string{"a": "two"}, guest.published()); diff != "" {
+		t.Error(diff)
+	}
+	if p.volumes[at].group != 77 {
+		t.Errorf("group %d", p.volumes[at].group)
+	}
+}
+
+func TestVolumesThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	p, guest := volumePod(t, nil)
+	dir := t.TempDir()
+	if err := p.sendVolumes(t.Context(), mounting(filepath.Join(dir, "kubernetes.io~secret/gone"))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+	empty := filepath.Join(dir, "kubernetes.io~secret/empty")
+	if err := os.MkdirAll(empty, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.sendVolumes(t.Context(), mounting(empty)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no files: %v", err)
+	}
+	at := write(t, dir, map[string]string{"a": string(make([]byte, volumeLimits.Bytes+1))})
+	if err := p.sendVolumes(t.Context(), mounting(at)); !errors.Is(err, atomicdir.ErrTooLarge) {
+		t.Errorf("too large: %v", err)
+	}
+	if guest.calls > 0 {
+		t.Errorf("%d calls", guest.calls)
+	}
+}
+
+func TestDigestTellsSetsApart(t *testing.T) {
+	base := func() []atomicdir.File {
+		return []atomicdir.File{{Path: "a", Mode: 0o600, Data: []byte("x")}, {Path: "b", Mode: 0o600, Data: []byte("y")}}
+	}
+	seen := map[string]string{digestOf(base(), 0): "base"}
+	for name, change := range map[string]func([]atomicdir.File) []atomicdir.File{
+		"data": func(s []atomicdir.File) []atomicdir.File { s[0].Data = []byte("z"); return s },
+		"mode": func(s []atomicdir.File) []atomicdir.File { s[0].Mode = 0o640; return s },
+		"uid":  func(s []atomicdir.File) []atomicdir.File { s[0].UID = 1; return s },
+		"gid":  func(s []atomicdir.File) []atomicdir.File { s[0].GID = 1; return s },
+		"path": func(s []atomicdir.File) []atomicdir.File { s[0].Path = "c"; return s },
+		"less": func(s []atomicdir.File) []atomicdir.File { return s[:1] },
+		"none": func([]atomicdir.File) []atomicdir.File { return nil },
+		"moved": func(s []atomicdir.File) []atomicdir.File {
+			s[0].Data, s[1].Data = []byte("xb"), nil
+			return s
+		},
+	} {
+		digest := digestOf(change(base()), 0)
+		if other, twice := seen[digest]; twice {
+			t.Errorf("%s is as %s", name, other)
+		}
+		seen[digest] = name
+	}
+	swapped := base()
+	swapped[0], swapped[1] = swapped[1], swapped[0]
+	if digestOf(swapped, 0) != digestOf(base(), 0) || digestOf(base(), 1) == digestOf(base(), 0) {
+		t.Error("the order counts, or the group does not")
+	}
+}
