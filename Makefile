@@ -35,6 +35,7 @@ TOOL     := build/tools/bulkhead-guest
 BUNDLE   := bin/guest/bundle.json
 IMAGE    := build/busybox.tar
 PAGES    := build/man/bulkhead.1
+SERVERS  := build/images/nginx.tar build/images/redis.tar
 
 # What tests find the programs and the guest by.
 export BULKHEAD_LIBEXEC := $(CURDIR)/bin
@@ -63,12 +64,12 @@ lint: build/tools/golangci-lint-$(GOLANGCI) ## check the code with golangci-lint
 	@$< run --build-tags '$(TAGS)' ./...
 
 .PHONY: test
-test: build guest $(IMAGE) build/setup-test ## set up and run every test, those with virtual machines included
+test: build guest $(IMAGE) $(SERVERS) build/setup-test ## set up and run every test, those with virtual machines included
 	$(TEST) -race -short -timeout 20m ./...
 	$(TEST) -p 1 -parallel 2 -timeout 30m ./...
 
 .PHONY: test-long
-test-long: build guest $(IMAGE) build/setup-test ## the same with the whole tables of faults and inputs (an hour or more)
+test-long: build guest $(IMAGE) $(SERVERS) build/setup-test ## the same with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
 
 .PHONY: bench
@@ -150,6 +151,13 @@ $(READER): bench/diskread/main.go
 
 $(IMAGE): $(TOOL) | build/setup-demo
 	@$(TOOL) demo-image --out $@
+
+# What two of the examples run, of Debian's packages: no registry is asked.
+build/images/nginx.tar: hack/debian-image | build/setup-build
+	@hack/debian-image $@ '{"Cmd": ["nginx", "-g", "daemon off;"], "StopSignal": "SIGQUIT"}' nginx-light dash coreutils
+
+build/images/redis.tar: hack/debian-image | build/setup-build
+	@hack/debian-image $@ '{"Cmd": ["redis-server"], "WorkingDir": "/data", "User": "redis"}' redis-server dash grep
 
 build/tools/golangci-lint-$(GOLANGCI):
 	@echo "lint: building golangci-lint $(GOLANGCI) (once, some minutes)"

@@ -1,0 +1,160 @@
+package e2e
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testimage"
+)
+
+// example is one file of examples/: how it is run, and what it has to do.
+type example struct {
+	args []string // beside "run" and the file
+	code int      // of a command that stays in the foreground
+	want string   // a pattern of its output
+	// live looks at a pod that was left running (args has -d).
+	live func(t *testing.T, w *world)
+}
+
+var examples = map[string]example{
+	"hello.yaml":          {want: `Hello from hello.*\nkernel: Linux hello .*\nmemory: \d+ MiB`},
+	"shared-volume.yaml":  {want: `written by shared-volume`},
+	"two-containers.yaml": {want: `(?s)server got: hello`},
+	"sidecar.yaml":        {want: `(?s)shipper \| .*step one.*step two.*step three`},
+	"job.yaml":            {want: `20 words`},
+	"untrusted.yaml": {
+		args: []string{"--network", "none"}, code: 137,
+		want: `interfaces: lo \nuser: 65534, capabilities: 0000000000000000\nthe file system is read-only`,
+	},
+	"cron-loop.yaml":  {args: []string{"-d"}, live: cronLoop},
+	"deployment.yaml": {args: []string{"-d"}, live: deployment},
+	"web.yaml":        {args: []string{"-d"}, live: web},
+	"database.yaml":   {args: []string{"-d"}, live: database},
+}
+
+// TestExamples runs every file of examples/ as its users would, but for the
+// ports of the host, which other tests may use.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must(t, "", "image", "load", "oci:"+testimage.Busybox(t), "localhost/busybox:demo")
+	for name, file := range map[string]string{"docker.io/library/nginx:1.27": "nginx.tar", "docker.io/library/redis:7": "redis.tar"} {
+		archive, err := filepath.Abs(filepath.Join("..", "build", "images", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(archive); err != nil {
+			t.Fatalf("%v (make test makes it)", err)
+		}
+		w.must(t, "", "image", "load", "docker-archive:"+archive, name)
+	}
+	files, err := filepath.Glob("../examples/*.yaml")
+	if err != nil || len(files) != len(examples) {
+		t.Fatalf("%d files, %d in the table: %v", len(files), len(examples), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			e, known := examples[filepath.Base(file)]
+			if !known {
+				t.Fatal("nobody knows what it is to do")
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Any free port instead of one that everybody uses.
+			yaml := regexp.MustCompile(`, hostPort: \d+`).ReplaceAllStringFunc(string(text), func(string) string { return ", hostPort: " + free(t) })
+			if e.live == nil {
+				c := w.run(t, yaml, append(append([]string{"run", "--rm"}, e.args...), "-")...)
+				if c.ProcessState.ExitCode() != e.code || !regexp.MustCompile(e.want).MatchString(c.out.String()) {
+					t.Errorf("%v, want code %d and %q", c, e.code, e.want)
+				}
+				return
+			}
+			w.must(t, yaml, append(append([]string{"run"}, e.args...), "-")...)
+			e.live(t, w)
+		})
+	}
+}
+
+// free is a port of the host that nobody uses.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// soon waits for a command's output to match, and returns it.
+func (w *world) soon(t *testing.T, pattern string, args ...string) string {
+	t.Helper()
+	want := regexp.MustCompile(pattern)
+	var c *command
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if c = w.run(t, "", args...); want.MatchString(c.out.String()) {
+			return c.out.String()
+		}
+	}
+	t.Fatalf("%v, want %q", c, pattern)
+	return ""
+}
+
+func cronLoop(t *testing.T, w *world) {
+	w.soon(t, `round 2\n`, "logs", "cron-loop")
+}
+
+func deployment(t *testing.T, w *world) {
+	w.soon(t, `Good day, everyone, from greeter.* with 64 MiB\nthe token has 6 bytes`, "logs", "greeter")
+}
+
+func web(t *testing.T, w *world) {
+	w.soon(t, `1/1 +Running`, "ps")
+	port := regexp.MustCompile(`127\.0\.0\.1:(\d+)->8080`).FindStringSubmatch(w.must(t, "", "ps"))
+	if port == nil {
+		t.Fatal("no port is published")
+	}
+	client := http.Client{Timeout: 10 * time.Second}
+	res, err := client.Get("http://127.0.0.1:" + port[1] + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	page := make([]byte, 1000)
+	n, _ := res.Body.Read(page)
+	if !strings.Contains(string(page[:n]), "Hello from a machine of its own") {
+		t.Errorf("%s: %s", res.Status, page[:n])
+	}
+	if user := w.must(t, "", "exec", "web", "--", "id", "-u"); user != "33\n" {
+		t.Errorf("nginx runs as %q", user)
+	}
+}
+
+func database(t *testing.T, w *world) {
+	w.soon(t, `1/1 +Running`, "ps")
+	cli := func(args string) string {
+		return w.must(t, "", "exec", "database", "--", "sh", "-c", `redis-cli --no-auth-warning -a "$REDIS_PASSWORD" `+args)
+	}
+	cli("set greeting hello")
+	// The container ends and comes again; its files are the pod's.
+	w.run(t, "", "exec", "database", "--", "sh", "-c", "kill 1")
+	w.soon(t, `1/1 +Running +1 `, "ps")
+	if got := cli("get greeting"); got != "hello\n" {
+		t.Errorf("after a restart: %q", got)
+	}
+	if c := w.run(t, "", "exec", "database", "--", "redis-cli", "get", "greeting"); !strings.Contains(c.out.String(), "NOAUTH") {
+		t.Errorf("without the password: %v", c)
+	}
+}
