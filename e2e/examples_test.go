@@ -54,6 +54,7 @@ func TestExamples(t *testing.T) {
 		}
 		w.must(t, "", "image", "load", "docker-archive:"+archive, name)
 	}
+	w.must(t, "", "template", "build", "--network", "none")
 	files, err := filepath.Glob("../examples/*.yaml")
 	if err != nil || len(files) != len(examples) {
 		t.Fatalf("%d files, %d in the table: %v", len(files), len(examples), err)
@@ -70,6 +71,8 @@ func TestExamples(t *testing.T) {
 			}
 			// Any free port instead of one that everybody uses.
 			yaml := regexp.MustCompile(`, hostPort: \d+`).ReplaceAllStringFunc(string(text), func(string) string { return ", hostPort: " + free(t) })
+			// With its template built, the end need not wait for that.
+			yaml = strings.Replace(yaml, "activeDeadlineSeconds: 20", "activeDeadlineSeconds: 8", 1)
 			if e.live == nil {
 				c := w.run(t, yaml, append(append([]string{"run", "--rm"}, e.args...), "-")...)
 				if c.ProcessState.ExitCode() != e.code || !regexp.MustCompile(e.want).MatchString(c.out.String()) {
@@ -121,7 +124,7 @@ func deployment(t *testing.T, w *world) {
 }
 
 func web(t *testing.T, w *world) {
-	w.soon(t, `1/1 +Running`, "ps")
+	w.soon(t, `web +1/1 +Running`, "ps")
 	port := regexp.MustCompile(`127\.0\.0\.1:(\d+)->8080`).FindStringSubmatch(w.must(t, "", "ps"))
 	if port == nil {
 		t.Fatal("no port is published")
@@ -143,14 +146,14 @@ func web(t *testing.T, w *world) {
 }
 
 func database(t *testing.T, w *world) {
-	w.soon(t, `1/1 +Running`, "ps")
+	w.soon(t, `database +1/1 +Running`, "ps")
 	cli := func(args string) string {
 		return w.must(t, "", "exec", "database", "--", "sh", "-c", `redis-cli --no-auth-warning -a "$REDIS_PASSWORD" `+args)
 	}
 	cli("set greeting hello")
 	// The container ends and comes again; its files are the pod's.
 	w.run(t, "", "exec", "database", "--", "sh", "-c", "kill 1")
-	w.soon(t, `1/1 +Running +1 `, "ps")
+	w.soon(t, `database +1/1 +Running +1 `, "ps")
 	if got := cli("get greeting"); got != "hello\n" {
 		t.Errorf("after a restart: %q", got)
 	}
