@@ -22,7 +22,8 @@ type Set struct {
 
 var _ Objects = (*Set)(nil)
 
-// ErrImmutable: an object that is marked as immutable was to be changed.
+// ErrImmutable is matched where an object that is marked as immutable was to be
+// changed.
 var ErrImmutable = errors.New("the object is immutable")
 
 // Put adds objects, or replaces those of the same name; all of them or, with an

@@ -31,7 +31,8 @@ type Objects interface {
 	Changed() <-chan struct{}
 }
 
-// ErrNotFound: there is no such object. The error's text is the kubelet's.
+// ErrNotFound is matched where there is no such object. The error's text is the
+// kubelet's.
 var ErrNotFound = errors.New("not found")
 
 // NotFound is the error of an object that is not there; kind is "configmap" or

@@ -46,6 +46,8 @@ const (
 	oneMachine = "there is one machine and no scheduler"
 	setByAPI   = "set by Bulkhead, as an API server would"
 	noWindows  = "pods are Linux machines"
+	noStorage  = "the machine has no storage over a network"
+	noClaims   = "without a cluster nobody provisions volumes"
 	alphaUser  = "alpha in the API; the files are root's and fsGroup's"
 	noSELinux  = "the guest loads no SELinux policy; the machine's wall is around the pod"
 
@@ -153,7 +155,7 @@ var table = map[string]Entry{
 	"Container.restartPolicy":            honoured("Always makes an init container a sidecar"),
 	"Container.restartPolicyRules":       honoured(),
 	"Container.volumeMounts":             honoured(),
-	"Container.volumeDevices":            notYet(),
+	"Container.volumeDevices":            never(noClaims),
 	"Container.livenessProbe":            honoured(),
 	"Container.readinessProbe":           honoured("until a container is ready for the first time it is asked more often"),
 	"Container.startupProbe":             honoured("asked more often in the first period, in which only a success counts"),
@@ -287,17 +289,17 @@ var table = map[string]Entry{
 	"VolumeSource.awsElasticBlockStore":  never("removed from Kubernetes"),
 	"VolumeSource.gitRepo":               never("removed from Kubernetes"),
 	"VolumeSource.secret":                honoured(),
-	"VolumeSource.nfs":                   notYet(),
-	"VolumeSource.iscsi":                 notYet(),
+	"VolumeSource.nfs":                   never(noStorage),
+	"VolumeSource.iscsi":                 never(noStorage),
 	"VolumeSource.glusterfs":             never("removed from Kubernetes"),
-	"VolumeSource.persistentVolumeClaim": notYet(),
+	"VolumeSource.persistentVolumeClaim": never(noClaims),
 	"VolumeSource.rbd":                   never("removed from Kubernetes"),
 	"VolumeSource.flexVolume":            never("deprecated; there are no drivers"),
 	"VolumeSource.cinder":                never("removed from Kubernetes"),
 	"VolumeSource.cephfs":                never("removed from Kubernetes"),
 	"VolumeSource.flocker":               never("removed from Kubernetes"),
 	"VolumeSource.downwardAPI":           honoured(),
-	"VolumeSource.fc":                    notYet(),
+	"VolumeSource.fc":                    never(noStorage),
 	"VolumeSource.azureFile":             never("removed from Kubernetes"),
 	"VolumeSource.configMap":             honoured(),
 	"VolumeSource.vsphereVolume":         never("removed from Kubernetes"),
@@ -308,8 +310,8 @@ var table = map[string]Entry{
 	"VolumeSource.portworxVolume":        never("removed from Kubernetes"),
 	"VolumeSource.scaleIO":               never("removed from Kubernetes"),
 	"VolumeSource.storageos":             never("removed from Kubernetes"),
-	"VolumeSource.csi":                   notYet(),
-	"VolumeSource.ephemeral":             notYet(),
+	"VolumeSource.csi":                   never("there are no storage drivers"),
+	"VolumeSource.ephemeral":             never(noClaims),
 	"VolumeSource.image":                 honoured(),
 
 	"ConfigMapVolumeSource.items":       honoured(),

@@ -35,7 +35,7 @@ const (
 	maxTries = 100
 )
 
-// ErrPath: a file's path is empty, leaves the directory or would be taken for a
+// ErrPath is matched where a file's path is empty, leaves the directory or would be taken for a
 // part of the layout.
 var ErrPath = errors.New("not a path within a volume")
 
@@ -249,7 +249,7 @@ type Limits struct {
 	Files int
 }
 
-// ErrTooLarge: a set is over its limits.
+// ErrTooLarge is matched where a set is over its limits.
 var ErrTooLarge = errors.New("too large for a volume of files")
 
 // Read reads the current set, with its owners. What is neither a directory nor
