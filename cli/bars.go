@@ -60,14 +60,12 @@ func (b *bars) update(p api.Progress) {
 	}
 }
 
-// say tells what is being waited for, on a terminal until the bars are closed.
+// say tells what is being waited for until the bars are closed; where nobody
+// sits and waits, nothing.
 func (b *bars) say(step string) {
-	switch {
-	case b.live:
+	if b.live {
 		b.step = step
 		b.draw()
-	case !b.quiet:
-		fmt.Fprintln(b.w, "bulkhead: "+step)
 	}
 }
 
