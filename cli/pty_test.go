@@ -157,6 +157,7 @@ func TestTerminal(t *testing.T) {
 	u.loadBusybox()
 	t.Run("exec", func(t *testing.T) { testShell(t, u) })
 	t.Run("attach", func(t *testing.T) { testAttach(t, u) })
+	t.Run("debug", func(t *testing.T) { testDebug(t, u) })
 	t.Run("top", func(t *testing.T) { testTop(t, u) })
 	t.Run("run", func(t *testing.T) { testForeground(t, u) })
 	t.Run("load", testBars)

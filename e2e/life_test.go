@@ -140,6 +140,32 @@ func testDeadline(t *testing.T, w *world) {
 	}
 }
 
+// testReplaced: a machine that dies is replaced by one that is initialised anew.
+func testReplaced(t *testing.T, w *world) {
+	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: replaced}, spec: {terminationGracePeriodSeconds: 0,
+  initContainers: [{name: i, image: "`+image+`", command: [touch, /tmp/x]}, {name: s, image: "`+image+`", restartPolicy: Always, command: [sleep, "1000"]}],
+  containers: [{name: c, image: "`+image+`", command: [sleep, "1000"]}]}}`, "run", "-d", "-q", "-")
+	defer w.must(t, "", "rm", "-f", "replaced")
+	w.until(t, "replaced", "it runs", ready)
+	for _, p := range w.processes() {
+		if p.qemu() != "" {
+			if err := kill(p.pid); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.until(t, "replaced", "it runs again", func(s corev1.PodStatus) bool { return ready(s) && s.ContainerStatuses[0].RestartCount == 1 })
+	status := w.inspect(t, "replaced").Status
+	for _, c := range status.InitContainerStatuses {
+		if c.RestartCount != 1 || !c.Ready {
+			t.Errorf("%+v", c)
+		}
+	}
+	if last := status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.Reason != "VMKilled" {
+		t.Errorf("the last run ended with %+v", last)
+	}
+}
+
 // testDebug: an ephemeral container sees the processes of its target, and
 // survives the supervisor that made it.
 func testDebug(t *testing.T, w *world) {

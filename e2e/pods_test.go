@@ -65,6 +65,7 @@ func TestPods(t *testing.T) {
 	t.Run("ends", func(t *testing.T) { testEnds(t, w) })
 	t.Run("initial failure", func(t *testing.T) { testInitialFailure(t, w) })
 	t.Run("deadline", func(t *testing.T) { testDeadline(t, w) })
+	t.Run("replaced", func(t *testing.T) { testReplaced(t, w) })
 	t.Run("debug", func(t *testing.T) { testDebug(t, w) })
 }
 

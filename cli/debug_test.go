@@ -1,0 +1,24 @@
+package cli
+
+import "testing"
+
+// testDebug sits in an ephemeral container among the processes of another one,
+// leaves it and comes back; and gets the code of its shell.
+func testDebug(t *testing.T, u *user) {
+	u.must(manifest(busybox, "[sleep, '4242']", ""), "run", "-d", "--quiet", "-")
+	defer u.must("", "rm", "-f", "bad")
+	p := newTerminal(t, 40, 100)
+	before := p.modes()
+
+	shell := p.start(u, "debug", "bad", "-it", "-c", "c", "--name", "d", "--", "sh")
+	p.expect("container d: press Enter")
+	p.typed("stty size; tr '\\0' ' ' </proc/1/cmdline; echo; echo $TERM\r")
+	p.expect(`40 100\r\nsleep 4242 \r\nxterm\r\n`)
+	p.typed("\x10\x11")
+	p.expect("detached")
+	p.end(shell, 0, before)
+
+	shell = p.start(u, "attach", "-it", "-c", "d", "bad")
+	p.typed("exit 7\r")
+	p.end(shell, 7, before)
+}
