@@ -56,16 +56,18 @@ func (a *Agent) mount(_ context.Context, m agentv1.Mount) (none, error) {
 	}
 	err := mountDisk(m, d.at)
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if err != nil {
 		delete(a.disks, m.Name)
+		a.mu.Unlock()
 		return none{}, fmt.Errorf("mount disk %.64q of slot %d: %w", m.Name, m.Slot, err)
 	}
 	d.ready = true
-	if m.Name != scratch || a.configured == nil {
+	room := a.pod.ScratchBytes // 0 before there is a pod, which limits it then
+	a.mu.Unlock()
+	if m.Name != scratch {
 		return none{}, nil
 	}
-	return none{}, ballast(scratchDir, a.pod.ScratchBytes)
+	return none{}, ballast(scratchDir, room)
 }
 
 func mountDisk(m agentv1.Mount, at string) error {

@@ -53,7 +53,7 @@ func (a *Agent) imageAt(c *container, name string) (string, error) {
 // emptyDir makes a pod's volume at its first use; containers share it.
 func (a *Agent) emptyDir(v spec.Volume) (at string, err error) {
 	base := volumeDir
-	if !v.Memory {
+	if !v.Memory && !v.HugePages {
 		root, err := a.writable()
 		if err != nil {
 			return "", err
@@ -77,6 +77,12 @@ func (a *Agent) emptyDir(v spec.Volume) (at string, err error) {
 			data += ",size=" + strconv.FormatInt(v.Size, 10)
 		}
 		err = unix.Mount("tmpfs", at, "tmpfs", unix.MS_NODEV, data)
+	case v.HugePages:
+		data := "pagesize=2M"
+		if v.Size > 0 {
+			data += ",size=" + strconv.FormatInt(v.Size, 10)
+		}
+		err = unix.Mount("hugetlbfs", at, "hugetlbfs", unix.MS_NODEV, data)
 	case v.Size > 0:
 		if err = a.limit(at, v.Size); err != nil {
 			err = fmt.Errorf("limit its size: %w", err)

@@ -15,11 +15,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/cri"
 )
 
-// TestResize gives a running pod other resources: its containers see them, its
+// testResize gives a running pod other resources: its containers see them, its
 // machine grows and shrinks, and the host's bounds follow.
-func TestResize(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func testResize(t *testing.T, w *world) {
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {terminationGracePeriodSeconds: 1, containers: [
   {name: a, image: "`+image+`", command: [sh, -c, "while :; do sleep 1; done"], resources: {limits: {cpu: 500m, memory: 64Mi}}},
   {name: b, image: "`+image+`", command: [sh, -c, "while :; do sleep 1; done"], resources: {limits: {cpu: 250m, memory: 64Mi}},

@@ -32,9 +32,10 @@ var settings = []said{
 	{"unmasked", `securityContext: {procMount: Unmasked}`, `grep -cE ' /proc/(kcore|sys) ' /proc/mounts; test -w /proc/sys/vm/swappiness && echo writable`, "0\nwritable"},
 	{"profile", `securityContext: {seccompProfile: {type: Localhost, localhostProfile: own/nomkdir.json}}`, `grep ^Seccomp: /proc/self/status; mkdir /tmp/x 2>&1 | sed 's/.*: //'; uname`, "Seccomp:\t2\nNetwork is down\nLinux"},
 	{"sysctls", ``, `cat /proc/sys/vm/max_map_count /proc/sys/kernel/shm_rmid_forced /proc/sys/fs/inotify/max_user_watches`, "300000\n1\n4321"},
-	{"podlimits", ``, `cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max`, "335544320\n100000 100000"},
-	{"hugepages", `resources: {limits: {hugepages-2Mi: 4Mi, memory: 32Mi}}`, `cat /sys/fs/cgroup/hugetlb.2MB.max; grep -E '^HugePages_Total' /proc/meminfo | tr -s ' '`, "4194304\nHugePages_Total: 2"},
-	{"nohugepages", ``, `cat /sys/fs/cgroup/hugetlb.2MB.max`, "0"},
+	{"podlimits", ``, `cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max`, "201326592\n100000 100000"},
+	{"hugepages", `resources: {limits: {hugepages-2Mi: 4Mi, memory: 32Mi}}, volumeMounts: [{name: huge, mountPath: /huge}]`,
+		`cat /sys/fs/cgroup/hugetlb.2MB.max; grep -E '^HugePages_Total' /proc/meminfo | tr -s ' '; fallocate -l 2097152 /huge/x && cat /sys/fs/cgroup/hugetlb.2MB.current`, "4194304\nHugePages_Total: 2\n2097152"},
+	{"nohugepages", `volumeMounts: [{name: huge, mountPath: /huge}]`, `cat /sys/fs/cgroup/hugetlb.2MB.max; fallocate -l 2097152 /huge/y 2>/dev/null || echo none`, "0\nnone"},
 	{"storage", `resources: {limits: {ephemeral-storage: 100Mi}}`, `df -m / | awk 'NR==2{print ($4 <= 100 && $4 >= 98)}'; dd if=/dev/zero of=/tmp/big bs=1M count=120 2>&1 | grep -c 'No space left'; rm /tmp/big`, "1\n1"},
 }
 
@@ -52,19 +53,24 @@ spec:
   hostAliases: [{ip: 192.0.2.7, hostnames: [db, db.example]}]
   dnsPolicy: None
   dnsConfig: {nameservers: [192.0.2.1], searches: [a.example, b.example], options: [{name: ndots, value: "2"}, {name: edns0}]}
-  resources: {limits: {cpu: 1, memory: 320Mi}}
+  resources: {limits: {cpu: 1, memory: 192Mi}}
   securityContext:
     supplementalGroups: [1002]
     supplementalGroupsPolicy: Strict
     sysctls: [{name: vm.max_map_count, value: "300000"}, {name: kernel.shm_rmid_forced, value: "1"}, {name: fs.inotify.max_user_watches, value: "4321"}]
-  volumes: [{name: v, emptyDir: {}}]
+  volumes: [{name: v, emptyDir: {}}, {name: huge, emptyDir: {medium: HugePages}}]
   containers:
 `
 
-// TestSettings shows in a real machine what a pod's settings do.
+// TestSettings shows in real machines what a pod's settings do.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	t.Run("settings", func(t *testing.T) { testSettings(t, w) })
+	t.Run("resize", func(t *testing.T) { testResize(t, w) })
+}
+
+func testSettings(t *testing.T, w *world) {
 	profiles := filepath.Join(w.roots().Seccomp(), "own")
 	if err := os.MkdirAll(profiles, 0o755); err != nil {
 		t.Fatal(err)

@@ -146,7 +146,7 @@ func emptyDir(wish string) ([]string, error) {
 	}
 	options := strings.Split(wish, ",")
 	for _, option := range options {
-		if option != "medium=Memory" && !strings.HasPrefix(option, "size=") && !strings.HasPrefix(option, "mode=") {
+		if option != "medium=Memory" && option != "medium=HugePages" && !strings.HasPrefix(option, "size=") && !strings.HasPrefix(option, "mode=") {
 			return nil, fmt.Errorf("%w: option %q", ErrInvalid, option)
 		}
 	}

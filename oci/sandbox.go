@@ -21,7 +21,7 @@ func Sysctls(config *runtimeapi.PodSandboxConfig) (map[string]string, error) {
 		if !strings.Contains(name, "/") {
 			name = strings.ReplaceAll(name, ".", "/")
 		}
-		if !(namespaced(name) || ofMachine(name)) || strings.Contains(name, "..") || strings.ContainsAny(value, "\n\x00") {
+		if !namespaced(name) && !ofMachine(name) || strings.Contains(name, "..") || strings.ContainsAny(value, "\n\x00") {
 			return nil, fmt.Errorf("%w: sysctl %q", ErrNotSupported, key)
 		}
 		out[key] = value

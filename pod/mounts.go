@@ -40,8 +40,11 @@ func emptyDirOptions(source *corev1.EmptyDirVolumeSource) string {
 		return ""
 	}
 	var out string
-	if source.Medium == corev1.StorageMediumMemory {
+	switch source.Medium {
+	case corev1.StorageMediumMemory:
 		out = "medium=Memory"
+	case corev1.StorageMediumHugePages, corev1.StorageMediumHugePagesPrefix + "2Mi":
+		out = "medium=HugePages" // there is one size
 	}
 	if source.SizeLimit != nil && !source.SizeLimit.IsZero() {
 		if out != "" {

@@ -357,7 +357,7 @@ var table = map[string]Entry{
 	"DownwardAPIVolumeFile.mode":             honoured(),
 	"DownwardAPIVolumeFile.user":             never(alphaUser),
 
-	"EmptyDirVolumeSource.medium":    never("the machine has no other medium").only("Memory"),
+	"EmptyDirVolumeSource.medium":    never("the machine has no other medium").only("Memory", "HugePages", "HugePages-2Mi"),
 	"EmptyDirVolumeSource.sizeLimit": honoured("a write beyond it fails; the pod is not evicted"),
 	"EmptyDirVolumeSource.mode":      honoured(),
 

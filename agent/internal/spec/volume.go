@@ -17,13 +17,15 @@ const (
 
 // Volume is a mount of one of these types.
 type Volume struct {
-	Type    string
-	Name    string
-	Memory  bool   // an emptyDir in tmpfs
-	Size    int64  // of an emptyDir, in bytes; 0 is no limit
-	Mode    uint32 // of an emptyDir's directory; 0 is 0777
-	Group   int    // fsGroup; 0 is none
-	SubPath string // what of the volume is mounted; empty is all
+	Type   string
+	Name   string
+	Memory bool // an emptyDir in tmpfs
+	// HugePages is an emptyDir in hugetlbfs, of the size that a container can have.
+	HugePages bool
+	Size      int64  // of an emptyDir, in bytes; 0 is no limit
+	Mode      uint32 // of an emptyDir's directory; 0 is 0777
+	Group     int    // fsGroup; 0 is none
+	SubPath   string // what of the volume is mounted; empty is all
 }
 
 // volume makes a bind mount of a volume's mount.
@@ -35,7 +37,7 @@ func (m Machine) volume(mount *Mount) error {
 		var err error
 		switch key {
 		case "medium":
-			v.Memory = value == "Memory"
+			v.Memory, v.HugePages = value == "Memory", value == "HugePages"
 		case "size":
 			v.Size, err = strconv.ParseInt(value, 10, 64)
 			if v.Size < 0 {
