@@ -12,6 +12,7 @@ func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 		out.Started = new(r.started(c))
 	}
 	out.AllocatedResources, out.Resources = r.resourcesOf(c)
+	out.VolumeMounts = mountStatuses(c.spec)
 	last := c.previous
 	if c.newest != nil {
 		status := c.newest.status
@@ -40,7 +41,7 @@ func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 }
 
 func (r *run) waiting(c *container) *corev1.ContainerStateWaiting {
-	for _, why := range []*failure{c.image.failure, c.failure} {
+	for _, why := range []*failure{c.image.failure, c.failure, r.imageFailure(c)} {
 		if why != nil {
 			return &corev1.ContainerStateWaiting{Reason: why.reason, Message: why.message}
 		}

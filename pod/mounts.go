@@ -139,3 +139,20 @@ func subPath(mount *corev1.VolumeMount, lookup func(string) (string, bool)) (str
 	}
 	return part, nil
 }
+
+// mountStatuses tell how the container's volumes are mounted, as the kubelet
+// does.
+func mountStatuses(container *corev1.Container) (out []corev1.VolumeMountStatus) {
+	for _, mount := range container.VolumeMounts {
+		status := corev1.VolumeMountStatus{Name: mount.Name, MountPath: mount.MountPath, ReadOnly: mount.ReadOnly}
+		if mount.ReadOnly {
+			mode := corev1.RecursiveReadOnlyDisabled
+			if wish := mount.RecursiveReadOnly; wish != nil && *wish != corev1.RecursiveReadOnlyDisabled {
+				mode = corev1.RecursiveReadOnlyEnabled // the guest's kernel and runtime can
+			}
+			status.RecursiveReadOnly = &mode
+		}
+		out = append(out, status)
+	}
+	return out
+}

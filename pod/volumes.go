@@ -127,6 +127,17 @@ func (r *run) volumeImages(ctx context.Context) bool {
 	return all
 }
 
+// imageFailure is why the image of a volume that c mounts is not there, nil if
+// nothing is known against it.
+func (r *run) imageFailure(c *container) *failure {
+	for _, mount := range c.spec.VolumeMounts {
+		if state := r.images[mount.Name]; state != nil && state.failure != nil {
+			return state.failure
+		}
+	}
+	return nil
+}
+
 // imageRefs are what the images of the volumes are mounted from, by the
 // volumes' names.
 func (r *run) imageRefs() map[string]string {

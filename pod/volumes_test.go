@@ -126,6 +126,28 @@ func TestAVolumeThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
+// TestAContainerTellsWhyItsVolumesImageIsNotThere: with the kubelet's reasons.
+func TestAContainerTellsWhyItsVolumesImageIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.pulls["bad:1"] = []error{errors.New("no such image"), errors.New("no such image")}
+		pod := onePod("Always", "main")
+		pod.Spec.Volumes = []corev1.Volume{{Name: "i", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "bad:1", PullPolicy: corev1.PullAlways}}}}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "i", MountPath: "/i", ReadOnly: true}}
+		s := supervise(t, fake, pod)
+		c := s.Status().ContainerStatuses[0]
+		if got := state(c); got != "waiting ErrImagePull" && got != "waiting ImagePullBackOff" {
+			t.Error(got)
+		}
+		if m := c.VolumeMounts; len(m) != 1 || m[0].MountPath != "/i" || *m[0].RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled {
+			t.Errorf("%+v", m)
+		}
+		if got := state(s.after(time.Minute).ContainerStatuses[0]); got != "running" {
+			t.Error(got)
+		}
+	})
+}
+
 // TestVolumesThatAreImages: each is pulled by its policy, and mounted by what
 // came of that.
 func TestVolumesThatAreImages(t *testing.T) {
