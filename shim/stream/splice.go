@@ -49,10 +49,23 @@ func pump(dst, src net.Conn) bool {
 		if half.CloseWrite() == nil {
 			return true
 		}
+	} else if err == nil { // its end can only be told by closing it
+		src.Close()
+		dst.Close()
+		return false
 	}
-	src.Close()
-	dst.Close()
+	abort(src)
+	abort(dst)
 	return false
+}
+
+// abort closes a connection that has broken off in the middle: who is at the other
+// end of a TCP connection is not to take that for its regular end.
+func abort(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // fails on one that is closed
+	}
+	conn.Close()
 }
 
 // hungUp waits until the other end of a unix connection, which has ended its

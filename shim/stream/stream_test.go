@@ -262,6 +262,23 @@ func TestSpliceHangsUp(t *testing.T) {
 	}
 }
 
+// TestSpliceBreaksOff: a connection that breaks off in the pod does so outside,
+// too, and is not taken for one that has said it all.
+func TestSpliceBreaksOff(t *testing.T) {
+	near, client := tcpPair(t)
+	guest, far := net.Pipe()
+	defer far.Close()
+	stream.Splice(t.Context(), near, broken{guest})
+	if _, err := io.ReadAll(client); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("read: %v", err)
+	}
+}
+
+// broken is a connection whose other side has gone without an end.
+type broken struct{ net.Conn }
+
+func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
 func tcpPair(t *testing.T) (a, b net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
