@@ -272,6 +272,16 @@ func testTop(t *testing.T, u *user) {
 	p.expect(`\x1b\[\?25h\x1b\[\?1049l`)
 	p.end(top, 0, before)
 
+	prune := p.start(u, "image", "prune", "--all")
+	p.expect(`every image that no pod uses\. Go on\? \[y/N\] $`)
+	p.typed("\r")
+	p.end(prune, 0, before)
+	prune = p.start(u, "image", "prune")
+	p.expect(`Go on\? \[y/N\] $`)
+	p.typed("y\r")
+	p.expect(`freed 0 B\r\n`)
+	p.end(prune, 0, before)
+
 	top = p.start(u, "top")
 	p.expect(`q quit`)
 	if err := top.Process.Signal(syscall.SIGTERM); err != nil {

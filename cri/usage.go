@@ -30,6 +30,9 @@ type ContainerUsage struct {
 	Pids       uint64
 }
 
+// maxCounter bounds what a guest tells: sums of it are no negative numbers.
+const maxCounter = 1 << 56
+
 // PodUsage returns what a pod uses. A pod that is paused, or does not run, uses
 // nothing (nil).
 func (s *Service) PodUsage(ctx context.Context, id string) (*Usage, error) {
@@ -48,11 +51,15 @@ func (s *Service) PodUsage(ctx context.Context, id string) (*Usage, error) {
 		return nil, fail(err, "usage of pod %s", short(p.id))
 	}
 	u := &Usage{
-		At: time.Now(), MemoryTotal: res.GetGuestMemoryTotal(), MemoryAvailable: res.GetGuestMemoryAvailable(),
+		At: time.Now(), MemoryTotal: min(max(res.GetGuestMemoryTotal(), 0), maxCounter), MemoryAvailable: min(max(res.GetGuestMemoryAvailable(), 0), maxCounter),
 		DiskRead: res.GetDisk().GetReadBytes(), DiskWritten: res.GetDisk().GetWriteBytes(),
 	}
 	if n := res.GetNetwork(); n != nil {
 		u.Network = &NetworkUsage{Rx: n.GetRxBytes(), Tx: n.GetTxBytes()}
+	}
+	u.DiskRead, u.DiskWritten = min(u.DiskRead, maxCounter), min(u.DiskWritten, maxCounter)
+	if n := u.Network; n != nil {
+		n.Rx, n.Tx = min(n.Rx, maxCounter), min(n.Tx, maxCounter)
 	}
 	for _, word := range res.GetContainers() {
 		ctr := p.container(word.GetId())
@@ -60,8 +67,8 @@ func (s *Service) PodUsage(ctx context.Context, id string) (*Usage, error) {
 			continue
 		}
 		u.Containers = append(u.Containers, ContainerUsage{
-			Name: ctr.name, CPU: time.Duration(word.GetCpuUsec()) * time.Microsecond, WorkingSet: word.GetWorkingSetBytes(),
-			Writable: word.GetRootfsBytes(), Pids: word.GetPids(),
+			Name: ctr.name, CPU: time.Duration(min(word.GetCpuUsec(), maxCounter/1000)) * time.Microsecond, WorkingSet: min(word.GetWorkingSetBytes(), maxCounter),
+			Writable: min(word.GetRootfsBytes(), maxCounter), Pids: min(word.GetPids(), 1<<22),
 		})
 	}
 	return u, nil

@@ -33,6 +33,9 @@ func (s *Supervisor) logs(r *http.Request, out send) error {
 		if err != nil {
 			return err
 		}
+		if err := e.begun(name); err != nil && !o.follow {
+			return err
+		}
 		names = []string{name}
 	} else if o.previous {
 		if names, err = e.restarted(names); err != nil {
@@ -43,6 +46,16 @@ func (s *Supervisor) logs(r *http.Request, out send) error {
 		return err
 	}
 	return e.output(r.Context(), names, o, serial(out))
+}
+
+// begun says why a container has written nothing: it was never started.
+func (e *entry) begun(name string) error {
+	c := statusOfContainer(e.status(), name)
+	if c.State.Waiting == nil || c.RestartCount > 0 || c.LastTerminationState.Terminated != nil {
+		return nil
+	}
+	return class(api.ErrConflict, fmt.Errorf("container %s of pod %s has not been started: %s (bulkhead events %s tells more)",
+		name, e.key(), c.State.Waiting.Reason, e.rec.Pod.Name))
 }
 
 // restarted are those of a pod's containers that have a previous run.
