@@ -117,8 +117,8 @@ func TestBadInput(t *testing.T) {
 		{name: "another kind", stdin: "apiVersion: batch/v1\nkind: CronJob\n", code: 125, want: []string{"-:2:", "CronJob", "make a Job of its spec.jobTemplate.spec"}},
 		{name: "unknown fields", stdin: manifest(busybox, yes, "    comand: [x]\n    imag: y\n"), code: 125,
 			want: []string{"-:10: spec.containers[0].comand: unknown field", "-:11: spec.containers[0].imag: unknown field"}},
-		{name: "a field that is not honoured", stdin: manifest(busybox, yes, "    livenessProbe: {httpGet: {port: 80}}\n"), code: 125,
-			want: []string{"-:10: spec.containers[0].livenessProbe", "not honoured yet"}},
+		{name: "a field that is not honoured", stdin: manifest(busybox, yes, "  volumes: [{name: v, hostPath: {path: /}}]\n"), code: 125,
+			want: []string{"-:10: spec.volumes[0].hostPath", "not honoured yet"}},
 		{name: "an unknown capability", stdin: manifest(busybox, yes, "    securityContext: {capabilities: {add: [FLY]}}\n"), code: 125,
 			want: []string{"capabilities.add[0]", `"FLY" is not a capability`}},
 		{name: "no file", args: []string{"run", "/no/such.yaml"}, code: 125, want: []string{"/no/such.yaml: no such file"}},
@@ -171,7 +171,7 @@ func testBadExec(t *testing.T, u *user) {
 		{[]string{"rm", "bad"}, 1, "pod default/bad runs: stop it first, or give --force"},
 		{[]string{"start", "bad"}, 1, "runs already"},
 		{[]string{"logs", "-c", "nosuch", "bad"}, 1, "it has [c]"},
-		{[]string{"ps", "-o", "xml"}, 1, "json or yaml"},
+		{[]string{"ps", "-o", "xml"}, 1, "wide, name or jsonpath=TEMPLATE"},
 	} {
 		_, stderr, code := u.run("", tc.args...)
 		if code != tc.code || !strings.Contains(stderr, tc.want) || strings.Count(stderr, "\n") > 1 || tc.want == "" && stderr != "" {
