@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/supervisor"
+	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
 // idle is how long a supervisor stays when there is nothing to do;
@@ -31,10 +32,13 @@ func main() {
 	}
 }
 
-// supervise runs the supervisor and says on descriptor 3 that it is ready.
+// supervise runs the supervisor and tells who started it when it is ready.
 func supervise(ctx context.Context) error {
+	ready, err := readiness()
+	if err != nil {
+		return err
+	}
 	o := supervisor.Options{Idle: idle, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
-	var err error
 	if o.Roots, err = dirs.Default(); err != nil {
 		return err
 	}
@@ -54,9 +58,27 @@ func supervise(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	signal.Ignore(syscall.SIGHUP)
-	return supervisor.Run(ctx, o, func() {
-		ready := os.NewFile(3, "ready")
-		fmt.Fprintln(ready, "ready") // to nobody, when it was started by hand
-		ready.Close()
-	})
+	return supervisor.Run(ctx, o, ready)
+}
+
+// readiness is what writes to the descriptor that client.ReadyFD names, if any.
+// No process that is started meanwhile, and outlives this one, may hold it open.
+func readiness() (func(), error) {
+	text := os.Getenv(client.ReadyFD)
+	if text == "" {
+		return func() {}, nil // started by hand
+	}
+	fd, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", client.ReadyFD, err)
+	}
+	if err := os.Unsetenv(client.ReadyFD); err != nil {
+		return nil, err
+	}
+	syscall.CloseOnExec(fd)
+	return func() {
+		f := os.NewFile(uintptr(fd), "ready")
+		fmt.Fprintln(f, "ready")
+		f.Close()
+	}, nil
 }

@@ -54,8 +54,13 @@ func (c *Client) ensure(ctx context.Context) error {
 	return c.start(ctx, c.roots)
 }
 
+// ReadyFD is the environment variable with the number of the descriptor on which
+// a supervisor says that it is ready.
+const ReadyFD = "BULKHEAD_READY_FD"
+
 // StartProcess is the Starter of the command line: it runs bulkhead-supervisor in
-// a session of its own with its output in a bounded file, and waits until it says on descriptor 3 that it is ready.
+// a session of its own with its output in a bounded file, and waits until it says
+// that it is ready, or ends.
 func StartProcess(ctx context.Context, r dirs.Roots) error {
 	exe, err := dirs.Sibling("bulkhead-supervisor")
 	if err != nil {
@@ -77,7 +82,7 @@ func StartProcess(ctx context.Context, r dirs.Roots) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{readyW}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Env = append(os.Environ(), "BULKHEAD_DATA="+r.Data, "BULKHEAD_STATE="+r.State)
+	cmd.Env = append(os.Environ(), "BULKHEAD_DATA="+r.Data, "BULKHEAD_STATE="+r.State, ReadyFD+"=3")
 	err = cmd.Start()
 	readyW.Close()
 	if err != nil {
@@ -88,14 +93,15 @@ func StartProcess(ctx context.Context, r dirs.Roots) error {
 			return fmt.Errorf("start the supervisor: %w", err)
 		}
 	}
-	said, readErr := io.ReadAll(io.LimitReader(ready, 16))
-	if strings.HasPrefix(string(said), "ready") {
+	said := make([]byte, len("ready"))
+	_, readErr := io.ReadFull(ready, said) // whoever else holds it open
+	if string(said) == "ready" {
 		return cmd.Process.Release()
 	}
 	if errors.Is(readErr, os.ErrDeadlineExceeded) {
 		readErr = errors.Join(readErr, cmd.Process.Kill())
 	}
-	waitErr := cmd.Wait() // descriptor 3 is closed by its end, if not by us
+	waitErr := cmd.Wait()
 	return fmt.Errorf("start the supervisor: %s (its log is %s): %w", lastLine(log), logPath, errors.Join(waitErr, readErr))
 }
 
