@@ -297,6 +297,26 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 		agentv1.OpReadFile: agentv1.Unary(func(context.Context, agentv1.ReadFile) (agentv1.File, error) {
 			return agentv1.File{Data: bytes.Repeat([]byte("x"), 100)}, nil
 		}),
+		agentv1.OpPack: func(_ context.Context, s *agentv1.Stream) error {
+			if err := s.Reply(nil); err != nil {
+				return err
+			}
+			e := agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("a"), Size: 4}
+			return errors.Join(agentv1.WriteEntry(s, e), write(s, "text"), agentv1.WriteEntry(s, agentv1.Entry{Kind: agentv1.KindEnd}))
+		},
+		agentv1.OpUnpack: func(_ context.Context, s *agentv1.Stream) error {
+			if err := s.Reply(nil); err != nil {
+				return err
+			}
+			e, err := agentv1.ReadEntry(s)
+			if err == nil {
+				err = fmt.Errorf("no place for %s", e.Name)
+			}
+			return agentv1.WriteFrame(s, agentv1.Reply{Error: agentv1.ToError(err)}, agentv1.MaxReply)
+		},
+		agentv1.OpUsage: agentv1.Unary(func(context.Context, struct{}) (agentv1.Usage, error) {
+			return agentv1.Usage{Disk: agentv1.DiskUsage{ReadBytes: 3}}, nil
+		}),
 		agentv1.OpOutput: a.output,
 		agentv1.OpInput:  a.input,
 		agentv1.OpForward: func(_ context.Context, s *agentv1.Stream) error {
@@ -308,6 +328,11 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 			return c.CloseWrite()
 		},
 	}
+}
+
+func write(w io.Writer, text string) error {
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 func (a *fakeAgent) output(ctx context.Context, s *agentv1.Stream) error {
