@@ -31,6 +31,19 @@ func (p *pod) reconcile(ctx context.Context, c *conn) error {
 	if err != nil {
 		return err
 	}
+	stopped, reason := status.GetState() == string(sandbox.Stopped), status.GetExitReason()
+	if stopped {
+		if reason == "" {
+			reason = "the machine has ended"
+		}
+		// Before its containers end: who sees that must not try to start them
+		// again in this machine.
+		err = p.update(func(r *store.Pod) {
+			if r.Exit == "" {
+				r.Exit = reason
+			}
+		})
+	}
 	known := map[string]bool{}
 	for _, word := range status.GetContainers() {
 		if word.GetExecId() != "" {
@@ -44,19 +57,10 @@ func (p *pod) reconcile(ctx context.Context, c *conn) error {
 	p.mu.Lock()
 	p.paused = status.GetState() == string(sandbox.Paused)
 	p.mu.Unlock()
-	if status.GetState() != string(sandbox.Stopped) {
-		return nil
+	if stopped {
+		p.settle(time.Now(), sandbox.ReasonVMKilled, reason)
 	}
-	reason := status.GetExitReason()
-	if reason == "" {
-		reason = "the machine has ended"
-	}
-	p.settle(time.Now(), sandbox.ReasonVMKilled, reason)
-	return p.update(func(r *store.Pod) {
-		if r.Exit == "" {
-			r.Exit = reason
-		}
-	})
+	return err
 }
 
 // take takes over the word on one container.

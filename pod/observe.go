@@ -16,15 +16,6 @@ func (r *run) observe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.sandbox = nil
-	if len(sandboxes) > 0 {
-		status, err := r.o.Runtime.PodSandboxStatus(ctx, sandboxes[0].GetId(), false)
-		if err != nil && !notFound(err) {
-			return fmt.Errorf("status of sandbox %s: %w", sandboxes[0].GetId(), err)
-		}
-		r.sandbox = status.GetStatus()
-		r.resumeStart()
-	}
 	listed, err := r.p.listContainers(ctx)
 	if err != nil {
 		return err
@@ -36,6 +27,17 @@ func (r *run) observe(ctx context.Context) error {
 		}
 	}
 	r.exits = known
+	// After its containers: what has ended with a machine must not be started
+	// again in it.
+	r.sandbox = nil
+	if len(sandboxes) > 0 {
+		status, err := r.o.Runtime.PodSandboxStatus(ctx, sandboxes[0].GetId(), false)
+		if err != nil && !notFound(err) {
+			return fmt.Errorf("status of sandbox %s: %w", sandboxes[0].GetId(), err)
+		}
+		r.sandbox = status.GetStatus()
+		r.resumeStart()
+	}
 	r.sweep(ctx, sandboxes)
 	r.hear()
 	return nil
