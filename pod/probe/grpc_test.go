@@ -116,7 +116,11 @@ func TestGRPC(t *testing.T) {
 		{"silent", corev1.GRPCAction{Port: quiet}, probe.Failure, "timeout: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			patience := 10 * time.Second
+			if strings.HasPrefix(test.has, "timeout: ") {
+				patience = time.Second
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			got, message, err := probe.GRPC(ctx, local, &test.action, "127.0.0.1")
 			if got != test.want || err != nil || !strings.Contains(message, test.has) {

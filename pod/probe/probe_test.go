@@ -58,7 +58,7 @@ func TestTCP(t *testing.T) {
 		{"not asked", broken, open, probe.Unknown, ""},
 		{"no address", probe.To(""), open, probe.Unknown, ""},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		got, message, err := probe.TCP(ctx, test.dial, test.port)
 		cancel()
 		if got != test.want || !strings.Contains(message, test.has) || (err != nil) != (test.want == probe.Unknown) {
@@ -82,7 +82,7 @@ func TestNotAsked(t *testing.T) {
 				return probe.GRPC(ctx, dial, &corev1.GRPCAction{Port: int32(port)}, "127.0.0.1")
 			},
 		} {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			got, message, err := ask(ctx)
 			cancel()
 			if name == "broken" {
