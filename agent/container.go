@@ -111,11 +111,15 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	if err := os.MkdirAll(filepath.Join(c.dir, "rootfs"), 0o711); err != nil {
 		return nil, err
 	}
-	if err := a.mountRoot(c, image); err != nil {
-		return nil, err
-	}
 	s, err := spec.Parse(r.Spec)
 	if err != nil {
+		return nil, err
+	}
+	room, err := s.Storage()
+	if err != nil {
+		return nil, err
+	}
+	if err := a.mountRoot(c, image, room); err != nil {
 		return nil, err
 	}
 	files := map[string]string{}
@@ -197,8 +201,9 @@ func (c *container) makeLast() error {
 	return os.Chmod(c.last, 0o666)
 }
 
-// mountRoot lays the container's writable layer over its image.
-func (a *Agent) mountRoot(c *container, image string) error {
+// mountRoot lays the container's writable layer, of at most room bytes if that is
+// not 0, over its image.
+func (a *Agent) mountRoot(c *container, image string, room int64) error {
 	base, err := a.writable()
 	if err != nil {
 		return err
@@ -206,6 +211,11 @@ func (a *Agent) mountRoot(c *container, image string) error {
 	c.root = filepath.Join(c.dir, "rootfs")
 	c.upper = filepath.Join(base, "roots", c.id)
 	c.last = filepath.Join(c.upper, "termination-log")
+	if room > 0 && base != memoryDir {
+		if err := a.limitLayer(c.upper, room); err != nil {
+			return fmt.Errorf("limit what it writes: %w", err)
+		}
+	}
 	for _, name := range []string{"upper", "work"} {
 		if err := os.MkdirAll(filepath.Join(c.upper, name), 0o755); err != nil {
 			return err
@@ -216,6 +226,16 @@ func (a *Agent) mountRoot(c *container, image string) error {
 		return fmt.Errorf("overlay: %w", err)
 	}
 	return nil
+}
+
+// limitLayer makes the directory of a container's writable layer, with a bound.
+func (a *Agent) limitLayer(dir string, room int64) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	a.volumes.Lock()
+	defer a.volumes.Unlock()
+	return a.limit(dir, room)
 }
 
 // remove takes away all that there is of a container, whether it was made

@@ -36,7 +36,11 @@ var settings = []said{
 	{"hugepages", `resources: {limits: {hugepages-2Mi: 4Mi, memory: 32Mi}}, volumeMounts: [{name: huge, mountPath: /huge}]`,
 		`cat /sys/fs/cgroup/hugetlb.2MB.max; grep -E '^HugePages_Total' /proc/meminfo | tr -s ' '; fallocate -l 2097152 /huge/x && cat /sys/fs/cgroup/hugetlb.2MB.current`, "4194304\nHugePages_Total: 2\n2097152"},
 	{"nohugepages", `volumeMounts: [{name: huge, mountPath: /huge}]`, `cat /sys/fs/cgroup/hugetlb.2MB.max; fallocate -l 2097152 /huge/y 2>/dev/null || echo none`, "0\nnone"},
-	{"storage", `resources: {limits: {ephemeral-storage: 100Mi}}`, `df -m / | awk 'NR==2{print ($4 <= 100 && $4 >= 98)}'; dd if=/dev/zero of=/tmp/big bs=1M count=120 2>&1 | grep -c 'No space left'; rm /tmp/big`, "1\n1"},
+	{"layer", `resources: {limits: {ephemeral-storage: 20Mi}}, volumeMounts: [{name: v, mountPath: /v}]`,
+		`head -c 10000000 /dev/zero >/tmp/fits && echo fits; dd if=/dev/zero of=/tmp/big bs=1M count=30 2>&1 | grep -cE 'quota|No space'; rm /tmp/big; mkdir /etc/made && mv /etc/passwd /etc/made && echo moved; head -c 30000000 /dev/zero >/v/big && echo elsewhere; rm /v/big; touch /v/layered`,
+		"fits\n1\nmoved\nelsewhere"},
+	{"storage", `resources: {limits: {ephemeral-storage: 80Mi}}, volumeMounts: [{name: v, mountPath: /v}]`,
+		`until [ -e /v/layered ]; do sleep 0.1; done; df -m / | awk 'NR==2{print ($4 <= 100)}'; dd if=/dev/zero of=/v/all bs=1M count=120 2>&1 | grep -c 'No space left'; rm /v/all`, "1\n1"},
 }
 
 const settingsPod = `apiVersion: v1

@@ -8,10 +8,13 @@ package oci
 
 import (
 	"fmt"
+	"strconv"
 
 	imagev1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
 // Version is the version of the runtime specification that is written.
@@ -46,6 +49,10 @@ const MountFile = "bulkhead.file"
 // AllDevices is an annotation of the specification, "true" where the agent gives
 // the container every device of its machine.
 const AllDevices = "io.bulkhead.all-devices"
+
+// StorageLimit is an annotation of the specification: how many bytes the
+// container's writable layer may hold.
+const StorageLimit = "io.bulkhead.storage"
 
 // Input is what a container's specification is made from. Container is
 // required; the others may be zero. Nothing of it is changed or kept.
@@ -94,8 +101,18 @@ func Spec(in Input) (*specs.Spec, error) {
 		Mounts:  mounts,
 		Linux:   linux,
 	}
+	notes := map[string]string{}
 	if security.GetPrivileged() {
-		spec.Annotations = map[string]string{AllDevices: "true"}
+		notes[AllDevices] = "true"
+	}
+	if limit := in.Container.GetAnnotations()[annotations.Storage]; limit != "" {
+		if n, err := strconv.ParseInt(limit, 10, 64); err != nil || n <= 0 {
+			return nil, fmt.Errorf("%w: annotation %s=%q is no number of bytes", ErrInvalid, annotations.Storage, limit)
+		}
+		notes[StorageLimit] = limit
+	}
+	if len(notes) > 0 {
+		spec.Annotations = notes
 	}
 	return spec, nil
 }

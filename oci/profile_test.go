@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
 func TestParseSeccomp(t *testing.T) {
@@ -112,6 +114,16 @@ func TestSysctlsOfTheMachine(t *testing.T) {
 		_, err := Sysctls(&runtimeapi.PodSandboxConfig{Linux: &runtimeapi.LinuxPodSandboxConfig{Sysctls: map[string]string{name: "1"}}})
 		if (err == nil) != allowed || err != nil && !errors.Is(err, ErrNotSupported) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestStorageLimit(t *testing.T) {
+	for limit, want := range map[string]bool{"": true, "1048576": true, "0": false, "-1": false, "lots": false} {
+		config := &runtimeapi.ContainerConfig{Command: []string{"a"}, Annotations: map[string]string{annotations.Storage: limit}}
+		spec, err := Spec(Input{Container: config})
+		if (err == nil) != want || err != nil && !errors.Is(err, ErrInvalid) || err == nil && spec.Annotations[StorageLimit] != limit {
+			t.Errorf("%q: %v", limit, err)
 		}
 	}
 }

@@ -31,6 +31,10 @@ const (
 	// the engine's default.
 	Scratch = Prefix + "scratch"
 
+	// Storage, of a ContainerConfig, is how many bytes the container's writable
+	// layer may hold; absent is no limit of its own.
+	Storage = Prefix + "storage"
+
 	// EmptyDir followed by a volume's name holds that volume's options, comma
 	// separated: "medium=Memory", "size=BYTES", "mode=OCTAL". Absent is an
 	// unbounded directory on the scratch disk.

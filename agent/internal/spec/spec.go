@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -90,8 +91,12 @@ const (
 	PIDTarget       = "bulkhead.container:"
 )
 
-// allDevices is the annotation of a container that gets every device.
-const allDevices = "io.bulkhead.all-devices"
+// The annotations of a container that gets every device, and of how many bytes
+// its writable layer may hold.
+const (
+	allDevices   = "io.bulkhead.all-devices"
+	storageLimit = "io.bulkhead.storage"
+)
 
 // Device is an OCI device.
 type Device struct {
@@ -114,6 +119,24 @@ func Parse(raw json.RawMessage) (*Spec, error) {
 		return nil, fmt.Errorf("specification without process: %w", agentv1.ErrInvalid)
 	}
 	return s, nil
+}
+
+// Storage is how many bytes the container's writable layer may hold; 0 is no
+// limit of its own.
+func (s *Spec) Storage() (int64, error) {
+	var notes map[string]string
+	if err := s.top.get("annotations", &notes); err != nil {
+		return 0, err
+	}
+	text := notes[storageLimit]
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("annotation %s %.32q: %w", storageLimit, text, agentv1.ErrInvalid)
+	}
+	return n, nil
 }
 
 // Adjust makes the specification the guest's. It may be called once.
