@@ -68,8 +68,8 @@ var filled = []said{
 		`dd if=/dev/zero of=/small/x bs=64k count=31 2>/dev/null && echo fits; mkdir /small/in; dd if=/dev/zero of=/small/in/y bs=64k count=4 2>&1 | grep -o 'quota exceeded'; df -m /small | awk 'END{print $2}'; touch /small/still && rm /small/x && dd if=/dev/zero of=/small/z bs=64k count=16 2>/dev/null && echo again`,
 		"fits\nquota exceeded\n2\nagain"},
 	{"live", `volumeMounts: [{name: config, mountPath: /v}, {name: secret, mountPath: /s}, {name: config, mountPath: /part, subPath: a}]`,
-		`cat /v/a /s/key; echo; first=$(readlink /v/..data); until [ "$(cat /v/a)" = changed ] && [ "$(cat /s/key)" = louder ]; do sleep 0.05; done; cat /part; echo; [ "$(readlink /v/..data)" != "$first" ] && ls -A /v | grep -v ..2`,
-		"onehush\none\n..data\na\nnew"},
+		`cat /v/a /s/key; echo; first=$(readlink /v/..data); until [ "$(cat /v/a)" = changed ] && [ "$(cat /s/key)" = louder ]; do sleep 0.05; done; cat /part; echo; [ "$(readlink /v/..data)" != "$first" ] && ls -A /v | grep -v ..2; until [ "$(cat /v/a)" = again ]; do sleep 0.05; done; cat /s/key`,
+		"onehush\none\n..data\na\nnew\nlouder"},
 }
 
 // TestVolumes shows in a real machine what ConfigMaps, Secrets and the downward
@@ -120,6 +120,12 @@ spec:
 	}
 	w.must(t, "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: changed, new: x}}, {apiVersion: v1, kind: Secret, metadata: {name: keys}, stringData: {key: louder, other: unheard-of}}]}",
 		"update", "filled", "-f", "-")
+	for !strings.Contains(w.must(t, "", "logs", "-c", "live", "filled"), "new") {
+		time.Sleep(20 * time.Millisecond)
+	}
+	// The next supervisor goes on with the volumes of the pods that it adopts.
+	w.shutdown(t)
+	w.must(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: again}}", "update", "filled", "-f", "-")
 	if code := w.run(t, "", "wait", "filled").ProcessState.ExitCode(); code != 0 {
 		t.Errorf("wait: exit code %d", code)
 	}
