@@ -90,6 +90,7 @@ type runner struct {
 	timings bool
 	bars    *bars
 	printer *printer
+	step    string // the last that was said
 
 	mu   sync.Mutex
 	pods []string // UIDs, in the order of their start
@@ -165,7 +166,10 @@ func (r *runner) message(req api.RunRequest, m api.Message) error {
 	case m.Progress != nil:
 		r.bars.update(*m.Progress)
 	case m.Step != "":
-		r.bars.say(m.Step)
+		if m.Step != r.step { // several pods may wait for the same
+			r.bars.say(m.Step)
+		}
+		r.step = m.Step
 	case m.Notice != "":
 		r.bars.clear()
 		fmt.Fprintln(r.app.err, "bulkhead: "+plain(m.Notice))
