@@ -55,6 +55,10 @@ func testResize(t *testing.T, w *world) {
 		t.Errorf("container a: %+v", c)
 	}
 
+	if y := w.must(t, "", "kube", "generate", "web"); !strings.Contains(y, "memory: 1Gi") || !strings.Contains(y, "cpu: 600m") {
+		t.Errorf("the pod as somebody would write it:\n%s", y)
+	}
+
 	// A supervisor that comes later knows what the pod was resized to.
 	w.shutdown(t)
 	w.must(t, "", "update", "web", "-c", "b", "--memory", "96Mi")

@@ -26,11 +26,36 @@ func (s *Supervisor) generate(r *http.Request) (any, error) {
 		_, _, err := e.container("")
 		return nil, err
 	}
-	pod, err := written(e.rec.Pod)
+	asked, err := e.asked()
+	if err != nil {
+		return nil, err
+	}
+	pod, err := written(asked)
 	if err != nil {
 		return nil, err
 	}
 	return e.withObjects(pod, r.URL.Query().Get("secrets") == "true")
+}
+
+// asked is the pod as it was given, and resized since.
+func (e *entry) asked() (*corev1.Pod, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.rec.Resources) == 0 {
+		return e.rec.Pod, nil
+	}
+	resized := e.rec.Pod.DeepCopy()
+	e.rec.resized(resized)
+	// Once through its text: quantities are then as a decoded pod has them.
+	data, err := json.Marshal(resized)
+	if err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	out := &corev1.Pod{}
+	if err := json.Unmarshal(data, out); err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	return out, nil
 }
 
 // withObjects puts the ConfigMaps that a pod was given before it, and with
