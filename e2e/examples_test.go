@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -34,7 +35,8 @@ var examples = map[string]example{
 	},
 	"cron-loop.yaml":  {args: []string{"-d"}, live: cronLoop},
 	"deployment.yaml": {args: []string{"-d"}, live: deployment},
-	"web.yaml":        {args: []string{"-d"}, live: web},
+	"web.yaml":        {args: []string{"-d"}, live: serves("web", "80", "<h1>Hello from web</h1>", "0")},
+	"nginx.yaml":      {args: []string{"-d"}, live: serves("nginx", "8080", "<h1>Hello from a machine of its own</h1>", "33")},
 	"database.yaml":   {args: []string{"-d"}, live: database},
 }
 
@@ -123,25 +125,28 @@ func deployment(t *testing.T, w *world) {
 	w.soon(t, `Good day, everyone, from greeter.* with 64 MiB\nthe token has 6 bytes`, "logs", "greeter")
 }
 
-func web(t *testing.T, w *world) {
-	w.soon(t, `web +1/1 +Running`, "ps")
-	port := regexp.MustCompile(`127\.0\.0\.1:(\d+)->8080`).FindStringSubmatch(w.must(t, "", "ps"))
-	if port == nil {
-		t.Fatal("no port is published")
-	}
-	client := http.Client{Timeout: 10 * time.Second}
-	res, err := client.Get("http://127.0.0.1:" + port[1] + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	page := make([]byte, 1000)
-	n, _ := res.Body.Read(page)
-	if !strings.Contains(string(page[:n]), "Hello from a machine of its own") {
-		t.Errorf("%s: %s", res.Status, page[:n])
-	}
-	if user := w.must(t, "", "exec", "web", "--", "id", "-u"); user != "33\n" {
-		t.Errorf("nginx runs as %q", user)
+// serves looks at a web server: its page on the published port, and the user
+// that it runs as.
+func serves(pod, port, page, user string) func(*testing.T, *world) {
+	return func(t *testing.T, w *world) {
+		w.soon(t, pod+` +1/1 +Running`, "ps")
+		published := regexp.MustCompile(`127\.0\.0\.1:(\d+)->` + port + `\b`).FindStringSubmatch(w.must(t, "", "ps"))
+		if published == nil {
+			t.Fatal("no port is published")
+		}
+		client := http.Client{Timeout: 10 * time.Second}
+		res, err := client.Get("http://127.0.0.1:" + published[1] + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(io.LimitReader(res.Body, 1000))
+		if err != nil || strings.TrimSpace(string(body)) != page {
+			t.Errorf("%s: %s %v", res.Status, body, err)
+		}
+		if got := w.must(t, "", "exec", pod, "--", "id", "-u"); got != user+"\n" {
+			t.Errorf("%s runs as %q", pod, got)
+		}
 	}
 }
 
