@@ -235,6 +235,8 @@ func classify(op, message string, status unix.WaitStatus) error {
 		if strings.Contains(message, "not found") || strings.Contains(message, "No such file") {
 			class = agentv1.ErrNoCommand
 		}
+	case strings.HasPrefix(message, "the container `") && strings.HasSuffix(message, "` is not running"):
+		class = agentv1.ErrBusy // it has ended a moment ago
 	case status.Signaled():
 		message = fmt.Sprintf("killed by signal %d", status.Signal())
 	}

@@ -17,6 +17,7 @@ func TestClassify(t *testing.T) {
 		"open executable: Permission denied":                                agentv1.ErrNotExec,
 		"open executable: Operation not permitted":                          agentv1.ErrNotExec,
 		"open executable: No such file or directory":                        agentv1.ErrNoCommand,
+		"the container `c` is not running":                                  agentv1.ErrBusy,
 		"mount `proc` to `proc`: Operation not permitted":                   nil,
 	} {
 		err := classify("create", message, unix.WaitStatus(1<<8))
