@@ -111,7 +111,7 @@ func (a *app) copyOut(ctx context.Context, from place, target, container string)
 	in, out := io.Pipe()
 	unpacked := make(chan error, 1)
 	go func() {
-		err := tree.Unpack(in, target, a.note)
+		err := tree.Unpack(in, target, tree.Base(from.path), a.note)
 		in.CloseWithError(errors.Join(err, io.ErrClosedPipe))
 		if err != nil {
 			cancel() // the pod may never end what nobody reads

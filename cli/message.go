@@ -19,7 +19,8 @@ var id = regexp.MustCompile(`(sha256:)?[0-9a-f]{32,64}`)
 
 // plain makes a message one line, with ids as short as ps shows them.
 func plain(message string) string {
-	message = strings.Join(strings.Fields(message), " ")
+	// Part of it may be a pod's own words.
+	message = printable(strings.Join(strings.Fields(message), " "))
 	return id.ReplaceAllStringFunc(message, func(s string) string {
 		if strings.HasPrefix(s, "sha256:") {
 			return s

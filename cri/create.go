@@ -187,10 +187,10 @@ func (p *pod) notReady() error {
 }
 
 // storeContainer writes the container's record and returns the configuration
-// that is kept: without the environment, which may hold secrets.
+// that is kept: without the environment and the command, which may hold secrets.
 func (p *pod) storeContainer(ctr *container, config *runtimeapi.ContainerConfig, rollback *undo.Stack) (*runtimeapi.ContainerConfig, error) {
 	kept := proto.CloneOf(config)
-	kept.Envs = nil
+	kept.Envs, kept.Command, kept.Args = nil, nil, nil
 	if last := ctr.Termination; last != nil {
 		kept.Mounts = append(kept.Mounts, &runtimeapi.Mount{ContainerPath: last.Container, HostPath: last.Host})
 	}

@@ -85,7 +85,7 @@ func (r *run) hookTarget(c *container) hookTarget {
 func (t hookTarget) run(ctx context.Context, handler *corev1.LifecycleHandler) error {
 	switch {
 	case handler.Exec != nil:
-		_, _, err := t.o.Runtime.ExecSync(ctx, t.id, handler.Exec.Command, 0)
+		_, _, err := probe.Run(ctx, t.o.Runtime, t.id, handler.Exec.Command, 0)
 		return err
 	case handler.Sleep != nil:
 		pause(ctx, time.Duration(handler.Sleep.Seconds)*time.Second)

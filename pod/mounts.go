@@ -117,9 +117,10 @@ func containerMount(o *Options, mount *corev1.VolumeMount, part string, images m
 
 // subPath is what of a volume is mounted, empty for all of it.
 func subPath(mount *corev1.VolumeMount, lookup func(string) (string, bool)) (string, error) {
-	part := mount.SubPath
+	part, told := mount.SubPath, mount.SubPath
 	if mount.SubPathExpr != "" {
 		missing := ""
+		told = mount.SubPathExpr // what it stands for may be a secret
 		part = expand(mount.SubPathExpr, func(name string) (string, bool) {
 			value, known := lookup(name)
 			if !known {
@@ -133,9 +134,9 @@ func subPath(mount *corev1.VolumeMount, lookup func(string) (string, bool)) (str
 	}
 	switch {
 	case path.IsAbs(part):
-		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", part)
+		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", told)
 	case slices.Contains(strings.Split(part, "/"), ".."):
-		return "", fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", part)
+		return "", fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", told)
 	}
 	return part, nil
 }

@@ -108,7 +108,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()
-		if err := Unpack(&stream, filepath.Join(dir, tc.target), unnoted(t)); err != nil {
+		if err := Unpack(&stream, filepath.Join(dir, tc.target), Base(tc.source), unnoted(t)); err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
 		}
@@ -133,7 +133,7 @@ func TestFiles(t *testing.T) {
 			}
 		}
 		var stream bytes.Buffer
-		if err := errors.Join(Pack(&stream, source, unnoted(t)), Unpack(&stream, filepath.Join(dir, tc.target), unnoted(t))); err != nil {
+		if err := errors.Join(Pack(&stream, source, unnoted(t)), Unpack(&stream, filepath.Join(dir, tc.target), Base(source), unnoted(t))); err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 		if got := listing(t, dir)[tc.at]; got != `-rw-r----- 1000000000 "content\x00\xff"` {
@@ -144,7 +144,7 @@ func TestFiles(t *testing.T) {
 	if err := Pack(&stream, source, unnoted(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Unpack(&stream, t.TempDir()+"/none/", unnoted(t)); !errors.Is(err, fs.ErrNotExist) {
+	if err := Unpack(&stream, t.TempDir()+"/none/", "a", unnoted(t)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("to a directory that is not there: %v", err)
 	}
 	if err := Pack(io.Discard, "/no/such", unnoted(t)); !errors.Is(err, fs.ErrNotExist) {
@@ -202,6 +202,9 @@ func TestHostile(t *testing.T) {
 		{name: "an absolute name", headers: []tar.Header{file("/etc/x")}, hostile: true},
 		{name: "up alone", headers: []tar.Header{folder("..")}, hostile: true},
 		{name: "another tree", headers: []tar.Header{folder("t"), file("u")}, hostile: true, want: files{"t": "d"}},
+		{name: "another file than was asked for", headers: []tar.Header{file(".bashrc")}, hostile: true},
+		{name: "another directory than was asked for", headers: []tar.Header{folder(".ssh"), file(".ssh/authorized_keys")}, hostile: true},
+		{name: "what is in it instead of it", headers: []tar.Header{folder("."), file("./.bashrc")}, hostile: true},
 		{name: "too deep", headers: []tar.Header{file(strings.Repeat("a/", maxDepth+2) + "x")}, hostile: true},
 		{name: "nothing", hostile: true},
 		{name: "a link out, and through it", headers: []tar.Header{folder("t"), symlink("t/l", "../../beside"), file("t/l/x")},
@@ -224,7 +227,7 @@ func TestHostile(t *testing.T) {
 		{name: "another name of itself", headers: []tar.Header{folder("t"), file("t/a"), link("t/a", "t/a")}, want: files{"t": "d", "t/a": "f"}},
 		{name: "devices", headers: []tar.Header{folder("t"), {Typeflag: tar.TypeChar, Name: "t/c", Devmajor: 1, Devminor: 3}, {Typeflag: tar.TypeBlock, Name: "t/b"}, {Typeflag: tar.TypeFifo, Name: "t/p"}},
 			notes: 3, want: files{"t": "d"}},
-		{name: "set-user-id", headers: []tar.Header{{Typeflag: tar.TypeReg, Name: "s", Mode: 0o6755}}, want: files{"s": "f"}},
+		{name: "set-user-id", headers: []tar.Header{{Typeflag: tar.TypeReg, Name: "t", Mode: 0o6755}}, want: files{"t": "f"}},
 		{name: "a directory becomes a link, then gets its mode", headers: []tar.Header{folder("t"), folder("t/d"), symlink("t/d", "x")},
 			fails: "it is a directory", want: files{"t": "d", "t/d": "d"}},
 	} {
@@ -241,7 +244,7 @@ func TestHostile(t *testing.T) {
 			}
 			before := listing(t, beside)
 			notes := 0
-			err := Unpack(archive(t, tc.headers...), in, func(string) { notes++ })
+			err := Unpack(archive(t, tc.headers...), in, "t", func(string) { notes++ })
 			switch {
 			case tc.hostile && !errors.Is(err, ErrHostile),
 				tc.fails != "" && (err == nil || !strings.Contains(err.Error(), tc.fails)),
@@ -298,11 +301,11 @@ func TestLinksThatWereThere(t *testing.T) {
 		os.Symlink("../../beside", top+"/in/t/l"), os.Symlink("../../beside/new", top+"/in/t/f")); err != nil {
 		t.Fatal(err)
 	}
-	err := Unpack(archive(t, tar.Header{Typeflag: tar.TypeReg, Name: "t/l/x"}), top+"/in", unnoted(t))
+	err := Unpack(archive(t, tar.Header{Typeflag: tar.TypeReg, Name: "t/l/x"}), top+"/in", "t", unnoted(t))
 	if err == nil || !strings.Contains(err.Error(), "no directory") {
 		t.Errorf("through a link: %v", err)
 	}
-	if err := Unpack(archive(t, tar.Header{Typeflag: tar.TypeReg, Name: "t/f"}), top+"/in", unnoted(t)); err != nil {
+	if err := Unpack(archive(t, tar.Header{Typeflag: tar.TypeReg, Name: "t/f"}), top+"/in", "t", unnoted(t)); err != nil {
 		t.Error(err)
 	}
 	if got := kinds(t, top+"/beside"); len(got) != 0 {
@@ -319,7 +322,7 @@ func TestBroken(t *testing.T) {
 	}
 	for cut := 0; cut < whole.Len()-2048; cut += 97 {
 		dir := t.TempDir()
-		err := Unpack(bytes.NewReader(whole.Bytes()[:cut]), dir+"/x", func(string) {})
+		err := Unpack(bytes.NewReader(whole.Bytes()[:cut]), dir+"/x", "source", func(string) {})
 		if content, missing := os.ReadFile(dir + "/x/a"); err == nil && missing == nil && string(content) != "content\x00\xff" {
 			t.Errorf("cut at %d: %q", cut, content)
 		}
@@ -327,9 +330,9 @@ func TestBroken(t *testing.T) {
 	for at := 0; at < whole.Len(); at += 61 {
 		b := bytes.Clone(whole.Bytes())
 		b[at] ^= 0xff
-		_ = Unpack(bytes.NewReader(b), t.TempDir(), func(string) {}) // any outcome but a panic or an escape
+		_ = Unpack(bytes.NewReader(b), t.TempDir(), "source", func(string) {}) // any outcome but a panic or an escape
 	}
-	if err := Unpack(io.LimitReader(zeros{}, 1<<20), t.TempDir(), func(string) {}); err == nil {
+	if err := Unpack(io.LimitReader(zeros{}, 1<<20), t.TempDir(), "source", func(string) {}); err == nil {
 		t.Error("zeros are a tree")
 	}
 }
@@ -348,7 +351,7 @@ func TestTooMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := Unpack(&b, dir, unnoted(t)); !errors.Is(err, ErrHostile) || len(kinds(t, dir)) != 0 {
+	if err := Unpack(&b, dir, "t", unnoted(t)); !errors.Is(err, ErrHostile) || len(kinds(t, dir)) != 0 {
 		t.Errorf("%v, %v", err, kinds(t, dir))
 	}
 }

@@ -19,20 +19,22 @@ const (
 	MaxBytes   = 64 << 30 // of all files together
 	maxName    = 4096
 	maxDepth   = 200
+	maxNotes   = 100
 )
 
 // ErrHostile is matched by Unpack's error for a stream that no honest pod sends:
 // names that lead out of the tree, several roots, more than the bounds.
 var ErrHostile = errors.New("not what a copy is made of")
 
-// Unpack makes the one tree of a tar stream at target: in it, if it is a
-// directory, and else as it. Missing directories above are made. It writes below
+// Unpack makes the one tree of a tar stream, whose names begin with base (see
+// Base: what was asked for, and no choice of the pod's), at target: in it, if it
+// is a directory, and else as it. Missing directories above are made. It writes below
 // target only and through no symbolic link; files and links that are in the way
 // are replaced. Left out, and told to note, are devices and the like, and
 // symbolic links that lead out of the tree: whoever follows them later would be
 // led by the pod. Permissions and times are kept, but no set-user-id.
-func Unpack(r io.Reader, target string, note func(string)) (err error) {
-	u := &unpacker{tar: tar.NewReader(r), note: note}
+func Unpack(r io.Reader, target, base string, note func(string)) (err error) {
+	u := &unpacker{tar: tar.NewReader(r), base: base, note: atMost(maxNotes, note)}
 	if err := u.open(target); err != nil {
 		return fmt.Errorf("copy to %s: %w", target, err)
 	}
@@ -46,12 +48,24 @@ func Unpack(r io.Reader, target string, note func(string)) (err error) {
 	return nil
 }
 
+// atMost passes on so many notes, and then that there are more.
+func atMost(n int, note func(string)) func(string) {
+	return func(text string) {
+		switch n--; {
+		case n >= 0:
+			note(text)
+		case n == -1:
+			note("and more was left out")
+		}
+	}
+}
+
 type unpacker struct {
 	tar    *tar.Reader
 	note   func(string)
 	root   *os.Root
 	rename string // what becomes of the tree's base, empty if nothing
-	base   string // of the first entry
+	base   string // that every name begins with
 
 	entries int
 	bytes   int64
@@ -125,9 +139,6 @@ func (u *unpacker) place(raw string) (string, error) {
 		return "", fmt.Errorf("%w: its name leads out of the tree", ErrHostile)
 	}
 	base, rest, _ := strings.Cut(name, "/")
-	if u.base == "" {
-		u.base = base
-	}
 	if base != u.base {
 		return "", fmt.Errorf("%w: another tree", ErrHostile)
 	}

@@ -32,7 +32,7 @@ const execSlack = 15 * time.Second
 func Exec(ctx context.Context, runtime Executor, id string, command []string, timeout time.Duration) (Result, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+execSlack)
 	defer cancel()
-	stdout, stderr, err := run(ctx, runtime, id, command, timeout)
+	stdout, stderr, err := Run(ctx, runtime, id, command, timeout)
 	output := string(stdout[:min(len(stdout), maxOutput)])
 	output += string(stderr[:min(len(stderr), maxOutput-len(output))])
 	exit, exited := errors.AsType[interface {
@@ -51,7 +51,9 @@ func Exec(ctx context.Context, runtime Executor, id string, command []string, ti
 	return Unknown, "", err
 }
 
-func run(ctx context.Context, runtime Executor, id string, command []string, timeout time.Duration) (stdout, stderr []byte, err error) {
+// Run is runtime's ExecSync, of whose output no more is kept than a probe tells
+// where the runtime can do that.
+func Run(ctx context.Context, runtime Executor, id string, command []string, timeout time.Duration) (stdout, stderr []byte, err error) {
 	if c, ok := runtime.(clipper); ok {
 		return c.ExecSyncClipped(ctx, id, command, timeout, maxOutput)
 	}
