@@ -44,7 +44,7 @@ func TestOutput(t *testing.T) {
 		w.Close()
 	}()
 	var got []byte
-	acked := 0
+	var acked int
 	for done := false; !done; {
 		rd := o.Reader(int64(len(got)))
 		acked = len(got)
