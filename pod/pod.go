@@ -87,7 +87,8 @@ type Options struct {
 	Pauses func(sandbox string) (times uint64, now bool)
 	// Last is what an earlier Run's Verdicts said, by the containers' CRI ids:
 	// those that still run are as started and ready as they were then, until
-	// their probes say otherwise.
+	// their probes say otherwise. Of those that it does not tell of nothing is
+	// known.
 	Last map[string]probe.Verdict
 	// Conditions, if set, are those that others set on the pod, for its readiness
 	// gates. It is asked on the goroutine of Run and must not block; Changed

@@ -117,9 +117,12 @@ func (p *probes) watch(runCtx context.Context, c *container) *watched {
 		Runtime: p.r.o.Runtime, Dial: dialer(p.r.o, sandbox, host), Host: host,
 	}
 	options := probe.Options{
-		Container: c.spec, Ask: target.Ask, Began: began, Resumed: c.ours != id, Last: p.r.o.Last[id],
+		Container: c.spec, Ask: target.Ask, Began: began, Resumed: c.ours != id,
 		Changed: func() { p.r.tell(ctx, func() {}) },
 		Event:   func(reason, message string) { p.r.tell(ctx, func() { p.r.event(c, true, reason, message) }) },
+	}
+	if last, known := p.r.o.Last[id]; known {
+		options.Last = &last
 	}
 	if p.r.o.Pauses != nil {
 		options.Stalls = func() (uint64, bool) { return p.r.o.Pauses(sandbox) }

@@ -347,6 +347,35 @@ func TestTakenOverWithProbes(t *testing.T) {
 	}
 }
 
+// TestTakenOverLongBeforeItStarted: a container that was known not to have
+// started has not by the time that nobody asked it, and what it has to start is
+// counted anew.
+func TestTakenOverLongBeforeItStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		answer(fake, map[string]bool{})
+		pod := onePod("Always", "main")
+		pod.Spec.Containers[0].StartupProbe = execProbe("up", 20)
+		first := supervise(t, fake, pod)
+		first.after(5 * time.Second)
+		known := first.Verdicts()
+		first.cancel()
+		first.end()
+		time.Sleep(time.Hour)
+		second := supervise(t, fake, pod, func(o *Options) { o.Last = known })
+		if got := healthOf(second.after(15 * time.Second).ContainerStatuses[0]); got != "running" {
+			t.Errorf("it is %s", got)
+		}
+		if calls := fake.called("StopContainer"); len(calls) > 0 {
+			t.Errorf("ended before its time: %v", calls)
+		}
+		second.after(10 * time.Second)
+		if diff := cmp.Diff([]string{"StopContainer main/30"}, fake.called("StopContainer")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // TestAPausedPodFailsNoProbe, whatever it answers.
 func TestAPausedPodFailsNoProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

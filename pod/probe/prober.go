@@ -39,9 +39,9 @@ type Options struct {
 	Began time.Time
 	// Resumed says that it had run before anybody probed it here, as after a
 	// restart of the supervisor: its probes begin spread over their periods.
-	// Last is what was known then; its Failed is not looked at.
+	// Last is what was known then, nil for nothing; its Failed is not looked at.
 	Resumed bool
-	Last    Verdict
+	Last    *Verdict
 	// Stalls tells how often the container's machine has been stopped as a
 	// whole (paused), and whether it is now: what a probe says across that does
 	// not count. Nil is never.
@@ -71,8 +71,15 @@ func New(o Options) *Prober {
 		o.Stalls = func() (uint64, bool) { return 0, false }
 	}
 	p := &Prober{o: o, started: make(chan struct{}), quiet: make(chan struct{})}
-	p.verdict.Started = o.Container.StartupProbe == nil || o.Resumed && (o.Last.Started || overdue(o.Container.StartupProbe, o.Began))
-	p.verdict.Ready = p.verdict.Started && (o.Container.ReadinessProbe == nil || o.Resumed && o.Last.Ready)
+	var last Verdict
+	switch {
+	case o.Resumed && o.Last != nil:
+		last = *o.Last
+	case o.Resumed && o.Container.StartupProbe != nil:
+		last.Started = overdue(o.Container.StartupProbe, o.Began)
+	}
+	p.verdict.Started = o.Container.StartupProbe == nil || last.Started
+	p.verdict.Ready = p.verdict.Started && (o.Container.ReadinessProbe == nil || last.Ready)
 	if p.verdict.Started {
 		close(p.started)
 	}
@@ -80,7 +87,9 @@ func New(o Options) *Prober {
 }
 
 // overdue tells whether a container that runs, and of whose startup probe
-// nothing is known, has run for longer than it would have without a success.
+// nothing is known, has run for longer than it would have without a success. Of
+// one that is known not to have started that says nothing: for a part of the time
+// nobody may have asked it, or ended it.
 func overdue(probe *corev1.Probe, began time.Time) bool {
 	once := time.Duration(probe.PeriodSeconds+probe.TimeoutSeconds) * time.Second
 	return time.Since(began) > seconds(probe.InitialDelaySeconds)+time.Duration(probe.FailureThreshold+1)*once

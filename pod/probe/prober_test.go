@@ -385,21 +385,23 @@ func TestResumed(t *testing.T) {
 		name                         string
 		startup, liveness, readiness *corev1.Probe
 		age                          time.Duration
-		last                         Verdict
+		last                         *Verdict // nil: nothing is known
 		answers                      answers
 		atOnce, later                Verdict
 	}{
-		{"no probes", nil, nil, nil, time.Hour, Verdict{}, nil, up, up},
-		{"was ready", nil, nil, spec(), time.Minute, up, answers{Readiness: good}, up, up},
-		{"was ready, is no more", nil, nil, spec(), time.Minute, up, answers{Readiness: bad}, up, Verdict{Started: true}},
-		{"was not ready", nil, nil, spec(), time.Minute, Verdict{Started: true}, answers{Readiness: good}, Verdict{Started: true}, up},
-		{"had started", spec(), nil, nil, time.Second, up, answers{Startup: bad}, up, up},
-		{"had not started", spec(), nil, nil, time.Second, Verdict{}, answers{Startup: bad}, Verdict{}, Verdict{Failed: Startup}},
-		{"had not started, does", spec(), spec(), spec(), time.Second, Verdict{}, answers{Startup: good, Liveness: good, Readiness: good}, Verdict{}, up},
-		{"must have started by now", spec(), nil, nil, time.Minute, Verdict{}, answers{Startup: bad}, up, up},
-		{"must have started by now, with readiness", spec(), nil, spec(), time.Minute, Verdict{}, answers{Startup: bad, Readiness: good}, Verdict{Started: true}, up},
-		{"dead", nil, spec(), nil, time.Minute, up, answers{Liveness: bad}, up, Verdict{Started: true, Ready: true, Failed: Liveness}},
-		{"what failed then may be well", nil, spec(), nil, time.Minute, Verdict{Started: true, Ready: true, Failed: Liveness}, answers{Liveness: good}, up, up},
+		{"no probes", nil, nil, nil, time.Hour, nil, nil, up, up},
+		{"was ready", nil, nil, spec(), time.Minute, &up, answers{Readiness: good}, up, up},
+		{"was ready, is no more", nil, nil, spec(), time.Minute, &up, answers{Readiness: bad}, up, Verdict{Started: true}},
+		{"was not ready", nil, nil, spec(), time.Minute, &Verdict{Started: true}, answers{Readiness: good}, Verdict{Started: true}, up},
+		{"had started", spec(), nil, nil, time.Second, &up, answers{Startup: bad}, up, up},
+		{"had not started", spec(), nil, nil, time.Second, &Verdict{}, answers{Startup: bad}, Verdict{}, Verdict{Failed: Startup}},
+		{"had not started, does", spec(), spec(), spec(), time.Second, &Verdict{}, answers{Startup: good, Liveness: good, Readiness: good}, Verdict{}, up},
+		{"must have started by now", spec(), nil, nil, time.Minute, nil, answers{Startup: bad}, up, up},
+		{"must have started by now, with readiness", spec(), nil, spec(), time.Minute, nil, answers{Startup: bad, Readiness: good}, Verdict{Started: true}, up},
+		{"had not started long ago", spec(), nil, nil, time.Hour, &Verdict{}, answers{Startup: bad}, Verdict{}, Verdict{Failed: Startup}},
+		{"had not started long ago, does", spec(), nil, spec(), time.Hour, &Verdict{}, answers{Startup: good, Readiness: good}, Verdict{}, up},
+		{"dead", nil, spec(), nil, time.Minute, &up, answers{Liveness: bad}, up, Verdict{Started: true, Ready: true, Failed: Liveness}},
+		{"what failed then may be well", nil, spec(), nil, time.Minute, &Verdict{Started: true, Ready: true, Failed: Liveness}, answers{Liveness: good}, up, up},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
