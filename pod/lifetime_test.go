@@ -87,6 +87,43 @@ func TestActiveDeadlineSurvives(t *testing.T) {
 	})
 }
 
+// What the deadline has ended is told as such by the next supervisor too, however
+// it ended, and what had ended before is not.
+func TestActiveDeadlineOfAPodThatHasEnded(t *testing.T) {
+	for name, test := range map[string]struct {
+		life   life
+		away   time.Duration // when the first supervisor goes
+		phase  corev1.PodPhase
+		reason string
+	}{
+		"ended by it":      {life{term: 5 * time.Second, termCode: -1}, 61 * time.Second, "Failed", "DeadlineExceeded"},
+		"ended after it":   {life{lasts: 70 * time.Second}, 30 * time.Second, "Failed", "DeadlineExceeded"},
+		"had ended":        {life{lasts: 50 * time.Second}, 30 * time.Second, "Succeeded", ""},
+		"failed before it": {life{lasts: 50 * time.Second, code: 1}, 30 * time.Second, "Failed", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.scripts["main"] = []life{test.life}
+				pod := onePod("Never", "main")
+				pod.Spec.ActiveDeadlineSeconds = new(int64(60))
+				first := supervise(t, fake, pod)
+				first.after(test.away)
+				first.cancel()
+				first.end()
+				time.Sleep(time.Hour)
+				second := supervise(t, fake, pod)
+				if err := second.end(); err != nil {
+					t.Fatal(err)
+				}
+				if status := second.Status(); status.Phase != test.phase || status.Reason != test.reason {
+					t.Errorf("phase %s, reason %s", status.Phase, status.Reason)
+				}
+			})
+		})
+	}
+}
+
 func TestTerminationMessages(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	line := func(tag, text string) string {
