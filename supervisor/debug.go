@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,14 +76,27 @@ func (e *entry) debug(ctx context.Context, spec corev1.EphemeralContainer) error
 	if err := p.CanDebug(spec); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	e.rec.Ephemeral = append(e.rec.Ephemeral, spec)
-	err := e.save()
-	e.mu.Unlock()
-	if err != nil {
+	if err := e.note(spec); err != nil {
 		return fmt.Errorf("debug pod %s: %w", e.key(), err)
 	}
 	return p.Debug(ctx, spec)
+}
+
+// note writes an ephemeral container down, whose name is one of a kind: the pod
+// does not know yet of one that another request has just written down.
+func (e *entry) note(spec corev1.EphemeralContainer) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := e.rec.Ephemeral
+	if slices.ContainsFunc(before, func(other corev1.EphemeralContainer) bool { return other.Name == spec.Name }) {
+		return fmt.Errorf("container %s %w", spec.Name, pod.ErrName)
+	}
+	e.rec.Ephemeral = append(before[:len(before):len(before)], spec)
+	if err := e.save(); err != nil {
+		e.rec.Ephemeral = before
+		return err
+	}
+	return nil
 }
 
 // spec is the pod with the containers that were added to it, as it was resized.
