@@ -61,8 +61,7 @@ func (r *run) ensurePull(ctx context.Context, p pull) bool {
 	state.pulling = true
 	config := sandboxConfig(r.o, 0)
 	r.beside(ctx, func() func() {
-		began := time.Now()
-		image, ref, failed := r.fetch(ctx, p, config)
+		found, failed := r.fetch(ctx, p, config)
 		return func() {
 			state.pulling = false
 			if failed != nil {
@@ -73,30 +72,42 @@ func (r *run) ensurePull(ctx context.Context, p pull) bool {
 				}
 				return
 			}
-			state.image, state.ref, state.failure, state.retry = image, ref, nil, backoff{}
-			r.event(p.c, false, "Pulled", fmt.Sprintf("Image %q is there after %v", p.name, time.Since(began).Round(time.Millisecond)))
+			state.image, state.ref, state.failure, state.retry = found.image, found.ref, nil, backoff{}
+			r.event(p.c, false, "Pulled", found.how)
 		}
 	})
 	return false
 }
 
+// fetched is an image that is there.
+type fetched struct {
+	image *runtimeapi.Image
+	ref   string
+	how   string // it came there, in the kubelet's words
+}
+
 // fetch finds the image in the store or pulls it, by the policy.
-func (r *run) fetch(ctx context.Context, p pull, config *runtimeapi.PodSandboxConfig) (*runtimeapi.Image, string, *failure) {
+func (r *run) fetch(ctx context.Context, p pull, config *runtimeapi.PodSandboxConfig) (fetched, *failure) {
+	began := time.Now()
 	spec := &runtimeapi.ImageSpec{Image: tagged(p.name), UserSpecifiedImage: p.name}
-	fail := func(reason string, err error) (*runtimeapi.Image, string, *failure) {
-		return nil, "", &failure{reason: reason, message: err.Error(), err: err, at: time.Now()}
+	fail := func(reason string, err error) (fetched, *failure) {
+		return fetched{}, &failure{reason: reason, message: err.Error(), err: err, at: time.Now()}
 	}
 	status, err := r.o.Images.ImageStatus(ctx, spec, false)
 	if err != nil {
 		return fail(reasonInspect, fmt.Errorf("look up image %s: %w", p.name, err))
 	}
 	if image := status.GetImage(); image != nil && p.policy != corev1.PullAlways {
-		return image, image.GetId(), nil
+		return fetched{image, image.GetId(), fmt.Sprintf("Container image %q already present on machine", p.name)}, nil
 	} else if image == nil && p.policy == corev1.PullNever {
-		return fail(reasonNeverPull, fmt.Errorf("image %s is not here and its pull policy is Never", p.name))
+		none, failed := fail(reasonNeverPull, fmt.Errorf("image %s is not here and its pull policy is Never", p.name))
+		failed.message = fmt.Sprintf("Container image %q is not present with pull policy of Never", p.name)
+		return none, failed
 	}
 	r.tell(ctx, func() { r.event(p.c, false, "Pulling", fmt.Sprintf("Pulling image %q", p.name)) })
+	asked := time.Now()
 	ref, err := r.pullImage(ctx, p, spec, config)
+	took := time.Since(asked)
 	if err != nil {
 		if !strings.Contains(err.Error(), p.name) {
 			err = fmt.Errorf("pull image %s: %w", p.name, err)
@@ -107,7 +118,8 @@ func (r *run) fetch(ctx context.Context, p pull, config *runtimeapi.PodSandboxCo
 	if err != nil || status.GetImage() == nil {
 		return fail(reasonInspect, fmt.Errorf("look up image %s after its pull: %w", p.name, orGone(err)))
 	}
-	return status.GetImage(), ref, nil
+	return fetched{status.GetImage(), ref, fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
+		p.name, took.Truncate(time.Millisecond), time.Since(began).Truncate(time.Millisecond), status.GetImage().GetSize())}, nil
 }
 
 func orGone(err error) error {

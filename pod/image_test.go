@@ -2,6 +2,7 @@ package pod
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,20 +11,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// TestImagePolicies: what is pulled, and what is told of it in the kubelet's words.
 func TestImagePolicies(t *testing.T) {
+	pulled := func(image string) string {
+		return fmt.Sprintf("Successfully pulled image %q in 0s (0s including waiting). Image size: 0 bytes.", image)
+	}
 	tests := []struct {
 		image  string
 		policy corev1.PullPolicy
 		pulls  []string
 		state  string
+		told   string
 	}{
-		{"here:1", "IfNotPresent", nil, "running"},
-		{"here:1", "Never", nil, "running"},
-		{"here:1", "Always", []string{"PullImage here:1"}, "running"},
-		{"away:1", "IfNotPresent", []string{"PullImage away:1"}, "running"},
-		{"away", "Always", []string{"PullImage away:latest"}, "running"},
-		{"reg:5000/away@sha256:00", "IfNotPresent", []string{"PullImage reg:5000/away@sha256:00"}, "running"},
-		{"away:1", "Never", nil, "waiting ErrImageNeverPull"},
+		{"here:1", "IfNotPresent", nil, "running", `Container image "here:1" already present on machine`},
+		{"here:1", "Never", nil, "running", `Container image "here:1" already present on machine`},
+		{"here:1", "Always", []string{"PullImage here:1"}, "running", pulled("here:1")},
+		{"away:1", "IfNotPresent", []string{"PullImage away:1"}, "running", pulled("away:1")},
+		{"away", "Always", []string{"PullImage away:latest"}, "running", pulled("away")},
+		{"reg:5000/away@sha256:00", "IfNotPresent", []string{"PullImage reg:5000/away@sha256:00"}, "running", pulled("reg:5000/away@sha256:00")},
+		{"away:1", "Never", nil, "waiting ErrImageNeverPull", `Container image "away:1" is not present with pull policy of Never`},
 	}
 	for _, test := range tests {
 		t.Run(test.image+" "+string(test.policy), func(t *testing.T) {
@@ -31,9 +37,16 @@ func TestImagePolicies(t *testing.T) {
 				fake := newFake()
 				pod := onePod("Always", "main")
 				pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = test.image, test.policy
-				status := supervise(t, fake, pod).Status()
-				if got := state(status.ContainerStatuses[0]); got != test.state {
+				s := supervise(t, fake, pod)
+				c := s.Status().ContainerStatuses[0]
+				if got := state(c); got != test.state {
 					t.Errorf("%s, want %s", got, test.state)
+				}
+				if c.State.Waiting != nil && c.State.Waiting.Message != test.told {
+					t.Errorf("waits: %s", c.State.Waiting.Message)
+				}
+				if diff := cmp.Diff([]string{"main: " + test.told}, append(s.told("Pulled"), s.told("Failed")...)); diff != "" {
+					t.Error(diff)
 				}
 				if diff := cmp.Diff(test.pulls, fake.called("PullImage")); diff != "" {
 					t.Error(diff)

@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -158,10 +159,15 @@ func TestRestartsBackOff(t *testing.T) {
 		fake.scripts["main"] = []life{{lasts: time.Second, code: 1}}
 		begin := time.Now()
 		var at []time.Duration
-		s := supervise(t, fake, onePod("Always", "main"), func(o *Options) {
+		told := make(map[string]int)
+		pod := onePod("Always", "main")
+		s := supervise(t, fake, pod, func(o *Options) {
 			o.Event = func(e Event) {
-				if e.Reason == "Started" {
+				switch e.Reason {
+				case "Started":
 					at = append(at, e.Time.Sub(begin))
+				case "BackOff":
+					told[e.Message]++
 				}
 			}
 		})
@@ -173,7 +179,15 @@ func TestRestartsBackOff(t *testing.T) {
 		if last := container.LastTerminationState.Terminated; last == nil || last.ExitCode != 1 {
 			t.Errorf("last state %+v", last)
 		}
+		if w := container.State.Waiting; w != nil && !strings.HasPrefix(w.Message, "back-off 10s restarting failed container=main pod=") {
+			t.Errorf("waits: %s", w.Message)
+		}
 		s.after(30 * time.Minute)
+		// One event that is counted up, not another one for each delay.
+		event := fmt.Sprintf("Back-off restarting failed container main in pod %s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
+		if len(told) != 1 || told[event] < 8 {
+			t.Errorf("told %v", told)
+		}
 		var delays []time.Duration
 		for i := 1; i < len(at) && i < 9; i++ {
 			delays = append(delays, (at[i] - at[i-1] - time.Second).Round(time.Second))

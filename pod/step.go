@@ -85,7 +85,9 @@ func (r *run) notDelayed(c *container) bool {
 				message := fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)",
 					c.restart.delay, c.spec.Name, r.pod.Name, r.pod.Namespace, r.pod.UID)
 				c.failure = &failure{reason: reasonCrashLoop, message: message, at: now}
-				r.event(c, true, "BackOff", message)
+				// Without the delay, so that it stays the same event however often it happens.
+				r.event(c, true, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)",
+					c.spec.Name, r.pod.Name, r.pod.Namespace, r.pod.UID))
 			}
 			r.at(due)
 			return false
