@@ -40,7 +40,7 @@ type container struct {
 	killing string   // the id of the instance that is being ended
 	ours    string   // the id of the instance that was started here, and not taken over
 	failing string   // the id of the instance that a probe wants ended
-	preStop string   // the id of the instance whose preStop hook has begun
+	preStop *preStop // the last preStop hook, nil for none
 
 	has      *corev1.ResourceRequirements // what it really has; nil while that is what spec says
 	replaced string                       // the id of the instance that is ended for a resize

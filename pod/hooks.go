@@ -3,7 +3,6 @@ package pod
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,20 +62,21 @@ func (r *run) postStart(ctx context.Context, c *container) {
 
 // hookTarget is the instance that a hook is for.
 type hookTarget struct {
-	o    *Options
-	spec *corev1.Container
-	id   string // of the container
-	dial probe.Dialer
-	ip   string // of the pod, empty for none
+	o       *Options
+	spec    *corev1.Container
+	id      string // of the container
+	sandbox string
+	dial    probe.Dialer
+	ip      string // of the pod, empty for none
 }
 
 // hookTarget is c's newest instance.
 func (r *run) hookTarget(c *container) hookTarget {
-	target := hookTarget{o: r.o, spec: c.spec, id: c.newest.id()}
+	target := hookTarget{o: r.o, spec: c.spec, id: c.newest.id(), sandbox: c.newest.sandbox}
 	if ips := r.ips(); len(ips) > 0 {
 		target.ip = ips[0]
 	}
-	target.dial = dialer(r.o, c.newest.sandbox, target.ip)
+	target.dial = dialer(r.o, target.sandbox, target.ip)
 	return target
 }
 
@@ -108,15 +108,4 @@ func (t hookTarget) run(ctx context.Context, handler *corev1.LifecycleHandler) e
 		return err
 	}
 	return errors.New("the hook has no handler")
-}
-
-// runPreStop runs the hook of a container that is to be ended, for grace at most.
-func (t hookTarget) runPreStop(ctx context.Context, grace time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	err := t.run(ctx, t.spec.Lifecycle.PreStop)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("it has not ended within the grace period of %v", grace)
-	}
-	return err
 }

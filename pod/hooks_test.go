@@ -168,25 +168,77 @@ func TestNoPreStopOfWhatHasEnded(t *testing.T) {
 	})
 }
 
-// Who has no patience does not wait for a hook, nor run it twice.
-func TestKillDuringPreStop(t *testing.T) {
+// A request that comes while a hook runs waits for it within its own grace, and
+// has it run no second time. Who has no patience does not wait.
+func TestStopDuringPreStop(t *testing.T) {
+	tests := []struct {
+		name  string
+		lasts time.Duration // the hook
+		grace time.Duration // of the second request
+		takes time.Duration
+		calls []string
+		warns string
+	}{
+		{"the hook ends", 10 * time.Second, 20 * time.Second, 10 * time.Second, []string{"ExecSync main hook", "StopContainer main/13"}, ""},
+		{"the hook fails to", time.Hour, 5 * time.Second, 8 * time.Second, []string{"ExecSync main hook", "StopContainer main/2"}, "FailedPreStopHook"},
+		{"no patience", time.Hour, 0, 3 * time.Second, []string{"ExecSync main hook", "StopContainer main/0"}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.execs["hook"] = fakeExec{lasts: test.lasts}
+				pod := onePod("Always", "main")
+				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
+				s := supervise(t, fake, pod)
+				begin := time.Now()
+				go s.Stop(t.Context(), -1)
+				time.Sleep(3 * time.Second)
+				if err := s.Stop(t.Context(), test.grace); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begin).Round(time.Second); took != test.takes {
+					t.Errorf("took %v, want %v", took, test.takes)
+				}
+				if diff := cmp.Diff(test.calls, fake.called("ExecSync", "StopContainer")); diff != "" {
+					t.Error(diff)
+				}
+				if got := reasons(s.events, ""); got != test.warns {
+					t.Errorf("warnings %s, want %s", got, test.warns)
+				}
+			})
+		})
+	}
+}
+
+// So does a stop while the container is being ended for its liveness probe.
+func TestStopDuringPreStopOfAKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
-		fake.execs["hook"] = fakeExec{lasts: time.Hour}
+		fake.execs["hook"] = fakeExec{lasts: 10 * time.Second}
+		fake.execs["alive"] = fakeExec{err: exited(1)}
 		pod := onePod("Always", "main")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
+		pod.Spec.Containers[0].LivenessProbe = execProbe("alive", 1)
 		s := supervise(t, fake, pod)
-		begin := time.Now()
-		go s.Stop(t.Context(), -1)
-		time.Sleep(3 * time.Second)
-		if err := s.Stop(t.Context(), 5*time.Second); err != nil {
+		s.after(3 * time.Second)
+		if got := fake.called("ExecSync"); len(got) == 0 || got[len(got)-1] != "ExecSync main hook" {
+			t.Fatalf("no hook is under way: %v", got)
+		}
+		if err := s.Stop(t.Context(), -1); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(begin).Round(time.Second); took != 3*time.Second {
-			t.Errorf("took %v", took)
+		var hooks int
+		for _, call := range fake.called("ExecSync", "StopContainer") {
+			switch call {
+			case "ExecSync main hook":
+				hooks++
+			case "StopContainer main/30":
+				t.Error("TERM while the hook runs")
+			}
 		}
-		if diff := cmp.Diff([]string{"ExecSync main hook", "StopContainer main/5"}, fake.called("ExecSync", "StopContainer")[:2]); diff != "" {
-			t.Error(diff)
+		if hooks != 1 {
+			t.Errorf("%d hooks", hooks)
 		}
 	})
 }

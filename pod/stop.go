@@ -39,7 +39,7 @@ func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 	}
 	r.stopping = stop
 	r.stops++
-	victims := r.victims(stop.grace)
+	victims := r.victims(ctx, stop.grace)
 	if r.fatal != nil && len(victims) > 0 {
 		r.event(nil, true, "Killing", "stopping the pod's other containers, which failed nothing")
 	}
@@ -61,15 +61,16 @@ func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 // victim is a container that is to be ended.
 type victim struct {
 	hookTarget
-	c       *container
-	preStop bool            // its hook is to run
-	after   []chan struct{} // closed when those have ended that end before it
-	gone    chan struct{}   // closed when it has
+	c     *container
+	hook  *preStop        // that is to end first, nil for none
+	begin func()          // begins hook, nil when that is done
+	after []chan struct{} // closed when those have ended that end before it
+	gone  chan struct{}   // closed when it has
 }
 
 // victims are the containers that run: each sidecar ends after the regular ones
 // and after the sidecars that were started after it.
-func (r *run) victims(grace time.Duration) []*victim {
+func (r *run) victims(ctx context.Context, grace time.Duration) []*victim {
 	var out []*victim
 	var before []chan struct{}
 	ordered := r.of(ephemeral, initial, regular)
@@ -83,7 +84,7 @@ func (r *run) victims(grace time.Duration) []*victim {
 			continue
 		}
 		r.event(c, false, "Killing", "Stopping container "+c.spec.Name)
-		v := r.victim(c, grace)
+		v := r.victim(ctx, c, grace)
 		if c.kind == sidecar {
 			v.after = before[:len(before):len(before)]
 		}
@@ -95,13 +96,11 @@ func (r *run) victims(grace time.Duration) []*victim {
 	return out
 }
 
-// victim makes one of c. Its preStop hook is run once, and not by who has no
-// time to lose.
-func (r *run) victim(c *container, grace time.Duration) *victim {
+// victim makes one of c. Its hook outlives a request that a shorter one follows,
+// and ends with ctx.
+func (r *run) victim(ctx context.Context, c *container, grace time.Duration) *victim {
 	v := &victim{hookTarget: r.hookTarget(c), c: c, gone: make(chan struct{})}
-	if c.spec.Lifecycle != nil && c.spec.Lifecycle.PreStop != nil && grace > 0 && c.preStop != v.id {
-		c.preStop, v.preStop = v.id, true
-	}
+	r.hookOf(ctx, v, grace)
 	return v
 }
 
@@ -130,26 +129,22 @@ func (r *run) stopContainers(ctx context.Context, victims []*victim, grace time.
 func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error {
 	defer close(v.gone)
 	began, left := time.Now(), grace
-	if v.preStop {
-		if err := v.runPreStop(ctx, grace); err != nil && ctx.Err() == nil {
-			r.tell(ctx, func() { r.event(v.c, true, "FailedPreStopHook", "PreStopHook failed: "+err.Error()) })
+	turn, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if v.begin != nil {
+		v.begin()
+	}
+	if v.hook != nil {
+		v.awaitHook(ctx, turn, grace)
+	}
+	for _, other := range v.after {
+		select {
+		case <-other:
+		case <-turn.Done():
 		}
 	}
-	if grace > 0 {
-		turn := time.NewTimer(max(grace-time.Since(began), 0))
-		defer turn.Stop()
-		for _, other := range v.after {
-			select {
-			case <-other:
-				continue
-			case <-turn.C:
-			case <-ctx.Done():
-			}
-			break
-		}
-		if v.preStop || len(v.after) > 0 {
-			left = max(grace-time.Since(began), minimumGrace)
-		}
+	if grace > 0 && (v.hook != nil || len(v.after) > 0) {
+		left = max(grace-time.Since(began), minimumGrace)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() // a shorter request is at it
@@ -171,7 +166,7 @@ func (r *run) kill(ctx context.Context, c *container, grace time.Duration, why s
 	c.killing = id
 	c.hook.stop()
 	r.event(c, false, "Killing", why)
-	v := r.victim(c, grace)
+	v := r.victim(ctx, c, grace)
 	r.beside(ctx, func() func() {
 		err := r.stopOne(ctx, v, grace)
 		if err == nil || ctx.Err() != nil {

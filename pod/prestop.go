@@ -1,0 +1,78 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// preStop is the one run of the preStop hook of a container's instance. It is not
+// its request's alone: one that comes meanwhile waits for it too, and the first
+// whose grace is used up ends it.
+type preStop struct {
+	id   string                  // of the container
+	cut  context.CancelCauseFunc // ends it; of context.Canceled nobody is told
+	done chan struct{}           // closed when it has ended
+}
+
+// over tells whether it has ended.
+func (h *preStop) over() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// hookOf sets the hook of v that is to end before TERM: one is begun once, and
+// not by who has no time to lose, who ends the one under way.
+func (r *run) hookOf(ctx context.Context, v *victim, grace time.Duration) {
+	c := v.c
+	if h := c.preStop; h != nil && h.id == v.id {
+		if grace == 0 {
+			h.cut(context.Canceled)
+		} else if !h.over() {
+			v.hook = h
+		}
+		return
+	}
+	if c.spec.Lifecycle == nil || c.spec.Lifecycle.PreStop == nil || grace == 0 {
+		return
+	}
+	hookCtx, cut := context.WithCancelCause(ctx)
+	h := &preStop{id: v.id, cut: cut, done: make(chan struct{})}
+	c.preStop, v.hook = h, h
+	v.begin = func() {
+		r.work.Go(func() {
+			defer close(h.done)
+			defer cut(nil)
+			err := v.run(hookCtx, v.spec.Lifecycle.PreStop)
+			if cause := context.Cause(hookCtx); err != nil && cause != nil {
+				err = cause
+			}
+			if err != nil && !errors.Is(err, context.Canceled) {
+				r.tell(ctx, func() { r.event(c, true, "FailedPreStopHook", "PreStopHook failed: "+err.Error()) })
+			}
+		})
+	}
+}
+
+// awaitHook waits for the hook of v, and ends it when turn, which is ctx for
+// grace, is over. When ctx is, the hook is the next request's to wait for.
+func (v *victim) awaitHook(ctx, turn context.Context, grace time.Duration) {
+	select {
+	case <-v.hook.done:
+		return
+	case <-turn.Done():
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	v.hook.cut(fmt.Errorf("it has not ended within the grace period of %v", grace))
+	select {
+	case <-v.hook.done:
+	case <-ctx.Done():
+	}
+}
