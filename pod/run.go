@@ -47,6 +47,7 @@ type run struct {
 
 	changed  <-chan struct{} // closed when the objects have changed
 	mounted  bool            // the volumes of files are written
+	stale    bool            // not as the objects are since
 	mounting *failure        // why they could not be
 	mountTry backoff
 	machine  allocatable
@@ -128,7 +129,7 @@ func (r *run) run(ctx context.Context) error {
 			call()
 		case <-r.p.wake:
 		case <-r.changed:
-			r.refresh(ctx)
+			r.refresh()
 		case <-timer.C:
 		}
 	}

@@ -72,27 +72,27 @@ func refersToResources(pod *corev1.Pod) bool {
 const reasonMount = "FailedMount"
 
 // mount tells whether the volumes of files are written, and writes them if it
-// is time to try.
+// is time to try: anew where the objects have changed, for which nothing waits.
 func (r *run) mount(ctx context.Context) bool {
-	if r.mounted || !volume.Needed(r.pod) {
+	if r.mounted && !r.stale || !volume.Needed(r.pod) {
 		return true
 	}
 	if r.mounting != nil {
 		if due := r.mountTry.until(r.mounting.at); time.Now().Before(due) {
 			r.at(due)
-			return false
+			return r.mounted
 		}
 	}
 	if err := r.write(ctx); err != nil {
 		r.mounting = &failure{reason: reasonMount, message: err.Error(), at: time.Now()}
 		r.mountTry.next(r.mounting.at, r.mounting.at)
 		r.at(r.mountTry.until(r.mounting.at))
-		if !r.fail(ErrStart, err) {
+		if r.mounted || !r.fail(ErrStart, err) {
 			r.event(nil, true, reasonMount, err.Error())
 		}
-		return false
+		return r.mounted
 	}
-	r.mounted, r.mounting, r.mountTry = true, nil, backoff{}
+	r.mounted, r.stale, r.mounting, r.mountTry = true, false, nil, backoff{}
 	return true
 }
 
@@ -150,7 +150,7 @@ func (r *run) imageRefs() map[string]string {
 
 // refresh takes over that the objects have changed: what waits for one is tried
 // again at once, and volumes that are in use get their new content.
-func (r *run) refresh(ctx context.Context) {
+func (r *run) refresh() {
 	r.changed = r.o.objects().Changed()
 	r.mounting, r.mountTry = nil, backoff{}
 	for _, c := range r.containers {
@@ -159,12 +159,7 @@ func (r *run) refresh(ctx context.Context) {
 			c.failure.at = time.Time{}
 		}
 	}
-	if !r.mounted {
-		return
-	}
-	if err := r.write(ctx); err != nil {
-		r.event(nil, true, reasonMount, err.Error())
-	}
+	r.stale = r.mounted
 }
 
 // skipped tells of the keys of an object that became no variables.

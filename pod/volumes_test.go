@@ -126,6 +126,50 @@ func TestAVolumeThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
+// TestAnUpdateOfAVolumeThatFailsIsTriedAgain: with the old content meanwhile,
+// and nothing that waits for it.
+func TestAnUpdateOfAVolumeThatFailsIsTriedAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "volumes")
+	synctest.Test(t, func(t *testing.T) {
+		set := setOf(t, []*corev1.ConfigMap{configMapOf("settings", "a", "1")}, nil)
+		pod := onePod("Always", "main")
+		pod.Spec.Volumes = []corev1.Volume{configVolume("v", "settings")}
+		fake := newFake()
+		s := supervise(t, fake, pod, func(o *Options) { o.Objects, o.VolumeDir = set, dir })
+		if err := os.Rename(dir, dir+".away"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Put([]*corev1.ConfigMap{configMapOf("settings", "a", "2")}, nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		fake.mu.Lock()
+		for _, c := range fake.containers {
+			fake.end(c, 1, "") // it is started anew all the same
+		}
+		fake.mu.Unlock()
+		if c := s.after(time.Second).ContainerStatuses[0]; state(c) != "running" || c.RestartCount != 1 {
+			t.Errorf("%s, %d restarts", state(c), c.RestartCount)
+		}
+		if !strings.Contains(strings.Join(s.reasons(), " "), "FailedMount") {
+			t.Errorf("events %v", s.reasons())
+		}
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(dir+".away", dir); err != nil {
+			t.Fatal(err)
+		}
+		s.after(15 * time.Second)
+		if text, err := os.ReadFile(filepath.Join(dir, "kubernetes.io~configmap/v/a")); string(text) != "2" {
+			t.Errorf("%q, %v", text, err)
+		}
+	})
+}
+
 // TestAContainerTellsWhyItsVolumesImageIsNotThere: with the kubelet's reasons.
 func TestAContainerTellsWhyItsVolumesImageIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
