@@ -31,7 +31,7 @@ type fakeCRI struct {
 	scripts map[string][]life // by container's name, one for each start; the last one stays
 	images  map[string]*runtimeapi.Image
 	pulls   map[string][]error // results of the next pulls; none left is success
-	// hold makes a call wait: RunPodSandbox, or PullImage of an image by its name.
+	// hold makes a call wait: RunPodSandbox, Resize of a sandbox, or PullImage of an image by its name.
 	hold   map[string]chan struct{}
 	errors map[string][]error                                              // results of the next calls, by the method's name
 	execs  map[string]fakeExec                                             // by the command's first word

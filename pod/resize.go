@@ -127,11 +127,14 @@ func (r *run) takeResize() {
 	r.pod.Generation = wanted.Generation
 	for _, c := range r.containers {
 		if spec := resizable(wanted, c.spec.Name); spec != nil && c.kind != ephemeral {
+			if c.has == nil {
+				c.has = c.spec.Resources.DeepCopy()
+			}
 			c.spec.Resources = *spec.Resources.DeepCopy()
 		}
 	}
 	r.resize.pending, r.resize.retry = nil, time.Time{}
-	r.mounted = false // the downward API tells of them
+	r.stale = r.mounted // the downward API tells of them
 }
 
 // change is a container whose resources are not what they should be.
@@ -201,7 +204,7 @@ func (r *run) checkResize(ctx context.Context) {
 		r.resize.progress = &condition{status: corev1.ConditionTrue}
 		r.event(nil, false, "ResizeStarted", "Pod resize started")
 	}
-	plan := resizePlan{sandbox: r.sandbox.GetId(), size: sandboxResources(r.pod), overhead: sandboxOverhead(r.pod)}
+	plan := resizePlan{generation: r.pod.Generation, sandbox: r.sandbox.GetId(), size: sandboxResources(r.pod), overhead: sandboxOverhead(r.pod)}
 	plan.grows = plan.size.MemoryLimitInBytes >= r.resize.size.MemoryLimitInBytes
 	var anew []change
 	for _, one := range changes {
@@ -235,6 +238,7 @@ func restartsFor(one change) bool {
 // resizePlan is one attempt: the machine is grown before its containers' limits,
 // and shrunk after them.
 type resizePlan struct {
+	generation     int64
 	sandbox        string
 	size, overhead *runtimeapi.LinuxContainerResources
 	grows          bool
@@ -303,7 +307,11 @@ func (r *run) resized(ctx context.Context, plan resizePlan, anew []change, err e
 		r.at(time.Now()) // what the runtime says now is looked at
 		return
 	}
+	if plan.generation != r.pod.Generation {
+		return // it was for what is not asked for any more
+	}
 	if status.Code(err) == codes.ResourceExhausted {
+		r.revert()
 		r.resize.progress = nil
 		r.resize.pending = &condition{corev1.ConditionTrue, corev1.PodReasonInfeasible, err.Error()}
 		r.event(nil, true, "ResizeInfeasible", err.Error())
@@ -315,6 +323,17 @@ func (r *run) resized(ctx context.Context, plan resizePlan, anew []change, err e
 		r.event(nil, true, "ResizeError", err.Error())
 	}
 	r.resize.progress = &condition{corev1.ConditionTrue, corev1.PodReasonError, err.Error()}
+}
+
+// revert gives up what cannot be had: a container that is started anew, and a
+// machine, is again as it was. What is asked for remains the Pod's.
+func (r *run) revert() {
+	for _, c := range r.containers {
+		if c.has != nil {
+			c.spec.Resources = *c.has.DeepCopy()
+		}
+	}
+	r.stale = r.mounted // the downward API tells of them
 }
 
 // actuated takes note that every container has what it asks for.

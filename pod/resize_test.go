@@ -18,6 +18,7 @@ import (
 )
 
 func (f *fakeCRI) UpdatePodSandboxResources(_ context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	f.wait("Resize")
 	err := f.call("Resize", fmt.Sprintf("pod %d/%dMi", r.Resources.CpuQuota, r.Resources.MemoryLimitInBytes>>20))
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, err
 }
@@ -149,6 +150,76 @@ func TestResizeAfterInfeasible(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"ResizeStarted", "ResizeInfeasible", "ResizeStarted", "ResizeCompleted"}, reasons); diff != "" {
 			t.Error(diff)
+		}
+	})
+}
+
+// What could not be had is not what the containers and the machine are made
+// anew with.
+func TestInfeasibleLeavesThePodAsItWas(t *testing.T) {
+	for name, late := range map[string]bool{"running": false, "taken over": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake, pod := newFake(), onePod("Always", "a")
+				pod.Spec.Containers[0].Resources = limited("cpu=500m", "memory=64Mi")
+				fake.errors["Resize"] = []error{status.Error(codes.ResourceExhausted, "too much")}
+				s := supervise(t, fake, pod)
+				if late {
+					s.cancel()
+					s.end()
+					s = supervise(t, fake, pod)
+				}
+				if _, err := s.Resize("a", limited("cpu=63", "memory=64Gi")); err != nil {
+					t.Fatal(err)
+				}
+				s.after(time.Second)
+				fake.mu.Lock()
+				for _, c := range fake.containers {
+					fake.end(c, 1, "")
+				}
+				fake.mu.Unlock()
+				s.after(time.Second)
+				fake.die(s.Sandbox(), false)
+				now := s.after(time.Minute)
+				if got := resizeState(now); got != "PodResizePending Infeasible, 64Mi, 64Mi" || now.ContainerStatuses[0].RestartCount != 2 {
+					t.Errorf("%q after %d restarts", got, now.ContainerStatuses[0].RestartCount)
+				}
+				for id, c := range fake.containers {
+					if got := c.config.Linux.Resources.MemoryLimitInBytes; got != 64<<20 {
+						t.Errorf("container %s has %d bytes", id, got)
+					}
+				}
+				for id, sandbox := range fake.sandboxes {
+					if got := sandbox.config.Linux.Resources.MemoryLimitInBytes; got != 64<<20 {
+						t.Errorf("machine %s has %d bytes", id, got)
+					}
+				}
+				if wish := s.Spec().Spec.Containers[0].Resources.Limits[corev1.ResourceMemory]; wish.String() != "64Gi" {
+					t.Errorf("the pod asks for %s", wish.String())
+				}
+			})
+		})
+	}
+}
+
+// An answer to what is not asked for any more says nothing of what is.
+func TestResizeDuringAnInfeasibleOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, pod := newFake(), onePod("Always", "a")
+		pod.Spec.Containers[0].Resources = limited("cpu=500m", "memory=64Mi")
+		fake.errors["Resize"] = []error{status.Error(codes.ResourceExhausted, "too much")}
+		gate := make(chan struct{})
+		fake.hold["Resize"] = gate
+		s := supervise(t, fake, pod)
+		for _, memory := range []string{"memory=64Gi", "memory=96Mi"} {
+			if _, err := s.Resize("a", limited("cpu=500m", memory)); err != nil {
+				t.Fatal(err)
+			}
+			s.after(time.Second)
+		}
+		close(gate)
+		if got := resizeState(s.after(time.Second)); got != "96Mi, 96Mi" {
+			t.Errorf("%q", got)
 		}
 	})
 }
