@@ -243,6 +243,46 @@ func TestStopDuringPreStopOfAKill(t *testing.T) {
 	})
 }
 
+// A paused machine goes on before the hooks, which run in it: when it is stopped,
+// and at its deadline. Without a hook the end of its containers sees to that.
+func TestPreStopOfAPausedPod(t *testing.T) {
+	tests := []struct {
+		name string
+		hook bool
+		stop bool
+		want []string
+	}{
+		{"stop", true, true, []string{"Resume s1", "ExecSync s hook"}},
+		{"deadline", true, false, []string{"Resume s1", "ExecSync s hook"}},
+		{"no hook", false, true, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				pod := withInits(onePod("Always", "main"), "s+")
+				pod.Spec.ActiveDeadlineSeconds = new(int64(60))
+				if test.hook {
+					pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
+				}
+				s := supervise(t, fake, pod, func(o *Options) {
+					o.Resume = func(_ context.Context, sandbox string) error { return fake.call("Resume", sandbox) }
+				})
+				if test.stop {
+					if err := s.Stop(t.Context(), -1); err != nil {
+						t.Fatal(err)
+					}
+				} else if err := s.end(); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(test.want, fake.called("Resume", "ExecSync")); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
 // TestStopOrder: sidecars end after the regular containers, in the reverse of
 // their order.
 func TestStopOrder(t *testing.T) {

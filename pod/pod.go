@@ -85,6 +85,9 @@ type Options struct {
 	// it is now: probes do not count what happens across that. Nil is never. It
 	// must not block.
 	Pauses func(sandbox string) (times uint64, now bool)
+	// Resume, if set, lets the machine of a sandbox go on that is paused, and does
+	// nothing to another: a preStop hook needs one that runs.
+	Resume func(ctx context.Context, sandbox string) error
 	// Last is what an earlier Run's Verdicts said, by the containers' CRI ids:
 	// those that still run are as started and ready as they were then, until
 	// their probes say otherwise. Of those that it does not tell of nothing is

@@ -59,6 +59,16 @@ func (r *run) hookOf(ctx context.Context, v *victim, grace time.Duration) {
 	}
 }
 
+// wake lets the machine of v go on if it is paused: no hook ends in one that is.
+func (r *run) wake(ctx context.Context, v *victim) {
+	if r.o.Resume == nil {
+		return
+	}
+	if err := r.o.Resume(ctx, v.sandbox); err != nil && ctx.Err() == nil {
+		r.p.log.Warn("a pod that may be paused could not go on for its preStop hooks", "container", v.spec.Name, "error", err)
+	}
+}
+
 // awaitHook waits for the hook of v, and ends it when turn, which is ctx for
 // grace, is over. When ctx is, the hook is the next request's to wait for.
 func (v *victim) awaitHook(ctx, turn context.Context, grace time.Duration) {

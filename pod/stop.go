@@ -131,10 +131,11 @@ func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error
 	began, left := time.Now(), grace
 	turn, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if v.begin != nil {
-		v.begin()
-	}
 	if v.hook != nil {
+		r.wake(turn, v)
+		if v.begin != nil {
+			v.begin()
+		}
 		v.awaitHook(ctx, turn, grace)
 	}
 	for _, other := range v.after {

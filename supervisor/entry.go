@@ -99,7 +99,7 @@ func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
 	return pod.New(pod.Options{
 		Pod: spec, Last: e.lastVerdicts(spec), Runtime: engine, Images: puller{engine, e.r.s.images, e.log},
 		LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
-		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Dial: engine.DialPort, Pauses: engine.PodPauses, Event: e.event, Logger: e.r.s.log,
+		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Dial: engine.DialPort, Pauses: engine.PodPauses, Resume: engine.ResumePodSandbox, Event: e.event, Logger: e.r.s.log,
 		HostsFile: filepath.Join(e.dir, "etc-hosts"), SeccompDir: e.r.s.roots.Seccomp(), DNS: e.dns,
 		VolumeDir: filepath.Join(e.r.s.roots.Instance(client.Instance), "volumes", string(e.rec.Pod.UID)),
 		Objects:   e.objects, Allocatable: e.allocatable, NodeName: node,
