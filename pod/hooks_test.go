@@ -243,18 +243,17 @@ func TestStopDuringPreStopOfAKill(t *testing.T) {
 	})
 }
 
-// A paused machine goes on before the hooks, which run in it: when it is stopped,
-// and at its deadline. Without a hook the end of its containers sees to that.
+// A paused machine goes on, once, before the hooks, which run in it: when it is
+// stopped and at its deadline.
 func TestPreStopOfAPausedPod(t *testing.T) {
 	tests := []struct {
-		name string
-		hook bool
-		stop bool
-		want []string
+		name         string
+		paused, stop bool
+		want         []string
 	}{
 		{"stop", true, true, []string{"Resume s1", "ExecSync s hook"}},
 		{"deadline", true, false, []string{"Resume s1", "ExecSync s hook"}},
-		{"no hook", false, true, nil},
+		{"runs", false, true, []string{"ExecSync s hook"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -262,10 +261,9 @@ func TestPreStopOfAPausedPod(t *testing.T) {
 				fake := newFake()
 				pod := withInits(onePod("Always", "main"), "s+")
 				pod.Spec.ActiveDeadlineSeconds = new(int64(60))
-				if test.hook {
-					pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
-				}
+				pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
 				s := supervise(t, fake, pod, func(o *Options) {
+					o.Pauses = func(string) (uint64, bool) { return 1, test.paused }
 					o.Resume = func(_ context.Context, sandbox string) error { return fake.call("Resume", sandbox) }
 				})
 				if test.stop {

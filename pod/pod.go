@@ -86,7 +86,7 @@ type Options struct {
 	// must not block.
 	Pauses func(sandbox string) (times uint64, now bool)
 	// Resume, if set, lets the machine of a sandbox go on that is paused, and does
-	// nothing to another: a preStop hook needs one that runs.
+	// nothing to another: what is to end, by its preStop hook or a signal, runs.
 	Resume func(ctx context.Context, sandbox string) error
 	// Last is what an earlier Run's Verdicts said, by the containers' CRI ids:
 	// those that still run are as started and ready as they were then, until

@@ -59,13 +59,25 @@ func (r *run) hookOf(ctx context.Context, v *victim, grace time.Duration) {
 	}
 }
 
-// wake lets the machine of v go on if it is paused: no hook ends in one that is.
-func (r *run) wake(ctx context.Context, v *victim) {
-	if r.o.Resume == nil {
+// wakePatience bounds the resumption of a paused machine.
+const wakePatience = 10 * time.Second
+
+// wake lets the machine of the victims go on if it is paused: no hook runs in one
+// that is, and those who want their containers to end need not see to it each.
+func (r *run) wake(ctx context.Context, victims ...*victim) {
+	if r.o.Resume == nil || len(victims) == 0 {
 		return
 	}
-	if err := r.o.Resume(ctx, v.sandbox); err != nil && ctx.Err() == nil {
-		r.p.log.Warn("a pod that may be paused could not go on for its preStop hooks", "container", v.spec.Name, "error", err)
+	sandbox := victims[0].sandbox
+	if r.o.Pauses != nil {
+		if _, paused := r.o.Pauses(sandbox); !paused {
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, wakePatience)
+	defer cancel()
+	if err := r.o.Resume(ctx, sandbox); err != nil && ctx.Err() == nil {
+		r.p.log.Warn("a paused pod that is to end could not go on", "sandbox", sandbox, "error", err)
 	}
 }
 

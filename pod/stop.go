@@ -109,6 +109,7 @@ func (r *run) victim(ctx context.Context, c *container, grace time.Duration) *vi
 func (r *run) stopContainers(ctx context.Context, victims []*victim, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace+minimumGrace*time.Duration(len(victims))+stopSlack)
 	defer cancel()
+	r.wake(ctx, victims...)
 	errs := make([]error, len(victims))
 	var all sync.WaitGroup
 	for i, v := range victims {
@@ -132,7 +133,6 @@ func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error
 	turn, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	if v.hook != nil {
-		r.wake(turn, v)
 		if v.begin != nil {
 			v.begin()
 		}
@@ -169,6 +169,7 @@ func (r *run) kill(ctx context.Context, c *container, grace time.Duration, why s
 	r.event(c, false, "Killing", why)
 	v := r.victim(ctx, c, grace)
 	r.beside(ctx, func() func() {
+		r.wake(ctx, v)
 		err := r.stopOne(ctx, v, grace)
 		if err == nil || ctx.Err() != nil {
 			return func() {}
