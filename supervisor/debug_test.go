@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	internalapi "k8s.io/cri-api/pkg/apis"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/pod"
@@ -17,17 +15,7 @@ import (
 // TestDebugIsWrittenDownOnce: also when the pod does not tell yet of the first.
 func TestDebugIsWrittenDownOnce(t *testing.T) {
 	t.Parallel()
-	spec := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u-1"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
-	}
-	p, err := pod.New(pod.Options{Pod: spec, Runtime: struct{ internalapi.RuntimeService }{}, Images: struct {
-		internalapi.ImageManagerService
-	}{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &entry{dir: t.TempDir(), p: p, rec: record{Pod: spec}}
+	e := notRun(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	one := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "x", Image: "a"}}

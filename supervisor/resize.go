@@ -18,6 +18,9 @@ const resizeWait = 30 * time.Second
 // resize gives a container other resources and waits until it has them, or it
 // is known that it cannot.
 func (e *entry) resize(ctx context.Context, name string, limits, requests map[string]string) error {
+	e.mu.Lock()
+	p, done := e.p, e.done
+	e.mu.Unlock()
 	if e.hasEnded() {
 		return class(api.ErrConflict, fmt.Errorf("pod %s has ended", e.key()))
 	}
@@ -27,30 +30,68 @@ func (e *entry) resize(ctx context.Context, name string, limits, requests map[st
 	}
 	ctx, cancel := context.WithTimeout(ctx, resizeWait)
 	defer cancel()
+	settled := make(chan error, 1)
+	e.r.wg.Go(func() { settled <- e.settle(p.Watch, done, generation) })
+	select {
+	case err := <-settled:
+		return err
+	case <-ctx.Done():
+	}
+	if progress := conditionOf(p.Status(), corev1.PodResizeInProgress); progress != nil && progress.Message != "" {
+		return class(api.ErrConflict, fmt.Errorf("resize pod %s: it is tried again: %s", e.key(), progress.Message))
+	}
+	return fmt.Errorf("resize pod %s: it goes on: %w", e.key(), context.Cause(ctx))
+}
+
+// settle waits until a resize is done or refused, also for a command that does
+// not wait any more, or done is closed: the pod's end. What is refused is not
+// what the next supervisor, or the pod's next run, begins with.
+func (e *entry) settle(watch func() (corev1.PodStatus, <-chan struct{}), done <-chan struct{}, generation int64) error {
 	for {
-		status, changed := e.pod().Watch()
-		last := ""
+		status, changed := watch()
 		if status.ObservedGeneration >= generation {
 			pending, progress := conditionOf(status, corev1.PodResizePending), conditionOf(status, corev1.PodResizeInProgress)
 			switch {
 			case pending != nil:
+				if err := e.giveUp(done, status); err != nil {
+					e.r.s.log.Warn("that a resize was refused could not be written down", "pod", e.key(), "error", err)
+				}
 				return class(api.ErrInvalid, fmt.Errorf("resize pod %s: %s: %s", e.key(), pending.Reason, pending.Message))
 			case progress == nil:
 				return nil
 			}
-			last = progress.Message
 		}
 		select {
 		case <-changed:
-		case <-e.ended():
+		case <-done:
 			return class(api.ErrConflict, fmt.Errorf("resize pod %s: it has ended meanwhile", e.key()))
-		case <-ctx.Done():
-			if last == "" {
-				return fmt.Errorf("resize pod %s: it goes on: %w", e.key(), context.Cause(ctx))
-			}
-			return class(api.ErrConflict, fmt.Errorf("resize pod %s: it is tried again: %s", e.key(), last))
+		case <-e.r.ctx.Done():
+			return fmt.Errorf("resize pod %s: it goes on: %w", e.key(), context.Cause(e.r.ctx))
 		}
 	}
+}
+
+// giveUp writes down what the containers of the run that done belongs to have,
+// in place of what was refused; unless more has been asked for since.
+func (e *entry) giveUp(done <-chan struct{}, status corev1.PodStatus) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done != done || e.rec.Generation > status.ObservedGeneration {
+		return nil
+	}
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for _, c := range list {
+			if _, resized := e.rec.Resources[c.Name]; !resized {
+				continue
+			}
+			has := corev1.ResourceRequirements{}
+			if c.Resources != nil {
+				has = *c.Resources.DeepCopy()
+			}
+			e.rec.Resources[c.Name] = has
+		}
+	}
+	return e.save()
 }
 
 // ask stores what the container is to have, and tells the pod.
@@ -84,6 +125,9 @@ func (e *entry) ask(name string, limits, requests map[string]string) (generation
 	}
 	if e.rec.Resources == nil {
 		e.rec.Resources = map[string]corev1.ResourceRequirements{}
+	}
+	for other := range e.rec.Resources { // one that was refused is asked for again
+		e.rec.Resources[other] = resourcesOf(spec, other)
 	}
 	e.rec.Resources[name], e.rec.Generation = next, generation
 	return generation, e.save()
