@@ -35,6 +35,10 @@ func (s *Service) DialPort(ctx context.Context, id string, port int) (net.Conn, 
 
 func (p *pod) dialPort(ctx context.Context, port uint32) (net.Conn, error) {
 	shim, err := p.live(ctx)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		// Not its code: that would be the pod's, which was not asked.
+		return nil, errorf(codes.Unavailable, "%s", message(err))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -84,6 +84,25 @@ func TestDialPort(t *testing.T) {
 		t.Errorf("read %q, %v", text, err)
 	}
 
+	// That there is no shim for as long as the caller waits is not the pod's silence.
+	next := make(chan struct{})
+	w.mu.Lock()
+	w.block["Adopt"] = next
+	w.mu.Unlock()
+	w.shim(s, pod).die()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	_, err = s.DialPort(ctx, pod, 80)
+	cancel()
+	if code(err) != codes.Unavailable {
+		t.Errorf("between two shims: code %v, %v", code(err), err)
+	}
+	close(next)
+	if later, err := s.DialPort(t.Context(), pod, 80); err != nil {
+		t.Errorf("by the next shim: %v", err)
+	} else {
+		later.Close()
+	}
+
 	server.Close()
 	if err := <-served; err != nil {
 		t.Error(err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -40,14 +39,12 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 	if action.Mode != nil && *action.Mode == corev1.GRPCProbeModeTLS {
 		secured = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}) // a probe asks whether it answers, not who
 	}
-	var line connecting
+	ctx, cancel := context.WithCancel(ctx) // ends what is dialed, too
+	defer cancel()
+	l := &line{ctx: ctx, dial: dial}
 	client, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(secured),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			conn, err := dial(ctx, int(action.Port))
-			line.set(err)
-			return conn, err
-		}),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return l.connect(int(action.Port)) }),
 		grpc.WithUserAgent(probeAgent),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 		grpc.WithMaxHeaderListSize(maxHeaders),
@@ -62,8 +59,9 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 		req.Service = *action.Service
 	}
 	res, err := grpc_health_v1.NewHealthClient(client).Check(ctx, req)
-	connected, failed := line.get()
-	switch late := ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded; {
+	late := ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded
+	connected, failed := l.outcome()
+	switch {
 	case errors.Is(failed, ErrNotAsked):
 		return Unknown, "", failed
 	case err != nil && late && !connected:
@@ -80,24 +78,4 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 		return Failure, fmt.Sprintf("service unhealthy (responded with %q)", res.GetStatus()), nil
 	}
 	return Success, "service healthy", nil
-}
-
-// connecting is what became of the connection; the client dials on goroutines of
-// its own.
-type connecting struct {
-	mu   sync.Mutex
-	err  error
-	done bool
-}
-
-func (c *connecting) set(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err, c.done = err, err == nil
-}
-
-func (c *connecting) get() (connected bool, failed error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.done, c.err
 }

@@ -76,10 +76,9 @@ func Hook(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port i
 
 // send makes a request by way of dial. done ends what it left open.
 func send(req *http.Request, dial Dialer, action *corev1.HTTPGetAction) (res *http.Response, done func(), err error) {
+	l := &line{ctx: req.Context(), dial: dial}
 	transport := &http.Transport{
-		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			return dialAddress(ctx, dial, address)
-		},
+		DialContext:            func(_ context.Context, _, address string) (net.Conn, error) { return l.dialAddress(address) },
 		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true}, // a probe asks whether it answers, not who
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
@@ -88,6 +87,9 @@ func send(req *http.Request, dial Dialer, action *corev1.HTTPGetAction) (res *ht
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: sameHost}
 	res, err = client.Do(req)
+	if _, failed := l.outcome(); err != nil && errors.Is(failed, ErrNotAsked) {
+		err = &url.Error{Op: "Get", URL: req.URL.String(), Err: failed}
+	}
 	return res, transport.CloseIdleConnections, err
 }
 
@@ -129,7 +131,7 @@ func request(ctx context.Context, action *corev1.HTTPGetAction, port int, host, 
 
 // dialAddress leaves only the port of an address to choose, so that no
 // redirection leads out of the pod.
-func dialAddress(ctx context.Context, dial Dialer, address string) (net.Conn, error) {
+func (l *line) dialAddress(address string) (net.Conn, error) {
 	_, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -138,7 +140,7 @@ func dialAddress(ctx context.Context, dial Dialer, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	return dial(ctx, int(port))
+	return l.connect(int(port))
 }
 
 func protocols(action *corev1.HTTPGetAction) *http.Protocols {

@@ -35,6 +35,13 @@ func broken(context.Context, int) (net.Conn, error) {
 	return nil, fmt.Errorf("%w: the shim is gone", probe.ErrNotAsked)
 }
 
+// lame is a Dialer that would reach somebody had it more time.
+func lame(ctx context.Context, _ int) (net.Conn, error) {
+	<-ctx.Done()
+	time.Sleep(10 * time.Millisecond) // who does not wait for it does not know why
+	return nil, fmt.Errorf("%w: no other shim yet: %w", probe.ErrNotAsked, ctx.Err())
+}
+
 // deaf is a Dialer to a pod that does not answer.
 func deaf(ctx context.Context, _ int) (net.Conn, error) {
 	<-ctx.Done()
@@ -71,7 +78,7 @@ func TestTCP(t *testing.T) {
 // pod does not answer is its failure.
 func TestNotAsked(t *testing.T) {
 	t.Parallel()
-	for name, dial := range map[string]probe.Dialer{"broken": broken, "deaf": deaf, "refused": probe.To("127.0.0.1")} {
+	for name, dial := range map[string]probe.Dialer{"broken": broken, "lame": lame, "deaf": deaf, "refused": probe.To("127.0.0.1")} {
 		port := closedPort(t)
 		for action, ask := range map[string]func(context.Context) (probe.Result, string, error){
 			"http": func(ctx context.Context) (probe.Result, string, error) {
@@ -82,10 +89,14 @@ func TestNotAsked(t *testing.T) {
 				return probe.GRPC(ctx, dial, &corev1.GRPCAction{Port: int32(port)}, "127.0.0.1")
 			},
 		} {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			patience := time.Second
+			if name == "lame" {
+				patience /= 10
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			got, message, err := ask(ctx)
 			cancel()
-			if name == "broken" {
+			if name == "broken" || name == "lame" {
 				if got != probe.Unknown || !errors.Is(err, probe.ErrNotAsked) {
 					t.Errorf("%s, %s: %v %q, %v", action, name, got, message, err)
 				}
