@@ -225,12 +225,26 @@ func (e *entry) supervise() {
 	})
 }
 
+// unfollow says that nobody sees to the pod any more who would remove it when it
+// has ended, however long that takes: from now on that is done where it ends. The
+// stop that follows writes it down.
+func (e *entry) unfollow(remove bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rec.Foreground = false
+	e.rec.Remove = e.rec.Remove || remove
+}
+
 // orphaned ends a pod whose foreground command is gone.
 func (e *entry) orphaned() {
+	e.unfollow(false)
 	ctx, cancel := context.WithTimeout(e.r.ctx, endTimeout(e.rec.Pod, nil))
 	defer cancel()
 	err := e.stop(ctx, nil)
-	if err == nil && e.rec.Remove {
+	e.mu.Lock()
+	remove := e.rec.Remove
+	e.mu.Unlock()
+	if err == nil && remove {
 		err = e.remove(ctx, true)
 	}
 	if err != nil && e.r.ctx.Err() == nil {

@@ -76,6 +76,9 @@ func (s *Supervisor) run(r *http.Request, out send) error {
 func (s *Supervisor) abandon(entries []*entry) error {
 	var errs []error
 	for _, e := range entries {
+		e.unfollow(true)
+	}
+	for _, e := range entries {
 		ctx, cancel := context.WithTimeout(s.pods.ctx, endTimeout(e.rec.Pod, nil))
 		err := e.stop(ctx, nil)
 		if err == nil {
