@@ -105,7 +105,8 @@ func TestForegroundOrphan(t *testing.T) {
 			t.Fatal("the pod does not come up")
 		}
 	}
-	for _, pid := range []int{c.Process.Pid, w.supervisor()} {
+	// The supervisor first: one that lives sees its client go and removes the pod.
+	for _, pid := range []int{w.supervisor(), c.Process.Pid} {
 		if err := kill(pid); err != nil {
 			t.Fatal(err)
 		}
