@@ -5,22 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
+// exitPatience bounds the wait for the exit of a process whose output has
+// ended: it may have closed its output and live on.
+const exitPatience = 10 * time.Second
+
 // Attach copies a process's streams to and from a client, from now on, and
-// returns when the process's output has ended (nil), when the client failed or
-// fell behind (ErrSlowClient), or with ctx. A Ready process may be attached
+// returns the process's exit when its output and itself have ended, also when
+// it is deleted meanwhile; it fails when the client failed or fell behind
+// (ErrSlowClient), with ctx, and when a process lives on for ten seconds after
+// the end of its output. A Ready process may be attached
 // to: nothing of its output is missed. Writes to the client come from one
 // goroutine a stream; one that blocks is ended by the client's owner, not by ctx.
 //
 // Any number of clients may be attached. Of a process with a log each may lag
 // by half a megabyte, and is detached when it then takes nothing for a second.
 // Of one with OutputStream the process waits for the first client, until that leaves.
-func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) error {
+func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) (Exit, error) {
 	p, patient, err := s.beginAttach(id, c)
 	if err != nil {
-		return fmt.Errorf("attach: %w", err)
+		return Exit{}, fmt.Errorf("attach: %w", err)
 	}
+	if err := s.carry(ctx, p, patient, c); err != nil {
+		return Exit{}, fmt.Errorf("attached to %s: %w", p.subject(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, exitPatience)
+	defer cancel()
+	return s.awaitExit(ctx, p)
+}
+
+// carry copies a process's streams until its output ends.
+func (s *Sandbox) carry(ctx context.Context, p *process, patient bool, c Streams) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	type result struct {
@@ -82,10 +99,7 @@ func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) error {
 	if closeReader(c.Stdin) {
 		<-fed
 	}
-	if err != nil {
-		return fmt.Errorf("attached to %s: %w", p.subject(), err)
-	}
-	return nil
+	return err
 }
 
 // closeReader ends a Read under way, if it can.

@@ -163,7 +163,10 @@ func TestRestoreOfADeadMachine(t *testing.T) {
 	if got := h.wait(id); got.Code != 137 || got.Reason != ReasonVMKilled {
 		t.Errorf("exit %+v", got)
 	}
-	h.must(h.box.Attach(h.ctx, id, Streams{Stdin: strings.NewReader("x"), Stdout: newBuffer()}))
+	got, err := h.box.Attach(h.ctx, id, Streams{Stdin: strings.NewReader("x"), Stdout: newBuffer()})
+	if err != nil || got.Code != 137 {
+		t.Errorf("attached to: %+v, %v", got, err)
+	}
 	h.must(h.box.Start(h.ctx)) // on a new machine
 }
 

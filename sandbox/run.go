@@ -133,12 +133,22 @@ func (s *Sandbox) WaitProcess(ctx context.Context, id Process) (Exit, error) {
 	if err != nil {
 		return Exit{}, fmt.Errorf("wait: %w", err)
 	}
+	return s.awaitExit(ctx, p)
+}
+
+func (s *Sandbox) awaitExit(ctx context.Context, p *process) (Exit, error) {
+	var err error
 	select {
 	case <-p.done:
-		return *p.exit, nil
 	case <-ctx.Done():
-		return Exit{}, fmt.Errorf("wait for %s: %w", p.subject(), context.Cause(ctx))
+		err = context.Cause(ctx)
 	case <-s.ctx.Done():
-		return Exit{}, fmt.Errorf("wait for %s: %w", p.subject(), errClosed)
+		err = errClosed
+	}
+	select {
+	case <-p.done: // whatever else has ended with it
+		return *p.exit, nil
+	default:
+		return Exit{}, fmt.Errorf("wait for %s: %w", p.subject(), err)
 	}
 }

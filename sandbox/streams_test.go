@@ -23,7 +23,10 @@ func (h *harness) exec(id string, stdin bool) Process {
 
 func (h *harness) attach(p Process, c Streams) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- h.box.Attach(h.ctx, p, c) }()
+	go func() {
+		_, err := h.box.Attach(h.ctx, p, c)
+		done <- err
+	}()
 	return done
 }
 
@@ -109,8 +112,7 @@ func TestInputIsHeldBack(t *testing.T) {
 	h.started("c")
 	id := h.exec("e1", true)
 	in, w := io.Pipe()
-	done := make(chan error, 1)
-	go func() { done <- h.box.Attach(h.ctx, id, Streams{Stdin: in, Stdout: newBuffer()}) }()
+	done := h.attach(id, Streams{Stdin: in, Stdout: newBuffer()})
 	_, err := h.box.StartProcess(h.ctx, id)
 	h.must(err)
 	p := h.fake(id)
@@ -146,7 +148,10 @@ func TestClientThatLeavesDoesNotBlockTheProcess(t *testing.T) {
 	out := newBuffer()
 	in, _ := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- h.box.Attach(ctx, id, Streams{Stdin: in, Stdout: out}) }()
+	go func() {
+		_, err := h.box.Attach(ctx, id, Streams{Stdin: in, Stdout: out})
+		done <- err
+	}()
 	_, err := h.box.StartProcess(h.ctx, id)
 	h.must(err)
 	p := h.fake(id)
@@ -160,6 +165,39 @@ func TestClientThatLeavesDoesNotBlockTheProcess(t *testing.T) {
 	h.say(p, "stdout", strings.Repeat("x", 4*outputBound))
 	p.end(exited(0))
 	h.wait(id)
+}
+
+// TestAttachTellsTheExitOfADeletedProcess has a client read the last output when
+// the process is deleted already.
+func TestAttachTellsTheExitOfADeletedProcess(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	id := h.exec("e1", false)
+	r, w := io.Pipe()
+	type result struct {
+		exit Exit
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		exit, err := h.box.Attach(h.ctx, id, Streams{Stdout: w})
+		done <- result{exit, err}
+	}()
+	_, err := h.box.StartProcess(h.ctx, id)
+	h.must(err)
+	p := h.fake(id)
+	h.say(p, "stdout", "last words")
+	p.end(exited(3))
+	h.wait(id)
+	_, err = h.box.DeleteProcess(h.ctx, id)
+	h.must(err)
+	if got, err := io.ReadAll(io.LimitReader(r, 10)); string(got) != "last words" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if got := <-done; got.err != nil || got.exit.Code != 3 {
+		t.Errorf("attached to: %+v, %v", got.exit, got.err)
+	}
 }
 
 func TestAttachToAContainer(t *testing.T) {
@@ -187,19 +225,19 @@ func TestAttachToAContainer(t *testing.T) {
 	third := h.attach(id, Streams{Stdin: r})
 	_, err = io.WriteString(w, "x")
 	h.must(err)
-	if err := h.box.Attach(h.ctx, id, Streams{Stdin: strings.NewReader("y")}); !errors.Is(err, ErrStdinTaken) {
+	if _, err := h.box.Attach(h.ctx, id, Streams{Stdin: strings.NewReader("y")}); !errors.Is(err, ErrStdinTaken) {
 		t.Errorf("second stdin: %v", err)
 	}
 	w.Close()
-	h.must(<-third)
 	if p.until(h.ctx, func() bool { return string(p.input) == "x" }); p.inEOF {
 		t.Error("a container's stdin was closed by its client's end")
 	}
 	h.must(h.box.CloseInput(h.ctx, id))
 	h.must(p.until(h.ctx, func() bool { return p.inEOF }))
 	p.end(exited(0))
-	h.must(<-first)
-	h.must(<-second)
+	for _, done := range []<-chan error{first, second, third} {
+		h.must(<-done)
+	}
 	if diff := cmp.Diff([]string{"stdout F prompt> "}, h.logged("c")); diff == "" {
 		return
 	}

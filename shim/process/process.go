@@ -197,7 +197,7 @@ func (s *shim) down(why string) {
 		}
 	}
 	fault.Point("shim.ending")
-	s.unserve()
+	s.unserve(why == asked || why == removed)
 	if s.sandbox != nil {
 		if err := s.sandbox.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			s.log.Error("close the sandbox", "error", err)

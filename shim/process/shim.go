@@ -163,22 +163,26 @@ func (s *shim) serve() (err error) {
 // to the one that ends the shim among them, may take to be sent and read.
 const answerPatience = 300 * time.Millisecond
 
-// unserve lets answers under way leave before it closes what remains.
-func (s *shim) unserve() {
+// unserve lets answers under way, and what attached clients have still to hear of
+// a machine that is gone, leave before it closes what remains.
+func (s *shim) unserve(gone bool) {
 	s.hub.Close()
 	if s.services != nil {
 		s.services.Close()
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
+	defer cancel()
 	if s.server != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
 		s.calls.wait(ctx)
-		cancel()
 		s.server.Close()
 	}
 	for _, l := range s.listeners {
 		l.Close()
 	}
 	if s.streams != nil {
+		if gone {
+			s.streams.Drain(ctx)
+		}
 		s.streams.Close()
 	}
 	s.store.Close()

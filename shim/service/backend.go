@@ -50,7 +50,7 @@ type Sandbox interface {
 	DeleteProcess(ctx context.Context, p sandbox.Process) (sandbox.Exit, error)
 	ResizeProcess(ctx context.Context, p sandbox.Process, width, height uint16) error
 	CloseInput(ctx context.Context, p sandbox.Process) error
-	Attach(ctx context.Context, p sandbox.Process, c sandbox.Streams) error
+	Attach(ctx context.Context, p sandbox.Process, c sandbox.Streams) (sandbox.Exit, error)
 }
 
 var _ Sandbox = (*sandbox.Sandbox)(nil)

@@ -203,20 +203,20 @@ func (f *fake) ResizeProcess(_ context.Context, _ sandbox.Process, width, height
 }
 
 // Attach is a process that copies its stdin to stdout and then ends with 0.
-func (f *fake) Attach(_ context.Context, id sandbox.Process, c sandbox.Streams) error {
+func (f *fake) Attach(_ context.Context, id sandbox.Process, c sandbox.Streams) (sandbox.Exit, error) {
 	p, err := f.find(id)
 	if err != nil {
-		return err
+		return sandbox.Exit{}, err
 	}
 	if _, err := io.Copy(c.Stdout, c.Stdin); err != nil {
 		f.note("stdin: %v", err)
-		return err
+		return sandbox.Exit{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p.state, p.exit = sandbox.Stopped, &sandbox.Exit{Code: 3, At: time.Now()}
 	close(p.done)
-	return nil
+	return *p.exit, nil
 }
 
 func (f *fake) Forward(ctx context.Context, port uint16) (net.Conn, error) {

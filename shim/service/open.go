@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"time"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
@@ -64,12 +63,8 @@ func (e extension) attach(p sandbox.Process, r *shimv1.OpenRequest) stream.Handl
 	}
 }
 
-// exitPatience bounds the wait for the exit of a process whose output has
-// ended: it may have closed its output and live on.
-const exitPatience = 10 * time.Second
-
-// carry runs one attached client until the process's output ends or the
-// client goes away.
+// carry runs one attached client until the process ends or the client goes
+// away.
 func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Process, r *shimv1.OpenRequest) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -91,9 +86,9 @@ func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Proc
 		defer cancel() // the client is gone, and nobody reads what would follow
 		e.receive(ctx, stream.NewReader(conn), feed, p)
 	}()
-	err := e.o.Sandbox.Attach(ctx, p, c)
+	exit, err := e.o.Sandbox.Attach(ctx, p, c)
 	in.CloseWithError(io.ErrClosedPipe)
-	e.finish(ctx, w, p, err)
+	finish(w, exit, err)
 	conn.Close()
 	<-received
 }
@@ -123,20 +118,12 @@ func (e extension) receive(ctx context.Context, r *stream.Reader, stdin *io.Pipe
 }
 
 // finish tells the client how the process ended, or why its stream did.
-func (e extension) finish(ctx context.Context, w *stream.Writer, p sandbox.Process, err error) {
-	if err == nil {
-		var exit sandbox.Exit
-		waitCtx, cancel := context.WithTimeout(ctx, exitPatience)
-		exit, err = e.o.Sandbox.WaitProcess(waitCtx, p)
-		cancel()
-		if err == nil {
-			_ = w.Frame(stream.Exited, stream.EncodeExit(exit.Code))
-			return
-		}
+func finish(w *stream.Writer, exit sandbox.Exit, err error) {
+	switch {
+	case err == nil:
+		_ = w.Frame(stream.Exited, stream.EncodeExit(exit.Code))
+	case !errors.Is(err, context.Canceled): // by the client's going
+		text := err.Error()
+		_ = w.Frame(stream.Failed, []byte(text[:min(len(text), 1024)]))
 	}
-	if errors.Is(err, context.Canceled) {
-		return
-	}
-	text := err.Error()
-	_ = w.Frame(stream.Failed, []byte(text[:min(len(text), 1024)]))
 }

@@ -30,6 +30,8 @@ const (
 // ErrBusy is returned when a bound of the Server is reached.
 var ErrBusy = errors.New("too many streams")
 
+var errEnding = errors.New("the pod's machine is ending")
+
 // Handler opens what a stream leads to. An error is told to the client, with its
 // class if that is syscall.ECONNREFUSED; run
 // then carries the bytes, and returns when the stream is over or ctx ends. The
@@ -102,8 +104,8 @@ func (s *Server) Serve(l *net.UnixListener) error {
 			}
 			return err
 		}
-		if !s.enter() {
-			fmt.Fprintln(conn, ErrBusy)
+		if err := s.enter(); err != nil {
+			fmt.Fprintln(conn, err)
 			conn.Close()
 			continue
 		}
@@ -111,28 +113,51 @@ func (s *Server) Serve(l *net.UnixListener) error {
 	}
 }
 
+// Drain takes no more clients, and waits until the streams that run have ended
+// by themselves or ctx has.
+func (s *Server) Drain(ctx context.Context) {
+	s.refuse()
+	ended := make(chan struct{})
+	go func() { // ends with Close at the latest
+		s.wg.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
 // Close ends every stream, and returns when none runs any more.
 func (s *Server) Close() {
+	s.refuse()
+	s.cancel()
+	s.wg.Wait()
+}
+
+// refuse takes no more clients.
+func (s *Server) refuse() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.closed = true
 	for token, t := range s.tokens {
 		t.timer.Stop()
 		delete(s.tokens, token)
 	}
-	s.mu.Unlock()
-	s.cancel()
-	s.wg.Wait()
 }
 
-func (s *Server) enter() bool {
+func (s *Server) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.conns >= MaxConns {
-		return false
+	switch {
+	case s.closed:
+		return errEnding
+	case s.conns >= MaxConns:
+		return ErrBusy
 	}
 	s.conns++
 	s.wg.Add(1)
-	return true
+	return nil
 }
 
 func (s *Server) leave() {

@@ -80,6 +80,43 @@ func TestTokenIsUsedOnce(t *testing.T) {
 	}
 }
 
+// TestDrain lets a stream end by itself, takes no new one, and waits no longer
+// than it may.
+func TestDrain(t *testing.T) {
+	s, address := serve(t)
+	release := make(chan struct{})
+	issue := func() string {
+		token, err := s.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) {
+			return func(_ context.Context, conn *net.UnixConn) {
+				<-release
+				io.WriteString(conn, "the end")
+			}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	conn, err := stream.Dial(t.Context(), address, issue())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	unused := issue()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Drain(ctx) // returns, though the stream runs
+	if late, err := stream.Dial(t.Context(), address, unused); err == nil {
+		late.Close()
+		t.Error("a client was taken")
+	}
+	close(release)
+	s.Drain(t.Context())
+	if b, err := io.ReadAll(conn); err != nil || string(b) != "the end" {
+		t.Errorf("read %q, %v", b, err)
+	}
+}
+
 func TestHandlerErrorReachesTheClient(t *testing.T) {
 	s, address := serve(t)
 	for _, tc := range []struct {

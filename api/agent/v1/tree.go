@@ -193,8 +193,10 @@ func (w *TreeWriter) why(err error) error {
 
 // End sends the tree's end and returns when the agent has all of it in place.
 func (w *TreeWriter) End() error {
-	if err := WriteEntry(w.conn, Entry{Kind: KindEnd}); err != nil {
-		return w.why(err)
+	if WriteEntry(w.conn, Entry{Kind: KindEnd}) != nil {
+		// The answer tells why, or that all is well: it may come, and end the
+		// stream, before the write that it answers has returned.
+		w.conn.Close()
 	}
 	<-w.done
 	return w.err

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -143,6 +145,57 @@ func TestUnpack(t *testing.T) {
 	if err != nil || got.String() != "dir t file t/a abc" {
 		t.Errorf("%v, %q", err, got.String())
 	}
+}
+
+// TestUnpackIsAnsweredEarly has the agent's answer come, and end the stream,
+// before the write that it answers has returned.
+func TestUnpackIsAnsweredEarly(t *testing.T) {
+	for name, refusal := range map[string]*agentv1.Error{"well": nil, "ill": agentv1.ToError(errors.New("no space left"))} {
+		handler := func(_ context.Context, s *agentv1.Stream) error {
+			if err := s.Reply(nil); err != nil {
+				return err
+			}
+			if _, err := agentv1.ReadEntry(s.Conn); err != nil {
+				return err
+			}
+			return agentv1.WriteFrame(s.Conn, agentv1.Reply{Error: refusal}, agentv1.MaxReply)
+		}
+		host, guest := net.Pipe()
+		go func() { _ = agentv1.Serve(t.Context(), guest, agentv1.Handlers{agentv1.OpUnpack: handler}) }()
+		conn := &lateConn{Conn: host, closed: make(chan struct{})}
+		client := agentv1.NewClient(func(context.Context) (net.Conn, error) { return conn, nil })
+		tree, err := client.Unpack(t.Context(), agentv1.Unpack{Container: "c", Path: "/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.late.Store(true)
+		err = tree.End()
+		if refusal == nil && err != nil || refusal != nil && (err == nil || !strings.Contains(err.Error(), "no space left")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// lateConn's late writes return when it is closed, though they have been done.
+type lateConn struct {
+	net.Conn
+	late   atomic.Bool
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *lateConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil || !c.late.Load() {
+		return n, err
+	}
+	<-c.closed
+	return 0, net.ErrClosed
+}
+
+func (c *lateConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }
 
 // TestUnpackFails tells the agent's reason when it takes no more, and the
