@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -87,21 +85,13 @@ func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
 	}
 	p := &packer{w: s.Conn, links: map[fileID]string{}, buf: make([]byte, agentv1.MaxChunk)}
 	end := agentv1.Entry{Kind: agentv1.KindEnd}
-	if err := p.entry(place, baseName(r.Path), &st, 0); err != nil {
+	if err := p.entry(place, agentv1.TreeBase(r.Path), &st, 0); err != nil {
 		if p.failed {
 			return nil // the host has gone
 		}
 		end.Error = agentv1.ToError(err)
 	}
 	return agentv1.WriteEntry(s.Conn, end)
-}
-
-// baseName is what a tree's entries begin with.
-func baseName(name string) string {
-	if strings.HasSuffix(name, "/.") || path.Clean(name) == "/" {
-		return "."
-	}
-	return path.Base(name)
 }
 
 type fileID struct{ dev, ino uint64 }

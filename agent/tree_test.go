@@ -36,7 +36,7 @@ func packed(t *testing.T, root, name string) []byte {
 	}
 	var b bytes.Buffer
 	p := &packer{w: &b, links: map[fileID]string{}, buf: make([]byte, 7)} // files in many pieces
-	if err := p.entry(place, baseName(name), &st, 0); err != nil {
+	if err := p.entry(place, agentv1.TreeBase(name), &st, 0); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/cli/tree"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
@@ -111,7 +112,7 @@ func (a *app) copyOut(ctx context.Context, from place, target, container string)
 	in, out := io.Pipe()
 	unpacked := make(chan error, 1)
 	go func() {
-		err := tree.Unpack(in, target, tree.Base(from.path), a.note)
+		err := tree.Unpack(in, target, agentv1.TreeBase(from.path), a.note)
 		in.CloseWithError(errors.Join(err, io.ErrClosedPipe))
 		if err != nil {
 			cancel() // the pod may never end what nobody reads

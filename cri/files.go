@@ -105,8 +105,8 @@ func (v *files) ensure(ctx context.Context) error {
 	return v.send(ctx)
 }
 
-// follow begins to watch the directory, once. What waits for nothing is at
-// first sent in any case if again is set.
+// follow begins to watch the directory, once. With again, what it holds is sent
+// at first: it may have changed while nobody watched.
 func (v *files) follow(again bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -9,32 +9,23 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"strings"
 	"syscall"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// Base is what the names of a tree's entries begin with: the last part of its
-// path, or "." where that is a directory's own ("dir/.", "/").
-func Base(name string) string {
-	if name == "." || strings.HasSuffix(name, "/.") || path.Clean(name) == "/" {
-		return "."
-	}
-	return path.Base(name)
-}
-
 // Pack writes source, a file or a directory with what is in it, to w as a tar
-// stream whose names begin with Base(source). Symbolic links are followed for
-// source itself only. Files that are neither regular nor directories nor links
-// are left out, and told to note.
+// stream whose names begin with agentv1.TreeBase(source). Symbolic links are
+// followed for source itself only. Files that are neither regular nor
+// directories nor links are left out, and told to note.
 func Pack(w io.Writer, source string, note func(string)) error {
 	info, err := os.Stat(source)
 	if err != nil {
 		return fmt.Errorf("copy: %w", err)
 	}
 	p := &packer{tar: tar.NewWriter(w), note: note, links: map[[2]uint64]string{}}
-	if err := p.entry(source, Base(source), info); err != nil {
+	if err := p.entry(source, agentv1.TreeBase(source), info); err != nil {
 		return fmt.Errorf("copy %s: %w", source, err)
 	}
 	if err := p.tar.Close(); err != nil {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 // listing is what lies below dir: kind, mode, time and content of each file.
@@ -108,7 +110,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()
-		if err := Unpack(&stream, filepath.Join(dir, tc.target), Base(tc.source), unnoted(t)); err != nil {
+		if err := Unpack(&stream, filepath.Join(dir, tc.target), agentv1.TreeBase(tc.source), unnoted(t)); err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
 		}
@@ -133,7 +135,7 @@ func TestFiles(t *testing.T) {
 			}
 		}
 		var stream bytes.Buffer
-		if err := errors.Join(Pack(&stream, source, unnoted(t)), Unpack(&stream, filepath.Join(dir, tc.target), Base(source), unnoted(t))); err != nil {
+		if err := errors.Join(Pack(&stream, source, unnoted(t)), Unpack(&stream, filepath.Join(dir, tc.target), agentv1.TreeBase(source), unnoted(t))); err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 		if got := listing(t, dir)[tc.at]; got != `-rw-r----- 1000000000 "content\x00\xff"` {

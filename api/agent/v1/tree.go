@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path"
+	"strings"
 )
 
 // The kinds of a tree's entries.
@@ -26,8 +28,7 @@ const (
 
 // Pack asks for a tree of files of a container: a file, or a directory with what
 // is in it. Path is the container's, with its symbolic links, also the last.
-// Entries' names begin with the path's last part, or with "." when that is "/"
-// or ".".
+// Entries' names begin with TreeBase of the path.
 type Pack struct {
 	Container string `json:"container"`
 	Path      string `json:"path"`
@@ -52,6 +53,15 @@ type Entry struct {
 	Size   int64  `json:"size,omitempty"` // of a file, in bytes
 	MTime  int64  `json:"mtime,omitempty"`
 	Error  *Error `json:"error,omitempty"` // of the end
+}
+
+// TreeBase is what the names of a tree's entries begin with: the last part of its
+// path, or "." where that is a directory's own ("dir/.", "/").
+func TreeBase(name string) string {
+	if strings.HasSuffix(name, "/.") || path.Clean(name) == "/" {
+		return "."
+	}
+	return path.Base(name)
 }
 
 // WriteEntry writes an entry's frame; a file's bytes are the caller's to write.
