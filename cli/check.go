@@ -15,8 +15,9 @@ func (a *app) checkCmd() *cobra.Command {
 	var f format
 	var fresh bool
 	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Find out what this machine can do for pods, and what would help",
+		Use:        "check",
+		Short:      "Find out what this machine can do for pods, and what would help",
+		SuggestFor: []string{"info"},
 		Long: `Find out what this machine can do for pods. Every line is tried, not assumed: a
 guest is really booted, a network really made. A warning says what pods have to
 do without; pods cannot run only where a line fails, and the exit code is then 1.
@@ -25,7 +26,7 @@ Whether KVM works is remembered until the host's next boot; --probe tries again.
 		Example: `  bulkhead check
   bulkhead check --probe
   bulkhead check -o json | jq -r '.[] | select(.status != "ok") | .remedy'`,
-		Args: cobra.NoArgs,
+		Args: atMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.valid(); err != nil {
 				return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -21,16 +22,15 @@ func (a *app) completionCmd() *cobra.Command {
 		Args:      exactly("bash, zsh or fish"),
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := choice("shell", args[0], "bash", "zsh", "fish"); err != nil {
-				return err
-			}
 			switch args[0] {
 			case "bash":
 				return cmd.Root().GenBashCompletionV2(a.out, true)
 			case "zsh":
 				return cmd.Root().GenZshCompletion(a.out)
+			case "fish":
+				return cmd.Root().GenFishCompletion(a.out, true)
 			}
-			return cmd.Root().GenFishCompletion(a.out, true)
+			return fmt.Errorf("no completion for %q: use bash, zsh or fish", args[0])
 		},
 	}
 }

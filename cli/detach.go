@@ -1,18 +1,16 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
 // detachKeys is what leaves an attached container unless --detach-keys says
 // another.
 const detachKeys = "ctrl-p,ctrl-q"
-
-// errDetached is the end of a session that somebody left by its keys.
-var errDetached = errors.New("detached")
 
 // parseKeys reads keys as podman does: single characters and ctrl-X, separated
 // by commas. None means that nothing detaches.
@@ -35,20 +33,19 @@ func parseKeys(text string) ([]byte, error) {
 	return keys, nil
 }
 
-// escapeReader passes on what it reads, until the keys are in it: then it calls
-// hit and is at its end. Keys that may be the first ones are kept back until the
+// escapeReader passes on what it reads, until the keys are in it: then it
+// is at its end. Keys that may be the first ones are kept back until the
 // next one is known. It is used by one goroutine.
 type escapeReader struct {
 	r    io.Reader
 	keys []byte
-	hit  func()
 
 	held  []byte // a beginning of keys
 	ready []byte // to be returned
 	ended error
 }
 
-// Read returns io.EOF never for the keys, but errDetached: the process's stdin
+// Read returns io.EOF never for the keys, but stream.ErrLeft: the process's stdin
 // stays open.
 func (e *escapeReader) Read(p []byte) (int, error) {
 	for len(e.ready) == 0 {
@@ -58,8 +55,7 @@ func (e *escapeReader) Read(p []byte) (int, error) {
 		n, err := e.r.Read(p)
 		for _, b := range p[:n] {
 			if e.take(b) {
-				e.ended = errDetached
-				e.hit()
+				e.ended = stream.ErrLeft
 				break
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
 func TestParseKeys(t *testing.T) {
@@ -39,17 +41,16 @@ func TestEscape(t *testing.T) {
 		{"\x11\x10", "\x11\x10", false},
 	} {
 		for name, r := range map[string]io.Reader{"at once": strings.NewReader(tc.typed), "key by key": iotest.OneByteReader(strings.NewReader(tc.typed))} {
-			left := false
-			e := &escapeReader{r: r, keys: []byte("\x10\x11"), hit: func() { left = true }}
+			e := &escapeReader{r: r, keys: []byte("\x10\x11")}
 			var passed bytes.Buffer
 			_, err := io.Copy(&passed, onlyReader{e})
-			if passed.String() != tc.passed || left != tc.left || errors.Is(err, errDetached) != tc.left {
-				t.Errorf("%q %s: %q, left %v, %v", tc.typed, name, passed.String(), left, err)
+			if passed.String() != tc.passed || errors.Is(err, stream.ErrLeft) != tc.left {
+				t.Errorf("%q %s: %q, %v", tc.typed, name, passed.String(), err)
 			}
 		}
 	}
-	e := &escapeReader{r: strings.NewReader("aaab"), keys: []byte("aab"), hit: func() {}}
-	if passed, err := io.ReadAll(e); string(passed) != "a" || !errors.Is(err, errDetached) {
+	e := &escapeReader{r: strings.NewReader("aaab"), keys: []byte("aab")}
+	if passed, err := io.ReadAll(e); string(passed) != "a" || !errors.Is(err, stream.ErrLeft) {
 		t.Errorf("keys that begin within themselves: %q, %v", passed, err)
 	}
 }

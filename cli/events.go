@@ -64,6 +64,7 @@ restarts, failures. What happened several times is one line with its count. The 
 	}
 	f.add(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what happens next")
+	cmd.Flags().BoolVarP(&watch, "follow", "f", false, "the same")
 	return cmd
 }
 

@@ -17,6 +17,9 @@ func (a *app) execCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec POD [--] COMMAND [ARG…]",
 		Short: "Run a command in a container of a running pod",
+		Long: `Run a command in a container of a running pod; the exit code is the command's. One that
+is ended before the command, by Ctrl-C without -t or with its terminal, ends that too, by
+SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
 		Example: `  bulkhead exec web -- nginx -t
   bulkhead exec -it -c app web -- sh
   bulkhead exec -it --detach-keys ctrl-p,ctrl-q web -- sh`,

@@ -101,7 +101,7 @@ func (a *app) fetch(cmd *cobra.Command, path string, req any, quiet bool) error 
 func (a *app) imageLsCmd() *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
-		Use: "ls", Aliases: []string{"list"}, Short: "List images", Args: cobra.NoArgs,
+		Use: "ls", Aliases: []string{"list"}, Short: "List images", Args: atMost(),
 		Example: "  bulkhead image ls\n  bulkhead image ls -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			images := []api.Image{}

@@ -10,8 +10,9 @@ func (a *app) inspectCmd() *cobra.Command {
 	f := format("yaml")
 	var sandbox bool
 	cmd := &cobra.Command{
-		Use:   "inspect POD",
-		Short: "Show a pod with its status, as the Kubernetes API would",
+		Use:        "inspect POD",
+		Short:      "Show a pod with its status, as the Kubernetes API would",
+		SuggestFor: []string{"describe"},
 		Example: `  bulkhead inspect web
   bulkhead inspect web -o jsonpath={.status.podIP}
   bulkhead inspect --sandbox web      # the virtual machine's own facts`,

@@ -62,14 +62,18 @@ func (a *app) resumeCmd() *cobra.Command {
 func (a *app) stopCmd() *cobra.Command {
 	var grace int64
 	cmd := &cobra.Command{
-		Use:   "stop POD…",
-		Short: "End a pod's containers, then its machine; the pod stays listed",
+		Use:        "stop POD…",
+		Short:      "End a pod's containers, then its machine; the pod stays listed",
+		SuggestFor: []string{"kill"},
 		Example: `  bulkhead stop web
   bulkhead stop -t 0 web      # at once`,
 		Args: atLeast("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.StopRequest{}
 			if cmd.Flags().Changed("time") {
+				if grace < 0 {
+					return fmt.Errorf("--time %d: give 0 seconds or more", grace)
+				}
 				req.Grace = &grace
 			}
 			return a.eachPod(args, func(ref string) error { return a.stop(cmd.Context(), ref, req) })
@@ -117,18 +121,25 @@ func (a *app) rmCmd() *cobra.Command {
 
 func (a *app) waitCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:     "wait POD",
-		Short:   "Wait until a pod has ended, and exit with its exit code",
-		Example: "  bulkhead run -d job.yaml && bulkhead wait job",
-		Args:    exactly("POD"),
+		Use:   "wait POD…",
+		Short: "Wait until pods have ended, and exit with the first exit code that is not 0",
+		Example: `  bulkhead run -d job.yaml && bulkhead wait job
+  bulkhead wait extract transform load`,
+		Args: atLeast("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var r api.Result
-			if err := a.client.Call(cmd.Context(), "POST", podPath(args[0], "wait"), nil, nil, &r); err != nil {
-				return err
+			code := 0
+			for _, ref := range args {
+				var r api.Result
+				if err := a.client.Call(cmd.Context(), "POST", podPath(ref, "wait"), nil, nil, &r); err != nil {
+					return err
+				}
+				fmt.Fprintln(a.out, r.ExitCode)
+				if code == 0 {
+					code = r.ExitCode
+				}
 			}
-			fmt.Fprintln(a.out, r.ExitCode)
-			if r.ExitCode != 0 {
-				return ExitError(r.ExitCode)
+			if code != 0 {
+				return ExitError(code)
 			}
 			return nil
 		},

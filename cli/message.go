@@ -73,11 +73,15 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 	if code := ExitError(0); errors.As(err, &code) {
 		return int(code)
 	}
-	text, e := plain(err.Error()), (*api.Error)(nil)
-	if errors.As(err, &e) && e.ExitCode != 0 {
-		text = cannotRun(err.Error())
+	e := (*api.Error)(nil)
+	cannot := errors.As(err, &e) && e.ExitCode != 0
+	for _, one := range each(err) {
+		text := plain(one.Error())
+		if cannot {
+			text = cannotRun(one.Error())
+		}
+		fmt.Fprintln(a.err, "bulkhead: "+text)
 	}
-	fmt.Fprintln(a.err, "bulkhead: "+text)
 	switch {
 	case e == nil || e.Detail == "":
 	case a.detail:
@@ -94,6 +98,14 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 	return 1
 }
 
+// each are the errors that were joined, or the one that it is.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
 // usage makes every command's errors about arguments and flags say where to
 // read on.
 func usage(cmd *cobra.Command) {
@@ -101,15 +113,23 @@ func usage(cmd *cobra.Command) {
 		if err == nil {
 			return nil
 		}
-		return fmt.Errorf("%s: %w (see %s --help)", cmd.Name(), err, cmd.CommandPath())
+		if cmd.HasParent() {
+			err = fmt.Errorf("%s: %w", cmd.Name(), err)
+		}
+		return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 	}
 	cmd.SetFlagErrorFunc(see)
-	if cmd.Run == nil && cmd.RunE == nil && cmd.HasParent() {
-		cmd.Args = func(_ *cobra.Command, given []string) error {
-			if len(given) > 0 {
-				return fmt.Errorf("unknown command %q", given[0])
+	if cmd.Run == nil && cmd.RunE == nil {
+		cmd.SuggestionsMinimumDistance = 2
+		cmd.Args = func(cmd *cobra.Command, given []string) error {
+			if len(given) == 0 {
+				return nil
 			}
-			return nil
+			meant := ""
+			if like := cmd.SuggestionsFor(given[0]); len(like) > 0 {
+				meant = ": did you mean " + strings.Join(like, " or ") + "?"
+			}
+			return fmt.Errorf("unknown command %q%s", given[0], meant)
 		}
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}

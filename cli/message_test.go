@@ -57,6 +57,8 @@ func TestExit(t *testing.T) {
 		{"a container's own code", run, ExitError(7), false, 7, ""},
 		{"an error of run", run, errors.New("x"), false, 125, "bulkhead: x\n"},
 		{"an error", ps, fmt.Errorf("x: %w", errors.New("y\nz")), false, 1, "bulkhead: x: y z\n"},
+		{"errors of several pods", ps, errors.Join(errors.New("a"), errors.New("b")), false, 1, "bulkhead: a\nbulkhead: b\n"},
+		{"an error with two causes", ps, fmt.Errorf("%w: %w", errors.New("a"), errors.New("b")), false, 1, "bulkhead: a: b\n"},
 		{"a missing command", run, &api.Error{Message: "crun exec: no x: command ended with exit code 127", ExitCode: 127}, false, 127, "bulkhead: no x\n"},
 		{"more is there", ps, detailed, false, 1, "bulkhead: no start\n(again with --detail for more; bulkhead check looks for what this machine lacks)\n"},
 		{"more is wanted", ps, detailed, true, 1, "bulkhead: no start\n--- console ---\npanic\n"},
@@ -78,7 +80,15 @@ func TestUsage(t *testing.T) {
 		{[]string{"exec", "web"}, "exec: COMMAND is missing"},
 		{[]string{"inspect", "a", "b"}, `inspect: "b" is one argument too many`},
 		{[]string{"image", "nosuch"}, `image: unknown command "nosuch" (see bulkhead image --help)`},
+		{[]string{"nosuch"}, `unknown command "nosuch" (see bulkhead --help)`},
+		{[]string{"stpo", "web"}, `unknown command "stpo": did you mean stop? (see bulkhead --help)`},
+		{[]string{"get", "pods"}, `unknown command "get": did you mean ps?`},
+		{[]string{"--nosuch"}, "unknown flag: --nosuch (see bulkhead --help)"},
+		{[]string{"ps", "x"}, `ps: "x" is one argument too many (see bulkhead ps --help)`},
 		{[]string{"ps", "-x"}, "ps: unknown shorthand flag"},
+		{[]string{"completion", "ksh"}, `no completion for "ksh": use bash, zsh or fish`},
+		{[]string{"stop", "-t", "-1", "web"}, "--time -1: give 0 seconds or more"},
+		{[]string{"run", "busybox"}, "open busybox: no such file or directory (run takes files with the YAML of pods)"},
 		{[]string{"run", "--accel", "hvf", "x.yaml"}, `--accel "hvf": use auto or kvm or tcg`},
 	} {
 		root := (&app{out: &bytes.Buffer{}, err: &bytes.Buffer{}}).root()
@@ -86,6 +96,19 @@ func TestUsage(t *testing.T) {
 		root.SetArgs(tc.args)
 		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: %v, want %q", tc.args, err, tc.want)
+		}
+	}
+}
+
+// TestHabits: what users of podman and kubectl type is known.
+func TestHabits(t *testing.T) {
+	for _, args := range [][]string{{"ps", "-a"}, {"ps", "--all"}, {"ps", "-aq"}, {"ps", "-A"}, {"events", "-f"}, {"events", "-w"}} {
+		cmd, rest, err := Command().Find(args)
+		if err == nil {
+			err = cmd.ParseFlags(rest)
+		}
+		if err != nil {
+			t.Errorf("%v: %v", args, err)
 		}
 	}
 }

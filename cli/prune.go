@@ -45,7 +45,7 @@ func (a *app) imagePruneCmd() *cobra.Command {
 --all every one.`,
 		Example: `  bulkhead image prune
   bulkhead image prune --all --force`,
-		Args: cobra.NoArgs,
+		Args: atMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			what := "the images without a name that no pod uses"
 			if all {
@@ -71,7 +71,7 @@ func (a *app) systemCmd() *cobra.Command {
 func (a *app) systemDfCmd() *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
-		Use: "df", Short: "Show what pods, images and templates take of the disk", Args: cobra.NoArgs,
+		Use: "df", Short: "Show what pods, images and templates take of the disk", Args: atMost(),
 		Example: "  bulkhead system df\n  bulkhead system df -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list := []api.DiskShare{}
@@ -101,7 +101,7 @@ image that no pod uses), and templates that were made with another kernel, guest
 than those of today.`,
 		Example: `  bulkhead system prune
   bulkhead system prune --all --force`,
-		Args: cobra.NoArgs,
+		Args: atMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			images := "images without a name that no pod uses"
 			if all {

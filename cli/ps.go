@@ -16,19 +16,20 @@ import (
 
 func (a *app) psCmd() *cobra.Command {
 	var f format
-	var quiet, all bool
+	var quiet, every bool
 	cmd := &cobra.Command{
-		Use:     "ps",
-		Aliases: []string{"ls", "list"},
-		Short:   "List the pods, ended ones included",
+		Use:        "ps",
+		Aliases:    []string{"ls", "list"},
+		SuggestFor: []string{"get"},
+		Short:      "List the pods, ended ones included",
 		Example: `  bulkhead ps
   bulkhead ps -A
   bulkhead ps -o wide
   bulkhead ps -o jsonpath='{range .items[*]}{.name} {.ip}{"\n"}{end}'`,
-		Args: cobra.NoArgs,
+		Args: atMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pods := []api.Pod{}
-			q := url.Values{"all": {strconv.FormatBool(all)}}
+			q := url.Values{"all": {strconv.FormatBool(every)}}
 			if err := a.client.Call(cmd.Context(), "GET", "/v1/pods", q, nil, &pods); err != nil {
 				return err
 			}
@@ -47,7 +48,8 @@ func (a *app) psCmd() *cobra.Command {
 	}
 	f.addList(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
-	cmd.Flags().BoolVarP(&all, "all", "A", false, "the pods of every instance: those of a kubelet and a node, too")
+	cmd.Flags().BoolVarP(&every, "all-instances", "A", false, "the pods of every instance: those of a kubelet and a node, too")
+	cmd.Flags().BoolP("all", "a", true, "ended pods, too: they are listed always, and podman's ps -a is no error")
 	return cmd
 }
 

@@ -18,7 +18,7 @@ func (a *app) reapCmd() *cobra.Command {
 		Short: "Adopt or clean up what a crash left behind (also done at every start)",
 		Example: `  bulkhead reap
   bulkhead reap --all      # also for a kubelet's and a node's engine that has died`,
-		Args: cobra.NoArgs,
+		Args: atMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var r api.Reaped
 			if err := a.client.Call(cmd.Context(), "POST", "/v1/reap", url.Values{"all": {strconv.FormatBool(all)}}, nil, &r); err != nil {
@@ -41,7 +41,7 @@ func (a *app) reapCmd() *cobra.Command {
 func (a *app) versionCmd() *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
-		Use: "version", Short: "Show the version of every part", Args: cobra.NoArgs,
+		Use: "version", Short: "Show the version of every part", Args: atMost(),
 		Example: "  bulkhead version -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var v api.Version

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/version"
 	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
@@ -59,6 +60,7 @@ without root, without KVM, without a daemon to set up and without configuration.
 		Example: `  bulkhead run examples/hello.yaml
   bulkhead ps
   bulkhead exec -it web -- sh`,
+		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		// The completion command is ours: without a shell that Linux users have not.

@@ -20,8 +20,9 @@ func (a *app) runCmd() *cobra.Command {
 	var req api.RunRequest
 	var timings, quiet bool
 	cmd := &cobra.Command{
-		Use:   "run FILE…",
-		Short: "Run the pods of YAML documents (- for stdin)",
+		Use:        "run FILE…",
+		Short:      "Run the pods of YAML documents (- for stdin)",
+		SuggestFor: []string{"apply", "create", "play"},
 		Long: `Run the pods of YAML documents, each in a virtual machine of its own.
 
 In the foreground the output is streamed, Ctrl-C ends the pods with their grace
@@ -69,7 +70,7 @@ func (a *app) manifest(name string) (api.Manifest, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return api.Manifest{}, fmt.Errorf("read the manifest: %w", err)
+			return api.Manifest{}, fmt.Errorf("read the manifest: %w (run takes files with the YAML of pods)", err)
 		}
 		defer f.Close()
 		r = f

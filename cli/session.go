@@ -38,11 +38,9 @@ func (a *app) join(ctx context.Context, s api.Stream, o session) error {
 		return refusal(err)
 	}
 	std := stream.Stdio{Stdout: a.out, Stderr: a.err}
-	ctx, leave := context.WithCancelCause(ctx)
-	defer leave(nil)
 	if o.stdin {
 		if std.Stdin = a.in; o.tty && len(o.keys) > 0 {
-			std.Stdin = &escapeReader{r: a.in, keys: o.keys, hit: func() { leave(errDetached) }}
+			std.Stdin = &escapeReader{r: a.in, keys: o.keys}
 		}
 	}
 	if o.tty {
@@ -62,10 +60,10 @@ func (a *app) join(ctx context.Context, s api.Stream, o session) error {
 	}
 	code, err := std.Run(ctx, conn)
 	signalled := signalError{}
-	switch cause := context.Cause(ctx); {
-	case errors.As(cause, &signalled):
+	switch {
+	case errors.As(context.Cause(ctx), &signalled):
 		return ExitError(128 + int(signalled.Signal))
-	case errors.Is(cause, errDetached):
+	case errors.Is(err, stream.ErrLeft):
 		fmt.Fprint(a.err, "\r\nbulkhead: detached; the process runs on\r\n")
 		return nil
 	case err != nil:

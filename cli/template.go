@@ -28,7 +28,7 @@ func (a *app) templateBuildCmd() *cobra.Command {
 		Short: "Build a template unless it is there (pods build what they miss on first use)",
 		Example: `  bulkhead template build
   bulkhead template build --vcpus 4 --network none`,
-		Args: cobra.NoArgs,
+		Args: atMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := errors.Join(choice("network", req.Network, "user", "none"), choice("accel", req.Accel, "auto", "kvm", "tcg"))
 			if err != nil {
@@ -51,7 +51,7 @@ func (a *app) templateBuildCmd() *cobra.Command {
 func (a *app) templateLsCmd() *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
-		Use: "ls", Aliases: []string{"list"}, Short: "List templates: size, age, key, why each was built", Args: cobra.NoArgs,
+		Use: "ls", Aliases: []string{"list"}, Short: "List templates: size, age, key, why each was built", Args: atMost(),
 		Example: "  bulkhead template ls -o yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list := []api.Template{}

@@ -269,7 +269,7 @@ func TestLogin(t *testing.T) {
 	if err := Logout(host); err != nil {
 		t.Error(err)
 	}
-	if err := Logout(host); !errors.Is(err, ErrNotFound) {
+	if err := Logout(host); !errors.Is(err, ErrNotLoggedIn) {
 		t.Errorf("second logout: %v", err)
 	}
 	if _, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{}); !errors.Is(err, ErrUnauthorized) {

@@ -29,7 +29,10 @@ func Login(ctx context.Context, registry, username, password string) error {
 	return nil
 }
 
-// Logout forgets the credentials for a registry. ErrNotFound if there are none.
+// ErrNotLoggedIn is Logout's where there is nothing to forget.
+var ErrNotLoggedIn = errors.New("not logged in")
+
+// Logout forgets the credentials for a registry; ErrNotLoggedIn if there are none.
 func Logout(registry string) error {
 	key, err := registryKey(registry)
 	if err != nil {
@@ -37,7 +40,7 @@ func Logout(registry string) error {
 	}
 	err = config.RemoveAuthentication(systemContext("", nil), key)
 	if errors.Is(err, config.ErrNotLoggedIn) {
-		err = fmt.Errorf("%w: not logged in", ErrNotFound)
+		err = ErrNotLoggedIn
 	}
 	if err != nil {
 		return fmt.Errorf("log out of %s: %w", registry, err)

@@ -85,6 +85,9 @@ func fetch(ctx context.Context, name string, out send, get func(context.Context,
 func (s *Supervisor) removeImage(r *http.Request) (any, error) {
 	ref := r.PathValue("ref")
 	err := s.images.Remove(r.Context(), ref, image.RemoveOptions{})
+	if errors.Is(err, image.ErrNotFound) {
+		err = fmt.Errorf("%w: bulkhead image ls lists the images", err)
+	}
 	return api.Result{}, classify(err)
 }
 
@@ -104,6 +107,7 @@ func classify(err error) error {
 	for is, of := range map[error]error{
 		image.ErrNotFound: api.ErrNotFound, image.ErrAmbiguous: api.ErrAmbiguous, image.ErrInvalid: api.ErrInvalid,
 		image.ErrInUse: api.ErrConflict, image.ErrUnauthorized: api.ErrDenied,
+		image.ErrNotLoggedIn: api.ErrNotFound,
 	} {
 		if errors.Is(err, is) {
 			return class(of, err)

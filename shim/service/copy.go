@@ -129,14 +129,21 @@ func (e extension) copyIn(id, to string, into bool) stream.Handler {
 			defer tree.Close()
 			stop := context.AfterFunc(ctx, func() { tree.Close() })
 			defer stop()
+			w := stream.NewWriter(conn)
+			// A pod that takes nothing keeps receiveTar from hearing of the client's end.
+			unwatch, err := stream.OnHangup(conn, func() { tree.Close() })
+			if err != nil {
+				told(w, err)
+				return
+			}
+			defer unwatch()
 			in, feed := io.Pipe()
 			received := make(chan struct{})
 			go func() {
 				defer close(received)
 				receiveTar(stream.NewReader(conn), feed)
 			}()
-			w := stream.NewWriter(conn)
-			err := takeTar(w, bufio.NewReaderSize(in, stream.MaxFrame), tree)
+			err = takeTar(w, bufio.NewReaderSize(in, stream.MaxFrame), tree)
 			in.CloseWithError(io.ErrClosedPipe)
 			told(w, err)
 			conn.Close()

@@ -66,9 +66,13 @@ func (f *fake) packTree(_ context.Context, s *agentv1.Stream) error {
 	return nil
 }
 
-func (f *fake) unpackTree(_ context.Context, s *agentv1.Stream) error {
+func (f *fake) unpackTree(ctx context.Context, s *agentv1.Stream) error {
 	if err := s.Reply(nil); err != nil {
 		return err
+	}
+	if f.deaf {
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	for {
 		e, err := agentv1.ReadEntry(s.Conn)
@@ -191,6 +195,30 @@ func TestCopyIn(t *testing.T) {
 	}
 	if _, err := run(io.MultiReader(&full, io.LimitReader(endless{}, 1<<20))); err == nil || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("a full disk: %v", err)
+	}
+}
+
+// TestCopyToADeafPod: a copy that the pod does not take ends with its client.
+func TestCopyToADeafPod(t *testing.T) {
+	r := start(t)
+	r.fake.deaf = true
+	conn, err := r.copying(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_IN, ContainerId: "c", Path: "/to"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := tar.NewWriter(&archive).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "large", Size: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // until all buffers are full
+	defer cancel()
+	if _, err := (stream.Stdio{Stdin: io.MultiReader(&archive, endless{})}).Run(ctx, conn); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if r.streams.Drain(ctx); ctx.Err() != nil {
+		t.Error("the stream is held for ever")
 	}
 }
 

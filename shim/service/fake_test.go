@@ -27,6 +27,7 @@ type fake struct {
 	started chan struct{} // Start waits for it, if it is not nil
 	procs   map[sandbox.Process]*proc
 	echo    string // address that Forward connects to
+	deaf    bool   // processes and trees take no input
 }
 
 type proc struct {
@@ -203,10 +204,14 @@ func (f *fake) ResizeProcess(_ context.Context, _ sandbox.Process, width, height
 }
 
 // Attach is a process that copies its stdin to stdout and then ends with 0.
-func (f *fake) Attach(_ context.Context, id sandbox.Process, c sandbox.Streams) (sandbox.Exit, error) {
+func (f *fake) Attach(ctx context.Context, id sandbox.Process, c sandbox.Streams) (sandbox.Exit, error) {
 	p, err := f.find(id)
 	if err != nil {
 		return sandbox.Exit{}, err
+	}
+	if f.deaf {
+		<-ctx.Done()
+		return sandbox.Exit{}, ctx.Err()
 	}
 	if _, err := io.Copy(c.Stdout, c.Stdin); err != nil {
 		f.note("stdin: %v", err)

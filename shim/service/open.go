@@ -5,6 +5,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
@@ -64,7 +67,8 @@ func (e extension) attach(p sandbox.Process, r *shimv1.OpenRequest) stream.Handl
 }
 
 // carry runs one attached client until the process ends or the client goes
-// away.
+// away. A command that somebody runs in a container is hung up on when who looks
+// at it is gone without leaving it: as by a terminal that is closed.
 func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Process, r *shimv1.OpenRequest) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,28 +84,55 @@ func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Proc
 	if r.Stdin {
 		c.Stdin = in
 	}
-	received := make(chan struct{})
+	// A process that does not read its stdin keeps receive from hearing of it.
+	unwatch, err := stream.OnHangup(conn, cancel)
+	if err != nil {
+		finish(w, sandbox.Exit{}, err)
+		return
+	}
+	defer unwatch()
+	received, left := make(chan struct{}), false
 	go func() {
 		defer close(received)
 		defer cancel() // the client is gone, and nobody reads what would follow
-		e.receive(ctx, stream.NewReader(conn), feed, p)
+		left = e.receive(ctx, stream.NewReader(conn), feed, p)
 	}()
 	exit, err := e.o.Sandbox.Attach(ctx, p, c)
 	in.CloseWithError(io.ErrClosedPipe)
 	finish(w, exit, err)
 	conn.Close()
 	<-received
+	if err != nil && !left && p.Exec != "" {
+		e.hangUp(ctx, p)
+	}
 }
 
-// receive takes the client's frames until it goes away.
-func (e extension) receive(ctx context.Context, r *stream.Reader, stdin *io.PipeWriter, p sandbox.Process) {
+// hangUpTimeout bounds the wait for the guest to take a signal.
+const hangUpTimeout = 10 * time.Second
+
+// hangUp tells a process that nobody looks at it any more. It works when ctx has
+// ended.
+func (e extension) hangUp(ctx context.Context, p sandbox.Process) {
+	if st, err := e.o.Sandbox.ProcessStatus(p); err != nil || st.State != sandbox.Running {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hangUpTimeout)
+	defer cancel()
+	if err := e.o.Sandbox.SignalProcess(ctx, p, unix.SIGHUP, false); err != nil {
+		e.o.Logger.Debug("hang up", "container", p.Container, "exec", p.Exec, "error", err)
+	}
+}
+
+// receive takes the client's frames until it goes away, and says whether it left
+// on purpose.
+func (e extension) receive(ctx context.Context, r *stream.Reader, stdin *io.PipeWriter, p sandbox.Process) (left bool) {
 	ended := false
 	for {
 		ch, payload, err := r.Next()
-		if err != nil {
+		if err != nil || ch == stream.Leave {
 			// Not io.EOF: the process's stdin outlives a lost client.
 			stdin.CloseWithError(stream.ErrDetached)
-			return
+			return err == nil
 		}
 		switch {
 		case ch == stream.Stdin && len(payload) == 0:

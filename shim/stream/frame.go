@@ -32,6 +32,7 @@ const (
 	Resize Channel = 3 // towards the process: width and height, two bytes each
 	Exited Channel = 4 // the process's exit code, four bytes; the last frame
 	Failed Channel = 5 // an error's text; the last frame
+	Leave  Channel = 6 // towards the process, which lives on without this client; the last frame
 )
 
 // ErrProtocol is returned for bytes that are no frame.

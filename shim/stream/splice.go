@@ -5,8 +5,6 @@ import (
 	"io"
 	"net"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // halfCloser is a connection whose writing side ends alone.
@@ -80,12 +78,6 @@ func hungUp(conn net.Conn) bool {
 	if err != nil {
 		return true
 	}
-	// The poller wakes it at every change; an end of the other side's writing
-	// alone is POLLRDHUP and no POLLHUP.
-	_ = raw.Read(func(fd uintptr) bool {
-		events := []unix.PollFd{{Fd: int32(fd)}}
-		_, err := unix.Poll(events, 0)
-		return err == nil && events[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
-	}) // an error says that it was closed here, and that is as good
+	awaitHangup(raw) // an error says that it was closed here, and that is as good
 	return true
 }

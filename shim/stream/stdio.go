@@ -8,16 +8,21 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 )
 
 // ErrDetached is returned by Stdio.Run when the connection ended before the
 // process did: the shim has gone, or the stream was taken over.
 var ErrDetached = errors.New("stream ended before its process")
 
+// ErrLeft is returned by Stdio.Run when a Read of Stdin returned it: this side left
+// on purpose, and the process, which is told so, lives on.
+var ErrLeft = errors.New("left")
+
 // Stdio is the near end of an attached process's standard streams.
 type Stdio struct {
-	// Stdin is read until its end, which the process then sees; nil sends
-	// nothing and leaves the process's stdin open.
+	// Stdin is read until its end, which the process then sees, or until ErrLeft;
+	// nil sends nothing and leaves the process's stdin open.
 	Stdin io.Reader
 	// Stdout and Stderr receive what the process writes; nil throws it away.
 	Stdout, Stderr io.Writer
@@ -37,11 +42,17 @@ func (s Stdio) Run(ctx context.Context, conn net.Conn) (int, error) {
 	defer stop()
 
 	w := NewWriter(conn)
+	var left atomic.Bool
 	if s.Stdin != nil {
 		go func() {
 			in := w.Channel(Stdin)
-			if _, err := io.Copy(onlyWriter{in}, s.Stdin); err == nil {
+			switch _, err := io.Copy(onlyWriter{in}, s.Stdin); {
+			case err == nil:
 				in.Close()
+			case errors.Is(err, ErrLeft):
+				left.Store(true)
+				_ = w.Frame(Leave, nil) // who is gone needs no telling
+				cancel()
 			}
 		}()
 	}
@@ -49,8 +60,12 @@ func (s Stdio) Run(ctx context.Context, conn net.Conn) (int, error) {
 		go resize(ctx, w, s.Resize)
 	}
 	code, err := s.receive(NewReader(conn))
-	if cause := ctx.Err(); err != nil && cause != nil {
-		return 0, cause
+	switch {
+	case err == nil:
+	case left.Load():
+		return 0, ErrLeft
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
 	}
 	return code, err
 }
