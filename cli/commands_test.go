@@ -237,6 +237,23 @@ func (u *user) attached(t *testing.T) {
 	}
 }
 
+// hungUp ends commands before what they run in the pod has ended: that ends too.
+func (u *user) hungUp(t *testing.T) {
+	b := u.begin(t, "exec", "web", "--", "sh", "-c", "echo begun; exec yes >/dev/null")
+	b.expect(t, `begun\n`)
+	b.end(t, syscall.SIGINT, -1)
+	b = u.begin(t, "exec", "-i", "web", "--", "sh", "-c", "echo deaf; exec tail -f /etc/hosts")
+	b.expect(t, `deaf\n`)
+	go func() { _, _ = io.Copy(b.in, endless{}) }() // ends with the command
+	b.end(t, syscall.SIGINT, -1)
+	u.must("", "exec", "web", "--", "sh", "-c", "while grep -qE '^(yes|tail)$' /proc/[0-9]*/comm; do sleep 0.1; done")
+}
+
+// endless is input without an end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
 // shown asks for what a pod uses, for its events and its YAML, in all formats.
 func (u *user) shown(t *testing.T) {
 	var stats []api.PodStats

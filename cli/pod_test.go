@@ -101,6 +101,7 @@ func (u *user) detached(t *testing.T) {
 	u.copies(t)
 	u.forwarded(t)
 	u.attached(t)
+	u.hungUp(t)
 	if u.prefix == nil { // the same for everybody
 		u.shown(t)
 		u.again(t)
