@@ -78,6 +78,6 @@ func hungUp(conn net.Conn) bool {
 	if err != nil {
 		return true
 	}
-	awaitHangup(raw) // an error says that it was closed here, and that is as good
+	_ = awaitHangup(raw) // an error says that it was closed here, and that is as good
 	return true
 }
