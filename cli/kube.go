@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"net/url"
+	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -39,7 +41,11 @@ left out, and named, unless --secrets is given.`,
 				if err := a.client.Call(cmd.Context(), "GET", podPath(ref, "manifest"), q, nil, &m); err != nil {
 					return err
 				}
-				documents = append(documents, m.Documents...)
+				for _, d := range m.Documents { // pods of one run share their objects
+					if !slices.ContainsFunc(documents, func(o map[string]any) bool { return reflect.DeepEqual(o, d) }) {
+						documents = append(documents, d)
+					}
+				}
 				for _, name := range m.Secrets {
 					fmt.Fprintf(a.err, "bulkhead: the Secret %s of pod %s is left out: give --secrets for it, too\n", name, ref)
 				}

@@ -81,7 +81,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"inspect", "a", "b"}, `inspect: "b" is one argument too many`},
 		{[]string{"image", "nosuch"}, `image: unknown command "nosuch" (see bulkhead image --help)`},
 		{[]string{"nosuch"}, `unknown command "nosuch" (see bulkhead --help)`},
-		{[]string{"sto", "web"}, `unknown command "sto": did you mean stop? (see bulkhead --help)`},
+		{[]string{"inspec", "web"}, `unknown command "inspec": did you mean inspect? (see bulkhead --help)`},
 		{[]string{"get", "pods"}, `unknown command "get": did you mean ps?`},
 		{[]string{"--nosuch"}, "unknown flag: --nosuch (see bulkhead --help)"},
 		{[]string{"ps", "x"}, `ps: "x" is one argument too many (see bulkhead ps --help)`},

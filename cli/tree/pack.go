@@ -9,7 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
+	"slices"
 	"syscall"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -17,15 +18,12 @@ import (
 
 // Pack writes source, a file or a directory with what is in it, to w as a tar
 // stream whose names begin with agentv1.TreeBase(source). Symbolic links are
-// followed for source itself only. Files that are neither regular nor
+// followed for source itself only: whoever changes the tree meanwhile gets nothing
+// into the stream that lies outside. Files that are neither regular nor
 // directories nor links are left out, and told to note.
 func Pack(w io.Writer, source string, note func(string)) error {
-	info, err := os.Stat(source)
-	if err != nil {
-		return fmt.Errorf("copy: %w", err)
-	}
 	p := &packer{tar: tar.NewWriter(w), note: note, links: map[[2]uint64]string{}}
-	if err := p.entry(source, agentv1.TreeBase(source), info); err != nil {
+	if err := p.source(source); err != nil {
 		return fmt.Errorf("copy %s: %w", source, err)
 	}
 	if err := p.tar.Close(); err != nil {
@@ -36,47 +34,96 @@ func Pack(w io.Writer, source string, note func(string)) error {
 
 type packer struct {
 	tar   *tar.Writer
+	root  *os.Root // of what is packed
+	base  string   // its name in the stream
 	note  func(string)
 	links map[[2]uint64]string // names of files that have several
 }
 
-// entry writes the file at path, and what is below it, under name.
-func (p *packer) entry(file, name string, info fs.FileInfo) error {
-	h := &tar.Header{Format: tar.FormatPAX, Name: name, Mode: int64(unixMode(info.Mode())), ModTime: info.ModTime()}
-	switch kind := info.Mode().Type(); {
-	case kind.IsRegular():
-		return p.file(file, h, info)
-	case kind.IsDir():
-		h.Typeflag, h.Name = tar.TypeDir, name+"/"
-		if err := p.tar.WriteHeader(h); err != nil {
-			return err
-		}
-		return p.dir(file, name)
-	case kind&fs.ModeSymlink != 0:
-		target, err := os.Readlink(file)
-		if err != nil {
-			return err
-		}
-		h.Typeflag, h.Linkname = tar.TypeSymlink, target
-		return p.tar.WriteHeader(h)
-	default:
-		p.note(fmt.Sprintf("left out %s: it is neither a file nor a directory nor a link", file))
-		return nil
-	}
-}
-
-func (p *packer) dir(file, name string) error {
-	children, err := os.ReadDir(file)
+// source writes what Pack was given.
+func (p *packer) source(name string) error {
+	info, err := os.Stat(name)
 	if err != nil {
 		return err
 	}
+	p.base = agentv1.TreeBase(name)
+	if info.IsDir() {
+		if p.root, err = os.OpenRoot(name); err != nil {
+			return err
+		}
+		defer p.root.Close()
+		return p.entry(".", info)
+	}
+	f, err := os.OpenFile(name, readOnly, 0)
+	if err != nil {
+		return err
+	}
+	return p.file(f, name, p.base)
+}
+
+// readOnly does not wait for the other end of a pipe.
+const readOnly = os.O_RDONLY | syscall.O_NONBLOCK
+
+// entry writes the file at a path below the root, and what is below it.
+func (p *packer) entry(file string, info fs.FileInfo) error {
+	name := p.base
+	if file != "." {
+		name += "/" + file
+	}
+	switch kind := info.Mode().Type(); {
+	case kind.IsRegular():
+		f, err := p.root.OpenFile(file, readOnly, 0)
+		if err != nil {
+			return err
+		}
+		return p.file(f, file, name)
+	case kind.IsDir():
+		h := header(name+"/", info)
+		h.Typeflag = tar.TypeDir
+		if err := p.tar.WriteHeader(h); err != nil {
+			return err
+		}
+		return p.dir(file)
+	case kind&fs.ModeSymlink != 0:
+		target, err := p.root.Readlink(file)
+		if err != nil {
+			return err
+		}
+		h := header(name, info)
+		h.Typeflag, h.Linkname = tar.TypeSymlink, target
+		return p.tar.WriteHeader(h)
+	}
+	p.leave(file)
+	return nil
+}
+
+func (p *packer) leave(file string) {
+	p.note(fmt.Sprintf("left out %s: it is neither a file nor a directory nor a link", file))
+}
+
+func header(name string, info fs.FileInfo) *tar.Header {
+	return &tar.Header{Format: tar.FormatPAX, Name: name, Mode: int64(unixMode(info.Mode())), ModTime: info.ModTime()}
+}
+
+func (p *packer) dir(file string) error {
+	d, err := p.root.OpenFile(file, readOnly, 0)
+	if err != nil {
+		return err
+	}
+	children, err := d.Readdirnames(-1)
+	d.Close()
+	if err != nil {
+		return err
+	}
+	slices.Sort(children)
 	for _, child := range children {
-		info, err := child.Info()
+		below := path.Join(file, child)
+		info, err := p.root.Lstat(below)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it has vanished
 		}
 		if err == nil {
-			err = p.entry(filepath.Join(file, child.Name()), name+"/"+child.Name(), info)
+			err = p.entry(below, info)
 		}
 		if err != nil {
 			return err
@@ -85,20 +132,26 @@ func (p *packer) dir(file, name string) error {
 	return nil
 }
 
-func (p *packer) file(file string, h *tar.Header, info fs.FileInfo) error {
+// file writes f, which it closes.
+func (p *packer) file(f *os.File, file, name string) error {
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		p.leave(file)
+		return nil
+	}
+	h := header(name, info)
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
 		id := [2]uint64{st.Dev, st.Ino}
 		if first := p.links[id]; first != "" {
 			h.Typeflag, h.Linkname = tar.TypeLink, first
 			return p.tar.WriteHeader(h)
 		}
-		p.links[id] = h.Name
+		p.links[id] = name
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	h.Typeflag, h.Size = tar.TypeReg, info.Size()
 	if err := p.tar.WriteHeader(h); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -117,6 +118,52 @@ func TestRoundTrip(t *testing.T) {
 		if diff := cmp.Diff(want, listing(t, filepath.Join(dir, tc.at))); diff != "" {
 			t.Errorf("%s: %s", tc.name, diff)
 		}
+	}
+}
+
+// TestPackStaysWithin: what is swapped while it is read leads nowhere, and holds
+// nobody up.
+func TestPackStaysWithin(t *testing.T) {
+	base := t.TempDir()
+	outside, source := filepath.Join(base, "outside"), filepath.Join(base, "source")
+	err := errors.Join(os.MkdirAll(source+"/dir", 0o755), os.MkdirAll(outside, 0o755), os.WriteFile(source+"/dir/f", []byte("within"), 0o644),
+		os.WriteFile(outside+"/f", []byte("secret"), 0o644), os.WriteFile(source+"/\xff", []byte("no UTF-8"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack := func(file string, info fs.FileInfo) (string, error) {
+		root, err := os.OpenRoot(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		var stream bytes.Buffer
+		p := &packer{tar: tar.NewWriter(&stream), root: root, base: "source", note: func(string) {}, links: map[[2]uint64]string{}}
+		err = p.entry(file, info)
+		return stream.String(), err
+	}
+	file, err1 := os.Lstat(source + "/dir/f")
+	dir, err2 := os.Lstat(source + "/dir")
+	if err := errors.Join(err1, err2, os.RemoveAll(source+"/dir"), os.Symlink(outside, source+"/dir")); err != nil {
+		t.Fatal(err)
+	}
+	for name, info := range map[string]fs.FileInfo{"dir/f": file, "dir": dir} { // as they were when they were looked at
+		if out, err := pack(name, info); err == nil || strings.Contains(out, "secret") {
+			t.Errorf("%s: %v, %q", name, err, out)
+		}
+	}
+	if err := errors.Join(os.Remove(source+"/dir"), syscall.Mkfifo(source+"/dir", 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := pack("dir", file); err != nil || out != "" {
+		t.Errorf("a pipe in place of a file: %v, %q", err, out)
+	}
+	root, err := os.Lstat(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := pack(".", root); err != nil || !strings.Contains(out, "no UTF-8") {
+		t.Errorf("a name that is no text: %v, %q", err, out)
 	}
 }
 
