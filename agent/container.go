@@ -155,6 +155,9 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	if err := setSysctls(s.Sysctls); err != nil {
 		return nil, err
 	}
+	if err := limitTasks(); err != nil { // by the sysctls that are now
+		return nil, err
+	}
 	config, err := s.Encode()
 	if err != nil {
 		return nil, err
@@ -164,7 +167,11 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 	defer cancel()
-	return a.launch(ctx, c, launch{terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce})
+	p, err := a.launch(ctx, c, launch{terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce})
+	if err != nil {
+		return nil, err
+	}
+	return p, c.limitTasks()
 }
 
 // pidNamespace opens that of another container, which must be running, or with

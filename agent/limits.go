@@ -35,7 +35,54 @@ func limitPod(l agentv1.PodLimits) error {
 			return fmt.Errorf("limit the pod: %w", err)
 		}
 	}
-	return nil
+	return limitTasks()
+}
+
+// agentTasks are the least that limitTasks leaves to the agent, where the kernel
+// can have twice as many, and othersTasks what a container leaves to the others.
+const (
+	agentTasks  = 128
+	othersTasks = 64
+)
+
+// limitTasks leaves an eighth of the threads that the kernel can have to itself
+// and the agent, which dies, and the machine with it, when it cannot have another:
+// the containers together may have the rest.
+func limitTasks() error {
+	room, err := taskRoom()
+	if err != nil {
+		return fmt.Errorf("limit the pod's tasks: %w", err)
+	}
+	return cgroup.Dir(cgroup.Mount+boot.Pods).Limit("pids.max", room)
+}
+
+// taskRoom is how many threads the containers may have.
+func taskRoom() (uint64, error) {
+	var most uint64
+	for _, name := range []string{"threads-max", "pid_max"} {
+		n, err := cgroup.Dir("/proc/sys/kernel").Value(name)
+		if err != nil {
+			return 0, err
+		}
+		if most == 0 || n < most {
+			most = n
+		}
+	}
+	return most - min(max(most/8, agentTasks), most/2), nil
+}
+
+// limitTasks keeps a container from taking all that the pod's may have: who execs
+// in another one needs some.
+func (c *container) limitTasks() error {
+	room, err := taskRoom()
+	if err != nil {
+		return fmt.Errorf("limit its tasks: %w", err)
+	}
+	room -= min(othersTasks, room/4)
+	if own, err := c.cgroup.Value("pids.max"); err == nil && own <= room {
+		return nil
+	}
+	return c.cgroup.Limit("pids.max", room)
 }
 
 // limitScratch leaves room for that many bytes on the scratch disk, if it is

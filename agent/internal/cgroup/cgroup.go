@@ -50,6 +50,11 @@ func (d Dir) Value(file string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
 }
 
+// Limit writes a file that holds one number.
+func (d Dir) Limit(file string, n uint64) error {
+	return os.WriteFile(filepath.Join(string(d), file), strconv.AppendUint(nil, n, 10), 0)
+}
+
 // OOMKills counts the processes that ran out of memory.
 func (d Dir) OOMKills() uint64 {
 	values, err := d.Values("memory.events")

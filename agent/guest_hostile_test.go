@@ -1,0 +1,33 @@
+package agent_test
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// testTasks has a container make processes until the kernel refuses: the agent
+// goes on, and so do the pod's other containers.
+func testTasks(t *testing.T, tm *template) {
+	g := tm.start(t, func(c *agentv1.Configure) { c.Sysctls = map[string]string{"kernel.threads-max": "400"} })
+	g.launch("good", spec("sleep", "1000"))
+	bad := agentv1.Process{Container: "bad"}
+	g.launch("bad", spec("sh", "-c", "(while :; do sleep 1000 & done) 2>/dev/null; echo full; exec sleep 1000"))
+	g.until(bad, "stdout", "full\n")
+	stats, err := g.Stats(g.ctx(), bad)
+	if err != nil || stats.Pids < 100 || stats.Pids > 272-64 {
+		t.Errorf("the bomb has %d processes, %v", stats.Pids, err)
+	}
+	if out, e := g.exec("good", "x", process("sh", "-c", "echo alive")); out != "alive\n" || e.Code != 0 {
+		t.Errorf("another container: %q, %+v", out, e)
+	}
+	g.must(g.Signal(g.ctx(), agentv1.Signal{Process: bad, Signal: int(unix.SIGKILL), All: true}))
+	if e := g.exit(bad); e.Code != 137 {
+		t.Errorf("exit = %+v", e)
+	}
+	if _, err := g.Delete(g.ctx(), bad); err != nil {
+		t.Error(err)
+	}
+}
