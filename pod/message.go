@@ -69,7 +69,8 @@ func lastWords(o *Options, spec *corev1.Container, i *instance) string {
 	}
 	if text == "" && spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError &&
 		i.status.GetExitCode() != 0 && o.LogDir != "" {
-		text = logTail(tail(filepath.Join(o.LogDir, logPath(spec.Name, i.restarts)), maxTail))
+		log := filepath.Join(o.LogDir, logPath(spec.Name, i.restarts))
+		text = logTail(tail(OlderLog(log), maxTail) + tail(log, maxTail))
 	}
 	return strings.ToValidUTF8(text, "?")
 }

@@ -92,6 +92,7 @@ func (r *run) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("pod %s: subscribe to container events: %w", r.pod.Name, err)
 	}
+	r.work.Go(func() { r.rotate(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	r.changed = r.o.objects().Changed()

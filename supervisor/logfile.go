@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
@@ -49,7 +50,7 @@ func (e *entry) containerOutput(ctx context.Context, container string, o outputO
 	}
 	if o.previous {
 		t.n--
-		if _, err := os.Stat(t.path()); t.n < 0 || errors.Is(err, os.ErrNotExist) {
+		if t.n < 0 || !t.there() {
 			return class(api.ErrNotFound, fmt.Errorf("container %s of pod %s has no previous run whose output is kept", container, e.key()))
 		}
 	}
@@ -111,37 +112,131 @@ type tail struct {
 
 func (t *tail) path() string { return filepath.Join(t.dir, strconv.Itoa(t.n)+".log") }
 
-// open opens the file, if it is there, at the first line that is wanted of it.
+// there says whether anything is there of the log.
+func (t *tail) there() bool {
+	_, err := os.Stat(t.path())
+	_, older := os.Stat(pod.OlderLog(t.path()))
+	return err == nil || older == nil
+}
+
+// open opens the log, if it is there, at the first line that is wanted of it: in
+// its older file, where it has one that reaches so far.
 func (t *tail) open() error {
-	f, err := os.Open(t.path())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the log: %w", err)
+	files, err := t.files()
+	if err != nil || len(files) == 0 {
+		return err
 	}
 	if t.lines >= 0 {
-		if err := seekTail(f, t.lines); err != nil {
-			f.Close()
+		if files, err = seekTail(files, t.lines); err != nil {
 			return fmt.Errorf("read the log: %w", err)
 		}
 		t.lines = -1
 	}
-	t.f, t.r = f, bufio.NewReaderSize(f, maxLine)
+	for _, f := range files[1:] {
+		f.Close()
+	}
+	t.take(files[0])
 	return nil
 }
 
-func seekTail(f *os.File, lines int64) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
+// files opens the older log and the log, as far as they are there.
+func (t *tail) files() (files []*os.File, err error) {
+	for _, path := range []string{pod.OlderLog(t.path()), t.path()} {
+		f, err := os.Open(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			closeAll(files)
+			return nil, fmt.Errorf("read the log: %w", err)
+		}
+		files = append(files, f)
 	}
-	at, err := logs.Tail(f, info.Size(), lines)
-	if err != nil {
-		return err
+	if len(files) == 2 && sameFile(files[0], files[1]) { // renamed in between
+		files[1].Close()
+		files = files[:1]
 	}
-	_, err = f.Seek(at, io.SeekStart)
-	return err
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+func sameFile(a, b *os.File) bool {
+	x, err := a.Stat()
+	if err != nil {
+		return false
+	}
+	y, err := b.Stat()
+	return err == nil && os.SameFile(x, y)
+}
+
+// take goes on in another file.
+func (t *tail) take(f *os.File) {
+	if t.f != nil {
+		t.f.Close()
+	}
+	t.f, t.r, t.part = f, bufio.NewReaderSize(f, maxLine), nil
+}
+
+// seekTail leaves of files those from the first of their last lines on, at which
+// the first of them then is. On an error all are closed.
+func seekTail(files []*os.File, lines int64) ([]*os.File, error) {
+	j := joined{files: files}
+	for _, f := range files {
+		info, err := f.Stat()
+		if err != nil {
+			closeAll(files)
+			return nil, err
+		}
+		j.sizes = append(j.sizes, info.Size())
+		j.size += info.Size()
+	}
+	at, err := logs.Tail(j, j.size, lines)
+	if err != nil {
+		closeAll(files)
+		return nil, err
+	}
+	for len(files) > 1 && at >= j.sizes[0] {
+		at -= j.sizes[0]
+		files[0].Close()
+		files, j.sizes = files[1:], j.sizes[1:]
+	}
+	if _, err := files[0].Seek(at, io.SeekStart); err != nil {
+		closeAll(files)
+		return nil, err
+	}
+	return files, nil
+}
+
+// joined reads files as one.
+type joined struct {
+	files []*os.File
+	sizes []int64
+	size  int64
+}
+
+// ReadAt implements io.ReaderAt.
+func (j joined) ReadAt(p []byte, at int64) (n int, err error) {
+	for i, f := range j.files {
+		if at >= j.sizes[i] {
+			at -= j.sizes[i]
+			continue
+		}
+		piece := p[n:min(int64(len(p)), int64(n)+j.sizes[i]-at)]
+		read, err := f.ReadAt(piece, at)
+		if n += read; read < len(piece) {
+			return n, err
+		}
+		at = 0
+	}
+	if n < len(p) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // drain sends the whole lines that are there.
@@ -152,12 +247,68 @@ func (t *tail) drain() error {
 		}
 	}
 	for {
-		line, err := t.r.ReadBytes('\n')
+		if err := t.read(); err != nil {
+			return err
+		}
+		// What is written to the log that was begun anew comes after all that
+		// was written to the one before.
+		if anew, err := t.anew(); !anew || err != nil {
+			return err
+		}
+		if err := t.read(); err != nil {
+			return err
+		}
+		if err := t.follow(); err != nil {
+			return err
+		}
+	}
+}
+
+// anew says whether something is written to a log that comes after this one.
+func (t *tail) anew() (bool, error) {
+	now, err := os.Stat(t.path())
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the log: %w", err)
+	}
+	mine, err := t.f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("read the log: %w", err)
+	}
+	return now.Size() > 0 && !os.SameFile(now, mine), nil
+}
+
+// follow goes on in the file after the one that was read. Of a log that was begun
+// anew more than once since, what came in between is gone.
+func (t *tail) follow() error {
+	files, err := t.files()
+	if err != nil {
+		return err
+	}
+	for i, f := range files {
+		if sameFile(f, t.f) {
+			f.Close()
+			continue
+		}
+		t.take(f)
+		closeAll(files[i+1:])
+		return nil
+	}
+	return nil
+}
+
+// read sends the whole lines that are there in the file. The file may be another's
+// who has taken over the pod's shim: it need not have lines.
+func (t *tail) read() error {
+	for {
+		line, err := t.r.ReadSlice('\n')
 		t.part = append(t.part, line...)
 		if errors.Is(err, io.EOF) && len(t.part) <= maxLine {
 			return nil
 		}
-		if err != nil && !errors.Is(err, io.EOF) {
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
 			return fmt.Errorf("read the log: %w", err)
 		}
 		if l, ok := parseLine(t.part); ok && !l.Time.Before(t.since) {

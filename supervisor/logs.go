@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
@@ -101,17 +102,22 @@ func dropLogs(dir string) error {
 	if err != nil {
 		return fmt.Errorf("look at old logs: %w", err)
 	}
-	runs := map[int]string{}
+	runs := map[int][]string{}
 	newest := 0
 	for _, f := range list {
-		if n, err := strconv.Atoi(strings.TrimSuffix(f.Name(), ".log")); err == nil {
-			runs[n], newest = f.Name(), max(newest, n)
+		name, _, _ := strings.Cut(f.Name(), ".log")
+		n, err := strconv.Atoi(name)
+		if path := name + ".log"; err != nil || f.Name() != path && f.Name() != pod.OlderLog(path) {
+			continue
 		}
+		runs[n], newest = append(runs[n], f.Name()), max(newest, n)
 	}
 	var errs []error
-	for n, name := range runs {
-		if n <= newest-keptLogs {
-			errs = append(errs, os.Remove(filepath.Join(dir, name)))
+	for n, names := range runs {
+		for _, name := range names {
+			if n <= newest-keptLogs {
+				errs = append(errs, os.Remove(filepath.Join(dir, name)))
+			}
 		}
 	}
 	return errors.Join(errs...)

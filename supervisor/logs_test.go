@@ -6,15 +6,17 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
 func TestDropLogs(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"7.log", "8.log", "9.log", "10.log", "11.log", "other", "x.log"} {
+	for _, name := range []string{"7.log", "8.log", "9.log", "10.log", "11.log", "8.log.1", "9.log.1", "other", "x.log"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +32,7 @@ func TestDropLogs(t *testing.T) {
 	for _, f := range list {
 		names = append(names, f.Name())
 	}
-	if got := len(names); got != 5 || names[0] != "10.log" || names[1] != "11.log" || names[2] != "9.log" {
+	if got := len(names); got != 6 || names[0] != "10.log" || names[1] != "11.log" || names[2] != "9.log" || names[3] != "9.log.1" {
 		t.Errorf("left: %v", names)
 	}
 	if err := dropLogs(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
@@ -81,5 +83,68 @@ func TestOutput(t *testing.T) {
 			t.Errorf("%d lines since %v: %q, %v, want %q", tc.lines, tc.since, got, err, tc.want)
 		}
 		r.close()
+	}
+}
+
+// TestOutputAcrossLogs reads a log that is begun anew, as a whole, its end, and
+// while that happens.
+func TestOutputAcrossLogs(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "4.log")
+	line := func(text string) string { return "2026-01-02T03:04:05.000000000Z stdout F " + text + "\n" }
+	put := func(path, text string) {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err == nil {
+			_, err = f.WriteString(text)
+			f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate := func() {
+		t.Helper()
+		if err := os.Rename(log, pod.OlderLog(log)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := ""
+	out := func(m api.Message) error { got += string(m.Log.Data); return nil }
+	follower := &tail{dir: dir, n: 4, lines: -1, out: out}
+	defer follower.close()
+	drain := func(r *tail, want string) {
+		t.Helper()
+		got = ""
+		if err := r.drain(); err != nil || got != want {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+	}
+	put(log, line("one")+line("two"))
+	drain(follower, "one\ntwo\n")
+	rotate()
+	drain(follower, "")
+	put(pod.OlderLog(log), line("three")) // the shim has not been told yet
+	put(log, "")
+	drain(follower, "three\n")
+	put(pod.OlderLog(log), line("four"))
+	put(log, line("five"))
+	drain(follower, "four\nfive\n")
+	for lines, want := range map[int64]string{-1: "one\ntwo\nthree\nfour\nfive\n", 0: "", 1: "five\n", 2: "four\nfive\n", 4: "two\nthree\nfour\nfive\n", 9: "one\ntwo\nthree\nfour\nfive\n"} {
+		r := &tail{dir: dir, n: 4, lines: lines, out: out}
+		drain(r, want)
+		r.close()
+	}
+	rotate()
+	drain(follower, "")
+	put(log, line("six"))
+	drain(follower, "six\n")
+	rotate()
+	put(log, line("seven"))
+	rotate()
+	put(log, line("eight")+strings.Repeat("x", 3*maxLine)) // no line that a shim of ours writes
+	drain(follower, "seven\neight\n")
+	if len(follower.part) > maxLine {
+		t.Errorf("%d bytes are kept", len(follower.part))
 	}
 }

@@ -1,0 +1,72 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	pods "github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/supervisor/client"
+)
+
+// TestFlood has a container write as fast as it can: what the host keeps of that
+// is bounded, and who follows it sees each line once, in order.
+func TestFlood(t *testing.T) {
+	const most = 256 << 20 // a multiple of what is kept, for a machine that is late
+	w := newWorld(t)
+	w.must(t, pod("flood", "Never", `awk 'BEGIN{s=sprintf("%900s","x"); for(i=1;;i++) print i s}'`), "run", "-d", "-q", "-")
+	uid := w.find(t, "flood").UID
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
+	defer cancel()
+	followed := make(chan error, 1)
+	line := 0
+	go func() {
+		followed <- client.New(w.roots(), nil).Stream(ctx, "GET", "/v1/pods/"+uid+"/logs", api.LogOptions{Follow: true, Tail: -1}.Query(), nil, func(m api.Message) error {
+			if m.Log == nil {
+				return nil
+			}
+			number, rest, _ := strings.Cut(string(m.Log.Data), " ")
+			n, err := strconv.Atoi(number)
+			// Who is too slow misses a log as a whole, and no less than that.
+			if err != nil || len(rest) != 900 || n != line+1 && n < line+1+10000 {
+				return fmt.Errorf("after line %d comes %.40q", line, m.Log.Data)
+			}
+			line = n
+			return nil
+		})
+	}()
+	log := filepath.Join(w.roots().Data, "pods", uid, "logs/c/0.log")
+	var last os.FileInfo
+	for anew := 0; anew < 2 && ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		now, err := os.Stat(log)
+		if err != nil {
+			continue // being begun anew
+		}
+		older, err := os.Stat(pods.OlderLog(log))
+		if err != nil {
+			continue
+		}
+		if now.Size()+older.Size() > most {
+			t.Errorf("the logs are %d and %d bytes long", now.Size(), older.Size())
+		}
+		if last == nil || !os.SameFile(last, older) {
+			anew, last = anew+1, older
+		}
+	}
+	tail := strings.Fields(w.must(t, "", "logs", "--tail", "3", "flood"))
+	if len(tail) != 6 {
+		t.Errorf("the end of the log: %.200q", tail)
+	}
+	cancel()
+	if err := <-followed; !errors.Is(err, context.Canceled) {
+		t.Errorf("followed to line %d: %v", line, err)
+	}
+	w.must(t, "", "rm", "-f", "flood")
+}
