@@ -7,14 +7,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/api/annotations"
@@ -113,25 +111,24 @@ func (v *files) follow(again bool) error {
 	if v.watched {
 		return nil
 	}
-	watcher, err := fsnotify.NewWatcher()
+	if err := v.pod.s.mayName(v.dir); err != nil {
+		return err
+	}
+	changed, stop, err := v.pod.s.watches.add(v.pod.s.ctx, v.dir)
 	if err != nil {
 		return fmt.Errorf("watch for changes: %w", err)
 	}
-	if err := watcher.Add(v.dir); err != nil {
-		watcher.Close()
-		return fmt.Errorf("watch for changes: %w", err)
-	}
-	if !v.pod.s.spawn(func() { defer watcher.Close(); v.watch(watcher, again) }) {
-		watcher.Close()
+	if !v.pod.s.spawn(func() { defer stop(); v.watch(changed, again) }) {
+		stop()
 		return errClosed
 	}
 	v.watched = true
 	return nil
 }
 
-// watch sends the files whenever the host's have been replaced, which is told
-// by their link's renaming, until the pod is not up any more.
-func (v *files) watch(watcher *fsnotify.Watcher, changed bool) {
+// watch sends the files whenever the host's have been replaced, until the pod is
+// not up any more.
+func (v *files) watch(replaced <-chan struct{}, changed bool) {
 	ctx, wait := v.pod.s.ctx, firstRetry
 	for {
 		v.pod.mu.Lock()
@@ -152,14 +149,7 @@ func (v *files) watch(watcher *fsnotify.Watcher, changed bool) {
 			}
 		}
 		select {
-		case event, open := <-watcher.Events:
-			if !open {
-				return
-			}
-			changed = changed || filepath.Base(event.Name) == atomicdir.Data && event.Has(fsnotify.Create)
-		case err := <-watcher.Errors:
-			// Events may have been lost.
-			v.pod.s.log.Warn("watch a pod's volume", "pod", v.pod.id, "volume", v.name, "error", err)
+		case <-replaced:
 			changed = true
 		case <-retry:
 		case <-renewed:
@@ -194,7 +184,12 @@ func (v *files) send(ctx context.Context) error {
 // read reads the host's files. Where the engine is an ordinary user's, all are
 // that user's, and mean root's.
 func (v *files) read() ([]atomicdir.File, error) {
-	root, err := os.OpenRoot(v.dir)
+	parent, name, err := v.pod.s.hostPath(v.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	root, err := parent.OpenRoot(name)
 	if err != nil {
 		return nil, fmt.Errorf("read its files: %w", err)
 	}

@@ -164,6 +164,17 @@ func TestVolumesAreSentAndFollowed(t *testing.T) {
 	if diff := cmp.Diff(second, guest.published()); diff != "" {
 		t.Error(diff)
 	}
+	// One watch of the kernel's is enough for all volumes.
+	other := write(t, t.TempDir(), first)
+	if err := p.sendVolumes(t.Context(), mounting(other)); err != nil {
+		t.Fatal(err)
+	}
+	p.s.watches.mu.Lock()
+	watched, all := len(p.s.watches.dirs), p.s.watches.watcher.WatchList()
+	p.s.watches.mu.Unlock()
+	if watched != 2 || len(all) != 2 {
+		t.Errorf("%d directories are watched, by one %q", watched, all)
+	}
 	// A pod that has stopped follows nothing any more.
 	if err := p.assume(func(r *store.Pod) { r.Phase = store.Stopped }); err != nil {
 		t.Fatal(err)

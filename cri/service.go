@@ -45,6 +45,7 @@ type Service struct {
 	flights flights
 	events  hub
 	pool    pool
+	watches watches
 
 	mu        sync.Mutex
 	closed    bool
@@ -117,6 +118,7 @@ func newService(ctx context.Context, o Options, sh shims, m machines) (*Service,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.watches.spawn = s.spawn
 	if s.found, err = s.Reap(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the engine: %w", err), s.Close(ctx))
 	}
