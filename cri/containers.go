@@ -320,7 +320,7 @@ func (s *Service) ReopenContainerLog(ctx context.Context, id string) (err error)
 	defer cancel()
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
-	f, err := openNewLog(path, &rollback)
+	f, err := s.openNewLog(path, &rollback)
 	if err != nil {
 		return fail(err, "reopen the log of container %s", c.name)
 	}

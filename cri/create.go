@@ -50,6 +50,9 @@ func (s *Service) CreateContainer(ctx context.Context, podID string, config *run
 	case config.GetLogPath() != "" && !filepath.IsLocal(config.GetLogPath()):
 		return "", invalid("container %s: log path %q leaves the pod's log directory", meta.GetName(), config.GetLogPath())
 	}
+	if err := s.refuseInternal(config.GetAnnotations()); err != nil {
+		return "", fail(err, "container %s", meta.GetName())
+	}
 	config = proto.CloneOf(config)
 	key := fmt.Sprintf("container %s/%s/%d", p.id, meta.GetName(), meta.GetAttempt())
 	return s.do(ctx, key, func(ctx context.Context) (string, error) {
@@ -85,6 +88,11 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 		return "", err
 	}
 	config, last := withoutTermination(config)
+	if last != nil {
+		if err := p.s.mayName(last.Host); err != nil {
+			return "", fail(err, "termination message")
+		}
+	}
 	ctr := &container{pod: p, name: config.GetMetadata().GetName(), log: p.logPath(config), Stored: store.Stored{Container: store.Container{
 		ID: store.NewID(), ImageID: img.ID, ImageRef: imageRef(img), Created: time.Now(),
 		StopSignal: stopSignal(config, img), Termination: last,
@@ -270,7 +278,7 @@ func (p *pod) createTask(ctx context.Context, c *conn, ctr *container, config *r
 		}
 	}
 	if ctr.log != "" {
-		log, err := openLog(ctr.log)
+		log, err := p.s.openLog(ctr.log)
 		if err != nil {
 			return err
 		}
@@ -323,17 +331,6 @@ func (p *pod) logPath(config *runtimeapi.ContainerConfig) string {
 		return ""
 	}
 	return filepath.Join(p.config.GetLogDirectory(), config.GetLogPath())
-}
-
-func openLog(path string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("open the log: %w", err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o640)
-	if err != nil {
-		return nil, fmt.Errorf("open the log: %w", err)
-	}
-	return f, nil
 }
 
 // terminationAnnotation is the kubelet's, of a container.

@@ -57,6 +57,13 @@ type Options struct {
 	// SeccompDir is the directory that profiles of type Localhost lie in, and
 	// below; empty is Roots.Seccomp.
 	SeccompDir string
+	// HostPaths are the directories below which the paths lie that clients name:
+	// of log directories and of the sources of mounts. They exist. A path
+	// elsewhere is refused, and no link leads out of them.
+	HostPaths []string
+	// Internal says that the clients are doors of Bulkhead's own, whose internal
+	// annotations are believed. Those of others are refused.
+	Internal bool
 	// Building, if set, is called when the template that a pod, named by its
 	// UID, is to be cloned from has to be built first. It must not block.
 	Building func(podUID string)

@@ -78,8 +78,9 @@ func testOptions(t testing.TB, roots dirs.Roots) Options {
 	}
 	return Options{
 		Roots: roots, Instance: "test", Images: images, Pool: -1, DefaultNetwork: hypervisor.NetworkNone,
-		Network: func(hypervisor.Network) (network.Provider, error) { return network.None{}, nil },
-		Logger:  slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Network:   func(hypervisor.Network) (network.Provider, error) { return network.None{}, nil },
+		HostPaths: []string{os.TempDir()}, Internal: true,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 
 // openNewLog opens a log file; one that was not there goes again if the
 // operation fails, as the CRI wants it.
-func openNewLog(path string, rollback *undo.Stack) (*os.File, error) {
+func (s *Service) openNewLog(path string, rollback *undo.Stack) (*os.File, error) {
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		rollback.Push("log file", func(context.Context) error { return os.Remove(path) })
 	}
-	return openLog(path)
+	return s.openLog(path)
 }
 
 // replaceConfig stores another configuration; the pod's mu is held.

@@ -69,6 +69,12 @@ func (s *Service) checkPod(config *runtimeapi.PodSandboxConfig, handler string) 
 	case config.GetLogDirectory() != "" && !filepath.IsAbs(config.GetLogDirectory()):
 		return invalid("pod %s: log directory %q is not absolute", meta.GetName(), config.GetLogDirectory())
 	}
+	if err := s.refuseInternal(config.GetAnnotations()); err != nil {
+		return fail(err, "pod %s", meta.GetName())
+	}
+	if dir := config.GetLogDirectory(); dir != "" {
+		return fail(s.mayName(dir), "pod %s: log directory", meta.GetName())
+	}
 	return nil
 }
 

@@ -196,7 +196,7 @@ func (p *pod) adoptOptions(ctx context.Context) (o shim.Options, closeFiles func
 		if c.Exit != nil || c.log == "" {
 			continue
 		}
-		if f, err := openLog(c.log); err == nil {
+		if f, err := p.s.openLog(c.log); err == nil {
 			o.Logs[id] = f
 		} else {
 			p.s.log.Warn("open a container's log again", "container", id, "error", err)

@@ -113,7 +113,12 @@ func (p *pod) lastWords(ctx context.Context, c *conn, ctr *container) error {
 		return err
 	}
 	data := file.GetData()
-	f, err := os.OpenFile(ctr.Termination.Host, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	root, name, err := p.s.hostPath(ctr.Termination.Host)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(name, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}

@@ -244,7 +244,12 @@ func (b *building) logDirectory() error {
 			return nil
 		})
 	}
-	return fail(os.MkdirAll(dir, 0o755), "make the log directory")
+	root, name, err := b.s.hostPath(dir)
+	if err != nil {
+		return fail(err, "make the log directory")
+	}
+	defer root.Close()
+	return fail(root.MkdirAll(name, 0o755), "make the log directory")
 }
 
 // finish makes the pod whole.

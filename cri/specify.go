@@ -23,7 +23,7 @@ const maxHosts = 1 << 20
 func (p *pod) specify(ctr *container, config *runtimeapi.ContainerConfig, img image.Image) (*specs.Spec, error) {
 	in := oci.Input{ID: ctr.ID, Container: config, Sandbox: p.config, Image: img.Config}
 	var err error
-	if in.Hosts, err = hostsOf(config); err != nil {
+	if in.Hosts, err = p.s.hostsOf(config); err != nil {
 		return nil, err
 	}
 	if in.Seccomp, err = p.s.seccomp(config.GetLinux().GetSecurityContext().GetSeccomp()); err != nil {
@@ -40,13 +40,18 @@ func (p *pod) specify(ctr *container, config *runtimeapi.ContainerConfig, img im
 
 // hostsOf is the content of the file that is mounted as /etc/hosts, as a kubelet
 // does; empty for none.
-func hostsOf(config *runtimeapi.ContainerConfig) (string, error) {
+func (s *Service) hostsOf(config *runtimeapi.ContainerConfig) (string, error) {
 	for _, mount := range config.GetMounts() {
 		if mount.GetContainerPath() != "/etc/hosts" || mount.GetHostPath() == "" {
 			continue
 		}
-		data, err := readFile(mount.GetHostPath(), maxHosts, func(path string) (*os.File, error) {
-			return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		root, name, err := s.hostPath(mount.GetHostPath())
+		if err != nil {
+			return "", fmt.Errorf("read the hosts file: %w", err)
+		}
+		defer root.Close()
+		data, err := readFile(name, maxHosts, func(name string) (*os.File, error) {
+			return root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 		})
 		if err != nil {
 			return "", fmt.Errorf("read the hosts file: %w", err)

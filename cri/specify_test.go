@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,13 +63,20 @@ func TestHostsOf(t *testing.T) {
 	mounts := func(at, from string) *runtimeapi.ContainerConfig {
 		return &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: at, HostPath: from}}}
 	}
+	outside := filepath.Join(t.TempDir(), "hosts")
+	link := filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(outside, []byte("secret"), 0o644), os.Symlink(outside, link)); err != nil {
+		t.Fatal(err)
+	}
+	s := &Service{o: Options{HostPaths: []string{filepath.Join(dir, "none"), dir}}}
+	hostsOf := s.hostsOf
 	if got, err := hostsOf(mounts("/etc/hosts", file)); err != nil || got != "127.0.0.1\tlocalhost\n" {
 		t.Errorf("%q, %v", got, err)
 	}
 	if got, err := hostsOf(mounts("/etc/other", file)); err != nil || got != "" {
 		t.Errorf("another file: %q, %v", got, err)
 	}
-	for name, from := range map[string]string{"a directory": dir, "nothing": filepath.Join(dir, "none"), "a device": "/dev/zero"} {
+	for name, from := range map[string]string{"a directory": dir, "nothing": filepath.Join(dir, "none"), "a device": "/dev/zero", "outside": outside, "a link": link, "..": dir + "/../" + filepath.Base(filepath.Dir(outside)) + "/hosts"} {
 		if got, err := hostsOf(mounts("/etc/hosts", from)); err == nil {
 			t.Errorf("%s: %q", name, got)
 		}

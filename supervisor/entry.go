@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
-	"github.com/bulkhead-project/bulkhead/supervisor/client"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -101,7 +100,7 @@ func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
 		LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
 		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Dial: engine.DialPort, Pauses: engine.PodPauses, Resume: engine.ResumePodSandbox, Event: e.event, Logger: e.r.s.log,
 		HostsFile: filepath.Join(e.dir, "etc-hosts"), SeccompDir: e.r.s.roots.Seccomp(), DNS: e.dns,
-		VolumeDir: filepath.Join(e.r.s.roots.Instance(client.Instance), "volumes", string(e.rec.Pod.UID)),
+		VolumeDir: filepath.Join(volumesDir(e.r.s.roots), string(e.rec.Pod.UID)),
 		Objects:   e.objects, Allocatable: e.allocatable, NodeName: node,
 	})
 }

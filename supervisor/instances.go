@@ -144,7 +144,8 @@ func (s *Supervisor) reapInstance(ctx context.Context, name string) (cri.Reaped,
 	}
 	engine, err := cri.New(ctx, cri.Options{
 		Roots: s.roots, Instance: name, Images: images, Guest: s.guest, Logger: s.log.With("instance", name), Pool: -1,
-		Network: func(hypervisor.Network) (network.Provider, error) { return leaver{}, nil },
+		HostPaths: []string{"/"}, // what its records name was checked by its own engine
+		Network:   func(hypervisor.Network) (network.Provider, error) { return leaver{}, nil },
 	})
 	if err != nil {
 		return cri.Reaped{}, err

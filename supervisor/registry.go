@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
 // registry is every pod that the user has run and not removed, in memory and
@@ -33,10 +34,16 @@ type registry struct {
 	pods map[string]*entry // by UID
 }
 
+// podsDir holds what is known of each pod, with its logs, and volumesDir its
+// volumes' files.
+func podsDir(r dirs.Roots) string { return filepath.Join(r.Data, "pods") }
+
+func volumesDir(r dirs.Roots) string { return filepath.Join(r.Instance(client.Instance), "volumes") }
+
 // openRegistry reads the pods back and supervises those that have not ended.
 // A pod whose record is damaged is listed as such, until it is removed.
 func openRegistry(ctx context.Context, s *Supervisor) (*registry, error) {
-	r := &registry{s: s, dir: filepath.Join(s.roots.Data, "pods"), pods: map[string]*entry{}}
+	r := &registry{s: s, dir: podsDir(s.roots), pods: map[string]*entry{}}
 	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := dirs.Ensure(r.dir, 0o700); err != nil {
 		return nil, err

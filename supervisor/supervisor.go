@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/cri"
@@ -120,6 +121,7 @@ func (s *Supervisor) open(ctx context.Context, o Options) error {
 	s.engine, err = cri.New(ctx, cri.Options{
 		Roots: o.Roots, Instance: client.Instance, Images: s.images, Guest: s.guest,
 		Network: s.network, Pool: o.Pool, Logger: o.Logger, Building: s.building,
+		Internal: true, HostPaths: []string{podsDir(o.Roots), volumesDir(o.Roots)},
 	})
 	return err
 }
@@ -164,12 +166,9 @@ func (s *Supervisor) serve(ctx context.Context, ready func()) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("serve: %w", err)
 	}
-	l, err := net.Listen("unix", path)
+	l, err := (&net.ListenConfig{Control: private}).Listen(ctx, "unix", path)
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return errors.Join(fmt.Errorf("serve: %w", err), l.Close())
 	}
 	srv := &http.Server{Handler: s.idle.count(s.handler()), ReadHeaderTimeout: 10 * time.Second, ConnContext: withConnection}
 	var wg sync.WaitGroup
@@ -189,4 +188,14 @@ func (s *Supervisor) serve(ctx context.Context, ready func()) error {
 		return nil
 	}
 	return fmt.Errorf("serve: %w", err)
+}
+
+// private gives a unix socket, before it has a name, the mode that its file will
+// have: with another one it would be everybody's for a moment.
+func private(_, _ string, c syscall.RawConn) error {
+	var err error
+	if failed := c.Control(func(fd uintptr) { err = syscall.Fchmod(int(fd), 0o600) }); failed != nil {
+		return failed
+	}
+	return err
 }

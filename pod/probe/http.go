@@ -83,7 +83,9 @@ func send(req *http.Request, dial Dialer, action *corev1.HTTPGetAction) (res *ht
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeader,
-		Protocols:              protocols(action),
+		// What is not read of an answer must not be held, as by itself 4 MiB may be.
+		HTTP2:     &http.HTTP2Config{MaxReceiveBufferPerStream: maxHeader, MaxReceiveBufferPerConnection: maxHeader},
+		Protocols: protocols(action),
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: sameHost}
 	res, err = client.Do(req)

@@ -1,0 +1,96 @@
+package cri
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+)
+
+// TestClientsPaths: a client of the CRI names no file of the host but where it may,
+// and no link in its directories leads to another.
+func TestClientsPaths(t *testing.T) {
+	t.Parallel()
+	dir, outside := t.TempDir(), t.TempDir()
+	w := newWorld()
+	o := testOptions(t, testRoots(t))
+	o.HostPaths = []string{dir}
+	s := fakeEngine(t, w, o)
+	secret := filepath.Join(outside, "secret")
+	link, bridge := filepath.Join(dir, "link"), filepath.Join(dir, "bridge")
+	for _, err := range []error{os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, link), os.Symlink(outside, bridge)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, logs := range []string{outside, filepath.Join(dir, "..", filepath.Base(outside)), dir, bridge, filepath.Join(bridge, "logs")} {
+		config := podConfig("p")
+		config.LogDirectory = logs
+		if _, err := s.RunPodSandbox(t.Context(), config, ""); err == nil {
+			t.Errorf("log directory %s: taken", logs)
+		}
+	}
+	config := podConfig("p")
+	config.LogDirectory = filepath.Join(dir, "logs")
+	id, err := s.RunPodSandbox(t.Context(), config, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, filepath.Join(dir, "logs", "main.log")); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*runtimeapi.ContainerConfig){
+		"log":    func(*runtimeapi.ContainerConfig) {},
+		"hosts":  mount("/etc/hosts", secret),
+		"linked": mount("/etc/hosts", link),
+		"words":  mount("/dev/termination-log", secret),
+		"volume": mount("/v", filepath.Join(outside, "kubernetes.io~secret", "v")),
+		"bridge": mount("/v", filepath.Join(bridge, "kubernetes.io~secret", "v")),
+	} {
+		c := containerConfig("main", "true")
+		if name != "log" {
+			c.LogPath = ""
+		}
+		change(c)
+		if _, err := s.CreateContainer(t.Context(), id, c, nil); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if data, err := os.ReadFile(secret); err != nil || string(data) != "secret" {
+		t.Errorf("it is now %q, %v", data, err)
+	}
+}
+
+func mount(at, from string) func(*runtimeapi.ContainerConfig) {
+	return func(c *runtimeapi.ContainerConfig) {
+		c.Mounts = []*runtimeapi.Mount{{ContainerPath: at, HostPath: from}}
+	}
+}
+
+// TestClientsAnnotations: those that are Bulkhead's own are not believed of others.
+func TestClientsAnnotations(t *testing.T) {
+	t.Parallel()
+	o := testOptions(t, testRoots(t))
+	o.Internal = false
+	s := fakeEngine(t, newWorld(), o)
+	config := podConfig("p")
+	config.Annotations = map[string]string{annotations.Network: "host-loopback"}
+	if _, err := s.RunPodSandbox(t.Context(), config, ""); code(err) != codes.InvalidArgument {
+		t.Errorf("of a pod: %v", err)
+	}
+	config.Annotations = nil
+	id, err := s.RunPodSandbox(t.Context(), config, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := containerConfig("main", "true")
+	c.LogPath = ""
+	c.Annotations = map[string]string{annotations.Storage: "1"}
+	if _, err := s.CreateContainer(t.Context(), id, c, nil); code(err) != codes.InvalidArgument {
+		t.Errorf("of a container: %v", err)
+	}
+}
