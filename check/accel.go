@@ -96,7 +96,7 @@ func answers(ctx context.Context, v hypervisor.VM) error {
 	if err != nil {
 		return fmt.Errorf("reach the agent: %w", err)
 	}
-	err = agentv1.NewClient(session.Open).Ping(ctx)
+	_, err = agentv1.NewClient(session.Open).Ping(ctx)
 	return errors.Join(err, session.Close())
 }
 

@@ -87,14 +87,13 @@ func (h *holder) Accel(ctx context.Context, wish hypervisor.Accel) (hypervisor.A
 	return accel, note, nil
 }
 
-// ready waits for the agent's first answer, after which a machine is a
-// template or a probe has its verdict.
+// ready waits for the agent's first answer, after which a probe has its verdict.
 func ready(ctx context.Context, v hypervisor.VM) error {
 	session, err := channel.Dial(ctx, v.Channel(), channel.Options{})
 	if err != nil {
 		return fmt.Errorf("reach the agent: %w", err)
 	}
-	err = agentv1.NewClient(session.Open).Ping(ctx)
+	_, err = agentv1.NewClient(session.Open).Ping(ctx)
 	return errors.Join(err, session.Close())
 }
 
@@ -116,7 +115,11 @@ func (h *holder) Template(ctx context.Context, m hypervisor.Machine, building fu
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	began := time.Now()
-	t, why, err := h.store.Ensure(ctx, m, ready)
+	t, why, err := h.store.Ensure(ctx, m, steady)
+	for tries := 1; errors.Is(err, errClock) && tries < clockTries; tries++ {
+		h.log.Warn("a template is booted anew", "error", err)
+		t, why, err = h.store.Ensure(ctx, m, steady)
+	}
 	if err != nil {
 		return nil, err
 	}

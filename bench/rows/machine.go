@@ -84,7 +84,7 @@ func (m *machines) start(ctx context.Context, row *report.Row, cold bool) (err e
 	}
 	defer session.Close()
 	reached := time.Now()
-	if err := agentv1.NewClient(session.Open).Ping(ctx); err != nil {
+	if _, err := agentv1.NewClient(session.Open).Ping(ctx); err != nil {
 		return vm.Explain("ask the agent", err)
 	}
 	answered := time.Now()

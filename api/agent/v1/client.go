@@ -99,8 +99,8 @@ func (c *Client) SetTime(ctx context.Context, r SetTime) error {
 	return c.call(ctx, OpSetTime, r, nil)
 }
 
-// Ping asks for nothing.
-func (c *Client) Ping(ctx context.Context) error { return c.call(ctx, OpPing, nil, nil) }
+// Ping asks for nothing but an answer.
+func (c *Client) Ping(ctx context.Context) (Pong, error) { return ask[Pong](ctx, c, OpPing, nil) }
 
 // Memory tells the guest's view of its memory.
 func (c *Client) Memory(ctx context.Context) (Memory, error) {

@@ -66,7 +66,7 @@ func TestCalls(t *testing.T) {
 	if s, err := c.Stats(ctx, agentv1.Process{}); err != nil || s.Pids != 7 {
 		t.Errorf("stats: %+v, %v", s, err)
 	}
-	if err := c.Ping(ctx); !errors.Is(err, agentv1.ErrUnsupported) {
+	if _, err := c.Ping(ctx); !errors.Is(err, agentv1.ErrUnsupported) {
 		t.Errorf("unknown call: %v", err)
 	}
 	if _, err := c.ReadFile(ctx, agentv1.ReadFile{}); err == nil {
@@ -132,7 +132,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("output: %v", err)
 	}
 	deaf := connect(t, func(net.Conn) {})
-	if err := deaf.Ping(within(t, 50*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := deaf.Ping(within(t, 50*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("ping: %v", err)
 	}
 }

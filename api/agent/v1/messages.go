@@ -33,7 +33,7 @@ type Op string
 const (
 	OpConfigure Op = "configure" // Configure -> Configured
 	OpSetTime   Op = "settime"   // SetTime -> -
-	OpPing      Op = "ping"      // - -> -
+	OpPing      Op = "ping"      // - -> Pong
 	OpMemory    Op = "memory"    // - -> Memory
 	OpMount     Op = "mount"     // Mount -> -
 	OpUnmount   Op = "unmount"   // Unmount -> -
@@ -126,6 +126,12 @@ type Configured struct {
 // SetTime sets the guest's clock, after each resume.
 type SetTime struct {
 	Time time.Time `json:"time"`
+}
+
+// Pong is what a machine says that answers.
+type Pong struct {
+	// Uptime is the guest's steady clock, in nanoseconds since its boot.
+	Uptime time.Duration `json:"uptime"`
 }
 
 // Memory is the guest's own view of its memory, in bytes.

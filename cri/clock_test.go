@@ -1,0 +1,48 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// TestCompareClock: a guest's clock that is far too fast, or too slow, is found
+// out, however long its answers take; one that is right is not.
+func TestCompareClock(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		rate  float64
+		delay time.Duration
+		wrong bool
+	}{
+		{"right", 1, 0, false},
+		{"right and slow to answer", 1, 200 * time.Millisecond, false},
+		{"forty times too fast", 39.9, 0, true},
+		{"too fast and slow to answer", 39.9, 200 * time.Millisecond, true},
+		{"too slow", 0.2, 0, true},
+		{"stands still", 0, 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				boot := time.Now().Add(-time.Minute)
+				err := compareClock(t.Context(), func(context.Context) (agentv1.Pong, error) {
+					time.Sleep(c.delay)
+					now := time.Since(boot)
+					time.Sleep(c.delay)
+					return agentv1.Pong{Uptime: time.Duration(float64(now) * c.rate)}, nil
+				}, clockSpan)
+				if errors.Is(err, errClock) != c.wrong || err != nil && !c.wrong {
+					t.Errorf("error %v, wrong is to be %v", err, c.wrong)
+				}
+			})
+		})
+	}
+	lost := errors.New("lost")
+	if err := compareClock(t.Context(), func(context.Context) (agentv1.Pong, error) { return agentv1.Pong{}, lost }, 0); !errors.Is(err, lost) {
+		t.Errorf("error %v of a guest that does not answer", err)
+	}
+}
