@@ -78,6 +78,32 @@ func (r *run) terminated(i *instance) *corev1.ContainerStateTerminated {
 	}
 }
 
+// endAll has no container of a pod that has ended wait for a start, as far as the
+// pod had come: those that had no turn yet wait as they did. As the kubelet has it,
+// what is not known to have ended well has failed.
+func endAll(spec *corev1.PodSpec, status *corev1.PodStatus) {
+	unknown := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated", ExitCode: codeLost,
+	}}
+	end := func(list []corev1.ContainerStatus) {
+		for i := range list {
+			if list[i].State.Terminated == nil {
+				list[i].State = unknown
+			}
+		}
+	}
+	if initialized(spec, status).status == corev1.ConditionTrue {
+		end(status.ContainerStatuses)
+	}
+	inits := status.InitContainerStatuses
+	for last := len(inits) - 1; last >= 0; last-- {
+		if inits[last].State.Waiting == nil || inits[last].LastTerminationState.Terminated != nil || last == 0 {
+			end(inits[:last+1])
+			break
+		}
+	}
+}
+
 // stopSignalOf is the signal that asks the container to end, as the runtime
 // tells it; nil where it does not.
 func stopSignalOf(status *runtimeapi.ContainerStatus) *corev1.Signal {

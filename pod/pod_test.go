@@ -304,6 +304,55 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// TestStopDuringTheStart: no container of a pod that has ended waits for a start
+// that it was near to.
+func TestStopDuringTheStart(t *testing.T) {
+	for _, test := range []struct {
+		name, slow string
+		want       []string
+	}{
+		{"a container that has no turn yet", "i", []string{"terminated ContainerStatusUnknown", "waiting PodInitializing", "waiting PodInitializing"}},
+		{"the first container", "a", []string{"terminated Completed", "terminated ContainerStatusUnknown", "terminated ContainerStatusUnknown"}},
+		{"the last container", "b", []string{"terminated Completed", "terminated Error", "terminated ContainerStatusUnknown"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.scripts["i"] = []life{{lasts: time.Second}}
+				pod := withInits(onePod("Always", "a", "b"), "i")
+				for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+					for i := range list {
+						if list[i].Name == test.slow {
+							list[i].Image = "slow:1"
+						}
+					}
+				}
+				fake.hold["slow:1"] = make(chan struct{})
+				s := supervise(t, fake, pod)
+				s.after(time.Minute)
+				if err := s.Stop(t.Context(), -1); err != nil {
+					t.Fatal(err)
+				}
+				close(fake.hold["slow:1"])
+				if err := s.end(); err != nil {
+					t.Fatal(err)
+				}
+				status := s.Status()
+				var got []string
+				for _, one := range append(status.InitContainerStatuses, status.ContainerStatuses...) {
+					got = append(got, state(one))
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Error(diff)
+				}
+				if status.Phase != corev1.PodFailed {
+					t.Errorf("phase %s", status.Phase)
+				}
+			})
+		})
+	}
+}
+
 func TestKillAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

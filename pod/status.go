@@ -62,6 +62,9 @@ func (r *run) makeStatus() corev1.PodStatus {
 		status.Message = r.sandboxErr.Error()
 	}
 	status.Conditions = r.conditions(&status)
+	if r.ended && r.fatal == nil {
+		endAll(&r.pod.Spec, &status)
+	}
 	r.last = status
 	return status
 }
