@@ -39,7 +39,7 @@ type container struct {
 	hook    *hookRun // the postStart hook that runs, nil for none
 	killing string   // the id of the instance that is being ended
 	ours    string   // the id of the instance that was started here, and not taken over
-	failing string   // the id of the instance that a probe wants ended
+	failing string   // the id of the instance that a probe wants ended, or an earlier Run
 	preStop *preStop // the last preStop hook, nil for none
 
 	has      *corev1.ResourceRequirements // what it really has; nil while that is what spec says

@@ -107,6 +107,9 @@ func (r *run) observeContainer(ctx context.Context, c *container, listed []*runt
 		c.resumed, c.tried = true, true
 		status := c.newest.status
 		c.restart.resume(c.newest.restarts, nano(status.GetStartedAt()), nano(status.GetFinishedAt()))
+		if r.o.Last[c.newest.id()].Ending {
+			c.failing = c.newest.id()
+		}
 	}
 	for _, old := range instances[min(2, len(instances)):] {
 		if err := r.o.Runtime.RemoveContainer(ctx, old.status.GetId()); err != nil && !notFound(err) {

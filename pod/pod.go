@@ -90,8 +90,8 @@ type Options struct {
 	Resume func(ctx context.Context, sandbox string) error
 	// Last is what an earlier Run's Verdicts said, by the containers' CRI ids:
 	// those that still run are as started and ready as they were then, until
-	// their probes say otherwise. Of those that it does not tell of nothing is
-	// known.
+	// their probes say otherwise, and those that were being ended in order to be
+	// started anew are. Of those that it does not tell of nothing is known.
 	Last map[string]probe.Verdict
 	// Conditions, if set, are those that others set on the pod, for its readiness
 	// gates. It is asked on the goroutine of Run and must not block; Changed
@@ -154,6 +154,7 @@ type Pod struct {
 	wake    chan struct{} // has room for one; Run looks at stop
 	sandbox string
 	current map[string]string           // current container ids by name
+	ending  map[string]bool             // ids of those that are ended to be started anew
 	added   []corev1.EphemeralContainer // by Debug, ever
 	patient bool                        // FailFast is over
 
@@ -326,13 +327,13 @@ func (p *Pod) grace() time.Duration {
 }
 
 // publish replaces the status and tells the watchers.
-func (p *Pod) publish(status corev1.PodStatus, sandbox string, ids map[string]string) {
+func (p *Pod) publish(status corev1.PodStatus, sandbox string, ids map[string]string, ending map[string]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if reflect.DeepEqual(status, p.status) && sandbox == p.sandbox && maps.Equal(ids, p.current) {
+	if reflect.DeepEqual(status, p.status) && sandbox == p.sandbox && maps.Equal(ids, p.current) && maps.Equal(ending, p.ending) {
 		return
 	}
-	p.status, p.sandbox, p.current = status, sandbox, ids
+	p.status, p.sandbox, p.current, p.ending = status, sandbox, ids, ending
 	close(p.changed)
 	p.changed = make(chan struct{})
 }

@@ -376,6 +376,56 @@ func TestTakenOverLongBeforeItStarted(t *testing.T) {
 	})
 }
 
+// TestTakenOverWhileItIsEnded: who is ended for its liveness or for a resize, and
+// obeys with success, is started anew by the next supervisor too.
+func TestTakenOverWhileItIsEnded(t *testing.T) {
+	for _, cause := range []string{"liveness", "resize"} {
+		t.Run(cause, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.scripts["main"] = []life{{term: 5 * time.Second, termCode: -1}, {}}
+				say := answer(fake, map[string]bool{"alive": true})
+				pod := onePod("OnFailure", "main")
+				main := &pod.Spec.Containers[0]
+				main.Resources = limited("cpu=1", "memory=64Mi")
+				if cause == "liveness" {
+					main.LivenessProbe = execProbe("alive", 1)
+				} else {
+					main.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
+				}
+				if !Remembers(pod) {
+					t.Error("nothing is remembered of the pod")
+				}
+				first := supervise(t, fake, pod)
+				first.after(30 * time.Second)
+				id, _ := first.Container("main")
+				if first.Verdicts()[id].Ending {
+					t.Error("it is being ended before there is a cause")
+				}
+				say("alive", false)
+				if cause == "resize" {
+					if _, err := first.Resize("main", limited("cpu=2", "memory=64Mi")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				first.after(3 * time.Second)
+				known, spec := first.Verdicts(), first.Spec()
+				first.cancel()
+				first.end()
+				time.Sleep(time.Hour)
+				say("alive", true)
+				second := supervise(t, fake, spec, func(o *Options) { o.Last = known })
+				if got := state(second.after(time.Minute).ContainerStatuses[0]); got != "running" || len(fake.called("StartContainer")) != 2 {
+					t.Errorf("it is %s, after %v", got, fake.called("StartContainer"))
+				}
+				if id, _ := second.Container("main"); second.Verdicts()[id].Ending {
+					t.Error("what was started anew is being ended")
+				}
+			})
+		})
+	}
+}
+
 // TestAPausedPodFailsNoProbe, whatever it answers.
 func TestAPausedPodFailsNoProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -225,7 +225,7 @@ func (r *run) checkResize(ctx context.Context) {
 // change.
 func restartsFor(one change) bool {
 	for _, policy := range one.c.spec.ResizePolicy {
-		if policy.RestartPolicy != corev1.RestartContainer {
+		if !isAnew(policy) {
 			continue
 		}
 		if policy.ResourceName == corev1.ResourceCPU && one.cpu || policy.ResourceName == corev1.ResourceMemory && one.memory {

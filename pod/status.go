@@ -9,7 +9,7 @@ import (
 
 // publish makes the status, and tells it if it has changed.
 func (r *run) publish() {
-	sandbox, ids := "", make(map[string]string)
+	sandbox, ids, ending := "", make(map[string]string), make(map[string]bool)
 	if r.sandbox != nil {
 		sandbox = r.sandbox.GetId()
 	}
@@ -17,8 +17,11 @@ func (r *run) publish() {
 		if c.newest != nil {
 			ids[c.spec.Name] = c.newest.id()
 		}
+		if id := c.newest.id(); id != "" && (c.failing == id || c.replaced == id) {
+			ending[id] = true
+		}
 	}
-	r.p.publish(r.makeStatus(), sandbox, ids)
+	r.p.publish(r.makeStatus(), sandbox, ids, ending)
 }
 
 // makeStatus is the pod's status as the kubelet would make it.

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,12 +9,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
-// Probed tells whether a pod has a probe, and with it something to tell that is
-// not read back from the CRI.
-func Probed(pod *corev1.Pod) bool {
+// Remembers tells whether a pod has something to tell that is not read back from
+// the CRI: by its probes, or by who wants to be started anew for a resize.
+func Remembers(pod *corev1.Pod) bool {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
-			if probed(&list[i]) {
+			if probed(&list[i]) || slices.ContainsFunc(list[i].ResizePolicy, isAnew) {
 				return true
 			}
 		}
@@ -25,22 +26,31 @@ func probed(c *corev1.Container) bool {
 	return c.StartupProbe != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil
 }
 
-// Probed is Probed of the pod itself.
-func (p *Pod) Probed() bool { return Probed(p.pod) }
+func isAnew(policy corev1.ContainerResizePolicy) bool {
+	return policy.RestartPolicy == corev1.RestartContainer
+}
 
-// Verdicts are what the probes of the containers that run have found, by their
-// CRI ids: what Options.Last wants when the pod is taken over.
-func (p *Pod) Verdicts() map[string]probe.Verdict { return VerdictsOf(p.Status()) }
+// Remembers is Remembers of the pod itself.
+func (p *Pod) Remembers() bool { return Remembers(p.pod) }
 
-// VerdictsOf are those that a status tells.
-func VerdictsOf(status corev1.PodStatus) map[string]probe.Verdict {
+// Verdicts are what the probes of the containers that run have found, and which
+// are ended in order to be started anew, by their CRI ids: what Options.Last wants
+// when the pod is taken over. They change with the status.
+func (p *Pod) Verdicts() map[string]probe.Verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	out := make(map[string]probe.Verdict)
-	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{p.status.InitContainerStatuses, p.status.ContainerStatuses} {
 		for _, c := range list {
 			if _, id, found := strings.Cut(c.ContainerID, "://"); found && c.State.Running != nil {
 				out[id] = probe.Verdict{Started: c.Started != nil && *c.Started, Ready: c.Ready}
 			}
 		}
+	}
+	for id := range p.ending {
+		verdict := out[id]
+		verdict.Ending = true
+		out[id] = verdict
 	}
 	return out
 }

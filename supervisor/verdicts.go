@@ -14,13 +14,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
-// verdictsFile is what a pod's probes have found: the next supervisor goes on
-// from there. It need not survive the boot, for the machines do not.
+// verdictsFile is what a pod's probes have found, and which of its containers are
+// ended for that: the next supervisor goes on from there. It need not survive the boot, for the machines do not.
 const verdictsFile = "probes.json"
 
 // lastVerdicts are those that an earlier supervisor wrote down of the pod.
 func (e *entry) lastVerdicts(p *corev1.Pod) map[string]probe.Verdict {
-	if !pod.Probed(p) {
+	if !pod.Remembers(p) {
 		return nil
 	}
 	var last map[string]probe.Verdict
@@ -36,7 +36,7 @@ func (e *entry) lastVerdicts(p *corev1.Pod) map[string]probe.Verdict {
 // keepVerdicts writes down what the pod's probes find, whenever that changes.
 // The caller calls stop, which returns when nothing is written any more.
 func (e *entry) keepVerdicts(p *pod.Pod) (stop func()) {
-	if !p.Probed() {
+	if !p.Remembers() {
 		return func() {}
 	}
 	ended := make(chan struct{})
@@ -44,8 +44,8 @@ func (e *entry) keepVerdicts(p *pod.Pod) (stop func()) {
 	writer.Go(func() {
 		var last map[string]probe.Verdict
 		for {
-			status, changed := p.Watch()
-			if now := pod.VerdictsOf(status); !maps.Equal(now, last) {
+			_, changed := p.Watch()
+			if now := p.Verdicts(); !maps.Equal(now, last) {
 				if err := atomicfile.WriteJSON(filepath.Join(e.dir, verdictsFile), now, 0o600, atomicfile.Volatile); err != nil {
 					e.r.s.log.Warn("what a pod's probes have found could not be written down", "pod", e.key(), "error", err)
 				}

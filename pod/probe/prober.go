@@ -28,6 +28,9 @@ type Verdict struct {
 	// Failed is the probe for whose failure the container is to be killed,
 	// Startup or Liveness; else empty. It is final.
 	Failed Kind `json:"-"`
+	// Ending: it is being ended, or has been, in order to be started anew. No
+	// Prober says so, but who ends it.
+	Ending bool `json:"ending,omitempty"`
 }
 
 // Options describe one run of a container and who wants to know about it.
