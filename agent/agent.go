@@ -110,6 +110,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 	return agentv1.Handlers{
 		agentv1.OpConfigure: agentv1.Unary(a.configure),
 		agentv1.OpSetTime:   agentv1.Unary(a.setTime),
+		agentv1.OpAdjust:    agentv1.Unary(a.adjustTime),
 		agentv1.OpPing:      agentv1.Unary(a.ping),
 		agentv1.OpMemory:    agentv1.Unary(a.memory),
 		agentv1.OpMount:     agentv1.Unary(a.mount),

@@ -130,7 +130,7 @@ func (a *Agent) ping(context.Context, none) (agentv1.Pong, error) {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		return agentv1.Pong{}, fmt.Errorf("clock_gettime: %w", err)
 	}
-	return agentv1.Pong{Uptime: time.Duration(ts.Nano())}, nil
+	return agentv1.Pong{Uptime: time.Duration(ts.Nano()), Time: time.Now()}, nil
 }
 
 func setClock(t time.Time) error {
@@ -146,6 +146,20 @@ func (a *Agent) setTime(_ context.Context, t agentv1.SetTime) (none, error) {
 		return none{}, fmt.Errorf("time %v: %w", t.Time, agentv1.ErrInvalid)
 	}
 	return none{}, setClock(t.Time)
+}
+
+// maxSlew is what the kernel makes up for little by little, at half a millisecond
+// a second.
+const maxSlew = 500 * time.Millisecond
+
+func (a *Agent) adjustTime(ctx context.Context, r agentv1.AdjustTime) (none, error) {
+	if r.By.Abs() < maxSlew {
+		if _, err := unix.Adjtimex(&unix.Timex{Modes: unix.ADJ_OFFSET_SINGLESHOT, Offset: r.By.Microseconds()}); err != nil {
+			return none{}, fmt.Errorf("adjtimex: %w", err)
+		}
+		return none{}, nil
+	}
+	return a.setTime(ctx, agentv1.SetTime{Time: time.Now().Add(r.By)})
 }
 
 func setHostname(name string) error {

@@ -78,6 +78,7 @@ func (s *Sandbox) adopt(m *machine) {
 	s.machine, s.state.VM = m, &record
 	s.state.MemoryMiB = record.Machine.Memory
 	s.spawn(func() { s.watch(m) })
+	s.spawn(func() { s.keepClock(m) })
 }
 
 // phase runs f and notes what it cost.

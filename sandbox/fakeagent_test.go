@@ -23,6 +23,7 @@ type fakeAgent struct {
 	calls      []agentv1.Op
 	configured []agentv1.Configure
 	clock      []time.Time
+	ahead      time.Duration // of the host's clock
 	mounts     map[string]int
 	procs      map[agentv1.Process]*fakeProc
 	fail       map[agentv1.Op]error
@@ -190,6 +191,17 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.clock = append(a.clock, r.Time)
+			return none{}, nil
+		}),
+		agentv1.OpPing: agentv1.Unary(func(context.Context, none) (agentv1.Pong, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return agentv1.Pong{Time: time.Now().Add(a.ahead)}, nil
+		}),
+		agentv1.OpAdjust: agentv1.Unary(func(_ context.Context, r agentv1.AdjustTime) (none, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.ahead += r.By
 			return none{}, nil
 		}),
 		agentv1.OpFlush: agentv1.Unary(func(context.Context, none) (none, error) { return none{}, nil }),

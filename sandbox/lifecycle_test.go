@@ -166,6 +166,35 @@ func TestPauseAndResumeSetTheClock(t *testing.T) {
 	h.must(h.box.Stop(h.ctx)) // a paused machine is stopped all the same
 }
 
+// TestTheClockIsKept: a clock that is wrong by more than can be told is corrected,
+// on and back, and not while the machine stands still.
+func TestTheClockIsKept(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	keep := func(ahead time.Duration) time.Duration {
+		t.Helper()
+		h.agent.mu.Lock()
+		h.agent.ahead = ahead
+		h.agent.mu.Unlock()
+		h.must(h.box.correctClock(h.box.machine))
+		h.agent.mu.Lock()
+		defer h.agent.mu.Unlock()
+		return h.agent.ahead
+	}
+	for _, ahead := range []time.Duration{time.Hour, -3 * time.Second} {
+		if left := keep(ahead); left.Abs() > time.Second {
+			t.Errorf("of %v %v are left", ahead, left)
+		}
+	}
+	if left := keep(clockSlack / 2); left != clockSlack/2 {
+		t.Errorf("what cannot be told was changed to %v", left)
+	}
+	h.must(h.box.Pause(h.ctx))
+	if left := keep(time.Hour); left != time.Hour {
+		t.Errorf("the clock of a machine that stands still was changed to %v", left)
+	}
+}
+
 func (h *harness) ctx2(f func()) context.Context { f(); return h.ctx }
 
 // behaviours 1: failed start → stop → which demands running → so nothing is

@@ -99,6 +99,11 @@ func (c *Client) SetTime(ctx context.Context, r SetTime) error {
 	return c.call(ctx, OpSetTime, r, nil)
 }
 
+// AdjustTime corrects the guest's clock.
+func (c *Client) AdjustTime(ctx context.Context, r AdjustTime) error {
+	return c.call(ctx, OpAdjust, r, nil)
+}
+
 // Ping asks for nothing but an answer.
 func (c *Client) Ping(ctx context.Context) (Pong, error) { return ask[Pong](ctx, c, OpPing, nil) }
 

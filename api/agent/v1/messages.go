@@ -33,6 +33,7 @@ type Op string
 const (
 	OpConfigure Op = "configure" // Configure -> Configured
 	OpSetTime   Op = "settime"   // SetTime -> -
+	OpAdjust    Op = "adjust"    // AdjustTime -> -
 	OpPing      Op = "ping"      // - -> Pong
 	OpMemory    Op = "memory"    // - -> Memory
 	OpMount     Op = "mount"     // Mount -> -
@@ -132,6 +133,14 @@ type SetTime struct {
 type Pong struct {
 	// Uptime is the guest's steady clock, in nanoseconds since its boot.
 	Uptime time.Duration `json:"uptime"`
+	// Time is the guest's time of day.
+	Time time.Time `json:"time"`
+}
+
+// AdjustTime has the guest's clock go on or back, little by little where it is
+// less than half a second.
+type AdjustTime struct {
+	By time.Duration `json:"by"` // nanoseconds
 }
 
 // Memory is the guest's own view of its memory, in bytes.
