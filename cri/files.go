@@ -64,9 +64,7 @@ func (p *pod) resumeVolumes() {
 	p.mu.Unlock()
 	for _, mount := range mounts {
 		if v := p.filesOf(mount); v != nil {
-			if err := v.follow(true); err != nil {
-				p.s.log.Warn("watch a pod's volume", "pod", p.id, "volume", v.name, "error", err)
-			}
+			p.s.spawn(v.resume)
 		}
 	}
 }
@@ -103,6 +101,33 @@ func (v *files) ensure(ctx context.Context) error {
 	return v.send(ctx)
 }
 
+// resume is follow for what an earlier engine has watched: nobody asks for it
+// again, so it is tried until it succeeds.
+func (v *files) resume() {
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		if up, _ := v.pod.up(); !up || v.pod.s.ctx.Err() != nil {
+			return
+		}
+		err := v.follow(true)
+		if err == nil {
+			return
+		}
+		v.pod.s.log.Warn("watch a pod's volume", "pod", v.pod.id, "volume", v.name, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-v.pod.s.ctx.Done():
+			return
+		}
+	}
+}
+
+// up tells whether the pod runs, and of the next change of that.
+func (p *pod) up() (up bool, renewed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.record.Phase == store.Ready && p.record.Exit == "" && !p.gone, p.renewed
+}
+
 // follow begins to watch the directory, once. With again, what it holds is sent
 // at first: it may have changed while nobody watched.
 func (v *files) follow(again bool) error {
@@ -131,9 +156,7 @@ func (v *files) follow(again bool) error {
 func (v *files) watch(replaced <-chan struct{}, changed bool) {
 	ctx, wait := v.pod.s.ctx, firstRetry
 	for {
-		v.pod.mu.Lock()
-		up, renewed := v.pod.record.Phase == store.Ready && v.pod.record.Exit == "" && !v.pod.gone, v.pod.renewed
-		v.pod.mu.Unlock()
+		up, renewed := v.pod.up()
 		if !up || ctx.Err() != nil {
 			return
 		}

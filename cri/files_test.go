@@ -203,6 +203,23 @@ func TestVolumesAreFollowedByTheNextEngine(t *testing.T) {
 	}
 }
 
+// TestVolumesThatCannotBeFollowedYet: the next engine tries until it can.
+func TestVolumesThatCannotBeFollowedYet(t *testing.T) {
+	t.Parallel()
+	p, guest := volumePod(t, nil)
+	dir := t.TempDir()
+	at := filepath.Join(dir, "kubernetes.io~configmap", "v")
+	p.containers["c"] = &container{pod: p, config: mounting(at)}
+	p.resumeVolumes()
+	for _, text := range []string{"one", "two"} {
+		write(t, dir, map[string]string{"a": text})
+		guest.wait(t)
+		if diff := cmp.Diff(map[string]string{"a": text}, guest.published()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 func TestVolumesThatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	p, guest := volumePod(t, nil)
