@@ -164,6 +164,11 @@ func (s *Sandbox) layOut(p *process, c ContainerConfig, rollback *undo.Stack) er
 // closeQuietly closes a file that may be closed already.
 func closeQuietly(f *os.File) { _ = f.Close() }
 
+// maxProcesses is how many processes a sandbox has, containers among them, before
+// it refuses another exec: a guest that lets none be deleted must not fill the
+// shim's memory, and the disk with its state.
+const maxProcesses = 256
+
 // CreateExec registers a process for a running container; nothing runs
 // before StartProcess, so that a client can attach first and miss nothing.
 func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
@@ -182,6 +187,9 @@ func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
 	}
 	if err == nil && s.procs[e.Process] != nil {
 		err = fmt.Errorf("%s: %w", subject(e.Process), ErrExists)
+	}
+	if err == nil && len(s.procs) >= maxProcesses {
+		err = fmt.Errorf("%s: %w: %d", subject(e.Process), ErrTooMany, len(s.procs))
 	}
 	if err != nil {
 		return err

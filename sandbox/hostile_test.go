@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -141,5 +142,27 @@ func TestGuestThatBreaksTheChannel(t *testing.T) {
 	h.must(err)
 	if reason != ReasonVMKilled || !strings.Contains(h.box.Status().ExitReason, "again and again") {
 		t.Errorf("ended for %q", h.box.Status().ExitReason)
+	}
+}
+
+// A guest that lets no exec be deleted does not make the shim keep ever more.
+func TestHostileExecs(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	var err error
+	made := 0
+	for ; err == nil && made <= maxProcesses; made++ {
+		id := Process{Container: "c", Exec: "e" + strconv.Itoa(made)}
+		err = h.box.CreateExec(h.ctx, ExecConfig{Process: id, Spec: []byte(`{}`), Output: OutputDiscard})
+	}
+	if !errors.Is(err, ErrTooMany) || made != maxProcesses {
+		t.Errorf("%d processes: %v", made, err)
+	}
+	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c", Exec: "e0"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.box.CreateExec(h.ctx, ExecConfig{Process: Process{Container: "c", Exec: "last"}, Spec: []byte(`{}`), Output: OutputDiscard}); err != nil {
+		t.Errorf("after one has gone: %v", err)
 	}
 }

@@ -35,6 +35,8 @@ var (
 	ErrExists = errors.New("already exists")
 	// ErrNoSlot is returned when every disk slot of the machine is in use.
 	ErrNoSlot = errors.New("no free disk slot")
+	// ErrTooMany is returned when a sandbox has as many processes as it may.
+	ErrTooMany = errors.New("too many processes")
 	// ErrMachineGone is returned by calls that the machine's end interrupted.
 	ErrMachineGone = errors.New("the virtual machine is gone")
 	// ErrSlowClient ends an attached stream whose reader took nothing for a

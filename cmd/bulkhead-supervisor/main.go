@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/bulkhead-project/bulkhead/internal/boundedlog"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/supervisor"
 	"github.com/bulkhead-project/bulkhead/supervisor/client"
@@ -24,21 +26,26 @@ import (
 // keeps ready (0: none).
 const idle = 3 * time.Minute
 
+// logLimit bounds the supervisor's log, in bytes.
+const logLimit = 4 << 20
+
 func main() {
+	log := boundedlog.New(os.Stderr, logLimit)
 	logrus.SetLevel(logrus.ErrorLevel) // the image library tells its retries there
-	if err := supervise(context.Background()); err != nil {
+	logrus.SetOutput(log)              // and ttrpc what a shim says that it should not
+	if err := supervise(context.Background(), log); err != nil {
 		fmt.Fprintln(os.Stderr, "bulkhead-supervisor:", err)
 		os.Exit(1)
 	}
 }
 
 // supervise runs the supervisor and tells who started it when it is ready.
-func supervise(ctx context.Context) error {
+func supervise(ctx context.Context, log io.Writer) error {
 	ready, err := readiness()
 	if err != nil {
 		return err
 	}
-	o := supervisor.Options{Idle: idle, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	o := supervisor.Options{Idle: idle, Logger: slog.New(slog.NewTextHandler(log, nil))}
 	if o.Roots, err = dirs.Default(); err != nil {
 		return err
 	}

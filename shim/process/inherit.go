@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
 // closeInherited closes what the parent left open above stderr. Descriptors of
@@ -30,20 +27,4 @@ func closeInherited() error {
 		}
 	}
 	return nil
-}
-
-// boundedLog keeps stderr, a file, within layout.LogLimit: when it is full it
-// is begun anew.
-type boundedLog struct {
-	mu sync.Mutex
-	f  *os.File
-}
-
-func (l *boundedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if info, err := l.f.Stat(); err == nil && info.Mode().IsRegular() && info.Size()+int64(len(p)) > layout.LogLimit {
-		_ = l.f.Truncate(0)
-	}
-	return l.f.Write(p)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/internal/boundedlog"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
@@ -40,7 +41,7 @@ const (
 func Run() error {
 	unix.Umask(0o077)
 	signal.Ignore(unix.SIGPIPE, unix.SIGHUP, unix.SIGINT)
-	stderr := &boundedLog{f: os.Stderr}
+	stderr := boundedlog.New(os.Stderr, layout.LogLimit)
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	containerdlog.L.Logger.SetOutput(stderr) // ttrpc's own
 	conn, err := bootstrap.Conn(os.NewFile(bootstrap.FD, "bootstrap"))

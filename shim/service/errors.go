@@ -39,6 +39,7 @@ var codeOf = []struct {
 	{errors.ErrUnsupported, codes.Unimplemented},
 	{agentv1.ErrUnsupported, codes.Unimplemented},
 	{sandbox.ErrNoSlot, codes.ResourceExhausted},
+	{sandbox.ErrTooMany, codes.ResourceExhausted},
 	{stream.ErrBusy, codes.ResourceExhausted},
 	{events.ErrTooMany, codes.ResourceExhausted},
 	{events.ErrSlow, codes.ResourceExhausted},
