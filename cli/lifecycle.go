@@ -21,12 +21,24 @@ func podPath(ref, what string) string {
 	return path
 }
 
-// eachPod runs one call for every pod named and prints the names that
-// succeeded; the errors of all are returned.
+// together is how many pods a command ends, or starts, at once.
+const together = 16
+
+// eachPod runs one call for every pod named, several at once, and prints the names
+// that succeeded in the order that they were given in; the errors of all are returned.
 func (a *app) eachPod(refs []string, call func(ref string) error) error {
+	results, free := make([]chan error, len(refs)), make(chan struct{}, together)
+	for i, ref := range refs {
+		results[i] = make(chan error, 1)
+		go func() {
+			free <- struct{}{}
+			results[i] <- call(ref)
+			<-free
+		}()
+	}
 	var errs []error
-	for _, ref := range refs {
-		if err := call(ref); err != nil {
+	for i, ref := range refs {
+		if err := <-results[i]; err != nil {
 			errs = append(errs, err)
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -68,6 +69,31 @@ func TestExit(t *testing.T) {
 		if code := a.exit(tc.cmd, tc.err); code != tc.code || w.String() != tc.want {
 			t.Errorf("%s: exit code %d, %q", tc.name, code, w.String())
 		}
+	}
+}
+
+// TestEachPod: the pods that a command names do not wait for one another, and are
+// told of in their order.
+func TestEachPod(t *testing.T) {
+	var out bytes.Buffer
+	second := make(chan struct{})
+	err := (&app{out: &out}).eachPod([]string{"a", "b", "none", "c"}, func(ref string) error {
+		switch ref {
+		case "a":
+			select {
+			case <-second:
+			case <-time.After(10 * time.Second):
+				return errors.New("b waits for a")
+			}
+		case "b":
+			close(second)
+		case "none":
+			return errors.New("not found")
+		}
+		return nil
+	})
+	if out.String() != "a\nb\nc\n" || err == nil || err.Error() != "not found" {
+		t.Errorf("%q, %v", out.String(), err)
 	}
 }
 

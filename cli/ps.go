@@ -49,7 +49,7 @@ func (a *app) psCmd() *cobra.Command {
 	f.addList(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
 	cmd.Flags().BoolVarP(&every, "all-instances", "A", false, "the pods of every instance: those of a kubelet and a node, too")
-	cmd.Flags().BoolP("all", "a", true, "ended pods, too: they are listed always, and podman's ps -a is no error")
+	cmd.Flags().BoolP("all", "a", false, "for who is used to podman: ended pods are listed always")
 	return cmd
 }
 

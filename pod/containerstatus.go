@@ -49,7 +49,7 @@ func (r *run) waiting(c *container) *corev1.ContainerStateWaiting {
 	if len(r.pod.Spec.InitContainers) > 0 {
 		return &corev1.ContainerStateWaiting{Reason: reasonInitializing}
 	}
-	return &corev1.ContainerStateWaiting{Reason: reasonCreating}
+	return &corev1.ContainerStateWaiting{Reason: ReasonCreating}
 }
 
 func (r *run) terminated(i *instance) *corev1.ContainerStateTerminated {

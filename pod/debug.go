@@ -46,7 +46,7 @@ func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer) error {
 			return nil
 		case status.Phase == corev1.PodSucceeded, status.Phase == corev1.PodFailed:
 			return fmt.Errorf("debug pod %s: container %s: %w", p.pod.Name, spec.Name, ErrEnded)
-		case waits != nil && waits.Reason != reasonCreating && waits.Reason != reasonInitializing:
+		case waits != nil && waits.Reason != ReasonCreating && waits.Reason != reasonInitializing:
 			return fmt.Errorf("debug pod %s: container %s: %s: %s", p.pod.Name, spec.Name, waits.Reason, waits.Message)
 		}
 		select {

@@ -12,7 +12,9 @@ import (
 
 // The kubelet's reasons for a container that cannot be made or started.
 const (
-	reasonCreating     = "ContainerCreating"
+	// ReasonCreating is that of a container which has not been started.
+	ReasonCreating = "ContainerCreating"
+
 	reasonInitializing = "PodInitializing"
 	reasonConfig       = "CreateContainerConfigError"
 	reasonCreate       = "CreateContainerError"

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,7 @@ type entry struct {
 	events *eventLog
 	// unhealthy is what each container's probes said last, for the events of Run.
 	unhealthy map[string]string
+	ending    atomic.Bool // somebody wants its end
 	objects   *volume.Set
 	// One of start and remove at a time holds the one place.
 	op chan struct{}
@@ -124,7 +126,7 @@ func (e *entry) dns() *runtimeapi.DNSConfig {
 }
 
 func (e *entry) event(ev pod.Event) {
-	if ev.Warning && ev.Reason != "BackOff" && !e.again(ev) {
+	if ev.Warning && ev.Reason != "BackOff" && !e.expected(ev) {
 		e.log.put(api.Message{Notice: ev.Reason + ": " + ev.Message})
 	}
 	if err := e.events.add(ev); err != nil {
@@ -137,10 +139,14 @@ func (e *entry) event(ev pod.Event) {
 	}
 }
 
-// again tells whether ev is what a container's probes said last as well.
-func (e *entry) again(ev pod.Event) bool {
+// expected tells whether ev is what a container's probes said last as well, or what
+// they say of one that is being ended.
+func (e *entry) expected(ev pod.Event) bool {
 	if ev.Reason != "Unhealthy" && ev.Reason != "ProbeWarning" {
 		return false
+	}
+	if e.ending.Load() {
+		return true
 	}
 	last := e.unhealthy[ev.Container]
 	if e.unhealthy == nil {
@@ -272,6 +278,7 @@ func (e *entry) stop(ctx context.Context, grace *int64) error {
 	}
 	e.mu.Lock()
 	e.rec.Stopping = true
+	e.ending.Store(true)
 	if err := e.save(); err != nil {
 		// The pod is to end all the more, on a full disk above all.
 		e.r.s.log.Warn("that a pod is to end could not be written down", "pod", e.key(), "error", err)
@@ -359,6 +366,7 @@ func (e *entry) start(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	e.rec.Ended, e.rec.Foreground, e.rec.Stopping = nil, false, false
+	e.ending.Store(false)
 	if err = e.save(); err != nil {
 		e.rec = last
 	} else {

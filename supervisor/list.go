@@ -88,6 +88,8 @@ func statusText(p *corev1.Pod, status corev1.PodStatus) string {
 	}
 	for _, c := range status.ContainerStatuses {
 		switch {
+		case c.State.Waiting != nil && c.State.Waiting.Reason == pod.ReasonCreating && status.Phase == corev1.PodFailed:
+			// It was ended before it had begun.
 		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
 			return c.State.Waiting.Reason
 		case c.State.Terminated != nil && status.Phase != corev1.PodRunning:

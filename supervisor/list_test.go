@@ -42,6 +42,7 @@ func TestStatusText(t *testing.T) {
 		{"a regular one falls", "Running", "", true, list{ends(0, "Completed"), runs, ends(0, "Completed")}, list{waits("CrashLoopBackOff")}, "CrashLoopBackOff"},
 		{"has ended", "Succeeded", "", true, list{ends(0, "Completed"), ends(143, "Error"), ends(0, "Completed")}, list{ends(0, "Completed")}, "Completed"},
 		{"has failed", "Failed", "", true, list{ends(0, "Completed"), ends(143, "Error"), ends(0, "Completed")}, list{ends(2, "Error")}, "Error"},
+		{"was ended before it began", "Failed", "", true, list{ends(0, "Completed"), runs, ends(0, "Completed")}, list{waits("ContainerCreating")}, "Failed"},
 		{"has lasted too long", "Failed", "DeadlineExceeded", true, list{ends(0, "Completed"), ends(143, "Error"), ends(0, "Completed")}, list{ends(137, "Error")}, "DeadlineExceeded"},
 	}
 	for _, test := range tests {

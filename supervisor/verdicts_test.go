@@ -59,8 +59,12 @@ func TestUnhealthyIsToldOnce(t *testing.T) {
 		{"Unhealthy", "a", "refused", false},
 		{"ProbeWarning", "b", "refused", true},
 	} {
-		if got := e.again(pod.Event{Reason: step.reason, Container: step.container, Message: step.message}); got != step.again {
+		if got := e.expected(pod.Event{Reason: step.reason, Container: step.container, Message: step.message}); got != step.again {
 			t.Errorf("step %d: %v", i, got)
 		}
+	}
+	e.ending.Store(true)
+	if !e.expected(pod.Event{Reason: "Unhealthy", Container: "a", Message: "the last breath"}) {
+		t.Error("what probes say of a pod that is being ended is told")
 	}
 }
