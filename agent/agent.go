@@ -89,6 +89,11 @@ func Main(build string) error {
 			return err
 		}
 	}
+	// Of their own: what a container writes to its /etc/hosts must not take the
+	// room that the agent's files need.
+	if err := unix.Mount("tmpfs", podDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=16m"); err != nil {
+		return fmt.Errorf("mount %s: %w", podDir, err)
+	}
 	// A blocking file: the channel's reader and writer wait in the kernel.
 	fd, err := unix.Open(port, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -31,3 +31,22 @@ func testTasks(t *testing.T, tm *template) {
 		t.Error(err)
 	}
 }
+
+// testRoom has a container write without end to what it shares with the agent:
+// that goes on, with the container and with new ones.
+func testRoom(t *testing.T, tm *template) {
+	g := tm.start(t)
+	g.launch("bad", spec("sleep", "1000"))
+	for _, file := range []string{"/etc/hosts", "/etc/resolv.conf", "/dev/shm/x"} {
+		if out, e := g.exec("bad", "x", process("dd", "if=/dev/zero", "of="+file, "bs=1M", "count=1000")); e.Code == 0 {
+			t.Errorf("%s takes all: %q", file, out)
+		}
+	}
+	if out, e := g.exec("bad", "x", process("echo", "alive")); out != "alive\n" || e.Code != 0 {
+		t.Errorf("exec: %q, %+v", out, e)
+	}
+	g.launch("good", spec("true"))
+	if e := g.exit(agentv1.Process{Container: "good"}); e.Code != 0 {
+		t.Errorf("another container: %+v", e)
+	}
+}

@@ -152,14 +152,19 @@ func openPart(volume, part string, missing bool) (fd int, err error) {
 	return fd, nil
 }
 
-// makeDirectory makes a directory with exactly that mode and opens it.
+// makeDirectory makes a directory with exactly that mode and opens it. One that
+// somebody else makes meanwhile keeps its own.
 func makeDirectory(parent int, name string, mode uint32) (int, error) {
-	if err := unix.Mkdirat(parent, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
-		return -1, err
+	made := unix.Mkdirat(parent, name, 0o700)
+	if made != nil && !errors.Is(made, unix.EEXIST) {
+		return -1, made
 	}
 	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
+	}
+	if made != nil {
+		return fd, nil // another's, whose mode stays
 	}
 	if err := unix.Fchmod(fd, mode); err != nil {
 		unix.Close(fd)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -121,9 +122,12 @@ func (s *Sandbox) configure(ctx context.Context, m *machine) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state.Guest = guest
+	s.state.Guest = agentv1.Configured{Kernel: told(guest.Kernel), Crun: told(guest.Crun), BootID: told(guest.BootID)}
 	return nil
 }
+
+// told is what is kept of a guest's name for something.
+func told(name string) string { return strings.ToValidUTF8(name[:min(len(name), 128)], "?") }
 
 // grow makes the machine at least total MiB large.
 func (s *Sandbox) grow(ctx context.Context, m *machine, total int) error {
