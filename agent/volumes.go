@@ -164,7 +164,7 @@ func makeDirectory(parent int, name string, mode uint32) (int, error) {
 		return -1, err
 	}
 	if made != nil {
-		return fd, nil // another's, whose mode stays
+		return fd, nil //nolint:nilerr // it is another's, whose mode stays
 	}
 	if err := unix.Fchmod(fd, mode); err != nil {
 		unix.Close(fd)
