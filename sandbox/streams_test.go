@@ -303,6 +303,14 @@ func TestChannelIsCut(t *testing.T) {
 	r, w := io.Pipe()
 	out := newBuffer()
 	done := h.attach(id, Streams{Stdin: r, Stdout: out})
+	h.box.mu.Lock()
+	attached := h.box.procs[id].attached
+	h.box.mu.Unlock()
+	select {
+	case <-attached: // what is written before is not the client's
+	case <-h.ctx.Done():
+		t.Fatal("not attached")
+	}
 	var want []string
 	var sent string
 	for i := range 4 {
