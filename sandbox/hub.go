@@ -57,10 +57,11 @@ func (h *hub) leave(c *client) {
 // the log lacks.
 func (h *hub) send(ctx context.Context, offset int64, data []byte) {
 	h.mu.Lock()
+	end := offset + int64(len(data))
 	if skip := h.offset - offset; skip > 0 {
 		data = data[min(skip, int64(len(data))):]
 	}
-	h.offset = max(h.offset, offset+int64(len(data)))
+	h.offset = max(h.offset, end)
 	clients := make([]*client, 0, len(h.clients))
 	for c := range h.clients {
 		clients = append(clients, c)

@@ -1,0 +1,24 @@
+package sandbox
+
+import "testing"
+
+// What the agent repeats after a cut a client has once, however often it is
+// repeated, and with more each time.
+func TestHubRepeats(t *testing.T) {
+	t.Parallel()
+	h := newHub()
+	c := h.join(false)
+	h.send(t.Context(), 0, []byte("abcde"))
+	h.send(t.Context(), 2, []byte("cdefg"))
+	h.send(t.Context(), 2, []byte("cdefgh"))
+	h.send(t.Context(), 0, []byte("abc"))
+	h.send(t.Context(), 8, []byte("ij"))
+	h.end()
+	got := ""
+	for data := range c.chunks {
+		got += string(data)
+	}
+	if got != "abcdefghij" || h.offset != 10 {
+		t.Errorf("%q, then %d", got, h.offset)
+	}
+}
