@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -24,7 +25,11 @@ func (a *app) completionCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch args[0] {
 			case "bash":
-				return cmd.Root().GenBashCompletionV2(a.out, true)
+				if err := cmd.Root().GenBashCompletionV2(a.out, true); err != nil {
+					return err
+				}
+				_, err := io.WriteString(a.out, bashAlone)
+				return err
 			case "zsh":
 				return cmd.Root().GenZshCompletion(a.out)
 			case "fish":
@@ -34,6 +39,25 @@ func (a *app) completionCmd() *cobra.Command {
 		},
 	}
 }
+
+// bashAlone makes bash's script work without the package bash-completion, too: words
+// are then what blanks part.
+const bashAlone = `
+__bulkhead_init_completion()
+{
+    COMPREPLY=()
+    if declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
+        _get_comp_words_by_ref "$@" cur prev words cword
+        return
+    fi
+    local line=${COMP_LINE:0:COMP_POINT}
+    read -r -a words <<<"$line"
+    [[ $line == *[[:blank:]] ]] && words+=("")
+    cword=$((${#words[@]} - 1))
+    cur=${words[cword]}
+    prev=${words[cword > 0 ? cword - 1 : 0]}
+}
+`
 
 // completionWait bounds what a press of the tab key may take.
 const completionWait = 2 * time.Second

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -56,5 +57,30 @@ func TestCompletionScripts(t *testing.T) {
 				t.Errorf("bash: %v: %s", err, said)
 			}
 		}
+	}
+}
+
+// TestBashAlone completes in a bash without the package bash-completion.
+func TestBashAlone(t *testing.T) {
+	var script bytes.Buffer
+	root := (&app{out: &script, err: &script}).root()
+	root.SetArgs([]string{"completion", "bash"})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	script.WriteString(`
+compopt() { :; } # for who is not completing
+bulkhead() { printf '%s\n' "$*" >&3; printf '%s\n' web web-2 db: :4; }
+for COMP_LINE in "bulkhead exec w" "bulkhead exec " "bulkhead cp -c x web:/e"; do
+    COMP_POINT=${#COMP_LINE} COMP_TYPE=9 COLUMNS=80
+    __start_bulkhead && echo "${COMPREPLY[*]}"
+done
+`)
+	bash := exec.Command("bash", "--norc", "--noprofile", "-c", `exec 3>&1; source /dev/stdin`)
+	bash.Env, bash.Stdin = []string{"PATH=" + os.Getenv("PATH")}, &script
+	out, err := bash.CombinedOutput()
+	want := "__complete exec w\nweb web-2\n__complete exec \nweb web-2 db:\n__complete cp -c x web:/e\n\n"
+	if err != nil || string(out) != want {
+		t.Errorf("%v: %q, want %q", err, out, want)
 	}
 }

@@ -207,7 +207,7 @@ func (s *Supervisor) tellStarted(ctx context.Context, e *entry, out send) error 
 			m.Phases = append(m.Phases, api.Phase{Name: p.Name, Microseconds: p.Took.Microseconds()})
 		}
 		if f.NetNote != "" {
-			if err := out(api.Message{Notice: "network: " + f.NetNote}); err != nil {
+			if err := out(api.Message{Notice: "network: " + f.NetNote + " (bulkhead check tells the remedy)"}); err != nil {
 				return err
 			}
 		}

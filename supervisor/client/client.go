@@ -95,6 +95,10 @@ func (c *Client) Stream(ctx context.Context, method, path string, query url.Valu
 // do sends the request, and again to a new supervisor if the old one is gone
 // before it has answered anything.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
+	if len(c.roots.State) > dirs.MaxState {
+		return nil, fmt.Errorf("the state directory %s has %d characters, and sockets below it leave room for %d: set BULKHEAD_STATE to a shorter path",
+			c.roots.State, len(c.roots.State), dirs.MaxState)
+	}
 	var body []byte // none: a server that has none to read sees at once when we go
 	if in != nil {
 		var err error

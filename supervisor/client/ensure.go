@@ -37,7 +37,7 @@ func (c *Client) ensure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := c.roots.Ensure(); err != nil {
-		return err
+		return fmt.Errorf("%w (set BULKHEAD_DATA and BULKHEAD_STATE to directories of your own)", err)
 	}
 	dir := c.roots.Instance(Instance)
 	if err := dirs.Ensure(dir, 0o711); err != nil {
@@ -102,6 +102,9 @@ func StartProcess(ctx context.Context, r dirs.Roots) error {
 		readErr = errors.Join(readErr, cmd.Process.Kill())
 	}
 	waitErr := cmd.Wait()
+	if errors.Is(readErr, io.EOF) {
+		readErr = nil // it has ended, which Wait tells
+	}
 	return fmt.Errorf("start the supervisor: %s (its log is %s): %w", lastLine(log), logPath, errors.Join(waitErr, readErr))
 }
 
