@@ -50,11 +50,12 @@ func (e *entry) containerOutput(ctx context.Context, container string, o outputO
 	}
 	if o.previous {
 		t.n--
-		if t.n < 0 || !t.there() {
+		if t.n < 0 || !t.exists() {
 			return class(api.ErrNotFound, fmt.Errorf("container %s of pod %s has no previous run whose output is kept", container, e.key()))
 		}
 	}
 	if o.previous || !o.follow {
+		t.there = &io.LimitedReader{}
 		return t.drain()
 	}
 	w, err := fsnotify.NewWatcher()
@@ -105,6 +106,7 @@ type tail struct {
 
 	n     int
 	lines int64 // of the first file that is opened; less than 0: all
+	there *io.LimitedReader // reads what was there at first; nil reads on
 	f     *os.File
 	r     *bufio.Reader
 	part  []byte // of a line whose end is not written yet
@@ -112,8 +114,8 @@ type tail struct {
 
 func (t *tail) path() string { return filepath.Join(t.dir, strconv.Itoa(t.n)+".log") }
 
-// there says whether anything is there of the log.
-func (t *tail) there() bool {
+// exists says whether anything is there of the log.
+func (t *tail) exists() bool {
 	_, err := os.Stat(t.path())
 	_, older := os.Stat(pod.OlderLog(t.path()))
 	return err == nil || older == nil
@@ -126,17 +128,33 @@ func (t *tail) open() error {
 	if err != nil || len(files) == 0 {
 		return err
 	}
+	wanted, err := t.wanted(files)
+	if err != nil {
+		closeAll(files)
+		return fmt.Errorf("read the log: %w", err)
+	}
+	t.take(wanted[0])
+	closeAll(wanted[1:])
+	return nil
+}
+
+// wanted are the files from the first line that is wanted on.
+func (t *tail) wanted(files []*os.File) ([]*os.File, error) {
+	j, err := join(files)
+	if err != nil {
+		return nil, err
+	}
+	at := int64(0)
 	if t.lines >= 0 {
-		if files, err = seekTail(files, t.lines); err != nil {
-			return fmt.Errorf("read the log: %w", err)
+		if at, err = logs.Tail(j, j.size, t.lines); err != nil {
+			return nil, err
 		}
 		t.lines = -1
 	}
-	for _, f := range files[1:] {
-		f.Close()
+	if t.there != nil {
+		t.there.N = j.size - at
 	}
-	t.take(files[0])
-	return nil
+	return j.from(at)
 }
 
 // files opens the older log and the log, as far as they are there.
@@ -179,44 +197,44 @@ func (t *tail) take(f *os.File) {
 	if t.f != nil {
 		t.f.Close()
 	}
-	t.f, t.r, t.part = f, bufio.NewReaderSize(f, maxLine), nil
+	var r io.Reader = f
+	if t.there != nil {
+		t.there.R, r = f, t.there
+	}
+	t.f, t.r, t.part = f, bufio.NewReaderSize(r, maxLine), nil
 }
 
-// seekTail leaves of files those from the first of their last lines on, at which
-// the first of them then is. On an error all are closed.
-func seekTail(files []*os.File, lines int64) ([]*os.File, error) {
-	j := joined{files: files}
-	for _, f := range files {
-		info, err := f.Stat()
-		if err != nil {
-			closeAll(files)
-			return nil, err
-		}
-		j.sizes = append(j.sizes, info.Size())
-		j.size += info.Size()
-	}
-	at, err := logs.Tail(j, j.size, lines)
-	if err != nil {
-		closeAll(files)
-		return nil, err
-	}
-	for len(files) > 1 && at >= j.sizes[0] {
-		at -= j.sizes[0]
-		files[0].Close()
-		files, j.sizes = files[1:], j.sizes[1:]
-	}
-	if _, err := files[0].Seek(at, io.SeekStart); err != nil {
-		closeAll(files)
-		return nil, err
-	}
-	return files, nil
-}
-
-// joined reads files as one.
+// joined reads files as one, as long as they were at first.
 type joined struct {
 	files []*os.File
 	sizes []int64
 	size  int64
+}
+
+func join(files []*os.File) (joined, error) {
+	j := joined{files: files}
+	for _, f := range files {
+		info, err := f.Stat()
+		if err != nil {
+			return joined{}, err
+		}
+		j.sizes = append(j.sizes, info.Size())
+		j.size += info.Size()
+	}
+	return j, nil
+}
+
+// from returns the files from an offset on, at which the first of them then is,
+// and closes those before.
+func (j joined) from(at int64) ([]*os.File, error) {
+	files, sizes := j.files, j.sizes
+	for len(files) > 1 && at >= sizes[0] {
+		at -= sizes[0]
+		files[0].Close()
+		files, sizes = files[1:], sizes[1:]
+	}
+	_, err := files[0].Seek(at, io.SeekStart)
+	return files, err
 }
 
 // ReadAt implements io.ReaderAt.
@@ -249,6 +267,9 @@ func (t *tail) drain() error {
 	for {
 		if err := t.read(); err != nil {
 			return err
+		}
+		if t.there != nil && t.there.N <= 0 {
+			return nil
 		}
 		// What is written to the log that was begun anew comes after all that
 		// was written to the one before.

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -88,6 +89,43 @@ func TestOutput(t *testing.T) {
 
 // TestOutputAcrossLogs reads a log that is begun anew, as a whole, its end, and
 // while that happens.
+// TestOutputEnds reads a log that grows with each line that is read of it, and is
+// begun anew, no further than it reached at first.
+func TestOutputEnds(t *testing.T) {
+	const line = "2026-01-02T03:04:05.000000000Z stdout F x\n"
+	for _, anew := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "0.log")
+		grow := func() {
+			f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			if err == nil {
+				_, err = f.WriteString(strings.Repeat(line, 2))
+				err = errors.Join(err, f.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			grow()
+		}
+		read := 0
+		l := &tail{dir: filepath.Dir(path), lines: 3, there: &io.LimitedReader{}, out: func(api.Message) error {
+			read++
+			if anew && read == 1 {
+				if err := os.Rename(path, pod.OlderLog(path)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			grow()
+			return nil
+		}}
+		if err := l.drain(); err != nil || read != 3 {
+			t.Errorf("begun anew %v: %d lines of 3, %v", anew, read, err)
+		}
+		l.close()
+	}
+}
+
 func TestOutputAcrossLogs(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "4.log")

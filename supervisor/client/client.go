@@ -81,6 +81,9 @@ func (c *Client) Stream(ctx context.Context, method, path string, query url.Valu
 		if err := dec.Decode(&m); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return fmt.Errorf("the supervisor went away: %w", err)
 		}
 		if m.Error != nil {
