@@ -2,7 +2,9 @@ package cri
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -31,16 +33,9 @@ func (s *Service) ContainerStats(ctx context.Context, id string) (*runtimeapi.Co
 // ListContainerStats returns the figures of running containers that match
 // filter, which may be nil. A pod that does not answer is left out.
 func (s *Service) ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
+	wanted := slices.DeleteFunc(s.all(), func(p *pod) bool { return !strings.HasPrefix(p.id, filter.GetPodSandboxId()) })
 	var out []*runtimeapi.ContainerStats
-	for _, p := range s.all() {
-		if !strings.HasPrefix(p.id, filter.GetPodSandboxId()) {
-			continue
-		}
-		all, err := p.stats(ctx)
-		if err != nil {
-			s.log.Debug("stats of a pod", "pod", p.id, "error", err)
-			continue
-		}
+	for _, all := range s.statsOf(ctx, wanted) {
 		for _, st := range all {
 			if strings.HasPrefix(st.Attributes.Id, filter.GetId()) && matches(filter.GetLabelSelector(), st.Attributes.Labels) {
 				out = append(out, st)
@@ -66,16 +61,41 @@ func (s *Service) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.P
 // ListPodSandboxStats returns the figures of the pods that match filter, which
 // may be nil. A pod that does not answer is left out.
 func (s *Service) ListPodSandboxStats(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
+	wanted := slices.DeleteFunc(s.all(), func(p *pod) bool {
+		return !strings.HasPrefix(p.id, filter.GetId()) || !matches(filter.GetLabelSelector(), p.config.GetLabels())
+	})
 	var out []*runtimeapi.PodSandboxStats
-	for _, p := range s.all() {
-		if !strings.HasPrefix(p.id, filter.GetId()) || !matches(filter.GetLabelSelector(), p.config.GetLabels()) {
-			continue
-		}
-		if all, err := p.stats(ctx); err == nil {
-			out = append(out, p.sum(all))
-		}
+	for p, all := range s.statsOf(ctx, wanted) {
+		out = append(out, p.sum(all))
 	}
 	return out, ctx.Err()
+}
+
+// listWait bounds the wait for one pod's figures among those of others, whom a
+// guest that does not answer must not keep from being seen.
+const listWait = 3 * time.Second
+
+// statsOf asks pods all at once; one that does not answer is left out.
+func (s *Service) statsOf(ctx context.Context, pods []*pod) map[*pod][]*runtimeapi.ContainerStats {
+	ctx, cancel := context.WithTimeout(ctx, listWait)
+	defer cancel()
+	var mu sync.Mutex
+	out := map[*pod][]*runtimeapi.ContainerStats{}
+	var all sync.WaitGroup
+	for _, p := range pods {
+		all.Go(func() {
+			stats, err := p.stats(ctx)
+			if err != nil {
+				s.log.Debug("stats of a pod", "pod", p.id, "error", err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[p] = stats
+		})
+	}
+	all.Wait()
+	return out
 }
 
 // stats asks the pod's shim about all running containers; a paused or stopped
