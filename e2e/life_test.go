@@ -124,6 +124,15 @@ func testInitialFailure(t *testing.T, w *world) {
 		t.Errorf("ps: %s", ps)
 	}
 	w.must(t, "", "rm", "fails")
+	// While they run the machine is told of as that of any pod that runs.
+	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: slow}, spec: {
+  initContainers: [{name: i, image: "`+image+`", command: [sleep, "1000"]}], containers: [{name: c, image: "`+image+`"}]}}`, "run", "-d", "-q", "-")
+	for _, args := range [][]string{{"ps", "-o", "jsonpath={..accel}"}, {"stats", "--no-stream", "slow", "-o", "jsonpath={..memoryLimitBytes}"}} {
+		if said := strings.TrimSpace(w.must(t, "", args...)); said == "" || said == "0" {
+			t.Errorf("%q says nothing during the start", args)
+		}
+	}
+	w.must(t, "", "rm", "-f", "slow")
 }
 
 func testDeadline(t *testing.T, w *world) {

@@ -15,7 +15,7 @@ func (s *Supervisor) list(r *http.Request) (any, error) {
 	pods := []api.Pod{}
 	for _, e := range s.pods.all() {
 		p := summary(e)
-		if id := e.pod().Sandbox(); id != "" && e.status().Phase == corev1.PodRunning {
+		if id := e.pod().Sandbox(); id != "" && !e.hasEnded() {
 			if f, err := s.engine.PodFacts(r.Context(), id); err == nil {
 				p.Accel = f.Accel
 				for _, port := range f.Ports {

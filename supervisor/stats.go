@@ -49,7 +49,7 @@ func (s *Supervisor) podStats(ctx context.Context, e *entry) api.PodStats {
 		Name: sum.Name, Namespace: sum.Namespace, UID: sum.UID, Status: sum.Status, Created: sum.Created, Restarts: sum.Restarts,
 	}
 	id := e.pod().Sandbox()
-	if id == "" || status.Phase != corev1.PodRunning {
+	if id == "" || e.hasEnded() {
 		return st
 	}
 	ctx, cancel := context.WithTimeout(ctx, statsWait)
