@@ -105,7 +105,7 @@ type tail struct {
 	since               time.Time // nothing from before is sent
 
 	n     int
-	lines int64 // of the first file that is opened; less than 0: all
+	lines int64             // of the first file that is opened; less than 0: all
 	there *io.LimitedReader // reads what was there at first; nil reads on
 	f     *os.File
 	r     *bufio.Reader
