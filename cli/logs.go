@@ -26,7 +26,8 @@ func (a *app) logsCmd() *cobra.Command {
 		Short: "Print what a pod's containers have written",
 		Long: `Print what a pod's containers have written: of all of them, each line after its
 container's name, unless one is named. What they wrote before their last restart
-is printed with --previous.`,
+is printed with --previous. Of a container that writes very much the last 16 MiB
+at least are kept.`,
 		Example: `  bulkhead logs web
   bulkhead logs -f -c sidecar web
   bulkhead logs --tail 20 --timestamps web
