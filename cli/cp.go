@@ -140,8 +140,17 @@ func (a *app) copyIn(ctx context.Context, source string, to place, container str
 	if err != nil {
 		return err
 	}
+	named := func(err error) error {
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if why, found := strings.CutPrefix(err.Error(), "agent unpack: "); found {
+			err = errors.New(why)
+		}
+		return fmt.Errorf("copy to %s:%s: %w", to.pod, to.path, err)
+	}
 	if source == standard {
-		return run(stream.Stdio{Stdin: a.in})
+		return named(run(stream.Stdio{Stdin: a.in}))
 	}
 	in, out := io.Pipe()
 	packed := make(chan error, 1)
@@ -153,7 +162,7 @@ func (a *app) copyIn(ctx context.Context, source string, to place, container str
 		out.CloseWithError(err)
 		packed <- err
 	}()
-	err = run(stream.Stdio{Stdin: in})
+	err = named(run(stream.Stdio{Stdin: in}))
 	in.CloseWithError(io.ErrClosedPipe)
 	if failed := <-packed; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
 		return failed

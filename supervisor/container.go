@@ -81,3 +81,11 @@ func (e *entry) container(ref string) (name, id string, err error) {
 	}
 	return name, id, nil
 }
+
+// orPaused is why a paused pod does nothing, in place of how that was noticed.
+func (e *entry) orPaused(err error) error {
+	if _, paused := e.r.s.engine.PodPauses(e.pod().Sandbox()); paused {
+		return class(api.ErrConflict, fmt.Errorf("pod %s is paused: bulkhead resume %s lets it go on", e.key(), e.rec.Pod.Name))
+	}
+	return err
+}

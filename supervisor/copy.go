@@ -29,6 +29,9 @@ func (s *Supervisor) copyFiles(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := e.orPaused(nil); err != nil { // the shim says no only when it is dialled
+		return nil, err
+	}
 	u, err := s.engine.CopyURL(r.Context(), cri.CopyRequest{ContainerID: id, Path: req.Path, In: req.In, Into: req.Into})
 	if err != nil {
 		return nil, err

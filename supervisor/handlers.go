@@ -227,7 +227,7 @@ func (s *Supervisor) exec(r *http.Request) (any, error) {
 		ContainerId: id, Cmd: req.Command, Tty: req.TTY, Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY,
 	})
 	if err != nil {
-		return nil, err
+		return nil, e.orPaused(err)
 	}
 	return parseStream(res.GetUrl())
 }
