@@ -338,7 +338,7 @@ func TestBadGuest(t *testing.T) {
 	}{
 		{"a kernel without its init", func(_ *testing.T, bundle map[string]any, _ string) {
 			bundle["cmdline"] = bundle["cmdline"].(string) + " rdinit=/nosuch"
-		}, "cannot be started", "Kernel panic"},
+		}, "the guest's kernel died", "Kernel panic"},
 		{"a kernel that is none", func(t *testing.T, _ map[string]any, dir string) {
 			f, err := os.OpenFile(filepath.Join(dir, "vmlinux"), os.O_WRONLY, 0)
 			if err != nil {

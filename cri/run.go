@@ -67,9 +67,9 @@ func (s *Service) runPod(ctx context.Context, config *runtimeapi.PodSandboxConfi
 	}
 	s.work(b.record.ID, false)
 	if err != nil {
-		err = &Error{Code: code(err), Text: "run pod " + config.GetMetadata().GetName(), Err: err, More: b.console}
-		s.log.Warn("pod failed to start", "pod", p.key, "error", err)
-		return "", err
+		failed := &Error{Code: code(err), Text: "run pod " + config.GetMetadata().GetName(), Err: err, More: b.console}
+		s.log.Warn("pod failed to start", "pod", p.key, "error", failed, "detail", failed.Detail())
+		return "", failed
 	}
 	s.log.Info("pod started", "pod", p.key, "id", made.id, "took", time.Since(b.begun))
 	s.announce(made)

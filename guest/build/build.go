@@ -23,13 +23,14 @@ import (
 //
 // cryptomgr.notests, no5lvl and noreplace-smp leave out work at boot that
 // emulation makes slow; init_on_alloc=0 leaves out the clearing of memory that
-// the host has just cleared. panic=-1 turns a panic into a reset, which ends the
+// the host has just cleared; no_timer_check a look at the timer that takes it for
+// broken, and panics, where emulation is interrupted just then. panic=-1 turns a panic into a reset, which ends the
 // machine. tsc=reliable keeps the kernel from doubting a clock that a clone's other
 // clocks do not agree with: without it a clone would go over to one that every
 // reading asks QEMU for. Memory that is added later goes to the kernel and to the pods in the
 // proportion auto-movable keeps: all of it movable would leave the kernel
 // without room for its own, none of it could never be taken back.
-const Cmdline = "quiet panic=-1 cryptomgr.notests init_on_alloc=0 noreplace-smp no5lvl tsc=reliable" +
+const Cmdline = "quiet panic=-1 cryptomgr.notests init_on_alloc=0 noreplace-smp no5lvl no_timer_check tsc=reliable" +
 	" memhp_default_state=online memory_hotplug.online_policy=auto-movable"
 
 // Options are what a bundle is made of; every path is required.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -120,6 +121,9 @@ func (v *vm) cause() error {
 
 // Explain implements hypervisor.VM.
 func (v *vm) Explain(op string, err error) error {
+	if cut(err) {
+		v.awaitDeath()
+	}
 	select {
 	case <-v.done:
 		cause := v.Exit()
@@ -141,11 +145,7 @@ func (v *vm) deathOr(err error) error {
 		return err
 	}
 	if errors.Is(err, qmp.ErrClosed) {
-		// The sockets of a dying process are closed a little before it ends.
-		select {
-		case <-v.done:
-		case <-time.After(deathDelay):
-		}
+		v.awaitDeath()
 	}
 	select {
 	case <-v.done:
@@ -159,8 +159,25 @@ func (v *vm) deathOr(err error) error {
 }
 
 // deathDelay bounds the wait for the end of a process that has closed its
-// sockets.
+// sockets, which those of a dying process are a little before it ends.
 const deathDelay = time.Second
+
+func (v *vm) awaitDeath() {
+	select {
+	case <-v.done:
+	case <-time.After(deathDelay):
+	}
+}
+
+// cut says whether err is of a connection that the other side has ended.
+func cut(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
 
 // failed makes the error of an operation, with what the machine has said.
 func (v *vm) failed(phase, op string, err error) error {
