@@ -1,7 +1,7 @@
 package supervisor
 
 import (
-	"net"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,13 +11,40 @@ import (
 func TestSocketIsPrivate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := (&net.ListenConfig{Control: private}).Listen(t.Context(), "unix", path)
+	l, err := listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+}
+
+// TestSocketOfAnother: a supervisor whose directory was removed leaves alone what
+// its successor serves at the same path.
+func TestSocketOfAnother(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	old, err := listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if err := old.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the successor's socket: %v", err)
 	}
 }

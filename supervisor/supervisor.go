@@ -8,11 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/cri"
@@ -161,12 +158,7 @@ func (s *Supervisor) network(kind hypervisor.Network) (network.Provider, error) 
 }
 
 func (s *Supervisor) serve(ctx context.Context, ready func()) error {
-	path := client.Socket(s.roots)
-	// Nobody else serves it: the lock is ours.
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("serve: %w", err)
-	}
-	l, err := (&net.ListenConfig{Control: private}).Listen(ctx, "unix", path)
+	l, err := listen(ctx, client.Socket(s.roots))
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -188,14 +180,4 @@ func (s *Supervisor) serve(ctx context.Context, ready func()) error {
 		return nil
 	}
 	return fmt.Errorf("serve: %w", err)
-}
-
-// private gives a unix socket, before it has a name, the mode that its file will
-// have: with another one it would be everybody's for a moment.
-func private(_, _ string, c syscall.RawConn) error {
-	var err error
-	if failed := c.Control(func(fd uintptr) { err = syscall.Fchmod(int(fd), 0o600) }); failed != nil {
-		return failed
-	}
-	return err
 }
