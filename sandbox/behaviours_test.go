@@ -75,7 +75,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	before := descriptors(t, filepath.Join(h.dir, "lock"))
-	other, err := flock.Try(filepath.Join(h.dir, "lock")) // a description of its own excludes as a process does
+	other, err := flock.Acquire(h.ctx, filepath.Join(h.dir, "lock")) // a description of its own excludes as a process does
 	h.must(err)
 	done := make(chan error, 1)
 	go func() { done <- h.box.CreateContainer(h.ctx, h.container("c")) }()

@@ -73,8 +73,11 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// File is the locked file, for a holder that hands the lock to a child.
+// File is the locked file, for a holder that keeps something in it.
 func (l *Lock) File() *os.File { return l.f }
 
-// Unlock releases the lock.
-func (l *Lock) Unlock() error { return l.f.Close() }
+// Unlock releases the lock at once: a child that is being forked elsewhere in this
+// process has the descriptor, and the lock with it, until its program runs.
+func (l *Lock) Unlock() error {
+	return errors.Join(unix.Flock(int(l.f.Fd()), unix.LOCK_UN), l.f.Close())
+}

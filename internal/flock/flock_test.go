@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestExcludes(t *testing.T) {
@@ -79,5 +81,30 @@ func TestRemovedFile(t *testing.T) {
 	defer l.Unlock()
 	if !same(l.File(), path) {
 		t.Error("the lock is not on the file of that name")
+	}
+}
+
+// TestUnlockWhileForked has another descriptor of the lock, as a child has that is
+// being forked: it holds nothing after the unlock.
+func TestUnlockWhileForked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	held, err := Try(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := unix.Dup(int(held.File().Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(other)
+	if err := held.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Try(path)
+	if err != nil {
+		t.Fatalf("after the unlock: %v", err)
+	}
+	if err := again.Unlock(); err != nil {
+		t.Error(err)
 	}
 }
