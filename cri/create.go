@@ -129,6 +129,7 @@ func (p *pod) create(ctx context.Context, config *runtimeapi.ContainerConfig) (i
 		}
 		return deleteTask(ctx, c, ctr.ID)
 	})
+	defer p.make(ctr)()
 	if err := p.createTask(ctx, c, ctr, config, volumes, bundle); err != nil {
 		return "", err
 	}
@@ -166,6 +167,19 @@ func (p *pod) existing(meta *runtimeapi.ContainerMetadata) (string, error) {
 		return "", errorf(codes.AlreadyExists, "attempt %d has been started (%s)", meta.GetAttempt(), short(id))
 	}
 	return "", nil
+}
+
+// make has a shim that takes over from here on know the container, until made is
+// called: the one that is asked for it may die before it can be seen.
+func (p *pod) make(ctr *container) (made func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.making[ctr.ID] = ctr
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.making, ctr.ID)
+	}
 }
 
 // show lets the container be seen, unless the pod has been stopped meanwhile.

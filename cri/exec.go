@@ -297,7 +297,8 @@ func (s *Service) Exec(ctx context.Context, req *runtimeapi.ExecRequest) (*runti
 // streamPatience is how long the end of a process waits for its reader.
 const streamPatience = time.Minute
 
-// forget deletes the process some time after its end.
+// forget deletes the process some time after its end, unless the shim has: which
+// it does when the client has heard of the end.
 func (e *execution) forget(ctx context.Context) {
 	if _, err := e.shim.task.Wait(ctx, &taskv3.WaitRequest{ID: e.c.ID, ExecID: e.id}); err != nil {
 		return // the engine or the pod is gone

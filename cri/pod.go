@@ -41,9 +41,10 @@ type pod struct {
 	paused     bool
 	pauses     uint64 // how often it was
 	containers map[string]*container
-	volumes    map[string]*files // of files, by their path on the host
-	ending     bool              // its machine has begun to be ended: another shim is of no use
-	gone       bool              // removed: for who found it before
+	making     map[string]*container // which the shim may have, and nobody sees yet
+	volumes    map[string]*files     // of files, by their path on the host
+	ending     bool                  // its machine has begun to be ended: another shim is of no use
+	gone       bool                  // removed: for who found it before
 }
 
 // container is a container as the engine holds it. Its fields are guarded by
@@ -58,7 +59,7 @@ type container struct {
 }
 
 func newPod(s *Service, record *store.Pod) (*pod, error) {
-	p := &pod{s: s, id: record.ID, record: *record, op: make(chan struct{}, 1), containers: map[string]*container{}, renewed: make(chan struct{})}
+	p := &pod{s: s, id: record.ID, record: *record, op: make(chan struct{}, 1), containers: map[string]*container{}, making: map[string]*container{}, renewed: make(chan struct{})}
 	p.config = &runtimeapi.PodSandboxConfig{}
 	if len(record.Config) > 0 {
 		if err := unmarshal(record.Config, p.config); err != nil {
@@ -192,14 +193,16 @@ func (p *pod) adoptOptions(ctx context.Context) (o shim.Options, closeFiles func
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id, c := range p.containers {
-		if c.Exit != nil || c.log == "" {
-			continue
-		}
-		if f, err := p.s.openLog(c.log); err == nil {
-			o.Logs[id] = f
-		} else {
-			p.s.log.Warn("open a container's log again", "container", id, "error", err)
+	for _, set := range []map[string]*container{p.containers, p.making} {
+		for id, c := range set {
+			if c.Exit != nil || c.log == "" || o.Logs[id] != nil {
+				continue
+			}
+			if f, err := p.s.openLog(c.log); err == nil {
+				o.Logs[id] = f
+			} else {
+				p.s.log.Warn("open a container's log again", "container", id, "error", err)
+			}
 		}
 	}
 	return o, func() {

@@ -316,6 +316,37 @@ func TestLostClientLeavesStdinOpen(t *testing.T) {
 	}
 }
 
+// TestToldExecIsForgotten: a command whose end its client has heard of is nobody's
+// any more; of many, one after the other, none is left.
+func TestToldExecIsForgotten(t *testing.T) {
+	r := start(t)
+	r.create(t, "c")
+	p := sandbox.Process{Container: "c", Exec: "e"}
+	if err := r.fake.CreateExec(t.Context(), sandbox.ExecConfig{Process: p}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.fake.StartProcess(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	res, err := r.extension.Open(t.Context(), &shimv1.OpenRequest{ContainerId: "c", ExecId: "e", Stdin: true, Stdout: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := stream.Dial(t.Context(), res.Address, res.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, err := (stream.Stdio{Stdin: strings.NewReader("x"), Stdout: io.Discard}).Run(t.Context(), conn); code != 3 || err != nil {
+		t.Errorf("code %d, %v", code, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r.streams.Drain(ctx)
+	if _, err := r.fake.ProcessStatus(p); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("not forgotten: %v", err)
+	}
+}
+
 // TestLostClientHangsUp: a command whose client is gone hears of it, and one that
 // was left does not.
 func TestLostClientHangsUp(t *testing.T) {
