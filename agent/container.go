@@ -152,11 +152,13 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	if c.giveBack, err = a.reserve(s.HugePages); err != nil {
 		return nil, err
 	}
-	if err := setSysctls(s.Sysctls); err != nil {
-		return nil, err
-	}
-	if err := limitTasks(); err != nil { // by the sysctls that are now
-		return nil, err
+	if len(s.Sysctls) > 0 {
+		if err := setSysctls(s.Sysctls); err != nil {
+			return nil, err
+		}
+		if err := limitTasks(); err != nil { // by what they are now
+			return nil, err
+		}
 	}
 	config, err := s.Encode()
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -315,101 +314,6 @@ func TestLostClientLeavesStdinOpen(t *testing.T) {
 		}
 	}
 }
-
-// TestToldExecIsForgotten: a command whose end its client has heard of is nobody's
-// any more; of many, one after the other, none is left.
-func TestToldExecIsForgotten(t *testing.T) {
-	r := start(t)
-	r.create(t, "c")
-	p := sandbox.Process{Container: "c", Exec: "e"}
-	if err := r.fake.CreateExec(t.Context(), sandbox.ExecConfig{Process: p}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.fake.StartProcess(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	res, err := r.extension.Open(t.Context(), &shimv1.OpenRequest{ContainerId: "c", ExecId: "e", Stdin: true, Stdout: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := stream.Dial(t.Context(), res.Address, res.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code, err := (stream.Stdio{Stdin: strings.NewReader("x"), Stdout: io.Discard}).Run(t.Context(), conn); code != 3 || err != nil {
-		t.Errorf("code %d, %v", code, err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	r.streams.Drain(ctx)
-	if _, err := r.fake.ProcessStatus(p); !errors.Is(err, sandbox.ErrNotFound) {
-		t.Errorf("not forgotten: %v", err)
-	}
-}
-
-// TestLostClientHangsUp: a command whose client is gone hears of it, and one that
-// was left does not.
-func TestLostClientHangsUp(t *testing.T) {
-	for name, tc := range map[string]struct {
-		end    func(conn net.Conn) error
-		hungUp bool
-	}{
-		"gone": {func(conn net.Conn) error { return conn.Close() }, true},
-		"gone, its input unread": {func(conn net.Conn) error {
-			in := stream.NewWriter(conn)
-			for range 3 { // of which the command takes none
-				if err := in.Frame(stream.Stdin, make([]byte, stream.MaxFrame)); err != nil {
-					return err
-				}
-			}
-			return conn.Close()
-		}, true},
-		"left": {func(conn net.Conn) error {
-			if _, err := (stream.Stdio{Stdin: leaver{}}).Run(t.Context(), conn); !errors.Is(err, stream.ErrLeft) {
-				return fmt.Errorf("not left: %w", err)
-			}
-			return nil
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := start(t)
-			r.create(t, "c")
-			p := sandbox.Process{Container: "c", Exec: "e"}
-			if err := r.fake.CreateExec(t.Context(), sandbox.ExecConfig{Process: p}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := r.fake.StartProcess(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
-			r.fake.deaf = name == "gone, its input unread"
-			res, err := r.extension.Open(t.Context(), &shimv1.OpenRequest{ContainerId: "c", ExecId: "e", Stdin: true, Stdout: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			conn, err := stream.Dial(t.Context(), res.Address, res.Token)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := tc.end(conn); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			if r.streams.Drain(ctx); ctx.Err() != nil {
-				t.Error("the stream is held for ever")
-			}
-			st, err := r.fake.ProcessStatus(p)
-			if err != nil || (st.Exit != nil) != tc.hungUp || st.Exit != nil && st.Exit.Code != 128+1 {
-				t.Errorf("ended with %v, %v", st.Exit, err)
-			}
-		})
-	}
-}
-
-// leaver is who leaves at once.
-type leaver struct{}
-
-func (leaver) Read([]byte) (int, error) { return 0, stream.ErrLeft }
 
 func TestEvents(t *testing.T) {
 	r := start(t)
