@@ -1,0 +1,74 @@
+package cri
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A crash in the middle of a start leaves what Reap removes; another
+// instance's pods are left alone.
+func TestReapHalfMade(t *testing.T) {
+	w := newWorld()
+	roots := testRoots(t)
+	o := testOptions(t, roots)
+	w.block["StartSandbox"] = make(chan struct{})
+	s := fakeEngine(t, w, o)
+	go s.RunPodSandbox(t.Context(), podConfig("half"), "")
+	deadline := time.Now().Add(10 * time.Second)
+	for !slices.Contains(w.log(), "StartSandbox") && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	// What a killed engine leaves is a copy of the disk at that moment.
+	crashed := testRoots(t)
+	copySmall(t, crashed.Data, roots.Data)
+	close(w.block["StartSandbox"])
+	other := testOptions(t, crashed)
+	other.Instance = "other"
+	if s := fakeEngine(t, newWorld(), other); len(s.all()) > 0 {
+		t.Error("another instance holds the pod")
+	}
+	if ids, err := os.ReadDir(crashed.Sandboxes()); err != nil || len(ids) != 1 {
+		t.Errorf("another instance has touched the sandbox: %v %v", ids, err)
+	}
+	o.Roots = crashed
+	next := fakeEngine(t, newWorld(), o)
+	nothingLeft(t, next)
+	if _, err := next.RunPodSandbox(t.Context(), podConfig("half"), ""); err != nil {
+		t.Errorf("the name after the crash: %v", err)
+	}
+}
+
+// copySmall copies a tree, without the disks in it.
+func copySmall(t *testing.T, to, from string) {
+	t.Helper()
+	err := filepath.Walk(from, func(path string, info os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, strings.TrimPrefix(path, from))
+		if info.IsDir() {
+			return os.MkdirAll(target, info.Mode())
+		}
+		if info.Size() > 1<<20 {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, data, info.Mode())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) log() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.calls)
+}

@@ -1,0 +1,81 @@
+package cri
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+// "An engine keeps nothing in memory that it cannot rebuild": the next engine
+// sees what the last one saw, with and without living shims.
+func TestNextEngine(t *testing.T) {
+	w, s, pod, o := fakePodOf(t)
+	ctx := t.Context()
+	running, err := s.CreateContainer(ctx, pod, containerConfig("running"), nil)
+	if err == nil {
+		err = s.StartContainer(ctx, running)
+	}
+	ended, err2 := s.CreateContainer(ctx, pod, containerConfig("ended"), nil)
+	if err2 == nil {
+		err2 = s.StartContainer(ctx, ended)
+	}
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	before, err := s.ContainerStatus(ctx, running, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newService(ctx, o, w, fakeMachines{w}); err == nil {
+		t.Error("a second engine of the instance was started")
+	}
+	s.Close(context.Background())
+	fakeTask{fakeShim: w.shim(s, pod)}.exit(ended, 7, "Error") // while nobody looked
+
+	s = fakeEngine(t, w, o)
+	after, err := s.ContainerStatus(ctx, running, false)
+	if err != nil || after.Status.String() != before.Status.String() {
+		t.Errorf("status after: %v %v\nbefore: %v", after, err, before)
+	}
+	st, err := s.ContainerStatus(ctx, ended, false)
+	if err != nil || st.Status.ExitCode != 7 {
+		t.Errorf("what ended meanwhile: %v %v", st, err)
+	}
+	s.Close(context.Background())
+
+	// The shim was killed meanwhile.
+	w.shim(s, pod).die()
+	s = fakeEngine(t, w, o)
+	if _, err := s.ContainerStatus(ctx, running, false); err != nil {
+		t.Error(err)
+	}
+	if !slices.Contains(w.calls, "Adopt") {
+		t.Error("no shim was adopted")
+	}
+	s.Close(context.Background())
+
+	// The host was started again: no state, no process.
+	w.shim(s, pod).die()
+	w.mu.Lock()
+	clear(w.shims)
+	w.mu.Unlock()
+	if err := os.RemoveAll(o.Roots.State); err != nil {
+		t.Fatal(err)
+	}
+	s = fakeEngine(t, w, o)
+	deadline, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for s.find1(t, pod).snapshot().Phase != "stopped" && deadline.Err() == nil {
+		time.Sleep(5 * time.Millisecond) // no event can be waited for without a race
+	}
+	st, err = s.ContainerStatus(ctx, running, false)
+	if err != nil || st.Status.ExitCode != 137 || st.Status.Reason != "VMKilled" {
+		t.Errorf("after a reboot: %v %v", st, err)
+	}
+	if err := s.RemovePodSandbox(ctx, pod); err != nil {
+		t.Fatal(err)
+	}
+	nothingLeft(t, s)
+}

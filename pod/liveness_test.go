@@ -1,0 +1,144 @@
+package pod
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestLivenessAndStartupKill(t *testing.T) {
+	with := func(p *corev1.Probe, grace int64) *corev1.Probe {
+		p.TerminationGracePeriodSeconds = &grace
+		return p
+	}
+	tests := []struct {
+		name              string
+		policy            corev1.RestartPolicy
+		liveness, startup *corev1.Probe
+		life              life
+		calls             []string
+		killing           string
+		state             string // 3 s after the kill
+		restarts          int32
+		lastCode          int32
+	}{
+		{"liveness", "Always", execProbe("bad", 3), nil, life{term: time.Second}, []string{"StopContainer main/30"},
+			"main: Container main failed liveness probe, will be restarted", "running started ready", 1, 143},
+		{"liveness, on failure, exit code 0", "OnFailure", execProbe("bad", 3), nil, life{term: time.Second, termCode: -1}, []string{"StopContainer main/30"},
+			"main: Container main failed liveness probe, will be restarted", "running started ready", 1, 0},
+		{"liveness, never", "Never", execProbe("bad", 3), nil, life{term: time.Second}, []string{"StopContainer main/30"},
+			"main: Container main failed liveness probe", "terminated Error", 0, 0},
+		{"liveness, its own grace", "Always", with(execProbe("bad", 3), 2), nil, life{deaf: true}, []string{"StopContainer main/2"},
+			"main: Container main failed liveness probe, will be restarted", "running started ready", 1, 137},
+		{"startup", "Always", nil, execProbe("bad", 3), life{term: time.Second}, []string{"StopContainer main/30"},
+			"main: Container main failed startup probe, will be restarted", "running", 1, 143},
+		{"startup, its own grace", "Always", with(execProbe("bad", 1), 60), with(execProbe("bad", 3), 1), life{deaf: true}, []string{"StopContainer main/1"},
+			"main: Container main failed startup probe, will be restarted", "running", 1, 137},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				answer(fake, map[string]bool{})
+				fake.scripts["main"] = []life{test.life}
+				pod := onePod(test.policy, "main")
+				pod.Spec.Containers[0].LivenessProbe, pod.Spec.Containers[0].StartupProbe = test.liveness, test.startup
+				s := supervise(t, fake, pod)
+				s.after(2 * time.Second)
+				if calls := fake.called("StopContainer"); len(calls) > 0 {
+					t.Errorf("killed before its time: %v", calls)
+				}
+				status := s.after(4 * time.Second)
+				c := status.ContainerStatuses[0]
+				if healthOf(c) != test.state || c.RestartCount != test.restarts {
+					t.Errorf("%s, restarts %d", healthOf(c), c.RestartCount)
+				}
+				if last := c.LastTerminationState.Terminated; test.restarts > 0 && (last == nil || last.ExitCode != test.lastCode) {
+					t.Errorf("ended with %+v", last)
+				}
+				if diff := cmp.Diff(test.calls, fake.called("StopContainer")[:1]); diff != "" {
+					t.Error(diff)
+				}
+				if told := s.told("Killing"); len(told) == 0 || told[0] != test.killing {
+					t.Errorf("told %q", told)
+				}
+				if told := s.told("Unhealthy"); len(told) < 3 {
+					t.Errorf("told %q", told)
+				}
+			})
+		})
+	}
+}
+
+// TestKilledForItsLivenessBacksOff: what is restarted for its probes is restarted
+// as what fails by itself.
+func TestKilledForItsLivenessBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		answer(fake, map[string]bool{})
+		pod := onePod("Always", "main")
+		pod.Spec.Containers[0].LivenessProbe = execProbe("bad", 1)
+		s := supervise(t, fake, pod)
+		status := s.after(3 * time.Second) // killed at 1 s and at 2 s
+		if got := healthOf(status.ContainerStatuses[0]); got != "waiting CrashLoopBackOff" || status.ContainerStatuses[0].RestartCount != 1 {
+			t.Errorf("%s, restarts %d", got, status.ContainerStatuses[0].RestartCount)
+		}
+	})
+}
+
+func TestStartupHoldsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		say := answer(fake, map[string]bool{"ready": true, "alive": false})
+		pod := onePod("Always", "main")
+		main := &pod.Spec.Containers[0]
+		main.StartupProbe, main.ReadinessProbe, main.LivenessProbe = execProbe("up", 60), execProbe("ready", 1), execProbe("alive", 1)
+		s := supervise(t, fake, pod)
+		if got := healthOf(s.after(30 * time.Second).ContainerStatuses[0]); got != "running" {
+			t.Errorf("main is %s", got)
+		}
+		say("alive", true)
+		say("up", true)
+		if got := healthOf(s.after(time.Second).ContainerStatuses[0]); got != "running started ready" {
+			t.Errorf("main is %s", got)
+		}
+		say("up", false) // nobody asks any more
+		if got := s.after(time.Hour).ContainerStatuses[0]; healthOf(got) != "running started ready" || got.RestartCount != 0 {
+			t.Errorf("main is %s, restarts %d", healthOf(got), got.RestartCount)
+		}
+	})
+}
+
+// TestASidecarStartsTheOthers: the containers after a sidecar wait for its
+// startup probe.
+func TestASidecarStartsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		say := answer(fake, map[string]bool{})
+		pod := onePod("Always", "main")
+		always := corev1.ContainerRestartPolicyAlways
+		pod.Spec.InitContainers = []corev1.Container{{
+			Name: "side", Image: "here:1", ImagePullPolicy: corev1.PullIfNotPresent, RestartPolicy: &always,
+			StartupProbe: execProbe("up", 60), ReadinessProbe: execProbe("ready", 1),
+		}}
+		s := supervise(t, fake, pod)
+		if status := s.after(10 * time.Second); len(fake.called("StartContainer")) != 1 || healthOf(status.InitContainerStatuses[0]) != "running" {
+			t.Errorf("started %v, the sidecar is %s", fake.called("StartContainer"), healthOf(status.InitContainerStatuses[0]))
+		}
+		say("up", true)
+		status := s.after(time.Second)
+		if diff := cmp.Diff([]string{"StartContainer side", "StartContainer main"}, fake.called("StartContainer")); diff != "" {
+			t.Error(diff)
+		}
+		if got := conditions(status)["Ready"]; got != "False ContainersNotReady" {
+			t.Errorf("Ready is %s while the sidecar is not", got)
+		}
+		say("ready", true)
+		if got := conditions(s.after(time.Second))["Ready"]; got != "True" {
+			t.Errorf("Ready is %s", got)
+		}
+	})
+}
