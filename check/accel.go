@@ -8,10 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/channel"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
+	"github.com/bulkhead-project/bulkhead/hypervisor/ready"
 )
 
 // guestMemory is what a probe's guest boots with, in MiB, as a pod's does.
@@ -53,7 +52,7 @@ func (m *machine) accelerator(ctx context.Context) Finding {
 			return judgeAccelerator(kvm{err: err})
 		}
 	}
-	p := probe.Prober{Driver: m.driver, Machine: m.guestMachine(hypervisor.KVM), Check: answers, Path: path, Dir: dir}
+	p := probe.Prober{Driver: m.driver, Machine: m.guestMachine(hypervisor.KVM), Check: ready.Answering, Path: path, Dir: dir}
 	m.accel = hypervisor.TCG
 	var k kvm
 	if k.verdict, k.err = p.Verdict(ctx); k.err == nil && k.verdict.Outcome == probe.Works {
@@ -88,16 +87,6 @@ func (m *machine) guestMachine(accel hypervisor.Accel) hypervisor.Machine {
 		Kernel: m.bundle.KernelPath(), Initrd: m.bundle.InitrdPath(), Cmdline: m.bundle.Cmdline,
 		Accel: accel, VCPUs: 1, Memory: guestMemory, Network: hypervisor.NetworkNone,
 	}
-}
-
-// answers waits for the first answer of the guest's agent.
-func answers(ctx context.Context, v hypervisor.VM) error {
-	session, err := channel.Dial(ctx, v.Channel(), channel.Options{})
-	if err != nil {
-		return fmt.Errorf("reach the agent: %w", err)
-	}
-	_, err = agentv1.NewClient(session.Open).Ping(ctx)
-	return errors.Join(err, session.Close())
 }
 
 // booted is how a boot to the agent's first answer went.
@@ -144,7 +133,7 @@ const endTimeout = 5 * time.Second
 
 // untilEnd waits for the agent, or for the machine's end.
 func untilEnd(ctx context.Context, v hypervisor.VM) error {
-	err := answers(ctx, v)
+	err := ready.Answering(ctx, v)
 	if err == nil {
 		return nil
 	}

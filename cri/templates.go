@@ -3,7 +3,6 @@ package cri
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -12,11 +11,10 @@ import (
 	"sync"
 	"time"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/channel"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/hypervisor/ready"
 	tmpl "github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
@@ -24,6 +22,9 @@ import (
 // buildTimeout bounds the building of a template: a cold boot, under emulation
 // and beside others.
 const buildTimeout = 2 * time.Minute
+
+// clockTries is how often a template is booted for a clock that is right.
+const clockTries = 4
 
 // holder is the machines of this host: what QEMU runs, cloned from templates
 // whose memory it holds until Close.
@@ -65,7 +66,7 @@ func newMachines(o Options) (*holder, error) {
 	}
 	h := &holder{driver: driver, store: tmpl.Open(o.Roots, driver), log: log, open: map[hypervisor.Machine]*heldTemplate{}}
 	h.prober = probe.Prober{
-		Driver: driver, Check: ready, Path: filepath.Join(o.Roots.State, "kvm.json"), Dir: sockets,
+		Driver: driver, Check: ready.Answering, Path: filepath.Join(o.Roots.State, "kvm.json"), Dir: sockets,
 		Machine: hypervisor.Machine{
 			Kernel: o.Guest.KernelPath(), Initrd: o.Guest.InitrdPath(), Cmdline: o.Guest.Cmdline,
 			Accel: hypervisor.KVM, VCPUs: 1, Memory: bootMemory[0], Network: hypervisor.NetworkNone,
@@ -87,16 +88,6 @@ func (h *holder) Accel(ctx context.Context, wish hypervisor.Accel) (hypervisor.A
 	return accel, note, nil
 }
 
-// ready waits for the agent's first answer, after which a probe has its verdict.
-func ready(ctx context.Context, v hypervisor.VM) error {
-	session, err := channel.Dial(ctx, v.Channel(), channel.Options{})
-	if err != nil {
-		return fmt.Errorf("reach the agent: %w", err)
-	}
-	_, err = agentv1.NewClient(session.Open).Ping(ctx)
-	return errors.Join(err, session.Close())
-}
-
 // Template opens or builds a template. A miss is logged with its reason.
 func (h *holder) Template(ctx context.Context, m hypervisor.Machine, building func()) (*template, error) {
 	if t := h.held(m); t != nil {
@@ -115,10 +106,10 @@ func (h *holder) Template(ctx context.Context, m hypervisor.Machine, building fu
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	began := time.Now()
-	t, why, err := h.store.Ensure(ctx, m, steady)
-	for tries := 1; errors.Is(err, errClock) && tries < clockTries; tries++ {
+	t, why, err := h.store.Ensure(ctx, m, ready.Steady)
+	for tries := 1; errors.Is(err, ready.ErrClock) && tries < clockTries; tries++ {
 		h.log.Warn("a template is booted anew", "error", err)
-		t, why, err = h.store.Ensure(ctx, m, steady)
+		t, why, err = h.store.Ensure(ctx, m, ready.Steady)
 	}
 	if err != nil {
 		return nil, err

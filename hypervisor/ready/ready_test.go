@@ -1,4 +1,4 @@
-package cri
+package ready
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func TestCompareClock(t *testing.T) {
 					time.Sleep(c.delay)
 					return agentv1.Pong{Uptime: time.Duration(float64(now) * c.rate)}, nil
 				}, clockSpan)
-				if errors.Is(err, errClock) != c.wrong || err != nil && !c.wrong {
+				if errors.Is(err, ErrClock) != c.wrong || err != nil && !c.wrong {
 					t.Errorf("error %v, wrong is to be %v", err, c.wrong)
 				}
 			})
