@@ -13,10 +13,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/podsock"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
@@ -42,11 +44,31 @@ type Starter func(ctx context.Context, r dirs.Roots) error
 
 // New returns a client that starts a supervisor with start when none answers.
 func New(r dirs.Roots, start Starter) *Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", Socket(r))
-	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, Socket(r)) }
 	return &Client{&http.Client{Transport: &http.Transport{DialContext: dial}}, r, start}
+}
+
+// ErrForeign is matched by the error of a call where somebody else serves the
+// socket: without a runtime directory the state lies in a world-writable one, in
+// which another user may have made it first.
+var ErrForeign = errors.New("another user's process serves the supervisor's socket")
+
+// dial connects to a supervisor, which runs as the caller or as root.
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	peer, err := podsock.Peer(conn.(*net.UnixConn))
+	if err == nil && peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
+		err = fmt.Errorf("%w: user %d, at %s (set BULKHEAD_STATE to a directory of your own)", ErrForeign, peer.Uid, path)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // Call makes one call and decodes its answer into out, which may be nil. What a

@@ -2,8 +2,15 @@ package client
 
 import (
 	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
@@ -23,4 +30,69 @@ func TestUnusableDirectories(t *testing.T) {
 			t.Errorf("%+v: %v", tc.roots, err)
 		}
 	}
+}
+
+// TestStrangersSocket: in a world-writable directory a stranger has made the state
+// directory first, and listens. He hears nothing, of secrets least of all.
+func TestStrangersSocket(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	tmp, err := os.MkdirTemp("/tmp", "bh-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(tmp) })
+	roots := dirs.Roots{Data: t.TempDir(), State: filepath.Join(tmp, "s")}
+	if err := os.MkdirAll(roots.Instance(Instance), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	const stranger = 12345
+	for _, dir := range []string{tmp, roots.State, roots.Instance(Instance)} {
+		if err := os.Chown(dir, stranger, stranger); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := listenAs(t, stranger, Socket(roots))
+	heard := make(chan int, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			heard <- 0
+			return
+		}
+		defer conn.Close()
+		n, _ := conn.Read(make([]byte, 1))
+		heard <- n
+	}()
+	start := func(context.Context, dirs.Roots) error { t.Error("started"); return nil }
+	err = New(roots, start).Call(t.Context(), "POST", "/v1/login", nil, "password", nil)
+	if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "set BULKHEAD_STATE") {
+		t.Errorf("call: %v", err)
+	}
+	if n := <-heard; n != 0 {
+		t.Error("the stranger was told something")
+	}
+}
+
+// listenAs listens on a thread that has another user.
+func listenAs(t *testing.T, uid uintptr, path string) (l net.Listener) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid)
+		if errno != 0 {
+			done <- errno
+			return
+		}
+		var err error
+		l, err = net.Listen("unix", path)
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
 }
