@@ -63,10 +63,7 @@ func TestCgroup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine: not with -short")
 	}
-	o := realOptions(t, testRoots(t))
-	o.Pool = 1
-	loadImage(t, o.Images)
-	s := engine(t, o)
+	s, _ := realEngine(t, 1)
 	groupHost(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -100,13 +97,7 @@ func TestCgroup(t *testing.T) {
 			}
 			ctr := containerConfig("main", "sleep", "1000")
 			ctr.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuQuota: 50_000, CpuPeriod: 100_000}
-			c, err := s.CreateContainer(ctx, id, ctr, config)
-			if err == nil {
-				err = s.StartContainer(ctx, c)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := startContainer(ctx, t, s, id, ctr, config)
 			t.Logf("in use: %s bytes", groupValue(t, facts.Cgroup.Dirs, "memory.current", "memory.usage_in_bytes"))
 			if name == "own" && s.groups.Support().Has("cpu") {
 				err := s.UpdateContainerResources(ctx, c, &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{CpuQuota: 70_000, CpuPeriod: 100_000}})
@@ -185,9 +176,7 @@ func TestCgroupOutlivesNobody(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine: not with -short")
 	}
-	o := realOptions(t, testRoots(t))
-	loadImage(t, o.Images)
-	s := engine(t, o)
+	s, o := realEngine(t, noPool)
 	groupHost(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -228,9 +217,7 @@ func TestGroupHoldsTheMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine: not with -short")
 	}
-	o := realOptions(t, testRoots(t))
-	loadImage(t, o.Images)
-	s := engine(t, o)
+	s, _ := realEngine(t, noPool)
 	groupHost(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -240,12 +227,9 @@ func TestGroupHoldsTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.CreateContainer(ctx, id, containerConfig("main", "sh", "-c", "while [ ! -e /go ]; do sleep 1; done; dd if=/dev/zero of=/dev/shm/x bs=1M count=250; sleep 1000"), config)
-	if err == nil {
-		err = s.StartContainer(ctx, c)
-	}
-	facts, err2 := s.PodFacts(ctx, id)
-	if err := errors.Join(err, err2); err != nil {
+	c := startContainer(ctx, t, s, id, containerConfig("main", "sh", "-c", "while [ ! -e /go ]; do sleep 1; done; dd if=/dev/zero of=/dev/shm/x bs=1M count=250; sleep 1000"), config)
+	facts, err := s.PodFacts(ctx, id)
+	if err != nil {
 		t.Fatal(err)
 	}
 	// In place of a guest that takes what it was not given, a group of less.

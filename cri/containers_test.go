@@ -165,14 +165,8 @@ func TestStopGrace(t *testing.T) {
 	for name, ignore := range map[string]error{"obeys": nil, "ignores": errInjected} {
 		t.Run(name, func(t *testing.T) {
 			w.set("Kill", ignore)
-			id, err := s.CreateContainer(t.Context(), pod, containerConfig(name), nil)
-			if err == nil {
-				err = s.StartContainer(t.Context(), id)
-			}
-			if err == nil {
-				err = s.StopContainer(t.Context(), id, 1)
-			}
-			if err != nil {
+			id := startContainer(t.Context(), t, s, pod, containerConfig(name), nil)
+			if err := s.StopContainer(t.Context(), id, 1); err != nil {
 				t.Fatal(err)
 			}
 			st, err := s.ContainerStatus(t.Context(), id, false)

@@ -13,13 +13,7 @@ import (
 // Completed, and the pod is cleared up.
 func TestMachineDies(t *testing.T) {
 	w, s, pod, _ := fakePodOf(t)
-	id, err := s.CreateContainer(t.Context(), pod, containerConfig("main"), nil)
-	if err == nil {
-		err = s.StartContainer(t.Context(), id)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := startContainer(t.Context(), t, s, pod, containerConfig("main"), nil)
 	events := subscribe(t, s)
 	f := w.shim(s, pod)
 	f.change(func() { f.state, f.reason = "stopped", "VMKilled: killed by signal 9" })
@@ -41,13 +35,7 @@ func TestMachineDies(t *testing.T) {
 // The shim is killed under a running engine: another takes over.
 func TestShimDies(t *testing.T) {
 	w, s, pod, _ := fakePodOf(t)
-	id, err := s.CreateContainer(t.Context(), pod, containerConfig("main"), nil)
-	if err == nil {
-		err = s.StartContainer(t.Context(), id)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := startContainer(t.Context(), t, s, pod, containerConfig("main"), nil)
 	events := subscribe(t, s)
 	w.shim(s, pod).die()
 	// A start that is told after the death proves that somebody listens.

@@ -42,8 +42,7 @@ var buildShim = sync.OnceValues(func() (string, error) {
 	return path, cmd.Run()
 })
 
-// loaded is a store's directory with the test image, made once: images are
-// never changed, so that tests copy it.
+// loadImage has a store hold the test image.
 func loadImage(t testing.TB, images *image.Store) {
 	t.Helper()
 	_, err := images.Load(t.Context(), "oci:"+testimage.Busybox(t), busybox, image.PullOptions{})
@@ -77,7 +76,7 @@ func testOptions(t testing.TB, roots dirs.Roots) Options {
 		t.Fatal(err)
 	}
 	return Options{
-		Roots: roots, Instance: "test", Images: images, Pool: -1, DefaultNetwork: hypervisor.NetworkNone,
+		Roots: roots, Instance: "test", Images: images, Pool: noPool, DefaultNetwork: hypervisor.NetworkNone,
 		Network:   func(hypervisor.Network) (network.Provider, error) { return network.None{}, nil },
 		HostPaths: []string{os.TempDir()}, Internal: true,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -106,6 +105,19 @@ func realOptions(t testing.TB, roots dirs.Roots) Options {
 	return o
 }
 
+// noPool is for an engine that starts each pod's machine when it is asked for.
+const noPool = -1
+
+// realEngine starts an engine with real machines, so many of them ahead, that has
+// the test image. Another one can be started with the same options.
+func realEngine(t testing.TB, pool int) (*Service, Options) {
+	t.Helper()
+	o := realOptions(t, testRoots(t))
+	o.Pool = pool
+	loadImage(t, o.Images)
+	return engine(t, o), o
+}
+
 // engine starts an engine that ends with the test.
 func engine(t testing.TB, o Options) *Service {
 	t.Helper()
@@ -121,6 +133,19 @@ func engine(t testing.TB, o Options) *Service {
 		}
 	})
 	return s
+}
+
+// startContainer makes a container in a pod and starts it.
+func startContainer(ctx context.Context, t testing.TB, s *Service, pod string, c *runtimeapi.ContainerConfig, config *runtimeapi.PodSandboxConfig) string {
+	t.Helper()
+	id, err := s.CreateContainer(ctx, pod, c, config)
+	if err == nil {
+		err = s.StartContainer(ctx, id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 func podConfig(name string) *runtimeapi.PodSandboxConfig {

@@ -13,17 +13,8 @@ import (
 func TestNextEngine(t *testing.T) {
 	w, s, pod, o := fakePodOf(t)
 	ctx := t.Context()
-	running, err := s.CreateContainer(ctx, pod, containerConfig("running"), nil)
-	if err == nil {
-		err = s.StartContainer(ctx, running)
-	}
-	ended, err2 := s.CreateContainer(ctx, pod, containerConfig("ended"), nil)
-	if err2 == nil {
-		err2 = s.StartContainer(ctx, ended)
-	}
-	if err != nil || err2 != nil {
-		t.Fatal(err, err2)
-	}
+	running := startContainer(ctx, t, s, pod, containerConfig("running"), nil)
+	ended := startContainer(ctx, t, s, pod, containerConfig("ended"), nil)
 	before, err := s.ContainerStatus(ctx, running, false)
 	if err != nil {
 		t.Fatal(err)

@@ -17,10 +17,7 @@ import (
 
 // TestPod takes a pod through its whole life in a real machine.
 func TestPod(t *testing.T) {
-	roots := testRoots(t)
-	o := realOptions(t, roots)
-	loadImage(t, o.Images)
-	s := engine(t, o)
+	s, _ := realEngine(t, noPool)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 

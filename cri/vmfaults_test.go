@@ -16,10 +16,7 @@ import (
 // TestKills kills the shim, the engine and the machine of a real pod, in this
 // order. Its container counts, and no line of its log may be lost or doubled.
 func TestKills(t *testing.T) {
-	roots := testRoots(t)
-	o := realOptions(t, roots)
-	loadImage(t, o.Images)
-	s := engine(t, o)
+	s, o := realEngine(t, noPool)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	config := podConfig("victim")
@@ -28,13 +25,7 @@ func TestKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := s.CreateContainer(ctx, pod, containerConfig("count", "sh", "-c", "i=0; while true; do echo $i; i=$((i+1)); usleep 20000; done"), config)
-	if err == nil {
-		err = s.StartContainer(ctx, id)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := startContainer(ctx, t, s, pod, containerConfig("count", "sh", "-c", "i=0; while true; do echo $i; i=$((i+1)); usleep 20000; done"), config)
 	log := filepath.Join(config.LogDirectory, "count.log")
 
 	facts, err := s.PodFacts(ctx, pod)
@@ -120,22 +111,17 @@ func kill9(t *testing.T, pid int) {
 // Shim and machine both killed while there is no engine: the next one says how
 // the container ended, and removes what is left.
 func TestAllKilled(t *testing.T) {
-	o := realOptions(t, testRoots(t))
-	loadImage(t, o.Images)
-	s := engine(t, o)
+	s, o := realEngine(t, noPool)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	pod, err := s.RunPodSandbox(ctx, podConfig("victim"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := s.CreateContainer(ctx, pod, containerConfig("main", "sleep", "1000"), nil)
-	if err == nil {
-		err = s.StartContainer(ctx, id)
-	}
-	facts, err2 := s.PodFacts(ctx, pod)
-	if err != nil || err2 != nil {
-		t.Fatal(err, err2)
+	id := startContainer(ctx, t, s, pod, containerConfig("main", "sleep", "1000"), nil)
+	facts, err := s.PodFacts(ctx, pod)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := s.Close(ctx); err != nil {
 		t.Error(err)

@@ -25,10 +25,7 @@ import (
 // TestFeatures tries in one real pod, of the pool, what containers share and
 // what goes in and out of them.
 func TestFeatures(t *testing.T) {
-	o := realOptions(t, testRoots(t))
-	o.Pool = 1
-	loadImage(t, o.Images)
-	s := engine(t, o)
+	s, _ := realEngine(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 
@@ -71,13 +68,7 @@ func TestFeatures(t *testing.T) {
 	ids := map[string]string{}
 	for _, c := range []*runtimeapi.ContainerConfig{web, shell} {
 		began := time.Now()
-		id, err := s.CreateContainer(ctx, pod, c, config)
-		if err == nil {
-			err = s.StartContainer(ctx, id)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := startContainer(ctx, t, s, pod, c, config)
 		t.Logf("container %s: %v", c.Metadata.Name, time.Since(began))
 		ids[c.Metadata.Name] = id
 	}

@@ -17,10 +17,7 @@ func TestRehearsal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine: not with -short")
 	}
-	o := realOptions(t, testRoots(t))
-	o.Pool = 1
-	loadImage(t, o.Images)
-	s := engine(t, o)
+	s, _ := realEngine(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	first, err := s.RunPodSandbox(ctx, podConfig("first"), "")
@@ -62,13 +59,7 @@ func TestRehearsal(t *testing.T) {
 		if slices.Contains(phases, "machine: ahead: exec") != (name == "whole") {
 			t.Errorf("%s: phases %q", name, phases)
 		}
-		c, err := s.CreateContainer(ctx, pod, containerConfig("c", "sleep", "1000"), config)
-		if err == nil {
-			err = s.StartContainer(ctx, c)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := startContainer(ctx, t, s, pod, containerConfig("c", "sleep", "1000"), config)
 		t.Logf("%s: container %v", name, time.Since(began))
 		out, _, err := s.ExecSync(ctx, c, []string{"sh", "-c", "cat /etc/machine-id /proc/sys/kernel/random/boot_id; hostname; cat /proc/mounts; ls /sys/fs/cgroup; ls /sys/block"}, 20*time.Second)
 		if err != nil {
