@@ -1,21 +1,31 @@
 package image
 
 import (
-	"os"
+	"errors"
+	"net/url"
 	"path/filepath"
 
 	"go.podman.io/image/v5/types"
+	"golang.org/x/net/http/httpproxy"
 )
 
-// systemContext configures the library: where its large temporary files go
-// (they end with the stage), and credentials instead of auth.json's.
-func systemContext(tmp string, auth *Auth) *types.SystemContext {
+// Getenv is the environment that says how registries are reached and what they
+// are known by: the value of a variable, "" for one that is not set. The
+// variables are podman's, and files' paths in them are absolute.
+type Getenv func(name string) string
+
+// context configures the library: where its large temporary files go (they end
+// with the stage), and credentials instead of auth.json's.
+func (getenv Getenv) context(tmp string, auth *Auth) *types.SystemContext {
 	sys := &types.SystemContext{
 		OSChoice:                    platformOS,
 		ArchitectureChoice:          platformArch,
 		BigFilesTemporaryDir:        tmp,
 		DockerRegistryUserAgent:     userAgent,
-		AuthFilePath:                authFile(),
+		DockerProxy:                 getenv.proxy(),
+		AuthFilePath:                getenv.authFile(),
+		SystemRegistriesConfPath:    getenv.registriesConf(),
+		SignaturePolicyPath:         getenv.policyFile(),
 		OCIAcceptUncompressedLayers: true,
 	}
 	if auth != nil {
@@ -28,12 +38,55 @@ func systemContext(tmp string, auth *Auth) *types.SystemContext {
 
 // authFile is the auth.json that the environment names, as podman reads it;
 // without one the library looks in its usual places.
-func authFile() string {
-	if path := os.Getenv("REGISTRY_AUTH_FILE"); path != "" {
+func (getenv Getenv) authFile() string {
+	if path := getenv("REGISTRY_AUTH_FILE"); path != "" {
 		return path
 	}
-	if dir := os.Getenv("DOCKER_CONFIG"); dir != "" {
+	if dir := getenv("DOCKER_CONFIG"); dir != "" {
 		return filepath.Join(dir, "config.json")
+	}
+	return ""
+}
+
+func (getenv Getenv) registriesConf() string {
+	return getenv.first("CONTAINERS_REGISTRIES_CONF", "REGISTRIES_CONFIG_PATH")
+}
+
+func (getenv Getenv) policyFile() string { return getenv("CONTAINERS_POLICY_JSON") }
+
+func (getenv Getenv) proxies() httpproxy.Config {
+	return httpproxy.Config{
+		HTTPProxy:  getenv.first("HTTP_PROXY", "http_proxy"),
+		HTTPSProxy: getenv.first("HTTPS_PROXY", "https_proxy"),
+		NoProxy:    getenv.first("NO_PROXY", "no_proxy"),
+	}
+}
+
+// all is what there is of the environment, to compare.
+func (getenv Getenv) all() []any {
+	return []any{getenv.authFile(), getenv.registriesConf(), getenv.policyFile(), getenv.proxies()}
+}
+
+// proxy chooses the proxy of a request. Its errors do not show the proxy's
+// address, which may hold a password.
+func (getenv Getenv) proxy() func(*url.URL) (*url.URL, error) {
+	proxies := getenv.proxies()
+	choose := proxies.ProxyFunc()
+	return func(to *url.URL) (*url.URL, error) {
+		via, err := choose(to)
+		if err != nil {
+			return nil, errors.New("the proxy that HTTP_PROXY or HTTPS_PROXY names is no URL")
+		}
+		return via, nil
+	}
+}
+
+// first is the first variable that is set.
+func (getenv Getenv) first(names ...string) string {
+	for _, name := range names {
+		if value := getenv(name); value != "" {
+			return value
+		}
 	}
 	return ""
 }

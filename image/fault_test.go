@@ -252,10 +252,10 @@ func TestLogin(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("a", "b")))
 	push(t, host+"/demo:1", img, remote.WithAuth(&authn.Basic{Username: "u", Password: "p"}))
 	s, _ := openStore(t, "run")
-	if err := Login(testContext(t), host, "u", "wrong"); !errors.Is(err, ErrUnauthorized) {
+	if err := Login(testContext(t), os.Getenv, host, "u", "wrong"); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("wrong password: %v", err)
 	}
-	if err := Login(testContext(t), host, "u", "p"); err != nil {
+	if err := Login(testContext(t), os.Getenv, host, "u", "p"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{}); err != nil {
@@ -266,10 +266,10 @@ func TestLogin(t *testing.T) {
 	if err != nil || json.Unmarshal(data, &kept) != nil || kept.Auths[host] == nil {
 		t.Errorf("auth.json: %s, %v", data, err)
 	}
-	if err := Logout(host); err != nil {
+	if err := Logout(os.Getenv, host); err != nil {
 		t.Error(err)
 	}
-	if err := Logout(host); !errors.Is(err, ErrNotLoggedIn) {
+	if err := Logout(os.Getenv, host); !errors.Is(err, ErrNotLoggedIn) {
 		t.Errorf("second logout: %v", err)
 	}
 	if _, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{}); !errors.Is(err, ErrUnauthorized) {

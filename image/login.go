@@ -13,12 +13,12 @@ import (
 // Login checks credentials with a registry ("docker.io", "host:5000", or
 // "host/repository") and keeps them where podman does, in auth.json or a
 // credential helper, for every later pull. ErrUnauthorized, ErrUnavailable.
-func Login(ctx context.Context, registry, username, password string) error {
+func Login(ctx context.Context, getenv Getenv, registry, username, password string) error {
 	key, err := registryKey(registry)
 	if err != nil {
 		return fmt.Errorf("log in to %s: %w", registry, err)
 	}
-	sys := systemContext("", nil)
+	sys := getenv.context("", nil)
 	host, _, _ := strings.Cut(key, "/")
 	if err := docker.CheckAuth(ctx, sys, username, password, host); err != nil {
 		return fmt.Errorf("log in to %s: %w", registry, classify(err, host))
@@ -33,12 +33,12 @@ func Login(ctx context.Context, registry, username, password string) error {
 var ErrNotLoggedIn = errors.New("not logged in")
 
 // Logout forgets the credentials for a registry; ErrNotLoggedIn if there are none.
-func Logout(registry string) error {
+func Logout(getenv Getenv, registry string) error {
 	key, err := registryKey(registry)
 	if err != nil {
 		return fmt.Errorf("log out of %s: %w", registry, err)
 	}
-	err = config.RemoveAuthentication(systemContext("", nil), key)
+	err = config.RemoveAuthentication(getenv.context("", nil), key)
 	if errors.Is(err, config.ErrNotLoggedIn) {
 		err = ErrNotLoggedIn
 	}

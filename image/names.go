@@ -14,8 +14,8 @@ import (
 // which they are tried: podman's rules (aliases, unqualified-search
 // registries), and docker.io where registries.conf names none, as Kubernetes
 // expects.
-func pullNames(name string) ([]reference.Named, error) {
-	sys := namesContext()
+func (getenv Getenv) pullNames(name string) ([]reference.Named, error) {
+	sys := getenv.names()
 	if !isShort(name) {
 		return onlyNormalized(name)
 	}
@@ -38,10 +38,10 @@ func pullNames(name string) ([]reference.Named, error) {
 }
 
 // localNames returns the full names to look a user's up by.
-func localNames(name string) ([]string, error) {
+func (getenv Getenv) localNames(name string) ([]string, error) {
 	var out []string
 	if isShort(name) {
-		named, err := shortnames.ResolveLocally(namesContext(), name)
+		named, err := shortnames.ResolveLocally(getenv.names(), name)
 		if err != nil {
 			return nil, fmt.Errorf("%w: name %.255q: %w", ErrInvalid, name, err)
 		}
@@ -80,8 +80,10 @@ func onlyNormalized(name string) ([]reference.Named, error) {
 	return []reference.Named{reference.TagNameOnly(named)}, nil
 }
 
-// namesContext never asks the user: the engine has no terminal.
-func namesContext() *types.SystemContext {
+// names is the context that never asks the user: the engine has no terminal.
+func (getenv Getenv) names() *types.SystemContext {
+	sys := getenv.context("", nil)
 	mode := types.ShortNameModeDisabled
-	return &types.SystemContext{ShortNameMode: &mode}
+	sys.ShortNameMode = &mode
+	return sys
 }

@@ -62,7 +62,7 @@ func (s *Store) pull(ctx context.Context, name string, opts PullOptions) (Image,
 	}
 	// An engine lives long; the library reads registries.conf once.
 	sysregistriesv2.InvalidateCache()
-	candidates, err := pullNames(name)
+	candidates, err := s.getenv.pullNames(name)
 	if err != nil {
 		return Image{}, err
 	}
@@ -85,8 +85,9 @@ func (s *Store) pullNamed(ctx context.Context, named reference.Named, opts PullO
 	if err != nil {
 		return Image{}, fmt.Errorf("%w: name %s: %w", ErrInvalid, named, err)
 	}
-	// Who has other credentials must not get an image by somebody else's.
-	key, err := json.Marshal(opts.Auth)
+	// Who has other credentials, or another policy, must not get an image by
+	// somebody else's.
+	key, err := json.Marshal([]any{opts.Auth, s.getenv.all()})
 	if err != nil {
 		return Image{}, err
 	}
@@ -120,7 +121,7 @@ func (s *Store) loadFrom(ctx context.Context, source, name string, opts PullOpti
 	}
 	names := []reference.Named{named}
 	if named == nil {
-		if names, err = archiveNames(from); err != nil {
+		if names, err = s.archiveNames(from); err != nil {
 			return Image{}, err
 		}
 	}
@@ -134,11 +135,11 @@ func sourcePath(from types.ImageReference) string {
 }
 
 // archiveNames returns the names that a docker-archive gives its only image.
-func archiveNames(from types.ImageReference) ([]reference.Named, error) {
+func (s *Store) archiveNames(from types.ImageReference) ([]reference.Named, error) {
 	if from.Transport().Name() != dockerarchive.Transport.Name() || strings.Contains(from.StringWithinTransport(), ":@") {
 		return nil, nil
 	}
-	r, err := dockerarchive.NewReader(systemContext("", nil), sourcePath(from))
+	r, err := dockerarchive.NewReader(s.getenv.context("", nil), sourcePath(from))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

@@ -123,7 +123,7 @@ func (s *Store) lookup(nameOrID string) (id, name string, err error) {
 	if validID(strings.TrimPrefix(nameOrID, "sha256:")) {
 		return "", "", ErrNotFound // no name can look like this
 	}
-	names, err := localNames(nameOrID)
+	names, err := s.getenv.localNames(nameOrID)
 	if err != nil {
 		return "", "", err
 	}

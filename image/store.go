@@ -38,7 +38,8 @@ const (
 type Store struct {
 	root     string
 	instance string
-	flights  flights
+	flights  *flights
+	getenv   Getenv
 }
 
 var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
@@ -50,7 +51,7 @@ func Open(roots dirs.Roots, instance string) (*Store, error) {
 	if !instanceName.MatchString(instance) {
 		return nil, fmt.Errorf("open image store: %w: instance %q", ErrInvalid, instance)
 	}
-	s := &Store{root: roots.Images(), instance: instance}
+	s := &Store{root: roots.Images(), instance: instance, flights: &flights{}, getenv: os.Getenv}
 	for _, dir := range []string{s.root, s.path("refs"), s.path("pins"), s.path("tmp"), s.path("refs", instance)} {
 		if err := dirs.Ensure(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("open image store: %w", err)
@@ -63,6 +64,14 @@ func Open(roots dirs.Roots, instance string) (*Store, error) {
 		return nil, fmt.Errorf("open image store %s: %w", s.root, err)
 	}
 	return s, nil
+}
+
+// With is the same store for a caller whose environment is another than this
+// process's.
+func (s *Store) With(getenv Getenv) *Store {
+	own := *s
+	own.getenv = getenv
+	return &own
 }
 
 func (s *Store) path(parts ...string) string {

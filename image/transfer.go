@@ -44,7 +44,7 @@ func (s *Store) transfer(ctx context.Context, from types.ImageReference, names [
 		return "", err
 	}
 	defer func() { err = errors.Join(err, st.remove()) }()
-	sys := systemContext(st.dir, auth)
+	sys := s.getenv.context(st.dir, auth)
 	src, err := from.NewImageSource(ctx, sys)
 	if err != nil {
 		return "", err

@@ -34,6 +34,11 @@ func (s *Supervisor) debug(r *http.Request) (any, error) {
 	if cause, yes := e.rec.damaged(); yes {
 		return nil, class(api.ErrConflict, fmt.Errorf("pod %s: %s", e.key(), cause))
 	}
+	getenv, err := s.environment(r)
+	if err != nil {
+		return nil, err
+	}
+	e.reads(getenv)
 	spec := debugger(e.rec.Pod, req)
 	if err := podapi.Ephemeral(&spec); err != nil {
 		return nil, class(api.ErrInvalid, err)

@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -43,7 +44,8 @@ type record struct {
 	Resources  map[string]corev1.ResourceRequirements `json:"resources,omitempty"`
 	Generation int64                                  `json:"generation,omitempty"`
 
-	objects objects // those that a new pod is given
+	objects objects      // those that a new pod is given
+	getenv  image.Getenv // of the command that ran it last; nil: an earlier supervisor's
 }
 
 // entry is one pod with its supervision.
@@ -98,7 +100,7 @@ func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
 		return nil, fmt.Errorf("ask for the machine's name: %w", err)
 	}
 	return pod.New(pod.Options{
-		Pod: spec, Last: e.lastVerdicts(spec), Runtime: engine, Images: puller{engine, e.r.s.images, e.log},
+		Pod: spec, Last: e.lastVerdicts(spec), Runtime: engine, Images: puller{engine, e.images, e.log},
 		LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
 		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Dial: engine.DialPort, Pauses: engine.PodPauses, Resume: engine.ResumePodSandbox, Event: e.event, Logger: e.r.s.log,
 		HostsFile: filepath.Join(e.dir, "etc-hosts"), SeccompDir: e.r.s.roots.Seccomp(), DNS: e.dns,
@@ -338,7 +340,7 @@ func (e *entry) remove(ctx context.Context, force bool) error {
 }
 
 // start runs an ended pod again, with nothing left of its last run.
-func (e *entry) start(ctx context.Context) error {
+func (e *entry) start(ctx context.Context, getenv image.Getenv) error {
 	done, gone, err := e.take(ctx)
 	if err != nil {
 		return err
@@ -360,6 +362,7 @@ func (e *entry) start(ctx context.Context) error {
 	last := e.rec
 	e.rec.Ephemeral = nil // they were the last run's
 	e.mu.Unlock()
+	e.reads(getenv)
 	p, err := e.newPod(true)
 	if err != nil {
 		return fmt.Errorf("start pod %s: %w", e.key(), err)

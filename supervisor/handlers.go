@@ -170,10 +170,14 @@ func (s *Supervisor) verb(r *http.Request) (any, error) {
 	case "start":
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod, nil))
 		defer cancel()
-		if err := e.start(ctx); err != nil {
+		getenv, err := s.environment(r)
+		if err != nil {
 			return nil, err
 		}
-		err := s.started(r.Context(), e, func(api.Message) error { return nil })
+		if err := e.start(ctx, getenv); err != nil {
+			return nil, err
+		}
+		err = s.started(r.Context(), e, func(api.Message) error { return nil })
 		e.pod().KeepTrying()
 		return result, err
 	case "update":

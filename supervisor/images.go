@@ -35,8 +35,12 @@ func (s *Supervisor) pullImage(r *http.Request, out send) error {
 	if err != nil {
 		return err
 	}
+	images, err := s.imagesFor(r)
+	if err != nil {
+		return err
+	}
 	return fetch(r.Context(), req.Image, out, func(ctx context.Context, o image.PullOptions) (image.Image, error) {
-		return s.images.Pull(ctx, req.Image, o)
+		return images.Pull(ctx, req.Image, o)
 	})
 }
 
@@ -84,7 +88,11 @@ func fetch(ctx context.Context, name string, out send, get func(context.Context,
 
 func (s *Supervisor) removeImage(r *http.Request) (any, error) {
 	ref := r.PathValue("ref")
-	err := s.images.Remove(r.Context(), ref, image.RemoveOptions{})
+	images, err := s.imagesFor(r)
+	if err != nil {
+		return nil, err
+	}
+	err = images.Remove(r.Context(), ref, image.RemoveOptions{})
 	if errors.Is(err, image.ErrNotFound) {
 		err = fmt.Errorf("%w: bulkhead image ls lists the images", err)
 	}
@@ -96,10 +104,14 @@ func (s *Supervisor) login(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if req.Logout {
-		return api.Result{}, classify(image.Logout(req.Registry))
+	getenv, err := s.environment(r)
+	if err != nil {
+		return nil, err
 	}
-	return api.Result{}, classify(image.Login(r.Context(), req.Registry, req.Username, req.Password))
+	if req.Logout {
+		return api.Result{}, classify(image.Logout(getenv, req.Registry))
+	}
+	return api.Result{}, classify(image.Login(r.Context(), getenv, req.Registry, req.Username, req.Password))
 }
 
 // classify gives an image error the class that crosses the socket.

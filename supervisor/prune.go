@@ -16,11 +16,15 @@ import (
 
 // inspectImage tells all about an image.
 func (s *Supervisor) inspectImage(r *http.Request) (any, error) {
-	img, err := s.images.Resolve(r.PathValue("ref"))
+	images, err := s.imagesFor(r)
+	if err != nil {
+		return nil, err
+	}
+	img, err := images.Resolve(r.PathValue("ref"))
 	if err != nil {
 		return nil, fmt.Errorf("%w: bulkhead image ls lists the images", classify(err))
 	}
-	config, err := s.images.ConfigJSON(img.ID)
+	config, err := images.ConfigJSON(img.ID)
 	if err != nil {
 		return nil, classify(err)
 	}
@@ -84,7 +88,7 @@ func (s *Supervisor) usedImages() map[string]bool {
 			}
 		}
 		for _, name := range names {
-			if img, err := s.images.Resolve(name); err == nil {
+			if img, err := e.images().Resolve(name); err == nil {
 				used[img.ID] = true
 			}
 		}

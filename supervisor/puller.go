@@ -14,19 +14,29 @@ import (
 // watches the pod.
 type puller struct {
 	internalapi.ImageManagerService
-	images *image.Store
+	images func() *image.Store
 	log    *outbox
 }
 
 // PullImage pulls like the engine's, with the user's own credentials.
-func (p puller) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, config *runtimeapi.PodSandboxConfig) (string, error) {
-	if auth != nil {
-		return p.ImageManagerService.PullImage(ctx, spec, auth, config)
+func (p puller) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+	var own *image.Auth
+	if auth.GetUsername() != "" {
+		own = &image.Auth{Username: auth.GetUsername(), Password: auth.GetPassword()}
 	}
-	img, err := p.images.Pull(ctx, spec.GetImage(), image.PullOptions{
+	img, err := p.images().Pull(ctx, spec.GetImage(), image.PullOptions{
+		Auth:     own,
 		Progress: func(g image.Progress) { p.log.put(api.Message{Progress: progress(spec.GetImage(), g)}) },
 	})
 	return img.ID, err
+}
+
+// ImageStatus looks a name up as the pod's command means it.
+func (p puller) ImageStatus(ctx context.Context, spec *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
+	if img, err := p.images().Resolve(spec.GetImage()); err == nil {
+		spec = &runtimeapi.ImageSpec{Image: img.ID, UserSpecifiedImage: spec.GetUserSpecifiedImage()}
+	}
+	return p.ImageManagerService.ImageStatus(ctx, spec, verbose)
 }
 
 func progress(name string, g image.Progress) *api.Progress {

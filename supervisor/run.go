@@ -29,6 +29,13 @@ func (s *Supervisor) run(r *http.Request, out send) error {
 	if err != nil {
 		return err
 	}
+	getenv, err := s.environment(r)
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		records[i].getenv = getenv
+	}
 	if !req.Detach {
 		defer s.pods.orphans.begin(func() bool { return left(r.Context()) })()
 	}

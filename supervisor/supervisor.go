@@ -33,6 +33,9 @@ type Options struct {
 	// Pool is cri.Options.Pool.
 	Pool   int
 	Logger *slog.Logger
+	// Environment is the default of requests without one, and that of the pods
+	// which an earlier supervisor left.
+	Environment api.Environment
 }
 
 // shutdownWait bounds the end of requests under way at a supervisor's end.
@@ -40,16 +43,18 @@ const shutdownWait = 5 * time.Second
 
 // Supervisor serves one user. It is made and run by Run.
 type Supervisor struct {
-	roots     dirs.Roots
-	log       *slog.Logger
-	engine    *cri.Service
-	images    *image.Store
-	guest     guest.Bundle
-	templates *template.Store
-	pods      *registry
-	idle      *idle
-	found     sync.Once // told what the engine found when it was made
-	stop      context.CancelFunc
+	roots  dirs.Roots
+	log    *slog.Logger
+	engine *cri.Service
+	images *image.Store
+	// ownEnvironment is Options.Environment.
+	ownEnvironment api.Environment
+	guest          guest.Bundle
+	templates      *template.Store
+	pods           *registry
+	idle           *idle
+	found          sync.Once // told what the engine found when it was made
+	stop           context.CancelFunc
 
 	mu    sync.Mutex
 	users []*network.User // as pods have wanted them
@@ -71,7 +76,7 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	s := &Supervisor{roots: o.Roots, log: o.Logger, stop: cancel, idle: newIdle(o.Idle, cancel)}
+	s := &Supervisor{roots: o.Roots, log: o.Logger, ownEnvironment: o.Environment, stop: cancel, idle: newIdle(o.Idle, cancel)}
 	defer s.idle.end()
 	if err := s.open(ctx, o); err != nil {
 		return err
@@ -115,6 +120,7 @@ func (s *Supervisor) open(ctx context.Context, o Options) error {
 	if s.images, err = image.Open(o.Roots, client.Instance); err != nil {
 		return err
 	}
+	s.images = s.images.With(o.Environment.Get)
 	s.engine, err = cri.New(ctx, cri.Options{
 		Roots: o.Roots, Instance: client.Instance, Images: s.images, Guest: s.guest,
 		Network: s.network, Pool: o.Pool, Logger: o.Logger, Building: s.building,

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/boundedlog"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/supervisor"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
 	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
@@ -47,6 +48,10 @@ func supervise(ctx context.Context, log io.Writer) error {
 	}
 	o := supervisor.Options{Idle: idle, Logger: slog.New(slog.NewTextHandler(log, nil))}
 	if o.Roots, err = dirs.Default(); err != nil {
+		return err
+	}
+	// Every command brings its own: what the first one had is for nobody else.
+	if o.Environment, err = api.TakeEnvironment(); err != nil {
 		return err
 	}
 	if text := os.Getenv("BULKHEAD_IDLE"); text != "" {

@@ -160,6 +160,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(api.EnvironmentHeader, api.ReadEnvironment().Encode())
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("ask the supervisor: %w", err)
