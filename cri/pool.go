@@ -95,7 +95,9 @@ func (p *pool) pick(k kind) *member {
 		p.members = p.members[1:]
 		select {
 		case <-last.conn.done:
-			p.s.spawn(func() { p.discard(p.s.ctx, last) })
+			if !p.giveUp(last) {
+				return nil
+			}
 		default:
 			return last
 		}
@@ -114,7 +116,7 @@ func (p *pool) want(k kind) {
 	old := p.members
 	p.kind, p.members = k, nil
 	for _, m := range old {
-		p.s.spawn(func() { p.discard(p.s.ctx, m) })
+		p.giveUp(m)
 	}
 }
 
@@ -289,6 +291,16 @@ func (p *pool) rehearse(ctx context.Context, m *member, memory int) error {
 
 // poolKey is the name that holds a member's id while it is nobody's pod.
 func poolKey(id string) string { return "pool//" + id }
+
+// giveUp has a member ended. When the engine is being closed it leaves that to
+// drain and says so. It is called with mu held.
+func (p *pool) giveUp(m *member) bool {
+	if p.s.spawn(func() { p.discard(p.s.ctx, m) }) {
+		return true
+	}
+	p.members = append(p.members, m)
+	return false
+}
 
 // discard ends a member. What fails is left for Reap.
 func (p *pool) discard(ctx context.Context, m *member) {

@@ -51,6 +51,51 @@ func TestPool(t *testing.T) {
 	w.clean(t)
 }
 
+// TestPoolGivesUpWhileClosing: members that are given up just when the engine is
+// being closed end with it.
+func TestPoolGivesUpWhileClosing(t *testing.T) {
+	for name, giveUp := range map[string]func(s *Service){
+		"another kind is wanted": func(s *Service) { s.pool.want(kind{memory: 1}) },
+		"its shim has died": func(s *Service) {
+			dead := make(chan struct{})
+			close(dead)
+			s.pool.members[0].conn.done = dead
+			if m := s.pool.take(context.Background(), s.pool.kind); m != nil {
+				t.Errorf("taken: %v", m)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			o := testOptions(t, testRoots(t))
+			o.Pool = 1
+			s := fakeEngine(t, w, o)
+			id, err := s.RunPodSandbox(t.Context(), podConfig("p"), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.RemovePodSandbox(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+			s.member(t)
+			s.setClosed(true)
+			giveUp(s)
+			s.setClosed(false)
+			if err := s.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+			nothingLeft(t, s)
+			w.clean(t)
+		})
+	}
+}
+
+func (s *Service) setClosed(closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = closed
+}
+
 // member waits for the pool to be full and returns its member's id.
 func (s *Service) member(t *testing.T) string {
 	t.Helper()

@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -31,6 +33,7 @@ type container struct {
 	newest   *instance
 	previous *instance
 	restart  backoff
+	end      sighting
 	resumed  bool // restart was rebuilt from what was taken over
 	tried    bool // the first attempt to start it has been made
 	failure  *failure
@@ -64,6 +67,23 @@ func (i *instance) id() string {
 // exited tells whether i, which may be nil, is known to have ended.
 func (i *instance) exited() bool {
 	return i != nil && i.status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
+}
+
+// sighting is when an instance has ended, in the time that no setting of the
+// clock moves.
+type sighting struct {
+	id string
+	at time.Time
+}
+
+// endedAt is when c's newest instance has ended, which is seen for the first time
+// at now or was before: a clock that is set back must not put off its restart.
+func (c *container) endedAt(now time.Time) time.Time {
+	if id := c.newest.id(); c.end.id != id {
+		ago := now.Sub(nano(c.newest.status.GetFinishedAt()))
+		c.end = sighting{id, now.Add(-max(ago, 0))}
+	}
+	return c.end.at
 }
 
 // created tells whether i was made and never started.

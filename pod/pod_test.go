@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // onePod is a pod of containers with these names and the image here:1.
@@ -442,5 +443,28 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := New(options); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// TestClockSetBack: a container that ended, by the clock of then, in an hour
+// waits for its restart no longer than another.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	ended := func(id string, at time.Time) *instance {
+		return &instance{status: &runtimeapi.ContainerStatus{
+			Id: id, State: runtimeapi.ContainerState_CONTAINER_EXITED, FinishedAt: at.UnixNano(),
+		}}
+	}
+	c := &container{newest: ended("a", now.Add(time.Hour)), restart: backoff{delay: firstDelay, last: now.Add(-time.Second)}}
+	if due := c.restart.until(c.endedAt(now)); !due.Equal(now.Add(firstDelay)) {
+		t.Errorf("due in %v", due.Sub(now))
+	}
+	if later := c.endedAt(now.Add(time.Minute)); !later.Equal(now) {
+		t.Errorf("ended at %v, looked at again", later)
+	}
+	c.newest = ended("b", now.Add(-3*time.Second))
+	if at := c.endedAt(now); now.Sub(at).Round(time.Millisecond) != 3*time.Second {
+		t.Errorf("the next ended %v ago", now.Sub(at))
 	}
 }

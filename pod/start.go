@@ -31,7 +31,8 @@ func (r *run) start(runCtx context.Context, c *container) {
 	if c.newest != nil {
 		if c.newest.exited() {
 			restarts = c.newest.restarts + 1
-			c.restart.next(nano(c.newest.status.GetFinishedAt()), time.Now())
+			now := time.Now()
+			c.restart.next(c.endedAt(now), now)
 		} else {
 			// Made and never started, or lost: nothing has run that counts.
 			restarts = c.newest.restarts

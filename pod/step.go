@@ -80,7 +80,7 @@ func (r *run) prefetch(ctx context.Context) {
 func (r *run) notDelayed(c *container) bool {
 	now := time.Now()
 	if c.newest.exited() && !c.outgoing() {
-		if due := c.restart.until(nano(c.newest.status.GetFinishedAt())); now.Before(due) {
+		if due := c.restart.until(c.endedAt(now)); now.Before(due) {
 			if c.failure == nil || c.failure.reason != reasonCrashLoop {
 				message := fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)",
 					c.restart.delay, c.spec.Name, r.pod.Name, r.pod.Namespace, r.pod.UID)

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// exitPatience bounds the wait for the exit of a process whose output has
+// exitPatience bounds the wait for the exit of a container whose output has
 // ended: it may have closed its output and live on.
 const exitPatience = 10 * time.Second
 
 // Attach copies a process's streams to and from a client, from now on, and
 // returns the process's exit when its output and itself have ended, also when
 // it is deleted meanwhile; it fails when the client failed or fell behind
-// (ErrSlowClient), with ctx, and when a process lives on for ten seconds after
-// the end of its output. A Ready process may be attached
+// (ErrSlowClient), with ctx, and when a container lives on for ten seconds after
+// the end of its output; a command in one is waited for, as its exit is what its
+// client wants. A Ready process may be attached
 // to: nothing of its output is missed. Writes to the client come from one
 // goroutine a stream; one that blocks is ended by the client's owner, not by ctx.
 //
@@ -31,8 +32,11 @@ func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) (Exit, erro
 	if err := s.carry(ctx, p, patient, c); err != nil {
 		return Exit{}, fmt.Errorf("attached to %s: %w", p.subject(), err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, exitPatience)
-	defer cancel()
+	if id.Exec == "" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.patience)
+		defer cancel()
+	}
 	return s.awaitExit(ctx, p)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,26 @@ func TestFailedContainerLeavesNothing(t *testing.T) {
 			h.agent.refuse(agentv1.OpCreate, nil)
 			h.started("c") // the id, the slot and the directory are free
 		})
+	}
+}
+
+// TestSlotOfAFailedContainerIsFree: a container that fails because the state could
+// not be stored holds no image.
+func TestSlotOfAFailedContainerIsFree(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	state := filepath.Join(h.dir, "state.json")
+	h.must(os.Rename(state, state+".aside"))
+	h.must(os.Mkdir(state, 0o700)) // in whose place no file is put
+	if err := h.box.CreateContainer(h.ctx, h.container("c")); err == nil {
+		t.Error("created without a stored state")
+	}
+	h.must(os.Remove(state))
+	h.must(os.Rename(state+".aside", state))
+	h.box.mu.Lock()
+	defer h.box.mu.Unlock()
+	if slot := h.box.slots.find("image-c"); slot == nil || slot.refs != 0 {
+		t.Errorf("slot %+v", slot)
 	}
 }
 

@@ -24,6 +24,8 @@ type Sandbox struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // every goroutine of the sandbox
 
+	patience time.Duration // exitPatience
+
 	// op is held by the one life cycle operation under way.
 	op chan struct{}
 
@@ -78,10 +80,11 @@ func newSandbox(o Options) (*Sandbox, error) {
 	o = o.withDefaults()
 	s := &Sandbox{
 		o: o, log: o.Logger, store: store{o.StateDir},
-		op:      make(chan struct{}, 1),
-		stopped: make(chan struct{}),
-		procs:   map[Process]*process{},
-		state:   sandboxState{Version: stateVersion, Owner: self, State: Ready},
+		op:       make(chan struct{}, 1),
+		stopped:  make(chan struct{}),
+		patience: exitPatience,
+		procs:    map[Process]*process{},
+		state:    sandboxState{Version: stateVersion, Owner: self, State: Ready},
 	}
 	s.events.wake = make(chan struct{}, 1)
 	return s, nil

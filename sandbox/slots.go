@@ -149,7 +149,9 @@ func (s *Sandbox) fill(ctx context.Context, m *machine, at int, fresh, old *slot
 	fresh.err = err
 	close(fresh.ready)
 	if err == nil && s.machine == m {
-		err = s.save()
+		if err = s.save(); err != nil {
+			fresh.refs-- // it stays mounted, for who comes next
+		}
 	}
 	return err
 }

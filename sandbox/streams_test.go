@@ -200,6 +200,44 @@ func TestAttachTellsTheExitOfADeletedProcess(t *testing.T) {
 	}
 }
 
+// TestAttachWaitsForACommand that has closed its output and goes on, as one does
+// whose output goes to a file: its exit is told, however long that takes. Whoever
+// looks at a container in which nothing writes any more is told so.
+func TestAttachWaitsForACommand(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.box.patience = 20 * time.Millisecond
+	silence := func(p *fakeProc) {
+		p.update(func() {
+			for _, s := range p.out {
+				s.ended = true
+			}
+		})
+	}
+	c := h.started("c")
+	id := h.exec("e1", false)
+	done := make(chan Exit, 1)
+	go func() {
+		exit, err := h.box.Attach(h.ctx, id, Streams{Stdout: io.Discard})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- exit
+	}()
+	_, err := h.box.StartProcess(h.ctx, id)
+	h.must(err)
+	p := h.fake(id)
+	silence(p)
+	silence(c)
+	if _, err := h.box.Attach(h.ctx, Process{Container: "c"}, Streams{Stdout: io.Discard}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("attached to the container: %v", err)
+	}
+	p.end(exited(3))
+	if exit := <-done; exit.Code != 3 {
+		t.Errorf("exit %+v", exit)
+	}
+}
+
 func TestAttachToAContainer(t *testing.T) {
 	t.Parallel()
 	h := running(t)

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
@@ -26,6 +29,12 @@ func (r *rig) joinExec(t *testing.T) (sandbox.Process, net.Conn) {
 	if _, err := r.fake.StartProcess(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
+	return p, r.join(t, p)
+}
+
+// join connects to the stdin and stdout of a command.
+func (r *rig) join(t *testing.T, p sandbox.Process) net.Conn {
+	t.Helper()
 	res, err := r.extension.Open(t.Context(), &shimv1.OpenRequest{ContainerId: p.Container, ExecId: p.Exec, Stdin: true, Stdout: true})
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +43,7 @@ func (r *rig) joinExec(t *testing.T) (sandbox.Process, net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, conn
+	return conn
 }
 
 // TestToldExecIsForgotten: a command whose end its client has heard of is nobody's
@@ -50,6 +59,51 @@ func TestToldExecIsForgotten(t *testing.T) {
 	r.streams.Drain(ctx)
 	if _, err := r.fake.ProcessStatus(p); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Errorf("not forgotten: %v", err)
+	}
+}
+
+// TestToldExecLeavesNothing: of commands whose ends were told the services keep
+// nothing either, whoever deletes them first.
+func TestToldExecLeavesNothing(t *testing.T) {
+	r := start(t)
+	r.create(t, "c")
+	before := r.services.Remembered()
+	for _, id := range []string{"told", "deleted", "gone"} {
+		p := sandbox.Process{Container: "c", Exec: id}
+		_, err := r.task.Exec(t.Context(), &taskv3.ExecProcessRequest{ID: p.Container, ExecID: p.Exec, Stdin: "stream:", Stdout: "stream:", Spec: &anypb.Any{Value: []byte("{}")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.task.Start(t.Context(), &taskv3.StartRequest{ID: p.Container, ExecID: p.Exec}); err != nil {
+			t.Fatal(err)
+		}
+		switch id {
+		case "told":
+			conn := r.join(t, p)
+			if code, err := (stream.Stdio{Stdin: strings.NewReader("x"), Stdout: io.Discard}).Run(t.Context(), conn); code != 3 || err != nil {
+				t.Errorf("code %d, %v", code, err)
+			}
+			continue
+		case "gone":
+			err = r.fake.SignalProcess(t.Context(), p, 9, false)
+			if err == nil {
+				_, err = r.fake.DeleteProcess(t.Context(), p)
+			}
+		default:
+			err = r.fake.SignalProcess(t.Context(), p, 9, false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.task.Delete(t.Context(), &taskv3.DeleteRequest{ID: p.Container, ExecID: p.Exec}); (err != nil) != (id == "gone") {
+			t.Errorf("delete the one that is %s: %v", id, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r.streams.Drain(ctx)
+	if after := r.services.Remembered(); after != before {
+		t.Errorf("%d processes are remembered, not %d", after, before)
 	}
 }
 

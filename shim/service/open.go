@@ -105,20 +105,23 @@ func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Proc
 	switch {
 	case p.Exec == "":
 	case err == nil && exit.Reason != sandbox.ReasonCannotRun:
-		e.forget(ctx, p)
+		e.deleteTold(ctx, p)
 	case err != nil && !left:
 		e.hangUp(ctx, p)
 	}
 }
 
-// forget deletes an exec'd process whose end its client has been told. One that
-// could not be run is left to who started it.
-func (e extension) forget(ctx context.Context, p sandbox.Process) {
+// deleteTold deletes an exec'd process whose end its client has been told. One
+// that could not be run is left to who started it.
+func (e extension) deleteTold(ctx context.Context, p sandbox.Process) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hangUpTimeout)
 	defer cancel()
-	if _, err := e.o.Sandbox.DeleteProcess(ctx, p); err != nil && !errors.Is(err, sandbox.ErrNotFound) {
+	_, err := e.o.Sandbox.DeleteProcess(ctx, p)
+	if err != nil && !errors.Is(err, sandbox.ErrNotFound) {
 		e.o.Logger.Debug("delete a process that has ended", "container", p.Container, "exec", p.Exec, "error", err)
+		return
 	}
+	e.forget(p)
 }
 
 // hangUpTimeout bounds the wait for the guest to take a signal, or to forget a

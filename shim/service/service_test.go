@@ -42,6 +42,7 @@ type rig struct {
 	task      taskv3.TTRPCTaskService
 	extension shimv1.ExtensionClient
 	streams   *stream.Server
+	services  *service.Services
 	shutdown  chan struct{}
 	dir       string
 }
@@ -61,6 +62,7 @@ func start(t *testing.T) *rig {
 		StreamAddress: filepath.Join(dir, "stream"), Console: filepath.Join(dir, "console"),
 		Shutdown: func() { r.shutdown <- struct{}{} }, Logger: slog.New(slog.DiscardHandler),
 	})
+	r.services = services
 	server, err := ttrpc.NewServer()
 	if err != nil {
 		t.Fatal(err)

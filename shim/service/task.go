@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"regexp"
 	"strconv"
@@ -86,10 +87,12 @@ func (t task) Delete(ctx context.Context, r *taskv3.DeleteRequest) (*taskv3.Dele
 	p := sandbox.Process{Container: r.ID, Exec: r.ExecID}
 	before, _ := t.o.Sandbox.ProcessStatus(p)
 	exit, err := t.o.Sandbox.DeleteProcess(ctx, p)
+	if err == nil || errors.Is(err, sandbox.ErrNotFound) {
+		t.forget(p)
+	}
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	t.forget(p)
 	return &taskv3.DeleteResponse{
 		Pid: uint32(before.PID), ExitStatus: uint32(exit.Code), ExitedAt: timestamppb.New(exit.At),
 	}, nil
