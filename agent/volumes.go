@@ -16,13 +16,13 @@ import (
 
 // volume makes what a container mounts of a volume ready and returns its path.
 func (a *Agent) volume(c *container, v spec.Volume) (at string, err error) {
-	if !validID(v.Name) && v.Type != spec.ImageType {
+	if !validID(v.Name) && v.Type != agentv1.MountImage {
 		return "", fmt.Errorf("name: %w", agentv1.ErrInvalid)
 	}
 	switch v.Type {
-	case spec.FilesType:
+	case agentv1.MountFiles:
 		at, err = a.filesAt(v.Name)
-	case spec.ImageType:
+	case agentv1.MountImage:
 		at, err = a.imageAt(c, v.Name)
 	default:
 		at, err = a.emptyDir(v)
@@ -30,7 +30,7 @@ func (a *Agent) volume(c *container, v spec.Volume) (at string, err error) {
 	if err != nil || v.SubPath == "" {
 		return at, err
 	}
-	part, err := openPart(at, v.SubPath, v.Type != spec.ImageType)
+	part, err := openPart(at, v.SubPath, v.Type != agentv1.MountImage)
 	if err != nil {
 		return "", err
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 // pidsLimit bounds the processes of a container where nothing else does: a
@@ -62,12 +64,12 @@ func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, er
 		// The zero value: what a client means that says nothing is the
 		// kubelet's default, a namespace for each container.
 	case mode == runtimeapi.NamespaceMode_POD:
-		pid.Path = PIDPod
+		pid.Path = agentv1.PIDPod
 	case mode == runtimeapi.NamespaceMode_TARGET:
 		if options.GetTargetId() == "" {
 			return nil, fmt.Errorf("%w: no container is named whose processes are to be seen", ErrInvalid)
 		}
-		pid.Path = PIDTarget + options.GetTargetId()
+		pid.Path = agentv1.PIDTarget + options.GetTargetId()
 	default:
 		return nil, fmt.Errorf("%w: pid namespace %v", ErrNotSupported, mode)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
@@ -34,7 +35,7 @@ func mounts(in Input) ([]specs.Mount, error) {
 	for _, mount := range in.Container.GetMounts() {
 		if at := mount.GetContainerPath(); written(at) {
 			if at == "/etc/hosts" && in.Hosts != "" {
-				volumes = append(volumes, specs.Mount{Destination: at, Type: MountFile, Source: in.Hosts, Options: []string{"bind", access(mount)}})
+				volumes = append(volumes, specs.Mount{Destination: at, Type: agentv1.MountFile, Source: in.Hosts, Options: []string{"bind", access(mount)}})
 			}
 			continue
 		}
@@ -51,7 +52,7 @@ func mounts(in Input) ([]specs.Mount, error) {
 		if !path.IsAbs(at) || path.Clean(at) == "/" {
 			return nil, fmt.Errorf("%w: termination message at %q", ErrInvalid, at)
 		}
-		volumes = append(volumes, specs.Mount{Destination: path.Clean(at), Type: MountTermination, Source: "termination", Options: []string{"bind", "rw"}})
+		volumes = append(volumes, specs.Mount{Destination: path.Clean(at), Type: agentv1.MountTermination, Source: "termination", Options: []string{"bind", "rw"}})
 	}
 	// A mount within another must come after it.
 	sort.SliceStable(volumes, func(i, j int) bool {
@@ -84,16 +85,16 @@ func volume(mount *runtimeapi.Mount, sandbox *runtimeapi.PodSandboxConfig) (spec
 	}
 	part := mount.GetImageSubPath()
 	if image := mount.GetImage().GetImage(); image != "" {
-		out.Type, out.Source = MountImage, image
+		out.Type, out.Source = agentv1.MountImage, image
 	} else {
 		v := annotations.VolumeOf(mount.GetHostPath())
 		switch {
 		case v.Kind == "":
 			return out, fmt.Errorf("%w: mount of a host path at %s", ErrNotSupported, destination)
 		case v.Files:
-			out.Type = MountFiles
+			out.Type = agentv1.MountFiles
 		default:
-			out.Type = MountEmptyDir
+			out.Type = agentv1.MountEmptyDir
 			wishes, err := emptyDir(sandbox.GetAnnotations()[annotations.EmptyDir+v.Name])
 			if err != nil {
 				return out, fmt.Errorf("volume %s: %w", v.Name, err)

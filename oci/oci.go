@@ -14,45 +14,12 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
 // Version is the version of the runtime specification that is written.
 const Version = "1.0.2"
-
-// The types of mounts that the guest's agent resolves: their source is the
-// volume's name. Beside the usual options they may have "group=GID" (fsGroup) and
-// "subpath=PATH", an emptyDir also "medium=Memory", "size=BYTES" and "mode=OCTAL".
-const (
-	MountEmptyDir = "bulkhead.emptydir"
-	// MountFiles is a volume whose files the engine has sent before.
-	MountFiles = "bulkhead.files"
-	// MountImage is an image; its source is the id, as that of a container's.
-	MountImage = "bulkhead.image"
-)
-
-// MountTermination is the type of a mount that the guest's agent resolves: the
-// file in which the container leaves its last words.
-const MountTermination = "bulkhead.termination"
-
-// PIDTarget followed by a container's id is the path of a PID namespace that
-// the guest's agent resolves: that container's.
-const PIDTarget = "bulkhead.container:"
-
-// PIDPod is the path of the PID namespace that the pod's containers share.
-const PIDPod = "bulkhead.pod"
-
-// MountFile is the type of a mount of a file that the agent writes; its source is
-// the content, and containers with the same content at the same place share it.
-const MountFile = "bulkhead.file"
-
-// AllDevices is an annotation of the specification, "true" where the agent gives
-// the container every device of its machine.
-const AllDevices = "io.bulkhead.all-devices"
-
-// StorageLimit is an annotation of the specification: how many bytes the
-// container's writable layer may hold.
-const StorageLimit = "io.bulkhead.storage"
 
 // Input is what a container's specification is made from. Container is
 // required; the others may be zero. Nothing of it is changed or kept.
@@ -75,7 +42,7 @@ type Input struct {
 //
 // A user that is given by name, by the image or by RunAsUsername, is left in
 // Process.User.Username as it is written ("name", "name:group", "1:2"): only the
-// guest has the image's /etc/passwd. A third part, StrictGroups, says that the groups
+// guest has the image's /etc/passwd. A third part, agentv1.StrictGroups, says that the groups
 // in the image's /etc/group do not count.
 func Spec(in Input) (*specs.Spec, error) {
 	if in.Container == nil {
@@ -103,13 +70,13 @@ func Spec(in Input) (*specs.Spec, error) {
 	}
 	notes := map[string]string{}
 	if security.GetPrivileged() {
-		notes[AllDevices] = "true"
+		notes[agentv1.AllDevices] = "true"
 	}
 	if limit := in.Container.GetAnnotations()[annotations.Storage]; limit != "" {
 		if n, err := strconv.ParseInt(limit, 10, 64); err != nil || n <= 0 {
 			return nil, fmt.Errorf("%w: annotation %s=%q is no number of bytes", ErrInvalid, annotations.Storage, limit)
 		}
-		notes[StorageLimit] = limit
+		notes[agentv1.StorageLimit] = limit
 	}
 	if len(notes) > 0 {
 		spec.Annotations = notes

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
@@ -231,7 +232,7 @@ func TestMounts(t *testing.T) {
 	}
 	var volumes []specs.Mount
 	for _, mount := range spec.Mounts {
-		if mount.Type == MountEmptyDir {
+		if mount.Type == agentv1.MountEmptyDir {
 			volumes = append(volumes, mount)
 		}
 		if strings.Contains(mount.Source, "host") {
@@ -239,8 +240,8 @@ func TestMounts(t *testing.T) {
 		}
 	}
 	want := []specs.Mount{
-		{Destination: "/data", Type: MountEmptyDir, Source: "data", Options: []string{"rbind", "rprivate", "rw"}},
-		{Destination: "/data/inner", Type: MountEmptyDir, Source: "inner", Options: []string{"rbind", "rprivate", "ro", "medium=Memory", "size=1024"}},
+		{Destination: "/data", Type: agentv1.MountEmptyDir, Source: "data", Options: []string{"rbind", "rprivate", "rw"}},
+		{Destination: "/data/inner", Type: agentv1.MountEmptyDir, Source: "inner", Options: []string{"rbind", "rprivate", "ro", "medium=Memory", "size=1024"}},
 	}
 	if diff := cmp.Diff(want, volumes); diff != "" {
 		t.Error(diff)
@@ -258,13 +259,13 @@ func TestMountsOfVolumes(t *testing.T) {
 		mount *runtimeapi.Mount
 		want  specs.Mount
 	}{
-		{"config map", &runtimeapi.Mount{HostPath: at("configmap", "v"), Readonly: true}, specs.Mount{Type: MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "ro", "group=77"}}},
-		{"part", &runtimeapi.Mount{HostPath: at("secret", "v/a,b=c/d")}, specs.Mount{Type: MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=a,b=c/d"}}},
-		{"part named as another kind", &runtimeapi.Mount{HostPath: at("empty-dir", "v/kubernetes.io~secret/x")}, specs.Mount{Type: MountEmptyDir, Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=kubernetes.io~secret/x"}}},
+		{"config map", &runtimeapi.Mount{HostPath: at("configmap", "v"), Readonly: true}, specs.Mount{Type: agentv1.MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "ro", "group=77"}}},
+		{"part", &runtimeapi.Mount{HostPath: at("secret", "v/a,b=c/d")}, specs.Mount{Type: agentv1.MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=a,b=c/d"}}},
+		{"part named as another kind", &runtimeapi.Mount{HostPath: at("empty-dir", "v/kubernetes.io~secret/x")}, specs.Mount{Type: agentv1.MountEmptyDir, Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=kubernetes.io~secret/x"}}},
 		{"empty dir", &runtimeapi.Mount{HostPath: at("empty-dir", "small"), Propagation: runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, MountOptions: []string{"noexec", "nodev"}},
-			specs.Mount{Type: MountEmptyDir, Source: "small", Options: []string{"rbind", "rslave", "rw", "noexec", "nodev", "size=1024", "mode=1700", "group=77"}}},
-		{"projected, recursively", &runtimeapi.Mount{HostPath: at("projected", "v"), Readonly: true, RecursiveReadOnly: true}, specs.Mount{Type: MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "rro", "group=77"}}},
-		{"image", &runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "sha256:1"}, ImageSubPath: "etc"}, specs.Mount{Type: MountImage, Source: "sha256:1", Options: []string{"rbind", "rprivate", "ro", "subpath=etc"}}},
+			specs.Mount{Type: agentv1.MountEmptyDir, Source: "small", Options: []string{"rbind", "rslave", "rw", "noexec", "nodev", "size=1024", "mode=1700", "group=77"}}},
+		{"projected, recursively", &runtimeapi.Mount{HostPath: at("projected", "v"), Readonly: true, RecursiveReadOnly: true}, specs.Mount{Type: agentv1.MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "rro", "group=77"}}},
+		{"image", &runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "sha256:1"}, ImageSubPath: "etc"}, specs.Mount{Type: agentv1.MountImage, Source: "sha256:1", Options: []string{"rbind", "rprivate", "ro", "subpath=etc"}}},
 	} {
 		config := container()
 		tc.mount.ContainerPath, tc.want.Destination = "/at", "/at"

@@ -9,6 +9,8 @@ import (
 	imagev1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 // DefaultPath is PATH where neither the image nor the container sets it.
@@ -121,10 +123,6 @@ func setDefault(env []string, key, value string) []string {
 	return set(env, key, value)
 }
 
-// StrictGroups is the third part of a user's name ("1:2:strict", "name::strict")
-// whose supplementary groups are those that the specification names, and no other.
-const StrictGroups = "strict"
-
 func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (specs.User, error) {
 	var user specs.User
 	for _, group := range security.GetSupplementalGroups() {
@@ -167,7 +165,7 @@ func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (spe
 		if !strings.Contains(user.Username, ":") {
 			user.Username += ":"
 		}
-		user.Username += ":" + StrictGroups
+		user.Username += ":" + agentv1.StrictGroups
 	default:
 		return user, fmt.Errorf("%w: supplemental groups policy %v", ErrNotSupported, policy)
 	}

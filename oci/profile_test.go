@@ -7,6 +7,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
@@ -55,8 +56,8 @@ func TestSecurity(t *testing.T) {
 		"masks of its own":    {&security{Seccomp: runtimeDefault, MaskedPaths: []string{"/proc/x"}}, 1, 0, len(defaultCapabilities), true, true, "", false},
 		"unmasked":            {&security{Seccomp: runtimeDefault, NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}}, 0, 0, len(defaultCapabilities), true, true, "", false},
 		"privileged":          {&security{Seccomp: runtimeDefault, Privileged: true, NoNewPrivs: true, MaskedPaths: []string{"/proc/x"}, Capabilities: &runtimeapi.Capability{DropCapabilities: []string{"ALL"}}}, 0, 0, len(allCapabilities), false, false, "", true},
-		"pod's processes":     {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD}}, len(maskedPaths()), len(readonlyPaths()), len(defaultCapabilities), false, true, PIDPod, false},
-		"another's processes": {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_TARGET, TargetId: "c1"}}, len(maskedPaths()), len(readonlyPaths()), len(defaultCapabilities), false, true, PIDTarget + "c1", false},
+		"pod's processes":     {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD}}, len(maskedPaths()), len(readonlyPaths()), len(defaultCapabilities), false, true, agentv1.PIDPod, false},
+		"another's processes": {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_TARGET, TargetId: "c1"}}, len(maskedPaths()), len(readonlyPaths()), len(defaultCapabilities), false, true, agentv1.PIDTarget + "c1", false},
 		"user namespace":      {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER, UsernsOptions: &runtimeapi.UserNamespace{}}}, len(maskedPaths()), len(readonlyPaths()), len(defaultCapabilities), false, true, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestSecurity(t *testing.T) {
 					t.Error("a user namespace")
 				}
 			}
-			if all := spec.Annotations[AllDevices] == "true"; all != test.devices || l.Resources.Devices[0].Allow != test.devices {
+			if all := spec.Annotations[agentv1.AllDevices] == "true"; all != test.devices || l.Resources.Devices[0].Allow != test.devices {
 				t.Errorf("all devices: %v, rule %+v", all, l.Resources.Devices[0])
 			}
 		})
@@ -122,7 +123,7 @@ func TestStorageLimit(t *testing.T) {
 	for limit, want := range map[string]bool{"": true, "1048576": true, "0": false, "-1": false, "lots": false} {
 		config := &runtimeapi.ContainerConfig{Command: []string{"a"}, Annotations: map[string]string{annotations.Storage: limit}}
 		spec, err := Spec(Input{Container: config})
-		if (err == nil) != want || err != nil && !errors.Is(err, ErrInvalid) || err == nil && spec.Annotations[StorageLimit] != limit {
+		if (err == nil) != want || err != nil && !errors.Is(err, ErrInvalid) || err == nil && spec.Annotations[agentv1.StorageLimit] != limit {
 			t.Errorf("%q: %v", limit, err)
 		}
 	}

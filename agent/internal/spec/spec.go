@@ -82,22 +82,6 @@ type Spec struct {
 	SharedPID bool
 }
 
-// What the host writes for the agent to resolve: the types of mounts, and the
-// paths of PID namespaces, the pod's own and, before its id, another container's.
-const (
-	FileType        = "bulkhead.file" // its source is the content
-	TerminationType = "bulkhead.termination"
-	PIDPod          = "bulkhead.pod"
-	PIDTarget       = "bulkhead.container:"
-)
-
-// The annotations of a container that gets every device, and of how many bytes
-// its writable layer may hold.
-const (
-	allDevices   = "io.bulkhead.all-devices"
-	storageLimit = "io.bulkhead.storage"
-)
-
 // Device is an OCI device.
 type Device struct {
 	Path  string `json:"path"`
@@ -128,13 +112,13 @@ func (s *Spec) Storage() (int64, error) {
 	if err := s.top.get("annotations", &notes); err != nil {
 		return 0, err
 	}
-	text := notes[storageLimit]
+	text := notes[agentv1.StorageLimit]
 	if text == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("annotation %s %.32q: %w", storageLimit, text, agentv1.ErrInvalid)
+		return 0, fmt.Errorf("annotation %s %.32q: %w", agentv1.StorageLimit, text, agentv1.ErrInvalid)
 	}
 	return n, nil
 }
@@ -250,8 +234,8 @@ func (s *Spec) linux(m Machine) error {
 
 // pidOf resolves the path of a PID namespace.
 func pidOf(m Machine, path string) (string, error) {
-	target, other := strings.CutPrefix(path, PIDTarget)
-	if m.PIDs == nil || other && target == "" || !other && path != PIDPod {
+	target, other := strings.CutPrefix(path, agentv1.PIDTarget)
+	if m.PIDs == nil || other && target == "" || !other && path != agentv1.PIDPod {
 		return "", fmt.Errorf("pid namespace %.128q: %w", path, agentv1.ErrUnsupported)
 	}
 	if !other {
@@ -266,7 +250,7 @@ func (s *Spec) devices(m Machine, linux object) error {
 	if err := s.top.get("annotations", &notes); err != nil {
 		return err
 	}
-	if notes[allDevices] != "true" || m.Devices == nil {
+	if notes[agentv1.AllDevices] != "true" || m.Devices == nil {
 		return nil
 	}
 	all, err := m.Devices()
@@ -290,11 +274,11 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 		at := path.Clean("/" + mount.Destination)
 		delete(files, at)
 		switch {
-		case mount.Type == EmptyDirType, mount.Type == FilesType, mount.Type == ImageType:
+		case mount.Type == agentv1.MountEmptyDir, mount.Type == agentv1.MountFiles, mount.Type == agentv1.MountImage:
 			if err := m.volume(mount); err != nil {
 				return err
 			}
-		case mount.Type == FileType:
+		case mount.Type == agentv1.MountFile:
 			if m.File == nil {
 				return fmt.Errorf("file at %.128q: %w", at, agentv1.ErrUnsupported)
 			}
@@ -305,7 +289,7 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 			mount.Type, mount.Source = "bind", from
 		case at == "/dev/shm" && (mount.Type == "tmpfs" || mount.Source == "/dev/shm"):
 			*mount = Mount{Destination: at, Type: "bind", Source: m.Shm, Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}}
-		case mount.Type == TerminationType:
+		case mount.Type == agentv1.MountTermination:
 			*mount, s.LastAt = Mount{Destination: at, Type: "bind", Source: m.Last, Options: []string{"bind", "rw"}}, at
 		case mount.Type == "sysfs" || mount.Type == "cgroup" || mount.Type == "cgroup2":
 			if mount.Type == "cgroup" {

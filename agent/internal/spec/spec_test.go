@@ -110,7 +110,7 @@ func TestAdjust(t *testing.T) {
 			if name != "the pod's things" {
 				return
 			}
-			if diff := cmp.Diff([]spec.Volume{{Type: spec.EmptyDirType, Name: "v", Memory: true, Size: 77, Mode: 0o1700, Group: 7, SubPath: "a=b,c"}}, volumes); diff != "" {
+			if diff := cmp.Diff([]spec.Volume{{Type: agentv1.MountEmptyDir, Name: "v", Memory: true, Size: 77, Mode: 0o1700, Group: 7, SubPath: "a=b,c"}}, volumes); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(map[string]string{"net.x": "1"}, s.Sysctls); diff != "" {

@@ -84,15 +84,12 @@ func (db *database) home(uid uint32) string {
 	return "/"
 }
 
-// strict is the third part of a name whose groups in the database do not count.
-const strict = "strict"
-
 // lookup finds "user", "user:group", and numbers in place of either. A number
 // need not be in the database. A user has the groups that the database puts it
-// in, unless a third part says strict.
+// in, unless the third part is agentv1.StrictGroups.
 func (db *database) lookup(name string) (account, error) {
 	parts := strings.Split(name, ":")
-	if len(parts) > 3 || len(parts) == 3 && parts[2] != strict {
+	if len(parts) > 3 || len(parts) == 3 && parts[2] != agentv1.StrictGroups {
 		return account{}, fmt.Errorf("user %.64q: %w", name, agentv1.ErrInvalid)
 	}
 	user := parts[0]

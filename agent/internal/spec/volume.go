@@ -8,14 +8,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// The types of mounts that stand for a pod's volumes.
-const (
-	EmptyDirType = "bulkhead.emptydir"
-	FilesType    = "bulkhead.files"
-	ImageType    = "bulkhead.image"
-)
-
-// Volume is a mount of one of these types.
+// Volume is a mount that stands for a volume of the pod.
 type Volume struct {
 	Type   string
 	Name   string

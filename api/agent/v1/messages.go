@@ -169,19 +169,10 @@ type Create struct {
 	// Image is the Name of a mounted disk; the container's root is an overlay
 	// of it on the scratch disk (tmpfs when there is none).
 	Image string `json:"image"`
-	// Spec is the OCI runtime specification (1.0). Root.Path is ignored;
-	// mounts of type "bulkhead.emptydir" and "bulkhead.files" have a volume's
-	// name as source. Both take the options "subpath=PATH" (which is mounted
-	// instead of the whole; a directory that is missing is made) and "group=GID" (fsGroup), the
-	// former also "medium=Memory", "size=BYTES" and "mode=OCTAL". The latter's
-	// files must have come before (OpFiles). One of
-	// type "bulkhead.image" has the Name of a mounted disk as source, and of these
-	// options "subpath" alone, which must be there; one of type "bulkhead.file"
-	// has the content of a file as source. A process
-	// namespace with the path "bulkhead.pod" is the one that the pod's containers
-	// share, "bulkhead.container:ID" another one's.
-	// Process.User with Username set is resolved in the image's
-	// /etc/passwd and /etc/group, as "user", "user:group" or numbers.
+	// Spec is the OCI runtime specification (1.0), with the words of ours that
+	// stand in specification.go. Root.Path is ignored. Process.User with Username
+	// set is resolved in the image's /etc/passwd and /etc/group, as "user",
+	// "user:group" or numbers.
 	Spec      json.RawMessage `json:"spec"`
 	Terminal  bool            `json:"terminal,omitempty"`
 	Stdin     bool            `json:"stdin,omitempty"`     // else /dev/null
