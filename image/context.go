@@ -1,8 +1,6 @@
 package image
 
 import (
-	"errors"
-	"net/url"
 	"path/filepath"
 
 	"go.podman.io/image/v5/types"
@@ -17,12 +15,13 @@ type Getenv func(name string) string
 // context configures the library: where its large temporary files go (they end
 // with the stage), and credentials instead of auth.json's.
 func (getenv Getenv) context(tmp string, auth *Auth) *types.SystemContext {
+	proxies := getenv.proxies()
 	sys := &types.SystemContext{
 		OSChoice:                    platformOS,
 		ArchitectureChoice:          platformArch,
 		BigFilesTemporaryDir:        tmp,
 		DockerRegistryUserAgent:     userAgent,
-		DockerProxy:                 getenv.proxy(),
+		DockerProxy:                 proxies.ProxyFunc(),
 		AuthFilePath:                getenv.authFile(),
 		SystemRegistriesConfPath:    getenv.registriesConf(),
 		SignaturePolicyPath:         getenv.policyFile(),
@@ -65,20 +64,6 @@ func (getenv Getenv) proxies() httpproxy.Config {
 // all is what there is of the environment, to compare.
 func (getenv Getenv) all() []any {
 	return []any{getenv.authFile(), getenv.registriesConf(), getenv.policyFile(), getenv.proxies()}
-}
-
-// proxy chooses the proxy of a request. Its errors do not show the proxy's
-// address, which may hold a password.
-func (getenv Getenv) proxy() func(*url.URL) (*url.URL, error) {
-	proxies := getenv.proxies()
-	choose := proxies.ProxyFunc()
-	return func(to *url.URL) (*url.URL, error) {
-		via, err := choose(to)
-		if err != nil {
-			return nil, errors.New("the proxy that HTTP_PROXY or HTTPS_PROXY names is no URL")
-		}
-		return via, nil
-	}
 }
 
 // first is the first variable that is set.
