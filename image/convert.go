@@ -22,15 +22,18 @@ import (
 
 const (
 	diskFile = "disk.erofs"
+	// maxRoom is a disk of the largest size with its layers, compressed by nothing.
+	maxRoom = 2 * hypervisor.SlotSize
 	// reserve is left free on the store's file system by a conversion.
 	reserve = 64 << 20
 	// zstdWindow bounds what a layer can make its decompressor take.
 	zstdWindow = 128 << 20
 )
 
-// convert merges layers, lowest first, into one disk in dir, while they are
-// still being fetched, and returns the size of the file system in it.
-func convert(ctx context.Context, dir string, layers []*blob, diffIDs []digest.Digest) (size int64, err error) {
+// convert merges layers, lowest first, into one disk of at most limit bytes in
+// dir, while they are still being fetched, and returns the size of the file
+// system in it.
+func convert(ctx context.Context, dir string, limit int64, layers []*blob, diffIDs []digest.Digest) (size int64, err error) {
 	disk, err := os.OpenFile(filepath.Join(dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
@@ -44,12 +47,8 @@ func convert(ctx context.Context, dir string, layers []*blob, diffIDs []digest.D
 		defer os.Remove(spool.Name())
 	}
 	defer spool.Close()
-	limit, limits, err := room(dir)
-	if err != nil {
-		return 0, err
-	}
 	out := erofs.NewWriter(disk, spool, limit)
-	tree := layer.NewTree(out, limits)
+	tree := layer.NewTree(out, layer.DefaultLimits)
 	for i, b := range layers {
 		if err := applyLayer(ctx, tree, b, diffIDs[i]); err != nil {
 			return 0, layerError(b.info.Digest, err, limit)
@@ -66,20 +65,20 @@ func convert(ctx context.Context, dir string, layers []*blob, diffIDs []digest.D
 	return size, disk.Truncate(hypervisor.SlotSize)
 }
 
-// room returns what a disk may take, by what is free.
-func room(dir string) (int64, layer.Limits, error) {
+// room returns what an image may take, layers and disk together, by what is free.
+func room(dir string) (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0, layer.Limits{}, fmt.Errorf("stat the file system of %s: %w", dir, err)
+		return 0, fmt.Errorf("stat the file system of %s: %w", dir, err)
 	}
 	free := int64(min(fs.Bavail, 1<<40)) * fs.Bsize
-	return min(hypervisor.SlotSize, max(0, free-reserve)), layer.DefaultLimits, nil
+	return min(maxRoom, max(0, free-reserve)), nil
 }
 
 func layerError(d digest.Digest, err error, limit int64) error {
 	switch {
 	case errors.Is(err, erofs.ErrTooLarge) && limit < hypervisor.SlotSize:
-		err = fmt.Errorf("%w: it takes more than the %d MiB that are free beside the %d kept for pods (remove images with bulkhead image rm)", ErrNoSpace, limit>>20, reserve>>20)
+		err = fmt.Errorf("%w: it takes more than the %d MiB that are left beside its layers and the %d kept for pods (remove images with bulkhead image rm)", ErrNoSpace, limit>>20, reserve>>20)
 	case errors.Is(err, layer.ErrHostile), errors.Is(err, erofs.ErrTooLarge):
 		err = fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

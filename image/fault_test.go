@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,6 +79,30 @@ func TestPullFails(t *testing.T) {
 			}
 		}
 	}
+	// claim changes what the manifest says of the first layer's size.
+	claim := func(size int64) func(http.Handler) http.Handler {
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if isBlob(r, first) {
+					t.Errorf("a layer of %d bytes is fetched", size)
+				}
+				if !strings.HasSuffix(r.URL.Path, "/manifests/1") {
+					next.ServeHTTP(w, r)
+					return
+				}
+				original := httptest.NewRecorder()
+				next.ServeHTTP(original, r)
+				var m v1.Manifest
+				if err := json.NewDecoder(original.Body).Decode(&m); err != nil {
+					t.Error(err)
+					return
+				}
+				m.Layers[0].Size = size
+				w.Header().Set("Content-Type", original.Header().Get("Content-Type"))
+				_ = json.NewEncoder(w).Encode(m)
+			})
+		}
+	}
 	for _, tc := range []struct {
 		name string
 		wrap func(*atomic.Bool) func(http.Handler) http.Handler
@@ -99,6 +124,8 @@ func TestPullFails(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}), "/demo:1", PullOptions{}, ErrUnavailable, first.String()},
 		{"missing blob", spoil(first, http.NotFound), "/demo:1", PullOptions{}, ErrUnavailable, first.String()},
+		{"a layer without an end", always(claim(-1)), "/demo:1", PullOptions{}, ErrInvalid, first.String()},
+		{"a layer larger than any disk", always(claim(1 << 60)), "/demo:1", PullOptions{}, ErrNoSpace, "free"},
 		{"never", nil, "/demo:1", PullOptions{Policy: PullNever}, ErrNotFound, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -265,7 +265,9 @@ func TestDiskFull(t *testing.T) {
 	host := startRegistry(t, nil)
 	push(t, host+"/bomb:1", imageOf(t, tarOf(t, file("f", strings.Repeat("compresses well ", 2<<20)))))
 	push(t, host+"/large:1", imageOf(t, tarOf(t, file("f", randomText(20<<20)))))
-	for _, ref := range []string{"/bomb:1", "/large:1"} {
+	// Either of its halves alone would fit into what is beside the reserve.
+	push(t, host+"/both:1", imageOf(t, tarOf(t, file("f", randomText(10<<20)))))
+	for _, ref := range []string{"/bomb:1", "/large:1", "/both:1"} {
 		_, err := s.Pull(testContext(t), host+ref, PullOptions{})
 		t.Log(err)
 		if !errors.Is(err, ErrNoSpace) || strings.Contains(err.Error(), "\n") {

@@ -73,6 +73,9 @@ func (r *sourceImage) read(ctx context.Context, m manifest.Manifest) error {
 		if err := checkDigest(l.Digest); err != nil {
 			return err
 		}
+		if l.Size < 0 {
+			return fmt.Errorf("%w: layer %s of %d bytes", ErrInvalid, l.Digest, l.Size)
+		}
 		if !l.EmptyLayer {
 			r.layers = append(r.layers, l.BlobInfo)
 		}

@@ -14,6 +14,7 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/types"
 
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 )
@@ -107,7 +108,7 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 	var fetches sync.WaitGroup
 	defer fetches.Wait()
 	defer cancel(nil)
-	limit, _, err := room(st.dir)
+	limit, err := room(st.dir)
 	if err != nil {
 		return 0, err
 	}
@@ -122,7 +123,7 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 		b := byDigest[info.Digest]
 		if b == nil {
 			// What the registry claims, before anything of it is fetched.
-			if limit -= max(0, info.Size); limit < 0 {
+			if limit -= info.Size; limit < 0 {
 				return 0, fmt.Errorf("%w: its layers take more than what is free (remove images with bulkhead image rm)", ErrNoSpace)
 			}
 			if b, err = newBlob(info, st.dir); err != nil {
@@ -151,7 +152,8 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 			})
 		}
 	})
-	size, err = convert(ctx, st.built(), layers, r.config.RootFS.DiffIDs)
+	// The disk has what the layers leave, which are there until it is made.
+	size, err = convert(ctx, st.built(), min(limit, hypervisor.SlotSize), layers, r.config.RootFS.DiffIDs)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
