@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
@@ -27,7 +28,7 @@ var ErrNotRunning = errors.New("shim is not running")
 
 // Client is a connection to the shim of one pod. Its methods may be called at
 // once. Errors of the three services carry a gRPC status code (NotFound,
-// AlreadyExists, FailedPrecondition, …).
+// AlreadyExists, FailedPrecondition, …), and at most 4 KiB of the shim's message.
 type Client struct {
 	// Sandbox and Task are containerd's services.
 	Sandbox sandboxv1.TTRPCSandboxService
@@ -72,11 +73,23 @@ func newClient(dir string, conn *net.UnixConn) (*Client, error) {
 		return nil, fmt.Errorf("identify the shim in %s: %w: %w", dir, ErrNotRunning, err)
 	}
 	c := &Client{dir: dir, self: self, done: make(chan struct{})}
-	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(func() { c.once.Do(func() { close(c.done) }) }))
+	c.rpc = ttrpc.NewClient(conn, ttrpc.WithUnaryClientInterceptor(shorten), ttrpc.WithOnClose(func() { c.once.Do(func() { close(c.done) }) }))
 	c.Sandbox = sandboxv1.NewTTRPCSandboxClient(c.rpc)
 	c.Task = taskv3.NewTTRPCTaskClient(c.rpc)
 	c.Extension = shimv1.NewExtensionClient(c.rpc)
 	return c, nil
+}
+
+// maxMessage bounds the message of a status, in bytes: errors are logged and kept.
+const maxMessage = 4 << 10
+
+// shorten bounds what a shim, which is as hostile as its guest, says of a failure.
+func shorten(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, _ *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker) error {
+	err := invoke(ctx, req, resp)
+	if s := resp.GetStatus(); s != nil && len(s.Message) > maxMessage {
+		s.Message = strings.ToValidUTF8(s.Message[:maxMessage], "?")
+	}
+	return err
 }
 
 // PID is the shim's process.

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/containerd/ttrpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
@@ -22,10 +24,44 @@ import (
 type impostor struct {
 	shimv1.ExtensionService
 	answer *shimv1.OpenResponse
+	err    error
 }
 
 func (i impostor) Open(context.Context, *shimv1.OpenRequest) (*shimv1.OpenResponse, error) {
-	return i.answer, nil
+	return i.answer, i.err
+}
+
+// serve serves an impostor in place of the shim of dir, until the test's end.
+func (i impostor) serve(t *testing.T, dir string) *shim.Client {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(dir, layout.API))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := ttrpc.NewServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shimv1.RegisterExtensionService(srv, i)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(context.WithoutCancel(t.Context()), l) }()
+	t.Cleanup(func() { srv.Close(); <-served })
+	c, err := shim.Connect(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestImpostorsWords: what a shim says of a failure ends up in logs and events.
+func TestImpostorsWords(t *testing.T) {
+	t.Parallel()
+	c := impostor{err: status.Error(codes.NotFound, strings.Repeat("lie", 1<<20))}.serve(t, t.TempDir())
+	_, err := c.Extension.Open(t.Context(), &shimv1.OpenRequest{})
+	if status.Code(err) != codes.NotFound || len(err.Error()) > 5<<10 {
+		t.Errorf("%d bytes of the code %v", len(err.Error()), status.Code(err))
+	}
 }
 
 // victim is a socket of somebody else's; connected tells of every connection.
@@ -68,24 +104,10 @@ func TestImpostorOpensNothing(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		l, err := net.Listen("unix", filepath.Join(dir, layout.API))
-		if err != nil {
-			t.Fatal(err)
-		}
-		srv, err := ttrpc.NewServer()
-		if err != nil {
-			t.Fatal(err)
-		}
-		shimv1.RegisterExtensionService(srv, impostor{answer: answer})
-		served := make(chan error, 1)
-		go func() { served <- srv.Serve(t.Context(), l) }()
 		if err := os.Symlink(other, filepath.Join(dir, layout.Stream)); err != nil {
 			t.Fatal(err)
 		}
-		c, err := shim.Connect(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := impostor{answer: answer}.serve(t, dir)
 		conn, err := c.OpenStream(t.Context(), &shimv1.OpenRequest{})
 		if err == nil {
 			conn.Close()
@@ -94,9 +116,6 @@ func TestImpostorOpensNothing(t *testing.T) {
 		if name == "address" && !errors.Is(err, podsock.ErrForeign) {
 			t.Errorf("%s: %v", name, err)
 		}
-		c.Close()
-		srv.Close()
-		<-served
 	}
 	select {
 	case <-connected:

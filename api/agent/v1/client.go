@@ -68,7 +68,7 @@ func exchange(conn net.Conn, op Op, body, answer any) error {
 		return nil
 	}
 	if err := json.Unmarshal(reply.Body, answer); err != nil {
-		return fmt.Errorf("decode reply: %w", err)
+		return errors.New("decode reply: " + quote(err))
 	}
 	return nil
 }

@@ -81,6 +81,8 @@ func TestCalls(t *testing.T) {
 func TestHostileReplies(t *testing.T) {
 	t.Parallel()
 	length := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
+	frame := func(text string) []byte { return append(length(uint32(len(text))), text...) }
+	digits := strings.Repeat("7", agentv1.MaxReply/2)
 	for name, reply := range map[string][]byte{
 		"nothing":    nil,
 		"cut length": {0, 0},
@@ -91,6 +93,9 @@ func TestHostileReplies(t *testing.T) {
 		"no body":    append(length(2), "{}"...),
 		"other body": append(length(13), `{"body":"abc"`...),
 		"deep":       append(length(200000), bytes.Repeat([]byte("["), 200000)...),
+		"a number":   frame(`{"body":{"cpuUsec":` + digits + `}}`),
+		"a time":     frame(`{"body":{"at":"` + digits + `"}}`),
+		"a class":    frame(`{"error":{"class":` + digits + `}}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,6 +107,8 @@ func TestHostileReplies(t *testing.T) {
 			})
 			if s, err := c.Stats(within(t, 5*time.Second), agentv1.Process{}); err == nil {
 				t.Errorf("answer %+v", s)
+			} else if len(err.Error()) > 1024 {
+				t.Errorf("an error of %d bytes: %.80s", len(err.Error()), err.Error())
 			}
 		})
 	}

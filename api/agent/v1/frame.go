@@ -47,9 +47,15 @@ func ReadFrame(r io.Reader, v any, limit int) error {
 		return err
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("decode frame: %w: %w", ErrInvalid, err)
+		return fmt.Errorf("decode frame: %w: %s", ErrInvalid, quote(err))
 	}
 	return nil
+}
+
+// quote is the text of an error of package json, which may quote all that was
+// sent: as much of it as says what is wrong.
+func quote(err error) string {
+	return (&Error{Message: fmt.Sprintf("%.200s", err.Error())}).bounded().Message
 }
 
 // readLength reads the four bytes before a frame or chunk.
