@@ -33,6 +33,17 @@ func (r *run) ensureImage(ctx context.Context, c *container) bool {
 	return r.ensurePull(ctx, pull{c: c, state: &c.image, name: c.spec.Image, policy: c.spec.ImagePullPolicy})
 }
 
+// forgetImages has the images that c is made from looked up again before it is
+// tried again: somebody may have removed one since.
+func (r *run) forgetImages(c *container) {
+	c.image = imageState{}
+	for _, mount := range c.spec.VolumeMounts {
+		if state := r.images[mount.Name]; state != nil && !state.pulling {
+			delete(r.images, mount.Name)
+		}
+	}
+}
+
 // pull is an image that somebody wants: a container, or with none a volume.
 type pull struct {
 	c      *container

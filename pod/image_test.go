@@ -3,12 +3,16 @@ package pod
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // TestImagePolicies: what is pulled, and what is told of it in the kubelet's words.
@@ -81,6 +85,35 @@ func TestPullsBackOffAndKeepTheirCause(t *testing.T) {
 		}
 		if status := s.after(10 * time.Second); state(status.ContainerStatuses[0]) != "running" {
 			t.Errorf("%s", state(status.ContainerStatuses[0]))
+		}
+	})
+}
+
+// TestImageIsPulledAgain that somebody has removed between its pull and its use.
+func TestImageIsPulledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["first"] = []life{{lasts: time.Minute}}
+		pod := onePod("Always", "main")
+		pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "here:1", ImagePullPolicy: "IfNotPresent"}}
+		pod.Spec.Containers[0].Image = "away:1"
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			Image: &corev1.ImageVolumeSource{Reference: "away:2", PullPolicy: "IfNotPresent"},
+		}}}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+		s := supervise(t, fake, pod)
+		fake.mu.Lock()
+		fake.images = map[string]*runtimeapi.Image{"here:1": fake.images["here:1"]}
+		fake.errors["CreateContainer"] = []error{status.Error(codes.NotFound, "no such image")}
+		fake.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if got := state(s.Status().ContainerStatuses[0]); got != "running" {
+			t.Error(got)
+		}
+		want := []string{"PullImage away:1", "PullImage away:1", "PullImage away:2", "PullImage away:2"}
+		if diff := cmp.Diff(want, slices.Sorted(slices.Values(fake.called("PullImage")))); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

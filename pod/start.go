@@ -70,6 +70,9 @@ func (r *run) start(runCtx context.Context, c *container) {
 	}
 	id, err := r.o.Runtime.CreateContainer(ctx, r.sandbox.GetId(), config, sandboxConfig(r.o, r.sandbox.GetMetadata().GetAttempt()))
 	if err != nil {
+		if notFound(err) {
+			r.forgetImages(c)
+		}
 		r.failed(c, reasonCreate, err)
 		return
 	}
