@@ -7,12 +7,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/api/annotations"
@@ -26,6 +28,12 @@ var volumeLimits = atomicdir.Limits{Bytes: 16 << 20, Files: 8192}
 
 // piece is how much of a volume goes over in one call, in bytes.
 const piece = 1 << 20
+
+// replaced says of an event in a volume's directory that its files have been
+// replaced, which is by their link's renaming.
+func replaced(e fsnotify.Event) bool {
+	return filepath.Base(e.Name) == atomicdir.Data && e.Has(fsnotify.Create)
+}
 
 // files is a volume whose files lie on the host, where a kubelet or package
 // volume has written them, and are copied into the pod. When they change, so
@@ -139,7 +147,7 @@ func (v *files) follow(again bool) error {
 	if err := v.pod.s.mayName(v.dir); err != nil {
 		return err
 	}
-	changed, stop, err := v.pod.s.watches.add(v.pod.s.ctx, v.dir)
+	changed, stop, err := v.pod.s.watches.Add(v.pod.s.ctx, v.dir)
 	if err != nil {
 		return fmt.Errorf("watch for changes: %w", err)
 	}

@@ -169,11 +169,8 @@ func TestVolumesAreSentAndFollowed(t *testing.T) {
 	if err := p.sendVolumes(t.Context(), mounting(other)); err != nil {
 		t.Fatal(err)
 	}
-	p.s.watches.mu.Lock()
-	watched, all := len(p.s.watches.dirs), p.s.watches.watcher.WatchList()
-	p.s.watches.mu.Unlock()
-	if watched != 2 || len(all) != 2 {
-		t.Errorf("%d directories are watched, by one %q", watched, all)
+	if all := p.s.watches.Watched(); len(all) != 2 {
+		t.Errorf("watched by one: %q", all)
 	}
 	// A pod that has stopped follows nothing any more.
 	if err := p.assume(func(r *store.Pod) { r.Phase = store.Stopped }); err != nil {

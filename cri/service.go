@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/image/scratch"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/dirwatch"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -45,7 +46,7 @@ type Service struct {
 	flights flights
 	events  hub
 	pool    pool
-	watches watches
+	watches dirwatch.Watches
 
 	mu        sync.Mutex
 	closed    bool
@@ -118,7 +119,7 @@ func newService(ctx context.Context, o Options, sh shims, m machines) (*Service,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.watches.spawn = s.spawn
+	s.watches.Spawn, s.watches.Match = s.spawn, replaced
 	if s.found, err = s.Reap(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the engine: %w", err), s.Close(ctx))
 	}

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -58,14 +57,11 @@ func (e *entry) containerOutput(ctx context.Context, container string, o outputO
 		t.there = &io.LimitedReader{}
 		return t.drain()
 	}
-	w, err := fsnotify.NewWatcher()
+	written, stop, err := e.r.logs.Add(e.r.ctx, dir)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", dir, err)
 	}
-	defer w.Close()
-	if err := w.Add(dir); err != nil {
-		return fmt.Errorf("watch %s: %w", dir, err)
-	}
+	defer stop()
 	for {
 		// Looked at before the file is read: what was written before a
 		// container's end is in the file then.
@@ -83,9 +79,7 @@ func (e *entry) containerOutput(ctx context.Context, container string, o outputO
 			return nil
 		}
 		select {
-		case <-w.Events:
-		case err := <-w.Errors:
-			return fmt.Errorf("watch %s: %w", dir, err)
+		case <-written:
 		case <-changed:
 		case <-e.ended():
 		case <-ctx.Done():

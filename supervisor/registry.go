@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/dirwatch"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/supervisor/api"
 	"github.com/bulkhead-project/bulkhead/supervisor/client"
@@ -27,6 +28,7 @@ type registry struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
+	logs    dirwatch.Watches // of who follows them
 	orphans orphans
 	news    broadcast // of any pod's events, or its end
 
@@ -44,6 +46,7 @@ func volumesDir(r dirs.Roots) string { return filepath.Join(r.Instance(client.In
 // A pod whose record is damaged is listed as such, until it is removed.
 func openRegistry(ctx context.Context, s *Supervisor) (*registry, error) {
 	r := &registry{s: s, dir: podsDir(s.roots), pods: map[string]*entry{}}
+	r.logs.Spawn = func(f func()) bool { r.wg.Go(f); return true }
 	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := dirs.Ensure(r.dir, 0o700); err != nil {
 		return nil, err

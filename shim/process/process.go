@@ -102,7 +102,9 @@ func (s *shim) up() (err error) {
 	}
 	fault.Point("shim.prepared")
 	if err := s.watch(); err != nil {
-		return err
+		// A user may have a hundred or so, with all other programs: that is no
+		// bound for the number of pods.
+		s.log.Warn("the machine will not end with its directory", "error", err)
 	}
 	if result := confine.Apply(s.policy(driver.Program)); result.Err() != nil {
 		s.log.Warn("the shim is not wholly confined", "missing", result.Err())

@@ -1,30 +1,37 @@
-package cri
+// Package dirwatch tells many who watch directories by one watch of the kernel's:
+// of those a user may have a hundred or so, with all other programs.
+package dirwatch
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"sync"
 
 	"github.com/fsnotify/fsnotify"
-
-	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
 
-// watches tells when the files of volumes are replaced, by one watch of the
-// kernel's for all directories: of those a user may have a hundred or so, with
-// all other programs. It is there while anybody watches.
-type watches struct {
-	spawn func(func()) bool
+// ErrClosed is Add's when Spawn runs nothing any more.
+var ErrClosed = errors.New("nothing is watched any more")
+
+// Watches are those of one owner. They take up nothing while nobody watches. Spawn
+// has to be set before the first Add; methods may be called at once.
+type Watches struct {
+	// Spawn runs a function in a goroutine of the owner's, or tells that it
+	// does not.
+	Spawn func(func()) bool
+	// Match says which events are told; nil is all.
+	Match func(fsnotify.Event) bool
 
 	mu      sync.Mutex
 	watcher *fsnotify.Watcher                     // nil while nobody watches
 	dirs    map[string]map[chan struct{}]struct{} // who watches, by directory
 }
 
-// add watches a directory until stop is called, and then in changed, which has
-// room for one, tells of each replacing of its files; also where one may have been
-// missed.
-func (w *watches) add(ctx context.Context, dir string) (changed <-chan struct{}, stop func(), err error) {
+// Add watches a directory until stop is called, once, and then in changed, which
+// has room for one, tells that something has happened in it; also where that may
+// have been missed. ctx is the owner's, the same for all: with it everything ends.
+func (w *Watches) Add(ctx context.Context, dir string) (changed <-chan struct{}, stop func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.watcher == nil {
@@ -32,9 +39,9 @@ func (w *watches) add(ctx context.Context, dir string) (changed <-chan struct{},
 		if err != nil {
 			return nil, nil, err
 		}
-		if !w.spawn(func() { w.run(ctx, watcher) }) {
+		if !w.Spawn(func() { w.run(ctx, watcher) }) {
 			watcher.Close()
-			return nil, nil, errClosed
+			return nil, nil, ErrClosed
 		}
 		w.watcher, w.dirs = watcher, map[string]map[chan struct{}]struct{}{}
 	}
@@ -50,7 +57,17 @@ func (w *watches) add(ctx context.Context, dir string) (changed <-chan struct{},
 	return told, func() { w.remove(dir, told) }, nil
 }
 
-func (w *watches) remove(dir string, told chan struct{}) {
+// Watched are the directories that the kernel watches.
+func (w *Watches) Watched() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watcher == nil {
+		return nil
+	}
+	return w.watcher.WatchList()
+}
+
+func (w *Watches) remove(dir string, told chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.dirs[dir], told)
@@ -63,7 +80,7 @@ func (w *watches) remove(dir string, told chan struct{}) {
 }
 
 // settle ends the watch when nobody watches; mu is held.
-func (w *watches) settle() {
+func (w *Watches) settle() {
 	if len(w.dirs) == 0 {
 		w.watcher.Close()
 		w.watcher = nil
@@ -71,15 +88,14 @@ func (w *watches) settle() {
 }
 
 // run passes on what a watcher tells until it is closed, or ctx ends.
-func (w *watches) run(ctx context.Context, watcher *fsnotify.Watcher) {
+func (w *Watches) run(ctx context.Context, watcher *fsnotify.Watcher) {
 	for {
 		select {
 		case event, open := <-watcher.Events:
 			if !open {
 				return
 			}
-			// The files are replaced by their link's renaming.
-			if filepath.Base(event.Name) == atomicdir.Data && event.Has(fsnotify.Create) {
+			if w.Match == nil || w.Match(event) {
 				w.tell(filepath.Dir(event.Name))
 			}
 		case _, open := <-watcher.Errors:
@@ -94,7 +110,7 @@ func (w *watches) run(ctx context.Context, watcher *fsnotify.Watcher) {
 }
 
 // tell tells who watches dir; empty is all.
-func (w *watches) tell(dir string) {
+func (w *Watches) tell(dir string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for of, all := range w.dirs {

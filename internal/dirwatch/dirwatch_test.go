@@ -1,0 +1,120 @@
+package dirwatch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// TestOneForAll: any number of watches of any number of directories are one of
+// the kernel's, each is told of its own directory, and nothing is left of them.
+func TestOneForAll(t *testing.T) {
+	var work sync.WaitGroup
+	w := Watches{
+		Spawn: func(f func()) bool { work.Go(f); return true },
+		Match: func(e fsnotify.Event) bool { return !strings.HasSuffix(e.Name, "quiet") },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	a, b := t.TempDir(), t.TempDir()
+	var told []<-chan struct{}
+	var stops []func()
+	for _, dir := range []string{a, a, b} {
+		changed, stop, err := w.Add(ctx, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told, stops = append(told, changed), append(stops, stop)
+	}
+	if n := inotifies(t); n != 1 {
+		t.Errorf("%d watches of the kernel's, not 1", n)
+	}
+	if err := os.WriteFile(filepath.Join(a, "quiet"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(b, "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await(t, told[2])
+	select {
+	case <-told[0]:
+		t.Error("told of what does not match, or of another directory")
+	default:
+	}
+	stops[0]()
+	if err := os.WriteFile(filepath.Join(a, "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await(t, told[1])
+	stops[1]()
+	if all := w.Watched(); len(all) != 1 || all[0] != b {
+		t.Errorf("watched: %q", all)
+	}
+	if _, _, err := w.Add(ctx, filepath.Join(a, "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+	stops[2]()
+	work.Wait()
+	if n := inotifies(t); n != 0 || w.Watched() != nil {
+		t.Errorf("%d watches are left, of %q", n, w.Watched())
+	}
+}
+
+// TestOwnerEnds: nothing runs on with an owner that has ended, and nothing begins.
+func TestOwnerEnds(t *testing.T) {
+	var work sync.WaitGroup
+	open := true
+	w := Watches{Spawn: func(f func()) bool {
+		if open {
+			work.Go(f)
+		}
+		return open
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, stop, err := w.Add(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	work.Wait()
+	stop()
+	open = false
+	if _, _, err := w.Add(ctx, t.TempDir()); !errors.Is(err, ErrClosed) {
+		t.Errorf("watched for nobody: %v", err)
+	}
+	if n := inotifies(t); n != 0 {
+		t.Errorf("%d watches are left", n)
+	}
+}
+
+func await(t *testing.T, told <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-told:
+	case <-time.After(10 * time.Second):
+		t.Fatal("not told")
+	}
+}
+
+// inotifies counts what this process has open of the kernel's watches.
+func inotifies(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, fd := range list {
+		if to, _ := os.Readlink("/proc/self/fd/" + fd.Name()); to == "anon_inode:inotify" {
+			n++
+		}
+	}
+	return n
+}
