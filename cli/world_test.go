@@ -6,18 +6,18 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/bulkhead-project/bulkhead/internal/testnet"
 )
 
-// A world is a network namespace for "this host", joined by a veth pair to one
-// for "the outside", where a web server and a name server stand. A test runs
-// itself again in the first.
+// In the outside of a test's world stand a web server and a name server. The test
+// runs itself again in that world's host.
 const (
 	inside    = "BULKHEAD_TEST_WORLD" // "host" or "outside"
 	worldHome = "BULKHEAD_TEST_HOME"  // the directory of the user in it
@@ -88,35 +88,26 @@ func answer(query []byte) ([]byte, error) {
 // as udev makes it, and else to root alone.
 func enterWorld(t *testing.T, prefix []string, tun bool) {
 	t.Helper()
-	host, outside := inNamespace(t, "sleep", "infinity"), inNamespace(t, os.Args[0])
-	in := func(pid int, args ...string) {
-		t.Helper()
-		command(t, append([]string{"nsenter", "--net=/proc/" + strconv.Itoa(pid) + "/ns/net"}, args...)...)
-	}
-	in(host, "ip", "link", "add", "tohost0", "type", "veth", "peer", "name", "tonet0", "netns", strconv.Itoa(outside))
-	in(host, "ip", "addr", "add", hostIP+"/24", "dev", "tohost0")
-	in(host, "ip", "link", "set", "tohost0", "up")
-	in(host, "ip", "link", "set", "lo", "up")
-	in(outside, "ip", "addr", "add", outsideIP+"/24", "dev", "tonet0")
-	in(outside, "ip", "link", "set", "tonet0", "up")
-	in(host, "ip", "route", "add", "default", "via", outsideIP)
+	server := exec.Command(os.Args[0])
+	server.Env = append(os.Environ(), inside+"=outside")
+	world := testnet.New(t, hostIP, outsideIP, server)
 
 	home := shortDir(t, prefix)
 	t.Cleanup(func() { endAll(t, home) }) // a test in it that times out clears up nothing
-	command(t, "cp", os.Args[0], home+"/cli.test")
-	command(t, "chmod", "a+rx", home+"/cli.test")
+	testnet.Run(t, "cp", os.Args[0], home+"/cli.test")
+	testnet.Run(t, "chmod", "a+rx", home+"/cli.test")
 	mode := "600"
 	if tun {
 		mode = "666"
 	}
-	command(t, "mknod", "-m", mode, home+"/tun", "c", "10", "200")
+	testnet.Run(t, "mknod", "-m", mode, home+"/tun", "c", "10", "200")
 	if err := os.WriteFile(home+"/resolv.conf", []byte("nameserver "+outsideIP+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{
-		"nsenter", "--net=/proc/" + strconv.Itoa(host) + "/ns/net", "unshare", "--mount", "sh", "-c",
+	args := append(world.Enter(), append([]string{
+		"unshare", "--mount", "sh", "-c",
 		`mount --bind "$1/tun" /dev/net/tun && mount --bind "$1/resolv.conf" /etc/resolv.conf && shift && exec "$@"`, "sh", home,
-	}, prefix...)
+	}, prefix...)...)
 	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
 	args = append(args, home+"/cli.test", "-test.run="+name, "-test.v", "-test.timeout=250s")
 	cmd := exec.Command(args[0], args[1:]...)
@@ -136,28 +127,5 @@ func endAll(t *testing.T, home string) {
 			t.Logf("killed: %s", p)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-	}
-}
-
-// inNamespace starts a process in a network namespace of its own.
-func inNamespace(t *testing.T, args ...string) int {
-	t.Helper()
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=outside")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd.Process.Pid
-}
-
-func command(t *testing.T, args ...string) {
-	t.Helper()
-	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", filepath.Base(strings.Join(args, " ")), err, out)
 	}
 }

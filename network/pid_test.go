@@ -13,7 +13,15 @@ import (
 // TestReadPID: the pid of another process, or what is no pid at all, is never
 // taken for pasta's, which is killed one day.
 func TestReadPID(t *testing.T) {
-	cmd := exec.Command("sleep", "61")
+	cmd := exec.Command("sh", "-c", "echo; read -r line", "61")
+	_, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -21,6 +29,10 @@ func TestReadPID(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+	// Start returns in the middle of the exec, before there are arguments to be seen.
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
 	dir, pid, uid := t.TempDir(), strconv.Itoa(cmd.Process.Pid), os.Geteuid()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)

@@ -8,19 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testnet"
 )
 
 // The tests of the shared namespace run twice, as root and as an ordinary
-// user, in a world of their own: a network namespace for "this host", joined by
-// a veth pair to one for "the internet", where a server stands.
+// user, in a world of their own, in whose outside a server stands.
 const (
 	inside   = "BULKHEAD_TEST_WORLD"
 	hostIP   = "10.91.0.1"
@@ -66,21 +64,11 @@ func TestUserNetwork(t *testing.T) {
 	}
 }
 
-// enterWorld makes the two namespaces and runs this very test in the first.
+// enterWorld runs this very test in the host of a world.
 func enterWorld(t *testing.T, who string) {
-	host := namespaceProcess(t, "sleep", "60")
-	internet := namespaceProcess(t, os.Args[0])
-	in := func(pid int, args ...string) {
-		t.Helper()
-		run(t, append([]string{"nsenter", "--net=/proc/" + strconv.Itoa(pid) + "/ns/net"}, args...)...)
-	}
-	in(host, "ip", "link", "add", "tohost0", "type", "veth", "peer", "name", "tonet0", "netns", strconv.Itoa(internet))
-	in(host, "ip", "addr", "add", hostIP+"/24", "dev", "tohost0")
-	in(host, "ip", "link", "set", "tohost0", "up")
-	in(host, "ip", "link", "set", "lo", "up")
-	in(internet, "ip", "addr", "add", serverIP+"/24", "dev", "tonet0")
-	in(internet, "ip", "link", "set", "tonet0", "up")
-	in(host, "ip", "route", "add", "default", "via", serverIP)
+	server := exec.Command(os.Args[0])
+	server.Env = append(os.Environ(), inside+"=serve")
+	args := testnet.New(t, hostIP, serverIP, server).Enter()
 
 	home := t.TempDir()
 	for dir := home; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
@@ -88,11 +76,10 @@ func enterWorld(t *testing.T, who string) {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"nsenter", "--net=/proc/" + strconv.Itoa(host) + "/ns/net"}
 	if who != "root" {
 		// As udev makes it: everybody may open the tun device.
 		tun := filepath.Join(home, "tun")
-		run(t, "mknod", "-m", "666", tun, "c", "10", "200")
+		testnet.Run(t, "mknod", "-m", "666", tun, "c", "10", "200")
 		if err := os.Chown(home, 1234, 1234); err != nil {
 			t.Fatal(err)
 		}
@@ -100,37 +87,14 @@ func enterWorld(t *testing.T, who string) {
 			"setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all")
 	}
 	binary := filepath.Join(home, "network.test")
-	run(t, "cp", os.Args[0], binary)
-	run(t, "chmod", "755", binary)
+	testnet.Run(t, "cp", os.Args[0], binary)
+	testnet.Run(t, "chmod", "755", binary)
 	cmd := exec.Command(args[0], append(args[1:], binary, "-test.run=^TestUserNetwork$/^"+who+"$", "-test.v", "-test.timeout=50s")...)
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), inside+"=test", "HOME="+home, "TMPDIR="+home)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
-	}
-}
-
-// namespaceProcess starts a process in a network namespace of its own.
-func namespaceProcess(t *testing.T, args ...string) int {
-	t.Helper()
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=serve")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd.Process.Pid
-}
-
-func run(t *testing.T, args ...string) {
-	t.Helper()
-	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
 	}
 }
 
