@@ -17,6 +17,7 @@ var ErrReplaced = errors.New("a newer reader has taken over")
 
 // Output is one stream of a process. Its methods may be called at once.
 type Output struct {
+	from   io.Closer // what it reads
 	mu     sync.Mutex
 	cond   *sync.Cond
 	buf    []byte // ring; its size is a power of two
@@ -27,9 +28,10 @@ type Output struct {
 	reader *Reader
 }
 
-// NewOutput keeps what r gives until r ends, then closes r.
+// NewOutput keeps what r gives until r ends, then closes r. A Close of r must end
+// a Read under way.
 func NewOutput(r io.ReadCloser) *Output {
-	o := &Output{}
+	o := &Output{from: r}
 	o.cond = sync.NewCond(&o.mu)
 	go o.run(r)
 	return o
@@ -113,13 +115,15 @@ func (o *Output) ack(offset int64) {
 	o.cond.Broadcast()
 }
 
-// Close throws away what is kept and ends reader and process's writes.
+// Close throws away what is kept and ends reader and process's writes, also those
+// of a child of the process that lives on.
 func (o *Output) Close() {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.closed = true
 	o.buf = nil
 	o.cond.Broadcast()
+	o.mu.Unlock()
+	_ = o.from.Close() // fails where run was quicker
 }
 
 // Reader reads an Output from some offset on.

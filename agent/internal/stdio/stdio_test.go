@@ -115,6 +115,24 @@ func TestOutputBlocks(t *testing.T) {
 	}
 }
 
+// TestOutputThatNobodyWants is given up although something holds its other end
+// open: the child of a process that is gone.
+func TestOutputThatNobodyWants(t *testing.T) {
+	r, w := pipe(t)
+	o := stdio.NewOutput(r)
+	if _, err := w.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	next := make([]byte, 1)
+	if _, err := o.Reader(0).Next(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	o.Close()
+	if _, err := r.Stat(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the pipe is still open: %v", err)
+	}
+}
+
 // TestInput replaces a writer that is stuck.
 func TestInput(t *testing.T) {
 	t.Parallel()
@@ -129,7 +147,9 @@ func TestInput(t *testing.T) {
 		_, err := in.Write(first, make([]byte, 1<<20))
 		stuck <- err
 	}()
-	time.Sleep(20 * time.Millisecond)
+	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil { // it has begun
+		t.Fatal(err)
+	}
 	second, offset := in.Take()
 	if offset == 0 || offset >= 1<<20 {
 		t.Errorf("offset %d", offset)
@@ -151,7 +171,7 @@ func TestInput(t *testing.T) {
 	if err := in.End(second); err != nil {
 		t.Error(err)
 	}
-	if n := <-all; int64(n) != offset+4 {
+	if n := 1 + <-all; int64(n) != offset+4 {
 		t.Errorf("the process read %d bytes of %d", n, offset+4)
 	}
 	if _, err := in.Write(second, []byte("x")); err == nil {
