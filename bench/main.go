@@ -46,13 +46,15 @@ func main() {
 	flag.StringVar(&o.out, "out", "bench.json", "file for all samples, empty for none")
 	flag.BoolVar(&o.quiet, "quiet", false, "do not tell on stderr what is being measured")
 	flag.Parse()
-	kept, code, err := procs.Keep()
-	if kept {
-		err = bench(o)
-	}
+	code, err := procs.Keep(func() int {
+		if err := bench(o); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: "+err.Error())
+			return 1
+		}
+		return 0
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench: "+err.Error())
-		code = 1
 	}
 	os.Exit(code)
 }

@@ -14,12 +14,9 @@ import (
 
 // TestMain runs the tests below a keeper, as main does.
 func TestMain(m *testing.M) {
-	kept, code, err := procs.Keep()
+	code, err := procs.Keep(m.Run)
 	if err != nil {
 		log.Fatal(err)
-	}
-	if kept {
-		code = m.Run()
 	}
 	os.Exit(code)
 }

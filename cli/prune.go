@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -37,26 +38,13 @@ func (a *app) imageInspectCmd() *cobra.Command {
 }
 
 func (a *app) imagePruneCmd() *cobra.Command {
-	var all, force bool
-	cmd := &cobra.Command{
-		Use:   "prune",
+	return a.pruneCmd(&cobra.Command{
 		Short: "Remove images that no pod uses and nobody named",
 		Long: `Remove images that no pod uses, ended pods included: those without a name, or with
 --all every one.`,
 		Example: `  bulkhead image prune
   bulkhead image prune --all --force`,
-		Args: atMost(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			what := "the images without a name that no pod uses"
-			if all {
-				what = "every image that no pod uses"
-			}
-			return a.prune(cmd, "/v1/images/prune", "This removes "+what+".", all, force)
-		},
-	}
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "also images with a name")
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not ask")
-	return cmd
+	}, "/v1/images/prune", "This removes %s.")
 }
 
 func (a *app) systemCmd() *cobra.Command {
@@ -92,39 +80,43 @@ func (a *app) systemDfCmd() *cobra.Command {
 }
 
 func (a *app) systemPruneCmd() *cobra.Command {
-	var all, force bool
-	cmd := &cobra.Command{
-		Use:   "prune",
+	return a.pruneCmd(&cobra.Command{
 		Short: "Remove ended pods, images that no pod uses, and templates of an earlier guest",
 		Long: `Remove pods that have ended, images without a name that no pod uses (with --all every
 image that no pod uses), and templates that were made with another kernel, guest or QEMU
 than those of today.`,
 		Example: `  bulkhead system prune
   bulkhead system prune --all --force`,
-		Args: atMost(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			images := "images without a name that no pod uses"
-			if all {
-				images = "every image that no pod uses"
+	}, "/v1/system/prune", "This removes ended pods, %s, and templates of an earlier guest.")
+}
+
+// pruneCmd makes cmd one that has the supervisor remove what nobody needs. In the
+// warning before that, %s is which images.
+func (a *app) pruneCmd(cmd *cobra.Command, path, warning string) *cobra.Command {
+	var all, force bool
+	cmd.Use, cmd.Args = "prune", atMost()
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		images := "images without a name that no pod uses"
+		if all {
+			images = "every image that no pod uses"
+		}
+		if !force {
+			yes, err := a.confirm(fmt.Sprintf(warning, images))
+			if err != nil || !yes {
+				return err
 			}
-			return a.prune(cmd, "/v1/system/prune", "This removes ended pods, "+images+", and templates of an earlier guest.", all, force)
-		},
+		}
+		return a.prune(cmd.Context(), path, all)
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also images with a name")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not ask")
 	return cmd
 }
 
-// prune asks, unless it is forced, and tells what was removed.
-func (a *app) prune(cmd *cobra.Command, path, warning string, all, force bool) error {
-	if !force {
-		yes, err := a.confirm(warning)
-		if err != nil || !yes {
-			return err
-		}
-	}
+// prune has something removed, and tells what was.
+func (a *app) prune(ctx context.Context, path string, all bool) error {
 	var p api.Pruned
-	if err := a.client.Call(cmd.Context(), "POST", path, url.Values{"all": {strconv.FormatBool(all)}}, nil, &p); err != nil {
+	if err := a.client.Call(ctx, "POST", path, url.Values{"all": {strconv.FormatBool(all)}}, nil, &p); err != nil {
 		return err
 	}
 	for _, list := range []struct {

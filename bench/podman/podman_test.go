@@ -16,12 +16,9 @@ import (
 // TestMain runs the tests below a keeper: podman waits for its monitors to be
 // reaped.
 func TestMain(m *testing.M) {
-	kept, code, err := procs.Keep()
+	code, err := procs.Keep(m.Run)
 	if err != nil {
 		log.Fatal(err)
-	}
-	if kept {
-		code = m.Run()
 	}
 	os.Exit(code)
 }

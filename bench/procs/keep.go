@@ -17,17 +17,17 @@ const keeper = "BULKHEAD_BENCH_KEEPER"
 
 // Keep runs this program again, with itself as the parent of every process below
 // that loses its own: daemons stay in sight, and are waited for at once when they
-// die, which not every container's first process does. In the program that is kept
-// it returns true; in its keeper, when that has ended, its exit code.
-func Keep() (kept bool, code int, err error) {
+// die, which not every container's first process does. The program that is kept
+// does run; both return its exit code.
+func Keep(run func() int) (code int, err error) {
 	if os.Getenv(keeper) != "" {
 		if Root() == os.Getpid() {
-			return false, 1, errors.New("the keeper of this process has gone")
+			return 1, errors.New("the keeper of this process has gone")
 		}
-		return true, 0, nil
+		return run(), nil
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return false, 1, fmt.Errorf("become the parent of orphans: %w", err)
+		return 1, fmt.Errorf("become the parent of orphans: %w", err)
 	}
 	// Ctrl-C reaches both; who ends this one alone means the kept one.
 	signals := make(chan os.Signal, 8)
@@ -37,7 +37,7 @@ func Keep() (kept bool, code int, err error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), keeper+"="+strconv.Itoa(os.Getpid()))
 	if err := cmd.Start(); err != nil {
-		return false, 1, fmt.Errorf("run below a keeper: %w", err)
+		return 1, fmt.Errorf("run below a keeper: %w", err)
 	}
 	go func() {
 		for s := range signals {
@@ -53,13 +53,13 @@ func Keep() (kept bool, code int, err error) {
 			continue
 		}
 		if err != nil {
-			return false, 1, fmt.Errorf("wait for the kept process: %w", err)
+			return 1, fmt.Errorf("wait for the kept process: %w", err)
 		}
 		if pid == cmd.Process.Pid && (status.Exited() || status.Signaled()) {
 			if status.Signaled() {
-				return false, 128 + int(status.Signal()), nil
+				return 128 + int(status.Signal()), nil
 			}
-			return false, status.ExitStatus(), nil
+			return status.ExitStatus(), nil
 		}
 	}
 }

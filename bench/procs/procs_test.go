@@ -19,12 +19,9 @@ import (
 
 // TestMain runs the tests below a keeper.
 func TestMain(m *testing.M) {
-	kept, code, err := Keep()
+	code, err := Keep(m.Run)
 	if err != nil {
 		log.Fatal(err)
-	}
-	if kept {
-		code = m.Run()
 	}
 	os.Exit(code)
 }

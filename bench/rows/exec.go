@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/bulkhead-project/bulkhead/bench/podman"
 	"github.com/bulkhead-project/bulkhead/bench/report"
 	"github.com/bulkhead-project/bulkhead/bench/site"
 )
@@ -33,7 +32,7 @@ func exec(ctx context.Context, b *Bench) error {
 			row.Failed = err.Error()
 		}
 	}
-	all = append(all, b.podmanExec(p, row))
+	all = append(all, b.inPodman(p, row, "exec", "bench", "true"))
 	if err := b.pair(ctx, b.Runs, all...); err != nil {
 		return err
 	}
@@ -41,21 +40,6 @@ func exec(ctx context.Context, b *Bench) error {
 		_, err = p.Run(ctx, "rm", "--force", "--time", "0", "bench")
 	}
 	return err
-}
-
-func (b *Bench) podmanExec(p *podman.Podman, row *report.Row) contender {
-	first := b.Builds[0].sites[false]
-	return contender{
-		row:     row,
-		prepare: func(ctx context.Context) error { return b.settle(ctx, first) },
-		sample: func(ctx context.Context) error {
-			r, err := p.Run(ctx, "exec", "bench", "true")
-			if err == nil {
-				row.Add(ms(r.Took))
-			}
-			return err
-		},
-	}
 }
 
 // execOf starts a pod for each sample, out of the pool, and runs commands in it

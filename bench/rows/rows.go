@@ -140,6 +140,22 @@ func (b *Bench) baseline(ctx context.Context) (*podman.Podman, string, error) {
 	return b.podman, b.podmanAbsent, ctx.Err()
 }
 
+// inPodman takes one command of podman as a sample.
+func (b *Bench) inPodman(p *podman.Podman, row *report.Row, args ...string) contender {
+	first := b.Builds[0].sites[false]
+	return contender{
+		row:     row,
+		prepare: func(ctx context.Context) error { return b.settle(ctx, first) },
+		sample: func(ctx context.Context) error {
+			r, err := p.Run(ctx, args...)
+			if err == nil {
+				row.Add(ms(r.Took))
+			}
+			return err
+		},
+	}
+}
+
 // settle waits for a site to come to rest, and notes it if it does not.
 func (b *Bench) settle(ctx context.Context, s *site.Site) error {
 	note, err := s.Settle(ctx)

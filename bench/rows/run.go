@@ -42,18 +42,7 @@ func run(ctx context.Context, b *Bench) error {
 	row := b.row(report.Row{
 		Group: "run", Name: "podman run --rm true", Unit: "ms", Absent: absent, What: "podman run --rm --network none of the same image",
 	}, nil)
-	first := b.Builds[0].sites[false]
-	all = append(all, contender{
-		row:     row,
-		prepare: func(ctx context.Context) error { return b.settle(ctx, first) },
-		sample: func(ctx context.Context) error {
-			r, err := p.Run(ctx, "run", "--rm", Small, "true")
-			if err == nil {
-				row.Add(ms(r.Took))
-			}
-			return err
-		},
-	})
+	all = append(all, b.inPodman(p, row, "run", "--rm", Small, "true"))
 	return b.pair(ctx, b.Runs, all...)
 }
 

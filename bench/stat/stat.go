@@ -30,12 +30,3 @@ func Percentile(samples []float64, percent float64) float64 {
 	rank := int(math.Ceil(percent / 100 * float64(len(s))))
 	return s[min(max(rank, 1), len(s))-1]
 }
-
-// Mean is the arithmetic mean, NaN of no sample.
-func Mean(samples []float64) float64 {
-	sum := 0.0
-	for _, v := range samples {
-		sum += v
-	}
-	return sum / float64(len(samples))
-}

@@ -43,11 +43,6 @@ func Whiteout(name string) Entry {
 	return File(path.Join(path.Dir(name), ".wh."+path.Base(name)), 0, "")
 }
 
-// Opaque takes everything in dir away from the layers below, and leaves dir.
-func Opaque(dir string) Entry {
-	return File(path.Join(dir, ".wh..wh..opq"), 0, "")
-}
-
 // Xattr returns e with an extended attribute.
 func (e Entry) Xattr(name, value string) Entry {
 	records := map[string]string{"SCHILY.xattr." + name: value}
