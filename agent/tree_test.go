@@ -3,8 +3,6 @@ package agent
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/testtree"
 )
 
 // packed is a tree as pack sends it.
@@ -82,39 +81,6 @@ func entries(t *testing.T, list ...agentv1.Entry) []byte {
 	return b.Bytes()
 }
 
-// below lists what lies below a directory.
-func below(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
-		if err != nil || file == dir {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		name, _ := filepath.Rel(dir, file)
-		switch {
-		case info.Mode()&fs.ModeSymlink != 0:
-			target, _ := os.Readlink(file)
-			found[name] = "-> " + target
-		case info.IsDir():
-			found[name] = fmt.Sprint(info.Mode(), " ", info.ModTime().UnixNano())
-		case !info.Mode().IsRegular():
-			found[name] = info.Mode().String()
-		default:
-			content, _ := os.ReadFile(file)
-			found[name] = fmt.Sprintf("%v %d %q", info.Mode(), info.ModTime().UnixNano(), content)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
 func must(t *testing.T, errs ...error) {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {
@@ -132,7 +98,7 @@ func TestTreeRoundTrip(t *testing.T) {
 		os.Chtimes(from+"/t/sub/deep", old, old), os.Chtimes(from+"/t/sub", old, old), os.Chmod(from+"/t/sub", 0o500),
 		unix.Mkfifo(from+"/t/pipe", 0o600), os.Symlink("t", from+"/link"),
 	)
-	want := below(t, from+"/t")
+	want := testtree.List(t, from+"/t")
 	delete(want, "pipe")
 	for _, tc := range []struct{ source, target, at string }{
 		{"/t", "/", "t"}, {"/t", "/as", "as"}, {"/t/.", "/", "."}, {"/t/.", "/as", "as"}, {"/link", "/", "link"},
@@ -142,7 +108,7 @@ func TestTreeRoundTrip(t *testing.T) {
 			t.Errorf("%s to %s: %v", tc.source, tc.target, err)
 			continue
 		}
-		if diff := cmp.Diff(want, below(t, filepath.Join(to, tc.at))); diff != "" {
+		if diff := cmp.Diff(want, testtree.List(t, filepath.Join(to, tc.at))); diff != "" {
 			t.Errorf("%s to %s: %s", tc.source, tc.target, diff)
 		}
 		same := [2]string{filepath.Join(to, tc.at, "a"), filepath.Join(to, tc.at, "sub/same")}
@@ -192,15 +158,15 @@ func TestUnpackStays(t *testing.T) {
 			must(t, os.MkdirAll(root+"/in", 0o755), os.MkdirAll(root+"/way", 0o755), os.Mkdir(root+"/etc", 0o755), os.Mkdir(top+"/beside", 0o755),
 				os.WriteFile(top+"/beside/secret", []byte("secret"), 0o600), os.Symlink("../../beside", root+"/in/out"),
 				os.Symlink("../../beside/secret", root+"/in/file"), os.Symlink("/etc", root+"/way/out"))
-			before := below(t, top+"/beside")
+			before := testtree.List(t, top+"/beside")
 			err := unpacked(t, root, tc.path, true, entries(t, tc.list...))
 			if !errors.Is(err, tc.fails) || tc.fails == nil && err != nil {
 				t.Errorf("error %v, want %v", err, tc.fails)
 			}
-			if diff := cmp.Diff(before, below(t, top+"/beside")); diff != "" {
+			if diff := cmp.Diff(before, testtree.List(t, top+"/beside")); diff != "" {
 				t.Errorf("the directory beside has changed: %s", diff)
 			}
-			if list := below(t, top); len(list) > 16 {
+			if list := testtree.List(t, top); len(list) > 16 {
 				t.Errorf("too much is there: %v", list)
 			}
 		})
@@ -226,7 +192,7 @@ func TestUnpackDestinations(t *testing.T) {
 		}
 		if !tc.fails {
 			if content, err := os.ReadFile(filepath.Join(root, tc.at)); string(content) != "t/a" {
-				t.Errorf("%q: %q, %v, %v", tc.path, content, err, below(t, root))
+				t.Errorf("%q: %q, %v, %v", tc.path, content, err, testtree.List(t, root))
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -17,44 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/testtree"
 )
-
-// listing is what lies below dir: kind, mode, time and content of each file.
-func listing(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	files, links := map[string]string{}, map[any]string{}
-	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
-		if err != nil || file == dir {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		name, _ := filepath.Rel(dir, file)
-		switch {
-		case info.Mode()&fs.ModeSymlink != 0:
-			target, _ := os.Readlink(file)
-			files[name] = "-> " + target
-		case info.IsDir():
-			files[name] = fmt.Sprint(info.Mode(), " ", info.ModTime().Unix())
-		default:
-			content, _ := os.ReadFile(file)
-			files[name] = fmt.Sprintf("%v %d %q", info.Mode(), info.ModTime().Unix(), content)
-			for other, first := range links {
-				if os.SameFile(other.(fs.FileInfo), info) {
-					files[name] = "= " + first
-				}
-			}
-			links[info] = name
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
 
 // sample makes a directory "source" with one of each kind of file.
 func sample(t *testing.T) string {
@@ -96,7 +59,7 @@ func unnoted(t *testing.T) func(string) {
 // a name that is not, and what is in it alone.
 func TestRoundTrip(t *testing.T) {
 	source := sample(t)
-	want := listing(t, source)
+	want := testtree.List(t, source)
 	for _, tc := range []struct {
 		name, source, target, at string
 	}{
@@ -115,7 +78,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
 		}
-		if diff := cmp.Diff(want, listing(t, filepath.Join(dir, tc.at))); diff != "" {
+		if diff := cmp.Diff(want, testtree.List(t, filepath.Join(dir, tc.at))); diff != "" {
 			t.Errorf("%s: %s", tc.name, diff)
 		}
 	}
@@ -185,7 +148,7 @@ func TestFiles(t *testing.T) {
 		if err := errors.Join(Pack(&stream, source, unnoted(t)), Unpack(&stream, filepath.Join(dir, tc.target), agentv1.TreeBase(source), unnoted(t))); err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 		}
-		if got := listing(t, dir)[tc.at]; got != `-rw-r----- 1000000000 "content\x00\xff"` {
+		if got := testtree.List(t, dir)[tc.at]; got != `-rw-r----- 1000000000000000000 "content\x00\xff"` {
 			t.Errorf("%s: %s", tc.name, got)
 		}
 	}
@@ -291,7 +254,7 @@ func TestHostile(t *testing.T) {
 			if err := os.WriteFile(beside+"/secret", []byte("secret"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			before := listing(t, beside)
+			before := testtree.List(t, beside)
 			notes := 0
 			err := Unpack(archive(t, tc.headers...), in, "t", func(string) { notes++ })
 			switch {
@@ -303,7 +266,7 @@ func TestHostile(t *testing.T) {
 			if notes != tc.notes {
 				t.Errorf("%d notes, want %d", notes, tc.notes)
 			}
-			if diff := cmp.Diff(before, listing(t, beside)); diff != "" {
+			if diff := cmp.Diff(before, testtree.List(t, beside)); diff != "" {
 				t.Errorf("the directory beside has changed: %s", diff)
 			}
 			if tc.want == nil {
