@@ -32,7 +32,12 @@ func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) (Exit, erro
 	if err := s.carry(ctx, p, patient, c); err != nil {
 		return Exit{}, fmt.Errorf("attached to %s: %w", p.subject(), err)
 	}
-	if id.Exec == "" {
+	return s.awaitSilent(ctx, p)
+}
+
+// awaitSilent waits for the end of a process that writes no more.
+func (s *Sandbox) awaitSilent(ctx context.Context, p *process) (Exit, error) {
+	if p.id.Exec == "" {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.patience)
 		defer cancel()
@@ -40,7 +45,8 @@ func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) (Exit, erro
 	return s.awaitExit(ctx, p)
 }
 
-// carry copies a process's streams until its output ends.
+// carry copies a process's streams until its output has ended, and its input until
+// itself has: it may read on.
 func (s *Sandbox) carry(ctx context.Context, p *process, patient bool, c Streams) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -85,7 +91,11 @@ func (s *Sandbox) carry(ctx context.Context, p *process, patient bool, c Streams
 			s.log.Debug("stdin ended", "process", p.subject(), "error", r.err)
 		}
 	}
-	if outputs == 0 {
+	switch {
+	case err != nil:
+	case outputs > 0:
+		_, err = s.awaitSilent(ctx, p)
+	default:
 		select {
 		case <-p.done:
 		case <-fed:

@@ -201,8 +201,8 @@ func TestAttachTellsTheExitOfADeletedProcess(t *testing.T) {
 }
 
 // TestAttachWaitsForACommand that has closed its output and goes on, as one does
-// whose output goes to a file: its exit is told, however long that takes. Whoever
-// looks at a container in which nothing writes any more is told so.
+// whose output goes to a file: its input goes on, and its exit is told, however
+// long that takes. Whoever looks at a container in which nothing writes any more is told so.
 func TestAttachWaitsForACommand(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -215,10 +215,11 @@ func TestAttachWaitsForACommand(t *testing.T) {
 		})
 	}
 	c := h.started("c")
-	id := h.exec("e1", false)
+	id := h.exec("e1", true)
+	r, w := io.Pipe()
 	done := make(chan Exit, 1)
 	go func() {
-		exit, err := h.box.Attach(h.ctx, id, Streams{Stdout: io.Discard})
+		exit, err := h.box.Attach(h.ctx, id, Streams{Stdin: r, Stdout: io.Discard, Stderr: io.Discard})
 		if err != nil {
 			t.Error(err)
 		}
@@ -231,6 +232,16 @@ func TestAttachWaitsForACommand(t *testing.T) {
 	silence(c)
 	if _, err := h.box.Attach(h.ctx, Process{Container: "c"}, Streams{Stdout: io.Discard}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("attached to the container: %v", err)
+	}
+	for range 2 { // what is written after the end of the output was noticed, too
+		if _, err := io.WriteString(w, "input"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.must(w.Close())
+	h.must(p.until(h.ctx, func() bool { return p.inEOF }))
+	if string(p.input) != "inputinput" {
+		t.Errorf("it read %q", p.input)
 	}
 	p.end(exited(3))
 	if exit := <-done; exit.Code != 3 {
