@@ -15,6 +15,7 @@ import (
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
+	"github.com/bulkhead-project/bulkhead/internal/testsock"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -64,36 +65,13 @@ func TestImpostorsWords(t *testing.T) {
 	}
 }
 
-// victim is a socket of somebody else's; connected tells of every connection.
-func victim(t *testing.T, path string) (connected <-chan struct{}) {
-	t.Helper()
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, done := make(chan struct{}, 8), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			got <- struct{}{}
-			conn.Close()
-		}
-	}()
-	t.Cleanup(func() { l.Close(); <-done })
-	return got
-}
-
 // TestImpostorOpensNothing: where a stream is, and what is written there, is
 // not the shim's to say.
 func TestImpostorOpensNothing(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
 	other := filepath.Join(base, "victim.sock")
-	connected := victim(t, other)
+	connected := testsock.Listen(t, other)
 	token := strings.Repeat("0f", 16)
 	for name, answer := range map[string]*shimv1.OpenResponse{
 		"address": {Address: other, Token: token},
@@ -128,7 +106,7 @@ func TestImpostorOpensNothing(t *testing.T) {
 func TestLinkIsNoShim(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
-	connected := victim(t, filepath.Join(base, "victim.sock"))
+	connected := testsock.Listen(t, filepath.Join(base, "victim.sock"))
 	dir := filepath.Join(base, "pod")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

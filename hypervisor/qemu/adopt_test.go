@@ -1,10 +1,11 @@
 package qemu
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testsock"
 )
 
 // TestEndTouchesNobodyElse: a machine's directory that has become a link to
@@ -19,25 +20,9 @@ func TestEndTouchesNobodyElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	connected := make(chan struct{}, 8)
+	var connected []<-chan struct{}
 	for _, name := range []string{qmpSocket, monitorSocket} {
-		l, err := net.Listen("unix", filepath.Join(other, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				connected <- struct{}{}
-				conn.Close()
-			}
-		}()
-		t.Cleanup(func() { l.Close(); <-done })
+		connected = append(connected, testsock.Listen(t, filepath.Join(other, name)))
 	}
 	if err := os.Symlink(other, filepath.Join(pod, "vm")); err != nil {
 		t.Fatal(err)
@@ -51,7 +36,7 @@ func TestEndTouchesNobodyElse(t *testing.T) {
 			t.Errorf("another machine's socket: %v", err)
 		}
 	}
-	if len(connected) != 0 {
+	if len(connected[0])+len(connected[1]) != 0 {
 		t.Errorf("another machine was connected to")
 	}
 }

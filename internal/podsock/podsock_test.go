@@ -8,31 +8,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-// listen makes a socket at path and tells of the connections that it gets.
-func listen(t *testing.T, path string) <-chan struct{} {
-	t.Helper()
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make(chan struct{}, 1)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conn.Close()
-			got <- struct{}{}
-		}
-	}()
-	t.Cleanup(func() { l.Close(); <-done })
-	return got
-}
+	"github.com/bulkhead-project/bulkhead/internal/testsock"
+)
 
 func TestDial(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pod")
@@ -40,7 +18,7 @@ func TestDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"own", "vm/own"} {
-		got := listen(t, filepath.Join(dir, name))
+		got := testsock.Listen(t, filepath.Join(dir, name))
 		conn, err := Dial(t.Context(), dir, name)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -75,7 +53,7 @@ func TestDialImpostors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	victim := listen(t, filepath.Join(other, "vm", "qmp"))
+	victim := testsock.Listen(t, filepath.Join(other, "vm", "qmp"))
 	for name, plant := range map[string]func(path string) error{
 		"link":     func(path string) error { return os.Symlink(filepath.Join(other, "vm", "qmp"), path) },
 		"vm/qmp":   func(path string) error { return os.Symlink(filepath.Join(other, "vm"), filepath.Dir(path)) },
@@ -133,7 +111,7 @@ func TestDialAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "shim.sock")
-	victim := listen(t, path)
+	victim := testsock.Listen(t, path)
 	if _, err := Dial(t.Context(), dir, "shim.sock"); !errors.Is(err, ErrForeign) {
 		t.Errorf("root's socket: %v", err)
 	}

@@ -92,22 +92,9 @@ func (f *fake) unpackTree(ctx context.Context, s *agentv1.Stream) error {
 	}
 }
 
-// copying opens a copy's stream.
-func (r *rig) copying(t *testing.T, req *shimv1.OpenRequest) (net.Conn, error) {
-	t.Helper()
-	res, err := r.extension.Open(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stream.Dial(t.Context(), res.Address, res.Token)
-}
-
 func TestCopyOut(t *testing.T) {
 	r := start(t)
-	conn, err := r.copying(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_OUT, ContainerId: "c", Path: "/t"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := r.open(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_OUT, ContainerId: "c", Path: "/t"})
 	var archive, notes bytes.Buffer
 	if code, err := (stream.Stdio{Stdout: &archive, Stderr: &notes}).Run(t.Context(), conn); code != 0 || err != nil {
 		t.Fatalf("code %d, %v", code, err)
@@ -135,13 +122,10 @@ func TestCopyOut(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 
-	if conn, err := r.copying(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_OUT, Path: "/none"}); !errors.Is(err, stream.ErrRefused) || !strings.Contains(err.Error(), "no such place") {
+	if conn, err := r.dial(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_OUT, Path: "/none"}); !errors.Is(err, stream.ErrRefused) || !strings.Contains(err.Error(), "no such place") {
 		t.Errorf("of nothing: %v, %v", conn, err)
 	}
-	conn, err = r.copying(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_OUT, Path: "/broken"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn = r.open(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_OUT, Path: "/broken"})
 	if _, err := (stream.Stdio{Stdout: io.Discard}).Run(t.Context(), conn); err == nil || !strings.Contains(err.Error(), "the disk is broken") {
 		t.Errorf("a tree that is not whole: %v", err)
 	}
@@ -166,12 +150,9 @@ func TestCopyIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(archive io.Reader) (string, error) {
-		conn, err := r.copying(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_IN, ContainerId: "c", Path: "/to", Into: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := r.open(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_IN, ContainerId: "c", Path: "/to", Into: true})
 		var notes bytes.Buffer
-		_, err = (stream.Stdio{Stdin: archive, Stderr: &notes}).Run(t.Context(), conn)
+		_, err := (stream.Stdio{Stdin: archive, Stderr: &notes}).Run(t.Context(), conn)
 		return notes.String(), err
 	}
 	notes, err := run(bytes.NewReader(archive.Bytes()))
@@ -202,10 +183,7 @@ func TestCopyIn(t *testing.T) {
 func TestCopyToADeafPod(t *testing.T) {
 	r := start(t)
 	r.fake.deaf = true
-	conn, err := r.copying(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_IN, ContainerId: "c", Path: "/to"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := r.open(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_IN, ContainerId: "c", Path: "/to"})
 	var archive bytes.Buffer
 	if err := tar.NewWriter(&archive).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "large", Size: 1 << 30}); err != nil {
 		t.Fatal(err)

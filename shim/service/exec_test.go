@@ -32,18 +32,30 @@ func (r *rig) joinExec(t *testing.T) (sandbox.Process, net.Conn) {
 	return p, r.join(t, p)
 }
 
-// join connects to the stdin and stdout of a command.
-func (r *rig) join(t *testing.T, p sandbox.Process) net.Conn {
+// dial asks for a stream, which is given, and connects to it.
+func (r *rig) dial(t *testing.T, request *shimv1.OpenRequest) (net.Conn, error) {
 	t.Helper()
-	res, err := r.extension.Open(t.Context(), &shimv1.OpenRequest{ContainerId: p.Container, ExecId: p.Exec, Stdin: true, Stdout: true})
+	res, err := r.extension.Open(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := stream.Dial(t.Context(), res.Address, res.Token)
+	return stream.Dial(t.Context(), res.Address, res.Token)
+}
+
+// open opens a stream.
+func (r *rig) open(t *testing.T, request *shimv1.OpenRequest) net.Conn {
+	t.Helper()
+	conn, err := r.dial(t, request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return conn
+}
+
+// join connects to the stdin and stdout of a command.
+func (r *rig) join(t *testing.T, p sandbox.Process) net.Conn {
+	t.Helper()
+	return r.open(t, &shimv1.OpenRequest{ContainerId: p.Container, ExecId: p.Exec, Stdin: true, Stdout: true})
 }
 
 // TestToldExecIsForgotten: a command whose end its client has heard of is nobody's

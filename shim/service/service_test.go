@@ -266,14 +266,7 @@ func TestCreateRefuses(t *testing.T) {
 func TestAttach(t *testing.T) {
 	r := start(t)
 	r.create(t, "c")
-	res, err := r.extension.Open(t.Context(), &shimv1.OpenRequest{ContainerId: "c", Stdin: true, Stdout: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := stream.Dial(t.Context(), res.Address, res.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := r.open(t, &shimv1.OpenRequest{ContainerId: "c", Stdin: true, Stdout: true})
 	sizes := make(chan stream.Size, 1)
 	sizes <- stream.Size{Width: 132, Height: 43}
 	stdin, feed := io.Pipe()
@@ -298,14 +291,7 @@ func TestAttach(t *testing.T) {
 func TestLostClientLeavesStdinOpen(t *testing.T) {
 	r := start(t)
 	r.create(t, "c")
-	res, err := r.extension.Open(t.Context(), &shimv1.OpenRequest{ContainerId: "c", Stdin: true, Stdout: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := stream.Dial(t.Context(), res.Address, res.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := r.open(t, &shimv1.OpenRequest{ContainerId: "c", Stdin: true, Stdout: true})
 	conn.Close()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		if slices.Contains(r.fake.noted(), "stdin: "+stream.ErrDetached.Error()) {
@@ -377,14 +363,7 @@ func TestPublishAndForward(t *testing.T) {
 	}
 	ask(t, conn, conn.(*net.TCPConn).CloseWrite)
 
-	res, err := r.extension.Open(t.Context(), &shimv1.OpenRequest{Kind: shimv1.OpenRequest_PORT_FORWARD, Port: 80})
-	if err != nil {
-		t.Fatal(err)
-	}
-	forward, err := stream.Dial(t.Context(), res.Address, res.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	forward := r.open(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_PORT_FORWARD, Port: 80})
 	ask(t, forward, forward.(*net.UnixConn).CloseWrite)
 
 	r.file(t, "no socket")
@@ -417,14 +396,7 @@ func TestConsole(t *testing.T) {
 	}
 	defer log.Close()
 	log.WriteString("booting\n")
-	res, err := r.extension.Open(t.Context(), &shimv1.OpenRequest{Kind: shimv1.OpenRequest_CONSOLE})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := stream.Dial(t.Context(), res.Address, res.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := r.open(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_CONSOLE})
 	defer conn.Close()
 	expect := func(want string) {
 		t.Helper()

@@ -1,0 +1,35 @@
+// Package testsock is somebody else's socket for tests in which nobody may be led
+// to it.
+package testsock
+
+import (
+	"net"
+	"testing"
+)
+
+// Listen makes a socket at path, until the test's end, and tells of the connections
+// that it gets: each is closed before.
+func Listen(t testing.TB, path string) <-chan struct{} {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connected, done := make(chan struct{}, 64), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+			select {
+			case connected <- struct{}{}:
+			default: // enough are told of
+			}
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return connected
+}
