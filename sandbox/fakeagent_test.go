@@ -368,7 +368,9 @@ func (a *fakeAgent) output(ctx context.Context, s *agentv1.Stream) error {
 		})
 	}
 	ack(r.Offset)
-	next := r.Offset
+	p.mu.Lock()
+	next := max(r.Offset, st.base)
+	p.mu.Unlock()
 	if err := s.Reply(agentv1.Offset{Offset: next}); err != nil {
 		return err
 	}

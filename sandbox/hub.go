@@ -78,6 +78,13 @@ func (h *hub) send(ctx context.Context, offset int64, data []byte) {
 	}
 }
 
+// skip has the stream begin at an offset.
+func (h *hub) skip(offset int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.offset = max(h.offset, offset)
+}
+
 // put returns false for a client that is too slow.
 func (c *client) put(ctx context.Context, data []byte) bool {
 	select {

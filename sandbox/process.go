@@ -26,6 +26,7 @@ type process struct {
 	attached  chan struct{} // closed when the first client attaches
 	out       [2]*hub       // by logs.Stream; a terminal has only the first
 
+	restored  bool // it was made under another shim
 	hidden    bool // being created
 	state     State
 	pid       int

@@ -112,6 +112,10 @@ func (s *Sandbox) copyStream(ctx context.Context, p *process, st logs.Stream, h 
 		return err
 	}
 	defer stream.Close()
+	if from == 0 && p.restored && p.output != OutputLog {
+		from = stream.Offset() // the shim before has passed on what came first
+		h.skip(from)
+	}
 	acked := from
 	for {
 		offset, data, err := stream.Next()

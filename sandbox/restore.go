@@ -90,7 +90,7 @@ func (s *Sandbox) load() error {
 func (s *Sandbox) loadProcess(c ContainerConfig, st processState) {
 	p := newProcess(Process{Container: c.ID, Exec: st.Exec}, nil, st.Terminal, st.Output)
 	p.state, p.pid, p.exit, p.stdin = st.State, st.PID, st.Exit, st.Stdin
-	p.createdAt, p.startedAt = st.CreatedAt, st.StartedAt
+	p.createdAt, p.startedAt, p.restored = st.CreatedAt, st.StartedAt, true
 	if st.Exec == "" {
 		p.stdinOnce = c.StdinOnce
 		for _, image := range c.images() {

@@ -185,6 +185,39 @@ func TestRestoreWithoutALogKeepsOutput(t *testing.T) {
 	}
 }
 
+// TestRestoreTakesWhatNobodyKeeps: processes without a log, of whose output a part
+// was taken under the shim before, are not held up by the rest.
+func TestRestoreTakesWhatNobodyKeeps(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	quiet := h.container("quiet")
+	quiet.Log.Close()
+	quiet.Output, quiet.Log = OutputDiscard, nil
+	h.must(h.box.CreateContainer(h.ctx, quiet))
+	_, err := h.box.StartProcess(h.ctx, Process{Container: "quiet"})
+	h.must(err)
+	id := h.exec("e", false)
+	out := newBuffer()
+	h.attach(id, Streams{Stdout: out}) // which the crash ends
+	_, err = h.box.StartProcess(h.ctx, id)
+	h.must(err)
+	procs := map[Process]*fakeProc{id: h.fake(id), {Container: "quiet"}: h.fake(Process{Container: "quiet"})}
+	for _, p := range procs {
+		h.say(p, "stdout", "before")
+		h.must(p.until(h.ctx, func() bool { return p.out["stdout"].acked == 6 }))
+	}
+	h.crash()
+	h.must(h.restore(h.logFiles("c")))
+	for id, p := range procs {
+		h.say(p, "stdout", strings.Repeat("x", 4*outputBound))
+		p.end(exited(4))
+		if got := h.wait(id); got.Code != 4 {
+			t.Errorf("%v: %+v", id, got)
+		}
+	}
+}
+
 // behaviours 1: restoring by calling create, so that a passing error deletes a
 // live pod's stored configuration.
 func TestPassingErrorOfRestoreDeletesNothing(t *testing.T) {

@@ -48,6 +48,9 @@ func (s *OutputStream) Next() (int64, []byte, error) {
 	return at, data, nil
 }
 
+// Offset is that of what Next returns next.
+func (s *OutputStream) Offset() int64 { return s.offset }
+
 // Ack tells the agent that the bytes before offset are safe: it forgets them.
 // A process whose output is not acknowledged blocks in the end.
 func (s *OutputStream) Ack(offset int64) error {
