@@ -39,8 +39,8 @@ type cgroupUndo struct {
 	Dirs []string `json:"dirs"`
 }
 
-// GroupTag names the directory of an instance's groups in the host's cgroups.
-func GroupTag(roots dirs.Roots, instance string) string {
+// groupTag names the directory of an instance's groups in the host's cgroups.
+func groupTag(roots dirs.Roots, instance string) string {
 	sum := sha256.Sum256([]byte(roots.Data + "\x00" + roots.State))
 	return "bulkhead-" + instance + "-" + hex.EncodeToString(sum[:4])
 }

@@ -88,7 +88,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the engine: %w", err)
 	}
-	o.groups = hostcgroup.Find(GroupTag(o.Roots, o.Instance))
+	o.groups = hostcgroup.Find(groupTag(o.Roots, o.Instance))
 	return newService(ctx, o, processes{}, m)
 }
 

@@ -31,7 +31,7 @@ func seccomp(security *runtimeapi.LinuxContainerSecurityContext, localhost *spec
 	case runtimeapi.SecurityProfile_Unconfined:
 		return nil, nil
 	case runtimeapi.SecurityProfile_RuntimeDefault:
-		return DefaultSeccomp(caps), nil
+		return defaultSeccomp(caps), nil
 	case runtimeapi.SecurityProfile_Localhost:
 		if localhost == nil {
 			return nil, fmt.Errorf("%w: seccomp profile %q was not read", ErrInvalid, profile.GetLocalhostRef())
@@ -42,11 +42,11 @@ func seccomp(security *runtimeapi.LinuxContainerSecurityContext, localhost *spec
 	}
 }
 
-// DefaultSeccomp is the profile RuntimeDefault for a process with the
+// defaultSeccomp is the profile RuntimeDefault for a process with the
 // capabilities caps: what ordinary programs call is allowed, what a capability
 // guards is allowed to who has it and is EPERM to others, and what the profile
 // does not know is ENOSYS, so that a newer C library falls back to what it does.
-func DefaultSeccomp(caps *specs.LinuxCapabilities) *specs.LinuxSeccomp {
+func defaultSeccomp(caps *specs.LinuxCapabilities) *specs.LinuxSeccomp {
 	unknown := uint(eNOSYS)
 	profile := &specs.LinuxSeccomp{
 		DefaultAction:   specs.ActErrno,

@@ -34,21 +34,21 @@ func TestSeccompFollowsCapabilities(t *testing.T) {
 		all := &specs.LinuxCapabilities{Bounding: slices.DeleteFunc(slices.Clone(allCapabilities), func(name string) bool {
 			return name == test.capability || test.call == "bpf" || test.call == "perf_event_open"
 		})}
-		if action, errno := verdict(DefaultSeccomp(all), test.call); action != specs.ActErrno || errno != ePERM {
+		if action, errno := verdict(defaultSeccomp(all), test.call); action != specs.ActErrno || errno != ePERM {
 			t.Errorf("%s without %s: %s %d", test.call, test.capability, action, errno)
 		}
 		if test.capability == "" {
 			continue
 		}
 		with := &specs.LinuxCapabilities{Bounding: []string{test.capability}}
-		if action, _ := verdict(DefaultSeccomp(with), test.call); action != specs.ActAllow {
+		if action, _ := verdict(defaultSeccomp(with), test.call); action != specs.ActAllow {
 			t.Errorf("%s with %s: %s", test.call, test.capability, action)
 		}
 	}
 }
 
 func TestSeccompAnswers(t *testing.T) {
-	profile := DefaultSeccomp(nil)
+	profile := defaultSeccomp(nil)
 	for _, name := range strings.Fields("read write openat execve clone socket futex chroot_") {
 		want := specs.ActAllow
 		if name == "chroot_" {

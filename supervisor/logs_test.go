@@ -87,8 +87,6 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestOutputAcrossLogs reads a log that is begun anew, as a whole, its end, and
-// while that happens.
 // TestOutputEnds reads a log that grows with each line that is read of it, and is
 // begun anew, no further than it reached at first.
 func TestOutputEnds(t *testing.T) {
@@ -126,6 +124,8 @@ func TestOutputEnds(t *testing.T) {
 	}
 }
 
+// TestOutputAcrossLogs reads a log that is begun anew, as a whole, its end, and
+// while that happens.
 func TestOutputAcrossLogs(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "4.log")

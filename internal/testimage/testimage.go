@@ -95,12 +95,12 @@ func Image(t testing.TB, config v1.Config, layers ...[]ociimage.Entry) v1.Image 
 // returns the layout's directory, which goes with the test.
 func Build(t testing.TB, layers ...[]ociimage.Entry) string {
 	t.Helper()
-	return Layout(t, Image(t, v1.Config{}, layers...))
+	return layout(t, Image(t, v1.Config{}, layers...))
 }
 
-// Layout writes img as an OCI layout, and returns its directory, which goes with
+// layout writes img as an OCI layout, and returns its directory, which goes with
 // the test.
-func Layout(t testing.TB, img v1.Image) string {
+func layout(t testing.TB, img v1.Image) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "layout")
 	if err := ociimage.WriteLayout(dir, img); err != nil {

@@ -15,10 +15,10 @@ import (
 
 // Bounds of published ports.
 const (
-	// MaxForwards is the most connections of all published ports at once;
+	// maxForwards is the most connections of all published ports at once;
 	// one more waits in its listener's backlog. Each is a stream of the
 	// channel: half of them are left for everything else.
-	MaxForwards = channel.MaxStreams / 2
+	maxForwards = channel.MaxStreams / 2
 
 	connectTimeout = 10 * time.Second
 )

@@ -56,7 +56,7 @@ type Services struct {
 
 // New returns the services of o.
 func New(o Options) *Services {
-	s := &Services{o: o, flights: map[string]*flight{}, io: map[sandbox.Process]stdio{}, slots: make(slots, MaxForwards)}
+	s := &Services{o: o, flights: map[string]*flight{}, io: map[sandbox.Process]stdio{}, slots: make(slots, maxForwards)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
