@@ -34,7 +34,7 @@ const (
 	StorageLimit = "io.bulkhead.storage"     // how many bytes the container's writable layer may hold
 )
 
-// StrictGroups, as the third part of Process.User.Username ("1:2:strict",
-// "name::strict"), has only the groups count that the specification names, and not
-// those of the image's /etc/group.
+// StrictGroups is the third part of a Process.User.Username ("1:2:strict",
+// "name::strict") of which only the groups count that the specification names, and
+// not those of the image's /etc/group.
 const StrictGroups = "strict"
