@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,11 @@ func unprivileged(t *testing.T, name string, pid int, secret string) {
 	}
 	if os.Getuid() == 0 && (strings.Contains(string(status), "\nUid:\t0\t") || strings.Contains(string(status), "\nGid:\t0\t")) {
 		t.Errorf("%s runs as root", name)
+	}
+	limits, err := os.ReadFile(filepath.Join(dir, "limits"))
+	size := regexp.MustCompile(`Max file size +68719476736 +68719476736 `)
+	if err != nil || !size.Match(limits) {
+		t.Errorf("%s: its files may become larger than a disk: %s, %v", name, limits, err)
 	}
 	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 	if err != nil || bytes.Contains(cmdline, []byte(secret)) {

@@ -81,7 +81,8 @@ type VM interface {
 	// Attach puts disk, of SlotSize bytes, into an empty slot of the given
 	// mode, which the guest sees as the block device with serial
 	// SlotSerial(slot). The caller keeps disk, which is open for writing only
-	// if mode is ReadWrite.
+	// if mode is ReadWrite; then it may be shorter, and what the guest wants
+	// beyond its end fails.
 	Attach(ctx context.Context, slot int, disk *os.File, mode DiskMode) error
 	// Detach makes a slot empty again; an empty slot stays so.
 	Detach(ctx context.Context, slot int) error

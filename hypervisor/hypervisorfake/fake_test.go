@@ -53,6 +53,9 @@ func access(g *hypervisorfake.Guest, args []string) string {
 	disk := g.Disk(slot)
 	if args[0] == "write" {
 		data, _ := hex.DecodeString(args[3])
+		if info, err := disk.Stat(); err != nil || offset+int64(len(data)) > info.Size() {
+			return "beyond the disk's end"
+		}
 		if _, err := disk.WriteAt(data, offset); err != nil {
 			return err.Error()
 		}

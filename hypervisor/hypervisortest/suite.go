@@ -32,6 +32,7 @@ func (s Suite) Run(t *testing.T) {
 		{"memory grows and shrinks", growMemory},
 		{"a read-only disk comes and goes", readOnlyDisk},
 		{"a writable disk is written", writableDisk},
+		{"a writable disk has an end", shortDisk},
 		{"wrong slots, modes and sizes are refused", wrongDisks},
 		{"a machine is adopted from its stored record", adopt},
 		{"kill is idempotent and final", killTwice},
@@ -164,6 +165,31 @@ func writableDisk(t *testing.T, d hypervisor.Driver, s Saved) {
 	_, err := open(t, path, os.O_RDONLY).ReadAt(got, offset)
 	must(t, err)
 	want(t, string(got), "bulk")
+}
+
+// shortDisk: a guest knows its disk's size from the template, and gets no more
+// of the host's than the disk has.
+func shortDisk(t *testing.T, d hypervisor.Driver, s Saved) {
+	ctx, v := within(t), s.Clone(t, d)
+	const size = 1 << 30
+	path := Disk(t, "")
+	must(t, os.Truncate(path, size))
+	must(t, v.Attach(ctx, 0, open(t, path, os.O_RDWR), hypervisor.ReadWrite))
+	want(t, Ask(t, v, "write 0 %d 62756c6b", size-4), "written")
+	for _, offset := range []int64{size, 40 << 30, hypervisor.SlotSize - 4} {
+		if got, err := TryAsk(v, "write 0 %d 62756c6b", offset); err != nil || got == "written" {
+			t.Errorf("write at %d: %q, %v", offset, got, err)
+		}
+	}
+	want(t, Ask(t, v, "read 0 %d 4", size-4), "62756c6b")
+	must(t, v.Detach(ctx, 0))
+	info, err := os.Stat(path)
+	must(t, err)
+	if info.Size() != size {
+		t.Errorf("the disk has %d bytes", info.Size())
+	}
+	must(t, v.Attach(ctx, 0, open(t, Disk(t, ""), os.O_RDWR), hypervisor.ReadWrite))
+	want(t, Ask(t, v, "write 0 %d 62756c6b", int64(40<<30)), "written")
 }
 
 func wrongDisks(t *testing.T, d hypervisor.Driver, s Saved) {

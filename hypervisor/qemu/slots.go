@@ -50,7 +50,8 @@ func (v *vm) checkDisk(slot int, disk *os.File, mode hypervisor.DiskMode) error 
 	if err != nil {
 		return err
 	}
-	if info.Mode().IsRegular() && info.Size() != hypervisor.SlotSize {
+	shorter := mode == hypervisor.ReadWrite && info.Size() > 0 && info.Size() < hypervisor.SlotSize
+	if info.Mode().IsRegular() && info.Size() != hypervisor.SlotSize && !shorter {
 		return fmt.Errorf("%w: the disk has %d bytes instead of %d", hypervisor.ErrInvalid, info.Size(), int64(hypervisor.SlotSize))
 	}
 	return nil

@@ -1,6 +1,6 @@
-// Package scratch makes the writable disks of pods: sparse files of a disk
-// slot's size that hold an ext4 of the size the pod may write. mkfs.ext4 runs
-// once a size; after that a disk is a copy of the few blocks it wrote.
+// Package scratch makes the writable disks of pods: sparse files as long as the
+// ext4 in them, which is what the pod may write. mkfs.ext4 runs once a size; after
+// that a disk is a copy of the few blocks it wrote.
 package scratch
 
 import (
@@ -72,11 +72,7 @@ func (m Maker) fill(ctx context.Context, f *os.File, size int64) error {
 		return err
 	}
 	defer template.Close()
-	if err := copySparse(f, template); err != nil {
-		return err
-	}
-	// A slot of a virtual machine has one size; the file system ends before.
-	return f.Truncate(hypervisor.SlotSize)
+	return copySparse(f, template)
 }
 
 // template returns the empty file system of a size, made if it is missing.

@@ -6,7 +6,26 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
+
+// limitFiles lets no file of this process, nor of its machine, become larger than
+// the largest disk: the one that a machine writes has no other end for a QEMU that
+// has been taken over.
+func limitFiles() error {
+	var l unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_FSIZE, &l)
+	if err == nil {
+		l.Max = min(l.Max, hypervisor.SlotSize)
+		l.Cur = min(l.Cur, l.Max)
+		err = unix.Setrlimit(unix.RLIMIT_FSIZE, &l)
+	}
+	if err != nil {
+		return fmt.Errorf("limit the size of files: %w", err)
+	}
+	return nil
+}
 
 // closeInherited closes what the parent left open above stderr. Descriptors of
 // this process's own, the Go runtime's among them, are all close-on-exec, and

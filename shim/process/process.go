@@ -49,7 +49,7 @@ func Run() error {
 		return err
 	}
 	defer conn.Close()
-	if err := closeInherited(); err != nil {
+	if err := errors.Join(closeInherited(), limitFiles()); err != nil {
 		return err
 	}
 	_ = conn.SetDeadline(time.Now().Add(bootstrapDeadline))
