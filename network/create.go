@@ -170,7 +170,8 @@ func startPasta(ctx context.Context, dir string, holder int) (procid.ID, error) 
 		cmd = exec.CommandContext(ctx, "/bin/sh", append(append([]string{"-c", tunScript, "sh", tun}, asNetUser...), args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	}
-	cmd.Dir = "/"
+	// The engine's own may hold secrets, and pasta reads what guests send.
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH")}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return procid.ID{}, fmt.Errorf("start pasta: %s: %w", lastLine(out), err)

@@ -136,6 +136,14 @@ func testUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, id := range []procid.ID{first.Holder, first.Pasta} {
+		// pasta lets only root look.
+		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", id.PID)); err == nil && strings.Contains(string(env), inside) {
+			t.Errorf("process %d has the engine's environment", id.PID)
+		} else if err != nil && os.Geteuid() == 0 {
+			t.Error(err)
+		}
+	}
 	if again, err := other.ns.ensure(ctx); err != nil || again != first {
 		t.Errorf("a second engine got %v, %v, want %v", again, err, first)
 	}
