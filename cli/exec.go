@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,14 +27,14 @@ SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
   bulkhead exec -it --detach-keys ctrl-p,ctrl-q web -- sh`,
 		Args: atLeast("POD", "COMMAND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if req.Command = args[1:]; req.Command[0] == "--" {
-				req.Command = req.Command[1:]
+			var err error
+			if req.Command, err = lateFlags(cmd, args[1:]); err != nil {
+				return err
 			}
 			if len(req.Command) == 0 {
 				return fmt.Errorf("name the command to run in pod %s", args[0])
 			}
 			o := session{stdin: req.Stdin, tty: req.TTY}
-			var err error
 			if o.keys, err = parseKeys(keys); err != nil {
 				return err
 			}
@@ -52,6 +54,31 @@ SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
 	cmd.Flags().StringVar(&keys, "detach-keys", "", "keys that leave the command running, as "+detachKeys+" (default: none, for a shell's Ctrl-P would wait for the next key)")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
+}
+
+// lateFlags returns the command of what follows a pod's name. As kubectl's users
+// write, flags may stand there if -- ends them: web -it -- sh.
+func lateFlags(cmd *cobra.Command, args []string) (command []string, err error) {
+	if args[0] == "--" {
+		return args[1:], nil
+	}
+	if !strings.HasPrefix(args[0], "-") {
+		return args, nil
+	}
+	usage := cmd.FlagErrorFunc()
+	end := slices.Index(args, "--")
+	if end < 0 {
+		return nil, usage(cmd, fmt.Errorf("%s stands after the pod: put it before, or -- before the command", args[0]))
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(true)
+	if err := flags.Parse(args[:end]); err != nil {
+		return nil, usage(cmd, err)
+	}
+	if flags.NArg() > 0 {
+		return nil, usage(cmd, fmt.Errorf("%q stands before --", flags.Arg(0)))
+	}
+	return args[end+1:], nil
 }
 
 func (a *app) consoleCmd() *cobra.Command {

@@ -186,10 +186,14 @@ func (s *Supervisor) verb(r *http.Request) (any, error) {
 			return nil, err
 		}
 		return result, e.update(r.Context(), req)
-	case "pause":
+	case "pause", "resume":
+		if e.hasEnded() {
+			return nil, class(api.ErrConflict, fmt.Errorf("pod %s has ended", e.key()))
+		}
+		if verb == "resume" {
+			return result, s.engine.ResumePodSandbox(r.Context(), e.pod().Sandbox())
+		}
 		return result, s.engine.PausePodSandbox(r.Context(), e.pod().Sandbox())
-	case "resume":
-		return result, s.engine.ResumePodSandbox(r.Context(), e.pod().Sandbox())
 	case "wait":
 		select {
 		case <-e.ended():
@@ -240,6 +244,9 @@ func (s *Supervisor) console(r *http.Request) (any, error) {
 	e, err := s.pods.find(r.PathValue("ref"))
 	if err != nil {
 		return nil, err
+	}
+	if e.hasEnded() {
+		return nil, class(api.ErrConflict, fmt.Errorf("pod %s has ended", e.key()))
 	}
 	u, err := s.engine.Console(r.Context(), e.pod().Sandbox())
 	if err != nil {

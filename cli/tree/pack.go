@@ -54,12 +54,18 @@ func (p *packer) source(name string) error {
 		defer p.root.Close()
 		return p.entry(".", info)
 	}
+	if !info.Mode().IsRegular() {
+		return errNoTree
+	}
 	f, err := os.OpenFile(name, readOnly, 0)
 	if err != nil {
 		return err
 	}
 	return p.file(f, name, p.base)
 }
+
+// errNoTree says that what was to be copied is a device, a pipe or a socket.
+var errNoTree = errors.New("it is neither a file nor a directory")
 
 // readOnly does not wait for the other end of a pipe.
 const readOnly = os.O_RDONLY | syscall.O_NONBLOCK

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -162,6 +163,64 @@ func TestFiles(t *testing.T) {
 	if err := Pack(io.Discard, "/no/such", unnoted(t)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
+}
+
+// TestNoFiles copies to what is no file of its own: it stays what it is.
+func TestNoFiles(t *testing.T) {
+	dir := t.TempDir()
+	pipe, behind, link := dir+"/pipe", dir+"/behind", dir+"/link"
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.WriteFile(behind, []byte("longer than that"), 0o640), os.Symlink("behind", link)); err != nil {
+		t.Fatal(err)
+	}
+	file := tar.Header{Typeflag: tar.TypeReg, Name: "t"}
+	if err := Unpack(archive(t, file), pipe, "t", unnoted(t)); !errors.Is(err, syscall.ENXIO) {
+		t.Errorf("to a pipe that nobody reads: %v", err)
+	}
+	if err := Pack(io.Discard, pipe, unnoted(t)); !errors.Is(err, errNoTree) {
+		t.Errorf("a pipe is packed: %v", err)
+	}
+	if err := Unpack(archive(t, tar.Header{Typeflag: tar.TypeFifo, Name: "t"}), dir+"/new", "t", unnoted(t)); !errors.Is(err, errNoTree) {
+		t.Errorf("a pipe comes: %v", err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for _, target := range []string{pipe, "/proc/self/fd/" + strconv.Itoa(int(reader.Fd())), link} {
+		if err := Unpack(archive(t, file), target, "t", unnoted(t)); err != nil {
+			t.Errorf("to %s: %v", target, err)
+		}
+	}
+	if got := make([]byte, 2); read(t, reader, got) != "tt" {
+		t.Errorf("the pipe's reader got %q", got)
+	}
+	if got, err := os.ReadFile(behind); string(got) != "t" {
+		t.Errorf("behind the link is %q, %v", got, err)
+	}
+	tree := []tar.Header{{Typeflag: tar.TypeDir, Name: "t"}, {Typeflag: tar.TypeReg, Name: "t/pipe"}}
+	for _, target := range []string{pipe, dir} {
+		base := tree
+		if target == dir {
+			base = []tar.Header{{Typeflag: tar.TypeReg, Name: "pipe"}}
+		}
+		if err := Unpack(archive(t, base...), target, strings.Split(base[0].Name, "/")[0], unnoted(t)); err == nil || !strings.Contains(err.Error(), "is in the way") {
+			t.Errorf("a tree over a pipe, at %s: %v", target, err)
+		}
+	}
+	for path, want := range map[string]fs.FileMode{pipe: fs.ModeNamedPipe, link: fs.ModeSymlink} {
+		if info, err := os.Lstat(path); err != nil || info.Mode().Type() != want {
+			t.Errorf("%s is now %v, %v", path, info, err)
+		}
+	}
+}
+
+func read(t *testing.T, r io.Reader, b []byte) string {
+	t.Helper()
+	if _, err := io.ReadFull(r, b); err != nil {
+		t.Error(err)
+	}
+	return string(b)
 }
 
 // archive makes a tar stream of headers; a regular file's content is its name.

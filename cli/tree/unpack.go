@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -28,9 +29,10 @@ var ErrHostile = errors.New("not what a copy is made of")
 
 // Unpack makes the one tree of a tar stream, whose names begin with base (see
 // Base: what was asked for, and no choice of the pod's), at target: in it, if it
-// is a directory, and else as it. Missing directories above are made. It writes below
-// target only and through no symbolic link; files and links that are in the way
-// are replaced. Left out, and told to note, are devices and the like, and
+// is a directory, and else as it; a file alone is written to what a link leads to, a
+// device or a pipe (/dev/stdout). Missing directories above are made. It writes below
+// target only and through no symbolic link there; files and links that are in the way
+// are replaced, devices and the like are not. Left out, and told to note, are devices and the like, and
 // symbolic links that lead out of the tree: whoever follows them later would be
 // led by the pod. Permissions and times are kept, but no set-user-id.
 func Unpack(r io.Reader, target, base string, note func(string)) (err error) {
@@ -38,7 +40,9 @@ func Unpack(r io.Reader, target, base string, note func(string)) (err error) {
 	if err := u.open(target); err != nil {
 		return fmt.Errorf("copy to %s: %w", target, err)
 	}
-	defer u.root.Close()
+	if u.root != nil {
+		defer u.root.Close()
+	}
 	if err := u.run(); err != nil {
 		return fmt.Errorf("copy to %s: %w", target, err)
 	}
@@ -64,6 +68,7 @@ type unpacker struct {
 	tar    *tar.Reader
 	note   func(string)
 	root   *os.Root
+	sink   string // instead of root: the file is written to what is there
 	rename string // what becomes of the tree's base, empty if nothing
 	base   string // that every name begins with
 
@@ -87,6 +92,9 @@ func (u *unpacker) open(target string) (err error) {
 	case err == nil && info.IsDir():
 		u.root, err = os.OpenRoot(target)
 		return err
+	case err == nil && !isFile(target):
+		u.sink, u.rename = target, filepath.Base(target)
+		return nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	case strings.HasSuffix(target, "/") || strings.HasSuffix(target, "/.") || filepath.Base(target) == "..":
@@ -99,6 +107,26 @@ func (u *unpacker) open(target string) (err error) {
 	u.rename = filepath.Base(target)
 	u.root, err = os.OpenRoot(above)
 	return err
+}
+
+// isFile tells whether a path is a regular file itself, and no link.
+func isFile(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// pour writes the file that h begins to the sink.
+func (u *unpacker) pour(h *tar.Header) error {
+	if h.Typeflag != tar.TypeReg || u.entries > 1 {
+		return fmt.Errorf("%s is in the way: it is no directory", u.sink)
+	}
+	// A pipe that nobody reads is an error, and no wait.
+	f, err := os.OpenFile(u.sink, os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, u.tar)
+	return errors.Join(err, f.Close())
 }
 
 func (u *unpacker) run() error {
@@ -114,7 +142,9 @@ func (u *unpacker) run() error {
 			return fmt.Errorf("%w: more than %d files (- takes any number as a tar stream)", ErrHostile, MaxEntries)
 		}
 		name, err := u.place(h.Name)
-		if err == nil {
+		if err == nil && u.sink != "" {
+			err = u.pour(h)
+		} else if err == nil {
 			if err = u.finish(name); err == nil {
 				err = u.put(name, h)
 			}
@@ -125,6 +155,9 @@ func (u *unpacker) run() error {
 	}
 	if u.entries == 0 {
 		return fmt.Errorf("%w: nothing came", ErrHostile)
+	}
+	if u.sink != "" {
+		return nil
 	}
 	return u.finish("")
 }
@@ -172,6 +205,9 @@ func (u *unpacker) put(name string, h *tar.Header) error {
 		return u.root.Symlink(h.Linkname, name)
 	case tar.TypeLink:
 		return u.link(name, h.Linkname)
+	}
+	if u.entries == 1 {
+		return errNoTree
 	}
 	u.note(fmt.Sprintf("left out %.200q: it is neither a file nor a directory nor a link", h.Name))
 	return nil
@@ -226,19 +262,22 @@ func (u *unpacker) finish(next string) error {
 	return nil
 }
 
-// clear removes a file that is in the way; a directory stays.
+// clear removes a file or a link that is in the way; what is anything else stays.
 func (u *unpacker) clear(name string) error {
 	info, err := u.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is in the way: it is a directory", filepath.Join(u.root.Name(), name))
-	}
 	if err != nil {
 		return err
 	}
-	return u.root.Remove(name)
+	switch info.Mode().Type() {
+	case 0, fs.ModeSymlink:
+		return u.root.Remove(name)
+	case fs.ModeDir:
+		return fmt.Errorf("%s is in the way: it is a directory", filepath.Join(u.root.Name(), name))
+	}
+	return fmt.Errorf("%s is in the way: it is a device, a pipe or a socket", filepath.Join(u.root.Name(), name))
 }
 
 func (u *unpacker) file(name string, mode fs.FileMode, h *tar.Header) error {

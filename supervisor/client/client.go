@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -120,6 +121,10 @@ func (c *Client) Stream(ctx context.Context, method, path string, query url.Valu
 // do sends the request, and again to a new supervisor if the old one is gone
 // before it has answered anything.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
+	// What is empty, or dots, is no part of a path: another one would be asked for.
+	if p := path + "/"; strings.Contains(p, "//") || strings.Contains(p, "/./") || strings.Contains(p, "/../") {
+		return nil, fmt.Errorf("%w: an empty name, or one of dots alone, names nothing", api.ErrNotFound)
+	}
 	if len(c.roots.State) > dirs.MaxState {
 		return nil, fmt.Errorf("the state directory %s has %d characters, and sockets below it leave room for %d: set BULKHEAD_STATE to a shorter path",
 			c.roots.State, len(c.roots.State), dirs.MaxState)

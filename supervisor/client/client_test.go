@@ -13,7 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
+
+// TestNoName: what a user left empty is not taken for another path.
+func TestNoName(t *testing.T) {
+	start := func(context.Context, dirs.Roots) error { t.Error("started"); return nil }
+	c := New(dirs.Roots{Data: t.TempDir(), State: t.TempDir()}, start)
+	for _, path := range []string{"/v1/pods/", "/v1/pods//stop", "/v1/pods/./exec", "/v1/images/..", "/v1/pods/../stop"} {
+		if err := c.Call(t.Context(), "POST", path, nil, nil, nil); !errors.Is(err, api.ErrNotFound) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
 
 // TestUnusableDirectories: where no supervisor could work the error says what to set.
 func TestUnusableDirectories(t *testing.T) {
