@@ -188,11 +188,18 @@ func (s *shim) unserve(gone bool) {
 	s.store.Close()
 }
 
+const acceptPause = 100 * time.Millisecond
+
 func (s *shim) receiveFiles(l *net.UnixListener) {
 	for {
 		conn, err := l.AcceptUnix()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil { // out of descriptors, most likely, and nothing tells of one
+			s.log.Warn("accept who sends a file", "error", err)
+			<-time.After(acceptPause)
+			continue
 		}
 		// One at a time: a client sends one file in one message, and has
 		// seconds to do so.

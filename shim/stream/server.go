@@ -92,6 +92,10 @@ func (s *Server) redeem(token string) Handler {
 	return t.handler
 }
 
+// acceptPause is how soon a failed accept is tried again, as when there are no
+// descriptors left: when one is, nothing tells.
+const acceptPause = 100 * time.Millisecond
+
 // Serve accepts connections until l is closed or the Server is.
 func (s *Server) Serve(l *net.UnixListener) error {
 	stop := context.AfterFunc(s.ctx, func() { l.Close() })
@@ -102,7 +106,12 @@ func (s *Server) Serve(l *net.UnixListener) error {
 			if s.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			return err
+			select {
+			case <-time.After(acceptPause):
+				continue
+			case <-s.ctx.Done():
+				return nil
+			}
 		}
 		if err := s.enter(); err != nil {
 			fmt.Fprintln(conn, err)
