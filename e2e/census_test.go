@@ -198,6 +198,20 @@ func (w *world) settle(before []string) (diff []string) {
 	}
 }
 
+// calm is the census when it has stopped to change: who was told of an end may be
+// ahead of what is closed after it.
+func (w *world) calm() []string {
+	last := w.census()
+	for deadline := time.Now().Add(3 * time.Second); ; {
+		time.Sleep(100 * time.Millisecond)
+		now := w.census()
+		if len(compare(last, now)) == 0 || time.Now().After(deadline) {
+			return now
+		}
+		last = now
+	}
+}
+
 func compare(before, after []string) (diff []string) {
 	count := map[string]int{}
 	for _, s := range before {

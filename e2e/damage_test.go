@@ -17,7 +17,7 @@ import (
 func TestDamage(t *testing.T) {
 	w := newWorld(t)
 	s := newSurvivor(t, w)
-	before := w.census()
+	before := w.calm()
 	state := func(id, name string) string { return filepath.Join(w.roots().Instance(client.Instance), id, name) }
 	data := func(id, name string) string { return filepath.Join(w.roots().Sandboxes(), id, name) }
 	for _, tc := range []struct {
@@ -52,7 +52,7 @@ func TestDamage(t *testing.T) {
 				s.check(t)
 			})
 			if t.Failed() {
-				before = w.census()
+				before = w.calm()
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func TestKill(t *testing.T) {
 	}
 	w := newWorld(t)
 	s := newSurvivor(t, w)
-	before := w.census()
+	before := w.calm()
 	for _, c := range cells {
 		t.Run(c.String(), func(t *testing.T) {
 			k := &killing{world: w, cell: c, survivor: s, before: before}
@@ -48,7 +48,7 @@ func TestKill(t *testing.T) {
 			}
 		})
 		if t.Failed() {
-			before = w.census() // what one cell has left is not the next one's fault
+			before = w.calm() // what one cell has left is not the next one's fault
 		}
 	}
 }

@@ -59,7 +59,7 @@ func TestIdle(t *testing.T) {
 // another instance has left; a plain ps and a plain reap leave it alone.
 func TestOtherInstance(t *testing.T) {
 	w := newWorld(t)
-	before := w.census()
+	before := w.calm()
 	id := strings.Repeat("ab", 32)
 	sum := sha256.Sum256([]byte("default/half/u/0"))
 	for path, text := range map[string]string{

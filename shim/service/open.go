@@ -90,7 +90,6 @@ func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Proc
 		finish(w, sandbox.Exit{}, err)
 		return
 	}
-	defer unwatch()
 	received, left := make(chan struct{}), false
 	go func() {
 		defer close(received)
@@ -101,6 +100,7 @@ func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Proc
 	in.CloseWithError(io.ErrClosedPipe)
 	finish(w, exit, err)
 	conn.Close()
+	unwatch()
 	<-received
 	switch {
 	case p.Exec == "":
