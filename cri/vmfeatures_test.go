@@ -29,14 +29,7 @@ func TestFeatures(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 
-	// The first pod has the template built, and the pool filled after it.
-	first, err := s.RunPodSandbox(ctx, podConfig("first"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.RemovePodSandbox(ctx, first); err != nil {
-		t.Fatal(err)
-	}
+	first(ctx, t, s)
 	s.member(t)
 	port := freePort(t)
 	config := podConfig("web")

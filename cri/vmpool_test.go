@@ -11,6 +11,19 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 )
 
+// first runs a pod and removes it: it has the template built, and the pool filled
+// after it.
+func first(ctx context.Context, t *testing.T, s *Service) {
+	t.Helper()
+	id, err := s.RunPodSandbox(ctx, podConfig("first"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemovePodSandbox(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestRehearsal takes real machines from the pool, one that has rehearsed to
 // the end and one in the middle of it: pods find nothing of a rehearsal, and
 // each machine is another one.
@@ -21,13 +34,7 @@ func TestRehearsal(t *testing.T) {
 	s, _ := realEngine(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	first, err := s.RunPodSandbox(ctx, podConfig("first"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.RemovePodSandbox(ctx, first); err != nil {
-		t.Fatal(err)
-	}
+	first(ctx, t, s)
 	machines := map[string]bool{}
 	// On a loaded machine one that is taken at once may have rehearsed all the same.
 	const attempts = 5

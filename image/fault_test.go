@@ -36,17 +36,24 @@ func basicAuth(next http.Handler) http.Handler {
 	})
 }
 
-// TestPullFails: each fault is one line of its class, and leaves nothing.
-func TestPullFails(t *testing.T) {
-	img := imageOf(t, tarOf(t, file("a", strings.Repeat("incompressible? no ", 100000))), tarOf(t, file("b", "second")))
+// firstLayer is the digest of an image's first layer.
+func firstLayer(t *testing.T, img v1.Image) v1.Hash {
+	t.Helper()
 	layers, err := img.Layers()
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := layers[0].Digest()
+	digest, err := layers[0].Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return digest
+}
+
+// TestPullFails: each fault is one line of its class, and leaves nothing.
+func TestPullFails(t *testing.T) {
+	img := imageOf(t, tarOf(t, file("a", strings.Repeat("incompressible? no ", 100000))), tarOf(t, file("b", "second")))
+	first := firstLayer(t, img)
 	config, err := img.ConfigName()
 	if err != nil {
 		t.Fatal(err)
@@ -161,14 +168,7 @@ func TestPullFails(t *testing.T) {
 // TestPullGone: the registry goes away in mid-pull.
 func TestPullGone(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("a", randomText(1<<20))))
-	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := layers[0].Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := firstLayer(t, img)
 	var gone atomic.Bool
 	host := startRegistry(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -186,7 +186,7 @@ func TestPullGone(t *testing.T) {
 	})
 	push(t, host+"/demo:1", img)
 	s, _ := openStore(t, "run")
-	_, err = s.Pull(testContext(t), host+"/demo:1", PullOptions{})
+	_, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{})
 	t.Log(err)
 	if !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v", err)
@@ -198,14 +198,7 @@ func TestPullGone(t *testing.T) {
 // caller's end is not the others'.
 func TestPullOnce(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("a", randomText(1<<20))))
-	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := layers[0].Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := firstLayer(t, img)
 	var served atomic.Int32
 	asked, release := make(chan struct{}, 64), make(chan struct{})
 	host := startRegistry(t, func(next http.Handler) http.Handler {

@@ -83,24 +83,23 @@ func (c checker) projected(pod *corev1.Pod, sources []corev1.VolumeProjection, a
 		}
 		paths[name] = true
 	}
+	keys := func(at, name string, items []corev1.KeyToPath) {
+		c.name(at+"name", name, validation.IsDNS1123Subdomain)
+		c.items(items, at)
+		for i, item := range items {
+			once(fmt.Sprintf("%sitems[%d].path", at, i), item.Path)
+		}
+	}
 	for i := range sources {
 		source, at := &sources[i], fmt.Sprintf("%ssources[%d].", at, i)
 		kinds := 0
 		if from := source.ConfigMap; from != nil {
 			kinds++
-			c.name(at+"configMap.name", from.Name, validation.IsDNS1123Subdomain)
-			c.items(from.Items, at+"configMap.")
-			for i, item := range from.Items {
-				once(fmt.Sprintf("%sconfigMap.items[%d].path", at, i), item.Path)
-			}
+			keys(at+"configMap.", from.Name, from.Items)
 		}
 		if from := source.Secret; from != nil {
 			kinds++
-			c.name(at+"secret.name", from.Name, validation.IsDNS1123Subdomain)
-			c.items(from.Items, at+"secret.")
-			for i, item := range from.Items {
-				once(fmt.Sprintf("%ssecret.items[%d].path", at, i), item.Path)
-			}
+			keys(at+"secret.", from.Name, from.Items)
 		}
 		if from := source.DownwardAPI; from != nil {
 			kinds++
