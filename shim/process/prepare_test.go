@@ -2,6 +2,7 @@ package process
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -28,5 +29,22 @@ func TestPrepareBelievesTheEngine(t *testing.T) {
 	}
 	if p := s.policy("/usr/bin/qemu"); !p.NoTCP || len(p.Sockets) != 0 {
 		t.Errorf("confined as if it had a network: %+v", p)
+	}
+}
+
+// TestPolicyReadsNoHome: QEMU may lie in a user's own bin, beside which lies all
+// that the user has.
+func TestPolicyReadsNoHome(t *testing.T) {
+	home := "/home/somebody"
+	p := (&shim{}).machinePolicy(home + "/bin/qemu-system-x86_64")
+	for _, dir := range append(p.Read, p.Write...) {
+		if rel, err := filepath.Rel(dir, home+"/.ssh/id"); err == nil && filepath.IsLocal(rel) {
+			t.Errorf("it may go to %s", dir)
+		}
+	}
+	for _, want := range []string{"/bin", "/share", "/lib"} {
+		if !slices.Contains(p.Read, home+want) {
+			t.Errorf("it may not read %s", home+want)
+		}
 	}
 }

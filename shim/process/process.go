@@ -136,11 +136,10 @@ func (s *shim) policy(program string) confine.Policy {
 // user network.
 func (s *shim) machinePolicy(program string) confine.Policy {
 	p := confine.Policy{
-		Read: []string{
+		Read: append([]string{
 			"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache",
-			filepath.Dir(filepath.Dir(program)), "/proc", "/sys/devices/system", "/sys/fs/cgroup",
-			"/dev/urandom", "/dev/random",
-		},
+			"/proc", "/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom", "/dev/random",
+		}, installed(program)...),
 		Write: []string{"/dev/null", "/dev/zero"},
 		NoTCP: s.m.Machine.Network == hypervisor.NetworkNone,
 	}
@@ -160,6 +159,16 @@ func (s *shim) machinePolicy(program string) confine.Policy {
 		}
 	}
 	return p
+}
+
+// installed is where a program that lies outside the system's directories has what
+// it needs: not all that lies beside them, which may be a user's home.
+func installed(program string) []string {
+	dirs := []string{filepath.Dir(program)}
+	for _, name := range []string{"lib", "lib64", "libexec", "share", "pc-bios"} {
+		dirs = append(dirs, filepath.Join(filepath.Dir(dirs[0]), name))
+	}
+	return dirs
 }
 
 // Why a shim ends.
