@@ -41,7 +41,7 @@ func create(ctx context.Context, dir string) (r record, err error) {
 	if _, err := exec.LookPath("pasta"); err != nil {
 		return record{}, fmt.Errorf("%w (install the package passt)", err)
 	}
-	holder, toHolder, fromHolder, err := startHolder()
+	holder, toHolder, fromHolder, err := startHolder(dir)
 	if err != nil {
 		return record{}, err
 	}
@@ -119,7 +119,14 @@ func namespaceArgs(args ...string) []string {
 	return args
 }
 
-func startHolder() (*exec.Cmd, *os.File, *os.File, error) {
+// environment is all that the namespace's processes have of it: the engine's own
+// may hold secrets, and pasta reads what guests send. It says whose they are to who
+// looks at the machine's processes.
+func environment(dir string) []string {
+	return []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/usr/bin:/sbin:/bin", "BULKHEAD_NETWORK=" + dir}
+}
+
+func startHolder(dir string) (*exec.Cmd, *os.File, *os.File, error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return nil, nil, nil, err
@@ -133,7 +140,7 @@ func startHolder() (*exec.Cmd, *os.File, *os.File, error) {
 	defer outW.Close()
 	args := namespaceArgs("/bin/sh", "-c", holdScript)
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Dir, cmd.Env = "/", environment(dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, outW
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -170,8 +177,7 @@ func startPasta(ctx context.Context, dir string, holder int) (procid.ID, error) 
 		cmd = exec.CommandContext(ctx, "/bin/sh", append(append([]string{"-c", tunScript, "sh", tun}, asNetUser...), args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	}
-	// The engine's own may hold secrets, and pasta reads what guests send.
-	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH")}
+	cmd.Dir, cmd.Env = "/", environment(dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return procid.ID{}, fmt.Errorf("start pasta: %s: %w", lastLine(out), err)
