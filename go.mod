@@ -3,12 +3,38 @@ module github.com/bulkhead-project/bulkhead
 go 1.26.0
 
 require (
-	github.com/opencontainers/image-spec v1.1.1
-	github.com/opencontainers/runtime-spec v1.3.0
-	google.golang.org/grpc v1.85.0
-	k8s.io/api v0.37.2
-	k8s.io/apimachinery v0.37.2
-	k8s.io/cri-api v0.37.2
+	github.com/containerd/containerd/api v1.12.0 // the shim's services, as containerd defines them
+	github.com/containerd/log v0.1.0 // ttrpc's log, sent to ours
+	github.com/containerd/ttrpc v1.2.10 // how containerd talks to a shim
+	github.com/docker/distribution v2.8.3+incompatible // a registry's errors, to tell them apart
+	github.com/erofs/go-erofs v0.3.1 // reads in tests what our writer has written
+	github.com/fsnotify/fsnotify v1.10.1 // logs and volumes are followed without polling
+	github.com/google/go-cmp v0.7.0 // tests
+	github.com/google/go-containerregistry v0.22.1 // tests: a registry that really serves
+	github.com/hashicorp/yamux v0.1.2 // streams on the one channel to the guest
+	github.com/klauspost/compress v1.20.3 // zstd layers, packages and modules
+	github.com/mikelolasagasti/xz v1.0.1 // the kernel's package
+	github.com/moby/sys/capability v0.4.0 // the names of the capabilities
+	github.com/opencontainers/go-digest v1.0.0 // digests of images
+	github.com/opencontainers/image-spec v1.1.1 // images
+	github.com/opencontainers/runtime-spec v1.3.0 // containers
+	github.com/pierrec/lz4/v4 v4.1.33 // a compressed kernel
+	github.com/sirupsen/logrus v1.10.2 // the log of the registry library, sent to ours
+	github.com/spf13/cobra v1.10.2 // commands, help, completion, manual pages
+	go.podman.io/image/v5 v5.42.0 // registries, credentials and policies as podman has them
+	go.podman.io/storage v1.65.0 // where podman looks for configuration
+	go.yaml.in/yaml/v3 v3.0.5 // lines of documents, for errors
+	golang.org/x/net v0.62.0 // proxies by each command's environment
+	golang.org/x/sys v0.49.0 // Linux
+	golang.org/x/term v0.47.0 // terminals
+	google.golang.org/grpc v1.85.0 // status codes; probes by grpc
+	google.golang.org/protobuf v1.36.12 // the shim's and CRI's messages
+	k8s.io/api v0.37.2 // the Pod
+	k8s.io/apimachinery v0.37.2 // quantities, names, validation
+	k8s.io/client-go v0.37.2 // jsonpath as kubectl has it
+	k8s.io/cri-api v0.37.2 // the engine's interface
+	sigs.k8s.io/json v0.0.0-20260909141634-11ed52e25bc5 // decoding as strict as the API server's
+	sigs.k8s.io/yaml v1.6.0 // YAML by way of JSON
 )
 
 require (
@@ -17,9 +43,6 @@ require (
 	github.com/ProtonMail/go-crypto v1.5.2 // indirect
 	github.com/chzyer/readline v1.5.1 // indirect
 	github.com/cloudflare/circl v1.6.3 // indirect
-	github.com/containerd/containerd/api v1.12.0 // indirect
-	github.com/containerd/log v0.1.0 // indirect
-	github.com/containerd/ttrpc v1.2.10 // indirect
 	github.com/containerd/typeurl/v2 v2.3.0 // indirect
 	github.com/containers/libtrust v0.0.0-20230121012942-c1716e8a8d01 // indirect
 	github.com/containers/ocicrypt v1.3.2 // indirect
@@ -28,67 +51,43 @@ require (
 	github.com/cyphar/filepath-securejoin v0.7.0 // indirect
 	github.com/distribution/reference v0.6.0 // indirect
 	github.com/docker/cli v29.9.0+incompatible // indirect
-	github.com/docker/distribution v2.8.3+incompatible // indirect
 	github.com/docker/docker-credential-helpers v0.9.10 // indirect
 	github.com/docker/go-connections v0.8.2 // indirect
 	github.com/docker/go-units v0.5.0 // indirect
-	github.com/erofs/go-erofs v0.3.1 // indirect
-	github.com/fsnotify/fsnotify v1.10.1
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
-	github.com/google/go-containerregistry v0.22.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/gorilla/mux v1.8.1 // indirect
-	github.com/hashicorp/yamux v0.1.2 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/klauspost/pgzip v1.2.7 // indirect
-	github.com/landlock-lsm/go-landlock v0.11.0 // indirect
 	github.com/manifoldco/promptui v0.9.0 // indirect
-	github.com/mikelolasagasti/xz v1.0.1 // indirect
 	github.com/moby/moby/client v0.6.2 // indirect
-	github.com/moby/sys/capability v0.4.0 // indirect
 	github.com/moby/sys/mountinfo v0.7.2 // indirect
 	github.com/moby/sys/user v0.4.1 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
-	github.com/opencontainers/go-digest v1.0.0 // indirect
-	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/proglottis/gpgme v0.1.6 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/secure-systems-lab/go-securesystemslib v0.11.1 // indirect
 	github.com/sigstore/fulcio v1.8.8 // indirect
 	github.com/sigstore/protobuf-specs v0.5.2 // indirect
 	github.com/sigstore/sigstore v1.10.11 // indirect
-	github.com/sirupsen/logrus v1.10.2 // indirect
-	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/ulikunitz/xz v0.5.17 // indirect
 	github.com/vbatts/tar-split v0.12.3 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/youmark/pkcs8 v0.0.0-20240726163527-a2c0da244d78 // indirect
-	go.podman.io/image/v5 v5.42.0 // indirect
-	go.podman.io/storage v1.65.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/net v0.62.0
-	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/term v0.47.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260825221802-da73d73af1c5 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260825221802-da73d73af1c5 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
-	k8s.io/client-go v0.37.2 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
-	sigs.k8s.io/json v0.0.0-20260909141634-11ed52e25bc5 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )
