@@ -35,53 +35,55 @@ const holdScript = `echo there && read line && ip link set lo down && echo held 
 // of its own: on a machine without udev the node is root's alone.
 const tunScript = `mount --bind "$1" /dev/net/tun && shift && exec "$@"`
 
-// create makes user and network namespace, connects them by pasta, and
-// returns the processes that stay behind.
-func create(ctx context.Context, dir string) (r record, err error) {
+// create makes user and network namespace, connects them by pasta, and returns
+// the processes that stay behind, also where it fails: those that there are then.
+// keep is given each of them when it is known, so that an engine that comes after
+// this one finds them.
+func create(ctx context.Context, dir string, keep func(record) error) (r record, err error) {
 	if _, err := exec.LookPath("pasta"); err != nil {
-		return record{}, fmt.Errorf("%w (install the package passt)", err)
+		return r, fmt.Errorf("%w (install the package passt)", err)
 	}
 	holder, toHolder, fromHolder, err := startHolder(dir)
 	if err != nil {
-		return record{}, err
+		return r, err
 	}
+	// Not waited for: it outlives this process. While this process lives, a
+	// holder that is killed stays a zombie until reap collects it. Until it is
+	// told to go on it ends with this process.
+	defer func() { err = errors.Join(err, holder.Process.Release()) }()
 	defer toHolder.Close()
 	defer fromHolder.Close()
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, holder.Process.Kill())
-			_ = holder.Wait() // killed: its status says nothing
-		}
-	}()
 	r.OwnUser = os.Geteuid() != 0
 	if r.Holder, err = procid.Of(holder.Process.Pid); err != nil {
-		return record{}, err
+		return r, err
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := fromHolder.SetReadDeadline(deadline); err != nil {
-			return record{}, err
+			return r, err
 		}
 	}
 	if err := said(fromHolder, "there\n"); err != nil {
-		return record{}, fmt.Errorf("make a user and network namespace: %w", err)
+		return r, fmt.Errorf("make a user and network namespace: %w", err)
 	}
-	if r.Pasta, err = startPasta(ctx, dir, holder.Process.Pid); err != nil {
-		return record{}, err
+	if r.PastaDir, err = os.MkdirTemp("", "bulkhead-pasta-"); err != nil {
+		return r, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.Pasta.Signal(unix.SIGKILL))
-		}
-	}()
+	if err := keep(r); err != nil {
+		return r, err
+	}
+	if r.Pasta, err = startPasta(ctx, dir, r); err != nil {
+		return r, err
+	}
+	if err := keep(r); err != nil {
+		return r, err
+	}
 	if _, err := io.WriteString(toHolder, "go\n"); err != nil {
-		return record{}, fmt.Errorf("take the namespace's loopback down: %w", err)
+		return r, fmt.Errorf("take the namespace's loopback down: %w", err)
 	}
 	if err := said(fromHolder, "held\n"); err != nil {
-		return record{}, fmt.Errorf("take the namespace's loopback down: %w", err)
+		return r, fmt.Errorf("take the namespace's loopback down: %w", err)
 	}
-	// Not waited for: it outlives this process. While this process lives, a
-	// holder that is killed stays a zombie until reap collects it.
-	return r, holder.Process.Release()
+	return r, nil
 }
 
 // said reads what the holder has to say next. What it says instead is its
@@ -151,19 +153,13 @@ func startHolder(dir string) (*exec.Cmd, *os.File, *os.File, error) {
 	return cmd, inW, outR, nil
 }
 
-// startPasta connects the namespaces of a process. pasta forks into the
+// startPasta connects the namespaces of r's holder. pasta forks into the
 // background when it is ready, and leaves its pid in a file.
-func startPasta(ctx context.Context, dir string, holder int) (procid.ID, error) {
-	pidDir, err := os.MkdirTemp("", "bulkhead-pasta-")
-	if err != nil {
-		return procid.ID{}, err
-	}
-	defer os.RemoveAll(pidDir)
-	pidFile := filepath.Join(pidDir, "pid")
+func startPasta(ctx context.Context, dir string, r record) (procid.ID, error) {
 	args := []string{
-		"pasta", "--config-net", "--ipv4-only", "--no-map-gw", "--quiet", "--pid", pidFile,
+		"pasta", "--config-net", "--ipv4-only", "--no-map-gw", "--quiet", "--pid", r.pidFile(),
 		"--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
-		strconv.Itoa(holder),
+		strconv.Itoa(r.Holder.PID),
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	if os.Geteuid() == 0 {
@@ -171,7 +167,7 @@ func startPasta(ctx context.Context, dir string, holder int) (procid.ID, error) 
 		if err != nil {
 			return procid.ID{}, err
 		}
-		if err := os.Chown(pidDir, netUID, netUID); err != nil {
+		if err := os.Chown(r.PastaDir, netUID, netUID); err != nil {
 			return procid.ID{}, err
 		}
 		cmd = exec.CommandContext(ctx, "/bin/sh", append(append([]string{"-c", tunScript, "sh", tun}, asNetUser...), args...)...)
@@ -182,15 +178,22 @@ func startPasta(ctx context.Context, dir string, holder int) (procid.ID, error) 
 	if err != nil {
 		return procid.ID{}, fmt.Errorf("start pasta: %s: %w", lastLine(out), err)
 	}
-	uid := os.Geteuid()
-	if uid == 0 {
-		uid = netUID
-	}
-	id, err := readPID(pidFile, uid, strconv.Itoa(holder))
+	id, err := r.findPasta()
 	if err != nil {
 		return procid.ID{}, fmt.Errorf("start pasta: its pid: %w", err)
 	}
 	return id, nil
+}
+
+func (r record) pidFile() string { return filepath.Join(r.PastaDir, "pid") }
+
+// findPasta finds r's pasta by the file that it has left.
+func (r record) findPasta() (procid.ID, error) {
+	uid := os.Geteuid()
+	if uid == 0 {
+		uid = netUID
+	}
+	return readPID(r.pidFile(), uid, strconv.Itoa(r.Holder.PID))
 }
 
 // readPID returns the process whose pid a file holds that anything of the

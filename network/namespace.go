@@ -27,6 +27,9 @@ type namespace struct {
 type record struct {
 	Holder procid.ID `json:"holder"` // lives in the namespaces and does nothing
 	Pasta  procid.ID `json:"pasta"`  // moves the packets
+	// PastaDir is there, and its own, while Pasta begins: what it leaves there
+	// tells of it when this record does not yet.
+	PastaDir string `json:"pastaDir,omitempty"`
 	// OwnUser says that the namespace lies in a user namespace that the
 	// caller must join too: it is not root.
 	OwnUser bool `json:"ownUser"`
@@ -53,13 +56,22 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 	if err := n.end(ctx, r); err != nil {
 		return record{}, err
 	}
-	if r, err = create(ctx, n.dir); err != nil {
-		return record{}, fmt.Errorf("make the pods' network namespace: %w", err)
+	r, err = create(ctx, n.dir, n.keep)
+	if err == nil {
+		pastaDir := r.PastaDir
+		r.PastaDir = ""
+		err = errors.Join(n.keep(r), os.RemoveAll(pastaDir))
 	}
-	if err := atomicfile.WriteJSON(n.path(), r, 0o600, atomicfile.Volatile); err != nil {
-		return record{}, errors.Join(err, n.end(context.WithoutCancel(ctx), r))
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attachTimeout)
+		defer cancel()
+		return record{}, errors.Join(fmt.Errorf("make the pods' network namespace: %w", err), n.end(ctx, r))
 	}
 	return r, nil
+}
+
+func (n *namespace) keep(r record) error {
+	return atomicfile.WriteJSON(n.path(), r, 0o600, atomicfile.Volatile)
 }
 
 // read returns the record, an empty one when there is none. A damaged record
@@ -93,6 +105,12 @@ func (n *namespace) release(ctx context.Context) error {
 // end kills what is left of a namespace, and forgets it.
 func (n *namespace) end(ctx context.Context, r record) error {
 	var errs []error
+	if r.PastaDir != "" {
+		if r.Pasta.PID == 0 {
+			r.Pasta, _ = r.findPasta() // what is not found has not begun
+		}
+		errs = append(errs, os.RemoveAll(r.PastaDir))
+	}
 	for _, id := range []procid.ID{r.Pasta, r.Holder} {
 		if id.PID == 0 {
 			continue

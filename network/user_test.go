@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -167,7 +168,23 @@ func testUser(t *testing.T) {
 	if err := u.Release(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []procid.ID{first.Holder, last.Holder, last.Pasta} {
+	// What an engine has made that was killed meanwhile the next one ends.
+	half, err := create(ctx, dir, func(r record) error {
+		if r.Pasta.PID != 0 {
+			return nil
+		}
+		return u.ns.keep(r)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(half.PastaDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left: %v", half.PastaDir, err)
+	}
+	for _, id := range []procid.ID{first.Holder, last.Holder, last.Pasta, half.Holder, half.Pasta} {
 		if id.Alive() {
 			t.Errorf("process %d is left", id.PID)
 		}
