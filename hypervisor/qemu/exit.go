@@ -144,7 +144,7 @@ func (v *vm) deathOr(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if errors.Is(err, qmp.ErrClosed) {
+	if cut(err) {
 		v.awaitDeath()
 	}
 	select {
@@ -169,9 +169,10 @@ func (v *vm) awaitDeath() {
 	}
 }
 
-// cut says whether err is of a connection that the other side has ended.
+// cut says whether err is of a connection that the other side has ended, or takes
+// no more.
 func cut(err error) bool {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE} {
+	for _, end := range []error{qmp.ErrClosed, io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.ECONNREFUSED, unix.EPIPE} {
 		if errors.Is(err, end) {
 			return true
 		}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ func TestRunning(t *testing.T) {
 	t.Run("a flooded console stays bounded and holds up nothing", func(t *testing.T) { flood(t, s) })
 	t.Run("watchers learn of the end", func(t *testing.T) { watch(t, s) })
 	t.Run("survives the kill of its parent", func(t *testing.T) { orphan(t, s) })
+	t.Run("one that is dying is gone", func(t *testing.T) { adoptDying(t, s) })
 	t.Run("a machine without record is ended by its sockets", func(t *testing.T) { end(t, s) })
 	t.Run("a custom start is used", func(t *testing.T) { customStart(t, s) })
 }
@@ -189,6 +191,21 @@ func TestParent(t *testing.T) {
 	record, _ := json.Marshal(v.Record())
 	fmt.Printf("%s\n", record)
 	select {} // until killed
+}
+
+// adoptDying takes machines over that have just been killed: their sockets are
+// there, and their processes too, until all of their memory is given back.
+func adoptDying(t *testing.T, s hypervisortest.Saved) {
+	ctx, d := within(t), driver(t)
+	for range 5 {
+		r := s.Clone(t, d).Record()
+		if err := r.Process.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Adopt(ctx, r, hypervisor.Files{}); !errors.Is(err, hypervisor.ErrGone) {
+			t.Errorf("adopted with %v", err)
+		}
+	}
 }
 
 func end(t *testing.T, s hypervisortest.Saved) {

@@ -97,7 +97,7 @@ func (v *vm) connect(ctx context.Context) error {
 		return v.failed("connect", "watch the process", err)
 	}
 	if err := v.console.connect(ctx, filepath.Join(v.record.Dir, consoleSocket)); err != nil {
-		return v.failed("connect", "open the console", err)
+		return v.failed("connect", "open the console", v.deathOr(err))
 	}
 	client, err := qmp.Dial(ctx, filepath.Join(v.record.Dir, qmpSocket))
 	if err != nil {
