@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
-	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
 // What a machine and its shim take on the host beyond what the pod may.
@@ -46,7 +46,7 @@ func groupTag(roots dirs.Roots, instance string) string {
 }
 
 // quota is a pod's share of the CPUs where its machine has more of them; 0 is none.
-func quota(size sandbox.Size) int64 {
+func quota(size sizing.Size) int64 {
 	if size.Quota <= 0 || size.Quota >= int64(size.VCPUs)*size.Period {
 		return 0
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/oci"
-	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
 // Error is how the engine's methods fail: one line, a gRPC status code for
@@ -73,7 +73,7 @@ var codeOf = []struct {
 }{
 	{store.ErrReserved, codes.AlreadyExists},
 	{store.ErrForeign, codes.NotFound},
-	{sandbox.ErrTooLarge, codes.ResourceExhausted},
+	{sizing.ErrTooLarge, codes.ResourceExhausted},
 	{network.ErrPortInUse, codes.FailedPrecondition},
 	{oci.ErrInvalid, codes.InvalidArgument},
 	{oci.ErrNotSupported, codes.Unimplemented},

@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
-	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
 // machines decide how machines run and hold the templates that they are cloned
@@ -71,7 +71,7 @@ func (s *Service) accelWanted(pod hypervisor.Accel) hypervisor.Accel {
 
 // memoryClass is what the machine of a pod of that size boots with, and what it
 // can be grown to.
-func memoryClass(memory int, h sandbox.Host) (boot, most int) {
+func memoryClass(memory int, h sizing.Host) (boot, most int) {
 	boot = bootMemory[len(bootMemory)-1]
 	for _, m := range bootMemory {
 		if m <= memory {
@@ -79,7 +79,7 @@ func memoryClass(memory int, h sandbox.Host) (boot, most int) {
 			break
 		}
 	}
-	most = h.MemoryMiB / sandbox.MemoryAlign * sandbox.MemoryAlign
+	most = h.MemoryMiB / sizing.MemoryAlign * sizing.MemoryAlign
 	if memory <= maxMemory {
 		most = min(most, maxMemory)
 	}

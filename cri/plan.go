@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/oci"
-	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
 // RuntimeHandler is the handler that pods may name; none means the same.
@@ -96,7 +96,7 @@ func (s *Service) plan(ctx context.Context, config *runtimeapi.PodSandboxConfig,
 	if p.ports, err = ports(config); err != nil {
 		return nil, err
 	}
-	size, err := sandbox.SizeOf(demands(config), s.host, s.sizing())
+	size, err := sizing.SizeOf(demands(config), s.host, s.sizing())
 	if err != nil {
 		return nil, fail(err, "pod %s", name)
 	}
@@ -125,7 +125,7 @@ func (s *Service) plan(ctx context.Context, config *runtimeapi.PodSandboxConfig,
 		return nil, fail(err, "pod %s", name)
 	}
 	if p.memory > p.machine.MaxMem {
-		return nil, fail(&sandbox.TooLargeError{What: "MiB of memory", Want: int64(p.memory), Have: int64(p.machine.MaxMem)}, "pod %s", name)
+		return nil, fail(&sizing.TooLargeError{What: "MiB of memory", Want: int64(p.memory), Have: int64(p.machine.MaxMem)}, "pod %s", name)
 	}
 	_, p.netNote = p.provider.Kind()
 	return p, nil
@@ -134,14 +134,14 @@ func (s *Service) plan(ctx context.Context, config *runtimeapi.PodSandboxConfig,
 // kind is the pod's, for the pool.
 func (p *plan) kind() kind { return kind{p.machine, p.memory} }
 
-func (s *Service) sizing() sandbox.Sizing { return sandbox.DefaultSizing }
+func (s *Service) sizing() sizing.Defaults { return sizing.Default }
 
 // demands are what the kubelet, or package pod, has summed up over the
 // containers. Huge pages are beside the memory that it limits, and a container
 // without a limit is one more that asks for nothing.
-func demands(config *runtimeapi.PodSandboxConfig) []sandbox.Demand {
+func demands(config *runtimeapi.PodSandboxConfig) []sizing.Demand {
 	r := config.GetLinux().GetResources()
-	d := sandbox.Demand{
+	d := sizing.Demand{
 		Quota: r.GetCpuQuota(), Period: uint64(max(r.GetCpuPeriod(), 0)), Shares: uint64(max(r.GetCpuShares(), 0)),
 		MemoryLimit: r.GetMemoryLimitInBytes(),
 	}
@@ -149,7 +149,7 @@ func demands(config *runtimeapi.PodSandboxConfig) []sandbox.Demand {
 		d.HugePages += int64(min(pages.GetLimit(), math.MaxInt64>>8))
 	}
 	d.Unstated = config.GetAnnotations()[annotations.Unstated] != ""
-	return []sandbox.Demand{d}
+	return []sizing.Demand{d}
 }
 
 // maxScratch is the size of a machine's disk slot.
@@ -166,7 +166,7 @@ func scratchBytes(config *runtimeapi.PodSandboxConfig) (int64, error) {
 		return 0, invalid("annotation %s=%q is no number of bytes", annotations.Scratch, text)
 	}
 	if n > maxScratch {
-		return 0, &sandbox.TooLargeError{What: "bytes of ephemeral storage", Want: n, Have: maxScratch}
+		return 0, &sizing.TooLargeError{What: "bytes of ephemeral storage", Want: n, Have: maxScratch}
 	}
 	return n, nil
 }
@@ -214,8 +214,8 @@ func (s *Service) sysctls(config *runtimeapi.PodSandboxConfig) (map[string]strin
 }
 
 // hostOf is what this host has for its machines.
-func hostOf() sandbox.Host {
-	h := sandbox.Host{CPUs: runtime.NumCPU()}
+func hostOf() sizing.Host {
+	h := sizing.Host{CPUs: runtime.NumCPU()}
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		h.MemoryMiB = int(info.Totalram * uint64(info.Unit) >> 20)

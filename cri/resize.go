@@ -12,7 +12,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/cri/store"
-	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
@@ -77,20 +77,20 @@ func (p *pod) resize(ctx context.Context, req *runtimeapi.UpdatePodSandboxResour
 }
 
 // newSize is the machine's with other resources, if it can have them.
-func (p *pod) newSize(r *store.Pod, config *runtimeapi.PodSandboxConfig) (sandbox.Size, error) {
-	size, err := sandbox.SizeOf(demands(config), p.s.host, p.s.sizing())
+func (p *pod) newSize(r *store.Pod, config *runtimeapi.PodSandboxConfig) (sizing.Size, error) {
+	size, err := sizing.SizeOf(demands(config), p.s.host, p.s.sizing())
 	if err != nil {
 		return size, err
 	}
 	if size.VCPUs > r.Machine.VCPUs {
-		return size, &sandbox.TooLargeError{What: "CPUs", Want: int64(size.VCPUs), Have: int64(r.Machine.VCPUs), Machine: true}
+		return size, &sizing.TooLargeError{What: "CPUs", Want: int64(size.VCPUs), Have: int64(r.Machine.VCPUs), Machine: true}
 	}
 	// A machine that has more CPUs than it would be made with now is held to its
 	// share of them.
 	size.VCPUs = r.Machine.VCPUs
 	size.MemoryMiB = max(size.MemoryMiB, r.Machine.Memory)
 	if most := r.Machine.MaxMem; size.MemoryMiB > most {
-		return size, &sandbox.TooLargeError{What: "MiB of memory", Want: int64(size.MemoryMiB), Have: int64(most), Machine: true}
+		return size, &sizing.TooLargeError{What: "MiB of memory", Want: int64(size.MemoryMiB), Have: int64(most), Machine: true}
 	}
 	return size, nil
 }

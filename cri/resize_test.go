@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/api/annotations"
-	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
@@ -60,7 +60,7 @@ func TestUpdatePodSandboxResources(t *testing.T) {
 		"CPUs":   func() error { return update(100<<20, 6_400_000) },
 		"memory": func() error { return update(1<<50, 50_000) },
 	} {
-		if err := call(); !errors.Is(err, sandbox.ErrTooLarge) || code(err) != codes.ResourceExhausted {
+		if err := call(); !errors.Is(err, sizing.ErrTooLarge) || code(err) != codes.ResourceExhausted {
 			t.Errorf("too many %s: %v", name, err)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/network"
-	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
 // Service is an engine. Its methods may be called at once.
@@ -32,7 +32,7 @@ type Service struct {
 	shims    shims
 	machines machines
 	scratch  scratch.Maker
-	host     sandbox.Host
+	host     sizing.Host
 	groups   *hostcgroup.Host
 	lock     *flock.Lock
 	started  time.Time

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
 // EnsureTemplate builds the template of the machines of pods that state no
@@ -19,7 +19,7 @@ func (s *Service) EnsureTemplate(ctx context.Context, vcpus int, accel hyperviso
 	if err != nil {
 		return "", fmt.Errorf("build a template: %w", err)
 	}
-	size, err := sandbox.SizeOf(nil, s.host, s.sizing())
+	size, err := sizing.SizeOf(nil, s.host, s.sizing())
 	if err != nil {
 		return "", fmt.Errorf("build a template: %w", err)
 	}

@@ -1,4 +1,6 @@
-package sandbox
+// Package sizing says how large a machine must be for the containers of its pod.
+// Everything in it is pure.
+package sizing
 
 import (
 	"errors"
@@ -45,19 +47,19 @@ type Demand struct {
 	Init bool
 }
 
-// Sizing is configuration: what pods get that ask for nothing, and what the
-// guest needs for itself.
-type Sizing struct {
+// Defaults are what pods get that ask for nothing, and what the guest needs for
+// itself.
+type Defaults struct {
 	VCPUs       int // for pods without any CPU limit or request
 	MemoryMiB   int // shared by containers without a memory limit or request
 	MinimumMiB  int // of any machine
 	OverheadMiB int // kernel and agent, on top of what the containers ask for
 }
 
-// DefaultSizing is one virtual CPU, and a machine of 512 MiB for a pod that
+// Default is one virtual CPU, and a machine of 512 MiB for a pod that
 // states no limit. The overhead is measured: of 384 MiB the guest had 243
 // available after its start.
-var DefaultSizing = Sizing{VCPUs: 1, MemoryMiB: 352, MinimumMiB: 256, OverheadMiB: 160}
+var Default = Defaults{VCPUs: 1, MemoryMiB: 352, MinimumMiB: 256, OverheadMiB: 160}
 
 // Host is what the machines of a host share.
 type Host struct {
@@ -98,7 +100,7 @@ const defaultPeriod = 100_000 // microseconds
 // quota/period, or shares/1024 of a container without a quota, rounded up
 // once and then up to a class; memory is the sum of limits, else requests, and
 // the guest's overhead, aligned up. It returns a *TooLargeError for a pod that the host cannot hold.
-func SizeOf(demands []Demand, host Host, c Sizing) (Size, error) {
+func SizeOf(demands []Demand, host Host, c Defaults) (Size, error) {
 	cpus, limit := sumCPU(demands)
 	want := max(ceil(cpus), 1)
 	if cpus.Sign() == 0 {
@@ -158,7 +160,7 @@ func (d Demand) cpus() *big.Rat {
 }
 
 // sumMemory is the machine's memory in MiB.
-func sumMemory(demands []Demand, c Sizing) int64 {
+func sumMemory(demands []Demand, c Defaults) int64 {
 	var sum, top int64
 	unstated := len(demands) == 0
 	for _, d := range demands {

@@ -1,4 +1,4 @@
-package sandbox
+package sizing
 
 import (
 	"errors"
@@ -46,7 +46,7 @@ func TestVCPUs(t *testing.T) {
 		{"init smaller than the others", []Demand{initially(milli(500, 0)), milli(1000, 0)}, 1, 100_000},
 		{"inits one after the other", []Demand{initially(milli(2000, 0)), initially(milli(2000, 0))}, 2, 200_000},
 	} {
-		got, err := SizeOf(tt.in, host, DefaultSizing)
+		got, err := SizeOf(tt.in, host, Default)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -82,7 +82,7 @@ func TestMemory(t *testing.T) {
 		{"init instead of the others", []Demand{{Init: true, MemoryLimit: 900 * mib}, memory(300*mib, 0)}, 1152},
 		{"init that states nothing", []Demand{{Init: true}, memory(300*mib, 0)}, 512},
 	} {
-		got, err := SizeOf(tt.in, host, DefaultSizing)
+		got, err := SizeOf(tt.in, host, Default)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -109,7 +109,7 @@ func TestTooLarge(t *testing.T) {
 		{"memory", []Demand{memory(1024*mib, 0)}, &TooLargeError{What: "MiB of memory", Want: 1280, Have: 1024}},
 		{"memory in sum", []Demand{memory(500*mib, 0), memory(500*mib, 0)}, &TooLargeError{What: "MiB of memory", Want: 1280, Have: 1024}},
 	} {
-		_, err := SizeOf(tt.in, host, DefaultSizing)
+		_, err := SizeOf(tt.in, host, Default)
 		var got *TooLargeError
 		if !errors.As(err, &got) || !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", tt.name, err)
@@ -120,17 +120,17 @@ func TestTooLarge(t *testing.T) {
 		}
 	}
 	huge := []Demand{memory(unlimited-1, 0), memory(unlimited-1, 0), memory(unlimited-1, 0)}
-	if _, err := SizeOf(huge, host, DefaultSizing); !errors.Is(err, ErrTooLarge) {
+	if _, err := SizeOf(huge, host, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a sum beyond 64 bits: %v", err)
 	}
-	if _, err := SizeOf([]Demand{{Quota: math.MaxInt64, Period: 1}, {Quota: math.MaxInt64, Period: 1}}, host, DefaultSizing); !errors.Is(err, ErrTooLarge) {
+	if _, err := SizeOf([]Demand{{Quota: math.MaxInt64, Period: 1}, {Quota: math.MaxInt64, Period: 1}}, host, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("CPUs beyond 64 bits: %v", err)
 	}
-	if _, err := SizeOf([]Demand{milli(65000, 0)}, Host{CPUs: 128, MemoryMiB: 4096}, DefaultSizing); !errors.Is(err, ErrTooLarge) {
+	if _, err := SizeOf([]Demand{milli(65000, 0)}, Host{CPUs: 128, MemoryMiB: 4096}, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("more than the largest class: %v", err)
 	}
 	// A default never makes a pod too large.
-	if got, err := SizeOf(nil, Host{CPUs: 1, MemoryMiB: 4096}, Sizing{VCPUs: 4, MemoryMiB: 512}); err != nil || got.VCPUs != 1 {
+	if got, err := SizeOf(nil, Host{CPUs: 1, MemoryMiB: 4096}, Defaults{VCPUs: 4, MemoryMiB: 512}); err != nil || got.VCPUs != 1 {
 		t.Errorf("default of 4 vCPUs on one: %+v, %v", got, err)
 	}
 }
@@ -142,12 +142,12 @@ func TestContainerLimits(t *testing.T) {
 		{Quota: 10, Shares: 1, MemoryLimit: -1},
 		{Shares: 1 << 30, MemoryLimit: math.MaxInt64},
 	}
-	if _, err := SizeOf(in, Host{}, DefaultSizing); err == nil {
+	if _, err := SizeOf(in, Host{}, Default); err == nil {
 		t.Fatal("2^30 shares fit")
 	}
 	in[3].Shares = 262144 // 256 CPUs, the most that the kernel takes
 	in[3].Quota, in[3].Period = 100_000, 100_000
-	got, err := SizeOf(in, Host{}, DefaultSizing)
+	got, err := SizeOf(in, Host{}, Default)
 	if err != nil {
 		t.Fatal(err)
 	}
