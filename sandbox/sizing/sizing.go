@@ -33,25 +33,21 @@ func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
 // Demand is what one container asks for, in the units of the OCI runtime
 // specification and of CRI. Zero, and a negative limit, is nothing asked.
 type Demand struct {
-	Quota         int64  // microseconds of CPU time in each period; the limit
-	Period        uint64 // microseconds; 0 is 100000
-	Shares        uint64 // 1024 a CPU; the request
-	MemoryLimit   int64  // bytes
-	MemoryRequest int64  // bytes
-	HugePages     int64  // bytes, which the memory does not count
+	Quota       int64  // microseconds of CPU time in each period; the limit
+	Period      uint64 // microseconds; 0 is 100000
+	Shares      uint64 // 1024 a CPU; the request
+	MemoryLimit int64  // bytes
+	HugePages   int64  // bytes, which the memory does not count
 	// Unstated says that some of those that this stands for ask for no memory, and
 	// get what pods get that ask for nothing, on top.
 	Unstated bool
-	// Init marks a container that ends before the others start: what it asks
-	// for is needed instead of theirs, not on top.
-	Init bool
 }
 
 // Defaults are what pods get that ask for nothing, and what the guest needs for
 // itself.
 type Defaults struct {
 	VCPUs       int // for pods without any CPU limit or request
-	MemoryMiB   int // shared by containers without a memory limit or request
+	MemoryMiB   int // shared by containers without a memory limit
 	MinimumMiB  int // of any machine
 	OverheadMiB int // kernel and agent, on top of what the containers ask for
 }
@@ -74,17 +70,6 @@ type Size struct {
 	// Quota, in microseconds of each Period, is the pod's exact share of the
 	// CPUs for its cgroup on the host; 0 is no limit, because one container has none.
 	Quota, Period int64
-	// Containers are the values for the cgroups within the guest, in the
-	// order of the demands.
-	Containers []Limits
-}
-
-// Limits are the cgroup values of one container, 0 for no limit.
-type Limits struct {
-	Quota  int64
-	Period uint64
-	Shares uint64
-	Memory int64
 }
 
 // MemoryAlign is the unit of machines' memory, in MiB: pods of similar size
@@ -98,8 +83,8 @@ const defaultPeriod = 100_000 // microseconds
 
 // SizeOf sizes a machine for containers with these demands. CPUs are the sum of
 // quota/period, or shares/1024 of a container without a quota, rounded up
-// once and then up to a class; memory is the sum of limits, else requests, and
-// the guest's overhead, aligned up. It returns a *TooLargeError for a pod that the host cannot hold.
+// once and then up to a class; memory is the sum of limits and the
+// guest's overhead, aligned up. It returns a *TooLargeError for a pod that the host cannot hold.
 func SizeOf(demands []Demand, host Host, c Defaults) (Size, error) {
 	cpus, limit := sumCPU(demands)
 	want := max(ceil(cpus), 1)
@@ -123,9 +108,6 @@ func SizeOf(demands []Demand, host Host, c Defaults) (Size, error) {
 	if limit {
 		s.Quota = ceil(new(big.Rat).Mul(cpus, big.NewRat(defaultPeriod, 1)))
 	}
-	for _, d := range demands {
-		s.Containers = append(s.Containers, d.limits())
-	}
 	return s, nil
 }
 
@@ -133,18 +115,9 @@ func SizeOf(demands []Demand, host Host, c Defaults) (Size, error) {
 // container has a limit, so that their sum is one.
 func sumCPU(demands []Demand) (*big.Rat, bool) {
 	sum, limited := new(big.Rat), len(demands) > 0
-	top := new(big.Rat)
 	for _, d := range demands {
-		cpu := d.cpus()
 		limited = limited && d.Quota > 0
-		if !d.Init {
-			sum.Add(sum, cpu)
-		} else if cpu.Cmp(top) > 0 {
-			top = cpu
-		}
-	}
-	if top.Cmp(sum) > 0 {
-		sum = top
+		sum.Add(sum, d.cpus())
 	}
 	return sum, limited
 }
@@ -161,22 +134,16 @@ func (d Demand) cpus() *big.Rat {
 
 // sumMemory is the machine's memory in MiB.
 func sumMemory(demands []Demand, c Defaults) int64 {
-	var sum, top int64
+	var sum int64
 	unstated := len(demands) == 0
 	for _, d := range demands {
 		ask := d.memory()
-		none := ask == 0 || d.Unstated
+		unstated = unstated || ask == 0 || d.Unstated
 		if d.HugePages > 0 {
 			ask = saturate(ask, d.HugePages)
 		}
-		if d.Init {
-			top = max(top, ask)
-			continue
-		}
-		unstated = unstated || none
 		sum = saturate(sum, ask)
 	}
-	sum = max(sum, top)
 	if unstated {
 		sum = saturate(sum, int64(c.MemoryMiB)<<20)
 	}
@@ -191,10 +158,8 @@ func sumMemory(demands []Demand, c Defaults) int64 {
 const unlimited = math.MaxInt64 >> 1
 
 func (d Demand) memory() int64 {
-	for _, ask := range []int64{d.MemoryLimit, d.MemoryRequest} {
-		if ask > 0 && ask < unlimited {
-			return ask
-		}
+	if d.MemoryLimit > 0 && d.MemoryLimit < unlimited {
+		return d.MemoryLimit
 	}
 	return 0
 }
@@ -206,26 +171,8 @@ func (d Demand) period() uint64 {
 	return d.Period
 }
 
-// The kernel's bounds of cpu.shares and of a quota in microseconds.
-const (
-	minShares = 2
-	maxShares = 262144
-	minQuota  = 1000
-)
-
-func (d Demand) limits() Limits {
-	l := Limits{}
-	if d.Quota > 0 {
-		l.Quota, l.Period = max(d.Quota, minQuota), d.period()
-	}
-	if d.Shares > 0 {
-		l.Shares = min(max(d.Shares, minShares), maxShares)
-	}
-	if d.MemoryLimit > 0 && d.MemoryLimit < unlimited {
-		l.Memory = d.MemoryLimit
-	}
-	return l
-}
+// minShares is the kernel's least value of cpu.shares.
+const minShares = 2
 
 // class is the smallest power of two that is at least n.
 func class(n int) int {

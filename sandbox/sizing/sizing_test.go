@@ -14,11 +14,10 @@ func milli(limit, request int64) Demand {
 	return Demand{Quota: limit * 100, Period: 100_000, Shares: uint64(request * 1024 / 1000)}
 }
 
-func memory(limit, request int64) Demand { return Demand{MemoryLimit: limit, MemoryRequest: request} }
+func memory(limit int64) Demand { return Demand{MemoryLimit: limit} }
 
 func TestVCPUs(t *testing.T) {
 	host := Host{CPUs: 64, MemoryMiB: 1 << 20}
-	initially := func(d Demand) Demand { d.Init = true; return d }
 	for _, tt := range []struct {
 		name  string
 		in    []Demand
@@ -42,9 +41,6 @@ func TestVCPUs(t *testing.T) {
 		{"the kubelet's least shares are no request", []Demand{{Shares: 2}}, 1, 0},
 		{"negative quota is none", []Demand{{Quota: -1, Period: 100_000, Shares: 3072}}, 4, 0},
 		{"one without a limit lifts the pod's", []Demand{milli(1000, 0), {Shares: 1024}}, 2, 0},
-		{"init instead of the others", []Demand{initially(milli(2000, 0)), milli(1000, 0)}, 2, 200_000},
-		{"init smaller than the others", []Demand{initially(milli(500, 0)), milli(1000, 0)}, 1, 100_000},
-		{"inits one after the other", []Demand{initially(milli(2000, 0)), initially(milli(2000, 0))}, 2, 200_000},
 	} {
 		got, err := SizeOf(tt.in, host, Default)
 		if err != nil {
@@ -67,20 +63,16 @@ func TestMemory(t *testing.T) {
 		// 160 MiB are the guest's own.
 		{"nothing asked", []Demand{{}}, 512},
 		{"no container", nil, 512},
-		{"512 bytes are not 512 MiB", []Demand{memory(512, 0)}, 256},
-		{"least", []Demand{memory(1, 0)}, 256},
-		{"exact", []Demand{memory(352*mib, 0)}, 512},
-		{"one byte more", []Demand{memory(352*mib+1, 0)}, 640},
-		{"sum of limits", []Demand{memory(200*mib, 0), memory(300*mib, 0)}, 768},
-		{"limit before request", []Demand{memory(300*mib, 900*mib)}, 512},
-		{"request without a limit", []Demand{memory(0, 300*mib)}, 512},
-		{"one states nothing", []Demand{memory(300*mib, 0), {}}, 896},
+		{"512 bytes are not 512 MiB", []Demand{memory(512)}, 256},
+		{"least", []Demand{memory(1)}, 256},
+		{"exact", []Demand{memory(352 * mib)}, 512},
+		{"one byte more", []Demand{memory(352*mib + 1)}, 640},
+		{"sum of limits", []Demand{memory(200 * mib), memory(300 * mib)}, 768},
+		{"one states nothing", []Demand{memory(300 * mib), {}}, 896},
 		{"two state nothing", []Demand{{}, {}}, 512},
-		{"negative is no limit", []Demand{memory(-1, 0)}, 512},
-		{"unlimited", []Demand{memory(math.MaxInt64, 0)}, 512},
-		{"unlimited by pages", []Demand{memory(math.MaxInt64-4095, 0)}, 512},
-		{"init instead of the others", []Demand{{Init: true, MemoryLimit: 900 * mib}, memory(300*mib, 0)}, 1152},
-		{"init that states nothing", []Demand{{Init: true}, memory(300*mib, 0)}, 512},
+		{"negative is no limit", []Demand{memory(-1)}, 512},
+		{"unlimited", []Demand{memory(math.MaxInt64)}, 512},
+		{"unlimited by pages", []Demand{memory(math.MaxInt64 - 4095)}, 512},
 	} {
 		got, err := SizeOf(tt.in, host, Default)
 		if err != nil {
@@ -106,8 +98,8 @@ func TestTooLarge(t *testing.T) {
 	}{
 		{"CPUs", []Demand{milli(2001, 0)}, &TooLargeError{What: "CPUs", Want: 3, Have: 2}},
 		{"CPUs requested", []Demand{{Shares: 4096}}, &TooLargeError{What: "CPUs", Want: 4, Have: 2}},
-		{"memory", []Demand{memory(1024*mib, 0)}, &TooLargeError{What: "MiB of memory", Want: 1280, Have: 1024}},
-		{"memory in sum", []Demand{memory(500*mib, 0), memory(500*mib, 0)}, &TooLargeError{What: "MiB of memory", Want: 1280, Have: 1024}},
+		{"memory", []Demand{memory(1024 * mib)}, &TooLargeError{What: "MiB of memory", Want: 1280, Have: 1024}},
+		{"memory in sum", []Demand{memory(500 * mib), memory(500 * mib)}, &TooLargeError{What: "MiB of memory", Want: 1280, Have: 1024}},
 	} {
 		_, err := SizeOf(tt.in, host, Default)
 		var got *TooLargeError
@@ -119,12 +111,15 @@ func TestTooLarge(t *testing.T) {
 			t.Errorf("%s: %s", tt.name, diff)
 		}
 	}
-	huge := []Demand{memory(unlimited-1, 0), memory(unlimited-1, 0), memory(unlimited-1, 0)}
+	huge := []Demand{memory(unlimited - 1), memory(unlimited - 1), memory(unlimited - 1)}
 	if _, err := SizeOf(huge, host, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a sum beyond 64 bits: %v", err)
 	}
 	if _, err := SizeOf([]Demand{{Quota: math.MaxInt64, Period: 1}, {Quota: math.MaxInt64, Period: 1}}, host, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("CPUs beyond 64 bits: %v", err)
+	}
+	if _, err := SizeOf([]Demand{{Shares: 1 << 30}}, Host{}, Default); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("2^30 shares: %v", err)
 	}
 	if _, err := SizeOf([]Demand{milli(65000, 0)}, Host{CPUs: 128, MemoryMiB: 4096}, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("more than the largest class: %v", err)
@@ -132,32 +127,5 @@ func TestTooLarge(t *testing.T) {
 	// A default never makes a pod too large.
 	if got, err := SizeOf(nil, Host{CPUs: 1, MemoryMiB: 4096}, Defaults{VCPUs: 4, MemoryMiB: 512}); err != nil || got.VCPUs != 1 {
 		t.Errorf("default of 4 vCPUs on one: %+v, %v", got, err)
-	}
-}
-
-func TestContainerLimits(t *testing.T) {
-	in := []Demand{
-		{},
-		{Quota: 50_000, Period: 100_000, Shares: 512, MemoryLimit: 64 * mib, MemoryRequest: mib},
-		{Quota: 10, Shares: 1, MemoryLimit: -1},
-		{Shares: 1 << 30, MemoryLimit: math.MaxInt64},
-	}
-	if _, err := SizeOf(in, Host{}, Default); err == nil {
-		t.Fatal("2^30 shares fit")
-	}
-	in[3].Shares = 262144 // 256 CPUs, the most that the kernel takes
-	in[3].Quota, in[3].Period = 100_000, 100_000
-	got, err := SizeOf(in, Host{}, Default)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []Limits{
-		{},
-		{Quota: 50_000, Period: 100_000, Shares: 512, Memory: 64 * mib},
-		{Quota: 1000, Period: 100_000, Shares: 2},
-		{Quota: 100_000, Period: 100_000, Shares: 262144},
-	}
-	if diff := cmp.Diff(want, got.Containers); diff != "" {
-		t.Error(diff)
 	}
 }
