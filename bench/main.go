@@ -166,7 +166,7 @@ func paths(b *rows.Bench, o options) error {
 		}
 		return path, nil
 	}
-	bin, err := abs(o.bin, "bulkhead", "bulkhead-supervisor", "bulkhead-shim", "guest/bundle.json")
+	bin, err := abs(o.bin, "bulkhead", "bulkhead-engine", "bulkhead-shim", "guest/bundle.json")
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // Package check finds out what this machine can do for pods: each probe tries
 // one thing the way a pod's start does, and says what it found, why, and what
-// would make it better. It needs no supervisor and leaves nothing running.
+// would make it better. It needs no engine and leaves nothing running.
 package check
 
 import (

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 // redraw is the least time between two drawings of the bars.

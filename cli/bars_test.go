@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 const blob = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bulkhead-project/bulkhead/check"
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 // TestCheck asks the real command about this machine, which its own tests say
@@ -33,7 +33,7 @@ func TestCheck(t *testing.T) {
 			if found["boot"].Status != "ok" {
 				t.Errorf("boot: %+v", found["boot"])
 			}
-			_, err := os.Stat(u.dir + "/state/run/supervisor.sock")
+			_, err := os.Stat(u.dir + "/state/run/run.sock")
 			if left := processes(u.dir); err == nil || len(left) > 0 {
 				t.Errorf("left running: %v", left)
 			}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
-	"github.com/bulkhead-project/bulkhead/supervisor/client"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/client"
 )
 
 func (a *app) completionCmd() *cobra.Command {
@@ -62,7 +62,7 @@ __bulkhead_init_completion()
 // completionWait bounds what a press of the tab key may take.
 const completionWait = 2 * time.Second
 
-// ask asks a supervisor that runs; none is started for a completion.
+// ask asks an engine that runs; none is started for a completion.
 func (a *app) ask(path string, out any) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), completionWait)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestCompletion has cobra complete where no supervisor runs: names of commands
+// TestCompletion has cobra complete where no engine runs: names of commands
 // and of flags, and nothing that it would have to ask for.
 func TestCompletion(t *testing.T) {
 	t.Setenv("BULKHEAD_DATA", t.TempDir())

@@ -13,8 +13,8 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/cli/tree"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
 func (a *app) cpCmd() *cobra.Command {

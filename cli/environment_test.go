@@ -15,7 +15,7 @@ import (
 )
 
 // TestEnvironmentOfEachCommand: proxies, credentials and registries are those of
-// the command that pulls, not of the one that happened to start the supervisor.
+// the command that pulls, not of the one that happened to start the engine.
 func TestEnvironmentOfEachCommand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the programs; make test runs it in its second pass")
@@ -39,7 +39,7 @@ func TestEnvironmentOfEachCommand(t *testing.T) {
 	first := append(slices.Clone(bare), "CONTAINERS_REGISTRIES_CONF="+empty, "HTTP_PROXY=http://127.0.0.1:1", "HTTPS_PROXY=http://127.0.0.1:1", "REGISTRY_AUTH_FILE="+u.dir+"/none.json")
 	proxied := append(slices.Clone(bare), "CONTAINERS_REGISTRIES_CONF="+plain, "HTTP_PROXY="+proxy, "https_proxy="+proxy, "REGISTRY_AUTH_FILE="+u.dir+"/auth.json")
 
-	u.env = first // starts the supervisor
+	u.env = first // starts the engine
 	if _, stderr, code := u.run("", "image", "pull", "-q", name); code != 1 || !strings.Contains(stderr, "127.0.0.1:1") {
 		t.Errorf("a proxy that is not there: exit code %d, %q", code, stderr)
 	}
@@ -82,7 +82,7 @@ func proxyTo(t *testing.T, host, password string) (address string) {
 	return strings.Replace(srv.URL, "//", "//"+password+"@", 1)
 }
 
-// hidden fails if a secret lies in what is kept of pods and of the supervisor.
+// hidden fails if a secret lies in what is kept of pods and of the engine.
 func (u *user) hidden(t *testing.T, secret string) {
 	t.Helper()
 	for _, pattern := range []string{"data/pods/*/*", "data/pods/*/*/*", "state/run/*", "state/run/*/*", "state/run/*/*/*"} {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
 func (a *app) execCmd() *cobra.Command {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 // figures are what a pod, or a container of it, uses between two samples.

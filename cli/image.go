@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 func (a *app) imageCmd() *cobra.Command {
@@ -71,7 +71,7 @@ func (a *app) imageLoadCmd() *cobra.Command {
 	return cmd
 }
 
-// absolute makes the path in "transport:path" absolute: the supervisor has a
+// absolute makes the path in "transport:path" absolute: the engine has a
 // working directory of its own.
 func absolute(source string) (string, error) {
 	transport, path, ok := strings.Cut(source, ":")

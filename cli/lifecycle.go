@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// podPath is the path of a pod, or of something of it, on the supervisor.
+// podPath is the path of a pod, or of something of it, on the engine.
 func podPath(ref, what string) string {
 	path := "/v1/pods/" + url.PathEscape(ref)
 	if what != "" {

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// logsFlags are the flags of logs that do not go to the supervisor as they are.
+// logsFlags are the flags of logs that do not go to the engine as they are.
 type logsFlags struct {
 	since     time.Duration // before now
 	sinceTime string        // RFC 3339

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
 // id is what the lower layers call pods, containers and processes by; digests

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 // format is the -o flag of a command that lists or shows.
@@ -73,7 +73,7 @@ func (a *app) show(ctx context.Context, f format, v any, as views) error {
 	return f.print(a.out, v, as.table)
 }
 
-// fillIn has the supervisor fill a template in: its language is a Kubernetes
+// fillIn has the engine fill a template in: its language is a Kubernetes
 // library's, which would not be carried for it here. A list is the field items,
 // as kubectl has it.
 func (a *app) fillIn(ctx context.Context, template string, v any) error {

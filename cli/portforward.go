@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
 func (a *app) portForwardCmd() *cobra.Command {
@@ -49,7 +49,7 @@ listen on its loopback alone.`,
 type forwardedPort struct {
 	local  int    // 0 is any; -1 is the number of remote
 	remote string // number or name
-	number int    // of remote, as the supervisor knows it
+	number int    // of remote, as the engine knows it
 }
 
 func parseForwards(args []string) ([]forwardedPort, error) {
@@ -115,7 +115,7 @@ func (f *forwarder) run(ctx context.Context) error {
 		return err
 	}
 	if len(meant.Ports) != len(f.ports) {
-		return errors.New("the supervisor is of another version: end it (its next start is the installed one)")
+		return errors.New("the engine is of another version: end it (its next start is the installed one)")
 	}
 	f.ref = meant.UID // a pod of the same name may come after it
 	ctx, stop := catch(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 // printer writes containers' output: as it is when there is one container,

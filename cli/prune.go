@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 func (a *app) imageInspectCmd() *cobra.Command {
@@ -90,7 +90,7 @@ than those of today.`,
 	}, "/v1/system/prune", "This removes ended pods, %s, and templates of an earlier guest.")
 }
 
-// pruneCmd makes cmd one that has the supervisor remove what nobody needs. In the
+// pruneCmd makes cmd one that has the engine remove what nobody needs. In the
 // warning before that, %s is which images.
 func (a *app) pruneCmd(cmd *cobra.Command, path, warning string) *cobra.Command {
 	var all, force bool

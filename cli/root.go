@@ -1,5 +1,5 @@
 // Package cli is the command line: each command parses its arguments and
-// delegates to the supervisor.
+// delegates to the engine.
 package cli
 
 import (
@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/version"
-	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
 // ExitError ends the process with a code and without a message of its own: a

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
 // session is how this process's standard streams are joined to a process of a

@@ -50,7 +50,7 @@ func (u *user) must(stdin string, args ...string) string {
 	return out
 }
 
-// newUser makes a user with nothing yet, whose supervisor and all else has to be
+// newUser makes a user with nothing yet, whose engine and all else has to be
 // gone at the test's end. Its directories lie in dir/data and dir/state.
 func newUser(t *testing.T, prefix []string, env ...string) *user {
 	t.Helper()
@@ -65,8 +65,8 @@ func newUser(t *testing.T, prefix []string, env ...string) *user {
 	t.Cleanup(func() {
 		u.nothingLeft()
 		if t.Failed() {
-			log, err := os.ReadFile(dir + "/state/run/supervisor.log")
-			t.Logf("the supervisor's log (%v):\n%s", err, log)
+			log, err := os.ReadFile(dir + "/state/run/engine.log")
+			t.Logf("the engine's log (%v):\n%s", err, log)
 		}
 	})
 	return u
@@ -109,16 +109,16 @@ func (u *user) loadBusyboxAgain() {
 	u.must("", "image", "load", "--quiet", "oci:"+filepath.Join(u.dir, "image"), "localhost/busybox:test")
 }
 
-// nothingLeft ends the supervisor and looks for processes that name the
+// nothingLeft ends the engine and looks for processes that name the
 // user's directories.
 func (u *user) nothingLeft() {
 	u.t.Helper()
-	if _, err := os.Stat(u.dir + "/state/run/supervisor.sock"); err != nil {
+	if _, err := os.Stat(u.dir + "/state/run/run.sock"); err != nil {
 		return // there was never one
 	}
-	client := exec.Command("curl", "-s", "--max-time", "20", "-X", "POST", "--unix-socket", u.dir+"/state/run/supervisor.sock", "http://supervisor/v1/shutdown")
+	client := exec.Command("curl", "-s", "--max-time", "20", "-X", "POST", "--unix-socket", u.dir+"/state/run/run.sock", "http://engine/v1/shutdown")
 	if out, err := client.CombinedOutput(); err != nil {
-		u.t.Errorf("end the supervisor: %v: %s", err, out)
+		u.t.Errorf("end the engine: %v: %s", err, out)
 	}
 	deadline := time.Now().Add(15 * time.Second)
 	for {

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
 // process is one that belongs to a world.
@@ -32,8 +32,8 @@ func (p process) String() string { return strconv.Itoa(p.pid) + " " + strings.Jo
 // kind says what it is, without what differs from one to the next.
 func (p process) kind() string {
 	switch {
-	case p.is("supervisor"):
-		return "supervisor"
+	case p.is("engine"):
+		return "engine"
 	case p.shim() != "":
 		return "shim " + p.shim()
 	case p.qemu() != "":
@@ -124,10 +124,10 @@ func (w *world) inodes() map[string]string {
 	return found
 }
 
-// supervisor is its pid, 0 if none runs.
-func (w *world) supervisor() int {
+// engine is its pid, 0 if none runs.
+func (w *world) engine() int {
 	for _, p := range w.processes() {
-		if p.is("supervisor") {
+		if p.is("engine") {
 			return p.pid
 		}
 	}
@@ -141,7 +141,7 @@ var temporary = regexp.MustCompile(`\.\d+$`)
 func (w *world) census() []string {
 	var all []string
 	for _, p := range w.processes() {
-		if !p.is("supervisor") { // it may have ended by itself, or be a new one
+		if !p.is("engine") { // it may have ended by itself, or be a new one
 			all = append(all, "process "+p.kind())
 		}
 	}
@@ -164,7 +164,7 @@ func (w *world) census() []string {
 			return nil //nolint:nilerr // it went meanwhile
 		case strings.HasPrefix(name, "/data/images/") && !strings.HasPrefix(name, "/data/images/pins") && strings.Count(name, "/") > 2,
 			strings.HasPrefix(name, "/data/templates/") && strings.Count(name, "/") > 3,
-			filepath.Base(name) == "supervisor.sock", filepath.Base(name) == "supervisor.log", path == w.faults.path:
+			filepath.Base(name) == "run.sock", filepath.Base(name) == "engine.log", path == w.faults.path:
 			return nil
 		}
 		all = append(all, "file "+temporary.ReplaceAllString(name, ".TMP"))

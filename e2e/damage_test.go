@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/client"
+	"github.com/bulkhead-project/bulkhead/door/run/client"
 )
 
 // TestDamage cuts in half each file that a pod's life hangs on, while no
-// supervisor runs and while its pod runs or has ended. Whatever it was: the next
+// engine runs and while its pod runs or has ended. Whatever it was: the next
 // command says which file it is or does without it, rm -f removes the pod, and
 // nothing is left; the pod beside it does not notice.
 func TestDamage(t *testing.T) {
@@ -32,7 +32,7 @@ func TestDamage(t *testing.T) {
 		{"the engine's pod.json", func(_, id string) string { return data(id, "pod.json") }, false, false},
 		{"the engine's config.json", func(_, id string) string { return data(id, "config.json") }, false, false},
 		{"the journal", func(_, id string) string { return data(id, "journal") }, false, false},
-		{"the supervisor's pod.json", func(uid, _ string) string { return filepath.Join(w.roots().Data, "pods", uid, "pod.json") }, false, false},
+		{"the engine's pod.json", func(uid, _ string) string { return filepath.Join(w.roots().Data, "pods", uid, "pod.json") }, false, false},
 		{"a container.json", func(_, id string) string { return first(data(id, "containers/*/container.json")) }, false, false},
 	} {
 		for _, running := range []bool{true, false} {
@@ -97,10 +97,10 @@ func (d *damage) run(running, shim bool, path func(uid, id string) string) {
 			}
 		}
 	}
-	// The supervisor starts all the same, and everybody else is served.
+	// The engine starts all the same, and everybody else is served.
 	reap := w.run(t, "", "reap")
 	exec := w.run(t, "", "exec", name, "--", "true")
-	told := reap.err.String() + exec.err.String() + w.supervisorLog()
+	told := reap.err.String() + exec.err.String() + w.engineLog()
 	if (reap.ProcessState.ExitCode() != 0 || exec.ProcessState.ExitCode() != 0) && !strings.Contains(told, filepath.Base(file)) && running {
 		t.Errorf("nobody names %s: %v %v", file, reap, exec)
 	}

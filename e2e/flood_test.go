@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/client"
 	pods "github.com/bulkhead-project/bulkhead/pod"
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
-	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
 // TestFlood has a container write as fast as it can: what the host keeps of that

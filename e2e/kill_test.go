@@ -15,7 +15,7 @@ import (
 // sampleSize is how many cells of the table an ordinary run takes.
 const sampleSize = 16
 
-// TestKill kills the command, the supervisor, the shim and QEMU at each point
+// TestKill kills the command, the engine, the shim and QEMU at each point
 // of a pod's life, lets a reap clear up, and counts what is left; a pod that
 // was there before goes on as if nothing had been.
 //
@@ -44,7 +44,7 @@ func TestKill(t *testing.T) {
 			took := time.Since(began).Round(10 * time.Millisecond)
 			t.Logf("took %v", took)
 			if took > 15*time.Second {
-				t.Logf("the supervisor's log:\n%s", w.supervisorLog())
+				t.Logf("the engine's log:\n%s", w.engineLog())
 			}
 		})
 		if t.Failed() {
@@ -105,7 +105,7 @@ func (k *killing) foreground(t *testing.T) {
 	c := k.strike(t, func() *command { return k.start(t, job, "run", "--rm", "-q", "-") })
 	code, out := c.wait(t), c.out.String()
 	switch k.cell.victim {
-	case "supervisor":
+	case "engine":
 		// cli.sending: the request was not on its way yet.
 		if code == 0 && k.cell.point != "cli.sending" {
 			t.Errorf("a run whose end nobody has seen says that it went well: %v", c)
@@ -125,7 +125,7 @@ func (k *killing) foreground(t *testing.T) {
 	}
 }
 
-// fillPool has a supervisor make a machine for the pool.
+// fillPool has an engine make a machine for the pool.
 func (k *killing) fillPool(t *testing.T) {
 	t.Helper()
 	k.shutdown(t)
@@ -285,11 +285,11 @@ func (k *killing) victim(t *testing.T, s stop, c *command) []int {
 	switch k.cell.victim {
 	case "cli":
 		return []int{c.Process.Pid}
-	case "supervisor":
-		if process := (process{s.PID, s.Args}); process.is("supervisor") {
+	case "engine":
+		if process := (process{s.PID, s.Args}); process.is("engine") {
 			return []int{s.PID}
 		}
-		return []int{k.supervisor()}
+		return []int{k.engine()}
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		var found []int

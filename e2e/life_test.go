@@ -176,7 +176,7 @@ func testReplaced(t *testing.T, w *world) {
 }
 
 // testDebug: an ephemeral container sees the processes of its target, and
-// survives the supervisor that made it.
+// survives the engine that made it.
 func testDebug(t *testing.T, w *world) {
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: host}, spec: {terminationGracePeriodSeconds: 0, containers: [
   {name: a, image: "`+image+`", command: [sleep, "4242"]}, {name: b, image: "`+image+`", command: [sleep, "5353"]}]}}`, "run", "-d", "-q", "-")
@@ -214,7 +214,7 @@ func testDebug(t *testing.T, w *world) {
 		t.Errorf("ephemeral containers: %+v", s)
 	}
 	if got := seen(); !strings.Contains(got, "sleep 6464") {
-		t.Errorf("after the supervisor's end: %q", got)
+		t.Errorf("after the engine's end: %q", got)
 	}
 	w.must(t, "", "rm", "-f", "host")
 }

@@ -37,7 +37,7 @@ const probed = `{apiVersion: v1, kind: Pod, metadata: {name: probed}, spec: {
     readinessProbe: {periodSeconds: 1, timeoutSeconds: 10, exec: {command: ["true"]}}}]}}`
 
 // testProbes has a real pod probed: what starts, what is ready, and what is
-// killed; and that neither a pause nor another supervisor fails anybody.
+// killed; and that neither a pause nor another engine fails anybody.
 func testProbes(t *testing.T, w *world) {
 	w.must(t, strings.ReplaceAll(probed, "IMAGE", image), "run", "-d", "-q", "-")
 	// slow has not started, and is nothing else then, whatever its probes say.
@@ -79,7 +79,7 @@ func testProbes(t *testing.T, w *world) {
 	w.must(t, "", "exec", "-c", "file", "probed", "rm", "/v/ready")
 	w.until(t, "probed", "the file's loss is seen", func(s corev1.PodStatus) bool { return told(s, "file") == "started" && !ready(s) })
 	w.shutdown(t)
-	w.until(t, "probed", "the next supervisor knows what starts and what is ready", func(s corev1.PodStatus) bool {
+	w.until(t, "probed", "the next engine knows what starts and what is ready", func(s corev1.PodStatus) bool {
 		return told(s, "web tcp sick slow side") == "started ready" && told(s, "file") == "started"
 	})
 	w.must(t, "", "exec", "-c", "file", "probed", "touch", "/v/ready")

@@ -39,8 +39,8 @@ spec:
 	foreground := w.start(t, pod("foreground", "Always", "echo up; sleep 600"), "run", "-")
 	w.soon(t, `up`, "logs", "foreground")
 	w.soon(t, `done +0/1 +Error`, "ps")
-	// The supervisor first: one that lives sees its client go and removes the pod.
-	if err := kill(w.supervisor()); err != nil {
+	// The engine first: one that lives sees its client go and removes the pod.
+	if err := kill(w.engine()); err != nil {
 		t.Fatal(err)
 	}
 	for tries := 0; len(w.processes()) > 0 && tries < 50; tries++ {

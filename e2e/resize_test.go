@@ -59,7 +59,7 @@ func testResize(t *testing.T, w *world) {
 		t.Errorf("the pod as somebody would write it:\n%s", y)
 	}
 
-	// A supervisor that comes later knows what the pod was resized to.
+	// An engine that comes later knows what the pod was resized to.
 	w.shutdown(t)
 	w.must(t, "", "update", "web", "-c", "b", "--memory", "96Mi")
 	inside("b", "100663296 25000 100000")

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 // counting is the script of a pod in whose log a gap or a double can be seen.

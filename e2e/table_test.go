@@ -15,7 +15,7 @@ type cell struct{ scenario, point, victim string }
 func (c cell) String() string { return c.scenario + "/" + c.point + "/" + c.victim }
 
 // The victims, by their letters in the table.
-var victims = map[rune]string{'c': "cli", 's': "supervisor", 'h': "shim", 'q': "qemu"}
+var victims = map[rune]string{'c': "cli", 's': "engine", 'h': "shim", 'q': "qemu"}
 
 // points of each scenario, in the order in which they come, with the victims
 // that are there by then.
@@ -66,7 +66,7 @@ var points = []struct {
 	{"adopt", [][2]string{
 		{"shim.spawned", "shq"}, {"shim.locked", "shq"}, {"shim.prepared", "shq"}, {"shim.opened", "shq"}, {"shim.served", "shq"},
 	}},
-	// Clearing up after a supervisor that was killed during a start.
+	// Clearing up after an engine that was killed during a start.
 	{"reap", [][2]string{
 		{"undo.shim", "cs"}, {"machine.killed", "csh"}, {"undone.shim", "cs"}, {"undo.network", "cs"}, {"undone.network", "cs"},
 		{"unwind.undone", "cs"}, {"unwind.unpinned", "cs"}, {"unwind.freed", "cs"}, {"unwind.journal", "cs"}, {"unwind.state", "cs"},

@@ -123,7 +123,7 @@ spec:
 	for !strings.Contains(w.must(t, "", "logs", "-c", "live", "filled"), "new") {
 		time.Sleep(20 * time.Millisecond)
 	}
-	// The next supervisor goes on with the volumes of the pods that it adopts.
+	// The next engine goes on with the volumes of the pods that it adopts.
 	w.shutdown(t)
 	w.must(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: again}}", "update", "filled", "-f", "-")
 	if code := w.run(t, "", "wait", "filled").ProcessState.ExitCode(); code != 0 {
@@ -159,7 +159,7 @@ func testEscapes(t *testing.T, w *world) {
 func testSecrecy(t *testing.T, w *world) {
 	t.Helper()
 	const value = "unheard-of"
-	if shown := w.must(t, "", "inspect", "-o", "json", "filled") + w.supervisorLog(); strings.Contains(shown, value) {
+	if shown := w.must(t, "", "inspect", "-o", "json", "filled") + w.engineLog(); strings.Contains(shown, value) {
 		t.Error("a secret is shown")
 	}
 	found := map[string]bool{}

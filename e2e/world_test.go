@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
-	"github.com/bulkhead-project/bulkhead/supervisor/client"
 )
 
 // tags are those that the programs are built with, and the points of package
@@ -35,7 +35,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-o", dir, "../cmd/bulkhead", "../cmd/bulkhead-supervisor", "../cmd/bulkhead-shim")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-o", dir, "../cmd/bulkhead", "../cmd/bulkhead-engine", "../cmd/bulkhead-shim")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs: %w: %s", err, out)
@@ -51,7 +51,7 @@ const image = "localhost/busybox:test"
 type world struct {
 	dir, bin string
 	faults   *faults
-	pool     string // how many machines a supervisor keeps that starts now
+	pool     string // how many machines an engine keeps that starts now
 	idle     string
 }
 
@@ -162,10 +162,10 @@ func (w *world) must(t *testing.T, stdin string, args ...string) string {
 	return c.out.String()
 }
 
-// shutdown ends the supervisor, if one runs; its pods run on.
+// shutdown ends the engine, if one runs; its pods run on.
 func (w *world) shutdown(t *testing.T) {
 	t.Helper()
-	pid := w.supervisor()
+	pid := w.engine()
 	if pid == 0 {
 		return
 	}
@@ -173,21 +173,21 @@ func (w *world) shutdown(t *testing.T) {
 	defer cancel()
 	err := client.New(w.roots(), nil).Call(ctx, "POST", "/v1/shutdown", nil, nil, &api.Result{})
 	if err != nil {
-		t.Errorf("end the supervisor: %v", err)
+		t.Errorf("end the engine: %v", err)
 	}
 	if err := gone(ctx, pid); err != nil {
-		t.Errorf("end the supervisor: %v", err)
+		t.Errorf("end the engine: %v", err)
 	}
 }
 
-// end removes every pod, ends the supervisor, and checks that nothing runs.
+// end removes every pod, ends the engine, and checks that nothing runs.
 func (w *world) end(t *testing.T) {
 	began := time.Now()
 	w.faults.disarm()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c := client.New(w.roots(), nil)
-	if w.supervisor() != 0 {
+	if w.engine() != 0 {
 		var pods []api.Pod
 		err := c.Call(ctx, "GET", "/v1/pods", nil, nil, &pods)
 		for _, p := range pods {
@@ -199,7 +199,7 @@ func (w *world) end(t *testing.T) {
 		w.shutdown(t)
 	}
 	if t.Failed() {
-		t.Logf("the supervisor's log:\n%s", w.supervisorLog())
+		t.Logf("the engine's log:\n%s", w.engineLog())
 	}
 	// A shim's sockets close some milliseconds before its end.
 	for len(w.processes()) > 0 && time.Since(began) < 10*time.Second {
@@ -211,9 +211,9 @@ func (w *world) end(t *testing.T) {
 	}
 }
 
-// supervisorLog is its end.
-func (w *world) supervisorLog() string {
-	log, _ := os.ReadFile(filepath.Join(w.roots().Instance(client.Instance), "supervisor.log"))
+// engineLog is its end.
+func (w *world) engineLog() string {
+	log, _ := os.ReadFile(filepath.Join(w.roots().Instance(client.Instance), "engine.log"))
 	return string(log[max(0, len(log)-6000):])
 }
 

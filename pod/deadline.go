@@ -23,7 +23,7 @@ func (r *run) checkDeadline() {
 		r.at(due)
 		return
 	}
-	// Also of one that has ended after it, under no supervisor or one that did
+	// Also of one that has ended after it, under no engine or one that did
 	// not live to tell.
 	r.expired = true
 	r.event(nil, false, ReasonDeadline, messageDeadline)

@@ -64,7 +64,7 @@ func TestActiveDeadline(t *testing.T) {
 	}
 }
 
-// The deadline is the pod's, not that of the supervisor or the machine at hand.
+// The deadline is the pod's, not that of the engine or the machine at hand.
 func TestActiveDeadlineSurvives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -87,12 +87,12 @@ func TestActiveDeadlineSurvives(t *testing.T) {
 	})
 }
 
-// What the deadline has ended is told as such by the next supervisor too, however
+// What the deadline has ended is told as such by the next engine too, however
 // it ended, and what had ended before is not.
 func TestActiveDeadlineOfAPodThatHasEnded(t *testing.T) {
 	for name, test := range map[string]struct {
 		life   life
-		away   time.Duration // when the first supervisor goes
+		away   time.Duration // when the first engine goes
 		phase  corev1.PodPhase
 		reason string
 	}{
@@ -260,7 +260,7 @@ func TestDebug(t *testing.T) {
 
 var errPull = errors.New("no such image")
 
-// What was added is in the pod for the next supervisor, which takes it over as
+// What was added is in the pod for the next engine, which takes it over as
 // it is.
 func TestTakeOverAnEphemeralContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

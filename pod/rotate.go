@@ -65,7 +65,7 @@ func (o *rotator) look(ctx context.Context) (fast bool) {
 }
 
 // one begins a container's log anew if that is due, and else returns its size. At
-// the first look what another supervisor has left half done is done.
+// the first look what another engine has left half done is done.
 func (o *rotator) one(ctx context.Context, id string, first bool) (size int64, anew bool, err error) {
 	res, err := o.p.options.Runtime.ContainerStatus(ctx, id, false)
 	if err != nil {

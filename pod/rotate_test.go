@@ -71,7 +71,7 @@ func TestRotate(t *testing.T) {
 	look(false, 1, 0, maxLog)
 	grow(2 * maxLog)
 	look(true, 2, 0, 2*maxLog) // what was before is gone
-	// A supervisor was killed between the two steps, or before the second's end.
+	// An engine was killed between the two steps, or before the second's end.
 	o = fresh()
 	look(true, 3, 0, 2*maxLog)
 	if err := os.Remove(cri.path); err != nil {

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestTakenOverWithProbes: what was known under the last supervisor holds under
+// TestTakenOverWithProbes: what was known under the last engine holds under
 // the next, until a probe says otherwise.
 func TestTakenOverWithProbes(t *testing.T) {
 	for _, test := range []struct {
@@ -81,7 +81,7 @@ func TestTakenOverLongBeforeItStarted(t *testing.T) {
 }
 
 // TestTakenOverWhileItIsEnded: who is ended for its liveness or for a resize, and
-// obeys with success, is started anew by the next supervisor too.
+// obeys with success, is started anew by the next engine too.
 func TestTakenOverWhileItIsEnded(t *testing.T) {
 	for _, cause := range []string{"liveness", "resize"} {
 		t.Run(cause, func(t *testing.T) {

@@ -21,9 +21,9 @@ type crowd struct {
 	build *Build
 	n     int
 
-	first, last, ratio, atOnce    *report.Row
-	alone, many                   weights
-	supervisor, share, held, busy *report.Row
+	first, last, ratio, atOnce *report.Row
+	alone, many                weights
+	engine, share, held, busy  *report.Row
 }
 
 func idle(ctx context.Context, b *Bench) error {
@@ -51,9 +51,9 @@ func (b *Bench) newCrowd(ctx context.Context, build *Build) (*crowd, error) {
 	c.atOnce = add("start, "+n+" at once", "ms", 0, "bulkhead run -d of one file with all the pods, to its end, when all run")
 	c.alone = newWeights("1", 0, 0, add)
 	c.many = newWeights(n, 70, 10, add)
-	c.supervisor = add("PSS, supervisor at "+n, "MB", 0, "the supervisor's proportional memory, with all pods there")
+	c.engine = add("PSS, engine at "+n, "MB", 0, "the engine's proportional memory, with all pods there")
 	c.share = add("… and per pod", "MB", 0, "the same divided by the pods")
-	c.held = add("template held in memory", "MB", 0, "the memory file that clones share and the supervisor holds; what is mapped of it is also in the pods' PSS")
+	c.held = add("template held in memory", "MB", 0, "the memory file that clones share and the engine holds; what is mapped of it is also in the pods' PSS")
 	c.busy = add("CPU of an idle pod at "+n, "%", 0, fmt.Sprintf("user and system time of QEMU and shim over %s, of one core; a sample a pod", cpuWindow))
 	var err error
 	c.s, err = b.site(ctx, build, false)

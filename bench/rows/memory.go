@@ -50,13 +50,13 @@ func (c *crowd) weigh(ctx context.Context, w weights, n int) error {
 		w.pod.Add(mb(qemu.PSS + shim))
 	}
 	if n == c.n {
-		return c.weighSupervisor()
+		return c.weighEngine()
 	}
 	return nil
 }
 
-func (c *crowd) weighSupervisor() error {
-	pid, err := c.s.Supervisor()
+func (c *crowd) weighEngine() error {
+	pid, err := c.s.Engine()
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (c *crowd) weighSupervisor() error {
 	if err != nil {
 		return err
 	}
-	c.supervisor.Add(mb(pss))
+	c.engine.Add(mb(pss))
 	c.share.Add(mb(pss) / float64(c.n))
 	c.held.Add(mb(held))
 	return nil

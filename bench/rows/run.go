@@ -15,7 +15,7 @@ func run(ctx context.Context, b *Bench) error {
 		build := &b.Builds[i]
 		c, err := b.runOf(ctx, build, report.Row{
 			Group: "run", Name: "run --rm true", Unit: "ms", Aim: 450,
-			What: "bulkhead run --rm of busybox true with network, from before the command to its end; the supervisor runs and has a machine ready",
+			What: "bulkhead run --rm of busybox true with network, from before the command to its end; the engine runs and has a machine ready",
 		}, false)
 		if err != nil {
 			return err
@@ -26,7 +26,7 @@ func run(ctx context.Context, b *Bench) error {
 		name, what string
 		flags      []string
 	}{
-		{"… without a pool", "the same with a supervisor that keeps no machine ready: each is cloned on demand", nil},
+		{"… without a pool", "the same with an engine that keeps no machine ready: each is cloned on demand", nil},
 		{"… booted cold", "the same with --template=off: each machine boots from its kernel", []string{"--template=off"}},
 	} {
 		c, err := b.runOf(ctx, &b.Builds[0], report.Row{Group: "run", Name: cold.name, Unit: "ms", What: cold.what}, true, cold.flags...)

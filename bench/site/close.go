@@ -18,10 +18,10 @@ import (
 // goneWait bounds the wait for processes to end that have been told to.
 const goneWait = 20 * time.Second
 
-// Close removes all pods, ends the supervisor, and returns what is left after
+// Close removes all pods, ends the engine, and returns what is left after
 // that in the site's directories; its processes are Leftover's.
 func (s *Site) Close(ctx context.Context) (left []string, err error) {
-	pid, none := s.Supervisor()
+	pid, none := s.Engine()
 	if none == nil {
 		pods, psErr := s.Pods(ctx) // also those of a start that failed half-way
 		err = errors.Join(err, psErr, s.Remove(ctx, slices.Sorted(maps.Keys(pods))...))
@@ -45,7 +45,7 @@ func (s *Site) Close(ctx context.Context) (left []string, err error) {
 		err = errors.Join(err, readErr)
 	}
 	for _, e := range states {
-		if len(e.Name()) == 64 || strings.HasSuffix(e.Name(), ".sock") && e.Name() != "supervisor.sock" {
+		if len(e.Name()) == 64 || strings.HasSuffix(e.Name(), ".sock") && e.Name() != "run.sock" {
 			left = append(left, "state "+filepath.Join(s.Roots.Instance("run"), e.Name()))
 		}
 	}

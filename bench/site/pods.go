@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/bench/procs"
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 // restPatience bounds the wait for machines to come to rest.
@@ -131,7 +131,7 @@ func (s *Site) Machines() (map[string]Machine, error) {
 	return s.machines(all), nil
 }
 
-// machines finds the shims below the site's supervisor, and what runs below each.
+// machines finds the shims below the site's engine, and what runs below each.
 func (s *Site) machines(all []procs.Process) map[string]Machine {
 	own := map[int]bool{}
 	shims := map[int]Machine{}
@@ -148,7 +148,7 @@ func (s *Site) machines(all []procs.Process) map[string]Machine {
 		} else if m, ok := shims[p.Parent]; ok && strings.HasPrefix(p.Name, "qemu") {
 			m.QEMU = p
 			found[m.Sandbox] = m
-		} else if s.isSupervisor(p) {
+		} else if s.isEngine(p) {
 			own[p.PID] = true
 		}
 	}

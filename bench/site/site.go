@@ -1,5 +1,5 @@
 // Package site is a Bulkhead of the benchmark's own: the programs of one build
-// with directories, a supervisor and pods that nobody else uses.
+// with directories, an engine and pods that nobody else uses.
 package site
 
 import (
@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/bench/procs"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
-	"github.com/bulkhead-project/bulkhead/supervisor/api"
 )
 
 // patience bounds every command that names no deadline of its own.
@@ -35,7 +36,7 @@ type Options struct {
 	// Dir is an existing directory of the site's own with a short path, which
 	// everybody may traverse: pods run as users of their own.
 	Dir string
-	// NoPool makes the supervisor keep no machine ready.
+	// NoPool makes the engine keep no machine ready.
 	NoPool bool
 }
 
@@ -51,7 +52,7 @@ type Site struct {
 	restless int // how often in a row they have not come to rest
 }
 
-// Open makes the directories of a site; its supervisor starts with the first
+// Open makes the directories of a site; its engine starts with the first
 // command.
 func Open(o Options) (*Site, error) {
 	s := &Site{
@@ -120,23 +121,26 @@ func Time(cmd *exec.Cmd) (Result, error) {
 	return r, nil
 }
 
-// Supervisor is the process of the site's supervisor.
-func (s *Site) Supervisor() (int, error) {
+// Engine is the process of the site's engine.
+func (s *Site) Engine() (int, error) {
 	all, err := procs.Below(procs.Root())
 	if err != nil {
 		return 0, err
 	}
 	for _, p := range all {
-		if s.isSupervisor(p) {
+		if s.isEngine(p) {
 			return p.PID, nil
 		}
 	}
-	return 0, errors.New("the site has no supervisor")
+	return 0, errors.New("the site has no engine")
 }
 
-func (s *Site) isSupervisor(p procs.Process) bool {
+// engines are the names of the engine's program: an older build that is compared with has the second.
+var engines = []string{"bulkhead-engine", "bulkhead-supervisor"}
+
+func (s *Site) isEngine(p procs.Process) bool {
 	args := procs.Args(p.PID)
-	return !p.Zombie && len(args) == 1 && filepath.Base(args[0]) == "bulkhead-supervisor" && procs.Getenv(p.PID, "BULKHEAD_STATE") == s.Roots.State
+	return !p.Zombie && len(args) == 1 && slices.Contains(engines, filepath.Base(args[0])) && procs.Getenv(p.PID, "BULKHEAD_STATE") == s.Roots.State
 }
 
 // JSON runs a command with -o json and decodes what it prints.

@@ -1,5 +1,5 @@
 // Command bulkhead runs Kubernetes pods, each in a small virtual machine of its
-// own. It is a client: the engine is bulkhead-supervisor, which it starts.
+// own. It is a client of bulkhead-engine, which it starts.
 package main
 
 import (

@@ -41,7 +41,7 @@ type Options struct {
 	// Began is when the container's run did.
 	Began time.Time
 	// Resumed says that it had run before anybody probed it here, as after a
-	// restart of the supervisor: its probes begin spread over their periods.
+	// restart of the engine: its probes begin spread over their periods.
 	// Last is what was known then, nil for nothing; its Failed is not looked at.
 	Resumed bool
 	Last    *Verdict
@@ -161,7 +161,7 @@ func (p *Prober) set(kind Kind, result Result) {
 }
 
 // spread is a random part of a probe's period, so that not all pods' probes are
-// due at once when a supervisor takes them over.
+// due at once when an engine takes them over.
 func spread(probe *corev1.Probe) time.Duration {
 	return time.Duration(rand.Int64N(int64(max(seconds(probe.PeriodSeconds), 1))))
 }

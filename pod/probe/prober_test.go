@@ -377,7 +377,7 @@ func TestEnd(t *testing.T) {
 	})
 }
 
-// TestResumed: what was known before the supervisor was replaced holds until the
+// TestResumed: what was known before the engine was replaced holds until the
 // probes say otherwise, and they begin spread over their periods.
 func TestResumed(t *testing.T) {
 	up := Verdict{Started: true, Ready: true}

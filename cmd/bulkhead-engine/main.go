@@ -1,0 +1,96 @@
+// Command bulkhead-engine is the engine of one user. The commands that need
+// it start it; nobody installs or configures it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-project/bulkhead/door/run"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/internal/boundedlog"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+)
+
+// idle is how long an engine stays when there is nothing to do;
+// BULKHEAD_IDLE names another duration, and BULKHEAD_POOL how many machines it
+// keeps ready (0: none).
+const idle = 3 * time.Minute
+
+// logLimit bounds the engine's log, in bytes.
+const logLimit = 4 << 20
+
+func main() {
+	log := boundedlog.New(os.Stderr, logLimit)
+	logrus.SetLevel(logrus.ErrorLevel) // the image library tells its retries there
+	logrus.SetOutput(log)              // and ttrpc what a shim says that it should not
+	if err := supervise(context.Background(), log); err != nil {
+		fmt.Fprintln(os.Stderr, "bulkhead-engine:", err)
+		os.Exit(1)
+	}
+}
+
+// supervise runs the engine and tells who started it when it is ready.
+func supervise(ctx context.Context, log io.Writer) error {
+	ready, err := readiness()
+	if err != nil {
+		return err
+	}
+	o := run.Options{Idle: idle, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	if o.Roots, err = dirs.Default(); err != nil {
+		return err
+	}
+	// Every command brings its own: what the first one had is for nobody else.
+	if o.Environment, err = api.TakeEnvironment(); err != nil {
+		return err
+	}
+	if text := os.Getenv("BULKHEAD_IDLE"); text != "" {
+		if o.Idle, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("BULKHEAD_IDLE: %w", err)
+		}
+	}
+	if text := os.Getenv("BULKHEAD_POOL"); text != "" {
+		if o.Pool, err = strconv.Atoi(text); err != nil {
+			return fmt.Errorf("BULKHEAD_POOL: %w", err)
+		}
+		if o.Pool == 0 {
+			o.Pool = -1 // in Options 0 is the default
+		}
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	signal.Ignore(syscall.SIGHUP)
+	return run.Run(ctx, o, ready)
+}
+
+// readiness is what writes to the descriptor that client.ReadyFD names, if any.
+// No process that is started meanwhile, and outlives this one, may hold it open.
+func readiness() (func(), error) {
+	text := os.Getenv(client.ReadyFD)
+	if text == "" {
+		return func() {}, nil // started by hand
+	}
+	fd, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", client.ReadyFD, err)
+	}
+	if err := os.Unsetenv(client.ReadyFD); err != nil {
+		return nil, err
+	}
+	syscall.CloseOnExec(fd)
+	return func() {
+		f := os.NewFile(uintptr(fd), "ready")
+		fmt.Fprintln(f, "ready")
+		f.Close()
+	}, nil
+}

@@ -1,0 +1,123 @@
+package run
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// attach opens the streams of a container's first process.
+func (s *server) attach(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := decode[api.AttachRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	name, id, err := e.container(req.Container)
+	if err != nil {
+		return nil, err
+	}
+	stdin, tty := streamsOf(e.spec(), name)
+	if req.Stdin && !stdin {
+		return nil, class(api.ErrInvalid, fmt.Errorf("container %s of pod %s takes no input: its spec lacks stdin: true (attach without -i, or use bulkhead exec)", name, e.key()))
+	}
+	res, err := s.engine.Attach(r.Context(), &runtimeapi.AttachRequest{
+		ContainerId: id, Stdin: req.Stdin, Tty: tty, Stdout: true, Stderr: !tty,
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := parseStream(res.GetUrl())
+	answer.TTY = tty
+	return answer, err
+}
+
+// streamsOf tells what a container's spec says of its stdin and terminal.
+func streamsOf(p *corev1.Pod, name string) (stdin, tty bool) {
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for _, c := range list {
+			if c.Name == name {
+				return c.Stdin, c.TTY
+			}
+		}
+	}
+	for _, c := range p.Spec.EphemeralContainers {
+		if c.Name == name {
+			return c.Stdin, c.TTY
+		}
+	}
+	return false, false
+}
+
+// forward says which ports of a running pod are meant.
+func (s *server) forward(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := decode[api.ForwardRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	if phase := e.status().Phase; phase != corev1.PodRunning {
+		return nil, class(api.ErrConflict, fmt.Errorf("pod %s does not run: it is %s", e.key(), phase))
+	}
+	answer := api.Forward{UID: string(e.rec.Pod.UID)}
+	for _, text := range req.Ports {
+		port, err := portOf(e.rec.Pod, text)
+		if err != nil {
+			return nil, err
+		}
+		answer.Ports = append(answer.Ports, port)
+	}
+	return answer, nil
+}
+
+// portOf reads a port's number, or its name in the pod's containers.
+func portOf(p *corev1.Pod, text string) (int, error) {
+	if n, err := strconv.Atoi(text); err == nil {
+		if n < 1 || n > 65535 {
+			return 0, class(api.ErrInvalid, fmt.Errorf("port %d: ports are from 1 to 65535", n))
+		}
+		return n, nil
+	}
+	var names []string
+	for _, c := range p.Spec.Containers {
+		for _, port := range c.Ports {
+			if port.Name == text {
+				return int(port.ContainerPort), nil
+			}
+			if port.Name != "" {
+				names = append(names, port.Name)
+			}
+		}
+	}
+	return 0, fmt.Errorf("port %q of pod %s/%s: %w: its ports with a name are %v", text, p.Namespace, p.Name, api.ErrNotFound, names)
+}
+
+// connect opens one connection to a port of a pod.
+func (s *server) connect(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := decode[api.ConnectRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.engine.PortForward(r.Context(), &runtimeapi.PortForwardRequest{
+		PodSandboxId: e.pod().Sandbox(), Port: []int32{int32(req.Port)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return parseStream(res.GetUrl())
+}

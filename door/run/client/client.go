@@ -1,0 +1,174 @@
+// Package client talks to the user's engine and starts it when there is
+// none. It imports nothing of the engine: a command line is ready in
+// milliseconds.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/podsock"
+)
+
+// Socket is the path of the engine's socket, and Lock of the lock that it
+// holds as long as it runs.
+func Socket(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "run.sock") }
+
+// Lock is the path of the lock that elects the engine.
+func Lock(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "engine.lock") }
+
+// Instance is the name of the instance that door/run and its engine work in.
+const Instance = "run"
+
+// Client is a connection to an engine. It is safe for concurrent use.
+type Client struct {
+	http  *http.Client
+	roots dirs.Roots
+	start Starter
+}
+
+// Starter starts an engine and returns when it serves its socket.
+type Starter func(ctx context.Context, r dirs.Roots) error
+
+// New returns a client that starts an engine with start when none answers.
+func New(r dirs.Roots, start Starter) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, Socket(r)) }
+	return &Client{&http.Client{Transport: &http.Transport{DialContext: dial}}, r, start}
+}
+
+// ErrForeign is matched by the error of a call where somebody else serves the
+// socket: without a runtime directory the state lies in a world-writable one, in
+// which another user may have made it first.
+var ErrForeign = errors.New("another user's process serves the engine's socket")
+
+// dial connects to an engine, which runs as the caller or as root.
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	peer, err := podsock.Peer(conn.(*net.UnixConn))
+	if err == nil && peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
+		err = fmt.Errorf("%w: user %d, at %s (set BULKHEAD_STATE to a directory of your own)", ErrForeign, peer.Uid, path)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Call makes one call and decodes its answer into out, which may be nil. What a
+// user named is escaped in path (url.PathEscape).
+func (c *Client) Call(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	resp, err := c.do(ctx, method, path, query, in)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if out == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("read the engine's answer: %w", err)
+	}
+	return nil
+}
+
+// Stream makes one call and gives each message of its answer to each, until
+// the stream ends. An error message ends it with that error.
+func (c *Client) Stream(ctx context.Context, method, path string, query url.Values, in any, each func(api.Message) error) error {
+	resp, err := c.do(ctx, method, path, query, in)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	dec := json.NewDecoder(resp.Body)
+	for {
+		var m api.Message
+		if err := dec.Decode(&m); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("the engine went away: %w", err)
+		}
+		if m.Error != nil {
+			return m.Error
+		}
+		if err := each(m); err != nil {
+			return err
+		}
+	}
+}
+
+// do sends the request, and again to a new engine if the old one is gone
+// before it has answered anything.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
+	// What is empty, or dots, is no part of a path: another one would be asked for.
+	if p := path + "/"; strings.Contains(p, "//") || strings.Contains(p, "/./") || strings.Contains(p, "/../") {
+		return nil, fmt.Errorf("%w: an empty name, or one of dots alone, names nothing", api.ErrNotFound)
+	}
+	if len(c.roots.State) > dirs.MaxState {
+		return nil, fmt.Errorf("the state directory %s has %d characters, and sockets below it leave room for %d: set BULKHEAD_STATE to a shorter path",
+			c.roots.State, len(c.roots.State), dirs.MaxState)
+	}
+	var body []byte // none: a server that has none to read sees at once when we go
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+	}
+	fault.Point("cli.sending")
+	resp, err := c.send(ctx, method, path, query, body)
+	// The one that answers ensure may itself be about to end.
+	for tries := 0; err != nil && ctx.Err() == nil && c.start != nil && absent(err) && tries < 3; tries++ {
+		if err = c.ensure(ctx); err == nil {
+			resp, err = c.send(ctx, method, path, query, body)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	fault.Point("cli.answered")
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	e := &api.Error{}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(e); err != nil || e.Message == "" {
+		return nil, fmt.Errorf("the engine answered %s", resp.Status)
+	}
+	return nil, e
+}
+
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://engine"+path+"?"+query.Encode(), bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(api.EnvironmentHeader, api.ReadEnvironment().Encode())
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the engine: %w", err)
+	}
+	return resp, nil
+}

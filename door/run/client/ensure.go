@@ -1,0 +1,132 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+)
+
+// startTimeout bounds the start of an engine: it adopts what an earlier one
+// left behind before it serves.
+const startTimeout = 60 * time.Second
+
+// absent says that nobody listens, or that who did is just going away.
+func absent(err error) bool {
+	for _, e := range []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, syscall.EPIPE, io.EOF} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// ensure starts an engine unless another client has done so meanwhile:
+// starts are serialised by a lock, so that nobody races.
+func (c *Client) ensure(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := c.roots.Ensure(); err != nil {
+		return fmt.Errorf("%w (set BULKHEAD_DATA and BULKHEAD_STATE to directories of your own)", err)
+	}
+	dir := c.roots.Instance(Instance)
+	if err := dirs.Ensure(dir, 0o711); err != nil {
+		return err
+	}
+	lock, err := flock.Acquire(ctx, filepath.Join(dir, "start.lock"))
+	if err != nil {
+		return fmt.Errorf("start the engine: %w", err)
+	}
+	defer lock.Unlock()
+	if conn, err := net.Dial("unix", Socket(c.roots)); err == nil {
+		return conn.Close()
+	}
+	return c.start(ctx, c.roots)
+}
+
+// ReadyFD is the environment variable with the number of the descriptor on which
+// an engine says that it is ready.
+const ReadyFD = "BULKHEAD_READY_FD"
+
+// StartProcess is the Starter of the command line: it runs bulkhead-engine in
+// a session of its own with its output in a bounded file, and waits until it says
+// that it is ready, or ends.
+func StartProcess(ctx context.Context, r dirs.Roots) error {
+	exe, err := dirs.Sibling("bulkhead-engine")
+	if err != nil {
+		return fmt.Errorf("start the engine: %w", err)
+	}
+	logPath := filepath.Join(r.Instance(Instance), "engine.log")
+	log, err := openLog(logPath)
+	if err != nil {
+		return fmt.Errorf("start the engine: %w", err)
+	}
+	defer log.Close()
+	ready, readyW, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start the engine: %w", err)
+	}
+	defer ready.Close()
+	cmd := exec.Command(exe)
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{readyW}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = append(os.Environ(), "BULKHEAD_DATA="+r.Data, "BULKHEAD_STATE="+r.State, ReadyFD+"=3")
+	err = cmd.Start()
+	readyW.Close()
+	if err != nil {
+		return fmt.Errorf("start the engine: %w", err)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := ready.SetReadDeadline(deadline); err != nil {
+			return fmt.Errorf("start the engine: %w", err)
+		}
+	}
+	said := make([]byte, len("ready"))
+	_, readErr := io.ReadFull(ready, said) // whoever else holds it open
+	if string(said) == "ready" {
+		return cmd.Process.Release()
+	}
+	if errors.Is(readErr, os.ErrDeadlineExceeded) {
+		readErr = errors.Join(readErr, cmd.Process.Kill())
+	}
+	waitErr := cmd.Wait()
+	if errors.Is(readErr, io.EOF) {
+		readErr = nil // it has ended, which Wait tells
+	}
+	return fmt.Errorf("start the engine: %s (its log is %s): %w", lastLine(log), logPath, errors.Join(waitErr, readErr))
+}
+
+// logLimit is the size, in bytes, from which an engine's log is begun anew by
+// the next one.
+const logLimit = 1 << 20
+
+func openLog(path string) (*os.File, error) {
+	flags := os.O_RDWR | os.O_CREATE | os.O_APPEND
+	if info, err := os.Stat(path); err == nil && info.Size() > logLimit {
+		flags |= os.O_TRUNC
+	}
+	return os.OpenFile(path, flags, 0o600)
+}
+
+func lastLine(f *os.File) string {
+	b := make([]byte, 4096)
+	info, err := f.Stat()
+	if err != nil {
+		return err.Error()
+	}
+	n, _ := f.ReadAt(b, max(0, info.Size()-int64(len(b)))) // a short read is what there is
+	lines := strings.Split(strings.TrimSpace(string(b[:n])), "\n")
+	return lines[len(lines)-1]
+}

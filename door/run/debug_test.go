@@ -1,0 +1,47 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/pod"
+)
+
+// TestDebugIsWrittenDownOnce: also when the pod does not tell yet of the first.
+func TestDebugIsWrittenDownOnce(t *testing.T) {
+	t.Parallel()
+	e := notRun(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	one := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "x", Image: "a"}}
+	if err := e.debug(ctx, one); !errors.Is(err, context.Canceled) {
+		t.Errorf("the first: %v", err)
+	}
+	if err := e.debug(ctx, one); !errors.Is(err, pod.ErrName) {
+		t.Errorf("the second: %v", err)
+	}
+	var stored record
+	if err := atomicfile.ReadJSON(filepath.Join(e.dir, recordFile), &stored); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(stored.Ephemeral); n != 1 {
+		t.Errorf("written down %d times", n)
+	}
+	// What cannot be written down may be asked for again.
+	dir := e.dir
+	e.dir = filepath.Join(dir, "none")
+	two := one
+	two.Name = "y"
+	if err := e.debug(ctx, two); err == nil || errors.Is(err, context.Canceled) {
+		t.Errorf("without a directory: %v", err)
+	}
+	e.dir = dir
+	if err := e.debug(ctx, two); !errors.Is(err, context.Canceled) {
+		t.Errorf("again: %v", err)
+	}
+}

@@ -1,0 +1,115 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod"
+)
+
+// slowCRI is a runtime that makes no sandbox, which takes until release is
+// closed.
+type slowCRI struct {
+	internalapi.RuntimeService
+	internalapi.ImageManagerService
+	release chan struct{}
+}
+
+var errSlow = errors.New("no sandbox today")
+
+func (slowCRI) Close(context.Context) error { return nil }
+
+func (slowCRI) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
+	return nil, errSlow
+}
+
+func (slowCRI) ImageStatus(context.Context, *runtimeapi.ImageSpec, bool) (*runtimeapi.ImageStatusResponse, error) {
+	return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "here"}}, nil
+}
+
+func (slowCRI) GetContainerEvents(ctx context.Context, _ chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+	established(nil)
+	<-ctx.Done()
+	return nil
+}
+
+func (slowCRI) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	return nil, nil
+}
+
+func (slowCRI) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	return nil, nil
+}
+
+func (s slowCRI) RunPodSandbox(context.Context, *runtimeapi.PodSandboxConfig, string) (string, error) {
+	<-s.release
+	return "", errSlow
+}
+
+// A pod whose command has gone is removed when it ends, also when that takes
+// longer than anybody waits for it.
+func TestAbandonedPodThatIsSlowToEnd(t *testing.T) {
+	tests := []struct {
+		name    string
+		rec     record
+		abandon func(*registry, *entry)
+		removed bool
+	}{
+		{"the command has gone", record{Foreground: true, Remove: true}, func(r *registry, e *entry) { r.s.abandon([]*entry{e}) }, true},
+		{"one without --rm", record{Foreground: true}, func(r *registry, e *entry) { r.s.abandon([]*entry{e}) }, true},
+		{"and the engine too", record{Foreground: true, Remove: true}, func(_ *registry, e *entry) { e.orphaned() }, true},
+		{"which keeps one without --rm", record{Foreground: true}, func(_ *registry, e *entry) { e.orphaned() }, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{log: slog.New(slog.DiscardHandler), idle: newIdle(time.Hour, func() {})}
+				defer s.idle.end()
+				r := &registry{s: s, dir: t.TempDir(), pods: map[string]*entry{}}
+				r.ctx, r.stop = context.WithCancel(t.Context())
+				s.pods = r
+				defer r.close()
+
+				spec := &corev1.Pod{}
+				spec.Name, spec.Namespace, spec.UID = "slow", "default", "u"
+				spec.Spec.Containers = []corev1.Container{{Name: "main", Image: "here:1"}}
+				runtime := slowCRI{release: make(chan struct{})}
+				e := &entry{r: r, dir: filepath.Join(r.dir, "u"), rec: test.rec, log: newOutbox(), op: make(chan struct{}, 1), done: make(chan struct{})}
+				e.rec.Pod = spec
+				if err := os.Mkdir(e.dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				p, err := pod.New(pod.Options{Pod: spec, Runtime: runtime, Images: runtime, VolumeDir: filepath.Join(e.dir, "volumes")})
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.p, r.pods["u"] = p, e
+				e.supervise()
+				synctest.Wait()
+
+				test.abandon(r, e)
+				if len(r.all()) != 1 || e.hasEnded() {
+					t.Fatal("it has ended before its sandbox was made")
+				}
+				close(runtime.release)
+				synctest.Wait()
+				if !e.hasEnded() {
+					t.Error("it has not ended")
+				}
+				if removed := len(r.all()) == 0; removed != test.removed {
+					t.Errorf("removed: %v, want %v", removed, test.removed)
+				}
+			})
+		})
+	}
+}

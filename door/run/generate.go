@@ -1,0 +1,161 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/pod/podapi"
+)
+
+// generate answers with a pod as somebody would write it: without what Bulkhead
+// has set, and without what is the default. Decoded again it is the same pod.
+func (s *server) generate(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	if _, yes := e.rec.damaged(); yes {
+		_, _, err := e.container("")
+		return nil, err
+	}
+	asked, err := e.asked()
+	if err != nil {
+		return nil, err
+	}
+	pod, err := written(asked)
+	if err != nil {
+		return nil, err
+	}
+	return e.withObjects(pod, r.URL.Query().Get("secrets") == "true")
+}
+
+// asked is the pod as it was given, and resized since.
+func (e *entry) asked() (*corev1.Pod, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.rec.Resources) == 0 {
+		return e.rec.Pod, nil
+	}
+	resized := e.rec.Pod.DeepCopy()
+	e.rec.resized(resized)
+	// Once through its text: quantities are then as a decoded pod has them.
+	data, err := json.Marshal(resized)
+	if err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	out := &corev1.Pod{}
+	if err := json.Unmarshal(data, out); err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	return out, nil
+}
+
+// withObjects puts the ConfigMaps that a pod was given before it, and with
+// secrets the Secrets.
+func (e *entry) withObjects(pod map[string]any, secrets bool) (api.Manifests, error) {
+	var out api.Manifests
+	add := func(object metav1.Object, kind string) error {
+		data, err := json.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("generate: %w", err)
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(data, &fields); err != nil {
+			return fmt.Errorf("generate: %w", err)
+		}
+		meta := map[string]any{"name": object.GetName()}
+		if object.GetNamespace() != metav1.NamespaceDefault {
+			meta["namespace"] = object.GetNamespace()
+		}
+		fields["apiVersion"], fields["kind"], fields["metadata"] = "v1", kind, meta
+		out.Documents = append(out.Documents, fields)
+		return nil
+	}
+	configMaps, hidden := e.objects.All()
+	for _, c := range configMaps {
+		if err := add(c, "ConfigMap"); err != nil {
+			return out, err
+		}
+	}
+	for _, s := range hidden {
+		if !secrets {
+			out.Secrets = append(out.Secrets, s.Name)
+		} else if err := add(s, "Secret"); err != nil {
+			return out, err
+		}
+	}
+	out.Documents = append(out.Documents, pod)
+	return out, nil
+}
+
+// written leaves out of a pod every field without which it is decoded to the
+// same one.
+func written(p *corev1.Pod) (map[string]any, error) {
+	want := plainPod(p)
+	data, err := json.Marshal(want)
+	if err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	same := func() bool {
+		data, err := json.Marshal(fields)
+		if err != nil {
+			return false
+		}
+		pods, err := podapi.Decode("generate", data)
+		return err == nil && len(pods) == 1 && reflect.DeepEqual(plainPod(pods[0]), want)
+	}
+	if !same() {
+		return nil, fmt.Errorf("generate: pod %s/%s cannot be written so that it is read as the same", p.Namespace, p.Name)
+	}
+	// What everybody writes stays.
+	keep := map[string]bool{"apiVersion": true, "kind": true, "metadata": true, "name": true, "spec": true, "containers": true, "image": true, "emptyDir": true}
+	leaveOut(fields, keep, same)
+	return fields, nil
+}
+
+// plainPod is a pod without what is no part of its specification.
+func plainPod(p *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: p.Name, Namespace: p.Namespace, Labels: p.Labels, Annotations: p.Annotations,
+		},
+		Spec: *p.Spec.DeepCopy(),
+	}
+}
+
+// leaveOut removes what is not needed, the largest parts first.
+func leaveOut(fields map[string]any, keep map[string]bool, same func() bool) {
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		value := fields[key]
+		if !keep[key] {
+			delete(fields, key)
+			if same() {
+				continue
+			}
+			fields[key] = value
+		}
+		switch value := value.(type) {
+		case map[string]any:
+			leaveOut(value, keep, same)
+		case []any:
+			for _, item := range value {
+				if m, ok := item.(map[string]any); ok {
+					leaveOut(m, keep, same)
+				}
+			}
+		}
+	}
+}

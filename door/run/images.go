@@ -1,0 +1,138 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/image"
+)
+
+func (s *server) listImages(*http.Request) (any, error) {
+	list, err := s.images.List()
+	if err != nil {
+		return nil, err
+	}
+	images := []api.Image{}
+	for _, i := range list {
+		images = append(images, *apiImage(i))
+	}
+	return images, nil
+}
+
+func apiImage(i image.Image) *api.Image {
+	a := &api.Image{ID: i.ID, Names: i.Names, Size: i.Size, Created: i.Created}
+	if len(i.Digests) > 0 {
+		a.Digest = i.Digests[0]
+	}
+	return a
+}
+
+func (s *server) pullImage(r *http.Request, out send) error {
+	req, err := decode[api.PullRequest](r)
+	if err != nil {
+		return err
+	}
+	images, err := s.imagesFor(r)
+	if err != nil {
+		return err
+	}
+	return fetch(r.Context(), req.Image, out, func(ctx context.Context, o image.PullOptions) (image.Image, error) {
+		return images.Pull(ctx, req.Image, o)
+	})
+}
+
+func (s *server) loadImage(r *http.Request, out send) error {
+	req, err := decode[api.LoadRequest](r)
+	if err != nil {
+		return err
+	}
+	return fetch(r.Context(), req.Source, out, func(ctx context.Context, o image.PullOptions) (image.Image, error) {
+		return s.images.Load(ctx, req.Source, req.Name, o)
+	})
+}
+
+// fetch gets an image and sends its progress.
+func fetch(ctx context.Context, name string, out send, get func(context.Context, image.PullOptions) (image.Image, error)) error {
+	box := newOutbox()
+	type result struct {
+		img image.Image
+		err error
+	}
+	got := make(chan result, 1)
+	go func() {
+		img, err := get(ctx, image.PullOptions{
+			Progress: func(p image.Progress) { box.put(api.Message{Progress: progress(name, p)}) },
+		})
+		got <- result{img, err}
+	}()
+	var gone error
+	for {
+		select {
+		case <-box.wake:
+			for _, m := range box.take() {
+				if gone == nil {
+					gone = out(m)
+				}
+			}
+		case res := <-got:
+			if res.err != nil {
+				return classify(res.err)
+			}
+			return out(api.Message{Image: apiImage(res.img)})
+		}
+	}
+}
+
+func (s *server) removeImage(r *http.Request) (any, error) {
+	ref := r.PathValue("ref")
+	images, err := s.imagesFor(r)
+	if err != nil {
+		return nil, err
+	}
+	err = images.Remove(r.Context(), ref, image.RemoveOptions{})
+	if errors.Is(err, image.ErrNotFound) {
+		err = fmt.Errorf("%w: bulkhead image ls lists the images", err)
+	}
+	return api.Result{}, classify(err)
+}
+
+func (s *server) login(r *http.Request) (any, error) {
+	req, err := decode[api.LoginRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	getenv, err := s.environment(r)
+	if err != nil {
+		return nil, err
+	}
+	if req.Logout {
+		return api.Result{}, classify(image.Logout(getenv, req.Registry))
+	}
+	return api.Result{}, classify(image.Login(r.Context(), getenv, req.Registry, req.Username, req.Password))
+}
+
+// classify gives an image error the class that crosses the socket.
+func classify(err error) error {
+	for is, of := range map[error]error{
+		image.ErrNotFound: api.ErrNotFound, image.ErrAmbiguous: api.ErrAmbiguous, image.ErrInvalid: api.ErrInvalid,
+		image.ErrInUse: api.ErrConflict, image.ErrUnauthorized: api.ErrDenied,
+		image.ErrNotLoggedIn: api.ErrNotFound,
+	} {
+		if errors.Is(err, is) {
+			return class(of, err)
+		}
+	}
+	return err
+}
+
+// class gives err a class that its message does not repeat.
+func class(of, err error) error { return fmt.Errorf("%w%w", silent{of}, err) }
+
+// silent is a class that adds nothing to the message.
+type silent struct{ error }
+
+func (silent) Error() string   { return "" }
+func (s silent) Unwrap() error { return s.error }

@@ -1,0 +1,162 @@
+package run
+
+import (
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/pod"
+)
+
+func (s *server) list(r *http.Request) (any, error) {
+	pods := []api.Pod{}
+	for _, e := range s.pods.all() {
+		p := summary(e)
+		if id := e.pod().Sandbox(); id != "" && !e.hasEnded() {
+			if f, err := s.engine.PodFacts(r.Context(), id); err == nil {
+				p.Accel = f.Accel
+				for _, port := range f.Ports {
+					p.Ports = append(p.Ports, fmt.Sprintf("%s:%d->%d", port.HostIP, port.HostPort, port.PodPort))
+				}
+				if f.State == "paused" {
+					p.Status = "Paused"
+				}
+			}
+		}
+		pods = append(pods, p)
+	}
+	if r.URL.Query().Get("all") != "true" {
+		return pods, nil
+	}
+	for i := range pods {
+		pods[i].Instance = client.Instance
+	}
+	foreign, err := s.foreign()
+	return append(pods, foreign...), err
+}
+
+func summary(e *entry) api.Pod {
+	status := e.status()
+	p := api.Pod{
+		UID: string(e.rec.Pod.UID), Sandbox: e.pod().Sandbox(), Name: e.rec.Pod.Name, Namespace: e.rec.Pod.Namespace,
+		Phase: string(status.Phase), Status: statusText(e.rec.Pod, status), Containers: len(e.rec.Pod.Spec.Containers),
+		IP: status.PodIP, Created: e.rec.Pod.CreationTimestamp.Time, Labels: e.rec.Pod.Labels,
+	}
+	for _, c := range status.ContainerStatuses {
+		p.Restarts += int(c.RestartCount)
+		if c.Ready {
+			p.Ready++
+		}
+	}
+	for i, c := range status.InitContainerStatuses {
+		if !isSidecar(e.rec.Pod, i) {
+			continue
+		}
+		p.Containers++
+		p.Restarts += int(c.RestartCount)
+		if c.Ready {
+			p.Ready++
+		}
+	}
+	return p
+}
+
+// isSidecar tells what the pod's initial container at i is.
+func isSidecar(p *corev1.Pod, i int) bool {
+	if i >= len(p.Spec.InitContainers) {
+		return false
+	}
+	policy := p.Spec.InitContainers[i].RestartPolicy
+	return policy != nil && *policy == corev1.ContainerRestartPolicyAlways
+}
+
+// statusText is kubectl's STATUS column: the phase, unless a container's state
+// says more.
+func statusText(p *corev1.Pod, status corev1.PodStatus) string {
+	text := string(status.Phase)
+	if status.Reason != "" {
+		text = status.Reason
+	}
+	if status.Reason == pod.ReasonDeadline {
+		return text // rather than how its containers took it
+	}
+	if initial := initText(p, status); initial != "" && !initialised(status) {
+		return initial
+	}
+	for _, c := range status.ContainerStatuses {
+		switch {
+		case c.State.Waiting != nil && c.State.Waiting.Reason == pod.ReasonCreating && status.Phase == corev1.PodFailed:
+			// It was ended before it had begun.
+		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
+			return c.State.Waiting.Reason
+		case c.State.Terminated != nil && status.Phase != corev1.PodRunning:
+			if text = c.State.Terminated.Reason; c.State.Terminated.ExitCode != 0 {
+				return text
+			}
+		}
+	}
+	return text
+}
+
+// initText says how far the start has come, empty when it is done.
+func initText(p *corev1.Pod, status corev1.PodStatus) string {
+	for i, c := range status.InitContainerStatuses {
+		end, waits := c.State.Terminated, c.State.Waiting
+		switch {
+		case end != nil && end.ExitCode == 0, isSidecar(p, i) && c.Started != nil && *c.Started:
+			continue
+		case end != nil:
+			return "Init:" + end.Reason
+		case waits != nil && waits.Reason != "" && waits.Reason != "PodInitializing":
+			return "Init:" + waits.Reason
+		}
+		return fmt.Sprintf("Init:%d/%d", i, len(p.Spec.InitContainers))
+	}
+	return ""
+}
+
+func initialised(status corev1.PodStatus) bool {
+	for _, c := range status.Conditions {
+		if c.Type == corev1.PodInitialized {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// exitCode is the pod's as a command's: its first failed container's, initial
+// ones first. How sidecars end does not matter.
+func exitCode(p *corev1.Pod, status corev1.PodStatus) int {
+	for _, c := range ownStatuses(p, status) {
+		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+			return int(t.ExitCode)
+		}
+	}
+	if status.Phase == corev1.PodFailed {
+		return 1
+	}
+	return 0
+}
+
+// ownStatuses are those of the containers whose ends are the pod's, in their
+// order.
+func ownStatuses(p *corev1.Pod, status corev1.PodStatus) []corev1.ContainerStatus {
+	var out []corev1.ContainerStatus
+	for i, c := range status.InitContainerStatuses {
+		if !isSidecar(p, i) {
+			out = append(out, c)
+		}
+	}
+	return append(out, status.ContainerStatuses...)
+}
+
+func containerNames(p *corev1.Pod) []string {
+	var names []string
+	for _, c := range p.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	return names
+}

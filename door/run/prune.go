@@ -1,0 +1,210 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"syscall"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/hypervisor/template"
+	"github.com/bulkhead-project/bulkhead/image"
+)
+
+// inspectImage tells all about an image.
+func (s *server) inspectImage(r *http.Request) (any, error) {
+	images, err := s.imagesFor(r)
+	if err != nil {
+		return nil, err
+	}
+	img, err := images.Resolve(r.PathValue("ref"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: bulkhead image ls lists the images", classify(err))
+	}
+	config, err := images.ConfigJSON(img.ID)
+	if err != nil {
+		return nil, classify(err)
+	}
+	return api.ImageDetail{Image: *apiImage(img), Digests: img.Digests, Pulled: img.Pulled, Config: config}, nil
+}
+
+// pruneImages removes images that no pod uses: those without a name, or with all
+// every one.
+func (s *server) pruneImages(r *http.Request) (any, error) {
+	var p api.Pruned
+	err := s.collectImages(r.Context(), r.URL.Query().Get("all") == "true", &p)
+	return p, err
+}
+
+func (s *server) collectImages(ctx context.Context, all bool, p *api.Pruned) error {
+	list, err := s.images.List()
+	if err != nil {
+		return err
+	}
+	used := s.usedImages()
+	for _, img := range list {
+		if used[img.ID] || len(img.Names) > 0 && !all {
+			continue
+		}
+		err := s.images.Remove(ctx, img.ID, image.RemoveOptions{})
+		if errors.Is(err, image.ErrInUse) || errors.Is(err, image.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		name := img.ID
+		if len(img.Names) > 0 {
+			name = img.Names[0]
+		}
+		p.Images = append(p.Images, name)
+		p.Bytes += img.Size
+	}
+	return nil
+}
+
+// usedImages are the ids of the images that pods name, ended ones included: they
+// can be started again.
+func (s *server) usedImages() map[string]bool {
+	used := map[string]bool{}
+	for _, e := range s.pods.all() {
+		p := e.spec()
+		var names []string
+		for _, c := range p.Spec.InitContainers {
+			names = append(names, c.Image)
+		}
+		for _, c := range p.Spec.Containers {
+			names = append(names, c.Image)
+		}
+		for _, c := range p.Spec.EphemeralContainers {
+			names = append(names, c.Image)
+		}
+		for _, v := range p.Spec.Volumes {
+			if v.Image != nil {
+				names = append(names, v.Image.Reference)
+			}
+		}
+		for _, name := range names {
+			if img, err := e.images().Resolve(name); err == nil {
+				used[img.ID] = true
+			}
+		}
+	}
+	return used
+}
+
+// oldTemplates are those that no pod will ever be cloned from again: the kernel,
+// the guest, QEMU or the host has changed since.
+func (s *server) oldTemplates(ctx context.Context) (old, current []template.Info, err error) {
+	list, err := s.templates.List()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range list {
+		if key, err := s.templates.Key(ctx, t.Machine); err != nil || key != t.Key {
+			old = append(old, t)
+		} else {
+			current = append(current, t)
+		}
+	}
+	return old, current, nil
+}
+
+// prune removes ended pods, images that no pod uses and old templates.
+func (s *server) prune(r *http.Request) (any, error) {
+	p := api.Pruned{}
+	for _, e := range s.pods.all() {
+		if !e.hasEnded() {
+			continue
+		}
+		size := s.podSize(e)
+		if err := e.remove(r.Context(), false); err != nil {
+			return nil, err
+		}
+		p.Pods = append(p.Pods, e.key())
+		p.Bytes += size
+	}
+	if err := s.collectImages(r.Context(), r.URL.Query().Get("all") == "true", &p); err != nil {
+		return nil, err
+	}
+	old, _, err := s.oldTemplates(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range old {
+		if err := s.dropTemplate(r.Context(), t.Key); err != nil {
+			return nil, err
+		}
+		p.Templates = append(p.Templates, t.Key)
+		p.Bytes += t.Disk
+	}
+	return p, nil
+}
+
+// diskUsage sums up what lies on the disk, and what of it prune would remove.
+func (s *server) diskUsage(r *http.Request) (any, error) {
+	images, err := s.images.List()
+	if err != nil {
+		return nil, err
+	}
+	old, current, err := s.oldTemplates(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	used := s.usedImages()
+	var pods, imgs, templates api.DiskShare
+	for _, e := range s.pods.all() {
+		size := s.podSize(e)
+		pods.Total, pods.Bytes = pods.Total+1, pods.Bytes+size
+		if e.hasEnded() {
+			pods.Reclaimable += size
+		} else {
+			pods.Active++
+		}
+	}
+	for _, img := range images {
+		imgs.Total, imgs.Bytes = imgs.Total+1, imgs.Bytes+img.Size
+		if used[img.ID] {
+			imgs.Active++
+		} else {
+			imgs.Reclaimable += img.Size
+		}
+	}
+	for _, t := range old {
+		templates.Total, templates.Bytes, templates.Reclaimable = templates.Total+1, templates.Bytes+t.Disk, templates.Reclaimable+t.Disk
+	}
+	for _, t := range current {
+		templates.Total, templates.Bytes, templates.Active = templates.Total+1, templates.Bytes+t.Disk, templates.Active+1
+	}
+	pods.Type, imgs.Type, templates.Type = "Pods", "Images", "Templates"
+	return []api.DiskShare{pods, imgs, templates}, nil
+}
+
+// podSize is what a pod takes of the disk: its record, its logs, its scratch disk.
+func (s *server) podSize(e *entry) int64 {
+	size := diskSize(e.dir)
+	if id := e.pod().Sandbox(); id != "" {
+		size += diskSize(filepath.Join(s.roots.Data, "sandboxes", id))
+	}
+	return size
+}
+
+// diskSize is as du has it. What vanishes meanwhile does not count.
+func diskSize(dir string) int64 {
+	var sum int64
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // as said
+		}
+		if info, err := d.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				sum += st.Blocks * 512
+			}
+		}
+		return nil
+	})
+	return sum
+}

@@ -1,0 +1,113 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	internalapi "k8s.io/cri-api/pkg/apis"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/pod"
+)
+
+// notRun is an entry whose pod, of the containers a and b, is not run.
+func notRun(t *testing.T) *entry {
+	t.Helper()
+	limit := func() corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}}
+	}
+	spec := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u-1"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: limit()}, {Name: "b", Resources: limit()}}},
+	}
+	p, err := pod.New(pod.Options{Pod: spec, Runtime: struct{ internalapi.RuntimeService }{}, Images: struct {
+		internalapi.ImageManagerService
+	}{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &registry{s: &server{log: slog.New(slog.DiscardHandler)}, ctx: t.Context()}
+	return &entry{r: r, dir: t.TempDir(), p: p, done: make(chan struct{}), rec: record{Pod: spec}}
+}
+
+// stored is the memory that each container is to have, for the next engine.
+func (e *entry) stored(t *testing.T) map[string]string {
+	t.Helper()
+	var rec record
+	if err := atomicfile.ReadJSON(filepath.Join(e.dir, recordFile), &rec); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, c := range rec.spec().Spec.Containers {
+		memory := c.Resources.Limits[corev1.ResourceMemory]
+		out[c.Name] = memory.String()
+	}
+	return out
+}
+
+// TestARefusedResizeIsNotStored: but what is asked for later, and the generation.
+func TestARefusedResizeIsNotStored(t *testing.T) {
+	t.Parallel()
+	e := notRun(t)
+	refused := func(generation int64) func() (corev1.PodStatus, <-chan struct{}) {
+		status := e.p.Status()
+		status.ObservedGeneration = generation
+		status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible, Message: "too much"}}
+		return func() (corev1.PodStatus, <-chan struct{}) { return status, nil }
+	}
+	ask := func(name, memory string) int64 {
+		t.Helper()
+		generation, err := e.ask(name, map[string]string{"memory": memory}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return generation
+	}
+	check := func(when, a, b string) {
+		t.Helper()
+		if diff := cmp.Diff(map[string]string{"a": a, "b": b}, e.stored(t)); diff != "" {
+			t.Errorf("%s: %s", when, diff)
+		}
+	}
+	first := ask("a", "64Gi")
+	check("asked for", "64Gi", "64Mi")
+	if err := e.settle(refused(first), e.done, first); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("refused: %v", err)
+	}
+	check("refused", "64Mi", "64Mi")
+	second := ask("b", "96Mi")
+	check("asked for with another", "64Gi", "96Mi")
+	if err := e.giveUp(e.done, e.p.Status()); err != nil {
+		t.Error(err)
+	}
+	if err := e.giveUp(make(chan struct{}), corev1.PodStatus{ObservedGeneration: second}); err != nil {
+		t.Error(err)
+	}
+	check("an answer to what was asked before, or of another run", "64Gi", "96Mi")
+	if err := e.settle(refused(second), e.done, second); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("refused again: %v", err)
+	}
+	check("refused again", "64Mi", "64Mi")
+	if e.rec.Generation != second {
+		t.Errorf("generation %d, want %d", e.rec.Generation, second)
+	}
+	done := make(chan struct{})
+	close(done)
+	if err := e.settle(e.p.Watch, done, second+1); !errors.Is(err, api.ErrConflict) {
+		t.Errorf("of a pod that ends: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	e.r.ctx = ctx
+	if err := e.settle(e.p.Watch, e.done, second+1); !errors.Is(err, context.Canceled) {
+		t.Errorf("of an engine that ends: %v", err)
+	}
+}

@@ -1,0 +1,223 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/pod"
+)
+
+// run starts the pods of a request, tells about each, and in the foreground
+// stays until all have ended. When its client goes before, so do they.
+func (s *server) run(r *http.Request, out send) error {
+	req, err := decode[api.RunRequest](r)
+	if err != nil {
+		return err
+	}
+	records, err := records(req)
+	if err != nil {
+		return err
+	}
+	getenv, err := s.environment(r)
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		records[i].getenv = getenv
+	}
+	if !req.Detach {
+		defer s.pods.orphans.begin(func() bool { return left(r.Context()) })()
+	}
+	var entries []*entry
+	for _, rec := range records {
+		e, err := s.pods.add(rec)
+		if err != nil {
+			for _, e := range entries { // nothing of them runs yet
+				err = errors.Join(err, s.pods.forget(e))
+			}
+			return err
+		}
+		entries = append(entries, e)
+	}
+	for _, e := range entries {
+		e.supervise()
+	}
+	for _, e := range entries {
+		if err := s.started(r.Context(), e, out); err != nil {
+			return errors.Join(err, s.abandon(entries))
+		}
+	}
+	if req.Detach {
+		for _, e := range entries {
+			e.pod().KeepTrying()
+		}
+		return nil
+	}
+	if err := s.follow(r.Context(), entries, out); err != nil {
+		return errors.Join(err, s.abandon(entries))
+	}
+	for _, e := range entries {
+		if err := e.givenUp(); err != nil {
+			return errors.Join(err, s.abandon(entries))
+		}
+	}
+	if req.Remove {
+		return s.abandon(entries)
+	}
+	return nil
+}
+
+// abandon removes the pods of a request that failed, whose client has gone, or
+// that asked for it.
+func (s *server) abandon(entries []*entry) error {
+	var errs []error
+	for _, e := range entries {
+		e.unfollow(true)
+	}
+	for _, e := range entries {
+		ctx, cancel := context.WithTimeout(s.pods.ctx, endTimeout(e.rec.Pod, nil))
+		err := e.stop(ctx, nil)
+		if err == nil {
+			err = e.remove(ctx, true)
+		}
+		cancel()
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// records makes the pods of a request ready to be run.
+func records(req api.RunRequest) ([]record, error) {
+	var list []record
+	if req.HostLoopback {
+		if req.Network != "" && req.Network != string(hypervisor.NetworkUser) {
+			return nil, class(api.ErrInvalid, fmt.Errorf("--allow-host-loopback is for the network user, not %s", req.Network))
+		}
+		req.Network = string(hypervisor.NetworkHostLoopback)
+	}
+	pods, all, err := read(req.Manifests)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pods {
+		p.UID = uuid.NewUUID()
+		p.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+		list = append(list, record{
+			Pod: p, Network: req.Network, Template: req.Template, Accel: req.Accel,
+			Foreground: !req.Detach, Remove: req.Remove, objects: all.of(p.Namespace),
+		})
+	}
+	if len(list) == 0 {
+		return nil, class(api.ErrInvalid, errors.New("no pod to run: ConfigMaps and Secrets are for the pods of the same command"))
+	}
+	if len(req.Ports) > 0 && len(list) != 1 {
+		return nil, class(api.ErrInvalid, fmt.Errorf("-p publishes ports of one pod, and there are %d", len(list)))
+	}
+	for _, text := range req.Ports {
+		p, err := network.ParsePort(text)
+		if err != nil {
+			return nil, class(api.ErrInvalid, err)
+		}
+		list[0].Ports = append(list[0].Ports, &runtimeapi.PortMapping{
+			Protocol: runtimeapi.Protocol_TCP, HostIp: p.HostIP, HostPort: int32(p.HostPort), ContainerPort: int32(p.PodPort),
+		})
+	}
+	return list, nil
+}
+
+// started waits until the pod's start is under way or the pod has ended, passing
+// on what happens meanwhile, and tells that it has.
+func (s *server) started(ctx context.Context, e *entry, out send) error {
+	for {
+		status, changed := e.pod().Watch()
+		if err := relay(e, out); err != nil {
+			return err
+		}
+		ended := e.hasEnded()
+		if ended || underWay(e.rec.Pod, status) {
+			if err := e.startError(); err != nil {
+				return err
+			}
+			return s.tellStarted(ctx, e, out)
+		}
+		select {
+		case <-changed:
+		case <-e.log.wake:
+		case <-e.ended():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// startError is why a pod was given up, nil for one that runs or has run.
+func (e *entry) startError() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+// givenUp is why a pod was given up whose start had been followed.
+func (e *entry) givenUp() error {
+	err := e.startError()
+	if errors.Is(err, pod.ErrImage) || errors.Is(err, pod.ErrStart) {
+		return err
+	}
+	return nil
+}
+
+func relay(e *entry, out send) error {
+	for _, m := range e.log.take() {
+		if err := out(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func allStarted(p *corev1.Pod, status corev1.PodStatus) bool {
+	return begun(status.ContainerStatuses) == len(p.Spec.Containers)
+}
+
+// underWay tells whether a pod that begins with initial containers, which may
+// take their time, has begun, and of any other whether all of it has started.
+func underWay(p *corev1.Pod, status corev1.PodStatus) bool {
+	return begun(status.InitContainerStatuses) > 0 || allStarted(p, status)
+}
+
+// begun counts the containers that run or have run.
+func begun(statuses []corev1.ContainerStatus) int {
+	n := 0
+	for _, c := range statuses {
+		if c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
+	m := api.Started{Pod: summary(e), Containers: allContainers(e.rec.Pod)}
+	if f, err := s.engine.PodFacts(ctx, e.pod().Sandbox()); err == nil {
+		for _, p := range f.Phases {
+			m.Phases = append(m.Phases, api.Phase{Name: p.Name, Microseconds: p.Took.Microseconds()})
+		}
+		if f.NetNote != "" {
+			if err := out(api.Message{Notice: "network: " + f.NetNote + " (bulkhead check tells the remedy)"}); err != nil {
+				return err
+			}
+		}
+	}
+	return out(api.Message{Started: &m})
+}

@@ -1,0 +1,189 @@
+// Package run is the door of the commands, and the engine process of a user behind it: one process, started by
+// the first command that needs it, elected by a lock, gone when its last pod
+// and its last request are. Pods outlive it; the next one adopts them.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/guest"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/hypervisor/template"
+	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// Options say how an engine runs.
+type Options struct {
+	Roots dirs.Roots
+	// Idle is how long the engine stays, with its pool of ready machines,
+	// when no pod runs and nobody asks.
+	Idle time.Duration
+	// Pool is cri.Options.Pool.
+	Pool   int
+	Logger *slog.Logger
+	// Environment is the default of requests without one, and that of the pods
+	// which an earlier engine left.
+	Environment api.Environment
+}
+
+// shutdownWait bounds the end of requests under way at an engine's end.
+const shutdownWait = 5 * time.Second
+
+// server serves one user. It is made and run by Run.
+type server struct {
+	roots  dirs.Roots
+	log    *slog.Logger
+	engine *cri.Service
+	images *image.Store
+	// ownEnvironment is Options.Environment.
+	ownEnvironment api.Environment
+	guest          guest.Bundle
+	templates      *template.Store
+	pods           *registry
+	idle           *idle
+	found          sync.Once // told what the engine found when it was made
+	stop           context.CancelFunc
+
+	mu    sync.Mutex
+	users []*network.User // as pods have wanted them
+}
+
+// Run serves until ctx ends or the engine has been idle for long enough,
+// and calls ready when its socket is served. Where another engine of the same
+// user serves, it calls ready and returns; one that holds the lock and neither
+// serves nor ends makes it fail with flock.ErrLocked.
+func Run(ctx context.Context, o Options, ready func()) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lock, err := elect(ctx, o.Roots)
+	if errors.Is(err, errServed) {
+		ready()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	s := &server{roots: o.Roots, log: o.Logger, ownEnvironment: o.Environment, stop: cancel, idle: newIdle(o.Idle, cancel)}
+	defer s.idle.end()
+	if err := s.open(ctx, o); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+	if s.pods, err = openRegistry(ctx, s); err != nil {
+		return err
+	}
+	defer s.pods.close()
+	return s.serve(ctx, ready)
+}
+
+// close lets go of the pods; what they share goes when none runs.
+func (s *server) close(ctx context.Context) error {
+	err := s.engine.Close(ctx)
+	if s.pods != nil && s.pods.running() {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range s.users {
+		err = errors.Join(err, u.Release(ctx))
+	}
+	return err
+}
+
+// open makes the engine and what it works with.
+func (s *server) open(ctx context.Context, o Options) error {
+	dir, err := dirs.Guest()
+	if err != nil {
+		return err
+	}
+	if s.guest, err = guest.Load(dir); err != nil {
+		return err
+	}
+	driver, err := qemu.New()
+	if err != nil {
+		return err
+	}
+	s.templates = template.Open(o.Roots, driver)
+	if s.images, err = image.Open(o.Roots, client.Instance); err != nil {
+		return err
+	}
+	s.images = s.images.With(o.Environment.Get)
+	s.engine, err = cri.New(ctx, cri.Options{
+		Roots: o.Roots, Instance: client.Instance, Images: s.images, Guest: s.guest,
+		Network: s.network, Pool: o.Pool, Logger: o.Logger, Building: s.building,
+		Internal: true, HostPaths: []string{podsDir(o.Roots), volumesDir(o.Roots)},
+	})
+	return err
+}
+
+// building tells who waits for a pod why that takes longer than usual.
+func (s *server) building(uid string) {
+	if s.pods == nil {
+		return // no pod is started before the registry is there
+	}
+	s.pods.mu.Lock()
+	e := s.pods.pods[uid]
+	s.pods.mu.Unlock()
+	if e != nil {
+		e.log.put(api.Message{Step: "booting a machine to clone pods from, once for this kernel, size and network"})
+	}
+}
+
+// network makes the provider of a kind of network, once a kind.
+func (s *server) network(kind hypervisor.Network) (network.Provider, error) {
+	switch kind {
+	case hypervisor.NetworkNone:
+		return network.None{}, nil
+	case hypervisor.NetworkUser, hypervisor.NetworkHostLoopback:
+		dir := s.roots.Instance(client.Instance) + "/net"
+		if err := dirs.Ensure(dir, 0o700); err != nil {
+			return nil, err
+		}
+		u := network.NewUser(context.Background(), dir, kind == hypervisor.NetworkHostLoopback) // bounded by itself
+		if got, _ := u.Kind(); got == hypervisor.NetworkUser {                                  // the others hold nothing
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.users = append(s.users, u)
+		}
+		return u, nil
+	}
+	return nil, fmt.Errorf("network %q: use user or none", kind)
+}
+
+func (s *server) serve(ctx context.Context, ready func()) error {
+	l, err := listen(ctx, client.Socket(s.roots))
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	srv := &http.Server{Handler: s.idle.count(s.handler()), ReadHeaderTimeout: 10 * time.Second, ConnContext: withConnection}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		<-ctx.Done()
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownWait)
+		defer cancel()
+		if err := srv.Shutdown(stopCtx); err != nil {
+			s.log.Warn("requests were cut off at the engine's end", "error", errors.Join(err, srv.Close()))
+		}
+	})
+	ready()
+	err = srv.Serve(l)
+	s.stop()
+	wg.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve: %w", err)
+}

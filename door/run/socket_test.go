@@ -1,0 +1,50 @@
+package run
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestSocketIsPrivate: there is no moment in which another user could connect.
+func TestSocketIsPrivate(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+}
+
+// TestSocketOfAnother: an engine whose directory was removed leaves alone what
+// its successor serves at the same path.
+func TestSocketOfAnother(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	old, err := listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if err := old.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the successor's socket: %v", err)
+	}
+}

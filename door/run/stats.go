@@ -1,0 +1,105 @@
+package run
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// statsWait bounds the wait for one pod's figures: the others' are shown without
+// them.
+const statsWait = 3 * time.Second
+
+// stats returns what pods use: those that are named, else all that have not
+// ended.
+func (s *server) stats(r *http.Request) (any, error) {
+	var entries []*entry
+	for _, ref := range r.URL.Query()["pod"] {
+		e, err := s.pods.find(ref)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	if entries == nil {
+		for _, e := range s.pods.all() {
+			if !e.hasEnded() {
+				entries = append(entries, e)
+			}
+		}
+	}
+	list := make([]api.PodStats, len(entries))
+	var wg sync.WaitGroup
+	for i, e := range entries {
+		wg.Go(func() { list[i] = s.podStats(r.Context(), e) })
+	}
+	wg.Wait()
+	return list, nil
+}
+
+func (s *server) podStats(ctx context.Context, e *entry) api.PodStats {
+	sum, status := summary(e), e.status()
+	st := api.PodStats{
+		Name: sum.Name, Namespace: sum.Namespace, UID: sum.UID, Status: sum.Status, Created: sum.Created, Restarts: sum.Restarts,
+	}
+	id := e.pod().Sandbox()
+	if id == "" || e.hasEnded() {
+		return st
+	}
+	ctx, cancel := context.WithTimeout(ctx, statsWait)
+	defer cancel()
+	u, err := s.engine.PodUsage(ctx, id)
+	if err != nil {
+		s.log.Debug("a pod does not tell what it uses", "pod", e.key(), "error", err)
+	}
+	if _, paused := s.engine.PodPauses(id); paused {
+		st.Status = "Paused"
+	}
+	if u != nil {
+		fillStats(&st, e.rec.Pod, status, u)
+	}
+	return st
+}
+
+// fillStats sets the figures; the limit is that of the containers together if
+// each has one, else what the machine has.
+func fillStats(st *api.PodStats, p *corev1.Pod, status corev1.PodStatus, u *cri.Usage) {
+	st.Time = u.At
+	st.Disk = api.Counters{In: int64(u.DiskRead), Out: int64(u.DiskWritten)}
+	if u.Network != nil {
+		st.Network = &api.Counters{In: int64(u.Network.Rx), Out: int64(u.Network.Tx)}
+	}
+	limits := memoryLimits(p)
+	sum, every := int64(0), len(u.Containers) > 0
+	for _, c := range u.Containers {
+		st.CPU += c.CPU
+		st.Memory += int64(c.WorkingSet)
+		st.PIDs += int(c.Pids)
+		limit := limits[c.Name]
+		sum, every = sum+limit, every && limit > 0
+		st.Containers = append(st.Containers, api.ContainerStats{
+			Name: c.Name, CPU: c.CPU, Memory: int64(c.WorkingSet), MemoryLimit: limit, Writable: int64(c.Writable),
+			PIDs: int(c.Pids), Restarts: restarts(status, c.Name),
+		})
+	}
+	if st.MemoryLimit = u.MemoryTotal; every {
+		st.MemoryLimit = min(sum, u.MemoryTotal)
+	}
+}
+
+// memoryLimits are those of a pod's containers, in bytes, by their names.
+func memoryLimits(p *corev1.Pod) map[string]int64 {
+	limits := map[string]int64{}
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for _, c := range list {
+			limits[c.Name] = c.Resources.Limits.Memory().Value()
+		}
+	}
+	return limits
+}

@@ -1,0 +1,44 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// update gives a pod other versions of its ConfigMaps and Secrets, and one of
+// its containers other resources.
+func (e *entry) update(ctx context.Context, req api.UpdateRequest) error {
+	if err := e.updateObjects(req); err != nil {
+		return err
+	}
+	if len(req.Limits)+len(req.Requests) == 0 {
+		return nil
+	}
+	return e.resize(ctx, req.Container, req.Limits, req.Requests)
+}
+
+func (e *entry) updateObjects(req api.UpdateRequest) error {
+	pods, all, err := read(req.Manifests)
+	if err != nil {
+		return err
+	}
+	if len(pods) > 0 {
+		return class(api.ErrInvalid, fmt.Errorf("pod %s: a pod that is there cannot be replaced: give ConfigMaps and Secrets alone", pods[0].Name))
+	}
+	for _, object := range all.ConfigMaps {
+		if object.Namespace != e.rec.Pod.Namespace {
+			return class(api.ErrInvalid, fmt.Errorf("configmap %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.key()))
+		}
+	}
+	for _, object := range all.Secrets {
+		if object.Namespace != e.rec.Pod.Namespace {
+			return class(api.ErrInvalid, fmt.Errorf("secret %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.key()))
+		}
+	}
+	if all.empty() {
+		return nil
+	}
+	return e.putObjects(all)
+}

@@ -1,0 +1,65 @@
+package run
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/probe"
+)
+
+// verdictsFile is what a pod's probes have found, and which of its containers are
+// ended for that: the next engine goes on from there. It need not survive the boot, for the machines do not.
+const verdictsFile = "probes.json"
+
+// lastVerdicts are those that an earlier engine wrote down of the pod.
+func (e *entry) lastVerdicts(p *corev1.Pod) map[string]probe.Verdict {
+	if !pod.Remembers(p) {
+		return nil
+	}
+	var last map[string]probe.Verdict
+	err := atomicfile.ReadJSON(filepath.Join(e.dir, verdictsFile), &last)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		// The probes find it out anew.
+		e.r.s.log.Warn("what a pod's probes had found cannot be read", "pod", e.key(), "error", err)
+		return nil
+	}
+	return last
+}
+
+// keepVerdicts writes down what the pod's probes find, whenever that changes.
+// The caller calls stop, which returns when nothing is written any more.
+func (e *entry) keepVerdicts(p *pod.Pod) (stop func()) {
+	if !p.Remembers() {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		var last map[string]probe.Verdict
+		for {
+			_, changed := p.Watch()
+			if now := p.Verdicts(); !maps.Equal(now, last) {
+				if err := atomicfile.WriteJSON(filepath.Join(e.dir, verdictsFile), now, 0o600, atomicfile.Volatile); err != nil {
+					e.r.s.log.Warn("what a pod's probes have found could not be written down", "pod", e.key(), "error", err)
+				}
+				last = now
+			}
+			select {
+			case <-changed:
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		writer.Wait()
+	}
+}

@@ -1,0 +1,70 @@
+package run
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/probe"
+)
+
+// TestLastVerdicts: what is damaged or missing is found out anew, and a pod
+// without probes has nothing to read.
+func TestLastVerdicts(t *testing.T) {
+	t.Parallel()
+	e := &entry{dir: t.TempDir(), r: &registry{s: &server{log: slog.New(slog.DiscardHandler)}}, rec: record{Pod: &corev1.Pod{}}}
+	probed := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{}, {StartupProbe: &corev1.Probe{}}}}}
+	if got := e.lastVerdicts(probed); got != nil {
+		t.Errorf("of no file: %v", got)
+	}
+	want := map[string]probe.Verdict{"c1": {Started: true, Ready: true}, "c2": {Started: true}}
+	path := filepath.Join(e.dir, verdictsFile)
+	if err := atomicfile.WriteJSON(path, want, 0o600, atomicfile.Volatile); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, e.lastVerdicts(probed)); diff != "" {
+		t.Error(diff)
+	}
+	if got := e.lastVerdicts(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}); got != nil {
+		t.Errorf("of a pod without probes: %v", got)
+	}
+	if err := os.WriteFile(path, []byte(`{"c1": {"started": tr`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.lastVerdicts(probed); got != nil {
+		t.Errorf("of a damaged file: %v", got)
+	}
+}
+
+// TestUnhealthyIsToldOnce to who follows a run: the same again is for the events.
+func TestUnhealthyIsToldOnce(t *testing.T) {
+	t.Parallel()
+	e := &entry{}
+	for i, step := range []struct {
+		reason, container, message string
+		again                      bool
+	}{
+		{"Unhealthy", "a", "refused", false},
+		{"Unhealthy", "a", "refused", true},
+		{"Unhealthy", "b", "refused", false},
+		{"Failed", "a", "refused", false},
+		{"Failed", "a", "refused", false},
+		{"Unhealthy", "a", "timeout", false},
+		{"Unhealthy", "a", "refused", false},
+		{"ProbeWarning", "b", "refused", true},
+	} {
+		if got := e.expected(pod.Event{Reason: step.reason, Container: step.container, Message: step.message}); got != step.again {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
+	e.ending.Store(true)
+	if !e.expected(pod.Event{Reason: "Unhealthy", Container: "a", Message: "the last breath"}) {
+		t.Error("what probes say of a pod that is being ended is told")
+	}
+}

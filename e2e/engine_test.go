@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/door/run/client"
+)
+
+// TestElection has many first commands at once find one engine, also when
+// the command that started it was killed before it served.
+func TestElection(t *testing.T) {
+	w := newWorld(t)
+	w.shutdown(t)
+	var commands []*command
+	for range 6 {
+		commands = append(commands, w.start(t, "", "ps"))
+	}
+	if err := kill(commands[0].Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range commands[1:] {
+		if c.wait(t) != 0 {
+			t.Error(c)
+		}
+	}
+	n := 0
+	for _, p := range w.processes() {
+		if p.is("engine") {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d engines", n)
+	}
+}
+
+// TestIdle: an engine that nobody wants ends by itself and leaves no process,
+// and the next command starts another.
+func TestIdle(t *testing.T) {
+	w := newWorld(t)
+	w.shutdown(t)
+	w.idle = "300ms"
+	w.must(t, "", "ps")
+	for deadline := time.Now().Add(20 * time.Second); len(w.processes()) > 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("still there: %v", w.processes())
+		}
+	}
+	w.must(t, "", "ps")
+}
+
+// TestOtherInstance: ps -A shows, and reap --all clears, what an engine of
+// another instance has left; a plain ps and a plain reap leave it alone.
+func TestOtherInstance(t *testing.T) {
+	w := newWorld(t)
+	before := w.calm()
+	id := strings.Repeat("ab", 32)
+	sum := sha256.Sum256([]byte("default/half/u/0"))
+	for path, text := range map[string]string{
+		filepath.Join(w.roots().Data, "names/cri", hex.EncodeToString(sum[:])): `{"id": "` + id + `", "key": "default/half/u/0"}`,
+		filepath.Join(w.roots().Sandboxes(), id, "pod.json"):                   `{"version": 1, "id": "` + id + `", "instance": "cri", "key": "default/half/u/0", "phase": "starting", "config": {"metadata": {"name": "half", "namespace": "default", "uid": "u"}}}`,
+		filepath.Join(w.roots().Instance("cri"), id, "shim.json"):              `{}`,
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.must(t, "", "reap")
+	if out := w.must(t, "", "ps"); strings.Contains(out, "half") {
+		t.Errorf("ps shows another instance's pod: %s", out)
+	}
+	if out := w.must(t, "", "ps", "-A"); !strings.Contains(out, "half") || !strings.Contains(out, "cri") {
+		t.Errorf("ps -A: %s", out)
+	}
+	if out := w.must(t, "", "reap", "--all"); !strings.Contains(out, "removed 1") {
+		t.Errorf("reap --all: %s", out)
+	}
+	if out := w.must(t, "", "ps", "-A"); strings.Contains(out, "half") {
+		t.Errorf("ps -A after the reap: %s", out)
+	}
+	for _, line := range compare(before, w.census()) {
+		// The other instance's own directories and lock stay.
+		if !strings.HasSuffix(line, "/cri") && !strings.HasSuffix(line, "engine.lock") && !strings.HasSuffix(line, "names") {
+			t.Errorf("not as before: %s", line)
+		}
+	}
+}
+
+// TestForegroundOrphan: the pod of a foreground run whose command and engine
+// are both killed ends with the next engine.
+func TestForegroundOrphan(t *testing.T) {
+	w := newWorld(t)
+	c := w.start(t, pod("orphan", "Always", "echo up; exec sleep 1000"), "run", "-q", "-")
+	for deadline := time.Now().Add(60 * time.Second); len(w.anyLog(t)) == 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the pod does not come up")
+		}
+	}
+	// The engine first: one that lives sees its client go and removes the pod.
+	for _, pid := range []int{w.engine(), c.Process.Pid} {
+		if err := kill(pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.must(t, "", "reap")
+	if p := w.find(t, "orphan"); p.Phase == "Running" {
+		t.Errorf("it outlives its command: %+v", p)
+	}
+	for _, p := range w.processes() {
+		if p.shim() != "" || p.qemu() != "" {
+			t.Errorf("left running: %v", p)
+		}
+	}
+	w.must(t, "", "rm", "orphan")
+}
+
+// anyLog is what the container of the only pod has written.
+func (w *world) anyLog(t *testing.T) string {
+	t.Helper()
+	b, _ := os.ReadFile(first(filepath.Join(w.roots().Data, "pods/*/logs/c/0.log")))
+	return string(b)
+}
+
+// TestLogAcrossEngines: a log is followed anew after the engine was
+// killed, and nothing of it is missing or doubled; its restart policy goes on.
+func TestLogAcrossEngines(t *testing.T) {
+	w := newWorld(t)
+	w.must(t, pod(name, "Always", "echo begun; sleep 1; exit 3"), "run", "-d", "-q", "-")
+	if err := kill(w.engine()); err != nil {
+		t.Fatal(err)
+	}
+	w.must(t, "", "ps")
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		if p := w.find(t, name); p.Restarts > 0 && p.Status == "Running" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not restarted: %+v", w.find(t, name))
+		}
+	}
+	c := w.start(t, "", "logs", "-f", name)
+	if err := kill(w.engine()); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.wait(t); code == 0 {
+		t.Errorf("a log whose engine was killed ended well: %v", c)
+	}
+	if _, err := os.Stat(client.Socket(w.roots())); err != nil {
+		t.Error(err)
+	}
+	if out := w.must(t, "", "logs", name); out != "begun\n" {
+		t.Errorf("the newest log: %q", out)
+	}
+}
