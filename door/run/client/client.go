@@ -28,7 +28,7 @@ import (
 func Socket(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "run.sock") }
 
 // Lock is the path of the lock that elects the engine.
-func Lock(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "engine.lock") }
+func Lock(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "run.lock") }
 
 // Instance is the name of the instance that door/run and its engine work in.
 const Instance = "run"
