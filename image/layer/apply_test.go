@@ -208,16 +208,77 @@ func TestApplyConfined(t *testing.T) {
 	}
 }
 
+// limits are the default ones but for what edit changes.
+func limits(edit func(*Limits)) Limits {
+	l := DefaultLimits
+	edit(&l)
+	return l
+}
+
+// mazes are small layers whose entries cost a walk of thousands of names each:
+// through 250 links of 2,000 components, down a path as deep as there can be,
+// and by emptying a large directory again and again.
+var mazes = map[string]func() []member{
+	"links": func() []member {
+		members := []member{symlink("l0", ".")}
+		for i := 1; i < 250; i++ {
+			members = append(members, symlink(fmt.Sprint("l", i), strings.Repeat("./", 2000)+fmt.Sprint("l", i-1)))
+		}
+		return append(members, repeat(1000, func(i int) member { return file(fmt.Sprint("l249/f", i), "") })...)
+	},
+	"hard links": func() []member {
+		members := []member{file("f", "x"), symlink("l0", ".")}
+		for i := 1; i < 250; i++ {
+			members = append(members, symlink(fmt.Sprint("l", i), strings.Repeat("./", 2000)+fmt.Sprint("l", i-1)))
+		}
+		return append(members, repeat(1000, func(i int) member { return link(fmt.Sprint("h", i), "l249/f") })...)
+	},
+	"opaque markers": func() []member {
+		members := repeat(20000, func(i int) member { return file(fmt.Sprint("d/", i), "") })
+		return append(members, repeat(20000, func(int) member { return file("d/.wh..wh..opq", "") })...)
+	},
+}
+
+func repeat(n int, make func(i int) member) (out []member) {
+	for i := range n {
+		out = append(out, make(i))
+	}
+	return out
+}
+
+// TestApplyMaze: what all entries of an image cost together is bounded.
+func TestApplyMaze(t *testing.T) {
+	for name, members := range mazes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := build(t, DefaultLimits, archive(t, members()...))
+			if !errors.Is(err, ErrHostile) || !strings.Contains(err.Error(), "steps") {
+				t.Errorf("got %v, want a refusal by the number of steps", err)
+			}
+		})
+	}
+}
+
+// TestApplySteps: an image as large as images are is far from the bound.
+func TestApplySteps(t *testing.T) {
+	members := []member{symlink("lib", "usr/lib"), dir("usr/lib")}
+	members = append(members, repeat(5000, func(i int) member { return file(fmt.Sprintf("lib/a/b/c/d/e/f/g/%d/%d", i%50, i), "") })...)
+	scaled := limits(func(l *Limits) { l.Steps = l.Steps / l.Entries * len(members) })
+	if _, err := build(t, scaled, archive(t, members...)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestApplyHostile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limits  Limits
 		members []member
 		raw     []byte
 	}{
-		"too many entries":       {Limits{1 << 20, 1 << 20, 3, 1 << 20}, []member{file("a", ""), file("b", ""), file("c", ""), file("d", "")}, nil},
-		"too much metadata":      {Limits{1 << 20, 1 << 20, 100, 2000}, []member{file(strings.Repeat("n", 250), ""), file(strings.Repeat("m", 250), ""), symlink("s", strings.Repeat("t", 2000))}, nil},
-		"too much content":       {Limits{1000, 1 << 20, 100, 1 << 20}, []member{file("a", strings.Repeat("x", 600)), file("b", strings.Repeat("x", 600))}, nil},
-		"too long a stream":      {Limits{1 << 20, 1500, 100, 1 << 20}, []member{file("a", strings.Repeat("x", 5000))}, nil},
+		"too many entries":       {limits(func(l *Limits) { l.Entries = 3 }), []member{file("a", ""), file("b", ""), file("c", ""), file("d", "")}, nil},
+		"too much metadata":      {limits(func(l *Limits) { l.Metadata = 2000 }), []member{file(strings.Repeat("n", 250), ""), file(strings.Repeat("m", 250), ""), symlink("s", strings.Repeat("t", 2000))}, nil},
+		"too much content":       {limits(func(l *Limits) { l.Content = 1000 }), []member{file("a", strings.Repeat("x", 600)), file("b", strings.Repeat("x", 600))}, nil},
+		"too long a stream":      {limits(func(l *Limits) { l.Stream = 1500 }), []member{file("a", strings.Repeat("x", 5000))}, nil},
 		"long name":              {DefaultLimits, []member{file(strings.Repeat("n", 256), "")}, nil},
 		"long path":              {DefaultLimits, []member{file(strings.Repeat("n/", 3000)+"f", "")}, nil},
 		"link to nothing":        {DefaultLimits, []member{link("l", "nothing")}, nil},

@@ -18,14 +18,18 @@ type Limits struct {
 	Stream int64
 	// Entries is the most names that all layers may bring.
 	Entries int
+	// Steps is the most names that may be looked at on the way to all
+	// entries: in paths, in the targets of the links that they pass, and in
+	// directories that a whiteout empties.
+	Steps int
 	// Metadata is the most bytes of names, link targets and attributes, all
 	// of which are held in memory.
 	Metadata int64
 }
 
 // DefaultLimits are wide enough for every image that is honestly made: 64 GiB
-// is the size of a disk slot.
-var DefaultLimits = Limits{Content: 64 << 30, Stream: 80 << 30, Entries: 2 << 20, Metadata: 512 << 20}
+// is the size of a disk slot, and Steps are 64 for each of the most entries.
+var DefaultLimits = Limits{Content: 64 << 30, Stream: 80 << 30, Entries: 2 << 20, Steps: 128 << 20, Metadata: 512 << 20}
 
 const (
 	maxName = 255  // of one component, as Linux has it
@@ -40,7 +44,17 @@ type budget struct {
 	limits  Limits
 	content int64
 	entries int
+	steps   int
 	meta    int64
+}
+
+// step counts n names that are looked at.
+func (b *budget) step(n int) error {
+	if n > b.limits.Steps-b.steps {
+		return fmt.Errorf("%w: more than %d steps through paths and links", ErrHostile, b.limits.Steps)
+	}
+	b.steps += n
+	return nil
 }
 
 func (b *budget) entry(metadata int64) error {

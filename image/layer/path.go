@@ -30,8 +30,9 @@ func components(name string) ([]string, error) {
 
 // walker goes from directory to directory without ever leaving the root.
 type walker struct {
-	stack []*erofs.Inode // the way from the root to here
-	hops  int
+	stack  []*erofs.Inode // the way from the root to here
+	budget *budget
+	hops   int
 	// missing makes a directory that is implied, or is nil to refuse.
 	missing func(dir *erofs.Inode, name string) *erofs.Inode
 	// passed is told every entry on the way, or is nil.
@@ -52,6 +53,9 @@ func (w *walker) enter(dir *erofs.Inode) error {
 // if there is none and none may be made.
 func (w *walker) walk(parts []string) (*erofs.Inode, error) {
 	for len(parts) > 0 {
+		if err := w.budget.step(1); err != nil {
+			return nil, err
+		}
 		here := w.stack[len(w.stack)-1]
 		part := parts[0]
 		parts = parts[1:]

@@ -113,7 +113,7 @@ func (t *Tree) entry(h *tar.Header, in io.Reader) error {
 // and one of a lower layer now belongs to this layer too.
 func (t *Tree) parent(parts []string) (*erofs.Inode, error) {
 	var err error
-	w := walker{stack: []*erofs.Inode{t.Root}}
+	w := t.walker()
 	w.passed = func(e *erofs.Entry) {
 		if e.Inode.IsDir() {
 			e.Tag = t.layer
@@ -129,6 +129,10 @@ func (t *Tree) parent(parts []string) (*erofs.Inode, error) {
 	return dir, errors.Join(walkErr, err)
 }
 
+func (t *Tree) walker() walker {
+	return walker{stack: []*erofs.Inode{t.Root}, budget: &t.budget}
+}
+
 // linked returns the inode that a hard link names: its last component is not
 // followed.
 func (t *Tree) linked(name string) (*erofs.Inode, error) {
@@ -136,7 +140,7 @@ func (t *Tree) linked(name string) (*erofs.Inode, error) {
 	if err != nil || len(parts) == 0 {
 		return nil, errors.Join(err, fmt.Errorf("%w: bad hard link to %.255q", ErrHostile, name))
 	}
-	w := walker{stack: []*erofs.Inode{t.Root}}
+	w := t.walker()
 	dir, err := w.walk(parts[:len(parts)-1])
 	if err != nil {
 		return nil, err

@@ -18,8 +18,7 @@ const (
 // brought is hidden, wherever in this layer the marker stands.
 func (t *Tree) whiteout(dir *erofs.Inode, base string) error {
 	if base == opaqueMarker {
-		t.prune(dir)
-		return nil
+		return t.prune(dir)
 	}
 	if strings.HasPrefix(base, metaPrefix) {
 		return nil // AUFS's own bookkeeping
@@ -36,18 +35,24 @@ func (t *Tree) whiteout(dir *erofs.Inode, base string) error {
 	case entry.Inode.IsDir():
 		// This layer has a directory of that name: it replaces the one
 		// below instead of merging with it.
-		t.prune(entry.Inode)
+		return t.prune(entry.Inode)
 	}
 	return nil
 }
 
 // prune removes what this layer has not brought from dir, at every depth.
-func (t *Tree) prune(dir *erofs.Inode) {
+func (t *Tree) prune(dir *erofs.Inode) error {
+	if err := t.budget.step(len(dir.Entries)); err != nil {
+		return err
+	}
 	for name, entry := range dir.Entries {
 		if entry.Tag != t.layer {
 			delete(dir.Entries, name)
 		} else if entry.Inode.IsDir() {
-			t.prune(entry.Inode)
+			if err := t.prune(entry.Inode); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
