@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/api/slot"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
@@ -54,7 +55,7 @@ type Machine struct {
 
 // SlotSize is the size of every disk slot: a guest knows its disks' sizes from
 // the template, so a disk is extended, sparsely, to this size.
-const SlotSize = 64 << 30
+const SlotSize = slot.Size
 
 // VM is a running machine. Its methods may be called at once from several
 // goroutines. Each returns an *Error that carries the process's stderr and the

@@ -15,7 +15,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/api/slot"
 	"github.com/bulkhead-project/bulkhead/image/erofs"
 	"github.com/bulkhead-project/bulkhead/image/layer"
 )
@@ -23,7 +23,7 @@ import (
 const (
 	diskFile = "disk.erofs"
 	// maxRoom is a disk of the largest size with its layers, compressed by nothing.
-	maxRoom = 2 * hypervisor.SlotSize
+	maxRoom = 2 * slot.Size
 	// reserve is left free on the store's file system by a conversion.
 	reserve = 64 << 20
 	// zstdWindow bounds what a layer can make its decompressor take.
@@ -62,7 +62,7 @@ func convert(ctx context.Context, dir string, limit int64, layers []*blob, diffI
 		return 0, fmt.Errorf("sync the disk: %w", err)
 	}
 	// A slot of a virtual machine has one size, and so has what fills it.
-	return size, disk.Truncate(hypervisor.SlotSize)
+	return size, disk.Truncate(slot.Size)
 }
 
 // room returns what an image may take, layers and disk together, by what is free.
@@ -77,7 +77,7 @@ func room(dir string) (int64, error) {
 
 func layerError(d digest.Digest, err error, limit int64) error {
 	switch {
-	case errors.Is(err, erofs.ErrTooLarge) && limit < hypervisor.SlotSize:
+	case errors.Is(err, erofs.ErrTooLarge) && limit < slot.Size:
 		err = fmt.Errorf("%w: it takes more than the %d MiB that are left beside its layers and the %d kept for pods (remove images with bulkhead image rm)", ErrNoSpace, limit>>20, reserve>>20)
 	case errors.Is(err, layer.ErrHostile), errors.Is(err, erofs.ErrTooLarge):
 		err = fmt.Errorf("%w: %w", ErrInvalid, err)

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,9 +14,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
@@ -263,6 +268,116 @@ func TestPullOnce(t *testing.T) {
 		t.Error("no progress was told")
 	}
 	noTemps(t, s)
+}
+
+// TestPullWithOtherCredentials: who has other credentials gets nothing by
+// somebody else's pull of the same image, also while that is under way.
+func TestPullWithOtherCredentials(t *testing.T) {
+	img := imageOf(t, tarOf(t, file("a", randomText(1<<20))))
+	d := firstLayer(t, img)
+	asked, release := make(chan struct{}, 8), make(chan struct{})
+	host := startRegistry(t, func(next http.Handler) http.Handler {
+		return basicAuth(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if isBlob(r, d) {
+				asked <- struct{}{}
+				<-release
+			}
+			next.ServeHTTP(w, r)
+		}))
+	})
+	push(t, host+"/demo:1", img, remote.WithAuth(&authn.Basic{Username: "u", Password: "p"}))
+	s, _ := openStore(t, "run")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{Auth: &Auth{Username: "u", Password: "p"}})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-asked
+	other := filepath.Join(t.TempDir(), "auth.json")
+	for name, pull := range map[string]func(context.Context) (Image, error){
+		"wrong password": func(ctx context.Context) (Image, error) {
+			return s.Pull(ctx, host+"/demo:1", PullOptions{Auth: &Auth{Username: "u", Password: "guess"}})
+		},
+		"none": func(ctx context.Context) (Image, error) { return s.Pull(ctx, host+"/demo:1", PullOptions{}) },
+		"another file of credentials": func(ctx context.Context) (Image, error) {
+			getenv := func(name string) string {
+				if name == "REGISTRY_AUTH_FILE" {
+					return other
+				}
+				return os.Getenv(name)
+			}
+			return s.With(getenv).Pull(ctx, host+"/demo:1", PullOptions{})
+		},
+	} {
+		// Who joined the first pull would wait for it.
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if _, err := pull(ctx); !errors.Is(err, ErrUnauthorized) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		cancel()
+	}
+	close(release)
+	wg.Wait()
+	noTemps(t, s)
+}
+
+// TestLinksAreNotFollowed: addresses that an image's manifest gives for its
+// blobs are never asked, whoever serves the manifest.
+func TestLinksAreNotFollowed(t *testing.T) {
+	img := imageOf(t, tarOf(t, file("a", "body")))
+	m, err := img.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var victim atomic.Int32
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { victim.Add(1) }))
+	defer elsewhere.Close()
+	m = m.DeepCopy()
+	m.Layers[0].URLs, m.Config.URLs = []string{elsewhere.URL + "/layer"}, []string{elsewhere.URL + "/config"}
+	linked := linkedImage{img, m}
+	host := startRegistry(t, nil)
+	push(t, host+"/demo:1", linked)
+	dir := t.TempDir()
+	if _, err := layout.Write(dir, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: linked})); err != nil {
+		t.Fatal(err)
+	}
+	for name, get := range map[string]func(*Store) (Image, error){
+		"registry": func(s *Store) (Image, error) { return s.Pull(testContext(t), host+"/demo:1", PullOptions{}) },
+		"layout":   func(s *Store) (Image, error) { return s.Load(testContext(t), "oci:"+dir, "demo", PullOptions{}) },
+	} {
+		s, _ := openStore(t, "run")
+		// The blobs lie where the manifest does.
+		if got, err := get(s); err != nil || read(t, s, got.ID, "a") != "body" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := victim.Load(); n != 0 {
+		t.Errorf("%d requests went to the addresses of the manifest", n)
+	}
+}
+
+// linkedImage is an image whose manifest is another.
+type linkedImage struct {
+	v1.Image
+	m *v1.Manifest
+}
+
+func (l linkedImage) Manifest() (*v1.Manifest, error) { return l.m, nil }
+func (l linkedImage) RawManifest() ([]byte, error)    { return json.Marshal(l.m) }
+func (l linkedImage) Digest() (v1.Hash, error) {
+	raw, err := l.RawManifest()
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	h, _, err := v1.SHA256(bytes.NewReader(raw))
+	return h, err
+}
+
+func (l linkedImage) Size() (int64, error) {
+	raw, err := l.RawManifest()
+	return int64(len(raw)), err
 }
 
 func TestLogin(t *testing.T) {

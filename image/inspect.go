@@ -63,9 +63,17 @@ func (r *sourceImage) choose(ctx context.Context, sys *types.SystemContext, raw 
 	return raw, mime, err
 }
 
+// ownBlob is a blob that is read from its image's own source. The addresses
+// that a manifest gives for it are the image's choice, and could be any of the
+// host's own or of its network: the library would ask them first.
+func ownBlob(info types.BlobInfo) types.BlobInfo {
+	info.URLs = nil
+	return info
+}
+
 // read fills in what the manifest says, and fetches the configuration.
 func (r *sourceImage) read(ctx context.Context, m manifest.Manifest) error {
-	info := m.ConfigInfo()
+	info := ownBlob(m.ConfigInfo())
 	if err := checkDigest(info.Digest); err != nil {
 		return err
 	}
@@ -77,7 +85,7 @@ func (r *sourceImage) read(ctx context.Context, m manifest.Manifest) error {
 			return fmt.Errorf("%w: layer %s of %d bytes", ErrInvalid, l.Digest, l.Size)
 		}
 		if !l.EmptyLayer {
-			r.layers = append(r.layers, l.BlobInfo)
+			r.layers = append(r.layers, ownBlob(l.BlobInfo))
 		}
 	}
 	if len(r.layers) > maxLayers {

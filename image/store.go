@@ -183,7 +183,7 @@ func (s *Store) exists(id string) bool {
 }
 
 // OpenDisk opens an image's disk for reading: a sparse file of
-// hypervisor.SlotSize. The caller closes it. Who keeps it in use pins it.
+// slot.Size. The caller closes it. Who keeps it in use pins it.
 func (s *Store) OpenDisk(id string) (*os.File, error) {
 	if !validID(id) {
 		return nil, fmt.Errorf("image %.80q: %w", id, ErrNotFound)

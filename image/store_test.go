@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
-	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/api/slot"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
@@ -84,7 +84,7 @@ func TestLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer disk.Close()
-			if info, err := disk.Stat(); err != nil || info.Size() != hypervisor.SlotSize || info.Mode().Perm() != 0o600 {
+			if info, err := disk.Stat(); err != nil || info.Size() != slot.Size || info.Mode().Perm() != 0o600 {
 				t.Errorf("disk %v, %v", info, err)
 			}
 			if found, err := s.Resolve(img.ID[:8]); err != nil || found.ID != img.ID {

@@ -14,7 +14,7 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/types"
 
-	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/api/slot"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 )
@@ -153,7 +153,7 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 		}
 	})
 	// The disk has what the layers leave, which are there until it is made.
-	size, err = convert(ctx, st.built(), min(limit, hypervisor.SlotSize), layers, r.config.RootFS.DiffIDs)
+	size, err = convert(ctx, st.built(), min(limit, slot.Size), layers, r.config.RootFS.DiffIDs)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}

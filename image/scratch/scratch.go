@@ -16,14 +16,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/api/slot"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 )
 
 // The sizes that a disk may have, in bytes.
 const (
 	MinSize = 8 << 20
-	MaxSize = hypervisor.SlotSize
+	MaxSize = slot.Size
 	// Unit is what sizes are rounded up to.
 	Unit = 1 << 20
 )
