@@ -10,7 +10,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
-	"github.com/bulkhead-project/bulkhead/hypervisor/ready"
+	"github.com/bulkhead-project/bulkhead/sandbox/ready"
 )
 
 // guestMemory is what a probe's guest boots with, in MiB, as a pod's does.

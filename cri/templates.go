@@ -14,9 +14,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
-	"github.com/bulkhead-project/bulkhead/hypervisor/ready"
 	tmpl "github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/sandbox/ready"
 )
 
 // buildTimeout bounds the building of a template: a cold boot, under emulation

@@ -24,10 +24,8 @@ type Options struct {
 	// Name is shown in the host's list of processes: letters, digits, '-',
 	// '_' and '.' only.
 	Name string
-	// UID and GID are the user that the process runs as; 0 is the caller.
-	UID, GID int
-	// Start starts the process, in a network namespace for example; nil is
-	// (*exec.Cmd).Start. The process it starts is cmd's.
+	// Start starts the process, in a network namespace or as another user for
+	// example; nil is (*exec.Cmd).Start. The process it starts is cmd's.
 	Start func(cmd *exec.Cmd) error
 }
 
@@ -82,13 +80,6 @@ type Record struct {
 	Process procid.ID `json:"process"`
 	Dir     string    `json:"dir"`
 	Machine Machine   `json:"machine"`
-}
-
-// Watcher is implemented by drivers whose machines tell any process, not only
-// their owner, of their end.
-type Watcher interface {
-	// Watch returns nil when the machine has ended, or ctx's error.
-	Watch(ctx context.Context, r Record) error
 }
 
 // Files are what a machine's process is given by descriptor: QEMU opens no

@@ -31,27 +31,6 @@ func (d Driver) Adopt(ctx context.Context, r hypervisor.Record, f hypervisor.Fil
 	return v, nil
 }
 
-// Watch implements hypervisor.Watcher: the monitor's socket ends with the
-// process, also for a watcher that QEMU has not yet accepted.
-func (d Driver) Watch(ctx context.Context, r hypervisor.Record) error {
-	if !r.Process.Alive() {
-		return nil
-	}
-	c, err := monitor(ctx, r.Dir, monitorSocket)
-	if err == nil {
-		defer c.Close()
-		select {
-		case <-c.Done():
-		case <-ctx.Done():
-		}
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("watch the machine: %w", ctx.Err())
-	}
-	// The connection broke: the process has ended, or is about to.
-	return r.Process.Wait(ctx)
-}
-
 // End implements hypervisor.Driver. Whatever QEMU was started with the sockets
 // of dir, its listening sockets are older than it: one that refuses has no
 // process behind it any more.

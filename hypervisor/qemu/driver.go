@@ -1,10 +1,10 @@
-// Package qemu runs virtual machines with QEMU: q35, virtio devices, two QMP
-// sockets (one to steer, one to watch), one virtio-serial port. A machine
-// outlives the process that started it, and is adopted by any other.
+// Package qemu runs virtual machines with QEMU: q35, virtio devices, one
+// virtio-serial port and two QMP sockets. The owner steers the VM over the
+// first; the second ends a VM whose owner hangs. A VM outlives the process
+// that started it, and any other process may adopt it.
 //
-// QEMU is part of the threat model: it gets descriptors instead of paths, runs
-// under a user of its own if asked to, with its own seccomp filter on, and
-// everything it says is bounded.
+// QEMU is part of the threat model: it gets descriptors instead of paths, its
+// own seccomp filter is on, and everything that it says is bounded.
 package qemu
 
 import (
@@ -23,10 +23,7 @@ type Driver struct {
 	Program string
 }
 
-var (
-	_ hypervisor.Driver  = Driver{}
-	_ hypervisor.Watcher = Driver{}
-)
+var _ hypervisor.Driver = Driver{}
 
 // New finds QEMU in the search path, or where BULKHEAD_QEMU says.
 func New() (Driver, error) {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
@@ -33,7 +32,6 @@ func TestRunning(t *testing.T) {
 	s := saved(t)
 	t.Run("as an ordinary user", func(t *testing.T) { unprivileged(t, s) })
 	t.Run("a flooded console stays bounded and holds up nothing", func(t *testing.T) { flood(t, s) })
-	t.Run("watchers learn of the end", func(t *testing.T) { watch(t, s) })
 	t.Run("survives the kill of its parent", func(t *testing.T) { orphan(t, s) })
 	t.Run("one that is dying is gone", func(t *testing.T) { adoptDying(t, s) })
 	t.Run("a machine without record is ended by its sockets", func(t *testing.T) { end(t, s) })
@@ -46,7 +44,10 @@ func unprivileged(t *testing.T, s hypervisortest.Saved) {
 	}
 	const nobody = 65534
 	o := hypervisortest.Options(t, "nobody")
-	o.UID, o.GID = nobody, nobody
+	o.Start = func(cmd *exec.Cmd) error {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		return cmd.Start()
+	}
 	v := s.CloneAs(t, driver(t), o)
 	if got := hypervisortest.Ask(t, v, "get"); got != "template" {
 		t.Errorf("the guest says %q", got)
@@ -109,28 +110,6 @@ func flood(t *testing.T, s hypervisortest.Saved) {
 	w.Close()
 	if got := hypervisortest.Ask(t, w, "flood 100000"); got != "flooded" {
 		t.Errorf("the guest says %q", got)
-	}
-}
-
-func watch(t *testing.T, s hypervisortest.Saved) {
-	ctx, d := within(t), driver(t)
-	v := s.Clone(t, d)
-	results := make(chan error)
-	for range 3 {
-		go func() { results <- d.Watch(ctx, v.Record()) }()
-	}
-	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-	defer cancel()
-	if err := d.Watch(short, v.Record()); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a watch of a living machine: %v", err)
-	}
-	if err := v.Kill(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if err := <-results; err != nil {
-			t.Errorf("watch: %v", err)
-		}
 	}
 }
 

@@ -40,7 +40,7 @@ func (d Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Fi
 		return nil, v.failed("spawn", "prepare the machine's files", err)
 	}
 	began := time.Now()
-	p := &parcel{dir: o.Dir, uid: o.UID, gid: o.GID}
+	p := &parcel{dir: o.Dir}
 	defer p.close()
 	fd := fds{
 		qmp: p.listen(qmpSocket), monitor: p.listen(monitorSocket),
@@ -62,9 +62,6 @@ func (d Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Fi
 	// A session of its own: neither the terminal's Ctrl-C nor the end of its
 	// parent reaches the machine.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if o.UID != 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
-	}
 	run := (*exec.Cmd).Start
 	if o.Start != nil {
 		run = o.Start
@@ -110,12 +107,11 @@ func (v *vm) connect(ctx context.Context) error {
 
 // parcel gathers what a process inherits; its first error sticks.
 type parcel struct {
-	dir      string
-	uid, gid int
-	files    []*os.File
-	owned    []*os.File
-	sockets  []string
-	err      error
+	dir     string
+	files   []*os.File
+	owned   []*os.File
+	sockets []string
+	err     error
 }
 
 // firstFD is the number of exec.Cmd's first extra file in the child.
@@ -159,9 +155,6 @@ func (p *parcel) listen(name string) int {
 		return 0
 	}
 	p.sockets = append(p.sockets, path)
-	if p.uid != 0 {
-		p.err = os.Lchown(path, p.uid, p.gid)
-	}
 	return p.own(f)
 }
 

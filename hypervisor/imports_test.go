@@ -1,0 +1,23 @@
+package hypervisor_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestImports: a driver moves bytes between a VM's port and a socket. What they
+// mean is known above.
+func TestImports(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	const house = "github.com/bulkhead-project/bulkhead/"
+	for path := range strings.Lines(string(out)) {
+		own, ours := strings.CutPrefix(strings.TrimSpace(path), house)
+		if ours && !strings.HasPrefix(own, "hypervisor") && !strings.HasPrefix(own, "internal/") {
+			t.Errorf("imports %s: a hypervisor knows no channel, no agent and nothing above it", own)
+		}
+	}
+}
