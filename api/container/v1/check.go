@@ -1,0 +1,49 @@
+package containerv1
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Check refuses, by name, what is described here and does not work yet. It is the one
+// place that does: the engine asks it of a request, the sandbox of a container, the
+// agent of a specification. A nil root or stdio is not looked at. An error matches
+// ErrInvalid or errors.ErrUnsupported.
+func Check(root Root, mounts []Mount, stdio Stdio) error {
+	switch r := root.(type) {
+	case nil:
+	case Image:
+		if r.ID == "" {
+			return fmt.Errorf("%w: an image without an id as the root", ErrInvalid)
+		}
+	case Share:
+		return unsupported("a shared directory of the host (%.128q) as the root", r.Name)
+	case Block:
+		return unsupported("a block device (%.128q) as the root", r.Name)
+	}
+	for _, m := range mounts {
+		switch s := m.Source.(type) {
+		case nil:
+			return fmt.Errorf("%w: mount at %.128q has no source", ErrInvalid, m.Destination)
+		case Dir, Files, Text, Termination, Image:
+		case Share:
+			return unsupported("a shared directory of the host (%.128q) at %.128q", s.Name, m.Destination)
+		case Block:
+			return unsupported("a block device (%.128q) at %.128q", s.Name, m.Destination)
+		}
+	}
+	switch s := stdio.(type) {
+	case nil, Stream, Discard:
+	case Log:
+		if s.File == "" {
+			return fmt.Errorf("%w: a log without a file", ErrInvalid)
+		}
+	case Descriptors:
+		return unsupported("descriptors as standard streams")
+	}
+	return nil
+}
+
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf(format+": %w yet", append(args, errors.ErrUnsupported)...)
+}

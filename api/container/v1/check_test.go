@@ -1,0 +1,69 @@
+package containerv1
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRootIsWhatWasPrinted(t *testing.T) {
+	for _, tt := range []struct {
+		root Root
+		want string
+	}{
+		{root: Image{ID: "sha256:1"}, want: `{"image":"sha256:1"}`},
+		{root: Share{Name: "/srv"}, want: `{"share":"/srv"}`},
+		{root: Block{Name: "/dev/sdb"}, want: `{"block":"/dev/sdb"}`},
+	} {
+		raw, err := json.Marshal(RecordOf(tt.root))
+		if err != nil || string(raw) != tt.want {
+			t.Errorf("%#v: %s, %v", tt.root, raw, err)
+		}
+		var record RootRecord
+		if err := json.Unmarshal(raw, &record); err != nil {
+			t.Error(err)
+		}
+		got, err := record.Root()
+		if diff := cmp.Diff(tt.root, got); diff != "" || err != nil {
+			t.Errorf("%v: %s", err, diff)
+		}
+	}
+	for _, record := range []RootRecord{{}, {Image: "i", Share: "s"}, {Share: "s", Block: "b"}, RecordOf(nil)} {
+		if root, err := record.Root(); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %#v, %v", record, root, err)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	at := func(s Source) []Mount { return []Mount{{Destination: "/at", Source: s}} }
+	for _, tt := range []struct {
+		name   string
+		root   Root
+		mounts []Mount
+		stdio  Stdio
+		want   error
+		says   string
+	}{
+		{name: "nothing"},
+		{name: "an image", root: Image{ID: "i"}, mounts: at(Dir{Name: "v"}), stdio: Log{File: "l"}},
+		{name: "a client", root: Image{ID: "i"}, mounts: at(Image{ID: "j"}), stdio: Stream{Stdin: OpenStdin}},
+		{name: "nobody", root: Image{ID: "i"}, mounts: at(Text{Content: "t"}), stdio: Discard{}},
+		{name: "no image", root: Image{}, want: ErrInvalid},
+		{name: "no source", mounts: at(nil), want: ErrInvalid, says: "/at"},
+		{name: "no log", stdio: Log{}, want: ErrInvalid},
+		{name: "a shared root", root: Share{Name: "/srv"}, want: errors.ErrUnsupported, says: "shared directory of the host (\"/srv\")"},
+		{name: "a block root", root: Block{Name: "/dev/sdb"}, want: errors.ErrUnsupported, says: "block device (\"/dev/sdb\")"},
+		{name: "a shared mount", mounts: at(Share{Name: "/srv"}), want: errors.ErrUnsupported, says: "(\"/srv\") at \"/at\""},
+		{name: "a block mount", mounts: at(Block{Name: "/dev/sdb"}), want: errors.ErrUnsupported, says: "(\"/dev/sdb\") at \"/at\""},
+		{name: "descriptors", stdio: Descriptors{Stdout: "o"}, want: errors.ErrUnsupported, says: "descriptors"},
+	} {
+		err := Check(tt.root, tt.mounts, tt.stdio)
+		if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}

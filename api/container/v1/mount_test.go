@@ -1,0 +1,104 @@
+package containerv1
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sources are one of each Source.
+var sources = []Source{
+	Dir{Name: "v"}, Dir{Name: "v", Medium: Memory, Size: 77, Mode: 0o1700}, Dir{Name: "v", Medium: HugePages},
+	Files{Name: "v"}, Text{Content: "127.0.0.1 a=b,c\n"}, Termination{},
+	Image{ID: "sha256:1"}, Share{Name: "/srv"}, Block{Name: "/dev/sdb"},
+}
+
+func TestMountIsWhatWasPrinted(t *testing.T) {
+	for _, source := range sources {
+		want := Mount{Destination: "/at", Source: source, Options: []string{"rbind", "rprivate", "ro"}}
+		switch source.(type) {
+		case Dir, Files:
+			want.Group, want.SubPath = 7, "a=b,c"
+		case Image, Share, Block:
+			want.SubPath = "a/b"
+		}
+		kind, from, options := want.Encode()
+		got, ours, err := ParseMount(want.Destination, kind, from, options)
+		if err != nil || !ours {
+			t.Errorf("%#v: ours is %v, error %v", want, ours, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%T: %s", source, diff)
+		}
+	}
+}
+
+// A specification that an older engine has written must still be read.
+func TestMountWords(t *testing.T) {
+	m := Mount{
+		Destination: "/v", Source: Dir{Name: "v", Medium: Memory, Size: 77, Mode: 0o1700},
+		Group: 7, SubPath: "a", Options: []string{"ro"},
+	}
+	kind, source, options := m.Encode()
+	want := []string{"ro", "medium=Memory", "size=77", "mode=1700", "group=7", "subpath=a"}
+	if kind != "bulkhead.emptydir" || source != "v" || !slices.Equal(options, want) {
+		t.Errorf("%q %q %q", kind, source, options)
+	}
+}
+
+func TestParseMountRefuses(t *testing.T) {
+	for _, tt := range []struct{ name, kind, option string }{
+		{name: "an unknown medium", kind: typeDir, option: "medium=Paper"},
+		{name: "a negative size", kind: typeDir, option: "size=-1"},
+		{name: "a size in words", kind: typeDir, option: "size=1Gi"},
+		{name: "a mode of 13 bits", kind: typeDir, option: "mode=10000"},
+		{name: "a decimal mode", kind: typeDir, option: "mode=9"},
+		{name: "a negative group", kind: typeDir, option: "group=-1"},
+		{name: "a group of 32 bits", kind: typeFiles, option: "group=2147483648"},
+	} {
+		if m, ours, err := ParseMount("/at", tt.kind, "v", []string{tt.option}); !errors.Is(err, ErrInvalid) || !ours {
+			t.Errorf("%s: %+v, ours %v, error %v", tt.name, m, ours, err)
+		}
+	}
+}
+
+func TestParseMountLeavesTheKernels(t *testing.T) {
+	for _, kind := range []string{"proc", "tmpfs", "bind", "", "bulkhead.unknown"} {
+		if m, ours, err := ParseMount("/at", kind, "s", []string{"size=x"}); ours || err != nil || m.Destination != "" {
+			t.Errorf("type %q: %+v, ours %v, error %v", kind, m, ours, err)
+		}
+	}
+	m, _, err := ParseMount("/at", typeImage, "i", []string{"ro", "size=5", "group=3"})
+	if err != nil || !slices.Equal(m.Options, []string{"ro", "size=5", "group=3"}) || m.Group != 0 {
+		t.Errorf("an image has no size and no group: %+v, %v", m, err)
+	}
+}
+
+// What was parsed once is printed and parsed to the same.
+func FuzzParseMount(f *testing.F) {
+	for _, s := range sources {
+		kind, source, options := Mount{Source: s, SubPath: "p", Group: 1, Options: []string{"rro"}}.Encode()
+		f.Add(kind, source, strings.Join(options, "\n"))
+	}
+	f.Fuzz(func(t *testing.T, kind, source, options string) {
+		first, ours, err := ParseMount("/at", kind, source, strings.Split(options, "\n"))
+		if err != nil || !ours {
+			return
+		}
+		again, ours, err := ParseMount(readd(first))
+		if err != nil || !ours {
+			t.Fatalf("%#v is printed as what cannot be parsed: %v", first, err)
+		}
+		if diff := cmp.Diff(first, again); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func readd(m Mount) (destination, kind, source string, options []string) {
+	kind, source, options = m.Encode()
+	return m.Destination, kind, source, options
+}

@@ -1,0 +1,65 @@
+package containerv1
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrInvalid is matched by the errors of this package's parsers.
+var ErrInvalid = errors.New("invalid description of a container")
+
+// Root is a container's root file system: Image, Share or Block.
+type Root interface{ isRoot() }
+
+// Image is the file system of an image, by the image's id. As a root it is laid under
+// a writable layer; as a Source it is read-only.
+type Image struct{ ID string }
+
+// Share is a directory of the host.
+type Share struct{ Name string }
+
+// Block is a block device, or a file that stands for one, with a file system on it.
+type Block struct{ Name string }
+
+func (Image) isRoot() {}
+func (Share) isRoot() {}
+func (Block) isRoot() {}
+
+// RootRecord is a Root in JSON, fit to be embedded. Exactly one field is set.
+type RootRecord struct {
+	Image string `json:"image,omitempty"`
+	Share string `json:"share,omitempty"`
+	Block string `json:"block,omitempty"`
+}
+
+// RecordOf is the inverse of RootRecord.Root. The record of nil is empty.
+func RecordOf(r Root) RootRecord {
+	switch r := r.(type) {
+	case Image:
+		return RootRecord{Image: r.ID}
+	case Share:
+		return RootRecord{Share: r.Name}
+	case Block:
+		return RootRecord{Block: r.Name}
+	}
+	return RootRecord{}
+}
+
+// Root returns the one root that the record holds, or an error that matches
+// ErrInvalid.
+func (r RootRecord) Root() (Root, error) {
+	var roots []Root
+	if r.Image != "" {
+		roots = append(roots, Image{r.Image})
+	}
+	if r.Share != "" {
+		roots = append(roots, Share{r.Share})
+	}
+	if r.Block != "" {
+		roots = append(roots, Block{r.Block})
+	}
+	if len(roots) != 1 {
+		return nil, fmt.Errorf("%w: %d roots, not one", ErrInvalid, len(roots))
+	}
+	return roots[0], nil
+}

@@ -1,0 +1,136 @@
+package containerv1
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Stdio is where a process's standard streams lead: Log, Stream, Discard or
+// Descriptors. Of the first three, clients may attach to each process at any time.
+type Stdio interface {
+	isStdio()
+	// Input is the process's stdin.
+	Input() Stdin
+}
+
+// Stdin is what feeds a process whose output goes to a Log, a Stream or nowhere.
+type Stdin string
+
+// The kinds of stdin.
+const (
+	NoStdin   Stdin = ""            // /dev/null
+	OpenStdin Stdin = "stream:"     // whoever attaches; it stays open after a client has left
+	StdinOnce Stdin = "stream:once" // the first who attaches; it is closed after that client's end
+)
+
+// Log is a file in the CRI's log format that takes the output.
+type Log struct {
+	File  string
+	Stdin Stdin
+}
+
+// Stream is the one client that attaches first: output waits for it, from the start of
+// the process, and is discarded after the client's end.
+type Stream struct{ Stdin Stdin }
+
+// Discard is nowhere: who attaches sees the output from then on.
+type Discard struct{ Stdin Stdin }
+
+// Descriptors are open files that take the bytes as they are: fifos, or a terminal.
+// Empty is none.
+type Descriptors struct{ Stdin, Stdout, Stderr string }
+
+func (Log) isStdio()         {}
+func (Stream) isStdio()      {}
+func (Discard) isStdio()     {}
+func (Descriptors) isStdio() {}
+
+// Input is the process's stdin.
+func (s Log) Input() Stdin { return s.Stdin }
+
+// Input is the process's stdin.
+func (s Stream) Input() Stdin { return s.Stdin }
+
+// Input is the process's stdin.
+func (s Discard) Input() Stdin { return s.Stdin }
+
+// Input is NoStdin: no client can feed a descriptor.
+func (s Descriptors) Input() Stdin { return NoStdin }
+
+// The words of the Task API's stdio. What is neither of them nor empty is a path, which
+// is how containerd names a fifo.
+const (
+	wordStream = "stream:"
+	prefixLog  = "log:"
+	prefixFile = "file:"
+)
+
+// EncodeStdio is s as containerd's Task API has it. The inverse is ParseStdio.
+func EncodeStdio(s Stdio) (stdin, stdout, stderr string) {
+	switch s := s.(type) {
+	case Log:
+		return string(s.Stdin), prefixLog + s.File, ""
+	case Stream:
+		return string(s.Stdin), wordStream, ""
+	case Descriptors:
+		file := func(name string) string {
+			if name == "" {
+				return ""
+			}
+			return prefixFile + name
+		}
+		return file(s.Stdin), file(s.Stdout), file(s.Stderr)
+	case Discard:
+		return string(s.Stdin), "", ""
+	}
+	return "", "", ""
+}
+
+// ParseStdio is the inverse of EncodeStdio. Stderr may repeat stdout. An error matches
+// ErrInvalid, or errors.ErrUnsupported for a path.
+func ParseStdio(stdin, stdout, stderr string) (Stdio, error) {
+	for _, word := range []string{stdin, stdout, stderr} {
+		if strings.HasPrefix(word, prefixFile) {
+			return parseDescriptors(stdin, stdout, stderr)
+		}
+	}
+	in := Stdin(stdin)
+	if in != NoStdin && in != OpenStdin && in != StdinOnce {
+		return nil, unknown("stdin", stdin)
+	}
+	if stderr != "" && stderr != stdout {
+		return nil, unknown("stderr", stderr)
+	}
+	switch name, isLog := strings.CutPrefix(stdout, prefixLog); {
+	case stdout == "":
+		return Discard{Stdin: in}, nil
+	case stdout == wordStream:
+		return Stream{Stdin: in}, nil
+	case isLog && name != "":
+		return Log{File: name, Stdin: in}, nil
+	}
+	return nil, unknown("stdout", stdout)
+}
+
+func parseDescriptors(stdin, stdout, stderr string) (Stdio, error) {
+	var d Descriptors
+	for _, s := range []struct {
+		which, word string
+		to          *string
+	}{{"stdin", stdin, &d.Stdin}, {"stdout", stdout, &d.Stdout}, {"stderr", stderr, &d.Stderr}} {
+		name, ok := strings.CutPrefix(s.word, prefixFile)
+		if s.word != "" && (!ok || name == "") {
+			return nil, unknown(s.which, s.word)
+		}
+		*s.to = name
+	}
+	return d, nil
+}
+
+func unknown(which, word string) error {
+	if strings.HasPrefix(word, "/") {
+		return fmt.Errorf("%s %.128q: a path: %w", which, word, errors.ErrUnsupported)
+	}
+	return fmt.Errorf("%w: %s %.128q", ErrInvalid, which, word)
+}
