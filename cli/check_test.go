@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"github.com/bulkhead-project/bulkhead/check"
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
@@ -123,7 +125,7 @@ func commands(cmd *cobra.Command) (list []*cobra.Command) {
 
 // TestHelp is of every command: what it is for, and an example of its use.
 func TestHelp(t *testing.T) {
-	root := (&app{}).root()
+	root := newRoot(&app.App{})
 	seen := 0
 	for _, cmd := range commands(root) {
 		if cmd.Hidden {

@@ -21,9 +21,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// What follows looks at the commands that need a pod which runs: web, with the
-// containers web and side.
-
 // refused wants a command to fail with a line that tells each of want.
 func (u *user) refused(t *testing.T, args []string, want ...string) {
 	t.Helper()

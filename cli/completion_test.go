@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
 // TestCompletion has cobra complete where no engine runs: names of commands
@@ -31,7 +33,7 @@ func TestCompletion(t *testing.T) {
 		"port-forward a 80 --a": "--address",
 	} {
 		var out bytes.Buffer
-		root := (&app{out: &out, err: &out}).root()
+		root := newRoot(&app.App{Out: &out, Err: &out})
 		root.SetOut(&out)
 		root.SetErr(&bytes.Buffer{})
 		root.SetArgs(append([]string{"__complete"}, strings.Split(typed, " ")...))
@@ -45,7 +47,7 @@ func TestCompletion(t *testing.T) {
 func TestCompletionScripts(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		var out bytes.Buffer
-		root := (&app{out: &out, err: &out}).root()
+		root := newRoot(&app.App{Out: &out, Err: &out})
 		root.SetArgs([]string{"completion", shell})
 		if err := root.Execute(); err != nil || !strings.Contains(out.String(), "__complete") {
 			t.Errorf("%s: %v, %d bytes", shell, err, out.Len())
@@ -63,7 +65,7 @@ func TestCompletionScripts(t *testing.T) {
 // TestBashAlone completes in a bash without the package bash-completion.
 func TestBashAlone(t *testing.T) {
 	var script bytes.Buffer
-	root := (&app{out: &script, err: &script}).root()
+	root := newRoot(&app.App{Out: &script, Err: &script})
 	root.SetArgs([]string{"completion", "bash"})
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)

@@ -1,57 +1,47 @@
-// Package cli is the command line: each command parses its arguments and
-// delegates to the engine.
+// Package cli is the command line. Each command lies in the package of its noun,
+// parses its arguments and delegates to the engine.
 package cli
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-project/bulkhead/cli/host"
+	"github.com/bulkhead-project/bulkhead/cli/image"
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
+	"github.com/bulkhead-project/bulkhead/cli/pod"
+	"github.com/bulkhead-project/bulkhead/cli/run"
+	"github.com/bulkhead-project/bulkhead/cli/session"
+	"github.com/bulkhead-project/bulkhead/cli/template"
+	"github.com/bulkhead-project/bulkhead/cli/top"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/version"
 )
-
-// ExitError ends the process with a code and without a message of its own: a
-// container's exit code, for one.
-type ExitError int
-
-// Error says the code; Main does not print it.
-func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
-// app is what the commands share.
-type app struct {
-	roots  dirs.Roots
-	client *client.Client
-	out    io.Writer
-	err    io.Writer
-	in     io.Reader
-	detail bool
-}
 
 // Main runs the command line and returns the exit code: the container's for
 // run, exec and wait, 127 for a command that is not there and 126 for one that
 // cannot be run, else 0, or 1 for an error and 125 for an error of run's or
 // exec's own, as podman does.
 func Main(ctx context.Context, args []string) int {
-	if len(args) > 0 && args[0] == guardCommand {
-		return guardTerminal(args[1:])
+	if len(args) > 0 && args[0] == tty.GuardCommand {
+		return tty.Guard(args[1:])
 	}
-	a := &app{out: os.Stdout, err: os.Stderr, in: os.Stdin}
-	root := a.root()
+	a := &app.App{Out: os.Stdout, Err: os.Stderr, In: os.Stdin}
+	root := newRoot(a)
 	root.SetArgs(args)
 	usage(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
-	return a.exit(cmd, err)
+	return exit(a, cmd, err)
 }
 
-func (a *app) root() *cobra.Command {
+func newRoot(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bulkhead",
 		Short: "Run every Kubernetes pod in a small virtual machine of its own",
@@ -67,23 +57,24 @@ without root, without KVM, without a daemon to set up and without configuration.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			var err error
-			if a.roots, err = dirs.Default(); err != nil {
+			if a.Roots, err = dirs.Default(); err != nil {
 				return err
 			}
-			a.client = client.New(a.roots, client.StartProcess)
+			a.Client = client.New(a.Roots, client.StartProcess)
 			return nil
 		},
 	}
-	root.PersistentFlags().BoolVar(&a.detail, "detail", false, "print the whole of what stands behind an error")
+	root.PersistentFlags().BoolVar(&a.Detail, "detail", false, "print the whole of what stands behind an error")
 	root.AddCommand(
-		a.runCmd(), a.psCmd(), a.inspectCmd(), a.logsCmd(), a.execCmd(), a.debugCmd(), a.attachCmd(), a.cpCmd(), a.eventsCmd(), a.statsCmd(), a.topCmd(), a.portForwardCmd(), a.stopCmd(), a.startCmd(),
-		a.pauseCmd(), a.resumeCmd(), a.rmCmd(), a.waitCmd(), a.imageCmd(), a.loginCmd(), a.logoutCmd(), a.templateCmd(),
-		a.updateCmd(), a.checkCmd(), a.consoleCmd(), a.versionCmd(), a.reapCmd(),
-		a.kubeCmd(), a.systemCmd(), a.completionCmd(),
+		run.Command(a), pod.Ps(a), pod.Inspect(a), pod.Logs(a), pod.Events(a), top.Stats(a), top.Top(a),
+		session.Exec(a), session.Debug(a), session.Attach(a), session.Cp(a), session.PortForward(a), session.Console(a),
+		pod.Stop(a), pod.Start(a), pod.Pause(a), pod.Resume(a), pod.Rm(a), pod.Wait(a), pod.Update(a), pod.Kube(a),
+		image.Command(a), image.Login(a), image.Logout(a), template.Command(a),
+		host.Check(a), host.Version(a), host.Reap(a), host.System(a), completionCmd(a),
 	)
-	a.complete(root)
+	asker{a}.complete(root)
 	return root
 }
 
 // Command is the whole command line, for who writes its manual.
-func Command() *cobra.Command { return (&app{out: os.Stdout, err: os.Stderr, in: os.Stdin}).root() }
+func Command() *cobra.Command { return newRoot(&app.App{Out: os.Stdout, Err: os.Stderr, In: os.Stdin}) }

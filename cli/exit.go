@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/text"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// exit prints err and returns the exit code that it stands for, see Main.
+func exit(a *app.App, cmd *cobra.Command, err error) int {
+	if code := app.ExitError(0); errors.As(err, &code) {
+		return int(code)
+	}
+	e := (*api.Error)(nil)
+	cannot := errors.As(err, &e) && e.ExitCode != 0
+	for _, one := range each(err) {
+		line := text.Plain(one.Error())
+		if cannot {
+			line = text.CannotRun(one.Error())
+		}
+		fmt.Fprintln(a.Err, "bulkhead: "+line)
+	}
+	switch {
+	case e == nil || e.Detail == "":
+	case a.Detail:
+		fmt.Fprintln(a.Err, strings.TrimRight(e.Detail, "\n"))
+	default:
+		fmt.Fprintln(a.Err, "(again with --detail for more; bulkhead check looks for what this machine lacks)")
+	}
+	switch {
+	case e != nil && e.ExitCode != 0:
+		return e.ExitCode
+	case cmd.Name() == "run" || cmd.Name() == "exec" || cmd.Name() == "attach":
+		return 125
+	}
+	return 1
+}
+
+// each are the errors that were joined, or the one that it is.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}

@@ -1,0 +1,62 @@
+// Package host has the commands about this host: check, version, reap and system.
+package host
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/check"
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/output"
+)
+
+// Check is the command check.
+func Check(a *app.App) *cobra.Command {
+	var f output.Format
+	var fresh bool
+	cmd := &cobra.Command{
+		Use:        "check",
+		Short:      "Find out what this machine can do for pods, and what would help",
+		SuggestFor: []string{"info"},
+		Long: `Find out what this machine can do for pods. Every line is tried, not assumed: a
+guest is really booted, a network really made. A warning says what pods have to
+do without; pods cannot run only where a line fails, and the exit code is then 1.
+
+Whether KVM works is remembered until the host's next boot; --probe tries again.`,
+		Example: `  bulkhead check
+  bulkhead check --probe
+  bulkhead check -o json | jq -r '.[] | select(.status != "ok") | .remedy'`,
+		Args: app.AtMost(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.Valid(); err != nil {
+				return err
+			}
+			probes := check.Probes(check.Options{Roots: a.Roots, Fresh: fresh})
+			t := newFindings(a.Out, probes)
+			found := []check.Finding{}
+			able, err := check.Run(cmd.Context(), probes, func(one check.Finding) {
+				found = append(found, one)
+				if f == "" {
+					t.print(one, a.Detail)
+				}
+			})
+			if err != nil {
+				return fmt.Errorf("check: %w", err)
+			}
+			if f != "" {
+				if err := a.Show(cmd.Context(), f, found, output.Views{}); err != nil {
+					return err
+				}
+			}
+			if !able {
+				return errors.New("pods cannot run here: see what fails, and its remedy (-->)")
+			}
+			return nil
+		},
+	}
+	f.Add(cmd)
+	cmd.Flags().BoolVar(&fresh, "probe", false, "probe KVM again instead of believing what was found since the host's last boot")
+	return cmd
+}

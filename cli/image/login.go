@@ -1,0 +1,87 @@
+package image
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// Login is the command login.
+func Login(a *app.App) *cobra.Command {
+	var req api.LoginRequest
+	var stdin bool
+	cmd := &cobra.Command{
+		Use:   "login REGISTRY",
+		Short: "Log in to a registry; the credentials go to auth.json",
+		Long:  "Log in to a registry. A password is never taken from the command line, where other users would see it.",
+		Example: `  bulkhead login registry.example.org
+  bulkhead login -u ci --password-stdin registry.example.org < token`,
+		Args: app.Exactly("REGISTRY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Registry = args[0]
+			if err := credentials(a, &req, stdin); err != nil {
+				return err
+			}
+			if err := a.Client.Call(cmd.Context(), "POST", "/v1/login", nil, req, nil); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Out, "Login succeeded")
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&req.Username, "username", "u", "", "user name (asked for when missing)")
+	cmd.Flags().BoolVar(&stdin, "password-stdin", false, "read the password from stdin")
+	return cmd
+}
+
+// Logout is the command logout.
+func Logout(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "logout REGISTRY", Short: "Forget the credentials for a registry", Args: app.Exactly("REGISTRY"),
+		Example: "  bulkhead logout registry.example.org",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := api.LoginRequest{Registry: args[0], Logout: true}
+			return a.Client.Call(cmd.Context(), "POST", "/v1/login", nil, req, nil)
+		},
+	}
+}
+
+// credentials completes what the flags left open: from stdin, or by asking.
+func credentials(a *app.App, req *api.LoginRequest, stdin bool) error {
+	if stdin {
+		if req.Username == "" {
+			return errors.New("--password-stdin needs --username")
+		}
+		b, err := io.ReadAll(io.LimitReader(a.In, 64<<10))
+		req.Password = strings.TrimRight(string(b), "\r\n")
+		return err
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return errors.New("stdin is no terminal to ask for a password on: use --username and --password-stdin")
+	}
+	if req.Username == "" {
+		fmt.Fprint(a.Err, "Username: ")
+		line, err := bufio.NewReader(a.In).ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("read the user name: %w", err)
+		}
+		req.Username = strings.TrimSpace(line)
+	}
+	fmt.Fprint(a.Err, "Password: ")
+	b, err := term.ReadPassword(int(os.Stdin.Fd()))
+	fmt.Fprintln(a.Err)
+	if err != nil {
+		return fmt.Errorf("read the password: %w", err)
+	}
+	req.Password = string(b)
+	return nil
+}

@@ -1,0 +1,50 @@
+package image
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/progress"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+func pull(a *app.App) *cobra.Command {
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "pull IMAGE…",
+		Short: "Pull images from a registry and make their disks",
+		Long: `Pull images from a registry. Mirrors and plain-HTTP registries come from
+registries.conf, credentials from auth.json (bulkhead login), what may be pulled
+from policy.json, proxies from the environment.`,
+		Example: "  bulkhead image pull registry.example.org/app:1.2",
+		Args:    app.AtLeast("IMAGE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, ref := range args {
+				if err := fetch(a, cmd, "/v1/images/pull", api.PullRequest{Image: ref}, quiet); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
+	return cmd
+}
+
+// fetch makes one image call with its progress drawn, and prints the id.
+func fetch(a *app.App, cmd *cobra.Command, path string, req any, quiet bool) error {
+	bars := progress.New(a.Err, quiet)
+	defer bars.Close()
+	return a.Client.Stream(cmd.Context(), "POST", path, nil, req, func(m api.Message) error {
+		if m.Progress != nil {
+			bars.Update(*m.Progress)
+		}
+		if m.Image != nil {
+			bars.Close()
+			fmt.Fprintln(a.Out, m.Image.ID)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,60 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Exactly demands the arguments that a command's usage names.
+func Exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, given []string) error {
+		switch {
+		case len(given) < len(names):
+			return fmt.Errorf("%s is missing", names[len(given)])
+		case len(given) > len(names):
+			return fmt.Errorf("%q is one argument too many", given[len(names)])
+		}
+		return nil
+	}
+}
+
+// AtLeast demands them and takes more.
+func AtLeast(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, given []string) error {
+		if len(given) < len(names) {
+			return fmt.Errorf("%s is missing", names[len(given)])
+		}
+		return nil
+	}
+}
+
+// AtMost refuses more than those.
+func AtMost(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, given []string) error {
+		if len(given) > len(names) {
+			return fmt.Errorf("%q is one argument too many", given[len(names)])
+		}
+		return nil
+	}
+}
+
+// Choice says whether a flag's value is one of those it can be.
+func Choice(flag, value string, of ...string) error {
+	for _, o := range of {
+		if value == o {
+			return nil
+		}
+	}
+	return fmt.Errorf("--%s %q: use %s", flag, value, strings.Join(of, " or "))
+}
+
+// Positive says whether an interval is long enough to be one: 100 ms.
+func Positive(flag string, d time.Duration) error {
+	if d < 100*time.Millisecond {
+		return fmt.Errorf("--%s %v: give at least 100ms", flag, d)
+	}
+	return nil
+}

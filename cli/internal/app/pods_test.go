@@ -1,0 +1,33 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+)
+
+// TestEachPod: the pods that a command names do not wait for one another, and are
+// told of in their order.
+func TestEachPod(t *testing.T) {
+	var out bytes.Buffer
+	second := make(chan struct{})
+	err := (&App{Out: &out}).EachPod([]string{"a", "b", "none", "c"}, func(ref string) error {
+		switch ref {
+		case "a":
+			select {
+			case <-second:
+			case <-time.After(10 * time.Second):
+				return errors.New("b waits for a")
+			}
+		case "b":
+			close(second)
+		case "none":
+			return errors.New("not found")
+		}
+		return nil
+	})
+	if out.String() != "a\nb\nc\n" || err == nil || err.Error() != "not found" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}

@@ -1,0 +1,52 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/output"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// Show prints v in a format.
+func (a *App) Show(ctx context.Context, f output.Format, v any, as output.Views) error {
+	template, isPath := strings.CutPrefix(string(f), output.JSONPath)
+	switch {
+	case f == "wide" && as.Wide != nil:
+		return as.Wide(a.Out)
+	case f == "name" && as.Names != nil:
+		for _, name := range as.Names() {
+			fmt.Fprintln(a.Out, name)
+		}
+		return nil
+	case isPath:
+		return a.fillIn(ctx, template, v)
+	case as.Names != nil && f.Valid() != nil:
+		return fmt.Errorf("unknown output format %q: use json, yaml, wide, name or jsonpath=TEMPLATE", string(f))
+	}
+	return f.Print(a.Out, v, as.Table)
+}
+
+// fillIn has the engine fill a template in: its language is a Kubernetes
+// library's, which would not be carried for it here. A list is the field items,
+// as kubectl has it.
+func (a *App) fillIn(ctx context.Context, template string, v any) error {
+	if reflect.ValueOf(v).Kind() == reflect.Slice {
+		v = map[string]any{"items": v}
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	var text api.JSONPathResult
+	req := api.JSONPathRequest{Template: template, Value: raw}
+	if err := a.Client.Call(ctx, "POST", "/v1/jsonpath", nil, req, &text); err != nil {
+		return err
+	}
+	_, err = io.WriteString(a.Out, text.Text)
+	return err
+}

@@ -1,0 +1,117 @@
+package pod
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/output"
+	"github.com/bulkhead-project/bulkhead/cli/internal/text"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// Events is the command events.
+func Events(a *app.App) *cobra.Command {
+	var f output.Format
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "events [POD]",
+		Short: "Show what happened to a pod, or to all: the newest last",
+		Long: `Show what happened to a pod, or to all of them, the newest last: pulls, starts, ends,
+restarts, failures. What happened several times is one line with its count. The last
+256 of each pod are kept until the pod is removed.`,
+		Example: `  bulkhead events web
+  bulkhead events -w
+  bulkhead events web -o json`,
+		Args: app.AtMost("POD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.Valid(); err != nil {
+				return err
+			}
+			path := "/v1/events"
+			if len(args) == 1 {
+				path = app.PodPath(args[0], "events")
+			}
+			list := []api.Event{}
+			if watch && strings.HasPrefix(string(f), output.JSONPath) {
+				return errors.New("-w prints a table, json or yaml")
+			}
+			p := eventPrinter{w: a.Out, format: f}
+			q := url.Values{"watch": {strconv.FormatBool(watch)}}
+			err := a.Client.Stream(cmd.Context(), "GET", path, q, nil, func(m api.Message) error {
+				switch {
+				case m.Event == nil:
+					return nil
+				case watch:
+					return p.print(*m.Event)
+				}
+				list = append(list, *m.Event)
+				return nil
+			})
+			if err != nil || watch {
+				return err
+			}
+			return a.Show(cmd.Context(), f, list, output.Views{Table: func(w io.Writer) error {
+				var rows [][]string
+				for _, e := range list {
+					rows = append(rows, eventRow(e))
+				}
+				return output.Table(w, strings.Join(eventHeader, " "), rows)
+			}})
+		},
+	}
+	f.Add(cmd)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what happens next")
+	cmd.Flags().BoolVarP(&watch, "follow", "f", false, "the same")
+	return cmd
+}
+
+var eventHeader = []string{"SEEN", "TYPE", "REASON", "POD", "CONTAINER", "MESSAGE"}
+
+func eventRow(e api.Event) []string {
+	seen := text.Age(e.LastTimestamp)
+	if e.Count > 1 {
+		seen = fmt.Sprintf("%s (x%d over %s)", seen, e.Count, text.Age(e.FirstTimestamp))
+	}
+	_, container, _ := strings.Cut(strings.TrimSuffix(e.InvolvedObject.FieldPath, "}"), "{")
+	return []string{seen, e.Type, e.Reason, e.InvolvedObject.Name, text.Dash(container), text.Printable(text.Plain(e.Message))}
+}
+
+// eventPrinter prints events one by one, in columns of fixed width.
+type eventPrinter struct {
+	w      io.Writer
+	format output.Format
+	begun  bool
+}
+
+func (p *eventPrinter) print(e api.Event) error {
+	const columns = "%-20s  %-7s  %-16s  %-16s  %-12s  %s\n"
+	if p.format != "" {
+		if p.format == "yaml" && p.begun {
+			fmt.Fprintln(p.w, "---")
+		}
+		p.begun = true
+		return p.format.Print(p.w, e, nil)
+	}
+	row := [6]any{}
+	for i, text := range eventRow(e) {
+		row[i] = text
+	}
+	var headed error
+	if !p.begun {
+		header := [6]any{}
+		for i, text := range eventHeader {
+			header[i] = text
+		}
+		_, headed = fmt.Fprintf(p.w, columns, header[:]...)
+		p.begun = true
+	}
+	_, err := fmt.Fprintf(p.w, columns, row[:]...)
+	return errors.Join(headed, err)
+}

@@ -1,0 +1,74 @@
+package pod
+
+import (
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/output"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// Kube is the command kube.
+func Kube(a *app.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "kube", Short: "Write Kubernetes manifests",
+		Example: "  bulkhead kube generate web > web.yaml",
+	}
+	cmd.AddCommand(generate(a))
+	return cmd
+}
+
+func generate(a *app.App) *cobra.Command {
+	f := output.Format("yaml")
+	var secrets bool
+	cmd := &cobra.Command{
+		Use:   "generate POD…",
+		Short: "Write pods as the YAML that makes them",
+		Long: `Write pods as the YAML that makes them: what was given to bulkhead run, without what
+Bulkhead has set and without defaults; ConfigMaps that came with it, too. Secrets are
+left out, and named, unless --secrets is given.`,
+		Example: `  bulkhead kube generate web > web.yaml
+  bulkhead kube generate web | kubectl apply -f -`,
+		Args: app.AtLeast("POD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var documents []map[string]any
+			q := url.Values{"secrets": {strconv.FormatBool(secrets)}}
+			for _, ref := range args {
+				var m api.Manifests
+				if err := a.Client.Call(cmd.Context(), "GET", app.PodPath(ref, "manifest"), q, nil, &m); err != nil {
+					return err
+				}
+				for _, d := range m.Documents { // pods of one run share their objects
+					if !slices.ContainsFunc(documents, func(o map[string]any) bool { return reflect.DeepEqual(o, d) }) {
+						documents = append(documents, d)
+					}
+				}
+				for _, name := range m.Secrets {
+					fmt.Fprintf(a.Err, "bulkhead: the Secret %s of pod %s is left out: give --secrets for it, too\n", name, ref)
+				}
+			}
+			if len(documents) > 1 && f != "yaml" {
+				list := map[string]any{"apiVersion": "v1", "kind": "List", "items": documents}
+				return a.Show(cmd.Context(), f, list, output.Views{})
+			}
+			for i, d := range documents {
+				if i > 0 {
+					fmt.Fprintln(a.Out, "---")
+				}
+				if err := a.Show(cmd.Context(), f, d, output.Views{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	f.Add(cmd)
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "write Secrets, too")
+	return cmd
+}

@@ -1,0 +1,103 @@
+package pod
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/podlog"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// logsFlags are the flags of logs that do not go to the engine as they are.
+type logsFlags struct {
+	since     time.Duration // before now
+	sinceTime string        // RFC 3339
+	prefix    bool
+	stamps    bool
+}
+
+// Logs is the command logs.
+func Logs(a *app.App) *cobra.Command {
+	var opts api.LogOptions
+	var f logsFlags
+	cmd := &cobra.Command{
+		Use:   "logs POD [CONTAINER]",
+		Short: "Print what a pod's containers have written",
+		Long: `Print what a pod's containers have written: of all of them, each line after its
+container's name, unless one is named. What they wrote before their last restart
+is printed with --previous. Of a container that writes very much the last 16 MiB
+at least are kept.`,
+		Example: `  bulkhead logs web
+  bulkhead logs -f -c sidecar web
+  bulkhead logs --tail 20 --timestamps web
+  bulkhead logs --since 10m web
+  bulkhead logs -p web                     # why it was restarted`,
+		Args: cobra.MatchAll(app.AtLeast("POD"), app.AtMost("POD", "CONTAINER")),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				if opts.Container != "" {
+					return errors.New("the container is named twice: as an argument and with -c")
+				}
+				opts.Container = args[1]
+			}
+			if err := f.apply(cmd, &opts, time.Now()); err != nil {
+				return err
+			}
+			p := podlog.New(a.Out, a.Err)
+			p.Stamps, p.Full = f.stamps, f.prefix
+			p.Bare = cmd.Flags().Changed("prefix") && !f.prefix
+			defer p.Flush()
+			return a.Client.Stream(cmd.Context(), "GET", app.PodPath(args[0], "logs"), opts.Query(), nil, func(m api.Message) error {
+				if m.Started != nil {
+					p.Add(m.Started.Pod.Name, m.Started.Containers)
+				}
+				if m.Log != nil {
+					return p.Print(*m.Log)
+				}
+				return nil
+			})
+		},
+	}
+	f.add(cmd, &opts)
+	return cmd
+}
+
+func (f *logsFlags) add(cmd *cobra.Command, opts *api.LogOptions) {
+	flags := cmd.Flags()
+	flags.StringVarP(&opts.Container, "container", "c", "", "only this container")
+	flags.BoolVar(&opts.All, "all-containers", false, "init and ephemeral containers, too")
+	flags.BoolVarP(&opts.Follow, "follow", "f", false, "go on until the pod ends")
+	flags.BoolVarP(&opts.Previous, "previous", "p", false, "what was written before the last restart")
+	flags.DurationVar(&f.since, "since", 0, "only what is newer than this, as 5s, 2m or 3h")
+	flags.StringVar(&f.sinceTime, "since-time", "", "only what was written from this time on (RFC 3339)")
+	flags.Int64Var(&opts.Tail, "tail", -1, "only the last lines of each container; -1 prints all")
+	flags.BoolVarP(&f.stamps, "timestamps", "t", false, "print each line's time")
+	flags.BoolVar(&f.prefix, "prefix", false, "print pod and container before each line; =false prints no name at all")
+}
+
+// apply checks the flags and sets what of o they mean.
+func (f logsFlags) apply(cmd *cobra.Command, o *api.LogOptions, now time.Time) error {
+	given := cmd.Flags().Changed
+	switch {
+	case o.All && o.Container != "":
+		return errors.New("give either a container or --all-containers")
+	case given("since") && given("since-time"):
+		return errors.New("give either --since or --since-time")
+	case given("since") && f.since <= 0:
+		return fmt.Errorf("--since %v: give a duration greater than 0, as 10m", f.since)
+	case o.Tail < -1:
+		return fmt.Errorf("--tail %d: give a number of lines, or -1 for all", o.Tail)
+	case given("since"):
+		o.Since = now.Add(-f.since)
+	case given("since-time"):
+		var err error
+		if o.Since, err = time.Parse(time.RFC3339Nano, f.sinceTime); err != nil {
+			return fmt.Errorf("--since-time %q: give a time as 2026-01-02T15:04:05Z", f.sinceTime)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package pod
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// Update is the command update.
+func Update(a *app.App) *cobra.Command {
+	var files []string
+	var container string
+	flags := map[string]*string{"cpu": new(""), "memory": new(""), "cpu-request": new(""), "memory-request": new("")}
+	cmd := &cobra.Command{
+		Use:   "update POD",
+		Short: "Change what a running pod has",
+		Long: `Change what a running pod has.
+
+The ConfigMaps and Secrets of the documents that are given replace those of the
+same name that the pod was run with. Volumes of them change in the running
+containers; environments when a container starts again.
+
+Limits and requests of CPU and memory change in the running container, or by
+starting it anew where its resizePolicy says so. The machine's memory grows and
+shrinks with them; its number of CPUs stays.`,
+		Example: `  bulkhead update web -f settings.yaml
+  bulkhead update web -c server --cpu 500m --memory 256Mi`,
+		Args: app.Exactly("POD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := api.UpdateRequest{Container: container, Limits: map[string]string{}, Requests: map[string]string{}}
+			for name, value := range flags {
+				resource, isRequest := strings.CutSuffix(name, "-request")
+				switch {
+				case !cmd.Flags().Changed(name):
+				case isRequest:
+					req.Requests[resource] = *value
+				default:
+					req.Limits[resource] = *value
+				}
+			}
+			if len(files)+len(req.Limits)+len(req.Requests) == 0 {
+				return errors.New("nothing to change: give -f FILE, or --cpu or --memory")
+			}
+			for _, name := range files {
+				m, err := a.Manifest(name)
+				if err != nil {
+					return err
+				}
+				req.Manifests = append(req.Manifests, m)
+			}
+			return a.Client.Call(cmd.Context(), "POST", "/v1/pods/"+url.PathEscape(args[0])+"/update", nil, req, nil)
+		},
+	}
+	cmd.Flags().StringVarP(&container, "container", "c", "", "whose CPU and memory (default: the first)")
+	cmd.Flags().StringVar(flags["cpu"], "cpu", "", "limit of CPU, as in a Pod: 500m is half of one")
+	cmd.Flags().StringVar(flags["memory"], "memory", "", "limit of memory: 256Mi")
+	cmd.Flags().StringVar(flags["cpu-request"], "cpu-request", "", "request of CPU (default: the limit, if it was that)")
+	cmd.Flags().StringVar(flags["memory-request"], "memory-request", "", "request of memory (default: the limit, if it was that)")
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "documents with ConfigMaps and Secrets (- for stdin)")
+	return cmd
+}

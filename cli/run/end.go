@@ -1,0 +1,31 @@
+package run
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/text"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// endText says how a pod ended where its exit code does not say it all.
+func endText(end api.Ended) string {
+	switch end.Reason {
+	case "", "Error", "Completed":
+		return ""
+	case "ContainerCannotRun":
+		container, why, _ := strings.Cut(end.Message, ": ")
+		return fmt.Sprintf("container %s cannot be run: %s (check its command, and what is in its image)", container, text.CannotRun(why))
+	}
+	if end.Message == "" {
+		return end.Reason
+	}
+	return end.Reason + ": " + text.Plain(end.Message)
+}
+
+func printPhases(w io.Writer, phases []api.Phase) {
+	for _, p := range phases {
+		fmt.Fprintf(w, "%9.1f ms  %s\n", float64(p.Microseconds)/1000, p.Name)
+	}
+}

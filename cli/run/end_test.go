@@ -1,0 +1,23 @@
+package run
+
+import (
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+func TestEndText(t *testing.T) {
+	for _, tc := range []struct{ name, got, want string }{
+		{"an end that its code tells", endText(api.Ended{Reason: "Error", Message: "c: x"}), ""},
+		{"an end that it does not", endText(api.Ended{Reason: "OOMKilled", Message: "c: over its limit"}), "OOMKilled: c: over its limit"},
+		{"a reason alone", endText(api.Ended{Reason: "VMKilled"}), "VMKilled"},
+		{
+			"a container that cannot run", endText(api.Ended{Reason: "ContainerCannotRun", Message: "c: create container c4a9d8e8ab0b: crun create: open executable: Permission denied"}),
+			"container c cannot be run: open executable: Permission denied (check its command, and what is in its image)",
+		},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, tc.got, tc.want)
+		}
+	}
+}

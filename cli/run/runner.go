@@ -1,0 +1,135 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/podlog"
+	"github.com/bulkhead-project/bulkhead/cli/internal/progress"
+	"github.com/bulkhead-project/bulkhead/cli/internal/text"
+	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// runner follows one run request to its end.
+type runner struct {
+	app     *app.App
+	timings bool
+	bars    *progress.Bars
+	printer *podlog.Printer
+	step    string // the last that was said
+
+	mu   sync.Mutex
+	pods []string // UIDs, in the order of their start
+	code int
+}
+
+func (r *runner) run(ctx context.Context, req api.RunRequest) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		r.interrupts(ctx, signals, cancel)
+	}()
+	err := r.app.Client.Stream(ctx, "POST", "/v1/pods", nil, req, func(m api.Message) error { return r.message(req, m) })
+	interrupted := ctx.Err() != nil
+	cancel()
+	<-stopped
+	r.bars.Close()
+	if interrupted && errors.Is(err, context.Canceled) {
+		return app.ExitError(130)
+	}
+	if err != nil {
+		return err
+	}
+	if r.code != 0 {
+		return app.ExitError(r.code)
+	}
+	return nil
+}
+
+// interrupts ends the pods with their grace at the first signal and without
+// at the second. Before any pod runs, a signal ends the request itself, which
+// takes its pods along.
+func (r *runner) interrupts(ctx context.Context, signals <-chan os.Signal, cancel context.CancelFunc) {
+	var stops sync.WaitGroup
+	defer stops.Wait()
+	for count := 0; ; count++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signals:
+		}
+		r.mu.Lock()
+		pods := append([]string(nil), r.pods...)
+		r.mu.Unlock()
+		if len(pods) == 0 || count > 1 {
+			cancel()
+			return
+		}
+		stop := api.StopRequest{}
+		switch {
+		case count > 0:
+			stop.Grace = new(int64)
+		case tty.IsTerminal(r.app.Err):
+			fmt.Fprintln(r.app.Err, "\nbulkhead: stopping; Ctrl-C again kills")
+		}
+		for _, uid := range pods {
+			stops.Go(func() {
+				if err := r.app.Stop(ctx, uid, stop); err != nil && !errors.Is(err, api.ErrNotFound) && ctx.Err() == nil {
+					fmt.Fprintln(r.app.Err, "bulkhead: stop: "+text.Plain(err.Error()))
+				}
+			})
+		}
+	}
+}
+
+func (r *runner) message(req api.RunRequest, m api.Message) error {
+	switch {
+	case m.Progress != nil:
+		r.bars.Update(*m.Progress)
+	case m.Step != "":
+		if m.Step != r.step { // several pods may wait for the same
+			r.bars.Say(m.Step)
+		}
+		r.step = m.Step
+	case m.Notice != "":
+		r.bars.Clear()
+		fmt.Fprintln(r.app.Err, "bulkhead: "+text.Plain(m.Notice))
+	case m.Started != nil:
+		r.bars.Close()
+		r.mu.Lock()
+		r.pods = append(r.pods, m.Started.Pod.UID)
+		r.mu.Unlock()
+		r.printer.Add(m.Started.Pod.Name, m.Started.Containers)
+		if r.timings {
+			printPhases(r.app.Err, m.Started.Phases)
+		}
+		if req.Detach {
+			fmt.Fprintln(r.app.Out, m.Started.Pod.Name)
+		}
+	case m.Log != nil:
+		return r.printer.Print(*m.Log)
+	case m.Ended != nil:
+		r.printer.Flush()
+		if m.Ended.ExitCode != 0 {
+			if r.code == 0 {
+				r.code = m.Ended.ExitCode
+			}
+			if text := endText(*m.Ended); text != "" {
+				fmt.Fprintf(r.app.Err, "bulkhead: pod %s: %s\n", m.Ended.Pod, text)
+			}
+		}
+	}
+	return nil
+}

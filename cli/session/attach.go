@@ -1,0 +1,57 @@
+package session
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// Attach is the command attach.
+func Attach(a *app.App) *cobra.Command {
+	var req api.AttachRequest
+	var o session
+	var keys string
+	cmd := &cobra.Command{
+		Use:   "attach POD",
+		Short: "Join the streams of a running container's first process",
+		Long: `Join the streams of a running container's first process, from now on; what it
+wrote before is in bulkhead logs. The exit code is the container's.
+
+-i needs a container with stdin: true, -t one with tty: true. Ctrl-P Ctrl-Q leaves
+a terminal, and the container runs on; without -t, Ctrl-C does.`,
+		Example: `  bulkhead attach web
+  bulkhead attach -it -c shell web
+  bulkhead attach -it --detach-keys ctrl-],q web`,
+		Args: app.Exactly("POD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if o.keys, err = parseKeys(keys); err != nil {
+				return err
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			req.Stdin = o.stdin
+			var s api.Stream
+			if err := a.Client.Call(cmd.Context(), "POST", app.PodPath(args[0], "attach"), nil, req, &s); err != nil {
+				return err
+			}
+			if o.tty && !s.TTY {
+				fmt.Fprintln(a.Err, "bulkhead: the container has no terminal: its spec lacks tty: true")
+				o.tty = false
+			}
+			if o.tty && o.stdin {
+				fmt.Fprintln(a.Err, "If no prompt is seen, press enter.")
+			}
+			return join(cmd.Context(), a, s, o)
+		},
+	}
+	cmd.Flags().StringVarP(&req.Container, "container", "c", "", "container (default: the pod's first)")
+	cmd.Flags().BoolVarP(&o.stdin, "stdin", "i", false, "pass stdin on")
+	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "stdin is the container's terminal")
+	cmd.Flags().StringVar(&keys, "detach-keys", detachKeys, "what leaves a terminal; empty for nothing")
+	return cmd
+}

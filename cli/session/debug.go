@@ -1,0 +1,87 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/podlog"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// Debug is the command debug.
+func Debug(a *app.App) *cobra.Command {
+	var req api.DebugRequest
+	var o session
+	cmd := &cobra.Command{
+		Use:   "debug POD [-- COMMAND [ARG…]]",
+		Short: "Add an ephemeral container to a running pod",
+		Long: `Add an ephemeral container to a running pod: of an image that has the tools which
+the pod's own lacks, and with --target among the processes of one of its containers.
+
+With -i it is attached to. Without, its name is printed, and bulkhead logs, exec
+and attach take that by -c. It is never restarted, and stays in the pod until the
+pod ends.`,
+		Example: `  bulkhead debug -it web -- sh
+  bulkhead debug -it --image docker.io/library/busybox:1.36 -c nginx web
+  bulkhead debug --image localhost/tools:1 web -- tcpdump -i eth0`,
+		Args: app.AtLeast("POD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			req.Stdin, req.TTY, req.Command = o.stdin, o.tty, args[1:]
+			var made api.Debugged
+			if err := a.Client.Call(cmd.Context(), "POST", app.PodPath(args[0], "debug"), nil, req, &made); err != nil {
+				return err
+			}
+			if !o.stdin {
+				fmt.Fprintln(a.Out, made.Container)
+				return nil
+			}
+			return debugger(cmd.Context(), a, args[0], made.Container, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&req.Image, "image", "", "image (default: the target's, or that of the pod's first container)")
+	f.StringVarP(&req.Target, "target", "c", "", "container whose processes are seen")
+	f.StringVar(&req.Name, "name", "", "name of the new container (default: debugger- and some letters)")
+	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass stdin on, and attach")
+	f.BoolVarP(&o.tty, "tty", "t", false, "give the container a terminal")
+	return cmd
+}
+
+// debugger joins the container that was added. Of one that has ended already
+// its output is shown.
+func debugger(ctx context.Context, a *app.App, pod, container string, o session) error {
+	var err error
+	if o.keys, err = parseKeys(detachKeys); err != nil {
+		return err
+	}
+	var s api.Stream
+	err = a.Client.Call(ctx, "POST", app.PodPath(pod, "attach"), nil, api.AttachRequest{Container: container, Stdin: o.stdin}, &s)
+	if err == nil {
+		if o.tty {
+			fmt.Fprintf(a.Err, "bulkhead: container %s: press Enter if there is no prompt\n", container)
+		}
+		return join(ctx, a, s, o)
+	}
+	p := podlog.New(a.Out, a.Err)
+	p.Add(pod, []string{container})
+	query := url.Values{"container": {container}}
+	logs := a.Client.Stream(ctx, "GET", app.PodPath(pod, "logs"), query, nil, func(m api.Message) error {
+		if m.Log != nil {
+			return p.Print(*m.Log)
+		}
+		return nil
+	})
+	p.Flush()
+	if logs != nil {
+		return errors.Join(err, logs)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// Exec is the command exec.
+func Exec(a *app.App) *cobra.Command {
+	var req api.ExecRequest
+	var keys string
+	cmd := &cobra.Command{
+		Use:   "exec POD [--] COMMAND [ARG…]",
+		Short: "Run a command in a container of a running pod",
+		Long: `Run a command in a container of a running pod; the exit code is the command's. One that
+is ended before the command, by Ctrl-C without -t or with its terminal, ends that too, by
+SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
+		Example: `  bulkhead exec web -- nginx -t
+  bulkhead exec -it -c app web -- sh
+  bulkhead exec -it --detach-keys ctrl-p,ctrl-q web -- sh`,
+		Args: app.AtLeast("POD", "COMMAND"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if req.Command, err = lateFlags(cmd, args[1:]); err != nil {
+				return err
+			}
+			if len(req.Command) == 0 {
+				return fmt.Errorf("name the command to run in pod %s", args[0])
+			}
+			o := session{stdin: req.Stdin, tty: req.TTY}
+			if o.keys, err = parseKeys(keys); err != nil {
+				return err
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			var s api.Stream
+			if err := a.Client.Call(cmd.Context(), "POST", app.PodPath(args[0], "exec"), nil, req, &s); err != nil {
+				return err
+			}
+			return join(cmd.Context(), a, s, o)
+		},
+	}
+	cmd.Flags().StringVarP(&req.Container, "container", "c", "", "container (default: the pod's first)")
+	cmd.Flags().BoolVarP(&req.Stdin, "stdin", "i", false, "pass stdin on")
+	cmd.Flags().BoolVarP(&req.TTY, "tty", "t", false, "give the command a terminal")
+	cmd.Flags().StringVar(&keys, "detach-keys", "", "keys that leave the command running, as "+detachKeys+" (default: none, for a shell's Ctrl-P would wait for the next key)")
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+// lateFlags returns the command of what follows a pod's name. As kubectl's users
+// write, flags may stand there if -- ends them: web -it -- sh.
+func lateFlags(cmd *cobra.Command, args []string) (command []string, err error) {
+	if args[0] == "--" {
+		return args[1:], nil
+	}
+	if !strings.HasPrefix(args[0], "-") {
+		return args, nil
+	}
+	usage := cmd.FlagErrorFunc()
+	end := slices.Index(args, "--")
+	if end < 0 {
+		return nil, usage(cmd, fmt.Errorf("%s stands after the pod: put it before, or -- before the command", args[0]))
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(true)
+	if err := flags.Parse(args[:end]); err != nil {
+		return nil, usage(cmd, err)
+	}
+	if flags.NArg() > 0 {
+		return nil, usage(cmd, fmt.Errorf("%q stands before --", flags.Arg(0)))
+	}
+	return args[end+1:], nil
+}

@@ -1,0 +1,78 @@
+// Package session has the commands that carry bytes to and from a running pod: exec,
+// attach, debug, console, cp and port-forward.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// session is how this process's standard streams are joined to a process of a
+// pod.
+type session struct {
+	stdin bool
+	tty   bool   // this side's terminal is the process's
+	keys  []byte // that end the session; the process lives on
+}
+
+// check says early what a session cannot have.
+func (o session) check() error {
+	if o.tty && !term.IsTerminal(int(os.Stdin.Fd())) {
+		return errors.New("-t needs a terminal on stdin: leave it out, or call this from one")
+	}
+	return nil
+}
+
+// join carries a session until its process or its user ends it, and returns the
+// process's exit code as an ExitError.
+func join(ctx context.Context, a *app.App, s api.Stream, o session) error {
+	conn, err := stream.Dial(ctx, s.Address, s.Token)
+	if err != nil {
+		return refusal(err)
+	}
+	std := stream.Stdio{Stdout: a.Out, Stderr: a.Err}
+	if o.stdin {
+		if std.Stdin = a.In; o.tty && len(o.keys) > 0 {
+			std.Stdin = &escapeReader{r: a.In, keys: o.keys}
+		}
+	}
+	if o.tty {
+		// An end from outside must leave the terminal as it was.
+		caught, stop := tty.Catch(ctx, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+		defer stop()
+		ctx = caught
+		raw, err := tty.MakeRaw(os.Stdin, os.Stdin, "")
+		if err != nil {
+			conn.Close()
+			return err
+		}
+		defer raw.Restore()
+		sizes, stopSizes := tty.Sizes(raw.FD)
+		defer stopSizes()
+		std.Resize = sizes
+	}
+	code, err := std.Run(ctx, conn)
+	signalled := tty.SignalError{}
+	switch {
+	case errors.As(context.Cause(ctx), &signalled):
+		return app.ExitError(128 + int(signalled.Signal))
+	case errors.Is(err, stream.ErrLeft):
+		fmt.Fprint(a.Err, "\r\nbulkhead: detached; the process runs on\r\n")
+		return nil
+	case err != nil:
+		return err
+	case code != 0:
+		return app.ExitError(code)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// figures are what a pod, or a container of it, uses between two samples.
+type figures struct {
+	pod, container string // container is empty for the pod
+	status         string
+	created        time.Time
+	live           bool    // the figures are known
+	cpu            float64 // 1 is a whole processor
+	memory, limit  int64
+	network        bool // it has one
+	net, disk      api.Counters
+	netRate        rate
+	diskRate       rate
+	pids, restarts int
+}
+
+// rate is bytes in a second.
+type rate struct{ in, out float64 }
+
+// sortFigures orders pods by "cpu", "memory", else by name, their containers after
+// each in the same order.
+func sortFigures(all []figures, by string) {
+	pods := map[string]figures{}
+	for _, u := range all {
+		if u.container == "" {
+			pods[u.pod] = u
+		}
+	}
+	order := func(a, b figures) int {
+		switch by {
+		case "cpu":
+			return cmp.Compare(b.cpu, a.cpu)
+		case "memory":
+			return cmp.Compare(b.memory, a.memory)
+		}
+		return 0
+	}
+	slices.SortStableFunc(all, func(a, b figures) int {
+		if a.pod != b.pod {
+			return cmp.Or(order(pods[a.pod], pods[b.pod]), cmp.Compare(a.pod, b.pod))
+		}
+		switch {
+		case a.container == "" || b.container == "":
+			return cmp.Compare(a.container, b.container)
+		default:
+			return cmp.Or(order(a, b), cmp.Compare(a.container, b.container))
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/text"
+)
+
+// view is what top shows. It knows nothing of a terminal but its size.
+type view struct {
+	width, height int
+	colour        bool
+	sort          string // "cpu", "memory" or "name"
+	all           []figures
+	selected      string // pod/container of the selected line; empty is the first
+	note          string // why the figures are old
+	now           time.Time
+}
+
+// minName is the least width of the names.
+const minName = 10
+
+// columns are those that fit.
+func (v view) columns() (name int, list []column) {
+	name = v.width - 1 // the mark of the selected line
+	for _, c := range allColumns {
+		if v.width >= c.from && name-c.width-2 >= minName {
+			name -= c.width + 2
+			list = append(list, c)
+		}
+	}
+	return min(name, 60), list
+}
+
+func key(u figures) string { return u.pod + "/" + u.container }
+
+// index is the number of the selected line.
+func (v view) index() int {
+	for i, u := range v.all {
+		if key(u) == v.selected {
+			return i
+		}
+	}
+	return 0
+}
+
+// move selects another line.
+func (v *view) move(by int) {
+	if len(v.all) > 0 {
+		v.selected = key(v.all[min(max(v.index()+by, 0), len(v.all)-1)])
+	}
+}
+
+// lines are the whole screen: at most height lines of at most width columns.
+func (v view) lines() []string {
+	if v.height < 1 || v.width < 1 {
+		return nil
+	}
+	name, columns := v.columns()
+	out := []string{v.clip(v.summary()), v.header(name, columns)}
+	room := v.height - 3
+	at := v.index()
+	first := min(max(0, at-room/2), max(0, len(v.all)-room))
+	for i := first; i < len(v.all) && i-first < room; i++ {
+		out = append(out, v.row(v.all[i], i == at, name, columns))
+	}
+	if len(v.all) == 0 {
+		out = append(out, v.clip("no pod runs: bulkhead run FILE starts one"))
+	}
+	out = out[:min(len(out), max(v.height-1, 1))]
+	for len(out) < v.height-1 {
+		out = append(out, "")
+	}
+	if v.height > 1 {
+		out = append(out, v.clip(v.footer()))
+	}
+	return out
+}
+
+func (v view) summary() string {
+	var pods, containers int
+	var cpu float64
+	var memory, limit int64
+	for _, u := range v.all {
+		if u.container != "" {
+			containers++
+			continue
+		}
+		pods++
+		cpu, memory, limit = cpu+u.cpu, memory+u.memory, limit+u.limit
+	}
+	return fmt.Sprintf("%s  pods %d  containers %d  CPU %s%%  memory %s of %s",
+		v.now.Format("15:04:05"), pods, containers, text.Percent(cpu), text.Size(memory), text.Size(limit))
+}
+
+func (v view) footer() string {
+	if v.note != "" {
+		return v.note
+	}
+	mark := func(key, what, by string) string {
+		if v.sort == by {
+			what = "[" + what + "]"
+		}
+		return key + " " + what
+	}
+	return strings.Join([]string{"q quit", "↑↓ select", "sort:", mark("c", "CPU", "cpu"), mark("m", "memory", "memory"), mark("n", "name", "name")}, "  ")
+}
+
+func (v view) header(name int, columns []column) string {
+	line := " " + text.Pad("POD / CONTAINER", name)
+	for _, c := range columns {
+		line += "  " + text.PadLeft(c.title, c.width)
+	}
+	return v.paint("7", text.Pad(v.clip(line), v.width))
+}
+
+func (v view) row(u figures, selected bool, name int, columns []column) string {
+	label := u.pod
+	if u.container != "" {
+		label = "  " + u.container
+	}
+	mark := " "
+	if selected {
+		mark = ">"
+	}
+	line := mark + text.Pad(text.Printable(label), name)
+	for _, c := range columns {
+		cell := "-"
+		if c.title == "STATUS" || u.live {
+			cell = c.text(u)
+		}
+		line += "  " + text.PadLeft(cell, c.width)
+	}
+	line = v.clip(line)
+	switch {
+	case selected && v.colour:
+		return v.paint("7", text.Pad(line, v.width))
+	case u.container == "":
+		return v.paint("1", line)
+	}
+	return strings.TrimRight(line, " ")
+}
+
+func (v view) paint(code, line string) string {
+	if !v.colour {
+		return strings.TrimRight(line, " ")
+	}
+	return "\x1b[" + code + "m" + line + "\x1b[0m"
+}
+
+// clip cuts a line to the width; each rune of it takes one column.
+func (v view) clip(line string) string { return text.Clip(line, v.width) }

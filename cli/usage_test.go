@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+)
+
+func TestUsage(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"exec"}, "exec: POD is missing (see bulkhead exec --help)"},
+		{[]string{"exec", "web"}, "exec: COMMAND is missing"},
+		{[]string{"exec", "web", "-c", "app", "sh"}, "-c stands after the pod: put it before, or -- before the command (see bulkhead exec --help)"},
+		{[]string{"inspect", "a", "b"}, `inspect: "b" is one argument too many`},
+		{[]string{"image", "nosuch"}, `image: unknown command "nosuch" (see bulkhead image --help)`},
+		{[]string{"nosuch"}, `unknown command "nosuch" (see bulkhead --help)`},
+		{[]string{"inspec", "web"}, `unknown command "inspec": did you mean inspect? (see bulkhead --help)`},
+		{[]string{"get", "pods"}, `unknown command "get": did you mean ps?`},
+		{[]string{"--nosuch"}, "unknown flag: --nosuch (see bulkhead --help)"},
+		{[]string{"ps", "x"}, `ps: "x" is one argument too many (see bulkhead ps --help)`},
+		{[]string{"ps", "-x"}, "ps: unknown shorthand flag"},
+		{[]string{"completion", "ksh"}, `no completion for "ksh": use bash, zsh or fish`},
+		{[]string{"stop", "-t", "-1", "web"}, "--time -1: give 0 seconds or more"},
+		{[]string{"run", "busybox"}, "open busybox: no such file or directory (run takes files with the YAML of pods)"},
+		{[]string{"run", "--accel", "hvf", "x.yaml"}, `--accel "hvf": use auto or kvm or tcg`},
+	} {
+		root := newRoot(&app.App{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}})
+		usage(root)
+		root.SetArgs(tc.args)
+		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v: %v, want %q", tc.args, err, tc.want)
+		}
+	}
+}
+
+// TestHabits: what users of podman and kubectl type is known.
+func TestHabits(t *testing.T) {
+	for _, args := range [][]string{{"ps", "-a"}, {"ps", "--all"}, {"ps", "-aq"}, {"ps", "-A"}, {"events", "-f"}, {"events", "-w"}} {
+		cmd, rest, err := Command().Find(args)
+		if err == nil {
+			err = cmd.ParseFlags(rest)
+		}
+		if err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
