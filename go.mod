@@ -14,6 +14,7 @@ require (
 	github.com/hashicorp/yamux v0.1.2 // streams on the one channel to the guest
 	github.com/klauspost/compress v1.20.3 // zstd layers, packages and modules
 	github.com/mikelolasagasti/xz v1.0.1 // the kernel's package
+	github.com/moby/profiles/seccomp v0.2.3 // the system calls of the default profile
 	github.com/moby/sys/capability v0.4.0 // the names of the capabilities
 	github.com/opencontainers/go-digest v1.0.0 // digests of images
 	github.com/opencontainers/image-spec v1.1.1 // images

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/api/annotations"
@@ -197,20 +196,15 @@ func ports(config *runtimeapi.PodSandboxConfig) ([]network.Port, error) {
 
 // sysctls are the safe ones, and the unsafe ones that the engine allows.
 func (s *Service) sysctls(config *runtimeapi.PodSandboxConfig) (map[string]string, error) {
-	allowed := map[string]string{}
-	rest := proto.CloneOf(config)
-	for key, value := range config.GetLinux().GetSysctls() {
-		if slices.Contains(s.o.UnsafeSysctls, key) && !strings.ContainsAny(key+value, "\n\x00") {
-			allowed[key] = value
-			delete(rest.Linux.Sysctls, key)
-		}
-	}
-	safe, err := oci.Sysctls(rest)
-	if err != nil {
+	all := maps.Clone(config.GetLinux().GetSysctls())
+	safe := maps.Clone(all)
+	maps.DeleteFunc(safe, func(key, value string) bool {
+		return slices.Contains(s.o.UnsafeSysctls, key) && !strings.ContainsAny(key+value, "\n\x00")
+	})
+	if err := oci.CheckSysctls(safe); err != nil {
 		return nil, err
 	}
-	maps.Copy(allowed, safe)
-	return allowed, nil
+	return all, nil
 }
 
 // hostOf is what this host has for its machines.

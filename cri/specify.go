@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/cri/spec"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
@@ -21,7 +22,7 @@ const maxHosts = 1 << 20
 // specify makes a container's OCI specification, with the content of what its
 // configuration names by a path on the host.
 func (p *pod) specify(ctr *container, config *runtimeapi.ContainerConfig, img image.Image) (*specs.Spec, error) {
-	in := oci.Input{ID: ctr.ID, Container: config, Sandbox: p.config, Image: img.Config}
+	in := spec.Input{ID: ctr.ID, Container: config, Sandbox: p.config, Image: img.Config}
 	var err error
 	if in.Hosts, err = p.s.hostsOf(config); err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func (p *pod) specify(ctr *container, config *runtimeapi.ContainerConfig, img im
 	if ctr.Termination != nil {
 		in.Termination = ctr.Termination.Container
 	}
-	return oci.Spec(in)
+	return spec.Container(in)
 }
 
 // hostsOf is the content of the file that is mounted as /etc/hosts, as a kubelet

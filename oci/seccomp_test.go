@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
 
 // verdict is what the profile answers to a call whose arguments are all zero.
@@ -22,6 +23,15 @@ func verdict(profile *specs.LinuxSeccomp, name string) (specs.LinuxSeccompAction
 	return profile.DefaultAction, *profile.DefaultErrnoRet
 }
 
+func filter(t *testing.T, caps ...string) *specs.LinuxSeccomp {
+	t.Helper()
+	profile, err := DefaultSeccomp(caps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return profile
+}
+
 func TestSeccompFollowsCapabilities(t *testing.T) {
 	tests := []struct {
 		call, capability string // the capability that opens it; empty: none does
@@ -31,24 +41,23 @@ func TestSeccompFollowsCapabilities(t *testing.T) {
 		{"setns", "CAP_SYS_ADMIN"}, {"kexec_load", ""}, {"add_key", ""}, {"io_uring_setup", ""}, {"userfaultfd", ""},
 	}
 	for _, test := range tests {
-		all := &specs.LinuxCapabilities{Bounding: slices.DeleteFunc(slices.Clone(allCapabilities), func(name string) bool {
+		without := slices.DeleteFunc(AllCapabilities(), func(name string) bool {
 			return name == test.capability || test.call == "bpf" || test.call == "perf_event_open"
-		})}
-		if action, errno := verdict(defaultSeccomp(all), test.call); action != specs.ActErrno || errno != ePERM {
+		})
+		if action, errno := verdict(filter(t, without...), test.call); action != specs.ActErrno || errno != uint(unix.EPERM) {
 			t.Errorf("%s without %s: %s %d", test.call, test.capability, action, errno)
 		}
 		if test.capability == "" {
 			continue
 		}
-		with := &specs.LinuxCapabilities{Bounding: []string{test.capability}}
-		if action, _ := verdict(defaultSeccomp(with), test.call); action != specs.ActAllow {
+		if action, _ := verdict(filter(t, test.capability), test.call); action != specs.ActAllow {
 			t.Errorf("%s with %s: %s", test.call, test.capability, action)
 		}
 	}
 }
 
 func TestSeccompAnswers(t *testing.T) {
-	profile := defaultSeccomp(nil)
+	profile := filter(t)
 	for _, name := range strings.Fields("read write openat execve clone socket futex chroot_") {
 		want := specs.ActAllow
 		if name == "chroot_" {
@@ -59,25 +68,35 @@ func TestSeccompAnswers(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"clone3", "a_call_of_tomorrow"} {
-		if action, errno := verdict(profile, name); action != specs.ActErrno || errno != eNOSYS {
+		if action, errno := verdict(profile, name); action != specs.ActErrno || errno != uint(unix.ENOSYS) {
 			t.Errorf("%s: %s %d", name, action, errno)
 		}
 	}
 }
 
-// Each call is in one list only: a filter does not say which of two rules wins.
-func TestSeccompListsAreDisjoint(t *testing.T) {
-	seen := map[string]string{}
-	lists := map[string]string{"ordinary": ordinarySyscalls, "forbidden": forbiddenSyscalls, "by arguments": "clone clone3 personality setns socket unshare"}
-	for _, guarded := range guardedSyscalls {
-		lists["guarded"] += " " + guarded.names
-	}
-	for list, names := range lists {
-		for _, name := range strings.Fields(names) {
-			if other, found := seen[name]; found && other != list {
-				t.Errorf("%s is %s and %s", name, list, other)
+// A filter does not say which of two rules wins: no call has a rule without
+// conditions and another one beside it.
+func TestSeccompRulesAreDisjoint(t *testing.T) {
+	for name, caps := range map[string][]string{"none": nil, "default": DefaultCapabilities(), "all": AllCapabilities()} {
+		verdicts := map[string][]specs.LinuxSyscall{}
+		for _, rule := range filter(t, caps...).Syscalls {
+			for _, call := range rule.Names {
+				verdicts[call] = append(verdicts[call], rule)
 			}
-			seen[name] = list
 		}
+		for call, rules := range verdicts {
+			for _, rule := range rules {
+				if rule.Action != rules[0].Action || len(rules) > 1 && rule.Action != specs.ActAllow {
+					t.Errorf("capabilities %s: %s has the rules %v", name, call, rules)
+				}
+			}
+		}
+	}
+}
+
+// The table has 32-bit programs and other processors as well, which cost the guest time.
+func TestSeccompIsForTheNativeProcessor(t *testing.T) {
+	if got := filter(t).Architectures; len(got) != 1 {
+		t.Errorf("architectures %v", got)
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/oci"
 )
 
 // securityContext merges the container's wishes over the pod's and the image's.
@@ -35,7 +37,7 @@ func securityContext(o *Options, container *corev1.Container, image *runtimeapi.
 	}
 	out.SupplementalGroups = append(out.SupplementalGroups, shared.SupplementalGroups...)
 	if own.ProcMount == nil || *own.ProcMount != corev1.UnmaskedProcMount {
-		out.MaskedPaths, out.ReadonlyPaths = maskedPaths(), readonlyPaths()
+		out.MaskedPaths, out.ReadonlyPaths = oci.MaskedPaths(), oci.ReadonlyPaths()
 	}
 	if capabilities := own.Capabilities; capabilities != nil {
 		out.Capabilities = &runtimeapi.Capability{
@@ -117,19 +119,6 @@ func privileged(pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// maskedPaths and readonlyPaths are those of procMount Default.
-func maskedPaths() []string {
-	return []string{
-		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
-		"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi",
-		"/sys/firmware", "/sys/devices/virtual/powercap",
-	}
-}
-
-func readonlyPaths() []string {
-	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 }
 
 func isTrue(value *bool) bool { return value != nil && *value }

@@ -12,7 +12,6 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/image/erofs"
@@ -74,12 +73,7 @@ func memfd(name string) (*os.File, error) {
 
 // Script is the container and the process that Image is for.
 func Script() (r sandbox.Rehearsal, err error) {
-	spec, err := oci.Spec(oci.Input{ID: name, Container: &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: name}, Command: []string{"/" + name, "wait"},
-		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
-			Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
-		}},
-	}})
+	spec, err := oci.New(name, "/"+name, "wait")
 	if err != nil {
 		return r, fmt.Errorf("rehearsal: %w", err)
 	}

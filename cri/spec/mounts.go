@@ -1,4 +1,4 @@
-package oci
+package spec
 
 import (
 	"fmt"
@@ -11,19 +11,12 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// mounts are the kernel's file systems, the pod's /dev/shm and the volumes.
-func mounts(in Input) ([]specs.Mount, error) {
-	out := []specs.Mount{
-		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
-		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
-		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
-		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
-		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "relatime", "ro"}},
-		{Destination: "/dev/shm", Type: "bind", Source: "/dev/shm", Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}},
-	}
+// mounts adds the container's volumes to those that every container has, of
+// which /dev/shm is the last.
+func mounts(out []specs.Mount, in Input) ([]specs.Mount, error) {
 	if in.Container.GetLinux().GetSecurityContext().GetPrivileged() {
 		for i := range out {
 			if out[i].Destination == "/sys" || out[i].Destination == "/sys/fs/cgroup" {
@@ -50,7 +43,7 @@ func mounts(in Input) ([]specs.Mount, error) {
 	}
 	if at := in.Termination; at != "" && !written(at) {
 		if !path.IsAbs(at) || path.Clean(at) == "/" {
-			return nil, fmt.Errorf("%w: termination message at %q", ErrInvalid, at)
+			return nil, fmt.Errorf("%w: termination message at %q", oci.ErrInvalid, at)
 		}
 		volumes = append(volumes, specs.Mount{Destination: path.Clean(at), Type: agentv1.MountTermination, Source: "termination", Options: []string{"bind", "rw"}})
 	}
@@ -76,7 +69,7 @@ func written(destination string) bool {
 func volume(mount *runtimeapi.Mount, sandbox *runtimeapi.PodSandboxConfig) (specs.Mount, error) {
 	destination := mount.GetContainerPath()
 	if !path.IsAbs(destination) || path.Clean(destination) == "/" {
-		return specs.Mount{}, fmt.Errorf("%w: mount at %q", ErrInvalid, destination)
+		return specs.Mount{}, fmt.Errorf("%w: mount at %q", oci.ErrInvalid, destination)
 	}
 	out := specs.Mount{Destination: path.Clean(destination)}
 	var err error
@@ -90,7 +83,7 @@ func volume(mount *runtimeapi.Mount, sandbox *runtimeapi.PodSandboxConfig) (spec
 		v := annotations.VolumeOf(mount.GetHostPath())
 		switch {
 		case v.Kind == "":
-			return out, fmt.Errorf("%w: mount of a host path at %s", ErrNotSupported, destination)
+			return out, fmt.Errorf("%w: mount of a host path at %s", oci.ErrNotSupported, destination)
 		case v.Files:
 			out.Type = agentv1.MountFiles
 		default:
@@ -117,13 +110,13 @@ func mountOptions(mount *runtimeapi.Mount) ([]string, error) {
 	options := []string{"rbind", "rprivate", "rw"}
 	switch mount.GetPropagation() {
 	case runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
-		return nil, fmt.Errorf("%w: bidirectional propagation of the mount", ErrNotSupported)
+		return nil, fmt.Errorf("%w: bidirectional propagation of the mount", oci.ErrNotSupported)
 	case runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER:
 		options[1] = "rslave"
 	}
 	switch {
 	case mount.GetRecursiveReadOnly() && (!mount.GetReadonly() || options[1] != "rprivate"):
-		return nil, fmt.Errorf("%w: recursive read-only, and not read-only or not private, mount", ErrInvalid)
+		return nil, fmt.Errorf("%w: recursive read-only, and not read-only or not private, mount", oci.ErrInvalid)
 	case mount.GetRecursiveReadOnly():
 		options[2] = "rro"
 	case mount.GetReadonly() || mount.GetImage() != nil:
@@ -134,7 +127,7 @@ func mountOptions(mount *runtimeapi.Mount) ([]string, error) {
 		case "noexec", "nodev", "nosuid":
 			options = append(options, option)
 		default:
-			return nil, fmt.Errorf("%w: option %q of the mount", ErrInvalid, option)
+			return nil, fmt.Errorf("%w: option %q of the mount", oci.ErrInvalid, option)
 		}
 	}
 	return options, nil
@@ -148,7 +141,7 @@ func emptyDir(wish string) ([]string, error) {
 	options := strings.Split(wish, ",")
 	for _, option := range options {
 		if option != "medium=Memory" && option != "medium=HugePages" && !strings.HasPrefix(option, "size=") && !strings.HasPrefix(option, "mode=") {
-			return nil, fmt.Errorf("%w: option %q", ErrInvalid, option)
+			return nil, fmt.Errorf("%w: option %q", oci.ErrInvalid, option)
 		}
 	}
 	return options, nil

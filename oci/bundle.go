@@ -1,37 +1,39 @@
-// Package bundle reads what an OCI caller gives: a bundle's config.json, and in
-// its annotations what the container is to the pod. It is the way in of the OCI
-// doors, as package oci is the way out to the guest. Whatever the
-// specification leaves out stays out: nothing is dereferenced unchecked, and
-// no annotation becomes a path or an argument.
-package bundle
+package oci
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
-
-// ErrInvalid is the class of a bundle's faults, matched with errors.Is.
-var ErrInvalid = errors.New("invalid bundle")
 
 // maxConfig bounds config.json, in bytes.
 const maxConfig = 4 << 20
 
-// Load reads the specification of the bundle in dir. Its root is an absolute
+// LoadBundle reads the specification of the bundle in dir, which may come from
+// anybody: whatever it leaves out stays out, nothing is dereferenced unchecked,
+// and no annotation becomes a path or an argument. Its root is an absolute
 // path; capabilities may be written as a list, as runtime-spec had them up to
 // 1.0.0-rc4, and are in all five sets then. A specification without process or
 // without root is an error.
-func Load(dir string) (*specs.Spec, error) {
-	file, err := os.Open(filepath.Join(dir, "config.json"))
+func LoadBundle(dir string) (*specs.Spec, error) {
+	// Without O_NONBLOCK a FIFO holds the open until somebody writes.
+	file, err := os.OpenFile(filepath.Join(dir, "config.json"), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read bundle: %w", err)
 	}
 	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read bundle: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s/config.json is not a regular file", ErrInvalid, dir)
+	}
 	data, err := io.ReadAll(io.LimitReader(file, maxConfig+1))
 	if err != nil {
 		return nil, fmt.Errorf("read bundle: %w", err)
@@ -39,7 +41,7 @@ func Load(dir string) (*specs.Spec, error) {
 	if len(data) > maxConfig {
 		return nil, fmt.Errorf("%w: %s/config.json is larger than %d bytes", ErrInvalid, dir, maxConfig)
 	}
-	spec, err := Decode(data)
+	spec, err := DecodeBundle(data)
 	if err != nil {
 		return nil, fmt.Errorf("read %s/config.json: %w", dir, err)
 	}
@@ -49,8 +51,8 @@ func Load(dir string) (*specs.Spec, error) {
 	return spec, nil
 }
 
-// Decode reads the content of a config.json.
-func Decode(data []byte) (*specs.Spec, error) {
+// DecodeBundle reads the content of a config.json.
+func DecodeBundle(data []byte) (*specs.Spec, error) {
 	data, err := objectCapabilities(data)
 	if err != nil {
 		return nil, err
@@ -82,7 +84,7 @@ func objectCapabilities(data []byte) ([]byte, error) {
 	if err := json.Unmarshal(data, &top); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	// Whatever is not a list in an object is left for Decode to judge.
+	// Whatever is not a list in an object is left for DecodeBundle to judge.
 	process, _ := as[map[string]json.RawMessage](top["process"])
 	list, ok := as[[]string](process["capabilities"])
 	if !ok || list == nil {

@@ -1,4 +1,4 @@
-package oci
+package spec
 
 import (
 	"encoding/json"
@@ -14,6 +14,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/oci"
 )
 
 // behaviours.md 5: command replaces the entrypoint, args replace the cmd.
@@ -37,11 +38,11 @@ func TestArgs(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := Args(test.command, test.args, test.image)
+			got, err := args(test.command, test.args, test.image)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if (err != nil) != (test.want == nil) || err != nil && !errors.Is(err, ErrInvalid) {
+			if (err != nil) != (test.want == nil) || err != nil && !errors.Is(err, oci.ErrInvalid) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -61,7 +62,7 @@ func TestEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"HOME=/own", "ODD", "LANG=C", "OPTS=a=b=c", `QUOTED=  "x y"  `, "EMPTY=", "PATH=" + DefaultPath, "TERM=xterm"}
+	want := []string{"HOME=/own", "ODD", "LANG=C", "OPTS=a=b=c", `QUOTED=  "x y"  `, "EMPTY=", "PATH=" + oci.DefaultPath, "TERM=xterm"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -69,7 +70,7 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("the image's PATH: %q", got)
 	}
 	for _, bad := range []*runtimeapi.KeyValue{{Key: ""}, {Key: "a=b"}, {Key: "a", Value: []byte("x\x00y")}} {
-		if _, err := environment(&runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{bad}}, imagev1.ImageConfig{}); !errors.Is(err, ErrInvalid) {
+		if _, err := environment(&runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{bad}}, imagev1.ImageConfig{}); !errors.Is(err, oci.ErrInvalid) {
 			t.Errorf("variable %q: %v", bad.Key, err)
 		}
 	}
@@ -118,21 +119,21 @@ func capable(c *runtimeapi.Capability) *runtimeapi.LinuxContainerSecurityContext
 
 func TestCapabilities(t *testing.T) {
 	without := func(drop ...string) []string {
-		return slices.DeleteFunc(slices.Clone(defaultCapabilities), func(name string) bool { return slices.Contains(drop, name) })
+		return slices.DeleteFunc(oci.DefaultCapabilities(), func(name string) bool { return slices.Contains(drop, name) })
 	}
 	tests := []struct {
 		name      string
 		add, drop []string
 		want      []string
 	}{
-		{"default", nil, nil, defaultCapabilities},
+		{"default", nil, nil, oci.DefaultCapabilities()},
 		{"drop one", nil, []string{"CHOWN"}, without("CAP_CHOWN")},
 		{"add one", []string{"NET_ADMIN"}, []string{"ALL"}, []string{"CAP_NET_ADMIN"}},
 		{"full name, lower case", []string{"cap_net_admin"}, []string{"all"}, []string{"CAP_NET_ADMIN"}},
 		{"drop wins", []string{"NET_ADMIN"}, []string{"ALL", "NET_ADMIN"}, []string{}},
 		{"drop all", nil, []string{"ALL"}, []string{}},
-		{"all but one", []string{"ALL"}, []string{"SYS_ADMIN"}, slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(allCapabilities), func(n string) bool { return n == "CAP_SYS_ADMIN" })))},
-		{"add all over drop all", []string{"ALL"}, []string{"ALL"}, slices.Sorted(slices.Values(allCapabilities))},
+		{"all but one", []string{"ALL"}, []string{"SYS_ADMIN"}, slices.Sorted(slices.Values(slices.DeleteFunc(oci.AllCapabilities(), func(n string) bool { return n == "CAP_SYS_ADMIN" })))},
+		{"add all over drop all", []string{"ALL"}, []string{"ALL"}, slices.Sorted(slices.Values(oci.AllCapabilities()))},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestCapabilities(t *testing.T) {
 			}
 		})
 	}
-	if _, err := capabilities(capable(&runtimeapi.Capability{AddCapabilities: []string{"FLY"}})); !errors.Is(err, ErrInvalid) {
+	if _, err := capabilities(capable(&runtimeapi.Capability{AddCapabilities: []string{"FLY"}})); !errors.Is(err, oci.ErrInvalid) {
 		t.Errorf("unknown capability: %v", err)
 	}
 }
@@ -171,7 +172,7 @@ func container() *runtimeapi.ContainerConfig {
 }
 
 func TestSpecSharesTheMachinesNamespaces(t *testing.T) {
-	spec, err := Spec(Input{ID: "c1", Container: container()})
+	spec, err := Container(Input{ID: "c1", Container: container()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +201,7 @@ func TestSpecOfLittle(t *testing.T) {
 		{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{}},
 		{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{}}},
 	} {
-		spec, err := Spec(Input{Container: config})
+		spec, err := Container(Input{Container: config})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,10 +209,10 @@ func TestSpecOfLittle(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := Spec(Input{}); !errors.Is(err, ErrInvalid) {
+	if _, err := Container(Input{}); !errors.Is(err, oci.ErrInvalid) {
 		t.Errorf("no configuration: %v", err)
 	}
-	if _, err := Exec(nil, []string{"a"}, false); !errors.Is(err, ErrInvalid) {
+	if _, err := oci.Exec(nil, []string{"a"}, false); !errors.Is(err, oci.ErrInvalid) {
 		t.Errorf("exec without a specification: %v", err)
 	}
 }
@@ -226,7 +227,7 @@ func TestMounts(t *testing.T) {
 		{HostPath: "/host/etc-hosts", ContainerPath: "/etc/hosts"},
 	}
 	sandbox := &runtimeapi.PodSandboxConfig{Annotations: map[string]string{annotations.EmptyDir + "inner": "medium=Memory,size=1024"}}
-	spec, err := Spec(Input{Container: config, Sandbox: sandbox})
+	spec, err := Container(Input{Container: config, Sandbox: sandbox})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +271,7 @@ func TestMountsOfVolumes(t *testing.T) {
 		config := container()
 		tc.mount.ContainerPath, tc.want.Destination = "/at", "/at"
 		config.Mounts = []*runtimeapi.Mount{tc.mount}
-		spec, err := Spec(Input{Container: config, Sandbox: sandbox})
+		spec, err := Container(Input{Container: config, Sandbox: sandbox})
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
@@ -297,7 +298,7 @@ func TestMountsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := container()
 			config.Mounts = []*runtimeapi.Mount{mount}
-			if _, err := Spec(Input{Container: config}); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNotSupported) {
+			if _, err := Container(Input{Container: config}); !errors.Is(err, oci.ErrInvalid) && !errors.Is(err, oci.ErrNotSupported) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -314,7 +315,7 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := container()
 			change(config.Linux.SecurityContext)
-			if _, err := Spec(Input{Container: config}); !errors.Is(err, ErrNotSupported) {
+			if _, err := Container(Input{Container: config}); !errors.Is(err, oci.ErrNotSupported) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -322,11 +323,11 @@ func TestRefused(t *testing.T) {
 }
 
 func TestExecKeepsTheContainersProcess(t *testing.T) {
-	spec, err := Spec(Input{Container: container()})
+	spec, err := Container(Input{Container: container()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	process, err := Exec(spec, []string{"sh"}, true)
+	process, err := oci.Exec(spec, []string{"sh"}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,20 +336,5 @@ func TestExecKeepsTheContainersProcess(t *testing.T) {
 	}
 	if process.Args[0] != "sh" || spec.Process.Args[0] != "/bin/busybox" || !process.Terminal || spec.Process.Terminal {
 		t.Errorf("process %+v", process)
-	}
-}
-
-func TestSysctls(t *testing.T) {
-	for name, allowed := range map[string]bool{
-		"net.core.somaxconn": true, "net/ipv4/conf/eth0.1/forwarding": true, "kernel.shmmax": true, "fs.mqueue.msg_max": true, "kernel.sem": true,
-		"kernel.core_pattern": false, "kernel.modprobe": false, "net/../kernel/core_pattern": false, "": false,
-	} {
-		config := &runtimeapi.PodSandboxConfig{Linux: &runtimeapi.LinuxPodSandboxConfig{Sysctls: map[string]string{name: "1"}}}
-		if _, err := Sysctls(config); (err == nil) != allowed {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-	if got, err := Sysctls(nil); err != nil || len(got) != 0 {
-		t.Errorf("none: %v, %v", got, err)
 	}
 }

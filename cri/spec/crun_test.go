@@ -1,4 +1,4 @@
-package oci
+package spec
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 )
 
 // guestCrun is the runtime of the guest, as the guest's build leaves it.
-const guestCrun = "../build/crun/crun"
+const guestCrun = "../../build/crun/crun"
 
 // runInCrun runs script under busybox by a specification made from config, with
 // the guest's own runtime on the host, and returns what it says. The runtime
@@ -34,7 +34,7 @@ func runInCrun(t *testing.T, config *runtimeapi.ContainerConfig, script string) 
 		t.Fatalf("the guest's runtime is not built (make guest): %v", err)
 	}
 	config.Command = []string{"/bin/busybox", "sh", "-c", script}
-	spec, err := Spec(Input{ID: "bulkhead-oci-test", Container: config})
+	spec, err := Container(Input{ID: "bulkhead-oci-test", Container: config})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,29 +4,25 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Sysctls are the kernel parameters of a pod, for its whole machine. Those that
-// a pod's namespaces would hold elsewhere are allowed, and those of the kernel's
+// CheckSysctls checks the kernel parameters that a pod wants for its VM. Those
+// that a pod's namespaces hold elsewhere are allowed, and those of the kernel's
 // memory, files and processes, which size what the pod alone uses. Any other is
-// refused: with some of them a container would run its own program as the machine's
-// root, or take the agent's kernel away from it.
-func Sysctls(config *runtimeapi.PodSandboxConfig) (map[string]string, error) {
-	out := make(map[string]string)
-	for key, value := range config.GetLinux().GetSysctls() {
+// refused with ErrNotSupported: with some of them a container would run its own
+// program as the VM's root, or take the agent's kernel away from it.
+func CheckSysctls(wish map[string]string) error {
+	for key, value := range wish {
 		// Both separators are in use; with slashes a dot belongs to a name.
 		name := key
 		if !strings.Contains(name, "/") {
 			name = strings.ReplaceAll(name, ".", "/")
 		}
-		if !namespaced(name) && !ofMachine(name) || strings.Contains(name, "..") || strings.ContainsAny(value, "\n\x00") {
-			return nil, fmt.Errorf("%w: sysctl %q", ErrNotSupported, key)
+		if !namespaced(name) && !ofVM(name) || strings.Contains(name, "..") || strings.ContainsAny(value, "\n\x00") {
+			return fmt.Errorf("%w: sysctl %q", ErrNotSupported, key)
 		}
-		out[key] = value
 	}
-	return out, nil
+	return nil
 }
 
 func namespaced(name string) bool {
@@ -38,8 +34,8 @@ func namespaced(name string) bool {
 	return strings.HasPrefix(name, "net/") || strings.HasPrefix(name, "fs/mqueue/")
 }
 
-// ofMachine tells those that a node shares among its pods, and a machine does not.
-func ofMachine(name string) bool {
+// ofVM tells those that a node's pods share, and that a VM has for itself.
+func ofVM(name string) bool {
 	for _, prefix := range []string{"vm/", "fs/inotify/", "fs/epoll/", "fs/aio-", "fs/pipe-", "kernel/keys/", "kernel/sched_"} {
 		if strings.HasPrefix(name, prefix) {
 			return true

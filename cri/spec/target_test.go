@@ -1,4 +1,4 @@
-package oci
+package spec
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/oci"
 )
 
 // targeted is a container that is to see another one's processes.
@@ -22,7 +23,7 @@ func targeted(id string) *runtimeapi.ContainerConfig {
 }
 
 func TestTargetNamespace(t *testing.T) {
-	spec, err := Spec(Input{ID: "new", Container: targeted("old")})
+	spec, err := Container(Input{ID: "new", Container: targeted("old")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func TestTargetNamespace(t *testing.T) {
 	if !slices.Contains(spec.Linux.Namespaces, want) {
 		t.Errorf("namespaces %v", spec.Linux.Namespaces)
 	}
-	if _, err := Spec(Input{Container: targeted("")}); !errors.Is(err, ErrInvalid) {
+	if _, err := Container(Input{Container: targeted("")}); !errors.Is(err, oci.ErrInvalid) {
 		t.Errorf("without a target: %v", err)
 	}
 }
@@ -38,7 +39,7 @@ func TestTargetNamespace(t *testing.T) {
 func TestTerminationMount(t *testing.T) {
 	config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Command: []string{"sh"}}
 	for at, want := range map[string]bool{"": false, "/dev/termination-log": false, "/tmp/words": true} {
-		spec, err := Spec(Input{Container: config, Termination: at})
+		spec, err := Container(Input{Container: config, Termination: at})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,7 @@ func TestTerminationMount(t *testing.T) {
 		}
 	}
 	for _, at := range []string{"words", "/", "/tmp/.."} {
-		if _, err := Spec(Input{Container: config, Termination: at}); !errors.Is(err, ErrInvalid) {
+		if _, err := Container(Input{Container: config, Termination: at}); !errors.Is(err, oci.ErrInvalid) {
 			t.Errorf("at %q: %v", at, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package bundle
+package oci
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
 
 const small = `{"ociVersion":"1.0.2","process":{"args":["a"]},"root":{"path":"rootfs"}}`
@@ -25,22 +26,32 @@ func write(t *testing.T, content string) string {
 
 func TestLoadJoinsARelativeRoot(t *testing.T) {
 	dir := write(t, small)
-	spec, err := Load(dir)
+	spec, err := LoadBundle(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := filepath.Join(dir, "rootfs"); spec.Root.Path != want {
 		t.Errorf("root %s, want %s", spec.Root.Path, want)
 	}
-	spec, err = Load(write(t, strings.Replace(small, "rootfs", "/abs", 1)))
+	spec, err = LoadBundle(write(t, strings.Replace(small, "rootfs", "/abs", 1)))
 	if err != nil || spec.Root.Path != "/abs" {
 		t.Errorf("root %v, %v", spec, err)
 	}
-	if _, err := Load(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := LoadBundle(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no config.json: %v", err)
 	}
-	if _, err := Load(write(t, strings.Repeat(" ", maxConfig)+small)); !errors.Is(err, ErrInvalid) {
+	if _, err := LoadBundle(write(t, strings.Repeat(" ", maxConfig)+small)); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a huge config.json: %v", err)
+	}
+}
+
+func TestLoadRefusesAFIFO(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(dir, "config.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadBundle(dir); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a FIFO: %v", err)
 	}
 }
 
@@ -53,7 +64,7 @@ func TestDecodeCapabilities(t *testing.T) {
 		``:                                          nil,
 		`"capabilities":[],`:                        {},
 	} {
-		spec, err := Decode([]byte(strings.Replace(small, `"args"`, text+`"env":["OPTS=a=b","ODD"," Q=\" x \""],"args"`, 1)))
+		spec, err := DecodeBundle([]byte(strings.Replace(small, `"args"`, text+`"env":["OPTS=a=b","ODD"," Q=\" x \""],"args"`, 1)))
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -77,12 +88,12 @@ func TestDecodeRefuses(t *testing.T) {
 		"device type":                  strings.Replace(small, `"root"`, `"linux":{"devices":[{"type":"x","path":"/dev/x"}]},"root"`, 1),
 		"device without path":          strings.Replace(small, `"root"`, `"linux":{"devices":[{"type":"c"}]},"root"`, 1),
 	} {
-		if _, err := Decode([]byte(text)); !errors.Is(err, ErrInvalid) {
+		if _, err := DecodeBundle([]byte(text)); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, kind := range []string{"c", "b", "u", "p"} {
-		if _, err := Decode([]byte(strings.Replace(small, `"root"`, `"linux":{"devices":[{"type":"`+kind+`","path":"/dev/x"}]},"root"`, 1))); err != nil {
+		if _, err := DecodeBundle([]byte(strings.Replace(small, `"root"`, `"linux":{"devices":[{"type":"`+kind+`","path":"/dev/x"}]},"root"`, 1))); err != nil {
 			t.Errorf("device of type %s: %v", kind, err)
 		}
 	}
@@ -91,7 +102,7 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(small))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		spec, err := Decode(data)
+		spec, err := DecodeBundle(data)
 		if err == nil && (spec.Process == nil || spec.Root == nil) {
 			t.Error("accepted without process or root")
 		}

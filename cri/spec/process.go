@@ -1,4 +1,4 @@
-package oci
+package spec
 
 import (
 	"fmt"
@@ -11,28 +11,24 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// DefaultPath is PATH where neither the image nor the container sets it.
-const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-func process(in Input) (*specs.Process, error) {
+// process fills in what the container's configuration and its image say.
+func process(out *specs.Process, in Input) error {
 	config, security := in.Container, in.Container.GetLinux().GetSecurityContext()
-	args, err := Args(config.GetCommand(), config.GetArgs(), in.Image)
-	if err != nil {
-		return nil, err
+	var err error
+	if out.Args, err = args(config.GetCommand(), config.GetArgs(), in.Image); err != nil {
+		return err
 	}
-	user, err := user(security, in.Image.User)
-	if err != nil {
-		return nil, err
+	if out.User, err = user(security, in.Image.User); err != nil {
+		return err
 	}
-	capabilities, err := capabilities(security)
-	if err != nil {
-		return nil, err
+	if out.Capabilities, err = capabilities(security); err != nil {
+		return err
 	}
-	env, err := environment(config, in.Image)
-	if err != nil {
-		return nil, err
+	if out.Env, err = environment(config, in.Image); err != nil {
+		return err
 	}
 	cwd := config.GetWorkingDir()
 	if cwd == "" {
@@ -42,28 +38,22 @@ func process(in Input) (*specs.Process, error) {
 		cwd = "/"
 	}
 	if !strings.HasPrefix(cwd, "/") {
-		return nil, fmt.Errorf("%w: working directory %q is not absolute", ErrInvalid, cwd)
+		return fmt.Errorf("%w: working directory %q is not absolute", oci.ErrInvalid, cwd)
 	}
-	process := &specs.Process{
-		Terminal:        config.GetTty(),
-		User:            user,
-		Args:            args,
-		Env:             env,
-		Cwd:             cwd,
-		Capabilities:    capabilities,
-		NoNewPrivileges: security.GetNoNewPrivs() && !security.GetPrivileged(),
-	}
+	out.Cwd = cwd
+	out.Terminal = config.GetTty()
+	out.NoNewPrivileges = security.GetNoNewPrivs() && !security.GetPrivileged()
 	if resources := config.GetLinux().GetResources(); resources != nil {
 		adjust := int(min(max(resources.GetOomScoreAdj(), -1000), 1000))
-		process.OOMScoreAdj = &adjust
+		out.OOMScoreAdj = &adjust
 	}
-	return process, nil
+	return nil
 }
 
-// Args merges a container's command and arguments with the image's: command
+// args merges a container's command and arguments with the image's: command
 // replaces the entrypoint and drops the image's cmd, args replace the cmd.
 // Nothing to run at all is an error.
-func Args(command, args []string, image imagev1.ImageConfig) ([]string, error) {
+func args(command, args []string, image imagev1.ImageConfig) ([]string, error) {
 	if len(command) == 0 {
 		command = image.Entrypoint
 		if len(args) == 0 {
@@ -72,14 +62,14 @@ func Args(command, args []string, image imagev1.ImageConfig) ([]string, error) {
 	}
 	merged := append(append([]string(nil), command...), args...)
 	if len(merged) == 0 {
-		return nil, fmt.Errorf("%w: no command: neither the container nor its image has one", ErrInvalid)
+		return nil, fmt.Errorf("%w: no command: neither the container nor its image has one", oci.ErrInvalid)
 	}
 	if merged[0] == "" {
-		return nil, fmt.Errorf("%w: the command is an empty string", ErrInvalid)
+		return nil, fmt.Errorf("%w: the command is an empty string", oci.ErrInvalid)
 	}
 	for i, arg := range merged {
 		if strings.ContainsRune(arg, 0) {
-			return nil, fmt.Errorf("%w: argument %d holds a zero byte", ErrInvalid, i)
+			return nil, fmt.Errorf("%w: argument %d holds a zero byte", oci.ErrInvalid, i)
 		}
 	}
 	return merged, nil
@@ -92,35 +82,15 @@ func environment(config *runtimeapi.ContainerConfig, image imagev1.ImageConfig) 
 	for _, variable := range config.GetEnvs() {
 		key, value := variable.GetKey(), string(variable.GetValue())
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {
-			return nil, fmt.Errorf("%w: environment variable %q", ErrInvalid, key)
+			return nil, fmt.Errorf("%w: environment variable %q", oci.ErrInvalid, key)
 		}
-		env = set(env, key, value)
+		env = oci.SetEnv(env, key, value)
 	}
-	env = setDefault(env, "PATH", DefaultPath)
+	env = oci.DefaultEnv(env, "PATH", oci.DefaultPath)
 	if config.GetTty() {
-		env = setDefault(env, "TERM", "xterm")
+		env = oci.DefaultEnv(env, "TERM", "xterm")
 	}
 	return env, nil
-}
-
-// set replaces key's entry, or adds one.
-func set(env []string, key, value string) []string {
-	for i, entry := range env {
-		if name, _, _ := strings.Cut(entry, "="); name == key {
-			env[i] = key + "=" + value
-			return env
-		}
-	}
-	return append(env, key+"="+value)
-}
-
-func setDefault(env []string, key, value string) []string {
-	for _, entry := range env {
-		if name, _, found := strings.Cut(entry, "="); found && name == key {
-			return env
-		}
-	}
-	return set(env, key, value)
 }
 
 func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (specs.User, error) {
@@ -147,7 +117,7 @@ func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (spe
 	}
 	if group := security.GetRunAsGroup(); group != nil {
 		if user.Username == "" || security.GetRunAsUser() == nil && security.GetRunAsUsername() == "" {
-			return user, fmt.Errorf("%w: run_as_group without run_as_user", ErrInvalid)
+			return user, fmt.Errorf("%w: run_as_group without run_as_user", oci.ErrInvalid)
 		}
 		gid, err := id("run_as_group", group.GetValue())
 		if err != nil {
@@ -167,14 +137,14 @@ func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (spe
 		}
 		user.Username += ":" + agentv1.StrictGroups
 	default:
-		return user, fmt.Errorf("%w: supplemental groups policy %v", ErrNotSupported, policy)
+		return user, fmt.Errorf("%w: supplemental groups policy %v", oci.ErrNotSupported, policy)
 	}
 	return user, nil
 }
 
 func id(field string, value int64) (uint32, error) {
 	if value < 0 || value >= math.MaxUint32 {
-		return 0, fmt.Errorf("%w: %s %d is out of range", ErrInvalid, field, value)
+		return 0, fmt.Errorf("%w: %s %d is out of range", oci.ErrInvalid, field, value)
 	}
 	return uint32(value), nil
 }

@@ -1,0 +1,95 @@
+package spec
+
+import (
+	"fmt"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/oci"
+)
+
+// linux changes the defaults to what the container's configuration says.
+func linux(out *specs.Linux, in Input, caps *specs.LinuxCapabilities) error {
+	security := in.Container.GetLinux().GetSecurityContext()
+	if security.GetSelinuxOptions() != nil {
+		return fmt.Errorf("%w: SELinux options", oci.ErrNotSupported)
+	}
+	var err error
+	if out.Namespaces, err = namespaces(security.GetNamespaceOptions()); err != nil {
+		return err
+	}
+	if out.Seccomp, err = seccomp(security, in.Seccomp, caps); err != nil {
+		return err
+	}
+	limits(out.Resources, in.Container.GetLinux().GetResources())
+	// Both lists empty is how the kubelet says that nothing is masked
+	// (procMount: Unmasked), and on the wire the same as silence. A kubelet is
+	// never silent about seccomp; who is gets a container that cannot write the
+	// guest kernel's knobs.
+	masked, readonly := security.GetMaskedPaths(), security.GetReadonlyPaths()
+	if masked != nil || readonly != nil || security.GetSeccomp() != nil {
+		out.MaskedPaths, out.ReadonlyPaths = masked, readonly
+	}
+	if security.GetPrivileged() {
+		out.MaskedPaths, out.ReadonlyPaths = nil, nil
+		out.Resources.Devices = []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}
+	}
+	return nil
+}
+
+// namespaces are those of the container's own; it shares the VM's. A user
+// namespace is none of them: the pod's users are those of its own kernel.
+func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, error) {
+	own := []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace}}
+	pid := specs.LinuxNamespace{Type: specs.PIDNamespace}
+	switch mode := options.GetPid(); {
+	case mode == runtimeapi.NamespaceMode_CONTAINER:
+	case mode == runtimeapi.NamespaceMode_POD && options == nil:
+		// The zero value: what a client means that says nothing is the
+		// kubelet's default, a namespace for each container.
+	case mode == runtimeapi.NamespaceMode_POD:
+		pid.Path = agentv1.PIDPod
+	case mode == runtimeapi.NamespaceMode_TARGET:
+		if options.GetTargetId() == "" {
+			return nil, fmt.Errorf("%w: no container is named whose processes are to be seen", oci.ErrInvalid)
+		}
+		pid.Path = agentv1.PIDTarget + options.GetTargetId()
+	default:
+		return nil, fmt.Errorf("%w: pid namespace %v", oci.ErrNotSupported, mode)
+	}
+	return append(own, pid), nil
+}
+
+// limits adds a container's limits. Zero in the CRI means unset and is left out.
+func limits(out *specs.LinuxResources, r *runtimeapi.LinuxContainerResources) {
+	var cpu specs.LinuxCPU
+	if period := r.GetCpuPeriod(); period > 0 {
+		value := uint64(period)
+		cpu.Period = &value
+	}
+	if quota := r.GetCpuQuota(); quota != 0 {
+		cpu.Quota = &quota
+	}
+	if shares := r.GetCpuShares(); shares > 0 {
+		value := uint64(shares)
+		cpu.Shares = &value
+	}
+	cpu.Cpus, cpu.Mems = r.GetCpusetCpus(), r.GetCpusetMems()
+	if cpu != (specs.LinuxCPU{}) {
+		out.CPU = &cpu
+	}
+	if limit := r.GetMemoryLimitInBytes(); limit > 0 {
+		out.Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit}
+	}
+	for _, pages := range r.GetHugepageLimits() {
+		out.HugepageLimits = append(out.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: pages.GetPageSize(), Limit: pages.GetLimit()})
+	}
+	if unified := r.GetUnified(); len(unified) > 0 {
+		out.Unified = make(map[string]string, len(unified))
+		for key, value := range unified {
+			out.Unified[key] = value
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package spec
+
+import (
+	"errors"
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/oci"
+)
+
+// A privileged container has everything of its machine's; one that is not has
+// the masks of the kubelet's procMount, and an own process namespace by default.
+func TestSecurity(t *testing.T) {
+	type security = runtimeapi.LinuxContainerSecurityContext
+	runtimeDefault := &runtimeapi.SecurityProfile{}
+	for name, test := range map[string]struct {
+		security           *security
+		masked, readonly   int
+		caps               int
+		filtered, readable bool // a filter; /sys and cgroup read-only
+		pid                string
+		devices            bool
+	}{
+		"nothing said":        {nil, len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, "", false},
+		"masks of its own":    {&security{Seccomp: runtimeDefault, MaskedPaths: []string{"/proc/x"}}, 1, 0, len(oci.DefaultCapabilities()), true, true, "", false},
+		"unmasked":            {&security{Seccomp: runtimeDefault, NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}}, 0, 0, len(oci.DefaultCapabilities()), true, true, "", false},
+		"privileged":          {&security{Seccomp: runtimeDefault, Privileged: true, NoNewPrivs: true, MaskedPaths: []string{"/proc/x"}, Capabilities: &runtimeapi.Capability{DropCapabilities: []string{"ALL"}}}, 0, 0, len(oci.AllCapabilities()), false, false, "", true},
+		"pod's processes":     {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD}}, len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, agentv1.PIDPod, false},
+		"another's processes": {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_TARGET, TargetId: "c1"}}, len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, agentv1.PIDTarget + "c1", false},
+		"user namespace":      {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER, UsernsOptions: &runtimeapi.UserNamespace{}}}, len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec, err := Container(Input{Container: &runtimeapi.ContainerConfig{
+				Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: test.security},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := spec.Linux
+			if len(l.MaskedPaths) != test.masked || len(l.ReadonlyPaths) != test.readonly {
+				t.Errorf("%d masked and %d read-only paths", len(l.MaskedPaths), len(l.ReadonlyPaths))
+			}
+			if got := len(spec.Process.Capabilities.Effective); got != test.caps {
+				t.Errorf("%d capabilities, want %d", got, test.caps)
+			}
+			if (l.Seccomp != nil) != test.filtered || spec.Process.NoNewPrivileges {
+				t.Errorf("filter %v, no new privileges %v", l.Seccomp != nil, spec.Process.NoNewPrivileges)
+			}
+			for _, m := range spec.Mounts {
+				if (m.Destination == "/sys" || m.Destination == "/sys/fs/cgroup") && (m.Options[len(m.Options)-1] == "ro") != test.readable {
+					t.Errorf("%s is mounted with %v", m.Destination, m.Options)
+				}
+			}
+			for _, ns := range l.Namespaces {
+				if ns.Type == "pid" && ns.Path != test.pid {
+					t.Errorf("process namespace %q, want %q", ns.Path, test.pid)
+				}
+				if ns.Type == "user" {
+					t.Error("a user namespace")
+				}
+			}
+			if all := spec.Annotations[agentv1.AllDevices] == "true"; all != test.devices || l.Resources.Devices[0].Allow != test.devices {
+				t.Errorf("all devices: %v, rule %+v", all, l.Resources.Devices[0])
+			}
+		})
+	}
+	host := &security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_NODE}}
+	if _, err := Container(Input{Container: &runtimeapi.ContainerConfig{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: host}}}); !errors.Is(err, oci.ErrNotSupported) {
+		t.Errorf("the host's processes: %v", err)
+	}
+	unread := &security{Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "/x"}}
+	if _, err := Container(Input{Container: &runtimeapi.ContainerConfig{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: unread}}}); !errors.Is(err, oci.ErrInvalid) {
+		t.Errorf("a profile that was not read: %v", err)
+	}
+}
+
+func TestStorageLimit(t *testing.T) {
+	for limit, want := range map[string]bool{"": true, "1048576": true, "0": false, "-1": false, "lots": false} {
+		config := &runtimeapi.ContainerConfig{Command: []string{"a"}, Annotations: map[string]string{annotations.Storage: limit}}
+		spec, err := Container(Input{Container: config})
+		if (err == nil) != want || err != nil && !errors.Is(err, oci.ErrInvalid) || err == nil && spec.Annotations[agentv1.StorageLimit] != limit {
+			t.Errorf("%q: %v", limit, err)
+		}
+	}
+}

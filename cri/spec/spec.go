@@ -1,0 +1,74 @@
+// Package spec translates the CRI's configuration of a container to the OCI
+// runtime specification of package oci, which the guest's runtime carries out.
+package spec
+
+import (
+	"fmt"
+	"strconv"
+
+	imagev1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/oci"
+)
+
+// Input is what a container's specification is made from. Container is
+// required; the others may be zero. Nothing of it is changed or kept.
+type Input struct {
+	ID        string // the container's id: names its cgroup
+	Container *runtimeapi.ContainerConfig
+	Sandbox   *runtimeapi.PodSandboxConfig
+	Image     imagev1.ImageConfig
+	// Termination is where the container leaves its last words, if not at
+	// /dev/termination-log.
+	Termination string
+	// Hosts is the content of /etc/hosts; empty is the machine's own.
+	Hosts string
+	// Seccomp is the profile of type Localhost that the container names.
+	Seccomp *specs.LinuxSeccomp
+}
+
+// Container makes the specification. Errors are the caller's input's: they name
+// the field and wrap oci.ErrInvalid or oci.ErrNotSupported.
+//
+// A user that is given by name, by the image or by RunAsUsername, is left in
+// Process.User.Username as it is written ("name", "name:group", "1:2"): only the
+// guest has the image's /etc/passwd. A third part, agentv1.StrictGroups, says that the groups
+// in the image's /etc/group do not count.
+func Container(in Input) (*specs.Spec, error) {
+	if in.Container == nil {
+		return nil, fmt.Errorf("%w: no container configuration", oci.ErrInvalid)
+	}
+	spec, err := oci.New(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := process(spec.Process, in); err != nil {
+		return nil, err
+	}
+	if spec.Mounts, err = mounts(spec.Mounts, in); err != nil {
+		return nil, err
+	}
+	if err := linux(spec.Linux, in, spec.Process.Capabilities); err != nil {
+		return nil, err
+	}
+	security := in.Container.GetLinux().GetSecurityContext()
+	spec.Root.Readonly = security.GetReadonlyRootfs()
+	notes := map[string]string{}
+	if security.GetPrivileged() {
+		notes[agentv1.AllDevices] = "true"
+	}
+	if limit := in.Container.GetAnnotations()[annotations.Storage]; limit != "" {
+		if n, err := strconv.ParseInt(limit, 10, 64); err != nil || n <= 0 {
+			return nil, fmt.Errorf("%w: annotation %s=%q is no number of bytes", oci.ErrInvalid, annotations.Storage, limit)
+		}
+		notes[agentv1.StorageLimit] = limit
+	}
+	if len(notes) > 0 {
+		spec.Annotations = notes
+	}
+	return spec, nil
+}

@@ -1,0 +1,113 @@
+package oci
+
+import (
+	"fmt"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+const (
+	// Version is the version of the runtime specification that is written.
+	Version = "1.0.2"
+	// DefaultPath is PATH where nobody sets it.
+	DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+)
+
+// pidsLimit bounds the processes of a container where nothing else does: a
+// fork bomb must leave the agent room to answer.
+const pidsLimit = 16384
+
+// New makes the specification of a container that asks for nothing: root with
+// the default capabilities, under the default seccomp profile, with the kernel's
+// file systems, the VM's /dev/shm as the last mount, and a PID namespace of its own as
+// the last namespace. id names its cgroup; empty leaves that to the runtime.
+// The result is the caller's to change. It fails as DefaultSeccomp does.
+func New(id string, args ...string) (*specs.Spec, error) {
+	caps := &specs.LinuxCapabilities{Bounding: DefaultCapabilities(), Effective: DefaultCapabilities(), Permitted: DefaultCapabilities()}
+	seccomp, err := DefaultSeccomp(caps.Bounding)
+	if err != nil {
+		return nil, err
+	}
+	pids := int64(pidsLimit)
+	spec := &specs.Spec{
+		Version: Version,
+		Process: &specs.Process{Args: args, Env: []string{"PATH=" + DefaultPath}, Cwd: "/", Capabilities: caps},
+		Root:    &specs.Root{Path: "rootfs"},
+		Mounts:  mounts(),
+		Linux: &specs.Linux{
+			Namespaces:    []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace}, {Type: specs.PIDNamespace}},
+			Seccomp:       seccomp,
+			Resources:     &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: &pids}, Devices: devices()},
+			MaskedPaths:   MaskedPaths(),
+			ReadonlyPaths: ReadonlyPaths(),
+		},
+	}
+	if id != "" {
+		spec.Linux.CgroupsPath = "/" + id
+	}
+	return spec, nil
+}
+
+// mounts are the kernel's file systems and the VM's /dev/shm.
+func mounts() []specs.Mount {
+	mount := func(at, kind string, options ...string) specs.Mount {
+		return specs.Mount{Destination: at, Type: kind, Source: kind, Options: options}
+	}
+	return []specs.Mount{
+		mount("/proc", "proc", "nosuid", "noexec", "nodev"),
+		mount("/dev", "tmpfs", "nosuid", "strictatime", "mode=755", "size=65536k"),
+		mount("/dev/pts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"),
+		mount("/dev/mqueue", "mqueue", "nosuid", "noexec", "nodev"),
+		mount("/sys", "sysfs", "nosuid", "noexec", "nodev", "ro"),
+		mount("/sys/fs/cgroup", "cgroup", "nosuid", "noexec", "nodev", "relatime", "ro"),
+		{Destination: "/dev/shm", Type: "bind", Source: "/dev/shm", Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}},
+	}
+}
+
+// devices is the rule of the cgroup: the default devices and no other, mknod
+// of any.
+func devices() []specs.LinuxDeviceCgroup {
+	rule := func(kind string, major, minor int64, access string) specs.LinuxDeviceCgroup {
+		rule := specs.LinuxDeviceCgroup{Allow: true, Type: kind, Access: access}
+		if major >= 0 {
+			rule.Major = &major
+		}
+		if minor >= 0 {
+			rule.Minor = &minor
+		}
+		return rule
+	}
+	return []specs.LinuxDeviceCgroup{
+		{Allow: false, Access: "rwm"},
+		rule("c", -1, -1, "m"),
+		rule("b", -1, -1, "m"),
+		rule("c", 1, 3, "rwm"),    // null
+		rule("c", 1, 5, "rwm"),    // zero
+		rule("c", 1, 7, "rwm"),    // full
+		rule("c", 1, 8, "rwm"),    // random
+		rule("c", 1, 9, "rwm"),    // urandom
+		rule("c", 5, 0, "rwm"),    // tty
+		rule("c", 5, 1, "rwm"),    // console
+		rule("c", 5, 2, "rwm"),    // ptmx
+		rule("c", 136, -1, "rwm"), // pts
+	}
+}
+
+// Exec makes the process of an exec in the container of spec: its environment,
+// user, capabilities and directory with another command. Errors match ErrInvalid.
+func Exec(spec *specs.Spec, command []string, tty bool) (*specs.Process, error) {
+	if spec == nil || spec.Process == nil {
+		return nil, fmt.Errorf("%w: the container has no process", ErrInvalid)
+	}
+	if len(command) == 0 || command[0] == "" {
+		return nil, fmt.Errorf("%w: exec of an empty command", ErrInvalid)
+	}
+	process := *spec.Process
+	process.Args = append([]string(nil), command...)
+	process.Env = append([]string(nil), spec.Process.Env...)
+	process.Terminal = tty
+	if tty {
+		process.Env = DefaultEnv(process.Env, "TERM", "xterm")
+	}
+	return &process, nil
+}
