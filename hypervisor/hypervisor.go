@@ -89,7 +89,9 @@ type VM interface {
 	Detach(ctx context.Context, slot int) error
 	// Save pauses the machine and writes its device state into state; with
 	// the memory file that it was booted with, it can then be cloned. The
-	// machine stays paused.
+	// machine stays paused. Save waits first until nobody is connected to
+	// Channel: a machine that is saved in the middle of a conversation may
+	// have clones that are deaf.
 	Save(ctx context.Context, state *os.File) error
 	// Done is closed when the machine is no more; Exit then says why: nil
 	// for a guest that has shut itself down.

@@ -46,8 +46,8 @@ func arguments(m hypervisor.Machine, o hypervisor.Options, fd fds, mode startMod
 	a.add("-device", "isa-serial,chardev=console")
 	a.memory(m, fd.memory, mode)
 	a.add("-device", "virtio-serial-pci,disable-legacy=on,max_ports=2")
-	a.socket("channel", fd.channel)
-	a.add("-device", "virtserialport,nr=1,chardev=channel,name="+hypervisor.ChannelPort)
+	a.socket(channelChardev, fd.channel)
+	a.add("-device", "virtserialport,nr=1,chardev="+channelChardev+",name="+hypervisor.ChannelPort)
 	a.slots(m)
 	a.network(m)
 	if mode == clone {
@@ -61,6 +61,9 @@ func arguments(m hypervisor.Machine, o hypervisor.Options, fd fds, mode startMod
 	}
 	return a
 }
+
+// channelChardev is the id of the socket behind the guest's port.
+const channelChardev = "channel"
 
 type args []string
 

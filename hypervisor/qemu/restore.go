@@ -66,29 +66,6 @@ func (v *vm) restore(ctx context.Context, state *os.File) error {
 	return nil
 }
 
-// Save implements hypervisor.VM.
-func (v *vm) Save(ctx context.Context, state *os.File) error {
-	if err := v.Pause(ctx); err != nil {
-		return err
-	}
-	sub := v.qmp.Subscribe("MIGRATION")
-	defer sub.Cancel()
-	err := v.migration(ctx)
-	if err == nil {
-		err = v.qmp.ExecuteFile(ctx, "getfd", map[string]any{"fdname": stateName}, nil, state)
-	}
-	if err == nil {
-		err = v.qmp.Execute(ctx, "migrate", map[string]any{"uri": "fd:" + stateName}, nil)
-	}
-	if err == nil {
-		err = migrated(ctx, sub)
-	}
-	if err != nil {
-		return v.failed("save", "save the machine", v.deathOr(err))
-	}
-	return nil
-}
-
 // migrated waits for the end of a migration in either direction.
 func migrated(ctx context.Context, sub *qmp.Subscription) error {
 	for {

@@ -123,7 +123,22 @@ func serve(port *os.File) error {
 		if _, err := fmt.Fprintln(port, answer); err != nil {
 			return err
 		}
+		if strings.HasPrefix(line, "chatter ") {
+			if err := chatter(port, answer); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// chatter writes lines that nobody asked for, so that the guest always has one
+// on its way. A write waits while no host is there, or none that reads.
+func chatter(port *os.File, count string) error {
+	n, err := strconv.Atoi(count)
+	for ; err == nil && n > 0; n-- {
+		_, err = fmt.Fprintln(port, "chatter")
+	}
+	return err
 }
 
 func obey(args []string, saved *string) (string, error) {
@@ -133,6 +148,8 @@ func obey(args []string, saved *string) (string, error) {
 	args = append(args, "", "", "") // so that operands are there, if empty
 	switch args[0] {
 	case "echo":
+		return args[1], nil
+	case "chatter": // how many lines follow the answer
 		return args[1], nil
 	case "set":
 		*saved = args[1]
