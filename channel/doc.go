@@ -6,7 +6,9 @@
 // the middle. So everything travels in frames that carry their session's
 // epoch, a random number that the host chooses: the host sends a hello with a
 // new epoch, repeats it until it is answered, and the guest accepts a hello at
-// any point, drops the session before, and forgets frames of other epochs.
+// any point, drops the session before, and forgets frames of other epochs. A
+// guest that was saved while its host did not read hears nobody before its
+// first connection is closed, so a host that gets no answer connects again.
 // Inside the frames runs yamux.
 //
 // What the guest sends is hostile: garbage, a stream that the guest opens, a

@@ -24,7 +24,14 @@ type Options struct {
 	// before, so that it may hold half a frame. Without it such a guest
 	// answers a second later.
 	Resume bool
+	// Patience is how long Dial waits for the answer over its first
+	// connection; each further connection gets twice as long. 0 is three
+	// seconds.
+	Patience time.Duration
 }
+
+// defaultPatience is far more than a guest needs on a quiet host.
+const defaultPatience = 3 * time.Second
 
 // Session is the host's side of one epoch. Its methods may be called at once.
 // A machine that is paused keeps its session.
@@ -46,8 +53,27 @@ type Session struct {
 }
 
 // Dial connects to the socket behind a guest's port and begins a session. It
-// returns when the guest has answered or the context ends.
+// returns when the guest has answered or the context ends. A guest that stays
+// silent may wait for a former connection to end; so Dial closes a connection
+// that is not answered and makes another.
 func Dial(ctx context.Context, path string, o Options) (*Session, error) {
+	if o.Patience == 0 {
+		o.Patience = defaultPatience
+	}
+	for {
+		once, cancel := context.WithTimeout(ctx, o.Patience)
+		s, err := dial(once, path, o)
+		silent := once.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !silent {
+			return s, err
+		}
+		o.Patience, o.Resume = 2*o.Patience, true
+	}
+}
+
+// dial is Dial over one connection.
+func dial(ctx context.Context, path string, o Options) (*Session, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("channel: %w", err)

@@ -1,0 +1,140 @@
+package channel_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/channel"
+	guestbundle "github.com/bulkhead-project/bulkhead/guest"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
+)
+
+// TestDialAgain: a VM that was saved while its host had stopped reading has
+// clones that answer over no first connection. Dial makes a second one.
+func TestDialAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a VM")
+	}
+	driver, err := qemu.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deaf := saveDeaf(t, driver)
+	for range 3 {
+		vm := deaf.Clone(t, driver)
+		s, err := channel.Dial(timeout(t, time.Second), vm.Channel(), channel.Options{Patience: time.Minute})
+		if err == nil {
+			s.Close()
+			t.Fatal("the clone answers over its first connection: it is not deaf")
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		vm = deaf.Clone(t, driver)
+		s, err = channel.Dial(timeout(t, hypervisortest.Patience), vm.Channel(), channel.Options{Patience: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+}
+
+// saveDeaf saves a VM whose agent is in the middle of a frame that its host,
+// which is still connected, does not take.
+func saveDeaf(t *testing.T, driver hypervisor.Driver) hypervisortest.Saved {
+	t.Helper()
+	bundle, err := guestbundle.Load(hypervisortest.Bundle(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := hypervisortest.Saved{Machine: hypervisor.Machine{
+		Kernel: bundle.KernelPath(), Initrd: bundle.InitrdPath(), Cmdline: bundle.Cmdline,
+		Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, Network: hypervisor.NetworkNone,
+	}}
+	memory := open(t, "memory")
+	if err := memory.Truncate(int64(saved.Machine.Memory) << 20); err != nil {
+		t.Fatal(err)
+	}
+	ctx := timeout(t, hypervisortest.Patience)
+	vm, err := driver.Boot(ctx, saved.Machine, hypervisor.Files{Memory: memory, Console: hypervisortest.Console(t)},
+		hypervisortest.Options(t, "deaf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hypervisortest.End(t, vm)
+	s, err := channel.Dial(ctx, vm.Channel(), channel.Options{})
+	if err != nil {
+		t.Fatal(vm.Explain("reach the agent", err))
+	}
+	s.Close()
+
+	conn, err := net.Dial("unix", vm.Channel())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for err == nil { // until guest and QEMU are full of answers and hellos
+		conn.SetWriteDeadline(time.Now().Add(time.Second))
+		_, err = conn.Write(frame(hello, 1, []byte("{}")))
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	saved.Memory, saved.State = memory, open(t, "state")
+	saveConnected(ctx, t, vm, saved.State)
+	return saved
+}
+
+// saveConnected does what VM.Save does, without its wait for the host to go.
+func saveConnected(ctx context.Context, t *testing.T, vm hypervisor.VM, state *os.File) {
+	t.Helper()
+	monitor, err := qmp.Dial(ctx, filepath.Join(vm.Record().Dir, "mon"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer monitor.Close()
+	events := monitor.Subscribe("MIGRATION")
+	defer events.Cancel()
+	type capability struct {
+		Name  string `json:"capability"`
+		State bool   `json:"state"`
+	}
+	err = errors.Join(
+		monitor.Execute(ctx, "stop", nil, nil),
+		monitor.Execute(ctx, "migrate-set-capabilities", map[string]any{
+			"capabilities": []capability{{"x-ignore-shared", true}, {"events", true}},
+		}, nil),
+		monitor.ExecuteFile(ctx, "getfd", map[string]any{"fdname": "state"}, nil, state),
+		monitor.Execute(ctx, "migrate", map[string]any{"uri": "fd:state"}, nil),
+	)
+	for done := false; err == nil && !done; {
+		var e qmp.Event
+		var data struct{ Status string }
+		if e, err = events.Next(ctx); err == nil {
+			err = json.Unmarshal(e.Data, &data)
+		}
+		done = data.Status == "completed"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, name string) *os.File {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
