@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/input"
 )
 
 // exitPatience bounds the wait for the exit of a container whose output has
@@ -62,10 +64,10 @@ func (s *Sandbox) carry(ctx context.Context, p *process, patient bool, c Streams
 			continue
 		}
 		waiting++
-		member := h.join(patient)
+		member := h.Join(patient)
 		go func() {
-			defer h.leave(member)
-			results <- result{err: member.copyTo(ctx, w)}
+			defer h.Leave(member)
+			results <- result{err: member.CopyTo(ctx, w)}
 		}()
 	}
 	s.firstAttached(p)
@@ -87,7 +89,7 @@ func (s *Sandbox) carry(ctx context.Context, p *process, patient bool, c Streams
 		case !r.stdin:
 			waiting--
 			err = r.err
-		case r.err != nil && !errors.Is(r.err, errNoInput):
+		case r.err != nil && !errors.Is(r.err, input.ErrNoInput):
 			s.log.Debug("stdin ended", "process", p.subject(), "error", r.err)
 		}
 	}
@@ -157,7 +159,7 @@ func (s *Sandbox) firstAttached(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range p.out {
-		if h == nil || !h.populated() {
+		if h == nil || h.Clients() == 0 {
 			continue
 		}
 		select {
@@ -169,25 +171,79 @@ func (s *Sandbox) firstAttached(p *process) {
 	}
 }
 
-func (h *hub) populated() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.clients) > 0
+// feed copies a client's input to the process until either ends.
+func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
+	select {
+	case <-p.started:
+	case <-ctx.Done():
+		s.unfeed(p)
+		return context.Cause(ctx)
+	}
+	if p.machine == nil { // it ended before this shim began
+		s.unfeed(p)
+		return input.ErrNoInput
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.machine.ctx, func() { cancel(ErrMachineGone) })()
+	in := newFeeder(p)
+	err := in.Pass(ctx, r)
+	closing := s.unfeed(p)
+	// A client that is gone leaves a context that has ended; its process must
+	// still learn that nothing more comes.
+	end, done := p.machine.call(context.WithoutCancel(ctx), s.o.CallTimeout)
+	defer done()
+	err = endOf(err)
+	if closing && !errors.Is(err, input.ErrNoInput) {
+		err = errors.Join(err, in.CloseInput(end))
+		in.Drain(end)
+	}
+	return errors.Join(err, in.Close())
 }
 
-// copyTo writes what the hub sends until the stream's end.
-func (c *client) copyTo(ctx context.Context, w io.Writer) error {
-	for {
-		select {
-		case data, ok := <-c.chunks:
-			if !ok {
-				return c.err
-			}
-			if _, err := w.Write(data); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+func newFeeder(p *process) *input.Feeder {
+	m := p.machine
+	return &input.Feeder{Process: p.id, Agent: m.agent, Link: m.link, Gone: m.vm.Done(), Ended: p.done}
+}
+
+func endOf(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
 	}
+	return err
+}
+
+// unfeed gives the process's stdin up, and says whether it is to be closed.
+func (s *Sandbox) unfeed(p *process) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.fed = false
+	return p.id.Exec != "" || p.stdinOnce || p.closeIn
+}
+
+// CloseInput closes a process's stdin once everything attached has been fed.
+func (s *Sandbox) CloseInput(ctx context.Context, id Process) error {
+	s.mu.Lock()
+	p, err := s.find(id)
+	if err == nil && !p.stdin {
+		err = fmt.Errorf("%s: %w: it has no stdin", subject(id), ErrInvalid)
+	}
+	fed := false
+	if err == nil {
+		p.closeIn, fed = true, p.fed
+		err = expect(p.subject(), "close the stdin of", p.state, Running, Paused)
+	}
+	s.mu.Unlock()
+	if err != nil || fed {
+		return err
+	}
+	call, done := p.machine.call(ctx, s.o.CallTimeout)
+	defer done()
+	f := newFeeder(p)
+	err = f.CloseInput(call)
+	f.Drain(call)
+	if errors.Is(err, input.ErrNoInput) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }

@@ -54,7 +54,7 @@ func (s *Sandbox) bringUp(ctx context.Context) (*machine, error) {
 	fault.Point("machine.recorded")
 	if err == nil {
 		err = s.phase("channel", func() error {
-			_, err := m.link.connect(ctx)
+			_, err := m.link.Connect(ctx)
 			return err
 		})
 	}

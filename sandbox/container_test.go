@@ -129,10 +129,8 @@ func TestSlotOfAFailedContainerIsFree(t *testing.T) {
 	}
 	h.must(os.Remove(state))
 	h.must(os.Rename(state+".aside", state))
-	h.box.mu.Lock()
-	defer h.box.mu.Unlock()
-	if slot := h.box.slots.find("image-c"); slot == nil || slot.refs != 0 {
-		t.Errorf("slot %+v", slot)
+	if users, ok := h.box.slots.Users("image-c"); !ok || users != 0 {
+		t.Errorf("%d users of the image, which is in a slot: %v", users, ok)
 	}
 }
 

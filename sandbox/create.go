@@ -11,6 +11,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
@@ -60,12 +61,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 		if err := s.useImage(ctx, m, image.ID, image.Disk); err != nil {
 			return err
 		}
-		rollback.Push("image", func(context.Context) error {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.dropImage(image.ID)
-			return nil
-		})
+		rollback.Push("image", func(context.Context) error { s.slots.Drop(image.ID); return nil })
 		p.images = append(p.images, image.ID)
 	}
 	// Stored before the agent makes it: a shim that finds it stored and not
@@ -158,6 +154,28 @@ func (s *Sandbox) layOut(p *process, c ContainerConfig, rollback *undo.Stack) er
 	}
 	p.log = w
 	rollback.Push("log's record", func(context.Context) error { return w.Close() })
+	return nil
+}
+
+// useImage mounts an image for one more container. What it succeeds in is undone by
+// slots.Drop.
+func (s *Sandbox) useImage(ctx context.Context, m *machine, image string, disk *os.File) error {
+	mounted, err := s.slots.Use(ctx, disks.Machine{VM: m.vm, Agent: m.agent, Undo: s.o.CallTimeout}, image, disk)
+	if errors.Is(err, disks.ErrNoDisk) {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if err != nil || !mounted {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.machine != m {
+		return nil // the end of the VM has emptied its slots
+	}
+	if err := s.save(); err != nil {
+		s.slots.Drop(image) // it stays mounted, for who comes next
+		return err
+	}
 	return nil
 }
 

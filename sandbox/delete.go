@@ -113,7 +113,7 @@ func (s *Sandbox) forget(p *process) (Exit, error) {
 	p.closeLog()
 	if p.machine != nil && p.machine == s.machine {
 		for _, image := range p.images {
-			s.dropImage(image)
+			s.slots.Drop(image)
 		}
 	}
 	s.emit(Event{Kind: ProcessDeleted, Process: p.id, PID: p.pid, Exit: p.exit})

@@ -40,6 +40,15 @@ type Event struct {
 	Message string
 }
 
+// emit queues an event; the caller holds mu, so that the events' order is that of what
+// happened.
+func (s *Sandbox) emit(e Event) {
+	if e.Time.IsZero() {
+		e.Time = now()
+	}
+	s.events.Put(e)
+}
+
 // Reasons of an exit, as Kubernetes names them where it has a name.
 const (
 	ReasonCompleted    = "Completed"

@@ -1,11 +1,11 @@
 package sandbox
 
 import (
-	"context"
 	"errors"
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
 // logPatience bounds the wait for the last output of a process that has ended:
@@ -46,7 +46,7 @@ func (s *Sandbox) await(p *process) {
 func (s *Sandbox) askExit(p *process) (Exit, bool) {
 	m := p.machine
 	refused := false
-	for b := (backoff{}); ; {
+	for b := (guest.Backoff{}); ; {
 		got, err := m.agent.Wait(m.ctx, p.id)
 		if err == nil {
 			s.mu.Lock()
@@ -61,7 +61,7 @@ func (s *Sandbox) askExit(p *process) (Exit, bool) {
 		// Asked once more: the last that a machine says when it dies may be
 		// that it was interrupted.
 		refused = refusal != nil
-		if !b.wait(m.ctx, m) {
+		if !b.Wait(m.ctx, m.vm.Done()) {
 			return Exit{}, false
 		}
 	}
@@ -114,21 +114,4 @@ func (s *Sandbox) finish(p *process, exit Exit) {
 		s.emit(Event{Kind: OOM, Process: p.id, PID: p.pid})
 	}
 	s.emit(Event{Kind: ProcessExited, Process: p.id, PID: p.pid, Exit: &exit, Time: exit.At, Message: exit.Message})
-}
-
-// backoff spaces the attempts at an agent whose channel was cut.
-type backoff struct{ next time.Duration }
-
-// wait returns false when ctx or the machine has ended.
-func (b *backoff) wait(ctx context.Context, m *machine) bool {
-	b.next = min(max(2*b.next, 10*time.Millisecond), 2*time.Second)
-	t := time.NewTimer(b.next)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-m.vm.Done():
-	case <-ctx.Done():
-	}
-	return false
 }

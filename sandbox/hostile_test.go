@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
 // reply answers a call as a hostile agent likes.
@@ -129,7 +130,7 @@ func TestGuestThatBreaksTheChannel(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.started("c")
-	for range maxRedials + 2 {
+	for range guest.MaxRedials + 2 {
 		if h.box.Status().State != Running {
 			break
 		}

@@ -14,6 +14,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
 func TestLife(t *testing.T) {
@@ -186,7 +187,7 @@ func TestTheClockIsKept(t *testing.T) {
 			t.Errorf("of %v %v are left", ahead, left)
 		}
 	}
-	if left := keep(clockSlack / 2); left != clockSlack/2 {
+	if left := keep(guest.ClockSlack / 2); left != guest.ClockSlack/2 {
 		t.Errorf("what cannot be told was changed to %v", left)
 	}
 	h.must(h.box.Pause(h.ctx))

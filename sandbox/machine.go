@@ -10,14 +10,16 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/hostoom"
 )
 
 // machine is a running virtual machine and the way to its agent.
 type machine struct {
 	vm    hypervisor.VM
-	link  *link
+	link  *guest.Link
 	agent *agentv1.Client
-	oom   oomCount
+	oom   hostoom.Count
 
 	ctx    context.Context // ends with the machine
 	cancel context.CancelCauseFunc
@@ -28,14 +30,14 @@ type machine struct {
 }
 
 func (s *Sandbox) newMachine(vm hypervisor.VM, resume bool) *machine {
-	m := &machine{vm: vm, gone: make(chan struct{}), oom: countOOM(vm.Process().PID)}
+	m := &machine{vm: vm, gone: make(chan struct{}), oom: hostoom.Take(vm.Process().PID)}
 	m.ctx, m.cancel = context.WithCancelCause(s.ctx)
-	m.link = newLink(vm.Channel(), resume, func(err error) {
+	m.link = guest.NewLink(vm.Channel(), resume, func(err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.spawn(func() { s.logIf("end a machine", s.kill(s.ctx, m, ReasonVMKilled, err.Error())) })
 	})
-	m.agent = agentv1.NewClient(m.link.open)
+	m.agent = agentv1.NewClient(m.link.Open)
 	return m
 }
 
@@ -71,7 +73,7 @@ func (m *machine) fault(err error) error {
 // letGo leaves the machine running, if it is.
 func (m *machine) letGo() error {
 	m.cancel(ErrMachineGone)
-	return errors.Join(m.link.close(), m.vm.Close())
+	return errors.Join(m.link.Close(), m.vm.Close())
 }
 
 func (m *machine) setWhy(why, message string) {
@@ -89,7 +91,7 @@ func (m *machine) reason() (reason, message string) {
 	switch {
 	case m.why != "":
 		return m.why, m.msg
-	case m.oom.happened():
+	case m.oom.Happened():
 		return ReasonOOMKilled, "the host ran out of memory and killed the virtual machine"
 	case m.vm.Exit() != nil:
 		return ReasonVMKilled, m.vm.Exit().Error()
@@ -143,7 +145,7 @@ func (s *Sandbox) watch(m *machine) {
 		}
 	}
 	s.machine = nil
-	s.slots.reset()
+	s.slots.Reset()
 	s.state.VM, s.state.MemoryMiB = nil, 0
 	s.setStopped(reason, message)
 	s.mu.Unlock()
@@ -198,4 +200,27 @@ func (s *Sandbox) logIf(what string, err error) {
 	if err != nil && s.ctx.Err() == nil {
 		s.log.Warn(what, "error", err)
 	}
+}
+
+// keepClock has the guest's clock follow the host's until the machine ends.
+func (s *Sandbox) keepClock(m *machine) {
+	tick := time.NewTicker(guest.ClockPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.logIf("keep the guest's clock", s.correctClock(m))
+		case <-m.ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Sandbox) correctClock(m *machine) error {
+	if s.Status().State != Running {
+		return nil // one that stands still has its clock set when it goes on
+	}
+	ctx, done := m.call(s.ctx, s.o.CallTimeout)
+	defer done()
+	return guest.CorrectClock(ctx, m.agent)
 }

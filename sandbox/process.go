@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
@@ -18,13 +19,13 @@ type process struct {
 	stdinOnce bool
 	output    Output
 	createdAt time.Time
-	machine   *machine      // it lives in
-	op        chan struct{} // held by the one operation under way
-	started   chan struct{} // closed when it runs, or never will
-	done      chan struct{} // closed when it has ended
-	pumped    chan struct{} // closed when its output has ended
-	attached  chan struct{} // closed when the first client attaches
-	out       [2]*hub       // by logs.Stream; a terminal has only the first
+	machine   *machine       // it lives in
+	op        chan struct{}  // held by the one operation under way
+	started   chan struct{}  // closed when it runs, or never will
+	done      chan struct{}  // closed when it has ended
+	pumped    chan struct{}  // closed when its output has ended
+	attached  chan struct{}  // closed when the first client attaches
+	out       [2]*output.Hub // by logs.Stream; a terminal has only the first
 
 	restored  bool // it was made under another shim
 	hidden    bool // being created
@@ -42,15 +43,15 @@ type process struct {
 	log       *logs.Writer
 }
 
-func newProcess(id Process, m *machine, terminal bool, output Output) *process {
+func newProcess(id Process, m *machine, terminal bool, to Output) *process {
 	p := &process{
-		id: id, machine: m, terminal: terminal, output: output, state: Ready, createdAt: now(),
+		id: id, machine: m, terminal: terminal, output: to, state: Ready, createdAt: now(),
 		op: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{}),
 		pumped: make(chan struct{}), attached: make(chan struct{}),
 	}
-	p.out[logs.Stdout] = newHub()
+	p.out[logs.Stdout] = output.NewHub()
 	if !terminal {
-		p.out[logs.Stderr] = newHub()
+		p.out[logs.Stderr] = output.NewHub()
 	}
 	return p
 }
@@ -91,7 +92,7 @@ func (p *process) closeLog() {
 func (p *process) endOutput() {
 	for _, h := range p.out {
 		if h != nil {
-			h.end()
+			h.End()
 		}
 	}
 	close(p.pumped)

@@ -108,9 +108,7 @@ func (s *Sandbox) rehearse(ctx context.Context, r Rehearsal, image *os.File) err
 		return context.Cause(ctx)
 	}
 	m := b.machine
-	s.mu.Lock()
-	s.slots.init(m.vm.Record().Machine)
-	s.mu.Unlock()
+	s.slots.Init(m.vm.Record().Machine)
 	h := &rehearsal{s: s, m: m, r: r, image: image, slot: m.vm.Record().Machine.Scratch}
 	err := h.run(ctx)
 	if !errors.Is(err, errTaken) {

@@ -70,7 +70,7 @@ func (s *Sandbox) load() error {
 		return err
 	}
 	s.config, s.created = c, true
-	s.slots.init(c.Machine)
+	s.slots.Init(c.Machine)
 	ids, err := s.store.containers()
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 	s.booting = &boot{done: make(chan struct{}), cancel: func() {}, machine: m}
 	close(s.booting.done)
 	memory := s.state.MemoryMiB
-	s.slots.restore(s.state.Images)
+	s.slots.Restore(s.state.Images)
 	s.adopt(m)
 	s.state.MemoryMiB = memory
 	for _, p := range s.procs {
@@ -179,9 +179,7 @@ func (s *Sandbox) reconnect(ctx context.Context, m *machine) (map[Process]agentv
 func (s *Sandbox) resume(p *process, m *machine, known map[Process]agentv1.Status) {
 	p.machine = m
 	for _, image := range p.images {
-		if slot := s.slots.find(image); slot != nil {
-			slot.refs++
-		}
+		s.slots.Retain(image)
 	}
 	st, there := known[p.id]
 	switch {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
+	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
 // operate takes the process's semaphore, and returns the machine of a running
@@ -122,6 +125,32 @@ func (s *Sandbox) follow(p *process) {
 	p.followed = true
 	s.spawn(func() { s.pump(p) })
 	s.await(p)
+}
+
+// pump carries a process's output to its log and its clients, until it ends.
+func (s *Sandbox) pump(p *process) {
+	defer close(p.pumped)
+	ctx := p.machine.ctx
+	if p.output == OutputStream {
+		// Nobody's output yet: it stays in the guest, and blocks the process
+		// when that is full.
+		select {
+		case <-p.attached:
+		case <-ctx.Done():
+		}
+	}
+	var both sync.WaitGroup
+	for i, h := range p.out {
+		if h == nil {
+			continue
+		}
+		pump := output.Pump{
+			Agent: p.machine.agent, Ended: p.machine.vm.Done(), Process: p.id, Stream: logs.Stream(i),
+			Hub: h, Log: p.log, Resumed: p.restored, Logger: s.log,
+		}
+		both.Go(func() { pump.Carry(ctx) })
+	}
+	both.Wait()
 }
 
 // WaitProcess returns when the process has ended and its output has been

@@ -11,6 +11,8 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/queue"
 )
 
 // Sandbox is one pod's machine with its containers. It is made by New or
@@ -43,9 +45,9 @@ type Sandbox struct {
 	rehearsed chan struct{}           // closed when a rehearsal has ended; nil without one
 	mounted   bool                    // by a rehearsal: the scratch disk
 	spoiled   error                   // how a rehearsal failed
-	slots     slots
+	slots     disks.Slots
 	procs     map[Process]*process
-	events    eventQueue
+	events    *queue.Queue[Event]
 }
 
 // New returns the sandbox of a machine that it starts at once, in the
@@ -84,16 +86,22 @@ func newSandbox(o Options) (*Sandbox, error) {
 		stopped:  make(chan struct{}),
 		patience: exitPatience,
 		procs:    map[Process]*process{},
+		events:   queue.New[Event](),
 		state:    sandboxState{Version: stateVersion, Owner: self, State: Ready},
 	}
-	s.events.wake = make(chan struct{}, 1)
 	return s, nil
 }
 
 // begin starts the sandbox's own goroutine.
 func (s *Sandbox) begin() {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.work.Go(s.deliver)
+	s.work.Go(func() {
+		s.events.Deliver(s.ctx, func(e Event) {
+			if s.o.Events != nil {
+				s.o.Events(e)
+			}
+		})
+	})
 }
 
 // spawn runs f in a goroutine that Close waits for, unless that has begun. The
@@ -132,7 +140,7 @@ func (s *Sandbox) save() error {
 	if s.deleted {
 		return nil
 	}
-	s.state.Images = s.slots.images()
+	s.state.Images = s.slots.Images()
 	return s.store.write(s.store.path("state.json"), s.state)
 }
 
@@ -182,7 +190,7 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 		s.scratch = f.Scratch
 	}
 	s.config, s.created = c, true
-	s.slots.init(c.Machine)
+	s.slots.Init(c.Machine)
 	s.emit(Event{Kind: SandboxCreated})
 	return nil
 }

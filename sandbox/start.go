@@ -65,7 +65,7 @@ func (s *Sandbox) beginStart(interrupt context.CancelCauseFunc) (*boot, error) {
 	b := s.booting
 	if s.state.State == Stopped || b == nil {
 		b = s.boot()
-		s.slots.init(s.config.Machine)
+		s.slots.Init(s.config.Machine)
 	}
 	s.interrupt = interrupt
 	return b, nil
@@ -156,9 +156,7 @@ func (s *Sandbox) grow(ctx context.Context, m *machine, total int) error {
 const scratchName = "scratch"
 
 func (s *Sandbox) mountScratch(ctx context.Context, m *machine) error {
-	s.mu.Lock()
-	slot, err := s.slots.scratch()
-	s.mu.Unlock()
+	slot, err := s.slots.Scratch()
 	if err != nil {
 		return err
 	}

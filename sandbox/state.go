@@ -5,6 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
 )
 
 // State is where a sandbox, a container or a process is in its life.
@@ -34,14 +40,14 @@ var (
 	// ErrExists is returned for an id that is taken.
 	ErrExists = errors.New("already exists")
 	// ErrNoSlot is returned when every disk slot of the machine is in use.
-	ErrNoSlot = errors.New("no free disk slot")
+	ErrNoSlot = disks.ErrNoSlot
 	// ErrTooMany is returned when a sandbox has as many processes as it may.
 	ErrTooMany = errors.New("too many processes")
 	// ErrMachineGone is returned by calls that the machine's end interrupted.
 	ErrMachineGone = errors.New("the virtual machine is gone")
 	// ErrSlowClient ends an attached stream whose reader took nothing for a
 	// while: a container is not held up by who looks at it.
-	ErrSlowClient = errors.New("attached client does not read")
+	ErrSlowClient = output.ErrSlowClient
 	// ErrInvalid is returned for a request that no state could make valid.
 	ErrInvalid = errors.New("invalid request")
 	// ErrTimeout is matched when the start outlasted Options.BootTimeout.
@@ -79,4 +85,42 @@ func expect(subject, action string, have State, want ...State) error {
 		return nil
 	}
 	return &StateError{Subject: subject, Action: action, State: have, Want: want}
+}
+
+// Phase is one step of the start and what it cost.
+type Phase struct {
+	Name         string `json:"name"`
+	Microseconds int64  `json:"microseconds"`
+}
+
+// Status is the sandbox at one moment. It is the caller's own copy.
+type Status struct {
+	State  State
+	Config Config // zero before Create
+	// Guest is what the agent told when it was configured.
+	Guest agentv1.Configured
+	// VM is the machine's process, zero when there is none.
+	VM procid.ID
+	// MemoryMiB is what the machine has been grown to.
+	MemoryMiB int
+	Phases    []Phase
+	// ExitReason says why the machine ended, empty while it lives.
+	ExitReason string
+	CreatedAt  time.Time
+	StartedAt  time.Time
+	StoppedAt  time.Time
+	// Processes are all that were created and not deleted, containers and
+	// exec'd ones, by time of creation.
+	Processes []ProcessStatus
+}
+
+// ProcessStatus is one process at one moment.
+type ProcessStatus struct {
+	Process
+	State     State
+	PID       int
+	Terminal  bool
+	Exit      *Exit // set when State is Stopped
+	CreatedAt time.Time
+	StartedAt time.Time // zero if it never was
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/input"
 )
 
 func (h *harness) exec(id string, stdin bool) Process {
@@ -128,9 +129,9 @@ func TestInputIsHeldBack(t *testing.T) {
 			}
 		}
 	}()
-	h.must(p.until(h.ctx, func() bool { return len(p.input) > maxUnacked }))
+	h.must(p.until(h.ctx, func() bool { return len(p.input) > input.MaxUnacked }))
 	time.Sleep(300 * time.Millisecond)
-	if n := taken.Load(); n > maxUnacked+256<<10 {
+	if n := taken.Load(); n > input.MaxUnacked+256<<10 {
 		t.Errorf("%d bytes were taken of which none is acknowledged", n)
 	}
 	p.end(exited(0))
@@ -258,10 +259,7 @@ func TestAttachToAContainer(t *testing.T) {
 	first := h.attach(id, Streams{Stdout: a})
 	second := h.attach(id, Streams{Stdout: b})
 	for joined := 0; joined < 2; time.Sleep(time.Millisecond) {
-		hub := h.box.procs[id].out[0]
-		hub.mu.Lock()
-		joined = len(hub.clients)
-		hub.mu.Unlock()
+		joined = h.box.procs[id].out[0].Clients()
 	}
 	_, err := h.box.StartProcess(h.ctx, id)
 	h.must(err)
@@ -312,14 +310,7 @@ func TestSlowClientIsDetached(t *testing.T) {
 		<-release
 		return len(b), nil
 	})})
-	for {
-		hub := h.box.procs[id].out[0]
-		hub.mu.Lock()
-		n := len(hub.clients)
-		hub.mu.Unlock()
-		if n == 1 {
-			break
-		}
+	for h.box.procs[id].out[0].Clients() != 1 {
 		time.Sleep(time.Millisecond)
 	}
 	line := strings.Repeat("x", 1023) + "\n"

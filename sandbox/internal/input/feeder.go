@@ -1,4 +1,5 @@
-package sandbox
+// Package input feeds a process's stdin over the channel, which may be cut.
+package input
 
 import (
 	"context"
@@ -10,45 +11,16 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
-// errNoInput says that the process takes no more input.
-var errNoInput = errors.New("the process has closed its stdin")
+// ErrNoInput says that the process takes no more input.
+var ErrNoInput = errors.New("the process has closed its stdin")
 
-// feed copies a client's input to the process until either ends.
-func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
-	select {
-	case <-p.started:
-	case <-ctx.Done():
-		s.unfeed(p)
-		return context.Cause(ctx)
-	}
-	if p.machine == nil { // it ended before this shim began
-		s.unfeed(p)
-		return errNoInput
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(p.machine.ctx, func() { cancel(ErrMachineGone) })()
-	in := &feeder{p: p}
-	err := in.pass(ctx, r)
-	closing := s.unfeed(p)
-	// A client that is gone leaves a context that has ended; its process must
-	// still learn that nothing more comes.
-	end, done := p.machine.call(context.WithoutCancel(ctx), s.o.CallTimeout)
-	defer done()
-	err = endOf(err)
-	if closing && !errors.Is(err, errNoInput) {
-		err = errors.Join(err, in.closeInput(end))
-		in.drain(end)
-	}
-	return errors.Join(err, in.close())
-}
-
-// pass sends what r yields. A cut of the channel while r is silent is noticed
+// Pass sends what r yields until r, the process or ctx ends. A cut of the channel while r is silent is noticed
 // too: what was under way has to be sent again. A Read that goes on after
 // the process has had enough ends when r's owner closes it.
-func (f *feeder) pass(ctx context.Context, r io.Reader) error {
+func (f *Feeder) Pass(ctx context.Context, r io.Reader) error {
 	type piece struct {
 		data []byte
 		err  error
@@ -96,47 +68,38 @@ func (f *feeder) pass(ctx context.Context, r io.Reader) error {
 }
 
 // renew replaces a stream that has ended, if that was the channel's doing.
-func (f *feeder) renew(ctx context.Context) error {
+func (f *Feeder) renew(ctx context.Context) error {
 	if f.stream == nil {
 		return f.open(ctx)
 	}
 	return errors.New("the stream has ended")
 }
 
-func endOf(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
-}
+// Feeder writes to a process's stdin, on a new stream when the channel is cut. Its
+// methods are called by one goroutine; Close is the last.
+type Feeder struct {
+	Process agentv1.Process
+	Agent   *agentv1.Client
+	Link    *guest.Link     // that Agent speaks over
+	Gone    <-chan struct{} // closed when the VM has ended
+	Ended   <-chan struct{} // closed when the process has
 
-// unfeed gives the process's stdin up, and says whether it is to be closed.
-func (s *Sandbox) unfeed(p *process) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.fed = false
-	return p.id.Exec != "" || p.stdinOnce || p.closeIn
-}
-
-// feeder writes to a process's stdin, on a new stream when the channel is cut.
-type feeder struct {
-	p       *process
 	session *channel.Session
 	stream  *agentv1.InputStream
 	sent    int64  // offset of the end of unacked
-	unacked []byte // at most maxUnacked and one write
+	unacked []byte // at most MaxUnacked and one write
 }
 
-// maxUnacked is how much of a process's input is kept for a channel that is
+// MaxUnacked is how much of a process's input is kept for a channel that is
 // cut: more is taken when the agent has acknowledged some. The channel's window
 // bounds only what the guest has not read.
-const maxUnacked = 1 << 20
+const MaxUnacked = 1 << 20
 
-func (f *feeder) open(ctx context.Context) (err error) {
-	if f.session, err = f.p.machine.link.connect(ctx); err != nil {
+func (f *Feeder) open(ctx context.Context) (err error) {
+	if f.session, err = f.Link.Connect(ctx); err != nil {
 		return err
 	}
-	stream, err := f.p.machine.agent.Input(ctx, agentv1.Input{Process: f.p.id})
+	stream, err := f.Agent.Input(ctx, agentv1.Input{Process: f.Process})
 	if err != nil {
 		return err
 	}
@@ -147,7 +110,7 @@ func (f *feeder) open(ctx context.Context) (err error) {
 	first := f.sent - int64(len(f.unacked))
 	if at < first || at > f.sent {
 		stream.Close()
-		return fmt.Errorf("%w: the guest is at offset %d of %d", errNoInput, at, f.sent)
+		return fmt.Errorf("%w: the guest is at offset %d of %d", ErrNoInput, at, f.sent)
 	}
 	f.unacked = f.unacked[at-first:]
 	f.stream = stream
@@ -163,7 +126,7 @@ func (f *feeder) open(ctx context.Context) (err error) {
 }
 
 // write returns when data is on its way.
-func (f *feeder) write(ctx context.Context, data []byte) error {
+func (f *Feeder) write(ctx context.Context, data []byte) error {
 	return f.retry(ctx, func() error {
 		if f.stream == nil {
 			if err := f.open(ctx); err != nil {
@@ -185,8 +148,8 @@ func (f *feeder) write(ctx context.Context, data []byte) error {
 	})
 }
 
-// closeInput makes the process read end of file.
-func (f *feeder) closeInput(ctx context.Context) error {
+// CloseInput makes the process read end of file.
+func (f *Feeder) CloseInput(ctx context.Context) error {
 	return f.retry(ctx, func() error {
 		if f.stream == nil {
 			if err := f.open(ctx); err != nil {
@@ -197,14 +160,14 @@ func (f *feeder) closeInput(ctx context.Context) error {
 	})
 }
 
-// drain waits for the agent to have passed everything on.
-func (f *feeder) drain(ctx context.Context) {
+// Drain waits for the agent to have passed everything on.
+func (f *Feeder) Drain(ctx context.Context) {
 	if f.stream == nil {
 		return
 	}
 	select {
 	case <-f.stream.Done():
-	case <-f.p.done:
+	case <-f.Ended:
 	case <-ctx.Done():
 	}
 }
@@ -213,8 +176,8 @@ func (f *feeder) drain(ctx context.Context) {
 const cutGrace = 200 * time.Millisecond
 
 // retry repeats f on a new stream for as long as it is the channel that fails.
-func (f *feeder) retry(ctx context.Context, try func() error) error {
-	for b := (backoff{}); ; {
+func (f *Feeder) retry(ctx context.Context, try func() error) error {
+	for b := (guest.Backoff{}); ; {
 		err := try()
 		if err == nil {
 			return nil
@@ -223,8 +186,8 @@ func (f *feeder) retry(ctx context.Context, try func() error) error {
 			return context.Cause(ctx)
 		}
 		var refusal *agentv1.Error
-		if errors.As(err, &refusal) || errors.Is(err, errNoInput) {
-			return fmt.Errorf("%w: %w", errNoInput, err)
+		if errors.As(err, &refusal) || errors.Is(err, ErrNoInput) {
+			return fmt.Errorf("%w: %w", ErrNoInput, err)
 		}
 		if f.session != nil {
 			late := time.NewTimer(cutGrace)
@@ -232,21 +195,21 @@ func (f *feeder) retry(ctx context.Context, try func() error) error {
 			case <-f.session.Done():
 				late.Stop()
 			case <-late.C:
-				return errNoInput // the agent has ended this stream alone
+				return ErrNoInput // the agent has ended this stream alone
 			}
 		}
-		f.close()
-		if !b.wait(ctx, f.p.machine) {
+		f.Close()
+		if !b.Wait(ctx, f.Gone) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
 // room waits until few enough bytes are unacknowledged.
-func (f *feeder) room(ctx context.Context) error {
+func (f *Feeder) room(ctx context.Context) error {
 	for {
 		f.trim()
-		if len(f.unacked) <= maxUnacked {
+		if len(f.unacked) <= MaxUnacked {
 			return nil
 		}
 		select {
@@ -259,44 +222,18 @@ func (f *feeder) room(ctx context.Context) error {
 	}
 }
 
-func (f *feeder) trim() {
+func (f *Feeder) trim() {
 	if n := f.stream.Offset() - (f.sent - int64(len(f.unacked))); n > 0 {
 		f.unacked = append([]byte{}, f.unacked[min(n, int64(len(f.unacked))):]...)
 	}
 }
 
-func (f *feeder) close() error {
+// Close lets go of the process's stdin, which stays open.
+func (f *Feeder) Close() error {
 	if f.stream == nil {
 		return nil
 	}
 	f.stream.Close()
 	f.stream = nil
 	return nil
-}
-
-// CloseInput closes a process's stdin once everything attached has been fed.
-func (s *Sandbox) CloseInput(ctx context.Context, id Process) error {
-	s.mu.Lock()
-	p, err := s.find(id)
-	if err == nil && !p.stdin {
-		err = fmt.Errorf("%s: %w: it has no stdin", subject(id), ErrInvalid)
-	}
-	fed := false
-	if err == nil {
-		p.closeIn, fed = true, p.fed
-		err = expect(p.subject(), "close the stdin of", p.state, Running, Paused)
-	}
-	s.mu.Unlock()
-	if err != nil || fed {
-		return err
-	}
-	call, done := p.machine.call(ctx, s.o.CallTimeout)
-	defer done()
-	f := &feeder{p: p}
-	err = f.closeInput(call)
-	f.drain(call)
-	if errors.Is(err, errNoInput) {
-		err = nil
-	}
-	return errors.Join(err, f.close())
 }

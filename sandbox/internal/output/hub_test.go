@@ -1,4 +1,4 @@
-package sandbox
+package output
 
 import "testing"
 
@@ -6,14 +6,14 @@ import "testing"
 // repeated, and with more each time.
 func TestHubRepeats(t *testing.T) {
 	t.Parallel()
-	h := newHub()
-	c := h.join(false)
+	h := NewHub()
+	c := h.Join(false)
 	h.send(t.Context(), 0, []byte("abcde"))
 	h.send(t.Context(), 2, []byte("cdefg"))
 	h.send(t.Context(), 2, []byte("cdefgh"))
 	h.send(t.Context(), 0, []byte("abc"))
 	h.send(t.Context(), 8, []byte("ij"))
-	h.end()
+	h.End()
 	got := ""
 	for data := range c.chunks {
 		got += string(data)

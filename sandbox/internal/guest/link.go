@@ -1,4 +1,6 @@
-package sandbox
+// Package guest is the way from a sandbox to the agent in its VM: the session of the
+// channel, the pauses between attempts when it is cut, and the guest's clock.
+package guest
 
 import (
 	"context"
@@ -11,10 +13,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel"
 )
 
-// link is the way to a machine's agent: the channel's session, and a new one
-// when it ends although the machine lives. A guest that breaks its sessions
+// Link is the way to a VM's agent: the channel's session, and a new one
+// when it ends although the VM lives. A guest that breaks its sessions
 // again and again uses up the link.
-type link struct {
+type Link struct {
 	path   string
 	resume bool // another host was connected before
 	broken func(error)
@@ -24,29 +26,32 @@ type link struct {
 	redials []time.Time
 }
 
-// A guest may break so many sessions within the window.
+// The sessions that a guest may break within the window.
 const (
-	maxRedials   = 8
+	MaxRedials   = 8
 	redialWindow = time.Minute
 )
 
 var errLinkBroken = errors.New("the guest breaks the channel again and again")
 
-func newLink(path string, resume bool, broken func(error)) *link {
-	return &link{path: path, resume: resume, broken: broken, sem: make(chan struct{}, 1)}
+// NewLink returns a link to the agent behind the channel's socket at path. It opens no
+// connection yet. resume says that another host was connected before; broken is called
+// once with the reason when the link is used up.
+func NewLink(path string, resume bool, broken func(error)) *Link {
+	return &Link{path: path, resume: resume, broken: broken, sem: make(chan struct{}, 1)}
 }
 
-// open opens a stream, on a new session if need be.
-func (l *link) open(ctx context.Context) (net.Conn, error) {
-	session, err := l.connect(ctx)
+// Open opens a stream, on a new session if need be.
+func (l *Link) Open(ctx context.Context) (net.Conn, error) {
+	session, err := l.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return session.Open(ctx)
 }
 
-// connect returns the session that is in use.
-func (l *link) connect(ctx context.Context) (*channel.Session, error) {
+// Connect returns the session that is in use, or a new one.
+func (l *Link) Connect(ctx context.Context) (*channel.Session, error) {
 	select {
 	case l.sem <- struct{}{}:
 	case <-ctx.Done():
@@ -79,12 +84,12 @@ func (l *link) connect(ctx context.Context) (*channel.Session, error) {
 }
 
 // spend counts one more session that was broken.
-func (l *link) spend() error {
+func (l *Link) spend() error {
 	t := time.Now()
 	for len(l.redials) > 0 && t.Sub(l.redials[0]) > redialWindow {
 		l.redials = l.redials[1:]
 	}
-	if len(l.redials) == maxRedials {
+	if len(l.redials) == MaxRedials {
 		err := fmt.Errorf("%w: %w", errLinkBroken, l.session.Err())
 		l.broken(err)
 		return err
@@ -93,8 +98,8 @@ func (l *link) spend() error {
 	return nil
 }
 
-// close ends the session, if there is one. Nothing uses the link any more.
-func (l *link) close() error {
+// Close ends the session, if there is one. Nothing uses the link any more.
+func (l *Link) Close() error {
 	l.sem <- struct{}{}
 	defer func() { <-l.sem }()
 	if l.session == nil {

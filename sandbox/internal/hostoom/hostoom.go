@@ -1,0 +1,74 @@
+// Package hostoom tells whether the host's kernel has killed a process for want of
+// memory.
+package hostoom
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Count tells whether the host's kernel has killed for want of memory in a
+// process's cgroup, or on the whole host, since the count was taken.
+type Count struct {
+	File   string // of the kernel, where it counts; empty for none
+	Before int    // what it counted at the beginning
+}
+
+// Take takes the count of the process's memory cgroup, or of the host
+// where that cannot be read.
+func Take(pid int) Count {
+	for _, file := range append(files(pid), "/proc/vmstat") {
+		if n, ok := read(file); ok {
+			return Count{file, n}
+		}
+	}
+	return Count{}
+}
+
+// Happened reports whether the kernel has killed since.
+func (c Count) Happened() bool {
+	n, ok := read(c.File)
+	return ok && n > c.Before
+}
+
+// files are where the kernel counts for the cgroups of pid: memory.events
+// of cgroup2, memory.oom_control of the older controller. The root has none.
+func files(pid int) []string {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for line := range strings.Lines(string(data)) {
+		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, path, _ := strings.Cut(rest, ":")
+		switch {
+		case path == "/":
+		case id == "0":
+			found = append(found, filepath.Join("/sys/fs/cgroup", path, "memory.events"),
+				filepath.Join("/sys/fs/cgroup/unified", path, "memory.events"))
+		case strings.Contains(","+controllers+",", ",memory,"):
+			found = append(found, filepath.Join("/sys/fs/cgroup/memory", path, "memory.oom_control"))
+		}
+	}
+	return found
+}
+
+// read finds the line "oom_kill N".
+func read(file string) (int, bool) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	for line := range bytes.Lines(data) {
+		name, value, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
+		if name == "oom_kill" {
+			n, err := strconv.Atoi(value)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,127 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// ContainerStats are a container's live figures.
+func (s *Sandbox) ContainerStats(ctx context.Context, id string) (agentv1.Stats, error) {
+	p, m, ctx, done, err := s.live(ctx, "read the figures of", Process{Container: id}, Running, Paused)
+	if err != nil {
+		return agentv1.Stats{}, err
+	}
+	defer done()
+	st, err := m.agent.Stats(ctx, p.id)
+	st.At = now() // the guest's clock is its own affair
+	return st, m.fault(err)
+}
+
+// Pids are the processes of a container as the guest numbers them.
+func (s *Sandbox) Pids(ctx context.Context, id string) ([]int, error) {
+	p, m, ctx, done, err := s.live(ctx, "list", Process{Container: id}, Ready, Running, Paused)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	list, err := m.agent.Pids(ctx, p.id)
+	return list.Pids, m.fault(err)
+}
+
+// Memory is the guest's own view of its memory.
+func (s *Sandbox) Memory(ctx context.Context) (agentv1.Memory, error) {
+	m, err := s.running("read the memory of", Running)
+	if err != nil {
+		return agentv1.Memory{}, err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	mem, err := m.agent.Memory(ctx)
+	return mem, m.fault(err)
+}
+
+// ReadFile returns at most limit bytes from the end of a container's file,
+// also of a container that has ended.
+func (s *Sandbox) ReadFile(ctx context.Context, id, path string, limit int) ([]byte, error) {
+	_, m, ctx, done, err := s.live(ctx, "read a file of", Process{Container: id}, Ready, Running, Paused, Stopped)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	f, err := m.agent.ReadFile(ctx, agentv1.ReadFile{Container: id, Path: path, Limit: limit})
+	if err != nil {
+		return nil, fmt.Errorf("read %s of container %s: %w", path, id, m.fault(err))
+	}
+	return f.Data[:min(len(f.Data), max(limit, 0))], nil
+}
+
+// WriteFiles writes files of a volume of the pod.
+func (s *Sandbox) WriteFiles(ctx context.Context, f agentv1.Files) (agentv1.FilesState, error) {
+	m, err := s.running("write files in", Running)
+	if err != nil {
+		return agentv1.FilesState{}, err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	state, err := m.agent.Files(ctx, f)
+	return state, m.fault(err)
+}
+
+// Forward connects to a port of the pod. The connection supports CloseWrite
+// (half close).
+func (s *Sandbox) Forward(ctx context.Context, port uint16) (net.Conn, error) {
+	m, err := s.running("forward a port of", Running)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	conn, err := m.agent.Forward(ctx, port)
+	return conn, m.fault(err)
+}
+
+// Pack begins to read a tree of a container's files, also of one that has ended,
+// whose volumes are gone then. ctx covers only the beginning. The caller closes
+// the tree, whose entries are the guest's word: names may be anything.
+func (s *Sandbox) Pack(ctx context.Context, id, path string) (*agentv1.TreeReader, error) {
+	p, m, ctx, done, err := s.live(ctx, "copy from", Process{Container: id}, Ready, Running, Stopped)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	t, err := m.agent.Pack(ctx, agentv1.Pack{Container: id, Path: path})
+	if err != nil {
+		return nil, fmt.Errorf("copy from %s: %w", p.subject(), m.fault(err))
+	}
+	return t, nil
+}
+
+// Unpack begins to write a tree into a container; see agentv1.Unpack. ctx covers
+// only the beginning. The caller closes the tree.
+func (s *Sandbox) Unpack(ctx context.Context, id, path string, into bool) (*agentv1.TreeWriter, error) {
+	p, m, ctx, done, err := s.live(ctx, "copy to", Process{Container: id}, Ready, Running, Stopped)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	t, err := m.agent.Unpack(ctx, agentv1.Unpack{Container: id, Path: path, Into: into})
+	if err != nil {
+		return nil, fmt.Errorf("copy to %s: %w", p.subject(), m.fault(err))
+	}
+	return t, nil
+}
+
+// Usage are the pod's counters, as the guest tells them.
+func (s *Sandbox) Usage(ctx context.Context) (agentv1.Usage, error) {
+	m, err := s.running("read the counters of", Running)
+	if err != nil {
+		return agentv1.Usage{}, err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	u, err := m.agent.Usage(ctx)
+	return u, m.fault(err)
+}
