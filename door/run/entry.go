@@ -15,7 +15,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -123,8 +122,8 @@ func (e *entry) allocatable(ctx context.Context, sandbox string) (corev1.Resourc
 
 // dns is the resolver configuration that the pod's network has.
 func (e *entry) dns() *runtimeapi.DNSConfig {
-	servers, searches, options := network.Resolver(hypervisor.Network(e.rec.Network))
-	return &runtimeapi.DNSConfig{Servers: servers, Searches: searches, Options: options}
+	dns := network.Resolver(network.Kind(e.rec.Network))
+	return &runtimeapi.DNSConfig{Servers: dns.Servers, Searches: dns.Searches, Options: dns.Options}
 }
 
 func (e *entry) event(ev pod.Event) {
