@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -99,12 +100,17 @@ func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
 		return nil, fmt.Errorf("ask for the machine's name: %w", err)
 	}
 	return pod.New(pod.Options{
-		Pod: spec, Last: e.lastVerdicts(spec), Runtime: engine, Images: puller{engine, e.images, e.log},
-		LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
-		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Dial: engine.DialPort, Pauses: engine.PodPauses, Resume: engine.ResumePodSandbox, Event: e.event, Logger: e.r.s.log,
-		HostsFile: filepath.Join(e.dir, "etc-hosts"), SeccompDir: e.r.s.roots.Seccomp(), DNS: e.dns,
-		VolumeDir: filepath.Join(volumesDir(e.r.s.roots), string(e.rec.Pod.UID)),
-		Objects:   e.objects, Allocatable: e.allocatable, NodeName: node,
+		Options: config.Options{
+			Pod: spec, Objects: e.objects,
+			LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"),
+			VolumeDir: filepath.Join(volumesDir(e.r.s.roots), string(e.rec.Pod.UID)),
+			HostsFile: filepath.Join(e.dir, "etc-hosts"), SeccompDir: e.r.s.roots.Seccomp(), DNS: e.dns,
+			Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
+			Ports: e.rec.Ports, HostIP: "127.0.0.1", NodeName: node,
+		},
+		Runtime: engine, Images: puller{engine, e.images, e.log}, Last: e.lastVerdicts(spec), FailFast: failFast,
+		Dial: engine.DialPort, Pauses: engine.PodPauses, Resume: engine.ResumePodSandbox, Allocatable: e.allocatable,
+		Event: e.event, Logger: e.r.s.log,
 	})
 }
 
