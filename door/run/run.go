@@ -207,7 +207,7 @@ func begun(statuses []corev1.ContainerStatus) int {
 }
 
 func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
-	m := api.Started{Pod: summary(e), Containers: allContainers(e.rec.Pod)}
+	m := api.Started{Pod: summary(e), Containers: allContainers(e.rec.Pod), Interactive: interactive(e.rec.Pod)}
 	if f, err := s.engine.PodFacts(ctx, e.pod().Sandbox()); err == nil {
 		for _, p := range f.Phases {
 			m.Phases = append(m.Phases, api.Phase{Name: p.Name, Microseconds: p.Took.Microseconds()})
