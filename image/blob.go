@@ -31,13 +31,8 @@ type blob struct {
 }
 
 func newBlob(info types.BlobInfo, dir string) (*blob, error) {
-	f, err := os.CreateTemp(dir, "blob-*")
+	f, err := nameless(dir)
 	if err != nil {
-		return nil, err
-	}
-	// Nobody else needs the name, and a nameless file cannot be left behind.
-	if err := os.Remove(f.Name()); err != nil {
-		f.Close()
 		return nil, err
 	}
 	b := &blob{info: info, file: f}
@@ -147,7 +142,10 @@ func (b *blob) advance(written int64) {
 
 // reader returns the blob from its start; a Read waits for bytes to come, and
 // io.EOF means complete and verified.
-func (b *blob) reader() io.Reader { return &blobReader{b: b} }
+func (b *blob) reader() io.ReadCloser { return &blobReader{b: b} }
+
+// errStopped ends reads of a layer that nobody wants any more.
+var errStopped = errors.New("reading stopped")
 
 type blobReader struct {
 	b  *blob
@@ -173,6 +171,12 @@ func (r *blobReader) Read(p []byte) (int, error) {
 		err = nil
 	}
 	return n, err
+}
+
+// Close ends a Read that waits, of this reader and every other one.
+func (r *blobReader) Close() error {
+	r.b.fail(errStopped)
+	return nil
 }
 
 // fail ends reads that wait, with err unless there is one already.

@@ -1,23 +1,17 @@
 package image
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/api/slot"
-	"github.com/bulkhead-project/bulkhead/image/erofs"
-	"github.com/bulkhead-project/bulkhead/image/layer"
+	"github.com/bulkhead-project/bulkhead/image/convert"
 )
 
 const (
@@ -26,43 +20,51 @@ const (
 	maxRoom = 2 * slot.Size
 	// reserve is left free on the store's file system by a conversion.
 	reserve = 64 << 20
-	// zstdWindow bounds what a layer can make its decompressor take.
-	zstdWindow = 128 << 20
+	// makeRoom is the advice that goes with ErrNoSpace.
+	makeRoom = "remove images with bulkhead image rm"
 )
 
-// convert merges layers, lowest first, into one disk of at most limit bytes in
-// dir, while they are still being fetched, and returns the size of the file
+// makeDisk has layers, lowest first, merged into one disk of at most limit bytes
+// in dir, while they are still being fetched, and returns the size of the file
 // system in it.
-func convert(ctx context.Context, dir string, limit int64, layers []*blob, diffIDs []digest.Digest) (size int64, err error) {
+func makeDisk(ctx context.Context, dir string, limit int64, layers []*blob, diffIDs []digest.Digest) (size int64, err error) {
 	disk, err := os.OpenFile(filepath.Join(dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
-	spool, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
+	spool, err := nameless(dir)
 	if err != nil {
-		if spool, err = os.CreateTemp(dir, "spool-*"); err != nil {
-			return 0, err
-		}
-		defer os.Remove(spool.Name())
+		return 0, err
 	}
 	defer spool.Close()
-	out := erofs.NewWriter(disk, spool, limit)
-	tree := layer.NewTree(out, layer.DefaultLimits)
+	parts := make([]convert.Layer, len(layers))
 	for i, b := range layers {
-		if err := applyLayer(ctx, tree, b, diffIDs[i]); err != nil {
-			return 0, layerError(b.info.Digest, err, limit)
-		}
-		out.Flush()
+		parts[i] = convert.Layer{DiffID: diffIDs[i], Content: b.reader()}
 	}
-	if size, err = out.Finish(tree.Root); err != nil {
-		return 0, layerError("", err, limit)
+	if size, err = convert.Disk(ctx, disk, spool, limit, parts); err != nil {
+		return 0, layerError(layers, err, limit)
 	}
 	if err := disk.Sync(); err != nil {
 		return 0, fmt.Errorf("sync the disk: %w", err)
 	}
 	// A slot of a virtual machine has one size, and so has what fills it.
 	return size, disk.Truncate(slot.Size)
+}
+
+// nameless is a file in dir that is gone when it is closed, whoever closes it.
+func nameless(dir string) (*os.File, error) {
+	f, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
+	if err == nil {
+		return f, nil
+	}
+	if f, err = os.CreateTemp(dir, "nameless-*"); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // room returns what an image may take, layers and disk together, by what is free.
@@ -75,56 +77,31 @@ func room(dir string) (int64, error) {
 	return min(maxRoom, max(0, free-reserve)), nil
 }
 
-func layerError(d digest.Digest, err error, limit int64) error {
-	switch {
-	case errors.Is(err, erofs.ErrTooLarge) && limit < slot.Size:
-		err = fmt.Errorf("%w: it takes more than the %d MiB that are left beside its layers and the %d kept for pods (remove images with bulkhead image rm)", ErrNoSpace, limit>>20, reserve>>20)
-	case errors.Is(err, layer.ErrHostile), errors.Is(err, erofs.ErrTooLarge):
-		err = fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if d == "" || strings.Contains(err.Error(), d.String()) {
+// layerError gives what the converter says of an image its class, and the
+// layer that it says it of its name.
+func layerError(layers []*blob, err error, limit int64) error {
+	var fault *convert.Error
+	if !errors.As(err, &fault) {
 		return err
 	}
-	return fmt.Errorf("layer %s: %w", d, err)
-}
-
-// applyLayer decompresses in one goroutine and merges in the caller's, so that
-// two processors have work; it returns when both are done.
-func applyLayer(ctx context.Context, tree *layer.Tree, b *blob, diffID digest.Digest) error {
-	ahead := newReadAhead(b.reader(), diffID.Verifier())
-	err := tree.Apply(ctx, ahead)
-	if err != nil {
-		b.fail(errStopped)
-	}
-	verified, readErr := ahead.stop()
-	switch {
-	case readErr != nil && !errors.Is(readErr, errStopped):
-		return readErr // what the merge says then only follows from it
-	case err != nil:
+	err = faultError(fault, limit)
+	if fault.Layer < 0 || fault.Layer >= len(layers) {
 		return err
-	case !verified:
-		return fmt.Errorf("%w: uncompressed content is not %s", ErrDigest, diffID)
 	}
-	return nil
+	return fmt.Errorf("layer %s: %w", layers[fault.Layer].info.Digest, err)
 }
 
-// decompress returns the stream inside of in, by its first bytes: media types
-// are often wrong.
-func decompress(in io.Reader) (io.ReadCloser, error) {
-	buffered := bufio.NewReaderSize(in, 256<<10)
-	magic, err := buffered.Peek(4)
-	if err != nil && !atEOF(err) {
-		return nil, err
-	}
+func faultError(fault *convert.Error, limit int64) error {
 	switch {
-	case len(magic) >= 2 && magic[0] == 0x1f && magic[1] == 0x8b:
-		return gzip.NewReader(buffered)
-	case len(magic) == 4 && string(magic) == "\x28\xb5\x2f\xfd", len(magic) == 4 && magic[0]&0xf0 == 0x50 && string(magic[1:]) == "\x2a\x4d\x18":
-		d, err := zstd.NewReader(buffered, zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderConcurrency(1))
-		if err != nil {
-			return nil, err
-		}
-		return d.IOReadCloser(), nil
+	case fault.Kind == convert.Large && limit < slot.Size:
+		return fmt.Errorf("%w: it takes more than the %d MiB that are left beside its layers and the %d kept for pods (%s)",
+			ErrNoSpace, limit>>20, reserve>>20, makeRoom)
+	case fault.Kind == convert.Space:
+		return fmt.Errorf("%w: %w", ErrNoSpace, fault)
+	case fault.Kind == convert.Digest:
+		return &classError{ErrDigest, fault, fault.Text}
+	case fault.Kind == convert.Large, fault.Kind == convert.Invalid:
+		return fmt.Errorf("%w: %w", ErrInvalid, fault)
 	}
-	return io.NopCloser(buffered), nil
+	return fault
 }

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +29,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 
+	"github.com/bulkhead-project/bulkhead/image/convert"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
@@ -277,6 +281,107 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// converters are the processes that read images for this test's programs.
+func converters(t *testing.T) (pids []int) {
+	t.Helper()
+	own := filepath.Join(os.Getenv("BULKHEAD_LIBEXEC"), convert.Program)
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if exe, err := os.Readlink(link); err == nil && exe == own {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link))); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// awaitConverters waits until there are some, or none.
+func awaitConverters(t *testing.T, some bool) []int {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		pids := converters(t)
+		if len(pids) > 0 == some {
+			return pids
+		}
+		if time.Now().After(end) {
+			t.Fatalf("processes that read images: %v", pids)
+		}
+	}
+}
+
+// TestConverterKilled: a process that dies while it reads an image ends that
+// pull alone, at once and with a reason, though the registry is silent.
+func TestConverterKilled(t *testing.T) {
+	img := imageOf(t, tarOf(t, file("f", randomText(1<<20))))
+	d := firstLayer(t, img)
+	asked, release := make(chan struct{}, 8), make(chan struct{})
+	var hold atomic.Bool
+	hold.Store(true)
+	host := startRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if isBlob(r, d) && hold.Load() {
+				asked <- struct{}{}
+				<-release
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	defer close(release)
+	push(t, host+"/demo:1", img)
+	s, _ := openStore(t, "run")
+	pulled := make(chan error, 1)
+	go func() {
+		_, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{})
+		pulled <- err
+	}()
+	<-asked
+	for _, pid := range awaitConverters(t, true) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
+	err := <-pulled
+	if err == nil || !strings.Contains(err.Error(), "killed") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v", err)
+	}
+	noTemps(t, s)
+	hold.Store(false)
+	if _, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPullCancelled: with the caller goes the process.
+func TestPullCancelled(t *testing.T) {
+	img := imageOf(t, tarOf(t, file("f", randomText(1<<20))))
+	d := firstLayer(t, img)
+	ctx, cancel := context.WithCancel(t.Context())
+	release := make(chan struct{})
+	host := startRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if isBlob(r, d) {
+				cancel()
+				<-release
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	defer close(release)
+	push(t, host+"/demo:1", img)
+	s, _ := openStore(t, "run")
+	if _, err := s.Pull(ctx, host+"/demo:1", PullOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if left := converters(t); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+	noTemps(t, s)
+}
+
 // TestKilled kills a process in mid-pull; the next one finds nothing of it.
 func TestKilled(t *testing.T) {
 	if data := os.Getenv("IMAGE_TEST_DATA"); data != "" {
@@ -285,10 +390,12 @@ func TestKilled(t *testing.T) {
 		return
 	}
 	s, roots := openStore(t, "run")
+	img := imageOf(t, tarOf(t, file("f", "body")))
+	d := firstLayer(t, img)
 	started, release := make(chan struct{}, 8), make(chan struct{})
 	host := startRegistry(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") && r.Header.Get("User-Agent") == userAgent {
+			if isBlob(r, d) {
 				select {
 				case <-release:
 				default:
@@ -299,7 +406,6 @@ func TestKilled(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	img := imageOf(t, tarOf(t, file("f", "body")))
 	push(t, host+"/demo:1", img)
 	child := exec.Command(os.Args[0], "-test.run=^TestKilled$")
 	child.Env = append(os.Environ(), "IMAGE_TEST_DATA="+roots.Data, "IMAGE_TEST_REF="+host+"/demo:1")
@@ -315,11 +421,13 @@ func TestKilled(t *testing.T) {
 	if left, err := os.ReadDir(s.path("tmp")); err != nil || len(left) == 0 {
 		t.Errorf("the child is at work, but tmp holds %v, %v", left, err)
 	}
+	awaitConverters(t, true)
 	if err := child.Process.Kill(); err != nil {
 		t.Error(err)
 	}
 	_ = child.Wait()
 	close(release)
+	awaitConverters(t, false)
 	noTemps(t, reopen(t, roots, "run"))
 	if _, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{}); err != nil {
 		t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/bulkhead-project/bulkhead/image/convert"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
@@ -31,6 +33,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("IMAGE_TEST_DATA") != "" { // a child of TestKilled, in our environment
 		os.Exit(m.Run())
 	}
+	own := os.Getenv("HOME")
 	home, err := os.MkdirTemp("", "image-test-*")
 	if err != nil {
 		log.Fatal(err)
@@ -45,6 +48,13 @@ func TestMain(m *testing.M) {
 		"CONTAINERS_REGISTRIES_CONF": conf,
 	} {
 		os.Setenv(k, v)
+	}
+	// Package convert finds it there, as fresh as these tests are.
+	os.Setenv("BULKHEAD_LIBEXEC", home)
+	build := exec.Command("go", "build", "-o", filepath.Join(home, convert.Program), "../cmd/"+convert.Program)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "HOME="+own)
+	if out, err := build.CombinedOutput(); err != nil {
+		log.Fatalf("build %s: %v\n%s", convert.Program, err, out)
 	}
 	code := m.Run()
 	os.RemoveAll(home)

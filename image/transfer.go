@@ -124,7 +124,7 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 		if b == nil {
 			// What the registry claims, before anything of it is fetched.
 			if limit -= info.Size; limit < 0 {
-				return 0, fmt.Errorf("%w: its layers take more than what is free (remove images with bulkhead image rm)", ErrNoSpace)
+				return 0, fmt.Errorf("%w: its layers take more than what is free (%s)", ErrNoSpace, makeRoom)
 			}
 			if b, err = newBlob(info, st.dir); err != nil {
 				return 0, err
@@ -153,7 +153,7 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 		}
 	})
 	// The disk has what the layers leave, which are there until it is made.
-	size, err = convert(ctx, st.built(), min(limit, slot.Size), layers, r.config.RootFS.DiffIDs)
+	size, err = makeDisk(ctx, st.built(), min(limit, slot.Size), layers, r.config.RootFS.DiffIDs)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}

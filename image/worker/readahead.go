@@ -1,7 +1,7 @@
-package image
+package worker
 
 import (
-	"context"
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +10,13 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-var errStopped = errors.New("reading stopped")
+var (
+	errStopped = errors.New("reading stopped")
+	// errDamaged: a stream that is not what its format asks for.
+	errDamaged = errors.New("damaged")
+	// errDigest: content that does not have its digest.
+	errDigest = errors.New("digest does not match")
+)
 
 const (
 	aheadPiece  = 256 << 10
@@ -44,7 +50,11 @@ func newReadAhead(in io.Reader, verifier digest.Verifier) *readAhead {
 
 func (a *readAhead) run(in io.Reader, verifier digest.Verifier) {
 	defer close(a.pieces)
-	stream, err := decompress(in)
+	buffered := bufio.NewReaderSize(in, aheadPiece)
+	stream, err := decompress(buffered)
+	if errors.Is(err, errPlain) {
+		stream, err = io.NopCloser(buffered), nil
+	}
 	if err != nil {
 		a.err = damaged(err)
 		return
@@ -93,15 +103,14 @@ func (a *readAhead) atEnd(stream io.Reader) bool {
 	return n == 0 && atEOF(err)
 }
 
-// damaged says that it was the compressed stream, unless it was the fetch or
+// damaged says that it was the compressed stream, unless it was the engine or
 // this host.
 func damaged(err error) error {
 	var host *os.PathError
-	if classified(err) || errors.As(err, &host) || errors.Is(err, errStopped) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.As(err, &host) || errors.Is(err, errStopped) || errors.Is(err, errDamaged) {
 		return err
 	}
-	return fmt.Errorf("%w: decompress: %w", ErrInvalid, err)
+	return fmt.Errorf("%w: decompress: %w", errDamaged, err)
 }
 
 // Read is for one goroutine.

@@ -1,0 +1,88 @@
+// Package convert lets another process read what images are made of. That
+// process, bulkhead-convert, has nothing but the descriptors that it is given
+// (package image/worker): whoever finds a fault in a decompressor, in the tar
+// reader or in the writer of disks has that process, and its one image, and
+// nothing of the engine's. It ends with the call, with the call's context, and
+// with the engine.
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// Layer is one layer of an image.
+type Layer struct {
+	// DiffID is the digest of its uncompressed content.
+	DiffID digest.Digest
+	// Content is the layer as it was fetched. Disk closes it, which must end
+	// a Read that waits.
+	Content io.ReadCloser
+}
+
+// Disk merges layers, lowest first, into a file system in disk, and returns its
+// size. disk and spool are empty files; neither becomes larger than limit bytes.
+// Layers are read while they come. An *Error says what is wrong with the image or
+// the host; an error of a layer's Content is returned as it is.
+func Disk(ctx context.Context, disk, spool *os.File, limit int64, layers []Layer) (int64, error) {
+	req := Request{Limit: limit}
+	for _, l := range layers {
+		req.DiffIDs = append(req.DiffIDs, l.DiffID)
+	}
+	c := call{request: req, files: []*os.File{disk, spool}, layers: layers}
+	reply, err := c.do(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if reply.Size <= 0 || reply.Size > limit {
+		return 0, fmt.Errorf("%w: a disk of %d bytes", errMessage, reply.Size)
+	}
+	return reply.Size, nil
+}
+
+// Index lists the regular files of a tar archive, plain or compressed. If it is
+// compressed the archive is copied to spare, an empty file, of which it takes at
+// most limit bytes, and copied is true: the members' offsets are those of
+// spare. What is claimed of an offset or a size may be false. *Error, as for
+// Disk.
+func Index(ctx context.Context, archive, spare *os.File, limit int64) (members []Member, copied bool, err error) {
+	c := call{request: Request{Index: true, Limit: limit}, files: []*os.File{archive, spare}}
+	reply, err := c.do(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, m := range reply.Members {
+		if m.Offset < 0 || m.Size < 0 {
+			return nil, false, fmt.Errorf("%w: a member of %d bytes at %d", errMessage, m.Size, m.Offset)
+		}
+	}
+	return reply.Members, reply.Copied, nil
+}
+
+// feed writes the request and the layers.
+func (c *call) feed(w io.Writer) error {
+	if err := Send(w, c.request); err != nil {
+		return err
+	}
+	buf := make([]byte, 4+maxChunk)
+	for _, l := range c.layers {
+		if err := sendLayer(w, l.Content, buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop ends reads of layers that wait.
+func (c *call) stop() error {
+	var errs []error
+	for _, l := range c.layers {
+		errs = append(errs, l.Content.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,140 @@
+package convert
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+)
+
+// Program is the name of the process's executable.
+const Program = "bulkhead-convert"
+
+const (
+	// killWait bounds the wait for a killed process's pipes.
+	killWait = 5 * time.Second
+	maxText  = 1 << 10
+	maxCrash = 4 << 10
+	// pipeSize lets a fetch run ahead of the conversion.
+	pipeSize = 1 << 20
+)
+
+// call is one run of the process.
+type call struct {
+	request Request
+	files   []*os.File
+	layers  []Layer
+}
+
+// do runs the process to its end. Nothing of it is left when do returns.
+func (c *call) do(ctx context.Context) (Reply, error) {
+	path, err := dirs.Sibling(Program)
+	if err != nil {
+		return Reply{}, errors.Join(err, c.stop())
+	}
+	running, kill := context.WithCancel(ctx)
+	defer kill()
+	var crash head
+	cmd := exec.CommandContext(running, path)
+	cmd.Env = []string{"GOTRACEBACK=single"}
+	cmd.Dir = "/"
+	cmd.ExtraFiles = c.files
+	cmd.Stderr = &crash
+	cmd.WaitDelay = killWait
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal's signal reaches it
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr); err != nil {
+		return Reply{}, errors.Join(err, c.stop())
+	}
+	widen(in)
+	if err := cmd.Start(); err != nil {
+		return Reply{}, errors.Join(fmt.Errorf("start %s: %w", Program, err), c.stop())
+	}
+	fed := make(chan error, 1)
+	go func() {
+		err := errors.Join(c.feed(in), in.Close())
+		fed <- err // said before the process is killed for it
+		if err != nil && !errors.Is(err, unix.EPIPE) {
+			kill() // it would wait for the rest
+		}
+	}()
+	var reply Reply
+	replyErr := receive(out, maxReply, &reply)
+	var feedErr, stopErr error
+	select {
+	case feedErr = <-fed:
+		stopErr = c.stop()
+	default: // it has ended before its layers, which end now
+		stopErr = c.stop()
+		feedErr = ignored(<-fed)
+	}
+	waitErr := cmd.Wait()
+	var source *sourceError
+	switch {
+	case ctx.Err() != nil:
+		return Reply{}, context.Cause(ctx)
+	case replyErr == nil && reply.Fault != nil:
+		reply.Fault.Text = clean(reply.Fault.Text)
+		return Reply{}, reply.Fault
+	case errors.As(feedErr, &source):
+		return Reply{}, source.err
+	case replyErr != nil:
+		return Reply{}, fmt.Errorf("%s failed: %w%s", Program, cmp.Or(waitErr, replyErr), crash.line())
+	}
+	return reply, stopErr
+}
+
+// widen enlarges a pipe. A smaller one is slower, no more.
+func widen(pipe any) {
+	f, ok := pipe.(syscall.Conn)
+	if !ok {
+		return
+	}
+	if conn, err := f.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeSize) })
+	}
+}
+
+// ignored is for what only follows from an end that is known already.
+func ignored(error) error { return nil }
+
+// head keeps the first bytes of what is written to it.
+type head struct{ bytes.Buffer }
+
+func (h *head) Write(p []byte) (int, error) {
+	h.Buffer.Write(p[:min(len(p), max(0, maxCrash-h.Len()))])
+	return len(p), nil
+}
+
+// line is the first line, for an error.
+func (h *head) line() string {
+	text, _, _ := strings.Cut(h.String(), "\n")
+	if text = clean(text); text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+// clean makes one printable line of what the process wrote: it may have been
+// taken over.
+func clean(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text[:min(len(text), maxText)])
+	return strings.TrimSpace(text)
+}

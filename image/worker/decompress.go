@@ -1,0 +1,45 @@
+package worker
+
+import (
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"errors"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// zstdWindow bounds what a stream can make its decompressor take.
+const zstdWindow = 128 << 20
+
+// errPlain is decompress's for a stream that is not compressed, or in no way
+// that it knows.
+var errPlain = errors.New("not compressed")
+
+// decompress returns the stream inside of in, by its first bytes: media types
+// are often wrong. With errPlain nothing of in has been read.
+func decompress(in *bufio.Reader) (io.ReadCloser, error) {
+	magic, err := in.Peek(4)
+	if err != nil && !atEOF(err) {
+		return nil, err
+	}
+	switch {
+	case bytes.HasPrefix(magic, []byte("\x1f\x8b")):
+		return gzip.NewReader(in)
+	case bytes.HasPrefix(magic, []byte("BZh")):
+		return io.NopCloser(bzip2.NewReader(in)), nil
+	case len(magic) == 4 && (string(magic) == "\x28\xb5\x2f\xfd" || magic[0]&0xf0 == 0x50 && string(magic[1:]) == "\x2a\x4d\x18"):
+		d, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, err
+		}
+		return d.IOReadCloser(), nil
+	}
+	return nil, errPlain
+}
+
+// atEOF tells the end of a stream from a failure that was caused by some other
+// stream's.
+func atEOF(err error) bool { return err == io.EOF } //nolint:errorlint // see above

@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/shim/confine"
+)
+
+const (
+	// softMemory is where the collector begins to work harder: images that are
+	// honestly made, and all that layer.DefaultLimits allow, take less.
+	softMemory = 1 << 30
+	// maxMemory ends the process.
+	maxMemory = 2 << 30
+	// firstUser is added to the process's id for a user that nobody else is: no
+	// process id reaches 2^22, and the sum is below 2^31.
+	firstUser = 2_140_000_000
+)
+
+// calls are the system calls that Go's runtime needs, and those on files that
+// are open. None opens a file, makes a socket or a process, or names another
+// process.
+var calls = []uint32{
+	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_LSEEK, unix.SYS_FSTAT,
+	unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_SYNC_FILE_RANGE, unix.SYS_CLOSE,
+	unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_MINCORE,
+	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY,
+	unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_GETRANDOM,
+	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_RESTART_SYSCALL,
+	unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
+	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EVENTFD2,
+}
+
+// Confine takes everything from this process but its memory, of which it bounds
+// the amount, and its open files, none of which may become larger than limit
+// bytes. It is for a program without cgo.
+func Confine(limit int64) error {
+	// Where memory is short it is this process that goes.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+	debug.SetMemoryLimit(softMemory)
+	signal.Ignore(unix.SIGXFSZ) // a write fails instead
+	for _, l := range []struct {
+		resource int
+		most     uint64
+	}{{unix.RLIMIT_DATA, maxMemory}, {unix.RLIMIT_FSIZE, uint64(max(0, limit))}, {unix.RLIMIT_CORE, 0}} {
+		if err := lower(l.resource, l.most); err != nil {
+			return err
+		}
+	}
+	becomeNobody()
+	walls := confine.Apply(confine.Policy{})
+	// Without Landlock the list of calls alone keeps it from files.
+	return errors.Join(walls.Privileges, walls.Capabilities, walls.Seccomp, confine.Only(calls))
+}
+
+func lower(resource int, most uint64) error {
+	var l unix.Rlimit
+	err := unix.Getrlimit(resource, &l)
+	if err == nil {
+		l.Max = min(l.Max, most)
+		l.Cur = min(l.Cur, l.Max)
+		err = unix.Setrlimit(resource, &l)
+	}
+	if err != nil {
+		return fmt.Errorf("limit %d to %d: %w", resource, most, err)
+	}
+	return nil
+}
+
+// becomeNobody takes root's user from the process. In a user namespace that lacks
+// the number it stays who it is, which is root of nothing: Confine takes its
+// capabilities.
+func becomeNobody() {
+	if os.Geteuid() != 0 {
+		return
+	}
+	user := firstUser + os.Getpid()
+	_ = syscall.Setgroups(nil)
+	_ = syscall.Setresgid(user, user, user)
+	_ = syscall.Setresuid(user, user, user)
+}
