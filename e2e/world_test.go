@@ -35,7 +35,8 @@ var programs = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-o", dir, "../cmd/bulkhead", "../cmd/bulkhead-engine", "../cmd/bulkhead-shim")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-o", dir,
+		"../cmd/bulkhead", "../cmd/bulkhead-engine", "../cmd/bulkhead-shim", "../cmd/bulkhead-convert")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs: %w: %s", err, out)
