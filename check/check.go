@@ -61,6 +61,7 @@ func Probes(o Options) []Probe {
 		{"disk", m.disk},
 		{"memory", m.memory},
 		{"cgroups", m.cgroups},
+		{"Landlock", m.landlock},
 		{"programs", m.programs},
 		{"QEMU", m.qemu},
 		{"guest", m.guest},

@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
 // What one idle pod takes, measured, and what makes several worth while; MiB.
@@ -83,4 +85,19 @@ func judgeCgroups(s hostcgroup.Support, root bool) Finding {
 		return warn(fmt.Sprintf("cgroup%d with %s only: %s", s.Version, strings.Join(s.Controllers, ", "), s.Missing), "")
 	}
 	return ok(fmt.Sprintf("cgroup%d: %s of each virtual machine are limited on the host, and its containers' inside the guest", s.Version, strings.Join(s.Controllers, ", ")))
+}
+
+func (m *machine) landlock(context.Context) Finding { return judgeLandlock(confine.Landlock()) }
+
+// judgeLandlock judges the second wall, which stands behind the virtual machine.
+func judgeLandlock(err error) Finding {
+	const remedy = "boot Linux 6.12 or later"
+	switch {
+	case err == nil:
+		return ok("a virtual machine that was taken over reaches none of the host's files, sockets and processes")
+	case errors.Is(err, confine.ErrPartial):
+		return warn(err.Error(), remedy)
+	}
+	return warn(fmt.Sprintf("%v: a virtual machine that was taken over reaches the files of the user that it runs as", err),
+		remedy+", with landlock in CONFIG_LSM or lsm=")
 }

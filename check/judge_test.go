@@ -2,6 +2,7 @@ package check
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
-	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
 // TestJudgements is what is said of machines that lack something.
@@ -54,6 +55,10 @@ func TestJudgements(t *testing.T) {
 		{"no cgroups", judgeCgroups(hostcgroup.Support{Missing: "none are mounted"}, true), Warn, "none are mounted", "mount cgroup2"},
 		{"no delegation", judgeCgroups(hostcgroup.Support{Missing: "not delegated"}, false), Warn, "not delegated", "systemd-run --user"},
 
+		{"Landlock", judgeLandlock(nil), OK, "none of the host's files", ""},
+		{"old Landlock", judgeLandlock(fmt.Errorf("%w: version 2", confine.ErrPartial)), Warn, "version 2", "6.12"},
+		{"no Landlock", judgeLandlock(broken), Warn, "broken: a virtual machine that was taken over reaches the files", "lsm="},
+
 		{"programs", judgePrograms([]string{"/l/bulkhead-shim"}, nil), OK, "/l/bulkhead-shim", ""},
 		{"no shim", judgePrograms([]string{""}, dirs.ErrNotInstalled), Fail, "not installed", "make install"},
 
@@ -93,8 +98,8 @@ func TestJudgements(t *testing.T) {
 		{"tun forbidden", judgeTun(os.ErrPermission, false), Warn, "by this user", "chmod 0666"},
 		{"no tun", judgeTun(os.ErrNotExist, false), Warn, "not exist", "modprobe tun"},
 
-		{"network", judgeNetwork(userNetwork{kind: network.KindUser}), OK, "not the host's loopback", ""},
-		{"restricted", judgeNetwork(userNetwork{kind: network.KindRestricted, reason: "no traffic leaves the pod", remedies: []string{"modprobe tun"}}),
+		{"network", judgeNetwork(userNetwork{kind: hypervisor.NetworkUser}), OK, "not the host's loopback", ""},
+		{"restricted", judgeNetwork(userNetwork{kind: hypervisor.NetworkRestricted, reason: "no traffic leaves the pod", remedies: []string{"modprobe tun"}}),
 			Warn, "restricted: no traffic leaves the pod; published ports work", "modprobe tun; or bulkhead run --allow-host-loopback"},
 		{"network not tried", judgeNetwork(userNetwork{err: broken}), Warn, "broken", ""},
 	} {

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 // resolvConfs are the files that tell the host's name servers, in the order
@@ -15,36 +17,36 @@ var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf
 
 // Resolver is how pods in a network of that kind resolve names, where their own
 // configuration says nothing else; nothing for those without a network.
-func Resolver(kind Kind) DNS {
-	if kind == KindNone {
-		return DNS{}
+func Resolver(kind hypervisor.Network) (servers, searches, options []string) {
+	if kind == hypervisor.NetworkNone {
+		return nil, nil, nil
 	}
-	dns := hostResolver()
-	if len(dns.Servers) == 0 {
-		dns.Servers = []string{userDNS}
+	servers, searches, options = hostResolver()
+	if len(servers) == 0 {
+		servers = []string{userDNS}
 	}
-	return dns
+	return servers, searches, options
 }
 
 // hostResolver returns the host's name servers that a pod can reach.
-func hostResolver() DNS {
+func hostResolver() (servers, searches, options []string) {
 	for _, path := range resolvConfs {
 		f, err := os.Open(path)
 		if err != nil {
 			continue // a host without this file; without any, QEMU's own forwarder is left
 		}
-		dns := parseResolv(f)
+		servers, searches, options = parseResolv(f)
 		f.Close()
-		if len(dns.Servers) > 0 {
-			return dns
+		if len(servers) > 0 {
+			return servers, searches, options
 		}
 	}
-	return DNS{}
+	return nil, nil, nil
 }
 
 // parseResolv reads the format of resolv.conf(5). Servers on a loopback
 // address and scoped addresses are left out.
-func parseResolv(r io.Reader) (dns DNS) {
+func parseResolv(r io.Reader) (servers, searches, options []string) {
 	s := bufio.NewScanner(io.LimitReader(r, 64<<10))
 	for s.Scan() {
 		fields := strings.Fields(s.Text())
@@ -54,13 +56,13 @@ func parseResolv(r io.Reader) (dns DNS) {
 		switch fields[0] {
 		case "nameserver":
 			if a, err := netip.ParseAddr(fields[1]); err == nil && !a.IsLoopback() && a.Zone() == "" && a.Is4() {
-				dns.Servers = append(dns.Servers, a.String())
+				servers = append(servers, a.String())
 			}
 		case "search", "domain":
-			dns.Searches = fields[1:]
+			searches = fields[1:]
 		case "options":
-			dns.Options = append(dns.Options, fields[1:]...)
+			options = append(options, fields[1:]...)
 		}
 	}
-	return dns
+	return servers, searches, options
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 )
 
-// archive is a newc cpio archive with one executable.
-func archive(name string, content []byte) []byte {
+// archive is a newc cpio archive of executables.
+func archive(programs map[string][]byte) []byte {
 	var b bytes.Buffer
-	entry(&b, name, 0o100755, content)
+	for name, content := range programs {
+		entry(&b, name, 0o100755, content)
+	}
 	entry(&b, "TRAILER!!!", 0, nil)
 	return b.Bytes()
 }

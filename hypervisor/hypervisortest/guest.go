@@ -33,21 +33,28 @@ func Machine(t testing.TB) hypervisor.Machine {
 // Guest returns the kernel, and an initrd for the calling test.
 func Guest(t testing.TB) (kernel, initrd string) {
 	t.Helper()
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return GuestWith(t, map[string][]byte{"guestinit": program})
+}
+
+// GuestWith is Guest with the given programs, each in the root directory under its
+// name.
+func GuestWith(t testing.TB, programs map[string][]byte) (kernel, initrd string) {
+	t.Helper()
 	bundle := Bundle(t)
 	base, err := os.ReadFile(filepath.Join(bundle, "initrd"))
 	if err != nil {
 		t.Fatalf("the guest bundle is not complete (run make guest): %v", err)
-	}
-	program, err := build()
-	if err != nil {
-		t.Fatal(err)
 	}
 	// The kernel unpacks archives one after the other.
 	for len(base)%4 != 0 {
 		base = append(base, 0)
 	}
 	initrd = filepath.Join(t.TempDir(), "initrd")
-	if err := os.WriteFile(initrd, append(base, archive("guestinit", program)...), 0o644); err != nil {
+	if err := os.WriteFile(initrd, append(base, archive(programs)...), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(bundle, "vmlinux"), initrd

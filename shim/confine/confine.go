@@ -23,9 +23,13 @@ type Policy struct {
 	ReadFiles []*os.File
 	// NoTCP forbids to connect and bind TCP sockets.
 	NoTCP bool
-	// Sockets are the address families that a program started by Start may
-	// make sockets of. Apply leaves them alone.
-	Sockets []int
+	// Sockets are the address families of which sockets may be made. After Apply,
+	// unix sockets may be made as well.
+	Sockets []uint32
+	// Signals are those that a program started by Start may send to its threads.
+	// On a kernel without Landlock's scopes it may then send them to other
+	// processes of its user.
+	Signals []uint32
 }
 
 // Result tells what a kernel could not do, by the name of the wall; nil means
@@ -55,7 +59,7 @@ func Apply(p Policy) Result {
 	r.Privileges = allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
 	r.Capabilities = dropCapabilities()
 	r.Landlock = landlock(p, 0, allThreads)
-	r.Seccomp = install(processFilter, unix.SECCOMP_FILTER_FLAG_TSYNC)
+	r.Seccomp = install(processFilter, p, unix.SECCOMP_FILTER_FLAG_TSYNC)
 	return r
 }
 

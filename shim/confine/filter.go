@@ -2,24 +2,31 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// filter is a program of seccomp. Between its rules the accumulator holds the
+// filter is a seccomp program. Between its rules the accumulator holds the
 // call's number.
 type filter []unix.SockFilter
 
-// x32 marks the numbers of amd64's second table of system calls.
-const x32 = 0x40000000
+// x32 marks the numbers of amd64's second table of system calls. unknown is the
+// first number of the table that this package has not judged (setxattrat); all
+// architectures number new calls alike.
+const (
+	x32     = 0x40000000
+	unknown = 463
+)
 
-// Offsets within the kernel's struct seccomp_data. Of the first argument it is
-// the lower half, which comes first on every architecture that there is a
-// filter for.
+// Offsets within the kernel's struct seccomp_data. The lower half of an argument
+// comes first on every architecture that there is a filter for. The kernel, too,
+// looks at the lower half only of all arguments that are compared here.
 const (
 	offsetNumber = 0
 	offsetArch   = 4
-	offsetArg    = 16
+	offsetArgs   = 16
+	sizeofArg    = 8
 )
 
 const (
 	opLoad    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+	opMask    = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
 	opEqual   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 	opAtLeast = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
 	opAny     = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
@@ -30,7 +37,8 @@ func refusal(errno unix.Errno) unix.SockFilter {
 	return unix.SockFilter{Code: opReturn, K: unix.SECCOMP_RET_ERRNO | uint32(errno)}
 }
 
-// newFilter refuses calls of another architecture.
+// newFilter refuses calls of another architecture, and tells of calls that this
+// package does not know that the kernel lacks them.
 func newFilter(arch uint32) filter {
 	return filter{
 		{Code: opLoad, K: offsetArch},
@@ -39,36 +47,57 @@ func newFilter(arch uint32) filter {
 		{Code: opLoad, K: offsetNumber},
 		{Code: opAtLeast, K: x32, Jf: 1},
 		refusal(unix.EPERM),
+		{Code: opAtLeast, K: unknown, Jf: 1},
+		refusal(unix.ENOSYS),
 	}
 }
 
-// refuse lets a call fail with errno.
-func (f *filter) refuse(number uint32, errno unix.Errno) {
-	*f = append(*f, unix.SockFilter{Code: opEqual, K: number, Jf: 1}, refusal(errno))
-}
-
-// refuseFlags lets a call fail whose first argument has any of the flags.
-func (f *filter) refuseFlags(number, flags uint32) {
-	*f = append(*f,
-		unix.SockFilter{Code: opEqual, K: number, Jf: 4},
-		unix.SockFilter{Code: opLoad, K: offsetArg},
-		unix.SockFilter{Code: opAny, K: flags, Jf: 1},
-		refusal(unix.EPERM),
-		unix.SockFilter{Code: opLoad, K: offsetNumber},
-	)
-}
-
-// refuseOthers lets a call fail whose first argument is none of the values.
-func (f *filter) refuseOthers(number uint32, values []int) {
-	n := uint8(len(values))
-	*f = append(*f,
-		unix.SockFilter{Code: opEqual, K: number, Jf: n + 3},
-		unix.SockFilter{Code: opLoad, K: offsetArg},
-	)
-	for i, value := range values {
-		*f = append(*f, unix.SockFilter{Code: opEqual, K: uint32(value), Jt: n - uint8(i)})
+// refuse lets calls fail with errno.
+func (f *filter) refuse(errno unix.Errno, numbers ...uint32) {
+	for _, number := range numbers {
+		*f = append(*f, unix.SockFilter{Code: opEqual, K: number, Jf: 1}, refusal(errno))
 	}
+}
+
+// refuseIf lets a call fail if test, with the argument in the accumulator, runs to
+// its end. A test that fails jumps one instruction beyond its end.
+func (f *filter) refuseIf(number uint32, arg int, test ...unix.SockFilter) {
+	*f = append(*f,
+		unix.SockFilter{Code: opEqual, K: number, Jf: uint8(len(test)) + 3},
+		unix.SockFilter{Code: opLoad, K: uint32(offsetArgs + sizeofArg*arg)})
+	*f = append(*f, test...)
 	*f = append(*f, refusal(unix.EPERM), unix.SockFilter{Code: opLoad, K: offsetNumber})
+}
+
+// refuseFlags lets a call fail whose argument has any of the flags.
+func (f *filter) refuseFlags(number uint32, arg int, flags uint32) {
+	f.refuseIf(number, arg, unix.SockFilter{Code: opAny, K: flags, Jf: 1})
+}
+
+// requireFlag lets a call fail whose argument lacks the flag.
+func (f *filter) requireFlag(number uint32, arg int, flag uint32) {
+	f.refuseIf(number, arg, unix.SockFilter{Code: opAny, K: flag, Jt: 1})
+}
+
+// refuseMasked lets a call fail whose argument has this value under the mask.
+func (f *filter) refuseMasked(number uint32, arg int, mask, value uint32) {
+	f.refuseIf(number, arg, unix.SockFilter{Code: opMask, K: mask}, unix.SockFilter{Code: opEqual, K: value, Jf: 1})
+}
+
+// refuseValues lets a call fail whose argument is one of the values.
+func (f *filter) refuseValues(number uint32, arg int, values ...uint32) {
+	for _, value := range values {
+		f.refuseIf(number, arg, unix.SockFilter{Code: opEqual, K: value, Jf: 1})
+	}
+}
+
+// refuseOthers lets a call fail whose argument is none of the values.
+func (f *filter) refuseOthers(number uint32, arg int, values ...uint32) {
+	test := make([]unix.SockFilter, len(values))
+	for i, value := range values {
+		test[i] = unix.SockFilter{Code: opEqual, K: value, Jt: uint8(len(values) - i)}
+	}
+	f.refuseIf(number, arg, test...)
 }
 
 // allow ends the filter: everything else may be called.

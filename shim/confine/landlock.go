@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -29,15 +30,66 @@ func rightsOf(abi int) uint64 {
 	return rights
 }
 
-// landlock restricts the threads that call makes calls on. scopes are walls
-// between processes, of version 6; who is inside may still do anything to who
-// is inside with it.
-func landlock(p Policy, scopes uint64, call caller) error {
-	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return fmt.Errorf("the kernel lacks it: %w", errno)
+// ErrPartial is matched by Result.Landlock when the kernel's Landlock is too old to
+// have a rule for all that was to be refused.
+var ErrPartial = errors.New("not all of Landlock")
+
+// allScopes are walls between processes; who is inside may still do anything to
+// who is inside with it.
+const allScopes = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+
+// Landlock tells what the kernel's Landlock can refuse of what Start asks for: nil
+// for all of it, an error that matches ErrPartial for a part, another one where
+// there is none.
+func Landlock() error {
+	abi, err := version()
+	if err != nil {
+		return err
 	}
-	abi := int(version)
+	return missing(abi, Policy{NoTCP: true}, allScopes)
+}
+
+func version() (int, error) {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0, fmt.Errorf("the kernel lacks it: %w", errno)
+	}
+	return int(abi), nil
+}
+
+// missing names what a version has no rule for. The filters of system calls refuse
+// all of that too, but for p.Signals.
+func missing(abi int, p Policy, scopes uint64) error {
+	var without []string
+	if abi < 3 {
+		without = append(without, "truncation")
+	}
+	if abi < 4 && p.NoTCP {
+		without = append(without, "TCP")
+	}
+	if abi < 6 && scopes&unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET != 0 {
+		without = append(without, "abstract sockets")
+	}
+	if abi < 6 && scopes&unix.LANDLOCK_SCOPE_SIGNAL != 0 {
+		without = append(without, "signals")
+	}
+	if len(without) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%w: version %d has no rule for %s, which seccomp alone refuses", ErrPartial, abi, strings.Join(without, ", "))
+	if len(p.Signals) > 0 && abi < 6 {
+		err = fmt.Errorf("%w, but for signals of the numbers %v to the user's other processes", err, p.Signals)
+	}
+	return err
+}
+
+// landlock restricts the threads that call makes calls on. It puts on what the
+// kernel has, and says what it lacks.
+func landlock(p Policy, scopes uint64, call caller) error {
+	abi, err := version()
+	if err != nil {
+		return err
+	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: rightsOf(abi)}
 	if p.NoTCP && abi >= 4 {
 		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
@@ -65,7 +117,7 @@ func landlock(p Policy, scopes uint64, call caller) error {
 	if err := call(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); err != nil {
 		return fmt.Errorf("restrict: %w", err)
 	}
-	return nil
+	return missing(abi, p, scopes)
 }
 
 func allow(ruleset int, handled uint64, p Policy) error {

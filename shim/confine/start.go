@@ -19,8 +19,8 @@ func Start(cmd *exec.Cmd, p Policy) (Result, error) {
 	// A child has the walls of the thread that forks it.
 	onLostThread(func() {
 		r.Privileges = thisThread(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
-		r.Landlock = landlock(p, unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET|unix.LANDLOCK_SCOPE_SIGNAL, thisThread)
-		r.Seccomp = install(func(arch uint32) filter { return childFilter(arch, p.Sockets) }, 0)
+		r.Landlock = landlock(p, allScopes, thisThread)
+		r.Seccomp = install(childFilter, p, 0)
 		err = cmd.Start()
 	})
 	return r, err
@@ -43,14 +43,18 @@ func onLostThread(f func()) {
 	<-done
 }
 
-// childFilter is for a program that Start starts, above the process's own.
-func childFilter(arch uint32, families []int) filter {
-	f := newFilter(arch)
-	f.refuseOthers(unix.SYS_SOCKET, families)
-	// A pair of datagram sockets could be connected elsewhere.
-	f.refuse(unix.SYS_SOCKETPAIR, unix.EPERM)
-	f.refuseFlags(unix.SYS_CLONE, newNamespaces)
-	f.refuse(unix.SYS_CLONE3, unix.ENOSYS)
+// childFilter is for a program that Start starts.
+func childFilter(arch uint32, p Policy) filter {
+	f := baseFilter(arch)
+	f.refuse(unix.EPERM, deniedChild...)
+	f.refuse(unix.EPERM, deniedChildLegacy...)
+	f.refuseOthers(unix.SYS_SOCKET, 0, p.Sockets...)
+	// A filter does not know whose thread it is: the program's own signals to its
+	// threads are limited to those that it needs.
+	f.refuseOthers(unix.SYS_TGKILL, 2, p.Signals...)
+	for number, arg := range opening {
+		f.refuseFlags(number, arg, newFiles)
+	}
 	return f.allow()
 }
 

@@ -1,6 +1,7 @@
 package confine_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -18,10 +19,7 @@ import (
 // process. Who started it still can.
 func TestStart(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "child")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./testdata/child").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	program, readable := program(t, "child"), file(t, "library")
 	dir := t.TempDir()
 	path, abstract := filepath.Join(dir, "shim.sock"), "@bulkhead-test-"+filepath.Base(t.TempDir())+t.Name()+strings.ReplaceAll(dir, "/", "-")
 	for _, address := range []string{path, abstract} {
@@ -46,17 +44,20 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer waiting.Close()
-	file, err := os.Create(filepath.Join(dir, "console"))
+	console, err := os.Create(filepath.Join(dir, "console"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer console.Close()
 
 	for _, test := range []struct {
-		name     string
-		sockets  []int
-		internet bool
-	}{{"network", []int{unix.AF_INET, unix.AF_INET6}, true}, {"no network", nil, false}} {
+		name    string
+		sockets []uint32
+		works   []string
+	}{
+		{"network", []uint32{unix.AF_INET, unix.AF_INET6}, []string{"internet socket"}},
+		{"no network", nil, nil},
+	} {
 		if test.name != "network" { // the connection was the first one's
 			if waiting, err = net.Dial("unix", filepath.Join(dir, "qmp")); err != nil {
 				t.Fatal(err)
@@ -68,11 +69,11 @@ func TestStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), program, dir, path, abstract)
-		cmd.ExtraFiles = []*os.File{listener, file}
+		cmd := exec.CommandContext(t.Context(), program, dir, path, abstract, readable)
+		cmd.ExtraFiles = []*os.File{listener, console}
 		cmd.Stdout, cmd.Stderr = w, w
-		walls, err := confine.Start(cmd, confine.Policy{
-			Read:  []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/proc", filepath.Dir(program)},
+		result, err := confine.Start(cmd, confine.Policy{
+			Read:  []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/proc", program, readable},
 			Write: []string{"/dev/null"}, Sockets: test.sockets,
 		})
 		w.Close()
@@ -87,21 +88,12 @@ func TestStart(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
 		r.Close()
-		if walls.Landlock != nil && strings.Contains(walls.Landlock.Error(), "the kernel lacks it") {
-			t.Skip(walls.Err())
-		}
-		if walls.Err() != nil {
-			t.Error(walls.Err())
-		}
-		works := map[string]bool{"inherited socket": true, "inherited file": true, "internet socket": test.internet}
-		for line := range strings.Lines(out.String()) {
-			what, result, _ := strings.Cut(strings.TrimSpace(line), ": ")
-			if (result == "<nil>") != works[what] {
-				t.Errorf("%s: %s: %s", test.name, what, result)
-			}
-		}
-		if n := strings.Count(out.String(), "\n"); n != 13 {
-			t.Errorf("%s: %d lines, of 13:\n%s", test.name, n, out.String())
+		got := results(out.String())
+		got["walls"] = fmt.Sprint(result.Err())
+		walls(t, got, "truncation, abstract sockets, signals")
+		judge(t, got, append(test.works, "inherited socket", "inherited file", "read")...)
+		if t.Failed() {
+			t.Logf("%s:\n%s", test.name, out.String())
 		}
 	}
 

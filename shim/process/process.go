@@ -149,9 +149,10 @@ func (s *shim) machinePolicy(program string) confine.Policy {
 	}
 	if s.m.Machine.Accel == hypervisor.KVM {
 		p.Write = append(p.Write, "/dev/kvm")
+		p.Signals = []uint32{uint32(unix.SIGUSR1)} // interrupts a thread that runs a virtual CPU
 	}
 	if s.m.Machine.Network == hypervisor.NetworkUser || s.m.Machine.Network == hypervisor.NetworkHostLoopback {
-		p.Sockets = []int{unix.AF_INET, unix.AF_INET6}
+		p.Sockets = []uint32{unix.AF_INET, unix.AF_INET6}
 	}
 	for _, name := range []string{bootstrap.Kernel, bootstrap.Initrd} {
 		if f := s.files[name]; f != nil {

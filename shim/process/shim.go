@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/podsock"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
@@ -138,7 +139,8 @@ func (s *shim) serve() (err error) {
 	s.services.Register(s.server)
 	var opened [3]*net.UnixListener
 	for i, name := range []string{layout.Files, layout.Stream, layout.API} { // who finds the API finds the others
-		if opened[i], err = listen(s.path(name)); err != nil {
+		// A dead shim may have left the socket: the directory's lock says that it is dead.
+		if opened[i], err = podsock.Listen(s.path(name)); err != nil {
 			return err
 		}
 		s.listeners = append(s.listeners, opened[i])
@@ -210,16 +212,3 @@ func (s *shim) receiveFiles(l *net.UnixListener) {
 }
 
 func (s *shim) path(name string) string { return filepath.Join(s.m.StateDir, name) }
-
-// listen replaces the socket that a dead shim may have left; the lock of the
-// directory says that it is dead.
-func listen(path string) (*net.UnixListener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("listen at %s: %w", path, err)
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		return nil, fmt.Errorf("listen at %s: %w", path, err)
-	}
-	return l, nil
-}

@@ -10,13 +10,16 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/shim/confine/testdata/attack"
 )
 
-// main takes: the pod's directory, a unix socket in it, an abstract one, the
-// process that started it. Descriptor 3 is a listening unix socket, on which a
-// connection waits, 4 a file that is open for writing.
+// main takes: the pod's directory, a unix socket in it, an abstract one, a file
+// that may be read. Descriptor 3 is a listening unix socket, on which a connection
+// waits, 4 a file that is open for writing. What it attacks is the process that
+// started it.
 func main() {
-	dir, path, abstract := os.Args[1], os.Args[2], os.Args[3]
+	dir, path, abstract, readable := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
 	l, err := net.FileListener(os.NewFile(3, "listener"))
 	var conn net.Conn
 	if err == nil {
@@ -26,10 +29,13 @@ func main() {
 		_, err = conn.Write([]byte("hello"))
 	}
 	fmt.Println("inherited socket:", err)
-	_, err = os.NewFile(4, "file").Write([]byte("hello"))
+	file := os.NewFile(4, "file")
+	_, err = file.Write([]byte("hello"))
 	fmt.Println("inherited file:", err)
 	_, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	fmt.Println("internet socket:", err)
+	_, err = os.ReadFile(readable)
+	fmt.Println("read:", err)
 
 	_, err = net.Dial("unix", path)
 	fmt.Println("connect:", err)
@@ -41,11 +47,21 @@ func main() {
 	fmt.Println("netlink socket:", err)
 	fmt.Println("write:", os.WriteFile(dir+"/new", nil, 0o600))
 	fmt.Println("remove:", os.Remove(path))
+	fmt.Println("rename:", os.Rename(path, path+"2"))
 	fmt.Println("link:", os.Symlink("/etc", dir+"/link"))
 	_, err = os.ReadDir(dir)
 	fmt.Println("list:", err)
-	fmt.Println("signal:", syscall.Kill(os.Getppid(), 0))
+	watch, err := unix.InotifyInit1(0)
+	if err == nil {
+		_, err = unix.InotifyAddWatch(watch, dir, unix.IN_ALL_EVENTS)
+	}
+	fmt.Println("watch:", err)
+	attack.Print(attack.Files(readable)...)
+	attack.Print(attack.Descriptors(int(file.Fd()))...)
+	attack.Print(attack.Processes(os.Getppid())...)
+	attack.Print(attack.Signals(os.Getppid())...)
 	namespaced := exec.Command("/bin/true")
 	namespaced.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
 	fmt.Println("user namespace:", namespaced.Run())
+	fmt.Println("end: <nil>")
 }

@@ -13,12 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/shim/confine"
+	"github.com/bulkhead-project/bulkhead/shim/confine/testdata/attack"
 )
 
 // main takes: a directory that may be written, a file outside it, a file
-// outside it that is passed open, the address of a listener.
+// outside it that is passed open, the address of a listener, a file that may be
+// read. What it attacks is the process that started it.
 func main() {
-	inside, outside, passed, address := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
+	inside, outside, passed, address, readable := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5]
 	f, err := os.Open(passed)
 	if err != nil {
 		panic(err)
@@ -39,10 +41,10 @@ func main() {
 	}
 	started.Wait()
 	r := confine.Apply(confine.Policy{
-		Read: []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/proc"}, Write: []string{inside, "/dev/null"},
-		ReadFiles: []*os.File{f}, NoTCP: true,
+		Read:  []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/proc", readable},
+		Write: []string{inside, "/dev/null"}, ReadFiles: []*os.File{f}, NoTCP: true,
 	})
-	fmt.Println("confined:", r.Err())
+	fmt.Println("walls:", r.Err())
 	release.Done()
 	done.Wait()
 	for _, err := range results {
@@ -67,5 +69,7 @@ func main() {
 	namespaced.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
 	fmt.Println("user namespace:", namespaced.Run())
 	fmt.Println("ptrace:", unix.PtraceAttach(os.Getppid()))
-	fmt.Println("chown:", os.Chown(inside+"/newer", 12345, 12345))
+	attack.Print(attack.Files(readable)...)
+	attack.Print(attack.Processes(os.Getppid())...)
+	fmt.Println("end: <nil>")
 }

@@ -1,0 +1,48 @@
+package podsock
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestListen: a socket is its user's alone, whatever the umask, and replaces what a
+// dead process has left.
+func TestListen(t *testing.T) {
+	before := unix.Umask(0)
+	defer unix.Umask(before)
+	path := filepath.Join(t.TempDir(), "socket")
+	for range 2 {
+		l, err := Listen(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		info, err := os.Stat(path)
+		if err != nil || info.Mode() != os.ModeSocket|0o600 {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		l.Close()
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(path, "below"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path); !errors.Is(err, unix.ENOTEMPTY) {
+		t.Errorf("in place of a directory that is in use: %v", err)
+	}
+	if _, err := Listen(filepath.Join(t.TempDir(), "none", "socket")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("in no directory: %v", err)
+	}
+}

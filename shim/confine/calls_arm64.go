@@ -1,0 +1,7 @@
+package confine
+
+import "golang.org/x/sys/unix"
+
+var opening = map[uint32]int{unix.SYS_OPENAT: 2}
+
+var deniedLegacy, deniedChildLegacy []uint32

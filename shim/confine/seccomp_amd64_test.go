@@ -1,0 +1,166 @@
+package confine
+
+import (
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const amd64 = unix.AUDIT_ARCH_X86_64
+
+// What a filter answers.
+const (
+	allowed = uint32(unix.SECCOMP_RET_ALLOW)
+	refused = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	lacking = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+)
+
+// call is one system call as a filter sees it.
+type call struct {
+	number, arch uint32
+	args         [6]uint32
+}
+
+// run interprets the filter, as the kernel would, for one call.
+func run(t *testing.T, filter filter, c call) uint32 {
+	t.Helper()
+	memory := map[uint32]uint32{offsetNumber: c.number, offsetArch: c.arch}
+	for i, arg := range c.args {
+		memory[uint32(offsetArgs+sizeofArg*i)] = arg
+	}
+	var a uint32
+	for pc := 0; pc < len(filter); pc++ {
+		in := filter[pc]
+		jump := func(taken bool) {
+			if taken {
+				pc += int(in.Jt)
+			} else {
+				pc += int(in.Jf)
+			}
+		}
+		switch in.Code {
+		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
+			a = memory[in.K]
+		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
+			a &= in.K
+		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
+			jump(a == in.K)
+		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
+			jump(a >= in.K)
+		case unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K:
+			jump(a&in.K != 0)
+		case unix.BPF_RET | unix.BPF_K:
+			return in.K
+		default:
+			t.Fatalf("instruction %d: unknown code %#x", pc, in.Code)
+		}
+	}
+	t.Fatal("the filter runs off its end")
+	return 0
+}
+
+// TestFilterNumbers tries every number of the table, and other architectures, with
+// arguments to which no filter objects.
+func TestFilterNumbers(t *testing.T) {
+	policy := Policy{Sockets: []uint32{unix.AF_INET}, Signals: []uint32{uint32(unix.SIGUSR1)}}
+	harmless := [6]uint32{2: uint32(unix.SIGUSR1)}
+	for _, tc := range []struct {
+		name   string
+		filter filter
+		denied []uint32
+	}{
+		{"process", processFilter(amd64, policy), append(denied, deniedLegacy...)},
+		{"child", childFilter(amd64, policy), slices.Concat(denied, deniedLegacy, deniedChild, deniedChildLegacy)},
+	} {
+		for number := range uint32(600) {
+			want := allowed
+			args := harmless
+			switch {
+			case number >= unknown, number == unix.SYS_CLONE3, number == unix.SYS_OPENAT2:
+				want = lacking
+			case slices.Contains(tc.denied, number):
+				want = refused
+			case number == unix.SYS_SOCKET:
+				args[0] = unix.AF_INET
+			case number == unix.SYS_OPENAT:
+				args[2] = unix.O_RDWR
+			}
+			if got := run(t, tc.filter, call{number, amd64, args}); got != want {
+				t.Errorf("%s: call %d: %#x, want %#x", tc.name, number, got, want)
+			}
+			if got := run(t, tc.filter, call{number, unix.AUDIT_ARCH_I386, args}); got != refused {
+				t.Errorf("%s: call %d of another architecture: %#x", tc.name, number, got)
+			}
+			if got := run(t, tc.filter, call{number | x32, amd64, args}); got != refused {
+				t.Errorf("%s: call %d of x32: %#x", tc.name, number, got)
+			}
+		}
+	}
+}
+
+// TestFilterArguments tries the calls that depend on an argument.
+func TestFilterArguments(t *testing.T) {
+	internet := Policy{Sockets: []uint32{unix.AF_INET, unix.AF_INET6}}
+	kvm := Policy{Signals: []uint32{uint32(unix.SIGUSR1)}}
+	filters := map[string]filter{
+		"process": processFilter(amd64, Policy{}), "process with a network": processFilter(amd64, internet),
+		"child": childFilter(amd64, Policy{}), "child with a network": childFilter(amd64, internet), "child with signals": childFilter(amd64, kvm),
+	}
+	all := []string{"process", "process with a network", "child", "child with a network", "child with signals"}
+	for _, tc := range []struct {
+		name    string
+		number  uint32
+		args    [6]uint32
+		allowed []string
+	}{
+		{"a thread", unix.SYS_CLONE, [6]uint32{unix.CLONE_VM | unix.CLONE_THREAD | unix.CLONE_SIGHAND}, all},
+		{"a child", unix.SYS_CLONE, [6]uint32{unix.CLONE_VFORK | unix.CLONE_VM | uint32(unix.SIGCHLD)}, all},
+		{"a user namespace", unix.SYS_CLONE, [6]uint32{unix.CLONE_NEWUSER | uint32(unix.SIGCHLD)}, nil},
+		{"a network namespace", unix.SYS_CLONE, [6]uint32{unix.CLONE_NEWNET | unix.CLONE_VM}, nil},
+		{"namespaces", unix.SYS_CLONE, [6]uint32{unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS}, nil},
+
+		{"an internet socket", unix.SYS_SOCKET, [6]uint32{unix.AF_INET}, []string{"process with a network", "child with a network"}},
+		{"an internet socket of version 6", unix.SYS_SOCKET, [6]uint32{unix.AF_INET6}, []string{"process with a network", "child with a network"}},
+		{"a unix socket", unix.SYS_SOCKET, [6]uint32{unix.AF_UNIX}, all[:2]},
+		{"a netlink socket", unix.SYS_SOCKET, [6]uint32{unix.AF_NETLINK}, nil},
+		{"a vsock", unix.SYS_SOCKET, [6]uint32{unix.AF_VSOCK}, nil},
+		{"a pair of sockets", unix.SYS_SOCKETPAIR, [6]uint32{unix.AF_UNIX}, all[:2]},
+
+		{"open", unix.SYS_OPENAT, [6]uint32{2: unix.O_RDWR | unix.O_CLOEXEC}, all},
+		{"open a directory", unix.SYS_OPENAT, [6]uint32{2: unix.O_RDONLY | unix.O_DIRECTORY}, all},
+		{"make a file", unix.SYS_OPENAT, [6]uint32{2: unix.O_RDWR | unix.O_CREAT}, all[:2]},
+		{"make a nameless file", unix.SYS_OPENAT, [6]uint32{2: unix.O_RDWR | unix.O_TMPFILE}, all[:2]},
+		{"empty a file", unix.SYS_OPENAT, [6]uint32{2: unix.O_WRONLY | unix.O_TRUNC}, all[:2]},
+		{"empty a file that is open for reading", unix.SYS_OPENAT, [6]uint32{2: unix.O_RDONLY | unix.O_TRUNC | unix.O_CLOEXEC}, nil},
+		{"empty a file by the old call", unix.SYS_OPEN, [6]uint32{1: unix.O_RDONLY | unix.O_TRUNC}, nil},
+		{"make a file by the old call", unix.SYS_OPEN, [6]uint32{1: unix.O_RDWR | unix.O_CREAT}, all[:2]},
+
+		{"its own limits", unix.SYS_PRLIMIT64, [6]uint32{0, unix.RLIMIT_NOFILE}, all},
+		{"another's limits", unix.SYS_PRLIMIT64, [6]uint32{1, unix.RLIMIT_CPU}, nil},
+		{"flags of a descriptor", unix.SYS_FCNTL, [6]uint32{1: unix.F_SETFL}, all},
+		{"owner of a descriptor", unix.SYS_FCNTL, [6]uint32{1: unix.F_SETOWN}, nil},
+		{"owner of a descriptor, extended", unix.SYS_FCNTL, [6]uint32{1: unix.F_SETOWN_EX}, nil},
+		{"signal of a descriptor", unix.SYS_FCNTL, [6]uint32{1: unix.F_SETSIG}, nil},
+		{"run a virtual CPU", unix.SYS_IOCTL, [6]uint32{1: 0xae80}, all},
+		{"owner by ioctl", unix.SYS_IOCTL, [6]uint32{1: fioSetOwn}, nil},
+		{"group by ioctl", unix.SYS_IOCTL, [6]uint32{1: unix.SIOCSPGRP}, nil},
+		{"input for a terminal", unix.SYS_IOCTL, [6]uint32{1: unix.TIOCSTI}, nil},
+		{"input for the console", unix.SYS_IOCTL, [6]uint32{1: unix.TIOCLINUX}, nil},
+
+		{"the signal that interrupts a virtual CPU", unix.SYS_TGKILL, [6]uint32{2: uint32(unix.SIGUSR1)}, append([]string{"child with signals"}, all[:2]...)},
+		{"another signal", unix.SYS_TGKILL, [6]uint32{2: uint32(unix.SIGKILL)}, all[:2]},
+		{"a pidfd", unix.SYS_PIDFD_OPEN, [6]uint32{1}, all[:2]},
+		{"read", unix.SYS_READ, [6]uint32{}, all},
+	} {
+		for name, f := range filters {
+			want := refused
+			if slices.Contains(tc.allowed, name) {
+				want = allowed
+			}
+			if got := run(t, f, call{tc.number, amd64, tc.args}); got != want {
+				t.Errorf("%s: %s: %#x, want %#x", name, tc.name, got, want)
+			}
+		}
+	}
+}
