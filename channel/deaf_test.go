@@ -2,7 +2,6 @@ package channel_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
-	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
 )
 
 // TestDialAgain: a VM that was saved while its host had stopped reading has
@@ -90,43 +88,8 @@ func saveDeaf(t *testing.T, driver hypervisor.Driver) hypervisortest.Saved {
 		t.Fatal(err)
 	}
 	saved.Memory, saved.State = memory, open(t, "state")
-	saveConnected(ctx, t, vm, saved.State)
+	hypervisortest.SaveDeaf(ctx, t, vm, saved.State)
 	return saved
-}
-
-// saveConnected does what VM.Save does, without its wait for the host to go.
-func saveConnected(ctx context.Context, t *testing.T, vm hypervisor.VM, state *os.File) {
-	t.Helper()
-	monitor, err := qmp.Dial(ctx, filepath.Join(vm.Record().Dir, "mon"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer monitor.Close()
-	events := monitor.Subscribe("MIGRATION")
-	defer events.Cancel()
-	type capability struct {
-		Name  string `json:"capability"`
-		State bool   `json:"state"`
-	}
-	err = errors.Join(
-		monitor.Execute(ctx, "stop", nil, nil),
-		monitor.Execute(ctx, "migrate-set-capabilities", map[string]any{
-			"capabilities": []capability{{"x-ignore-shared", true}, {"events", true}},
-		}, nil),
-		monitor.ExecuteFile(ctx, "getfd", map[string]any{"fdname": "state"}, nil, state),
-		monitor.Execute(ctx, "migrate", map[string]any{"uri": "fd:state"}, nil),
-	)
-	for done := false; err == nil && !done; {
-		var e qmp.Event
-		var data struct{ Status string }
-		if e, err = events.Next(ctx); err == nil {
-			err = json.Unmarshal(e.Data, &data)
-		}
-		done = data.Status == "completed"
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func open(t *testing.T, name string) *os.File {

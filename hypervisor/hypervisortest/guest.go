@@ -19,9 +19,12 @@ const Cmdline = "quiet rdinit=/guestinit noreplace-smp no5lvl cryptomgr.notests 
 
 // Machine is a small machine with the tests' guest: 128 MiB, one virtual CPU,
 // four slots of which the first is writable, no network. It fails the test
-// when the guest bundle has not been built.
+// when the guest bundle has not been built, and spares quick tests a VM.
 func Machine(t testing.TB) hypervisor.Machine {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("boots a VM")
+	}
 	kernel, initrd := Guest(t)
 	return hypervisor.Machine{
 		Kernel: kernel, Initrd: initrd, Cmdline: Cmdline,

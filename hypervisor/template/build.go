@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,14 +17,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 )
 
-// Ready brings a freshly booted machine to the point from which all clones go
-// on. No untrusted code may have run in its guest.
-type Ready func(ctx context.Context, v hypervisor.VM) error
+// Guest knows the guest of the templates.
+type Guest struct {
+	// Ready brings a freshly booted VM to the point from which all clones go
+	// on. No untrusted code may have run in its guest. Its error matches
+	// ErrUnfit if the VM must not be cloned and another one may be fit.
+	Ready func(ctx context.Context, v hypervisor.VM) error
+	// Answer returns when a clone has answered its first host.
+	Answer func(ctx context.Context, v hypervisor.VM) error
+}
 
 // Ensure opens m's template with its memory filled, and builds it if it is
 // missing or damaged. Why says what the matter was, nil if nothing was. ctx
 // needs a deadline.
-func (s *Store) Ensure(ctx context.Context, m hypervisor.Machine, ready Ready) (t *Template, why, err error) {
+func (s *Store) Ensure(ctx context.Context, m hypervisor.Machine, g Guest) (t *Template, why, err error) {
 	t, err = s.Get(ctx, m)
 	if err == nil {
 		if _, err = t.Memory(); err == nil {
@@ -40,14 +45,18 @@ func (s *Store) Ensure(ctx context.Context, m hypervisor.Machine, ready Ready) (
 	if short := errors.Unwrap(err); errors.Is(short, ErrMiss) {
 		why = short // without the key, which stands beside it wherever it is shown
 	}
-	t, err = s.Build(ctx, m, ready, why.Error())
+	t, err = s.Build(ctx, m, g, why.Error())
 	return t, why, err
 }
 
-// Build boots m, waits for ready, and saves it. It waits for another process
-// that builds the same template, and takes what that has built. A template
-// that is there already is kept if it is whole. ctx needs a deadline.
-func (s *Store) Build(ctx context.Context, m hypervisor.Machine, ready Ready, reason string) (*Template, error) {
+// tries is how often a VM is booted for one that is fit to be cloned.
+const tries = 4
+
+// Build boots m, waits for g.Ready, saves the VM, and proves the template by a
+// clone. It waits for another process that builds the same template, and takes
+// what that has built. A template that is there already is kept if it is whole.
+// ctx needs a deadline.
+func (s *Store) Build(ctx context.Context, m hypervisor.Machine, g Guest, reason string) (*Template, error) {
 	key, err := s.Key(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("build a template: %w", err)
@@ -69,10 +78,20 @@ func (s *Store) Build(ctx context.Context, m hypervisor.Machine, ready Ready, re
 	if err := s.clear(ctx, key); err != nil {
 		return nil, fmt.Errorf("build template %s: clear up after another: %w", key, err)
 	}
-	if err := s.build(ctx, key, m, ready, reason); err != nil {
+	last, err := s.verdict(key)
+	if err != nil {
 		return nil, fmt.Errorf("build template %s: %w", key, err)
 	}
-	return s.whole(key)
+	info := Info{Format: format, Key: key, Machine: m, Reason: reason, Condemned: last.Count, Built: time.Now().UTC()}
+	for info.Tries = 1; ; info.Tries++ {
+		t, err := s.build(ctx, info, g)
+		if err == nil {
+			return t, nil
+		}
+		if !errors.Is(err, ErrUnfit) || info.Tries == tries || ctx.Err() != nil {
+			return nil, fmt.Errorf("build template %s: %w", key, err)
+		}
+	}
 }
 
 // whole opens a template and fills its memory, which checks it.
@@ -88,79 +107,94 @@ func (s *Store) whole(key string) (*Template, error) {
 	return t, nil
 }
 
-func (s *Store) build(ctx context.Context, key string, m hypervisor.Machine, ready Ready, reason string) (err error) {
-	began := time.Now()
-	tmp := s.tmpPath(key)
-	if err := enoughSpace(s.dir, int64(m.Memory)<<20); err != nil {
-		return err
+// build makes one try at the template that info describes.
+func (s *Store) build(ctx context.Context, info Info, g Guest) (_ *Template, err error) {
+	key, tmp := info.Key, s.tmpPath(info.Key)
+	if err := enoughSpace(s.dir, int64(info.Machine.Memory)<<20); err != nil {
+		return nil, err
 	}
 	var undos undo.Stack
 	defer undos.OnError(ctx, &err)
 	undos.Push("temporary files", func(ctx context.Context) error { return s.clear(ctx, key) })
 	if err := errors.Join(os.Mkdir(tmp, 0o700), os.Mkdir(s.socketPath(key), 0o700)); err != nil {
-		return err
+		return nil, err
 	}
-	info := Info{Format: format, Key: key, Machine: m, Reason: reason, Built: began.UTC()}
-	if err := s.save(ctx, key, m, ready, &info); err != nil {
-		return err
+	ready, err := s.save(ctx, g.Ready, &info)
+	if err != nil {
+		return nil, err
 	}
-	info.Took = time.Since(began)
-	if err := atomicfile.WriteJSON(filepath.Join(tmp, infoFile), info, 0o600, atomicfile.Durable); err != nil {
-		return err
+	t := &Template{Info: info}
+	undos.Push("open files", func(context.Context) error { return t.Close() })
+	if err := t.openFiles(tmp); err != nil {
+		return nil, err
+	}
+	if err := s.prove(ctx, t, g.Answer, ready); err != nil {
+		return nil, err
+	}
+	t.Info.Took = time.Since(info.Built)
+	if err := atomicfile.WriteJSON(filepath.Join(tmp, infoFile), t.Info, 0o600, atomicfile.Durable); err != nil {
+		return nil, err
 	}
 	dir := filepath.Join(s.dir, key)
 	if err := os.RemoveAll(dir); err != nil { // a damaged one
-		return err
+		return nil, err
 	}
 	if err := os.Rename(tmp, dir); err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(atomicfile.SyncDir(s.dir), os.RemoveAll(s.socketPath(key)))
+	return t, errors.Join(atomicfile.SyncDir(s.dir), os.RemoveAll(s.socketPath(key)))
 }
 
-// save runs the machine and leaves its files in the temporary directory,
-// synced and described in info.
-func (s *Store) save(ctx context.Context, key string, m hypervisor.Machine, ready Ready, info *Info) (err error) {
-	tmp := s.tmpPath(key)
-	memory, err := os.OpenFile(filepath.Join(tmp, memoryFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
+// save boots a VM and leaves its files in the temporary directory, synced and
+// described in info. It returns how long the VM needed to be ready.
+func (s *Store) save(ctx context.Context, ready func(context.Context, hypervisor.VM) error, info *Info) (time.Duration, error) {
+	var files [3]*os.File
+	for i, name := range []string{memoryFile, stateFile, consoleFile} {
+		f, err := os.OpenFile(filepath.Join(s.tmpPath(info.Key), name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return 0, err
+		}
+		defer f.Close()
+		files[i] = f
 	}
-	defer memory.Close()
-	if err := memory.Truncate(int64(m.Memory) << 20); err != nil {
-		return err
+	memory, state, console := files[0], files[1], files[2]
+	if err := memory.Truncate(int64(info.Machine.Memory) << 20); err != nil {
+		return 0, err
 	}
-	state, err := os.OpenFile(filepath.Join(tmp, stateFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	began := time.Now()
+	v, err := s.driver.Boot(ctx, info.Machine, hypervisor.Files{Memory: memory, Console: console}, s.options(info.Key, "template"))
 	if err != nil {
-		return err
-	}
-	defer state.Close()
-	console, err := os.OpenFile(filepath.Join(tmp, "console"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer console.Close()
-	v, err := s.driver.Boot(ctx, m, hypervisor.Files{Memory: memory, Console: console},
-		hypervisor.Options{Dir: s.socketPath(key), Name: "template-" + key[:12]})
-	if err != nil {
-		return err
+		return 0, err
 	}
 	err = ready(ctx, v)
+	took := time.Since(began)
 	if err != nil {
 		err = v.Explain("wait for the template's guest", err)
 	} else {
 		err = v.Save(ctx, state)
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if err = errors.Join(err, v.Kill(end), v.Close()); err != nil {
-		return err
+	if err = errors.Join(err, end(ctx, v)); err != nil {
+		return 0, err
 	}
-	if err := errors.Join(os.Remove(console.Name()), memory.Sync(), state.Sync()); err != nil {
-		return err
+	if err := errors.Join(memory.Sync(), state.Sync()); err != nil {
+		return 0, err
 	}
-	return info.describe(memory, state)
+	return took, info.describe(memory, state)
 }
+
+func (s *Store) options(key, role string) hypervisor.Options {
+	return hypervisor.Options{Dir: s.socketPath(key), Name: role + "-" + key[:12]}
+}
+
+// end ends a VM of the store's own, also when ctx has ended.
+func end(ctx context.Context, v hypervisor.VM) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	return errors.Join(v.Kill(ctx), v.Close())
+}
+
+// endTimeout bounds the death of a killed process.
+const endTimeout = 10 * time.Second
 
 func (i *Info) describe(memory, state *os.File) error {
 	for f, c := range map[*os.File]*Content{memory: &i.Memory, state: &i.State} {
@@ -188,35 +222,3 @@ func enoughSpace(dir string, need int64) error {
 	}
 	return nil
 }
-
-// Remove removes a template. It waits for one that is being built, and is
-// content with one that is not there. Open Templates stay usable.
-func (s *Store) Remove(ctx context.Context, key string) error {
-	if !validKey.MatchString(key) {
-		return fmt.Errorf("remove template %q: %w: not a key", key, fs.ErrInvalid)
-	}
-	if _, err := os.Lstat(s.dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	lock, err := flock.Acquire(ctx, s.lockPath(key))
-	if err != nil {
-		return fmt.Errorf("remove template %s: %w", key, err)
-	}
-	defer lock.Unlock()
-	if err := s.clear(ctx, key); err != nil {
-		return fmt.Errorf("remove template %s: %w", key, err)
-	}
-	// Renamed first: a template that is half removed must not look whole.
-	err = os.Rename(filepath.Join(s.dir, key), s.tmpPath(key))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if err = errors.Join(err, s.clear(ctx, key)); err != nil {
-		return fmt.Errorf("remove template %s: %w", key, err)
-	}
-	return os.Remove(s.lockPath(key))
-}
-
-func (s *Store) lockPath(key string) string   { return filepath.Join(s.dir, "."+key+".lock") }
-func (s *Store) tmpPath(key string) string    { return filepath.Join(s.dir, "."+key+".tmp") }
-func (s *Store) socketPath(key string) string { return filepath.Join(s.sockets, key[:12]) }

@@ -15,8 +15,8 @@ import (
 )
 
 // format is the version of what a template's directory holds. Templates of
-// other formats are never read.
-const format = 1
+// other formats are never read. Those of format 1 were not proven.
+const format = 2
 
 // Key returns the name of m's template: a hash of the contents of kernel and
 // initrd, of m, and of all that the driver adds to them.

@@ -3,8 +3,9 @@
 //
 // A template is a directory named by its key, with the guest's memory, the
 // devices' state and template.json. It is built in a directory beside, under a
-// lock, synced and renamed into place: what is there under its own name is
-// whole. The memory that clones map is a sealed copy in RAM, for which the
+// lock, proven by a clone that answers, synced and renamed into place: what is
+// there under its own name is whole. A template whose clones fail all the same
+// is condemned, and built again. The memory that clones map is a sealed copy in RAM, for which the
 // engine that holds the Template is answerable: no clone can write the file.
 package template
 
@@ -33,13 +34,17 @@ var (
 	// ErrDamaged is matched, beside ErrMiss, when a template was there and
 	// is not what was built.
 	ErrDamaged = errors.New("template is damaged")
+	// ErrUnfit is matched by the error of a Guest's Ready for a VM that must
+	// not be cloned. Build boots another one.
+	ErrUnfit = errors.New("not fit to be cloned")
 )
 
 // The files of a template.
 const (
-	memoryFile = "memory"
-	stateFile  = "state"
-	infoFile   = "template.json"
+	memoryFile  = "memory"
+	stateFile   = "state"
+	infoFile    = "template.json"
+	consoleFile = "console" // while it is built
 )
 
 // Store is a directory of templates. It is safe for concurrent use, also by
@@ -66,6 +71,13 @@ type Info struct {
 	Reason string        `json:"reason"`
 	Built  time.Time     `json:"built"`
 	Took   time.Duration `json:"took"`
+	// Tries is how many VMs were booted for it, the last of which was fit.
+	Tries int `json:"tries"`
+	// Answered is what the clone that proved it needed, from its start to its
+	// guest's answer.
+	Answered time.Duration `json:"answered"`
+	// Condemned is how many templates of this key were condemned before.
+	Condemned int `json:"condemned,omitempty"`
 	// Memory and State are what the files must be.
 	Memory Content `json:"memory"`
 	State  Content `json:"state"`
@@ -104,7 +116,7 @@ func (s *Store) open(key string) (t *Template, err error) {
 	}()
 	err = atomicfile.ReadJSON(filepath.Join(dir, infoFile), &t.Info)
 	if errors.Is(err, fs.ErrNotExist) {
-		return t, s.missing(dir)
+		return t, s.missing(key)
 	}
 	if err != nil {
 		return t, damaged("%v", err)
@@ -112,20 +124,20 @@ func (s *Store) open(key string) (t *Template, err error) {
 	if t.Info.Format != format || t.Info.Key != key {
 		return t, damaged("template.json is of format %d and key %q", t.Info.Format, t.Info.Key)
 	}
-	if t.memory, err = openExact(filepath.Join(dir, memoryFile), t.Info.Memory.Size); err != nil {
-		return t, err
-	}
-	if t.state, err = openExact(filepath.Join(dir, stateFile), t.Info.State.Size); err != nil {
+	if err = t.openFiles(dir); err != nil {
 		return t, err
 	}
 	return t, t.checkState()
 }
 
-// missing says what kind of a miss this is: the first template ever, or one
-// more.
-func (s *Store) missing(dir string) error {
-	if _, err := os.Lstat(dir); err == nil {
+// missing says what kind of a miss this is: the first template ever, one that
+// was condemned, or one more.
+func (s *Store) missing(key string) error {
+	if _, err := os.Lstat(filepath.Join(s.dir, key)); err == nil {
 		return damaged("template.json is missing")
+	}
+	if v, err := s.verdict(key); err != nil || v.Count > 0 {
+		return errors.Join(err, fmt.Errorf("%w: the last of %d was condemned: %s", ErrMiss, v.Count, v.Reason))
 	}
 	others, err := s.keys()
 	if err != nil {
@@ -216,3 +228,9 @@ func diskUse(dir string) int64 {
 	}
 	return sum
 }
+
+func (s *Store) lockPath(key string) string    { return filepath.Join(s.dir, "."+key+".lock") }
+func (s *Store) tmpPath(key string) string     { return filepath.Join(s.dir, "."+key+".tmp") }
+func (s *Store) verdictPath(key string) string { return filepath.Join(s.dir, "."+key+".condemned") }
+
+func (s *Store) socketPath(key string) string { return filepath.Join(s.sockets, key[:12]) }

@@ -3,6 +3,7 @@ package template
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 )
 
@@ -51,6 +52,15 @@ func (t *Template) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// openFiles opens what Info describes.
+func (t *Template) openFiles(dir string) (err error) {
+	if t.memory, err = openExact(filepath.Join(dir, memoryFile), t.Info.Memory.Size); err != nil {
+		return err
+	}
+	t.state, err = openExact(filepath.Join(dir, stateFile), t.Info.State.Size)
+	return err
 }
 
 // checkState reads the small file whole; the large one is checked when it is

@@ -31,9 +31,25 @@ func setUp(t *testing.T) (context.Context, *template.Store, qemu.Driver, dirs.Ro
 	return ctx, template.Open(r, d), d, r
 }
 
-func ready(_ context.Context, v hypervisor.VM) error {
-	_, err := hypervisortest.TryAsk(v, "set template")
-	return err
+// guest is the tests' guest.
+var guest = template.Guest{
+	Ready: func(_ context.Context, v hypervisor.VM) error {
+		_, err := hypervisortest.TryAsk(v, "set template")
+		return err
+	},
+	Answer: func(ctx context.Context, v hypervisor.VM) error {
+		answered := make(chan error, 1)
+		go func() {
+			_, err := hypervisortest.TryAsk(v, "get")
+			answered <- err
+		}()
+		select {
+		case err := <-answered:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	},
 }
 
 func clone(t *testing.T, d hypervisor.Driver, tmpl *template.Template) hypervisor.VM {
@@ -56,7 +72,7 @@ func TestTemplateLife(t *testing.T) {
 	var built [2]*template.Template
 	for i := range built {
 		wg.Go(func() {
-			tmpl, why, err := s.Ensure(ctx, m, ready)
+			tmpl, why, err := s.Ensure(ctx, m, guest)
 			if err != nil || !errors.Is(why, template.ErrMiss) {
 				t.Errorf("Ensure: why %v, error %v", why, err)
 				return
@@ -166,7 +182,7 @@ func damage(ctx context.Context, t *testing.T, s *template.Store, r dirs.Roots, 
 		if err := c.damage(); err != nil {
 			t.Fatal(err)
 		}
-		tmpl, why, err := s.Ensure(ctx, m, ready)
+		tmpl, why, err := s.Ensure(ctx, m, guest)
 		if err != nil || !errors.Is(why, template.ErrDamaged) {
 			t.Fatalf("%s: why %v, error %v", c.name, why, err)
 		}
@@ -188,10 +204,10 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 	ctx, s, _, r := setUp(t)
 	broken := errors.New("agent is silent")
 	var v hypervisor.VM
-	_, err := s.Build(ctx, hypervisortest.Machine(t), func(_ context.Context, booted hypervisor.VM) error {
+	_, err := s.Build(ctx, hypervisortest.Machine(t), template.Guest{Ready: func(_ context.Context, booted hypervisor.VM) error {
 		v = booted
 		return broken
-	}, "test")
+	}}, "test")
 	var e *hypervisor.Error
 	if !errors.Is(err, broken) || !errors.As(err, &e) {
 		t.Fatalf("Build: %v", err)
@@ -227,9 +243,9 @@ func TestKilledBuilder(t *testing.T) {
 		m := hypervisortest.Machine(t)
 		m.Initrd = os.Getenv("BULKHEAD_TEST_INITRD")
 		s := template.Open(dirs.Roots{Data: os.Getenv("BULKHEAD_TEST_DATA"), State: os.Getenv("BULKHEAD_TEST_STATE")}, d)
-		_, err := s.Build(ctx, m, func(_ context.Context, v hypervisor.VM) error {
+		_, err := s.Build(ctx, m, template.Guest{Ready: func(_ context.Context, v hypervisor.VM) error {
 			return os.WriteFile(os.Getenv("BULKHEAD_TEST_PID"), []byte(itoa(v.Process().PID)), 0o600)
-		}, "test")
+		}}, "test")
 		t.Fatal(err)
 	}
 	ctx, s, _, r := setUp(t)

@@ -1,4 +1,4 @@
-// Package ready waits until the guest of a new machine is of use: until its agent
+// Package ready waits until the guest of a new VM is of use: until its agent
 // answers and, where clones are to be made of it, its clock is known to be right.
 package ready
 
@@ -11,10 +11,11 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 )
 
-// ErrClock is matched by Steady's error when the guest's clock does not keep step
-// with the host's.
+// ErrClock is matched by the error for a guest whose clock does not keep step
+// with the host's. Such a guest is also template.ErrUnfit.
 var ErrClock = errors.New("its clock is wrong")
 
 const (
@@ -32,28 +33,39 @@ type ping = func(context.Context) (agentv1.Pong, error)
 
 // Answering waits for the agent's first answer.
 func Answering(ctx context.Context, v hypervisor.VM) error {
-	return with(ctx, v, func(ask ping) error {
-		_, err := ask(ctx)
-		return err
-	})
+	return with(ctx, v, channel.Options{}, answering)
 }
 
-// Steady waits for the agent's first answer, and is ErrClock if the guest's clock
-// is wrong then. A kernel measures its processor's clock when it boots, and where
-// emulation is interrupted just then, as it is on a busy host, its measure is up to
-// forty times too small: all clones would live that much too fast, and their
-// deadlines pass before anything is done.
-func Steady(ctx context.Context, v hypervisor.VM) error {
-	return with(ctx, v, func(ask ping) error { return compareClock(ctx, ask, clockSpan) })
+func answering(ctx context.Context, ask ping) error {
+	_, err := ask(ctx)
+	return err
 }
+
+// Steady is what templates need of the guest. A VM is ready to be saved when its
+// agent answers and its clock is right. A kernel measures its processor's clock
+// when it boots, and where emulation is interrupted just then, as it is on a busy
+// host, its measure is up to forty times too small: all clones would live that
+// much too fast, and their deadlines pass before anything is done. A clone has
+// answered when it did so over its first connection.
+var Steady = template.Guest{
+	Ready: func(ctx context.Context, v hypervisor.VM) error {
+		return with(ctx, v, channel.Options{}, func(ctx context.Context, ask ping) error { return compareClock(ctx, ask, clockSpan) })
+	},
+	Answer: func(ctx context.Context, v hypervisor.VM) error {
+		return with(ctx, v, channel.Options{Patience: forever}, answering)
+	},
+}
+
+// forever is longer than any context of a template lasts.
+const forever = 24 * time.Hour
 
 // with opens a session with the agent for as long as do takes.
-func with(ctx context.Context, v hypervisor.VM, do func(ping) error) error {
-	session, err := channel.Dial(ctx, v.Channel(), channel.Options{})
+func with(ctx context.Context, v hypervisor.VM, o channel.Options, do func(context.Context, ping) error) error {
+	session, err := channel.Dial(ctx, v.Channel(), o)
 	if err != nil {
 		return fmt.Errorf("reach the agent: %w", err)
 	}
-	return errors.Join(do(agentv1.NewClient(session.Open).Ping), session.Close())
+	return errors.Join(do(ctx, agentv1.NewClient(session.Open).Ping), session.Close())
 }
 
 // compareClock has the guest's clock read twice, span apart. Between the answer
@@ -81,7 +93,8 @@ func compareClock(ctx context.Context, ask ping, span time.Duration) error {
 	}
 	most, passed := time.Since(asked), second.Uptime-first.Uptime
 	if float64(passed) < float64(least)*(1-clockSlack) || float64(passed) > float64(most)*(1+clockSlack) {
-		return fmt.Errorf("%w: %v have passed in the guest in %v to %v", ErrClock, passed.Round(time.Millisecond), least.Round(time.Millisecond), most.Round(time.Millisecond))
+		return fmt.Errorf("%w: %w: %v have passed in the guest in %v to %v", template.ErrUnfit, ErrClock,
+			passed.Round(time.Millisecond), least.Round(time.Millisecond), most.Round(time.Millisecond))
 	}
 	return nil
 }
