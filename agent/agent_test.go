@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
@@ -92,6 +93,25 @@ func TestSysctlNames(t *testing.T) {
 	for _, name := range []string{"", "../../etc/passwd", "/etc/passwd", "..", "net/../../../x", "no.such.thing"} {
 		if err := setSysctls(map[string]string{name: "1"}); !errors.Is(err, agentv1.ErrInvalid) {
 			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestRoots(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		root containerv1.RootRecord
+		want error
+	}{
+		{name: "none", want: agentv1.ErrInvalid},
+		{name: "two", root: containerv1.RootRecord{Image: "i", Share: "s"}, want: agentv1.ErrInvalid},
+		{name: "a shared directory", root: containerv1.RecordOf(containerv1.Share{Name: "s"}), want: agentv1.ErrUnsupported},
+		{name: "a block device", root: containerv1.RecordOf(containerv1.Block{Name: "b"}), want: agentv1.ErrUnsupported},
+		{name: "an image that is not mounted", root: containerv1.RecordOf(containerv1.Image{ID: "i"}), want: agentv1.ErrNotFound},
+	} {
+		if at, err := (&Agent{}).lower(&container{}, agentv1.Create{RootRecord: tt.root}); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %q, %v", tt.name, at, err)
 		}
 	}
 }

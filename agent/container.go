@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 // opTimeout bounds what the agent does on its own to a container. It is long:
@@ -103,11 +104,10 @@ func (a *Agent) create(_ context.Context, r agentv1.Create) (agentv1.Created, er
 }
 
 func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
-	image, free, err := a.useImage(r.Image)
+	image, err := a.lower(c, r)
 	if err != nil {
 		return nil, err
 	}
-	c.free = free
 	if err := os.MkdirAll(filepath.Join(c.dir, "rootfs"), 0o711); err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	defer func() { joined.Close() }()
 	err = s.Adjust(spec.Machine{
 		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files, Last: c.last,
-		Volume: func(v spec.Volume) (string, error) { return a.volume(c, v) }, Users: rootOf(c.root),
+		Volume: func(v containerv1.Mount) (string, error) { return a.volume(c, v) }, Users: rootOf(c.root),
 		PIDs: func(target string) (string, error) {
 			var err error
 			if joined, err = a.pidNamespace(target); err != nil {
@@ -174,6 +174,24 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 		return nil, err
 	}
 	return p, c.limitTasks()
+}
+
+// lower makes what the container's root is made from ready and returns its path.
+func (a *Agent) lower(c *container, r agentv1.Create) (at string, err error) {
+	root, err := r.Root()
+	if err == nil {
+		err = containerv1.Check(root, nil, nil)
+	}
+	if err != nil {
+		return "", spec.Refused(err)
+	}
+	switch root := root.(type) {
+	case containerv1.Image:
+		at, c.free, err = a.useImage(root.ID)
+		return at, err
+	default:
+		return "", fmt.Errorf("%T as the root: %w", root, agentv1.ErrUnsupported)
+	}
 }
 
 // pidNamespace opens that of another container, which must be running, or with

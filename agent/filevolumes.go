@@ -122,6 +122,9 @@ func (a *Agent) filesOf(name string) (*fileVolume, error) {
 
 // filesAt is where a volume's files are, which must have come.
 func (a *Agent) filesAt(name string) (string, error) {
+	if !validID(name) {
+		return "", fmt.Errorf("name %.128q: %w", name, agentv1.ErrInvalid)
+	}
 	a.volumes.Lock()
 	defer a.volumes.Unlock()
 	if v := a.fileVolumes[name]; v == nil || v.published == "" {

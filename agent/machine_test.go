@@ -17,6 +17,7 @@ import (
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
@@ -211,7 +212,7 @@ func (g *guest) create(id string, spec map[string]any, change ...func(*agentv1.C
 
 func (g *guest) tryCreate(id string, spec map[string]any, change ...func(*agentv1.Create)) error {
 	g.t.Helper()
-	c := agentv1.Create{Container: id, Image: "busybox", Spec: raw(g.t, spec)}
+	c := agentv1.Create{Container: id, RootRecord: containerv1.RootRecord{Image: "busybox"}, Spec: raw(g.t, spec)}
 	for _, f := range change {
 		f(&c)
 	}

@@ -10,27 +10,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 // volume makes what a container mounts of a volume ready and returns its path.
-func (a *Agent) volume(c *container, v spec.Volume) (at string, err error) {
-	if !validID(v.Name) && v.Type != agentv1.MountImage {
-		return "", fmt.Errorf("name: %w", agentv1.ErrInvalid)
-	}
-	switch v.Type {
-	case agentv1.MountFiles:
-		at, err = a.filesAt(v.Name)
-	case agentv1.MountImage:
-		at, err = a.imageAt(c, v.Name)
+func (a *Agent) volume(c *container, v containerv1.Mount) (at string, err error) {
+	missing := true // directories of its SubPath are made
+	switch source := v.Source.(type) {
+	case containerv1.Files:
+		at, err = a.filesAt(source.Name)
+	case containerv1.Image:
+		at, err = a.imageAt(c, source.ID)
+		missing = false
+	case containerv1.Dir:
+		at, err = a.emptyDir(source, v.Group)
 	default:
-		at, err = a.emptyDir(v)
+		err = fmt.Errorf("%T is no volume: %w", source, agentv1.ErrUnsupported)
 	}
 	if err != nil || v.SubPath == "" {
 		return at, err
 	}
-	part, err := openPart(at, v.SubPath, v.Type != agentv1.MountImage)
+	part, err := openPart(at, v.SubPath, missing)
 	if err != nil {
 		return "", err
 	}
@@ -51,16 +52,21 @@ func (a *Agent) imageAt(c *container, name string) (string, error) {
 }
 
 // emptyDir makes a pod's volume at its first use; containers share it.
-func (a *Agent) emptyDir(v spec.Volume) (at string, err error) {
+func (a *Agent) emptyDir(v containerv1.Dir, group int) (at string, err error) {
+	if !validID(v.Name) {
+		return "", fmt.Errorf("name %.128q: %w", v.Name, agentv1.ErrInvalid)
+	}
 	base := volumeDir
-	if !v.Memory && !v.HugePages {
+	if v.Medium == containerv1.Disk {
 		root, err := a.writable()
 		if err != nil {
 			return "", err
 		}
 		base = filepath.Join(root, "volumes")
 		// Without a disk there is nothing but memory.
-		v.Memory = root == memoryDir
+		if root == memoryDir {
+			v.Medium = containerv1.Memory
+		}
 	}
 	a.volumes.Lock()
 	defer a.volumes.Unlock()
@@ -71,13 +77,13 @@ func (a *Agent) emptyDir(v spec.Volume) (at string, err error) {
 		return "", err
 	}
 	switch {
-	case v.Memory:
+	case v.Medium == containerv1.Memory:
 		data := "mode=0700"
 		if v.Size > 0 {
 			data += ",size=" + strconv.FormatInt(v.Size, 10)
 		}
 		err = unix.Mount("tmpfs", at, "tmpfs", unix.MS_NODEV, data)
-	case v.HugePages:
+	case v.Medium == containerv1.HugePages:
 		data := "pagesize=2M"
 		if v.Size > 0 {
 			data += ",size=" + strconv.FormatInt(v.Size, 10)
@@ -91,17 +97,16 @@ func (a *Agent) emptyDir(v spec.Volume) (at string, err error) {
 	if err != nil {
 		return "", errors.Join(err, os.Remove(at))
 	}
-	return at, give(at, v)
+	return at, give(at, v.Mode, group)
 }
 
 // give makes a volume's directory its users'.
-func give(at string, v spec.Volume) error {
-	mode := v.Mode
+func give(at string, mode uint32, group int) error {
 	if mode == 0 {
 		mode = 0o777
 	}
-	if v.Group != 0 {
-		if err := unix.Chown(at, 0, v.Group); err != nil {
+	if group != 0 {
+		if err := unix.Chown(at, 0, group); err != nil {
 			return err
 		}
 		mode |= unix.S_ISGID | 0o770

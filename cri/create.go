@@ -10,13 +10,13 @@ import (
 	"time"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
-	"github.com/containerd/containerd/api/types"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -277,31 +277,36 @@ func (p *pod) dropBundle(id string) error {
 // are the ids of the images that it mounts.
 func (p *pod) createTask(ctx context.Context, c *conn, ctr *container, config *runtimeapi.ContainerConfig, volumes []string, bundle string) error {
 	req := &taskv3.CreateTaskRequest{ID: ctr.ID, Bundle: bundle, Terminal: config.GetTty()}
+	var parts []layout.Part
 	for i, id := range append([]string{ctr.ImageID}, volumes...) {
 		name := fmt.Sprintf("disk-%s-%d", ctr.ID, i)
 		if err := p.sendDisk(ctx, c, name, id); err != nil {
 			return err
 		}
-		req.Rootfs = append(req.Rootfs, &types.Mount{Type: layout.DiskType, Source: id, Options: []string{layout.DiskOption + name}})
+		parts = append(parts, layout.Part{Of: containerv1.Image{ID: id}, File: name})
 	}
-	logName := "log-" + ctr.ID
-	if config.GetStdin() {
-		req.Stdin = "stream:"
-		if config.GetStdinOnce() {
-			req.Stdin = "stream:once"
-		}
+	req.Rootfs = layout.EncodeRootfs(parts)
+	stdin := containerv1.NoStdin
+	switch {
+	case config.GetStdin() && config.GetStdinOnce():
+		stdin = containerv1.StdinOnce
+	case config.GetStdin():
+		stdin = containerv1.OpenStdin
 	}
+	var stdio containerv1.Stdio = containerv1.Discard{Stdin: stdin}
 	if ctr.log != "" {
 		log, err := p.s.openLog(ctr.log)
 		if err != nil {
 			return err
 		}
 		defer log.Close()
-		if err := c.sendFile(ctx, logName, log); err != nil {
+		name := "log-" + ctr.ID
+		if err := c.sendFile(ctx, name, log); err != nil {
 			return fmt.Errorf("send the log: %w", err)
 		}
-		req.Stdout = "log:" + logName
+		stdio = containerv1.Log{File: name, Stdin: stdin}
 	}
+	req.Stdin, req.Stdout, req.Stderr = containerv1.EncodeStdio(stdio)
 	_, err := c.task.Create(ctx, req)
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/oci"
@@ -181,13 +182,15 @@ func (c *container) newExec(ctx context.Context, shim *conn, cmd []string, tty, 
 		return nil, err
 	}
 	e := &execution{c: c, shim: shim, id: store.NewID()[:32]}
+	stdio := containerv1.Stream{}
+	if stdin {
+		stdio.Stdin = containerv1.OpenStdin
+	}
 	req := &taskv3.ExecProcessRequest{
-		ID: c.ID, ExecID: e.id, Terminal: tty, Stdout: "stream:",
+		ID: c.ID, ExecID: e.id, Terminal: tty,
 		Spec: &anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/Process", Value: raw},
 	}
-	if stdin {
-		req.Stdin = "stream:"
-	}
+	req.Stdin, req.Stdout, req.Stderr = containerv1.EncodeStdio(stdio)
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err = shim.task.Exec(callCtx, req)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/input"
 )
 
@@ -25,7 +26,7 @@ const exitPatience = 10 * time.Second
 //
 // Any number of clients may be attached. Of a process with a log each may lag
 // by half a megabyte, and is detached when it then takes nothing for a second.
-// Of one with OutputStream the process waits for the first client, until that leaves.
+// Of one with a containerv1.Stream the process waits for the first client, until that leaves.
 func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) (Exit, error) {
 	p, patient, err := s.beginAttach(id, c)
 	if err != nil {
@@ -137,7 +138,7 @@ func (s *Sandbox) beginAttach(id Process, c Streams) (*process, bool, error) {
 		return nil, false, err
 	}
 	if c.Stdin != nil {
-		if !p.stdin {
+		if !p.hasStdin() {
 			return nil, false, fmt.Errorf("%s: %w: it has no stdin", p.subject(), ErrInvalid)
 		}
 		if p.fed {
@@ -149,7 +150,7 @@ func (s *Sandbox) beginAttach(id Process, c Streams) (*process, bool, error) {
 	case <-p.attached:
 		return p, false, nil
 	default:
-		return p, p.output == OutputStream && (c.Stdout != nil || c.Stderr != nil), nil
+		return p, p.streams() && (c.Stdout != nil || c.Stderr != nil), nil
 	}
 }
 
@@ -218,14 +219,14 @@ func (s *Sandbox) unfeed(p *process) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.fed = false
-	return p.id.Exec != "" || p.stdinOnce || p.closeIn
+	return p.id.Exec != "" || p.stdio.Input() == containerv1.StdinOnce || p.closeIn
 }
 
 // CloseInput closes a process's stdin once everything attached has been fed.
 func (s *Sandbox) CloseInput(ctx context.Context, id Process) error {
 	s.mu.Lock()
 	p, err := s.find(id)
-	if err == nil && !p.stdin {
+	if err == nil && !p.hasStdin() {
 		err = fmt.Errorf("%s: %w: it has no stdin", subject(id), ErrInvalid)
 	}
 	fed := false

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/hostoom"
@@ -162,7 +163,7 @@ func TestNothingSecretIsKept(t *testing.T) {
 	h.must(box.CreateContainer(h.ctx, c))
 	_, err = box.StartProcess(h.ctx, Process{Container: "c"})
 	h.must(err)
-	h.must(box.CreateExec(h.ctx, ExecConfig{Process: Process{Container: "c", Exec: "e"}, Spec: c.Spec, Output: OutputStream}))
+	h.must(box.CreateExec(h.ctx, ExecConfig{Process: Process{Container: "c", Exec: "e"}, Spec: c.Spec, Stdio: containerv1.Stream{}}))
 	h.must(filepath.WalkDir(h.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

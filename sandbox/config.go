@@ -9,6 +9,7 @@ import (
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
@@ -43,39 +44,25 @@ type Config struct {
 	ScratchBytes int64 `json:"scratchBytes,omitempty"`
 }
 
-// Output says where a process's output goes.
-type Output string
-
-// The outputs. OutputStream goes to the one client of Attach and waits for it,
-// from the process's start to the client's end, after which it is discarded.
-const (
-	OutputLog     Output = "log"
-	OutputStream  Output = "stream"
-	OutputDiscard Output = "discard"
-)
-
-// ContainerConfig is what a container is made from. Of it only what JSON
-// keeps is stored: the spec, which holds the environment, is not.
+// ContainerConfig is what a container is made from.
 type ContainerConfig struct {
-	ID string `json:"id"`
-	// ImageID names the image; containers of one image share its disk.
-	ImageID string `json:"imageID"`
-	// ImageDisk is the image's EROFS disk. CreateContainer closes it.
-	ImageDisk *os.File `json:"-"`
+	ID string
+	// Root is the container's root file system. Containers of one image share its disk.
+	Root containerv1.Root
+	// RootFile is what Root names: an image's EROFS disk. It may be nil for an image
+	// that the machine has. CreateContainer closes it.
+	RootFile *os.File
 	// Volumes are more images, which the spec's mounts name. CreateContainer
 	// closes their disks.
-	Volumes []ImageVolume `json:"volumes,omitempty"`
-	// Spec is the OCI runtime specification.
-	Spec     json.RawMessage `json:"-"`
-	Terminal bool            `json:"terminal,omitempty"`
-	// Stdin gives the process a stdin that Attach feeds; StdinOnce closes it
-	// when the first client that feeds it has ended.
-	Stdin     bool   `json:"stdin,omitempty"`
-	StdinOnce bool   `json:"stdinOnce,omitempty"`
-	Output    Output `json:"output"`
-	// Log receives the output in the CRI format when Output is OutputLog.
-	// The sandbox closes it.
-	Log *os.File `json:"-"`
+	Volumes []ImageVolume
+	// Spec is the OCI runtime specification, which is stored nowhere: it holds the
+	// environment.
+	Spec     json.RawMessage
+	Terminal bool
+	// Stdio is where the standard streams lead. Attach feeds a stdin.
+	Stdio containerv1.Stdio
+	// Log is the file of a containerv1.Log. CreateContainer closes it.
+	Log *os.File
 }
 
 // ImageVolume is an image that a container mounts beside its own.
@@ -84,9 +71,13 @@ type ImageVolume struct {
 	Disk *os.File `json:"-"`
 }
 
-// images are all of the container's, its own first.
+// images are all of the container's, its root's first.
 func (c *ContainerConfig) images() []ImageVolume {
-	return append([]ImageVolume{{c.ImageID, c.ImageDisk}}, c.Volumes...)
+	root, ok := c.Root.(containerv1.Image)
+	if !ok {
+		return c.Volumes
+	}
+	return append([]ImageVolume{{root.ID, c.RootFile}}, c.Volumes...)
 }
 
 // ExecConfig is one more process for a running container.
@@ -95,15 +86,14 @@ type ExecConfig struct {
 	// Spec is the OCI process.
 	Spec     json.RawMessage
 	Terminal bool
-	Stdin    bool
-	// Output is OutputStream or OutputDiscard.
-	Output Output
+	// Stdio is a containerv1.Stream or Discard.
+	Stdio containerv1.Stdio
 }
 
 // Streams are a client of Attach: what is nil is not attached.
 type Streams struct {
 	// Stdin feeds the process until it returns io.EOF or another error; that
-	// closes the process's stdin if it is an exec'd process or has StdinOnce.
+	// closes the process's stdin if it is an exec'd process or has containerv1.StdinOnce.
 	// When it is an io.Closer, Attach closes it before it returns, so that a
 	// Read under way ends.
 	Stdin          io.Reader

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 func TestExitsAreReal(t *testing.T) {
@@ -143,11 +144,14 @@ func TestInvalidContainers(t *testing.T) {
 	}{
 		{"path as id", func(c *ContainerConfig) { c.ID = "../c" }},
 		{"no id", func(c *ContainerConfig) { c.ID = "" }},
-		{"no image", func(c *ContainerConfig) { c.ImageID = "" }},
-		{"scratch as image", func(c *ContainerConfig) { c.ImageID = "scratch" }},
-		{"unknown output", func(c *ContainerConfig) { c.Output = "tape" }},
+		{"no image", func(c *ContainerConfig) { c.Root = containerv1.Image{} }},
+		{"scratch as image", func(c *ContainerConfig) { c.Root = containerv1.Image{ID: "scratch"} }},
+		{"no root", func(c *ContainerConfig) { c.Root = nil }},
+		{"no standard streams", func(c *ContainerConfig) { c.Stdio = nil }},
+		{"a log's file and no log", func(c *ContainerConfig) { c.Stdio = containerv1.Discard{} }},
+		{"a volume without an id", func(c *ContainerConfig) { c.Volumes = []ImageVolume{{}} }},
 		{"log without a file", func(c *ContainerConfig) { c.Log = nil }},
-		{"no disk", func(c *ContainerConfig) { c.ImageDisk = nil }},
+		{"no disk", func(c *ContainerConfig) { c.RootFile = nil }},
 	} {
 		c := h.container("c")
 		tt.edit(&c)
@@ -155,7 +159,24 @@ func TestInvalidContainers(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
+	for name, edit := range map[string]func(*ContainerConfig){
+		"a shared root": func(c *ContainerConfig) { c.Root = containerv1.Share{Name: "srv"} },
+		"a block root":  func(c *ContainerConfig) { c.Root = containerv1.Block{Name: "sdb"} },
+		"descriptors":   func(c *ContainerConfig) { c.Stdio, c.Log = containerv1.Descriptors{Stdout: "o"}, nil },
+	} {
+		c := h.container("c")
+		edit(&c)
+		if err := h.box.CreateContainer(h.ctx, c); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	h.started("c")
+	for _, stdio := range []containerv1.Stdio{nil, containerv1.Log{File: "l"}} {
+		e := ExecConfig{Process: Process{Container: "c", Exec: "e"}, Spec: []byte(`{}`), Stdio: stdio}
+		if err := h.box.CreateExec(h.ctx, e); !errors.Is(err, ErrInvalid) {
+			t.Errorf("exec with %#v: %v", stdio, err)
+		}
+	}
 	if err := h.box.CreateContainer(h.ctx, h.container("c")); !errors.Is(err, ErrExists) {
 		t.Errorf("second container of one id: %v", err)
 	}
@@ -170,7 +191,7 @@ func TestImagesShareSlots(t *testing.T) {
 	h.must(h.box.Start(h.ctx))
 	make_ := func(id, image string) error {
 		c := h.container(id)
-		c.ImageID = image
+		c.Root = containerv1.Image{ID: image}
 		return h.box.CreateContainer(h.ctx, c)
 	}
 	remove := func(id string) {
@@ -211,7 +232,7 @@ func TestImageIsMountedOnceForContainersAtOnce(t *testing.T) {
 	errs := make(chan error, 8)
 	for i := range 8 {
 		c := h.container("c" + string(rune('0'+i)))
-		c.ImageID = "shared"
+		c.Root = containerv1.Image{ID: "shared"}
 		go func() { errs <- h.box.CreateContainer(h.ctx, c) }()
 	}
 	for range 8 {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
@@ -48,8 +49,8 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	}
 	ctx, done := m.call(ctx, s.o.CallTimeout)
 	defer done()
-	p := newProcess(Process{Container: c.ID}, m, c.Terminal, c.Output)
-	p.stdin, p.stdinOnce, p.hidden = c.Stdin, c.StdinOnce, true
+	p := newProcess(Process{Container: c.ID}, m, c.Terminal, c.Stdio)
+	p.hidden = true
 	if err := s.reserve(p, &rollback); err != nil {
 		return err
 	}
@@ -81,8 +82,8 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 		return err
 	})
 	created, err := m.agent.Create(ctx, agentv1.Create{
-		Container: c.ID, Image: c.ImageID, Spec: c.Spec,
-		Terminal: c.Terminal, Stdin: c.Stdin, StdinOnce: c.StdinOnce,
+		Container: c.ID, RootRecord: containerv1.RecordOf(c.Root), Spec: c.Spec,
+		Terminal: c.Terminal, Stdin: p.hasStdin(), StdinOnce: c.Stdio.Input() == containerv1.StdinOnce,
 	})
 	fault.Point("task.created")
 	if err != nil && !cannotRun(err) {
@@ -103,19 +104,26 @@ func cannotRun(err error) bool {
 }
 
 func (c ContainerConfig) validate() error {
+	_, logs := c.Stdio.(containerv1.Log)
 	switch {
 	case !idPattern.MatchString(c.ID):
 		return fmt.Errorf("%w: id %.80q", ErrInvalid, c.ID)
-	case c.ImageID == "" || c.ImageID == scratchName:
-		return fmt.Errorf("%w: image id %q", ErrInvalid, c.ImageID)
-	case slices.ContainsFunc(c.Volumes, func(v ImageVolume) bool { return v.ID == "" || v.ID == scratchName }):
-		return fmt.Errorf("%w: id of an image volume", ErrInvalid)
-	case c.Output != OutputLog && c.Output != OutputStream && c.Output != OutputDiscard:
-		return fmt.Errorf("%w: output %q", ErrInvalid, c.Output)
-	case (c.Log != nil) != (c.Output == OutputLog):
-		return fmt.Errorf("%w: output %q and a log do not belong together", ErrInvalid, c.Output)
+	case c.Root == nil || c.Stdio == nil:
+		return fmt.Errorf("%w: no root or no standard streams", ErrInvalid)
+	case slices.ContainsFunc(c.images(), func(v ImageVolume) bool { return v.ID == "" || v.ID == scratchName }):
+		return fmt.Errorf("%w: id of an image", ErrInvalid)
+	case (c.Log != nil) != logs:
+		return fmt.Errorf("%w: a log without a file, or a file that is no log", ErrInvalid)
 	}
-	return nil
+	return described(containerv1.Check(c.Root, nil, c.Stdio))
+}
+
+// described gives an error of containerv1 this package's class.
+func described(err error) error {
+	if errors.Is(err, containerv1.ErrInvalid) {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return err
 }
 
 // reserve takes the container's id.
@@ -142,7 +150,7 @@ func (s *Sandbox) layOut(p *process, c ContainerConfig, rollback *undo.Stack) er
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := s.store.write(s.store.container(c.ID, "config.json"), c); err != nil {
+	if err := s.store.write(s.store.container(c.ID, "config.json"), c.record()); err != nil {
 		return err
 	}
 	if c.Log == nil {
@@ -190,8 +198,13 @@ const maxProcesses = 256
 // CreateExec registers a process for a running container; nothing runs
 // before StartProcess, so that a client can attach first and miss nothing.
 func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
-	if !idPattern.MatchString(e.Exec) || e.Output != OutputStream && e.Output != OutputDiscard {
-		return fmt.Errorf("create %s: %w: id or output %q", subject(e.Process), ErrInvalid, e.Output)
+	_, streams := e.Stdio.(containerv1.Stream)
+	_, discards := e.Stdio.(containerv1.Discard)
+	if err := containerv1.Check(nil, nil, e.Stdio); err != nil {
+		return fmt.Errorf("create %s: %w", subject(e.Process), described(err))
+	}
+	if !idPattern.MatchString(e.Exec) || !streams && !discards {
+		return fmt.Errorf("create %s: %w: id, or standard streams of type %T", subject(e.Process), ErrInvalid, e.Stdio)
 	}
 	m, err := s.running("create a process in", Running)
 	if err != nil {
@@ -212,8 +225,8 @@ func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
 	if err != nil {
 		return err
 	}
-	p := newProcess(e.Process, m, e.Terminal, e.Output)
-	p.stdin, p.spec = e.Stdin, e.Spec
+	p := newProcess(e.Process, m, e.Terminal, e.Stdio)
+	p.spec = e.Spec
 	s.procs[e.Process] = p
 	if err := s.storeContainer(e.Container); err != nil {
 		delete(s.procs, e.Process)

@@ -24,7 +24,7 @@ func (s *Sandbox) await(p *process) {
 			return // the machine's end ends the process
 		}
 		s.mu.Lock()
-		logged := p.output == OutputLog && p.followed
+		logged := p.logs() && p.followed
 		s.mu.Unlock()
 		if logged {
 			late := time.NewTimer(logPatience)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
@@ -172,8 +173,8 @@ func (h *harness) openLog(id string) *os.File {
 
 func (h *harness) container(id string) ContainerConfig {
 	return ContainerConfig{
-		ID: id, ImageID: "image-" + id, ImageDisk: h.disk("disk"), Spec: []byte(`{}`),
-		Output: OutputLog, Log: h.openLog(id), Stdin: true,
+		ID: id, Root: containerv1.Image{ID: "image-" + id}, RootFile: h.disk("disk"), Spec: []byte(`{}`),
+		Stdio: containerv1.Log{File: "log", Stdin: containerv1.OpenStdin}, Log: h.openLog(id),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
@@ -155,7 +156,7 @@ func TestHostileExecs(t *testing.T) {
 	made := 0
 	for ; err == nil && made <= maxProcesses; made++ {
 		id := Process{Container: "c", Exec: "e" + strconv.Itoa(made)}
-		err = h.box.CreateExec(h.ctx, ExecConfig{Process: id, Spec: []byte(`{}`), Output: OutputDiscard})
+		err = h.box.CreateExec(h.ctx, ExecConfig{Process: id, Spec: []byte(`{}`), Stdio: containerv1.Discard{}})
 	}
 	if !errors.Is(err, ErrTooMany) || made != maxProcesses {
 		t.Errorf("%d processes: %v", made, err)
@@ -163,7 +164,7 @@ func TestHostileExecs(t *testing.T) {
 	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c", Exec: "e0"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.box.CreateExec(h.ctx, ExecConfig{Process: Process{Container: "c", Exec: "last"}, Spec: []byte(`{}`), Output: OutputDiscard}); err != nil {
+	if err := h.box.CreateExec(h.ctx, ExecConfig{Process: Process{Container: "c", Exec: "last"}, Spec: []byte(`{}`), Stdio: containerv1.Discard{}}); err != nil {
 		t.Errorf("after one has gone: %v", err)
 	}
 }

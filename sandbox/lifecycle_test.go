@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
@@ -99,7 +100,7 @@ func TestTransitionsNameBothStates(t *testing.T) {
 		{"resume", func(h *harness) error { return h.box.Resume(h.ctx) }, map[State]bool{Paused: true}},
 		{"delete", func(h *harness) error { return h.box.Delete(h.ctx, false) }, map[State]bool{Ready: true, Stopped: true}},
 		{"create a container in", func(h *harness) error {
-			return h.box.CreateContainer(h.ctx, ContainerConfig{ID: "x", ImageID: "i", Output: OutputDiscard, ImageDisk: h.disk("d")})
+			return h.box.CreateContainer(h.ctx, ContainerConfig{ID: "x", Root: containerv1.Image{ID: "i"}, Stdio: containerv1.Discard{}, RootFile: h.disk("d")})
 		}, map[State]bool{Running: true}},
 		{"start a process of", func(h *harness) error { _, err := h.box.StartProcess(h.ctx, id); return err }, nil},
 		{"forward a port of", func(h *harness) error {

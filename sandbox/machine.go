@@ -182,7 +182,7 @@ func (s *Sandbox) drain() {
 	s.mu.Lock()
 	var pumped []<-chan struct{}
 	for _, p := range s.procs {
-		if p.followed && p.state != Stopped && p.output == OutputLog {
+		if p.followed && p.state != Stopped && p.logs() {
 			pumped = append(pumped, p.pumped)
 		}
 	}

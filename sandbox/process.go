@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
@@ -15,9 +16,7 @@ import (
 type process struct {
 	id        Process
 	terminal  bool
-	stdin     bool
-	stdinOnce bool
-	output    Output
+	stdio     containerv1.Stdio
 	createdAt time.Time
 	machine   *machine       // it lives in
 	op        chan struct{}  // held by the one operation under way
@@ -43,9 +42,9 @@ type process struct {
 	log       *logs.Writer
 }
 
-func newProcess(id Process, m *machine, terminal bool, to Output) *process {
+func newProcess(id Process, m *machine, terminal bool, stdio containerv1.Stdio) *process {
 	p := &process{
-		id: id, machine: m, terminal: terminal, output: to, state: Ready, createdAt: now(),
+		id: id, machine: m, terminal: terminal, stdio: stdio, state: Ready, createdAt: now(),
 		op: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{}),
 		pumped: make(chan struct{}), attached: make(chan struct{}),
 	}
@@ -54,6 +53,20 @@ func newProcess(id Process, m *machine, terminal bool, to Output) *process {
 		p.out[logs.Stderr] = output.NewHub()
 	}
 	return p
+}
+
+func (p *process) hasStdin() bool { return p.stdio.Input() != containerv1.NoStdin }
+
+// logs says that the process's output goes to a log.
+func (p *process) logs() bool {
+	_, ok := p.stdio.(containerv1.Log)
+	return ok
+}
+
+// streams says that the process's output waits for its first client.
+func (p *process) streams() bool {
+	_, ok := p.stdio.(containerv1.Stream)
+	return ok
 }
 
 // subject names the process in errors.
@@ -75,8 +88,8 @@ func (p *process) status() ProcessStatus {
 
 func (p *process) stored() processState {
 	return processState{
-		Exec: p.id.Exec, State: p.state, PID: p.pid, Terminal: p.terminal, Stdin: p.stdin,
-		Output: p.output, Exit: p.exit, CreatedAt: p.createdAt, StartedAt: p.startedAt,
+		Exec: p.id.Exec, State: p.state, PID: p.pid, Terminal: p.terminal,
+		stdioRecord: recordOf(p.stdio), Exit: p.exit, CreatedAt: p.createdAt, StartedAt: p.startedAt,
 	}
 }
 

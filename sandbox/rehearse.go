@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 )
@@ -199,7 +200,7 @@ func (h *rehearsal) create(ctx context.Context) error {
 		}
 		return err
 	})
-	_, err := h.m.agent.Create(ctx, agentv1.Create{Container: rehearsalName, Image: rehearsalName, Spec: h.r.Container})
+	_, err := h.m.agent.Create(ctx, agentv1.Create{Container: rehearsalName, RootRecord: containerv1.RecordOf(containerv1.Image{ID: rehearsalName}), Spec: h.r.Container})
 	return err
 }
 

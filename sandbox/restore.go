@@ -87,15 +87,16 @@ func (s *Sandbox) load() error {
 	return nil
 }
 
-func (s *Sandbox) loadProcess(c ContainerConfig, st processState) {
-	p := newProcess(Process{Container: c.ID, Exec: st.Exec}, nil, st.Terminal, st.Output)
-	p.state, p.pid, p.exit, p.stdin = st.State, st.PID, st.Exit, st.Stdin
+func (s *Sandbox) loadProcess(c containerRecord, st processState) {
+	stdio := st.stdio()
+	if st.Exec == "" {
+		stdio = c.stdio()
+	}
+	p := newProcess(Process{Container: c.ID, Exec: st.Exec}, nil, st.Terminal, stdio)
+	p.state, p.pid, p.exit = st.State, st.PID, st.Exit
 	p.createdAt, p.startedAt, p.restored = st.CreatedAt, st.StartedAt, true
 	if st.Exec == "" {
-		p.stdinOnce = c.StdinOnce
-		for _, image := range c.images() {
-			p.images = append(p.images, image.ID)
-		}
+		p.images = c.images()
 	} else {
 		close(p.attached) // whom its output was for is gone
 	}
@@ -205,7 +206,7 @@ func (s *Sandbox) resume(p *process, m *machine, known map[Process]agentv1.Statu
 // ReopenLog.
 func (s *Sandbox) openLogs(f RestoreFiles) error {
 	for _, p := range s.procs {
-		if p.id.Exec != "" || p.output != OutputLog {
+		if p.id.Exec != "" || !p.logs() {
 			continue
 		}
 		log := f.Logs[p.id.Container]

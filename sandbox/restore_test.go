@@ -1,15 +1,18 @@
 package sandbox
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
@@ -107,7 +110,7 @@ func TestRestoreLearnsWhatHappened(t *testing.T) {
 	lost := h.started("lost")
 	h.must(h.box.CreateContainer(h.ctx, h.container("started")))
 	id := Process{Container: "ended", Exec: "e"}
-	h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: id, Output: OutputStream}))
+	h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: id, Stdio: containerv1.Stream{}}))
 	h.crash()
 	ended.end(exited(3))
 	h.fake(Process{Container: "started"}).update(func() { h.fake(Process{Container: "started"}).running = true })
@@ -193,7 +196,7 @@ func TestRestoreTakesWhatNobodyKeeps(t *testing.T) {
 	h.started("c")
 	quiet := h.container("quiet")
 	quiet.Log.Close()
-	quiet.Output, quiet.Log = OutputDiscard, nil
+	quiet.Stdio, quiet.Log = containerv1.Discard{}, nil
 	h.must(h.box.CreateContainer(h.ctx, quiet))
 	_, err := h.box.StartProcess(h.ctx, Process{Container: "quiet"})
 	h.must(err)
@@ -353,5 +356,26 @@ func TestRestoreOfAHalfStartedSandbox(t *testing.T) {
 	h.must(err)
 	if reason != ReasonStartFailed || !h.vm().killed {
 		t.Errorf("reason %q, killed %v", reason, h.vm().killed)
+	}
+}
+
+// What is stored of standard streams is read back, and of containers that a former
+// version has stored as well.
+func TestStdioIsWhatWasStored(t *testing.T) {
+	t.Parallel()
+	for _, want := range []containerv1.Stdio{
+		containerv1.Log{}, containerv1.Log{Stdin: containerv1.StdinOnce}, containerv1.Stream{Stdin: containerv1.OpenStdin},
+		containerv1.Stream{}, containerv1.Discard{}, containerv1.Discard{Stdin: containerv1.StdinOnce},
+	} {
+		if got := recordOf(want).stdio(); got != want {
+			t.Errorf("%#v is read back as %#v", want, got)
+		}
+	}
+	var former containerRecord
+	if err := json.Unmarshal([]byte(`{"id":"c","imageID":"i","volumes":[{"id":"v"}],"stdin":true,"output":"log"}`), &former); err != nil {
+		t.Fatal(err)
+	}
+	if ids := former.images(); !slices.Equal(ids, []string{"i", "v"}) || former.stdio() != (containerv1.Log{Stdin: containerv1.OpenStdin}) {
+		t.Errorf("images %q, streams %#v", ids, former.stdio())
 	}
 }

@@ -78,7 +78,7 @@ func (s *Sandbox) launch(ctx context.Context, m *machine, p *process) error {
 	if p.id.Exec == "" {
 		return m.agent.Start(ctx, p.id)
 	}
-	created, err := m.agent.Exec(ctx, agentv1.Exec{Process: p.id, Spec: p.spec, Terminal: p.terminal, Stdin: p.stdin})
+	created, err := m.agent.Exec(ctx, agentv1.Exec{Process: p.id, Spec: p.spec, Terminal: p.terminal, Stdin: p.hasStdin()})
 	if err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *Sandbox) follow(p *process) {
 func (s *Sandbox) pump(p *process) {
 	defer close(p.pumped)
 	ctx := p.machine.ctx
-	if p.output == OutputStream {
+	if p.streams() {
 		// Nobody's output yet: it stays in the guest, and blocks the process
 		// when that is full.
 		select {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
@@ -46,15 +47,85 @@ type containerState struct {
 }
 
 type processState struct {
-	Exec      string    `json:"exec,omitempty"`
-	State     State     `json:"state"`
-	PID       int       `json:"pid,omitempty"`
-	Terminal  bool      `json:"terminal,omitempty"`
-	Stdin     bool      `json:"stdin,omitempty"`
-	Output    Output    `json:"output"`
+	Exec     string `json:"exec,omitempty"`
+	State    State  `json:"state"`
+	PID      int    `json:"pid,omitempty"`
+	Terminal bool   `json:"terminal,omitempty"`
+	stdioRecord
 	Exit      *Exit     `json:"exit,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 	StartedAt time.Time `json:"startedAt,omitzero"`
+}
+
+// containerRecord is a container's config.json: what of its ContainerConfig is stored.
+type containerRecord struct {
+	ID string `json:"id"`
+	containerv1.RootRecord
+	// ImageID stands for the root in records of former versions.
+	ImageID  string        `json:"imageID,omitempty"`
+	Volumes  []ImageVolume `json:"volumes,omitempty"`
+	Terminal bool          `json:"terminal,omitempty"`
+	stdioRecord
+}
+
+func (c *ContainerConfig) record() containerRecord {
+	return containerRecord{
+		ID: c.ID, RootRecord: containerv1.RecordOf(c.Root), Volumes: c.Volumes, Terminal: c.Terminal,
+		stdioRecord: recordOf(c.Stdio),
+	}
+}
+
+// images are the ids of the container's images, its root's first.
+func (c *containerRecord) images() (ids []string) {
+	for _, id := range []string{c.Image, c.ImageID} {
+		if id != "" {
+			ids = append(ids, id)
+		}
+	}
+	for _, v := range c.Volumes {
+		ids = append(ids, v.ID)
+	}
+	return ids
+}
+
+// stdioRecord is a Stdio as it is stored. The file of a log is not: each shim is given
+// it anew.
+type stdioRecord struct {
+	Stdin     bool   `json:"stdin,omitempty"`
+	StdinOnce bool   `json:"stdinOnce,omitempty"`
+	Output    string `json:"output"` // log, stream or discard
+}
+
+func recordOf(s containerv1.Stdio) stdioRecord {
+	r := stdioRecord{Stdin: s.Input() != containerv1.NoStdin, StdinOnce: s.Input() == containerv1.StdinOnce}
+	switch s.(type) {
+	case containerv1.Log:
+		r.Output = "log"
+	case containerv1.Stream:
+		r.Output = "stream"
+	case containerv1.Discard:
+		r.Output = "discard"
+	}
+	return r
+}
+
+// stdio is the inverse of recordOf.
+func (r stdioRecord) stdio() containerv1.Stdio {
+	in := containerv1.NoStdin
+	switch {
+	case r.StdinOnce:
+		in = containerv1.StdinOnce
+	case r.Stdin:
+		in = containerv1.OpenStdin
+	}
+	switch r.Output {
+	case "log":
+		return containerv1.Log{Stdin: in}
+	case "stream":
+		return containerv1.Stream{Stdin: in}
+	default:
+		return containerv1.Discard{Stdin: in}
+	}
 }
 
 // store is the sandbox's directory. Every write of it is made under the lock,
@@ -108,7 +179,7 @@ func (d store) readConfig() (c Config, err error) {
 }
 
 // readContainer reads both files of a container.
-func (d store) readContainer(id string) (c ContainerConfig, s containerState, err error) {
+func (d store) readContainer(id string) (c containerRecord, s containerState, err error) {
 	if err = atomicfile.ReadJSON(d.container(id, "config.json"), &c); err != nil {
 		return c, s, err
 	}

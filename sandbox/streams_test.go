@@ -12,13 +12,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/input"
 )
 
 func (h *harness) exec(id string, stdin bool) Process {
 	h.t.Helper()
 	p := Process{Container: "c", Exec: id}
-	h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: p, Spec: []byte(`{}`), Stdin: stdin, Output: OutputStream}))
+	in := containerv1.NoStdin
+	if stdin {
+		in = containerv1.OpenStdin
+	}
+	h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: p, Spec: []byte(`{}`), Stdio: containerv1.Stream{Stdin: in}}))
 	return p
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -82,8 +83,8 @@ func TestMachine(t *testing.T) {
 		f, err := os.Open(disk)
 		h.must(err)
 		h.must(h.box.CreateContainer(h.ctx, ContainerConfig{
-			ID: id, ImageID: "busybox", ImageDisk: f, Spec: ociSpec(t, args...),
-			Output: OutputLog, Log: h.openLog(id), Stdin: true,
+			ID: id, Root: containerv1.Image{ID: "busybox"}, RootFile: f, Spec: ociSpec(t, args...),
+			Stdio: containerv1.Log{File: "log", Stdin: containerv1.OpenStdin}, Log: h.openLog(id),
 		}))
 		_, err = h.box.StartProcess(h.ctx, Process{Container: id})
 		return err
@@ -106,7 +107,7 @@ func TestMachine(t *testing.T) {
 	// A counter, so that every line is known, and a new shim in its middle.
 	h.must(launch("count", "sh", "-c", "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done; cat"))
 	id := Process{Container: "count", Exec: "e"}
-	h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: id, Spec: ociProcess(t, "cat"), Stdin: true, Output: OutputStream}))
+	h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: id, Spec: ociProcess(t, "cat"), Stdio: containerv1.Stream{Stdin: containerv1.OpenStdin}}))
 	out := newBuffer()
 	r, w := io.Pipe()
 	done := h.attach(id, Streams{Stdin: r, Stdout: out})

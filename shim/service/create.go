@@ -7,12 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
-	"github.com/containerd/containerd/api/types"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -27,7 +26,7 @@ func (t task) Create(ctx context.Context, r *taskv3.CreateTaskRequest) (*taskv3.
 		return nil, err
 	}
 	if r.Checkpoint != "" || r.ParentCheckpoint != "" {
-		return nil, toStatus(unserved("checkpoint", r.Checkpoint))
+		return nil, toStatus(errCheckpoint)
 	}
 	names := stdio{bundle: r.Bundle, stdin: r.Stdin, stdout: r.Stdout, stderr: r.Stderr}
 	config, err := t.containerConfig(r, names)
@@ -46,58 +45,43 @@ func (t task) Create(ctx context.Context, r *taskv3.CreateTaskRequest) (*taskv3.
 
 func (t task) containerConfig(r *taskv3.CreateTaskRequest, names stdio) (c sandbox.ContainerConfig, err error) {
 	c = sandbox.ContainerConfig{ID: r.ID, Terminal: r.Terminal}
-	if c.Stdin, c.StdinOnce, err = names.input(); err != nil {
+	if c.Stdio, err = names.parse(); err != nil {
 		return c, err
 	}
-	var log string
-	if c.Output, log, err = names.output(); err != nil {
-		return c, err
-	}
-	disks, err := images(r.Rootfs)
+	parts, err := layout.ParseRootfs(r.Rootfs)
 	if err != nil {
 		return c, err
+	}
+	c.Root = parts[0].Of
+	if err := containerv1.Check(c.Root, nil, c.Stdio); err != nil {
+		return c, err
+	}
+	for _, part := range parts[1:] {
+		image, ok := part.Of.(containerv1.Image)
+		if !ok {
+			return c, fmt.Errorf("%w: %T beside the root", containerv1.ErrInvalid, part.Of)
+		}
+		c.Volumes = append(c.Volumes, sandbox.ImageVolume{ID: image.ID})
 	}
 	if c.Spec, err = readSpec(r.Bundle); err != nil {
 		return c, err
 	}
-	sent := []string{log}
-	for _, d := range disks {
-		sent = append(sent, d.file)
+	sent := []string{""}
+	if log, ok := c.Stdio.(containerv1.Log); ok {
+		sent[0] = log.File
+	}
+	for _, part := range parts {
+		sent = append(sent, part.File)
 	}
 	files, err := t.takeFiles(sent...)
 	if err != nil {
 		return c, err
 	}
-	c.Log, c.ImageID, c.ImageDisk = files[0], disks[0].image, files[1]
-	for i, d := range disks[1:] {
-		c.Volumes = append(c.Volumes, sandbox.ImageVolume{ID: d.image, Disk: files[2+i]})
+	c.Log, c.RootFile = files[0], files[1]
+	for i := range c.Volumes {
+		c.Volumes[i].Disk = files[2+i]
 	}
 	return c, nil
-}
-
-// disk is an image and the name of the file that was sent, if any.
-type disk struct{ image, file string }
-
-// images are the container's own and those of its volumes, in this order.
-func images(mounts []*types.Mount) (disks []disk, err error) {
-	for _, m := range mounts {
-		d := disk{image: m.GetSource()}
-		if m.GetType() != layout.DiskType {
-			return nil, fmt.Errorf("%w: mounts of type %s are served, not %v", sandbox.ErrInvalid, layout.DiskType, m)
-		}
-		for _, option := range m.Options {
-			name, ok := strings.CutPrefix(option, layout.DiskOption)
-			if !ok {
-				return nil, fmt.Errorf("%w: unknown option %q of the root", sandbox.ErrInvalid, option)
-			}
-			d.file = name
-		}
-		disks = append(disks, d)
-	}
-	if len(disks) == 0 {
-		return nil, fmt.Errorf("%w: a container without a root", sandbox.ErrInvalid)
-	}
-	return disks, nil
 }
 
 func readSpec(bundle string) (json.RawMessage, error) {
@@ -125,14 +109,7 @@ func (t task) Exec(ctx context.Context, r *taskv3.ExecProcessRequest) (*emptypb.
 		return nil, err
 	}
 	names := stdio{stdin: r.Stdin, stdout: r.Stdout, stderr: r.Stderr}
-	wanted, _, err := names.input()
-	if err != nil {
-		return nil, toStatus(err)
-	}
-	output, log, err := names.output()
-	if err == nil && log != "" {
-		err = unserved("stdout of an exec", names.stdout)
-	}
+	streams, err := names.parse()
 	if err != nil {
 		return nil, toStatus(err)
 	}
@@ -141,7 +118,7 @@ func (t task) Exec(ctx context.Context, r *taskv3.ExecProcessRequest) (*emptypb.
 		return nil, invalid("exec %s in %s: the process is not JSON", r.ExecID, r.ID)
 	}
 	err = t.o.Sandbox.CreateExec(ctx, sandbox.ExecConfig{
-		Process: p, Spec: spec, Terminal: r.Terminal, Stdin: wanted, Output: output,
+		Process: p, Spec: spec, Terminal: r.Terminal, Stdio: streams,
 	})
 	if err != nil {
 		return nil, toStatus(err)

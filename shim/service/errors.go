@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/events"
@@ -35,6 +36,7 @@ var codeOf = []struct {
 	{agentv1.ErrBusy, codes.FailedPrecondition},
 	{sandbox.ErrInvalid, codes.InvalidArgument},
 	{agentv1.ErrInvalid, codes.InvalidArgument},
+	{containerv1.ErrInvalid, codes.InvalidArgument},
 	{hypervisor.ErrInvalid, codes.InvalidArgument},
 	{errors.ErrUnsupported, codes.Unimplemented},
 	{agentv1.ErrUnsupported, codes.Unimplemented},

@@ -107,7 +107,7 @@ func (f *fake) ContainerStats(context.Context, string) (agentv1.Stats, error) {
 }
 
 func (f *fake) CreateContainer(_ context.Context, c sandbox.ContainerConfig) error {
-	for _, file := range []*os.File{c.ImageDisk, c.Log} {
+	for _, file := range []*os.File{c.RootFile, c.Log} {
 		if file != nil {
 			file.Close()
 		}

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/events"
@@ -117,8 +118,8 @@ func (r *rig) create(t *testing.T, id string) {
 	}
 	r.file(t, "disk")
 	_, err := r.task.Create(t.Context(), &taskv3.CreateTaskRequest{
-		ID: id, Bundle: r.dir, Stdin: layout.StdioStream, Stdout: layout.StdioStream,
-		Rootfs: []*types.Mount{{Type: layout.DiskType, Source: "image", Options: []string{"file=disk"}}},
+		ID: id, Bundle: r.dir, Stdin: "stream:", Stdout: "stream:",
+		Rootfs: []*types.Mount{{Type: "bulkhead-disk", Source: "image", Options: []string{"file=disk"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -204,10 +205,10 @@ func TestTask(t *testing.T) {
 	wantCode(t, "state of none", err, codes.NotFound)
 	r.create(t, "c")
 	st, err := r.task.State(ctx, &taskv3.StateRequest{ID: "c"})
-	if err != nil || st.Status != tasktypes.Status_CREATED || st.Bundle != r.dir || st.Stdout != layout.StdioStream {
+	if err != nil || st.Status != tasktypes.Status_CREATED || st.Bundle != r.dir || st.Stdout != "stream:" {
 		t.Errorf("state %v, %v", st, err)
 	}
-	if c := r.fake.procs[sandbox.Process{Container: "c"}].config; c.ImageID != "image" || !c.Stdin || c.Output != sandbox.OutputStream || c.ImageDisk == nil {
+	if c := r.fake.procs[sandbox.Process{Container: "c"}].config; c.Root != (containerv1.Image{ID: "image"}) || c.Stdio != (containerv1.Stream{Stdin: containerv1.OpenStdin}) || c.RootFile == nil {
 		t.Errorf("made of %+v", c)
 	}
 	res, err := r.task.Start(ctx, &taskv3.StartRequest{ID: "c"})
@@ -242,7 +243,7 @@ func TestCreateRefuses(t *testing.T) {
 	r := start(t)
 	r.create(t, "there")
 	r.file(t, "disk")
-	root := []*types.Mount{{Type: layout.DiskType, Source: "image", Options: []string{"file=disk"}}}
+	root := []*types.Mount{{Type: "bulkhead-disk", Source: "image", Options: []string{"file=disk"}}}
 	tests := map[string]struct {
 		request *taskv3.CreateTaskRequest
 		want    codes.Code
@@ -251,8 +252,12 @@ func TestCreateRefuses(t *testing.T) {
 		"path as id":    {&taskv3.CreateTaskRequest{ID: "../x", Bundle: r.dir, Rootfs: root}, codes.InvalidArgument},
 		"no root":       {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir}, codes.InvalidArgument},
 		"other root":    {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bind"}}}, codes.InvalidArgument},
-		"file not sent": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: layout.DiskType, Source: "i", Options: []string{"file=no"}}}}, codes.NotFound},
+		"file not sent": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bulkhead-disk", Source: "i", Options: []string{"file=no"}}}}, codes.NotFound},
 		"log not sent":  {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "log:no"}, codes.NotFound},
+		"share as root": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bulkhead-share", Source: "s"}}}, codes.Unimplemented},
+		"block as root": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bulkhead-block", Source: "b"}}}, codes.Unimplemented},
+		"share beside":  {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: append(root[:1:1], &types.Mount{Type: "bulkhead-share"})}, codes.InvalidArgument},
+		"descriptors":   {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "file:o"}, codes.Unimplemented},
 		"no bundle":     {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir + "/no", Rootfs: root}, codes.InvalidArgument},
 		"fifo":          {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "/run/fifo"}, codes.Unimplemented},
 		"checkpoint":    {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Checkpoint: "x"}, codes.Unimplemented},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"strconv"
@@ -24,6 +25,8 @@ import (
 type task struct{ *Services }
 
 var _ taskv3.TTRPCTaskService = task{}
+
+var errCheckpoint = fmt.Errorf("checkpoint: %w", errors.ErrUnsupported)
 
 // validID keeps an id from being anything but a name: it becomes a directory.
 var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
@@ -119,7 +122,7 @@ func (t task) Resume(ctx context.Context, r *taskv3.ResumeRequest) (*emptypb.Emp
 }
 
 func (t task) Checkpoint(context.Context, *taskv3.CheckpointTaskRequest) (*emptypb.Empty, error) {
-	return empty(unserved("checkpoint", ""))
+	return empty(errCheckpoint)
 }
 
 func (t task) Kill(ctx context.Context, r *taskv3.KillRequest) (*emptypb.Empty, error) {

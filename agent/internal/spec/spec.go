@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 // object is a JSON object of which only some fields are looked at.
@@ -62,8 +63,9 @@ type Machine struct {
 	File func(destination, content string) (string, error)
 	// Devices are all that the machine has, for a container that gets them.
 	Devices func() ([]Device, error)
-	// Volume makes a volume ready and returns the path of what is mounted.
-	Volume func(Volume) (string, error)
+	// Volume makes a Dir, Files or an Image ready and returns the path of what is
+	// mounted.
+	Volume func(containerv1.Mount) (string, error)
 	// Users looks up users of the image.
 	Users Users
 }
@@ -265,6 +267,10 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 	if err := s.top.get("mounts", &mounts); err != nil {
 		return err
 	}
+	ours, err := described(mounts)
+	if err != nil {
+		return err
+	}
 	files := make(map[string]string, len(m.Files))
 	for to, from := range m.Files {
 		files[to] = from
@@ -273,28 +279,17 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 		mount := &mounts[i]
 		at := path.Clean("/" + mount.Destination)
 		delete(files, at)
-		switch {
-		case mount.Type == agentv1.MountEmptyDir, mount.Type == agentv1.MountFiles, mount.Type == agentv1.MountImage:
-			if err := m.volume(mount); err != nil {
+		if of, ok := ours[i]; ok {
+			if err := s.resolve(m, mount, of, at); err != nil {
 				return err
 			}
-		case mount.Type == agentv1.MountFile:
-			if m.File == nil {
-				return fmt.Errorf("file at %.128q: %w", at, agentv1.ErrUnsupported)
-			}
-			from, err := m.File(at, mount.Source)
-			if err != nil {
-				return fmt.Errorf("file at %.128q: %w", at, err)
-			}
-			mount.Type, mount.Source = "bind", from
+			continue
+		}
+		switch {
 		case at == "/dev/shm" && (mount.Type == "tmpfs" || mount.Source == "/dev/shm"):
 			*mount = Mount{Destination: at, Type: "bind", Source: m.Shm, Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}}
-		case mount.Type == agentv1.MountTermination:
-			*mount, s.LastAt = Mount{Destination: at, Type: "bind", Source: m.Last, Options: []string{"bind", "rw"}}, at
-		case mount.Type == "sysfs" || mount.Type == "cgroup" || mount.Type == "cgroup2":
-			if mount.Type == "cgroup" {
-				mount.Type = "cgroup2"
-			}
+		case mount.Type == "cgroup":
+			mount.Type = "cgroup2"
 		}
 	}
 	names := make([]string, 0, len(files))

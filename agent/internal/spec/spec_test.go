@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 type image map[string]string
@@ -23,13 +24,13 @@ var users = image{
 	"/etc/group":  "root:x:0:\ndemo:x:1001:\nextra:x:2000:root,demo\nother:x:3000:x\n",
 }
 
-func machine(volumes *[]spec.Volume) spec.Machine {
+func machine(volumes *[]containerv1.Mount) spec.Machine {
 	return spec.Machine{
 		Root: "/r", Cgroup: "/pod/c", Shm: "/shm", Users: users,
 		Files: map[string]string{"/etc/hosts": "/pod/hosts", "/etc/resolv.conf": "/pod/resolv"},
-		Volume: func(v spec.Volume) (string, error) {
+		Volume: func(v containerv1.Mount) (string, error) {
 			*volumes = append(*volumes, v)
-			return "/volumes/" + v.Name, nil
+			return "/volumes/" + v.Source.(containerv1.Dir).Name, nil
 		},
 		PIDs: func(container string) (string, error) {
 			if container == "gone" {
@@ -93,7 +94,7 @@ func TestAdjust(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var volumes []spec.Volume
+			var volumes []containerv1.Mount
 			if err := s.Adjust(machine(&volumes), false); err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +111,10 @@ func TestAdjust(t *testing.T) {
 			if name != "the pod's things" {
 				return
 			}
-			if diff := cmp.Diff([]spec.Volume{{Type: agentv1.MountEmptyDir, Name: "v", Memory: true, Size: 77, Mode: 0o1700, Group: 7, SubPath: "a=b,c"}}, volumes); diff != "" {
+			if diff := cmp.Diff([]containerv1.Mount{{
+				Destination: "/v", Source: containerv1.Dir{Name: "v", Medium: containerv1.Memory, Size: 77, Mode: 0o1700},
+				Group: 7, SubPath: "a=b,c", Options: []string{"ro"},
+			}}, volumes); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(map[string]string{"net.x": "1"}, s.Sysctls); diff != "" {
@@ -143,6 +147,9 @@ func TestAdjustRefuses(t *testing.T) {
 		"user namespace":                {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"user"}]}}`, agentv1.ErrUnsupported},
 		"mounts":                        {`{"process":{"args":["a"]},"mounts":{}}`, agentv1.ErrInvalid},
 		"volume's size":                 {`{"process":{"args":["a"]},"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["size=-1"]}]}`, agentv1.ErrInvalid},
+		"volume's medium":               {`{"process":{"args":["a"]},"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["medium=Paper"]}]}`, agentv1.ErrInvalid},
+		"a shared directory":            {`{"process":{"args":["a"]},"mounts":[{"destination":"/v","type":"bulkhead.share","source":"/srv"}]}`, agentv1.ErrUnsupported},
+		"a block device":                {`{"process":{"args":["a"]},"mounts":[{"destination":"/v","type":"bulkhead.block","source":"/dev/sdb"}]}`, agentv1.ErrUnsupported},
 		"user":                          {`{"process":{"args":["a"],"user":{"username":"nobody"}}}`, agentv1.ErrInvalid},
 		"group":                         {`{"process":{"args":["a"],"user":{"username":"demo:nobody"}}}`, agentv1.ErrInvalid},
 		"linux":                         {`{"process":{"args":["a"]},"linux":[]}`, agentv1.ErrInvalid},
@@ -153,7 +160,7 @@ func TestAdjustRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var volumes []spec.Volume
+			var volumes []containerv1.Mount
 			s, err := spec.Parse(json.RawMessage(tc.in))
 			if err == nil {
 				err = s.Adjust(machine(&volumes), false)
@@ -230,7 +237,7 @@ func FuzzAdjust(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var volumes []spec.Volume
+		var volumes []containerv1.Mount
 		if s.Adjust(machine(&volumes), true) == nil {
 			if _, err := s.Encode(); err != nil {
 				t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 // A PID namespace is one's own or another container's; no other path is one.
@@ -29,7 +30,7 @@ func TestPIDNamespaces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var volumes []spec.Volume
+			var volumes []containerv1.Mount
 			m := machine(&volumes)
 			m.PIDs = func(target string) (string, error) {
 				if target != "old" {
@@ -57,7 +58,7 @@ func TestLastWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var volumes []spec.Volume
+	var volumes []containerv1.Mount
 	m := machine(&volumes)
 	m.Last = "/last"
 	if err := s.Adjust(m, false); err != nil {

@@ -1,63 +1,61 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+	"slices"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// Volume is a mount that stands for a volume of the pod.
-type Volume struct {
-	Type   string
-	Name   string
-	Memory bool // an emptyDir in tmpfs
-	// HugePages is an emptyDir in hugetlbfs, of the size that a container can have.
-	HugePages bool
-	Size      int64  // of an emptyDir, in bytes; 0 is no limit
-	Mode      uint32 // of an emptyDir's directory; 0 is 0777
-	Group     int    // fsGroup; 0 is none
-	SubPath   string // what of the volume is mounted; empty is all
-}
-
-// volume makes a bind mount of a volume's mount.
-func (m Machine) volume(mount *Mount) error {
-	v := Volume{Type: mount.Type, Name: mount.Source}
-	kept := []string{"rbind"}
-	for _, o := range mount.Options {
-		key, value, _ := strings.Cut(o, "=")
-		var err error
-		switch key {
-		case "medium":
-			v.Memory, v.HugePages = value == "Memory", value == "HugePages"
-		case "size":
-			v.Size, err = strconv.ParseInt(value, 10, 64)
-			if v.Size < 0 {
-				err = strconv.ErrRange
-			}
-		case "mode":
-			var mode uint64
-			mode, err = strconv.ParseUint(value, 8, 12)
-			v.Mode = uint32(mode)
-		case "group":
-			var group uint64
-			group, err = strconv.ParseUint(value, 10, 31)
-			v.Group = int(group)
-		case "subpath":
-			v.SubPath = value
-		case "bind", "rbind":
-		default:
-			kept = append(kept, o)
+// described are the mounts that are containerv1's, by their index. The others are the
+// kernel's own.
+func described(mounts []Mount) (map[int]containerv1.Mount, error) {
+	ours := map[int]containerv1.Mount{}
+	for i, mount := range mounts {
+		m, ok, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
+		if err == nil && ok {
+			ours[i] = m
+			err = containerv1.Check(nil, []containerv1.Mount{m}, nil)
 		}
 		if err != nil {
-			return fmt.Errorf("volume %.64q: %s %.32q: %w", v.Name, key, value, agentv1.ErrInvalid)
+			return nil, Refused(err)
 		}
 	}
-	source, err := m.Volume(v)
-	if err != nil {
-		return fmt.Errorf("volume %.64q: %w", v.Name, err)
+	return ours, nil
+}
+
+// Refused gives an error of containerv1 the class with which it crosses the channel.
+func Refused(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("%w: %w", agentv1.ErrUnsupported, err)
 	}
-	mount.Type, mount.Source, mount.Options = "bind", source, kept
+	return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+}
+
+// resolve makes a bind mount of one of containerv1's.
+func (s *Spec) resolve(m Machine, mount *Mount, of containerv1.Mount, at string) error {
+	switch source := of.Source.(type) {
+	case containerv1.Text:
+		if m.File == nil {
+			return fmt.Errorf("file at %.128q: %w", at, agentv1.ErrUnsupported)
+		}
+		from, err := m.File(at, source.Content)
+		if err != nil {
+			return fmt.Errorf("file at %.128q: %w", at, err)
+		}
+		mount.Type, mount.Source = "bind", from
+	case containerv1.Termination:
+		*mount, s.LastAt = Mount{Destination: at, Type: "bind", Source: m.Last, Options: []string{"bind", "rw"}}, at
+	default:
+		from, err := m.Volume(of)
+		if err != nil {
+			return fmt.Errorf("volume at %.128q: %w", at, err)
+		}
+		bound := func(option string) bool { return option == "bind" || option == "rbind" }
+		mount.Type, mount.Source = "bind", from
+		mount.Options = append([]string{"rbind"}, slices.DeleteFunc(of.Options, bound)...)
+	}
 	return nil
 }

@@ -11,6 +11,8 @@ package agentv1
 import (
 	"encoding/json"
 	"time"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 // Version is this protocol's. The agent tells its own in the channel's hello;
@@ -166,11 +168,11 @@ type Unmount struct {
 // Create makes a container, which waits for its start.
 type Create struct {
 	Container string `json:"container"`
-	// Image is the Name of a mounted disk; the container's root is an overlay
-	// of it on the scratch disk (tmpfs when there is none).
-	Image string `json:"image"`
-	// Spec is the OCI runtime specification (1.0), with the words of ours that
-	// stand in specification.go. Root.Path is ignored. Process.User with Username
+	// The root of an image, by the Name of a mounted disk, is an overlay of it on
+	// the scratch disk (tmpfs when there is none).
+	containerv1.RootRecord
+	// Spec is the OCI runtime specification (1.0), with the mounts of
+	// containerv1.Mount and the words of ours that stand in specification.go. Root.Path is ignored. Process.User with Username
 	// set is resolved in the image's /etc/passwd and /etc/group, as "user",
 	// "user:group" or numbers.
 	Spec      json.RawMessage `json:"spec"`

@@ -1,0 +1,79 @@
+package layout
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/containerd/containerd/api/types"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+)
+
+// Part is one thing that a container's file systems are made from, with the name under
+// which its descriptor was sent. The name may be missing for an image that the VM has.
+type Part struct {
+	Of   containerv1.Root
+	File string
+}
+
+// The types of a task's root mounts.
+const (
+	diskType  = "bulkhead-disk" // an image's
+	shareType = "bulkhead-share"
+	blockType = "bulkhead-block"
+
+	fileOption = "file=" // with a Part's File
+)
+
+// EncodeRootfs are a task's root mounts: the first part is the container's root, the
+// others are the images that the mounts of its specification name. The inverse is
+// ParseRootfs.
+func EncodeRootfs(parts []Part) []*types.Mount {
+	var mounts []*types.Mount
+	for _, part := range parts {
+		m := &types.Mount{}
+		switch of := part.Of.(type) {
+		case containerv1.Image:
+			m.Type, m.Source = diskType, of.ID
+		case containerv1.Share:
+			m.Type, m.Source = shareType, of.Name
+		case containerv1.Block:
+			m.Type, m.Source = blockType, of.Name
+		}
+		if part.File != "" {
+			m.Options = []string{fileOption + part.File}
+		}
+		mounts = append(mounts, m)
+	}
+	return mounts
+}
+
+// ParseRootfs is the inverse of EncodeRootfs. It returns at least one part, or an error
+// that matches containerv1.ErrInvalid.
+func ParseRootfs(mounts []*types.Mount) (parts []Part, err error) {
+	for _, m := range mounts {
+		var part Part
+		switch m.GetType() {
+		case diskType:
+			part.Of = containerv1.Image{ID: m.GetSource()}
+		case shareType:
+			part.Of = containerv1.Share{Name: m.GetSource()}
+		case blockType:
+			part.Of = containerv1.Block{Name: m.GetSource()}
+		default:
+			return nil, fmt.Errorf("%w: root mount of type %.64q", containerv1.ErrInvalid, m.GetType())
+		}
+		for _, option := range m.GetOptions() {
+			name, ok := strings.CutPrefix(option, fileOption)
+			if !ok || name == "" || part.File != "" {
+				return nil, fmt.Errorf("%w: option %.64q of a root mount", containerv1.ErrInvalid, option)
+			}
+			part.File = name
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("%w: a container without a root", containerv1.ErrInvalid)
+	}
+	return parts, nil
+}
