@@ -24,14 +24,15 @@ type fakeVM struct {
 	done   chan struct{}
 	served sync.WaitGroup
 
-	mu     sync.Mutex
-	exit   error
-	paused bool
-	grown  int
-	slots  map[int]string // what is attached, by its file's name
-	conns  []net.Conn
-	fail   map[string]error // by method
-	killed bool
+	mu      sync.Mutex
+	process procid.ID // zero for the test's own
+	exit    error
+	paused  bool
+	grown   int
+	slots   map[int]string // what is attached, by its file's name
+	conns   []net.Conn
+	fail    map[string]error // by method
+	killed  bool
 }
 
 func newFakeVM(t *testing.T, agent *fakeAgent) *fakeVM {
@@ -114,6 +115,11 @@ func (v *fakeVM) refuse(method string, err error) {
 }
 
 func (v *fakeVM) Process() procid.ID {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.process != (procid.ID{}) {
+		return v.process
+	}
 	id, _ := procid.Of(os.Getpid())
 	return id
 }

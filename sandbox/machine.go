@@ -41,12 +41,31 @@ func (s *Sandbox) newMachine(vm hypervisor.VM, resume bool) *machine {
 	return m
 }
 
-// call bounds a call to the agent by the machine's life and a time.
+// call bounds a call to the agent by the machine's life and a time. The call
+// ends early when the machine's process is found stopped.
 func (m *machine) call(ctx context.Context, limit time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	ctx, end := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(m.ctx, func() { end(context.Cause(m.ctx)) })
+	m.checkStopped(ctx, end)
 	return ctx, func() { stop(); end(nil); cancel() }
+}
+
+// stopPatience is for how long a call to the agent goes unanswered before the
+// machine's process is looked at, again and again.
+const stopPatience = time.Second
+
+// checkStopped ends a call that nobody will answer, because somebody has sent
+// SIGSTOP to the machine's process.
+func (m *machine) checkStopped(ctx context.Context, end context.CancelCauseFunc) {
+	look := time.AfterFunc(stopPatience, func() {
+		if p := m.vm.Process(); p.Stopped() {
+			end(fmt.Errorf("%w: process %d was stopped by a signal or a debugger", ErrMachineStopped, p.PID))
+		} else if ctx.Err() == nil {
+			m.checkStopped(ctx, end)
+		}
+	})
+	context.AfterFunc(ctx, func() { look.Stop() })
 }
 
 // endGrace is how much later than the channel's end the machine's may be known.
@@ -56,7 +75,7 @@ const endGrace = 500 * time.Millisecond
 // interrupted matches ErrMachineGone.
 func (m *machine) fault(err error) error {
 	var refusal *agentv1.Error
-	if err == nil || errors.As(err, &refusal) || errors.Is(err, ErrMachineGone) ||
+	if err == nil || errors.As(err, &refusal) || errors.Is(err, ErrMachineGone) || errors.Is(err, ErrMachineStopped) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return err
 	}

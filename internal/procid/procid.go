@@ -91,15 +91,31 @@ func (id ID) Signal(sig unix.Signal) error {
 	return nil
 }
 
+// Stopped reports whether the process exists and is stopped, by SIGSTOP or by a
+// debugger: it does nothing until somebody lets it go on.
+func (id ID) Stopped() bool {
+	fields, err := stat(id.PID)
+	return err == nil && (fields[0] == "T" || fields[0] == "t") && id.Alive()
+}
+
 func startTime(pid int) (uint64, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, fmt.Errorf("process %d: %w", pid, ErrGone)
-	}
-	// The command name, in parentheses, may hold anything, ')' included.
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+	fields, err := stat(pid)
+	if err != nil || fields[0] == "Z" || fields[0] == "X" {
 		return 0, fmt.Errorf("process %d: %w", pid, ErrGone)
 	}
 	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// stat is /proc/PID/stat from its third field, the state, to the 22nd at least.
+func stat(pid int) ([]string, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", pid, ErrGone)
+	}
+	// The command name, in parentheses, may hold anything, ')' included.
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(fields) < 20 {
+		return nil, fmt.Errorf("process %d: %w", pid, ErrGone)
+	}
+	return fields, nil
 }

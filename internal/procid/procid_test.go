@@ -77,3 +77,27 @@ func TestReusedPidIsAnotherProcess(t *testing.T) {
 		}
 	}
 }
+
+// TestStopped: a process is stopped from SIGSTOP to SIGCONT.
+func TestStopped(t *testing.T) {
+	id, err := Of(start(t).Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		signal  unix.Signal
+		stopped bool
+	}{{unix.SIGCONT, false}, {unix.SIGSTOP, true}, {unix.SIGCONT, false}} {
+		if err := id.Signal(c.signal); err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); id.Stopped() != c.stopped; time.Sleep(time.Millisecond) {
+			if time.Since(began) > 10*time.Second {
+				t.Fatalf("after %v stopped is %v", c.signal, !c.stopped)
+			}
+		}
+	}
+	if (ID{PID: 1}).Stopped() {
+		t.Error("another process is taken for one that is stopped")
+	}
+}
