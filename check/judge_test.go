@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
@@ -98,8 +99,8 @@ func TestJudgements(t *testing.T) {
 		{"tun forbidden", judgeTun(os.ErrPermission, false), Warn, "by this user", "chmod 0666"},
 		{"no tun", judgeTun(os.ErrNotExist, false), Warn, "not exist", "modprobe tun"},
 
-		{"network", judgeNetwork(userNetwork{kind: hypervisor.NetworkUser}), OK, "not the host's loopback", ""},
-		{"restricted", judgeNetwork(userNetwork{kind: hypervisor.NetworkRestricted, reason: "no traffic leaves the pod", remedies: []string{"modprobe tun"}}),
+		{"network", judgeNetwork(userNetwork{kind: network.KindUser}), OK, "not the host's loopback", ""},
+		{"restricted", judgeNetwork(userNetwork{kind: network.KindRestricted, reason: "no traffic leaves the pod", remedies: []string{"modprobe tun"}}),
 			Warn, "restricted: no traffic leaves the pod; published ports work", "modprobe tun; or bulkhead run --allow-host-loopback"},
 		{"network not tried", judgeNetwork(userNetwork{err: broken}), Warn, "broken", ""},
 	} {

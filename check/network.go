@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
@@ -115,7 +114,7 @@ func judgeTun(err error, root bool) Finding {
 
 // userNetwork is what pods would get.
 type userNetwork struct {
-	kind     hypervisor.Network
+	kind     network.Kind
 	reason   string
 	err      error // it could not be tried
 	remedies []string
@@ -143,7 +142,7 @@ func judgeNetwork(n userNetwork) Finding {
 	switch {
 	case n.err != nil:
 		return warn(fmt.Sprintf("not tried: %v", n.err), "")
-	case n.kind == hypervisor.NetworkUser:
+	case n.kind == network.KindUser:
 		return ok("pods reach the outside and its DNS, not the host's loopback; published ports work")
 	}
 	remedies := append(append([]string{}, n.remedies...), "or bulkhead run --allow-host-loopback, which opens the host's loopback to the pod")

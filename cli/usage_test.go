@@ -26,7 +26,12 @@ func TestUsage(t *testing.T) {
 		{[]string{"ps", "-x"}, "ps: unknown shorthand flag"},
 		{[]string{"completion", "ksh"}, `no completion for "ksh": use bash, zsh or fish`},
 		{[]string{"stop", "-t", "-1", "web"}, "--time -1: give 0 seconds or more"},
-		{[]string{"run", "busybox"}, "open busybox: no such file or directory (run takes files with the YAML of pods)"},
+		{[]string{"run", "x.yaml"}, "open x.yaml: no such file or directory"},
+		{[]string{"run", "x.yaml", "-q", "-e", "A=1"}, "--env: for an image only"},
+		{[]string{"run", "-v", "a:b", "busybox"}, "-v: directories of this machine cannot be shared"},
+		{[]string{"run", "--wait", "x.yaml"}, "--wait is for -d"},
+		{[]string{"run", "--timeout", "1s", "x.yaml"}, "--timeout is for --wait"},
+		{[]string{"run"}, "run: FILE or IMAGE is missing (see bulkhead run --help)"},
 		{[]string{"run", "--accel", "hvf", "x.yaml"}, `--accel "hvf": use auto or kvm or tcg`},
 	} {
 		root := newRoot(&app.App{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}})

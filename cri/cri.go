@@ -42,9 +42,9 @@ type Options struct {
 	Images   *image.Store
 	// Network gives the provider of a kind. It is called once a kind, and
 	// what it returns is used until Close.
-	Network func(kind hypervisor.Network) (network.Provider, error)
+	Network func(kind network.Kind) (network.Provider, error)
 	// DefaultNetwork is the kind for pods that do not choose; empty is user.
-	DefaultNetwork hypervisor.Network
+	DefaultNetwork network.Kind
 	Guest          guest.Bundle
 	// Shim is the path of bulkhead-shim; empty finds it beside the executable.
 	Shim string

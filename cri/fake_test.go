@@ -348,16 +348,17 @@ func (e *fakeEvents) Recv() (*shimv1.Event, error) {
 // Kind, Attach, Detach: the world is a network too.
 type fakeNetwork struct{ w *world }
 
-func (n fakeNetwork) Kind() (hypervisor.Network, string) { return hypervisor.NetworkUser, "" }
+func (n fakeNetwork) Kind() (network.Kind, string) { return network.KindUser, "" }
 
-func (n fakeNetwork) Attach(ctx context.Context, id string) (network.Attachment, error) {
+func (n fakeNetwork) Attach(ctx context.Context, r network.Request) (network.Attachment, error) {
 	if err := n.w.call(ctx, "Attach"); err != nil {
 		return network.Attachment{}, err
 	}
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
-	n.w.attached[id] = true
-	return network.Attachment{IPs: []string{"10.0.2.15"}, Nameservers: []string{"10.0.2.3"}}, nil
+	n.w.attached[r.ID] = true
+	listeners, err := network.Listen(r.Ports)
+	return network.Attachment{IPs: []string{"10.0.2.15"}, DNS: network.DNS{Servers: []string{"10.0.2.3"}}, Listeners: listeners}, err
 }
 
 func (n fakeNetwork) Detach(ctx context.Context, id string) error {
@@ -394,7 +395,7 @@ func (m fakeMachines) Close() error               { return nil }
 // fakeEngine starts an engine in w.
 func fakeEngine(t testing.TB, w *world, o Options) *Service {
 	t.Helper()
-	o.Network = func(hypervisor.Network) (network.Provider, error) { return fakeNetwork{w}, nil }
+	o.Network = func(network.Kind) (network.Provider, error) { return fakeNetwork{w}, nil }
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	s, err := newService(ctx, o, w, fakeMachines{w})

@@ -38,25 +38,17 @@ func hosts(hostname string, ips []string) string {
 	return b.String()
 }
 
-// resolv is the content of /etc/resolv.conf: the pod's own configuration where
-// it has one, else the network's.
-func resolv(dns *runtimeapi.DNSConfig, a network.Attachment) string {
-	servers, searches, options := dns.GetServers(), dns.GetSearches(), dns.GetOptions()
-	if len(servers) == 0 {
-		servers = a.Nameservers
-	}
-	if dns == nil {
-		searches, options = a.Searches, a.Options
-	}
+// resolv is the content of /etc/resolv.conf.
+func resolv(dns network.DNS) string {
 	var b strings.Builder
-	if len(searches) > 0 {
-		fmt.Fprintf(&b, "search %s\n", strings.Join(searches, " "))
+	if len(dns.Searches) > 0 {
+		fmt.Fprintf(&b, "search %s\n", strings.Join(dns.Searches, " "))
 	}
-	for _, server := range servers {
+	for _, server := range dns.Servers {
 		fmt.Fprintf(&b, "nameserver %s\n", server)
 	}
-	if len(options) > 0 {
-		fmt.Fprintf(&b, "options %s\n", strings.Join(options, " "))
+	if len(dns.Options) > 0 {
+		fmt.Fprintf(&b, "options %s\n", strings.Join(dns.Options, " "))
 	}
 	return b.String()
 }

@@ -76,8 +76,8 @@ func testOptions(t testing.TB, roots dirs.Roots) Options {
 		t.Fatal(err)
 	}
 	return Options{
-		Roots: roots, Instance: "test", Images: images, Pool: noPool, DefaultNetwork: hypervisor.NetworkNone,
-		Network:   func(hypervisor.Network) (network.Provider, error) { return network.None{}, nil },
+		Roots: roots, Instance: "test", Images: images, Pool: noPool, DefaultNetwork: network.KindNone,
+		Network:   func(network.Kind) (network.Provider, error) { return network.None{}, nil },
 		HostPaths: []string{os.TempDir()}, Internal: true,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -60,7 +60,7 @@ func (s *Service) machineFor(ctx context.Context, vcpus, memory int, accel hyper
 	return hypervisor.Machine{
 		Kernel: s.o.Guest.KernelPath(), Initrd: s.o.Guest.InitrdPath(), Cmdline: s.o.Guest.Cmdline,
 		Accel: accel, VCPUs: vcpus, Memory: boot, MaxMem: most,
-		Slots: diskSlots, Scratch: rwSlots, Network: kind,
+		Slots: diskSlots, Scratch: rwSlots, Network: deviceOf(kind),
 	}, note, nil
 }
 

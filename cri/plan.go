@@ -40,7 +40,7 @@ type plan struct {
 	cold     bool
 	scratch  int64 // bytes of the scratch disk that the pod may write; 0 is all
 	overhead overhead
-	ports    []network.Port
+	network  network.Request // without the id
 }
 
 // podKey is the name that one pod at a time has.
@@ -92,7 +92,7 @@ func (s *Service) plan(ctx context.Context, config *runtimeapi.PodSandboxConfig,
 	default:
 		return nil, invalid("pod %s: annotation %s=%q is neither on nor off", name, annotations.Template, value)
 	}
-	if p.ports, err = ports(config); err != nil {
+	if p.network, err = networkRequest(config); err != nil {
 		return nil, err
 	}
 	size, err := sizing.SizeOf(demands(config), s.host, s.sizing())
@@ -104,11 +104,11 @@ func (s *Service) plan(ctx context.Context, config *runtimeapi.PodSandboxConfig,
 	if p.scratch, err = scratchBytes(config); err != nil {
 		return nil, fail(err, "pod %s", name)
 	}
-	kind := hypervisor.Network(config.GetAnnotations()[annotations.Network])
+	kind := network.Kind(config.GetAnnotations()[annotations.Network])
 	switch kind {
 	case "":
 		kind = s.o.DefaultNetwork
-	case hypervisor.NetworkNone, hypervisor.NetworkUser, hypervisor.NetworkHostLoopback:
+	case network.KindNone, network.KindUser, network.KindHostLoopback:
 	default:
 		return nil, invalid("pod %s: unknown network %q (user, none)", name, kind)
 	}
@@ -172,27 +172,6 @@ func scratchBytes(config *runtimeapi.PodSandboxConfig) (int64, error) {
 
 // scratchSize is that of the pod's disk.
 func (p *plan) scratchSize() int64 { return max(p.scratch, defaultScratch) }
-
-// ports are those that a host port is wanted for.
-func ports(config *runtimeapi.PodSandboxConfig) ([]network.Port, error) {
-	var out []network.Port
-	for _, m := range config.GetPortMappings() {
-		if m.GetHostPort() == 0 {
-			continue
-		}
-		if m.GetProtocol() != runtimeapi.Protocol_TCP {
-			return nil, unsupported("pod %s: port %d: protocol %s cannot be published yet, only TCP",
-				config.GetMetadata().GetName(), m.GetHostPort(), m.GetProtocol())
-		}
-		if m.GetHostPort() < 0 || m.GetHostPort() > 65535 || m.GetContainerPort() < 1 || m.GetContainerPort() > 65535 {
-			return nil, invalid("pod %s: port %d:%d is out of range", config.GetMetadata().GetName(), m.GetHostPort(), m.GetContainerPort())
-		}
-		out = append(out, network.Port{
-			HostIP: m.GetHostIp(), HostPort: int(m.GetHostPort()), PodPort: int(m.GetContainerPort()), Protocol: "tcp",
-		})
-	}
-	return out, nil
-}
 
 // sysctls are the safe ones, and the unsafe ones that the engine allows.
 func (s *Service) sysctls(config *runtimeapi.PodSandboxConfig) (map[string]string, error) {

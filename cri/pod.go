@@ -14,7 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/cri/store"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -217,15 +217,11 @@ func (p *pod) adoptOptions(ctx context.Context) (o shim.Options, closeFiles func
 
 // place is how processes are started in the network that a pod has already.
 func (s *Service) place(ctx context.Context, r *store.Pod) (func(*exec.Cmd) error, error) {
-	kind := r.Machine.Network
-	if kind == hypervisor.NetworkRestricted {
-		kind = hypervisor.NetworkUser // a lesser form of what its provider gives
-	}
-	p, err := s.provider(kind)
+	p, err := s.provider(networkOf(r.Machine))
 	if err != nil {
 		return nil, err
 	}
-	a, err := p.Attach(ctx, r.ID)
+	a, err := p.Attach(ctx, network.Request{ID: r.ID})
 	return a.Start, err
 }
 

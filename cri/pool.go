@@ -224,11 +224,7 @@ func (p *pool) make(ctx context.Context, k kind) (_ *member, err error) {
 	defer rollback.OnError(ctx, &err)
 	s.work(id, true)
 	rollback.Push("mark", func(context.Context) error { s.work(id, false); return nil })
-	kind := m.Network
-	if kind == hypervisor.NetworkRestricted {
-		kind = hypervisor.NetworkUser
-	}
-	provider, err := s.provider(kind)
+	provider, err := s.provider(networkOf(m))
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +241,7 @@ func (p *pool) make(ctx context.Context, k kind) (_ *member, err error) {
 		return nil, err
 	}
 	fault.Point("pool.recorded")
-	if made.attached, err = s.attach(ctx, id, provider); err != nil {
+	if made.attached, err = s.attach(ctx, provider, network.Request{ID: id}); err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
 	if made.conn, err = s.startShim(ctx, &made.record, made.attached, false, nil); err != nil {

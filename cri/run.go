@@ -100,12 +100,11 @@ type building struct {
 	plan *plan
 	undo undo.Stack
 
-	record    store.Pod
-	conn      *conn
-	attached  network.Attachment
-	listeners []network.Listener
-	console   string // its last lines, when a step failed
-	alone     bool   // not from the pool
+	record   store.Pod
+	conn     *conn
+	attached network.Attachment
+	console  string // its last lines, when a step failed
+	alone    bool   // not from the pool
 
 	begun, mark time.Time
 }
@@ -132,7 +131,6 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 		do   func(context.Context) error
 	}{
 		{"reserve", b.reserve},
-		{"ports", b.listen},
 		{"store", b.store},
 		{"network", b.attach},
 		{"shim", b.start},
@@ -140,8 +138,8 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 		{"start", b.boot},
 		{"publish", b.forward},
 	} {
-		if member != nil && (step.name == "network" || step.name == "shim") {
-			continue // the member has both
+		if member != nil && step.name == "shim" {
+			continue // the member has one
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, fail(err, "%s", step.name)
@@ -185,21 +183,12 @@ func (b *building) reserve(context.Context) error {
 	return fail(err, "reserve")
 }
 
-func (b *building) listen(context.Context) (err error) {
-	b.undo.Push("ports", func(context.Context) error { b.closeListeners(); return nil })
-	b.listeners, err = network.Listen(b.plan.ports)
-	if err != nil {
-		return &Error{Code: codes.FailedPrecondition, Err: err}
-	}
-	return nil
-}
-
 // closeListeners closes the engine's copies: the shim has its own.
 func (b *building) closeListeners() {
-	for _, l := range b.listeners {
+	for _, l := range b.attached.Listeners {
 		l.Close()
 	}
-	b.listeners = nil
+	b.attached.Listeners = nil
 }
 
 // store makes the pod's place on disk and writes what it is to be.

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/bulkhead-project/bulkhead/cri/store"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/image/scratch"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/dirwatch"
@@ -54,7 +53,7 @@ type Service struct {
 	working   map[string]bool // ids that are being made, or are in the pool
 	turns     chan struct{}   // see admit
 	networks  sync.Mutex      // held while a network is made
-	providers map[hypervisor.Network]provider
+	providers map[network.Kind]provider
 }
 
 var errClosed = errorf(codes.Unavailable, "the engine is closed")
@@ -101,7 +100,7 @@ func newService(ctx context.Context, o Options, sh shims, m machines) (*Service,
 		o.Logger = slog.Default()
 	}
 	if o.DefaultNetwork == "" {
-		o.DefaultNetwork = hypervisor.NetworkUser
+		o.DefaultNetwork = network.KindUser
 	}
 	if o.groups == nil {
 		o.groups = &hostcgroup.Host{} // which has none
@@ -115,7 +114,7 @@ func newService(ctx context.Context, o Options, sh shims, m machines) (*Service,
 	s := &Service{
 		o: o, log: o.Logger, store: st, shims: sh, machines: m, lock: lock,
 		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), groups: o.groups, started: time.Now(),
-		pods: map[string]*pod{}, working: map[string]bool{}, providers: map[hypervisor.Network]provider{},
+		pods: map[string]*pod{}, working: map[string]bool{}, providers: map[network.Kind]provider{},
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -190,7 +189,7 @@ func (s *Service) admit(ctx context.Context) (done func(), err error) {
 }
 
 // provider returns the network of a kind. To make the first takes a while.
-func (s *Service) provider(kind hypervisor.Network) (network.Provider, error) {
+func (s *Service) provider(kind network.Kind) (network.Provider, error) {
 	s.networks.Lock()
 	defer s.networks.Unlock()
 	if c, ok := s.providers[kind]; ok && (c.retry.IsZero() || time.Now().Before(c.retry)) {

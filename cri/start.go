@@ -40,9 +40,16 @@ const (
 	consoleTail = 4096 // bytes of the console that an error carries
 )
 
-// attach readies the pod's network.
+// attach readies the pod's network, that of a member once more as its pod wants it.
 func (b *building) attach(ctx context.Context) (err error) {
-	b.attached, err = b.s.attach(ctx, b.record.ID, b.plan.provider)
+	b.undo.Push("ports", func(context.Context) error { b.closeListeners(); return nil })
+	request := b.plan.network
+	request.ID = b.record.ID
+	if b.record.WasPooled {
+		b.attached, err = b.plan.provider.Attach(ctx, request)
+	} else {
+		b.attached, err = b.s.attach(ctx, b.plan.provider, request)
+	}
 	return fail(err, "network")
 }
 
@@ -103,7 +110,7 @@ func (b *building) boot(ctx context.Context) error {
 
 // forward hands the published ports' listeners to the shim.
 func (b *building) forward(ctx context.Context) error {
-	for _, l := range b.listeners {
+	for _, l := range b.attached.Listeners {
 		if err := publishPort(ctx, b.conn, l); err != nil {
 			return fail(err, "publish port %d", l.HostPort)
 		}
@@ -152,7 +159,7 @@ func (b *building) config() sandbox.Config {
 		Version: sandbox.ConfigVersion, ID: b.record.ID, Instance: b.s.o.Instance,
 		Name: meta.GetName(), Namespace: meta.GetNamespace(), UID: meta.GetUid(), Attempt: meta.GetAttempt(),
 		Labels: b.plan.config.GetLabels(), Annotations: all, Created: b.record.Created,
-		Hostname: host, Resolv: resolv(b.plan.config.GetDnsConfig(), b.attached),
+		Hostname: host, Resolv: resolv(b.attached.DNS),
 		Hosts: hosts(host, b.attached.IPs), Sysctls: b.plan.sysctls,
 		Machine: b.plan.machine, MemoryMiB: b.plan.memory, Limits: podLimits(b.plan.config), ScratchBytes: b.plan.scratch,
 	}
@@ -189,12 +196,12 @@ func guestNetwork(id string, a network.Attachment) *agentv1.Network {
 }
 
 // attach journals and attaches a network.
-func (s *Service) attach(ctx context.Context, id string, p network.Provider) (network.Attachment, error) {
+func (s *Service) attach(ctx context.Context, p network.Provider, r network.Request) (network.Attachment, error) {
 	kind, _ := p.Kind()
-	if _, err := s.store.Journal(id).Before(ctx, undoNetwork, networkUndo{Kind: kind}, atomicfile.Durable); err != nil {
+	if _, err := s.store.Journal(r.ID).Before(ctx, undoNetwork, networkUndo{Kind: kind}, atomicfile.Durable); err != nil {
 		return network.Attachment{}, err
 	}
-	return p.Attach(ctx, id)
+	return p.Attach(ctx, r)
 }
 
 // template tells whoever waits for the pod that its template is built first.

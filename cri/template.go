@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
 // EnsureTemplate builds the template of the machines of pods that state no
 // memory, with so many virtual CPUs, an accelerator and a kind of network, unless
 // it is there, and returns its key.
-func (s *Service) EnsureTemplate(ctx context.Context, vcpus int, accel hypervisor.Accel, kind hypervisor.Network) (string, error) {
+func (s *Service) EnsureTemplate(ctx context.Context, vcpus int, accel hypervisor.Accel, kind network.Kind) (string, error) {
 	if kind == "" {
 		kind = s.o.DefaultNetwork
 	}

@@ -11,8 +11,8 @@ import (
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 
 	"github.com/bulkhead-project/bulkhead/cri/store"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -27,7 +27,7 @@ const (
 
 // networkUndo is what a network is detached with.
 type networkUndo struct {
-	Kind hypervisor.Network `json:"kind"`
+	Kind network.Kind `json:"kind"`
 }
 
 // stopTimeout bounds the end of one machine and its shim.
@@ -41,10 +41,7 @@ func (s *Service) handlers(id string) journal.Handlers {
 			if err := json.Unmarshal(args, &u); err != nil {
 				return err
 			}
-			if u.Kind == hypervisor.NetworkRestricted {
-				u.Kind = hypervisor.NetworkUser // a lesser form of what its provider gives
-			}
-			p, err := s.provider(u.Kind)
+			p, err := s.provider(asked(u.Kind))
 			if err != nil {
 				return err
 			}

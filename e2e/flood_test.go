@@ -13,7 +13,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
-	pods "github.com/bulkhead-project/bulkhead/pod"
+	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
 // TestFlood has a container write as fast as it can: what the host keeps of that
@@ -49,7 +49,7 @@ func TestFlood(t *testing.T) {
 		if err != nil {
 			continue // being begun anew
 		}
-		older, err := os.Stat(pods.OlderLog(log))
+		older, err := os.Stat(podlogs.Older(log))
 		if err != nil {
 			continue
 		}

@@ -26,7 +26,7 @@ var points = []struct {
 	// A foreground run that removes its pod.
 	{"run", [][2]string{
 		{"cli.sending", "cs"}, {"cli.answered", "cs"}, {"pod.saved", "cs"},
-		{"run.reserve", "cs"}, {"run.ports", "cs"}, {"run.store", "cs"},
+		{"run.reserve", "cs"}, {"run.store", "cs"},
 		{"journal.network", "cs"}, {"run.network", "cs"}, {"journal.shim", "cs"},
 		{"journal.cgroup", "cs"}, {"cgroup.made", "cs"},
 		{"shim.uid", "cs"}, {"shim.recorded", "cs"}, {"shim.spawned", "csh"},

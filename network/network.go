@@ -1,25 +1,60 @@
-// Package network connects pods: the namespace that a pod's machine runs in,
-// the addresses that its guest takes, and the ports that it publishes.
+// Package network connects pods: the namespace that a pod's VM runs in, the
+// addresses that its guest takes, and the ports that it publishes.
 package network
 
 import (
 	"context"
-	"net"
+	"errors"
+	"fmt"
 	"os/exec"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
+
+// Kind is a kind of network.
+type Kind string
+
+// The kinds. Pods ask for the first three; the others are forms of KindUser.
+const (
+	KindNone         Kind = "none"          // the guest has no network device
+	KindUser         Kind = "user"          // the outside, and nothing of the host
+	KindHostLoopback Kind = "host-loopback" // also the host's loopback, for who asked, where there is no namespace
+	KindRestricted   Kind = "restricted"    // nothing leaves the pod: KindUser where there is no namespace
+)
+
+// ErrNotSupported is returned for a wish that this network cannot grant.
+var ErrNotSupported = errors.New("not supported by this network")
+
+// Request is what a pod asks of its network.
+type Request struct {
+	ID    string // the VM's, which Detach names
+	Ports []Port // to be published
+	DNS   *DNS   // the pod's own; nil is the network's
+	// Bandwidth is refused, with ErrNotSupported, by networks that cannot limit it.
+	Bandwidth Bandwidth
+}
+
+// DNS is how names are resolved, in the terms of resolv.conf(5).
+type DNS struct {
+	Servers, Searches, Options []string
+}
+
+// Bandwidth limits a pod's traffic, in bits a second; zero is no limit.
+type Bandwidth struct {
+	Ingress, Egress int64
+}
 
 // Provider attaches pods to one kind of network. Its methods may be called at
 // once for different pods; Detach is idempotent and works in another process
 // than Attach's, from what lies on disk.
 type Provider interface {
-	// Kind is what the machine's network device is made for: it may be a
-	// lesser kind than asked for, and Reason then says why.
-	Kind() (kind hypervisor.Network, reason string)
-	// Attach readies the network of the pod named id.
-	Attach(ctx context.Context, id string) (Attachment, error)
+	// Kind is the network that pods get: it may be a lesser kind than asked for,
+	// and reason then says why.
+	Kind() (kind Kind, reason string)
+	// Attach readies a pod's network. It may be called again for the same VM: for
+	// one that was made ahead of its pod with the pod's request, and for one whose
+	// shim died with a request without ports. Its listeners are the caller's.
+	Attach(ctx context.Context, r Request) (Attachment, error)
 	Detach(ctx context.Context, id string) error
 	// Release frees what the pods share. The engine calls it when its last
 	// pod is gone; the next Attach makes it anew.
@@ -35,21 +70,26 @@ type Attachment struct {
 	Guest *agentv1.Network
 	// IPs are the pod's addresses as its status shows them.
 	IPs []string
-	// Nameservers are what the guest resolves names with, when the pod's own
-	// DNS configuration names none.
-	Nameservers, Searches, Options []string
+	// DNS is what the guest resolves names with.
+	DNS DNS
+	// Listeners are the published ports.
+	Listeners []Listener
 }
 
-// Port is a port of the pod that is published on the host.
-type Port struct {
-	HostIP   string // empty means 127.0.0.1
-	HostPort int    // 0 lets the kernel choose
-	PodPort  int
-	Protocol string // "tcp"; others are refused
-}
-
-// Listener is an open published port.
-type Listener struct {
-	Port
-	net.Listener
+// attach gives a what all kinds of networks give: the pod's DNS over the
+// network's, and the ports. Servers that the pod does not name are the network's.
+func (a Attachment) attach(r Request) (Attachment, error) {
+	if r.Bandwidth != (Bandwidth{}) {
+		return Attachment{}, fmt.Errorf("%w: a limit of bandwidth", ErrNotSupported)
+	}
+	if r.DNS != nil {
+		servers := a.DNS.Servers
+		a.DNS = *r.DNS
+		if len(a.DNS.Servers) == 0 {
+			a.DNS.Servers = servers
+		}
+	}
+	var err error
+	a.Listeners, err = Listen(r.Ports)
+	return a, err
 }

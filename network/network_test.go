@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 func TestParsePort(t *testing.T) {
@@ -77,15 +75,15 @@ func TestListenIsAllOrNothing(t *testing.T) {
 }
 
 func TestParseResolv(t *testing.T) {
-	servers, searches, options := parseResolv(strings.NewReader(
+	dns := parseResolv(strings.NewReader(
 		"# stub\nnameserver 127.0.0.53\nnameserver 192.0.2.53\nnameserver fe80::1%eth0\nnameserver junk\nsearch a.example b.example\noptions ndots:2 edns0\nnameserver\n"))
-	if diff := cmp.Diff([]string{"192.0.2.53"}, servers); diff != "" {
+	if diff := cmp.Diff([]string{"192.0.2.53"}, dns.Servers); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"a.example", "b.example"}, searches); diff != "" {
+	if diff := cmp.Diff([]string{"a.example", "b.example"}, dns.Searches); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"ndots:2", "edns0"}, options); diff != "" {
+	if diff := cmp.Diff([]string{"ndots:2", "edns0"}, dns.Options); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -96,14 +94,14 @@ func TestUserFallsBack(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for _, tc := range []struct {
 		loopback bool
-		kind     hypervisor.Network
-	}{{false, hypervisor.NetworkRestricted}, {true, hypervisor.NetworkHostLoopback}} {
+		kind     Kind
+	}{{false, KindRestricted}, {true, KindHostLoopback}} {
 		u := NewUser(t.Context(), t.TempDir(), tc.loopback)
 		kind, reason := u.Kind()
 		if kind != tc.kind || !strings.Contains(reason, "passt") {
 			t.Errorf("host loopback %v: kind %s, reason %q", tc.loopback, kind, reason)
 		}
-		if a, err := u.Attach(t.Context(), "pod"); err != nil || a.Guest == nil {
+		if a, err := u.Attach(t.Context(), Request{ID: "pod"}); err != nil || a.Guest == nil {
 			t.Errorf("attach: %v", err)
 		}
 	}

@@ -5,20 +5,18 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
-
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 // None is the Provider of pods without a network: their guests have a
 // loopback and nothing else.
 type None struct{}
 
-// Kind is always hypervisor.NetworkNone.
-func (None) Kind() (hypervisor.Network, string) { return hypervisor.NetworkNone, "" }
+// Kind is always KindNone.
+func (None) Kind() (Kind, string) { return KindNone, "" }
 
-// Attach has nothing to do: the machine has no network device.
-func (None) Attach(context.Context, string) (Attachment, error) {
-	return Attachment{Start: alone}, nil
+// Attach opens the ports, which go over the channel: the VM has no network device.
+func (None) Attach(_ context.Context, r Request) (Attachment, error) {
+	return Attachment{Start: alone}.attach(r)
 }
 
 // alone starts a process in a network namespace of its own, in which there is

@@ -5,8 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 // TestNoNetwork: processes of a pod whose traffic goes nowhere are not in the
@@ -19,8 +17,8 @@ func TestNoNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, p := range map[string]Provider{"none": None{}, "restricted": &User{kind: hypervisor.NetworkRestricted}} {
-		a, err := p.Attach(t.Context(), "pod")
+	for name, p := range map[string]Provider{"none": None{}, "restricted": &User{kind: KindRestricted}} {
+		a, err := p.Attach(t.Context(), Request{ID: "pod"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,23 @@ import (
 	"syscall"
 )
 
+// Port is a port of the pod that is published on the host.
+type Port struct {
+	HostIP   string // empty means 127.0.0.1
+	HostPort int    // 0 lets the kernel choose
+	PodPort  int
+	Protocol string // "tcp"; others are refused
+}
+
+// Listener is an open published port.
+type Listener struct {
+	Port
+	net.Listener
+}
+
+// ErrPublish is the class of the errors of ports that cannot be published.
+var ErrPublish = errors.New("publish")
+
 // ErrPortInUse is returned for a port of the host that another program has.
 var ErrPortInUse = errors.New("port is in use")
 
@@ -65,14 +82,14 @@ func Listen(ports []Port) (listeners []Listener, err error) {
 		}
 		address := net.JoinHostPort(p.HostIP, strconv.Itoa(p.HostPort))
 		if !strings.EqualFold(p.Protocol, "tcp") && p.Protocol != "" {
-			return listeners, fmt.Errorf("publish %s: protocol %s cannot be published yet, only TCP", address, p.Protocol)
+			return listeners, fmt.Errorf("%w %s: protocol %s cannot be published yet, only TCP", ErrPublish, address, p.Protocol)
 		}
 		l, err := net.Listen("tcp", address)
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return listeners, fmt.Errorf("publish %s: %w: choose another, or end the program that has it", address, ErrPortInUse)
+			return listeners, fmt.Errorf("%w %s: %w: choose another, or end the program that has it", ErrPublish, address, ErrPortInUse)
 		}
 		if err != nil {
-			return listeners, fmt.Errorf("publish %s: %w", address, err)
+			return listeners, fmt.Errorf("%w %s: %w", ErrPublish, address, err)
 		}
 		p.HostPort = l.Addr().(*net.TCPAddr).Port
 		listeners = append(listeners, Listener{p, l})

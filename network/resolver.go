@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 // resolvConfs are the files that tell the host's name servers, in the order
@@ -17,36 +15,36 @@ var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf
 
 // Resolver is how pods in a network of that kind resolve names, where their own
 // configuration says nothing else; nothing for those without a network.
-func Resolver(kind hypervisor.Network) (servers, searches, options []string) {
-	if kind == hypervisor.NetworkNone {
-		return nil, nil, nil
+func Resolver(kind Kind) DNS {
+	if kind == KindNone {
+		return DNS{}
 	}
-	servers, searches, options = hostResolver()
-	if len(servers) == 0 {
-		servers = []string{userDNS}
+	dns := hostResolver()
+	if len(dns.Servers) == 0 {
+		dns.Servers = []string{userDNS}
 	}
-	return servers, searches, options
+	return dns
 }
 
 // hostResolver returns the host's name servers that a pod can reach.
-func hostResolver() (servers, searches, options []string) {
+func hostResolver() DNS {
 	for _, path := range resolvConfs {
 		f, err := os.Open(path)
 		if err != nil {
 			continue // a host without this file; without any, QEMU's own forwarder is left
 		}
-		servers, searches, options = parseResolv(f)
+		dns := parseResolv(f)
 		f.Close()
-		if len(servers) > 0 {
-			return servers, searches, options
+		if len(dns.Servers) > 0 {
+			return dns
 		}
 	}
-	return nil, nil, nil
+	return DNS{}
 }
 
 // parseResolv reads the format of resolv.conf(5). Servers on a loopback
 // address and scoped addresses are left out.
-func parseResolv(r io.Reader) (servers, searches, options []string) {
+func parseResolv(r io.Reader) (dns DNS) {
 	s := bufio.NewScanner(io.LimitReader(r, 64<<10))
 	for s.Scan() {
 		fields := strings.Fields(s.Text())
@@ -56,13 +54,13 @@ func parseResolv(r io.Reader) (servers, searches, options []string) {
 		switch fields[0] {
 		case "nameserver":
 			if a, err := netip.ParseAddr(fields[1]); err == nil && !a.IsLoopback() && a.Zone() == "" && a.Is4() {
-				servers = append(servers, a.String())
+				dns.Servers = append(dns.Servers, a.String())
 			}
 		case "search", "domain":
-			searches = fields[1:]
+			dns.Searches = fields[1:]
 		case "options":
-			options = append(options, fields[1:]...)
+			dns.Options = append(dns.Options, fields[1:]...)
 		}
 	}
-	return servers, searches, options
+	return dns
 }

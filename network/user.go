@@ -6,7 +6,6 @@ import (
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 // QEMU's user network gives every guest these addresses; guests do not share
@@ -31,7 +30,7 @@ const attachTimeout = 10 * time.Second
 // the channel.
 type User struct {
 	ns     *namespace
-	kind   hypervisor.Network
+	kind   Kind
 	reason string
 }
 
@@ -40,46 +39,45 @@ type User struct {
 // caller. With hostLoopback, and where there is no namespace, machines run in
 // the host's namespace with the hole that this leaves: only for who asked.
 func NewUser(ctx context.Context, dir string, hostLoopback bool) *User {
-	u := &User{ns: &namespace{dir: dir}, kind: hypervisor.NetworkUser}
+	u := &User{ns: &namespace{dir: dir}, kind: KindUser}
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
 	_, err := u.ns.ensure(ctx)
 	switch {
 	case err == nil:
 	case hostLoopback:
-		u.ns, u.kind, u.reason = nil, hypervisor.NetworkHostLoopback, "the host's loopback can be reached from the pod, as asked for: "+err.Error()
+		u.ns, u.kind, u.reason = nil, KindHostLoopback, "the host's loopback can be reached from the pod, as asked for: "+err.Error()
 	default:
-		u.ns, u.kind, u.reason = nil, hypervisor.NetworkRestricted, "no traffic leaves the pod: "+err.Error()
+		u.ns, u.kind, u.reason = nil, KindRestricted, "no traffic leaves the pod: "+err.Error()
 	}
 	return u
 }
 
-// Kind is NetworkUser, or NetworkRestricted or NetworkHostLoopback with the
-// reason.
-func (u *User) Kind() (hypervisor.Network, string) { return u.kind, u.reason }
+// Kind is KindUser, or KindRestricted or KindHostLoopback with the reason.
+func (u *User) Kind() (Kind, string) { return u.kind, u.reason }
 
-// Attach makes sure that the shared namespace is there.
-func (u *User) Attach(ctx context.Context, _ string) (Attachment, error) {
+// Attach makes sure that the shared namespace is there, and opens the ports.
+func (u *User) Attach(ctx context.Context, r Request) (Attachment, error) {
 	a := Attachment{
 		Start: (*exec.Cmd).Start,
 		Guest: &agentv1.Network{Addresses: []string{userAddress}, Gateways: []string{userGateway}},
 		IPs:   []string{"10.0.2.15"},
 	}
-	a.Nameservers, a.Searches, a.Options = Resolver(hypervisor.NetworkUser)
-	if u.kind == hypervisor.NetworkRestricted {
+	a.DNS = Resolver(KindUser)
+	if u.kind == KindRestricted {
 		a.Start = alone // what leaves the guest goes nowhere anyway
 	}
 	if u.ns == nil {
-		return a, nil
+		return a.attach(r)
 	}
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
-	r, err := u.ns.ensure(ctx)
+	rec, err := u.ns.ensure(ctx)
 	if err != nil {
 		return Attachment{}, err
 	}
-	a.Start = r.start
-	return a, nil
+	a.Start = rec.start
+	return a.attach(r)
 }
 
 // Detach does nothing: a pod keeps nothing of its own in the namespace.

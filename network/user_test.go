@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
 )
@@ -110,10 +109,10 @@ func testUser(t *testing.T) {
 	defer l.Close()
 	dir := t.TempDir()
 	u := NewUser(ctx, dir, false)
-	if kind, reason := u.Kind(); kind != hypervisor.NetworkUser || reason != "" {
+	if kind, reason := u.Kind(); kind != KindUser || reason != "" {
 		t.Fatalf("kind %s, reason %q", kind, reason)
 	}
-	a, err := u.Attach(ctx, "pod")
+	a, err := u.Attach(ctx, Request{ID: "pod"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +154,7 @@ func testUser(t *testing.T) {
 	if err := first.Pasta.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if a, err = u.Attach(ctx, "pod"); err != nil {
+	if a, err = u.Attach(ctx, Request{ID: "pod"}); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := fetch(a, serverIP, "80"); err != nil || out != "hello" {

@@ -4,26 +4,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/instance"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 	out := corev1.ContainerStatus{Name: c.spec.Name, Image: c.spec.Image, Ready: r.isReady(c)}
-	if c.kind != ephemeral {
+	if c.kind != podspec.Ephemeral {
 		out.Started = new(r.started(c))
 	}
 	out.AllocatedResources, out.Resources = r.resourcesOf(c)
-	out.VolumeMounts = mountStatuses(c.spec)
+	out.VolumeMounts = config.MountStatuses(c.spec)
 	last := c.previous
 	if c.newest != nil {
-		status := c.newest.status
-		out.RestartCount = c.newest.restarts
+		status := c.newest.Status
+		out.RestartCount = c.newest.Restarts
 		out.ContainerID = r.name + "://" + status.GetId()
 		out.ImageID = status.GetImageRef()
 		out.StopSignal = stopSignalOf(status)
 		switch {
 		case r.running(c):
-			out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(nano(status.GetStartedAt()))}
-		case c.newest.exited():
+			out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(instance.Time(status.GetStartedAt()))}
+		case c.newest.Exited():
 			if r.ended || r.stopping != nil || !r.wants(c) || c.failure == nil && c.image.failure == nil {
 				out.State.Terminated = r.terminated(c.newest)
 			} else {
@@ -34,7 +38,7 @@ func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 	if out.State == (corev1.ContainerState{}) {
 		out.State.Waiting = r.waiting(c)
 	}
-	if last.exited() {
+	if last.Exited() {
 		out.LastTerminationState.Terminated = r.terminated(last)
 	}
 	return out
@@ -52,8 +56,8 @@ func (r *run) waiting(c *container) *corev1.ContainerStateWaiting {
 	return &corev1.ContainerStateWaiting{Reason: ReasonCreating}
 }
 
-func (r *run) terminated(i *instance) *corev1.ContainerStateTerminated {
-	status := i.status
+func (r *run) terminated(i *instance.Instance) *corev1.ContainerStateTerminated {
+	status := i.Status
 	reason := status.GetReason()
 	if reason == "" {
 		reason = "Completed"
@@ -62,7 +66,7 @@ func (r *run) terminated(i *instance) *corev1.ContainerStateTerminated {
 		}
 	}
 	message := status.GetMessage()
-	if words := r.words[i.id()]; words != "" {
+	if words := r.words[i.ID()]; words != "" {
 		if message != "" {
 			message += ": "
 		}
@@ -72,35 +76,9 @@ func (r *run) terminated(i *instance) *corev1.ContainerStateTerminated {
 		ExitCode:    status.GetExitCode(),
 		Reason:      reason,
 		Message:     message,
-		StartedAt:   metav1.NewTime(nano(status.GetStartedAt())),
-		FinishedAt:  metav1.NewTime(nano(status.GetFinishedAt())),
+		StartedAt:   metav1.NewTime(instance.Time(status.GetStartedAt())),
+		FinishedAt:  metav1.NewTime(instance.Time(status.GetFinishedAt())),
 		ContainerID: r.name + "://" + status.GetId(),
-	}
-}
-
-// endAll has no container of a pod that has ended wait for a start, as far as the
-// pod had come: those that had no turn yet wait as they did. As the kubelet has it,
-// what is not known to have ended well has failed.
-func endAll(spec *corev1.PodSpec, status *corev1.PodStatus) {
-	unknown := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated", ExitCode: codeLost,
-	}}
-	end := func(list []corev1.ContainerStatus) {
-		for i := range list {
-			if list[i].State.Terminated == nil {
-				list[i].State = unknown
-			}
-		}
-	}
-	if initialized(spec, status).status == corev1.ConditionTrue {
-		end(status.ContainerStatuses)
-	}
-	inits := status.InitContainerStatuses
-	for last := len(inits) - 1; last >= 0; last-- {
-		if inits[last].State.Waiting == nil || inits[last].LastTerminationState.Terminated != nil || last == 0 {
-			end(inits[:last+1])
-			break
-		}
 	}
 }
 
@@ -110,5 +88,5 @@ func stopSignalOf(status *runtimeapi.ContainerStatus) *corev1.Signal {
 	if status.GetStopSignal() == runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT {
 		return nil
 	}
-	return new(fromCRISignal(status.GetStopSignal()))
+	return new(config.Signal(status.GetStopSignal()))
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // The classes of Debug's errors, matched with errors.Is.
@@ -39,7 +41,7 @@ func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer) error {
 	p.Changed()
 	for {
 		status, changed := p.Watch()
-		one := statusOf(status.EphemeralContainerStatuses, spec.Name)
+		one := podstatus.Of(status.EphemeralContainerStatuses, spec.Name)
 		waits := one.State.Waiting
 		switch {
 		case one.State.Running != nil, one.State.Terminated != nil:

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/config"
 )
 
 // fakeCRI is a runtime whose containers live as their scripts say. Its clock is
@@ -293,7 +295,7 @@ func (f *fakeCRI) StartContainer(_ context.Context, id string) error {
 		return c.life.fails
 	}
 	c.status.StartedAt = time.Now().UnixNano()
-	f.tell(c.config.Labels[labelPodUID])
+	f.tell(c.config.Labels[config.LabelUID])
 	if c.life.lasts > 0 {
 		f.later(c, c.life.lasts, c.life.code, c.life.reason)
 	}
@@ -322,7 +324,7 @@ func (f *fakeCRI) end(c *fakeContainer, code int32, reason string) {
 	next.State, next.ExitCode, next.Reason, next.FinishedAt = runtimeapi.ContainerState_CONTAINER_EXITED, code, reason, time.Now().UnixNano()
 	c.status = next
 	close(c.ended)
-	f.tell(c.config.Labels[labelPodUID])
+	f.tell(c.config.Labels[config.LabelUID])
 }
 
 func (f *fakeCRI) StopContainer(ctx context.Context, id string, timeout int64) error {

@@ -1,20 +1,141 @@
 package pod
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/instance"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
+	"github.com/bulkhead-project/bulkhead/pod/probe"
+)
+
+// probes are the health of a pod's containers as their probes have it. Only the
+// goroutine of Run uses it; the probers run beside.
+type probes struct {
+	r       *run
+	watched map[*container]*watched
+}
+
+// watched is the prober of one run of a container.
+type watched struct {
+	*probe.Prober
+	id     string
+	cancel context.CancelFunc
+}
+
+func newProbes(r *run) *probes { return &probes{r: r, watched: make(map[*container]*watched)} }
+
+// of is the prober of c's newest instance, nil for one that has none (yet).
+func (p *probes) of(c *container) *watched {
+	if w := p.watched[c]; w != nil && w.id == c.newest.ID() {
+		return w
+	}
+	return nil
+}
+
+func (p *probes) started(c *container) bool {
+	if c.spec.StartupProbe == nil {
+		return true
+	}
+	w := p.of(c)
+	return w != nil && w.Verdict().Started
+}
+
+func (p *probes) ready(c *container) bool {
+	if c.spec.ReadinessProbe == nil {
+		return true
+	}
+	w := p.of(c)
+	return w != nil && w.Verdict().Ready
+}
+
+func (p *probes) sick(c *container) (why string, grace time.Duration, yes bool) {
+	w := p.of(c)
+	if w == nil {
+		return "", 0, false
+	}
+	failed := w.Verdict().Failed
+	if failed == "" {
+		return "", 0, false
+	}
+	c.failing = w.id
+	why = fmt.Sprintf("Container %s failed %s probe", c.spec.Name, strings.ToLower(string(failed)))
+	if podspec.Restarts(p.r.pod, c.kind, c.spec, podstatus.CodeLost) {
+		why += ", will be restarted"
+	}
+	spec, grace := c.spec.LivenessProbe, p.r.p.grace()
+	if failed == probe.Startup {
+		spec = c.spec.StartupProbe
+	}
+	if own := spec.TerminationGracePeriodSeconds; own != nil {
+		grace = time.Duration(*own) * time.Second
+	}
+	return why, grace, true
+}
+
+// follow has every container probed that runs and has probes, and ends the
+// probers of those that do not run any more. A pod that is being stopped is not
+// asked whether it lives.
+func (p *probes) follow(ctx context.Context) {
+	for _, c := range p.r.containers {
+		running := p.r.running(c)
+		if w := p.watched[c]; w != nil && (!running || w.id != c.newest.ID()) {
+			w.cancel()
+			delete(p.watched, c)
+		}
+		if probed(c.spec) && running && c.hook == nil && p.watched[c] == nil {
+			p.watched[c] = p.watch(ctx, c)
+		}
+		if w := p.watched[c]; w != nil && (p.r.stopping != nil || c.killing == w.id) {
+			w.Quiesce()
+		}
+	}
+}
+
+// watch begins to probe c's newest instance.
+func (p *probes) watch(runCtx context.Context, c *container) *watched {
+	ctx, cancel := context.WithCancel(runCtx)
+	id := c.newest.ID()
+	began := instance.Time(c.newest.Status.GetStartedAt())
+	if now := time.Now(); began.IsZero() || began.After(now) {
+		began = now // the machine's clock is not this one
+	}
+	sandbox, target := c.newest.Sandbox, p.r.target(c)
+	options := probe.Options{
+		Container: c.spec, Ask: target.Ask, Began: began, Resumed: c.ours != id,
+		Changed: func() { p.r.tell(ctx, func() {}) },
+		Event:   func(reason, message string) { p.r.tell(ctx, func() { p.r.event(c, true, reason, message) }) },
+	}
+	if last, known := p.r.o.Last[id]; known {
+		options.Last = &last
+	}
+	if p.r.o.Pauses != nil {
+		options.Stalls = func() (uint64, bool) { return p.r.o.Pauses(sandbox) }
+	}
+	w := &watched{Prober: probe.New(options), id: id, cancel: cancel}
+	p.r.work.Go(func() { w.Run(ctx) })
+	return w
+}
 
 // started tells whether c runs, its postStart hook has ended well and its
 // startup probe has succeeded.
 func (r *run) started(c *container) bool {
-	return r.running(c) && c.hook == nil && c.killing != c.newest.id() && r.probes.started(c)
+	return r.running(c) && c.hook == nil && c.killing != c.newest.ID() && r.probes.started(c)
 }
 
 // isReady tells whether c is ready: an initial container when it has succeeded,
 // any other when it serves.
 func (r *run) isReady(c *container) bool {
 	switch c.kind {
-	case initial:
-		return c.newest.exited() && c.newest.status.GetExitCode() == 0
-	case ephemeral:
+	case podspec.Initial:
+		return c.newest.Exited() && c.newest.Status.GetExitCode() == 0
+	case podspec.Ephemeral:
 		return false
 	}
 	return r.started(c) && r.probes.ready(c)
@@ -31,4 +152,50 @@ func (r *run) checkHealth(ctx context.Context) {
 			r.kill(ctx, c, grace, why)
 		}
 	}
+}
+
+// Remembers tells whether a pod has something to tell that is not read back from
+// the CRI: by its probes, or by who wants to be started anew for a resize.
+func Remembers(pod *corev1.Pod) bool {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if probed(&list[i]) || slices.ContainsFunc(list[i].ResizePolicy, isAnew) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func probed(c *corev1.Container) bool {
+	return c.StartupProbe != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil
+}
+
+func isAnew(policy corev1.ContainerResizePolicy) bool {
+	return policy.RestartPolicy == corev1.RestartContainer
+}
+
+// Remembers is Remembers of the pod itself.
+func (p *Pod) Remembers() bool { return Remembers(p.pod) }
+
+// Verdicts are what the probes of the containers that run have found, and which
+// are ended in order to be started anew, by their CRI ids: what Options.Last wants
+// when the pod is taken over. They change with the status.
+func (p *Pod) Verdicts() map[string]probe.Verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make(map[string]probe.Verdict)
+	for _, list := range [][]corev1.ContainerStatus{p.status.InitContainerStatuses, p.status.ContainerStatuses} {
+		for _, c := range list {
+			if _, id, found := strings.Cut(c.ContainerID, "://"); found && c.State.Running != nil {
+				out[id] = probe.Verdict{Started: c.Started != nil && *c.Started, Ready: c.Ready}
+			}
+		}
+	}
+	for id := range p.ending {
+		verdict := out[id]
+		verdict.Ending = true
+		out[id] = verdict
+	}
+	return out
 }

@@ -2,11 +2,10 @@ package pod
 
 import (
 	"context"
-	"errors"
+	"net"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
@@ -39,18 +38,18 @@ func (r *run) postStart(ctx context.Context, c *container) {
 		return
 	}
 	hookCtx, cancel := context.WithCancel(ctx)
-	hook, id, handler := &hookRun{cancel}, c.newest.id(), c.spec.Lifecycle.PostStart
+	hook, id, handler := &hookRun{cancel}, c.newest.ID(), c.spec.Lifecycle.PostStart
 	c.hook = hook
-	target := r.hookTarget(c)
+	target := r.target(c)
 	r.beside(ctx, func() func() {
-		err := target.run(hookCtx, handler)
+		err := target.Hook(hookCtx, handler)
 		given := hookCtx.Err() != nil
 		cancel()
 		return func() {
 			if c.hook == hook {
 				c.hook = nil
 			}
-			if err == nil || given || c.newest.id() != id {
+			if err == nil || given || c.newest.ID() != id {
 				return
 			}
 			c.failure = &failure{reason: reasonPostStart, message: "PostStart hook failed: " + err.Error(), at: time.Now()}
@@ -60,52 +59,19 @@ func (r *run) postStart(ctx context.Context, c *container) {
 	})
 }
 
-// hookTarget is the instance that a hook is for.
-type hookTarget struct {
-	o       *Options
-	spec    *corev1.Container
-	id      string // of the container
-	sandbox string
-	dial    probe.Dialer
-	ip      string // of the pod, empty for none
-}
-
-// hookTarget is c's newest instance.
-func (r *run) hookTarget(c *container) hookTarget {
-	target := hookTarget{o: r.o, spec: c.spec, id: c.newest.id(), sandbox: c.newest.sandbox}
+// target is c's newest instance, as probes and hooks go there.
+func (r *run) target(c *container) *probe.Target {
+	ip := ""
 	if ips := r.ips(); len(ips) > 0 {
-		target.ip = ips[0]
+		ip = ips[0]
 	}
-	target.dial = dialer(r.o, target.sandbox, target.ip)
-	return target
-}
-
-// run carries out a hook and returns when it has ended, or with an error when
-// ctx has.
-func (t hookTarget) run(ctx context.Context, handler *corev1.LifecycleHandler) error {
-	switch {
-	case handler.Exec != nil:
-		_, _, err := probe.Run(ctx, t.o.Runtime, t.id, handler.Exec.Command, 0)
-		return err
-	case handler.Sleep != nil:
-		pause(ctx, time.Duration(handler.Sleep.Seconds)*time.Second)
-		return ctx.Err()
-	case handler.HTTPGet != nil:
-		port, err := probe.Port(handler.HTTPGet.Port, t.spec)
-		if err != nil {
-			return err
-		}
-		return probe.Hook(ctx, t.dial, handler.HTTPGet, port, t.ip)
-	case handler.TCPSocket != nil:
-		port, err := probe.Port(handler.TCPSocket.Port, t.spec)
-		if err != nil {
-			return err
-		}
-		result, why, err := probe.TCP(ctx, t.dial, port)
-		if err == nil && result == probe.Failure {
-			err = errors.New(probe.Line(why))
-		}
-		return err
+	t := &probe.Target{
+		Container: c.spec, ID: c.newest.ID(), Runtime: r.o.Runtime, Host: ip, Dial: probe.To(ip),
+		Command: func(command []string) []string { return config.StaticCommand(c.spec, command) },
 	}
-	return errors.New("the hook has no handler")
+	if r.o.Dial != nil {
+		sandbox := c.newest.Sandbox
+		t.Dial = probe.Through(func(ctx context.Context, port int) (net.Conn, error) { return r.o.Dial(ctx, sandbox, port) }, ip)
+	}
+	return t
 }

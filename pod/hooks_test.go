@@ -18,6 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/instance"
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 func execHook(command string) *corev1.LifecycleHandler {
@@ -68,7 +72,7 @@ func TestPostStart(t *testing.T) {
 				fake := newFake()
 				fake.execs["hook"] = test.how
 				fake.scripts["a"] = []life{test.life}
-				pod := onePod(test.policy, "a", "b")
+				pod := testpod.New(test.policy, "a", "b")
 				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: test.hook}
 				s := supervise(t, fake, pod)
 				status := s.after(test.after)
@@ -90,7 +94,7 @@ func TestPostStart(t *testing.T) {
 func TestPostStartOfASidecar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
-		pod := withInits(onePod("Always", "main"), "s+")
+		pod := withInits(testpod.New("Always", "main"), "s+")
 		pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PostStart: sleepHook(5)}
 		s := supervise(t, fake, pod)
 		if status := s.after(4 * time.Second); starts(fake) != "s" || *status.InitContainerStatuses[0].Started || status.Phase != corev1.PodPending {
@@ -130,7 +134,7 @@ func TestPreStop(t *testing.T) {
 				fake := newFake()
 				fake.execs["hook"] = test.how
 				fake.scripts["main"] = []life{test.life}
-				pod := onePod("Always", "main")
+				pod := testpod.New("Always", "main")
 				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: test.hook}
 				s := supervise(t, fake, pod)
 				begin := time.Now()
@@ -155,7 +159,7 @@ func TestNoPreStopOfWhatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["main"] = []life{{lasts: time.Second}}
-		pod := onePod("Never", "main", "other")
+		pod := testpod.New("Never", "main", "other")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
 		s := supervise(t, fake, pod)
 		s.after(2 * time.Second)
@@ -188,7 +192,7 @@ func TestStopDuringPreStop(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()
 				fake.execs["hook"] = fakeExec{lasts: test.lasts}
-				pod := onePod("Always", "main")
+				pod := testpod.New("Always", "main")
 				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
 				s := supervise(t, fake, pod)
 				begin := time.Now()
@@ -217,7 +221,7 @@ func TestStopDuringPreStopOfAKill(t *testing.T) {
 		fake := newFake()
 		fake.execs["hook"] = fakeExec{lasts: 10 * time.Second}
 		fake.execs["alive"] = fakeExec{err: exited(1)}
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
 		pod.Spec.Containers[0].LivenessProbe = execProbe("alive", 1)
 		s := supervise(t, fake, pod)
@@ -259,7 +263,7 @@ func TestPreStopOfAPausedPod(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()
-				pod := withInits(onePod("Always", "main"), "s+")
+				pod := withInits(testpod.New("Always", "main"), "s+")
 				pod.Spec.ActiveDeadlineSeconds = new(int64(60))
 				pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
 				s := supervise(t, fake, pod, func(o *Options) {
@@ -306,7 +310,7 @@ func TestStopOrder(t *testing.T) {
 				for name, life := range test.lives {
 					fake.scripts[name] = append(fake.scripts[name], life)
 				}
-				s := supervise(t, fake, withInits(onePod("Always", "main"), "s+", "t+"))
+				s := supervise(t, fake, withInits(testpod.New("Always", "main"), "s+", "t+"))
 				begin := time.Now()
 				if err := s.Stop(t.Context(), test.grace); err != nil {
 					t.Fatal(err)
@@ -330,7 +334,7 @@ func TestSidecarsEndAfterTheRegularHaveDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["main"] = []life{{lasts: time.Second}}
-		pod := withInits(onePod("OnFailure", "main"), "s+", "t+")
+		pod := withInits(testpod.New("OnFailure", "main"), "s+", "t+")
 		pod.Spec.InitContainers[1].Lifecycle = &corev1.Lifecycle{PreStop: execHook("hook")}
 		fake.execs["hook"] = fakeExec{lasts: 2 * time.Second}
 		s := supervise(t, fake, pod)
@@ -384,12 +388,12 @@ func TestHooksOfTheNetwork(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			p, err := New(Options{Pod: onePod("Always", "main"), Runtime: newFake(), Images: newFake(), Dial: dial})
+			p, err := New(Options{Options: config.Options{Pod: testpod.New("Always", "main")}, Runtime: newFake(), Images: newFake(), Dial: dial})
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &container{spec: spec, newest: &instance{sandbox: "s1", status: &runtimeapi.ContainerStatus{}}}
-			err = newRun(p).hookTarget(c).run(t.Context(), test.hook)
+			c := &container{spec: spec, newest: &instance.Instance{Sandbox: "s1", Status: &runtimeapi.ContainerStatus{}}}
+			err = newRun(p).target(c).Hook(t.Context(), test.hook)
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("error %v, want %q", err, test.err)
 			}
@@ -397,27 +401,5 @@ func TestHooksOfTheNetwork(t *testing.T) {
 	}
 	if got := asked.Load(); got != "example.com:8080/bye kube-lifecycle/1.37" {
 		t.Errorf("asked for %v", got)
-	}
-}
-
-func TestStopSignal(t *testing.T) {
-	for name, want := range map[corev1.Signal]runtimeapi.Signal{
-		"": runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT, "SIGUSR1": runtimeapi.Signal_SIGNAL_SIGUSR1, "SIGTERM": runtimeapi.Signal_SIGNAL_SIGTERM,
-		"SIGRTMIN+3": runtimeapi.Signal_SIGNAL_SIGRTMINPLUS3, "SIGRTMAX-2": runtimeapi.Signal_SIGNAL_SIGRTMAXMINUS2,
-	} {
-		spec := &corev1.Container{Lifecycle: &corev1.Lifecycle{}}
-		if name != "" {
-			spec.Lifecycle.StopSignal = &name
-		}
-		got := criSignal(spec)
-		if got != want {
-			t.Errorf("%s is %v, want %v", name, got, want)
-		}
-		if name != "" && fromCRISignal(got) != name {
-			t.Errorf("%v is %s, want %s", got, fromCRISignal(got), name)
-		}
-	}
-	if got := criSignal(&corev1.Container{}); got != 0 {
-		t.Errorf("no lifecycle: %v", got)
 	}
 }

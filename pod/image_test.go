@@ -13,6 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/images"
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 // TestImagePolicies: what is pulled, and what is told of it in the kubelet's words.
@@ -39,7 +42,7 @@ func TestImagePolicies(t *testing.T) {
 		t.Run(test.image+" "+string(test.policy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()
-				pod := onePod("Always", "main")
+				pod := testpod.New("Always", "main")
 				pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = test.image, test.policy
 				s := supervise(t, fake, pod)
 				c := s.Status().ContainerStatuses[0]
@@ -65,11 +68,11 @@ func TestPullsBackOffAndKeepTheirCause(t *testing.T) {
 		fake := newFake()
 		gone := errors.New("registry is gone")
 		fake.pulls["away:1"] = []error{gone, gone, gone}
-		pod := onePod("Always", "main", "other")
+		pod := testpod.New("Always", "main", "other")
 		pod.Spec.Containers[0].Image = "away:1"
 		s := supervise(t, fake, pod)
 		waiting := s.Status().ContainerStatuses[0].State.Waiting
-		if waiting == nil || waiting.Message == "" || waiting.Reason != reasonPull && waiting.Reason != reasonBackOff {
+		if waiting == nil || waiting.Message == "" || waiting.Reason != images.ReasonPull && waiting.Reason != images.ReasonBackOff {
 			t.Fatalf("waiting %+v", waiting)
 		}
 		// The other container does not wait for it.
@@ -94,7 +97,7 @@ func TestImageIsPulledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["first"] = []life{{lasts: time.Minute}}
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "here:1", ImagePullPolicy: "IfNotPresent"}}
 		pod.Spec.Containers[0].Image = "away:1"
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
@@ -121,7 +124,7 @@ func TestImageIsPulledAgain(t *testing.T) {
 func TestImagesArePulledAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
-		pod := onePod("Always", "a", "b")
+		pod := testpod.New("Always", "a", "b")
 		for i, image := range []string{"slow:1", "slow:2"} {
 			pod.Spec.Containers[i].Image = image
 			fake.hold[image] = make(chan struct{})
@@ -147,7 +150,7 @@ func TestAlwaysPullsBeforeEachStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["main"] = []life{{lasts: time.Second}, {}}
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		pod.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
 		supervise(t, fake, pod).after(5 * time.Second)
 		if got := len(fake.called("PullImage")); got != 2 {

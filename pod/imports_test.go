@@ -2,27 +2,69 @@ package pod
 
 import (
 	"os/exec"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 )
+
+const module = "github.com/bulkhead-project/bulkhead/"
+
+// below are the packages of pod, each with the others that it may import: all
+// arrows run downwards. Beside them, those in allowed are for all.
+var below = map[string]string{
+	"pod":           "pod/config pod/images pod/instance pod/logs pod/resize pod/watch pod/podstatus pod/podspec pod/probe pod/backoff",
+	"pod/images":    "pod/config pod/podspec",
+	"pod/instance":  "pod/config pod/podspec",
+	"pod/logs":      "pod/config pod/podspec pod/watch",
+	"pod/config":    "pod/podspec",
+	"pod/podstatus": "pod/podspec",
+	"pod/resize":    "pod/podspec",
+	"pod/podapi":    "",
+	"pod/podspec":   "",
+	"pod/probe":     "",
+	"pod/watch":     "",
+	"pod/backoff":   "",
+}
+
+// allowed is what of Bulkhead's lies below the CRI's interfaces and is known to
+// packages of pod all the same.
+var allowed = []string{"api/annotations", "oci", "volume", "volume/atomicdir"}
 
 // Package pod stands on the CRI's interfaces: it works over any runtime only as
 // long as it knows nothing of ours. It is linked into programs that start in
 // milliseconds, so it has no Kubernetes client either.
 func TestImports(t *testing.T) {
-	for _, path := range []string{".", "./podapi", "./probe"} {
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", path).Output()
+	for name, others := range below {
+		may := append(append(strings.Fields(others), allowed...), name)
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+name).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range strings.Fields(string(out)) {
-			own, ours := strings.CutPrefix(name, "github.com/bulkhead-project/bulkhead/")
+		for _, dependency := range strings.Fields(string(out)) {
+			own, ours := strings.CutPrefix(dependency, module)
 			switch {
-			case ours && own != "pod" && own != "pod/podapi" && own != "pod/probe" && own != "api/annotations" && own != "oci" && own != "volume" && own != "volume/atomicdir":
-				t.Errorf("%s imports %s: nothing of Bulkhead below the CRI but the annotations' names and OCI's tables", path, name)
-			case strings.HasPrefix(name, "k8s.io/client-go"), strings.HasPrefix(name, "k8s.io/cri-client"), strings.HasPrefix(name, "k8s.io/kubernetes"):
-				t.Errorf("%s imports %s: no Kubernetes client", path, name)
+			case ours && !slices.Contains(may, own):
+				t.Errorf("%s imports %s", name, own)
+			case strings.HasPrefix(dependency, "k8s.io/client-go"), strings.HasPrefix(dependency, "k8s.io/cri-client"), strings.HasPrefix(dependency, "k8s.io/kubernetes"):
+				t.Errorf("%s imports %s: no Kubernetes client", name, dependency)
 			}
+		}
+	}
+}
+
+// Every package below pod stands in below, but for those that are tools of
+// tests and generators, and those that stand above it.
+func TestEveryPackageHasItsPlace(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", module+"pod/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(string(out)) {
+		own := strings.TrimPrefix(name, module)
+		_, known := below[own]
+		if !known && !strings.HasPrefix(own, "pod/internal/") && path.Base(own) != "gen" && own != "pod/manager" {
+			t.Errorf("%s has no place among the packages of pod", own)
 		}
 	}
 }

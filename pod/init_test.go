@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 // withInits puts initial containers before those of a pod; a name that ends with
@@ -97,7 +99,7 @@ func TestInitialContainers(t *testing.T) {
 				for name, lives := range test.lives {
 					fake.scripts[name] = lives
 				}
-				status := supervise(t, fake, withInits(onePod(test.policy, "main"), test.inits...)).after(test.after)
+				status := supervise(t, fake, withInits(testpod.New(test.policy, "main"), test.inits...)).after(test.after)
 				if got := starts(fake); got != test.starts {
 					t.Errorf("started %s, want %s", got, test.starts)
 				}
@@ -117,7 +119,7 @@ func TestImagesAreFetchedDuringTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["i"] = []life{{lasts: time.Minute}}
-		pod := withInits(onePod("Always", "main"), "i")
+		pod := withInits(testpod.New("Always", "main"), "i")
 		pod.Spec.Containers[0].Image = "away:1"
 		s := supervise(t, fake, pod)
 		s.after(time.Second)
@@ -134,7 +136,7 @@ func TestStatusOfInitialContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["i"] = []life{{lasts: time.Second}}
-		s := supervise(t, fake, withInits(onePod("Always", "main"), "i", "s+"))
+		s := supervise(t, fake, withInits(testpod.New("Always", "main"), "i", "s+"))
 		if got := conditions(s.Status())["Initialized"]; got != "False ContainersNotInitialized" {
 			t.Errorf("initialized at the start: %s", got)
 		}
@@ -157,7 +159,7 @@ func TestANewMachineIsInitialisedAnew(t *testing.T) {
 		fake := newFake()
 		fake.scripts["i"] = []life{{lasts: time.Second}}
 		fake.scripts["done"] = []life{{lasts: time.Second}}
-		s := supervise(t, fake, withInits(onePod("OnFailure", "main", "done"), "i", "s+"))
+		s := supervise(t, fake, withInits(testpod.New("OnFailure", "main", "done"), "i", "s+"))
 		s.after(time.Minute)
 		fake.die(s.Sandbox(), false)
 		status := s.after(time.Minute)
@@ -180,7 +182,7 @@ func TestTheMachineDiesDuringTheStart(t *testing.T) {
 					fake := newFake()
 					fake.scripts["i"] = []life{{lasts: lasts}, {lasts: time.Second}}
 					fake.scripts["s"] = []life{{}}
-					s := supervise(t, fake, withInits(onePod(policy, "main"), "i", "s+", "j"))
+					s := supervise(t, fake, withInits(testpod.New(policy, "main"), "i", "s+", "j"))
 					s.after(2 * time.Second)
 					fake.scripts["j"] = []life{{lasts: time.Second}}
 					fake.die(s.Sandbox(), false)
@@ -197,7 +199,7 @@ func TestTakeOverDuringTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["i"], fake.scripts["j"] = []life{{lasts: time.Second}}, []life{{lasts: time.Minute}}
-		pod := withInits(onePod("Never", "main"), "i", "s+", "j")
+		pod := withInits(testpod.New("Never", "main"), "i", "s+", "j")
 		first := supervise(t, fake, pod)
 		first.after(10 * time.Second)
 		first.cancel()
@@ -218,7 +220,7 @@ func TestExitCodeOfAnInitialContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["i"], fake.scripts["s"] = []life{{lasts: time.Second, code: 5}}, []life{{termCode: 3}}
-		s := supervise(t, fake, withInits(onePod("Never", "main"), "s+", "i"))
+		s := supervise(t, fake, withInits(testpod.New("Never", "main"), "s+", "i"))
 		if err := s.end(); err != nil {
 			t.Fatal(err)
 		}
@@ -233,8 +235,8 @@ func TestOwnRestartPolicies(t *testing.T) {
 		fake := newFake()
 		never := corev1.ContainerRestartPolicyNever
 		fake.scripts["main"] = []life{{lasts: time.Second, code: 42}, {lasts: time.Second, code: 42}, {lasts: time.Second, code: 3}}
-		pod := onePod("Always", "main")
-		pod.Spec.Containers[0].RestartPolicy, pod.Spec.Containers[0].RestartPolicyRules = &never, []corev1.ContainerRestartRule{rule("In", 42)}
+		pod := testpod.New("Always", "main")
+		pod.Spec.Containers[0].RestartPolicy, pod.Spec.Containers[0].RestartPolicyRules = &never, []corev1.ContainerRestartRule{testpod.RestartOn("In", 42)}
 		s := supervise(t, fake, pod)
 		if err := s.end(); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
@@ -42,7 +44,7 @@ func TestActiveDeadline(t *testing.T) {
 				for name, lives := range test.lives {
 					fake.scripts[name] = lives
 				}
-				pod := withInits(onePod(test.policy, "main"), "i")
+				pod := withInits(testpod.New(test.policy, "main"), "i")
 				pod.Spec.ActiveDeadlineSeconds = &deadline
 				begin := time.Now()
 				s := supervise(t, fake, pod)
@@ -68,7 +70,7 @@ func TestActiveDeadline(t *testing.T) {
 func TestActiveDeadlineSurvives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		pod.Spec.ActiveDeadlineSeconds = new(int64(100))
 		begin := time.Now()
 		first := supervise(t, fake, pod)
@@ -105,7 +107,7 @@ func TestActiveDeadlineOfAPodThatHasEnded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()
 				fake.scripts["main"] = []life{test.life}
-				pod := onePod("Never", "main")
+				pod := testpod.New("Never", "main")
 				pod.Spec.ActiveDeadlineSeconds = new(int64(60))
 				first := supervise(t, fake, pod)
 				first.after(test.away)
@@ -160,7 +162,7 @@ func TestTerminationMessages(t *testing.T) {
 				fake := newFake()
 				test.life.lasts = time.Second
 				fake.scripts["main"] = []life{test.life}
-				pod := onePod("Never", "main")
+				pod := testpod.New("Never", "main")
 				pod.Spec.Containers[0].TerminationMessagePath, pod.Spec.Containers[0].TerminationMessagePolicy = "/tmp/words", test.policy
 				var options Options
 				dir := t.TempDir()
@@ -229,7 +231,7 @@ func TestDebug(t *testing.T) {
 				fake := newFake()
 				fake.scripts["d"] = []life{test.life}
 				fake.pulls["bad:1"] = []error{errPull, errPull, errPull}
-				s := supervise(t, fake, onePod("Always", "main"))
+				s := supervise(t, fake, testpod.New("Always", "main"))
 				err := s.Debug(t.Context(), test.spec)
 				if !errors.Is(err, test.err) && (err == nil || test.err == nil || !strings.Contains(err.Error(), test.err.Error())) {
 					t.Errorf("error %v, want %v", err, test.err)
@@ -265,7 +267,7 @@ var errPull = errors.New("no such image")
 func TestTakeOverAnEphemeralContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		first := supervise(t, fake, pod)
 		spec := debugger("d", "here:1", "")
 		if err := first.Debug(t.Context(), spec); err != nil {
@@ -294,7 +296,7 @@ func TestKeepTrying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["i"] = []life{{lasts: time.Minute}}
-		s := supervise(t, fake, withInits(onePod("Always", "main"), "i"), func(o *Options) { o.FailFast = true })
+		s := supervise(t, fake, withInits(testpod.New("Always", "main"), "i"), func(o *Options) { o.FailFast = true })
 		select {
 		case <-s.Observed():
 		default:
@@ -315,7 +317,7 @@ func TestDeadSandboxesAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["done"] = []life{{lasts: time.Second}}
-		s := supervise(t, fake, onePod("OnFailure", "main", "done"))
+		s := supervise(t, fake, testpod.New("OnFailure", "main", "done"))
 		s.after(2 * time.Second)
 		for range 5 {
 			fake.die(s.Sandbox(), false)
@@ -333,7 +335,7 @@ func TestDeadSandboxesAreRemoved(t *testing.T) {
 func TestConditionsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := corev1.ConditionFalse
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		pod.Generation = 4
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/up"}}
 		s := supervise(t, newFake(), pod, func(o *Options) {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 func TestLivenessAndStartupKill(t *testing.T) {
@@ -44,7 +46,7 @@ func TestLivenessAndStartupKill(t *testing.T) {
 				fake := newFake()
 				answer(fake, map[string]bool{})
 				fake.scripts["main"] = []life{test.life}
-				pod := onePod(test.policy, "main")
+				pod := testpod.New(test.policy, "main")
 				pod.Spec.Containers[0].LivenessProbe, pod.Spec.Containers[0].StartupProbe = test.liveness, test.startup
 				s := supervise(t, fake, pod)
 				s.after(2 * time.Second)
@@ -79,7 +81,7 @@ func TestKilledForItsLivenessBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		answer(fake, map[string]bool{})
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		pod.Spec.Containers[0].LivenessProbe = execProbe("bad", 1)
 		s := supervise(t, fake, pod)
 		status := s.after(3 * time.Second) // killed at 1 s and at 2 s
@@ -93,7 +95,7 @@ func TestStartupHoldsTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		say := answer(fake, map[string]bool{"ready": true, "alive": false})
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		main := &pod.Spec.Containers[0]
 		main.StartupProbe, main.ReadinessProbe, main.LivenessProbe = execProbe("up", 60), execProbe("ready", 1), execProbe("alive", 1)
 		s := supervise(t, fake, pod)
@@ -118,7 +120,7 @@ func TestASidecarStartsTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		say := answer(fake, map[string]bool{})
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		always := corev1.ContainerRestartPolicyAlways
 		pod.Spec.InitContainers = []corev1.Container{{
 			Name: "side", Image: "here:1", ImagePullPolicy: corev1.PullIfNotPresent, RestartPolicy: &always,

@@ -11,22 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-)
 
-// onePod is a pod of containers with these names and the image here:1.
-func onePod(policy corev1.RestartPolicy, names ...string) *corev1.Pod {
-	grace := int64(30)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u-1"},
-		Spec:       corev1.PodSpec{RestartPolicy: policy, TerminationGracePeriodSeconds: &grace},
-	}
-	for _, name := range names {
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: "here:1", ImagePullPolicy: corev1.PullIfNotPresent})
-	}
-	return pod
-}
+	"github.com/bulkhead-project/bulkhead/pod/backoff"
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/instance"
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
+)
 
 // supervised is a pod under Run in a synctest bubble.
 type supervised struct {
@@ -40,7 +31,10 @@ type supervised struct {
 func supervise(t *testing.T, fake *fakeCRI, pod *corev1.Pod, change ...func(*Options)) *supervised {
 	t.Helper()
 	s := &supervised{t: t, ended: make(chan error, 1)}
-	options := Options{Pod: pod, Runtime: fake, Images: fake, LogDir: t.TempDir(), Event: func(e Event) { s.events = append(s.events, e) }}
+	options := Options{
+		Options: config.Options{Pod: pod, LogDir: t.TempDir()}, Runtime: fake, Images: fake,
+		Event: func(e Event) { s.events = append(s.events, e) },
+	}
 	for _, change := range change {
 		change(&options)
 	}
@@ -120,7 +114,7 @@ func TestRunToTheEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()
 				fake.scripts["main"] = test.lives
-				s := supervise(t, fake, onePod(test.policy, "main"))
+				s := supervise(t, fake, testpod.New(test.policy, "main"))
 				if err := s.end(); err != nil {
 					t.Fatal(err)
 				}
@@ -161,7 +155,7 @@ func TestRestartsBackOff(t *testing.T) {
 		begin := time.Now()
 		var at []time.Duration
 		told := make(map[string]int)
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		s := supervise(t, fake, pod, func(o *Options) {
 			o.Event = func(e Event) {
 				switch e.Reason {
@@ -210,7 +204,7 @@ func TestBackOffBeginsAnewAfterACalmTime(t *testing.T) {
 		fake := newFake()
 		short, long := life{lasts: time.Second, code: 1}, life{lasts: 11 * time.Minute, code: 1}
 		fake.scripts["main"] = []life{short, short, short, long, short, {}}
-		s := supervise(t, fake, onePod("Always", "main"))
+		s := supervise(t, fake, testpod.New("Always", "main"))
 		s.after(time.Minute) // the fourth, long run: 0 + 10 + 20 s of waiting
 		if got := len(fake.called("StartContainer")); got != 4 {
 			t.Fatalf("%d starts before the long run", got)
@@ -229,7 +223,7 @@ func TestBackOffBeginsAnewAfterACalmTime(t *testing.T) {
 func TestContainersStartInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
-		pod := onePod("Always", "a", "b", "c")
+		pod := testpod.New("Always", "a", "b", "c")
 		pod.Spec.Containers[0].Image = "slow:1"
 		fake.hold["slow:1"] = make(chan struct{})
 		s := supervise(t, fake, pod)
@@ -280,7 +274,7 @@ func TestStop(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()
 				fake.scripts["main"] = []life{test.life}
-				s := supervise(t, fake, onePod("Always", "main"))
+				s := supervise(t, fake, testpod.New("Always", "main"))
 				begin := time.Now()
 				if err := s.Stop(t.Context(), test.grace); err != nil {
 					t.Fatal(err)
@@ -320,7 +314,7 @@ func TestStopDuringTheStart(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()
 				fake.scripts["i"] = []life{{lasts: time.Second}}
-				pod := withInits(onePod("Always", "a", "b"), "i")
+				pod := withInits(testpod.New("Always", "a", "b"), "i")
 				for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 					for i := range list {
 						if list[i].Name == test.slow {
@@ -358,7 +352,7 @@ func TestKillAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["main"] = []life{{deaf: true}}
-		s := supervise(t, fake, onePod("Always", "main"))
+		s := supervise(t, fake, testpod.New("Always", "main"))
 		begin := time.Now()
 		stopped := make(chan error, 1)
 		go func() { stopped <- s.Stop(t.Context(), -1) }()
@@ -379,7 +373,7 @@ func TestStopGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["main"] = []life{{deaf: true}}
-		s := supervise(t, fake, onePod("Always", "main"))
+		s := supervise(t, fake, testpod.New("Always", "main"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := s.Stop(ctx, -1); !errors.Is(err, context.DeadlineExceeded) {
@@ -395,7 +389,7 @@ func TestStopWhileTheSandboxIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.hold["RunPodSandbox"] = make(chan struct{})
-		s := supervise(t, fake, onePod("Always", "main"))
+		s := supervise(t, fake, testpod.New("Always", "main"))
 		stopped := make(chan error, 1)
 		go func() { stopped <- s.Stop(t.Context(), 0) }()
 		s.after(time.Second)
@@ -416,7 +410,7 @@ func TestThePodHasNotEndedWhileItsMachineRuns(t *testing.T) {
 		fake.scripts["main"] = []life{{lasts: time.Second}}
 		busy := errors.New("device busy")
 		fake.errors["StopPodSandbox"] = []error{busy, busy, busy}
-		s := supervise(t, fake, onePod("Never", "main"))
+		s := supervise(t, fake, testpod.New("Never", "main"))
 		if status := s.after(3 * time.Second); status.Phase != corev1.PodRunning {
 			t.Errorf("phase %s while the sandbox cannot be stopped", status.Phase)
 		}
@@ -438,7 +432,7 @@ func TestNewRefuses(t *testing.T) {
 		"no containers":       func(o *Options) { o.Pod.Spec.Containers = nil },
 		"internal annotation": func(o *Options) { o.Pod.Annotations = map[string]string{"io.bulkhead.internal/accel": "tcg"} },
 	} {
-		options := Options{Pod: onePod("Never", "main"), Runtime: fake, Images: fake}
+		options := Options{Options: config.Options{Pod: testpod.New("Never", "main")}, Runtime: fake, Images: fake}
 		change(&options)
 		if _, err := New(options); err == nil {
 			t.Errorf("%s: no error", name)
@@ -451,13 +445,15 @@ func TestNewRefuses(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	ended := func(id string, at time.Time) *instance {
-		return &instance{status: &runtimeapi.ContainerStatus{
+	ended := func(id string, at time.Time) *instance.Instance {
+		return &instance.Instance{Status: &runtimeapi.ContainerStatus{
 			Id: id, State: runtimeapi.ContainerState_CONTAINER_EXITED, FinishedAt: at.UnixNano(),
 		}}
 	}
-	c := &container{newest: ended("a", now.Add(time.Hour)), restart: backoff{delay: firstDelay, last: now.Add(-time.Second)}}
-	if due := c.restart.until(c.endedAt(now)); !due.Equal(now.Add(firstDelay)) {
+	var restart backoff.Backoff
+	restart.Next(now.Add(-time.Second), now.Add(-time.Second))
+	c := &container{newest: ended("a", now.Add(time.Hour)), restart: restart}
+	if due := c.restart.Until(c.endedAt(now)); !due.Equal(now.Add(backoff.First)) {
 		t.Errorf("due in %v", due.Sub(now))
 	}
 	if later := c.endedAt(now.Add(time.Minute)); !later.Equal(now) {

@@ -30,7 +30,7 @@ func (h *preStop) over() bool {
 // not by who has no time to lose, who ends the one under way.
 func (r *run) hookOf(ctx context.Context, v *victim, grace time.Duration) {
 	c := v.c
-	if h := c.preStop; h != nil && h.id == v.id {
+	if h := c.preStop; h != nil && h.id == v.target.ID {
 		if grace == 0 {
 			h.cut(context.Canceled)
 		} else if !h.over() {
@@ -42,13 +42,13 @@ func (r *run) hookOf(ctx context.Context, v *victim, grace time.Duration) {
 		return
 	}
 	hookCtx, cut := context.WithCancelCause(ctx)
-	h := &preStop{id: v.id, cut: cut, done: make(chan struct{})}
+	h := &preStop{id: v.target.ID, cut: cut, done: make(chan struct{})}
 	c.preStop, v.hook = h, h
 	v.begin = func() {
 		r.work.Go(func() {
 			defer close(h.done)
 			defer cut(nil)
-			err := v.run(hookCtx, v.spec.Lifecycle.PreStop)
+			err := v.target.Hook(hookCtx, v.c.spec.Lifecycle.PreStop)
 			if cause := context.Cause(hookCtx); err != nil && cause != nil {
 				err = cause
 			}

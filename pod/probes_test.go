@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 // execProbe is a probe of each second whose command is its name.
@@ -72,7 +74,7 @@ func TestProbesOfAPodThatEnds(t *testing.T) {
 		fake := newFake()
 		say := answer(fake, map[string]bool{"ready": true, "alive": true})
 		fake.scripts["main"] = []life{{term: 20 * time.Second}}
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		pod.Spec.Containers[0].ReadinessProbe, pod.Spec.Containers[0].LivenessProbe = execProbe("ready", 1), execProbe("alive", 1)
 		s := supervise(t, fake, pod)
 		s.after(5 * time.Second)
@@ -103,7 +105,7 @@ func TestAPausedPodFailsNoProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		say := answer(fake, map[string]bool{"ready": true, "alive": true})
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		pod.Spec.Containers[0].ReadinessProbe, pod.Spec.Containers[0].LivenessProbe = execProbe("ready", 1), execProbe("alive", 1)
 		var paused bool
 		s := supervise(t, fake, pod, func(o *Options) {
@@ -123,13 +125,4 @@ func TestAPausedPodFailsNoProbe(t *testing.T) {
 			t.Errorf("%s, restarts %d", healthOf(got), got.RestartCount)
 		}
 	})
-}
-
-func TestStaticCommand(t *testing.T) {
-	t.Parallel()
-	c := &corev1.Container{Env: []corev1.EnvVar{{Name: "A", Value: "one"}, {Name: "B", Value: "$(A)"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{}}}}
-	got := staticCommand(c, []string{"$(A)", "$(B)", "$(C)", "$(D)", "$$(A)", "x$(A)y"})
-	if diff := cmp.Diff([]string{"one", "$(A)", "", "$(D)", "$(A)", "xoney"}, got); diff != "" {
-		t.Error(diff)
-	}
 }

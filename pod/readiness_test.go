@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 func TestReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		say := answer(fake, map[string]bool{})
-		pod := onePod("Always", "main", "other")
+		pod := testpod.New("Always", "main", "other")
 		pod.Spec.Containers[0].ReadinessProbe = execProbe("ready", 2)
 		s := supervise(t, fake, pod)
 		status := s.after(10 * time.Second)
@@ -53,7 +55,7 @@ func TestReadinessEndsWithTheContainer(t *testing.T) {
 		fake := newFake()
 		answer(fake, map[string]bool{"ready": true})
 		fake.scripts["main"] = []life{{lasts: 5 * time.Second, code: 1}, {lasts: 5 * time.Second, code: 1}, {}}
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		pod.Spec.Containers[0].ReadinessProbe = execProbe("ready", 1)
 		pod.Spec.Containers[0].ReadinessProbe.InitialDelaySeconds = 3
 		s := supervise(t, fake, pod)

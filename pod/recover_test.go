@@ -10,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 // An engine process that dies leaves its pods; the next one takes them over.
@@ -17,7 +20,7 @@ func TestTakeOverARunningPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["a"] = []life{{lasts: time.Second, code: 1}, {}}
-		pod := onePod("Always", "a", "b")
+		pod := testpod.New("Always", "a", "b")
 		first := supervise(t, fake, pod)
 		first.after(5 * time.Second)
 		before := first.Status()
@@ -50,7 +53,7 @@ func TestTakeOverKeepsTheBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["main"] = []life{{lasts: time.Second, code: 1}}
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		first := supervise(t, fake, pod)
 		first.after(40 * time.Second) // after four runs, 40 s of waiting begin
 		first.cancel()
@@ -73,17 +76,18 @@ func TestTakeOverKeepsTheBackOff(t *testing.T) {
 func TestTakeOverAContainerThatWasNeverStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
-		pod := onePod("Never", "main")
-		config := sandboxConfig(&Options{Pod: pod}, 0)
-		id, err := fake.RunPodSandbox(t.Context(), config, "")
+		pod := testpod.New("Never", "main")
+		options := &config.Options{Pod: pod}
+		sandbox := config.Sandbox(options, 0)
+		id, err := fake.RunPodSandbox(t.Context(), sandbox, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		container, err := containerConfig(t.Context(), &Options{Pod: pod}, &pod.Spec.Containers[0], launch{})
+		container, err := config.Container(t.Context(), options, &pod.Spec.Containers[0], config.Launch{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		stale, err := fake.CreateContainer(t.Context(), id, container, config)
+		stale, err := fake.CreateContainer(t.Context(), id, container, sandbox)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +105,7 @@ func TestTakeOverAPodThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["main"] = []life{{lasts: time.Second, code: 4}, {lasts: time.Second}}
-		pod := onePod("Never", "main")
+		pod := testpod.New("Never", "main")
 		supervise(t, fake, pod).end()
 		again := supervise(t, fake, pod)
 		if err := again.end(); err != nil {
@@ -143,7 +147,7 @@ func TestTheMachineDies(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()
-				s := supervise(t, fake, onePod(test.policy, "main"))
+				s := supervise(t, fake, testpod.New(test.policy, "main"))
 				fake.die(s.Sandbox(), test.lost)
 				status := s.after(time.Second)
 				if status.PodIP != "10.0.2.15" {
@@ -190,7 +194,7 @@ func TestPassingErrorsAreNotFinal(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()
 				fake.errors[method] = []error{passing, passing}
-				s := supervise(t, fake, onePod("Never", "main"))
+				s := supervise(t, fake, testpod.New("Never", "main"))
 				if status := s.Status(); status.Phase != corev1.PodPending {
 					t.Errorf("phase %s", status.Phase)
 				}
@@ -213,7 +217,7 @@ func TestFailFast(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()
 				fake.errors[test.method] = []error{failed}
-				s := supervise(t, fake, onePod("Always", "main"), func(o *Options) { o.FailFast = true })
+				s := supervise(t, fake, testpod.New("Always", "main"), func(o *Options) { o.FailFast = true })
 				err := s.end()
 				if !errors.Is(err, test.class) || !errors.Is(err, failed) {
 					t.Errorf("error %v", err)
@@ -235,7 +239,7 @@ func TestFailFastIsForTheStartOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["main"] = []life{{lasts: time.Second, code: 1}, {}}
-		s := supervise(t, fake, onePod("Always", "main"), func(o *Options) { o.FailFast = true })
+		s := supervise(t, fake, testpod.New("Always", "main"), func(o *Options) { o.FailFast = true })
 		fake.mu.Lock()
 		fake.errors["CreateContainer"] = []error{errors.New("passing")}
 		fake.mu.Unlock()
@@ -249,7 +253,7 @@ func TestTheSubscriptionIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["main"] = []life{{lasts: time.Hour, code: 0}}
-		s := supervise(t, fake, onePod("Never", "main"))
+		s := supervise(t, fake, testpod.New("Never", "main"))
 		fake.mu.Lock()
 		for queue := range fake.listeners {
 			queue <- nil // the runtime cuts it off
@@ -270,7 +274,7 @@ func TestNoSubscriptionIsAnError(t *testing.T) {
 		fake := newFake()
 		refused := errors.New("evented PLEG is off")
 		fake.errors["GetContainerEvents"] = []error{refused}
-		if err := supervise(t, fake, onePod("Never", "main")).end(); !errors.Is(err, refused) {
+		if err := supervise(t, fake, testpod.New("Never", "main")).end(); !errors.Is(err, refused) {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -280,7 +284,7 @@ func TestNoSubscriptionIsAnError(t *testing.T) {
 func TestNoPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
-		supervise(t, fake, onePod("Always", "main")).after(0)
+		supervise(t, fake, testpod.New("Always", "main")).after(0)
 		fake.mu.Lock()
 		before := len(fake.calls)
 		fake.mu.Unlock()
@@ -298,7 +302,7 @@ func TestNoPolling(t *testing.T) {
 func TestFailFastLeavesTheOthersTheirGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
-		pod := onePod("Always", "main", "other")
+		pod := testpod.New("Always", "main", "other")
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(7))
 		pod.Spec.Containers[1].Image = "away:1"
 		fake.pulls["away:1"] = []error{errors.New("registry is gone")}

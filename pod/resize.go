@@ -11,6 +11,11 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
+	"github.com/bulkhead-project/bulkhead/pod/resize"
 )
 
 // ErrResize is matched by Resize's errors: what is asked for is not allowed.
@@ -31,16 +36,16 @@ func (p *Pod) Resize(name string, next corev1.ResourceRequirements) (generation 
 		wanted = p.pod
 	}
 	wanted = wanted.DeepCopy()
-	container := resizable(wanted, name)
+	container := resize.Container(&wanted.Spec, name)
 	if container == nil {
 		return 0, fmt.Errorf("pod %s: container %q %w: it is none of the pod's containers or sidecars", p.pod.Name, name, ErrResize)
 	}
-	before := qosClass(wanted)
-	if err := checkResize(container.Resources, next); err != nil {
+	before := podspec.QOS(wanted)
+	if err := resize.Check(container.Resources, next); err != nil {
 		return 0, fmt.Errorf("pod %s: container %s %w: %w", p.pod.Name, name, ErrResize, err)
 	}
 	container.Resources = *next.DeepCopy()
-	if after := qosClass(wanted); after != before {
+	if after := podspec.QOS(wanted); after != before {
 		return 0, fmt.Errorf("pod %s: container %s %w: the pod's QoS class would change from %s to %s", p.pod.Name, name, ErrResize, before, after)
 	}
 	wanted.Generation++
@@ -60,55 +65,12 @@ func (p *Pod) Spec() *corev1.Pod {
 	return p.pod.DeepCopy()
 }
 
-func resizable(pod *corev1.Pod, name string) *corev1.Container {
-	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; c.Name == name {
-			return c
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.Name == name && isSidecar(c) {
-			return c
-		}
-	}
-	return nil
-}
-
-// checkResize is what the API server allows of a resize.
-func checkResize(old, next corev1.ResourceRequirements) error {
-	for _, list := range []struct {
-		kind      string
-		old, next corev1.ResourceList
-	}{{"limit", old.Limits, next.Limits}, {"request", old.Requests, next.Requests}} {
-		for name, quantity := range list.next {
-			have, set := list.old[name]
-			if quantity.Sign() < 0 {
-				return fmt.Errorf("the %s of %s is negative", list.kind, name)
-			}
-			if (!set || have.Cmp(quantity) != 0) && name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-				return fmt.Errorf("only cpu and memory resources are mutable, not %s", name)
-			}
-		}
-		for name := range list.old {
-			if _, set := list.next[name]; !set {
-				return fmt.Errorf("the %s of %s cannot be removed", list.kind, name)
-			}
-		}
-	}
-	for name, request := range next.Requests {
-		if limit, set := next.Limits[name]; set && request.Cmp(limit) > 0 {
-			return fmt.Errorf("the request of %s, %s, is more than the limit %s", name, request.String(), limit.String())
-		}
-	}
-	return nil
-}
-
 // resizing is how far the pod's latest resize has come.
 type resizing struct {
 	busy     bool
-	actuated int64      // the generation that all containers have
-	pending  *condition // it cannot be had
-	progress *condition // it is being done; with a reason, the last attempt failed
+	actuated int64                // the generation that all containers have
+	pending  *podstatus.Condition // it cannot be had
+	progress *podstatus.Condition // it is being done; with a reason, the last attempt failed
 	retry    time.Time
 	size     *runtimeapi.LinuxContainerResources // of the sandbox, as last told
 }
@@ -126,7 +88,7 @@ func (r *run) takeResize() {
 	}
 	r.pod.Generation = wanted.Generation
 	for _, c := range r.containers {
-		if spec := resizable(wanted, c.spec.Name); spec != nil && c.kind != ephemeral {
+		if spec := resize.Container(&wanted.Spec, c.spec.Name); spec != nil && c.kind != podspec.Ephemeral {
 			if c.has == nil {
 				c.has = c.spec.Resources.DeepCopy()
 			}
@@ -137,46 +99,36 @@ func (r *run) takeResize() {
 	r.stale = r.mounted // the downward API tells of them
 }
 
-// change is a container whose resources are not what they should be.
+// change is what is to change of one of the pod's containers.
 type change struct {
-	c           *container
-	id          string
-	want        *runtimeapi.LinuxContainerResources
-	cpu, memory bool
-	shrinks     bool // its memory
+	resize.Change
+	c *container
 }
 
 // changes are the running containers whose resources differ from what the
 // runtime says that they have; a runtime that says nothing has no changes.
 func (r *run) changes() []change {
 	var out []change
-	for _, c := range r.of(sidecar, regular) {
+	for _, c := range r.of(podspec.Sidecar, podspec.Regular) {
 		have := c.newestResources()
-		if !r.running(c) || have == nil || c.killing == c.newest.id() {
+		if !r.running(c) || have == nil || c.killing == c.newest.ID() {
 			continue
 		}
-		want := containerResources(r.pod, c.spec)
-		one := change{
-			c: c, id: c.newest.id(), want: want,
-			cpu:     want.CpuQuota != max(have.CpuQuota, 0) || want.CpuShares != have.CpuShares,
-			memory:  want.MemoryLimitInBytes != have.MemoryLimitInBytes,
-			shrinks: want.MemoryLimitInBytes > 0 && (have.MemoryLimitInBytes == 0 || want.MemoryLimitInBytes < have.MemoryLimitInBytes),
-		}
-		if one.cpu || one.memory {
-			out = append(out, one)
+		if one, found := resize.Compare(c.spec, c.newest.ID(), have, config.Resources(r.pod, c.spec)); found {
+			out = append(out, change{one, c})
 		}
 	}
 	return out
 }
 
 // outgoing tells whether the newest instance is one that is ended for a resize.
-func (c *container) outgoing() bool { return c.replaced != "" && c.replaced == c.newest.id() }
+func (c *container) outgoing() bool { return c.replaced != "" && c.replaced == c.newest.ID() }
 
 func (c *container) newestResources() *runtimeapi.LinuxContainerResources {
 	if c.newest == nil {
 		return nil
 	}
-	return c.newest.status.GetResources().GetLinux()
+	return c.newest.Status.GetResources().GetLinux()
 }
 
 // checkResize begins what is left to do of the pod's resizes.
@@ -201,128 +153,61 @@ func (r *run) checkResize(ctx context.Context) {
 		return
 	}
 	if r.resize.progress == nil {
-		r.resize.progress = &condition{status: corev1.ConditionTrue}
+		r.resize.progress = &podstatus.Condition{Status: corev1.ConditionTrue}
 		r.event(nil, false, "ResizeStarted", "Pod resize started")
 	}
-	plan := resizePlan{generation: r.pod.Generation, sandbox: r.sandbox.GetId(), size: sandboxResources(r.pod), overhead: sandboxOverhead(r.pod)}
-	plan.grows = plan.size.MemoryLimitInBytes >= r.resize.size.MemoryLimitInBytes
+	plan := &resize.Plan{
+		Generation: r.pod.Generation, Sandbox: r.sandbox.GetId(),
+		Size: config.SandboxResources(r.pod), Overhead: config.SandboxOverhead(r.pod),
+	}
+	plan.Grows = plan.Size.MemoryLimitInBytes >= r.resize.size.MemoryLimitInBytes
 	var anew []change
 	for _, one := range changes {
-		if restartsFor(one) {
+		if one.Restarts() {
 			anew = append(anew, one)
 		} else {
-			plan.changes = append(plan.changes, one)
+			plan.Changes = append(plan.Changes, one.Change)
 		}
 	}
 	r.resize.busy = true
 	r.beside(ctx, func() func() {
-		err := r.carryOut(ctx, plan)
+		planCtx, cancel := context.WithTimeout(ctx, containerDeadline)
+		defer cancel()
+		err := plan.CarryOut(planCtx, r.o.Runtime)
 		return func() { r.resized(ctx, plan, anew, err) }
 	})
 }
 
-// restartsFor tells whether the container asked to be started anew for such a
-// change.
-func restartsFor(one change) bool {
-	for _, policy := range one.c.spec.ResizePolicy {
-		if !isAnew(policy) {
-			continue
-		}
-		if policy.ResourceName == corev1.ResourceCPU && one.cpu || policy.ResourceName == corev1.ResourceMemory && one.memory {
-			return true
-		}
-	}
-	return false
-}
-
-// resizePlan is one attempt: the machine is grown before its containers' limits,
-// and shrunk after them.
-type resizePlan struct {
-	generation     int64
-	sandbox        string
-	size, overhead *runtimeapi.LinuxContainerResources
-	grows          bool
-	changes        []change
-}
-
-func (r *run) carryOut(ctx context.Context, plan resizePlan) error {
-	ctx, cancel := context.WithTimeout(ctx, containerDeadline)
-	defer cancel()
-	whole := func() error {
-		_, err := r.o.Runtime.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
-			PodSandboxId: plan.sandbox, Resources: plan.size, Overhead: plan.overhead,
-		})
-		return err
-	}
-	if plan.grows {
-		if err := whole(); err != nil {
-			return err
-		}
-	}
-	for _, one := range plan.changes {
-		if one.shrinks {
-			if err := r.fits(ctx, one); err != nil {
-				return err
-			}
-		}
-		update := &runtimeapi.ContainerResources{Linux: one.want}
-		if one.want.CpuQuota == 0 {
-			update.Linux.CpuQuota = -1 // none, where 0 is no change
-		}
-		if err := r.o.Runtime.UpdateContainerResources(ctx, one.id, update); err != nil {
-			return fmt.Errorf("container %s: %w", one.c.spec.Name, err)
-		}
-	}
-	if !plan.grows {
-		return whole()
-	}
-	return nil
-}
-
-// fits refuses a limit below what the container uses: the kernel would kill it.
-func (r *run) fits(ctx context.Context, one change) error {
-	stats, err := r.o.Runtime.ContainerStats(ctx, one.id)
-	if err != nil {
-		return fmt.Errorf("container %s: what it uses: %w", one.c.spec.Name, err)
-	}
-	used := stats.GetMemory().GetWorkingSetBytes().GetValue()
-	if used > uint64(one.want.MemoryLimitInBytes) {
-		return fmt.Errorf("container %s: attempting to set its memory limit (%d) below current usage (%d)",
-			one.c.spec.Name, one.want.MemoryLimitInBytes, used)
-	}
-	return nil
-}
-
 // resized takes note of an attempt's outcome.
-func (r *run) resized(ctx context.Context, plan resizePlan, anew []change, err error) {
+func (r *run) resized(ctx context.Context, plan *resize.Plan, anew []change, err error) {
 	r.resize.busy = false
 	if err == nil {
-		r.resize.size = plan.size
+		r.resize.size = plan.Size
 		for _, one := range anew {
-			if one.c.newest.id() == one.id && r.running(one.c) {
-				one.c.replaced = one.id
+			if one.c.newest.ID() == one.ID && r.running(one.c) {
+				one.c.replaced = one.ID
 				r.kill(ctx, one.c, r.p.grace(), "its resources have changed, and its resizePolicy wants it started anew")
 			}
 		}
 		r.at(time.Now()) // what the runtime says now is looked at
 		return
 	}
-	if plan.generation != r.pod.Generation {
+	if plan.Generation != r.pod.Generation {
 		return // it was for what is not asked for any more
 	}
 	if status.Code(err) == codes.ResourceExhausted {
 		r.revert()
 		r.resize.progress = nil
-		r.resize.pending = &condition{corev1.ConditionTrue, corev1.PodReasonInfeasible, err.Error()}
+		r.resize.pending = &podstatus.Condition{Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, Message: err.Error()}
 		r.event(nil, true, "ResizeInfeasible", err.Error())
 		return
 	}
 	r.resize.retry = time.Now().Add(resizeRetry)
 	r.at(r.resize.retry)
-	if before := r.resize.progress; before == nil || before.message != err.Error() {
+	if before := r.resize.progress; before == nil || before.Message != err.Error() {
 		r.event(nil, true, "ResizeError", err.Error())
 	}
-	r.resize.progress = &condition{corev1.ConditionTrue, corev1.PodReasonError, err.Error()}
+	r.resize.progress = &podstatus.Condition{Status: corev1.ConditionTrue, Reason: corev1.PodReasonError, Message: err.Error()}
 }
 
 // revert gives up what cannot be had: a container that is started anew, and a
@@ -368,12 +253,12 @@ func (r *run) resizeConditions() []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, one := range []struct {
 		kind corev1.PodConditionType
-		*condition
+		*podstatus.Condition
 	}{{corev1.PodResizePending, r.resize.pending}, {corev1.PodResizeInProgress, r.resize.progress}} {
-		if one.condition != nil && !r.ended {
+		if one.Condition != nil && !r.ended {
 			out = append(out, corev1.PodCondition{
-				Type: one.kind, Status: one.status, Reason: one.reason, Message: one.message,
-				ObservedGeneration: r.pod.Generation, LastTransitionTime: r.since(one.kind, one.status),
+				Type: one.kind, Status: one.Status, Reason: one.Reason, Message: one.Message,
+				ObservedGeneration: r.pod.Generation, LastTransitionTime: r.since(one.kind, one.Status),
 			})
 		}
 	}

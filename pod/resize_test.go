@@ -15,6 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 func (f *fakeCRI) UpdatePodSandboxResources(_ context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
@@ -44,7 +47,7 @@ func (f *fakeCRI) ContainerStats(context.Context, string) (*runtimeapi.Container
 }
 
 func limited(words ...string) corev1.ResourceRequirements {
-	return corev1.ResourceRequirements{Limits: list(words...), Requests: list(words...)}
+	return corev1.ResourceRequirements{Limits: testpod.Resources(words...), Requests: testpod.Resources(words...)}
 }
 
 // resizeState is what the status says of a resize.
@@ -84,7 +87,7 @@ func TestResize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fake, pod := newFake(), onePod("Always", "a", "b")
+				fake, pod := newFake(), testpod.New("Always", "a", "b")
 				for i := range pod.Spec.Containers {
 					pod.Spec.Containers[i].Resources = limited("cpu=500m", "memory=64Mi")
 				}
@@ -108,7 +111,7 @@ func TestResize(t *testing.T) {
 				if now := s.Spec().Spec.Containers[0].Resources; !sameLists(now.Limits, test.to.Limits) {
 					t.Errorf("the pod asks for %v", now)
 				}
-				if !sameLists(pod.Spec.Containers[0].Resources.Limits, list("cpu=500m", "memory=64Mi")) {
+				if !sameLists(pod.Spec.Containers[0].Resources.Limits, testpod.Resources("cpu=500m", "memory=64Mi")) {
 					t.Error("the pod that was given has been changed")
 				}
 			})
@@ -129,7 +132,7 @@ func sameLists(a, b corev1.ResourceList) bool {
 // A resize that could not be had gives way to one that can.
 func TestResizeAfterInfeasible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake, pod := newFake(), onePod("Always", "a")
+		fake, pod := newFake(), testpod.New("Always", "a")
 		pod.Spec.Containers[0].Resources = limited("cpu=500m", "memory=64Mi")
 		fake.errors["Resize"] = []error{status.Error(codes.ResourceExhausted, "too much")}
 		s := supervise(t, fake, pod)
@@ -160,7 +163,7 @@ func TestInfeasibleLeavesThePodAsItWas(t *testing.T) {
 	for name, late := range map[string]bool{"running": false, "taken over": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fake, pod := newFake(), onePod("Always", "a")
+				fake, pod := newFake(), testpod.New("Always", "a")
 				pod.Spec.Containers[0].Resources = limited("cpu=500m", "memory=64Mi")
 				fake.errors["Resize"] = []error{status.Error(codes.ResourceExhausted, "too much")}
 				s := supervise(t, fake, pod)
@@ -205,7 +208,7 @@ func TestInfeasibleLeavesThePodAsItWas(t *testing.T) {
 // An answer to what is not asked for any more says nothing of what is.
 func TestResizeDuringAnInfeasibleOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake, pod := newFake(), onePod("Always", "a")
+		fake, pod := newFake(), testpod.New("Always", "a")
 		pod.Spec.Containers[0].Resources = limited("cpu=500m", "memory=64Mi")
 		fake.errors["Resize"] = []error{status.Error(codes.ResourceExhausted, "too much")}
 		gate := make(chan struct{})
@@ -225,12 +228,12 @@ func TestResizeDuringAnInfeasibleOne(t *testing.T) {
 }
 
 func TestResizeRefuses(t *testing.T) {
-	pod := onePod("Always", "a", "b")
+	pod := testpod.New("Always", "a", "b")
 	pod.Spec.Containers[0].Resources = limited("cpu=500m", "memory=64Mi", "ephemeral-storage=1Gi")
 	pod.Spec.Containers[1].Resources = limited("cpu=500m", "memory=64Mi")
 	pod.Spec.InitContainers = []corev1.Container{{Name: "first", Resources: limited("cpu=500m", "memory=64Mi")}}
 	fake := newFake()
-	p, err := New(Options{Pod: pod, Runtime: fake, Images: fake})
+	p, err := New(Options{Options: config.Options{Pod: pod}, Runtime: fake, Images: fake})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,11 +246,11 @@ func TestResizeRefuses(t *testing.T) {
 		"an init container":  {"first", limited("cpu=1"), "none of the pod's containers"},
 		"storage":            {"a", limited("cpu=500m", "memory=64Mi", "ephemeral-storage=2Gi"), "only cpu and memory"},
 		"a new resource":     {"b", limited("cpu=500m", "memory=64Mi", "hugepages-2Mi=2Mi"), "only cpu and memory"},
-		"a limit goes":       {"b", corev1.ResourceRequirements{Limits: list("cpu=1"), Requests: list("cpu=1", "memory=64Mi")}, "the limit of memory cannot be removed"},
-		"a request goes":     {"b", corev1.ResourceRequirements{Limits: list("cpu=1", "memory=64Mi"), Requests: list("cpu=1")}, "the request of memory cannot be removed"},
+		"a limit goes":       {"b", corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1"), Requests: testpod.Resources("cpu=1", "memory=64Mi")}, "the limit of memory cannot be removed"},
+		"a request goes":     {"b", corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"), Requests: testpod.Resources("cpu=1")}, "the request of memory cannot be removed"},
 		"negative":           {"b", limited("cpu=-1", "memory=64Mi"), "negative"},
-		"more than it may":   {"b", corev1.ResourceRequirements{Limits: list("cpu=1", "memory=64Mi"), Requests: list("cpu=2", "memory=64Mi")}, "more than the limit"},
-		"guaranteed no more": {"b", corev1.ResourceRequirements{Limits: list("cpu=1", "memory=64Mi"), Requests: list("cpu=500m", "memory=64Mi")}, "QoS class would change from Guaranteed to Burstable"},
+		"more than it may":   {"b", corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"), Requests: testpod.Resources("cpu=2", "memory=64Mi")}, "more than the limit"},
+		"guaranteed no more": {"b", corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"), Requests: testpod.Resources("cpu=500m", "memory=64Mi")}, "QoS class would change from Guaranteed to Burstable"},
 	} {
 		if _, err := p.Resize(test.container, test.to); !errors.Is(err, ErrResize) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)

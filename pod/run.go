@@ -9,6 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/backoff"
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/logs"
+	"github.com/bulkhead-project/bulkhead/pod/watch"
 )
 
 // run is the state of one Run. Only its goroutine uses it: what takes long
@@ -27,7 +32,7 @@ type run struct {
 	sandbox    *runtimeapi.PodSandboxStatus // newest; nil before there is one
 	busy       bool                         // a call about the sandbox is under way
 	sandboxErr error                        // why the last one failed
-	sandboxTry backoff
+	sandboxTry backoff.Backoff
 	sandboxAt  time.Time // when it failed
 	containers []*container
 	adopted    int                                    // how many of p.added are among them
@@ -49,7 +54,7 @@ type run struct {
 	mounted  bool            // the volumes of files are written
 	stale    bool            // not as the objects are since
 	mounting *failure        // why they could not be
-	mountTry backoff
+	mountTry backoff.Backoff
 	machine  allocatable
 	images   map[string]*imageState // of the volumes that are images, by their names
 	resize   resizing
@@ -58,7 +63,6 @@ type run struct {
 // failure is why a container waits.
 type failure struct {
 	reason, message string
-	err             error // of an image
 	at              time.Time
 }
 
@@ -74,7 +78,7 @@ func newRun(p *Pod) *run {
 	}
 	r.probes = newProbes(r)
 	r.containers = containersOf(r.pod)
-	r.resize.size, r.resize.actuated = sandboxResources(r.pod), r.pod.Generation
+	r.resize.size, r.resize.actuated = config.SandboxResources(r.pod), r.pod.Generation
 	return r
 }
 
@@ -88,14 +92,15 @@ func (r *run) run(ctx context.Context) error {
 	if version, err := r.o.Runtime.Version(ctx, ""); err == nil && version.GetRuntimeName() != "" {
 		r.name = version.GetRuntimeName()
 	}
-	events, err := r.subscribe(ctx)
+	events, err := (&watch.Watch{Runtime: r.o.Runtime, UID: r.pod.UID, Logger: r.p.log}).Subscribe(ctx, &r.work)
 	if err != nil {
 		return fmt.Errorf("pod %s: subscribe to container events: %w", r.pod.Name, err)
 	}
-	r.work.Go(func() { r.rotate(ctx) })
+	rotator := &logs.Rotator{Runtime: r.o.Runtime, Current: r.p.containers, Logger: r.p.log}
+	r.work.Go(func() { rotator.Run(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	r.changed = r.o.objects().Changed()
+	r.changed = r.o.AllObjects().Changed()
 	for looked := false; ; {
 		r.due = time.Time{}
 		r.adopt()
@@ -157,70 +162,5 @@ func (r *run) tell(ctx context.Context, then func()) {
 	select {
 	case r.done <- then:
 	case <-ctx.Done():
-	}
-}
-
-// subscribe returns a channel with room for one that tells that something has
-// happened; which is read back by observe, so that nothing can be missed. The
-// subscription is renewed when it ends.
-func (r *run) subscribe(ctx context.Context) (<-chan struct{}, error) {
-	notes := make(chan struct{}, 1)
-	note := func() {
-		select {
-		case notes <- struct{}{}:
-		default:
-		}
-	}
-	first := make(chan error, 1)
-	established := func(runtimeapi.RuntimeService_GetContainerEventsClient) {
-		select {
-		case first <- nil:
-		default:
-		}
-		note()
-	}
-	r.work.Go(func() {
-		for ctx.Err() == nil {
-			err := r.listen(ctx, established, note)
-			select {
-			case first <- errors.Join(errors.New("the runtime ended the subscription"), err):
-				return
-			default:
-			}
-			if ctx.Err() == nil {
-				r.p.log.Warn("container events ended", "error", err)
-			}
-			pause(ctx, retryDelay)
-		}
-	})
-	select {
-	case err := <-first:
-		if err == nil {
-			// Full from now on: an end is a reason to subscribe anew.
-			first <- nil
-		}
-		return notes, err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// listen forwards the events of this pod until the subscription ends.
-func (r *run) listen(ctx context.Context, established func(runtimeapi.RuntimeService_GetContainerEventsClient), note func()) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	events := make(chan *runtimeapi.ContainerEventResponse, 16)
-	ended := make(chan error, 1)
-	go func() { ended <- r.o.Runtime.GetContainerEvents(ctx, events, established) }()
-	for {
-		select {
-		case event := <-events:
-			metadata := event.GetPodSandboxStatus().GetMetadata()
-			if metadata == nil || metadata.GetUid() == string(r.pod.UID) {
-				note()
-			}
-		case err := <-ended:
-			return err
-		}
 	}
 }

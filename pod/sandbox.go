@@ -10,6 +10,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/pod/backoff"
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/instance"
+	"github.com/bulkhead-project/bulkhead/pod/watch"
 )
 
 // settle tells whether what is said of the containers can be relied on. Those of
@@ -31,7 +35,7 @@ func (r *run) settle(ctx context.Context) bool {
 			}
 			r.p.log.Warn("cannot stop a sandbox that has died", "sandbox", id, "error", err)
 			r.busy = true
-			r.beside(ctx, func() func() { pause(ctx, retryDelay); return func() { r.busy = false } })
+			r.beside(ctx, func() func() { watch.Pause(ctx, retryDelay); return func() { r.busy = false } })
 		}
 	})
 	return false
@@ -44,7 +48,7 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 		return r.ready() && !r.busy
 	}
 	if r.sandboxErr != nil {
-		if due := r.sandboxTry.until(r.sandboxAt); time.Now().Before(due) {
+		if due := r.sandboxTry.Until(r.sandboxAt); time.Now().Before(due) {
 			r.at(due)
 			return false
 		}
@@ -55,24 +59,24 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 		r.event(nil, false, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
 	r.busy = true
-	config := sandboxConfig(r.o, attempt)
-	if _, notes := dnsConfig(r.o); len(notes) > 0 {
+	sandbox := config.Sandbox(&r.o.Options, attempt)
+	if _, notes := config.DNSOf(&r.o.Options); len(notes) > 0 {
 		r.event(nil, true, "DNSConfigForming", strings.Join(notes, "; "))
 	}
-	config.Annotations[annotations.Started] = r.began.UTC().Format(time.RFC3339Nano)
+	sandbox.Annotations[annotations.Started] = r.began.UTC().Format(time.RFC3339Nano)
 	r.beside(ctx, func() func() {
 		ctx, cancel := context.WithTimeout(ctx, sandboxDeadline)
 		defer cancel()
-		err := r.makeSandbox(ctx, config)
+		err := r.makeSandbox(ctx, sandbox)
 		return func() {
 			r.busy = false
 			r.sandboxErr = err
 			if err == nil {
-				r.sandboxTry = backoff{}
+				r.sandboxTry = backoff.Backoff{}
 				return
 			}
 			r.sandboxAt = time.Now()
-			r.sandboxTry.next(r.sandboxAt, r.sandboxAt)
+			r.sandboxTry.Next(r.sandboxAt, r.sandboxAt)
 			if !r.fail(ErrStart, err) {
 				r.event(nil, true, "FailedCreatePodSandBox", err.Error())
 			}
@@ -81,13 +85,13 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 	return false
 }
 
-func (r *run) makeSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig) error {
+func (r *run) makeSandbox(ctx context.Context, sandbox *runtimeapi.PodSandboxConfig) error {
 	if r.o.LogDir != "" {
 		if err := os.MkdirAll(r.o.LogDir, 0o755); err != nil {
 			return fmt.Errorf("make the pod's log directory: %w", err)
 		}
 	}
-	_, err := r.o.Runtime.RunPodSandbox(ctx, config, r.runtimeHandler())
+	_, err := r.o.Runtime.RunPodSandbox(ctx, sandbox, r.runtimeHandler())
 	return err // which says what was done
 }
 
@@ -101,7 +105,7 @@ func (r *run) runtimeHandler() string {
 func (r *run) stopSandbox(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, stopSlack)
 	defer cancel()
-	if err := r.o.Runtime.StopPodSandbox(ctx, id); err != nil && !notFound(err) {
+	if err := r.o.Runtime.StopPodSandbox(ctx, id); err != nil && !instance.Gone(err) {
 		return fmt.Errorf("stop sandbox %s: %w", id, err)
 	}
 	return nil
@@ -112,7 +116,7 @@ func (r *run) stopSandbox(ctx context.Context, id string) error {
 func (r *run) resumeStart() {
 	noted, err := time.Parse(time.RFC3339Nano, r.sandbox.GetAnnotations()[annotations.Started])
 	if err != nil && r.sandbox.GetCreatedAt() > 0 {
-		noted = nano(r.sandbox.GetCreatedAt())
+		noted = instance.Time(r.sandbox.GetCreatedAt())
 	}
 	if !noted.IsZero() && noted.Before(r.began) {
 		r.began = noted
@@ -127,9 +131,9 @@ func (r *run) sweep(ctx context.Context, sandboxes []*runtimeapi.PodSandbox) {
 	}
 	needed := map[string]bool{}
 	for _, c := range r.containers {
-		for _, i := range []*instance{c.newest, c.previous} {
+		for _, i := range []*instance.Instance{c.newest, c.previous} {
 			if i != nil {
-				needed[i.sandbox] = true
+				needed[i.Sandbox] = true
 			}
 		}
 	}
@@ -149,9 +153,9 @@ func (r *run) sweep(ctx context.Context, sandboxes []*runtimeapi.PodSandbox) {
 			if err == nil {
 				err = r.o.Runtime.RemovePodSandbox(ctx, id)
 			}
-			if err != nil && !notFound(err) {
+			if err != nil && !instance.Gone(err) {
 				r.p.log.Warn("cannot remove a sandbox that was replaced", "sandbox", id, "error", err)
-				pause(ctx, retryDelay)
+				watch.Pause(ctx, retryDelay)
 			}
 		}
 		return func() { r.sweeping = false }

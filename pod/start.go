@@ -8,6 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/backoff"
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/instance"
+	"github.com/bulkhead-project/bulkhead/pod/logs"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // The kubelet's reasons for a container that cannot be made or started.
@@ -29,14 +35,14 @@ func (r *run) start(runCtx context.Context, c *container) {
 	defer cancel()
 	restarts := int32(0)
 	if c.newest != nil {
-		if c.newest.exited() {
-			restarts = c.newest.restarts + 1
+		if c.newest.Exited() {
+			restarts = c.newest.Restarts + 1
 			now := time.Now()
-			c.restart.next(c.endedAt(now), now)
+			c.restart.Next(c.endedAt(now), now)
 		} else {
 			// Made and never started, or lost: nothing has run that counts.
-			restarts = c.newest.restarts
-			if err := r.o.Runtime.RemoveContainer(ctx, c.newest.status.GetId()); err != nil && !notFound(err) {
+			restarts = c.newest.Restarts
+			if err := r.o.Runtime.RemoveContainer(ctx, c.newest.Status.GetId()); err != nil && !instance.Gone(err) {
 				r.failed(c, reasonCreate, fmt.Errorf("remove the container that was never started: %w", err))
 				return
 			}
@@ -56,10 +62,14 @@ func (r *run) start(runCtx context.Context, c *container) {
 		r.failed(c, reasonConfig, err)
 		return
 	}
-	config, err := containerConfig(ctx, r.o, c.spec, launch{
-		image: image.image, ref: image.ref, restarts: restarts, ips: r.ips(), target: target, allocatable: allocatable,
-		skipped: func(s skipped) { r.skipped(c, s) }, images: r.imageRefs(),
-	})
+	launch := config.Launch{
+		Restarts: restarts, IPs: r.ips(), Target: target, Allocatable: allocatable,
+		Skipped: func(s config.Skipped) { r.skipped(c, s) }, Images: r.imageRefs(),
+	}
+	if image.image != nil {
+		launch.Image, launch.Ref = image.image.Image, image.image.Ref
+	}
+	spec, err := config.Container(ctx, &r.o.Options, c.spec, launch)
 	if err != nil {
 		r.failed(c, reasonConfig, err)
 		return
@@ -68,9 +78,9 @@ func (r *run) start(runCtx context.Context, c *container) {
 		r.failed(c, reasonConfig, err)
 		return
 	}
-	id, err := r.o.Runtime.CreateContainer(ctx, r.sandbox.GetId(), config, sandboxConfig(r.o, r.sandbox.GetMetadata().GetAttempt()))
+	id, err := r.o.Runtime.CreateContainer(ctx, r.sandbox.GetId(), spec, config.Sandbox(&r.o.Options, r.sandbox.GetMetadata().GetAttempt()))
 	if err != nil {
-		if notFound(err) {
+		if instance.Gone(err) {
 			r.forgetImages(c)
 		}
 		r.failed(c, reasonCreate, err)
@@ -81,17 +91,17 @@ func (r *run) start(runCtx context.Context, c *container) {
 	err = r.o.Runtime.StartContainer(ctx, id)
 	status, statusErr := r.o.Runtime.ContainerStatus(ctx, id, false)
 	if statusErr == nil {
-		if c.newest.exited() {
+		if c.newest.Exited() {
 			c.previous = c.newest
 		}
-		c.newest = &instance{sandbox: r.sandbox.GetId(), restarts: restarts, status: status.GetStatus()}
+		c.newest = &instance.Instance{Sandbox: r.sandbox.GetId(), Restarts: restarts, Status: status.GetStatus()}
 		c.resumed = true
 	}
 	if err != nil {
 		r.failed(c, reasonRun, err)
 		return
 	}
-	c.failure, c.retry = nil, backoff{}
+	c.failure, c.retry = nil, backoff.Backoff{}
 	r.event(c, false, "Started", "Started container "+c.spec.Name)
 	// It may have ended already, before its start was seen as running.
 	if !r.running(c) {
@@ -108,7 +118,7 @@ func (r *run) makeDirs(c *container, restarts int32) error {
 			return fmt.Errorf("make the log directory: %w", err)
 		}
 	}
-	return makeMessage(r.o, c.spec.Name, restarts)
+	return logs.MakeMessage(&r.o.Options, c.spec.Name, restarts)
 }
 
 // targetOf is the id of the container whose processes c is to see, empty for
@@ -119,7 +129,7 @@ func (r *run) targetOf(c *container) (string, error) {
 	}
 	for _, other := range r.containers {
 		if other.spec.Name == c.target && r.running(other) {
-			return other.newest.id(), nil
+			return other.newest.ID(), nil
 		}
 	}
 	return "", fmt.Errorf("target container %q does not run", c.target)
@@ -128,13 +138,13 @@ func (r *run) targetOf(c *container) (string, error) {
 // failed records why c could not be started; it is tried again later.
 func (r *run) failed(c *container, reason string, err error) {
 	c.failure = &failure{reason: reason, message: err.Error(), at: time.Now()}
-	c.retry.next(c.failure.at, c.failure.at)
-	r.at(c.retry.until(c.failure.at))
-	if c.kind == ephemeral {
+	c.retry.Next(c.failure.at, c.failure.at)
+	r.at(c.retry.Until(c.failure.at))
+	if c.kind == podspec.Ephemeral {
 		r.event(c, true, "Failed", err.Error())
 		return
 	}
-	if c.newest.exited() && !r.wants(c) {
+	if c.newest.Exited() && !r.wants(c) {
 		r.at(time.Now()) // the end is known, with its exit code
 		if !r.p.failsFast() {
 			r.event(c, true, "Failed", err.Error())
@@ -160,8 +170,8 @@ func (r *run) fail(class, err error) bool {
 
 // up tells whether every container of the pod's own has run at least once.
 func (r *run) up() bool {
-	for _, c := range r.of(initial, sidecar, regular) {
-		if c.newest == nil || c.newest.restarts == 0 && c.newest.status.GetStartedAt() == 0 {
+	for _, c := range r.of(podspec.Initial, podspec.Sidecar, podspec.Regular) {
+		if c.newest == nil || c.newest.Restarts == 0 && c.newest.Status.GetStartedAt() == 0 {
 			return false
 		}
 	}

@@ -5,6 +5,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // publish makes the status, and tells it if it has changed.
@@ -15,9 +18,9 @@ func (r *run) publish() {
 	}
 	for _, c := range r.containers {
 		if c.newest != nil {
-			ids[c.spec.Name] = c.newest.id()
+			ids[c.spec.Name] = c.newest.ID()
 		}
-		if id := c.newest.id(); id != "" && (c.failing == id || c.replaced == id) {
+		if id := c.newest.ID(); id != "" && (c.failing == id || c.replaced == id) {
 			ending[id] = true
 		}
 	}
@@ -31,7 +34,7 @@ func (r *run) makeStatus() corev1.PodStatus {
 		ObservedGeneration: r.pod.Generation,
 		HostIP:             r.o.HostIP,
 		StartTime:          &began,
-		QOSClass:           qosClass(r.pod),
+		QOSClass:           podspec.QOS(r.pod),
 	}
 	if r.o.HostIP != "" {
 		status.HostIPs = []corev1.HostIP{{IP: r.o.HostIP}}
@@ -48,9 +51,9 @@ func (r *run) makeStatus() corev1.PodStatus {
 	for _, c := range r.containers {
 		of := &status.ContainerStatuses
 		switch c.kind {
-		case initial, sidecar:
+		case podspec.Initial, podspec.Sidecar:
 			of = &status.InitContainerStatuses
-		case ephemeral:
+		case podspec.Ephemeral:
 			of = &status.EphemeralContainerStatuses
 		}
 		*of = append(*of, r.containerStatus(c))
@@ -66,7 +69,7 @@ func (r *run) makeStatus() corev1.PodStatus {
 	}
 	status.Conditions = r.conditions(&status)
 	if r.ended && r.fatal == nil {
-		endAll(&r.pod.Spec, &status)
+		podstatus.EndAll(&r.pod.Spec, &status)
 	}
 	r.last = status
 	return status
@@ -88,22 +91,55 @@ func (r *run) ips() []string {
 // phase follows from the containers, but an end is told only when the machine
 // is gone, and one that was forced is a failure whatever the containers did.
 func (r *run) phase(status *corev1.PodStatus) corev1.PodPhase {
-	phase := phaseOf(&r.pod.Spec, status, r.ended)
+	phase := podstatus.Phase(&r.pod.Spec, status, r.ended)
 	switch {
 	case r.ended && (r.fatal != nil || r.expired || phase != corev1.PodSucceeded):
 		return corev1.PodFailed
 	case r.ended || phase == corev1.PodPending || phase == corev1.PodRunning:
 		return phase
-	case anyStarted(status.ContainerStatuses):
+	case podstatus.AnyStarted(status.ContainerStatuses):
 		return corev1.PodRunning
 	}
 	return corev1.PodPending
 }
 
-// nano is the time of a CRI time stamp; 0 is the zero time.
-func nano(stamp int64) time.Time {
-	if stamp == 0 {
-		return time.Time{}
+// conditions are the pod's own, with the time of their last change, and those
+// that others set.
+func (r *run) conditions(status *corev1.PodStatus) []corev1.PodCondition {
+	var others []corev1.PodCondition
+	if r.o.Conditions != nil {
+		others = r.o.Conditions()
 	}
-	return time.Unix(0, stamp)
+	sandbox := podstatus.Condition{Status: corev1.ConditionFalse}
+	if r.ready() && !r.ended {
+		sandbox.Status = corev1.ConditionTrue
+	}
+	containers := podstatus.ContainersReady(&r.pod.Spec, status)
+	var out []corev1.PodCondition
+	for _, entry := range []struct {
+		kind corev1.PodConditionType
+		podstatus.Condition
+	}{
+		{corev1.PodReadyToStartContainers, sandbox},
+		{corev1.PodInitialized, podstatus.Initialized(&r.pod.Spec, status)},
+		{corev1.PodReady, podstatus.Ready(&r.pod.Spec, containers, others)},
+		{corev1.ContainersReady, containers},
+		{corev1.PodScheduled, podstatus.Condition{Status: corev1.ConditionTrue}},
+	} {
+		out = append(out, corev1.PodCondition{
+			Type: entry.kind, Status: entry.Status, Reason: entry.Reason, Message: entry.Message,
+			ObservedGeneration: r.pod.Generation, LastTransitionTime: r.since(entry.kind, entry.Status),
+		})
+	}
+	return append(append(out, r.resizeConditions()...), others...)
+}
+
+// since is when a condition took its status.
+func (r *run) since(kind corev1.PodConditionType, status corev1.ConditionStatus) metav1.Time {
+	for _, before := range r.last.Conditions {
+		if before.Type == kind && before.Status == status {
+			return before.LastTransitionTime
+		}
+	}
+	return metav1.NewTime(time.Now())
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // How long one call to the runtime may take before it counts as failed. The
@@ -38,11 +40,11 @@ func (r *run) step(ctx context.Context) {
 		return
 	}
 	for _, c := range r.next() {
-		if c.kind != ephemeral && r.hooked() {
+		if c.kind != podspec.Ephemeral && r.hooked() {
 			continue // nothing is started while a postStart hook runs
 		}
 		if !c.tried && c.image.pulling {
-			if c.kind == ephemeral {
+			if c.kind == podspec.Ephemeral {
 				continue
 			}
 			return // the first starts are in the pod's order
@@ -79,11 +81,11 @@ func (r *run) prefetch(ctx context.Context) {
 // notDelayed tells whether a restart of c is due, and else says why c waits.
 func (r *run) notDelayed(c *container) bool {
 	now := time.Now()
-	if c.newest.exited() && !c.outgoing() {
-		if due := c.restart.until(c.endedAt(now)); now.Before(due) {
+	if c.newest.Exited() && !c.outgoing() {
+		if due := c.restart.Until(c.endedAt(now)); now.Before(due) {
 			if c.failure == nil || c.failure.reason != reasonCrashLoop {
 				message := fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)",
-					c.restart.delay, c.spec.Name, r.pod.Name, r.pod.Namespace, r.pod.UID)
+					c.restart.Delay, c.spec.Name, r.pod.Name, r.pod.Namespace, r.pod.UID)
 				c.failure = &failure{reason: reasonCrashLoop, message: message, at: now}
 				// Without the delay, so that it stays the same event however often it happens.
 				r.event(c, true, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)",
@@ -94,22 +96,12 @@ func (r *run) notDelayed(c *container) bool {
 		}
 	}
 	if c.failure != nil && c.failure.reason != reasonCrashLoop {
-		if due := c.retry.until(c.failure.at); now.Before(due) {
+		if due := c.retry.Until(c.failure.at); now.Before(due) {
 			r.at(due)
 			return false
 		}
 	}
 	return true
-}
-
-// pause waits for d, or less when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 func (r *run) event(c *container, warning bool, reason, message string) {

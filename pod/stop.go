@@ -7,8 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"github.com/bulkhead-project/bulkhead/pod/backoff"
+	"github.com/bulkhead-project/bulkhead/pod/instance"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/probe"
+	"github.com/bulkhead-project/bulkhead/pod/watch"
 )
 
 const (
@@ -60,12 +63,13 @@ func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 
 // victim is a container that is to be ended.
 type victim struct {
-	hookTarget
-	c     *container
-	hook  *preStop        // that is to end first, nil for none
-	begin func()          // begins hook, nil when that is done
-	after []chan struct{} // closed when those have ended that end before it
-	gone  chan struct{}   // closed when it has
+	c       *container
+	target  *probe.Target
+	sandbox string
+	hook    *preStop        // that is to end first, nil for none
+	begin   func()          // begins hook, nil when that is done
+	after   []chan struct{} // closed when those have ended that end before it
+	gone    chan struct{}   // closed when it has
 }
 
 // victims are the containers that run: each sidecar ends after the regular ones
@@ -73,8 +77,8 @@ type victim struct {
 func (r *run) victims(ctx context.Context, grace time.Duration) []*victim {
 	var out []*victim
 	var before []chan struct{}
-	ordered := r.of(ephemeral, initial, regular)
-	sidecars := r.of(sidecar)
+	ordered := r.of(podspec.Ephemeral, podspec.Initial, podspec.Regular)
+	sidecars := r.of(podspec.Sidecar)
 	for i := len(sidecars) - 1; i >= 0; i-- {
 		ordered = append(ordered, sidecars[i])
 	}
@@ -85,10 +89,10 @@ func (r *run) victims(ctx context.Context, grace time.Duration) []*victim {
 		}
 		r.event(c, false, "Killing", "Stopping container "+c.spec.Name)
 		v := r.victim(ctx, c, grace)
-		if c.kind == sidecar {
+		if c.kind == podspec.Sidecar {
 			v.after = before[:len(before):len(before)]
 		}
-		if c.kind == sidecar || c.kind == regular {
+		if c.kind == podspec.Sidecar || c.kind == podspec.Regular {
 			before = append(before, v.gone)
 		}
 		out = append(out, v)
@@ -99,7 +103,7 @@ func (r *run) victims(ctx context.Context, grace time.Duration) []*victim {
 // victim makes one of c. Its hook outlives a request that a shorter one follows,
 // and ends with ctx.
 func (r *run) victim(ctx context.Context, c *container, grace time.Duration) *victim {
-	v := &victim{hookTarget: r.hookTarget(c), c: c, gone: make(chan struct{})}
+	v := &victim{c: c, target: r.target(c), sandbox: c.newest.Sandbox, gone: make(chan struct{})}
 	r.hookOf(ctx, v, grace)
 	return v
 }
@@ -151,8 +155,8 @@ func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error
 		return ctx.Err() // a shorter request is at it
 	}
 	seconds := int64((left + time.Second - 1) / time.Second)
-	if err := r.o.Runtime.StopContainer(ctx, v.id, seconds); err != nil && !notFound(err) {
-		return fmt.Errorf("stop container %s: %w", v.spec.Name, err)
+	if err := r.o.Runtime.StopContainer(ctx, v.target.ID, seconds); err != nil && !instance.Gone(err) {
+		return fmt.Errorf("stop container %s: %w", v.c.spec.Name, err)
 	}
 	return nil
 }
@@ -160,7 +164,7 @@ func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error
 // kill ends one container of a pod that goes on; what happens next is its
 // restart policy's.
 func (r *run) kill(ctx context.Context, c *container, grace time.Duration, why string) {
-	id := c.newest.id()
+	id := c.newest.ID()
 	if !r.running(c) || c.killing == id || r.stopping != nil {
 		return
 	}
@@ -174,8 +178,8 @@ func (r *run) kill(ctx context.Context, c *container, grace time.Duration, why s
 		if err == nil || ctx.Err() != nil {
 			return func() {}
 		}
-		r.p.log.Warn("a container could not be ended", "container", v.spec.Name, "error", err)
-		pause(ctx, retryDelay)
+		r.p.log.Warn("a container could not be ended", "container", v.c.spec.Name, "error", err)
+		watch.Pause(ctx, retryDelay)
 		return func() {
 			if c.killing == id {
 				c.killing = ""
@@ -198,16 +202,14 @@ func (r *run) end(ctx context.Context) {
 	id := r.sandbox.GetId()
 	r.busy = true // nothing else is done with the sandbox meanwhile
 	r.beside(ctx, func() func() {
-		for delay := retryDelay; ; delay = min(2*delay, lastDelay) {
+		for delay := retryDelay; ; delay = min(2*delay, backoff.Last) {
 			err := r.stopSandbox(ctx, id)
 			if err == nil || ctx.Err() != nil {
 				break
 			}
 			r.p.log.Warn("cannot stop the sandbox", "sandbox", id, "error", err)
-			pause(ctx, delay)
+			watch.Pause(ctx, delay)
 		}
 		return func() { r.busy, r.ended = false, true }
 	})
 }
-
-func notFound(err error) bool { return err != nil && status.Code(err) == codes.NotFound }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 // TestTakenOverWithProbes: what was known under the last engine holds under
@@ -24,7 +26,7 @@ func TestTakenOverWithProbes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()
 				say := answer(fake, map[string]bool{"ready": true, "up": true})
-				pod := onePod("Always", "main")
+				pod := testpod.New("Always", "main")
 				pod.Spec.Containers[0].ReadinessProbe, pod.Spec.Containers[0].StartupProbe = execProbe("ready", 1), execProbe("up", 600)
 				first := supervise(t, fake, pod)
 				first.after(5 * time.Second)
@@ -58,7 +60,7 @@ func TestTakenOverLongBeforeItStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		answer(fake, map[string]bool{})
-		pod := onePod("Always", "main")
+		pod := testpod.New("Always", "main")
 		pod.Spec.Containers[0].StartupProbe = execProbe("up", 20)
 		first := supervise(t, fake, pod)
 		first.after(5 * time.Second)
@@ -89,7 +91,7 @@ func TestTakenOverWhileItIsEnded(t *testing.T) {
 				fake := newFake()
 				fake.scripts["main"] = []life{{term: 5 * time.Second, termCode: -1}, {}}
 				say := answer(fake, map[string]bool{"alive": true})
-				pod := onePod("OnFailure", "main")
+				pod := testpod.New("OnFailure", "main")
 				main := &pod.Spec.Containers[0]
 				main.Resources = limited("cpu=1", "memory=64Mi")
 				if cause == "liveness" {

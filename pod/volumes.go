@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bulkhead-project/bulkhead/pod/backoff"
+	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -21,7 +23,7 @@ type allocatable struct {
 // resource.
 func (r *run) allocatable(ctx context.Context) (corev1.ResourceList, error) {
 	id := r.sandbox.GetId()
-	if r.o.Allocatable == nil || !refersToResources(r.pod) {
+	if r.o.Allocatable == nil || !config.RefersToResources(r.pod) {
 		return nil, nil
 	}
 	if r.machine.sandbox != id {
@@ -34,41 +36,6 @@ func (r *run) allocatable(ctx context.Context) (corev1.ResourceList, error) {
 	return r.machine.list, nil
 }
 
-func refersToResources(pod *corev1.Pod) bool {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			for _, env := range list[i].Env {
-				if env.ValueFrom != nil && env.ValueFrom.ResourceFieldRef != nil {
-					return true
-				}
-			}
-		}
-	}
-	refers := func(items []corev1.DownwardAPIVolumeFile) bool {
-		for _, item := range items {
-			if item.ResourceFieldRef != nil {
-				return true
-			}
-		}
-		return false
-	}
-	for i := range pod.Spec.Volumes {
-		source := &pod.Spec.Volumes[i].VolumeSource
-		if source.DownwardAPI != nil && refers(source.DownwardAPI.Items) {
-			return true
-		}
-		if source.Projected == nil {
-			continue
-		}
-		for _, one := range source.Projected.Sources {
-			if one.DownwardAPI != nil && refers(one.DownwardAPI.Items) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 const reasonMount = "FailedMount"
 
 // mount tells whether the volumes of files are written, and writes them if it
@@ -78,21 +45,21 @@ func (r *run) mount(ctx context.Context) bool {
 		return true
 	}
 	if r.mounting != nil {
-		if due := r.mountTry.until(r.mounting.at); time.Now().Before(due) {
+		if due := r.mountTry.Until(r.mounting.at); time.Now().Before(due) {
 			r.at(due)
 			return r.mounted
 		}
 	}
 	if err := r.write(ctx); err != nil {
 		r.mounting = &failure{reason: reasonMount, message: err.Error(), at: time.Now()}
-		r.mountTry.next(r.mounting.at, r.mounting.at)
-		r.at(r.mountTry.until(r.mounting.at))
+		r.mountTry.Next(r.mounting.at, r.mounting.at)
+		r.at(r.mountTry.Until(r.mounting.at))
 		if r.mounted || !r.fail(ErrStart, err) {
 			r.event(nil, true, reasonMount, err.Error())
 		}
 		return r.mounted
 	}
-	r.mounted, r.stale, r.mounting, r.mountTry = true, false, nil, backoff{}
+	r.mounted, r.stale, r.mounting, r.mountTry = true, false, nil, backoff.Backoff{}
 	return true
 }
 
@@ -143,7 +110,9 @@ func (r *run) imageFailure(c *container) *failure {
 func (r *run) imageRefs() map[string]string {
 	refs := make(map[string]string, len(r.images))
 	for name, state := range r.images {
-		refs[name] = state.ref
+		if state.image != nil {
+			refs[name] = state.image.Ref
+		}
 	}
 	return refs
 }
@@ -151,11 +120,11 @@ func (r *run) imageRefs() map[string]string {
 // refresh takes over that the objects have changed: what waits for one is tried
 // again at once, and volumes that are in use get their new content.
 func (r *run) refresh() {
-	r.changed = r.o.objects().Changed()
-	r.mounting, r.mountTry = nil, backoff{}
+	r.changed = r.o.AllObjects().Changed()
+	r.mounting, r.mountTry = nil, backoff.Backoff{}
 	for _, c := range r.containers {
 		if c.failure != nil && c.failure.reason == reasonConfig {
-			c.retry = backoff{}
+			c.retry = backoff.Backoff{}
 			c.failure.at = time.Time{}
 		}
 	}
@@ -163,10 +132,10 @@ func (r *run) refresh() {
 }
 
 // skipped tells of the keys of an object that became no variables.
-func (r *run) skipped(c *container, s skipped) {
+func (r *run) skipped(c *container, s config.Skipped) {
 	r.event(c, true, "InvalidEnvironmentVariableNames", fmt.Sprintf(
 		"Keys [%s] from the EnvFrom %s %s/%s were skipped since they are considered invalid environment variable names.",
-		strings.Join(s.keys, ", "), s.source, r.pod.Namespace, s.name))
+		strings.Join(s.Keys, ", "), s.Source, r.pod.Namespace, s.Name))
 }
 
 // unmount removes what was written for the volumes.

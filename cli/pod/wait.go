@@ -1,7 +1,10 @@
 package pod
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,28 +14,71 @@ import (
 
 // Wait is the command wait.
 func Wait(a *app.App) *cobra.Command {
-	return &cobra.Command{
+	var condition string
+	var timeout time.Duration
+	cmd := &cobra.Command{
 		Use:   "wait POD…",
-		Short: "Wait until pods have ended, and exit with the first exit code that is not 0",
+		Short: "Wait until pods have ended, or for a condition of theirs",
+		Long: `Wait until pods have ended, print their exit codes, and exit with the first that is
+not 0. With --for wait for a condition of each, as kubectl does: that it is removed
+(delete), that a condition of its status is true (condition=Ready) or something else
+(condition=Ready=false), or that a part of it has a value, or any
+(jsonpath='{.status.phase}'=Running). A pod that has ended and does not meet the
+condition is an error at once.`,
 		Example: `  bulkhead run -d job.yaml && bulkhead wait job
-  bulkhead wait extract transform load`,
+  bulkhead wait extract transform load
+  bulkhead wait --for condition=Ready --timeout 2m web
+  bulkhead wait --for jsonpath='{.status.podIP}' web
+  bulkhead wait --for delete web`,
 		Args: app.AtLeast("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			code := 0
-			for _, ref := range args {
-				var r api.Result
-				if err := a.Client.Call(cmd.Context(), "POST", app.PodPath(ref, "wait"), nil, nil, &r); err != nil {
+			if timeout < 0 {
+				return fmt.Errorf("--timeout %v: give a duration, as 2m, or 0 for none", timeout)
+			}
+			ctx := cmd.Context()
+			if condition != "" && !cmd.Flags().Changed("timeout") {
+				timeout = 30 * time.Second
+			}
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+				defer cancel()
+			}
+			if condition != "" {
+				return a.EachPod(args, func(ref string) error {
+					err := a.Await(ctx, ref, condition)
+					if condition == "delete" && errors.Is(err, api.ErrNotFound) {
+						return nil
+					}
 					return err
-				}
-				fmt.Fprintln(a.Out, r.ExitCode)
-				if code == 0 {
-					code = r.ExitCode
-				}
+				})
 			}
-			if code != 0 {
-				return app.ExitError(code)
-			}
-			return nil
+			return waitEnds(ctx, a, args)
 		},
 	}
+	cmd.Flags().StringVar(&condition, "for", "", "delete, condition=NAME[=STATUS] or jsonpath=TEMPLATE[=VALUE] (default: the pod's end)")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait, all pods together (default: with --for 30s, else for ever; 0 is for ever)")
+	return cmd
+}
+
+// waitEnds prints each pod's exit code when it has ended.
+func waitEnds(ctx context.Context, a *app.App, refs []string) error {
+	code := 0
+	for _, ref := range refs {
+		var r api.Result
+		if err := a.Client.Call(ctx, "POST", app.PodPath(ref, "wait"), nil, nil, &r); err != nil {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("%w waiting for the end of pod %s", app.ErrTimeout, ref)
+			}
+			return err
+		}
+		fmt.Fprintln(a.Out, r.ExitCode)
+		if code == 0 {
+			code = r.ExitCode
+		}
+	}
+	if code != 0 {
+		return app.ExitError(code)
+	}
+	return nil
 }

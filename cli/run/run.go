@@ -3,58 +3,89 @@ package run
 
 import (
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/cli/internal/podlog"
 	"github.com/bulkhead-project/bulkhead/cli/internal/progress"
+	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 // Command is the command run.
 func Command(a *app.App) *cobra.Command {
 	var req api.RunRequest
-	var timings, quiet bool
+	var image imageFlags
+	r := &runner{app: a}
+	quiet := false
 	cmd := &cobra.Command{
-		Use:        "run FILE…",
-		Short:      "Run the pods of YAML documents (- for stdin)",
+		Use:        "run FILE… | IMAGE [COMMAND [ARG…]]",
+		Short:      "Run the pods of YAML documents (- for stdin), or an image",
 		SuggestFor: []string{"apply", "create", "play"},
-		Long: `Run the pods of YAML documents, each in a virtual machine of its own.
+		Long: `Run the pods of YAML documents, or a pod of one image, each in a virtual machine of
+its own. A first argument that ends in .yaml, .yml or .json, that is there as a file, or
+that is - means files; every other one is an image, which is pulled when it is missing.
 
 In the foreground the output is streamed, Ctrl-C ends the pods with their grace
 period (twice: at once), and the exit code is the container's. A foreground run
-that is killed takes its pods with it.`,
+that is killed takes its pods with it. A container with a terminal (tty: true, or -t)
+is attached to when this is called from one.`,
 		Example: `  bulkhead run examples/hello.yaml
-  bulkhead run -d -p 8080:80 web.yaml
-  bulkhead run --rm --network none - < job.yaml`,
-		Args: app.AtLeast("FILE"),
+  bulkhead run -d --wait -p 8080:80 web.yaml
+  bulkhead run --rm --network none - < job.yaml
+  bulkhead run -it --rm docker.io/library/busybox:1.36 sh
+  bulkhead run -d --name web -p 8080:80 -e MODE=test --memory 256m docker.io/library/nginx:1.27`,
+		Args: app.AtLeast("FILE or IMAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			isFile, note := sourceOf(args[0])
+			if isFile {
+				var err error
+				if args, err = files(cmd, args); err != nil {
+					return err
+				}
+			}
 			err := errors.Join(app.Choice("network", req.Network, "user", "none"), app.Choice("template", req.Template, "on", "off"),
-				app.Choice("accel", req.Accel, "auto", "kvm", "tcg"))
+				app.Choice("accel", req.Accel, "auto", "kvm", "tcg"), r.valid(cmd, req))
 			if err != nil {
 				return err
 			}
-			for _, name := range args {
-				m, err := a.Manifest(name)
-				if err != nil {
+			if note != "" {
+				fmt.Fprintln(a.Err, "bulkhead: "+text.Plain(note))
+			}
+			if isFile {
+				if err := refuse(cmd); err != nil {
 					return err
 				}
-				req.Manifests = append(req.Manifests, m)
+				req.Manifests, err = a.Manifests(args)
+			} else {
+				var m api.Manifest
+				m, err = image.manifest(args[0], args[1:])
+				req.Manifests, r.stdin = []api.Manifest{m}, image.stdin
 			}
-			r := &runner{app: a, timings: timings, bars: progress.New(a.Err, quiet), printer: podlog.New(a.Out, a.Err)}
+			if err != nil {
+				return err
+			}
+			r.bars, r.printer = progress.New(a.Err, quiet), podlog.New(a.Out, a.Err)
 			return r.run(cmd.Context(), req)
 		},
 	}
 	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows an image is its command's
 	f.BoolVarP(&req.Detach, "detach", "d", false, "leave the pods running and print their names")
+	f.BoolVar(&r.wait, "wait", false, "with -d: return when the pods are ready, or have succeeded")
+	f.DurationVar(&r.timeout, "timeout", 5*time.Minute, "with --wait: how long to wait")
 	f.BoolVar(&req.Remove, "rm", false, "remove each pod when it has ended")
 	f.StringArrayVarP(&req.Ports, "publish", "p", nil, "publish a port: [IP:]HOST:POD (IP is 127.0.0.1 unless given)")
 	f.StringVar(&req.Network, "network", "user", "network: user or none")
-	f.BoolVar(&req.HostLoopback, "allow-host-loopback", false, "where this user can make no network namespace: reach the outside all the same, and the host's loopback with it")
-	f.StringVar(&req.Template, "template", "on", "off boots the machine cold instead of cloning a template")
+	f.BoolVar(&req.HostLoopback, "allow-host-loopback", false,
+		"where this user can make no network namespace: reach the outside all the same, and the host's loopback with it")
+	f.StringVar(&req.Template, "template", "on", "off boots the VM cold instead of cloning a template")
 	f.StringVar(&req.Accel, "accel", "auto", "accelerator: auto, kvm or tcg")
-	f.BoolVar(&timings, "timings", false, "print what each phase of the start cost")
+	f.BoolVar(&r.timings, "timings", false, "print what each phase of the start cost")
 	f.BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
+	image.add(f)
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/cli/internal/podlog"
@@ -21,9 +22,14 @@ import (
 type runner struct {
 	app     *app.App
 	timings bool
+	stdin   bool // is for the container that asks for it
+	wait    bool // until detached pods are ready
+	timeout time.Duration
 	bars    *progress.Bars
 	printer *podlog.Printer
 	step    string // the last that was said
+	// attached is how the only container that is interactive is attached to.
+	attached *attachment
 
 	mu   sync.Mutex
 	pods []string // UIDs, in the order of their start
@@ -41,11 +47,21 @@ func (r *runner) run(ctx context.Context, req api.RunRequest) error {
 		defer close(stopped)
 		r.interrupts(ctx, signals, cancel)
 	}()
-	err := r.app.Client.Stream(ctx, "POST", "/v1/pods", nil, req, func(m api.Message) error { return r.message(req, m) })
+	err := r.app.Client.Stream(ctx, "POST", "/v1/pods", nil, req, func(m api.Message) error { return r.message(ctx, req, m) })
 	interrupted := ctx.Err() != nil
+	if err != nil {
+		cancel()
+	}
+	left := r.leave(cancel)
+	if err == nil && r.wait {
+		err = r.awaitReady(ctx)
+	}
 	cancel()
 	<-stopped
 	r.bars.Close()
+	if err == nil {
+		err = left
+	}
 	if interrupted && errors.Is(err, context.Canceled) {
 		return app.ExitError(130)
 	}
@@ -94,7 +110,7 @@ func (r *runner) interrupts(ctx context.Context, signals <-chan os.Signal, cance
 	}
 }
 
-func (r *runner) message(req api.RunRequest, m api.Message) error {
+func (r *runner) message(ctx context.Context, req api.RunRequest, m api.Message) error {
 	switch {
 	case m.Progress != nil:
 		r.bars.Update(*m.Progress)
@@ -117,9 +133,12 @@ func (r *runner) message(req api.RunRequest, m api.Message) error {
 		}
 		if req.Detach {
 			fmt.Fprintln(r.app.Out, m.Started.Pod.Name)
+		} else if at := r.wanted(m.Started.Interactive); at != nil && r.attached == nil {
+			r.attached = at
+			r.attach(ctx, m.Started.Pod.UID, *m.Started.Interactive)
 		}
 	case m.Log != nil:
-		return r.printer.Print(*m.Log)
+		return r.log(*m.Log)
 	case m.Ended != nil:
 		r.printer.Flush()
 		if m.Ended.ExitCode != 0 {

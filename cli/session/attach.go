@@ -12,7 +12,7 @@ import (
 // Attach is the command attach.
 func Attach(a *app.App) *cobra.Command {
 	var req api.AttachRequest
-	var o session
+	var o Options
 	var keys string
 	cmd := &cobra.Command{
 		Use:   "attach POD",
@@ -34,24 +34,24 @@ a terminal, and the container runs on; without -t, Ctrl-C does.`,
 			if err := o.check(); err != nil {
 				return err
 			}
-			req.Stdin = o.stdin
+			req.Stdin = o.Stdin
 			var s api.Stream
 			if err := a.Client.Call(cmd.Context(), "POST", app.PodPath(args[0], "attach"), nil, req, &s); err != nil {
 				return err
 			}
-			if o.tty && !s.TTY {
+			if o.TTY && !s.TTY {
 				fmt.Fprintln(a.Err, "bulkhead: the container has no terminal: its spec lacks tty: true")
-				o.tty = false
+				o.TTY = false
 			}
-			if o.tty && o.stdin {
+			if o.TTY && o.Stdin {
 				fmt.Fprintln(a.Err, "If no prompt is seen, press enter.")
 			}
 			return join(cmd.Context(), a, s, o)
 		},
 	}
 	cmd.Flags().StringVarP(&req.Container, "container", "c", "", "container (default: the pod's first)")
-	cmd.Flags().BoolVarP(&o.stdin, "stdin", "i", false, "pass stdin on")
-	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "stdin is the container's terminal")
+	cmd.Flags().BoolVarP(&o.Stdin, "stdin", "i", false, "pass stdin on")
+	cmd.Flags().BoolVarP(&o.TTY, "tty", "t", false, "stdin is the container's terminal")
 	cmd.Flags().StringVar(&keys, "detach-keys", detachKeys, "what leaves a terminal; empty for nothing")
 	return cmd
 }

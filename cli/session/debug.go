@@ -16,7 +16,7 @@ import (
 // Debug is the command debug.
 func Debug(a *app.App) *cobra.Command {
 	var req api.DebugRequest
-	var o session
+	var o Options
 	cmd := &cobra.Command{
 		Use:   "debug POD [-- COMMAND [ARG…]]",
 		Short: "Add an ephemeral container to a running pod",
@@ -34,12 +34,12 @@ pod ends.`,
 			if err := o.check(); err != nil {
 				return err
 			}
-			req.Stdin, req.TTY, req.Command = o.stdin, o.tty, args[1:]
+			req.Stdin, req.TTY, req.Command = o.Stdin, o.TTY, args[1:]
 			var made api.Debugged
 			if err := a.Client.Call(cmd.Context(), "POST", app.PodPath(args[0], "debug"), nil, req, &made); err != nil {
 				return err
 			}
-			if !o.stdin {
+			if !o.Stdin {
 				fmt.Fprintln(a.Out, made.Container)
 				return nil
 			}
@@ -50,22 +50,22 @@ pod ends.`,
 	f.StringVar(&req.Image, "image", "", "image (default: the target's, or that of the pod's first container)")
 	f.StringVarP(&req.Target, "target", "c", "", "container whose processes are seen")
 	f.StringVar(&req.Name, "name", "", "name of the new container (default: debugger- and some letters)")
-	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass stdin on, and attach")
-	f.BoolVarP(&o.tty, "tty", "t", false, "give the container a terminal")
+	f.BoolVarP(&o.Stdin, "stdin", "i", false, "pass stdin on, and attach")
+	f.BoolVarP(&o.TTY, "tty", "t", false, "give the container a terminal")
 	return cmd
 }
 
 // debugger joins the container that was added. Of one that has ended already
 // its output is shown.
-func debugger(ctx context.Context, a *app.App, pod, container string, o session) error {
+func debugger(ctx context.Context, a *app.App, pod, container string, o Options) error {
 	var err error
 	if o.keys, err = parseKeys(detachKeys); err != nil {
 		return err
 	}
 	var s api.Stream
-	err = a.Client.Call(ctx, "POST", app.PodPath(pod, "attach"), nil, api.AttachRequest{Container: container, Stdin: o.stdin}, &s)
+	err = a.Client.Call(ctx, "POST", app.PodPath(pod, "attach"), nil, api.AttachRequest{Container: container, Stdin: o.Stdin}, &s)
 	if err == nil {
-		if o.tty {
+		if o.TTY {
 			fmt.Fprintf(a.Err, "bulkhead: container %s: press Enter if there is no prompt\n", container)
 		}
 		return join(ctx, a, s, o)

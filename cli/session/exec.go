@@ -33,7 +33,7 @@ SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
 			if len(req.Command) == 0 {
 				return fmt.Errorf("name the command to run in pod %s", args[0])
 			}
-			o := session{stdin: req.Stdin, tty: req.TTY}
+			o := Options{Stdin: req.Stdin, TTY: req.TTY}
 			if o.keys, err = parseKeys(keys); err != nil {
 				return err
 			}

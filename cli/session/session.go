@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"syscall"
 
@@ -17,36 +18,47 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// session is how this process's standard streams are joined to a process of a
+// Options say how this process's standard streams are joined to a process of a
 // pod.
-type session struct {
-	stdin bool
-	tty   bool   // this side's terminal is the process's
+type Options struct {
+	Stdin bool   // it is passed on
+	TTY   bool   // this side's terminal is the process's
 	keys  []byte // that end the session; the process lives on
 }
 
 // check says early what a session cannot have.
-func (o session) check() error {
-	if o.tty && !term.IsTerminal(int(os.Stdin.Fd())) {
+func (o Options) check() error {
+	if o.TTY && !term.IsTerminal(int(os.Stdin.Fd())) {
 		return errors.New("-t needs a terminal on stdin: leave it out, or call this from one")
 	}
 	return nil
 }
 
-// join carries a session until its process or its user ends it, and returns the
-// process's exit code as an ExitError.
-func join(ctx context.Context, a *app.App, s api.Stream, o session) error {
+// Dial connects to the streams of a process.
+func Dial(ctx context.Context, s api.Stream) (net.Conn, error) {
 	conn, err := stream.Dial(ctx, s.Address, s.Token)
+	return conn, refusal(err)
+}
+
+// join is Dial and Carry.
+func join(ctx context.Context, a *app.App, s api.Stream, o Options) error {
+	conn, err := Dial(ctx, s)
 	if err != nil {
-		return refusal(err)
+		return err
 	}
+	return Carry(ctx, a, conn, o)
+}
+
+// Carry carries a session until its process or its user ends it, and returns the
+// process's exit code as an ExitError. It closes conn.
+func Carry(ctx context.Context, a *app.App, conn net.Conn, o Options) error {
 	std := stream.Stdio{Stdout: a.Out, Stderr: a.Err}
-	if o.stdin {
-		if std.Stdin = a.In; o.tty && len(o.keys) > 0 {
+	if o.Stdin {
+		if std.Stdin = a.In; o.TTY && len(o.keys) > 0 {
 			std.Stdin = &escapeReader{r: a.In, keys: o.keys}
 		}
 	}
-	if o.tty {
+	if o.TTY {
 		// An end from outside must leave the terminal as it was.
 		caught, stop := tty.Catch(ctx, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 		defer stop()

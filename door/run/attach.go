@@ -40,6 +40,18 @@ func (s *server) attach(r *http.Request) (any, error) {
 	return answer, err
 }
 
+// interactive is the pod's default container if there is something to attach to.
+func interactive(p *corev1.Pod) *api.Interactive {
+	name, err := findContainer(p, "")
+	if err != nil {
+		return nil // an annotation names one that is not there
+	}
+	if stdin, tty := streamsOf(p, name); stdin || tty {
+		return &api.Interactive{Container: name, Stdin: stdin, TTY: tty}
+	}
+	return nil
+}
+
 // streamsOf tells what a container's spec says of its stdin and terminal.
 func streamsOf(p *corev1.Pod, name string) (stdin, tty bool) {
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {

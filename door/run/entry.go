@@ -15,13 +15,13 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -100,12 +100,17 @@ func (e *entry) newPod(failFast bool) (*pod.Pod, error) {
 		return nil, fmt.Errorf("ask for the machine's name: %w", err)
 	}
 	return pod.New(pod.Options{
-		Pod: spec, Last: e.lastVerdicts(spec), Runtime: engine, Images: puller{engine, e.images, e.log},
-		LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"), Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
-		Ports: e.rec.Ports, HostIP: "127.0.0.1", FailFast: failFast, Dial: engine.DialPort, Pauses: engine.PodPauses, Resume: engine.ResumePodSandbox, Event: e.event, Logger: e.r.s.log,
-		HostsFile: filepath.Join(e.dir, "etc-hosts"), SeccompDir: e.r.s.roots.Seccomp(), DNS: e.dns,
-		VolumeDir: filepath.Join(volumesDir(e.r.s.roots), string(e.rec.Pod.UID)),
-		Objects:   e.objects, Allocatable: e.allocatable, NodeName: node,
+		Options: config.Options{
+			Pod: spec, Objects: e.objects,
+			LogDir: filepath.Join(e.dir, "logs"), MessageDir: filepath.Join(e.dir, "messages"),
+			VolumeDir: filepath.Join(volumesDir(e.r.s.roots), string(e.rec.Pod.UID)),
+			HostsFile: filepath.Join(e.dir, "etc-hosts"), SeccompDir: e.r.s.roots.Seccomp(), DNS: e.dns,
+			Network: e.rec.Network, Template: e.rec.Template, Accel: e.rec.Accel,
+			Ports: e.rec.Ports, HostIP: "127.0.0.1", NodeName: node,
+		},
+		Runtime: engine, Images: puller{engine, e.images, e.log}, Last: e.lastVerdicts(spec), FailFast: failFast,
+		Dial: engine.DialPort, Pauses: engine.PodPauses, Resume: engine.ResumePodSandbox, Allocatable: e.allocatable,
+		Event: e.event, Logger: e.r.s.log,
 	})
 }
 
@@ -123,8 +128,8 @@ func (e *entry) allocatable(ctx context.Context, sandbox string) (corev1.Resourc
 
 // dns is the resolver configuration that the pod's network has.
 func (e *entry) dns() *runtimeapi.DNSConfig {
-	servers, searches, options := network.Resolver(hypervisor.Network(e.rec.Network))
-	return &runtimeapi.DNSConfig{Servers: servers, Searches: searches, Options: options}
+	dns := network.Resolver(network.Kind(e.rec.Network))
+	return &runtimeapi.DNSConfig{Servers: dns.Servers, Searches: dns.Searches, Options: dns.Options}
 }
 
 func (e *entry) event(ev pod.Event) {

@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/config"
 )
 
 // slowCRI is a runtime that makes no sandbox, which takes until release is
@@ -89,7 +90,9 @@ func TestAbandonedPodThatIsSlowToEnd(t *testing.T) {
 				if err := os.Mkdir(e.dir, 0o700); err != nil {
 					t.Fatal(err)
 				}
-				p, err := pod.New(pod.Options{Pod: spec, Runtime: runtime, Images: runtime, VolumeDir: filepath.Join(e.dir, "volumes")})
+				p, err := pod.New(pod.Options{
+					Options: config.Options{Pod: spec, VolumeDir: filepath.Join(e.dir, "volumes")}, Runtime: runtime, Images: runtime,
+				})
 				if err != nil {
 					t.Fatal(err)
 				}

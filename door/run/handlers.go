@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -35,6 +36,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("POST /v1/pods/{ref}/forward", answered(s.forward))
 	mux.HandleFunc("POST /v1/pods/{ref}/connect", answered(s.connect))
 	mux.HandleFunc("GET /v1/pods/{ref}/console", answered(s.console))
+	mux.HandleFunc("POST /v1/pods/{ref}/await", answered(s.await))
 	mux.HandleFunc("POST /v1/pods/{ref}/{verb}", answered(s.verb))
 	mux.HandleFunc("DELETE /v1/pods/{ref}", answered(s.remove))
 	mux.HandleFunc("GET /v1/images", answered(s.listImages))
@@ -133,13 +135,19 @@ func (s *server) inspect(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := e.spec().DeepCopy()
-	p.Status = e.status()
-	p.APIVersion, p.Kind = "v1", "Pod"
+	p := e.shown()
 	if f, err := s.engine.PodFacts(r.Context(), e.pod().Sandbox()); err == nil {
 		p.Status.Conditions = append(p.Status.Conditions, machineCondition(f, p.Status.StartTime))
 	}
 	return p, nil
+}
+
+// shown is the pod as the API has it.
+func (e *entry) shown() *corev1.Pod {
+	p := e.spec().DeepCopy()
+	p.Status = e.status()
+	p.APIVersion, p.Kind = "v1", "Pod"
+	return p
 }
 
 func (s *server) facts(r *http.Request) (any, error) {

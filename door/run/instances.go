@@ -13,7 +13,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -145,7 +144,7 @@ func (s *server) reapInstance(ctx context.Context, name string) (cri.Reaped, err
 	engine, err := cri.New(ctx, cri.Options{
 		Roots: s.roots, Instance: name, Images: images, Guest: s.guest, Logger: s.log.With("instance", name), Pool: -1,
 		HostPaths: []string{"/"}, // what its records name was checked by its own engine
-		Network:   func(hypervisor.Network) (network.Provider, error) { return leaver{}, nil },
+		Network:   func(network.Kind) (network.Provider, error) { return leaver{}, nil },
 	})
 	if err != nil {
 		return cri.Reaped{}, err

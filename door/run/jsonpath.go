@@ -33,7 +33,7 @@ func fillIn(template string, value json.RawMessage) (string, error) {
 	if !strings.Contains(template, "{") {
 		template = "{." + strings.TrimPrefix(template, ".") + "}"
 	}
-	j := jsonpath.New("output")
+	j := jsonpath.New("output").AllowMissingKeys(true)
 	if err := j.Parse(template); err != nil {
 		return "", class(api.ErrInvalid, fmt.Errorf("jsonpath %q: %w", template, err))
 	}

@@ -12,13 +12,14 @@ func TestFillIn(t *testing.T) {
 	for template, want := range map[string]string{
 		"{.items[0].name}": "a", ".items[1].name": "b", "items[*].name": "a b", "{.items[1].restarts}": "10000000",
 		`{range .items[*]}{.name}{"\n"}{end}`: "a\nb\n", `{.items[?(@.restarts==1)].name}`: "a", `{.items[0].labels.app\.io/x}`: "y",
+		"{.items[0].nosuch}": "", "x{.no.such}y": "xy", // as kubectl has it
 		`{.items[0].labels}`: `{"app.io/x":"y"}`,
 	} {
 		if got, err := fillIn(template, []byte(pods)); err != nil || got != want {
 			t.Errorf("%s: %q, %v; want %q", template, got, err, want)
 		}
 	}
-	for _, template := range []string{"{.items[0].nosuch}", "{.items["} {
+	for _, template := range []string{"{.items[", "{.items[5].name}"} {
 		if got, err := fillIn(template, []byte(pods)); !errors.Is(err, api.ErrInvalid) {
 			t.Errorf("%q: %q, %v", template, got, err)
 		}

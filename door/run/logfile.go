@@ -16,7 +16,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
-	"github.com/bulkhead-project/bulkhead/pod"
+	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
@@ -111,7 +111,7 @@ func (t *tail) path() string { return filepath.Join(t.dir, strconv.Itoa(t.n)+".l
 // exists says whether anything is there of the log.
 func (t *tail) exists() bool {
 	_, err := os.Stat(t.path())
-	_, older := os.Stat(pod.OlderLog(t.path()))
+	_, older := os.Stat(podlogs.Older(t.path()))
 	return err == nil || older == nil
 }
 
@@ -153,7 +153,7 @@ func (t *tail) wanted(files []*os.File) ([]*os.File, error) {
 
 // files opens the older log and the log, as far as they are there.
 func (t *tail) files() (files []*os.File, err error) {
-	for _, path := range []string{pod.OlderLog(t.path()), t.path()} {
+	for _, path := range []string{podlogs.Older(t.path()), t.path()} {
 		f, err := os.Open(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue

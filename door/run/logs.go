@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	"github.com/bulkhead-project/bulkhead/pod"
+	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
 // logs sends the output of one container or of several.
@@ -107,7 +107,7 @@ func dropLogs(dir string) error {
 	for _, f := range list {
 		name, _, _ := strings.Cut(f.Name(), ".log")
 		n, err := strconv.Atoi(name)
-		if path := name + ".log"; err != nil || f.Name() != path && f.Name() != pod.OlderLog(path) {
+		if path := name + ".log"; err != nil || f.Name() != path && f.Name() != podlogs.Older(path) {
 			continue
 		}
 		runs[n], newest = append(runs[n], f.Name()), max(newest, n)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	"github.com/bulkhead-project/bulkhead/pod"
+	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
 func TestDropLogs(t *testing.T) {
@@ -110,7 +110,7 @@ func TestOutputEnds(t *testing.T) {
 		l := &tail{dir: filepath.Dir(path), lines: 3, there: &io.LimitedReader{}, out: func(api.Message) error {
 			read++
 			if anew && read == 1 {
-				if err := os.Rename(path, pod.OlderLog(path)); err != nil {
+				if err := os.Rename(path, podlogs.Older(path)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -143,7 +143,7 @@ func TestOutputAcrossLogs(t *testing.T) {
 	}
 	rotate := func() {
 		t.Helper()
-		if err := os.Rename(log, pod.OlderLog(log)); err != nil {
+		if err := os.Rename(log, podlogs.Older(log)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,10 +162,10 @@ func TestOutputAcrossLogs(t *testing.T) {
 	drain(follower, "one\ntwo\n")
 	rotate()
 	drain(follower, "")
-	put(pod.OlderLog(log), line("three")) // the shim has not been told yet
+	put(podlogs.Older(log), line("three")) // the shim has not been told yet
 	put(log, "")
 	drain(follower, "three\n")
-	put(pod.OlderLog(log), line("four"))
+	put(podlogs.Older(log), line("four"))
 	put(log, line("five"))
 	drain(follower, "four\nfive\n")
 	for lines, want := range map[int64]string{-1: "one\ntwo\nthree\nfour\nfive\n", 0: "", 1: "five\n", 2: "four\nfive\n", 4: "two\nthree\nfour\nfive\n", 9: "one\ntwo\nthree\nfour\nfive\n"} {

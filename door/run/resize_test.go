@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/config"
 )
 
 // notRun is an entry whose pod, of the containers a and b, is not run.
@@ -28,7 +29,7 @@ func notRun(t *testing.T) *entry {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u-1"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: limit()}, {Name: "b", Resources: limit()}}},
 	}
-	p, err := pod.New(pod.Options{Pod: spec, Runtime: struct{ internalapi.RuntimeService }{}, Images: struct {
+	p, err := pod.New(pod.Options{Options: config.Options{Pod: spec}, Runtime: struct{ internalapi.RuntimeService }{}, Images: struct {
 		internalapi.ImageManagerService
 	}{}})
 	if err != nil {

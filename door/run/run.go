@@ -13,7 +13,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod"
 )
@@ -101,10 +100,10 @@ func (s *server) abandon(entries []*entry) error {
 func records(req api.RunRequest) ([]record, error) {
 	var list []record
 	if req.HostLoopback {
-		if req.Network != "" && req.Network != string(hypervisor.NetworkUser) {
+		if req.Network != "" && req.Network != string(network.KindUser) {
 			return nil, class(api.ErrInvalid, fmt.Errorf("--allow-host-loopback is for the network user, not %s", req.Network))
 		}
-		req.Network = string(hypervisor.NetworkHostLoopback)
+		req.Network = string(network.KindHostLoopback)
 	}
 	pods, all, err := read(req.Manifests)
 	if err != nil {
@@ -208,7 +207,7 @@ func begun(statuses []corev1.ContainerStatus) int {
 }
 
 func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
-	m := api.Started{Pod: summary(e), Containers: allContainers(e.rec.Pod)}
+	m := api.Started{Pod: summary(e), Containers: allContainers(e.rec.Pod), Interactive: interactive(e.rec.Pod)}
 	if f, err := s.engine.PodFacts(ctx, e.pod().Sandbox()); err == nil {
 		for _, p := range f.Phases {
 			m.Phases = append(m.Phases, api.Phase{Name: p.Name, Microseconds: p.Took.Microseconds()})

@@ -16,7 +16,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/guest"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/image"
@@ -143,17 +142,17 @@ func (s *server) building(uid string) {
 }
 
 // network makes the provider of a kind of network, once a kind.
-func (s *server) network(kind hypervisor.Network) (network.Provider, error) {
+func (s *server) network(kind network.Kind) (network.Provider, error) {
 	switch kind {
-	case hypervisor.NetworkNone:
+	case network.KindNone:
 		return network.None{}, nil
-	case hypervisor.NetworkUser, hypervisor.NetworkHostLoopback:
+	case network.KindUser, network.KindHostLoopback:
 		dir := s.roots.Instance(client.Instance) + "/net"
 		if err := dirs.Ensure(dir, 0o700); err != nil {
 			return nil, err
 		}
-		u := network.NewUser(context.Background(), dir, kind == hypervisor.NetworkHostLoopback) // bounded by itself
-		if got, _ := u.Kind(); got == hypervisor.NetworkUser {                                  // the others hold nothing
+		u := network.NewUser(context.Background(), dir, kind == network.KindHostLoopback) // bounded by itself
+		if got, _ := u.Kind(); got == network.KindUser {                                  // the others hold nothing
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.users = append(s.users, u)

@@ -59,9 +59,9 @@ func HTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port i
 	return Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", res.StatusCode), nil
 }
 
-// Hook makes the request of a lifecycle hook. As with the kubelet, any answer
+// hookHTTP makes the request of a lifecycle hook. As with the kubelet, any answer
 // will do; an error is that there was none.
-func Hook(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port int, host string) error {
+func hookHTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port int, host string) error {
 	req, err := request(ctx, action, port, host, hookAgent)
 	if err != nil {
 		return err

@@ -4,12 +4,34 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
+// IsFile says whether an argument names a file of documents rather than an image
+// or a pod by its ending: .yaml, .yml or .json; - is stdin.
+func IsFile(arg string) bool {
+	return arg == "-" || slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(arg)))
+}
+
 // maxManifest bounds a file of YAML documents, as the API server's requests.
 const maxManifest = 3 << 20
+
+// Manifests reads several files.
+func (a *App) Manifests(names []string) ([]api.Manifest, error) {
+	var list []api.Manifest
+	for _, name := range names {
+		m, err := a.Manifest(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
 
 // Manifest reads a file of YAML documents, or stdin for "-".
 func (a *App) Manifest(name string) (api.Manifest, error) {
@@ -17,7 +39,7 @@ func (a *App) Manifest(name string) (api.Manifest, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return api.Manifest{}, fmt.Errorf("read the manifest: %w (run takes files with the YAML of pods)", err)
+			return api.Manifest{}, fmt.Errorf("read the manifest: %w", err)
 		}
 		defer f.Close()
 		r = f

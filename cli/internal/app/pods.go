@@ -38,3 +38,16 @@ func (a *App) EachPod(refs []string, call func(ref string) error) error {
 func (a *App) Stop(ctx context.Context, ref string, req api.StopRequest) error {
 	return a.Client.Call(ctx, "POST", PodPath(ref, "stop"), nil, req, nil)
 }
+
+// ErrTimeout is matched by the error of an Await whose time is over.
+var ErrTimeout = errors.New("timed out")
+
+// Await waits until a pod meets a condition, see api.AwaitRequest. An error of
+// api.ErrConflict says that it never will.
+func (a *App) Await(ctx context.Context, ref, condition string) error {
+	err := a.Client.Call(ctx, "POST", PodPath(ref, "await"), nil, api.AwaitRequest{For: condition}, nil)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w waiting for %s of pod %s (bulkhead events tells what happened)", ErrTimeout, condition, ref)
+	}
+	return err
+}

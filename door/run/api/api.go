@@ -17,6 +17,7 @@
 //	POST   /v1/pods/{ref}/connect        ConnectRequest -> Stream, one connection to a port
 //	GET    /v1/pods/{ref}/console        -> Stream
 //	POST   /v1/pods/{ref}/{verb}         stop start pause resume wait: StopRequest -> Result
+//	POST   /v1/pods/{ref}/await          AwaitRequest -> Result, when the condition is met
 //	POST   /v1/pods/{ref}/update         UpdateRequest -> Result
 //	DELETE /v1/pods/{ref}?force=         -> Result
 //	GET    /v1/pods/{ref}/manifest?secrets= -> Manifests
@@ -92,6 +93,16 @@ type Started struct {
 	Pod        Pod      `json:"pod"`
 	Containers []string `json:"containers"`
 	Phases     []Phase  `json:"phases,omitempty"`
+	// Interactive is the pod's default container if its spec asks for stdin or for
+	// a terminal.
+	Interactive *Interactive `json:"interactive,omitempty"`
+}
+
+// Interactive is a container that somebody may want to attach to.
+type Interactive struct {
+	Container string `json:"container"`
+	Stdin     bool   `json:"stdin,omitempty"`
+	TTY       bool   `json:"tty,omitempty"`
 }
 
 // Phase is one step of a start.
@@ -225,6 +236,13 @@ type StopRequest struct {
 	// Grace is the time in seconds between TERM and KILL; nil takes the
 	// pod's own.
 	Grace *int64 `json:"grace,omitempty"`
+}
+
+// AwaitRequest waits for a condition of a pod: "delete", "condition=NAME[=STATUS]",
+// "jsonpath=TEMPLATE[=VALUE]" as kubectl wait has them, or "running": ready, or ended
+// well. That a pod has ended which will not meet its condition is ErrConflict.
+type AwaitRequest struct {
+	For string `json:"for"`
 }
 
 // UpdateRequest changes what a pod has.

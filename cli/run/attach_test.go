@@ -1,0 +1,47 @@
+package run
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/podlog"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// TestMissedOutput: a container's output that came before its terminal was joined is
+// printed from its log, what came after it once.
+func TestMissedOutput(t *testing.T) {
+	joined := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tc := range []struct {
+		name string
+		live string // what the terminal showed
+		log  []api.Log
+		want string // of the log
+	}{
+		{"all by the terminal", "a\r\nb\r\n", []api.Log{{Data: []byte("a\r\n"), Time: joined}, {Data: []byte("b\r\n"), Time: joined}}, ""},
+		{"all before", "", []api.Log{{Data: []byte("a\r\n"), Time: joined.Add(-1)}}, "a\r\n"},
+		{"both", "b\r\n", []api.Log{{Data: []byte("a\r\n"), Time: joined.Add(-1)}, {Data: []byte("b\r\n"), Time: joined}}, "a\r\n"},
+		{"logged after, shown by nobody", "b\r\n", []api.Log{{Data: []byte("a\r\n"), Time: joined}, {Data: []byte("b\r\n"), Time: joined}}, "a\r\n"},
+		{"a last line without an end", "ab", []api.Log{{Data: []byte("ab\n"), Time: joined}}, ""},
+		{"another container's", "a", []api.Log{{Data: []byte("x\n"), Time: joined.Add(-1), Container: "other"}}, ""},
+	} {
+		var out bytes.Buffer
+		at := &attachment{tty: true, since: joined, ended: make(chan error, 1)}
+		at.ended <- app.ExitError(3)
+		r := &runner{app: &app.App{Out: &out}, printer: podlog.New(&out, &out), attached: at}
+		at.live.w = &bytes.Buffer{}
+		if _, err := at.live.Write([]byte(tc.live)); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range tc.log {
+			if err := r.log(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.leave(func() {}); err != nil || out.String() != tc.want {
+			t.Errorf("%s: %q, want %q (%v)", tc.name, out.String(), tc.want, err)
+		}
+	}
+}

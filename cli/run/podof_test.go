@@ -1,0 +1,116 @@
+package run
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/pod/podapi"
+)
+
+// described is the pod that run makes of a command line for an image.
+func described(t *testing.T, line ...string) (api.Manifest, error) {
+	t.Helper()
+	var f imageFlags
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	flags.SetInterspersed(false)
+	f.add(flags)
+	if err := flags.Parse(line); err != nil {
+		t.Fatal(err)
+	}
+	return f.manifest(flags.Arg(0), flags.Args()[1:])
+}
+
+// TestImagePod has the pods of command lines read as the engine reads them.
+func TestImagePod(t *testing.T) {
+	t.Setenv("OURS", "from $here")
+	m, err := described(t, "-it", "--name", "web", "-e", "A=1=2", "-e", "OURS", "-e", "NOT_SET", "-u", "1000:50", "-w", "/srv",
+		"--cpus", "1.5", "-m", "512m", "--entrypoint", `["sh","-c"]`, "registry.example.org/app:1", "echo $(A)", "-x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := podapi.Read(m.Name, []byte(m.YAML))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := found.Pods[0]
+	c := pod.Spec.Containers[0]
+	if pod.Name != "web" || pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		t.Errorf("%s, %s", pod.Name, pod.Spec.RestartPolicy)
+	}
+	one := func(n int64) *int64 { return &n }
+	want := corev1.Container{
+		Name: "app", Image: "registry.example.org/app:1", ImagePullPolicy: corev1.PullIfNotPresent, WorkingDir: "/srv",
+		Command: []string{"sh", "-c"}, Args: []string{"echo $$(A)", "-x"}, Stdin: true, StdinOnce: true, TTY: true,
+		Env:             []corev1.EnvVar{{Name: "A", Value: "1=2"}, {Name: "OURS", Value: "from $$here"}},
+		SecurityContext: &corev1.SecurityContext{RunAsUser: one(1000), RunAsGroup: one(50)},
+	}
+	got := corev1.Container{
+		Name: c.Name, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, WorkingDir: c.WorkingDir, Command: c.Command, Args: c.Args,
+		Stdin: c.Stdin, StdinOnce: c.StdinOnce, TTY: c.TTY, Env: c.Env, SecurityContext: c.SecurityContext,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	limits := c.Resources.Limits
+	if limits.Cpu().Cmp(resource.MustParse("1500m")) != 0 || limits.Memory().Cmp(resource.MustParse("512Mi")) != 0 {
+		t.Errorf("limits %v", limits)
+	}
+}
+
+// TestImageNames: an image without a name for its pod gives both names.
+func TestImageNames(t *testing.T) {
+	for image, want := range map[string]string{
+		"busybox": "busybox", "docker.io/library/nginx:1.27": "nginx", "localhost:5000/My_App@sha256:0123": "my-app",
+		"r.example.org/" + strings.Repeat("long", 20): strings.Repeat("long", 12) + "lo", "r.example.org/___": "container",
+	} {
+		m, err := described(t, image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := podapi.Read(m.Name, []byte(m.YAML))
+		if err != nil {
+			t.Fatalf("%s: %v", image, err)
+		}
+		p := found.Pods[0]
+		if p.Spec.Containers[0].Name != want || len(p.Name) != len(want)+6 || !strings.HasPrefix(p.Name, want+"-") {
+			t.Errorf("%s: pod %s, container %s", image, p.Name, p.Spec.Containers[0].Name)
+		}
+	}
+}
+
+func TestBadImageFlags(t *testing.T) {
+	for _, tc := range []struct{ flag, value, want string }{
+		{"-v", "/srv:/srv", "cannot be shared with a pod yet"},
+		{"--user", "root", "give numbers"},
+		{"--user", "1:", "give numbers"},
+		{"--user", "-1", "give numbers"},
+		{"--user", "4294967295", "give numbers"},
+		{"--memory", "lots", "512m"},
+		{"--memory", "-1", "512m"},
+		{"--cpus", "0", "a number of processors"},
+		{"--cpus", "nan", "a number of processors"},
+		{"--cpus", "1e9", "a number of processors"},
+		{"--entrypoint", "[sh", "give a program"},
+		{"--entrypoint", "[]", "give a program"},
+		{"--env", "=x", "NAME=VALUE"},
+		{"--pull", "newer", "missing or always or never"},
+	} {
+		if _, err := described(t, tc.flag, tc.value, "busybox"); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s %s: %v", tc.flag, tc.value, err)
+		}
+	}
+}
+
+func TestBytesOf(t *testing.T) {
+	for text, want := range map[string]string{"512m": "512Mi", "1G": "1Gi", "64k": "64Ki", "1048576": "1048576", "5mb": "5Mi", "10b": "10", "256Mi": "256Mi"} {
+		if got, err := bytesOf(text); got != want || err != nil {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// await answers when a pod meets a condition, or at once when it has ended and will
+// not. How long to wait is the client's to say: its call ends when it goes.
+func (s *server) await(r *http.Request) (any, error) {
+	e, err := s.pods.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := decode[api.AwaitRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	result := api.Result{Pod: e.key()}
+	if req.For == "delete" {
+		return result, e.awaitGone(r.Context())
+	}
+	met, err := condition(req.For)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		ended, gone := e.ended(), e.isGone()
+		_, changed := e.pod().Watch()
+		over := e.hasEnded()
+		yes, err := met(e)
+		switch {
+		case err != nil:
+			return nil, err
+		case yes:
+			return result, nil
+		case gone:
+			return nil, class(api.ErrNotFound, fmt.Errorf("pod %s was removed before it met %s", e.key(), req.For))
+		case over:
+			return nil, class(api.ErrConflict, fmt.Errorf("pod %s has ended (%s) and does not meet %s",
+				e.key(), statusText(e.rec.Pod, e.status()), req.For))
+		}
+		select {
+		case <-changed:
+		case <-ended:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+}
+
+// awaitGone waits until the pod is removed.
+func (e *entry) awaitGone(ctx context.Context) error {
+	for {
+		next := e.r.news.next()
+		if e.isGone() {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// condition reads what is waited for, see api.AwaitRequest.
+func condition(text string) (met func(*entry) (bool, error), err error) {
+	kind, rest, _ := strings.Cut(text, "=")
+	switch kind {
+	case "running":
+		return func(e *entry) (bool, error) {
+			status := e.status()
+			return status.Phase == corev1.PodSucceeded || conditionIs(status, string(corev1.PodReady), "True"), nil
+		}, nil
+	case "condition":
+		name, want, given := strings.Cut(rest, "=")
+		if !given {
+			want = "True"
+		}
+		if name == "" {
+			break
+		}
+		return func(e *entry) (bool, error) { return conditionIs(e.status(), name, want), nil }, nil
+	case "jsonpath":
+		return jsonpathIs(rest)
+	}
+	return nil, fmt.Errorf("%w condition %q: use delete, condition=NAME[=STATUS] or jsonpath=TEMPLATE[=VALUE]", api.ErrInvalid, text)
+}
+
+// conditionIs ignores case, as kubectl does.
+func conditionIs(status corev1.PodStatus, name, want string) bool {
+	for _, c := range status.Conditions {
+		if strings.EqualFold(string(c.Type), name) {
+			return strings.EqualFold(string(c.Status), want)
+		}
+	}
+	return false
+}
+
+// jsonpathIs compares what a template, which ends with a brace, makes of the pod;
+// without a value anything does.
+func jsonpathIs(text string) (func(*entry) (bool, error), error) {
+	end := strings.LastIndexByte(text, '}') + 1
+	template, value := text[:end], text[end:]
+	want, compared := strings.CutPrefix(value, "=")
+	if end == 0 || value != "" && !compared {
+		return nil, fmt.Errorf("%w condition jsonpath=%s: write jsonpath={.status.phase}=Running", api.ErrInvalid, text)
+	}
+	if _, err := fillIn(template, json.RawMessage(`{}`)); err != nil {
+		return nil, err
+	}
+	return func(e *entry) (bool, error) {
+		raw, err := json.Marshal(e.shown())
+		if err != nil {
+			return false, fmt.Errorf("look at pod %s: %w", e.key(), err)
+		}
+		got, err := fillIn(template, raw)
+		return err == nil && got != "" && (!compared || got == want), err
+	}, nil
+}

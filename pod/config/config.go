@@ -1,0 +1,94 @@
+// Package config translates a Pod to the configuration that the CRI takes: of its
+// sandbox, and of each of its containers. Nothing here asks the runtime, and
+// nothing remembers: the same Options and Launch give the same configuration.
+package config
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+)
+
+// Sandbox is the pod as RunPodSandbox takes it.
+func Sandbox(o *Options, attempt uint32) *runtimeapi.PodSandboxConfig {
+	pod := o.Pod
+	host, _ := o.hostname() // Check has looked at it
+	dns, _ := DNSOf(o)
+	return &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: attempt,
+		},
+		Hostname:     host,
+		LogDirectory: o.LogDir,
+		DnsConfig:    dns,
+		PortMappings: portMappings(o),
+		Labels:       sandboxLabels(pod),
+		Annotations:  sandboxAnnotations(o),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			Resources: SandboxResources(pod),
+			Overhead:  SandboxOverhead(pod),
+			Sysctls:   sysctls(pod),
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				NamespaceOptions: namespaceOptions(pod),
+				Privileged:       privileged(pod),
+				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
+			},
+		},
+	}
+}
+
+// namespaceOptions are every pod's: one network and IPC namespace for the pod,
+// and a process namespace for each container or one for all.
+func namespaceOptions(pod *corev1.Pod) *runtimeapi.NamespaceOption {
+	if shared := pod.Spec.ShareProcessNamespace; shared != nil && *shared {
+		return &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD}
+	}
+	return &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
+}
+
+func sysctls(pod *corev1.Pod) map[string]string {
+	out := make(map[string]string)
+	if context := pod.Spec.SecurityContext; context != nil {
+		for _, sysctl := range context.Sysctls {
+			out[sysctl.Name] = sysctl.Value
+		}
+	}
+	return out
+}
+
+func sandboxAnnotations(o *Options) map[string]string {
+	out := maps.Clone(o.Pod.Annotations)
+	if out == nil {
+		out = make(map[string]string)
+	}
+	for key, value := range map[string]string{
+		annotations.Network: o.Network, annotations.Template: o.Template, annotations.Accel: o.Accel,
+		annotations.PodLimits: wholeLimits(o.Pod), annotations.Unstated: unstated(o.Pod), annotations.Scratch: scratchLimit(o.Pod),
+	} {
+		if value != "" {
+			out[key] = value
+		}
+	}
+	volumeAnnotations(o.Pod, out)
+	return out
+}
+
+func portMappings(o *Options) []*runtimeapi.PortMapping {
+	out := append([]*runtimeapi.PortMapping(nil), o.Ports...)
+	for container := range podspec.All(&o.Pod.Spec) {
+		for _, port := range container.Ports {
+			if port.HostPort == 0 {
+				continue
+			}
+			out = append(out, &runtimeapi.PortMapping{
+				Protocol:      runtimeapi.Protocol(runtimeapi.Protocol_value[string(port.Protocol)]),
+				ContainerPort: port.ContainerPort, HostPort: port.HostPort, HostIp: port.HostIP,
+			})
+		}
+	}
+	return out
+}

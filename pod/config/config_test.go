@@ -1,0 +1,285 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+)
+
+func TestResources(t *testing.T) {
+	type r = corev1.ResourceRequirements
+	type l = runtimeapi.LinuxContainerResources
+	sidecar := func(requirements r) corev1.Container {
+		always := corev1.ContainerRestartPolicyAlways
+		return corev1.Container{Resources: requirements, RestartPolicy: &always}
+	}
+	initial := func(requirements r) corev1.Container { return corev1.Container{Resources: requirements} }
+	limits := func(words ...string) r { return r{Limits: testpod.Resources(words...)} }
+	none := &l{CpuPeriod: 100000, CpuShares: 2}
+	tests := []struct {
+		name       string
+		containers []r
+		qos        corev1.PodQOSClass
+		first, sum *l // the first without the score
+		scores     []int64
+		init       []corev1.Container
+		pod        *r
+		unstated   bool
+	}{
+		{"nothing", []r{{}}, "BestEffort", none, none, []int64{1000}, nil, nil, true},
+		{"limits alone are requests too", []r{limits("cpu=500m", "memory=64Mi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20},
+			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20}, []int64{-997}, nil, nil, false},
+		{"half and half", []r{limits("cpu=500m", "memory=1Gi"), limits("cpu=500m", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 2 << 30}, []int64{-997, -997}, nil, nil, false},
+		{"requests", []r{{Requests: testpod.Resources("cpu=2", "memory=300Mi")}, {Requests: testpod.Resources("memory=100Mi")}}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 2048}, &l{CpuPeriod: 100000, CpuShares: 2048, MemoryLimitInBytes: 400 << 20}, []int64{250, 750}, nil, nil, true},
+		{"tiny", []r{limits("cpu=1m")}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 1000}, &l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 1000}, []int64{999}, nil, nil, true},
+		{"one of two guaranteed", []r{limits("cpu=1", "memory=1Gi"), {}}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, []int64{3, 999}, nil, nil, true},
+		{"request below the limit", []r{{Limits: testpod.Resources("cpu=1", "memory=1Gi"), Requests: testpod.Resources("cpu=250m", "memory=1Gi")}}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 256, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 256, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, []int64{3}, nil, nil, false},
+		{"zero limits are none", []r{limits("cpu=0", "memory=0")}, "BestEffort", none, none, []int64{1000}, nil, nil, true},
+		{"init below the others", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, []int64{-997},
+			[]corev1.Container{initial(limits("cpu=500m", "memory=512Mi"))}, nil, false},
+		{"init above the others", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 2048, CpuQuota: 200000, MemoryLimitInBytes: 1 << 30}, []int64{-997},
+			[]corev1.Container{initial(limits("cpu=2", "memory=512Mi")), initial(limits("cpu=1", "memory=1Gi"))}, nil, false},
+		{"init without a limit", []r{limits("cpu=1", "memory=1Gi")}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, []int64{3},
+			[]corev1.Container{initial(r{})}, nil, true},
+		{"a sidecar beside the others", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1536, CpuQuota: 150000, MemoryLimitInBytes: 3 << 29}, []int64{-997},
+			[]corev1.Container{sidecar(limits("cpu=500m", "memory=512Mi"))}, nil, false},
+		{"a sidecar before an init container", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 3072, CpuQuota: 300000, MemoryLimitInBytes: 3 << 30}, []int64{-997},
+			[]corev1.Container{sidecar(limits("cpu=1", "memory=1Gi")), initial(limits("cpu=2", "memory=2Gi"))}, nil, false},
+		{"a sidecar after an init container", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 2048, CpuQuota: 200000, MemoryLimitInBytes: 2 << 30}, []int64{-997},
+			[]corev1.Container{initial(limits("cpu=2", "memory=2Gi")), sidecar(limits("cpu=1", "memory=1Gi"))}, nil, false},
+		{"the pod's own limits", []r{{}, limits("memory=64Mi")}, "Guaranteed",
+			&l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, []int64{-997, -997}, nil,
+			&r{Limits: testpod.Resources("cpu=1", "memory=1Gi"), Requests: testpod.Resources("cpu=1", "memory=1Gi")}, false},
+		{"the pod's own requests", []r{{Requests: testpod.Resources("memory=64Mi")}}, "Burstable",
+			none, &l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, []int64{938}, nil,
+			&r{Requests: testpod.Resources("cpu=1", "memory=1Gi")}, true},
+		{"the pod's limit of one kind", []r{limits("memory=64Mi")}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20},
+			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20}, []int64{3}, nil,
+			&r{Limits: testpod.Resources("cpu=500m"), Requests: testpod.Resources("cpu=500m")}, false},
+		{"huge pages", []r{limits("memory=64Mi", "hugepages-2Mi=4Mi"), limits("memory=64Mi", "hugepages-2Mi=2Mi")}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 64 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 4 << 20}}},
+			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 128 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 6 << 20}}},
+			[]int64{500, 500}, nil, nil, false},
+		{"huge pages of another", []r{limits("memory=64Mi"), limits("memory=64Mi", "hugepages-2Mi=2Mi")}, "Burstable",
+			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 64 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB"}}},
+			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 128 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 2 << 20}}},
+			[]int64{500, 500}, nil, nil, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			pod := testpod.New("Never")
+			pod.Spec.InitContainers, pod.Spec.Resources = test.init, test.pod
+			for _, requirements := range test.containers {
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: requirements})
+			}
+			if got := podspec.QOS(pod); got != test.qos {
+				t.Errorf("qos %s, want %s", got, test.qos)
+			}
+			for i, want := range test.scores {
+				if got := oomScore(pod, &pod.Spec.Containers[i]); got != want {
+					t.Errorf("score %d of container %d, want %d", got, i, want)
+				}
+			}
+			first := proto.CloneOf(test.first)
+			first.OomScoreAdj = test.scores[0]
+			if diff := cmp.Diff(first, Resources(pod, &pod.Spec.Containers[0]), protocmp.Transform()); diff != "" {
+				t.Errorf("container: %s", diff)
+			}
+			if diff := cmp.Diff(test.sum, SandboxResources(pod), protocmp.Transform()); diff != "" {
+				t.Errorf("sandbox: %s", diff)
+			}
+			if got := unstated(pod) != ""; got != test.unstated {
+				t.Errorf("unstated: %v", got)
+			}
+		})
+	}
+}
+
+func TestPodLimits(t *testing.T) {
+	pod := testpod.New("Never", "a", "b")
+	pod.Spec.Containers[0].Resources.Limits = testpod.Resources("ephemeral-storage=1Gi", "cpu=1")
+	pod.Spec.Overhead = testpod.Resources("cpu=250m", "memory=300Mi")
+	if got := scratchLimit(pod) + " " + wholeLimits(pod); got != "1073741824 " {
+		t.Errorf("limits %q", got)
+	}
+	if o := SandboxOverhead(pod); o.CpuQuota != 25000 || o.MemoryLimitInBytes != 300<<20 {
+		t.Errorf("overhead %v", o)
+	}
+	pod.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: testpod.Resources("ephemeral-storage=3Gi")}}}
+	pod.Spec.Resources = &corev1.ResourceRequirements{Limits: testpod.Resources("cpu=2", "memory=1Gi")}
+	if got := scratchLimit(pod) + " " + wholeLimits(pod); got != "3221225472 cpu,memory" {
+		t.Errorf("limits %q", got)
+	}
+}
+
+func TestSecurityContext(t *testing.T) {
+	yes, no, id := true, false, func(n int64) *int64 { return &n }
+	unmasked, strict, file, outside := corev1.UnmaskedProcMount, corev1.SupplementalGroupsPolicyStrict, "a/b.json", "../b.json"
+	type image = runtimeapi.Image
+	type sc = corev1.SecurityContext
+	type psc = corev1.PodSecurityContext
+	tests := []struct {
+		name  string
+		pod   *psc
+		own   *sc
+		image *image
+		check func(*runtimeapi.LinuxContainerSecurityContext) bool // nil: an error
+	}{
+		{"nothing", nil, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return c.RunAsUser == nil && c.Seccomp.ProfileType == runtimeapi.SecurityProfile_RuntimeDefault && !c.NoNewPrivs && !c.ReadonlyRootfs
+		}},
+		{"the image's number", nil, nil, &image{Uid: &runtimeapi.Int64Value{Value: 7}}, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.RunAsUser.Value == 7 }},
+		{"the image's name", nil, nil, &image{Username: "www"}, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return c.RunAsUser == nil && c.RunAsUsername == "www"
+		}},
+		{"the pod's over the image's", &psc{RunAsUser: id(8)}, nil, &image{Username: "www"}, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return c.RunAsUser.Value == 8 && c.RunAsUsername == ""
+		}},
+		{"the container's over the pod's", &psc{RunAsUser: id(8), RunAsGroup: id(80)}, &sc{RunAsUser: id(9)}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return c.RunAsUser.Value == 9 && c.RunAsGroup.Value == 80
+		}},
+		{"a group alone", nil, &sc{RunAsGroup: id(5)}, &image{}, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return c.RunAsUser.Value == 0 && c.RunAsGroup.Value == 5
+		}},
+		{"groups", &psc{SupplementalGroups: []int64{3, 4}}, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return len(c.SupplementalGroups) == 2 }},
+		{"unconfined pod", &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return c.Seccomp.ProfileType == runtimeapi.SecurityProfile_Unconfined
+		}},
+		{"confined container of an unconfined pod", &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}, &sc{SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}}, nil,
+			func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+				return c.Seccomp.ProfileType == runtimeapi.SecurityProfile_RuntimeDefault
+			}},
+		{"strict", nil, &sc{AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}, nil,
+			func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+				return c.NoNewPrivs && c.ReadonlyRootfs && c.Capabilities.DropCapabilities[0] == "ALL"
+			}},
+		{"privileged", nil, &sc{Privileged: &yes}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.Privileged }},
+		{"masked", nil, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return len(c.MaskedPaths) == 12 && len(c.ReadonlyPaths) == 5
+		}},
+		{"unmasked", nil, &sc{ProcMount: &unmasked}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return len(c.MaskedPaths)+len(c.ReadonlyPaths) == 0
+		}},
+		{"strict groups", &psc{SupplementalGroupsPolicy: &strict, SupplementalGroups: []int64{3}, FSGroup: id(9)}, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return c.SupplementalGroupsPolicy == runtimeapi.SupplementalGroupsPolicy_Strict && cmp.Equal(c.SupplementalGroups, []int64{9, 3})
+		}},
+		{"a profile", &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: &file}}, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+			return c.Seccomp.ProfileType == runtimeapi.SecurityProfile_Localhost && c.Seccomp.LocalhostRef == "/profiles/a/b.json"
+		}},
+		{"a profile elsewhere", &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: &outside}}, nil, nil, nil},
+		{"a profile without a name", nil, &sc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost"}}, nil, nil},
+		{"not root, and root asked for", &psc{RunAsNonRoot: &yes}, &sc{RunAsUser: id(0)}, &image{Uid: &runtimeapi.Int64Value{Value: 5}}, nil},
+		{"not root, and the image's number", &psc{RunAsNonRoot: &yes}, nil, &image{Uid: &runtimeapi.Int64Value{Value: 5}}, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.RunAsUser.Value == 5 }},
+		{"not root, and root", &psc{RunAsNonRoot: &yes}, nil, &image{Uid: &runtimeapi.Int64Value{}}, nil},
+		{"not root, and a name", &psc{RunAsNonRoot: &yes}, nil, &image{Username: "www"}, nil},
+		{"not root, and nothing", &psc{RunAsNonRoot: &yes}, nil, nil, nil},
+		{"not root", &psc{RunAsNonRoot: &yes}, &sc{RunAsUser: id(1)}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.RunAsUser.Value == 1 }},
+		{"may be root after all", &psc{RunAsNonRoot: &yes}, &sc{RunAsNonRoot: &no}, nil, func(*runtimeapi.LinuxContainerSecurityContext) bool { return true }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			pod := testpod.New("Never", "main")
+			pod.Spec.SecurityContext, pod.Spec.Containers[0].SecurityContext = test.pod, test.own
+			got, err := securityContext(&Options{Pod: pod, SeccompDir: "/profiles"}, &pod.Spec.Containers[0], test.image)
+			if (err != nil) != (test.check == nil) {
+				t.Fatalf("error %v", err)
+			}
+			if err == nil && !test.check(got) {
+				t.Errorf("context %v", got)
+			}
+		})
+	}
+}
+
+func TestSandboxConfig(t *testing.T) {
+	size := resource.MustParse("1Mi")
+	pod := testpod.New("Never", "main")
+	pod.Labels, pod.Annotations = map[string]string{"app": "web", LabelUID: "forged"}, map[string]string{"note": "x"}
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 1}, {ContainerPort: 80, HostPort: 8080, HostIP: "127.0.0.2", Protocol: "TCP"}}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.core.somaxconn", Value: "9"}}}
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "plain", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "ram", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "Memory", SizeLimit: &size}}},
+		{Name: "small", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}},
+	}
+	got := Sandbox(&Options{Pod: pod, Network: "none", Template: "off", Accel: "tcg", LogDir: "/logs",
+		Ports: []*runtimeapi.PortMapping{{ContainerPort: 81, HostPort: 8081}}}, 2)
+	if diff := cmp.Diff(map[string]string{"app": "web", labelName: "web", labelNamespace: "default", LabelUID: "u-1"}, got.Labels); diff != "" {
+		t.Errorf("labels: %s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"note": "x", annotations.Unstated: "memory", annotations.Network: "none", annotations.Template: "off", annotations.Accel: "tcg",
+		annotations.EmptyDir + "ram": "medium=Memory,size=1048576", annotations.EmptyDir + "small": "size=1048576",
+	}, got.Annotations); diff != "" {
+		t.Errorf("annotations: %s", diff)
+	}
+	want := []*runtimeapi.PortMapping{{ContainerPort: 81, HostPort: 8081}, {ContainerPort: 80, HostPort: 8080, HostIp: "127.0.0.2"}}
+	if diff := cmp.Diff(want, got.PortMappings, protocmp.Transform()); diff != "" {
+		t.Errorf("ports: %s", diff)
+	}
+	if got.Metadata.Attempt != 2 || got.LogDirectory != "/logs" || got.Hostname != "web" || got.Linux.Sysctls["net.core.somaxconn"] != "9" {
+		t.Errorf("configuration %v", got)
+	}
+	if len(pod.Annotations) != 1 || pod.Labels[LabelUID] != "forged" {
+		t.Error("the pod was changed")
+	}
+}
+
+func TestContainerConfig(t *testing.T) {
+	pod := testpod.New("Never", "main")
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	container := &pod.Spec.Containers[0]
+	container.Command, container.Args = []string{"$(A)", "$$(A)"}, []string{"$(B)"}
+	container.Env = []corev1.EnvVar{{Name: "A", Value: "x=y"}}
+	container.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data", ReadOnly: true}}
+	got, err := Container(t.Context(), &Options{Pod: pod}, container, Launch{Ref: "sha256:1", Restarts: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"x=y", "$(A)", "$(B)"}, append(got.Command, got.Args...)); diff != "" {
+		t.Error(diff)
+	}
+	if got.LogPath != "main/3.log" || got.Metadata.Attempt != 3 || got.Annotations[AnnotationRestarts] != "3" || got.Annotations[annotationHash] == "" {
+		t.Errorf("configuration %v", got)
+	}
+	mount := got.Mounts[0]
+	if mount.HostPath != "/var/lib/kubelet/pods/u-1/volumes/kubernetes.io~empty-dir/data" || !mount.Readonly {
+		t.Errorf("mount %v", mount)
+	}
+	container.VolumeMounts[0].Name = "other"
+	if _, err := Container(t.Context(), &Options{Pod: pod}, container, Launch{}); err == nil {
+		t.Error("a mount of no volume is accepted")
+	}
+}

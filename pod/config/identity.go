@@ -1,0 +1,87 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// maxHostname is what a name is cut to, as a DNS label is.
+	maxHostname = 63
+	// maxNodename is the kernel's bound of a host name.
+	maxNodename = 64
+	// defaultDomain is the domain that clusters have where nobody chose another.
+	defaultDomain = "cluster.local"
+)
+
+// names are a pod's: its host name, and the domain of its subdomain if it has
+// one.
+type names struct{ host, domain string }
+
+func (o *Options) names() names {
+	pod, domain := o.Pod, o.ClusterDomain
+	if override := pod.Spec.HostnameOverride; override != nil {
+		return names{host: *override}
+	}
+	n := names{host: pod.Spec.Hostname}
+	if n.host == "" {
+		n.host = pod.Name
+	}
+	n.host = cut(n.host)
+	if pod.Spec.Subdomain != "" {
+		if domain == "" {
+			domain = defaultDomain
+		}
+		n.domain = fmt.Sprintf("%s.%s.svc.%s", pod.Spec.Subdomain, pod.Namespace, domain)
+	}
+	return n
+}
+
+// cut makes a host name of a pod's name, which may be longer.
+func cut(name string) string {
+	return strings.TrimRight(name[:min(len(name), maxHostname)], "-.")
+}
+
+// hostname is the kernel's. A fully qualified one may be too long.
+func (o *Options) hostname() (string, error) {
+	n := o.names()
+	if asFQDN := o.Pod.Spec.SetHostnameAsFQDN; asFQDN == nil || !*asFQDN || n.domain == "" {
+		return n.host, nil
+	}
+	name := n.host + "." + n.domain
+	if len(name) > maxNodename {
+		return "", fmt.Errorf("the host name %s is of %d characters, at most %d fit (setHostnameAsFQDN)", name, len(name), maxNodename)
+	}
+	return name, nil
+}
+
+// hostsFile is the pod's /etc/hosts in the kubelet's form: programs parse it.
+func hostsFile(n names, ips []string, aliases []corev1.HostAlias) string {
+	var b strings.Builder
+	b.WriteString("# Kubernetes-managed hosts file.\n")
+	for _, entry := range []string{
+		"127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback", "fe00::0\tip6-localnet",
+		"fe00::0\tip6-mcastprefix", "fe00::1\tip6-allnodes", "fe00::2\tip6-allrouters",
+	} {
+		fmt.Fprintln(&b, entry)
+	}
+	if len(ips) == 0 {
+		ips = []string{"127.0.0.1"} // without a network the pod still knows itself
+	}
+	for _, ip := range ips {
+		if n.domain != "" {
+			fmt.Fprintf(&b, "%s\t%s.%s\t%s\n", ip, n.host, n.domain, n.host)
+		} else {
+			fmt.Fprintf(&b, "%s\t%s\n", ip, n.host)
+		}
+	}
+	if len(aliases) > 0 {
+		b.WriteString("\n# Entries added by HostAliases.\n")
+	}
+	for _, alias := range aliases {
+		fmt.Fprintf(&b, "%s\t%s\n", alias.IP, strings.Join(alias.Hostnames, "\t"))
+	}
+	return b.String()
+}

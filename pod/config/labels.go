@@ -1,0 +1,84 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+)
+
+// The kubelet's labels and annotations, by which a pod is found again.
+const (
+	labelName      = "io.kubernetes.pod.name"
+	labelNamespace = "io.kubernetes.pod.namespace"
+	LabelUID       = "io.kubernetes.pod.uid"
+	LabelContainer = "io.kubernetes.container.name"
+
+	annotationHash          = "io.kubernetes.container.hash"
+	AnnotationRestarts      = "io.kubernetes.container.restartCount"
+	annotationMessagePath   = "io.kubernetes.container.terminationMessagePath"
+	annotationMessagePolicy = "io.kubernetes.container.terminationMessagePolicy"
+	annotationGrace         = "io.kubernetes.pod.terminationGracePeriod"
+)
+
+// sandboxLabels are the pod's own and, over them, the kubelet's.
+func sandboxLabels(pod *corev1.Pod) map[string]string {
+	labels := maps.Clone(pod.Labels)
+	if labels == nil {
+		labels = make(map[string]string)
+	}
+	labels[labelName], labels[labelNamespace], labels[LabelUID] = pod.Name, pod.Namespace, string(pod.UID)
+	return labels
+}
+
+func containerLabels(pod *corev1.Pod, container *corev1.Container) map[string]string {
+	return map[string]string{
+		labelName:      pod.Name,
+		labelNamespace: pod.Namespace,
+		LabelUID:       string(pod.UID),
+		LabelContainer: container.Name,
+	}
+}
+
+func containerAnnotations(pod *corev1.Pod, container *corev1.Container, restarts int32) map[string]string {
+	out := map[string]string{
+		annotationHash:          hash(container),
+		AnnotationRestarts:      strconv.Itoa(int(restarts)),
+		annotationMessagePath:   container.TerminationMessagePath,
+		annotationMessagePolicy: string(container.TerminationMessagePolicy),
+	}
+	if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
+		out[annotationGrace] = strconv.FormatInt(*grace, 10)
+	}
+	if limit, set := container.Resources.Limits[corev1.ResourceEphemeralStorage]; set && !limit.IsZero() {
+		out[annotations.Storage] = strconv.FormatInt(limit.Value(), 10)
+	}
+	return out
+}
+
+// hash identifies a container's specification.
+func hash(container *corev1.Container) string {
+	data, err := json.Marshal(container)
+	if err != nil { // no value of the type fails
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:4])
+}
+
+// refuseInternal keeps a user's annotations from steering the engine.
+func refuseInternal(user map[string]string) error {
+	for key := range user {
+		if annotations.Internal(key) {
+			return fmt.Errorf("annotation %q: the prefix %s is reserved", key, strings.TrimSuffix(annotations.Prefix, "/"))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+// volumeAnnotations tell the engine what the CRI has no field for.
+func volumeAnnotations(pod *corev1.Pod, out map[string]string) {
+	if group := fsGroup(pod); group != nil {
+		out[annotations.FSGroup] = strconv.FormatInt(*group, 10)
+	}
+	for _, volume := range pod.Spec.Volumes {
+		if value := emptyDirOptions(volume.EmptyDir); value != "" {
+			out[annotations.EmptyDir+volume.Name] = value
+		}
+	}
+}
+
+// fsGroup is the group that the pod's volumes belong to, nil for none.
+func fsGroup(pod *corev1.Pod) *int64 {
+	if pod.Spec.SecurityContext == nil {
+		return nil
+	}
+	return pod.Spec.SecurityContext.FSGroup
+}
+
+func emptyDirOptions(source *corev1.EmptyDirVolumeSource) string {
+	if source == nil {
+		return ""
+	}
+	var out string
+	switch source.Medium {
+	case corev1.StorageMediumMemory:
+		out = "medium=Memory"
+	case corev1.StorageMediumHugePages, corev1.StorageMediumHugePagesPrefix + "2Mi":
+		out = "medium=HugePages" // there is one size
+	}
+	if source.SizeLimit != nil && !source.SizeLimit.IsZero() {
+		if out != "" {
+			out += ","
+		}
+		out += "size=" + strconv.FormatInt(source.SizeLimit.Value(), 10)
+	}
+	if source.Mode != nil {
+		if out != "" {
+			out += ","
+		}
+		out += "mode=" + strconv.FormatInt(int64(*source.Mode), 8)
+	}
+	return out
+}
+
+// containerMounts are the container's mounts of the pod's volumes; images are
+// the references of those that are images, and lookup finds the container's
+// variables.
+func containerMounts(o *Options, container *corev1.Container, images map[string]string, lookup func(string) (string, bool)) ([]*runtimeapi.Mount, error) {
+	var out []*runtimeapi.Mount
+	for i := range container.VolumeMounts {
+		mount := &container.VolumeMounts[i]
+		part, err := subPath(mount, lookup)
+		if err != nil {
+			return nil, err
+		}
+		one, err := containerMount(o, mount, part, images)
+		if err != nil {
+			return nil, fmt.Errorf("volume %q: %w", mount.Name, err)
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+func containerMount(o *Options, mount *corev1.VolumeMount, part string, images map[string]string) (*runtimeapi.Mount, error) {
+	var source *corev1.VolumeSource
+	for i := range o.Pod.Spec.Volumes {
+		if o.Pod.Spec.Volumes[i].Name == mount.Name {
+			source = &o.Pod.Spec.Volumes[i].VolumeSource
+		}
+	}
+	if source == nil {
+		return nil, fmt.Errorf("the pod has no such volume")
+	}
+	out := &runtimeapi.Mount{ContainerPath: mount.MountPath, Readonly: mount.ReadOnly, MountOptions: mount.BindMountOptions}
+	if mode := mount.RecursiveReadOnly; mode != nil && *mode != corev1.RecursiveReadOnlyDisabled {
+		out.RecursiveReadOnly = true
+	}
+	if mode := mount.MountPropagation; mode != nil && *mode == corev1.MountPropagationHostToContainer {
+		out.Propagation = runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+	}
+	directory := volume.Plugin(source)
+	switch {
+	case source.EmptyDir != nil:
+		directory = annotations.EmptyDirPath
+	case source.Image != nil:
+		out.Readonly, out.ImageSubPath = true, part
+		out.Image = &runtimeapi.ImageSpec{Image: images[mount.Name], UserSpecifiedImage: source.Image.Reference}
+		return out, nil
+	case directory == "":
+		return nil, fmt.Errorf("its kind is not honoured")
+	default:
+		out.Readonly = true // nothing that a container writes there would last
+	}
+	out.HostPath = filepath.Join(o.Volumes(), directory, mount.Name, part)
+	return out, nil
+}
+
+// subPath is what of a volume is mounted, empty for all of it.
+func subPath(mount *corev1.VolumeMount, lookup func(string) (string, bool)) (string, error) {
+	part, told := mount.SubPath, mount.SubPath
+	if mount.SubPathExpr != "" {
+		missing := ""
+		told = mount.SubPathExpr // what it stands for may be a secret
+		part = expand(mount.SubPathExpr, func(name string) (string, bool) {
+			value, known := lookup(name)
+			if !known {
+				missing = name
+			}
+			return value, known
+		})
+		if missing != "" {
+			return "", fmt.Errorf("failed to expand subPath for volumeMount %q: missing value for %q", mount.Name, missing)
+		}
+	}
+	switch {
+	case path.IsAbs(part):
+		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", told)
+	case slices.Contains(strings.Split(part, "/"), ".."):
+		return "", fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", told)
+	}
+	return part, nil
+}
+
+// MountStatuses tell how the container's volumes are mounted, as the kubelet
+// does.
+func MountStatuses(container *corev1.Container) (out []corev1.VolumeMountStatus) {
+	for _, mount := range container.VolumeMounts {
+		status := corev1.VolumeMountStatus{Name: mount.Name, MountPath: mount.MountPath, ReadOnly: mount.ReadOnly}
+		if mount.ReadOnly {
+			mode := corev1.RecursiveReadOnlyDisabled
+			if wish := mount.RecursiveReadOnly; wish != nil && *wish != corev1.RecursiveReadOnlyDisabled {
+				mode = corev1.RecursiveReadOnlyEnabled // the guest's kernel and runtime can
+			}
+			status.RecursiveReadOnly = &mode
+		}
+		out = append(out, status)
+	}
+	return out
+}

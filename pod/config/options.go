@@ -1,0 +1,95 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+// Options are a pod and what of its configuration its specification does not
+// say. They are not changed, and the pod must not be changed while it is in use.
+type Options struct {
+	// Pod is the defaulted and validated pod (package podapi) with a UID.
+	Pod *corev1.Pod
+	// LogDir is the pod's own log directory; a container logs to
+	// LogDir/<container>/<restart count>.log.
+	LogDir string
+	// MessageDir is the pod's own directory for the termination messages of its
+	// containers; with none they are not read.
+	MessageDir string
+	// VolumeDir is where the host paths of the pod's volumes are named, and
+	// where those of ConfigMaps, Secrets and the downward API are written: a
+	// directory of the pod's own, which goes with it. Of an emptyDir nothing
+	// lies there: the engine knows it by its path. Empty is
+	// /var/lib/kubelet/pods/<uid>/volumes.
+	VolumeDir string
+	// Objects are the ConfigMaps and Secrets of the pod's namespace; nil is
+	// none.
+	Objects volume.Objects
+	// HostsFile is where the pod's /etc/hosts is written; its directory exists.
+	// Empty leaves the file to the runtime, and hostAliases are refused.
+	HostsFile string
+	// SeccompDir is the directory of the profiles of type Localhost. Empty
+	// refuses them.
+	SeccompDir string
+	// DNS, if set, is the machine's resolver configuration, which the pod's own is
+	// laid over. Without it the runtime has its own.
+	DNS func() *runtimeapi.DNSConfig
+	// ClusterDomain ends the name of a pod with a subdomain; empty is cluster.local.
+	ClusterDomain string
+
+	Network  string // "user", "none" or empty for the engine's default
+	Template string // "off" or empty
+	Accel    string // "kvm", "tcg" or empty for the probed one
+	// Ports are published beside the pod's own hostPorts.
+	Ports []*runtimeapi.PortMapping
+	// HostIP is shown in the status.
+	HostIP string
+	// NodeName is what spec.nodeName is for the environment where the pod has
+	// none.
+	NodeName string
+}
+
+// Check refuses a pod that cannot be run: it lacks a name, a UID or a container,
+// or it asks for what these options cannot give.
+func (o *Options) Check() error {
+	pod := o.Pod
+	switch {
+	case pod == nil:
+		return errors.New("no pod given")
+	case pod.Name == "" || pod.Namespace == "" || pod.UID == "":
+		return fmt.Errorf("pod %q: name, namespace and uid are required", pod.Name)
+	case len(pod.Spec.Containers) == 0:
+		return fmt.Errorf("pod %s: no containers", pod.Name)
+	case o.HostsFile == "" && len(pod.Spec.HostAliases) > 0:
+		return fmt.Errorf("pod %s: hostAliases, and no place to write the hosts file", pod.Name)
+	}
+	if err := refuseInternal(pod.Annotations); err != nil {
+		return fmt.Errorf("pod %s: %w", pod.Name, err)
+	}
+	if _, err := o.hostname(); err != nil {
+		return fmt.Errorf("pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// AllObjects are Objects, or none.
+func (o *Options) AllObjects() volume.Objects {
+	if o.Objects == nil {
+		return volume.None{}
+	}
+	return o.Objects
+}
+
+// Volumes is VolumeDir, or the kubelet's.
+func (o *Options) Volumes() string {
+	if o.VolumeDir == "" {
+		return filepath.Join("/var/lib/kubelet/pods", string(o.Pod.UID), "volumes")
+	}
+	return o.VolumeDir
+}

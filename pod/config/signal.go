@@ -1,0 +1,26 @@
+package config
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const signalPrefix = "SIGNAL_"
+
+// criSignal is the stop signal of a container as the CRI has it; the runtime's
+// default where none is set.
+func criSignal(spec *corev1.Container) runtimeapi.Signal {
+	if spec.Lifecycle == nil || spec.Lifecycle.StopSignal == nil {
+		return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT
+	}
+	name := strings.NewReplacer("+", "PLUS", "-", "MINUS").Replace(string(*spec.Lifecycle.StopSignal))
+	return runtimeapi.Signal(runtimeapi.Signal_value[signalPrefix+name])
+}
+
+// Signal is the inverse: SIGNAL_SIGRTMINPLUS1 is SIGRTMIN+1.
+func Signal(signal runtimeapi.Signal) corev1.Signal {
+	name := strings.TrimPrefix(signal.String(), signalPrefix)
+	return corev1.Signal(strings.NewReplacer("PLUS", "+", "MINUS", "-").Replace(name))
+}

@@ -1,0 +1,110 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/instance"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
+)
+
+// stopRequest asks Run to end the pod within grace.
+type stopRequest struct {
+	grace time.Duration
+}
+
+// Stop asks for the pod's end: TERM (or the image's stop signal) to every
+// container, KILL after grace; a negative grace is the pod's own. It returns
+// when Run has ended the pod or with ctx's error; the request stands. A later
+// Stop can only shorten the grace. It needs a Run.
+func (p *Pod) Stop(ctx context.Context, grace time.Duration) error {
+	if grace < 0 {
+		grace = p.grace()
+	}
+	p.mu.Lock()
+	if p.stop == nil || grace < p.stop.grace {
+		p.stop = &stopRequest{grace: grace}
+	}
+	p.mu.Unlock()
+	p.Changed()
+	for {
+		status, changed := p.Watch()
+		if podstatus.Ended(&status) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("stop pod %s: %w", p.pod.Name, ctx.Err())
+		}
+	}
+}
+
+// Kill is Stop without grace.
+func (p *Pod) Kill(ctx context.Context) error { return p.Stop(ctx, 0) }
+
+func (p *Pod) grace() time.Duration {
+	if seconds := p.pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
+		return time.Duration(*seconds) * time.Second
+	}
+	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
+}
+
+func (p *Pod) stopping() *stopRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stop
+}
+
+// Delete removes the pod's containers, sandboxes, volumes and logs. What is gone already
+// is no error. It must not be called while Run runs.
+func (p *Pod) Delete(ctx context.Context) error {
+	if err := p.remove(ctx); err != nil {
+		return fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
+	}
+	if err := p.unmount(); err != nil {
+		return fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
+	}
+	for _, dir := range []string{p.options.LogDir, p.options.MessageDir} {
+		if dir == "" {
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
+		}
+	}
+	return nil
+}
+
+func (p *Pod) remove(ctx context.Context) error {
+	sandboxes, err := instance.Sandboxes(ctx, p.options.Runtime, p.pod.UID)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, sandbox := range sandboxes {
+		if err := p.options.Runtime.StopPodSandbox(ctx, sandbox.GetId()); err != nil && !instance.Gone(err) {
+			errs = append(errs, fmt.Errorf("stop sandbox %s: %w", sandbox.GetId(), err))
+		}
+	}
+	containers, err := instance.Containers(ctx, p.options.Runtime, p.pod.UID)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	for _, container := range containers {
+		if err := p.options.Runtime.RemoveContainer(ctx, container.GetId()); err != nil && !instance.Gone(err) {
+			errs = append(errs, fmt.Errorf("remove container %s: %w", container.GetId(), err))
+		}
+	}
+	for _, sandbox := range sandboxes {
+		if err := p.options.Runtime.RemovePodSandbox(ctx, sandbox.GetId()); err != nil && !instance.Gone(err) {
+			errs = append(errs, fmt.Errorf("remove sandbox %s: %w", sandbox.GetId(), err))
+		}
+	}
+	return errors.Join(errs...)
+}

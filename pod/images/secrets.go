@@ -1,0 +1,155 @@
+package images
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+// credential is what a pull secret has for the images of one place.
+type credential struct {
+	place    string // host[:port][/path]
+	username string
+	password string
+}
+
+// pullSecrets are the credentials of the pod's imagePullSecrets, the longest
+// place first, and the names of the secrets that there are none of.
+func pullSecrets(ctx context.Context, o *config.Options) (out []credential, missing []string, err error) {
+	for _, ref := range o.Pod.Spec.ImagePullSecrets {
+		if ref.Name == "" {
+			continue
+		}
+		secret, err := o.AllObjects().Secret(ctx, ref.Name)
+		if errors.Is(err, volume.ErrNotFound) {
+			missing = append(missing, ref.Name)
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("image pull secret %s: %w", ref.Name, err)
+		}
+		list, err := credentials(secret)
+		if err != nil {
+			return nil, nil, fmt.Errorf("image pull secret %s: %w", ref.Name, err)
+		}
+		out = append(out, list...)
+	}
+	slices.SortStableFunc(out, func(a, b credential) int { return strings.Compare(b.place, a.place) })
+	return out, missing, nil
+}
+
+// credentials reads a secret of one of the two types that hold them. No error
+// tells of their content.
+func credentials(secret *corev1.Secret) ([]credential, error) {
+	type entry struct {
+		Username string `json:"username"`
+		Password string `json:"password"`
+		Auth     string `json:"auth"`
+	}
+	var entries map[string]entry
+	var err error
+	switch secret.Type {
+	case corev1.SecretTypeDockerConfigJson:
+		var file struct {
+			Auths map[string]entry `json:"auths"`
+		}
+		err = json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &file)
+		entries = file.Auths
+	case corev1.SecretTypeDockercfg:
+		err = json.Unmarshal(secret.Data[corev1.DockerConfigKey], &entries)
+	default:
+		return nil, fmt.Errorf("its type %q is not one for images", secret.Type)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("it is not in the form of its type, %s", secret.Type)
+	}
+	var out []credential
+	for place, e := range entries {
+		c := credential{place: placeOf(place), username: e.Username, password: e.Password}
+		if e.Auth != "" {
+			raw, err := base64.StdEncoding.DecodeString(e.Auth)
+			name, password, found := strings.Cut(string(raw), ":")
+			if err != nil || !found {
+				return nil, fmt.Errorf("the auth of %s is not user:password in base64", place)
+			}
+			c.username, c.password = name, strings.TrimRight(password, "\x00")
+		}
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b credential) int { return strings.Compare(a.place, b.place) })
+	return out, nil
+}
+
+// placeOf is a registry's place without a scheme and without the path of its
+// interface.
+func placeOf(text string) string {
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	at := u.Path
+	for _, version := range []string{"/v1", "/v2"} {
+		if rest, found := strings.CutPrefix(at, version); found && (rest == "" || rest[0] == '/') {
+			at = rest
+			break
+		}
+	}
+	return u.Host + strings.TrimSuffix(at, "/")
+}
+
+// defaultPlace is where images lie whose name begins with no registry.
+const defaultPlace = "index.docker.io"
+
+// authsFor are those for an image, the most particular first.
+func authsFor(list []credential, image string) []*runtimeapi.AuthConfig {
+	var out []*runtimeapi.AuthConfig
+	host, rest, slash := strings.Cut(image, "/")
+	named := slash && (strings.ContainsAny(host, ".:") || host == "localhost")
+	if !named || host == "docker.io" {
+		host = defaultPlace
+		if named {
+			image = rest
+		}
+		image = host + "/" + image
+	}
+	for _, c := range list {
+		if c.place != "" && liesIn(c.place, image) {
+			out = append(out, &runtimeapi.AuthConfig{Username: c.username, Password: c.password})
+		}
+	}
+	return out
+}
+
+// liesIn tells whether an image lies in a place, in whose host each label may
+// be a pattern.
+func liesIn(place, image string) bool {
+	placeHost, placePath, _ := strings.Cut(place, "/")
+	host, rest, _ := strings.Cut(image, "/")
+	placeHost, placePort, _ := strings.Cut(placeHost, ":")
+	host, port, _ := strings.Cut(host, ":")
+	labels, own := strings.Split(placeHost, "."), strings.Split(host, ".")
+	if placePort != port || len(labels) != len(own) {
+		return false
+	}
+	for i, label := range labels {
+		if ok, err := path.Match(label, own[i]); err != nil || !ok {
+			return false
+		}
+	}
+	return strings.HasPrefix(rest, placePath)
+}

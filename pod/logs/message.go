@@ -1,0 +1,101 @@
+package logs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/config"
+)
+
+// What the kubelet takes of a container's last words.
+const (
+	maxMessage      = 4096 // bytes of its message file
+	maxMessageLog   = 2048 // bytes of its log, for want of a message
+	maxMessageLines = 80   // lines of its log
+	// maxTail is what is read of a log for them: as many short lines with the
+	// time before each, or the end of a long one.
+	maxTail = 64 << 10
+)
+
+// MakeMessage makes the file that the runtime lets the container write, and
+// removes that of an instance that is not told of any more.
+func MakeMessage(o *config.Options, container string, restarts int32) error {
+	if o.MessageDir == "" {
+		return nil
+	}
+	path := config.MessageFile(o, container, restarts)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, nil, 0o666)
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o666) // whatever user the container has
+	}
+	if err != nil {
+		return fmt.Errorf("make the termination message's file: %w", err)
+	}
+	if err := os.Remove(config.MessageFile(o, container, restarts-2)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove an old termination message: %w", err)
+	}
+	return nil
+}
+
+// LastWords are what the run of a container that has ended has to say: the content of its
+// message file, or where its policy says so and it has failed, the end of its log.
+func LastWords(o *config.Options, spec *corev1.Container, restarts int32, failed bool) string {
+	var text string
+	if o.MessageDir != "" {
+		text = tail(config.MessageFile(o, spec.Name, restarts), maxMessage)
+	}
+	if text == "" && spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError &&
+		failed && o.LogDir != "" {
+		log := filepath.Join(o.LogDir, config.LogPath(spec.Name, restarts))
+		text = logTail(tail(Older(log), maxTail) + tail(log, maxTail))
+	}
+	return strings.ToValidUTF8(text, "?")
+}
+
+// tail is the end of a file, empty for one that cannot be read: the pod's end is
+// told all the same.
+func tail(path string, limit int64) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-limit), limit))
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+// logTail is the end of what was written, of a log in the CRI's format: each
+// line has its time, its stream and a tag before the text.
+func logTail(log string) string {
+	var lines [][]byte
+	for line := range bytes.Lines([]byte(log)) {
+		parts := bytes.SplitN(line, []byte{' '}, 4)
+		if len(parts) != 4 || string(parts[1]) != "stdout" && string(parts[1]) != "stderr" {
+			continue // the rest of a line that was cut off
+		}
+		text := parts[3]
+		if bytes.HasPrefix(parts[2], []byte{'P'}) {
+			text = bytes.TrimSuffix(text, []byte{'\n'})
+		}
+		lines = append(lines, text)
+	}
+	text := bytes.Join(lines[max(0, len(lines)-maxMessageLines):], nil)
+	return string(text[max(0, len(text)-maxMessageLog):])
+}

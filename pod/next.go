@@ -1,0 +1,160 @@
+package pod
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/instance"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+)
+
+// wants tells whether c is to be started, if not now then when its turn comes.
+func (r *run) wants(c *container) bool {
+	if r.running(c) {
+		return false
+	}
+	if c.outgoing() {
+		return true // its end was not its own
+	}
+	code, ended := r.outcome(c)
+	switch c.kind {
+	case podspec.Sidecar:
+		return true
+	case podspec.Ephemeral:
+		return !ended
+	case podspec.Initial:
+		if r.initialised() {
+			return false
+		}
+		// A machine that is new is initialised anew.
+		if !ended || code == 0 && !r.begun(c) {
+			return true
+		}
+	case podspec.Regular:
+		if !ended {
+			return !r.spent()
+		}
+	}
+	return podspec.Restarts(r.pod, c.kind, c.spec, code)
+}
+
+// finished tells whether the start may go on to what comes after c, which is
+// an initial container or a sidecar.
+func (r *run) finished(c *container) bool {
+	if c.kind == podspec.Sidecar {
+		return r.started(c)
+	}
+	code, ended := r.outcome(c)
+	return ended && code == 0 && r.begun(c)
+}
+
+// initialised tells whether the sandbox has seen all initial containers end and
+// all sidecars start: from then on it stays initialised.
+func (r *run) initialised() bool {
+	inits := r.of(podspec.Initial, podspec.Sidecar)
+	if len(inits) == 0 || slices.ContainsFunc(r.of(podspec.Regular), r.begun) {
+		return true
+	}
+	return !slices.ContainsFunc(inits, func(c *container) bool { return !r.finished(c) })
+}
+
+// next are the containers that are to run now and do not, in the order in which
+// they are started. A sidecar that falls while later ones are being initialised
+// is started again beside them.
+func (r *run) next() []*container {
+	var out []*container
+	if !r.initialised() {
+		inits := r.of(podspec.Initial, podspec.Sidecar)
+		for i, c := range inits {
+			if r.finished(c) {
+				continue
+			}
+			if r.wants(c) {
+				out = append(out, c)
+			}
+			if !slices.ContainsFunc(inits[i+1:], r.begun) {
+				break
+			}
+		}
+	} else {
+		for _, c := range r.of(podspec.Sidecar, podspec.Regular) {
+			if r.wants(c) {
+				out = append(out, c)
+			}
+		}
+	}
+	for _, c := range r.of(podspec.Ephemeral) {
+		if r.wants(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// over tells whether the pod has run to its end: an initial container has failed
+// for good, or no regular one has anything left to do.
+func (r *run) over() bool {
+	for _, c := range r.of(podspec.Initial) {
+		if code, ended := r.outcome(c); ended && code != 0 && !podspec.Restarts(r.pod, c.kind, c.spec, code) {
+			return true
+		}
+	}
+	for _, c := range r.of(podspec.Regular) {
+		if r.running(c) || r.wants(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// spent tells whether a pod that is never restarted has lost its machine: what
+// has not been started by then is not started any more.
+func (r *run) spent() bool {
+	if r.sandbox == nil || r.ready() || r.pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		return false
+	}
+	return slices.ContainsFunc(r.containers, func(c *container) bool { return c.newest != nil })
+}
+
+// The kubelet's words for a pod that has been active for too long.
+const (
+	// ReasonDeadline is that of a pod's status.
+	ReasonDeadline  = "DeadlineExceeded"
+	messageDeadline = "Pod was active on the node longer than the specified deadline"
+)
+
+// checkDeadline sees to it that a pod ends when its active deadline passes.
+func (r *run) checkDeadline() {
+	seconds := r.pod.Spec.ActiveDeadlineSeconds
+	if seconds == nil || r.expired || r.stopping != nil {
+		return
+	}
+	due := r.began.Add(time.Duration(*seconds) * time.Second)
+	switch over := r.over(); {
+	case over && r.lastFinish().Before(due):
+		return
+	case !over && time.Now().Before(due):
+		r.at(due)
+		return
+	}
+	// Also of one that has ended after it, under no engine or one that did
+	// not live to tell.
+	r.expired = true
+	r.event(nil, false, ReasonDeadline, messageDeadline)
+}
+
+// lastFinish is when the last of the containers that the pod is for has ended,
+// and of those that initialise it.
+func (r *run) lastFinish() time.Time {
+	var last time.Time
+	for _, c := range r.of(podspec.Initial, podspec.Regular) {
+		if c.newest.Exited() {
+			if at := instance.Time(c.newest.Status.GetFinishedAt()); at.After(last) {
+				last = at
+			}
+		}
+	}
+	return last
+}

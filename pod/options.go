@@ -1,0 +1,75 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	internalapi "k8s.io/cri-api/pkg/apis"
+
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/probe"
+)
+
+// Options describe one pod and how it is run. They are not changed, and the pod
+// they name must not be changed while it is in use.
+type Options struct {
+	config.Options
+
+	Runtime internalapi.RuntimeService
+	Images  internalapi.ImageManagerService
+	// Allocatable, if set, tells what a container of that sandbox has that sets
+	// no limit, for resourceFieldRef.
+	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
+
+	// Dial connects to a port of the pod whose sandbox it is given, for probes and
+	// hooks; nil dials the pod's address. An error that matches
+	// syscall.ECONNREFUSED says that nothing listens, one with the code
+	// Unavailable, FailedPrecondition or NotFound nothing about the pod.
+	Dial func(ctx context.Context, sandbox string, port int) (net.Conn, error)
+	// Pauses tells how often the machine of a sandbox has been paused, and whether
+	// it is now: probes do not count what happens across that. Nil is never. It
+	// must not block.
+	Pauses func(sandbox string) (times uint64, now bool)
+	// Resume, if set, lets the machine of a sandbox go on that is paused, and does
+	// nothing to another: what is to end, by its preStop hook or a signal, runs.
+	Resume func(ctx context.Context, sandbox string) error
+	// Last is what an earlier Run's Verdicts said, by the containers' CRI ids:
+	// those that still run are as started and ready as they were then, until
+	// their probes say otherwise, and those that were being ended in order to be
+	// started anew are. Of those that it does not tell of nothing is known.
+	Last map[string]probe.Verdict
+	// Conditions, if set, are those that others set on the pod, for its readiness
+	// gates. It is asked on the goroutine of Run and must not block; Changed
+	// says that its answer has changed.
+	Conditions func() []corev1.PodCondition
+
+	// FailFast ends Run with an error at the first image, sandbox or container
+	// that cannot be had, instead of trying again for ever.
+	FailFast bool
+
+	// Event, if set, is told what happens, in order, from the goroutine of Run;
+	// it must not block.
+	Event  func(Event)
+	Logger *slog.Logger
+}
+
+// Event is one outcome, with the kubelet's reasons.
+type Event struct {
+	Time      time.Time
+	Warning   bool
+	Reason    string // Pulling, Pulled, Created, Started, Killing, BackOff, Failed, SandboxChanged, …
+	Container string // empty: the pod
+	Message   string
+}
+
+// The classes of Run's errors, matched with errors.Is.
+var (
+	// ErrImage: FailFast is set and an image cannot be had.
+	ErrImage = errors.New("no image")
+	// ErrStart: FailFast is set and the sandbox or a container cannot be started.
+	ErrStart = errors.New("cannot be started")
+)

@@ -1,0 +1,63 @@
+package podstatus
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+)
+
+// CodeLost is the exit code of a container whose machine ended under it.
+const CodeLost = 137
+
+// EndAll has no container of a pod that has ended wait for a start, as far as the
+// pod had come: those that had no turn yet wait as they did. As the kubelet has it,
+// what is not known to have ended well has failed.
+func EndAll(spec *corev1.PodSpec, status *corev1.PodStatus) {
+	unknown := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated", ExitCode: CodeLost,
+	}}
+	end := func(list []corev1.ContainerStatus) {
+		for i := range list {
+			if list[i].State.Terminated == nil {
+				list[i].State = unknown
+			}
+		}
+	}
+	if Initialized(spec, status).Status == corev1.ConditionTrue {
+		end(status.ContainerStatuses)
+	}
+	inits := status.InitContainerStatuses
+	for last := len(inits) - 1; last >= 0; last-- {
+		if inits[last].State.Waiting == nil || inits[last].LastTerminationState.Terminated != nil || last == 0 {
+			end(inits[:last+1])
+			break
+		}
+	}
+}
+
+// Ended tells whether the pod has.
+func Ended(status *corev1.PodStatus) bool {
+	return status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed
+}
+
+// ExitCode is the pod's as a command's: that of the first container, in the
+// pod's order, initial ones first, that failed, else 0. How sidecars end does
+// not matter. It is not known before the pod has ended.
+func ExitCode(spec *corev1.PodSpec, status *corev1.PodStatus) (code int, known bool) {
+	if !Ended(status) {
+		return 0, false
+	}
+	for c, kind := range podspec.All(spec) {
+		list := status.ContainerStatuses
+		switch kind {
+		case podspec.Sidecar:
+			continue
+		case podspec.Initial:
+			list = status.InitContainerStatuses
+		}
+		if end := Of(list, c.Name).State.Terminated; end != nil && end.ExitCode != 0 {
+			return int(end.ExitCode), true
+		}
+	}
+	return 0, true
+}

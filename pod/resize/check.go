@@ -1,0 +1,50 @@
+// Package resize has the rules of a Pod's resize, and carries one out.
+package resize
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+)
+
+// Container is the container of that name whose resources may change while the
+// pod runs, nil for none: a regular one, or a sidecar.
+func Container(spec *corev1.PodSpec, name string) *corev1.Container {
+	for c, kind := range podspec.All(spec) {
+		if c.Name == name && kind != podspec.Initial {
+			return c
+		}
+	}
+	return nil
+}
+
+// Check is what the API server allows of a resize.
+func Check(old, next corev1.ResourceRequirements) error {
+	for _, list := range []struct {
+		kind      string
+		old, next corev1.ResourceList
+	}{{"limit", old.Limits, next.Limits}, {"request", old.Requests, next.Requests}} {
+		for name, quantity := range list.next {
+			have, set := list.old[name]
+			if quantity.Sign() < 0 {
+				return fmt.Errorf("the %s of %s is negative", list.kind, name)
+			}
+			if (!set || have.Cmp(quantity) != 0) && name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+				return fmt.Errorf("only cpu and memory resources are mutable, not %s", name)
+			}
+		}
+		for name := range list.old {
+			if _, set := list.next[name]; !set {
+				return fmt.Errorf("the %s of %s cannot be removed", list.kind, name)
+			}
+		}
+	}
+	for name, request := range next.Requests {
+		if limit, set := next.Limits[name]; set && request.Cmp(limit) > 0 {
+			return fmt.Errorf("the request of %s, %s, is more than the limit %s", name, request.String(), limit.String())
+		}
+	}
+	return nil
+}
