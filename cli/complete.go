@@ -127,6 +127,8 @@ func (a asker) complete(cmd *cobra.Command) {
 	}
 	for flag, with := range map[string]completer{
 		"container": a.completeContainers,
+		"target":    a.completeContainers,
+		"pull":      cobra.FixedCompletions([]string{"missing", "always", "never"}, cobra.ShellCompDirectiveNoFileComp),
 		"output":    cobra.FixedCompletions([]string{"json", "yaml", "wide", "name", output.JSONPath}, cobra.ShellCompDirectiveNoFileComp),
 		"network":   cobra.FixedCompletions([]string{"user", "none"}, cobra.ShellCompDirectiveNoFileComp),
 		"accel":     cobra.FixedCompletions([]string{"auto", "kvm", "tcg"}, cobra.ShellCompDirectiveNoFileComp),

@@ -10,7 +10,7 @@ func testDebug(t *testing.T, u *user) {
 	p := newTerminal(t, 40, 100)
 	before := p.modes()
 
-	shell := p.start(u, "debug", "bad", "-it", "-c", "c", "--name", "d", "--", "sh")
+	shell := p.start(u, "debug", "bad", "-it", "--target", "c", "-c", "d", "--", "sh")
 	p.expect("container d: press Enter")
 	p.typed("stty size; tr '\\0' ' ' </proc/1/cmdline; echo; echo $TERM\r")
 	p.expect(`40 100\r\nsleep 4242 \r\nxterm\r\n`)

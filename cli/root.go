@@ -66,9 +66,9 @@ without root, without KVM, without a daemon to set up and without configuration.
 	}
 	root.PersistentFlags().BoolVar(&a.Detail, "detail", false, "print the whole of what stands behind an error")
 	root.AddCommand(
-		run.Command(a), pod.Ps(a), pod.Inspect(a), pod.Logs(a), pod.Events(a), top.Stats(a), top.Top(a),
+		run.Command(a), pod.Ps(a), pod.Inspect(a), pod.Describe(a), pod.Logs(a), pod.Events(a), top.Stats(a), top.Top(a),
 		session.Exec(a), session.Debug(a), session.Attach(a), session.Cp(a), session.PortForward(a), session.Console(a),
-		pod.Stop(a), pod.Start(a), pod.Pause(a), pod.Resume(a), pod.Rm(a), pod.Wait(a), pod.Update(a), pod.Kube(a),
+		pod.Stop(a), pod.Start(a), pod.Restart(a), pod.Pause(a), pod.Resume(a), pod.Rm(a), pod.Wait(a), pod.Update(a), pod.Kube(a),
 		image.Command(a), image.Login(a), image.Logout(a), template.Command(a),
 		host.Check(a), host.Version(a), host.Reap(a), host.System(a), completionCmd(a),
 	)

@@ -19,7 +19,12 @@ func usage(cmd *cobra.Command) {
 		}
 		return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 	}
-	cmd.SetFlagErrorFunc(see)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if meant := meantFlag(cmd, err); meant != "" {
+			err = fmt.Errorf("%w: did you mean %s?", err, meant)
+		}
+		return see(cmd, err)
+	})
 	if cmd.Run == nil && cmd.RunE == nil {
 		cmd.SuggestionsMinimumDistance = 2
 		cmd.Args = func(cmd *cobra.Command, given []string) error {

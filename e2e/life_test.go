@@ -180,7 +180,7 @@ func testReplaced(t *testing.T, w *world) {
 func testDebug(t *testing.T, w *world) {
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: host}, spec: {terminationGracePeriodSeconds: 0, containers: [
   {name: a, image: "`+image+`", command: [sleep, "4242"]}, {name: b, image: "`+image+`", command: [sleep, "5353"]}]}}`, "run", "-d", "-q", "-")
-	name := strings.TrimSpace(w.must(t, "", "debug", "host", "-c", "b", "--", "sleep", "6464"))
+	name := strings.TrimSpace(w.must(t, "", "debug", "host", "--target", "b", "--", "sleep", "6464"))
 	seen := func() string {
 		return w.must(t, "", "exec", "-c", name, "host", "--", "sh", "-c", "for c in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$c; echo; done | grep ^sleep | sort; readlink /proc/1/exe")
 	}
@@ -190,12 +190,12 @@ func testDebug(t *testing.T, w *world) {
 	if got := w.must(t, "", "exec", "-c", "a", "host", "--", "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '"); strings.Contains(got, "6464") || strings.Contains(got, "5353") {
 		t.Errorf("seen by a container that is nobody's target: %s", got)
 	}
-	for _, args := range [][]string{{"--name", "a"}, {"-c", "c"}, {"--name", "Bad_"}, {"--image", "localhost/none:1"}} {
+	for _, args := range [][]string{{"-c", "a"}, {"--target", "c"}, {"-c", "Bad_"}, {"--image", "localhost/none:1"}} {
 		if c := w.run(t, "", append([]string{"debug", "host"}, args...)...); c.ProcessState.ExitCode() == 0 {
 			t.Error(c)
 		}
 	}
-	if c := w.run(t, "typed", "debug", "-i", "--name", "d", "host", "--", "sh", "-c", "cat; echo; exit 3"); c.ProcessState.ExitCode() != 3 || c.out.String() != "typed\n" {
+	if c := w.run(t, "typed", "debug", "-i", "-c", "d", "host", "--", "sh", "-c", "cat; echo; exit 3"); c.ProcessState.ExitCode() != 3 || c.out.String() != "typed\n" {
 		t.Error(c)
 	}
 	if got := w.must(t, "", "logs", "-c", "d", "host"); got != "typed\n" {

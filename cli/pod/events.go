@@ -62,7 +62,7 @@ restarts, failures. What happened several times is one line with its count. The 
 				for _, e := range list {
 					rows = append(rows, eventRow(e))
 				}
-				return output.Table(w, strings.Join(eventHeader, " "), rows)
+				return output.Table(w, eventHeader, rows)
 			}})
 		},
 	}
@@ -72,7 +72,7 @@ restarts, failures. What happened several times is one line with its count. The 
 	return cmd
 }
 
-var eventHeader = []string{"SEEN", "TYPE", "REASON", "POD", "CONTAINER", "MESSAGE"}
+const eventHeader = "SEEN TYPE REASON POD CONTAINER MESSAGE"
 
 func eventRow(e api.Event) []string {
 	seen := text.Age(e.LastTimestamp)
@@ -83,35 +83,31 @@ func eventRow(e api.Event) []string {
 	return []string{seen, e.Type, e.Reason, e.InvolvedObject.Name, text.Dash(container), text.Printable(text.Plain(e.Message))}
 }
 
-// eventPrinter prints events one by one, in columns of fixed width.
+// eventWidths are what the columns of events to come have room for.
+var eventWidths = []string{"100s", "Warning", "CrashLoopBackOff", "a-pod-with-a-name", "a-container", ""}
+
+// eventPrinter prints events one by one.
 type eventPrinter struct {
-	w      io.Writer
-	format output.Format
-	begun  bool
+	w       io.Writer
+	format  output.Format
+	columns *output.Columns
+	begun   bool
 }
 
 func (p *eventPrinter) print(e api.Event) error {
-	const columns = "%-20s  %-7s  %-16s  %-16s  %-12s  %s\n"
+	first := !p.begun
+	p.begun = true
 	if p.format != "" {
-		if p.format == "yaml" && p.begun {
+		if p.format == "yaml" && !first {
 			fmt.Fprintln(p.w, "---")
 		}
-		p.begun = true
 		return p.format.Print(p.w, e, nil)
 	}
-	row := [6]any{}
-	for i, text := range eventRow(e) {
-		row[i] = text
-	}
-	var headed error
-	if !p.begun {
-		header := [6]any{}
-		for i, text := range eventHeader {
-			header[i] = text
+	if first {
+		p.columns = output.NewColumns(p.w, eventHeader, [][]string{eventWidths})
+		if err := p.columns.Header(); err != nil {
+			return err
 		}
-		_, headed = fmt.Fprintf(p.w, columns, header[:]...)
-		p.begun = true
 	}
-	_, err := fmt.Fprintf(p.w, columns, row[:]...)
-	return errors.Join(headed, err)
+	return p.columns.Row(eventRow(e))
 }

@@ -14,9 +14,8 @@ func Inspect(a *app.App) *cobra.Command {
 	f := output.Format("yaml")
 	var sandbox bool
 	cmd := &cobra.Command{
-		Use:        "inspect POD",
-		Short:      "Show a pod with its status, as the Kubernetes API would",
-		SuggestFor: []string{"describe"},
+		Use:   "inspect POD",
+		Short: "Show a pod with its status, as the Kubernetes API would",
 		Example: `  bulkhead inspect web
   bulkhead inspect web -o jsonpath={.status.podIP}
   bulkhead inspect --sandbox web      # the virtual machine's own facts`,

@@ -27,7 +27,8 @@ With -i it is attached to. Without, its name is printed, and bulkhead logs, exec
 and attach take that by -c. It is never restarted, and stays in the pod until the
 pod ends.`,
 		Example: `  bulkhead debug -it web -- sh
-  bulkhead debug -it --image docker.io/library/busybox:1.36 -c nginx web
+  bulkhead debug -it --image docker.io/library/busybox:1.36 --target nginx web
+  bulkhead debug -it -c shell web -- sh && bulkhead logs -c shell web
   bulkhead debug --image localhost/tools:1 web -- tcpdump -i eth0`,
 		Args: app.AtLeast("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,8 +49,8 @@ pod ends.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&req.Image, "image", "", "image (default: the target's, or that of the pod's first container)")
-	f.StringVarP(&req.Target, "target", "c", "", "container whose processes are seen")
-	f.StringVar(&req.Name, "name", "", "name of the new container (default: debugger- and some letters)")
+	f.StringVar(&req.Target, "target", "", "container whose processes are seen")
+	f.StringVarP(&req.Name, "container", "c", "", "name of the new container (default: debugger- and some letters)")
 	f.BoolVarP(&o.Stdin, "stdin", "i", false, "pass stdin on, and attach")
 	f.BoolVarP(&o.TTY, "tty", "t", false, "give the container a terminal")
 	return cmd

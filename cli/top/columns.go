@@ -2,39 +2,43 @@ package top
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 )
 
 // column is a column of top. All but the first have their text at the right.
 type column struct {
-	title string
-	width int
-	from  int // columns of the terminal that it needs to be shown
-	text  func(figures) string
+	title  string
+	width  int
+	from   int // columns of the terminal that it needs to be shown
+	text   func(figures) string
+	colour func(figures) string // of the text, as an ANSI code; nil and "" are none
 }
 
 // allColumns are shown in this order, with two spaces before each; the rest of
 // the width is the names'.
 var allColumns = []column{
-	{"STATUS", 17, 120, func(u figures) string { return u.status }},
-	{"CPU%", 6, 0, func(u figures) string { return text.Percent(u.cpu) }},
-	{"MEM / LIMIT", 13, 0, func(u figures) string { return text.Brief(float64(u.memory)) + " / " + text.Brief(float64(u.limit)) }},
-	{"MEM%", 5, 100, func(u figures) string { return text.Percent(float64(u.memory) / float64(max(1, u.limit))) }},
-	{"RX/s", 5, 60, podOnly(func(u figures) string { return network(u, text.Brief(u.netRate.in)) })},
-	{"TX/s", 5, 60, podOnly(func(u figures) string { return network(u, text.Brief(u.netRate.out)) })},
-	{"RX", 6, 140, podOnly(func(u figures) string { return network(u, text.Brief(float64(u.net.In))) })},
-	{"TX", 6, 140, podOnly(func(u figures) string { return network(u, text.Brief(float64(u.net.Out))) })},
-	{"READ/s", 6, 70, podOnly(func(u figures) string { return text.Brief(u.diskRate.in) })},
-	{"WRIT/s", 6, 70, podOnly(func(u figures) string { return text.Brief(u.diskRate.out) })},
-	{"READ", 6, 160, podOnly(func(u figures) string { return text.Brief(float64(u.disk.In)) })},
-	{"WRITTEN", 7, 160, podOnly(func(u figures) string { return text.Brief(float64(u.disk.Out)) })},
-	{"PIDS", 5, 110, func(u figures) string { return strconv.Itoa(u.pids) }},
-	{"RST", 3, 0, func(u figures) string { return strconv.Itoa(u.restarts) }},
+	{"STATUS", 17, 120, func(u figures) string { return u.status }, func(u figures) string { return stateColour(u.status) }},
+	{"CPU%", 6, 0, func(u figures) string { return text.Percent(u.cpu) }, nil},
+	bar("CPU", 80, func(u figures) float64 { return u.cpu }),
+	{"MEM / LIMIT", 13, 0, func(u figures) string { return text.Brief(float64(u.memory)) + " / " + text.Brief(float64(u.limit)) }, nil},
+	{"MEM%", 5, 100, func(u figures) string { return text.Percent(u.memoryShare()) }, nil},
+	bar("MEM", 80, figures.memoryShare),
+	{"RX/s", 5, 60, podOnly(func(u figures) string { return network(u, text.Brief(u.netRate.in)) }), nil},
+	{"TX/s", 5, 60, podOnly(func(u figures) string { return network(u, text.Brief(u.netRate.out)) }), nil},
+	{"RX", 6, 150, podOnly(func(u figures) string { return network(u, text.Brief(float64(u.net.In))) }), nil},
+	{"TX", 6, 150, podOnly(func(u figures) string { return network(u, text.Brief(float64(u.net.Out))) }), nil},
+	{"READ/s", 6, 130, podOnly(func(u figures) string { return text.Brief(u.diskRate.in) }), nil},
+	{"WRIT/s", 6, 130, podOnly(func(u figures) string { return text.Brief(u.diskRate.out) }), nil},
+	{"READ", 6, 160, podOnly(func(u figures) string { return text.Brief(float64(u.disk.In)) }), nil},
+	{"WRITTEN", 7, 160, podOnly(func(u figures) string { return text.Brief(float64(u.disk.Out)) }), nil},
+	{"PIDS", 5, 130, func(u figures) string { return strconv.Itoa(u.pids) }, nil},
+	{"RST", 3, 0, func(u figures) string { return strconv.Itoa(u.restarts) }, nil},
 }
 
-// podOnly is for figures that are the pod's: its machine has one network and
-// one set of disks.
+// podOnly is for figures that are the pod's: its VM has one network and one set of
+// disks.
 func podOnly(text func(figures) string) func(figures) string {
 	return func(u figures) string {
 		if u.container != "" {
@@ -49,4 +53,50 @@ func network(u figures, text string) string {
 		return "-"
 	}
 	return text
+}
+
+// barWidth is the columns of a bar.
+const barWidth = 8
+
+// bar is a column that shows a share as a bar: of CPU a full one is one processor
+// or more.
+func bar(title string, from int, share func(figures) float64) column {
+	return column{title, barWidth, from, func(u figures) string {
+		full := int(barWidth*min(max(share(u), 0), 1) + 0.5)
+		return strings.Repeat("|", full) + strings.Repeat(".", barWidth-full)
+	}, func(u figures) string { return useColour(share(u)) }}
+}
+
+// The colours are ANSI codes that are legible on dark and light grounds.
+const (
+	green  = "32"
+	yellow = "33"
+	red    = "31"
+)
+
+// useColour says how near a share is to what there is.
+func useColour(share float64) string {
+	switch {
+	case share >= 0.9:
+		return red
+	case share >= 0.7:
+		return yellow
+	}
+	return green
+}
+
+// stateColour says whether a pod's status is good, on its way or bad.
+func stateColour(status string) string {
+	switch status {
+	case "":
+		return ""
+	case "Running", "Completed", "Succeeded":
+		return green
+	case "Pending", "Paused", "ContainerCreating", "PodInitializing", "Terminating":
+		return yellow
+	}
+	if progress, initial := strings.CutPrefix(status, "Init:"); initial && strings.Contains(progress, "/") {
+		return yellow
+	}
+	return red
 }

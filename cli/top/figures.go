@@ -23,6 +23,9 @@ type figures struct {
 	pids, restarts int
 }
 
+// memoryShare is the part of the limit that is used.
+func (u figures) memoryShare() float64 { return float64(u.memory) / float64(max(1, u.limit)) }
+
 // rate is bytes in a second.
 type rate struct{ in, out float64 }
 

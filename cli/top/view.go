@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 )
@@ -113,39 +114,49 @@ func (v view) header(name int, columns []column) string {
 	for _, c := range columns {
 		line += "  " + text.PadLeft(c.title, c.width)
 	}
+	if !v.colour {
+		return strings.TrimRight(v.clip(line), " ")
+	}
 	return v.paint("7", text.Pad(v.clip(line), v.width))
 }
 
 func (v view) row(u figures, selected bool, name int, columns []column) string {
-	label := u.pod
+	label, mark, weight := u.pod, " ", "1"
 	if u.container != "" {
-		label = "  " + u.container
+		label, weight = "  "+u.container, ""
 	}
-	mark := " "
 	if selected {
-		mark = ">"
+		mark, weight = ">", "7"
 	}
 	line := mark + text.Pad(text.Printable(label), name)
+	painted := v.paint(weight, mark) + v.paint(codes(weight, stateColour(u.status)), line[len(mark):])
 	for _, c := range columns {
-		cell := "-"
+		cell, colour := "-", ""
 		if c.title == "STATUS" || u.live {
-			cell = c.text(u)
+			if cell = c.text(u); c.colour != nil {
+				colour = c.colour(u)
+			}
 		}
-		line += "  " + text.PadLeft(cell, c.width)
+		cell = text.PadLeft(cell, c.width)
+		line += "  " + cell
+		painted += v.paint(weight, "  ") + v.paint(codes(weight, colour), cell)
 	}
-	line = v.clip(line)
-	switch {
-	case selected && v.colour:
-		return v.paint("7", text.Pad(line, v.width))
-	case u.container == "":
-		return v.paint("1", line)
+	if !v.colour || utf8.RuneCountInString(line) > v.width {
+		return strings.TrimRight(v.clip(line), " ")
 	}
-	return strings.TrimRight(line, " ")
+	if selected {
+		painted += v.paint(weight, strings.Repeat(" ", v.width-utf8.RuneCountInString(line)))
+	}
+	return painted
 }
 
+// codes joins two ANSI codes, of which either may be none.
+func codes(one, other string) string { return strings.Trim(one+";"+other, ";") }
+
+// paint colours a text of a terminal that shows colours; no code is none.
 func (v view) paint(code, line string) string {
-	if !v.colour {
-		return strings.TrimRight(line, " ")
+	if !v.colour || code == "" {
+		return line
 	}
 	return "\x1b[" + code + "m" + line + "\x1b[0m"
 }

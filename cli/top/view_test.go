@@ -1,6 +1,7 @@
 package top
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -52,24 +53,24 @@ func TestTopView(t *testing.T) {
 	}{
 		{"80 columns, by CPU", seen(80, 10, "cpu"), `
 03:04:07  pods 3  containers 2  CPU 55.0%  memory 420 MB of 1.51 GB
- POD / CONTAINER          CPU%    MEM / LIMIT   RX/s   TX/s  READ/s  WRIT/s  RST
->web                      50.0    120M / 512M   2.0k   1.0M       0    1.5M    2
-   side                   45.0      20M / 64M                                  0
-   app                     5.0    100M / 512M                                  2
- db                        5.0    300M / 1.0G      -      -       0       0    0
- paused                      -              -      -      -       -       -    -
+ POD / CONTAINER      CPU%       CPU    MEM / LIMIT       MEM   RX/s   TX/s  RST
+>web                  50.0  ||||....    120M / 512M  ||......   2.0k   1.0M    2
+   side               45.0  ||||....      20M / 64M  |||.....                  0
+   app                 5.0  ........    100M / 512M  ||......                  2
+ db                    5.0  ........    300M / 1.0G  ||......      -      -    0
+ paused                  -         -              -         -      -      -    -
 
 
 q quit  ↑↓ select  sort:  c [CPU]  m memory  n name
 `},
-		{"200 columns, by memory", seen(200, 8, "memory"), `
+		{"120 columns, by memory", seen(120, 8, "memory"), `
 03:04:07  pods 3  containers 2  CPU 55.0%  memory 420 MB of 1.51 GB
- POD / CONTAINER                                                          STATUS    CPU%    MEM / LIMIT   MEM%   RX/s   TX/s      RX      TX  READ/s  WRIT/s    READ  WRITTEN   PIDS  RST
->db                                                                      Running     5.0    300M / 1.0G   30.0      -      -       -       -       0       0       0        0      0    0
- web                                                                     Running    50.0    120M / 512M   23.4   2.0k   1.0M    5.0k    2.0M       0    1.5M    1.0M     3.0M      5    2
-   app                                                                               5.0    100M / 512M   19.5                                                                     4    2
-   side                                                                             45.0      20M / 64M   31.2                                                                     1    0
- paused                                                                   Paused       -              -      -      -      -       -       -       -       -       -        -      -    -
+ POD / CONTAINER                             STATUS    CPU%       CPU    MEM / LIMIT   MEM%       MEM   RX/s   TX/s  RST
+>db                                         Running     5.0  ........    300M / 1.0G   30.0  ||......      -      -    0
+ web                                        Running    50.0  ||||....    120M / 512M   23.4  ||......   2.0k   1.0M    2
+   app                                                  5.0  ........    100M / 512M   19.5  ||......                  2
+   side                                                45.0  ||||....      20M / 64M   31.2  |||.....                  0
+ paused                                      Paused       -         -              -      -         -      -      -    -
 q quit  ↑↓ select  sort:  c CPU  m [memory]  n name
 `},
 	} {
@@ -80,11 +81,46 @@ q quit  ↑↓ select  sort:  c CPU  m [memory]  n name
 	}
 }
 
+var escape = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// TestTopColours: colours tell states and shares, and change no character.
+func TestTopColours(t *testing.T) {
+	v := seen(80, 10, "cpu")
+	v.all[0].cpu, v.all[0].status = 0.95, "CrashLoopBackOff"
+	bare := strings.Join(v.lines(), "\n")
+	v.colour = true
+	painted := strings.Join(v.lines(), "\n")
+	lines := strings.Split(escape.ReplaceAllString(painted, ""), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	if diff := cmp.Diff(bare, strings.Join(lines, "\n")); diff != "" {
+		t.Error(diff)
+	}
+	for _, want := range []string{"\x1b[7;31mweb", "\x1b[7;31m||||||||", "\x1b[1;32mdb ", "\x1b[32m||||....", "\x1b[1;33mpaused"} {
+		if !strings.Contains(painted, want) {
+			t.Errorf("%q is not in %q", want, painted)
+		}
+	}
+}
+
+func TestStateColour(t *testing.T) {
+	for status, want := range map[string]string{
+		"Running": green, "Completed": green, "Init:0/2": yellow, "Paused": yellow, "ImagePullBackOff": red, "Error": red,
+		"OOMKilled": red, "Init:Error": red, "VMKilled": red,
+	} {
+		if got := stateColour(status); got != want {
+			t.Errorf("%s: %s", status, got)
+		}
+	}
+}
+
 // TestTopViewFits looks at every size: no line is too long, none is too many.
 func TestTopViewFits(t *testing.T) {
 	for width := range 220 {
 		for _, height := range []int{0, 1, 2, 3, 4, 5, 24} {
 			v := seen(width, height, "cpu")
+			v.colour = width%2 == 1
 			for range 3 {
 				v.move(1)
 				lines := v.lines()
@@ -92,7 +128,7 @@ func TestTopViewFits(t *testing.T) {
 					t.Fatalf("%d×%d: %d lines", width, height, len(lines))
 				}
 				for _, line := range lines {
-					if n := utf8.RuneCountInString(line); n > width {
+					if n := utf8.RuneCountInString(escape.ReplaceAllString(line, "")); n > width {
 						t.Fatalf("%d×%d: a line of %d: %q", width, height, n, line)
 					}
 				}

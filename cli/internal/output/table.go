@@ -4,15 +4,91 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/text"
+	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
 )
 
-// Table writes rows in aligned columns under a header.
+// Table writes rows in aligned columns under a header, whose titles are parted by
+// blanks. See Columns for a terminal that is too narrow.
 func Table(w io.Writer, header string, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.ReplaceAll(header, " ", "\t"))
-	for _, row := range rows {
-		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	c := NewColumns(w, header, rows)
+	for _, row := range append([][]string{c.titles}, rows...) {
+		if err := c.Row(row); err != nil {
+			return err
+		}
 	}
-	return tw.Flush()
+	return nil
+}
+
+// Columns writes rows one by one, as wide as those that it was made for. On a terminal
+// on which not all columns have room side by side, the others follow on lines of their
+// own, with a margin, and the last column is folded between its words.
+type Columns struct {
+	w      io.Writer
+	limit  int // of the terminal, 0 for none
+	titles []string
+	widths []int
+	breaks map[int]bool // columns that begin another line
+}
+
+const (
+	gap    = 2  // between two columns, and at the beginning of further lines
+	folded = 30 // the least room of a last column that is folded
+)
+
+// NewColumns returns the columns of some rows; more may come.
+func NewColumns(w io.Writer, header string, rows [][]string) *Columns {
+	return fit(w, tty.Width(w), header, rows)
+}
+
+func fit(w io.Writer, limit int, header string, rows [][]string) *Columns {
+	c := &Columns{w: w, limit: limit, titles: strings.Fields(header), breaks: map[int]bool{}}
+	for i, title := range c.titles {
+		width := utf8.RuneCountInString(title)
+		for _, row := range rows {
+			width = max(width, utf8.RuneCountInString(row[i]))
+		}
+		c.widths = append(c.widths, width)
+	}
+	at := 0
+	for i, width := range c.widths {
+		if i == len(c.widths)-1 {
+			width = min(width, folded)
+		}
+		if c.limit > 0 && i > 0 && at+width > c.limit {
+			c.breaks[i], at = true, gap
+		}
+		at += width + gap
+	}
+	return c
+}
+
+// Header writes the titles.
+func (c *Columns) Header() error { return c.Row(c.titles) }
+
+// Row writes a cell for each column.
+func (c *Columns) Row(cells []string) error {
+	var b strings.Builder
+	at := 0
+	for i, cell := range cells {
+		if c.breaks[i] {
+			b.WriteString("\n" + strings.Repeat(" ", gap))
+			at = gap
+		}
+		last := i == len(cells)-1
+		switch {
+		case last && c.limit > 0 && at+utf8.RuneCountInString(cell) > c.limit:
+			b.WriteString(text.Fold(cell, c.limit, at))
+		case last || c.breaks[i+1]:
+			b.WriteString(cell)
+		default:
+			fmt.Fprintf(&b, "%-*s", c.widths[i]+gap, cell)
+			at += c.widths[i] + gap
+		}
+	}
+	b.WriteByte('\n')
+	_, err := io.WriteString(c.w, b.String())
+	return err
 }

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// meantFlag is the flag of cmd that is written most like one that is not there, with
+// its dashes; empty for none.
+func meantFlag(cmd *cobra.Command, err error) string {
+	unknown := (*pflag.NotExistError)(nil)
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return ""
+	}
+	typed, best, least := unknown.GetSpecifiedName(), "", 3
+	try := func(f *pflag.Flag) {
+		if d := distance(typed, f.Name); d < least && d < len(typed) && !f.Hidden {
+			best, least = "--"+f.Name, d
+		}
+	}
+	cmd.Flags().VisitAll(try)
+	cmd.InheritedFlags().VisitAll(try)
+	return best
+}
+
+// distance counts the letters to change, to add and to leave out between two words.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for i := range row {
+		row[i] = i
+	}
+	for i := range len(a) {
+		next := []int{i + 1}
+		for j := range len(b) {
+			change := row[j]
+			if a[i] != b[j] {
+				change++
+			}
+			next = append(next, slices.Min([]int{change, row[j+1] + 1, next[j] + 1}))
+		}
+		row = next
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,26 @@
+package pod
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// grace is the flag -t of a command that ends pods.
+type grace struct{ seconds int64 }
+
+func (g *grace) add(cmd *cobra.Command) {
+	cmd.Flags().Int64VarP(&g.seconds, "time", "t", 0, "seconds between TERM and KILL (default: the pod's terminationGracePeriodSeconds)")
+}
+
+func (g *grace) request(cmd *cobra.Command) (api.StopRequest, error) {
+	if !cmd.Flags().Changed("time") {
+		return api.StopRequest{}, nil
+	}
+	if g.seconds < 0 {
+		return api.StopRequest{}, fmt.Errorf("--time %d: give 0 seconds or more", g.seconds)
+	}
+	return api.StopRequest{Grace: &g.seconds}, nil
+}

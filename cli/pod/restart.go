@@ -1,0 +1,35 @@
+package pod
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+)
+
+// Restart is the command restart.
+func Restart(a *app.App) *cobra.Command {
+	var g grace
+	cmd := &cobra.Command{
+		Use:   "restart POD…",
+		Short: "End pods and start them again, each in a new VM",
+		Long: `End pods, those that run, and start them again, each in a new VM. Their containers are
+made anew, as by bulkhead stop and bulkhead start.`,
+		Example: `  bulkhead restart web
+  bulkhead restart -t 2 web db`,
+		Args: app.AtLeast("POD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := g.request(cmd)
+			if err != nil {
+				return err
+			}
+			return a.EachPod(args, func(ref string) error {
+				if err := a.Stop(cmd.Context(), ref, req); err != nil {
+					return err
+				}
+				return a.Client.Call(cmd.Context(), "POST", app.PodPath(ref, "start"), nil, nil, nil)
+			})
+		},
+	}
+	g.add(cmd)
+	return cmd
+}
