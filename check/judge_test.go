@@ -99,7 +99,7 @@ func TestJudgements(t *testing.T) {
 		{"tun forbidden", judgeTun(os.ErrPermission, false), Warn, "by this user", "chmod 0666"},
 		{"no tun", judgeTun(os.ErrNotExist, false), Warn, "not exist", "modprobe tun"},
 
-		{"network", judgeNetwork(userNetwork{kind: network.KindUser}), OK, "not the host's loopback", ""},
+		{"network", judgeNetwork(userNetwork{kind: network.KindUser}), OK, "no address of the host", ""},
 		{"restricted", judgeNetwork(userNetwork{kind: network.KindRestricted, reason: "no traffic leaves the pod", remedies: []string{"modprobe tun"}}),
 			Warn, "restricted: no traffic leaves the pod; published ports work", "modprobe tun; or bulkhead run --allow-host-loopback"},
 		{"network not tried", judgeNetwork(userNetwork{err: broken}), Warn, "broken", ""},

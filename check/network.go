@@ -143,7 +143,7 @@ func judgeNetwork(n userNetwork) Finding {
 	case n.err != nil:
 		return warn(fmt.Sprintf("not tried: %v", n.err), "")
 	case n.kind == network.KindUser:
-		return ok("pods reach the outside and its DNS, not the host's loopback; published ports work")
+		return ok("pods reach the outside and its DNS, no address of the host; published ports work")
 	}
 	remedies := append(append([]string{}, n.remedies...), "or bulkhead run --allow-host-loopback, which opens the host's loopback to the pod")
 	return warn("restricted: "+n.reason+"; published ports work", strings.Join(remedies, "; "))

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,53 +16,29 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
-// netUID is who the namespace and pasta run as when the engine is root: the
-// user "nobody" of every Linux.
-const netUID = 65534
+// netUser is who the namespace and pasta run as when the engine is root.
+const netUser = uids.Network
 
-var asNetUser = []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
-
-// holdScript keeps the namespaces, and says so: only then may pasta look for
-// them. Once pasta is there (a line comes on
-// stdin), the loopback that pasta has brought up goes down again, which is said
-// on stdout, and nothing happens any more.
-const holdScript = `echo there && read line && ip link set lo down && echo held && exec <&- >&- 2>&- && exec sleep infinity`
+var asNetUser = []string{"setpriv", "--reuid=" + strconv.Itoa(netUser), "--regid=" + strconv.Itoa(netUser), "--clear-groups"}
 
 // tunScript gives pasta a /dev/net/tun that it may open, in a mount namespace
 // of its own: on a machine without udev the node is root's alone.
 const tunScript = `mount --bind "$1" /dev/net/tun && shift && exec "$@"`
 
-// create makes user and network namespace, connects them by pasta, and returns
-// the processes that stay behind, also where it fails: those that there are then.
-// keep is given each of them when it is known, so that an engine that comes after
-// this one finds them.
+// create makes user and network namespace, connects them by pasta, closes the
+// host's addresses to them, and returns what stays behind, also where it fails:
+// what there is then. keep is given the record whenever a process is known, so
+// that an engine that comes after this one finds it.
 func create(ctx context.Context, dir string, keep func(record) error) (r record, err error) {
 	if _, err := exec.LookPath("pasta"); err != nil {
 		return r, fmt.Errorf("%w (install the package passt)", err)
 	}
-	holder, toHolder, fromHolder, err := startHolder(dir)
-	if err != nil {
-		return r, err
-	}
-	// Not waited for: it outlives this process. While this process lives, a
-	// holder that is killed stays a zombie until reap collects it. Until it is
-	// told to go on it ends with this process.
-	defer func() { err = errors.Join(err, holder.Process.Release()) }()
-	defer toHolder.Close()
-	defer fromHolder.Close()
 	r.OwnUser = os.Geteuid() != 0
-	if r.Holder, err = procid.Of(holder.Process.Pid); err != nil {
+	if r.Holder, err = startHolder(ctx, dir); err != nil {
 		return r, err
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := fromHolder.SetReadDeadline(deadline); err != nil {
-			return r, err
-		}
-	}
-	if err := said(fromHolder, "there\n"); err != nil {
-		return r, fmt.Errorf("make a user and network namespace: %w", err)
 	}
 	if r.PastaDir, err = os.MkdirTemp("", "bulkhead-pasta-"); err != nil {
 		return r, err
@@ -77,25 +52,12 @@ func create(ctx context.Context, dir string, keep func(record) error) (r record,
 	if err := keep(r); err != nil {
 		return r, err
 	}
-	if _, err := io.WriteString(toHolder, "go\n"); err != nil {
+	// pasta has brought the namespace's loopback up.
+	if err := askHolder(ctx, dir, "link set lo down"); err != nil {
 		return r, fmt.Errorf("take the namespace's loopback down: %w", err)
 	}
-	if err := said(fromHolder, "held\n"); err != nil {
-		return r, fmt.Errorf("take the namespace's loopback down: %w", err)
-	}
-	return r, nil
-}
-
-// said reads what the holder has to say next. What it says instead is its
-// complaint.
-func said(r io.Reader, want string) error {
-	got := make([]byte, len(want))
-	_, err := io.ReadFull(r, got)
-	if err == nil && string(got) == want {
-		return nil
-	}
-	rest, _ := io.ReadAll(io.LimitReader(r, 4096)) // to its end, which is near
-	return errors.Join(fmt.Errorf("its holder said %q", lastLine(append(bytes.TrimRight(got, "\x00"), rest...))), err)
+	r.Closed, err = closeAddresses(ctx, dir, nil)
+	return r, err
 }
 
 // TryNamespaces makes a user and a network namespace as Attach would, and lets
@@ -128,31 +90,6 @@ func environment(dir string) []string {
 	return []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/usr/bin:/sbin:/bin", "BULKHEAD_NETWORK=" + dir}
 }
 
-func startHolder(dir string) (*exec.Cmd, *os.File, *os.File, error) {
-	inR, inW, err := os.Pipe()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer inR.Close()
-	outR, outW, err := os.Pipe()
-	if err != nil {
-		inW.Close()
-		return nil, nil, nil, err
-	}
-	defer outW.Close()
-	args := namespaceArgs("/bin/sh", "-c", holdScript)
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir, cmd.Env = "/", environment(dir)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, outW
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		inW.Close()
-		outR.Close()
-		return nil, nil, nil, fmt.Errorf("make a user and network namespace: %w", err)
-	}
-	return cmd, inW, outR, nil
-}
-
 // startPasta connects the namespaces of r's holder. pasta forks into the
 // background when it is ready, and leaves its pid in a file.
 func startPasta(ctx context.Context, dir string, r record) (procid.ID, error) {
@@ -167,7 +104,7 @@ func startPasta(ctx context.Context, dir string, r record) (procid.ID, error) {
 		if err != nil {
 			return procid.ID{}, err
 		}
-		if err := os.Chown(r.PastaDir, netUID, netUID); err != nil {
+		if err := os.Chown(r.PastaDir, netUser, netUser); err != nil {
 			return procid.ID{}, err
 		}
 		cmd = exec.CommandContext(ctx, "/bin/sh", append(append([]string{"-c", tunScript, "sh", tun}, asNetUser...), args...)...)
@@ -191,7 +128,7 @@ func (r record) pidFile() string { return filepath.Join(r.PastaDir, "pid") }
 func (r record) findPasta() (procid.ID, error) {
 	uid := os.Geteuid()
 	if uid == 0 {
-		uid = netUID
+		uid = netUser
 	}
 	return readPID(r.pidFile(), uid, strconv.Itoa(r.Holder.PID))
 }
@@ -234,7 +171,7 @@ func tunNode(dir string) (string, error) {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return "", fmt.Errorf("make a tun device node: %w", err)
 	}
-	return path, os.Chown(path, netUID, netUID)
+	return path, os.Chown(path, netUser, netUser)
 }
 
 // lastLine is where pasta says why; before it come its warnings.

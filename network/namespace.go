@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -19,8 +20,9 @@ import (
 // namespace is the network namespace that an instance's machines share. It
 // outlives the engine: two processes hold it, whose identities lie on disk.
 type namespace struct {
-	dir string
-	mu  sync.Mutex
+	dir     string
+	mu      sync.Mutex
+	watcher *watcher // of the host's addresses; nil before ensure and after release
 }
 
 // record names the processes behind the namespace.
@@ -33,11 +35,18 @@ type record struct {
 	// OwnUser says that the namespace lies in a user namespace that the
 	// caller must join too: it is not root.
 	OwnUser bool `json:"ownUser"`
+	// Closed are the host's addresses that the namespace's processes cannot reach.
+	Closed []string `json:"closed"`
 }
 
-func (n *namespace) path() string { return filepath.Join(n.dir, "netns.json") }
+func (n *namespace) path() string { return filepath.Join(n.dir, "namespace.json") }
 
-// ensure returns the namespace that is there, or makes one.
+// earlier is the record of a namespace that an earlier version has made, which
+// does not close the host's addresses: its pods keep it until release.
+func (n *namespace) earlier() string { return filepath.Join(n.dir, "netns.json") }
+
+// ensure returns the namespace that is there, or makes one. From then on, until
+// release, addresses that the host gets are closed to it.
 func (n *namespace) ensure(ctx context.Context) (record, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,14 +55,19 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 		return record{}, fmt.Errorf("make the pods' network namespace: %w", err)
 	}
 	defer lock.Unlock()
-	r, err := n.read()
+	if n.watcher == nil { // before the addresses are read, so that none is missed
+		if n.watcher, err = watch(n.refresh); err != nil {
+			return record{}, fmt.Errorf("make the pods' network namespace: %w", err)
+		}
+	}
+	r, err := read(n.path())
 	if err != nil {
 		return record{}, err
 	}
-	if r.Holder.Alive() && r.Pasta.Alive() {
-		return r, nil
+	if r.alive() {
+		return n.closeAddresses(ctx, r)
 	}
-	if err := n.end(ctx, r); err != nil {
+	if err := end(ctx, n.path(), r); err != nil {
 		return record{}, err
 	}
 	r, err = create(ctx, n.dir, n.keep)
@@ -65,9 +79,41 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attachTimeout)
 		defer cancel()
-		return record{}, errors.Join(fmt.Errorf("make the pods' network namespace: %w", err), n.end(ctx, r))
+		return record{}, errors.Join(fmt.Errorf("make the pods' network namespace: %w", err), end(ctx, n.path(), r))
 	}
 	return r, nil
+}
+
+// alive tells whether the namespace is there and connected.
+func (r record) alive() bool { return r.Holder.Alive() && r.Pasta.Alive() }
+
+// refresh closes the addresses that the host has now, if there is a namespace.
+func (n *namespace) refresh(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	lock, err := flock.Acquire(ctx, filepath.Join(n.dir, "netns.lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	r, err := read(n.path())
+	if err != nil || !r.alive() {
+		return err
+	}
+	_, err = n.closeAddresses(ctx, r)
+	return err
+}
+
+// closeAddresses brings r up to date with the host. The namespace is locked.
+func (n *namespace) closeAddresses(ctx context.Context, r record) (record, error) {
+	now, err := closeAddresses(ctx, n.dir, r.Closed)
+	if err != nil || slices.Equal(now, r.Closed) {
+		return r, err
+	}
+	r.Closed = now
+	return r, n.keep(r)
 }
 
 func (n *namespace) keep(r record) error {
@@ -76,9 +122,9 @@ func (n *namespace) keep(r record) error {
 
 // read returns the record, an empty one when there is none. A damaged record
 // is an error: its processes would be lost.
-func (n *namespace) read() (record, error) {
+func read(path string) (record, error) {
 	var r record
-	err := atomicfile.ReadJSON(n.path(), &r)
+	err := atomicfile.ReadJSON(path, &r)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return record{}, fmt.Errorf("find the pods' network namespace: %w", err)
 	}
@@ -86,6 +132,11 @@ func (n *namespace) read() (record, error) {
 }
 
 func (n *namespace) release(ctx context.Context) error {
+	n.mu.Lock()
+	w := n.watcher
+	n.watcher = nil
+	n.mu.Unlock()
+	w.stop() // it may be waiting for mu
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
@@ -95,15 +146,24 @@ func (n *namespace) release(ctx context.Context) error {
 		return fmt.Errorf("end the pods' network namespace: %w", err)
 	}
 	defer lock.Unlock()
-	r, err := n.read()
-	if err != nil {
-		return err
+	var errs []error
+	for _, path := range []string{n.path(), n.earlier()} {
+		r, err := read(path)
+		if err == nil {
+			err = end(ctx, path, r)
+		}
+		errs = append(errs, err)
 	}
-	return n.end(ctx, r)
+	for _, path := range []string{askPath(n.dir), answerPath(n.dir)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
-// end kills what is left of a namespace, and forgets it.
-func (n *namespace) end(ctx context.Context, r record) error {
+// end kills what is left of the namespace of a record, and forgets it.
+func end(ctx context.Context, path string, r record) error {
 	var errs []error
 	if r.PastaDir != "" {
 		if r.Pasta.PID == 0 {
@@ -124,7 +184,7 @@ func (n *namespace) end(ctx context.Context, r record) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("end the pods' network namespace: %w", err)
 	}
-	if err := os.Remove(n.path()); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("forget the pods' network namespace: %w", err)
 	}
 	return nil

@@ -113,7 +113,7 @@ func TestDamagedRecordIsNotForgotten(t *testing.T) {
 	if err := os.WriteFile(n.path(), []byte(`{"holder":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.read(); err == nil {
+	if _, err := read(n.path()); err == nil {
 		t.Error("a damaged record was read as an empty one")
 	}
 }

@@ -9,13 +9,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
+	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
 // The tests of the shared namespace run twice, as root and as an ordinary
@@ -24,6 +31,12 @@ const (
 	inside   = "BULKHEAD_TEST_WORLD"
 	hostIP   = "10.91.0.1"
 	serverIP = "10.91.0.2"
+
+	bridgeIP   = "172.29.0.1"      // another one of the host's
+	uniqueIP   = "fd91::1"         // its unique local address
+	linkIP     = "fe80::91"        // and its link-local one
+	laterIP    = "172.28.0.1"      // one that the host gets, and that then is the outside's
+	metadataIP = "169.254.169.254" // of the outside
 )
 
 func TestMain(m *testing.M) {
@@ -41,11 +54,15 @@ func serve() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println("serving")
+	answer(l)
+}
+
+// answer says "hello" to who connects, until l is closed.
+func answer(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
-			os.Exit(1)
+			return
 		}
 		fmt.Fprint(c, "hello")
 		c.Close()
@@ -69,7 +86,17 @@ func TestUserNetwork(t *testing.T) {
 func enterWorld(t *testing.T, who string) {
 	server := exec.Command(os.Args[0])
 	server.Env = append(os.Environ(), inside+"=serve")
-	args := testnet.New(t, hostIP, serverIP, server).Enter()
+	world := testnet.New(t, hostIP, serverIP, server)
+	args := world.Enter()
+	for _, line := range []string{
+		"link add docker0 type veth peer name docker1", "addr add " + bridgeIP + "/24 dev docker0", "link set docker0 up", "link set docker1 up",
+		"addr add " + uniqueIP + "/64 dev tohost0 nodad", "addr add " + linkIP + "/64 dev tohost0 nodad", "route add " + metadataIP + " via " + serverIP,
+	} {
+		testnet.Run(t, append(slices.Clone(args), append([]string{"ip"}, strings.Fields(line)...)...)...)
+	}
+	for _, address := range []string{metadataIP, laterIP} {
+		world.Outside(t, "addr", "add", address+"/32", "dev", "tonet0")
+	}
 
 	home := t.TempDir()
 	for dir := home; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
@@ -87,6 +114,7 @@ func enterWorld(t *testing.T, who string) {
 		args = append(args, "unshare", "--mount", "sh", "-c", `mount --bind "$1" /dev/net/tun && shift && exec "$@"`, "sh", tun,
 			"setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all")
 	}
+	hostCommands(t, world, filepath.Join(home, "commands"))
 	binary := filepath.Join(home, "network.test")
 	testnet.Run(t, "cp", os.Args[0], binary)
 	testnet.Run(t, "chmod", "755", binary)
@@ -99,14 +127,89 @@ func enterWorld(t *testing.T, who string) {
 	}
 }
 
+// hostCommands runs what anybody writes to a FIFO as commands of ip in the host's
+// namespace: the test of an ordinary user cannot change its own host.
+func hostCommands(t *testing.T, world testnet.World, path string) {
+	t.Helper()
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	args := append(world.Enter(), "sh", "-c", `while read -r line; do ip $line; done <>"$1"`, "sh", path)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+// command has ip run in the host's namespace.
+func command(t *testing.T, line string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(os.Getenv("HOME"), "commands"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintln(f, line); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for a condition that another process brings about.
+func until(ctx context.Context, t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for !met() {
+		if ctx.Err() != nil {
+			t.Fatalf("%s: %v", what, ctx.Err())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// reaches tells whether a service answers a process in the pod's network.
+func reaches(a Attachment, address, port string) bool {
+	out, err := fetch(a, address, port)
+	return err == nil && out == "hello"
+}
+
+// ownUser: nobody's processes, of which others have some, cannot join the pods'
+// network and listen to it.
+func ownUser(ctx context.Context, t *testing.T, u *User) {
+	r, err := u.ns.ensure(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []procid.ID{r.Holder, r.Pasta} {
+		if !procid.RunsAs(id.PID, uids.Network) {
+			t.Errorf("process %d is not of the network's own user", id.PID)
+		}
+	}
+	for uid, want := range map[uint32]bool{65534: false, uids.First: false, uids.Network: true} {
+		join := exec.Command("nsenter", "--target", strconv.Itoa(r.Holder.PID), "--user", "--net", "--preserve-credentials", "true")
+		join.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		if out, err := join.CombinedOutput(); (err == nil) != want {
+			t.Errorf("user %d joins the network: %v, want %v: %s", uid, err == nil, want, out)
+		}
+	}
+}
+
 func testUser(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
-	l, err := net.Listen("tcp", "0.0.0.0:8088") // the host's own service
+	l, err := net.Listen("tcp", ":8088") // the host's own service
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	go answer(l)
+	host := Attachment{Start: (*exec.Cmd).Start}
 	dir := t.TempDir()
 	u := NewUser(ctx, dir, false)
 	if kind, reason := u.Kind(); kind != KindUser || reason != "" {
@@ -124,12 +227,39 @@ func testUser(t *testing.T) {
 		{"the host's loopback does not", "127.0.0.1", "8088", false},
 		{"nor through the namespace's own address", hostIP, "8088", false},
 		{"nor through the gateway", "10.0.2.2", "8088", false},
+		{"nor another address of the host", bridgeIP, "8088", false},
+		{"nor its unique local address", uniqueIP, "8088", false},
+		{"nor its link-local address", linkIP + "%tohost0", "8088", false},
+		{"nor link-local addresses of the outside", metadataIP, "80", false},
 	} {
-		out, err := fetch(a, tc.address, tc.port)
-		if got := err == nil && out == "hello"; got != tc.want {
-			t.Errorf("%s: got %v (%q, %v)", tc.name, got, out, err)
+		if got := reaches(a, tc.address, tc.port); got != tc.want {
+			t.Errorf("%s: got %v", tc.name, got)
+		}
+		if tc.address != "10.0.2.2" && !reaches(host, tc.address, tc.port) {
+			t.Errorf("%s: the host itself cannot reach it, so that this shows nothing", tc.name)
 		}
 	}
+
+	// Multicast would be heard by the host's services too.
+	multicast := exec.Command("bash", "-c", "exec 3<>/dev/udp/224.0.0.251/5353")
+	if err := a.Start(multicast); err != nil {
+		t.Fatal(err)
+	}
+	if multicast.Wait() == nil {
+		t.Error("multicast is not closed")
+	}
+	if os.Geteuid() == 0 {
+		ownUser(ctx, t, u)
+	}
+
+	// An address that the host gets is closed to pods, and one that it gives up is
+	// not closed for ever.
+	command(t, "addr add "+laterIP+"/24 dev docker0")
+	until(ctx, t, "the host reaches its new address", func() bool { return reaches(host, laterIP, "8088") })
+	until(ctx, t, "a new address is closed", func() bool { return !reaches(a, laterIP, "8088") })
+	command(t, "addr del "+laterIP+"/24 dev docker0")
+	command(t, "route add "+laterIP+" via "+serverIP)
+	until(ctx, t, "an address that went elsewhere is open", func() bool { return reaches(a, laterIP, "80") })
 
 	// Another engine finds the same namespace, and a dead one is replaced.
 	other := NewUser(ctx, dir, false)
@@ -145,7 +275,7 @@ func testUser(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if again, err := other.ns.ensure(ctx); err != nil || again != first {
+	if again, err := other.ns.ensure(ctx); err != nil || !cmp.Equal(again, first) {
 		t.Errorf("a second engine got %v, %v, want %v", again, err, first)
 	}
 	if err := first.Pasta.Signal(syscall.SIGKILL); err != nil {
@@ -167,6 +297,11 @@ func testUser(t *testing.T) {
 	if err := u.Release(ctx); err != nil {
 		t.Fatal(err)
 	}
+	// So does a namespace of an earlier version.
+	old := record{Holder: sleeper(t), Pasta: sleeper(t)}
+	if err := atomicfile.WriteJSON(filepath.Join(dir, "netns.json"), old, 0o600, atomicfile.Volatile); err != nil {
+		t.Fatal(err)
+	}
 	// What an engine has made that was killed meanwhile the next one ends.
 	half, err := create(ctx, dir, func(r record) error {
 		if r.Pasta.PID != 0 {
@@ -183,7 +318,7 @@ func testUser(t *testing.T) {
 	if _, err := os.Stat(half.PastaDir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is left: %v", half.PastaDir, err)
 	}
-	for _, id := range []procid.ID{first.Holder, last.Holder, last.Pasta, half.Holder, half.Pasta} {
+	for _, id := range []procid.ID{first.Holder, last.Holder, last.Pasta, half.Holder, half.Pasta, old.Holder, old.Pasta} {
 		if id.Alive() {
 			t.Errorf("process %d is left", id.PID)
 		}
@@ -191,11 +326,34 @@ func testUser(t *testing.T) {
 	if err := u.Release(ctx); err != nil {
 		t.Errorf("a second release: %v", err)
 	}
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range left {
+		if f.Name() != "netns.lock" && f.Name() != "tun" {
+			t.Errorf("%s is left", f.Name())
+		}
+	}
+}
+
+// sleeper is a process that does nothing.
+func sleeper(t *testing.T) procid.ID {
+	cmd := exec.Command("sleep", "infinity")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	id, err := procid.Of(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 // fetch reads what a server says to a process in the pod's network.
 func fetch(a Attachment, address, port string) (string, error) {
-	cmd := exec.Command("bash", "-c", `exec 3<>/dev/tcp/$1/$2 && timeout 2 cat <&3`, "bash", address, port)
+	cmd := exec.Command("timeout", "2", "bash", "-c", `exec 3<>/dev/tcp/$1/$2 && cat <&3`, "bash", address, port)
 	r, w, err := os.Pipe()
 	if err != nil {
 		return "", err

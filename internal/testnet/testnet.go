@@ -12,7 +12,7 @@ import (
 
 // World is one; it ends with its test.
 type World struct {
-	host int // a process in the host's namespace
+	host, outside int // processes in their namespaces
 }
 
 // New makes a world in which this host and the outside have these addresses of one
@@ -21,6 +21,7 @@ func New(t testing.TB, host, outside string, serve *exec.Cmd) World {
 	t.Helper()
 	w := World{host: start(t, exec.Command("sleep", "infinity"))}
 	server := start(t, serve)
+	w.outside = server
 	for _, step := range []struct {
 		pid  int
 		args string
@@ -40,6 +41,12 @@ func New(t testing.TB, host, outside string, serve *exec.Cmd) World {
 
 // Enter is how a command line begins whose rest runs in the host's namespace.
 func (w World) Enter() []string { return enter(w.host) }
+
+// Outside runs ip in the outside's namespace.
+func (w World) Outside(t testing.TB, args ...string) {
+	t.Helper()
+	Run(t, append(append(enter(w.outside), "ip"), args...)...)
+}
 
 func enter(pid int) []string {
 	return []string{"nsenter", "--net=/proc/" + strconv.Itoa(pid) + "/ns/net"}

@@ -1,9 +1,10 @@
 // Package uids gives each pod of an engine that runs as root a user of its own,
 // so that neither QEMU nor shim of one pod can touch another's.
 //
-// The users are the numbers First to First+Count-1, which are nobody's: below
-// 2^31, above the ranges that distributions, useradd, subuid and systemd give
-// away. A pod's group has the same number. A number is taken by making a file
+// The users are the numbers First to First+Count-1. They lie above sssd's default
+// range (200000 to 2000200000) and what useradd, subuid (from 100000) and systemd
+// (61184 to 65519, 524288 to 1879048191) give away, and below 2^31, from which
+// on programs take them for negative. A pod's group has the same number. A number is taken by making a file
 // of its name in a directory that all engines of the host share; the file holds
 // the pod's id.
 package uids
@@ -17,10 +18,11 @@ import (
 	"strconv"
 )
 
-// The range.
+// The range, and beside it the user of the pods' network.
 const (
-	First = 1_900_000_000
-	Count = 65536
+	First   = 2_100_000_000
+	Count   = 65536
+	Network = First + Count
 )
 
 // ErrExhausted is returned when every number is taken.
