@@ -70,6 +70,9 @@ func (b *blob) copy(ctx context.Context, src types.ImageSource, report func(Prog
 	verifier := b.info.Digest.Verifier()
 	buf := make([]byte, 256<<10)
 	for {
+		if err := ctx.Err(); err != nil { // a file's reader does not know it
+			return stalled(ctx, err)
+		}
 		n, readErr := in.Read(buf)
 		if n > 0 {
 			stall.Reset(stallLimit)

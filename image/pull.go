@@ -7,14 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"go.podman.io/image/v5/docker"
-	dockerarchive "go.podman.io/image/v5/docker/archive"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
+
+	"github.com/bulkhead-project/bulkhead/image/convert"
+	"github.com/bulkhead-project/bulkhead/image/local"
 )
 
 // Auth are credentials for one pull, instead of those of auth.json. Token, an
@@ -92,13 +93,17 @@ func (s *Store) pullNamed(ctx context.Context, named reference.Named, opts PullO
 		return Image{}, err
 	}
 	sum := sha256.Sum256(key)
-	img, err := s.fetch(ctx, from, []reference.Named{named}, hex.EncodeToString(sum[:])+named.String(), opts)
+	open := func(ctx context.Context, dir string) (types.ImageSource, []reference.Named, error) {
+		src, err := from.NewImageSource(ctx, s.getenv.context(dir, opts.Auth))
+		return src, []reference.Named{named}, err
+	}
+	img, err := s.fetch(ctx, hex.EncodeToString(sum[:])+named.String(), opts, open)
 	return img, classify(err, reference.Domain(named))
 }
 
-// Load converts the image in source ("oci:DIR[:tag]", "oci-archive:FILE[:tag]"
-// or "docker-archive:FILE[:name]"), and makes name mean it; without a name,
-// those that the source itself says. Errors as Pull.
+// Load converts the image in source ("oci:DIR[:TAG]", "oci-archive:FILE[:TAG]",
+// "docker-archive:FILE[:NAME]", or the path of any of them), and makes name mean
+// it; without a name, those that the source itself says. Errors as Pull.
 func (s *Store) Load(ctx context.Context, source, name string, opts PullOptions) (Image, error) {
 	img, err := s.loadFrom(ctx, source, name, opts)
 	if err != nil {
@@ -108,62 +113,46 @@ func (s *Store) Load(ctx context.Context, source, name string, opts PullOptions)
 }
 
 func (s *Store) loadFrom(ctx context.Context, source, name string, opts PullOptions) (Image, error) {
-	from, err := parseSource(source)
+	named, err := loadName(name)
 	if err != nil {
 		return Image{}, err
 	}
-	if _, err := os.Stat(sourcePath(from)); err != nil {
-		return Image{}, err
-	}
-	named, err := loadName(name, from)
-	if err != nil {
-		return Image{}, err
-	}
-	names := []reference.Named{named}
-	if named == nil {
-		if names, err = s.archiveNames(from); err != nil {
-			return Image{}, err
+	return s.fetch(ctx, source+"\x00"+name, opts, func(ctx context.Context, dir string) (types.ImageSource, []reference.Named, error) {
+		limit, err := room(dir)
+		if err != nil {
+			return nil, nil, err
 		}
-	}
-	return s.fetch(ctx, from, names, source+"\x00"+name, opts)
+		src, err := local.Open(ctx, source, dir, limit)
+		if err != nil {
+			return nil, nil, localError(err, limit)
+		}
+		if named != nil {
+			return src, named, nil
+		}
+		return src, src.Names(), nil
+	})
 }
 
-// sourcePath is the file or directory that a local source lies in.
-func sourcePath(from types.ImageReference) string {
-	path, _, _ := strings.Cut(from.StringWithinTransport(), ":")
-	return path
+// localError gives a source's error its class.
+func localError(err error, limit int64) error {
+	var fault *convert.Error
+	switch {
+	case errors.As(err, &fault):
+		return faultError(fault, limit)
+	case errors.Is(err, local.ErrFormat), errors.Is(err, local.ErrWhich):
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return err
 }
 
-// archiveNames returns the names that a docker-archive gives its only image.
-func (s *Store) archiveNames(from types.ImageReference) ([]reference.Named, error) {
-	if from.Transport().Name() != dockerarchive.Transport.Name() || strings.Contains(from.StringWithinTransport(), ":@") {
-		return nil, nil
-	}
-	r, err := dockerarchive.NewReader(s.getenv.context("", nil), sourcePath(from))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	defer r.Close()
-	images, err := r.List()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if len(images) != 1 {
-		return nil, fmt.Errorf("%w: %d images in the archive: say which, as docker-archive:FILE:NAME", ErrInvalid, len(images))
-	}
-	var names []reference.Named
-	for _, ref := range images[0] {
-		if named := ref.DockerReference(); named != nil {
-			names = append(names, reference.TagNameOnly(named))
-		}
-	}
-	return names, nil
-}
+// opener opens an image's source, with dir for its temporary files, and says
+// which names the image gets.
+type opener func(ctx context.Context, dir string) (types.ImageSource, []reference.Named, error)
 
 // fetch gets an image by way of the flight called key, and names it.
-func (s *Store) fetch(ctx context.Context, from types.ImageReference, names []reference.Named, key string, opts PullOptions) (Image, error) {
+func (s *Store) fetch(ctx context.Context, key string, opts PullOptions, open opener) (Image, error) {
 	id, err := s.flights.do(ctx, key, opts.Progress, func(ctx context.Context, report func(Progress)) (string, error) {
-		return s.transfer(ctx, from, names, opts.Auth, report)
+		return s.transfer(ctx, open, opts.Auth, report)
 	})
 	if err != nil {
 		return Image{}, err

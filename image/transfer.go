@@ -39,19 +39,18 @@ type sourceImage struct {
 }
 
 // transfer brings an image from its source into the store, and returns its id.
-func (s *Store) transfer(ctx context.Context, from types.ImageReference, names []reference.Named, auth *Auth, report func(Progress)) (id string, err error) {
+func (s *Store) transfer(ctx context.Context, open opener, auth *Auth, report func(Progress)) (id string, err error) {
 	st, err := s.newStage()
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, st.remove()) }()
-	sys := s.getenv.context(st.dir, auth)
-	src, err := from.NewImageSource(ctx, sys)
+	src, names, err := open(ctx, st.dir)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	r, err := inspect(ctx, sys, src)
+	r, err := inspect(ctx, s.getenv.context(st.dir, auth), src)
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,186 @@
+// Package local reads an image that lies on this host: an OCI layout in a
+// directory or an archive, or what docker save writes. Whoever made it is
+// hostile: only regular files are opened, nothing is unpacked, what is read
+// whole is bounded, and archives are taken apart by package convert's process.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	dockerarchive "go.podman.io/image/v5/docker/archive"
+	"go.podman.io/image/v5/docker/reference"
+	ociarchive "go.podman.io/image/v5/oci/archive"
+	ocilayout "go.podman.io/image/v5/oci/layout"
+	"go.podman.io/image/v5/types"
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrFormat is returned for what is no image, or of none of the formats.
+	ErrFormat = errors.New("not an image that can be loaded")
+	// ErrWhich is returned where there are several images and none is named, or
+	// none that is named so.
+	ErrWhich = errors.New("which image")
+)
+
+// Source is one image. It is a types.ImageSource whose blobs may be read by
+// several goroutines at once; blobs are not verified, manifests are.
+type Source struct {
+	ref   types.ImageReference
+	files files
+	// names are what the image says that it is called.
+	names []reference.Named
+	top   document // its manifest, or the list that it is in
+	// places says where docker save has put a blob; a layout knows them by
+	// their digests.
+	places map[digest.Digest]string
+}
+
+// document is a manifest.
+type document struct {
+	data []byte
+	mime string
+}
+
+// Open opens the image that text means: "oci:DIR[:TAG]",
+// "oci-archive:FILE[:TAG]", "docker-archive:FILE[:NAME]", in which @0 instead
+// of a tag or name is the first image, or the path of a file or directory whose
+// format is found out. Archives that are compressed are copied into dir, at most
+// limit bytes of them. The caller closes the Source. ErrFormat, ErrWhich,
+// os.ErrNotExist, *convert.Error.
+func Open(ctx context.Context, text, dir string, limit int64) (*Source, error) {
+	transport, place, which := split(text)
+	if place == "" {
+		return nil, fmt.Errorf("%w: %.255q (want a file, a directory, or oci:DIR, oci-archive:FILE, docker-archive:FILE)", ErrFormat, text)
+	}
+	f, err := openFiles(ctx, place, dir, limit)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{files: f}
+	if transport == "" {
+		transport = detect(f)
+	}
+	switch transport {
+	case "docker-archive":
+		err = s.readDocker(ctx, which)
+	case "oci", "oci-archive":
+		err = s.readOCI(which)
+	default:
+		err = fmt.Errorf("%w: %s has neither an index.json (OCI) nor a manifest.json (docker save)", ErrFormat, place)
+	}
+	if err == nil {
+		s.ref, err = s.reference(place, which)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return s, nil
+}
+
+// split takes a source apart. A path that is absolute has no transport.
+func split(text string) (transport, place, which string) {
+	if path.IsAbs(text) {
+		return "", text, ""
+	}
+	transport, rest, _ := strings.Cut(text, ":")
+	if transport != "oci" && transport != "oci-archive" && transport != "docker-archive" {
+		return "", "", ""
+	}
+	place, which, _ = strings.Cut(rest, ":")
+	return transport, place, which
+}
+
+func openFiles(ctx context.Context, place, dir string, limit int64) (files, error) {
+	// A pipe that nobody writes would be waited for.
+	f, err := os.OpenFile(place, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if info.IsDir() {
+		root, err := os.OpenRoot(place)
+		return directory{root}, errors.Join(err, f.Close())
+	}
+	if _, err := regular(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return newArchive(ctx, f, dir, limit)
+}
+
+// detect finds the format out. docker save writes both; of the two its own file
+// has the whole names.
+func detect(f files) string {
+	for _, format := range []struct{ file, transport string }{{"manifest.json", "docker-archive"}, {"index.json", "oci"}} {
+		if in, _, err := f.open(format.file); err == nil {
+			in.Close()
+			return format.transport
+		}
+	}
+	return ""
+}
+
+// reference is what policy.json and errors know the image by.
+func (s *Source) reference(place, which string) (types.ImageReference, error) {
+	if which != "" {
+		place += ":" + which
+	}
+	parse := ociarchive.ParseReference
+	if s.places != nil {
+		parse = dockerarchive.ParseReference
+	} else if _, ok := s.files.(directory); ok {
+		parse = ocilayout.ParseReference
+	}
+	ref, err := parse(place)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return ref, nil
+}
+
+// Names are those that the image itself says that it has.
+func (s *Source) Names() []reference.Named { return s.names }
+
+// Reference is part of types.ImageSource.
+func (s *Source) Reference() types.ImageReference { return s.ref }
+
+// Close is part of types.ImageSource.
+func (s *Source) Close() error { return s.files.Close() }
+
+// GetManifest is part of types.ImageSource.
+func (s *Source) GetManifest(_ context.Context, instance *digest.Digest) ([]byte, string, error) {
+	if instance == nil {
+		return s.top.data, s.top.mime, nil
+	}
+	d, err := s.document(*instance, "")
+	return d.data, d.mime, err
+}
+
+// GetBlob is part of types.ImageSource.
+func (s *Source) GetBlob(_ context.Context, info types.BlobInfo, _ types.BlobInfoCache) (io.ReadCloser, int64, error) {
+	if err := info.Digest.Validate(); err != nil {
+		return nil, 0, fmt.Errorf("%w: digest %.80q: %w", ErrFormat, info.Digest, err)
+	}
+	return s.files.open(s.path(info.Digest))
+}
+
+// HasThreadSafeGetBlob is part of types.ImageSource.
+func (*Source) HasThreadSafeGetBlob() bool { return true }
+
+// GetSignatures is part of types.ImageSource: these formats have none.
+func (*Source) GetSignatures(context.Context, *digest.Digest) ([][]byte, error) { return nil, nil }
+
+// LayerInfosForCopy is part of types.ImageSource.
+func (*Source) LayerInfosForCopy(context.Context, *digest.Digest) ([]types.BlobInfo, error) {
+	return nil, nil
+}
