@@ -60,6 +60,7 @@ func TestPods(t *testing.T) {
 	t.Run("restarts", func(t *testing.T) { testRestarts(t, w) })
 	t.Run("probes", func(t *testing.T) { testProbes(t, w) })
 	t.Run("stops", func(t *testing.T) { testStops(t, w) })
+	t.Run("halted", func(t *testing.T) { testHalted(t, w) })
 	t.Run("at once", func(t *testing.T) { testAtOnce(t, w) })
 	t.Run("order", func(t *testing.T) { testOrder(t, w) })
 	t.Run("ends", func(t *testing.T) { testEnds(t, w) })
