@@ -61,6 +61,9 @@ type Options struct {
 	// of log directories and of the sources of mounts. They exist. A path
 	// elsewhere is refused, and no link leads out of them.
 	HostPaths []string
+	// LogBytes is what a container's log file may hold until ReopenContainerLog, 0 is no
+	// limit. Until then the container whose log is full waits.
+	LogBytes int64
 	// Internal says that the clients are doors of Bulkhead's own, whose internal
 	// annotations are believed. Those of others are refused.
 	Internal bool

@@ -162,6 +162,7 @@ func (b *building) config() sandbox.Config {
 		Hostname: host, Resolv: resolv(b.attached.DNS),
 		Hosts: hosts(host, b.attached.IPs), Sysctls: b.plan.sysctls,
 		Machine: b.plan.machine, MemoryMiB: b.plan.memory, Limits: podLimits(b.plan.config), ScratchBytes: b.plan.scratch,
+		LogBytes: b.s.o.LogBytes,
 	}
 	c.Network = guestNetwork(b.record.ID, b.attached)
 	b.record.IPs = b.attached.IPs

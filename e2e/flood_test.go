@@ -19,7 +19,7 @@ import (
 // TestFlood has a container write as fast as it can: what the host keeps of that
 // is bounded, and who follows it sees each line once, in order.
 func TestFlood(t *testing.T) {
-	const most = 256 << 20 // a multiple of what is kept, for a machine that is late
+	const most = 4 * podlogs.Bound // the log and what it was before, each twice as long as it may be
 	w := newWorld(t)
 	w.must(t, pod("flood", "Never", `awk 'BEGIN{s=sprintf("%900s","x"); for(i=1;;i++) print i s}'`), "run", "-d", "-q", "-")
 	uid := w.find(t, "flood").UID

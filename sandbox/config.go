@@ -42,6 +42,10 @@ type Config struct {
 	Limits    agentv1.PodLimits  `json:"limits,omitzero"`
 	// ScratchBytes is what the pod may write to its scratch disk; 0 is all of it.
 	ScratchBytes int64 `json:"scratchBytes,omitempty"`
+	// LogBytes is what the file of a container's log may hold; 0 is no limit. When it
+	// is full the container waits until the log is begun anew (ReopenLog), which is
+	// for who sets the limit to see to.
+	LogBytes int64 `json:"logBytes,omitempty"`
 }
 
 // ContainerConfig is what a container is made from.

@@ -156,7 +156,7 @@ func (s *Sandbox) layOut(p *process, c ContainerConfig, rollback *undo.Stack) er
 	if c.Log == nil {
 		return nil
 	}
-	w, err := logs.Open(s.store.container(c.ID, "log"), c.Log)
+	w, err := logs.Open(s.store.container(c.ID, "log"), c.Log, s.config.LogBytes)
 	if err != nil {
 		return err
 	}

@@ -211,7 +211,7 @@ func (s *Sandbox) openLogs(f RestoreFiles) error {
 		}
 		log := f.Logs[p.id.Container]
 		delete(f.Logs, p.id.Container)
-		w, err := logs.Open(s.store.container(p.id.Container, "log"), log)
+		w, err := logs.Open(s.store.container(p.id.Container, "log"), log, s.config.LogBytes)
 		if err != nil {
 			return fmt.Errorf("log of %s: %w", p.subject(), err)
 		}

@@ -1,9 +1,12 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -405,6 +408,76 @@ func TestLogsAreReopened(t *testing.T) {
 	if err := h.box.ReopenLog(h.ctx, "none", h.openLog("x")); !errors.Is(err, ErrNotFound) {
 		t.Errorf("log of no container: %v", err)
 	}
+}
+
+// A log that is full holds its container up, under the next shim as well, until it is
+// begun anew: nothing of the output is lost, and the file stays within its bound.
+func TestFullLogHoldsTheContainerUp(t *testing.T) {
+	t.Parallel()
+	const limit, lines = 1 << 20, 100_000
+	h := newHarness(t)
+	config := h.config()
+	config.LogBytes = limit
+	h.must(h.box.Create(h.ctx, config, Files{Scratch: h.scratch()}))
+	h.must(h.box.Start(h.ctx))
+	p := h.started("c")
+	wrote := make(chan error, 1)
+	go func() { // "yes ''": a byte becomes a line of 43
+		wrote <- p.write(h.ctx, "stdout", bytes.Repeat([]byte("\n"), lines))
+	}()
+	stuck := func(id string) {
+		t.Helper()
+		h.must(p.until(h.ctx, func() bool { return len(p.out["stdout"].data) == outputBound }))
+		size := func() int64 {
+			info, err := os.Stat(h.logPath(id))
+			h.must(err)
+			return info.Size()
+		}
+		for before := int64(0); h.ctx.Err() == nil && (before < limit/4 || before != size()); time.Sleep(50 * time.Millisecond) {
+			before = size()
+		}
+		if n := size(); n > limit || n < limit/4 {
+			t.Errorf("a full log of %d bytes, its limit is %d", n, limit)
+		}
+	}
+	stuck("c")
+	select {
+	case err := <-wrote:
+		t.Fatalf("the container is not held up: %v", err)
+	default:
+	}
+	h.crash()
+	h.must(h.restore(h.logFiles("c")))
+	stuck("c")
+	go func() {
+		if <-wrote == nil {
+			p.end(exited(0))
+		}
+	}()
+	ids := []string{"c"}
+	for ended := false; !ended; {
+		ids = append(ids, fmt.Sprintf("c.%d", len(ids)))
+		h.must(h.box.ReopenLog(h.ctx, "c", h.openLog(ids[len(ids)-1])))
+		select {
+		case <-h.done("c"):
+			ended = true
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	total := 0
+	for _, id := range ids {
+		total += len(h.logged(id))
+	}
+	if total != lines {
+		t.Errorf("%d lines of %d are logged", total, lines)
+	}
+}
+
+// done is closed when the container has ended.
+func (h *harness) done(id string) <-chan struct{} {
+	h.box.mu.Lock()
+	defer h.box.mu.Unlock()
+	return h.box.procs[Process{Container: id}].done
 }
 
 func TestExecOfMissingCommand(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
 // Options say how an engine runs.
@@ -124,6 +125,7 @@ func (s *server) open(ctx context.Context, o Options) error {
 		Roots: o.Roots, Instance: client.Instance, Images: s.images, Guest: s.guest,
 		Network: s.network, Pool: o.Pool, Logger: o.Logger, Building: s.building,
 		Internal: true, HostPaths: []string{podsDir(o.Roots), volumesDir(o.Roots)},
+		LogBytes: 2 * logs.Bound, // room for what comes until a pod's rotator looks
 	})
 	return err
 }

@@ -20,7 +20,8 @@ import (
 // kubelet a log is begun anew when it has grown large, and what it was before is
 // kept once. Size has no event, so it is looked at: seldom, and often while it grows.
 const (
-	maxLog     = 16 << 20 // bytes
+	// Bound is the size, in bytes, at which a log is begun anew.
+	Bound      = 16 << 20
 	seldomLook = 10 * time.Second
 	oftenLook  = time.Second
 )
@@ -64,7 +65,7 @@ func (o *Rotator) look(ctx context.Context) (fast bool) {
 			o.Logger.Warn("a container's log cannot be begun anew", "container", id, "error", err)
 		}
 		sizes[id] = size
-		fast = fast || anew || size-before > maxLog/4
+		fast = fast || anew || size-before > Bound/4
 	}
 	o.sizes = sizes
 	return fast
@@ -83,7 +84,7 @@ func (o *Rotator) one(ctx context.Context, id string, first bool) (size int64, a
 	}
 	info, err := os.Stat(path)
 	switch {
-	case err == nil && info.Size() >= maxLog:
+	case err == nil && info.Size() >= Bound:
 		if err := os.Rename(path, Older(path)); err != nil {
 			return info.Size(), false, err
 		}

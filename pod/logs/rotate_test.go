@@ -62,22 +62,22 @@ func TestRotate(t *testing.T) {
 	look(false, 0, -1, -1) // there is no log yet
 	grow(1)
 	look(false, 0, 1, -1)
-	grow(maxLog - 1)
-	look(true, 0, maxLog-1, -1)
-	look(false, 0, maxLog-1, -1)
-	grow(maxLog)
-	look(true, 1, 0, maxLog)
-	look(false, 1, 0, maxLog)
-	grow(2 * maxLog)
-	look(true, 2, 0, 2*maxLog) // what was before is gone
+	grow(Bound - 1)
+	look(true, 0, Bound-1, -1)
+	look(false, 0, Bound-1, -1)
+	grow(Bound)
+	look(true, 1, 0, Bound)
+	look(false, 1, 0, Bound)
+	grow(2 * Bound)
+	look(true, 2, 0, 2*Bound) // what was before is gone
 	// An engine was killed between the two steps, or before the second's end.
 	o = fresh()
-	look(true, 3, 0, 2*maxLog)
+	look(true, 3, 0, 2*Bound)
 	if err := os.Remove(cri.path); err != nil {
 		t.Fatal(err)
 	}
-	look(true, 4, 0, 2*maxLog)
-	grow(3 * maxLog)
+	look(true, 4, 0, 2*Bound)
+	grow(3 * Bound)
 	cri.state = runtimeapi.ContainerState_CONTAINER_EXITED
-	look(false, 4, 3*maxLog, 2*maxLog)
+	look(false, 4, 3*Bound, 2*Bound)
 }

@@ -63,6 +63,9 @@ func (w *Writer) line(now time.Time, s Stream, tag byte, text []byte) {
 // append writes the buffer at the log's end and records that n more bytes of
 // the stream are logged. If either fails the log is as before.
 func (w *Writer) append(s Stream, n int64) error {
+	if w.limit > 0 && w.rec.length > 0 && w.rec.length+int64(len(w.buf)) > w.limit {
+		return fmt.Errorf("%w: %d bytes", ErrFull, w.rec.length)
+	}
 	next := w.rec
 	next.logged[s] += n
 	next.length += int64(len(w.buf))

@@ -49,7 +49,10 @@ func (s Stream) String() string {
 
 // Writer writes one container's log. Its methods may be called at once.
 type Writer struct {
+	limit int64 // of the log, in bytes; 0 is none
+
 	mu      sync.Mutex
+	another chan struct{} // closed when the log is another, or none any more
 	now     func() time.Time
 	log     *os.File // nil: no log yet, every write fails with ErrNoLog
 	records *os.File
@@ -61,6 +64,8 @@ type Writer struct {
 var (
 	// ErrNoLog is returned by Write while the writer has no log file.
 	ErrNoLog = errors.New("log file is missing")
+	// ErrFull is returned by Write while the log may not become larger.
+	ErrFull = errors.New("log is full until it is begun anew")
 	// ErrClosed is returned by Write and Reopen after Close.
 	ErrClosed = errors.New("log is closed")
 )
@@ -69,8 +74,12 @@ var (
 // ends, or begins one. It takes over log, which is open for writing and may be
 // nil until Reopen. What an earlier process wrote to log after its last
 // record is cut off. A damaged record is atomicfile.ErrCorrupt; log is then closed.
-func Open(path string, log *os.File) (*Writer, error) {
-	w := &Writer{now: time.Now, log: log}
+//
+// A log that holds something does not grow beyond limit bytes, 0 for no limit: output
+// is refused, and so waits at its source, until Reopen begins the log anew. One
+// that is empty takes what MaxLine bytes of output make, whatever the limit.
+func Open(path string, log *os.File, limit int64) (*Writer, error) {
+	w := &Writer{limit: limit, now: time.Now, log: log, another: make(chan struct{})}
 	if err := w.open(path); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -97,6 +106,14 @@ func (w *Writer) open(path string) (err error) {
 	next := w.rec
 	next.file, next.length = id, size
 	return w.commit(next)
+}
+
+// Another returns a channel that is closed at the next Reopen, or by Close. Who waits for
+// that asks before the Write that is to fail.
+func (w *Writer) Another() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.another
 }
 
 // Offset is where output of the stream is to be asked for: everything before
@@ -161,6 +178,8 @@ func (w *Writer) Reopen(log *os.File) error {
 	}
 	old := w.log
 	w.log = log
+	close(w.another)
+	w.another = make(chan struct{})
 	if old != nil {
 		return old.Close()
 	}
@@ -173,6 +192,9 @@ func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var errs []error
+	if w.records != nil {
+		close(w.another)
+	}
 	for _, f := range []**os.File{&w.log, &w.records} {
 		if *f != nil {
 			errs = append(errs, (*f).Close())

@@ -39,7 +39,7 @@ func (p place) file() *os.File {
 
 func (p place) open() *Writer {
 	p.t.Helper()
-	w, err := Open(p.record, p.file())
+	w, err := Open(p.record, p.file(), 0)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestDamagedRecord(t *testing.T) {
 		"empty": {}, "half": data[:recordSize/2], "zeros": make([]byte, 2*recordSize),
 	} {
 		os.WriteFile(p.record, bad, 0o600)
-		if _, err := Open(p.record, p.file()); !errors.Is(err, atomicfile.ErrCorrupt) {
+		if _, err := Open(p.record, p.file(), 0); !errors.Is(err, atomicfile.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -317,4 +317,71 @@ func FuzzWrite(f *testing.F) {
 			t.Errorf("%d bytes are kept back", n)
 		}
 	})
+}
+
+// A log at its limit takes nothing, loses nothing, and goes on when it is begun anew.
+func TestLimit(t *testing.T) {
+	const limit = 3000
+	p := newPlace(t)
+	w, err := Open(p.record, p.file(), limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	output := []byte(strings.Repeat("\n", 500)) // a byte becomes a line of 43
+	var logged []string
+	anew := 0
+	for at := int64(0); at < int64(len(output)); {
+		if anew > 50 {
+			t.Fatalf("begun anew %d times, and %d bytes are logged", anew, at)
+		}
+		another := w.Another()
+		at, err = w.Write(Stdout, at, output[at:min(at+10, int64(len(output)))])
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, ErrFull) {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(p.log); err != nil || info.Size() > limit || info.Size() < limit-500 {
+			t.Fatalf("full at %d bytes: %v", info.Size(), err)
+		}
+		select {
+		case <-another:
+			t.Fatal("the log is another, and it was not begun anew")
+		default:
+		}
+		logged = append(logged, p.lines()...)
+		if err := os.Rename(p.log, p.log+".1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Reopen(p.file()); err != nil {
+			t.Fatal(err)
+		}
+		<-another
+		anew++
+	}
+	if logged = append(logged, p.lines()...); len(logged) != len(output) || anew < 5 {
+		t.Errorf("%d lines of %d, begun anew %d times", len(logged), len(output), anew)
+	}
+}
+
+// What one line makes always fits into an empty log: a container cannot be stuck.
+func TestLimitLeavesRoomForALine(t *testing.T) {
+	p := newPlace(t)
+	w, err := Open(p.record, p.file(), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err := w.Write(Stdout, 0, []byte("more than ten bytes\n")); err != nil || at != 20 {
+		t.Errorf("at %d: %v", at, err)
+	}
+	if at, err := w.Write(Stdout, 20, []byte("and one more\n")); !errors.Is(err, ErrFull) || at != 20 {
+		t.Errorf("at %d: %v", at, err)
+	}
+	another := w.Another()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-another
 }

@@ -99,20 +99,26 @@ func (p *Pump) copy(ctx context.Context, to sink) error {
 // disk has no event to wait for.
 const diskRetry = time.Second
 
-// keep writes to the log until it succeeds. While the disk is full, output
+// keep writes to the log until it succeeds. While the log or the disk is full, output
 // stays in the guest and the container waits.
 func (p *Pump) keep(ctx context.Context, write func() (int64, error)) (int64, error) {
 	for first := true; ; first = false {
+		var another <-chan struct{}
+		if p.Log != nil {
+			another = p.Log.Another()
+		}
 		safe, err := write()
 		if err == nil || errors.Is(err, logs.ErrGap) || errors.Is(err, errLost) || errors.Is(err, logs.ErrClosed) {
 			return safe, err
 		}
-		if first {
+		if first && !errors.Is(err, logs.ErrFull) { // which a container can have as often as it likes
 			p.Logger.Error("log not written; the container waits", "container", p.Process.Container, "error", err)
 		}
 		t := time.NewTimer(diskRetry)
 		select {
 		case <-t.C:
+		case <-another:
+			t.Stop()
 		case <-ctx.Done():
 			t.Stop()
 			return 0, context.Cause(ctx)
