@@ -346,6 +346,13 @@ func (u *user) pruned(t *testing.T) {
 	if out := u.must("", "image", "inspect", busybox, "-o", "jsonpath={.items[0].config.architecture}"); out != "amd64" {
 		t.Errorf("image inspect: %q", out)
 	}
+	u.must("", "image", "tag", busybox, "again:1", "registry.test/again")
+	u.refused(t, []string{"image", "tag", "nosuch", "again:2"}, "nosuch", "image ls")
+	u.refused(t, []string{"image", "tag", busybox}, "NAME")
+	if out := u.must("", "image", "ls", "-o", "name"); out != "localhost/again:1\n"+busybox+"\nregistry.test/again:latest\n" {
+		t.Errorf("image ls after tag: %q", out)
+	}
+	u.must("", "image", "rm", "again:1", "registry.test/again")
 	u.refused(t, []string{"image", "prune", "--all"}, "--force")
 	u.refused(t, []string{"image", "inspect", "nosuch"}, "nosuch", "image ls")
 	if u.prefix == nil { // a template that was made for another kernel, or by another QEMU

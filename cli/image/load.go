@@ -1,8 +1,8 @@
 package image
 
 import (
-	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,12 +14,16 @@ import (
 func load(a *app.App) *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
-		Use:   "load SOURCE [NAME]",
+		Use:   "load FILE [NAME]",
 		Short: "Load an image from this machine",
-		Long:  "Load an image from oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE, under NAME or the name it carries.",
-		Example: `  bulkhead image load oci-archive:app.tar localhost/app:dev
-  bulkhead image load docker-archive:saved.tar`,
-		Args: cobra.MatchAll(app.AtLeast("SOURCE"), cobra.MaximumNArgs(2)),
+		Long: `Load an image from a file or a directory, under NAME or the name it carries: what
+podman save or docker save wrote, or an OCI layout, packed or not. Archives may be
+compressed with gzip, zstd or bzip2. Of several images in one, say which with
+docker-archive:FILE:NAME, oci-archive:FILE:TAG or oci:DIR:TAG.`,
+		Example: `  bulkhead image load app.tar
+  bulkhead image load app.tar.gz localhost/app:dev
+  bulkhead image load docker-archive:several.tar:app:1.2`,
+		Args: cobra.MatchAll(app.AtLeast("FILE"), cobra.MaximumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			source, err := absolute(args[0])
 			if err != nil {
@@ -36,13 +40,13 @@ func load(a *app.App) *cobra.Command {
 	return cmd
 }
 
-// absolute makes the path in "transport:path" absolute: the engine has a
-// working directory of its own.
+// absolute makes the path of a source absolute: the engine has a working
+// directory of its own.
 func absolute(source string) (string, error) {
-	transport, path, ok := strings.Cut(source, ":")
-	if !ok {
-		return "", fmt.Errorf("%q names no transport: use oci:DIR, oci-archive:FILE or docker-archive:FILE", source)
+	prefix := ""
+	if format, _, ok := strings.Cut(source, ":"); ok && slices.Contains([]string{"oci", "oci-archive", "docker-archive"}, format) {
+		prefix = format + ":"
 	}
-	path, err := filepath.Abs(path)
-	return transport + ":" + path, err
+	path, err := filepath.Abs(source[len(prefix):])
+	return prefix + path, err
 }

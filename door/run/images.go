@@ -54,6 +54,18 @@ func (s *server) loadImage(r *http.Request, out send) error {
 	})
 }
 
+func (s *server) tagImage(r *http.Request) (any, error) {
+	req, err := decode[api.TagRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	images, err := s.imagesFor(r)
+	if err != nil {
+		return nil, err
+	}
+	return api.Result{}, listed(images.Tag(r.Context(), req.Image, req.Names))
+}
+
 // fetch gets an image and sends its progress.
 func fetch(ctx context.Context, name string, out send, get func(context.Context, image.PullOptions) (image.Image, error)) error {
 	box := newOutbox()
@@ -92,11 +104,7 @@ func (s *server) removeImage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = images.Remove(r.Context(), ref, image.RemoveOptions{})
-	if errors.Is(err, image.ErrNotFound) {
-		err = fmt.Errorf("%w: bulkhead image ls lists the images", err)
-	}
-	return api.Result{}, classify(err)
+	return api.Result{}, listed(images.Remove(r.Context(), ref, image.RemoveOptions{}))
 }
 
 func (s *server) login(r *http.Request) (any, error) {
@@ -112,6 +120,14 @@ func (s *server) login(r *http.Request) (any, error) {
 		return api.Result{}, classify(image.Logout(getenv, req.Registry))
 	}
 	return api.Result{}, classify(image.Login(r.Context(), getenv, req.Registry, req.Username, req.Password))
+}
+
+// listed says where to look for an image that there is not.
+func listed(err error) error {
+	if errors.Is(err, image.ErrNotFound) {
+		err = fmt.Errorf("%w: bulkhead image ls lists the images", err)
+	}
+	return classify(err)
 }
 
 // classify gives an image error the class that crosses the socket.

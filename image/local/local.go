@@ -24,7 +24,7 @@ import (
 
 var (
 	// ErrFormat is returned for what is no image, or of none of the formats.
-	ErrFormat = errors.New("not an image that can be loaded")
+	ErrFormat = errors.New("bad format")
 	// ErrWhich is returned where there are several images and none is named, or
 	// none that is named so.
 	ErrWhich = errors.New("which image")

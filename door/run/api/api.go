@@ -29,6 +29,7 @@
 //	POST   /v1/jsonpath                  JSONPathRequest -> JSONPathResult
 //	POST   /v1/images/pull               PullRequest -> Messages
 //	POST   /v1/images/load               LoadRequest -> Messages
+//	POST   /v1/images/tag                TagRequest -> Result
 //	DELETE /v1/images/{ref...}           -> Result
 //	POST   /v1/login                     LoginRequest -> Result
 //	GET    /v1/templates                 -> []Template
@@ -320,11 +321,17 @@ type PullRequest struct {
 	Image string `json:"image"`
 }
 
-// LoadRequest names an image on this machine: oci:DIR[:TAG],
-// oci-archive:FILE or docker-archive:FILE, and the name it gets.
+// LoadRequest names an image on this machine, and the name it gets: oci:DIR[:TAG],
+// oci-archive:FILE, docker-archive:FILE, or the path of any of these.
 type LoadRequest struct {
 	Source string `json:"source"`
 	Name   string `json:"name,omitempty"`
+}
+
+// TagRequest gives an image more names.
+type TagRequest struct {
+	Image string   `json:"image"`
+	Names []string `json:"names"`
 }
 
 // LoginRequest are credentials for a registry, kept in the user's auth.json.

@@ -1,0 +1,54 @@
+package image
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestTag: a name is one more reference, and moves when it meant another image.
+func TestTag(t *testing.T) {
+	ctx := testContext(t)
+	s, _ := openStore(t, "run")
+	one := load(t, s, "docker-archive:"+archived(t, "registry.test/one:1", "one"), "")
+	two := load(t, s, "docker-archive:"+archived(t, "registry.test/two:1", "two"), "")
+	for _, step := range []struct {
+		what, image string
+		names       []string
+		want        error
+	}{
+		{what: "by name", image: "registry.test/one:1", names: []string{"app:dev", "registry.test/app"}},
+		{what: "by id", image: two.ID[:12], names: []string{"app:other"}},
+		{what: "moved", image: "registry.test/two:1", names: []string{"app:dev"}},
+		{what: "again", image: "registry.test/two:1", names: []string{"app:dev"}},
+		{what: "no such image", image: "nosuch", names: []string{"app:none"}, want: ErrNotFound},
+		{what: "no name", image: one.ID, names: []string{""}, want: ErrInvalid},
+		{what: "one of two is no name", image: one.ID, names: []string{"app:none", "UPPER"}, want: ErrInvalid},
+		{what: "digest", image: one.ID, names: []string{"app@sha256:" + one.ID}, want: ErrInvalid},
+	} {
+		if err := s.Tag(ctx, step.image, step.names); !errors.Is(err, step.want) {
+			t.Errorf("%s: got %v, want %v", step.what, err, step.want)
+		}
+	}
+	for id, want := range map[string]string{
+		one.ID: "registry.test/app:latest registry.test/one:1",
+		two.ID: "localhost/app:dev localhost/app:other registry.test/two:1",
+	} {
+		got, err := s.Resolve(id)
+		if err != nil || strings.Join(got.Names, " ") != want {
+			t.Errorf("names %q, want %q (%v)", got.Names, want, err)
+		}
+	}
+	// An image lives as long as its last name.
+	for _, name := range []string{"registry.test/one:1", "registry.test/app"} {
+		if !s.exists(one.ID) {
+			t.Error("gone too soon")
+		}
+		if err := s.Remove(ctx, name, RemoveOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if s.exists(one.ID) {
+		t.Error("the image outlives its names")
+	}
+}
