@@ -40,37 +40,17 @@ func (o objects) of(namespace string) (out objects) {
 	return out
 }
 
-// read reads the objects of manifests; two of one name are an error.
+// read reads the objects of manifests.
 func read(manifests []api.Manifest) (pods []*corev1.Pod, o objects, err error) {
-	seen := map[string]bool{}
-	once := func(file, kind, namespace, name string) error {
-		key := kind + " " + namespace + "/" + name
-		if seen[key] {
-			return class(api.ErrInvalid, fmt.Errorf("%s: %s is there twice", file, key))
-		}
-		seen[key] = true
-		return nil
-	}
+	var files []podapi.File
 	for _, m := range manifests {
-		found, err := podapi.Read(m.Name, []byte(m.YAML))
-		if err != nil {
-			return nil, o, class(api.ErrInvalid, err)
-		}
-		for _, object := range found.ConfigMaps {
-			if err := once(m.Name, "ConfigMap", object.Namespace, object.Name); err != nil {
-				return nil, o, err
-			}
-		}
-		for _, object := range found.Secrets {
-			if err := once(m.Name, "Secret", object.Namespace, object.Name); err != nil {
-				return nil, o, err
-			}
-		}
-		pods = append(pods, found.Pods...)
-		o.ConfigMaps = append(o.ConfigMaps, found.ConfigMaps...)
-		o.Secrets = append(o.Secrets, found.Secrets...)
+		files = append(files, podapi.File{Name: m.Name, Data: []byte(m.YAML)})
 	}
-	return pods, o, nil
+	found, err := podapi.ReadAll(files, podapi.Options{})
+	if err != nil {
+		return nil, o, class(api.ErrInvalid, err)
+	}
+	return found.Pods, objects{ConfigMaps: found.ConfigMaps, Secrets: found.Secrets}, nil
 }
 
 // openObjects takes what a new pod is given, or reads what an old one was.

@@ -3,50 +3,103 @@ package podapi
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
+	"fmt"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
-// decoder collects the objects and problems of one file.
+// decoder collects the objects and problems of some files.
 type decoder struct {
-	file     string
+	options  Options
 	found    Documents
 	problems FieldErrors
-	root     *yamlv3.Node // of the current document, for line numbers
+	objects  int               // found, or skipped
+	expanded int               // bytes of all documents so far
+	places   map[string]string // where objects stand, by their kinds and names
+	skipped  map[string]*skipped
+
+	file   string
+	before int          // lines of the file before the current document
+	root   *yamlv3.Node // of the current document, for line numbers
 }
 
+// add reports a fault. A line of 0 is that of the field; any other one is the
+// document's. More than maxFaults are not collected.
 func (d *decoder) add(line int, field string, class error, message string) {
+	if len(d.problems) > maxFaults {
+		return
+	}
 	if line == 0 && d.root != nil {
 		line = lineOf(d.root, field)
 	}
-	message = strings.Join(strings.Fields(message), " ")
-	d.problems = append(d.problems, &FieldError{File: d.file, Line: line, Field: field, Message: message, class: class})
+	if line > 0 {
+		line += d.before
+	}
+	if len(d.problems) == maxFaults {
+		field, message = "", "there are more faults"
+	}
+	message = strings.Join(strings.Fields(cut(message)), " ")
+	d.problems = append(d.problems, &FieldError{File: d.file, Line: line, Field: cut(field), Message: message, class: class})
 }
 
-// split cuts data at the lines that separate documents. Each document is led by
-// as many line ends as lines lie before it, so that a parser's line numbers are
-// the file's.
-func split(data []byte) [][]byte {
-	var documents [][]byte
-	var current []byte
-	lines := 0
+// part is one document of a file, and how many lines lie before it.
+type part struct {
+	text   []byte
+	before int
+}
+
+// split cuts data at the lines that separate documents, into no more than
+// maxDocuments and what is left.
+func split(data []byte) []part {
+	var parts []part
+	start, at, before, lines := 0, 0, 0, 0
 	for line := range bytes.Lines(data) {
-		lines++
-		if rest, found := bytes.CutPrefix(line, []byte("---")); found && (len(rest) == 0 || bytes.ContainsAny(rest[:1], " \t\r\n")) {
-			documents = append(documents, current)
-			current = bytes.Repeat([]byte("\n"), lines-1)
-			line = append([]byte("   "), rest...)
+		if len(line) >= 3 && (string(line[:3]) == "---" || string(line[:3]) == "...") &&
+			(len(line) == 3 || bytes.IndexByte([]byte(" \t\r\n"), line[3]) >= 0) {
+			parts = append(parts, part{data[start:at], before})
+			if len(parts) > maxDocuments {
+				return parts
+			}
+			start, before = at+3, lines
 		}
-		current = append(current, line...)
+		at += len(line)
+		lines++
 	}
-	return append(documents, current)
+	return append(parts, part{data[start:], before})
+}
+
+// files reads all there is in a file.
+func (d *decoder) read(f File) {
+	d.file, d.before, d.root = f.Name, 0, nil
+	if len(f.Data) > maxText {
+		d.add(0, "", ErrSyntax, fmt.Sprintf("it has %d bytes, at most %d are read", len(f.Data), maxText))
+		return
+	}
+	parts := split(f.Data)
+	if len(parts) > maxDocuments {
+		d.add(0, "", ErrSyntax, fmt.Sprintf("it has more than %d documents", maxDocuments))
+		return
+	}
+	objects, problems := d.objects, len(d.problems)
+	for _, one := range parts {
+		d.before, d.root = one.before, nil
+		d.document(one.text)
+		if len(d.problems) > maxFaults || d.expanded > maxExpanded {
+			return
+		}
+	}
+	d.before, d.root = 0, nil
+	if d.objects == objects && len(d.problems) == problems {
+		d.add(0, "", ErrSyntax, "no pod in it")
+	}
 }
 
 var (
@@ -56,7 +109,6 @@ var (
 )
 
 func (d *decoder) document(data []byte) {
-	d.root = nil
 	var root yamlv3.Node
 	if err := yamlv3.Unmarshal(data, &root); err != nil {
 		d.yamlError(err)
@@ -65,7 +117,10 @@ func (d *decoder) document(data []byte) {
 	if root.Kind == 0 || len(root.Content) == 0 || root.Content[0].Tag == "!!null" {
 		return // nothing but comments
 	}
-	text, err := yaml.YAMLToJSONStrict(data)
+	if !d.weighed(root.Content[0]) {
+		return
+	}
+	text, err := yaml.YAMLToJSON(data)
 	if err != nil {
 		d.yamlError(err)
 		return
@@ -108,6 +163,7 @@ func (d *decoder) object(text []byte, prefix, version, kind string) {
 		return
 	}
 	if decode := kinds[object.Version+" "+object.Kind]; decode != nil {
+		d.objects++
 		decode(d, text, prefix)
 		return
 	}
@@ -120,10 +176,7 @@ func (d *decoder) object(text []byte, prefix, version, kind string) {
 	case object.Kind == "":
 		d.add(0, prefix+"kind", ErrSyntax, "there is none; a pod begins with \"apiVersion: v1\" and \"kind: Pod\"")
 	default:
-		if object.Version != "" {
-			object.Version = " (" + object.Version + ")"
-		}
-		d.add(0, prefix+"kind", ErrNotHonoured, object.Kind+object.Version+": "+hint(object.Kind))
+		d.unread(object.Version, object.Kind, prefix)
 	}
 }
 
@@ -133,54 +186,18 @@ func (d *decoder) items(items []json.RawMessage, version, kind string) {
 	}
 }
 
-// kinds are the objects that are read, by their apiVersion and kind.
-var kinds = map[string]func(d *decoder, text []byte, prefix string){
-	"v1 Pod":              (*decoder).pod,
-	"v1 ConfigMap":        (*decoder).configMap,
-	"v1 Secret":           (*decoder).secret,
-	"apps/v1 Deployment":  (*decoder).deployment,
-	"apps/v1 ReplicaSet":  (*decoder).replicaSet,
-	"apps/v1 StatefulSet": (*decoder).statefulSet,
-	"apps/v1 DaemonSet":   (*decoder).daemonSet,
-	"batch/v1 Job":        (*decoder).job,
-}
-
-// hint says what to do with an object that is not read.
-func hint(kind string) string {
-	switch kind {
-	case "CronJob":
-		return "nothing is started by the clock; make a Job of its spec.jobTemplate.spec"
-	case "ReplicationController":
-		return "not run; make a Pod of its spec.template"
-	case "Service":
-		return "there are no services; publish a port with hostPort or -p"
-	}
-	for known := range kinds {
-		if version, of, _ := strings.Cut(known, " "); of == kind {
-			return "apiVersion must be " + version
-		}
-	}
-	return "only Pods, workloads made of them, ConfigMaps and Secrets are read"
-}
-
-// strictly decodes text into object, a pointer, and tells whether it could be. Unknown and
-// repeated fields are reported.
+// strictly decodes text into object, a pointer, and tells whether it could be.
+// Fields that the API does not have are reported, and the others are read.
 func (d *decoder) strictly(text []byte, object any, prefix string) bool {
-	strict, err := kjson.UnmarshalStrict(text, object)
-	if err != nil {
-		d.typeError(err, prefix)
-		return false
-	}
-	for _, err := range strict {
-		field, message := err.Error(), ""
-		if kind, quoted, found := strings.Cut(field, " field "); found {
-			if name, err := strconv.Unquote(quoted); err == nil {
-				field, message = prefix+name, kind+" field"
-			}
+	s := shape{report: func(line int, field, message string) { d.add(line, field, ErrSyntax, message) }}
+	s.fit(text, nodeAt(d.root, strings.TrimSuffix(prefix, ".")), reflect.TypeOf(object).Elem(), prefix)
+	if !s.wrong {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, object); err != nil { // what fit has not seen
+			d.add(0, strings.TrimSuffix(prefix, "."), ErrSyntax, err.Error())
+			return false
 		}
-		d.add(0, field, ErrSyntax, message)
 	}
-	return true
+	return !s.wrong
 }
 
 // reporter reports faults of a class in the object at prefix.
@@ -197,22 +214,30 @@ func (d *decoder) pod(text []byte, prefix string) {
 	refuse(pod, d.reporter(ErrNotHonoured, prefix))
 	setDefaults(pod)
 	validate(pod, d.reporter(ErrInvalid, prefix))
-	if len(d.problems) == before {
-		d.found.Pods = append(d.found.Pods, pod)
+	if len(d.problems) == before && d.once("Pod", &pod.ObjectMeta, prefix) {
+		d.keep(pod)
 	}
 }
 
-// typeError reports a JSON type mismatch in the words of YAML.
-func (d *decoder) typeError(err error, prefix string) {
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) || wrong.Field == "" {
-		d.add(0, strings.TrimSuffix(prefix, "."), ErrSyntax, strings.TrimPrefix(err.Error(), "json: "))
+// keep takes a pod that is to be run.
+func (d *decoder) keep(pod *corev1.Pod) {
+	if len(d.found.Pods) == maxPods {
+		d.add(0, "", ErrInvalid, fmt.Sprintf("there are more than %d pods", maxPods))
 		return
 	}
-	kind, _, _ := strings.Cut(wrong.Value, " ")
-	line := 0
-	if prefix == "" {
-		line = findKind(d.root, wrong.Field, kind)
+	d.found.Pods = append(d.found.Pods, pod)
+}
+
+// once tells whether an object is the only one of its kind and name.
+func (d *decoder) once(kind string, meta *metav1.ObjectMeta, prefix string) bool {
+	key, here := kind+" "+meta.Namespace+"/"+meta.Name, d.file
+	if line := lineOf(d.root, prefix+"metadata.name"); line > 0 {
+		here = fmt.Sprintf("%s:%d", d.file, d.before+line)
 	}
-	d.add(line, prefix+wrong.Field, ErrSyntax, "cannot be a "+wrong.Value+"; it is a "+wrong.Type.String())
+	if there, twice := d.places[key]; twice {
+		d.add(0, prefix+"metadata.name", ErrInvalid, key+" is there twice, first at "+there)
+		return false
+	}
+	d.places[key] = here
+	return true
 }

@@ -93,7 +93,7 @@ func TestDecodeNamesTheFault(t *testing.T) {
 		{"unknown field", head + "    imagePullPolice: Always\n", "f.yaml:9: spec.containers[0].imagePullPolice: unknown field", ErrSyntax},
 		{"wrong case", head + "    Env: []\n", "f.yaml:9: spec.containers[0].Env: unknown field", ErrSyntax},
 		{"duplicate", head + "    image: other\n", `f.yaml:9: not YAML: key "image" already set in map`, ErrSyntax},
-		{"type", head + "    tty: 7\n", "f.yaml:9: spec.containers.tty: cannot be a number; it is a bool", ErrSyntax},
+		{"type", head + "    tty: 7\n", "f.yaml:9: spec.containers[0].tty: is a number, and must be true or false", ErrSyntax},
 		{"quantity", head + "    resources: {limits: {memory: lots}}\n", "quantities must match", ErrSyntax},
 		{"refused volume", head + "  volumes:\n  - name: v\n    hostPath: {path: /}\n", "f.yaml:11: spec.volumes[0].hostPath: is not honoured yet", ErrNotHonoured},
 		{"refused value", head + "  dnsPolicy: ClusterFirstWithHostNet\n", "f.yaml:9: spec.dnsPolicy: ClusterFirstWithHostNet is not honoured, only ClusterFirst and Default and None", ErrNotHonoured},

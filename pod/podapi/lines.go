@@ -32,56 +32,38 @@ func lineOf(node *yamlv3.Node, path string) int {
 	return line
 }
 
-// findKind finds the first value at path, whose indexes are left out as in
-// JSON's type errors, that JSON calls kind; its line, or 0.
-func findKind(node *yamlv3.Node, path, kind string) int {
-	if node.Kind == yamlv3.SequenceNode {
-		for _, element := range node.Content {
-			if line := findKind(element, path, kind); line > 0 {
-				return line
+// nodeAt is the node of the field at path, nil where there is none.
+func nodeAt(node *yamlv3.Node, path string) *yamlv3.Node {
+	for path != "" && node != nil {
+		step, rest, _ := strings.Cut(path, ".")
+		name, index, indexed := strings.Cut(step, "[")
+		found := child(node, name)
+		if found == nil {
+			return nil
+		}
+		node, path = found[1], rest
+		if list := unalias(node); indexed {
+			at, err := strconv.Atoi(strings.TrimSuffix(index, "]"))
+			if err != nil || list.Kind != yamlv3.SequenceNode || at >= len(list.Content) {
+				return nil
 			}
+			node = list.Content[at]
 		}
-		return 0
 	}
-	if path == "" {
-		if jsonKind(node) == kind {
-			return node.Line
-		}
-		return 0
-	}
-	step, rest, _ := strings.Cut(path, ".")
-	next := child(node, step)
-	if next == nil {
-		return 0
-	}
-	if rest == "" && jsonKind(next[1]) == kind {
-		return next[0].Line
-	}
-	return findKind(next[1], rest, kind)
+	return node
 }
 
-// jsonKind is what JSON's errors call a value.
-func jsonKind(node *yamlv3.Node) string {
-	switch node.Kind {
-	case yamlv3.MappingNode:
-		return "object"
-	case yamlv3.SequenceNode:
-		return "array"
+// unalias is what node refers to, if it is an alias; of nil it is nil.
+func unalias(node *yamlv3.Node) *yamlv3.Node {
+	if node != nil && node.Kind == yamlv3.AliasNode {
+		return node.Alias
 	}
-	switch node.Tag {
-	case "!!int", "!!float":
-		return "number"
-	case "!!bool":
-		return "bool"
-	}
-	return "string"
+	return node
 }
 
 // child finds a key's node and its value's.
 func child(node *yamlv3.Node, name string) []*yamlv3.Node {
-	if node.Kind == yamlv3.AliasNode {
-		node = node.Alias
-	}
+	node = unalias(node)
 	if node.Kind != yamlv3.MappingNode {
 		return nil
 	}

@@ -32,7 +32,7 @@ func (d *decoder) configMap(text []byte, prefix string) {
 		size += len(value)
 	}
 	c.size("data", size)
-	if len(d.problems) == before {
+	if len(d.problems) == before && d.once("ConfigMap", &object.ObjectMeta, prefix) {
 		d.found.ConfigMaps = append(d.found.ConfigMaps, object)
 	}
 }
@@ -69,7 +69,7 @@ func (d *decoder) secret(text []byte, prefix string) {
 	object.StringData = nil
 	c.size("data", size)
 	c.secretType(object)
-	if len(d.problems) == before {
+	if len(d.problems) == before && d.once("Secret", &object.ObjectMeta, prefix) {
 		d.found.Secrets = append(d.found.Secrets, object)
 	}
 }

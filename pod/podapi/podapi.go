@@ -99,24 +99,45 @@ type Documents struct {
 	// stringData is merged into its data.
 	ConfigMaps []*corev1.ConfigMap
 	Secrets    []*corev1.Secret
+	// Warnings tell what was skipped, one line for each kind of object.
+	Warnings []string
 }
 
-// Read reads the YAML (or JSON) documents in data: v1 Pods, ConfigMaps and
-// Secrets, the workloads that are made of pods, and Lists of all these; name is
-// for messages. Every fault found is in the error, which is a FieldErrors; then
-// there are no objects. Documents without any object at all are an error.
-func Read(name string, data []byte) (*Documents, error) {
-	d := &decoder{file: name}
-	for _, document := range split(data) {
-		d.document(document)
-	}
-	if found := d.found; len(d.problems) == 0 && len(found.Pods)+len(found.ConfigMaps)+len(found.Secrets) == 0 {
-		d.add(0, "", ErrSyntax, "no pod in it")
+// File is one file that is read.
+type File struct {
+	Name string // for messages
+	Data []byte
+}
+
+// Options say how files are read.
+type Options struct {
+	// IgnoreUnsupported skips objects that only a cluster can have, such as a
+	// Service, instead of refusing them. A kind that nobody knows is refused all
+	// the same.
+	IgnoreUnsupported bool
+}
+
+// ReadAll reads the YAML (or JSON) documents in files: v1 Pods, ConfigMaps and
+// Secrets, the workloads that are made of pods, and Lists of all these. Every
+// fault found is in the error, which is a FieldErrors; then there are no objects.
+// A file without any object at all is an error, as are two objects of one kind
+// and name. What is read is bounded, as is what its aliases and replicas stand
+// for, so that any file is read or refused in little time and memory.
+func ReadAll(files []File, options Options) (*Documents, error) {
+	d := &decoder{options: options, places: map[string]string{}, skipped: map[string]*skipped{}}
+	for _, f := range files {
+		d.read(f)
 	}
 	if len(d.problems) > 0 {
 		return nil, d.problems
 	}
+	d.found.Warnings = d.warnings()
 	return &d.found, nil
+}
+
+// Read is ReadAll of one file.
+func Read(name string, data []byte) (*Documents, error) {
+	return ReadAll([]File{{Name: name, Data: data}}, Options{})
 }
 
 // Decode is Read for who looks for pods alone: documents without a pod are an

@@ -116,6 +116,9 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 	if len(d.problems) > before {
 		return
 	}
+	if w.replicas != nil && !d.count(len(text)*int(max(*w.replicas-1, 0))) {
+		return
+	}
 	for _, pod := range w.pods() {
 		validate(pod, func(field, message string) {
 			// What is the workload's own has been looked at.
@@ -127,7 +130,10 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 		if len(d.problems) > before {
 			return
 		}
-		d.found.Pods = append(d.found.Pods, pod)
+		if !d.once("Pod", &pod.ObjectMeta, prefix) {
+			return
+		}
+		d.keep(pod)
 	}
 }
 

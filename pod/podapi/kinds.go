@@ -1,0 +1,112 @@
+package podapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// kinds are the objects that are read, by their apiVersion and kind.
+var kinds = map[string]func(d *decoder, text []byte, prefix string){
+	"v1 Pod":              (*decoder).pod,
+	"v1 ConfigMap":        (*decoder).configMap,
+	"v1 Secret":           (*decoder).secret,
+	"apps/v1 Deployment":  (*decoder).deployment,
+	"apps/v1 ReplicaSet":  (*decoder).replicaSet,
+	"apps/v1 StatefulSet": (*decoder).statefulSet,
+	"apps/v1 DaemonSet":   (*decoder).daemonSet,
+	"batch/v1 Job":        (*decoder).job,
+}
+
+// unsupported are kinds that need a cluster, with what to do instead.
+var unsupported = map[string]string{
+	"CronJob":                 "nothing is started by the clock; make a Job of its spec.jobTemplate.spec",
+	"ReplicationController":   "not run; make a Pod of its spec.template",
+	"Service":                 "there are no services; publish a port with hostPort or -p",
+	"Endpoints":               "there are no services",
+	"EndpointSlice":           "there are no services",
+	"Ingress":                 "there are no services; publish a port with hostPort or -p",
+	"IngressClass":            "there are no services",
+	"NetworkPolicy":           "pods do not reach each other, and there is nothing to allow",
+	"Namespace":               "a namespace is part of a pod's name, and needs no object",
+	"ServiceAccount":          noServer,
+	"Role":                    noServer,
+	"RoleBinding":             noServer,
+	"ClusterRole":             noServer,
+	"ClusterRoleBinding":      noServer,
+	"LimitRange":              noServer,
+	"ResourceQuota":           noServer,
+	"PersistentVolume":        "there are no persistent volumes",
+	"PersistentVolumeClaim":   "there are no persistent volumes",
+	"StorageClass":            "there are no persistent volumes",
+	"HorizontalPodAutoscaler": "nothing is scaled",
+	"PodDisruptionBudget":     "nothing is evicted",
+	"PriorityClass":           "nothing is preempted or evicted",
+	"PodTemplate":             "it runs nothing by itself",
+}
+
+const noServer = "there is no API server"
+
+// skipped are the objects of one kind that were skipped.
+type skipped struct {
+	at, kind, why string
+	count         int
+}
+
+// unread refuses an object that is not read, or skips it where it is known to be
+// one that only a cluster can have.
+func (d *decoder) unread(version, kind, prefix string) {
+	why, cluster := unsupported[kind]
+	group, _, grouped := strings.Cut(version, "/")
+	if !cluster && grouped && strings.Contains(group, ".") && kinds["apps/v1 "+kind] == nil && kinds["batch/v1 "+kind] == nil {
+		why, cluster = "there is nobody who knows what it is", true
+	}
+	name := kind
+	if version != "" {
+		name += " (" + version + ")"
+	}
+	if !cluster {
+		d.add(0, prefix+"kind", ErrNotHonoured, name+": "+hint(kind))
+		return
+	}
+	if !d.options.IgnoreUnsupported {
+		d.add(0, prefix+"kind", ErrNotHonoured, name+": "+why)
+		return
+	}
+	d.objects++
+	if d.skipped[name] == nil {
+		at := d.file
+		if line := lineOf(d.root, prefix+"kind"); line > 0 {
+			at = fmt.Sprintf("%s:%d", d.file, d.before+line)
+		}
+		d.skipped[name] = &skipped{at: at, kind: name, why: why}
+	}
+	d.skipped[name].count++
+}
+
+// warnings tell what was skipped, one of each kind.
+func (d *decoder) warnings() []string {
+	var out []string
+	for _, s := range d.skipped {
+		text := s.at + ": " + s.kind + ": skipped"
+		if s.count > 1 {
+			text += fmt.Sprintf(", and %d more", s.count-1)
+		}
+		out = append(out, text+": "+s.why)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// hint says what to do with an object that nobody knows.
+func hint(kind string) string {
+	var names []string
+	for known := range kinds {
+		version, of, _ := strings.Cut(known, " ")
+		if of == kind {
+			return "apiVersion must be " + version
+		}
+		names = append(names, of)
+	}
+	return "only Pods, workloads made of them, ConfigMaps and Secrets are read" + suggestion(kind, names)
+}
