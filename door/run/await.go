@@ -10,12 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // await answers when a pod meets a condition, or at once when it has ended and will
 // not. How long to wait is the client's to say: its call ends when it goes.
 func (s *server) await(r *http.Request) (any, error) {
-	e, err := s.pods.find(r.PathValue("ref"))
+	e, err := s.find(r.PathValue("ref"))
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +24,7 @@ func (s *server) await(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := api.Result{Pod: e.key()}
+	result := api.Result{Pod: e.Key()}
 	if req.For == "delete" {
 		return result, e.awaitGone(r.Context())
 	}
@@ -32,9 +33,9 @@ func (s *server) await(r *http.Request) (any, error) {
 		return nil, err
 	}
 	for {
-		ended, gone := e.ended(), e.isGone()
-		_, changed := e.pod().Watch()
-		over := e.hasEnded()
+		ended, gone := e.Ended(), e.Removed()
+		_, changed := e.Watch()
+		over := e.HasEnded()
 		yes, err := met(e)
 		switch {
 		case err != nil:
@@ -42,10 +43,10 @@ func (s *server) await(r *http.Request) (any, error) {
 		case yes:
 			return result, nil
 		case gone:
-			return nil, class(api.ErrNotFound, fmt.Errorf("pod %s was removed before it met %s", e.key(), req.For))
+			return nil, errclass.With(api.ErrNotFound, fmt.Errorf("pod %s was removed before it met %s", e.Key(), req.For))
 		case over:
-			return nil, class(api.ErrConflict, fmt.Errorf("pod %s has ended (%s) and does not meet %s",
-				e.key(), statusText(e.rec.Pod, e.status()), req.For))
+			return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended (%s) and does not meet %s",
+				e.Key(), statusText(e.Given(), e.Status()), req.For))
 		}
 		select {
 		case <-changed:
@@ -59,8 +60,8 @@ func (s *server) await(r *http.Request) (any, error) {
 // awaitGone waits until the pod is removed.
 func (e *entry) awaitGone(ctx context.Context) error {
 	for {
-		next := e.r.news.next()
-		if e.isGone() {
+		next := e.s.pods.News()
+		if e.Removed() {
 			return nil
 		}
 		select {
@@ -77,7 +78,7 @@ func condition(text string) (met func(*entry) (bool, error), err error) {
 	switch kind {
 	case "running":
 		return func(e *entry) (bool, error) {
-			status := e.status()
+			status := e.Status()
 			return status.Phase == corev1.PodSucceeded || conditionIs(status, string(corev1.PodReady), "True"), nil
 		}, nil
 	case "condition":
@@ -88,7 +89,7 @@ func condition(text string) (met func(*entry) (bool, error), err error) {
 		if name == "" {
 			break
 		}
-		return func(e *entry) (bool, error) { return conditionIs(e.status(), name, want), nil }, nil
+		return func(e *entry) (bool, error) { return conditionIs(e.Status(), name, want), nil }, nil
 	case "jsonpath":
 		return jsonpathIs(rest)
 	}
@@ -120,7 +121,7 @@ func jsonpathIs(text string) (func(*entry) (bool, error), error) {
 	return func(e *entry) (bool, error) {
 		raw, err := json.Marshal(e.shown())
 		if err != nil {
-			return false, fmt.Errorf("look at pod %s: %w", e.key(), err)
+			return false, fmt.Errorf("look at pod %s: %w", e.Key(), err)
 		}
 		got, err := fillIn(template, raw)
 		return err == nil && got != "" && (!compared || got == want), err

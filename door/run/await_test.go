@@ -5,18 +5,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 func TestConditions(t *testing.T) {
-	e := &entry{rec: record{
-		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "web"}}},
-		Ended: &corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.2", Conditions: []corev1.PodCondition{
-			{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.PodInitialized, Status: corev1.ConditionFalse},
-		}},
-	}}
+	e := endedEntry(t, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.2", Conditions: []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.PodInitialized, Status: corev1.ConditionFalse},
+	}})
 	for text, want := range map[string]bool{
 		"running": true, "condition=Ready": true, "condition=ready=true": true, "condition=Ready=False": false,
 		"condition=Initialized": false, "condition=Initialized=false": true, "condition=Absent": false,

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // defaultContainer is the annotation that names the container which commands
@@ -54,38 +55,27 @@ func findContainer(p *corev1.Pod, ref string) (string, error) {
 	return "", fmt.Errorf("container %q of pod %s/%s: %w: it may be %s", ref, p.Namespace, p.Name, api.ErrAmbiguous, strings.Join(found, " or "))
 }
 
-// statusOfContainer is what a pod's status says of a container of any kind.
-func statusOfContainer(status corev1.PodStatus, name string) corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
-		for _, c := range list {
-			if c.Name == name {
-				return c
-			}
-		}
-	}
-	return corev1.ContainerStatus{}
-}
-
 // container finds a container that commands are sent to: its name and the id of
 // its newest instance.
 func (e *entry) container(ref string) (name, id string, err error) {
-	if cause, yes := e.rec.damaged(); yes {
-		return "", "", class(api.ErrConflict, fmt.Errorf("pod %s: %s", e.key(), cause))
-	}
-	if name, err = findContainer(e.spec(), ref); err != nil {
+	if err := e.Damaged(); err != nil {
 		return "", "", err
 	}
-	id, ok := e.pod().Container(name)
+	if name, err = findContainer(e.Spec(), ref); err != nil {
+		return "", "", err
+	}
+	id, ok := e.Container(name)
 	if !ok {
-		return "", "", class(api.ErrConflict, fmt.Errorf("container %s of pod %s has not been started (bulkhead events %s tells why)", name, e.key(), e.rec.Pod.Name))
+		err := fmt.Errorf("container %s of pod %s has not been started (bulkhead events %s tells why)", name, e.Key(), e.Name())
+		return "", "", errclass.With(api.ErrConflict, err)
 	}
 	return name, id, nil
 }
 
 // orPaused is why a paused pod does nothing, in place of how that was noticed.
 func (e *entry) orPaused(err error) error {
-	if _, paused := e.r.s.engine.PodPauses(e.pod().Sandbox()); paused {
-		return class(api.ErrConflict, fmt.Errorf("pod %s is paused: bulkhead resume %s lets it go on", e.key(), e.rec.Pod.Name))
+	if _, paused := e.s.engine.PodPauses(e.Sandbox()); paused {
+		return errclass.With(api.ErrConflict, fmt.Errorf("pod %s is paused: bulkhead resume %s lets it go on", e.Key(), e.Name()))
 	}
 	return err
 }

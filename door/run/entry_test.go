@@ -1,118 +1,69 @@
 package run
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	internalapi "k8s.io/cri-api/pkg/apis"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/pod"
-	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// slowCRI is a runtime that makes no sandbox, which takes until release is
-// closed.
-type slowCRI struct {
-	internalapi.RuntimeService
-	internalapi.ImageManagerService
-	release chan struct{}
-}
-
-var errSlow = errors.New("no sandbox today")
-
-func (slowCRI) Close(context.Context) error { return nil }
-
-func (slowCRI) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
-	return nil, errSlow
-}
-
-func (slowCRI) ImageStatus(context.Context, *runtimeapi.ImageSpec, bool) (*runtimeapi.ImageStatusResponse, error) {
-	return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "here"}}, nil
-}
-
-func (slowCRI) GetContainerEvents(ctx context.Context, _ chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
-	established(nil)
-	<-ctx.Done()
-	return nil
-}
-
-func (slowCRI) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
-	return nil, nil
-}
-
-func (slowCRI) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
-	return nil, nil
-}
-
-func (s slowCRI) RunPodSandbox(context.Context, *runtimeapi.PodSandboxConfig, string) (string, error) {
-	<-s.release
-	return "", errSlow
-}
-
-// A pod whose command has gone is removed when it ends, also when that takes
-// longer than anybody waits for it.
-func TestAbandonedPodThatIsSlowToEnd(t *testing.T) {
-	tests := []struct {
-		name    string
-		rec     record
-		abandon func(*registry, *entry)
-		removed bool
+// TestUnhealthyIsToldOnce to who follows a run: the same again is for the events.
+func TestUnhealthyIsToldOnce(t *testing.T) {
+	t.Parallel()
+	e := &entry{Pod: &manager.Pod{}, unhealthy: map[string]string{}}
+	for i, step := range []struct {
+		reason, container, message string
+		again                      bool
 	}{
-		{"the command has gone", record{Foreground: true, Remove: true}, func(r *registry, e *entry) { r.s.abandon([]*entry{e}) }, true},
-		{"one without --rm", record{Foreground: true}, func(r *registry, e *entry) { r.s.abandon([]*entry{e}) }, true},
-		{"and the engine too", record{Foreground: true, Remove: true}, func(_ *registry, e *entry) { e.orphaned() }, true},
-		{"which keeps one without --rm", record{Foreground: true}, func(_ *registry, e *entry) { e.orphaned() }, false},
+		{"Unhealthy", "a", "refused", false},
+		{"Unhealthy", "a", "refused", true},
+		{"Unhealthy", "b", "refused", false},
+		{"Failed", "a", "refused", false},
+		{"Failed", "a", "refused", false},
+		{"Unhealthy", "a", "timeout", false},
+		{"Unhealthy", "a", "refused", false},
+		{"ProbeWarning", "b", "refused", true},
+	} {
+		if got := e.expected(pod.Event{Reason: step.reason, Container: step.container, Message: step.message}); got != step.again {
+			t.Errorf("step %d: %v", i, got)
+		}
 	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &server{log: slog.New(slog.DiscardHandler), idle: newIdle(time.Hour, func() {})}
-				defer s.idle.end()
-				r := &registry{s: s, dir: t.TempDir(), pods: map[string]*entry{}}
-				r.ctx, r.stop = context.WithCancel(t.Context())
-				s.pods = r
-				defer r.close()
+}
 
-				spec := &corev1.Pod{}
-				spec.Name, spec.Namespace, spec.UID = "slow", "default", "u"
-				spec.Spec.Containers = []corev1.Container{{Name: "main", Image: "here:1"}}
-				runtime := slowCRI{release: make(chan struct{})}
-				e := &entry{r: r, dir: filepath.Join(r.dir, "u"), rec: test.rec, log: newOutbox(), op: make(chan struct{}, 1), done: make(chan struct{})}
-				e.rec.Pod = spec
-				if err := os.Mkdir(e.dir, 0o700); err != nil {
-					t.Fatal(err)
-				}
-				p, err := pod.New(pod.Options{
-					Options: config.Options{Pod: spec, VolumeDir: filepath.Join(e.dir, "volumes")}, Runtime: runtime, Images: runtime,
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				e.p, r.pods["u"] = p, e
-				e.supervise()
-				synctest.Wait()
-
-				test.abandon(r, e)
-				if len(r.all()) != 1 || e.hasEnded() {
-					t.Fatal("it has ended before its sandbox was made")
-				}
-				close(runtime.release)
-				synctest.Wait()
-				if !e.hasEnded() {
-					t.Error("it has not ended")
-				}
-				if removed := len(r.all()) == 0; removed != test.removed {
-					t.Errorf("removed: %v, want %v", removed, test.removed)
-				}
-			})
-		})
+// endedEntry is the entry of a pod that has ended under an earlier engine, with this
+// status.
+func endedEntry(t *testing.T, status corev1.PodStatus) *entry {
+	t.Helper()
+	rec := manager.Record{
+		Pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u-1", Labels: map[string]string{"app": "web"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
+		},
+		Ended: &status,
 	}
+	dir := filepath.Join(t.TempDir(), "pods")
+	if err := os.MkdirAll(filepath.Join(dir, "u-1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.WriteJSON(filepath.Join(dir, "u-1", "pod.json"), rec, 0o600, atomicfile.Volatile); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{}
+	m, err := manager.Open(t.Context(), manager.Options{Dir: dir, VolumeDir: t.TempDir(), Door: s.newEntry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	s.pods = m
+	e, err := s.find("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }

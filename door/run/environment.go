@@ -29,20 +29,3 @@ func (s *server) imagesFor(r *http.Request) (*image.Store, error) {
 	}
 	return s.images.With(getenv), nil
 }
-
-// images is the image store as the command sees it that ran the pod last.
-func (e *entry) images() *image.Store {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.rec.getenv == nil {
-		return e.r.s.images // an earlier engine's pod
-	}
-	return e.r.s.images.With(e.rec.getenv)
-}
-
-// reads says in what environment the pod's images are pulled from now on.
-func (e *entry) reads(getenv image.Getenv) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.rec.getenv = getenv
-}

@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -17,30 +16,7 @@ func (s *server) follow(ctx context.Context, entries []*entry, out send) error {
 	var wg sync.WaitGroup
 	for _, e := range entries {
 		wg.Go(func() {
-			if err := e.output(ctx, allContainers(e.rec.Pod), everything, out); err != nil {
-				cancel(err)
-				return
-			}
-			select {
-			case <-e.ended():
-			case <-ctx.Done():
-				return
-			}
-			if err := relay(e, out); err != nil {
-				cancel(err)
-				return
-			}
-			if e.givenUp() != nil {
-				return // which is told in its stead
-			}
-			status := e.status()
-			end := api.Ended{Pod: e.rec.Pod.Name, Phase: string(status.Phase), ExitCode: exitCode(e.rec.Pod, status), Reason: statusText(e.rec.Pod, status), Message: status.Message}
-			for _, c := range ownStatuses(e.rec.Pod, status) {
-				if t := c.State.Terminated; t != nil && t.ExitCode != 0 && t.Message != "" {
-					end.Message = c.Name + ": " + t.Message
-				}
-			}
-			if err := out(api.Message{Ended: &end}); err != nil {
+			if err := e.toTheEnd(ctx, out); err != nil {
 				cancel(err)
 			}
 		})
@@ -49,32 +25,31 @@ func (s *server) follow(ctx context.Context, entries []*entry, out send) error {
 	return context.Cause(ctx)
 }
 
-// serial lets several goroutines send.
-func serial(out send) send {
-	var mu sync.Mutex
-	return func(m api.Message) error {
-		mu.Lock()
-		defer mu.Unlock()
-		return out(m)
+// toTheEnd sends the output of one pod's containers, and how it ended.
+func (e *entry) toTheEnd(ctx context.Context, out send) error {
+	if err := e.output(ctx, allContainers(e.Given()), everything, out); err != nil {
+		return err
 	}
-}
-
-// output sends what containers have written, one after the other, or with follow
-// what all of them write as it comes.
-func (e *entry) output(ctx context.Context, containers []string, o outputOptions, out send) error {
-	if !o.follow {
-		for _, name := range containers {
-			if err := e.containerOutput(ctx, name, o, out); err != nil {
-				return err
-			}
-		}
+	select {
+	case <-e.Ended():
+	case <-ctx.Done():
 		return nil
 	}
-	var wg sync.WaitGroup
-	errs := make([]error, len(containers))
-	for i, name := range containers {
-		wg.Go(func() { errs[i] = e.containerOutput(ctx, name, o, out) })
+	if err := relay(e, out); err != nil {
+		return err
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	if e.givenUp() != nil {
+		return nil // which is told in its stead
+	}
+	status := e.Status()
+	end := api.Ended{
+		Pod: e.Name(), Phase: string(status.Phase), ExitCode: exitCode(e.Given(), status),
+		Reason: statusText(e.Given(), status), Message: status.Message,
+	}
+	for _, c := range ownStatuses(e.Given(), status) {
+		if t := c.State.Terminated; t != nil && t.ExitCode != 0 && t.Message != "" {
+			end.Message = c.Name + ": " + t.Message
+		}
+	}
+	return out(api.Message{Ended: &end})
 }

@@ -18,15 +18,14 @@ import (
 // generate answers with a pod as somebody would write it: without what Bulkhead
 // has set, and without what is the default. Decoded again it is the same pod.
 func (s *server) generate(r *http.Request) (any, error) {
-	e, err := s.pods.find(r.PathValue("ref"))
+	e, err := s.find(r.PathValue("ref"))
 	if err != nil {
 		return nil, err
 	}
-	if _, yes := e.rec.damaged(); yes {
-		_, _, err := e.container("")
+	if err := e.Damaged(); err != nil {
 		return nil, err
 	}
-	asked, err := e.asked()
+	asked, err := e.Written()
 	if err != nil {
 		return nil, err
 	}
@@ -35,27 +34,6 @@ func (s *server) generate(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return e.withObjects(pod, r.URL.Query().Get("secrets") == "true")
-}
-
-// asked is the pod as it was given, and resized since.
-func (e *entry) asked() (*corev1.Pod, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.rec.Resources) == 0 {
-		return e.rec.Pod, nil
-	}
-	resized := e.rec.Pod.DeepCopy()
-	e.rec.resized(resized)
-	// Once through its text: quantities are then as a decoded pod has them.
-	data, err := json.Marshal(resized)
-	if err != nil {
-		return nil, fmt.Errorf("generate: %w", err)
-	}
-	out := &corev1.Pod{}
-	if err := json.Unmarshal(data, out); err != nil {
-		return nil, fmt.Errorf("generate: %w", err)
-	}
-	return out, nil
 }
 
 // withObjects puts the ConfigMaps that a pod was given before it, and with
@@ -79,13 +57,13 @@ func (e *entry) withObjects(pod map[string]any, secrets bool) (api.Manifests, er
 		out.Documents = append(out.Documents, fields)
 		return nil
 	}
-	configMaps, hidden := e.objects.All()
-	for _, c := range configMaps {
+	objects := e.Objects()
+	for _, c := range objects.ConfigMaps {
 		if err := add(c, "ConfigMap"); err != nil {
 			return out, err
 		}
 	}
-	for _, s := range hidden {
+	for _, s := range objects.Secrets {
 		if !secrets {
 			out.Secrets = append(out.Secrets, s.Name)
 		} else if err := add(s, "Secret"); err != nil {

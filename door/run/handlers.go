@@ -2,16 +2,11 @@ package run
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-
-	corev1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
@@ -67,6 +62,7 @@ func (s *server) handler() http.Handler {
 func answered(call func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := call(r)
+		err = classify(err)
 		w.Header().Set("Content-Type", "application/json")
 		if err != nil {
 			w.WriteHeader(statusOf(err))
@@ -103,7 +99,7 @@ func streamed(call func(*http.Request, send) error) http.HandlerFunc {
 			return flusher.Flush()
 		}
 		if err := call(r, out); err != nil {
-			_ = out(api.Message{Error: api.ToError(err)}) // as above
+			_ = out(api.Message{Error: api.ToError(classify(err))}) // as above
 		}
 	}
 }
@@ -129,146 +125,4 @@ func decode[T any](r *http.Request) (T, error) {
 		err = fmt.Errorf("%w request: %w", api.ErrInvalid, err)
 	}
 	return v, err
-}
-
-func (s *server) inspect(r *http.Request) (any, error) {
-	e, err := s.pods.find(r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	p := e.shown()
-	if f, err := s.engine.PodFacts(r.Context(), e.pod().Sandbox()); err == nil {
-		p.Status.Conditions = append(p.Status.Conditions, machineCondition(f, p.Status.StartTime))
-	}
-	return p, nil
-}
-
-// shown is the pod as the API has it.
-func (e *entry) shown() *corev1.Pod {
-	p := e.spec().DeepCopy()
-	p.Status = e.status()
-	p.APIVersion, p.Kind = "v1", "Pod"
-	return p
-}
-
-func (s *server) facts(r *http.Request) (any, error) {
-	e, err := s.pods.find(r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	return s.engine.PodFacts(r.Context(), e.pod().Sandbox())
-}
-
-func (s *server) verb(r *http.Request) (any, error) {
-	e, err := s.pods.find(r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	result := api.Result{Pod: e.key()}
-	switch verb := r.PathValue("verb"); verb {
-	case "stop":
-		req, err := decode[api.StopRequest](r)
-		if err != nil {
-			return nil, err
-		}
-		// The end of a pod goes on when the one who asked for it has gone.
-		defer s.pods.orphans.begin(func() bool { return left(r.Context()) })()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod, req.Grace))
-		defer cancel()
-		return result, e.stop(ctx, req.Grace)
-	case "start":
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod, nil))
-		defer cancel()
-		getenv, err := s.environment(r)
-		if err != nil {
-			return nil, err
-		}
-		if err := e.start(ctx, getenv); err != nil {
-			return nil, err
-		}
-		err = s.started(r.Context(), e, func(api.Message) error { return nil })
-		e.pod().KeepTrying()
-		return result, err
-	case "update":
-		req, err := decode[api.UpdateRequest](r)
-		if err != nil {
-			return nil, err
-		}
-		return result, e.update(r.Context(), req)
-	case "pause", "resume":
-		if e.hasEnded() {
-			return nil, class(api.ErrConflict, fmt.Errorf("pod %s has ended", e.key()))
-		}
-		if verb == "resume" {
-			return result, s.engine.ResumePodSandbox(r.Context(), e.pod().Sandbox())
-		}
-		return result, s.engine.PausePodSandbox(r.Context(), e.pod().Sandbox())
-	case "wait":
-		select {
-		case <-e.ended():
-		case <-r.Context().Done():
-			return nil, r.Context().Err()
-		}
-		result.ExitCode = exitCode(e.rec.Pod, e.status())
-		return result, nil
-	default:
-		return nil, fmt.Errorf("%w: no call %q", api.ErrNotFound, verb)
-	}
-}
-
-func (s *server) remove(r *http.Request) (any, error) {
-	e, err := s.pods.find(r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	defer s.pods.orphans.begin(func() bool { return left(r.Context()) })()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout(e.rec.Pod, nil))
-	defer cancel()
-	return api.Result{Pod: e.key()}, e.remove(ctx, r.URL.Query().Get("force") == "true")
-}
-
-func (s *server) exec(r *http.Request) (any, error) {
-	e, err := s.pods.find(r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	req, err := decode[api.ExecRequest](r)
-	if err != nil {
-		return nil, err
-	}
-	_, id, err := e.container(req.Container)
-	if err != nil {
-		return nil, err
-	}
-	res, err := s.engine.Exec(r.Context(), &runtimeapi.ExecRequest{
-		ContainerId: id, Cmd: req.Command, Tty: req.TTY, Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY,
-	})
-	if err != nil {
-		return nil, e.orPaused(err)
-	}
-	return parseStream(res.GetUrl())
-}
-
-func (s *server) console(r *http.Request) (any, error) {
-	e, err := s.pods.find(r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	if e.hasEnded() {
-		return nil, class(api.ErrConflict, fmt.Errorf("pod %s has ended", e.key()))
-	}
-	u, err := s.engine.Console(r.Context(), e.pod().Sandbox())
-	if err != nil {
-		return nil, err
-	}
-	return parseStream(u)
-}
-
-// parseStream takes the engine's URL apart: bulkhead+unix://PATH?token=TOKEN.
-func parseStream(s string) (api.Stream, error) {
-	u, err := url.Parse(s)
-	if err != nil {
-		return api.Stream{}, fmt.Errorf("the engine's stream: %w", err)
-	}
-	return api.Stream{Address: u.Path, Token: u.Query().Get("token")}, nil
 }

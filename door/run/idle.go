@@ -37,6 +37,12 @@ func (i *idle) leave() {
 
 func (i *idle) end() { i.timer.Stop() }
 
+// hold is enter, and returns leave.
+func (i *idle) hold() (release func()) {
+	i.enter()
+	return i.leave
+}
+
 // count lets every request keep the engine while it lasts.
 func (i *idle) count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

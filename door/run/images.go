@@ -91,7 +91,7 @@ func fetch(ctx context.Context, name string, out send, get func(context.Context,
 			}
 		case res := <-got:
 			if res.err != nil {
-				return classify(res.err)
+				return res.err
 			}
 			return out(api.Message{Image: apiImage(res.img)})
 		}
@@ -117,9 +117,9 @@ func (s *server) login(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if req.Logout {
-		return api.Result{}, classify(image.Logout(getenv, req.Registry))
+		return api.Result{}, image.Logout(getenv, req.Registry)
 	}
-	return api.Result{}, classify(image.Login(r.Context(), getenv, req.Registry, req.Username, req.Password))
+	return api.Result{}, image.Login(r.Context(), getenv, req.Registry, req.Username, req.Password)
 }
 
 // listed says where to look for an image that there is not.
@@ -127,28 +127,5 @@ func listed(err error) error {
 	if errors.Is(err, image.ErrNotFound) {
 		err = fmt.Errorf("%w: bulkhead image ls lists the images", err)
 	}
-	return classify(err)
-}
-
-// classify gives an image error the class that crosses the socket.
-func classify(err error) error {
-	for is, of := range map[error]error{
-		image.ErrNotFound: api.ErrNotFound, image.ErrAmbiguous: api.ErrAmbiguous, image.ErrInvalid: api.ErrInvalid,
-		image.ErrInUse: api.ErrConflict, image.ErrUnauthorized: api.ErrDenied,
-		image.ErrNotLoggedIn: api.ErrNotFound,
-	} {
-		if errors.Is(err, is) {
-			return class(of, err)
-		}
-	}
 	return err
 }
-
-// class gives err a class that its message does not repeat.
-func class(of, err error) error { return fmt.Errorf("%w%w", silent{of}, err) }
-
-// silent is a class that adds nothing to the message.
-type silent struct{ error }
-
-func (silent) Error() string   { return "" }
-func (s silent) Unwrap() error { return s.error }

@@ -83,7 +83,7 @@ func recorded(instance string, r *store.Pod) api.Pod {
 }
 
 func (s *server) reap(r *http.Request) (any, error) {
-	if err := s.pods.orphans.settle(r.Context()); err != nil {
+	if err := s.pods.Settle(r.Context()); err != nil {
 		return nil, err
 	}
 	res, err := s.engine.Reap(r.Context())

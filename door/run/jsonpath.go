@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // evaluate fills a JSONPath template in, as kubectl does: the command line
@@ -35,11 +36,11 @@ func fillIn(template string, value json.RawMessage) (string, error) {
 	}
 	j := jsonpath.New("output").AllowMissingKeys(true)
 	if err := j.Parse(template); err != nil {
-		return "", class(api.ErrInvalid, fmt.Errorf("jsonpath %q: %w", template, err))
+		return "", errclass.With(api.ErrInvalid, fmt.Errorf("jsonpath %q: %w", template, err))
 	}
 	var out bytes.Buffer
 	if err := j.Execute(&out, data); err != nil {
-		return "", class(api.ErrInvalid, fmt.Errorf("jsonpath %q: %w", template, err))
+		return "", errclass.With(api.ErrInvalid, fmt.Errorf("jsonpath %q: %w", template, err))
 	}
 	return out.String(), nil
 }

@@ -13,9 +13,9 @@ import (
 
 func (s *server) list(r *http.Request) (any, error) {
 	pods := []api.Pod{}
-	for _, e := range s.pods.all() {
+	for _, e := range s.all() {
 		p := summary(e)
-		if id := e.pod().Sandbox(); id != "" && !e.hasEnded() {
+		if id := e.Sandbox(); id != "" && !e.HasEnded() {
 			if f, err := s.engine.PodFacts(r.Context(), id); err == nil {
 				p.Accel = f.Accel
 				for _, port := range f.Ports {
@@ -39,11 +39,11 @@ func (s *server) list(r *http.Request) (any, error) {
 }
 
 func summary(e *entry) api.Pod {
-	status := e.status()
+	status := e.Status()
 	p := api.Pod{
-		UID: string(e.rec.Pod.UID), Sandbox: e.pod().Sandbox(), Name: e.rec.Pod.Name, Namespace: e.rec.Pod.Namespace,
-		Phase: string(status.Phase), Status: statusText(e.rec.Pod, status), Containers: len(e.rec.Pod.Spec.Containers),
-		IP: status.PodIP, Created: e.rec.Pod.CreationTimestamp.Time, Labels: e.rec.Pod.Labels,
+		UID: string(e.UID()), Sandbox: e.Sandbox(), Name: e.Name(), Namespace: e.Given().Namespace,
+		Phase: string(status.Phase), Status: statusText(e.Given(), status), Containers: len(e.Given().Spec.Containers),
+		IP: status.PodIP, Created: e.Given().CreationTimestamp.Time, Labels: e.Given().Labels,
 	}
 	for _, c := range status.ContainerStatuses {
 		p.Restarts += int(c.RestartCount)
@@ -52,7 +52,7 @@ func summary(e *entry) api.Pod {
 		}
 	}
 	for i, c := range status.InitContainerStatuses {
-		if !isSidecar(e.rec.Pod, i) {
+		if !isSidecar(e.Given(), i) {
 			continue
 		}
 		p.Containers++

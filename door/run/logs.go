@@ -1,23 +1,27 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
+	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
 )
+
+// everything is what a foreground run shows.
+var everything = manager.OutputOptions{Follow: true, Whole: true, Tail: -1}
 
 // logs sends the output of one container or of several.
 func (s *server) logs(r *http.Request, out send) error {
-	e, err := s.pods.find(r.PathValue("ref"))
+	e, err := s.find(r.PathValue("ref"))
 	if err != nil {
 		return err
 	}
@@ -25,20 +29,20 @@ func (s *server) logs(r *http.Request, out send) error {
 	if err != nil {
 		return err
 	}
-	names := containerNames(e.rec.Pod)
+	names := containerNames(e.Given())
 	if r.URL.Query().Get("all") == "true" {
-		names = allContainers(e.spec())
+		names = allContainers(e.Spec())
 	}
 	if c := r.URL.Query().Get("container"); c != "" {
-		name, err := findContainer(e.spec(), c)
+		name, err := findContainer(e.Spec(), c)
 		if err != nil {
 			return err
 		}
-		if err := e.begun(name); err != nil && !o.follow {
+		if err := e.begun(name); err != nil && !o.Follow {
 			return err
 		}
 		names = []string{name}
-	} else if o.previous {
+	} else if o.Previous {
 		if names, err = e.restarted(names); err != nil {
 			return err
 		}
@@ -51,74 +55,78 @@ func (s *server) logs(r *http.Request, out send) error {
 
 // begun says why a container has written nothing: it was never started.
 func (e *entry) begun(name string) error {
-	c := statusOfContainer(e.status(), name)
+	c := manager.ContainerStatus(e.Status(), name)
 	if c.State.Waiting == nil || c.RestartCount > 0 || c.LastTerminationState.Terminated != nil {
 		return nil
 	}
-	return class(api.ErrConflict, fmt.Errorf("container %s of pod %s has not been started: %s (bulkhead events %s tells more)",
-		name, e.key(), c.State.Waiting.Reason, e.rec.Pod.Name))
+	return errclass.With(api.ErrConflict, fmt.Errorf("container %s of pod %s has not been started: %s (bulkhead events %s tells more)",
+		name, e.Key(), c.State.Waiting.Reason, e.Name()))
 }
 
 // restarted are those of a pod's containers that have a previous run.
 func (e *entry) restarted(names []string) ([]string, error) {
 	var again []string
-	status := e.status()
+	status := e.Status()
 	for _, name := range names {
-		if restarts(status, name) > 0 {
+		if manager.Restarts(status, name) > 0 {
 			again = append(again, name)
 		}
 	}
-	if len(again) == 0 {
-		return nil, class(api.ErrNotFound, fmt.Errorf("no container of pod %s has been restarted: there is no previous output", e.key()))
+	if again == nil {
+		err := fmt.Errorf("no container of pod %s has been restarted: there is no previous output", e.Key())
+		return nil, errclass.With(api.ErrNotFound, err)
 	}
 	return again, nil
 }
 
 // parseOutput reads api.LogOptions from a query.
-func parseOutput(q url.Values) (outputOptions, error) {
-	o := outputOptions{follow: q.Get("follow") == "true", previous: q.Get("previous") == "true", tail: -1}
+func parseOutput(q url.Values) (manager.OutputOptions, error) {
+	o := manager.OutputOptions{Follow: q.Get("follow") == "true", Previous: q.Get("previous") == "true", Tail: -1}
 	var err error
 	if text := q.Get("tail"); text != "" {
-		if o.tail, err = strconv.ParseInt(text, 10, 64); err != nil {
+		if o.Tail, err = strconv.ParseInt(text, 10, 64); err != nil {
 			return o, fmt.Errorf("%w number of lines %q", api.ErrInvalid, text)
 		}
 	}
 	if text := q.Get("since"); text != "" {
-		if o.since, err = time.Parse(time.RFC3339Nano, text); err != nil {
+		if o.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
 			return o, fmt.Errorf("%w time %q", api.ErrInvalid, text)
 		}
 	}
 	return o, nil
 }
 
-// keptLogs is how many log files of a container are kept: the newest, the one
-// before for --previous, and one for who follows and is a little behind.
-const keptLogs = 3
-
-// dropLogs removes a container's older log files: one that is restarted for ever
-// would fill the disk.
-func dropLogs(dir string) error {
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("look at old logs: %w", err)
+// output sends what containers have written, one after the other, or with follow
+// what all of them write as it comes.
+func (e *entry) output(ctx context.Context, containers []string, o manager.OutputOptions, out send) error {
+	one := func(name string) error {
+		return e.Output(ctx, name, o, func(l logs.Line) error {
+			return out(api.Message{Log: &api.Log{Pod: e.Name(), Container: name, Stream: l.Stream, Time: l.Time, Data: l.Data}})
+		})
 	}
-	runs := map[int][]string{}
-	newest := 0
-	for _, f := range list {
-		name, _, _ := strings.Cut(f.Name(), ".log")
-		n, err := strconv.Atoi(name)
-		if path := name + ".log"; err != nil || f.Name() != path && f.Name() != podlogs.Older(path) {
-			continue
-		}
-		runs[n], newest = append(runs[n], f.Name()), max(newest, n)
-	}
-	var errs []error
-	for n, names := range runs {
-		for _, name := range names {
-			if n <= newest-keptLogs {
-				errs = append(errs, os.Remove(filepath.Join(dir, name)))
+	if !o.Follow {
+		for _, name := range containers {
+			if err := one(name); err != nil {
+				return err
 			}
 		}
+		return nil
 	}
+	var wg sync.WaitGroup
+	errs := make([]error, len(containers))
+	for i, name := range containers {
+		wg.Go(func() { errs[i] = one(name) })
+	}
+	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// serial lets several goroutines send.
+func serial(out send) send {
+	var mu sync.Mutex
+	return func(m api.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return out(m)
+	}
 }

@@ -22,11 +22,11 @@ func (s *server) inspectImage(r *http.Request) (any, error) {
 	}
 	img, err := images.Resolve(r.PathValue("ref"))
 	if err != nil {
-		return nil, fmt.Errorf("%w: bulkhead image ls lists the images", classify(err))
+		return nil, fmt.Errorf("%w: bulkhead image ls lists the images", err)
 	}
 	config, err := images.ConfigJSON(img.ID)
 	if err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
 	return api.ImageDetail{Image: *apiImage(img), Digests: img.Digests, Pulled: img.Pulled, Config: config}, nil
 }
@@ -70,8 +70,8 @@ func (s *server) collectImages(ctx context.Context, all bool, p *api.Pruned) err
 // can be started again.
 func (s *server) usedImages() map[string]bool {
 	used := map[string]bool{}
-	for _, e := range s.pods.all() {
-		p := e.spec()
+	for _, e := range s.all() {
+		p := e.Spec()
 		var names []string
 		for _, c := range p.Spec.InitContainers {
 			names = append(names, c.Image)
@@ -116,15 +116,15 @@ func (s *server) oldTemplates(ctx context.Context) (old, current []template.Info
 // prune removes ended pods, images that no pod uses and old templates.
 func (s *server) prune(r *http.Request) (any, error) {
 	p := api.Pruned{}
-	for _, e := range s.pods.all() {
-		if !e.hasEnded() {
+	for _, e := range s.all() {
+		if !e.HasEnded() {
 			continue
 		}
 		size := s.podSize(e)
-		if err := e.remove(r.Context(), false); err != nil {
+		if err := e.Remove(r.Context(), false); err != nil {
 			return nil, err
 		}
-		p.Pods = append(p.Pods, e.key())
+		p.Pods = append(p.Pods, e.Key())
 		p.Bytes += size
 	}
 	if err := s.collectImages(r.Context(), r.URL.Query().Get("all") == "true", &p); err != nil {
@@ -156,10 +156,10 @@ func (s *server) diskUsage(r *http.Request) (any, error) {
 	}
 	used := s.usedImages()
 	var pods, imgs, templates api.DiskShare
-	for _, e := range s.pods.all() {
+	for _, e := range s.all() {
 		size := s.podSize(e)
 		pods.Total, pods.Bytes = pods.Total+1, pods.Bytes+size
-		if e.hasEnded() {
+		if e.HasEnded() {
 			pods.Reclaimable += size
 		} else {
 			pods.Active++
@@ -185,8 +185,8 @@ func (s *server) diskUsage(r *http.Request) (any, error) {
 
 // podSize is what a pod takes of the disk: its record, its logs, its scratch disk.
 func (s *server) podSize(e *entry) int64 {
-	size := diskSize(e.dir)
-	if id := e.pod().Sandbox(); id != "" {
+	size := diskSize(e.Dir())
+	if id := e.Sandbox(); id != "" {
 		size += diskSize(filepath.Join(s.roots.Data, "sandboxes", id))
 	}
 	return size

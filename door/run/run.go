@@ -13,8 +13,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
 // run starts the pods of a request, tells about each, and in the foreground
@@ -32,25 +35,15 @@ func (s *server) run(r *http.Request, out send) error {
 	if err != nil {
 		return err
 	}
-	for i := range records {
-		records[i].getenv = getenv
-	}
 	if !req.Detach {
-		defer s.pods.orphans.begin(func() bool { return left(r.Context()) })()
+		defer s.pods.Orphan(func() bool { return left(r.Context()) })()
 	}
-	var entries []*entry
-	for _, rec := range records {
-		e, err := s.pods.add(rec)
-		if err != nil {
-			for _, e := range entries { // nothing of them runs yet
-				err = errors.Join(err, s.pods.forget(e))
-			}
-			return err
-		}
-		entries = append(entries, e)
+	entries, err := s.addAll(records, getenv)
+	if err != nil {
+		return err
 	}
 	for _, e := range entries {
-		e.supervise()
+		e.Run()
 	}
 	for _, e := range entries {
 		if err := s.started(r.Context(), e, out); err != nil {
@@ -59,7 +52,7 @@ func (s *server) run(r *http.Request, out send) error {
 	}
 	if req.Detach {
 		for _, e := range entries {
-			e.pod().KeepTrying()
+			e.KeepTrying()
 		}
 		return nil
 	}
@@ -77,31 +70,48 @@ func (s *server) run(r *http.Request, out send) error {
 	return nil
 }
 
+// addAll takes all pods of a request in, or none.
+func (s *server) addAll(list []newPod, getenv image.Getenv) (entries []*entry, err error) {
+	for _, n := range list {
+		p, err := s.pods.Add(n.Record, n.objects)
+		if errors.Is(err, manager.ErrExists) {
+			err = fmt.Errorf("%w: remove it first (bulkhead rm -f %s)", err, n.Pod.Name)
+		}
+		if err != nil {
+			for _, e := range entries { // nothing of them runs yet
+				err = errors.Join(err, s.pods.Forget(e.Pod))
+			}
+			return nil, err
+		}
+		e := entryOf(p)
+		e.reads(getenv)
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
 // abandon removes the pods of a request that failed, whose client has gone, or
 // that asked for it.
 func (s *server) abandon(entries []*entry) error {
-	var errs []error
+	var pods []*manager.Pod
 	for _, e := range entries {
-		e.unfollow(true)
+		pods = append(pods, e.Pod)
 	}
-	for _, e := range entries {
-		ctx, cancel := context.WithTimeout(s.pods.ctx, endTimeout(e.rec.Pod, nil))
-		err := e.stop(ctx, nil)
-		if err == nil {
-			err = e.remove(ctx, true)
-		}
-		cancel()
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return s.pods.Abandon(pods)
+}
+
+// newPod is a pod of a request, with the objects of its namespace.
+type newPod struct {
+	manager.Record
+	objects manager.Objects
 }
 
 // records makes the pods of a request ready to be run.
-func records(req api.RunRequest) ([]record, error) {
-	var list []record
+func records(req api.RunRequest) ([]newPod, error) {
+	var list []newPod
 	if req.HostLoopback {
 		if req.Network != "" && req.Network != string(network.KindUser) {
-			return nil, class(api.ErrInvalid, fmt.Errorf("--allow-host-loopback is for the network user, not %s", req.Network))
+			return nil, errclass.With(api.ErrInvalid, fmt.Errorf("--allow-host-loopback is for the network user, not %s", req.Network))
 		}
 		req.Network = string(network.KindHostLoopback)
 	}
@@ -112,21 +122,21 @@ func records(req api.RunRequest) ([]record, error) {
 	for _, p := range pods {
 		p.UID = uuid.NewUUID()
 		p.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
-		list = append(list, record{
+		list = append(list, newPod{manager.Record{
 			Pod: p, Network: req.Network, Template: req.Template, Accel: req.Accel,
-			Foreground: !req.Detach, Remove: req.Remove, objects: all.of(p.Namespace),
-		})
+			Foreground: !req.Detach, Remove: req.Remove,
+		}, all.Of(p.Namespace)})
 	}
 	if len(list) == 0 {
-		return nil, class(api.ErrInvalid, errors.New("no pod to run: ConfigMaps and Secrets are for the pods of the same command"))
+		return nil, errclass.With(api.ErrInvalid, errors.New("no pod to run: ConfigMaps and Secrets are for the pods of the same command"))
 	}
 	if len(req.Ports) > 0 && len(list) != 1 {
-		return nil, class(api.ErrInvalid, fmt.Errorf("-p publishes ports of one pod, and there are %d", len(list)))
+		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("-p publishes ports of one pod, and there are %d", len(list)))
 	}
 	for _, text := range req.Ports {
 		p, err := network.ParsePort(text)
 		if err != nil {
-			return nil, class(api.ErrInvalid, err)
+			return nil, errclass.With(api.ErrInvalid, err)
 		}
 		list[0].Ports = append(list[0].Ports, &runtimeapi.PortMapping{
 			Protocol: runtimeapi.Protocol_TCP, HostIp: p.HostIP, HostPort: int32(p.HostPort), ContainerPort: int32(p.PodPort),
@@ -139,13 +149,13 @@ func records(req api.RunRequest) ([]record, error) {
 // on what happens meanwhile, and tells that it has.
 func (s *server) started(ctx context.Context, e *entry, out send) error {
 	for {
-		status, changed := e.pod().Watch()
+		status, changed := e.Watch()
 		if err := relay(e, out); err != nil {
 			return err
 		}
-		ended := e.hasEnded()
-		if ended || underWay(e.rec.Pod, status) {
-			if err := e.startError(); err != nil {
+		ended := e.HasEnded()
+		if ended || underWay(e.Given(), status) {
+			if err := e.Err(); err != nil {
 				return err
 			}
 			return s.tellStarted(ctx, e, out)
@@ -153,23 +163,16 @@ func (s *server) started(ctx context.Context, e *entry, out send) error {
 		select {
 		case <-changed:
 		case <-e.log.wake:
-		case <-e.ended():
+		case <-e.Ended():
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// startError is why a pod was given up, nil for one that runs or has run.
-func (e *entry) startError() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.err
-}
-
 // givenUp is why a pod was given up whose start had been followed.
 func (e *entry) givenUp() error {
-	err := e.startError()
+	err := e.Err()
 	if errors.Is(err, pod.ErrImage) || errors.Is(err, pod.ErrStart) {
 		return err
 	}
@@ -207,8 +210,8 @@ func begun(statuses []corev1.ContainerStatus) int {
 }
 
 func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
-	m := api.Started{Pod: summary(e), Containers: allContainers(e.rec.Pod), Interactive: interactive(e.rec.Pod)}
-	if f, err := s.engine.PodFacts(ctx, e.pod().Sandbox()); err == nil {
+	m := api.Started{Pod: summary(e), Containers: allContainers(e.Given()), Interactive: interactive(e.Given())}
+	if f, err := s.engine.PodFacts(ctx, e.Sandbox()); err == nil {
 		for _, p := range f.Phases {
 			m.Phases = append(m.Phases, api.Phase{Name: p.Name, Microseconds: p.Took.Microseconds()})
 		}

@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -22,6 +25,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod/logs"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
 // Options say how an engine runs.
@@ -51,7 +55,7 @@ type server struct {
 	ownEnvironment api.Environment
 	guest          guest.Bundle
 	templates      *template.Store
-	pods           *registry
+	pods           *manager.Manager
 	idle           *idle
 	found          sync.Once // told what the engine found when it was made
 	stop           context.CancelFunc
@@ -82,17 +86,27 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
-	if s.pods, err = openRegistry(ctx, s); err != nil {
+	s.pods, err = manager.Open(ctx, manager.Options{
+		Dir: podsDir(o.Roots), VolumeDir: volumesDir(o.Roots), Runtime: s.engine,
+		Door: s.newEntry, Hold: s.idle.hold, Logger: o.Logger,
+	})
+	if err != nil {
 		return err
 	}
-	defer s.pods.close()
+	defer s.pods.Close()
 	return s.serve(ctx, ready)
 }
+
+// podsDir holds what is known of each pod, with its logs, and volumesDir its
+// volumes' files.
+func podsDir(r dirs.Roots) string { return filepath.Join(r.Data, "pods") }
+
+func volumesDir(r dirs.Roots) string { return filepath.Join(r.Instance(client.Instance), "volumes") }
 
 // close lets go of the pods; what they share goes when none runs.
 func (s *server) close(ctx context.Context) error {
 	err := s.engine.Close(ctx)
-	if s.pods != nil && s.pods.running() {
+	if s.pods != nil && s.pods.Running() {
 		return err
 	}
 	s.mu.Lock()
@@ -135,11 +149,8 @@ func (s *server) building(uid string) {
 	if s.pods == nil {
 		return // no pod is started before the registry is there
 	}
-	s.pods.mu.Lock()
-	e := s.pods.pods[uid]
-	s.pods.mu.Unlock()
-	if e != nil {
-		e.log.put(api.Message{Step: "booting a machine to clone pods from, once for this kernel, size and network"})
+	if p, err := s.pods.Get(types.UID(uid)); err == nil {
+		entryOf(p).log.put(api.Message{Step: "booting a machine to clone pods from, once for this kernel, size and network"})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
 // statsWait bounds the wait for one pod's figures: the others' are shown without
@@ -21,15 +22,15 @@ const statsWait = 3 * time.Second
 func (s *server) stats(r *http.Request) (any, error) {
 	var entries []*entry
 	for _, ref := range r.URL.Query()["pod"] {
-		e, err := s.pods.find(ref)
+		e, err := s.find(ref)
 		if err != nil {
 			return nil, err
 		}
 		entries = append(entries, e)
 	}
 	if entries == nil {
-		for _, e := range s.pods.all() {
-			if !e.hasEnded() {
+		for _, e := range s.all() {
+			if !e.HasEnded() {
 				entries = append(entries, e)
 			}
 		}
@@ -44,25 +45,25 @@ func (s *server) stats(r *http.Request) (any, error) {
 }
 
 func (s *server) podStats(ctx context.Context, e *entry) api.PodStats {
-	sum, status := summary(e), e.status()
+	sum, status := summary(e), e.Status()
 	st := api.PodStats{
 		Name: sum.Name, Namespace: sum.Namespace, UID: sum.UID, Status: sum.Status, Created: sum.Created, Restarts: sum.Restarts,
 	}
-	id := e.pod().Sandbox()
-	if id == "" || e.hasEnded() {
+	id := e.Sandbox()
+	if id == "" || e.HasEnded() {
 		return st
 	}
 	ctx, cancel := context.WithTimeout(ctx, statsWait)
 	defer cancel()
 	u, err := s.engine.PodUsage(ctx, id)
 	if err != nil {
-		s.log.Debug("a pod does not tell what it uses", "pod", e.key(), "error", err)
+		s.log.Debug("a pod does not tell what it uses", "pod", e.Key(), "error", err)
 	}
 	if _, paused := s.engine.PodPauses(id); paused {
 		st.Status = "Paused"
 	}
 	if u != nil {
-		fillStats(&st, e.rec.Pod, status, u)
+		fillStats(&st, e.Given(), status, u)
 	}
 	return st
 }
@@ -85,7 +86,7 @@ func fillStats(st *api.PodStats, p *corev1.Pod, status corev1.PodStatus, u *cri.
 		sum, every = sum+limit, every && limit > 0
 		st.Containers = append(st.Containers, api.ContainerStats{
 			Name: c.Name, CPU: c.CPU, Memory: int64(c.WorkingSet), MemoryLimit: limit, Writable: int64(c.Writable),
-			PIDs: int(c.Pids), Restarts: restarts(status, c.Name),
+			PIDs: int(c.Pids), Restarts: manager.Restarts(status, c.Name),
 		})
 	}
 	if st.MemoryLimit = u.MemoryTotal; every {

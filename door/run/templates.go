@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
@@ -42,7 +43,7 @@ func (s *server) buildTemplate(r *http.Request) (any, error) {
 	switch req.VCPUs {
 	case 1, 2, 4, 8, 16, 32, 64:
 	default:
-		return nil, class(api.ErrInvalid, fmt.Errorf("%d virtual CPUs: machines have 1, 2, 4, 8, 16, 32 or 64", req.VCPUs))
+		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("%d virtual CPUs: machines have 1, 2, 4, 8, 16, 32 or 64", req.VCPUs))
 	}
 	key, err := s.engine.EnsureTemplate(r.Context(), req.VCPUs, hypervisor.Accel(req.Accel), network.Kind(req.Network))
 	if err != nil {

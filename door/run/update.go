@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // update gives a pod other versions of its ConfigMaps and Secrets, and one of
@@ -16,7 +17,7 @@ func (e *entry) update(ctx context.Context, req api.UpdateRequest) error {
 	if len(req.Limits)+len(req.Requests) == 0 {
 		return nil
 	}
-	return e.resize(ctx, req.Container, req.Limits, req.Requests)
+	return e.Resize(ctx, req.Container, req.Limits, req.Requests)
 }
 
 func (e *entry) updateObjects(req api.UpdateRequest) error {
@@ -25,20 +26,20 @@ func (e *entry) updateObjects(req api.UpdateRequest) error {
 		return err
 	}
 	if len(pods) > 0 {
-		return class(api.ErrInvalid, fmt.Errorf("pod %s: a pod that is there cannot be replaced: give ConfigMaps and Secrets alone", pods[0].Name))
+		return errclass.With(api.ErrInvalid, fmt.Errorf("pod %s: a pod that is there cannot be replaced: give ConfigMaps and Secrets alone", pods[0].Name))
 	}
 	for _, object := range all.ConfigMaps {
-		if object.Namespace != e.rec.Pod.Namespace {
-			return class(api.ErrInvalid, fmt.Errorf("configmap %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.key()))
+		if object.Namespace != e.Given().Namespace {
+			return errclass.With(api.ErrInvalid, fmt.Errorf("configmap %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key()))
 		}
 	}
 	for _, object := range all.Secrets {
-		if object.Namespace != e.rec.Pod.Namespace {
-			return class(api.ErrInvalid, fmt.Errorf("secret %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.key()))
+		if object.Namespace != e.Given().Namespace {
+			return errclass.With(api.ErrInvalid, fmt.Errorf("secret %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key()))
 		}
 	}
-	if all.empty() {
+	if all.Empty() {
 		return nil
 	}
-	return e.putObjects(all)
+	return e.PutObjects(all)
 }

@@ -1,4 +1,4 @@
-package run
+package manager
 
 import (
 	"log/slog"
@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
-	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
@@ -18,7 +17,7 @@ import (
 // without probes has nothing to read.
 func TestLastVerdicts(t *testing.T) {
 	t.Parallel()
-	e := &entry{dir: t.TempDir(), r: &registry{s: &server{log: slog.New(slog.DiscardHandler)}}, rec: record{Pod: &corev1.Pod{}}}
+	e := &Pod{dir: t.TempDir(), m: &Manager{o: Options{Logger: slog.New(slog.DiscardHandler)}}, rec: Record{Pod: &corev1.Pod{}}}
 	probed := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{}, {StartupProbe: &corev1.Probe{}}}}}
 	if got := e.lastVerdicts(probed); got != nil {
 		t.Errorf("of no file: %v", got)
@@ -39,32 +38,5 @@ func TestLastVerdicts(t *testing.T) {
 	}
 	if got := e.lastVerdicts(probed); got != nil {
 		t.Errorf("of a damaged file: %v", got)
-	}
-}
-
-// TestUnhealthyIsToldOnce to who follows a run: the same again is for the events.
-func TestUnhealthyIsToldOnce(t *testing.T) {
-	t.Parallel()
-	e := &entry{}
-	for i, step := range []struct {
-		reason, container, message string
-		again                      bool
-	}{
-		{"Unhealthy", "a", "refused", false},
-		{"Unhealthy", "a", "refused", true},
-		{"Unhealthy", "b", "refused", false},
-		{"Failed", "a", "refused", false},
-		{"Failed", "a", "refused", false},
-		{"Unhealthy", "a", "timeout", false},
-		{"Unhealthy", "a", "refused", false},
-		{"ProbeWarning", "b", "refused", true},
-	} {
-		if got := e.expected(pod.Event{Reason: step.reason, Container: step.container, Message: step.message}); got != step.again {
-			t.Errorf("step %d: %v", i, got)
-		}
-	}
-	e.ending.Store(true)
-	if !e.expected(pod.Event{Reason: "Unhealthy", Container: "a", Message: "the last breath"}) {
-		t.Error("what probes say of a pod that is being ended is told")
 	}
 }

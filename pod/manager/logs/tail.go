@@ -13,11 +13,11 @@ const tailBlock = 64 << 10
 // headerSize is more than a line's time, stream and tag take.
 const headerSize = 64
 
-// Tail returns the offset in a log of size bytes at which its last n lines of
+// tailOffset returns the offset in a log of size bytes at which its last n lines of
 // output begin; a line that was split (tag P) counts once. It reads backwards in
 // blocks and no further than those lines reach. Where lines of both streams are
 // split and mixed, the first parts of one may lie before the offset.
-func Tail(f io.ReaderAt, size, n int64) (int64, error) {
+func tailOffset(f io.ReaderAt, size, n int64) (int64, error) {
 	t := tailer{f: f, left: n, end: -1}
 	buf := make([]byte, min(size, tailBlock))
 	for at := size; at > 0; {

@@ -1,4 +1,4 @@
-package run
+package manager
 
 import (
 	"errors"
@@ -15,19 +15,20 @@ import (
 )
 
 // verdictsFile is what a pod's probes have found, and which of its containers are
-// ended for that: the next engine goes on from there. It need not survive the boot, for the machines do not.
+// ended for that: the next manager goes on from there. It need not survive a boot,
+// for the VMs do not.
 const verdictsFile = "probes.json"
 
-// lastVerdicts are those that an earlier engine wrote down of the pod.
-func (e *entry) lastVerdicts(p *corev1.Pod) map[string]probe.Verdict {
-	if !pod.Remembers(p) {
+// lastVerdicts are those that an earlier manager wrote down of the pod.
+func (p *Pod) lastVerdicts(spec *corev1.Pod) map[string]probe.Verdict {
+	if !pod.Remembers(spec) {
 		return nil
 	}
 	var last map[string]probe.Verdict
-	err := atomicfile.ReadJSON(filepath.Join(e.dir, verdictsFile), &last)
+	err := atomicfile.ReadJSON(filepath.Join(p.dir, verdictsFile), &last)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		// The probes find it out anew.
-		e.r.s.log.Warn("what a pod's probes had found cannot be read", "pod", e.key(), "error", err)
+		p.m.o.Logger.Warn("what a pod's probes had found cannot be read", "pod", p.Key(), "error", err)
 		return nil
 	}
 	return last
@@ -35,8 +36,8 @@ func (e *entry) lastVerdicts(p *corev1.Pod) map[string]probe.Verdict {
 
 // keepVerdicts writes down what the pod's probes find, whenever that changes.
 // The caller calls stop, which returns when nothing is written any more.
-func (e *entry) keepVerdicts(p *pod.Pod) (stop func()) {
-	if !p.Remembers() {
+func (p *Pod) keepVerdicts(run *pod.Pod) (stop func()) {
+	if !run.Remembers() {
 		return func() {}
 	}
 	ended := make(chan struct{})
@@ -44,10 +45,10 @@ func (e *entry) keepVerdicts(p *pod.Pod) (stop func()) {
 	writer.Go(func() {
 		var last map[string]probe.Verdict
 		for {
-			_, changed := p.Watch()
-			if now := p.Verdicts(); !maps.Equal(now, last) {
-				if err := atomicfile.WriteJSON(filepath.Join(e.dir, verdictsFile), now, 0o600, atomicfile.Volatile); err != nil {
-					e.r.s.log.Warn("what a pod's probes have found could not be written down", "pod", e.key(), "error", err)
+			_, changed := run.Watch()
+			if now := run.Verdicts(); !maps.Equal(now, last) {
+				if err := atomicfile.WriteJSON(filepath.Join(p.dir, verdictsFile), now, 0o600, atomicfile.Volatile); err != nil {
+					p.m.o.Logger.Warn("what a pod's probes have found could not be written down", "pod", p.Key(), "error", err)
 				}
 				last = now
 			}

@@ -1,4 +1,4 @@
-package run
+package manager
 
 import (
 	"context"
@@ -9,54 +9,57 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // resizeWait is how long a command waits for a resize, which goes on after it.
 const resizeWait = 30 * time.Second
 
-// resize gives a container other resources and waits until it has them, or it
-// is known that it cannot.
-func (e *entry) resize(ctx context.Context, name string, limits, requests map[string]string) error {
-	e.mu.Lock()
-	p, done := e.p, e.done
-	e.mu.Unlock()
-	if e.hasEnded() {
-		return class(api.ErrConflict, fmt.Errorf("pod %s has ended", e.key()))
+// Resize gives a container (empty: the first) other limits and requests, by the names
+// of the resources, and waits for half a minute until it has them. Those that are not
+// named stay, but a request that was the limit stays that. The error is of ErrInvalid
+// for what cannot be had, and of ErrConflict for a pod that has ended, or whose resize
+// is tried again.
+func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[string]string) error {
+	p.mu.Lock()
+	run, done := p.p, p.done
+	p.mu.Unlock()
+	if p.HasEnded() {
+		return errclass.With(ErrConflict, fmt.Errorf("pod %s has ended", p.Key()))
 	}
-	generation, err := e.ask(name, limits, requests)
+	generation, err := p.ask(name, limits, requests)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, resizeWait)
 	defer cancel()
 	settled := make(chan error, 1)
-	e.r.wg.Go(func() { settled <- e.settle(p.Watch, done, generation) })
+	p.m.wg.Go(func() { settled <- p.settle(run.Watch, done, generation) })
 	select {
 	case err := <-settled:
 		return err
 	case <-ctx.Done():
 	}
-	if progress := conditionOf(p.Status(), corev1.PodResizeInProgress); progress != nil && progress.Message != "" {
-		return class(api.ErrConflict, fmt.Errorf("resize pod %s: it is tried again: %s", e.key(), progress.Message))
+	if progress := conditionOf(run.Status(), corev1.PodResizeInProgress); progress != nil && progress.Message != "" {
+		return errclass.With(ErrConflict, fmt.Errorf("resize pod %s: it is tried again: %s", p.Key(), progress.Message))
 	}
-	return fmt.Errorf("resize pod %s: it goes on: %w", e.key(), context.Cause(ctx))
+	return fmt.Errorf("resize pod %s: it goes on: %w", p.Key(), context.Cause(ctx))
 }
 
 // settle waits until a resize is done or refused, also for a command that does
 // not wait any more, or done is closed: the pod's end. What is refused is not
-// what the next engine, or the pod's next run, begins with.
-func (e *entry) settle(watch func() (corev1.PodStatus, <-chan struct{}), done <-chan struct{}, generation int64) error {
+// what the next manager, or the pod's next run, begins with.
+func (p *Pod) settle(watch func() (corev1.PodStatus, <-chan struct{}), done <-chan struct{}, generation int64) error {
 	for {
 		status, changed := watch()
 		if status.ObservedGeneration >= generation {
 			pending, progress := conditionOf(status, corev1.PodResizePending), conditionOf(status, corev1.PodResizeInProgress)
 			switch {
 			case pending != nil:
-				if err := e.giveUp(done, status); err != nil {
-					e.r.s.log.Warn("that a resize was refused could not be written down", "pod", e.key(), "error", err)
+				if err := p.giveUp(done, status); err != nil {
+					p.m.o.Logger.Warn("that a resize was refused could not be written down", "pod", p.Key(), "error", err)
 				}
-				return class(api.ErrInvalid, fmt.Errorf("resize pod %s: %s: %s", e.key(), pending.Reason, pending.Message))
+				return errclass.With(ErrInvalid, fmt.Errorf("resize pod %s: %s: %s", p.Key(), pending.Reason, pending.Message))
 			case progress == nil:
 				return nil
 			}
@@ -64,41 +67,41 @@ func (e *entry) settle(watch func() (corev1.PodStatus, <-chan struct{}), done <-
 		select {
 		case <-changed:
 		case <-done:
-			return class(api.ErrConflict, fmt.Errorf("resize pod %s: it has ended meanwhile", e.key()))
-		case <-e.r.ctx.Done():
-			return fmt.Errorf("resize pod %s: it goes on: %w", e.key(), context.Cause(e.r.ctx))
+			return errclass.With(ErrConflict, fmt.Errorf("resize pod %s: it has ended meanwhile", p.Key()))
+		case <-p.m.ctx.Done():
+			return fmt.Errorf("resize pod %s: it goes on: %w", p.Key(), context.Cause(p.m.ctx))
 		}
 	}
 }
 
 // giveUp writes down what the containers of the run that done belongs to have,
 // in place of what was refused; unless more has been asked for since.
-func (e *entry) giveUp(done <-chan struct{}, status corev1.PodStatus) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.done != done || e.rec.Generation > status.ObservedGeneration {
+func (p *Pod) giveUp(done <-chan struct{}, status corev1.PodStatus) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done != done || p.rec.Generation > status.ObservedGeneration {
 		return nil
 	}
 	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for _, c := range list {
-			if _, resized := e.rec.Resources[c.Name]; !resized {
+			if _, resized := p.rec.Resources[c.Name]; !resized {
 				continue
 			}
 			has := corev1.ResourceRequirements{}
 			if c.Resources != nil {
 				has = *c.Resources.DeepCopy()
 			}
-			e.rec.Resources[c.Name] = has
+			p.rec.Resources[c.Name] = has
 		}
 	}
-	return e.save()
+	return p.save()
 }
 
 // ask stores what the container is to have, and tells the pod.
-func (e *entry) ask(name string, limits, requests map[string]string) (generation int64, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	spec := e.p.Spec()
+func (p *Pod) ask(name string, limits, requests map[string]string) (generation int64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	spec := p.p.Spec()
 	if name == "" {
 		name = spec.Spec.Containers[0].Name
 	}
@@ -112,7 +115,7 @@ func (e *entry) ask(name string, limits, requests map[string]string) (generation
 		for key, text := range list.change {
 			quantity, err := resource.ParseQuantity(text)
 			if err != nil {
-				return 0, class(api.ErrInvalid, fmt.Errorf("%s %q: %w", key, text, err))
+				return 0, errclass.With(ErrInvalid, fmt.Errorf("%s %q: %w", key, text, err))
 			}
 			if *list.of == nil {
 				*list.of = corev1.ResourceList{}
@@ -120,17 +123,17 @@ func (e *entry) ask(name string, limits, requests map[string]string) (generation
 			(*list.of)[corev1.ResourceName(key)] = quantity
 		}
 	}
-	if generation, err = e.p.Resize(name, next); err != nil {
-		return 0, class(api.ErrInvalid, err)
+	if generation, err = p.p.Resize(name, next); err != nil {
+		return 0, errclass.With(ErrInvalid, err)
 	}
-	if e.rec.Resources == nil {
-		e.rec.Resources = map[string]corev1.ResourceRequirements{}
+	if p.rec.Resources == nil {
+		p.rec.Resources = map[string]corev1.ResourceRequirements{}
 	}
-	for other := range e.rec.Resources { // one that was refused is asked for again
-		e.rec.Resources[other] = resourcesOf(spec, other)
+	for other := range p.rec.Resources { // one that was refused is asked for again
+		p.rec.Resources[other] = resourcesOf(spec, other)
 	}
-	e.rec.Resources[name], e.rec.Generation = next, generation
-	return generation, e.save()
+	p.rec.Resources[name], p.rec.Generation = next, generation
+	return generation, p.save()
 }
 
 // follow adds to what is requested the new limits of what was requested to its
@@ -160,18 +163,6 @@ func resourcesOf(pod *corev1.Pod, name string) corev1.ResourceRequirements {
 		}
 	}
 	return corev1.ResourceRequirements{}
-}
-
-// resized lays what the pod's containers were resized to over its specification.
-func (r *record) resized(p *corev1.Pod) {
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range list {
-			if own, found := r.Resources[list[i].Name]; found {
-				list[i].Resources = *own.DeepCopy()
-			}
-		}
-	}
-	p.Generation = max(p.Generation, r.Generation)
 }
 
 func conditionOf(status corev1.PodStatus, kind corev1.PodConditionType) *corev1.PodCondition {

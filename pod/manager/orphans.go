@@ -1,17 +1,13 @@
-package run
+package manager
 
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // orphans are the ends of pods that nobody waits for any more: those of a
-// foreground run whose command has gone, and of pods that remove themselves. A
-// reap waits for them, so that its answer tells what is left.
+// foreground run whose client has gone, and of pods that remove themselves.
 type orphans struct {
 	mu   sync.Mutex
 	open map[*orphan]struct{}
@@ -62,34 +58,3 @@ func (o *orphans) settle(ctx context.Context) error {
 }
 
 func always() bool { return true }
-
-// connection is the key of a request's connection in its context.
-type connection struct{}
-
-// withConnection is an http.Server's ConnContext.
-func withConnection(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connection{}, c)
-}
-
-// left reports whether the client of a request has gone. The request's context
-// says so too, but only when the server has got round to reading.
-func left(ctx context.Context) bool {
-	if ctx.Err() != nil {
-		return true
-	}
-	c, ok := ctx.Value(connection{}).(*net.UnixConn)
-	if !ok {
-		return false
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return true
-	}
-	gone := false
-	err = raw.Control(func(fd uintptr) {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		n, err := unix.Poll(p, 0)
-		gone = err == nil && n > 0
-	})
-	return gone || err != nil
-}

@@ -1,4 +1,4 @@
-package run
+package manager
 
 import (
 	"context"
@@ -13,14 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	internalapi "k8s.io/cri-api/pkg/apis"
 
-	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 )
 
 // notRun is an entry whose pod, of the containers a and b, is not run.
-func notRun(t *testing.T) *entry {
+func notRun(t *testing.T) *Pod {
 	t.Helper()
 	limit := func() corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}}
@@ -35,14 +34,14 @@ func notRun(t *testing.T) *entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &registry{s: &server{log: slog.New(slog.DiscardHandler)}, ctx: t.Context()}
-	return &entry{r: r, dir: t.TempDir(), p: p, done: make(chan struct{}), rec: record{Pod: spec}}
+	m := &Manager{o: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: t.Context()}
+	return &Pod{m: m, dir: t.TempDir(), p: p, done: make(chan struct{}), rec: Record{Pod: spec}}
 }
 
-// stored is the memory that each container is to have, for the next engine.
-func (e *entry) stored(t *testing.T) map[string]string {
+// stored is the memory that each container is to have, for the next manager.
+func (e *Pod) stored(t *testing.T) map[string]string {
 	t.Helper()
-	var rec record
+	var rec Record
 	if err := atomicfile.ReadJSON(filepath.Join(e.dir, recordFile), &rec); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +79,7 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	}
 	first := ask("a", "64Gi")
 	check("asked for", "64Gi", "64Mi")
-	if err := e.settle(refused(first), e.done, first); !errors.Is(err, api.ErrInvalid) {
+	if err := e.settle(refused(first), e.done, first); !errors.Is(err, ErrInvalid) {
 		t.Errorf("refused: %v", err)
 	}
 	check("refused", "64Mi", "64Mi")
@@ -93,7 +92,7 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 		t.Error(err)
 	}
 	check("an answer to what was asked before, or of another run", "64Gi", "96Mi")
-	if err := e.settle(refused(second), e.done, second); !errors.Is(err, api.ErrInvalid) {
+	if err := e.settle(refused(second), e.done, second); !errors.Is(err, ErrInvalid) {
 		t.Errorf("refused again: %v", err)
 	}
 	check("refused again", "64Mi", "64Mi")
@@ -102,13 +101,13 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	}
 	done := make(chan struct{})
 	close(done)
-	if err := e.settle(e.p.Watch, done, second+1); !errors.Is(err, api.ErrConflict) {
+	if err := e.settle(e.p.Watch, done, second+1); !errors.Is(err, ErrConflict) {
 		t.Errorf("of a pod that ends: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	e.r.ctx = ctx
+	e.m.ctx = ctx
 	if err := e.settle(e.p.Watch, e.done, second+1); !errors.Is(err, context.Canceled) {
-		t.Errorf("of an engine that ends: %v", err)
+		t.Errorf("of a manager that ends: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package run
+package manager
 
 import (
 	"context"
@@ -19,13 +19,13 @@ func TestDebugIsWrittenDownOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	one := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "x", Image: "a"}}
-	if err := e.debug(ctx, one); !errors.Is(err, context.Canceled) {
+	if err := e.Debug(ctx, one); !errors.Is(err, context.Canceled) {
 		t.Errorf("the first: %v", err)
 	}
-	if err := e.debug(ctx, one); !errors.Is(err, pod.ErrName) {
+	if err := e.Debug(ctx, one); !errors.Is(err, pod.ErrName) {
 		t.Errorf("the second: %v", err)
 	}
-	var stored record
+	var stored Record
 	if err := atomicfile.ReadJSON(filepath.Join(e.dir, recordFile), &stored); err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +37,11 @@ func TestDebugIsWrittenDownOnce(t *testing.T) {
 	e.dir = filepath.Join(dir, "none")
 	two := one
 	two.Name = "y"
-	if err := e.debug(ctx, two); err == nil || errors.Is(err, context.Canceled) {
+	if err := e.Debug(ctx, two); err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("without a directory: %v", err)
 	}
 	e.dir = dir
-	if err := e.debug(ctx, two); !errors.Is(err, context.Canceled) {
+	if err := e.Debug(ctx, two); !errors.Is(err, context.Canceled) {
 		t.Errorf("again: %v", err)
 	}
 }

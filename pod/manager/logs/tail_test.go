@@ -23,7 +23,7 @@ const tailStamp = "2026-01-02T03:04:05.000000000Z "
 
 func TestTail(t *testing.T) {
 	a, b, c := tailStamp+"stdout F a\n", tailStamp+"stderr F b\n", tailStamp+"stdout F c\n"
-	part, rest := tailStamp+"stdout P "+strings.Repeat("x", MaxLine)+"\n", tailStamp+"stdout F rest\n"
+	part, rest := tailStamp+"stdout P "+strings.Repeat("x", 16<<10)+"\n", tailStamp+"stdout F rest\n"
 	for _, tc := range []struct {
 		name, log string
 		n         int64
@@ -42,14 +42,14 @@ func TestTail(t *testing.T) {
 		{"what is no line of a log does not count", a + "\nnonsense\n" + b, 2, a + "\nnonsense\n" + b},
 		{"a tag of several parts", a + tailStamp + "stdout F:x tagged\n", 1, tailStamp + "stdout F:x tagged\n"},
 	} {
-		at, err := Tail(strings.NewReader(tc.log), int64(len(tc.log)), tc.n)
+		at, err := tailOffset(strings.NewReader(tc.log), int64(len(tc.log)), tc.n)
 		if err != nil || tc.log[at:] != tc.want {
 			t.Errorf("%s: %.100q, %v; want %.100q", tc.name, tc.log[at:], err, tc.want)
 		}
 	}
 }
 
-// TestTailReadsTheEndOnly holds Tail to its bound in a log of many blocks, at
+// TestTailReadsTheEndOnly holds tailOffset to its bound in a log of many blocks, at
 // every place that a block's border may have in a line.
 func TestTailReadsTheEndOnly(t *testing.T) {
 	var log strings.Builder
@@ -60,7 +60,7 @@ func TestTailReadsTheEndOnly(t *testing.T) {
 	for _, n := range []int64{1, 10, 1000} {
 		for cut := range 60 {
 			f := &counting{ReaderAt: strings.NewReader(text)}
-			at, err := Tail(f, int64(len(text)-cut), n)
+			at, err := tailOffset(f, int64(len(text)-cut), n)
 			if err != nil {
 				t.Fatal(err)
 			}

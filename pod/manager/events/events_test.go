@@ -1,4 +1,4 @@
-package run
+package events
 
 import (
 	"bytes"
@@ -9,39 +9,40 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/internal/broadcast"
 	"github.com/bulkhead-project/bulkhead/pod"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func happened(l *eventLog) []string {
+func happened(l *Log) []string {
 	var list []string
-	events, _ := l.since(0)
+	events, _ := l.Since(0)
 	for _, h := range events {
 		list = append(list, fmt.Sprintf("%s %s x%d over %s", h.Reason, h.Message, h.Count, h.Last.Sub(h.First)))
 	}
 	return list
 }
 
-func opened(t *testing.T, path string) *eventLog {
+func opened(t *testing.T, path string) *Log {
 	t.Helper()
-	l, err := openEvents(path, &broadcast{})
+	l, err := Open(path, &broadcast.Broadcast{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func add(t *testing.T, l *eventLog, after time.Duration, reason, message string) {
+func add(t *testing.T, l *Log, after time.Duration, reason, message string) {
 	t.Helper()
-	if err := l.add(pod.Event{Time: noon.Add(after), Reason: reason, Message: message}); err != nil {
+	if err := l.Add(pod.Event{Time: noon.Add(after), Reason: reason, Message: message}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // TestEvents counts what happens again, and keeps it over engines.
 func TestEvents(t *testing.T) {
-	path := filepath.Join(t.TempDir(), eventsFile)
+	path := filepath.Join(t.TempDir(), "events.jsonl")
 	l := opened(t, path)
 	add(t, l, 0, "Pulled", "image")
 	for i := range 5 {
@@ -64,27 +65,27 @@ func TestEvents(t *testing.T) {
 
 // TestEventsBounds holds the number of events, their length and the file's.
 func TestEventsBounds(t *testing.T) {
-	path := filepath.Join(t.TempDir(), eventsFile)
+	path := filepath.Join(t.TempDir(), "events.jsonl")
 	l := opened(t, path)
 	for i := range 3 * maxEvents {
 		add(t, l, 0, "Reason", fmt.Sprint("number ", i))
 	}
-	for range 3 * maxEventLines {
-		add(t, l, 0, "Loop", strings.Repeat("x", 2*maxEventText))
+	for range 3 * maxLines {
+		add(t, l, 0, "Loop", strings.Repeat("x", 2*maxText))
 	}
 	got := happened(l)
 	if len(got) != maxEvents || !strings.HasPrefix(got[0], fmt.Sprintf("Reason number %d ", 2*maxEvents+1)) {
 		t.Errorf("%d events from %q", len(got), got[0])
 	}
 	data, err := os.ReadFile(path)
-	if err != nil || bytes.Count(data, []byte("\n")) > maxEventLines || len(data) > maxEventLines*(maxEventText+300) {
+	if err != nil || bytes.Count(data, []byte("\n")) > maxLines || len(data) > maxLines*(maxText+300) {
 		t.Errorf("%d lines, %d bytes, %v", bytes.Count(data, []byte("\n")), len(data), err)
 	}
 }
 
 // TestEventsDamaged reads a file that was cut anywhere, and goes on with it.
 func TestEventsDamaged(t *testing.T) {
-	path := filepath.Join(t.TempDir(), eventsFile)
+	path := filepath.Join(t.TempDir(), "events.jsonl")
 	l := opened(t, path)
 	add(t, l, 0, "Pulled", "image")
 	add(t, l, 0, "Created", "c")
@@ -119,17 +120,17 @@ func TestEventsDamaged(t *testing.T) {
 
 // TestEventsWatched tells a watcher only what is new.
 func TestEventsWatched(t *testing.T) {
-	l := opened(t, filepath.Join(t.TempDir(), eventsFile))
+	l := opened(t, filepath.Join(t.TempDir(), "events.jsonl"))
 	add(t, l, 0, "A", "")
-	_, seq := l.since(0)
-	next := l.news.next()
+	_, seq := l.Since(0)
+	next := l.news.Next()
 	add(t, l, time.Second, "A", "")
 	select {
 	case <-next:
 	default:
 		t.Error("nobody was told")
 	}
-	if list, _ := l.since(seq); len(list) != 1 || list[0].Count != 2 {
+	if list, _ := l.Since(seq); len(list) != 1 || list[0].Count != 2 {
 		t.Errorf("%v", list)
 	}
 }

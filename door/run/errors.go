@@ -1,0 +1,41 @@
+package run
+
+import (
+	"errors"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
+)
+
+// classes are the errors of what lies below, by the class with which they cross the
+// socket.
+var classes = map[error]error{
+	image.ErrNotFound:     api.ErrNotFound,
+	image.ErrAmbiguous:    api.ErrAmbiguous,
+	image.ErrInvalid:      api.ErrInvalid,
+	image.ErrInUse:        api.ErrConflict,
+	image.ErrUnauthorized: api.ErrDenied,
+	image.ErrNotLoggedIn:  api.ErrNotFound,
+	manager.ErrNotFound:   api.ErrNotFound,
+	manager.ErrAmbiguous:  api.ErrAmbiguous,
+	manager.ErrInvalid:    api.ErrInvalid,
+	manager.ErrConflict:   api.ErrConflict,
+	manager.ErrExists:     api.ErrConflict,
+	manager.ErrRuns:       api.ErrConflict,
+	pod.ErrName:           api.ErrConflict,
+	pod.ErrEnded:          api.ErrConflict,
+	pod.ErrTarget:         api.ErrNotFound,
+}
+
+// classify gives err the class that crosses the socket.
+func classify(err error) error {
+	for is, of := range classes {
+		if errors.Is(err, is) {
+			return errclass.With(of, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,215 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+)
+
+// attach opens the streams of a container's first process.
+func (s *server) attach(r *http.Request) (any, error) {
+	e, err := s.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := decode[api.AttachRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	name, id, err := e.container(req.Container)
+	if err != nil {
+		return nil, err
+	}
+	stdin, tty := streamsOf(e.Spec(), name)
+	if req.Stdin && !stdin {
+		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("container %s of pod %s takes no input: its spec lacks stdin: true (attach without -i, or use bulkhead exec)", name, e.Key()))
+	}
+	res, err := s.engine.Attach(r.Context(), &runtimeapi.AttachRequest{
+		ContainerId: id, Stdin: req.Stdin, Tty: tty, Stdout: true, Stderr: !tty,
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := parseStream(res.GetUrl())
+	answer.TTY = tty
+	return answer, err
+}
+
+// interactive is the pod's default container if there is something to attach to.
+func interactive(p *corev1.Pod) *api.Interactive {
+	name, err := findContainer(p, "")
+	if err != nil {
+		return nil // an annotation names one that is not there
+	}
+	if stdin, tty := streamsOf(p, name); stdin || tty {
+		return &api.Interactive{Container: name, Stdin: stdin, TTY: tty}
+	}
+	return nil
+}
+
+// streamsOf tells what a container's spec says of its stdin and terminal.
+func streamsOf(p *corev1.Pod, name string) (stdin, tty bool) {
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for _, c := range list {
+			if c.Name == name {
+				return c.Stdin, c.TTY
+			}
+		}
+	}
+	for _, c := range p.Spec.EphemeralContainers {
+		if c.Name == name {
+			return c.Stdin, c.TTY
+		}
+	}
+	return false, false
+}
+
+// forward says which ports of a running pod are meant.
+func (s *server) forward(r *http.Request) (any, error) {
+	e, err := s.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := decode[api.ForwardRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	if phase := e.Status().Phase; phase != corev1.PodRunning {
+		return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s does not run: it is %s", e.Key(), phase))
+	}
+	answer := api.Forward{UID: string(e.UID())}
+	for _, text := range req.Ports {
+		port, err := portOf(e.Given(), text)
+		if err != nil {
+			return nil, err
+		}
+		answer.Ports = append(answer.Ports, port)
+	}
+	return answer, nil
+}
+
+// portOf reads a port's number, or its name in the pod's containers.
+func portOf(p *corev1.Pod, text string) (int, error) {
+	if n, err := strconv.Atoi(text); err == nil {
+		if n < 1 || n > 65535 {
+			return 0, errclass.With(api.ErrInvalid, fmt.Errorf("port %d: ports are from 1 to 65535", n))
+		}
+		return n, nil
+	}
+	var names []string
+	for _, c := range p.Spec.Containers {
+		for _, port := range c.Ports {
+			if port.Name == text {
+				return int(port.ContainerPort), nil
+			}
+			if port.Name != "" {
+				names = append(names, port.Name)
+			}
+		}
+	}
+	return 0, fmt.Errorf("port %q of pod %s/%s: %w: its ports with a name are %v", text, p.Namespace, p.Name, api.ErrNotFound, names)
+}
+
+// connect opens one connection to a port of a pod.
+func (s *server) connect(r *http.Request) (any, error) {
+	e, err := s.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := decode[api.ConnectRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.engine.PortForward(r.Context(), &runtimeapi.PortForwardRequest{
+		PodSandboxId: e.Sandbox(), Port: []int32{int32(req.Port)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return parseStream(res.GetUrl())
+}
+
+func (s *server) exec(r *http.Request) (any, error) {
+	e, err := s.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := decode[api.ExecRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	_, id, err := e.container(req.Container)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.engine.Exec(r.Context(), &runtimeapi.ExecRequest{
+		ContainerId: id, Cmd: req.Command, Tty: req.TTY, Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY,
+	})
+	if err != nil {
+		return nil, e.orPaused(err)
+	}
+	return parseStream(res.GetUrl())
+}
+
+func (s *server) console(r *http.Request) (any, error) {
+	e, err := s.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	if e.HasEnded() {
+		return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended", e.Key()))
+	}
+	u, err := s.engine.Console(r.Context(), e.Sandbox())
+	if err != nil {
+		return nil, err
+	}
+	return parseStream(u)
+}
+
+// parseStream takes the engine's URL apart: bulkhead+unix://PATH?token=TOKEN.
+func parseStream(s string) (api.Stream, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return api.Stream{}, fmt.Errorf("the engine's stream: %w", err)
+	}
+	return api.Stream{Address: u.Path, Token: u.Query().Get("token")}, nil
+}
+
+// copyFiles opens the stream of a copy to or from a container.
+func (s *server) copyFiles(r *http.Request) (any, error) {
+	e, err := s.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := decode[api.CopyRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	if req.Path == "" {
+		return nil, errclass.With(api.ErrInvalid, errors.New("name a path in the container"))
+	}
+	if e.HasEnded() {
+		return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended, and its files with it: bulkhead start %s runs it anew", e.Key(), e.Name()))
+	}
+	_, id, err := e.container(req.Container)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.orPaused(nil); err != nil { // the shim says no only when it is dialled
+		return nil, err
+	}
+	u, err := s.engine.CopyURL(r.Context(), cri.CopyRequest{ContainerID: id, Path: req.Path, In: req.In, Into: req.Into})
+	if err != nil {
+		return nil, err
+	}
+	return parseStream(u)
+}

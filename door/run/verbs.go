@@ -1,0 +1,119 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
+)
+
+func (s *server) inspect(r *http.Request) (any, error) {
+	e, err := s.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	p := e.shown()
+	if f, err := s.engine.PodFacts(r.Context(), e.Sandbox()); err == nil {
+		p.Status.Conditions = append(p.Status.Conditions, machineCondition(f, p.Status.StartTime))
+	}
+	return p, nil
+}
+
+// shown is the pod as the API has it.
+func (e *entry) shown() *corev1.Pod {
+	p := e.Spec().DeepCopy()
+	p.Status = e.Status()
+	p.APIVersion, p.Kind = "v1", "Pod"
+	return p
+}
+
+func (s *server) facts(r *http.Request) (any, error) {
+	e, err := s.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	return s.engine.PodFacts(r.Context(), e.Sandbox())
+}
+
+func (s *server) verb(r *http.Request) (any, error) {
+	find := s.findExact
+	if r.PathValue("verb") == "wait" {
+		find = s.find
+	}
+	e, err := find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	result := api.Result{Pod: e.Key()}
+	switch verb := r.PathValue("verb"); verb {
+	case "stop":
+		req, err := decode[api.StopRequest](r)
+		if err != nil {
+			return nil, err
+		}
+		// The end of a pod goes on when the one who asked for it has gone.
+		defer s.pods.Orphan(func() bool { return left(r.Context()) })()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Given(), req.Grace))
+		defer cancel()
+		return result, e.Stop(ctx, req.Grace)
+	case "start":
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Given(), nil))
+		defer cancel()
+		getenv, err := s.environment(r)
+		if err != nil {
+			return nil, err
+		}
+		e.reads(getenv)
+		if err := e.Start(ctx); err != nil {
+			return nil, err
+		}
+		err = s.started(r.Context(), e, func(api.Message) error { return nil })
+		e.KeepTrying()
+		return result, err
+	case "update":
+		req, err := decode[api.UpdateRequest](r)
+		if err != nil {
+			return nil, err
+		}
+		return result, e.update(r.Context(), req)
+	case "pause", "resume":
+		if e.HasEnded() {
+			return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended", e.Key()))
+		}
+		if verb == "resume" {
+			return result, s.engine.ResumePodSandbox(r.Context(), e.Sandbox())
+		}
+		return result, s.engine.PausePodSandbox(r.Context(), e.Sandbox())
+	case "wait":
+		select {
+		case <-e.Ended():
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+		result.ExitCode = exitCode(e.Given(), e.Status())
+		return result, nil
+	default:
+		return nil, fmt.Errorf("%w: no call %q", api.ErrNotFound, verb)
+	}
+}
+
+func (s *server) remove(r *http.Request) (any, error) {
+	e, err := s.findExact(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	defer s.pods.Orphan(func() bool { return left(r.Context()) })()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Given(), nil))
+	defer cancel()
+	err = e.Remove(ctx, r.URL.Query().Get("force") == "true")
+	if errors.Is(err, manager.ErrRuns) {
+		err = fmt.Errorf("%w: stop it first, or give --force", err)
+	}
+	return api.Result{Pod: e.Key()}, err
+}

@@ -1,0 +1,32 @@
+package broadcast
+
+import (
+	"sync"
+	"testing"
+)
+
+// TestTell wakes all who wait, and only once.
+func TestTell(t *testing.T) {
+	t.Parallel()
+	var b Broadcast
+	b.Tell() // nobody waits
+	first := b.Next()
+	select {
+	case <-first:
+		t.Fatal("woken by what was told before")
+	default:
+	}
+	var waiters sync.WaitGroup
+	for range 8 {
+		next := b.Next()
+		waiters.Go(func() { <-next })
+	}
+	b.Tell()
+	waiters.Wait()
+	<-first
+	select {
+	case <-b.Next():
+		t.Error("a new waiter is woken by what was told before")
+	default:
+	}
+}

@@ -1,0 +1,128 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+)
+
+// Stop ends the pod within grace, in seconds (nil: the pod's own), and returns when
+// it has ended. It succeeds for one that has. The next manager goes on with it if
+// this one ends before.
+func (p *Pod) Stop(ctx context.Context, grace *int64) error {
+	if p.HasEnded() {
+		return nil
+	}
+	p.mu.Lock()
+	p.rec.Stopping = true
+	p.ending.Store(true)
+	if err := p.save(); err != nil {
+		// The pod is to end all the more, on a full disk above all.
+		p.m.o.Logger.Warn("that a pod is to end could not be written down", "pod", p.Key(), "error", err)
+	}
+	p.mu.Unlock()
+	d := time.Duration(-1)
+	if grace != nil {
+		d = time.Duration(*grace) * time.Second
+	}
+	if err := p.supervised().Stop(ctx, d); err != nil {
+		return fmt.Errorf("stop pod %s: %w", p.Key(), err)
+	}
+	select {
+	case <-p.Ended():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop pod %s: %w", p.Key(), ctx.Err())
+	}
+}
+
+// claim makes the caller the only one who starts or removes the pod, until done.
+// gone says that it was removed before.
+func (p *Pod) claim(ctx context.Context) (done func(), gone bool, err error) {
+	select {
+	case p.op <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false, fmt.Errorf("pod %s is being started or removed: %w", p.Key(), ctx.Err())
+	}
+	return func() { <-p.op }, p.Removed(), nil
+}
+
+// Remove deletes an ended pod and all it left; with force a running one, which gets
+// no grace. It succeeds for one that is removed already; the error is of ErrRuns for
+// one that runs, without force.
+func (p *Pod) Remove(ctx context.Context, force bool) error {
+	done, gone, err := p.claim(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if gone {
+		return nil
+	}
+	if !p.HasEnded() {
+		if !force {
+			return fmt.Errorf("pod %s %w", p.Key(), ErrRuns)
+		}
+		if err := p.Stop(ctx, new(int64)); err != nil {
+			return err
+		}
+	}
+	if err := p.supervised().Delete(ctx); err != nil {
+		return fmt.Errorf("remove pod %s: %w", p.Key(), err)
+	}
+	return p.m.Forget(p)
+}
+
+// Start runs an ended pod again, with nothing left of its last run. The error is of
+// ErrConflict for one that runs or is damaged, and of ErrNotFound for one that was
+// removed.
+func (p *Pod) Start(ctx context.Context) error {
+	done, gone, err := p.claim(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if gone {
+		return fmt.Errorf("pod %s: %w", p.Key(), ErrNotFound)
+	}
+	if !p.HasEnded() {
+		return errclass.With(ErrConflict, fmt.Errorf("pod %s runs already", p.Key()))
+	}
+	if err := p.Damaged(); err != nil {
+		return err
+	}
+	if err := p.supervised().Delete(ctx); err != nil {
+		return fmt.Errorf("start pod %s: remove what its last run left: %w", p.Key(), err)
+	}
+	if err := p.again(); err != nil {
+		return fmt.Errorf("start pod %s: %w", p.Key(), err)
+	}
+	p.Run()
+	return nil
+}
+
+// again prepares another run and writes it down, or leaves all as it was.
+func (p *Pod) again() error {
+	p.mu.Lock()
+	last := p.rec
+	p.mu.Unlock()
+	rec := last
+	rec.Ephemeral = nil // they were the last run's
+	rec.Ended, rec.Foreground, rec.Stopping = nil, false, false
+	next, err := p.prepare(rec, true)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rec = rec
+	if err := p.save(); err != nil {
+		p.rec = last
+		return err
+	}
+	p.ending.Store(false)
+	p.p, p.done, p.err = next, make(chan struct{}), nil
+	return nil
+}

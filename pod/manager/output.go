@@ -1,0 +1,102 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
+)
+
+// OutputOptions choose what of a container's output is given.
+type OutputOptions struct {
+	Follow   bool      // until the pod has ended
+	Whole    bool      // from the container's first run on, else the newest only
+	Previous bool      // the run before the newest
+	Tail     int64     // so many lines of what is there; less than 0: all
+	Since    time.Time // nothing from before
+}
+
+// Output gives out what a container has written, one run after the other, in order.
+// The error is of ErrNotFound where no previous run is kept.
+func (p *Pod) Output(ctx context.Context, container string, o OutputOptions, out func(logs.Line) error) error {
+	dir := filepath.Join(p.dir, logsDir, container)
+	if err := dirs.Ensure(dir, 0o700); err != nil {
+		return err
+	}
+	from := logs.Options{Tail: o.Tail, Since: o.Since, There: o.Previous || !o.Follow}
+	if !o.Whole {
+		from.Run = Restarts(p.Status(), container)
+	}
+	if o.Previous {
+		from.Run--
+	}
+	r := logs.New(dir, from, out)
+	defer r.Close()
+	if o.Previous && (from.Run < 0 || !r.Exists()) {
+		err := fmt.Errorf("container %s of pod %s has no previous run whose output is kept", container, p.Key())
+		return errclass.With(ErrNotFound, err)
+	}
+	if from.There {
+		return r.Drain()
+	}
+	return p.follow(ctx, dir, container, r)
+}
+
+// follow reads what a container writes until its pod has ended.
+func (p *Pod) follow(ctx context.Context, dir, container string, r *logs.Reader) error {
+	written, stop, err := p.m.logs.Add(p.m.ctx, dir)
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", dir, err)
+	}
+	defer stop()
+	for {
+		// Looked at before the file is read: what was written before a
+		// container's end is in the file then.
+		_, changed := p.Watch()
+		over := p.HasEnded()
+		status := p.Status()
+		if err := r.Drain(); err != nil {
+			return err
+		}
+		if Restarts(status, container) > r.Run() {
+			r.Next()
+			continue
+		}
+		if over {
+			return nil
+		}
+		select {
+		case <-written:
+		case <-changed:
+		case <-p.Ended():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// ContainerStatus is what a pod's status says of a container of any kind, empty for
+// one that it does not name.
+func ContainerStatus(status corev1.PodStatus, name string) corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{
+		status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses,
+	} {
+		for _, c := range list {
+			if c.Name == name {
+				return c
+			}
+		}
+	}
+	return corev1.ContainerStatus{}
+}
+
+// Restarts is how often a container of any kind was started again.
+func Restarts(status corev1.PodStatus, container string) int {
+	return int(ContainerStatus(status, container).RestartCount)
+}

@@ -1,0 +1,96 @@
+package manager
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+)
+
+const recordFile = "pod.json"
+
+// Record is what survives of a pod on disk, mode 0600: environments are in it.
+type Record struct {
+	// Pod is the pod as it was given, defaulted and validated, with a UID.
+	Pod *corev1.Pod `json:"pod"`
+	// Network, Template, Accel and Ports are the like-named pod.Options.
+	Network  string                    `json:"network,omitempty"`
+	Template string                    `json:"template,omitempty"`
+	Accel    string                    `json:"accel,omitempty"`
+	Ports    []*runtimeapi.PortMapping `json:"ports,omitempty"`
+	// Foreground: the pod ends with the client that ran it.
+	Foreground bool `json:"foreground,omitempty"`
+	// Stopping: somebody wants its end.
+	Stopping bool `json:"stopping,omitempty"`
+	// Remove: it is removed when it has ended.
+	Remove bool `json:"remove,omitempty"`
+	// Ended is the status that it ended with; nil for one that has not.
+	Ended *corev1.PodStatus `json:"ended,omitempty"`
+	// Ephemeral are the containers that were added to the running pod.
+	Ephemeral []corev1.EphemeralContainer `json:"ephemeral,omitempty"`
+	// Resources are what containers were resized to, by name, in Generation steps.
+	Resources  map[string]corev1.ResourceRequirements `json:"resources,omitempty"`
+	Generation int64                                  `json:"generation,omitempty"`
+}
+
+// spec is the pod with the containers that were added to it, as it was resized.
+func (r *Record) spec() *corev1.Pod {
+	if len(r.Ephemeral)+len(r.Resources) == 0 {
+		return r.Pod
+	}
+	p := r.Pod.DeepCopy()
+	r.resized(p)
+	p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, r.Ephemeral...)
+	return p
+}
+
+// resized lays what the pod's containers were resized to over its specification.
+func (r *Record) resized(p *corev1.Pod) {
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range list {
+			if own, found := r.Resources[list[i].Name]; found {
+				list[i].Resources = *own.DeepCopy()
+			}
+		}
+	}
+	p.Generation = max(p.Generation, r.Generation)
+}
+
+// save writes the record; the caller holds the lock or is alone with p.
+func (p *Pod) save() error {
+	return atomicfile.WriteJSON(filepath.Join(p.dir, recordFile), p.rec, 0o600, atomicfile.Durable)
+}
+
+// Spec is the pod with the containers that were added to it, as it was resized. It
+// must not be changed.
+func (p *Pod) Spec() *corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rec.spec()
+}
+
+// Written is the pod as somebody would write it: as it was given, and resized since.
+// It must not be changed.
+func (p *Pod) Written() (*corev1.Pod, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.rec.Resources) == 0 {
+		return p.rec.Pod, nil
+	}
+	resized := p.rec.Pod.DeepCopy()
+	p.rec.resized(resized)
+	// Once through its text: quantities are then as a decoded pod has them.
+	data, err := json.Marshal(resized)
+	if err != nil {
+		return nil, fmt.Errorf("write pod %s: %w", p.Key(), err)
+	}
+	out := &corev1.Pod{}
+	if err := json.Unmarshal(data, out); err != nil {
+		return nil, fmt.Errorf("write pod %s: %w", p.Key(), err)
+	}
+	return out, nil
+}

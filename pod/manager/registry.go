@@ -1,0 +1,129 @@
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+)
+
+// minID is how much of an id names a pod that is to be changed, in characters: a
+// shorter text may well be a mistyped name.
+const minID = 6
+
+// Add takes in a new pod with its objects, if its name is free, and gives it to the
+// caller, who calls Run or Forget. The error is of ErrInvalid for a pod that cannot
+// be run, and of ErrExists.
+func (m *Manager) Add(rec Record, given Objects) (*Pod, error) {
+	p, err := m.newPod(rec, true)
+	if err == nil && !given.Empty() {
+		err = p.PutObjects(given)
+	}
+	if err != nil {
+		return nil, errors.Join(errclass.With(ErrInvalid, err), os.RemoveAll(p.dir))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, other := range m.pods {
+		if other.Key() == p.Key() {
+			return nil, errors.Join(fmt.Errorf("pod %s %w", p.Key(), ErrExists), os.RemoveAll(p.dir))
+		}
+	}
+	if err := p.save(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(p.dir))
+	}
+	fault.Point("pod.saved")
+	m.pods[p.UID()] = p
+	return p, nil
+}
+
+// Forget removes all that is kept of a pod that was never run, or whose parts are
+// deleted.
+func (m *Manager) Forget(p *Pod) error {
+	fault.Point("pod.deleted")
+	if err := os.RemoveAll(p.dir); err != nil {
+		return fmt.Errorf("remove pod %s: %w", p.Key(), err)
+	}
+	p.mu.Lock()
+	p.gone = true
+	p.mu.Unlock()
+	m.news.Tell()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, p.UID())
+	return nil
+}
+
+// All returns the pods, oldest first.
+func (m *Manager) All() []*Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []*Pod
+	for _, p := range m.pods {
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b *Pod) int {
+		x, y := a.rec.Pod, b.rec.Pod
+		if c := x.CreationTimestamp.Compare(y.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(x.Name, y.Name)
+	})
+	return list
+}
+
+// Get returns the pod of a UID; the error is of ErrNotFound.
+func (m *Manager) Get(uid types.UID) (*Pod, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.pods[uid]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("pod %q: %w", uid, ErrNotFound)
+}
+
+// Find returns the pod of a name, namespace/name or id (its UID, or its sandbox's),
+// or of an unambiguous prefix of its name or id. A whole name wins over prefixes.
+// The error is of ErrNotFound or ErrAmbiguous. It is for who looks at a pod.
+func (m *Manager) Find(ref string) (*Pod, error) {
+	return m.find(ref, func(p *Pod, ref string) bool { return strings.HasPrefix(p.Name(), ref) || p.hasID(ref) })
+}
+
+// FindExact is Find for who changes a pod: a name is given whole, so that no pod
+// of a longer name is meant, and a prefix is that of an id.
+func (m *Manager) FindExact(ref string) (*Pod, error) {
+	return m.find(ref, func(p *Pod, ref string) bool { return len(ref) >= minID && p.hasID(ref) })
+}
+
+func (m *Manager) find(ref string, loosely func(*Pod, string) bool) (*Pod, error) {
+	ref = strings.TrimPrefix(ref, "pod/") // as ps -o name has it
+	all := m.All()
+	found := slices.DeleteFunc(slices.Clone(all), func(p *Pod) bool {
+		return ref != p.Name() && ref != p.Key() && ref != string(p.UID())
+	})
+	if len(found) == 0 && ref != "" {
+		found = slices.DeleteFunc(all, func(p *Pod) bool { return !loosely(p, ref) })
+	}
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("pod %q: %w", ref, ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	var names []string
+	for _, p := range found {
+		names = append(names, p.Key())
+	}
+	return nil, fmt.Errorf("pod %q: %w: it may be %s", ref, ErrAmbiguous, strings.Join(names, " or "))
+}
+
+// hasID tells whether prefix begins an id of the pod.
+func (p *Pod) hasID(prefix string) bool {
+	return strings.HasPrefix(string(p.UID()), prefix) || strings.HasPrefix(p.Sandbox(), prefix)
+}

@@ -1,0 +1,119 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+)
+
+// Run supervises the pod, in a goroutine of the manager's, until it has ended. It
+// is called once after Add.
+func (p *Pod) Run() {
+	p.mu.Lock()
+	supervised, done := p.p, p.done
+	p.mu.Unlock()
+	release := func() {}
+	if p.m.o.Hold != nil {
+		release = p.m.o.Hold()
+	}
+	p.m.wg.Go(func() {
+		defer release()
+		stop := p.keepVerdicts(supervised)
+		err := supervised.Run(p.m.ctx)
+		stop()
+		remove := p.finish(err)
+		if remove {
+			defer p.m.orphans.begin(always)()
+		}
+		close(done)
+		if remove {
+			if err := p.Remove(p.m.ctx, true); err != nil {
+				p.m.o.Logger.Warn("a pod could not be removed", "pod", p.Key(), "error", err)
+			}
+		}
+	})
+}
+
+// finish writes down how a run ended, unless its supervision ends with the manager,
+// and says whether the pod is to be removed.
+func (p *Pod) finish(err error) (remove bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+	if p.m.ctx.Err() != nil {
+		return false
+	}
+	status := p.p.Status()
+	p.rec.Ended = &status
+	p.err = errors.Join(err, p.save())
+	fault.Point("pod.ended")
+	if p.err != nil {
+		p.m.o.Logger.Warn("a pod's supervision ended", "pod", p.Key(), "error", p.err)
+	}
+	return p.rec.Remove && !p.rec.Foreground
+}
+
+// release says that no client follows the pod any more. Who would have removed it
+// at its end is gone: with remove its supervision does. The stop that follows
+// writes it down.
+func (p *Pod) release(remove bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rec.Foreground = false
+	p.rec.Remove = p.rec.Remove || remove
+}
+
+// Abandon ends pods within their own grace and removes them, each however long its
+// end takes: those of a client that has gone, or that asked for it.
+func (m *Manager) Abandon(pods []*Pod) error {
+	for _, p := range pods {
+		p.release(true)
+	}
+	var errs []error
+	for _, p := range pods {
+		errs = append(errs, p.end())
+	}
+	return errors.Join(errs...)
+}
+
+// orphaned ends a pod that an earlier manager left, whose client is gone or that
+// was being stopped.
+func (p *Pod) orphaned() {
+	p.release(false)
+	if err := p.end(); err != nil && p.m.ctx.Err() == nil {
+		p.m.o.Logger.Warn("a pod outlives its client", "pod", p.Key(), "error", err)
+	}
+}
+
+// end stops the pod, and removes it if its record says so.
+func (p *Pod) end() error {
+	ctx, cancel := context.WithTimeout(p.m.ctx, EndTimeout(p.rec.Pod, nil))
+	defer cancel()
+	if err := p.Stop(ctx, nil); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	remove := p.rec.Remove
+	p.mu.Unlock()
+	if !remove {
+		return nil
+	}
+	return p.Remove(ctx, true)
+}
+
+// EndTimeout bounds the end of a pod: its grace, or the one asked for in seconds,
+// and the ending itself.
+func EndTimeout(p *corev1.Pod, asked *int64) time.Duration {
+	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if p.Spec.TerminationGracePeriodSeconds != nil {
+		grace = *p.Spec.TerminationGracePeriodSeconds
+	}
+	if asked != nil {
+		grace = max(grace, *asked)
+	}
+	return time.Duration(grace)*time.Second + time.Minute
+}
