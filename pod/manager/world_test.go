@@ -1,0 +1,115 @@
+package manager
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/pod"
+)
+
+// world is a directory and a runtime, on which one manager after the other runs.
+type world struct {
+	t       *testing.T
+	dir     string
+	runtime *fakeCRI
+	refuse  error // of Configure
+
+	mu     sync.Mutex
+	events []string
+	held   int // pods that are supervised
+}
+
+// inWorld runs a test on a clock of its own, so that every wait is over at once.
+func inWorld(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		test(t, &world{t: t, dir: t.TempDir(), runtime: newFake()})
+	})
+}
+
+type fakeDoor struct{ w *world }
+
+func (d fakeDoor) Configure(o *pod.Options) error {
+	o.Runtime, o.Images = d.w.runtime, d.w.runtime
+	return d.w.refuse
+}
+
+func (d fakeDoor) Event(e pod.Event) {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	d.w.events = append(d.w.events, e.Reason)
+}
+
+// open is the next manager, which closes with the test.
+func (w *world) open() *Manager {
+	w.t.Helper()
+	m, err := Open(w.t.Context(), Options{
+		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"), Runtime: w.runtime,
+		Door: func(*Pod) Door { return fakeDoor{w} },
+		Hold: func() func() { w.hold(1); return func() { w.hold(-1) } },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(m.Close)
+	return m
+}
+
+func (w *world) hold(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held += n
+}
+
+// spec is a pod of one container, whose command is the words.
+func spec(name string, command ...string) *corev1.Pod {
+	grace := int64(5)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("0123456789-" + name), CreationTimestamp: metav1.Now()},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{Name: "c", Image: "here:1", ImagePullPolicy: corev1.PullIfNotPresent, Command: command}},
+		},
+	}
+}
+
+// run adds a pod and lets it come to rest.
+func (w *world) run(m *Manager, rec Record) *Pod {
+	w.t.Helper()
+	p, err := m.Add(rec, Objects{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.Run()
+	synctest.Wait()
+	return p
+}
+
+// find is the pod of a name with the next manager.
+func (w *world) find(m *Manager, name string) *Pod {
+	w.t.Helper()
+	p, err := m.Find(name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+func noGrace() *int64 { return new(int64) }
+
+func ended(ctx context.Context, t *testing.T, p *Pod) {
+	t.Helper()
+	select {
+	case <-p.Ended():
+	case <-ctx.Done():
+		t.Fatalf("%s does not end: %+v", p.Key(), p.Status())
+	}
+}
