@@ -25,7 +25,7 @@ func (s *server) follow(ctx context.Context, entries []*entry, out send) error {
 	return context.Cause(ctx)
 }
 
-// toTheEnd sends the output of one pod's containers, and how it ended.
+// toTheEnd sends the output of one pod's containers until it has ended, and that.
 func (e *entry) toTheEnd(ctx context.Context, out send) error {
 	if err := e.output(ctx, allContainers(e.Given()), everything, out); err != nil {
 		return err
@@ -38,9 +38,14 @@ func (e *entry) toTheEnd(ctx context.Context, out send) error {
 	if err := relay(e, out); err != nil {
 		return err
 	}
-	if e.givenUp() != nil {
-		return nil // which is told in its stead
+	if e.givenUp() == nil { // else that is told in its stead
+		return e.tellEnd(out)
 	}
+	return nil
+}
+
+// tellEnd sends how the pod ended.
+func (e *entry) tellEnd(out send) error {
 	status := e.Status()
 	end := api.Ended{
 		Pod: e.Name(), Phase: string(status.Phase), ExitCode: exitCode(e.Given(), status),
