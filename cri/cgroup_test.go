@@ -13,30 +13,14 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-func TestQuota(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		size sizing.Size
-		want int64
-	}{
-		{"no limit", sizing.Size{VCPUs: 1, Period: 100000}, 0},
-		{"as many as the machine has", sizing.Size{VCPUs: 2, Quota: 200000, Period: 100000}, 0},
-		{"half of one", sizing.Size{VCPUs: 1, Quota: 50000, Period: 100000}, 50000},
-		{"three of four", sizing.Size{VCPUs: 4, Quota: 300000, Period: 100000}, 300000},
-	} {
-		if got := quota(tc.size); got != tc.want {
-			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
-		}
-	}
-}
-
 // groupHost skips where this machine gives no groups.
-func groupHost(t *testing.T, s *Service) {
+func groupHost(t *testing.T, s *service) {
 	t.Helper()
 	if have := s.groups.Support(); !have.Has("memory") {
 		t.Skipf("no cgroup with memory for this user: %s", have.Missing)
@@ -63,7 +47,7 @@ func TestCgroup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine: not with -short")
 	}
-	s, _ := realEngine(t, 1)
+	s, _ := realService(t, 1)
 	groupHost(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -86,7 +70,7 @@ func TestCgroup(t *testing.T) {
 				t.Errorf("pooled: %v", facts.Pooled)
 			}
 			inside(t, facts)
-			limit := facts.MemoryMiB<<20 + overheadMemory
+			limit := facts.MemoryMiB<<20 + 192<<20
 			if got := groupValue(t, facts.Cgroup.Dirs, "memory.max", "memory.limit_in_bytes"); got != strconv.FormatInt(limit, 10) || facts.Cgroup.Memory != limit {
 				t.Errorf("memory %s and %d, want %d", got, facts.Cgroup.Memory, limit)
 			}
@@ -128,7 +112,7 @@ func TestCgroup(t *testing.T) {
 }
 
 // otherShim waits until a shim has taken over.
-func (s *Service) otherShim(ctx context.Context, t *testing.T, id string, was int) *Facts {
+func (s *service) otherShim(ctx context.Context, t *testing.T, id string, was int) *engine.Facts {
 	t.Helper()
 	for ctx.Err() == nil {
 		if now, err := s.PodFacts(ctx, id); err == nil && now.ShimPID != 0 && now.ShimPID != was {
@@ -141,7 +125,7 @@ func (s *Service) otherShim(ctx context.Context, t *testing.T, id string, was in
 }
 
 // inside tells whether the pod's processes are in its group, and nothing else is.
-func inside(t *testing.T, f *Facts) {
+func inside(t *testing.T, f *engine.Facts) {
 	t.Helper()
 	want := []int{f.ShimPID, f.VMPID}
 	slices.Sort(want)
@@ -157,7 +141,7 @@ func inside(t *testing.T, f *Facts) {
 	}
 }
 
-func noGroups(t *testing.T, s *Service) {
+func noGroups(t *testing.T, s *service) {
 	t.Helper()
 	names, err := s.groups.Names()
 	if err != nil || len(names) > 0 {
@@ -176,7 +160,7 @@ func TestCgroupOutlivesNobody(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine: not with -short")
 	}
-	s, o := realEngine(t, noPool)
+	s, o := realService(t, enginetest.NoPool)
 	groupHost(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -200,7 +184,7 @@ func TestCgroupOutlivesNobody(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(s.store.Dir(id)), os.RemoveAll(s.store.StateDir(id))); err != nil {
 		t.Fatal(err)
 	}
-	s = engine(t, o)
+	s = serveInGroups(t, o)
 	if machine.Alive() {
 		t.Error("the machine lives on")
 	}
@@ -208,7 +192,7 @@ func TestCgroupOutlivesNobody(t *testing.T) {
 		t.Error(err)
 	}
 	noGroups(t, s)
-	nothingLeft(t, s)
+	enginetest.NothingLeft(t, s.o)
 }
 
 // TestGroupHoldsTheMachine lets a guest take more than its group has: the
@@ -217,7 +201,7 @@ func TestGroupHoldsTheMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine: not with -short")
 	}
-	s, _ := realEngine(t, noPool)
+	s, _ := realService(t, enginetest.NoPool)
 	groupHost(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

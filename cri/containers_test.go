@@ -11,15 +11,18 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
 // fakePodOf starts a pod in a fake world, with the test image at hand.
-func fakePodOf(t *testing.T) (*world, *Service, string, Options) {
+func fakePodOf(t *testing.T) (*enginetest.World, *service, string, engine.Options) {
 	t.Helper()
-	w := newWorld()
-	o := testOptions(t, testRoots(t))
-	loadImage(t, o.Images)
-	s := fakeEngine(t, w, o)
+	w := enginetest.New()
+	o := testOptions(t, enginetest.Roots(t))
+	enginetest.LoadImage(t, o.Images)
+	s := fakeService(t, w, o)
 	config := podConfig("p")
 	config.LogDirectory = filepath.Join(t.TempDir(), "logs")
 	id, err := s.RunPodSandbox(t.Context(), config, "")
@@ -27,12 +30,6 @@ func fakePodOf(t *testing.T) (*world, *Service, string, Options) {
 		t.Fatal(err)
 	}
 	return w, s, id, o
-}
-
-func (w *world) shim(s *Service, pod string) *fakeShim {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.shims[s.store.StateDir(pod)]
 }
 
 // A container goes through created, running and exited; its log file, bundle
@@ -78,7 +75,7 @@ func TestContainerLife(t *testing.T) {
 		t.Errorf("start twice: %v", err)
 	}
 	events := subscribe(t, s)
-	fakeTask{fakeShim: w.shim(s, pod)}.exit(id, 3, "Error")
+	s.shim(w, pod).Exit(id, 3, "Error")
 	if e := <-events; e.ContainerId != id || e.ContainerEventType != runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
 		t.Errorf("event: %v", e)
 	}
@@ -103,8 +100,8 @@ func TestContainerLife(t *testing.T) {
 // A container whose creation fails leaves nothing, and its name is free.
 func TestContainerFails(t *testing.T) {
 	w, s, pod, _ := fakePodOf(t)
-	w.set("Create", errInjected)
-	if _, err := s.CreateContainer(t.Context(), pod, containerConfig("main"), nil); !errors.Is(err, errInjected) {
+	w.Fail("Create", enginetest.ErrInjected)
+	if _, err := s.CreateContainer(t.Context(), pod, containerConfig("main"), nil); !errors.Is(err, enginetest.ErrInjected) {
 		t.Errorf("create: %v", err)
 	}
 	if entries, _ := os.ReadDir(filepath.Join(s.store.Dir(pod), "containers")); len(entries) > 0 {
@@ -113,12 +110,12 @@ func TestContainerFails(t *testing.T) {
 	if bundles, _ := filepath.Glob(filepath.Join(s.store.StateDir(pod), "*", "config.json")); len(bundles) > 0 {
 		t.Errorf("bundles left: %v", bundles)
 	}
-	w.set("Create", nil)
+	w.Fail("Create", nil)
 	id, err := s.CreateContainer(t.Context(), pod, containerConfig("main"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.set("StartTask", errInjected)
+	w.Fail("StartTask", enginetest.ErrInjected)
 	if err := s.StartContainer(t.Context(), id); err == nil || !strings.Contains(err.Error(), "main") {
 		t.Errorf("start: %v", err)
 	}
@@ -162,9 +159,9 @@ func TestRefusedContainers(t *testing.T) {
 // "Grace period ignored on stop": TERM first, KILL when the time is over.
 func TestStopGrace(t *testing.T) {
 	w, s, pod, _ := fakePodOf(t)
-	for name, ignore := range map[string]error{"obeys": nil, "ignores": errInjected} {
+	for name, ignore := range map[string]error{"obeys": nil, "ignores": enginetest.ErrInjected} {
 		t.Run(name, func(t *testing.T) {
-			w.set("Kill", ignore)
+			w.Fail("Kill", ignore)
 			id := startContainer(t.Context(), t, s, pod, containerConfig(name), nil)
 			if err := s.StopContainer(t.Context(), id, 1); err != nil {
 				t.Fatal(err)

@@ -2,141 +2,81 @@ package cri
 
 import (
 	"context"
-	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/guest"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/engine/group"
+	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
-	"github.com/bulkhead-project/bulkhead/internal/testimage"
-	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
-const busybox = "localhost/busybox:test"
-
-var programDir string
-
 func TestMain(m *testing.M) {
-	var err error
-	if programDir, err = os.MkdirTemp("", "bk-cri"); err != nil {
-		panic(err)
-	}
 	code := m.Run()
-	os.RemoveAll(programDir)
+	enginetest.RemoveShim()
 	os.Exit(code)
 }
 
-var buildShim = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(programDir, "bulkhead-shim")
-	cmd := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", path, "../cmd/bulkhead-shim")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	cmd.Stderr = os.Stderr
-	return path, cmd.Run()
-})
+// service is a Service with its engine and what that keeps on disk.
+type service struct {
+	*Service
+	e     *engine.Engine
+	o     engine.Options
+	store *store.Store
+	// groups are the instance's on the host, where it has real ones.
+	groups *hostcgroup.Host
+}
 
-// loadImage has a store hold the test image.
-func loadImage(t testing.TB, images *image.Store) {
+// Close closes the engine.
+func (s *service) Close(ctx context.Context) error { return s.e.Close(ctx) }
+
+// serve opens an engine that is closed with the test, and serves it.
+func serve(t testing.TB, o engine.Options) *service {
 	t.Helper()
-	_, err := images.Load(t.Context(), "oci:"+testimage.Busybox(t), busybox, image.PullOptions{})
+	e := enginetest.Open(t, o)
+	st, err := store.Open(o.Roots, o.Instance)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return &service{Service: New(e, Options{Roots: o.Roots, Internal: true, Logger: o.Logger}), e: e, o: o, store: st}
 }
 
-// testRoots are roots whose state is a short path.
-func testRoots(t testing.TB) dirs.Roots {
+// fakeService serves an engine in w.
+func fakeService(t testing.TB, w *enginetest.World, o engine.Options) *service {
 	t.Helper()
-	root, err := os.MkdirTemp("", "bk")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(root) })
-	if err := os.Chmod(root, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	return dirs.Roots{Data: filepath.Join(root, "d"), State: filepath.Join(root, "s")}
+	return serve(t, w.In(o))
 }
 
-// testOptions are those of an engine without a network of its own.
-func testOptions(t testing.TB, roots dirs.Roots) Options {
+func testOptions(t testing.TB, roots dirs.Roots) engine.Options { return enginetest.Options(t, roots) }
+
+// realService serves an engine with real VMs, so many of them ahead, that has the
+// test image. Another one can be started with the same options.
+func realService(t testing.TB, pool int) (*service, engine.Options) {
 	t.Helper()
-	if err := roots.Ensure(); err != nil {
-		t.Fatal(err)
-	}
-	images, err := image.Open(roots, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Options{
-		Roots: roots, Instance: "test", Images: images, Pool: noPool, DefaultNetwork: network.KindNone,
-		Network:   func(network.Kind) (network.Provider, error) { return network.None{}, nil },
-		HostPaths: []string{os.TempDir()}, Internal: true,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}
+	o := enginetest.Real(t, pool)
+	return serveInGroups(t, o), o
 }
 
-// realOptions are those of an engine with real machines.
-func realOptions(t testing.TB, roots dirs.Roots) Options {
+// serveInGroups serves an engine whose groups the test can look at.
+func serveInGroups(t testing.TB, o engine.Options) *service {
 	t.Helper()
-	o := testOptions(t, roots)
-	dir := os.Getenv("BULKHEAD_GUEST")
-	if dir == "" {
-		dir = "../bin/guest"
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.Guest, err = guest.Load(dir); err != nil {
-		t.Fatalf("this test needs the guest bundle (make guest): %v", err)
-	}
-	if o.Shim, err = buildShim(); err != nil {
-		t.Fatalf("build bulkhead-shim: %v", err)
-	}
-	o.Accel = hypervisor.TCG
-	return o
-}
-
-// noPool is for an engine that starts each pod's machine when it is asked for.
-const noPool = -1
-
-// realEngine starts an engine with real machines, so many of them ahead, that has
-// the test image. Another one can be started with the same options.
-func realEngine(t testing.TB, pool int) (*Service, Options) {
-	t.Helper()
-	o := realOptions(t, testRoots(t))
-	o.Pool = pool
-	loadImage(t, o.Images)
-	return engine(t, o), o
-}
-
-// engine starts an engine that ends with the test.
-func engine(t testing.TB, o Options) *Service {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	s, err := New(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Errorf("close the engine: %v", err)
-		}
-	})
+	host := hostcgroup.Find(filepath.Base(filepath.Dir(o.Roots.Data)))
+	o.Groups = group.New(host, o.Logger)
+	s := serve(t, o)
+	s.groups = host
 	return s
 }
 
 // startContainer makes a container in a pod and starts it.
-func startContainer(ctx context.Context, t testing.TB, s *Service, pod string, c *runtimeapi.ContainerConfig, config *runtimeapi.PodSandboxConfig) string {
+func startContainer(
+	ctx context.Context, t testing.TB, s *service, pod string, c *runtimeapi.ContainerConfig, config *runtimeapi.PodSandboxConfig,
+) string {
 	t.Helper()
 	id, err := s.CreateContainer(ctx, pod, c, config)
 	if err == nil {
@@ -159,8 +99,72 @@ func podConfig(name string) *runtimeapi.PodSandboxConfig {
 func containerConfig(name string, command ...string) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name},
-		Image:    &runtimeapi.ImageSpec{Image: busybox},
+		Image:    &runtimeapi.ImageSpec{Image: enginetest.Busybox},
 		Command:  command, LogPath: name + ".log",
 		Linux: &runtimeapi.LinuxContainerConfig{},
+	}
+}
+
+// PodFacts tells about a pod's VM.
+func (s *service) PodFacts(ctx context.Context, id string) (*engine.Facts, error) {
+	return s.e.Facts(ctx, id)
+}
+
+// shim is a pod's in w.
+func (s *service) shim(w *enginetest.World, pod string) *enginetest.Shim {
+	return w.Shim(s.store.StateDir(pod))
+}
+
+func subscribe(t *testing.T, s *service) chan *runtimeapi.ContainerEventResponse {
+	t.Helper()
+	events, ready := make(chan *runtimeapi.ContainerEventResponse, 16), make(chan struct{})
+	go s.GetContainerEvents(t.Context(), events, func(runtimeapi.RuntimeService_GetContainerEventsClient) { close(ready) })
+	<-ready
+	return events
+}
+
+func wait(t *testing.T, events chan *runtimeapi.ContainerEventResponse, id string, kind runtimeapi.ContainerEventType) {
+	t.Helper()
+	timeout := time.After(10 * time.Second)
+	for {
+		select {
+		case e := <-events:
+			if e.ContainerId == id && e.ContainerEventType == kind {
+				return
+			}
+		case <-timeout:
+			t.Fatalf("no event %v of %.12s", kind, id)
+		}
+	}
+}
+
+// member waits for the pool to hold a VM and returns its id.
+func (s *service) member(t *testing.T) string {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		pods, _, err := s.store.Pods()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range pods {
+			if p.Phase == store.Pooled {
+				return p.ID
+			}
+		}
+	}
+	t.Fatal("the pool stays empty")
+	return ""
+}
+
+// first runs a pod and removes it: it has the template built, and the pool filled after
+// it.
+func first(ctx context.Context, t *testing.T, s *service) {
+	t.Helper()
+	id, err := s.RunPodSandbox(ctx, podConfig("first"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemovePodSandbox(ctx, id); err != nil {
+		t.Fatal(err)
 	}
 }

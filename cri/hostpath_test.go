@@ -9,6 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
 // TestClientsPaths: a client of the CRI names no file of the host but where it may,
@@ -16,10 +18,10 @@ import (
 func TestClientsPaths(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()
-	w := newWorld()
-	o := testOptions(t, testRoots(t))
+	w := enginetest.New()
+	o := testOptions(t, enginetest.Roots(t))
 	o.HostPaths = []string{dir}
-	s := fakeEngine(t, w, o)
+	s := fakeService(t, w, o)
 	secret := filepath.Join(outside, "secret")
 	link, bridge := filepath.Join(dir, "link"), filepath.Join(dir, "bridge")
 	for _, err := range []error{os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, link), os.Symlink(outside, bridge)} {
@@ -74,12 +76,12 @@ func mount(at, from string) func(*runtimeapi.ContainerConfig) {
 // TestClientsAnnotations: those that are Bulkhead's own are not believed of others.
 func TestClientsAnnotations(t *testing.T) {
 	t.Parallel()
-	o := testOptions(t, testRoots(t))
-	o.Internal = false
-	s := fakeEngine(t, newWorld(), o)
+	o := testOptions(t, enginetest.Roots(t))
+	s := fakeService(t, enginetest.New(), o)
+	s.internal = false
 	config := podConfig("p")
 	config.Annotations = map[string]string{annotations.Network: "host-loopback"}
-	if _, err := s.RunPodSandbox(t.Context(), config, ""); code(err) != codes.InvalidArgument {
+	if _, err := s.RunPodSandbox(t.Context(), config, ""); failure.Code(err) != codes.InvalidArgument {
 		t.Errorf("of a pod: %v", err)
 	}
 	config.Annotations = nil
@@ -90,7 +92,7 @@ func TestClientsAnnotations(t *testing.T) {
 	c := containerConfig("main", "true")
 	c.LogPath = ""
 	c.Annotations = map[string]string{annotations.Storage: "1"}
-	if _, err := s.CreateContainer(t.Context(), id, c, nil); code(err) != codes.InvalidArgument {
+	if _, err := s.CreateContainer(t.Context(), id, c, nil); failure.Code(err) != codes.InvalidArgument {
 		t.Errorf("of a container: %v", err)
 	}
 }

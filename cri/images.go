@@ -12,6 +12,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/image"
 )
 
@@ -19,18 +20,18 @@ import (
 // be nil.
 func (s *Service) ListImages(_ context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
 	if name := filter.GetImage().GetImage(); name != "" {
-		img, err := s.o.Images.Resolve(name)
-		if notFound(fail(err, "")) {
+		img, err := s.engine.Images().Resolve(name)
+		if failure.NotFound(failure.Wrap(err, "")) {
 			return nil, nil
 		}
 		if err != nil {
-			return nil, fail(err, "list images")
+			return nil, failure.Wrap(err, "list images")
 		}
 		return []*runtimeapi.Image{s.toImage(img)}, nil
 	}
-	all, err := s.o.Images.List()
+	all, err := s.engine.Images().List()
 	if err != nil {
-		return nil, fail(err, "list images")
+		return nil, failure.Wrap(err, "list images")
 	}
 	out := make([]*runtimeapi.Image, 0, len(all))
 	for _, img := range all {
@@ -43,20 +44,20 @@ func (s *Service) ListImages(_ context.Context, filter *runtimeapi.ImageFilter) 
 // verbose, its info holds under "config" the image's configuration.
 func (s *Service) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
 	if spec.GetImage() == "" {
-		return nil, invalid("no image is named")
+		return nil, failure.Invalid("no image is named")
 	}
-	img, err := s.o.Images.Resolve(spec.GetImage())
-	if notFound(fail(err, "")) {
+	img, err := s.engine.Images().Resolve(spec.GetImage())
+	if failure.NotFound(failure.Wrap(err, "")) {
 		return &runtimeapi.ImageStatusResponse{}, nil
 	}
 	if err != nil {
-		return nil, fail(err, "image status")
+		return nil, failure.Wrap(err, "image status")
 	}
 	res := &runtimeapi.ImageStatusResponse{Image: s.toImage(img)}
 	if verbose {
-		raw, err := s.o.Images.ConfigJSON(img.ID)
+		raw, err := s.engine.Images().ConfigJSON(img.ID)
 		if err != nil {
-			return nil, fail(err, "image status")
+			return nil, failure.Wrap(err, "image status")
 		}
 		res.Info = map[string]string{"config": string(raw)}
 	}
@@ -67,15 +68,15 @@ func (s *Service) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, ver
 // pull is the caller's to decide: this always asks the registry.
 func (s *Service) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
 	if spec.GetImage() == "" {
-		return "", invalid("no image is named")
+		return "", failure.Invalid("no image is named")
 	}
 	credentials, err := authOf(auth)
 	if err != nil {
 		return "", err
 	}
-	img, err := s.o.Images.Pull(ctx, spec.GetImage(), image.PullOptions{Auth: credentials})
+	img, err := s.engine.Images().Pull(ctx, spec.GetImage(), image.PullOptions{Auth: credentials})
 	if err != nil {
-		return "", fail(err, "pull")
+		return "", failure.Wrap(err, "pull")
 	}
 	return imageRef(img), nil
 }
@@ -84,13 +85,13 @@ func (s *Service) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, aut
 // is not there, and fails for one in use.
 func (s *Service) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
 	if spec.GetImage() == "" {
-		return invalid("no image is named")
+		return failure.Invalid("no image is named")
 	}
-	err := s.o.Images.Remove(ctx, spec.GetImage(), image.RemoveOptions{})
-	if notFound(fail(err, "")) {
+	err := s.engine.Images().Remove(ctx, spec.GetImage(), image.RemoveOptions{})
+	if failure.NotFound(failure.Wrap(err, "")) {
 		return nil
 	}
-	return fail(err, "remove image")
+	return failure.Wrap(err, "remove image")
 }
 
 // ImageFsInfo tells what the images and the pods' writable disks take.
@@ -103,7 +104,7 @@ func (s *Service) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse,
 		}}
 	}
 	return &runtimeapi.ImageFsInfoResponse{
-		ImageFilesystems: usage(s.o.Roots.Images()), ContainerFilesystems: usage(s.o.Roots.Sandboxes()),
+		ImageFilesystems: usage(s.roots.Images()), ContainerFilesystems: usage(s.roots.Sandboxes()),
 	}, nil
 }
 
@@ -148,14 +149,14 @@ func authOf(a *runtimeapi.AuthConfig) (*image.Auth, error) {
 	case a.GetIdentityToken() != "":
 		return &image.Auth{Token: a.GetIdentityToken()}, nil
 	case a.GetRegistryToken() != "":
-		return nil, unsupported("pull: a registry token is not supported yet; give a user name and password, or an identity token")
+		return nil, failure.Unsupported("pull: a registry token is not supported yet; give a user name and password, or an identity token")
 	case a.GetUsername() != "":
 		return &image.Auth{Username: a.GetUsername(), Password: a.GetPassword()}, nil
 	case a.GetAuth() != "":
 		raw, err := base64.StdEncoding.DecodeString(a.GetAuth())
 		user, password, found := strings.Cut(strings.Trim(string(raw), "\x00"), ":")
 		if err != nil || !found {
-			return nil, invalid("pull: the credentials are not user:password in base64")
+			return nil, failure.Invalid("pull: the credentials are not user:password in base64")
 		}
 		return &image.Auth{Username: user, Password: password}, nil
 	}

@@ -5,14 +5,16 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
 // "Ids are unique and can be named by any unambiguous prefix."
 func TestPrefixes(t *testing.T) {
-	s := fakeEngine(t, newWorld(), testOptions(t, testRoots(t)))
+	s := fakeService(t, enginetest.New(), testOptions(t, enginetest.Roots(t)))
 	for range 17 { // two of them begin alike
 		config := podConfig("p")
-		config.Metadata.Attempt = uint32(len(s.all()))
+		config.Metadata.Attempt = uint32(len(s.e.Pods()))
 		if _, err := s.RunPodSandbox(t.Context(), config, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -33,12 +35,4 @@ func TestPrefixes(t *testing.T) {
 	if ambiguous < 2 {
 		t.Errorf("%d ambiguous prefixes among 17 ids", ambiguous)
 	}
-}
-
-func (s *Service) find1(t *testing.T, id string) *pod {
-	p, err := s.find(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }

@@ -7,36 +7,38 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
 // A crash in the middle of a start leaves what Reap removes; another
 // instance's pods are left alone.
 func TestReapHalfMade(t *testing.T) {
-	w := newWorld()
-	roots := testRoots(t)
+	w := enginetest.New()
+	roots := enginetest.Roots(t)
 	o := testOptions(t, roots)
-	w.block["StartSandbox"] = make(chan struct{})
-	s := fakeEngine(t, w, o)
+	release := w.Block("StartSandbox")
+	s := fakeService(t, w, o)
 	go s.RunPodSandbox(t.Context(), podConfig("half"), "")
 	deadline := time.Now().Add(10 * time.Second)
-	for !slices.Contains(w.log(), "StartSandbox") && time.Now().Before(deadline) {
+	for !slices.Contains(w.Calls(), "StartSandbox") && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}
 	// What a killed engine leaves is a copy of the disk at that moment.
-	crashed := testRoots(t)
+	crashed := enginetest.Roots(t)
 	copySmall(t, crashed.Data, roots.Data)
-	close(w.block["StartSandbox"])
+	release()
 	other := testOptions(t, crashed)
 	other.Instance = "other"
-	if s := fakeEngine(t, newWorld(), other); len(s.all()) > 0 {
+	if s := fakeService(t, enginetest.New(), other); len(s.e.Pods()) > 0 {
 		t.Error("another instance holds the pod")
 	}
 	if ids, err := os.ReadDir(crashed.Sandboxes()); err != nil || len(ids) != 1 {
 		t.Errorf("another instance has touched the sandbox: %v %v", ids, err)
 	}
 	o.Roots = crashed
-	next := fakeEngine(t, newWorld(), o)
-	nothingLeft(t, next)
+	next := fakeService(t, enginetest.New(), o)
+	enginetest.NothingLeft(t, next.o)
 	if _, err := next.RunPodSandbox(t.Context(), podConfig("half"), ""); err != nil {
 		t.Errorf("the name after the crash: %v", err)
 	}
@@ -65,10 +67,4 @@ func copySmall(t *testing.T, to, from string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func (w *world) log() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.calls)
 }

@@ -6,6 +6,10 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/engine/store"
 )
 
 // "An engine keeps nothing in memory that it cannot rebuild": the next engine
@@ -19,13 +23,13 @@ func TestNextEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newService(ctx, o, w, fakeMachines{w}); err == nil {
+	if _, err := engine.Open(ctx, w.In(o)); err == nil {
 		t.Error("a second engine of the instance was started")
 	}
 	s.Close(context.Background())
-	fakeTask{fakeShim: w.shim(s, pod)}.exit(ended, 7, "Error") // while nobody looked
+	s.shim(w, pod).Exit(ended, 7, "Error") // while nobody looked
 
-	s = fakeEngine(t, w, o)
+	s = fakeService(t, w, o)
 	after, err := s.ContainerStatus(ctx, running, false)
 	if err != nil || after.Status.String() != before.Status.String() {
 		t.Errorf("status after: %v %v\nbefore: %v", after, err, before)
@@ -37,28 +41,30 @@ func TestNextEngine(t *testing.T) {
 	s.Close(context.Background())
 
 	// The shim was killed meanwhile.
-	w.shim(s, pod).die()
-	s = fakeEngine(t, w, o)
+	s.shim(w, pod).Die()
+	s = fakeService(t, w, o)
 	if _, err := s.ContainerStatus(ctx, running, false); err != nil {
 		t.Error(err)
 	}
-	if !slices.Contains(w.calls, "Adopt") {
+	if !slices.Contains(w.Calls(), "Adopt") {
 		t.Error("no shim was adopted")
 	}
 	s.Close(context.Background())
 
 	// The host was started again: no state, no process.
-	w.shim(s, pod).die()
-	w.mu.Lock()
-	clear(w.shims)
-	w.mu.Unlock()
+	s.shim(w, pod).Die()
+	w.Reboot()
 	if err := os.RemoveAll(o.Roots.State); err != nil {
 		t.Fatal(err)
 	}
-	s = fakeEngine(t, w, o)
+	s = fakeService(t, w, o)
 	deadline, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	for s.find1(t, pod).snapshot().Phase != "stopped" && deadline.Err() == nil {
+	stopped := func() bool {
+		r, err := s.store.Pod(pod)
+		return err == nil && r.Phase == store.Stopped
+	}
+	for !stopped() && deadline.Err() == nil {
 		time.Sleep(5 * time.Millisecond) // no event can be waited for without a race
 	}
 	st, err = s.ContainerStatus(ctx, running, false)
@@ -68,5 +74,5 @@ func TestNextEngine(t *testing.T) {
 	if err := s.RemovePodSandbox(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
-	nothingLeft(t, s)
+	enginetest.NothingLeft(t, s.o)
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
@@ -23,21 +24,21 @@ import (
 func TestEachStepFails(t *testing.T) {
 	for _, step := range []string{"Accel", "Attach", "Template", "Start", "SendFile", "CreateSandbox", "StartSandbox", "Publish"} {
 		t.Run(step, func(t *testing.T) {
-			w := newWorld()
-			s := fakeEngine(t, w, testOptions(t, testRoots(t)))
-			w.set(step, errInjected)
+			w := enginetest.New()
+			s := fakeService(t, w, testOptions(t, enginetest.Roots(t)))
+			w.Fail(step, enginetest.ErrInjected)
 			config := podConfig("p")
 			config.LogDirectory = filepath.Join(t.TempDir(), "logs")
 			config.PortMappings = []*runtimeapi.PortMapping{{HostPort: freePort(t), ContainerPort: 80}}
 			_, err := s.RunPodSandbox(t.Context(), config, "")
-			if !errors.Is(err, errInjected) {
+			if !errors.Is(err, enginetest.ErrInjected) {
 				t.Errorf("error %v, want the injected one", err)
 			}
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("the error has more than one line: %q", err)
 			}
-			nothingLeft(t, s)
-			w.clean(t)
+			enginetest.NothingLeft(t, s.o)
+			w.Clean(t)
 			if _, err := os.Stat(config.LogDirectory); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the log directory is left: %v", err)
 			}
@@ -45,7 +46,7 @@ func TestEachStepFails(t *testing.T) {
 				t.Errorf("a failed pod is seen: %v %v", pods, err)
 			}
 			// "already exists" must not leak the name that was just reserved.
-			w.set(step, nil)
+			w.Fail(step, nil)
 			id, err := s.RunPodSandbox(t.Context(), config, "")
 			if err != nil {
 				t.Fatalf("the name cannot be used again: %v", err)
@@ -53,8 +54,8 @@ func TestEachStepFails(t *testing.T) {
 			if err := s.RemovePodSandbox(t.Context(), id); err != nil {
 				t.Error(err)
 			}
-			nothingLeft(t, s)
-			w.clean(t)
+			enginetest.NothingLeft(t, s.o)
+			w.Clean(t)
 		})
 	}
 }
@@ -72,8 +73,8 @@ func freePort(t *testing.T) int32 {
 // with a clear error", "sysctls, unsafe ones refused unless allowed", "an
 // empty namespace handed to the network plugin".
 func TestRefusedPods(t *testing.T) {
-	w := newWorld()
-	s := fakeEngine(t, w, testOptions(t, testRoots(t)))
+	w := enginetest.New()
+	s := fakeService(t, w, testOptions(t, enginetest.Roots(t)))
 	options := func(o *runtimeapi.NamespaceOption) func(*runtimeapi.PodSandboxConfig) {
 		return func(c *runtimeapi.PodSandboxConfig) {
 			c.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: o}
@@ -119,23 +120,16 @@ func TestRefusedPods(t *testing.T) {
 	if _, err := s.RunPodSandbox(t.Context(), podConfig("p"), "runc"); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("another runtime handler: %v", err)
 	}
-	nothingLeft(t, s)
-	if w.starts > 0 {
-		t.Errorf("%d machines were started", w.starts)
-	}
-	o := testOptions(t, testRoots(t))
-	o.UnsafeSysctls = []string{"kernel.panic"}
-	config := podConfig("p")
-	config.Linux.Sysctls = map[string]string{"kernel.panic": "1"}
-	if _, err := fakeEngine(t, newWorld(), o).RunPodSandbox(t.Context(), config, ""); err != nil {
-		t.Errorf("an allowed sysctl: %v", err)
+	enginetest.NothingLeft(t, s.o)
+	if w.Starts() > 0 {
+		t.Errorf("%d machines were started", w.Starts())
 	}
 }
 
 // A port in use is reported before the machine starts.
 func TestPortInUse(t *testing.T) {
-	w := newWorld()
-	s := fakeEngine(t, w, testOptions(t, testRoots(t)))
+	w := enginetest.New()
+	s := fakeService(t, w, testOptions(t, enginetest.Roots(t)))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -146,19 +140,19 @@ func TestPortInUse(t *testing.T) {
 	if _, err := s.RunPodSandbox(t.Context(), config, ""); !errors.Is(err, network.ErrPortInUse) {
 		t.Errorf("%v, want %v", err, network.ErrPortInUse)
 	}
-	if w.starts > 0 {
+	if w.Starts() > 0 {
 		t.Error("a machine was started")
 	}
-	nothingLeft(t, s)
+	enginetest.NothingLeft(t, s.o)
 }
 
 // "A request repeated for the same name and attempt joins the one under way
 // and gets its result: … a request's deadline detaches and never cancels", and
 // "the sandbox visible before it is ready".
 func TestRepeatedRequestJoins(t *testing.T) {
-	w := newWorld()
-	w.block["StartSandbox"] = make(chan struct{})
-	s := fakeEngine(t, w, testOptions(t, testRoots(t)))
+	w := enginetest.New()
+	release := w.Block("StartSandbox")
+	s := fakeService(t, w, testOptions(t, enginetest.Roots(t)))
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := s.RunPodSandbox(short, podConfig("p"), ""); status.Code(err) != codes.DeadlineExceeded {
@@ -177,7 +171,7 @@ func TestRepeatedRequestJoins(t *testing.T) {
 			}
 		})
 	}
-	close(w.block["StartSandbox"])
+	release()
 	wg.Wait()
 	again, err := s.RunPodSandbox(t.Context(), podConfig("p"), "")
 	if err != nil {
@@ -188,8 +182,8 @@ func TestRepeatedRequestJoins(t *testing.T) {
 			t.Errorf("ids %s and %s for one pod", id, again)
 		}
 	}
-	if w.starts != 1 {
-		t.Errorf("%d machines were started for one pod", w.starts)
+	if w.Starts() != 1 {
+		t.Errorf("%d machines were started for one pod", w.Starts())
 	}
 	if err := s.StopPodSandbox(t.Context(), again); err != nil {
 		t.Fatal(err)
@@ -206,7 +200,7 @@ func TestRepeatedRequestJoins(t *testing.T) {
 
 // "Stop, remove and delete that fail on not found: they are idempotent."
 func TestIdempotent(t *testing.T) {
-	s := fakeEngine(t, newWorld(), testOptions(t, testRoots(t)))
+	s := fakeService(t, enginetest.New(), testOptions(t, enginetest.Roots(t)))
 	ctx := t.Context()
 	for name, err := range map[string]error{
 		"stop pod":         s.StopPodSandbox(ctx, "beef"),
@@ -241,51 +235,51 @@ func TestIdempotent(t *testing.T) {
 // "A failed CNI DEL remembered as done (the address leaks)", and "rollback
 // that gives up".
 func TestFailedDetachIsTriedAgain(t *testing.T) {
-	w := newWorld()
-	roots := testRoots(t)
-	s := fakeEngine(t, w, testOptions(t, roots))
+	w := enginetest.New()
+	roots := enginetest.Roots(t)
+	s := fakeService(t, w, testOptions(t, roots))
 	id, err := s.RunPodSandbox(t.Context(), podConfig("p"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.set("Detach", errInjected)
-	if err := s.RemovePodSandbox(t.Context(), id); !errors.Is(err, errInjected) {
+	w.Fail("Detach", enginetest.ErrInjected)
+	if err := s.RemovePodSandbox(t.Context(), id); !errors.Is(err, enginetest.ErrInjected) {
 		t.Errorf("remove: %v, want the injected error", err)
 	}
-	if n := w.networks(); n != 1 {
+	if n := w.Networks(); n != 1 {
 		t.Fatalf("%d networks, want that of the pod that could not be removed", n)
 	}
-	w.set("Detach", nil)
+	w.Fail("Detach", nil)
 	if err := s.RemovePodSandbox(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	nothingLeft(t, s)
-	w.clean(t)
+	enginetest.NothingLeft(t, s.o)
+	w.Clean(t)
 
 	// The same when the start fails: the undo waits on disk for Reap.
-	w.set("Detach", errInjected)
-	w.set("StartSandbox", errInjected)
+	w.Fail("Detach", enginetest.ErrInjected)
+	w.Fail("StartSandbox", enginetest.ErrInjected)
 	if _, err := s.RunPodSandbox(t.Context(), podConfig("q"), ""); err == nil {
 		t.Fatal("no error")
 	}
-	if r, _ := s.Reap(t.Context()); len(r.Failed) != 1 {
+	if r, _ := s.e.Reap(t.Context()); len(r.Failed) != 1 {
 		t.Errorf("reap while the network fails: %+v", r)
 	}
-	w.set("Detach", nil)
-	if r, err := s.Reap(t.Context()); err != nil || r.Removed != 1 || len(r.Failed) > 0 {
+	w.Fail("Detach", nil)
+	if r, err := s.e.Reap(t.Context()); err != nil || r.Removed != 1 || len(r.Failed) > 0 {
 		t.Errorf("reap: %+v %v", r, err)
 	}
-	nothingLeft(t, s)
-	w.clean(t)
+	enginetest.NothingLeft(t, s.o)
+	w.Clean(t)
 }
 
 // TestSilentCloneIsReplaced has a clone that never answers, once: the pod gets
 // another, and nothing of the first is left.
 func TestSilentCloneIsReplaced(t *testing.T) {
 	silent := status.Error(codes.DeadlineExceeded, "no machine within 30s")
-	w := newWorld()
-	w.once["StartSandbox"] = silent
-	s := fakeEngine(t, w, testOptions(t, testRoots(t)))
+	w := enginetest.New()
+	w.Once("StartSandbox", silent)
+	s := fakeService(t, w, testOptions(t, enginetest.Roots(t)))
 	id, err := s.RunPodSandbox(t.Context(), podConfig("p"), "")
 	if err != nil {
 		t.Fatal(err)
@@ -293,10 +287,10 @@ func TestSilentCloneIsReplaced(t *testing.T) {
 	if err := s.RemovePodSandbox(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	w.set("StartSandbox", silent) // and for ever: it is told, not tried for ever
+	w.Fail("StartSandbox", silent) // and for ever: it is told, not tried for ever
 	if _, err := s.RunPodSandbox(t.Context(), podConfig("q"), ""); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("%v, want the deadline", err)
 	}
-	nothingLeft(t, s)
-	w.clean(t)
+	enginetest.NothingLeft(t, s.o)
+	w.Clean(t)
 }

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
 // The runtime's name and the version of the CRI that it speaks.
@@ -29,12 +31,10 @@ func (s *Service) Version(context.Context, string) (*runtimeapi.VersionResponse,
 // With verbose its info holds the accelerator and the network, with reasons.
 func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
 	net := &runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Status: true}
-	provider, err := s.provider(s.o.DefaultNetwork)
 	info := map[string]string{}
-	if err != nil {
+	if kind, reason, err := s.engine.Network(); err != nil {
 		net.Status, net.Reason, net.Message = false, "NetworkProviderFailed", err.Error()
 	} else {
-		kind, reason := provider.Kind()
 		info["network"], info["networkNote"] = string(kind), reason
 	}
 	res := &runtimeapi.StatusResponse{
@@ -49,14 +49,14 @@ func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusR
 	if !verbose {
 		return res, nil
 	}
-	accel, note, err := s.machines.Accel(ctx, s.accelWanted(""))
+	accel, note, err := s.engine.Accel(ctx)
 	if err != nil {
 		note = err.Error()
 	}
 	info["accel"], info["accelNote"] = string(accel), note
 	raw, err := json.Marshal(info)
 	if err != nil {
-		return nil, fail(err, "status")
+		return nil, failure.Wrap(err, "status")
 	}
 	res.Info = map[string]string{"config": string(raw)}
 	return res, nil
@@ -75,15 +75,15 @@ func (s *Service) UpdateRuntimeConfig(context.Context, *runtimeapi.RuntimeConfig
 
 // CheckpointContainer is not supported.
 func (s *Service) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) error {
-	return unsupported("checkpoint of a container is not supported")
+	return failure.Unsupported("checkpoint of a container is not supported")
 }
 
 // CheckpointPod is not supported.
 func (s *Service) CheckpointPod(context.Context, *runtimeapi.CheckpointPodRequest) error {
-	return unsupported("checkpoint of a pod is not supported")
+	return failure.Unsupported("checkpoint of a pod is not supported")
 }
 
 // RestorePod is not supported.
 func (s *Service) RestorePod(context.Context, *runtimeapi.RestorePodRequest) (*runtimeapi.RestorePodResponse, error) {
-	return nil, unsupported("restore of a pod is not supported")
+	return nil, failure.Unsupported("restore of a pod is not supported")
 }

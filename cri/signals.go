@@ -10,11 +10,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 )
 
-const (
-	sigTERM = uint32(unix.SIGTERM)
-	sigKILL = uint32(unix.SIGKILL)
-)
-
 // stopSignal is what asks a container to end: the container's own, else the
 // image's, else TERM. One that is no signal is as none.
 func stopSignal(config *runtimeapi.ContainerConfig, img image.Image) int {
@@ -26,7 +21,7 @@ func stopSignal(config *runtimeapi.ContainerConfig, img image.Image) int {
 	if n := signalNumber(img.Config.StopSignal); n > 0 {
 		return n
 	}
-	return int(sigTERM)
+	return int(unix.SIGTERM)
 }
 
 // criSignal is the CRI's name of the signal that asks a container to end: the

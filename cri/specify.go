@@ -6,12 +6,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/cri/spec"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
@@ -21,22 +26,35 @@ const maxHosts = 1 << 20
 
 // specify makes a container's OCI specification, with the content of what its
 // configuration names by a path on the host.
-func (p *pod) specify(ctr *container, config *runtimeapi.ContainerConfig, img image.Image) (*specs.Spec, error) {
-	in := spec.Input{ID: ctr.ID, Container: config, Sandbox: p.config, Image: img.Config}
+func (s *Service) specify(
+	p *engine.Pod, sandbox *runtimeapi.PodSandboxConfig, config *runtimeapi.ContainerConfig, img image.Image, last *store.Termination,
+) (*specs.Spec, error) {
+	in := spec.Input{Container: config, Sandbox: sandbox, Image: img.Config}
 	var err error
-	if in.Hosts, err = p.s.hostsOf(config); err != nil {
+	if in.Hosts, err = s.hostsOf(config); err != nil {
 		return nil, err
 	}
-	if in.Seccomp, err = p.s.seccomp(config.GetLinux().GetSecurityContext().GetSeccomp()); err != nil {
+	if in.Seccomp, err = s.seccomp(config.GetLinux().GetSecurityContext().GetSeccomp()); err != nil {
 		return nil, err
 	}
-	if err := p.checkTarget(config); err != nil {
+	if err := checkTarget(p, config); err != nil {
 		return nil, err
 	}
-	if ctr.Termination != nil {
-		in.Termination = ctr.Termination.Container
+	if last != nil {
+		in.Termination = last.Container
 	}
 	return spec.Container(in)
+}
+
+// checkTarget refuses a container that is to see the processes of one that is not the
+// pod's.
+func checkTarget(p *engine.Pod, config *runtimeapi.ContainerConfig) error {
+	options := config.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	if options.GetPid() != runtimeapi.NamespaceMode_TARGET ||
+		slices.ContainsFunc(p.Containers, func(c engine.Container) bool { return c.ID == options.GetTargetId() }) {
+		return nil
+	}
+	return failure.New(codes.NotFound, "the pod has no container %q, whose processes are to be seen", options.GetTargetId())
 }
 
 // hostsOf is the content of the file that is mounted as /etc/hosts, as a kubelet
@@ -46,7 +64,7 @@ func (s *Service) hostsOf(config *runtimeapi.ContainerConfig) (string, error) {
 		if mount.GetContainerPath() != "/etc/hosts" || mount.GetHostPath() == "" {
 			continue
 		}
-		root, name, err := s.hostPath(mount.GetHostPath())
+		root, name, err := s.engine.HostPaths().Open(mount.GetHostPath())
 		if err != nil {
 			return "", fmt.Errorf("read the hosts file: %w", err)
 		}
@@ -68,10 +86,7 @@ func (s *Service) seccomp(profile *runtimeapi.SecurityProfile) (*specs.LinuxSecc
 	if profile.GetProfileType() != runtimeapi.SecurityProfile_Localhost {
 		return nil, nil
 	}
-	ref, dir := profile.GetLocalhostRef(), s.o.SeccompDir
-	if dir == "" {
-		dir = s.o.Roots.Seccomp()
-	}
+	ref, dir := profile.GetLocalhostRef(), s.roots.Seccomp()
 	name := ref
 	if filepath.IsAbs(ref) {
 		var err error
@@ -80,11 +95,11 @@ func (s *Service) seccomp(profile *runtimeapi.SecurityProfile) (*specs.LinuxSecc
 		}
 	}
 	if !filepath.IsLocal(name) {
-		return nil, invalid("seccomp profile %q is not in %s", ref, dir)
+		return nil, failure.Invalid("seccomp profile %q is not in %s", ref, dir)
 	}
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, invalid("seccomp profile %q: there is no directory of profiles at %s", name, dir)
+		return nil, failure.Invalid("seccomp profile %q: there is no directory of profiles at %s", name, dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read seccomp profile %q: %w", name, err)
@@ -94,7 +109,7 @@ func (s *Service) seccomp(profile *runtimeapi.SecurityProfile) (*specs.LinuxSecc
 		return root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	})
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, invalid("seccomp profile %q: there is no such file in %s", name, dir)
+		return nil, failure.Invalid("seccomp profile %q: there is no such file in %s", name, dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read seccomp profile %q: %w", name, err)
@@ -118,14 +133,14 @@ func readFile(path string, limit int64, open func(string) (*os.File, error)) ([]
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, invalid("%s is not a regular file", path)
+		return nil, failure.Invalid("%s is not a regular file", path)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, invalid("%s is larger than %d bytes", path, limit)
+		return nil, failure.Invalid("%s is larger than %d bytes", path, limit)
 	}
 	return data, nil
 }

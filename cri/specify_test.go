@@ -10,13 +10,15 @@ import (
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
 // Profiles are read from their directory and from nowhere else.
 func TestSeccompProfiles(t *testing.T) {
-	roots := testRoots(t)
-	s := fakeEngine(t, newWorld(), testOptions(t, roots))
+	roots := enginetest.Roots(t)
+	s := fakeService(t, enginetest.New(), testOptions(t, roots))
 	dir := roots.Seccomp()
 	const good = `{"defaultAction": "SCMP_ACT_LOG"}`
 	for name, text := range map[string]string{"good.json": good, "sub/good.json": good, "bad.json": `{}`, "large.json": good + strings.Repeat(" ", oci.MaxProfile), "../outside.json": good} {
@@ -49,7 +51,7 @@ func TestSeccompProfiles(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.seccomp(&runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "good.json"}); code(err) != codes.InvalidArgument {
+	if _, err := s.seccomp(&runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "good.json"}); failure.Code(err) != codes.InvalidArgument {
 		t.Errorf("without the directory: %v", err)
 	}
 }
@@ -68,7 +70,9 @@ func TestHostsOf(t *testing.T) {
 	if err := errors.Join(os.WriteFile(outside, []byte("secret"), 0o644), os.Symlink(outside, link)); err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{o: Options{HostPaths: []string{filepath.Join(dir, "none"), dir}}}
+	o := testOptions(t, enginetest.Roots(t))
+	o.HostPaths = []string{filepath.Join(dir, "none"), dir}
+	s := fakeService(t, enginetest.New(), o)
 	hostsOf := s.hostsOf
 	if got, err := hostsOf(mounts("/etc/hosts", file)); err != nil || got != "127.0.0.1\tlocalhost\n" {
 		t.Errorf("%q, %v", got, err)

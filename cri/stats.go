@@ -4,39 +4,46 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
 // ContainerStats returns a running container's figures.
 func (s *Service) ContainerStats(ctx context.Context, id string) (*runtimeapi.ContainerStats, error) {
-	c, err := s.findContainer(id)
+	c, err := s.engine.Container(id)
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.pod.stats(ctx)
+	p, err := s.engine.Pod(c.PodID)
 	if err != nil {
-		return nil, fail(err, "stats of container %s", c.name)
+		return nil, err
 	}
-	for _, st := range all {
+	u, err := s.engine.Usage(ctx, c.PodID)
+	if err != nil {
+		return nil, failure.Wrap(err, "stats of container %s", c.Name)
+	}
+	for _, st := range s.containerStats(&p, u) {
 		if st.Attributes.Id == c.ID {
 			return st, nil
 		}
 	}
-	return c.attributes(), nil
+	return s.attributes(&c), nil
 }
 
-// ListContainerStats returns the figures of running containers that match
-// filter, which may be nil. A pod that does not answer is left out.
-func (s *Service) ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
-	wanted := slices.DeleteFunc(s.all(), func(p *pod) bool { return !strings.HasPrefix(p.id, filter.GetPodSandboxId()) })
+// ListContainerStats returns the figures of running containers that match filter, which
+// may be nil. A pod that does not answer is left out.
+func (s *Service) ListContainerStats(
+	ctx context.Context, filter *runtimeapi.ContainerStatsFilter,
+) ([]*runtimeapi.ContainerStats, error) {
+	pods := slices.DeleteFunc(s.engine.Pods(), func(p engine.Pod) bool { return !strings.HasPrefix(p.ID, filter.GetPodSandboxId()) })
+	usages := s.engine.Usages(ctx, ids(pods))
 	var out []*runtimeapi.ContainerStats
-	for _, all := range s.statsOf(ctx, wanted) {
-		for _, st := range all {
+	for _, p := range pods {
+		for _, st := range s.containerStats(&p, usages[p.ID]) {
 			if strings.HasPrefix(st.Attributes.Id, filter.GetId()) && matches(filter.GetLabelSelector(), st.Attributes.Labels) {
 				out = append(out, st)
 			}
@@ -47,103 +54,80 @@ func (s *Service) ListContainerStats(ctx context.Context, filter *runtimeapi.Con
 
 // PodSandboxStats returns a pod's figures, summed over its containers.
 func (s *Service) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.PodSandboxStats, error) {
-	p, err := s.find(id)
+	p, err := s.engine.Pod(id)
 	if err != nil {
 		return nil, err
 	}
-	all, err := p.stats(ctx)
+	u, err := s.engine.Usage(ctx, p.ID)
 	if err != nil {
-		return nil, fail(err, "stats of pod %s", short(p.id))
+		return nil, err
 	}
-	return p.sum(all), nil
+	return s.sum(&p, u), nil
 }
 
-// ListPodSandboxStats returns the figures of the pods that match filter, which
-// may be nil. A pod that does not answer is left out.
-func (s *Service) ListPodSandboxStats(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
-	wanted := slices.DeleteFunc(s.all(), func(p *pod) bool {
-		return !strings.HasPrefix(p.id, filter.GetId()) || !matches(filter.GetLabelSelector(), p.config.GetLabels())
+// ListPodSandboxStats returns the figures of the pods that match filter, which may be
+// nil. A pod that does not answer is left out.
+func (s *Service) ListPodSandboxStats(
+	ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter,
+) ([]*runtimeapi.PodSandboxStats, error) {
+	pods := slices.DeleteFunc(s.engine.Pods(), func(p engine.Pod) bool {
+		return !strings.HasPrefix(p.ID, filter.GetId()) || !matches(filter.GetLabelSelector(), s.podOf(&p).config.GetLabels())
 	})
+	usages := s.engine.Usages(ctx, ids(pods))
 	var out []*runtimeapi.PodSandboxStats
-	for p, all := range s.statsOf(ctx, wanted) {
-		out = append(out, p.sum(all))
+	for _, p := range pods {
+		if u := usages[p.ID]; u != nil {
+			out = append(out, s.sum(&p, u))
+		}
 	}
 	return out, ctx.Err()
 }
 
-// listWait bounds the wait for one pod's figures among those of others, whom a
-// guest that does not answer must not keep from being seen.
-const listWait = 3 * time.Second
-
-// statsOf asks pods all at once; one that does not answer is left out.
-func (s *Service) statsOf(ctx context.Context, pods []*pod) map[*pod][]*runtimeapi.ContainerStats {
-	ctx, cancel := context.WithTimeout(ctx, listWait)
-	defer cancel()
-	var mu sync.Mutex
-	out := map[*pod][]*runtimeapi.ContainerStats{}
-	var all sync.WaitGroup
+func ids(pods []engine.Pod) []string {
+	out := make([]string, 0, len(pods))
 	for _, p := range pods {
-		all.Go(func() {
-			stats, err := p.stats(ctx)
-			if err != nil {
-				s.log.Debug("stats of a pod", "pod", p.id, "error", err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out[p] = stats
-		})
+		out = append(out, p.ID)
 	}
-	all.Wait()
 	return out
 }
 
-// stats asks the pod's shim about all running containers; a paused or stopped
-// pod has none.
-func (p *pod) stats(ctx context.Context) ([]*runtimeapi.ContainerStats, error) {
-	c, err := p.shim()
-	if err != nil || p.isPaused() {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	res, err := c.ext.Stats(ctx, &shimv1.StatsRequest{})
-	if err != nil {
-		return nil, err
+// containerStats are the figures of a pod's running containers; a paused or stopped pod,
+// which uses nothing, has none.
+func (s *Service) containerStats(p *engine.Pod, u *engine.Usage) []*runtimeapi.ContainerStats {
+	if u == nil {
+		return nil
 	}
 	var out []*runtimeapi.ContainerStats
-	for _, word := range res.GetContainers() {
-		ctr := p.container(word.GetId())
-		if ctr == nil {
+	for _, used := range u.Containers {
+		i := slices.IndexFunc(p.Containers, func(c engine.Container) bool { return c.ID == used.ID })
+		if i < 0 {
 			continue
 		}
-		st, at := ctr.attributes(), word.GetAt().AsTime().UnixNano()
-		st.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: value(word.GetCpuUsec() * 1000)}
+		st, at := s.attributes(&p.Containers[i]), used.At.UnixNano()
+		st.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: value(uint64(used.CPU))}
 		st.Memory = &runtimeapi.MemoryUsage{
-			Timestamp: at, WorkingSetBytes: value(word.GetWorkingSetBytes()), UsageBytes: value(word.GetMemoryBytes()),
-			RssBytes: value(word.GetRssBytes()), PageFaults: value(word.GetPageFaults()), MajorPageFaults: value(word.GetMajorPageFaults()),
+			Timestamp: at, WorkingSetBytes: value(used.WorkingSet), UsageBytes: value(used.Memory),
+			RssBytes: value(used.RSS), PageFaults: value(used.PageFaults), MajorPageFaults: value(used.MajorPageFaults),
 		}
 		st.WritableLayer = &runtimeapi.FilesystemUsage{
-			Timestamp: at, FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: p.s.store.Dir(p.id)},
-			UsedBytes: value(word.GetRootfsBytes()), InodesUsed: value(word.GetRootfsInodes()),
+			Timestamp: at, FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: s.engine.Dir(p.ID)},
+			UsedBytes: value(used.Writable), InodesUsed: value(used.WritableInodes),
 		}
 		out = append(out, st)
 	}
-	return out, nil
+	return out
 }
 
 // attributes are a container's figures without any figure.
-func (c *container) attributes() *runtimeapi.ContainerStats {
-	c.pod.mu.Lock()
-	defer c.pod.mu.Unlock()
-	st := c.status()
+func (s *Service) attributes(c *engine.Container) *runtimeapi.ContainerStats {
+	st := s.containerStatus(c)
 	return &runtimeapi.ContainerStats{Attributes: &runtimeapi.ContainerAttributes{
 		Id: c.ID, Metadata: st.Metadata, Labels: st.Labels, Annotations: st.Annotations,
 	}}
 }
 
-func (p *pod) sum(all []*runtimeapi.ContainerStats) *runtimeapi.PodSandboxStats {
-	st, now := p.status(), time.Now().UnixNano()
+func (s *Service) sum(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandboxStats {
+	st, now, all := s.podStatus(p), time.Now().UnixNano(), s.containerStats(p, u)
 	var cpu, working, usage, rss uint64
 	for _, c := range all {
 		cpu += c.GetCpu().GetUsageCoreNanoSeconds().GetValue()
@@ -154,8 +138,10 @@ func (p *pod) sum(all []*runtimeapi.ContainerStats) *runtimeapi.PodSandboxStats 
 	return &runtimeapi.PodSandboxStats{
 		Attributes: &runtimeapi.PodSandboxAttributes{Id: st.Id, Metadata: st.Metadata, Labels: st.Labels, Annotations: st.Annotations},
 		Linux: &runtimeapi.LinuxPodSandboxStats{
-			Cpu:        &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: value(cpu)},
-			Memory:     &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: value(working), UsageBytes: value(usage), RssBytes: value(rss)},
+			Cpu: &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: value(cpu)},
+			Memory: &runtimeapi.MemoryUsage{
+				Timestamp: now, WorkingSetBytes: value(working), UsageBytes: value(usage), RssBytes: value(rss),
+			},
 			Containers: all,
 		},
 	}

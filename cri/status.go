@@ -10,76 +10,71 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/cri/store"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-func (p *pod) state() runtimeapi.PodSandboxState {
-	if p.record.Phase == store.Ready && p.record.Exit == "" {
+func podState(p *engine.Pod) runtimeapi.PodSandboxState {
+	if p.Ready {
 		return runtimeapi.PodSandboxState_SANDBOX_READY
 	}
 	return runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 }
 
-// status is the pod's; all of it is the caller's own.
-func (p *pod) status() *runtimeapi.PodSandboxStatus {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// podStatus is a pod's; all of it is the caller's own.
+func (s *Service) podStatus(p *engine.Pod) *runtimeapi.PodSandboxStatus {
+	rec := s.podOf(p)
+	config := proto.CloneOf(rec.config)
 	status := &runtimeapi.PodSandboxStatus{
-		Id: p.id, Metadata: proto.CloneOf(p.config.GetMetadata()), State: p.state(),
-		CreatedAt: p.record.Created.UnixNano(), Network: &runtimeapi.PodSandboxNetworkStatus{},
+		Id: p.ID, Metadata: config.GetMetadata(), State: podState(p),
+		CreatedAt: p.Created.UnixNano(), Network: &runtimeapi.PodSandboxNetworkStatus{},
 		Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{
-			Options: proto.CloneOf(p.config.GetLinux().GetSecurityContext().GetNamespaceOptions()),
+			Options: config.GetLinux().GetSecurityContext().GetNamespaceOptions(),
 		}},
-		Labels: p.config.GetLabels(), Annotations: p.config.GetAnnotations(), RuntimeHandler: p.record.Handler,
+		Labels: config.GetLabels(), Annotations: config.GetAnnotations(), RuntimeHandler: rec.handler,
 	}
-	if status.State == runtimeapi.PodSandboxState_SANDBOX_READY && len(p.record.IPs) > 0 {
-		status.Network.Ip = p.record.IPs[0]
-		for _, ip := range p.record.IPs[1:] {
+	if p.Ready && len(p.IPs) > 0 {
+		status.Network.Ip = p.IPs[0]
+		for _, ip := range p.IPs[1:] {
 			status.Network.AdditionalIps = append(status.Network.AdditionalIps, &runtimeapi.PodIP{Ip: ip})
 		}
 	}
-	return proto.CloneOf(status)
+	return status
 }
 
-// statuses are those of the pod's containers, oldest first.
-func (p *pod) statuses() []*runtimeapi.ContainerStatus {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	out := make([]*runtimeapi.ContainerStatus, 0, len(p.containers))
-	for _, c := range p.containers {
-		out = append(out, c.status())
+// statuses are those of a pod's containers, oldest first.
+func (s *Service) statuses(p *engine.Pod) []*runtimeapi.ContainerStatus {
+	out := make([]*runtimeapi.ContainerStatus, 0, len(p.Containers))
+	for i := range p.Containers {
+		out = append(out, s.containerStatus(&p.Containers[i]))
 	}
-	slices.SortFunc(out, func(a, b *runtimeapi.ContainerStatus) int { return int(a.CreatedAt - b.CreatedAt) })
 	return out
 }
 
-func (c *container) state() runtimeapi.ContainerState {
-	switch {
-	case c.Exit != nil:
-		return runtimeapi.ContainerState_CONTAINER_EXITED
-	case !c.Started.IsZero():
-		return runtimeapi.ContainerState_CONTAINER_RUNNING
-	}
-	return runtimeapi.ContainerState_CONTAINER_CREATED
+var containerState = map[engine.State]runtimeapi.ContainerState{
+	engine.ContainerCreated: runtimeapi.ContainerState_CONTAINER_CREATED,
+	engine.ContainerRunning: runtimeapi.ContainerState_CONTAINER_RUNNING,
+	engine.ContainerExited:  runtimeapi.ContainerState_CONTAINER_EXITED,
 }
 
-// status is called with the pod's mu held.
-func (c *container) status() *runtimeapi.ContainerStatus {
-	s := &runtimeapi.ContainerStatus{
-		Id: c.ID, Metadata: c.config.GetMetadata(), State: c.state(),
+// containerStatus is a container's; all of it is the caller's own.
+func (s *Service) containerStatus(c *engine.Container) *runtimeapi.ContainerStatus {
+	rec := s.containerOf(c)
+	config := proto.CloneOf(rec.config)
+	st := &runtimeapi.ContainerStatus{
+		Id: c.ID, Metadata: config.GetMetadata(), State: containerState[c.State],
 		CreatedAt: c.Created.UnixNano(), StartedAt: nanos(c.Started),
-		Image: c.config.GetImage(), ImageRef: c.ImageRef, ImageId: c.ImageID,
-		Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(), Mounts: c.config.GetMounts(),
-		LogPath: c.log, StopSignal: criSignal(c.config, c.StopSignal),
+		Image: config.GetImage(), ImageRef: rec.imageRef, ImageId: c.ImageID,
+		Labels: config.GetLabels(), Annotations: config.GetAnnotations(), Mounts: config.GetMounts(),
+		LogPath: c.Log, StopSignal: criSignal(config, c.StopSignal),
 	}
-	if r := c.config.GetLinux().GetResources(); r != nil {
-		s.Resources = &runtimeapi.ContainerResources{Linux: r}
+	if r := config.GetLinux().GetResources(); r != nil {
+		st.Resources = &runtimeapi.ContainerResources{Linux: r}
 	}
-	if e := c.Exit; e != nil {
-		s.ExitCode, s.Reason, s.Message = int32(e.Code), e.Reason, printable(e.Message)
-		s.FinishedAt = nanos(e.At)
+	if x := c.Exit; x != nil {
+		st.ExitCode, st.Reason, st.Message, st.FinishedAt = int32(x.Code), x.Reason, x.Message, nanos(x.At)
 	}
-	return proto.CloneOf(s)
+	return st
 }
 
 func nanos(t time.Time) int64 {
@@ -92,15 +87,21 @@ func nanos(t time.Time) int64 {
 // PodSandboxStatus returns a pod's status; with verbose, its info holds under
 // "facts" the JSON of Facts.
 func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error) {
-	p, err := s.find(id)
+	p, err := s.engine.Pod(id)
 	if err != nil {
 		return nil, err
 	}
-	res := &runtimeapi.PodSandboxStatusResponse{Status: p.status(), ContainersStatuses: p.statuses(), Timestamp: time.Now().UnixNano()}
+	res := &runtimeapi.PodSandboxStatusResponse{
+		Status: s.podStatus(&p), ContainersStatuses: s.statuses(&p), Timestamp: time.Now().UnixNano(),
+	}
 	if verbose {
-		raw, err := json.Marshal(p.facts(ctx))
+		facts, err := s.engine.Facts(ctx, p.ID)
 		if err != nil {
-			return nil, fail(err, "pod %s", short(p.id))
+			return nil, err
+		}
+		raw, err := json.Marshal(facts)
+		if err != nil {
+			return nil, failure.Wrap(err, "pod %.12s", p.ID)
 		}
 		res.Info = map[string]string{"facts": string(raw)}
 	}
@@ -110,15 +111,13 @@ func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool)
 // ContainerStatus returns a container's status; with verbose, its info holds
 // the pod's id under "sandboxID".
 func (s *Service) ContainerStatus(_ context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
-	c, err := s.findContainer(id)
+	c, err := s.engine.Container(id)
 	if err != nil {
 		return nil, err
 	}
-	c.pod.mu.Lock()
-	defer c.pod.mu.Unlock()
-	res := &runtimeapi.ContainerStatusResponse{Status: c.status()}
+	res := &runtimeapi.ContainerStatusResponse{Status: s.containerStatus(&c)}
 	if verbose {
-		res.Info = map[string]string{"sandboxID": c.pod.id}
+		res.Info = map[string]string{"sandboxID": c.PodID}
 	}
 	return res, nil
 }
@@ -127,10 +126,10 @@ func (s *Service) ContainerStatus(_ context.Context, id string, verbose bool) (*
 // first.
 func (s *Service) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	var out []*runtimeapi.PodSandbox
-	for _, p := range s.all() {
-		st := p.status()
+	for _, p := range s.engine.Pods() {
+		st := s.podStatus(&p)
 		switch {
-		case !strings.HasPrefix(p.id, filter.GetId()),
+		case !strings.HasPrefix(p.ID, filter.GetId()),
 			filter.GetState() != nil && filter.GetState().GetState() != st.State,
 			!matches(filter.GetLabelSelector(), st.Labels):
 			continue
@@ -148,11 +147,11 @@ func (s *Service) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandbo
 // newest first.
 func (s *Service) ListContainers(_ context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	var out []*runtimeapi.Container
-	for _, p := range s.all() {
-		if !strings.HasPrefix(p.id, filter.GetPodSandboxId()) {
+	for _, p := range s.engine.Pods() {
+		if !strings.HasPrefix(p.ID, filter.GetPodSandboxId()) {
 			continue
 		}
-		for _, st := range p.statuses() {
+		for _, st := range s.statuses(&p) {
 			switch {
 			case !strings.HasPrefix(st.Id, filter.GetId()),
 				filter.GetState() != nil && filter.GetState().GetState() != st.State,
@@ -160,7 +159,7 @@ func (s *Service) ListContainers(_ context.Context, filter *runtimeapi.Container
 				continue
 			}
 			out = append(out, &runtimeapi.Container{
-				Id: st.Id, PodSandboxId: p.id, Metadata: st.Metadata, Image: st.Image, ImageRef: st.ImageRef,
+				Id: st.Id, PodSandboxId: p.ID, Metadata: st.Metadata, Image: st.Image, ImageRef: st.ImageRef,
 				ImageId: st.ImageId, State: st.State, CreatedAt: st.CreatedAt, Labels: st.Labels, Annotations: st.Annotations,
 			})
 		}

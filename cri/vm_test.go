@@ -14,11 +14,15 @@ import (
 
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
 // TestPod takes a pod through its whole life in a real machine.
 func TestPod(t *testing.T) {
-	s, _ := realEngine(t, noPool)
+	s, _ := realService(t, enginetest.NoPool)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 
@@ -57,7 +61,7 @@ func TestPod(t *testing.T) {
 	t.Run("exec", func(t *testing.T) {
 		began := time.Now()
 		stdout, stderr, err := s.ExecSync(ctx, main[:10], []string{"sh", "-c", "echo one; echo two >&2; exit 3"}, 20*time.Second)
-		var exit *ExitError
+		var exit *engine.ExitError
 		if !errors.As(err, &exit) || exit.ExitStatus() != 3 || string(stdout) != "one\n" || string(stderr) != "two\n" {
 			t.Errorf("exec: %q, %q, %v", stdout, stderr, err)
 		}
@@ -67,7 +71,7 @@ func TestPod(t *testing.T) {
 			t.Errorf("a missing command: %v, want exit code 127", err)
 		}
 		_, _, err = s.ExecSync(ctx, main, []string{"sleep", "100"}, time.Second)
-		if code(err) != codes.DeadlineExceeded {
+		if failure.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("a command that takes too long: %v, want %v", err, codes.DeadlineExceeded)
 		}
 		stdout, _, err = s.ExecSync(ctx, main, []string{"sh", "-c", "ps -o args | grep -c '^sleep 100$'"}, 20*time.Second)
@@ -105,7 +109,7 @@ func TestPod(t *testing.T) {
 	if err := s.RemovePodSandbox(ctx, id); err != nil {
 		t.Errorf("remove twice: %v", err)
 	}
-	nothingLeft(t, s)
+	enginetest.NothingLeft(t, s.o)
 	want := "pod STARTED, main CREATED, main STARTED, main STOPPED, pod STOPPED, main DELETED, pod DELETED"
 	var kinds []string
 	for len(kinds) < strings.Count(want, ",")+1 {
@@ -152,33 +156,5 @@ func unprivileged(t *testing.T, name string, pid int, secret string) {
 	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 	if err != nil || bytes.Contains(cmdline, []byte(secret)) {
 		t.Errorf("%s: command line %q, %v", name, cmdline, err)
-	}
-}
-
-// nothingLeft fails the test for anything that an engine without pods still
-// has on disk.
-func nothingLeft(t testing.TB, s *Service) {
-	t.Helper()
-	for _, dir := range []string{s.o.Roots.Sandboxes(), filepath.Join(s.o.Roots.Data, "names", s.o.Instance), s.uids()} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !os.IsNotExist(err) {
-			t.Error(err)
-		}
-		for _, e := range entries {
-			t.Errorf("left behind: %s", filepath.Join(dir, e.Name()))
-		}
-	}
-	entries, err := os.ReadDir(s.o.Roots.Instance(s.o.Instance))
-	if err != nil {
-		t.Error(err)
-	}
-	for _, e := range entries {
-		if e.Name() != filepath.Base(s.store.LockPath()) {
-			t.Errorf("left behind: %s", e.Name())
-		}
-	}
-	pins, err := s.o.Images.Pins()
-	if err != nil || len(pins) > 0 {
-		t.Errorf("pins left behind: %v %v", pins, err)
 	}
 }

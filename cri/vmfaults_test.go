@@ -11,12 +11,14 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
 // TestKills kills the shim, the engine and the machine of a real pod, in this
 // order. Its container counts, and no line of its log may be lost or doubled.
 func TestKills(t *testing.T) {
-	s, o := realEngine(t, noPool)
+	s, o := realService(t, enginetest.NoPool)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	config := podConfig("victim")
@@ -53,7 +55,7 @@ func TestKills(t *testing.T) {
 	if err := s.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	s = engine(t, o)
+	s = serve(t, o)
 	events := subscribe(t, s)
 	if out, _, err := s.ExecSync(ctx, id, []string{"hostname"}, 30*time.Second); err != nil || string(out) != "victim\n" {
 		t.Errorf("exec by the next engine: %q %v", out, err)
@@ -77,7 +79,7 @@ func TestKills(t *testing.T) {
 	if err := s.RemovePodSandbox(ctx, pod); err != nil {
 		t.Error(err)
 	}
-	nothingLeft(t, s)
+	enginetest.NothingLeft(t, s.o)
 }
 
 // contiguous returns how many lines the log has, each of which must be the
@@ -111,7 +113,7 @@ func kill9(t *testing.T, pid int) {
 // Shim and machine both killed while there is no engine: the next one says how
 // the container ended, and removes what is left.
 func TestAllKilled(t *testing.T) {
-	s, o := realEngine(t, noPool)
+	s, o := realService(t, enginetest.NoPool)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	pod, err := s.RunPodSandbox(ctx, podConfig("victim"), "")
@@ -128,7 +130,7 @@ func TestAllKilled(t *testing.T) {
 	}
 	kill9(t, facts.ShimPID)
 	kill9(t, facts.VMPID)
-	s = engine(t, o)
+	s = serve(t, o)
 	st, err := s.ContainerStatus(ctx, id, false)
 	if err != nil || st.Status.ExitCode != 137 || st.Status.Reason != "VMKilled" {
 		t.Errorf("container: %v %v", st, err)
@@ -136,5 +138,5 @@ func TestAllKilled(t *testing.T) {
 	if err := s.RemovePodSandbox(ctx, pod); err != nil {
 		t.Error(err)
 	}
-	nothingLeft(t, s)
+	enginetest.NothingLeft(t, s.o)
 }

@@ -19,13 +19,16 @@ import (
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
 // TestFeatures tries in one real pod, of the pool, what containers share and
 // what goes in and out of them.
 func TestFeatures(t *testing.T) {
-	s, _ := realEngine(t, 1)
+	s, _ := realService(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 
@@ -92,7 +95,7 @@ func TestFeatures(t *testing.T) {
 	}
 
 	out, errOut, err := s.ExecSyncClipped(ctx, ids["shell"], []string{"sh", "-c", "yes | head -c 1000000; echo oops >&2; exit 3"}, 20*time.Second, 3)
-	if exit, ok := errors.AsType[*ExitError](err); !ok || exit.Code != 3 || string(out) != "y\ny" || string(errOut) != "oop" {
+	if exit, ok := errors.AsType[*engine.ExitError](err); !ok || exit.Code != 3 || string(out) != "y\ny" || string(errOut) != "oop" {
 		t.Errorf("clipped output: %q %q %v", out, errOut, err)
 	}
 
@@ -118,7 +121,7 @@ func TestFeatures(t *testing.T) {
 		if err != nil || !strings.Contains(string(answer), "hello from") {
 			t.Errorf("port-forward: %q %v", answer, err)
 		}
-		dialed, err := s.DialPort(ctx, pod, 8080)
+		dialed, err := s.e.DialPort(ctx, pod, 8080)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,22 +130,22 @@ func TestFeatures(t *testing.T) {
 		if answer, err := io.ReadAll(dialed); err != nil || !strings.Contains(string(answer), "hello from") {
 			t.Errorf("dialed: %q %v", answer, err)
 		}
-		if _, err := s.DialPort(ctx, pod, 9); !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, stream.ErrRefused) {
+		if _, err := s.e.DialPort(ctx, pod, 9); !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, stream.ErrRefused) {
 			t.Errorf("a port where nothing listens: %v", err)
 		}
-		if _, err := s.DialPort(ctx, "nobody", 9); code(err) != codes.NotFound {
+		if _, err := s.e.DialPort(ctx, "nobody", 9); failure.Code(err) != codes.NotFound {
 			t.Errorf("a port of a pod that is not there: %v", err)
 		}
 		for _, port := range []int{0, -1, 65536} {
-			if _, err := s.DialPort(ctx, pod, port); code(err) != codes.InvalidArgument {
+			if _, err := s.e.DialPort(ctx, pod, port); failure.Code(err) != codes.InvalidArgument {
 				t.Errorf("port %d: %v", port, err)
 			}
 		}
-		address, err := s.Console(ctx, pod)
+		console, err := s.e.Console(ctx, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		dialURL(ctx, t, address).Close()
+		dialURL(ctx, t, console.URL()).Close()
 	})
 
 	t.Run("a server that never closes", func(t *testing.T) {
@@ -159,7 +162,7 @@ func TestFeatures(t *testing.T) {
 		}
 		before := open()
 		for range 6 {
-			conn, err := s.DialPort(ctx, pod, 9100)
+			conn, err := s.e.DialPort(ctx, pod, 9100)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,25 +178,25 @@ func TestFeatures(t *testing.T) {
 
 	t.Run("pause", func(t *testing.T) {
 		for range 2 {
-			if err := s.PausePodSandbox(ctx, pod); err != nil {
+			if err := s.e.PausePod(ctx, pod); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if f, _ := s.PodFacts(ctx, pod); f.State != "paused" {
 			t.Errorf("state %q", f.State)
 		}
-		if times, now := s.PodPauses(pod); times != 1 || !now {
+		if times, now := s.e.Pauses(pod); times != 1 || !now {
 			t.Errorf("paused %d times, now %v", times, now)
 		}
-		if _, err := s.DialPort(ctx, pod, 8080); err == nil || errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := s.e.DialPort(ctx, pod, 8080); err == nil || errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("a port of a paused pod: %v", err)
 		}
 		for range 2 {
-			if err := s.ResumePodSandbox(ctx, pod); err != nil {
+			if err := s.e.ResumePod(ctx, pod); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if times, now := s.PodPauses(pod); times != 1 || now {
+		if times, now := s.e.Pauses(pod); times != 1 || now {
 			t.Errorf("after the pause: paused %d times, now %v", times, now)
 		}
 		if body, err := get(); err != nil || body == "" {
@@ -223,13 +226,13 @@ func TestFeatures(t *testing.T) {
 	if err := s.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	nothingLeft(t, s)
+	enginetest.NothingLeft(t, s.o)
 }
 
 func dialURL(ctx context.Context, t *testing.T, address string) net.Conn {
 	t.Helper()
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != Scheme {
+	if err != nil || u.Scheme != "bulkhead+unix" {
 		t.Fatalf("URL %q: %v", address, err)
 	}
 	conn, err := stream.Dial(ctx, u.Path, u.Query().Get("token"))

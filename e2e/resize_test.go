@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/bulkhead-project/bulkhead/engine"
 
-	"github.com/bulkhead-project/bulkhead/cri"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // testResize gives a running pod other resources: its containers see them, its
@@ -98,9 +98,9 @@ func resizePending(pod corev1.Pod) string {
 }
 
 // facts are those of a pod's machine.
-func (w *world) facts(t *testing.T, name string) cri.Facts {
+func (w *world) facts(t *testing.T, name string) engine.Facts {
 	t.Helper()
-	var f cri.Facts
+	var f engine.Facts
 	if err := json.Unmarshal([]byte(w.must(t, "", "inspect", "--sandbox", "-o", "json", name)), &f); err != nil {
 		t.Fatal(err)
 	}

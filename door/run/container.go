@@ -74,7 +74,7 @@ func (e *entry) container(ref string) (name, id string, err error) {
 
 // orPaused is why a paused pod does nothing, in place of how that was noticed.
 func (e *entry) orPaused(err error) error {
-	if _, paused := e.s.engine.PodPauses(e.Sandbox()); paused {
+	if _, paused := e.s.engine.Pauses(e.Sandbox()); paused {
 		return errclass.With(api.ErrConflict, fmt.Errorf("pod %s is paused: bulkhead resume %s lets it go on", e.Key(), e.Name()))
 	}
 	return err

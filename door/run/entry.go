@@ -12,8 +12,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
-	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
@@ -63,23 +63,23 @@ func found(p *manager.Pod, err error) (*entry, error) {
 
 // Configure implements manager.Door.
 func (e *entry) Configure(o *pod.Options) error {
-	engine := e.s.engine
+	vms := e.s.engine
 	node, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("ask for the machine's name: %w", err)
 	}
-	o.Runtime = engine
-	o.Images = puller{engine, e.images, e.log}
-	o.Dial = engine.DialPort
-	o.Pauses = engine.PodPauses
-	o.Resume = engine.ResumePodSandbox
+	o.Runtime = e.s.cri
+	o.Images = puller{e.s.cri, e.images, e.log}
+	o.Dial = vms.DialPort
+	o.Pauses = vms.Pauses
+	o.Resume = vms.ResumePod
 	o.SeccompDir = e.s.roots.Seccomp()
 	o.Allocatable = e.s.allocatable
 	o.NodeName = node
 	o.HostIP = "127.0.0.1"
-	kind := network.Kind(o.Network)
+	kind := o.Network
 	o.DNS = func() *runtimeapi.DNSConfig {
-		dns := network.Resolver(kind)
+		dns := engine.Resolver(kind)
 		return &runtimeapi.DNSConfig{Servers: dns.Servers, Searches: dns.Searches, Options: dns.Options}
 	}
 	return nil
@@ -87,7 +87,7 @@ func (e *entry) Configure(o *pod.Options) error {
 
 // allocatable is what a container has that sets no limit: the pod's machine.
 func (s *server) allocatable(ctx context.Context, sandbox string) (corev1.ResourceList, error) {
-	facts, err := s.engine.PodFacts(ctx, sandbox)
+	facts, err := s.engine.Facts(ctx, sandbox)
 	if err != nil {
 		return nil, err
 	}

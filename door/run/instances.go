@@ -1,56 +1,31 @@
 package run
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 
-	"google.golang.org/protobuf/encoding/protojson"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/bulkhead-project/bulkhead/cri"
-	"github.com/bulkhead-project/bulkhead/cri/store"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	"github.com/bulkhead-project/bulkhead/door/run/client"
-	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
-	"github.com/bulkhead-project/bulkhead/network"
 )
-
-// others are this user's instances beside the engine's own.
-func (s *server) others() ([]string, error) {
-	all, err := store.Instances(s.roots)
-	var others []string
-	for _, name := range all {
-		if name != client.Instance {
-			others = append(others, name)
-		}
-	}
-	return others, err
-}
 
 // foreign lists the pods of other instances, by their records: of what goes on
 // inside them only their own engine knows.
 func (s *server) foreign() ([]api.Pod, error) {
-	names, err := s.others()
+	names, err := s.engine.Instances()
 	if err != nil {
 		return nil, err
 	}
 	var pods []api.Pod
 	for _, name := range names {
-		st, err := store.Open(s.roots, name)
-		if err != nil {
-			return nil, err
-		}
-		records, damaged, err := st.Pods()
+		records, damaged, err := s.engine.Records(name)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range records {
-			if r.Phase != store.Pooled {
-				pods = append(pods, recorded(name, r))
-			}
+			pods = append(pods, recorded(name, r))
 		}
 		for id := range damaged {
 			pods = append(pods, api.Pod{Instance: name, Sandbox: id, UID: id, Name: id[:12], Phase: "Unknown", Status: "Damaged"})
@@ -60,17 +35,17 @@ func (s *server) foreign() ([]api.Pod, error) {
 }
 
 // recorded is a pod as its engine's record shows it.
-func recorded(instance string, r *store.Pod) api.Pod {
-	p := api.Pod{Instance: instance, Sandbox: r.ID, UID: r.ID, Name: r.ID[:12], Phase: "Running", Created: r.Created, Accel: string(r.Machine.Accel)}
-	switch r.Phase {
-	case store.Starting:
+func recorded(instance string, r engine.Record) api.Pod {
+	p := api.Pod{
+		Instance: instance, Sandbox: r.ID, UID: r.ID, Name: r.ID[:12], Phase: "Running", Status: r.Phase, Created: r.Created, Accel: r.Accel,
+	}
+	switch {
+	case r.Starting:
 		p.Phase = "Pending"
-	case store.Stopped, store.Removing:
+	case r.Ended:
 		p.Phase = "Succeeded"
 	}
-	p.Status = string(r.Phase)
-	var c runtimeapi.PodSandboxConfig
-	if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(r.Config, &c) == nil && c.GetMetadata().GetName() != "" {
+	if c := cri.PodConfig(r.Record); c.GetMetadata().GetName() != "" {
 		p.Name, p.Namespace, p.UID, p.Labels = c.GetMetadata().GetName(), c.GetMetadata().GetNamespace(), c.GetMetadata().GetUid(), c.GetLabels()
 	}
 	if len(r.IPs) > 0 {
@@ -100,12 +75,12 @@ func (s *server) reap(r *http.Request) (any, error) {
 	if r.URL.Query().Get("all") != "true" {
 		return reaped, nil
 	}
-	names, err := s.others()
+	names, err := s.engine.Instances()
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		res, err := s.reapInstance(r.Context(), name)
+		res, err := s.engine.ReapInstance(r.Context(), name)
 		if errors.Is(err, flock.ErrLocked) {
 			reaped.Alive = append(reaped.Alive, name)
 			continue
@@ -121,37 +96,3 @@ func (s *server) reap(r *http.Request) (any, error) {
 	}
 	return reaped, nil
 }
-
-// reapInstance does for another instance what its own engine does when it
-// starts. While that engine runs, the error is flock.ErrLocked: it does so
-// itself.
-func (s *server) reapInstance(ctx context.Context, name string) (cri.Reaped, error) {
-	st, err := store.Open(s.roots, name)
-	if err != nil {
-		return cri.Reaped{}, err
-	}
-	lock, err := flock.Try(st.LockPath())
-	if err != nil {
-		return cri.Reaped{}, err
-	}
-	if err := lock.Unlock(); err != nil { // cri.New takes it
-		return cri.Reaped{}, err
-	}
-	images, err := image.Open(s.roots, name)
-	if err != nil {
-		return cri.Reaped{}, err
-	}
-	engine, err := cri.New(ctx, cri.Options{
-		Roots: s.roots, Instance: name, Images: images, Guest: s.guest, Logger: s.log.With("instance", name), Pool: -1,
-		HostPaths: []string{"/"}, // what its records name was checked by its own engine
-		Network:   func(network.Kind) (network.Provider, error) { return leaver{}, nil },
-	})
-	if err != nil {
-		return cri.Reaped{}, err
-	}
-	return engine.Found(), engine.Close(context.WithoutCancel(ctx))
-}
-
-// leaver is the network of an engine that starts no pod: user networks keep
-// nothing for a single one.
-type leaver struct{ network.None }

@@ -16,7 +16,7 @@ func (s *server) list(r *http.Request) (any, error) {
 	for _, e := range s.all() {
 		p := summary(e)
 		if id := e.Sandbox(); id != "" && !e.HasEnded() {
-			if f, err := s.engine.PodFacts(r.Context(), id); err == nil {
+			if f, err := s.engine.Facts(r.Context(), id); err == nil {
 				p.Accel = f.Accel
 				for _, port := range f.Ports {
 					p.Ports = append(p.Ports, fmt.Sprintf("%s:%d->%d", port.HostIP, port.HostPort, port.PodPort))

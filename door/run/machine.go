@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/bulkhead-project/bulkhead/engine"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/bulkhead-project/bulkhead/cri"
 )
 
 // machineConditionType is the condition that tells about a pod's machine, in
@@ -17,7 +17,7 @@ const machineConditionType corev1.PodConditionType = "io.bulkhead/Machine"
 // machineCondition is true while the pod has a machine. Its reason says where
 // that came from, its message what it is; inspect --sandbox has the same facts
 // one by one.
-func machineCondition(f *cri.Facts, began *metav1.Time) corev1.PodCondition {
+func machineCondition(f *engine.Facts, began *metav1.Time) corev1.PodCondition {
 	c := corev1.PodCondition{Type: machineConditionType, Status: corev1.ConditionTrue, Reason: "ColdBoot"}
 	if began != nil {
 		c.LastTransitionTime = *began

@@ -3,23 +3,23 @@ package run
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/bulkhead-project/bulkhead/engine"
 
-	"github.com/bulkhead-project/bulkhead/cri"
+	corev1 "k8s.io/api/core/v1"
 )
 
 func TestMachineCondition(t *testing.T) {
 	for _, tc := range []struct {
-		facts           cri.Facts
+		facts           engine.Facts
 		status          corev1.ConditionStatus
 		reason, message string
 	}{
 		{
-			cri.Facts{State: "running", VCPUs: 2, MemoryMiB: 512, Accel: "tcg", AccelNote: "no /dev/kvm", Network: "user", Clone: true, Template: "ab", VMPID: 7},
+			engine.Facts{State: "running", VCPUs: 2, MemoryMiB: 512, Accel: "tcg", AccelNote: "no /dev/kvm", Network: "user", Clone: true, Template: "ab", VMPID: 7},
 			corev1.ConditionTrue, "Clone", "running; 2 CPU, 512 MiB; accelerator tcg (no /dev/kvm); network user; template ab; process 7",
 		},
 		{
-			cri.Facts{State: "stopped", VCPUs: 1, MemoryMiB: 256, Accel: "kvm", Network: "none", Exit: "killed"},
+			engine.Facts{State: "stopped", VCPUs: 1, MemoryMiB: 256, Accel: "kvm", Network: "none", Exit: "killed"},
 			corev1.ConditionFalse, "ColdBoot", "stopped; 1 CPU, 256 MiB; accelerator kvm; network none; ended: killed",
 		},
 	} {

@@ -10,7 +10,6 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/image"
 )
 
@@ -96,23 +95,6 @@ func (s *server) usedImages() map[string]bool {
 	return used
 }
 
-// oldTemplates are those that no pod will ever be cloned from again: the kernel,
-// the guest, QEMU or the host has changed since.
-func (s *server) oldTemplates(ctx context.Context) (old, current []template.Info, err error) {
-	list, err := s.templates.List()
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, t := range list {
-		if key, err := s.templates.Key(ctx, t.Machine); err != nil || key != t.Key {
-			old = append(old, t)
-		} else {
-			current = append(current, t)
-		}
-	}
-	return old, current, nil
-}
-
 // prune removes ended pods, images that no pod uses and old templates.
 func (s *server) prune(r *http.Request) (any, error) {
 	p := api.Pruned{}
@@ -130,16 +112,19 @@ func (s *server) prune(r *http.Request) (any, error) {
 	if err := s.collectImages(r.Context(), r.URL.Query().Get("all") == "true", &p); err != nil {
 		return nil, err
 	}
-	old, _, err := s.oldTemplates(r.Context())
+	all, err := s.engine.Templates(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range old {
-		if err := s.dropTemplate(r.Context(), t.Key); err != nil {
+	for _, t := range all {
+		if !t.Old {
+			continue
+		}
+		if err := s.engine.RemoveTemplate(r.Context(), t.Key); err != nil {
 			return nil, err
 		}
 		p.Templates = append(p.Templates, t.Key)
-		p.Bytes += t.Disk
+		p.Bytes += t.Bytes
 	}
 	return p, nil
 }
@@ -150,7 +135,7 @@ func (s *server) diskUsage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	old, current, err := s.oldTemplates(r.Context())
+	all, err := s.engine.Templates(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -173,11 +158,13 @@ func (s *server) diskUsage(r *http.Request) (any, error) {
 			imgs.Reclaimable += img.Size
 		}
 	}
-	for _, t := range old {
-		templates.Total, templates.Bytes, templates.Reclaimable = templates.Total+1, templates.Bytes+t.Disk, templates.Reclaimable+t.Disk
-	}
-	for _, t := range current {
-		templates.Total, templates.Bytes, templates.Active = templates.Total+1, templates.Bytes+t.Disk, templates.Active+1
+	for _, t := range all {
+		templates.Total, templates.Bytes = templates.Total+1, templates.Bytes+t.Bytes
+		if t.Old {
+			templates.Reclaimable += t.Bytes
+		} else {
+			templates.Active++
+		}
 	}
 	pods.Type, imgs.Type, templates.Type = "Pods", "Images", "Templates"
 	return []api.DiskShare{pods, imgs, templates}, nil

@@ -13,9 +13,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
-	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
@@ -110,10 +110,10 @@ type newPod struct {
 func records(req api.RunRequest) ([]newPod, error) {
 	var list []newPod
 	if req.HostLoopback {
-		if req.Network != "" && req.Network != string(network.KindUser) {
+		if req.Network != "" && req.Network != string(engine.NetworkUser) {
 			return nil, errclass.With(api.ErrInvalid, fmt.Errorf("--allow-host-loopback is for the network user, not %s", req.Network))
 		}
-		req.Network = string(network.KindHostLoopback)
+		req.Network = string(engine.NetworkHostLoopback)
 	}
 	pods, all, err := read(req.Manifests)
 	if err != nil {
@@ -134,7 +134,7 @@ func records(req api.RunRequest) ([]newPod, error) {
 		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("-p publishes ports of one pod, and there are %d", len(list)))
 	}
 	for _, text := range req.Ports {
-		p, err := network.ParsePort(text)
+		p, err := engine.ParsePort(text)
 		if err != nil {
 			return nil, errclass.With(api.ErrInvalid, err)
 		}
@@ -211,7 +211,7 @@ func begun(statuses []corev1.ContainerStatus) int {
 
 func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
 	m := api.Started{Pod: summary(e), Containers: allContainers(e.Given()), Interactive: interactive(e.Given())}
-	if f, err := s.engine.PodFacts(ctx, e.Sandbox()); err == nil {
+	if f, err := s.engine.Facts(ctx, e.Sandbox()); err == nil {
 		for _, p := range f.Phases {
 			m.Phases = append(m.Phases, api.Phase{Name: p.Name, Microseconds: p.Took.Microseconds()})
 		}

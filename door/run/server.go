@@ -18,12 +18,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
-	"github.com/bulkhead-project/bulkhead/guest"
-	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
-	"github.com/bulkhead-project/bulkhead/hypervisor/template"
+	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
-	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod/logs"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
@@ -34,7 +31,7 @@ type Options struct {
 	// Idle is how long the engine stays, with its pool of ready machines,
 	// when no pod runs and nobody asks.
 	Idle time.Duration
-	// Pool is cri.Options.Pool.
+	// Pool is engine.Options.Pool.
 	Pool   int
 	Logger *slog.Logger
 	// Environment is the default of requests without one, and that of the pods
@@ -49,19 +46,15 @@ const shutdownWait = 5 * time.Second
 type server struct {
 	roots  dirs.Roots
 	log    *slog.Logger
-	engine *cri.Service
-	images *image.Store
+	engine *engine.Engine
+	cri    *cri.Service // over the engine
+	images *image.Store // as the command that started the engine has them
 	// ownEnvironment is Options.Environment.
 	ownEnvironment api.Environment
-	guest          guest.Bundle
-	templates      *template.Store
 	pods           *manager.Manager
 	idle           *idle
 	found          sync.Once // told what the engine found when it was made
 	stop           context.CancelFunc
-
-	mu    sync.Mutex
-	users []*network.User // as pods have wanted them
 }
 
 // Run serves until ctx ends or the engine has been idle for long enough,
@@ -85,9 +78,9 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	if err := s.open(ctx, o); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, s.engine.Close(context.WithoutCancel(ctx))) }()
 	s.pods, err = manager.Open(ctx, manager.Options{
-		Dir: podsDir(o.Roots), VolumeDir: volumesDir(o.Roots), Runtime: s.engine,
+		Dir: podsDir(o.Roots), VolumeDir: volumesDir(o.Roots), Runtime: s.cri,
 		Door: s.newEntry, Hold: s.idle.hold, Logger: o.Logger,
 	})
 	if err != nil {
@@ -103,45 +96,19 @@ func podsDir(r dirs.Roots) string { return filepath.Join(r.Data, "pods") }
 
 func volumesDir(r dirs.Roots) string { return filepath.Join(r.Instance(client.Instance), "volumes") }
 
-// close lets go of the pods; what they share goes when none runs.
-func (s *server) close(ctx context.Context) error {
-	err := s.engine.Close(ctx)
-	if s.pods != nil && s.pods.Running() {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, u := range s.users {
-		err = errors.Join(err, u.Release(ctx))
-	}
-	return err
-}
-
-// open makes the engine and what it works with.
-func (s *server) open(ctx context.Context, o Options) error {
-	dir, err := dirs.Guest()
-	if err != nil {
-		return err
-	}
-	if s.guest, err = guest.Load(dir); err != nil {
-		return err
-	}
-	driver, err := qemu.New()
-	if err != nil {
-		return err
-	}
-	s.templates = template.Open(o.Roots, driver)
-	if s.images, err = image.Open(o.Roots, client.Instance); err != nil {
-		return err
-	}
-	s.images = s.images.With(o.Environment.Get)
-	s.engine, err = cri.New(ctx, cri.Options{
-		Roots: o.Roots, Instance: client.Instance, Images: s.images, Guest: s.guest,
-		Network: s.network, Pool: o.Pool, Logger: o.Logger, Building: s.building,
-		Internal: true, HostPaths: []string{podsDir(o.Roots), volumesDir(o.Roots)},
-		LogBytes: 2 * logs.Bound, // room for what comes until a pod's rotator looks
+// open makes the engine and what speaks to it.
+func (s *server) open(ctx context.Context, o Options) (err error) {
+	s.engine, err = engine.Open(ctx, engine.Options{
+		Roots: o.Roots, Instance: client.Instance, Pool: o.Pool, Logger: o.Logger, Building: s.building,
+		HostPaths: []string{podsDir(o.Roots), volumesDir(o.Roots)},
+		LogBytes:  2 * logs.Bound, // room for what comes until a pod's rotator looks
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	s.images = s.engine.Images().With(o.Environment.Get)
+	s.cri = cri.New(s.engine, cri.Options{Roots: o.Roots, Internal: true, Logger: o.Logger})
+	return nil
 }
 
 // building tells who waits for a pod why that takes longer than usual.
@@ -152,27 +119,6 @@ func (s *server) building(uid string) {
 	if p, err := s.pods.Get(types.UID(uid)); err == nil {
 		entryOf(p).log.put(api.Message{Step: "booting a machine to clone pods from, once for this kernel, size and network"})
 	}
-}
-
-// network makes the provider of a kind of network, once a kind.
-func (s *server) network(kind network.Kind) (network.Provider, error) {
-	switch kind {
-	case network.KindNone:
-		return network.None{}, nil
-	case network.KindUser, network.KindHostLoopback:
-		dir := s.roots.Instance(client.Instance) + "/net"
-		if err := dirs.Ensure(dir, 0o700); err != nil {
-			return nil, err
-		}
-		u := network.NewUser(context.Background(), dir, kind == network.KindHostLoopback) // bounded by itself
-		if got, _ := u.Kind(); got == network.KindUser {                                  // the others hold nothing
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.users = append(s.users, u)
-		}
-		return u, nil
-	}
-	return nil, fmt.Errorf("network %q: use user or none", kind)
 }
 
 func (s *server) serve(ctx context.Context, ready func()) error {

@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
@@ -55,11 +55,11 @@ func (s *server) podStats(ctx context.Context, e *entry) api.PodStats {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statsWait)
 	defer cancel()
-	u, err := s.engine.PodUsage(ctx, id)
+	u, err := s.engine.Usage(ctx, id)
 	if err != nil {
 		s.log.Debug("a pod does not tell what it uses", "pod", e.Key(), "error", err)
 	}
-	if _, paused := s.engine.PodPauses(id); paused {
+	if _, paused := s.engine.Pauses(id); paused {
 		st.Status = "Paused"
 	}
 	if u != nil {
@@ -70,7 +70,7 @@ func (s *server) podStats(ctx context.Context, e *entry) api.PodStats {
 
 // fillStats sets the figures; the limit is that of the containers together if
 // each has one, else what the machine has.
-func fillStats(st *api.PodStats, p *corev1.Pod, status corev1.PodStatus, u *cri.Usage) {
+func fillStats(st *api.PodStats, p *corev1.Pod, status corev1.PodStatus, u *engine.Usage) {
 	st.Time = u.At
 	st.Disk = api.Counters{In: int64(u.DiskRead), Out: int64(u.DiskWritten)}
 	if u.Network != nil {

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
@@ -33,15 +31,13 @@ func (s *server) attach(r *http.Request) (any, error) {
 	if req.Stdin && !stdin {
 		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("container %s of pod %s takes no input: its spec lacks stdin: true (attach without -i, or use bulkhead exec)", name, e.Key()))
 	}
-	res, err := s.engine.Attach(r.Context(), &runtimeapi.AttachRequest{
-		ContainerId: id, Stdin: req.Stdin, Tty: tty, Stdout: true, Stderr: !tty,
-	})
+	stream, err := s.engine.Attach(r.Context(), engine.AttachRequest{Container: id, Stdin: req.Stdin, Stdout: true, Stderr: !tty})
 	if err != nil {
 		return nil, err
 	}
-	answer, err := parseStream(res.GetUrl())
+	answer := apiStream(stream)
 	answer.TTY = tty
-	return answer, err
+	return answer, nil
 }
 
 // interactive is the pod's default container if there is something to attach to.
@@ -129,13 +125,11 @@ func (s *server) connect(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.engine.PortForward(r.Context(), &runtimeapi.PortForwardRequest{
-		PodSandboxId: e.Sandbox(), Port: []int32{int32(req.Port)},
-	})
+	stream, err := s.engine.PortForward(r.Context(), e.Sandbox(), req.Port)
 	if err != nil {
 		return nil, err
 	}
-	return parseStream(res.GetUrl())
+	return apiStream(stream), nil
 }
 
 func (s *server) exec(r *http.Request) (any, error) {
@@ -151,13 +145,13 @@ func (s *server) exec(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.engine.Exec(r.Context(), &runtimeapi.ExecRequest{
-		ContainerId: id, Cmd: req.Command, Tty: req.TTY, Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY,
+	stream, err := s.engine.Exec(r.Context(), engine.ExecRequest{
+		Container: id, Command: req.Command, TTY: req.TTY, Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY,
 	})
 	if err != nil {
 		return nil, e.orPaused(err)
 	}
-	return parseStream(res.GetUrl())
+	return apiStream(stream), nil
 }
 
 func (s *server) console(r *http.Request) (any, error) {
@@ -168,21 +162,14 @@ func (s *server) console(r *http.Request) (any, error) {
 	if e.HasEnded() {
 		return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended", e.Key()))
 	}
-	u, err := s.engine.Console(r.Context(), e.Sandbox())
+	stream, err := s.engine.Console(r.Context(), e.Sandbox())
 	if err != nil {
 		return nil, err
 	}
-	return parseStream(u)
+	return apiStream(stream), nil
 }
 
-// parseStream takes the engine's URL apart: bulkhead+unix://PATH?token=TOKEN.
-func parseStream(s string) (api.Stream, error) {
-	u, err := url.Parse(s)
-	if err != nil {
-		return api.Stream{}, fmt.Errorf("the engine's stream: %w", err)
-	}
-	return api.Stream{Address: u.Path, Token: u.Query().Get("token")}, nil
-}
+func apiStream(s engine.Stream) api.Stream { return api.Stream{Address: s.Socket, Token: s.Token} }
 
 // copyFiles opens the stream of a copy to or from a container.
 func (s *server) copyFiles(r *http.Request) (any, error) {
@@ -207,9 +194,9 @@ func (s *server) copyFiles(r *http.Request) (any, error) {
 	if err := e.orPaused(nil); err != nil { // the shim says no only when it is dialled
 		return nil, err
 	}
-	u, err := s.engine.CopyURL(r.Context(), cri.CopyRequest{ContainerID: id, Path: req.Path, In: req.In, Into: req.Into})
+	stream, err := s.engine.Copy(r.Context(), engine.CopyRequest{ContainerID: id, Path: req.Path, In: req.In, Into: req.Into})
 	if err != nil {
 		return nil, err
 	}
-	return parseStream(u)
+	return apiStream(stream), nil
 }

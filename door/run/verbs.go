@@ -19,7 +19,7 @@ func (s *server) inspect(r *http.Request) (any, error) {
 		return nil, err
 	}
 	p := e.shown()
-	if f, err := s.engine.PodFacts(r.Context(), e.Sandbox()); err == nil {
+	if f, err := s.engine.Facts(r.Context(), e.Sandbox()); err == nil {
 		p.Status.Conditions = append(p.Status.Conditions, machineCondition(f, p.Status.StartTime))
 	}
 	return p, nil
@@ -38,7 +38,7 @@ func (s *server) facts(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.engine.PodFacts(r.Context(), e.Sandbox())
+	return s.engine.Facts(r.Context(), e.Sandbox())
 }
 
 func (s *server) verb(r *http.Request) (any, error) {
@@ -87,9 +87,9 @@ func (s *server) verb(r *http.Request) (any, error) {
 			return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended", e.Key()))
 		}
 		if verb == "resume" {
-			return result, s.engine.ResumePodSandbox(r.Context(), e.Sandbox())
+			return result, s.engine.ResumePod(r.Context(), e.Sandbox())
 		}
-		return result, s.engine.PausePodSandbox(r.Context(), e.Sandbox())
+		return result, s.engine.PausePod(r.Context(), e.Sandbox())
 	case "wait":
 		select {
 		case <-e.Ended():

@@ -1,0 +1,68 @@
+package cri
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/hub"
+)
+
+// backlog is how many events a subscriber may be behind before it is cut off: it must
+// list anew then, which its error tells it.
+const backlog = 1024
+
+// eventType is the CRI's name of what happened.
+var eventType = map[engine.EventKind]runtimeapi.ContainerEventType{
+	engine.Created: runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT,
+	engine.Started: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
+	engine.Stopped: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
+	engine.Deleted: runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT,
+}
+
+// GetContainerEvents sends every event of containers and pods to ch until ctx ends
+// (nil), the engine closes, or the receiver is too far behind (an error with
+// codes.ResourceExhausted). established, which may be nil, is called with nil when
+// nothing can be missed any more. An event about a pod itself has the pod's id as
+// container id.
+func (s *Service) GetContainerEvents(
+	ctx context.Context, ch chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
+	sub, err := s.engine.Subscribe(backlog)
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	if established != nil {
+		established(nil)
+	}
+	for {
+		select {
+		case event, ok := <-sub.Events():
+			if !ok && errors.Is(sub.Err(), hub.ErrBehind) {
+				return failure.New(codes.ResourceExhausted, "events: %v", sub.Err())
+			}
+			if !ok {
+				return failure.New(codes.Unavailable, "events: %v", sub.Err())
+			}
+			select {
+			case ch <- s.eventOf(event):
+			case <-ctx.Done():
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (s *Service) eventOf(e engine.Event) *runtimeapi.ContainerEventResponse {
+	return &runtimeapi.ContainerEventResponse{
+		ContainerId: e.ID, ContainerEventType: eventType[e.Kind], CreatedAt: e.At.UnixNano(),
+		PodSandboxStatus: s.podStatus(&e.Pod), ContainersStatuses: s.statuses(&e.Pod),
+	}
+}

@@ -1,0 +1,209 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+)
+
+// RuntimeHandler is the handler that pods may name; none means the same.
+const RuntimeHandler = "bulkhead"
+
+// RunPodSandbox makes and starts a pod and returns its id. The pod is seen by
+// nobody before it is ready, and nothing is left of one that fails. A request
+// for a name and attempt that is being started joins that start; for one that
+// is ready it returns its id. The end of ctx ends the wait and not the start.
+func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	if err := s.checkPod(config, handler); err != nil {
+		return "", err
+	}
+	req, err := podRequest(config, handler)
+	if err != nil {
+		return "", failure.Wrap(err, "pod %s", config.GetMetadata().GetName())
+	}
+	return s.engine.StartPod(ctx, req)
+}
+
+// StopPodSandbox ends a pod's VM, with whatever runs in it, its shim and its
+// network. It succeeds for a pod that is stopped or not there. The end of ctx ends
+// the wait and not the stop.
+func (s *Service) StopPodSandbox(ctx context.Context, id string) error {
+	return s.engine.StopPod(ctx, id)
+}
+
+// RemovePodSandbox removes a pod and all that it has on disk, stopping it first. It
+// succeeds for one that is not there.
+func (s *Service) RemovePodSandbox(ctx context.Context, id string) error {
+	p, err := s.engine.Pod(id)
+	if failure.NotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.engine.RemovePod(ctx, p.ID); err != nil {
+		return err
+	}
+	s.pods.forget(p.ID)
+	for _, c := range p.Containers {
+		s.containers.forget(c.ID)
+	}
+	return nil
+}
+
+// UpdatePodSandboxResources resizes a running pod: see engine.Engine.ResizePod.
+func (s *Service) UpdatePodSandboxResources(
+	ctx context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest,
+) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	p, err := s.engine.Pod(req.GetPodSandboxId())
+	if err != nil {
+		return nil, err
+	}
+	var overhead *store.Overhead
+	if r := req.GetOverhead(); r != nil {
+		o := overheadOf(r)
+		overhead = &o
+	}
+	size := sizeOf(req.GetResources(), s.podOf(&p).config.GetAnnotations())
+	if err := s.engine.ResizePod(ctx, p.ID, size, overhead); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+}
+
+// podKey is the name that one pod at a time has.
+func podKey(m *runtimeapi.PodSandboxMetadata) string {
+	return fmt.Sprintf("%s/%s/%s/%d", m.GetNamespace(), m.GetName(), m.GetUid(), m.GetAttempt())
+}
+
+// checkPod refuses what no pod can be. Its errors name the field and what to do.
+func (s *Service) checkPod(config *runtimeapi.PodSandboxConfig, handler string) error {
+	meta, options := config.GetMetadata(), config.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	const inVM = "cannot be used by a pod in a virtual machine"
+	switch {
+	case meta.GetName() == "":
+		return failure.Invalid("the pod has no name (metadata.name)")
+	case meta.GetNamespace() == "":
+		return failure.Invalid("pod %s: no namespace (metadata.namespace)", meta.GetName())
+	case handler != "" && handler != RuntimeHandler:
+		return failure.Invalid("pod %s: unknown runtime handler %q, want %q or none", meta.GetName(), handler, RuntimeHandler)
+	case options.GetNetwork() == runtimeapi.NamespaceMode_NODE:
+		return failure.Invalid("pod %s: the host's network "+inVM+" (hostNetwork)", meta.GetName())
+	case options.GetPid() == runtimeapi.NamespaceMode_NODE:
+		return failure.Invalid("pod %s: the host's processes cannot be seen by a pod in a virtual machine (hostPID)", meta.GetName())
+	case options.GetIpc() == runtimeapi.NamespaceMode_NODE:
+		return failure.Invalid("pod %s: the host's IPC "+inVM+" (hostIPC)", meta.GetName())
+	case config.GetLogDirectory() != "" && !filepath.IsAbs(config.GetLogDirectory()):
+		return failure.Invalid("pod %s: log directory %q is not absolute", meta.GetName(), config.GetLogDirectory())
+	}
+	return failure.Wrap(s.refuseInternal(config.GetAnnotations()), "pod %s", meta.GetName())
+}
+
+// refuseInternal refuses the annotations that only a door of Bulkhead's own sets.
+func (s *Service) refuseInternal(all map[string]string) error {
+	if s.internal {
+		return nil
+	}
+	for key := range all {
+		if annotations.Internal(key) {
+			return failure.Invalid("annotation %s is not for clients", key)
+		}
+	}
+	return nil
+}
+
+// podRequest is what the engine is asked for.
+func podRequest(config *runtimeapi.PodSandboxConfig, handler string) (r engine.PodRequest, err error) {
+	config = proto.CloneOf(config)
+	meta, notes := config.GetMetadata(), config.GetAnnotations()
+	r = engine.PodRequest{
+		Key: podKey(meta),
+		Identity: engine.Identity{
+			Name: meta.GetName(), Namespace: meta.GetNamespace(), UID: meta.GetUid(), Attempt: meta.GetAttempt(),
+			Labels: config.GetLabels(), Annotations: notes,
+		},
+		Size:     sizeOf(config.GetLinux().GetResources(), notes),
+		Overhead: overheadOf(config.GetLinux().GetOverhead()),
+		Hostname: config.GetHostname(), LogDirectory: config.GetLogDirectory(),
+		Sysctls: config.GetLinux().GetSysctls(),
+		Network: network.Kind(notes[annotations.Network]), Accel: hypervisor.Accel(notes[annotations.Accel]),
+	}
+	if err := oci.CheckSysctls(r.Sysctls); err != nil {
+		return r, err
+	}
+	switch value := notes[annotations.Template]; value {
+	case "", "on":
+	case "off":
+		r.Cold = true
+	default:
+		return r, failure.Invalid("annotation %s=%q is neither on nor off", annotations.Template, value)
+	}
+	if err := wishes(&r, config); err != nil {
+		return r, err
+	}
+	if r.ScratchBytes, err = scratchBytes(notes); err != nil {
+		return r, err
+	}
+	r.Record, err = encode(config, stored{Handler: handler})
+	return r, err
+}
+
+// sizeOf is what the kubelet, or package pod, has summed up over the containers.
+// Huge pages are beside the memory that it limits.
+func sizeOf(r *runtimeapi.LinuxContainerResources, notes map[string]string) engine.Size {
+	d := sizing.Demand{
+		Quota: r.GetCpuQuota(), Period: uint64(max(r.GetCpuPeriod(), 0)), Shares: uint64(max(r.GetCpuShares(), 0)),
+		MemoryLimit: r.GetMemoryLimitInBytes(), Unstated: notes[annotations.Unstated] != "",
+	}
+	for _, pages := range r.GetHugepageLimits() {
+		d.HugePages += int64(min(pages.GetLimit(), math.MaxInt64>>8))
+	}
+	var l agentv1.PodLimits
+	for _, name := range strings.Split(notes[annotations.PodLimits], ",") {
+		switch name {
+		case "memory":
+			l.MemoryBytes = r.GetMemoryLimitInBytes()
+		case "cpu":
+			l.CPUQuota, l.CPUPeriod = r.GetCpuQuota(), r.GetCpuPeriod()
+		}
+	}
+	return engine.Size{Demand: d, Limits: l}
+}
+
+// overheadOf is that of the pod's configuration (the API's spec.overhead).
+func overheadOf(r *runtimeapi.LinuxContainerResources) store.Overhead {
+	o := store.Overhead{Memory: r.GetMemoryLimitInBytes()}
+	if r.GetCpuQuota() > 0 && r.GetCpuPeriod() > 0 {
+		o.CPU = float64(r.GetCpuQuota()) / float64(r.GetCpuPeriod())
+	}
+	return o
+}
+
+// scratchBytes is what the pod may write to its disk.
+func scratchBytes(notes map[string]string) (int64, error) {
+	text := notes[annotations.Scratch]
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, failure.Invalid("annotation %s=%q is no number of bytes", annotations.Scratch, text)
+	}
+	return n, nil
+}

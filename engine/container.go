@@ -1,0 +1,263 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/undo"
+)
+
+// killWait bounds the wait for what got KILL.
+const killWait = 20 * time.Second
+
+// StartContainer starts a created container. A container whose command cannot
+// be run has ended then, with code 126 or 127, and the error says why.
+func (e *Engine) StartContainer(ctx context.Context, id string) error {
+	c, err := e.findContainer(id)
+	if err != nil {
+		return err
+	}
+	defer e.pool.refill(quiet)
+	_, err = e.do(ctx, "start "+c.ID, func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, createTimeout)
+		defer cancel()
+		return "", failure.Wrap(c.start(ctx), "start container %s", c.Name)
+	})
+	return err
+}
+
+func (c *container) start(ctx context.Context) error {
+	c.pod.mu.Lock()
+	state := c.state()
+	c.pod.mu.Unlock()
+	if state != ContainerCreated {
+		return failure.New(codes.FailedPrecondition, "it is %s, not created", state)
+	}
+	for started := false; !started; {
+		shim, err := c.pod.live(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = shim.Task.Start(ctx, &taskv3.StartRequest{ID: c.ID})
+		if lost(err) {
+			// The next shim knows whether the container has been started.
+			if started, err = c.startedBefore(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			// How it ended is the shim's to tell.
+			if recErr := c.pod.reconcile(ctx, shim); recErr != nil {
+				c.pod.e.log.Debug("ask about a container that failed to start", "container", c.ID, "error", recErr)
+			}
+			return err
+		}
+		started = true
+	}
+	fault.Point("container.started")
+	c.pod.setStarted(c, time.Now())
+	return nil
+}
+
+// startedBefore asks the shim that comes after one that was lost.
+func (c *container) startedBefore(ctx context.Context) (bool, error) {
+	next, err := c.pod.live(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := c.pod.reconcile(ctx, next); err != nil && !lost(err) {
+		return false, err
+	}
+	c.pod.mu.Lock()
+	defer c.pod.mu.Unlock()
+	return c.state() != ContainerCreated, nil
+}
+
+// StopContainer asks a container to end with its stop signal, and after
+// grace kills it; with 0 it kills at once. It returns when the
+// container has ended, and succeeds for one that has already or is not there.
+func (e *Engine) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	c, err := e.findContainer(id)
+	if failure.NotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// A stop with less patience must not wait for one with more.
+	grace = max(grace, 0)
+	key := fmt.Sprintf("stop %s within %v", c.ID, grace)
+	_, err = e.do(ctx, key, func(ctx context.Context) (string, error) {
+		until := time.Now().Add(grace)
+		err := c.stop(ctx, time.Until(until))
+		for lost(err) && ctx.Err() == nil {
+			err = c.stop(ctx, time.Until(until)) // by the next shim
+		}
+		return "", failure.Wrap(err, "stop container %s", c.Name)
+	})
+	return err
+}
+
+func (c *container) stop(ctx context.Context, grace time.Duration) error {
+	c.pod.mu.Lock()
+	state, paused := c.state(), c.pod.paused
+	c.pod.mu.Unlock()
+	if state == ContainerExited {
+		return nil
+	}
+	shim, err := c.pod.live(ctx)
+	if err != nil {
+		return err
+	}
+	if paused {
+		// A machine that stands still delivers no signal.
+		if err := c.pod.resume(ctx, shim); err != nil {
+			return err
+		}
+	}
+	if grace > 0 && state == ContainerRunning {
+		ended, err := c.signal(ctx, shim, uint32(c.StopSignal), false, grace)
+		if ended || err != nil {
+			return err
+		}
+	}
+	ended, err := c.signal(ctx, shim, uint32(unix.SIGKILL), true, killWait)
+	if err == nil && !ended {
+		err = failure.New(codes.DeadlineExceeded, "it did not end within %v of SIGKILL", killWait)
+	}
+	return err
+}
+
+// signal sends a signal and reports whether the container ended within wait;
+// if so, its end is stored.
+func (c *container) signal(ctx context.Context, shim *link.Conn, sig uint32, all bool, wait time.Duration) (bool, error) {
+	callCtx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	err := kill(callCtx, shim, c.ID, sig, all)
+	cancel()
+	if err != nil && !failure.NotFound(err) && failure.Code(err) != codes.FailedPrecondition {
+		return false, err
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if err := waitTask(waitCtx, shim, c.ID); err != nil {
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		// The shim has the same deadline and may be the first to see it.
+		if waitCtx.Err() != nil || failure.Code(err) == codes.DeadlineExceeded {
+			return false, nil
+		}
+		return false, err
+	}
+	return true, c.pod.reconcile(ctx, shim)
+}
+
+func kill(ctx context.Context, c *link.Conn, id string, sig uint32, all bool) error {
+	_, err := c.Task.Kill(ctx, &taskv3.KillRequest{ID: id, Signal: sig, All: all})
+	return err
+}
+
+func waitTask(ctx context.Context, c *link.Conn, id string) error {
+	_, err := c.Task.Wait(ctx, &taskv3.WaitRequest{ID: id})
+	return err
+}
+
+func deleteTask(ctx context.Context, c *link.Conn, id string) error {
+	_, err := c.Task.Delete(ctx, &taskv3.DeleteRequest{ID: id})
+	if failure.NotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// RemoveContainer removes a container, killing it first. It succeeds for one
+// that is not there. The container's log stays.
+func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
+	c, err := e.findContainer(id)
+	if failure.NotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = e.do(ctx, "remove "+c.ID, func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, link.CallTimeout+killWait)
+		defer cancel()
+		return "", failure.Wrap(c.remove(ctx), "remove container %s", c.Name)
+	})
+	return err
+}
+
+func (c *container) remove(ctx context.Context) error {
+	p := c.pod
+	if p.container(c.ID) == nil {
+		return nil
+	}
+	if shim, err := p.shim(); err == nil {
+		if err := c.stop(ctx, 0); err != nil {
+			return err
+		}
+		if err := deleteTask(ctx, shim, c.ID); err != nil {
+			return err
+		}
+	}
+	// The record last: until it is gone, a crash leaves something to find.
+	if err := p.dropBundle(c.ID); err != nil {
+		return err
+	}
+	if err := p.e.store.DropContainer(p.id, c.ID); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	delete(p.containers, c.ID)
+	p.mu.Unlock()
+	p.e.emit(Deleted, p, c.ID)
+	return nil
+}
+
+// ReopenLog lets a running container's log go on in a new file at its
+// path, after the old one was moved away.
+func (e *Engine) ReopenLog(ctx context.Context, id string) (err error) {
+	c, err := e.findContainer(id)
+	if err != nil {
+		return err
+	}
+	shim, err := c.pod.shim()
+	if err != nil {
+		return err
+	}
+	path := c.Log
+	if path == "" {
+		return failure.New(codes.FailedPrecondition, "container %s has no log", c.Name)
+	}
+	c.pod.mu.Lock()
+	running := c.state() == ContainerRunning
+	c.pod.mu.Unlock()
+	if !running {
+		return failure.New(codes.FailedPrecondition, "container %s is not running", c.Name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	var rollback undo.Stack
+	defer rollback.OnError(ctx, &err)
+	f, err := e.openNewLog(path, &rollback)
+	if err != nil {
+		return failure.Wrap(err, "reopen the log of container %s", c.Name)
+	}
+	defer f.Close()
+	name := "log-" + c.ID
+	if err = shim.SendFile(ctx, name, f); err == nil {
+		_, err = shim.Ext.ReopenLog(ctx, &shimv1.ReopenLogRequest{ContainerId: c.ID, File: name})
+	}
+	return failure.Wrap(err, "reopen the log of container %s", c.Name)
+}

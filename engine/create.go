@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"google.golang.org/grpc/codes"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// createTimeout bounds the creation of a container: under emulation the first one
+// of a VM takes its time.
+const createTimeout = 2 * time.Minute
+
+// CreateContainer makes a container in a ready pod and returns its id. A request
+// for a key that is being created, or is created and not started, gets that
+// container's id. The end of ctx ends the wait only.
+func (e *Engine) CreateContainer(ctx context.Context, podID string, r ContainerRequest) (string, error) {
+	p, err := e.find(podID)
+	if err != nil {
+		return "", err
+	}
+	if err := r.check(); err != nil {
+		return "", failure.Wrap(err, "create container %s", r.Name)
+	}
+	return e.do(ctx, fmt.Sprintf("container %s/%s", p.id, r.Key), func(ctx context.Context) (string, error) {
+		done, err := e.admit(ctx)
+		if err != nil {
+			return "", err
+		}
+		defer done()
+		ctx, cancel := context.WithTimeout(ctx, createTimeout)
+		defer cancel()
+		id, err := p.create(ctx, r)
+		if lost(err) {
+			id, err = p.create(ctx, r) // by the next shim, and once more only
+		}
+		return id, failure.Wrap(err, "create container %s", r.Name)
+	})
+}
+
+func (p *pod) create(ctx context.Context, r ContainerRequest) (id string, err error) {
+	if id, err := p.existing(r.Key); id != "" || err != nil {
+		return id, err
+	}
+	c, err := p.live(ctx)
+	if err != nil {
+		return "", err
+	}
+	if r.Termination != nil {
+		if err := p.e.paths.Check(r.Termination.Host); err != nil {
+			return "", failure.Wrap(err, "termination message")
+		}
+	}
+	if err := p.sendVolumes(ctx, r.Files); err != nil {
+		return "", err
+	}
+	ctr := newContainer(p, r)
+	var rollback undo.Stack
+	defer rollback.OnError(ctx, &err)
+	rollback.Push("record", func(context.Context) error { return p.e.store.DropContainer(p.id, ctr.ID) })
+	if err := p.e.store.PutContainer(p.id, &ctr.Container); err != nil {
+		return "", err
+	}
+	fault.Point("container.recorded")
+	// Pinned until the pod goes: its VM may keep the disk in a slot.
+	disks, err := r.disks()
+	if err != nil {
+		return "", err
+	}
+	for _, id := range disks {
+		if err := p.e.images.Pin(ctx, id, p.id); err != nil {
+			return "", err
+		}
+	}
+	fault.Point("container.pinned")
+	bundle, err := p.writeBundle(ctr.ID, r.Spec, &rollback)
+	if err != nil {
+		return "", err
+	}
+	fault.Point("container.bundled")
+	rollback.Push("task", func(ctx context.Context) error {
+		c, err := p.live(ctx) // another one, if this one dies of it
+		if err != nil {
+			return nil //nolint:nilerr // the pod has ended, and all its tasks
+		}
+		return deleteTask(ctx, c, ctr.ID)
+	})
+	defer p.make(ctr)()
+	if err := p.createTask(ctx, c, ctr, r, disks, bundle); err != nil {
+		return "", err
+	}
+	fault.Point("container.created")
+	if err := p.show(ctr); err != nil {
+		return "", err
+	}
+	p.e.emit(Created, p, ctr.ID)
+	return ctr.ID, nil
+}
+
+func newContainer(p *pod, r ContainerRequest) *container {
+	log, _ := r.Stdio.(containerv1.Log)
+	root, _ := r.Root.(containerv1.Image)
+	ctr := &container{pod: p, Stored: store.Stored{Container: store.Container{
+		ID: store.NewID(), Key: r.Key, Name: r.Name, Record: r.Record, ImageID: root.ID, Created: time.Now(), Log: log.File,
+		Files: r.Files, StopSignal: r.StopSignal, Termination: r.Termination,
+	}}}
+	if linux := r.Spec.Linux; linux != nil {
+		ctr.Quota, ctr.Period = cpuOf(linux.Resources)
+		linux.CgroupsPath = "/" + ctr.ID
+	}
+	return ctr
+}
+
+// existing is the id of a container with that key which waits for its start.
+func (p *pod) existing(key string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, c := range p.containers {
+		switch {
+		case c.Key != key:
+		case c.state() == ContainerCreated:
+			return id, nil
+		default:
+			return "", failure.New(codes.AlreadyExists, "attempt %s has been started (%s)", key, short(id))
+		}
+	}
+	return "", nil
+}
+
+// make has a shim that takes over from here on know the container, until made is
+// called: the one that is asked for it may die before it can be seen.
+func (p *pod) make(ctr *container) (made func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.making[ctr.ID] = ctr
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.making, ctr.ID)
+	}
+}
+
+// show lets the container be seen, unless the pod has been stopped meanwhile.
+func (p *pod) show(ctr *container) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ready() {
+		return p.notReady()
+	}
+	p.containers[ctr.ID] = ctr
+	return nil
+}
+
+// createTask opens what the container needs and has the shim make it; disks are
+// the ids of the images whose disks it gets, the root's first.
+func (p *pod) createTask(ctx context.Context, c *link.Conn, ctr *container, r ContainerRequest, disks []string, bundle string) error {
+	req := &taskv3.CreateTaskRequest{ID: ctr.ID, Bundle: bundle, Terminal: r.TTY}
+	var parts []layout.Part
+	for i, id := range disks {
+		name := fmt.Sprintf("disk-%s-%d", ctr.ID, i)
+		if err := p.sendDisk(ctx, c, name, id); err != nil {
+			return err
+		}
+		parts = append(parts, layout.Part{Of: containerv1.Image{ID: id}, File: name})
+	}
+	req.Rootfs = layout.EncodeRootfs(parts)
+	stdio := r.Stdio
+	if log, ok := stdio.(containerv1.Log); ok {
+		f, err := p.e.paths.OpenLog(log.File)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		log.File = "log-" + ctr.ID
+		if err := c.SendFile(ctx, log.File, f); err != nil {
+			return fmt.Errorf("send the log: %w", err)
+		}
+		stdio = log
+	}
+	req.Stdin, req.Stdout, req.Stderr = containerv1.EncodeStdio(stdio)
+	_, err := c.Task.Create(ctx, req)
+	return err
+}
+
+// sendDisk gives the shim an image's disk.
+func (p *pod) sendDisk(ctx context.Context, c *link.Conn, name, id string) error {
+	disk, err := p.e.images.OpenDisk(id)
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	if err := c.SendFile(ctx, name, disk); err != nil {
+		return fmt.Errorf("send the image's disk: %w", err)
+	}
+	return nil
+}
+
+// openNewLog opens a log file; one that was not there goes again if the operation
+// fails, so that a rotation can be tried again.
+func (e *Engine) openNewLog(path string, rollback *undo.Stack) (*os.File, error) {
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		rollback.Push("log file", func(context.Context) error { return os.Remove(path) })
+	}
+	return e.paths.OpenLog(path)
+}

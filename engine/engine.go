@@ -1,0 +1,323 @@
+// Package engine makes, adopts, reaps and removes the pod machines of this host:
+// each pod is a VM of its own, with one shim. It speaks no client's language. A
+// door asks for a pod and its containers with the requests of this package, and
+// gives what it wants to find again as bytes that the engine keeps and never reads.
+//
+// The engine keeps nothing in memory that it cannot rebuild. What it owns lies in
+// three places:
+//
+//	$DATA/names/<instance>/     one file a reserved name, which says whose id it is;
+//	                            first made, last removed
+//	$DATA/sandboxes/<id>/       pod.json, containers/<cid>/{container,exit}.json,
+//	                            and vm/, which belongs to the shim
+//	$STATE/<instance>/<id>/     the shim's sockets and the containers' bundles
+//
+// A pod's life: reserve → store (phase "starting") → network and shim →
+// CreateSandbox, StartSandbox → publish → phase "ready", which is when others see
+// it. A crash in between leaves a name and a phase from which Reap undoes whatever
+// was done. A stopped pod has no process; its containers' ends are on disk.
+//
+// Errors carry a gRPC status code (package failure).
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/group"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/guest"
+	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/image/scratch"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/dirwatch"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/hostpath"
+	"github.com/bulkhead-project/bulkhead/internal/hub"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+)
+
+// Options say what an engine works with. Roots and Instance are required.
+type Options struct {
+	Roots    dirs.Roots
+	Instance string // "run", "cri", "node": lower-case letters, digits and '-'
+	// Pool is how many ready clones are kept: 0 is one, negative is none.
+	Pool int
+	// HostPaths are the directories below which the paths lie that clients name:
+	// of log directories and of the sources of mounts. They exist. A path
+	// elsewhere is refused, and no link leads out of them.
+	HostPaths []string
+	// LogBytes is what a container's log file may hold until ReopenLog, 0 is no limit.
+	// Until then the container whose log is full waits.
+	LogBytes int64
+	// Building, if set, is called when the template that a pod, named by its
+	// Identity's UID, is to be cloned from has to be built first. It must not
+	// block.
+	Building func(podUID string)
+	// Logger is slog.Default() if nil.
+	Logger *slog.Logger
+
+	// Shim is the path of bulkhead-shim; empty finds it beside the executable.
+	Shim string
+	// Guest is what VMs boot; its zero value is the installed one.
+	Guest guest.Bundle
+	// Images are the instance's; nil opens them in Roots.
+	Images *image.Store
+	// Network gives the provider of a kind, called once a kind; nil is
+	// bulkhead's own networks.
+	Network func(kind network.Kind) (network.Provider, error)
+	// Shims and Machines are real processes if nil, and Groups the host's.
+	Shims    link.Shims
+	Machines machines.Source
+	Groups   *group.Groups
+}
+
+// Engine makes the pods of an instance. Its methods may be called at once.
+type Engine struct {
+	o        Options
+	log      *slog.Logger
+	store    *store.Store
+	shims    link.Shims
+	machines machines.Source
+	images   *image.Store
+	paths    hostpath.Dirs
+	scratch  scratch.Maker
+	host     sizing.Host
+	groups   *group.Groups
+	networks *networks
+	lock     *flock.Lock
+	found    Reaped // by Open
+
+	// ctx ends with Close; wg counts every goroutine. Both belong to spawn.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	flights singleflight.Group
+	events  hub.Hub[Event]
+	pool    pool
+	watches dirwatch.Watches
+	turns   chan struct{} // see admit
+
+	mu      sync.Mutex
+	closed  bool
+	pods    map[string]*pod // those that may be seen, by id
+	working map[string]bool // ids that are being made, or are in the pool
+}
+
+var errClosed = failure.New(codes.Unavailable, "the engine is closed")
+
+// lockWait bounds the wait for an engine of the same instance to end.
+const lockWait = 5 * time.Second
+
+// Open makes the engine of an instance, with all that it works with, and adopts
+// the pods that an earlier one left. There is one engine an instance at a time:
+// while another runs, Open fails with an error that matches flock.ErrLocked. What
+// could not be adopted or undone is logged and left for Reap.
+func Open(ctx context.Context, o Options) (*Engine, error) {
+	e, err := open(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("start the engine of instance %s: %w", o.Instance, err)
+	}
+	return e, nil
+}
+
+func open(ctx context.Context, o Options) (*Engine, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	st, err := store.Open(o.Roots, o.Instance)
+	if err != nil {
+		return nil, err
+	}
+	lockCtx, cancelLock := context.WithTimeout(ctx, lockWait)
+	defer cancelLock()
+	lock, err := flock.Acquire(lockCtx, st.LockPath())
+	if err != nil {
+		return nil, errors.Join(err, o.Machines.Close())
+	}
+	e := &Engine{
+		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.Machines, images: o.Images, paths: o.HostPaths,
+		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), groups: o.Groups,
+		networks: &networks{open: o.Network, providers: map[network.Kind]provider{}}, lock: lock,
+		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
+		pods:  map[string]*pod{}, working: map[string]bool{},
+	}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.watches.Spawn, e.watches.Match = e.spawn, replaced
+	if e.found, err = e.Reap(ctx); err != nil {
+		return nil, errors.Join(err, e.Close(ctx))
+	}
+	e.pool.init(e)
+	return e, nil
+}
+
+// complete opens what the options leave out.
+func (o *Options) complete() (err error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Shim == "" {
+		if o.Shim, err = dirs.Sibling("bulkhead-shim"); err != nil {
+			return err
+		}
+	}
+	if o.Shims == nil {
+		o.Shims = link.Processes{}
+	}
+	if o.Guest.Dir == "" {
+		dir, err := dirs.Guest()
+		if err != nil {
+			return err
+		}
+		if o.Guest, err = guest.Load(dir); err != nil {
+			return err
+		}
+	}
+	if o.Images == nil {
+		if o.Images, err = image.Open(o.Roots, o.Instance); err != nil {
+			return err
+		}
+	}
+	if o.Network == nil {
+		o.Network = ownNetworks(o.Roots.Instance(o.Instance))
+	}
+	if o.Groups == nil {
+		o.Groups = group.Find(o.Roots, o.Instance, o.Logger)
+	}
+	if o.Machines == nil {
+		o.Machines, err = machines.Open(o.Roots, o.Guest, o.Logger)
+	}
+	return err
+}
+
+// hostOf is what this host has for its VMs.
+func hostOf() sizing.Host {
+	h := sizing.Host{CPUs: runtime.NumCPU()}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		h.MemoryMiB = int(info.Totalram * uint64(info.Unit) >> 20)
+	}
+	return h
+}
+
+// enter counts a goroutine that Close waits for, unless the engine is closed. The
+// goroutine calls wg.Done at its end.
+func (e *Engine) enter() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.wg.Add(1)
+	return true
+}
+
+// spawn runs f in a goroutine that Close waits for, unless the engine is closed.
+func (e *Engine) spawn(f func()) bool {
+	if !e.enter() {
+		return false
+	}
+	go func() {
+		defer e.wg.Done()
+		f()
+	}()
+	return true
+}
+
+// do joins the operation of key or starts f with the engine's context, and returns
+// its result, or ctx's error. The operation belongs to what it is about and not to
+// who asked: a request that goes away leaves it running.
+func (e *Engine) do(ctx context.Context, key string, f func(context.Context) (string, error)) (string, error) {
+	result := e.flights.DoChan(key, func() (any, error) {
+		if !e.enter() {
+			return "", errClosed
+		}
+		defer e.wg.Done()
+		return f(e.ctx)
+	})
+	select {
+	case r := <-result:
+		id, _ := r.Val.(string)
+		return id, r.Err
+	case <-ctx.Done():
+		return "", failure.Wrap(ctx.Err(), "wait for %s, which goes on", key)
+	}
+}
+
+// startsPerCPU is how many pods and containers are made at once for each of the
+// host's processors. More would take no less time in all, and each so long that
+// its steps miss their deadlines.
+const startsPerCPU = 4
+
+// admit waits for the caller's turn to make a pod or a container, in the order of
+// the calls. The end of ctx, or of the engine, ends the wait.
+func (e *Engine) admit(ctx context.Context) (done func(), err error) {
+	select {
+	case e.turns <- struct{}{}:
+		return func() { <-e.turns }, nil
+	case <-ctx.Done():
+		return nil, failure.Wrap(ctx.Err(), "wait for a turn to start")
+	}
+}
+
+// Images are the instance's.
+func (e *Engine) Images() *image.Store { return e.images }
+
+// Guest is what VMs boot.
+func (e *Engine) Guest() guest.Bundle { return e.o.Guest }
+
+// HostPaths are the directories below which clients' paths lie.
+func (e *Engine) HostPaths() hostpath.Dirs { return e.paths }
+
+// Close ends the pool and lets go of the pods, which run on. Operations under way
+// fail and are undone. It returns when no goroutine of the engine runs any more;
+// ctx is not obeyed in that, as each is bounded by itself. Networks that no pod
+// uses are taken down.
+func (e *Engine) Close(ctx context.Context) error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		e.wg.Wait()
+		return nil
+	}
+	e.closed = true
+	e.mu.Unlock()
+	e.cancel()
+	e.wg.Wait()
+	ctx = context.WithoutCancel(ctx)
+	err := e.pool.drain(ctx)
+	e.mu.Lock()
+	pods := slices.Collect(maps.Values(e.pods))
+	e.mu.Unlock()
+	live := false
+	for _, p := range pods {
+		live = live || p.snapshot().Phase == store.Ready
+		p.release()
+	}
+	e.events.Close()
+	e.groups.Tidy()
+	if !live {
+		err = errors.Join(err, e.networks.release(ctx))
+	}
+	err = errors.Join(err, e.machines.Close(), e.lock.Unlock())
+	if err != nil {
+		return fmt.Errorf("close the engine: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package enginetest
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/guest"
+	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// Busybox is the name of the image that LoadImage loads.
+const Busybox = "localhost/busybox:test"
+
+// NoPool is for an engine that starts each pod's VM when it is asked for.
+const NoPool = -1
+
+// Roots are roots whose state is a short path. They go with the test.
+func Roots(t testing.TB) dirs.Roots {
+	t.Helper()
+	root, err := os.MkdirTemp("", "bk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	if err := os.Chmod(root, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	return dirs.Roots{Data: filepath.Join(root, "d"), State: filepath.Join(root, "s")}
+}
+
+// Options are those of an engine of the instance "test" without a pool and without a
+// network, that starts nothing yet: w, or shims and VMs, are still missing.
+func Options(t testing.TB, roots dirs.Roots) engine.Options {
+	t.Helper()
+	if err := roots.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	images, err := image.Open(roots, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine.Options{
+		Roots: roots, Instance: "test", Images: images, Pool: NoPool,
+		Network:   func(network.Kind) (network.Provider, error) { return network.None{}, nil },
+		HostPaths: []string{os.TempDir()},
+		Logger:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+}
+
+// In has an engine run in w.
+func (w *World) In(o engine.Options) engine.Options {
+	o.Shims, o.Machines, o.Network = w, w.Machines(), w.Network
+	o.Shim, o.Guest = "/no/shim", guest.Bundle{Dir: "/no/guest"}
+	return o
+}
+
+// Real are the options of an engine with real VMs, in so many of them ahead, that has
+// the test image. Another engine can be opened with the same options.
+func Real(t testing.TB, pool int) engine.Options {
+	t.Helper()
+	o := Options(t, Roots(t))
+	o.Pool = pool
+	dir := os.Getenv("BULKHEAD_GUEST")
+	if dir == "" {
+		dir = filepath.Join(root(), "bin", "guest")
+	}
+	var err error
+	if o.Guest, err = guest.Load(dir); err != nil {
+		t.Fatalf("this test needs the guest bundle (make guest): %v", err)
+	}
+	if o.Shim, err = buildShim(); err != nil {
+		t.Fatalf("build bulkhead-shim: %v", err)
+	}
+	LoadImage(t, o.Images)
+	return o
+}
+
+// root is the module's directory.
+func root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+// built says that there is a program to remove.
+var built bool
+
+var buildShim = sync.OnceValues(func() (string, error) {
+	built = true
+	dir, err := os.MkdirTemp("", "bk-shim")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "bulkhead-shim")
+	cmd := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", path, "./cmd/bulkhead-shim")
+	cmd.Dir, cmd.Stderr = root(), os.Stderr
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	return path, cmd.Run()
+})
+
+// RemoveShim removes the program that tests have built; TestMain calls it at the end.
+func RemoveShim() {
+	if built {
+		path, err := buildShim()
+		if err == nil {
+			os.RemoveAll(filepath.Dir(path))
+		}
+	}
+}
+
+// LoadImage has a store hold the test image.
+func LoadImage(t testing.TB, images *image.Store) {
+	t.Helper()
+	_, err := images.Load(t.Context(), "oci:"+testimage.Busybox(t), Busybox, image.PullOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Open opens an engine that is closed with the test.
+func Open(t testing.TB, o engine.Options) *engine.Engine {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e, err := engine.Open(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(context.Background()); err != nil {
+			t.Errorf("close the engine: %v", err)
+		}
+	})
+	return e
+}
+
+// NothingLeft fails the test for anything that an engine without pods still has on
+// disk.
+func NothingLeft(t testing.TB, o engine.Options) {
+	t.Helper()
+	state := o.Roots.Instance(o.Instance)
+	for _, dir := range []string{
+		o.Roots.Sandboxes(), filepath.Join(o.Roots.Data, "names", o.Instance), filepath.Join(o.Roots.Data, "uids"), state,
+	} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !os.IsNotExist(err) {
+			t.Error(err)
+		}
+		for _, e := range entries {
+			if dir != state || e.Name() != "engine.lock" {
+				t.Errorf("left behind: %s", filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	pins, err := o.Images.Pins()
+	if err != nil || len(pins) > 0 {
+		t.Errorf("pins left behind: %v %v", pins, err)
+	}
+}

@@ -1,0 +1,514 @@
+// Package enginetest opens engines for tests: over a World in memory, in which any
+// call can be made to fail or to wait, or over real shims and VMs.
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/shim"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// ErrInjected is for calls that are to fail.
+var ErrInjected = errors.New("injected")
+
+// World is the outside of an engine, in memory, in which any call can be made
+// to fail or to wait.
+type World struct {
+	mu       sync.Mutex
+	shims    map[string]*Shim // by state directory
+	attached map[string]bool
+	starts   int
+	fail     map[string]error
+	once     map[string]error // fails the next call only
+	block    map[string]chan struct{}
+	calls    []string
+	// Streams answers a shim's Open.
+	Streams func(*shimv1.OpenRequest) (token string, err error)
+}
+
+// New is a World in which every call succeeds.
+func New() *World {
+	return &World{shims: map[string]*Shim{}, attached: map[string]bool{}, fail: map[string]error{}, once: map[string]error{}, block: map[string]chan struct{}{}}
+}
+
+// call is made by every fake at its beginning.
+func (w *World) call(ctx context.Context, name string) error {
+	w.mu.Lock()
+	w.calls = append(w.calls, name)
+	block, err := w.block[name], w.fail[name]
+	if first := w.once[name]; first != nil {
+		err = first
+		delete(w.once, name)
+	}
+	w.mu.Unlock()
+	if block != nil {
+		select {
+		case <-block:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return err
+}
+
+// Shim is a shim and its machine.
+type Shim struct {
+	w          *World
+	dir        string
+	mu         sync.Mutex
+	state      string
+	reason     string
+	containers map[string]*shimv1.ContainerStatus
+	changed    chan struct{} // closed and replaced at each change
+	done       chan struct{}
+	files      map[string]bool
+}
+
+// The three services of a fake shim. A method that is not here panics.
+type (
+	podService struct {
+		*Shim
+		noPod
+	}
+	taskService struct {
+		*Shim
+		noTask
+	}
+	extService struct {
+		*Shim
+		noExt
+	}
+	noPod  struct{ sandboxv1.TTRPCSandboxService }
+	noTask struct{ taskv3.TTRPCTaskService }
+	noExt  struct{ shimv1.ExtensionClient }
+)
+
+// Start implements link.Shims.
+func (w *World) Start(ctx context.Context, o shim.Options) (*link.Conn, error) {
+	if err := w.call(ctx, "Start"); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.Mkdir(o.StateDir, 0o700), os.Mkdir(o.DataDir, 0o700),
+		os.WriteFile(filepath.Join(o.StateDir, layout.Machine), nil, 0o600),
+		os.WriteFile(filepath.Join(o.StateDir, layout.Sandbox), nil, 0o600)); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.starts++
+	f := &Shim{
+		w: w, dir: o.StateDir, state: "ready", containers: map[string]*shimv1.ContainerStatus{},
+		changed: make(chan struct{}), done: make(chan struct{}), files: map[string]bool{},
+	}
+	w.shims[o.StateDir] = f
+	return f.conn(), nil
+}
+
+// Connect implements link.Shims.
+func (w *World) Connect(_ context.Context, dir string) (*link.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.shims[dir]
+	if f == nil || f.dead() {
+		return nil, shim.ErrNotRunning
+	}
+	return f.conn(), nil
+}
+
+// Adopt takes over what a killed shim left.
+func (w *World) Adopt(ctx context.Context, o shim.Options) (*link.Conn, error) {
+	if err := w.call(ctx, "Adopt"); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.shims[o.StateDir]
+	if f == nil {
+		return nil, errors.New("nothing to adopt")
+	}
+	f.mu.Lock()
+	f.done = make(chan struct{})
+	f.mu.Unlock()
+	return f.conn(), nil
+}
+
+func (f *Shim) dead() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (f *Shim) conn() *link.Conn {
+	return &link.Conn{
+		TTRPCSandboxService: podService{Shim: f}, Task: taskService{Shim: f}, Ext: extService{Shim: f}, Done: f.done, Close: func() error { return nil }, PID: 1,
+		Streams: shim.StreamAddress(f.dir),
+		Ended: func(ctx context.Context) error {
+			select {
+			case <-f.done:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		},
+		SendFile: func(ctx context.Context, name string, _ *os.File) error {
+			f.mu.Lock()
+			f.files[name] = true
+			f.mu.Unlock()
+			return f.w.call(ctx, "SendFile")
+		},
+	}
+}
+
+// change wakes who follows the events.
+func (f *Shim) change(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// Die ends the shim, and not its VM.
+func (f *Shim) Die() { f.change(func() { close(f.done) }) }
+
+func (f podService) CreateSandbox(ctx context.Context, _ *sandboxv1.CreateSandboxRequest) (*sandboxv1.CreateSandboxResponse, error) {
+	return &sandboxv1.CreateSandboxResponse{}, f.w.call(ctx, "CreateSandbox")
+}
+
+func (f podService) StartSandbox(ctx context.Context, _ *sandboxv1.StartSandboxRequest) (*sandboxv1.StartSandboxResponse, error) {
+	err := f.w.call(ctx, "StartSandbox")
+	if err == nil {
+		f.change(func() { f.state = "running" })
+	}
+	return &sandboxv1.StartSandboxResponse{}, err
+}
+
+func (f podService) ShutdownSandbox(ctx context.Context, _ *sandboxv1.ShutdownSandboxRequest) (*sandboxv1.ShutdownSandboxResponse, error) {
+	if err := f.w.call(ctx, "ShutdownSandbox"); err != nil {
+		return nil, err
+	}
+	f.w.mu.Lock()
+	delete(f.w.shims, f.dir)
+	f.w.mu.Unlock()
+	f.Die()
+	return &sandboxv1.ShutdownSandboxResponse{}, nil
+}
+
+func (f taskService) Create(ctx context.Context, r *taskv3.CreateTaskRequest) (*taskv3.CreateTaskResponse, error) {
+	if err := f.w.call(ctx, "Create"); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(r.Bundle, "config.json")); err != nil {
+		return nil, err
+	}
+	f.change(func() { f.containers[r.ID] = &shimv1.ContainerStatus{Id: r.ID, State: "ready"} })
+	return &taskv3.CreateTaskResponse{}, nil
+}
+
+func (f taskService) Start(ctx context.Context, r *taskv3.StartRequest) (*taskv3.StartResponse, error) {
+	if err := f.w.call(ctx, "StartTask"); err != nil {
+		f.Exit(r.ID, 127, "ContainerCannotRun")
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	f.change(func() { c := f.containers[r.ID]; c.State, c.StartedAt = "running", timestamppb.Now() })
+	return &taskv3.StartResponse{}, nil
+}
+
+// EndVM has the VM end, as if by itself.
+func (f *Shim) EndVM(reason string) { f.change(func() { f.state, f.reason = "stopped", reason }) }
+
+// Done is closed when the shim has died.
+func (f *Shim) Done() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.done
+}
+
+// Exit ends a container.
+func (f *Shim) Exit(id string, exitCode uint32, reason string) {
+	f.change(func() {
+		c := f.containers[id]
+		c.State, c.ExitCode, c.Reason, c.ExitedAt = "stopped", exitCode, reason, timestamppb.Now()
+	})
+}
+
+// Kill ends a container with 128+n, unless it is told to ignore the signal.
+func (f taskService) Kill(ctx context.Context, r *taskv3.KillRequest) (*emptypb.Empty, error) {
+	if err := f.w.call(ctx, "Kill"); err != nil && r.Signal != uint32(unix.SIGKILL) {
+		return &emptypb.Empty{}, nil
+	}
+	f.Exit(r.ID, 128+r.Signal, "Error")
+	return &emptypb.Empty{}, nil
+}
+
+func (f taskService) Wait(ctx context.Context, r *taskv3.WaitRequest) (*taskv3.WaitResponse, error) {
+	for {
+		f.mu.Lock()
+		c, changed := f.containers[r.ID], f.changed
+		ended := c == nil || c.State == "stopped"
+		f.mu.Unlock()
+		if ended {
+			return &taskv3.WaitResponse{}, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (f taskService) Delete(ctx context.Context, r *taskv3.DeleteRequest) (*taskv3.DeleteResponse, error) {
+	if err := f.w.call(ctx, "Delete"); err != nil {
+		return nil, err
+	}
+	f.change(func() { delete(f.containers, r.ID) })
+	return &taskv3.DeleteResponse{}, nil
+}
+
+func (f extService) Status(_ context.Context, _ *shimv1.StatusRequest) (*shimv1.StatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	res := &shimv1.StatusResponse{State: f.state, ExitReason: f.reason}
+	for _, c := range f.containers {
+		res.Containers = append(res.Containers, &shimv1.ContainerStatus{
+			Id: c.Id, State: c.State, ExitCode: c.ExitCode, Reason: c.Reason, StartedAt: c.StartedAt, ExitedAt: c.ExitedAt,
+		})
+	}
+	return res, nil
+}
+
+func (f extService) Rehearse(ctx context.Context, _ *shimv1.RehearseRequest) (*shimv1.RehearseResponse, error) {
+	return &shimv1.RehearseResponse{}, f.w.call(ctx, "Rehearse")
+}
+
+func (f extService) ReadFile(_ context.Context, r *shimv1.ReadFileRequest) (*shimv1.ReadFileResponse, error) {
+	return &shimv1.ReadFileResponse{Data: []byte("last words of " + r.Path)}, nil
+}
+
+func (f extService) Publish(ctx context.Context, _ *shimv1.PublishRequest) (*shimv1.PublishResponse, error) {
+	return &shimv1.PublishResponse{}, f.w.call(ctx, "Publish")
+}
+
+func (f extService) Open(ctx context.Context, r *shimv1.OpenRequest) (*shimv1.OpenResponse, error) {
+	if err := f.w.call(ctx, "Open"); err != nil {
+		return nil, err
+	}
+	token, err := f.w.Streams(r)
+	return &shimv1.OpenResponse{Address: "not to be believed", Token: token}, err
+}
+
+func (f extService) Pause(_ context.Context, _ *shimv1.PauseRequest) (*shimv1.PauseResponse, error) {
+	f.change(func() { f.state = "paused" })
+	return &shimv1.PauseResponse{}, nil
+}
+
+func (f extService) Resume(_ context.Context, _ *shimv1.ResumeRequest) (*shimv1.ResumeResponse, error) {
+	f.change(func() { f.state = "running" })
+	return &shimv1.ResumeResponse{}, nil
+}
+
+func (f extService) Events(ctx context.Context, _ *shimv1.EventsRequest) (shimv1.Extension_EventsClient, error) {
+	return &events{ctx: ctx, f: f.Shim}, nil
+}
+
+// events has an event for every change.
+type events struct {
+	ttrpc.ClientStream
+	ctx  context.Context
+	f    *Shim
+	last chan struct{}
+}
+
+func (e *events) Recv() (*shimv1.Event, error) {
+	if e.last == nil {
+		e.f.mu.Lock()
+		e.last = e.f.changed
+		e.f.mu.Unlock()
+		return &shimv1.Event{Topic: "/bulkhead/ready"}, nil
+	}
+	select {
+	case <-e.last:
+	case <-e.ctx.Done():
+		return nil, e.ctx.Err()
+	}
+	if e.f.dead() {
+		return nil, ttrpc.ErrClosed
+	}
+	e.f.mu.Lock()
+	e.last = e.f.changed
+	e.f.mu.Unlock()
+	return &shimv1.Event{Topic: "/tasks/any"}, nil
+}
+
+// Kind, Attach, Detach: the world is a network too.
+type fakeNet struct{ w *World }
+
+func (n fakeNet) Kind() (network.Kind, string) { return network.KindUser, "" }
+
+func (n fakeNet) Attach(ctx context.Context, r network.Request) (network.Attachment, error) {
+	if err := n.w.call(ctx, "Attach"); err != nil {
+		return network.Attachment{}, err
+	}
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	n.w.attached[r.ID] = true
+	listeners, err := network.Listen(r.Ports)
+	return network.Attachment{
+		IPs: []string{"10.0.2.15"}, DNS: network.DNS{Servers: []string{"10.0.2.3"}}, Listeners: listeners,
+	}, err
+}
+
+func (n fakeNet) Detach(ctx context.Context, id string) error {
+	if err := n.w.call(ctx, "Detach"); err != nil {
+		return err
+	}
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	delete(n.w.attached, id)
+	return nil
+}
+
+// source has any machine at once.
+type source struct{ w *World }
+
+func (m source) Accel(ctx context.Context, _ hypervisor.Accel) (hypervisor.Accel, string, error) {
+	return hypervisor.TCG, "", m.w.call(ctx, "Accel")
+}
+
+func (m source) Template(ctx context.Context, _ hypervisor.Machine, _ func()) (*machines.Template, error) {
+	return &machines.Template{Key: "key"}, m.w.call(ctx, "Template")
+}
+
+func (m source) End(_ context.Context, dir string) error {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	delete(m.w.shims, filepath.Dir(dir))
+	return nil
+}
+
+func (m source) Reap(context.Context) error { return nil }
+func (m source) Close() error               { return nil }
+
+// Clean fails the test for anything that lives on outside the engine.
+func (w *World) Clean(t testing.TB) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.shims) > 0 || len(w.attached) > 0 {
+		t.Errorf("left behind: %d shims, networks of %v", len(w.shims), w.attached)
+	}
+}
+
+// Networks counts the networks that pods are attached to.
+func (w *World) Networks() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.attached)
+}
+
+// Fail has the calls of a name fail, or succeed again.
+func (w *World) Fail(name string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail[name] = err
+}
+
+func (n fakeNet) Release(context.Context) error { return nil }
+
+// Once has the next call of a name fail.
+func (w *World) Once(name string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.once[name] = err
+}
+
+// Block has the calls of a name wait until the returned function is called, once.
+func (w *World) Block(name string) (release func()) {
+	gate := make(chan struct{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.block[name] = gate
+	return func() { close(gate) }
+}
+
+// Calls are the names of all calls so far.
+func (w *World) Calls() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.calls)
+}
+
+// Forget forgets the calls so far.
+func (w *World) Forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = nil
+}
+
+// Starts counts the shims that have been started.
+func (w *World) Starts() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.starts
+}
+
+// Shim is the one that serves a pod's state directory.
+func (w *World) Shim(dir string) *Shim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.shims[dir]
+}
+
+// Reboot takes all shims and VMs.
+func (w *World) Reboot() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.shims)
+}
+
+// List, Remove: there are no templates on disk.
+func (m source) List(context.Context) ([]machines.Saved, error) { return nil, nil }
+func (m source) Remove(context.Context, string) error           { return nil }
+
+// Machines are the World's VMs, Network its network.
+func (w *World) Machines() machines.Source { return source{w} }
+
+// Network is the World's, for any kind.
+func (w *World) Network(network.Kind) (network.Provider, error) { return fakeNet{w}, nil }
+
+// Update records what it was asked for.
+func (f taskService) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb.Empty, error) {
+	name := fmt.Sprintf("Update %s %s %s", r.ID, r.Annotations[layout.MemoryAnnotation], r.Resources.GetValue())
+	if err := f.w.call(ctx, name); err != nil {
+		return nil, err
+	}
+	return &emptypb.Empty{}, nil
+}

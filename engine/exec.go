@@ -1,0 +1,290 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// maxOutput bounds each stream of ExecSync, in bytes, as other runtimes do.
+const maxOutput = 16 << 20
+
+// ExitError is returned by ExecSync for a command that ran and ended with
+// another code than 0. It has the methods of k8s.io/utils/exec.ExitError.
+type ExitError struct{ Code int }
+
+// Error is one line.
+func (e *ExitError) Error() string { return fmt.Sprintf("command ended with exit code %d", e.Code) }
+
+// String is Error's.
+func (e *ExitError) String() string { return e.Error() }
+
+// Exited is always true.
+func (e *ExitError) Exited() bool { return true }
+
+// ExitStatus is Code.
+func (e *ExitError) ExitStatus() int { return e.Code }
+
+// ErrOutput is matched by the error of an ExecSync whose command wrote more
+// than 16 MiB to one stream. The command has been killed.
+var ErrOutput = errors.New("the command writes too much")
+
+// ExecSync runs a command in a running container and returns what it wrote. A
+// command that is missing or cannot be run, and one that ends with another
+// code than 0, is an *ExitError (127, 126). After timeout, if it is more than
+// 0, the command is killed, and the error's code is codes.DeadlineExceeded.
+func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error) {
+	return e.execSync(ctx, id, cmd, timeout, func() output { return &bounded{} })
+}
+
+// ExecSyncClipped is ExecSync for who wants the first limit bytes of each stream
+// only: the rest is thrown away, and no error.
+func (e *Engine) ExecSyncClipped(ctx context.Context, id string, cmd []string, timeout time.Duration, limit int) (stdout, stderr []byte, err error) {
+	return e.execSync(ctx, id, cmd, timeout, func() output { return &clipped{limit: limit} })
+}
+
+// output takes what a command writes to one stream.
+type output interface {
+	io.Writer
+	Bytes() []byte
+}
+
+func (e *Engine) execSync(ctx context.Context, id string, cmd []string, timeout time.Duration, newOutput func() output) (stdout, stderr []byte, err error) {
+	c, shim, err := e.running(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	exec, err := c.newExec(ctx, shim, cmd, false, false)
+	if err != nil {
+		return nil, nil, failure.Wrap(err, "exec in container %s", c.Name)
+	}
+	defer exec.end(ctx)
+	res, err := shim.Ext.Open(ctx, exec.open(false, true, true))
+	if err != nil {
+		return nil, nil, failure.Wrap(err, "exec in container %s", c.Name)
+	}
+	carrier, err := stream.Dial(ctx, shim.Streams, res.GetToken())
+	if err != nil {
+		return nil, nil, failure.Wrap(err, "exec in container %s", c.Name)
+	}
+	out, errOut := newOutput(), newOutput()
+	result := make(chan error, 1)
+	var exitCode int
+	go func() {
+		var err error
+		exitCode, err = stream.Stdio{Stdout: out, Stderr: errOut}.Run(ctx, carrier)
+		result <- err
+	}()
+	if err := exec.start(ctx); err != nil {
+		carrier.Close()
+		<-result //nolint:errcheck // that it has ended is what counts
+		if exit := exec.failed(ctx); exit != 0 {
+			return nil, []byte(failure.Message(err) + "\n"), &ExitError{exit}
+		}
+		return nil, nil, failure.Wrap(err, "exec in container %s", c.Name)
+	}
+	err = <-result
+	if err != nil && ctx.Err() != nil {
+		err = failure.New(failure.Code(ctx.Err()), "exec in container %s: not done within %v", c.Name, timeout)
+	}
+	if err == nil && exitCode != 0 {
+		err = &ExitError{exitCode}
+		return out.Bytes(), errOut.Bytes(), err
+	}
+	return out.Bytes(), errOut.Bytes(), failure.Wrap(err, "exec in container %s", c.Name)
+}
+
+// bounded takes at most maxOutput bytes.
+type bounded struct{ bytes.Buffer }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxOutput {
+		return 0, fmt.Errorf("%w: more than %d bytes", ErrOutput, maxOutput)
+	}
+	return b.Buffer.Write(p)
+}
+
+// clipped keeps the first limit bytes.
+type clipped struct {
+	bytes.Buffer
+	limit int
+}
+
+func (c *clipped) Write(p []byte) (int, error) {
+	c.Buffer.Write(p[:min(len(p), max(c.limit-c.Len(), 0))])
+	return len(p), nil
+}
+
+// running returns a container that runs, and its shim.
+func (e *Engine) running(id string) (*container, *link.Conn, error) {
+	c, err := e.findContainer(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.pod.mu.Lock()
+	state := c.state()
+	c.pod.mu.Unlock()
+	if state != ContainerRunning {
+		return nil, nil, failure.New(codes.FailedPrecondition, "container %s is %s, not running", c.Name, state)
+	}
+	shim, err := c.pod.shim()
+	return c, shim, err
+}
+
+// execution is one more process of a container.
+type execution struct {
+	c    *container
+	shim *link.Conn
+	id   string
+}
+
+// newExec registers a process with the shim; nothing runs yet.
+func (c *container) newExec(ctx context.Context, shim *link.Conn, cmd []string, tty, stdin bool) (*execution, error) {
+	spec, err := c.spec()
+	if err != nil {
+		return nil, err
+	}
+	process, err := oci.Exec(spec, cmd, tty)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(process)
+	if err != nil {
+		return nil, err
+	}
+	e := &execution{c: c, shim: shim, id: store.NewID()[:32]}
+	req := &taskv3.ExecProcessRequest{
+		ID: c.ID, ExecID: e.id, Terminal: tty,
+		Spec: &anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/Process", Value: raw},
+	}
+	stdio := containerv1.Stream{}
+	if stdin {
+		stdio.Stdin = containerv1.OpenStdin
+	}
+	req.Stdin, req.Stdout, req.Stderr = containerv1.EncodeStdio(stdio)
+	callCtx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	_, err = shim.Task.Exec(callCtx, req)
+	return e, err
+}
+
+func (e *execution) start(ctx context.Context) error {
+	_, err := e.shim.Task.Start(ctx, &taskv3.StartRequest{ID: e.c.ID, ExecID: e.id})
+	return err
+}
+
+func (e *execution) open(stdin, stdout, stderr bool) *shimv1.OpenRequest {
+	return &shimv1.OpenRequest{
+		Kind: shimv1.OpenRequest_ATTACH, ContainerId: e.c.ID, ExecId: e.id, Stdin: stdin, Stdout: stdout, Stderr: stderr,
+	}
+}
+
+// failed is the code of a command that could not be run, 0 for a process that
+// has not ended.
+func (e *execution) failed(ctx context.Context) int {
+	state, err := e.shim.Task.State(ctx, &taskv3.StateRequest{ID: e.c.ID, ExecID: e.id})
+	if err != nil {
+		return 0
+	}
+	return int(state.GetExitStatus())
+}
+
+// end kills the process, if it still runs, and forgets it. It works when ctx
+// has ended.
+func (e *execution) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), link.CallTimeout)
+	defer cancel()
+	req := &taskv3.DeleteRequest{ID: e.c.ID, ExecID: e.id}
+	if _, err := e.shim.Task.Delete(ctx, req); err == nil || failure.NotFound(err) {
+		return
+	}
+	_, err := e.shim.Task.Kill(ctx, &taskv3.KillRequest{ID: e.c.ID, ExecID: e.id, Signal: uint32(unix.SIGKILL)})
+	if err == nil || failure.NotFound(err) {
+		waitCtx, cancel := context.WithTimeout(ctx, killWait)
+		_, err = e.shim.Task.Wait(waitCtx, &taskv3.WaitRequest{ID: e.c.ID, ExecID: e.id})
+		cancel()
+	}
+	if err == nil {
+		_, err = e.shim.Task.Delete(ctx, req)
+	}
+	if err != nil && !failure.NotFound(err) {
+		e.c.pod.e.log.Warn("end an exec", "container", e.c.ID, "error", err)
+	}
+}
+
+// ExecRequest asks for one more process of a running container.
+type ExecRequest struct {
+	Container             string // id, or an unambiguous prefix
+	Command               []string
+	TTY                   bool
+	Stdin, Stdout, Stderr bool // which of them are wanted: one at least
+}
+
+// Exec starts a command in a running container and returns its streams. What the
+// command writes waits for their reader. The process is forgotten when its stream
+// has ended, or with its container.
+func (e *Engine) Exec(ctx context.Context, r ExecRequest) (Stream, error) {
+	c, shim, err := e.running(r.Container)
+	if err != nil {
+		return Stream{}, err
+	}
+	if !r.Stdin && !r.Stdout && !r.Stderr {
+		return Stream{}, failure.Invalid("exec in container %s: one of stdin, stdout and stderr must be wanted", c.Name)
+	}
+	exec, err := c.newExec(ctx, shim, r.Command, r.TTY, r.Stdin)
+	if err != nil {
+		return Stream{}, failure.Wrap(err, "exec in container %s", c.Name)
+	}
+	s, err := openStream(ctx, shim, exec.open(r.Stdin, r.Stdout, r.Stderr && !r.TTY))
+	if err == nil {
+		err = exec.start(ctx)
+	}
+	if err != nil {
+		if exit := exec.failed(ctx); exit != 0 {
+			err = &failure.Error{Code: failure.Code(err), Text: failure.Message(err), Err: &ExitError{exit}}
+		}
+		exec.end(ctx)
+		return Stream{}, failure.Wrap(err, "exec in container %s", c.Name)
+	}
+	e.spawn(func() { exec.forget(e.ctx) })
+	return s, nil
+}
+
+// streamPatience is how long the end of a process waits for its reader.
+const streamPatience = time.Minute
+
+// forget deletes the process some time after its end, unless the shim has: which
+// it does when the client has heard of the end.
+func (e *execution) forget(ctx context.Context) {
+	if _, err := e.shim.Task.Wait(ctx, &taskv3.WaitRequest{ID: e.c.ID, ExecID: e.id}); err != nil {
+		return // the engine or the pod is gone
+	}
+	select {
+	case <-time.After(streamPatience):
+		e.end(ctx)
+	case <-e.shim.Done:
+	case <-ctx.Done():
+	}
+}

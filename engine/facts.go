@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// Facts are about a pod's machine.
+type Facts struct {
+	ID        string  `json:"id"`
+	State     string  `json:"state"` // ready, running, paused, stopped
+	Accel     string  `json:"accel"`
+	AccelNote string  `json:"accelNote,omitempty"` // why not a better one
+	Network   string  `json:"network"`             // user, restricted, none
+	NetNote   string  `json:"networkNote,omitempty"`
+	Clone     bool    `json:"clone"`  // of a template; else a cold boot
+	Pooled    bool    `json:"pooled"` // was ready before the pod was wanted
+	Template  string  `json:"template,omitempty"`
+	VMPID     int     `json:"vmPID,omitempty"`
+	ShimPID   int     `json:"shimPID,omitempty"`
+	VCPUs     int     `json:"vcpus"`
+	MemoryMiB int64   `json:"memoryMiB"`
+	Phases    []Phase `json:"phases,omitempty"` // of the start: the engine's, then the machine's
+	Exit      string  `json:"exit,omitempty"`   // why the machine ended
+	// Console and ShimLog are files on the host, bounded; their content is
+	// hostile.
+	Console string `json:"console,omitempty"`
+	ShimLog string `json:"shimLog,omitempty"`
+	Ports   []Port `json:"ports,omitempty"`
+	// Cgroup is the pod's on the host, around its machine and shim.
+	Cgroup Cgroup `json:"cgroup"`
+}
+
+// Cgroup is what holds a pod to its size on the host.
+type Cgroup struct {
+	Dirs   []string `json:"dirs,omitempty"`   // none: there is no group
+	Memory int64    `json:"memory,omitempty"` // bytes, the machine's own needs included
+	CPUs   float64  `json:"cpus,omitempty"`   // likewise; 0 is as many as the machine has
+	// Note says why there is none, or not all of it.
+	Note string `json:"note,omitempty"`
+}
+
+// Phase is one step of a start and what it cost.
+type Phase struct {
+	Name string        `json:"name"`
+	Took time.Duration `json:"took"`
+}
+
+// Port is a published port with the host port that it got.
+type Port struct {
+	HostIP   string `json:"hostIP"`
+	HostPort int    `json:"hostPort"`
+	PodPort  int    `json:"podPort"`
+}
+
+// PausePod stops a pod's machine. It is idempotent.
+func (e *Engine) PausePod(ctx context.Context, id string) error {
+	p, c, err := e.live(id)
+	if err != nil {
+		return err
+	}
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.done()
+	if p.isPaused() {
+		return nil
+	}
+	p.mu.Lock()
+	p.pauses++ // whatever becomes of it: it may be standing still from now on
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	if _, err := c.Ext.Pause(ctx, &shimv1.PauseRequest{}); err != nil {
+		return failure.Wrap(err, "pause pod %s", short(p.id))
+	}
+	p.setPaused(true)
+	return nil
+}
+
+// ResumePod lets a paused machine go on. It is idempotent.
+func (e *Engine) ResumePod(ctx context.Context, id string) error {
+	p, c, err := e.live(id)
+	if err != nil {
+		return err
+	}
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.done()
+	if !p.isPaused() {
+		return nil
+	}
+	return failure.Wrap(p.resume(ctx, c), "resume pod %s", short(p.id))
+}
+
+func (p *pod) resume(ctx context.Context, c *link.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	if _, err := c.Ext.Resume(ctx, &shimv1.ResumeRequest{}); err != nil {
+		return err
+	}
+	p.setPaused(false)
+	return nil
+}
+
+func (p *pod) isPaused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paused
+}
+
+// Pauses tells how often a pod's machine has been paused while this engine
+// runs, and whether it is now. It asks nobody, and says 0 and false of a pod that
+// is not there.
+func (e *Engine) Pauses(id string) (times uint64, now bool) {
+	p, err := e.find(id)
+	if err != nil {
+		return 0, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pauses, p.paused
+}
+
+func (p *pod) setPaused(paused bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = paused
+}
+
+// Facts tells about the pod's machine. For a stopped pod it tells what was.
+func (e *Engine) Facts(ctx context.Context, id string) (*Facts, error) {
+	p, err := e.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return p.facts(ctx), nil
+}
+
+func (p *pod) facts(ctx context.Context) *Facts {
+	r := p.snapshot()
+	dir := p.e.store.StateDir(p.id)
+	f := &Facts{
+		ID: p.id, State: "stopped", Accel: string(r.Machine.Accel), AccelNote: r.AccelNote,
+		Network: string(r.Machine.Network), NetNote: r.NetNote, Clone: r.Template != "", Pooled: r.WasPooled,
+		Template: r.Template, VCPUs: r.Machine.VCPUs, MemoryMiB: int64(r.MemoryMiB), Exit: r.Exit,
+		Console: filepath.Join(dir, layout.Console), ShimLog: filepath.Join(dir, layout.Log),
+	}
+	for _, t := range r.Phases {
+		f.Phases = append(f.Phases, Phase{t.Name, t.Took})
+	}
+	f.Ports = portsOf(&r)
+	f.Cgroup = Cgroup{Dirs: r.Cgroup.Dirs, Memory: r.Cgroup.Limits.Memory, Note: r.Cgroup.Note}
+	if l := r.Cgroup.Limits; l.Quota > 0 {
+		f.Cgroup.CPUs = float64(l.Quota) / float64(l.Period)
+	}
+	c, err := p.shim()
+	if err != nil {
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	st, err := c.Ext.Status(ctx, &shimv1.StatusRequest{})
+	if err != nil {
+		return f
+	}
+	f.State, f.VMPID, f.ShimPID, f.Exit = st.GetState(), int(st.GetVmPid()), int(st.GetShimPid()), st.GetExitReason()
+	if st.GetMemoryMib() > 0 {
+		f.MemoryMiB = st.GetMemoryMib()
+	}
+	for _, phase := range st.GetPhases() {
+		f.Phases = append(f.Phases, Phase{"machine: " + phase.GetName(), time.Duration(phase.GetMicroseconds()) * time.Microsecond})
+	}
+	return f
+}
+
+// Dir is where a pod's records and its disk lie.
+func (e *Engine) Dir(id string) string { return e.store.Dir(id) }
+
+// Network tells what network pods get that do not choose, and why not a better one.
+func (e *Engine) Network() (kind network.Kind, note string, err error) {
+	p, err := e.networks.get(network.KindUser)
+	if err != nil {
+		return "", "", err
+	}
+	kind, note = p.Kind()
+	return kind, note, nil
+}
+
+// Accel tells what accelerator pods get that do not choose, and why not a better one.
+func (e *Engine) Accel(ctx context.Context) (accel hypervisor.Accel, note string, err error) {
+	return e.machines.Accel(ctx, hypervisor.Auto)
+}
+
+func portsOf(r *store.Pod) []Port {
+	var out []Port
+	for _, p := range r.Ports {
+		out = append(out, Port(p))
+	}
+	return out
+}
+
+// Resolver is the DNS configuration that pods of a kind of network have which give none.
+func Resolver(kind string) network.DNS { return network.Resolver(network.Kind(kind)) }

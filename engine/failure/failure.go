@@ -1,0 +1,141 @@
+// Package failure holds the errors of an engine and of what translates for it:
+// one line of text, a gRPC status code for whoever is on the other side of a
+// socket, and the cause for errors.Is.
+package failure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/hostpath"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+)
+
+// Error is how methods of the engine fail.
+type Error struct {
+	Code codes.Code
+	// Text is the part of the message before the cause's.
+	Text string
+	Err  error
+	// More is for who asks: the last lines of the guest's console.
+	More string
+}
+
+// Error is one line.
+func (e *Error) Error() string {
+	switch {
+	case e.Err == nil:
+		return e.Text
+	case e.Text == "":
+		return Message(e.Err)
+	}
+	return e.Text + ": " + Message(e.Err)
+}
+
+// Unwrap is the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// GRPCStatus is what package status makes of the error.
+func (e *Error) GRPCStatus() *status.Status { return status.New(e.Code, e.Error()) }
+
+// Detail is for a user who asks for more than one line.
+func (e *Error) Detail() string {
+	if d, ok := errors.AsType[interface {
+		error
+		Detail() string
+	}](e.Err); ok && e.More == "" {
+		return d.Detail()
+	}
+	return e.More
+}
+
+// Message is the text of err. It leaves out the "rpc error: code = …" that a status prints.
+func Message(err error) string {
+	switch e := err.(type) { //nolint:errorlint // the outermost error alone decides how it prints
+	case *Error:
+		return e.Error()
+	case interface{ GRPCStatus() *status.Status }:
+		return e.GRPCStatus().Message()
+	default:
+		return err.Error()
+	}
+}
+
+// codeOf lists the codes of causes; the first match counts.
+var codeOf = []struct {
+	err  error
+	code codes.Code
+}{
+	{store.ErrReserved, codes.AlreadyExists},
+	{store.ErrForeign, codes.NotFound},
+	{sizing.ErrTooLarge, codes.ResourceExhausted},
+	{network.ErrPublish, codes.FailedPrecondition},
+	{network.ErrNotSupported, codes.Unimplemented},
+	{hostpath.ErrOutside, codes.InvalidArgument},
+	{containerv1.ErrInvalid, codes.InvalidArgument},
+	{errors.ErrUnsupported, codes.Unimplemented},
+	{oci.ErrInvalid, codes.InvalidArgument},
+	{oci.ErrNotSupported, codes.Unimplemented},
+	{image.ErrNotFound, codes.NotFound},
+	{image.ErrAmbiguous, codes.InvalidArgument},
+	{image.ErrInvalid, codes.InvalidArgument},
+	{image.ErrUnauthorized, codes.Unauthenticated},
+	{image.ErrPolicy, codes.PermissionDenied},
+	{image.ErrInUse, codes.FailedPrecondition},
+	{image.ErrUnavailable, codes.Unavailable},
+	{image.ErrNoSpace, codes.ResourceExhausted},
+	{context.DeadlineExceeded, codes.DeadlineExceeded},
+	{context.Canceled, codes.Canceled},
+}
+
+// Wrap says what failed, with the code of the cause. Nil stays nil.
+func Wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Code: Code(err), Text: fmt.Sprintf(format, args...), Err: err}
+}
+
+// New is an error without a cause.
+func New(c codes.Code, format string, args ...any) error {
+	return &Error{Code: c, Text: fmt.Sprintf(format, args...)}
+}
+
+// Invalid is an error for a request that cannot be right.
+func Invalid(format string, args ...any) error {
+	return New(codes.InvalidArgument, format, args...)
+}
+
+// Unsupported is an error for what a client may ask for and pods in VMs do not
+// have, or not yet.
+func Unsupported(format string, args ...any) error {
+	return New(codes.Unimplemented, format, args...)
+}
+
+// Code is the gRPC code of err: that of the first cause with one.
+func Code(err error) codes.Code {
+	for _, c := range codeOf {
+		if errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	if s, ok := errors.AsType[interface {
+		error
+		GRPCStatus() *status.Status
+	}](err); ok {
+		return s.GRPCStatus().Code()
+	}
+	return codes.Unknown
+}
+
+// NotFound reports whether err says that what was named is not there.
+func NotFound(err error) bool { return err != nil && Code(err) == codes.NotFound }

@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/containerd/containerd/api/events"
+	"google.golang.org/protobuf/proto"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// Adoption is tried again after these times, the last for as long as it takes.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// follow takes over what the shim tells until the pod is stopped or the engine
+// closed. When the shim dies, another is started.
+func (p *pod) follow() {
+	ctx := p.e.ctx
+	p.resumeVolumes()
+	wait := firstRetry
+	for ctx.Err() == nil && p.snapshot().Phase == store.Ready {
+		c, err := p.shim()
+		if err == nil {
+			wait = firstRetry
+			err = p.listen(ctx, c)
+		}
+		if ctx.Err() != nil || p.snapshot().Phase != store.Ready {
+			return
+		}
+		if p.ended() {
+			p.end(ctx)
+			return
+		}
+		if err := p.adopt(ctx, err); err != nil {
+			p.e.log.Error("start another shim for a pod", "pod", p.id, "error", err)
+			p.mu.Lock()
+			p.stuck = err
+			p.wake()
+			p.mu.Unlock()
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+			}
+			wait = min(2*wait, lastRetry)
+		}
+	}
+}
+
+// listen reconciles after each event, and returns when the machine has ended
+// (nil) or the stream has.
+func (p *pod) listen(ctx context.Context, c *link.Conn) error {
+	stream, err := c.Ext.Events(ctx, &shimv1.EventsRequest{})
+	if err != nil {
+		return err
+	}
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if !concerns(event) {
+			continue
+		}
+		if err := p.reconcile(ctx, c); err != nil {
+			return err
+		}
+		if p.snapshot().Exit != "" {
+			return nil
+		}
+	}
+}
+
+// concerns leaves out what changes no container's state.
+func concerns(e *shimv1.Event) bool {
+	switch e.GetTopic() {
+	case "/tasks/exec-added", "/tasks/exec-started", "/tasks/create", "/tasks/delete", "/sandboxes/create":
+		return false
+	case "/tasks/exit":
+		var exit events.TaskExit
+		if proto.Unmarshal(e.GetEvent().GetValue(), &exit) == nil && exit.ID != exit.ContainerID {
+			return false // of an exec'd process
+		}
+	}
+	return true
+}
+
+// end stops a pod whose machine has ended by itself, or whose stop failed half
+// way, and tries until that succeeds.
+func (p *pod) end(ctx context.Context) {
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		stopCtx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+		err := p.stop(stopCtx)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		p.e.log.Error("clear up after a machine that has ended", "pod", p.id, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// adopt connects to the pod's shim, starting another if it has died.
+func (p *pod) adopt(ctx context.Context, lost error) error {
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.done()
+	if p.snapshot().Phase != store.Ready || p.ended() {
+		return nil
+	}
+	p.e.log.Warn("lost a pod's shim", "pod", p.id, "error", lost)
+	p.release()
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	_, err := p.connect(ctx)
+	return err
+}
+
+// republish opens the ports again whose listeners died with the old shim.
+func (p *pod) republish(ctx context.Context, c *link.Conn) error {
+	var errs []error
+	for _, port := range p.snapshot().Ports {
+		ls, err := network.Listen([]network.Port{{HostIP: port.HostIP, HostPort: port.HostPort, PodPort: port.PodPort, Protocol: "tcp"}})
+		for _, l := range ls {
+			err = errors.Join(publishPort(ctx, c, l), l.Close())
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

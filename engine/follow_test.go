@@ -1,0 +1,73 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/hub"
+)
+
+// The shim is killed under a running engine: another takes over.
+func TestShimDies(t *testing.T) {
+	w := enginetest.New()
+	o := w.In(enginetest.Options(t, enginetest.Roots(t)))
+	enginetest.LoadImage(t, o.Images)
+	e := enginetest.Open(t, o)
+	pod, err := e.StartPod(t.Context(), podRequest("p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := startContainer(t.Context(), t, e, pod, "main", "true")
+	events, err := e.Subscribe(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	w.Shim(e.StateDir(pod)).Die()
+	// An end that is told after the death proves that somebody listens.
+	deadline := time.Now().Add(10 * time.Second)
+	for e.ShimDone(t, pod) != w.Shim(e.StateDir(pod)).Done() {
+		if time.Now().After(deadline) {
+			t.Fatal("no other shim took over")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	w.Shim(e.StateDir(pod)).Exit(id, 5, "Error")
+	timeout := time.After(10 * time.Second)
+	for {
+		select {
+		case event := <-events.Events():
+			if event.ID == id && event.Kind == engine.Stopped {
+				return
+			}
+		case <-timeout:
+			t.Fatal("nobody tells of the container's end")
+		}
+	}
+}
+
+// A subscriber that does not read is cut off, and holds nobody up.
+func TestSlowSubscriber(t *testing.T) {
+	w := enginetest.New()
+	e := enginetest.Open(t, w.In(enginetest.Options(t, enginetest.Roots(t))))
+	events, err := e.Subscribe(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	for _, name := range []string{"a", "b", "c"} {
+		if _, err := e.StartPod(t.Context(), podRequest(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for range events.Events() {
+		n++
+	}
+	if n != 1 || !errors.Is(events.Err(), hub.ErrBehind) {
+		t.Errorf("%d events, %v", n, events.Err())
+	}
+}

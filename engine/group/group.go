@@ -1,0 +1,168 @@
+// Package group holds each pod to its size on the host: a cgroup around its VM and
+// its shim, which both are in from their first instruction.
+package group
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"os/exec"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/sandbox/journal"
+)
+
+// What a VM and its shim take on the host beyond what the pod may.
+const (
+	overheadMemory = 192 << 20 // bytes
+	// overheadCPU, a part of each CPU's time, is for the agent, for the VM's
+	// devices and for the shim: without it a pod of a few hundredths of a CPU
+	// would be too slow to be asked anything.
+	overheadCPU = 0.25
+	groupPIDs   = 512 // a VM's worker threads are 64 for each kind of I/O
+)
+
+// endTimeout bounds the end of what is left in a pod's group.
+const endTimeout = 10 * time.Second
+
+// Undo is the journal's entry for a pod's group; End is its handler.
+const Undo = "cgroup"
+
+type undoArgs struct {
+	Dirs []string `json:"dirs"`
+}
+
+// Groups are those of an instance's pods. A host without cgroups has none: pods go
+// on, and their records say why.
+type Groups struct {
+	host *hostcgroup.Host
+	log  *slog.Logger
+}
+
+// Find finds where the groups of an instance lie.
+func Find(roots dirs.Roots, instance string, log *slog.Logger) *Groups {
+	sum := sha256.Sum256([]byte(roots.Data + "\x00" + roots.State))
+	return New(hostcgroup.Find("bulkhead-"+instance+"-"+hex.EncodeToString(sum[:4])), log)
+}
+
+// New takes the groups of host.
+func New(host *hostcgroup.Host, log *slog.Logger) *Groups { return &Groups{host, log} }
+
+// atLeast is o, and no less than what Bulkhead knows that a VM takes.
+func atLeast(o store.Overhead) store.Overhead {
+	return store.Overhead{Memory: max(overheadMemory, o.Memory), CPU: max(overheadCPU, o.CPU)}
+}
+
+// MemoryLimits are those of a VM that grows to a size. The share of the CPUs comes
+// when it is up, since starting it is no work of the pod's.
+func MemoryLimits(memoryMiB int, o store.Overhead) hostcgroup.Limits {
+	return hostcgroup.Limits{Memory: int64(memoryMiB)<<20 + atLeast(o).Memory, PIDs: groupPIDs}
+}
+
+// Make journals and makes the group of a pod.
+func (g *Groups) Make(ctx context.Context, j journal.Journal, r *store.Pod) error {
+	r.Cgroup.Note = g.host.Support().Missing
+	d := g.host.Dirs(r.ID)
+	if len(d) == 0 {
+		return nil
+	}
+	if _, err := j.Before(ctx, Undo, undoArgs{d}, atomicfile.Volatile); err != nil {
+		return err
+	}
+	l := MemoryLimits(max(r.MemoryMiB, r.Machine.Memory), store.Overhead{})
+	if _, err := g.host.Create(r.ID, l); err != nil {
+		g.log.Warn("a pod has no cgroup on the host", "pod", r.ID, "error", err)
+		r.Cgroup.Note = err.Error()
+		return nil
+	}
+	fault.Point("cgroup.made")
+	r.Cgroup.Dirs, r.Cgroup.Limits = d, l
+	return nil
+}
+
+// Limit gives a pod's group other limits.
+func (g *Groups) Limit(r *store.Pod, l hostcgroup.Limits) {
+	if len(r.Cgroup.Dirs) == 0 || r.Cgroup.Limits == l {
+		return
+	}
+	if err := hostcgroup.At(r.Cgroup.Dirs).Set(l); err != nil {
+		g.log.Warn("limit a pod's cgroup on the host", "pod", r.ID, "error", err)
+		r.Cgroup.Note = err.Error()
+		return
+	}
+	r.Cgroup.Limits = l
+}
+
+// HoldCPU gives a pod's group its share of the CPUs; 0 is no limit.
+func (g *Groups) HoldCPU(r *store.Pod, quota, period int64, o store.Overhead) {
+	l := r.Cgroup.Limits
+	l.Quota, l.Period = 0, 0
+	if quota > 0 && period > 0 {
+		l.Quota, l.Period = quota+int64(atLeast(o).CPU*float64(period)), period
+	}
+	g.Limit(r, l)
+}
+
+// Share is the pod's own part of its group's quota of the CPUs, of Period; 0 is no
+// limit.
+func Share(r *store.Pod, o store.Overhead) int64 {
+	l := r.Cgroup.Limits
+	if l.Quota == 0 {
+		return 0
+	}
+	return l.Quota - int64(atLeast(o).CPU*float64(l.Period))
+}
+
+// Remake makes a pod's group again if somebody has removed it.
+func (g *Groups) Remake(r *store.Pod) {
+	if len(r.Cgroup.Dirs) == 0 || !slices.Equal(r.Cgroup.Dirs, g.host.Dirs(r.ID)) {
+		return
+	}
+	if _, err := g.host.Create(r.ID, r.Cgroup.Limits); err != nil {
+		g.log.Warn("make a pod's cgroup on the host again", "pod", r.ID, "error", err)
+	}
+}
+
+// In is start for a process of the pod's, which is then born in the pod's group. A
+// nil start is (*exec.Cmd).Start.
+func In(r *store.Pod, start func(*exec.Cmd) error) func(*exec.Cmd) error {
+	if len(r.Cgroup.Dirs) == 0 {
+		return start
+	}
+	if start == nil {
+		start = (*exec.Cmd).Start
+	}
+	g := hostcgroup.At(r.Cgroup.Dirs)
+	return func(cmd *exec.Cmd) error { return g.Start(cmd, start) }
+}
+
+// End kills whatever is still in the pod's group, whether or not anything else
+// knows of it, and removes it. It is idempotent.
+func End(ctx context.Context, args json.RawMessage) error {
+	var u undoArgs
+	if err := json.Unmarshal(args, &u); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	return hostcgroup.At(u.Dirs).End(ctx)
+}
+
+// Reap ends the groups of this instance that are of no pod any more; keep tells of
+// a pod's id whether it is known.
+func (g *Groups) Reap(ctx context.Context, keep func(id string) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	return g.host.Reap(ctx, keep)
+}
+
+// Tidy removes the directory around the groups if none is left.
+func (g *Groups) Tidy() { g.host.Tidy() }

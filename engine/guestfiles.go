@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// maxHostname is the kernel's bound.
+const maxHostname = 63
+
+// hostname is the one that the pod wants, or its name, cut to what the kernel takes.
+func hostname(name, podName string) string {
+	if name == "" {
+		name = podName
+	}
+	if len(name) > maxHostname {
+		name = strings.TrimRight(name[:maxHostname], "-.")
+	}
+	return name
+}
+
+// hosts is the content of /etc/hosts.
+func hosts(hostname string, ips []string) string {
+	var b strings.Builder
+	b.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
+	if len(ips) == 0 {
+		ips = []string{"127.0.0.1"}
+	}
+	for _, ip := range ips {
+		fmt.Fprintf(&b, "%s\t%s\n", ip, hostname)
+	}
+	return b.String()
+}
+
+// resolv is the content of /etc/resolv.conf.
+func resolv(dns network.DNS) string {
+	var b strings.Builder
+	if len(dns.Searches) > 0 {
+		fmt.Fprintf(&b, "search %s\n", strings.Join(dns.Searches, " "))
+	}
+	for _, server := range dns.Servers {
+		fmt.Fprintf(&b, "nameserver %s\n", server)
+	}
+	if len(dns.Options) > 0 {
+		fmt.Fprintf(&b, "options %s\n", strings.Join(dns.Options, " "))
+	}
+	return b.String()
+}
+
+// macOf is a hardware address that is the pod's alone: locally administered,
+// unicast, the rest from its random id.
+func macOf(id string) string {
+	raw, err := hex.DecodeString(id[:10])
+	if err != nil {
+		raw = make([]byte, 5)
+	}
+	return fmt.Sprintf("02:%02x:%02x:%02x:%02x:%02x", raw[0], raw[1], raw[2], raw[3], raw[4])
+}

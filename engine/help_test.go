@@ -1,0 +1,46 @@
+package engine_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/oci"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	enginetest.RemoveShim()
+	os.Exit(code)
+}
+
+// podRequest is that of a pod which asks for nothing.
+func podRequest(name string) engine.PodRequest {
+	return engine.PodRequest{Key: "default/" + name, Identity: engine.Identity{Name: name, Namespace: "default", UID: "uid-" + name}}
+}
+
+// startContainer makes a container of the test image and starts it.
+func startContainer(ctx context.Context, t *testing.T, e *engine.Engine, pod, name string, args ...string) string {
+	t.Helper()
+	img, err := e.Images().Resolve(enginetest.Busybox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := oci.New("", args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := e.CreateContainer(ctx, pod, engine.ContainerRequest{
+		Key: name + "/0", Name: name, Spec: spec, Root: containerv1.Image{ID: img.ID}, Stdio: containerv1.Discard{},
+	})
+	if err == nil {
+		err = e.StartContainer(ctx, id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}

@@ -1,0 +1,28 @@
+package engine
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The engine knows no client's language: every door translates its own.
+func TestImports(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(string(out)) {
+		own, ours := strings.CutPrefix(name, "github.com/bulkhead-project/bulkhead/")
+		top, _, _ := strings.Cut(own, "/")
+		switch {
+		case strings.HasPrefix(name, "k8s.io/"), strings.HasPrefix(name, "sigs.k8s.io/"):
+			t.Errorf("the engine imports %s: no type of the CRI's or of Kubernetes'", name)
+		case ours && (top == "cri" || top == "pod" || top == "door" || top == "cli" || top == "volume"):
+			if own == "volume/atomicdir" {
+				continue // the form in which files of a volume lie on a disk
+			}
+			t.Errorf("the engine imports %s, which stands above it", name)
+		}
+	}
+}

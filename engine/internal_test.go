@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+)
+
+// TestSaysIt: only a shim and a machine of this very pod are taken for it.
+func TestSaysIt(t *testing.T) {
+	id := "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for _, test := range []struct {
+		args []string
+		want bool
+	}{
+		{[]string{"bulkhead-shim", "default", id}, true},
+		{[]string{"/usr/bin/qemu", "-name", "bulkhead-bulkhead-0123456789ab", "-nodefaults"}, true},
+		{[]string{"bulkhead-shim", "default", "f" + id[1:]}, false},
+		{[]string{"bulkhead", "rm", id}, false},
+		{[]string{"crictl", "rmp", id}, false},
+		{[]string{"/usr/bin/qemu", "-name", "bulkhead-template-0123456789ab"}, false},
+		{[]string{"/usr/bin/qemu", "-name"}, false},
+		{nil, false},
+	} {
+		if got := saysIt(test.args, id); got != test.want {
+			t.Errorf("%q: %v", test.args, got)
+		}
+	}
+}
+
+func TestQuota(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		size sizing.Size
+		want int64
+	}{
+		{"no limit", sizing.Size{VCPUs: 1, Period: 100000}, 0},
+		{"as many as the machine has", sizing.Size{VCPUs: 2, Quota: 200000, Period: 100000}, 0},
+		{"half of one", sizing.Size{VCPUs: 1, Quota: 50000, Period: 100000}, 50000},
+		{"three of four", sizing.Size{VCPUs: 4, Quota: 300000, Period: 100000}, 300000},
+	} {
+		if got := quota(tc.size); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// Each kind of network has a device, and a VM tells which it was asked for with.
+func TestNetworkDevices(t *testing.T) {
+	for kind, want := range map[network.Kind]network.Kind{
+		network.KindNone: network.KindNone, network.KindUser: network.KindUser,
+		network.KindHostLoopback: network.KindHostLoopback, network.KindRestricted: network.KindUser,
+	} {
+		m := hypervisor.Machine{
+			Kernel: "k", Initrd: "i", Accel: hypervisor.TCG, VCPUs: 1, Memory: 256, MaxMem: 256, Network: deviceOf(kind),
+		}
+		if err := m.Validate(); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if got := asked(networkOf(m)); got != want {
+			t.Errorf("%s: %s", kind, got)
+		}
+	}
+}

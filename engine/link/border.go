@@ -1,0 +1,73 @@
+package link
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/internal/printable"
+)
+
+// Bounds of what a shim says: it is as hostile as the guest whose bytes it
+// reads.
+const (
+	maxWord   = 1 << 10 // bytes of a text
+	maxPhases = 64
+	maxAhead  = 24 * time.Hour // of a time, from now
+)
+
+// border is where a shim's word comes in: texts are printable and short, times
+// such as there are. Numbers mean nothing but themselves.
+type border struct{ shimv1.ExtensionClient }
+
+func (b border) Status(ctx context.Context, r *shimv1.StatusRequest) (*shimv1.StatusResponse, error) {
+	res, err := b.ExtensionClient.Status(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	res.State, res.Accel, res.ExitReason = word(res.State), word(res.Accel), word(res.ExitReason)
+	res.Phases = res.Phases[:min(len(res.Phases), maxPhases)]
+	for _, phase := range res.Phases {
+		phase.Name = word(phase.Name)
+	}
+	for _, c := range res.Containers {
+		c.State, c.Reason, c.Message = word(c.State), word(c.Reason), text(c.Message)
+		c.CreatedAt, c.StartedAt, c.ExitedAt = when(c.CreatedAt, now), when(c.StartedAt, now), when(c.ExitedAt, now)
+	}
+	return res, nil
+}
+
+func (b border) Stats(ctx context.Context, r *shimv1.StatsRequest) (*shimv1.StatsResponse, error) {
+	res, err := b.ExtensionClient.Stats(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	for now, i := time.Now(), 0; i < len(res.Containers); i++ {
+		res.Containers[i].At = when(res.Containers[i].At, now)
+	}
+	return res, nil
+}
+
+// text is at most maxWord bytes without control characters but for new lines
+// and tabs, word one line of it.
+func text(s string) string {
+	return printable.Text(s[:min(len(s), maxWord)])
+}
+
+func word(s string) string { return strings.NewReplacer("\n", " ", "\t", " ").Replace(text(s)) }
+
+// when is a time as it may be: not before 1970, which every form can write
+// down, and not far ahead of now. Nil stays nil.
+func when(t *timestamppb.Timestamp, now time.Time) *timestamppb.Timestamp {
+	if t == nil {
+		return nil
+	}
+	if at := t.AsTime(); t.CheckValid() != nil || at.Unix() < 0 || at.After(now.Add(maxAhead)) {
+		return timestamppb.New(now)
+	}
+	return t
+}

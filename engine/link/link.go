@@ -1,0 +1,75 @@
+// Package link connects an engine to the shims of its pods. A shim is as hostile
+// as the guest whose bytes it reads: what it tells passes bounds here.
+package link
+
+import (
+	"context"
+	"os"
+	"time"
+
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/shim"
+)
+
+// CallTimeout bounds a call to a shim that does not wait for a process or for
+// a VM's start: the shim bounds its calls to the agent by less.
+const CallTimeout = 45 * time.Second
+
+// Shims starts and finds shims; tests have another one.
+type Shims interface {
+	// Start starts a pod's first shim, and with it the VM.
+	Start(ctx context.Context, o shim.Options) (*Conn, error)
+	// Connect returns an error that matches shim.ErrNotRunning if nobody
+	// serves dir.
+	Connect(ctx context.Context, dir string) (*Conn, error)
+	// Adopt starts another shim for a VM that lives.
+	Adopt(ctx context.Context, o shim.Options) (*Conn, error)
+}
+
+// Conn is a connection to one pod's shim.
+type Conn struct {
+	sandboxv1.TTRPCSandboxService
+	Task     taskv3.TTRPCTaskService
+	Ext      shimv1.ExtensionClient
+	SendFile func(ctx context.Context, name string, f *os.File) error
+	// Done is closed when the connection is.
+	Done <-chan struct{}
+	// Close lets go of the shim, which goes on.
+	Close func() error
+	// Ended waits for the shim's end.
+	Ended   func(ctx context.Context) error
+	PID     int
+	Streams string // path of the socket of its streams
+}
+
+// Processes are real shims.
+type Processes struct{}
+
+// Start implements Shims.
+func (Processes) Start(ctx context.Context, o shim.Options) (*Conn, error) {
+	return wrap(shim.Start(ctx, o))
+}
+
+// Connect implements Shims.
+func (Processes) Connect(ctx context.Context, dir string) (*Conn, error) {
+	return wrap(shim.Connect(ctx, dir))
+}
+
+// Adopt implements Shims.
+func (Processes) Adopt(ctx context.Context, o shim.Options) (*Conn, error) {
+	return wrap(shim.Adopt(ctx, o))
+}
+
+func wrap(c *shim.Client, err error) (*Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{
+		TTRPCSandboxService: c.Sandbox, Task: c.Task, Ext: border{c.Extension},
+		SendFile: c.SendFile, Done: c.Done(), Close: c.Close, Ended: c.Ended, PID: c.PID(),
+		Streams: shim.StreamAddress(c.StateDir()),
+	}, nil
+}

@@ -1,0 +1,82 @@
+// Package machines decides how the VMs of an engine run, and holds the templates
+// that they are cloned from.
+package machines
+
+import (
+	"context"
+	"os"
+
+	"github.com/bulkhead-project/bulkhead/guest"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+)
+
+// Source gives VMs; *Templates is the one of an engine, tests have others. Its
+// methods may be called at once.
+type Source interface {
+	// Accel resolves what is wanted; note says why it is not better.
+	Accel(ctx context.Context, want hypervisor.Accel) (accel hypervisor.Accel, note string, err error)
+	// Template returns the template of a machine, built if it is missing:
+	// building, if not nil, is called before that. The files are shared and stay
+	// open until Close.
+	Template(ctx context.Context, m hypervisor.Machine, building func()) (*Template, error)
+	// End ends the VM whose sockets lie in dir, if there is one.
+	End(ctx context.Context, dir string) error
+	// List tells of the templates on disk.
+	List(ctx context.Context) ([]Saved, error)
+	// Remove removes the template with that key.
+	Remove(ctx context.Context, key string) error
+	// Reap clears up after builders of templates that were killed.
+	Reap(ctx context.Context) error
+	// Close gives the templates' memory back; clones keep theirs.
+	Close() error
+}
+
+// Template is a saved VM as a shim clones it.
+type Template struct {
+	Key           string
+	Memory, State *os.File
+}
+
+// What VMs boot with, in MiB: what a pod that states no limit gets, so that the
+// common one need not be grown; a smaller pod gets the minimum. They can grow to
+// maxMemory, or to the host's memory if their pod is larger: what QEMU keeps for
+// each page that might come weighs 3 MB a VM otherwise.
+var (
+	bootMemory = []int{512, 256}
+	maxMemory  = 4096
+)
+
+// What every VM of the engine has, whatever its pod: templates are kept for each
+// combination of the rest.
+const (
+	diskSlots = 8 // images of one pod, and its scratch disk
+	rwSlots   = 1 // the scratch disk
+)
+
+// Of is the machine of a pod with so many virtual CPUs and so much memory, in MiB.
+func Of(b guest.Bundle, h sizing.Host, vcpus, memory int, accel hypervisor.Accel, net hypervisor.Network) hypervisor.Machine {
+	boot, most := memoryClass(memory, h)
+	return hypervisor.Machine{
+		Kernel: b.KernelPath(), Initrd: b.InitrdPath(), Cmdline: b.Cmdline,
+		Accel: accel, VCPUs: vcpus, Memory: boot, MaxMem: most,
+		Slots: diskSlots, Scratch: rwSlots, Network: net,
+	}
+}
+
+// memoryClass is what the VM of a pod of that size boots with, and what it can be
+// grown to.
+func memoryClass(memory int, h sizing.Host) (boot, most int) {
+	boot = bootMemory[len(bootMemory)-1]
+	for _, m := range bootMemory {
+		if m <= memory {
+			boot = m
+			break
+		}
+	}
+	most = h.MemoryMiB / sizing.MemoryAlign * sizing.MemoryAlign
+	if memory <= maxMemory {
+		most = min(most, maxMemory)
+	}
+	return boot, max(most, boot)
+}

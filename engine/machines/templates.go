@@ -1,0 +1,194 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/guest"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/hypervisor/template"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/sandbox/ready"
+)
+
+// buildTimeout bounds the building of a template: a cold boot, under emulation
+// and beside others.
+const buildTimeout = 2 * time.Minute
+
+// clockTries is how often a template is booted for a clock that is right.
+const clockTries = 4
+
+// Templates are the templates of this host, which QEMU clones and whose memory is
+// held until Close.
+type Templates struct {
+	driver hypervisor.Driver
+	store  *template.Store
+	prober probe.Prober
+	log    *slog.Logger
+
+	// build is held while a template is opened or built, so that pods that
+	// need the same one do not hash and build it at once.
+	build sync.Mutex
+
+	mu      sync.Mutex
+	open    map[hypervisor.Machine]*heldTemplate
+	removed []*heldTemplate
+}
+
+type heldTemplate struct {
+	*template.Template
+	out Template
+}
+
+// Open finds QEMU and the templates in roots. The guest is what they boot.
+func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger) (*Templates, error) {
+	driver, err := qemu.New()
+	if err != nil {
+		return nil, err
+	}
+	if err := roots.Ensure(); err != nil {
+		return nil, err
+	}
+	sockets := filepath.Join(roots.State, "p")
+	if err := dirs.Ensure(sockets, 0o711); err != nil {
+		return nil, err
+	}
+	h := &Templates{driver: driver, store: template.Open(roots, driver), log: log, open: map[hypervisor.Machine]*heldTemplate{}}
+	h.prober = probe.Prober{
+		Driver: driver, Check: ready.Answering, Path: filepath.Join(roots.State, "kvm.json"), Dir: sockets,
+		Machine: hypervisor.Machine{
+			Kernel: b.KernelPath(), Initrd: b.InitrdPath(), Cmdline: b.Cmdline,
+			Accel: hypervisor.KVM, VCPUs: 1, Memory: bootMemory[0], Network: hypervisor.NetworkNone,
+		},
+	}
+	return h, nil
+}
+
+// Accel resolves a wish by the probe.
+func (h *Templates) Accel(ctx context.Context, wish hypervisor.Accel) (hypervisor.Accel, string, error) {
+	accel, verdict, err := h.prober.Resolve(ctx, wish)
+	if err != nil {
+		return "", "", err
+	}
+	note := ""
+	if accel == hypervisor.TCG && wish != hypervisor.TCG {
+		note = verdict.Reason
+	}
+	return accel, note, nil
+}
+
+// Template opens or builds a template. A miss is logged with its reason.
+func (h *Templates) Template(ctx context.Context, m hypervisor.Machine, building func()) (*Template, error) {
+	if t := h.held(m); t != nil {
+		return t, nil
+	}
+	if building != nil {
+		if key, err := h.store.Key(ctx, m); err == nil && !h.store.Has(key) {
+			building()
+		}
+	}
+	h.build.Lock()
+	defer h.build.Unlock()
+	if t := h.held(m); t != nil {
+		return t, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
+	defer cancel()
+	began := time.Now()
+	t, why, err := h.store.Ensure(ctx, m, ready.Steady)
+	for tries := 1; errors.Is(err, ready.ErrClock) && tries < clockTries; tries++ {
+		h.log.Warn("a template is booted anew", "error", err)
+		t, why, err = h.store.Ensure(ctx, m, ready.Steady)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if why != nil {
+		h.log.Info("template built", "key", t.Info.Key, "why", why, "vcpus", m.VCPUs, "accel", m.Accel,
+			"network", m.Network, "took", time.Since(began))
+	}
+	memory, err := t.Memory()
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	held := &heldTemplate{t, Template{Key: t.Info.Key, Memory: memory, State: t.State()}}
+	h.mu.Lock()
+	h.open[m] = held
+	h.mu.Unlock()
+	return &held.out, nil
+}
+
+// held is the open template of m, until somebody removes it from the store.
+func (h *Templates) held(m hypervisor.Machine) *Template {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.open[m]
+	if t == nil {
+		return nil
+	}
+	if !h.store.Has(t.Info.Key) {
+		// Closed at the end only: a start that has just taken it goes on with it.
+		h.removed = append(h.removed, t)
+		delete(h.open, m)
+		return nil
+	}
+	return &t.out
+}
+
+// End ends whatever machine has its sockets in dir.
+func (h *Templates) End(ctx context.Context, dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return h.driver.End(ctx, dir)
+}
+
+// Reap clears up after builders of templates that were killed.
+func (h *Templates) Reap(ctx context.Context) error { return h.store.Reap(ctx) }
+
+// Saved is a template on disk.
+type Saved struct {
+	template.Info
+	// Old says that no VM will be cloned from it any more: the guest, QEMU or the
+	// format is another.
+	Old bool
+}
+
+// List tells of the templates on disk.
+func (h *Templates) List(ctx context.Context) ([]Saved, error) {
+	infos, err := h.store.List()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Saved, 0, len(infos))
+	for _, i := range infos {
+		key, err := h.store.Key(ctx, i.Machine)
+		list = append(list, Saved{Info: i, Old: err != nil || key != i.Key})
+	}
+	return list, nil
+}
+
+// Remove removes the template with that key. VMs that were cloned from it run on.
+func (h *Templates) Remove(ctx context.Context, key string) error { return h.store.Remove(ctx, key) }
+
+// Close gives the templates' memory back; clones keep theirs.
+func (h *Templates) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, t := range slices.AppendSeq(h.removed, maps.Values(h.open)) {
+		errs = append(errs, t.Close())
+	}
+	h.removed = nil
+	h.open = map[hypervisor.Machine]*heldTemplate{}
+	return errors.Join(errs...)
+}

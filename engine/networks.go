@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// The kinds of networks that pods ask for.
+const (
+	NetworkNone         = network.KindNone
+	NetworkUser         = network.KindUser
+	NetworkHostLoopback = network.KindHostLoopback
+)
+
+// ParsePort reads a port as it is published: "[IP:]HOST:POD".
+func ParsePort(text string) (network.Port, error) { return network.ParsePort(text) }
+
+// deviceOf is the network device of VMs in a network of that kind. The hypervisor has a
+// device for each, so that no VM made for one kind is ever another pod's.
+func deviceOf(kind network.Kind) hypervisor.Network { return hypervisor.Network(kind) }
+
+// asked is the kind of which kind may be a reduced form.
+func asked(kind network.Kind) network.Kind {
+	if kind == network.KindRestricted {
+		return network.KindUser
+	}
+	return kind
+}
+
+// networkOf is the kind of network that a VM has.
+func networkOf(m hypervisor.Machine) network.Kind { return network.Kind(m.Network) }
+
+// networks are the providers of an engine, one a kind. To make the first of a kind
+// takes a while.
+type networks struct {
+	open func(network.Kind) (network.Provider, error)
+
+	mu        sync.Mutex // held while one is made
+	providers map[network.Kind]provider
+	replaced  []network.Provider // by better ones
+}
+
+type provider struct {
+	network.Provider
+	retry time.Time // when a better one is to be tried for; zero is never
+}
+
+// networkRetry is how long pods may start with a reduced network before the next
+// start probes again.
+const networkRetry = time.Minute
+
+// get returns the network of a kind.
+func (n *networks) get(kind network.Kind) (network.Provider, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old, ok := n.providers[kind]
+	if ok && (old.retry.IsZero() || time.Now().Before(old.retry)) {
+		return old.Provider, nil
+	}
+	p, err := n.open(kind)
+	if err != nil {
+		return nil, fmt.Errorf("network %s: %w", kind, err)
+	}
+	if ok {
+		n.replaced = append(n.replaced, old.Provider)
+	}
+	next := provider{Provider: p}
+	if got, _ := p.Kind(); got != kind {
+		next.retry = time.Now().Add(networkRetry)
+	}
+	n.providers[kind] = next
+	return p, nil
+}
+
+// of returns the provider of a VM that has a network of that kind, which may be a
+// reduced form of what was asked for.
+func (n *networks) of(kind network.Kind) (network.Provider, error) {
+	return n.get(asked(kind))
+}
+
+// release frees what pods share, when none is left.
+func (n *networks) release(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var errs []error
+	for _, p := range n.replaced {
+		errs = append(errs, p.Release(ctx))
+	}
+	for _, p := range n.providers {
+		errs = append(errs, p.Release(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// ownNetworks opens the networks of an instance that keeps their state below dir.
+func ownNetworks(dir string) func(network.Kind) (network.Provider, error) {
+	return func(kind network.Kind) (network.Provider, error) {
+		switch kind {
+		case network.KindNone:
+			return network.None{}, nil
+		case network.KindUser, network.KindHostLoopback:
+			dir := filepath.Join(dir, "net")
+			if err := dirs.Ensure(dir, 0o700); err != nil {
+				return nil, err
+			}
+			return network.NewUser(context.Background(), dir, kind == network.KindHostLoopback), nil // bounded by itself
+		}
+		return nil, fmt.Errorf("network %q: use user or none", kind)
+	}
+}

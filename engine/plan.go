@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+)
+
+// plan is all that can be decided about a pod before anything is made.
+type plan struct {
+	PodRequest
+	provider network.Provider
+	netNote  string
+	machine  hypervisor.Machine
+	note     string // about the accelerator
+	memory   int    // MiB
+	quota    int64  // of the CPUs, in microseconds of each period; 0 is all of them
+	period   int64
+}
+
+// kind is what a pod has to have in common with a member of the pool that is to be
+// its.
+type kind struct {
+	machine hypervisor.Machine
+	memory  int // MiB, grown to
+}
+
+func (p *plan) kind() kind { return kind{p.machine, p.memory} }
+
+// scratchSize is that of the pod's disk.
+func (p *plan) scratchSize() int64 { return max(p.ScratchBytes, defaultScratch) }
+
+// MaxScratch is the size of a VM's disk slot, in bytes.
+const MaxScratch = 64 << 30
+
+// check refuses what no pod of this engine can be.
+func (e *Engine) check(r *PodRequest) error {
+	switch {
+	case r.Key == "":
+		return failure.Invalid("the pod has no key")
+	case r.ScratchBytes > MaxScratch:
+		return &sizing.TooLargeError{What: "bytes of ephemeral storage", Want: r.ScratchBytes, Have: MaxScratch}
+	case r.LogDirectory == "":
+		return nil
+	case !filepath.IsAbs(r.LogDirectory):
+		return failure.Invalid("log directory %q is not absolute", r.LogDirectory)
+	}
+	return failure.Wrap(e.paths.Check(r.LogDirectory), "log directory")
+}
+
+// plan decides about a pod. It changes nothing.
+func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
+	p := &plan{PodRequest: r}
+	size, err := e.sizeOf(r.Size)
+	if err != nil {
+		return nil, err
+	}
+	p.memory, p.quota, p.period = size.MemoryMiB, quota(size), size.Period
+	switch r.Network {
+	case "":
+		p.Network = network.KindUser
+	case network.KindNone, network.KindUser, network.KindHostLoopback:
+	default:
+		return nil, failure.Invalid("unknown network %q (user, none)", r.Network)
+	}
+	switch r.Accel {
+	case "", hypervisor.Auto, hypervisor.KVM, hypervisor.TCG:
+	default:
+		return nil, failure.Invalid("unknown accelerator %q (auto, kvm, tcg)", r.Accel)
+	}
+	if p.provider, err = e.networks.get(p.Network); err != nil {
+		return nil, err
+	}
+	p.machine, p.note, err = e.machineFor(ctx, size.VCPUs, p.memory, r.Accel, p.provider)
+	if err != nil {
+		return nil, err
+	}
+	if p.memory > p.machine.MaxMem {
+		return nil, &sizing.TooLargeError{What: "MiB of memory", Want: int64(p.memory), Have: int64(p.machine.MaxMem)}
+	}
+	_, p.netNote = p.provider.Kind()
+	return p, nil
+}
+
+func (e *Engine) sizeOf(s Size) (sizing.Size, error) {
+	return sizing.SizeOf([]sizing.Demand{s.Demand}, e.host, sizing.Default)
+}
+
+// quota is a pod's share of the CPUs where its VM has more of them; 0 is none.
+func quota(size sizing.Size) int64 {
+	if size.Quota <= 0 || size.Quota >= int64(size.VCPUs)*size.Period {
+		return 0
+	}
+	return size.Quota
+}
+
+// machineFor is the machine of a pod with so many virtual CPUs and so much memory,
+// in MiB.
+func (e *Engine) machineFor(ctx context.Context, vcpus, memory int, accel hypervisor.Accel, p network.Provider) (hypervisor.Machine, string, error) {
+	if accel == "" {
+		accel = hypervisor.Auto
+	}
+	accel, note, err := e.machines.Accel(ctx, accel)
+	if err != nil {
+		return hypervisor.Machine{}, "", err
+	}
+	kind, _ := p.Kind()
+	return machines.Of(e.o.Guest, e.host, vcpus, memory, accel, deviceOf(kind)), note, nil
+}

@@ -1,0 +1,265 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim"
+)
+
+// Reaped counts what a reap did.
+type Reaped struct {
+	Adopted int      // pods whose shim had died and that have a new one
+	Removed int      // half-made and leftover sandboxes
+	Failed  []string // what could not be undone, to be tried again
+}
+
+// Found is what Open has done by a Reap of its own.
+func (e *Engine) Found() Reaped { return e.found }
+
+// Reap adopts pods without a shim and undoes what crashes left, of this
+// engine's instance only. It may be called at any time, and Open calls it: what
+// is being made or removed just then is left alone. Its error is of the store
+// as a whole; what failed for one pod is in Reaped.
+func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
+	var r Reaped
+	names, err := e.store.Names()
+	if err != nil {
+		return r, failure.Wrap(err, "reap")
+	}
+	ids, err := e.store.PodIDs()
+	if err != nil {
+		return r, failure.Wrap(err, "reap")
+	}
+	held := map[string]bool{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	turns := make(chan struct{}, reapAtOnce)
+	for _, id := range ids {
+		held[id] = true
+		if e.busy(id) {
+			continue
+		}
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			what, err := e.reapPod(ctx, id)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", short(id), err))
+				e.log.Error("reap a pod", "pod", id, "error", err)
+			case what == adopted:
+				r.Adopted++
+			case what == removed:
+				r.Removed++
+			}
+		})
+	}
+	all.Wait()
+	for _, name := range names {
+		// A name without a record: a crash before the first record, or
+		// after the last.
+		if held[name.ID] || e.busy(name.ID) {
+			continue
+		}
+		if err := errors.Join(e.unwind(ctx, name.ID), e.store.Release(name.Key, name.ID)); err != nil {
+			r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", short(name.ID), err))
+			continue
+		}
+		r.Removed++
+	}
+	if err := e.groups.Reap(ctx, func(id string) bool { return held[id] || e.busy(id) }); err != nil {
+		r.Failed = append(r.Failed, err.Error())
+	}
+	if err := e.machines.Reap(ctx); err != nil {
+		r.Failed = append(r.Failed, err.Error())
+	}
+	return r, nil
+}
+
+// reapAtOnce is how many pods are reaped at once, so that one that hangs does not
+// hold up all others.
+const reapAtOnce = 16
+
+type reaped int
+
+const (
+	nothing reaped = iota
+	found          // a pod that goes on
+	adopted        // one with a new shim
+	removed
+)
+
+// reapPod deals with one pod of the disk that the engine does not hold.
+func (e *Engine) reapPod(ctx context.Context, id string) (reaped, error) {
+	record, err := e.store.Pod(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nothing, nil // removed meanwhile
+	}
+	if err != nil {
+		// Nobody can tell any more what it was: it is ended.
+		e.log.Warn("a pod's record is damaged; the pod is removed", "pod", id, "error", err)
+		return removed, e.discard(ctx, id, "")
+	}
+	if record.Phase != store.Ready && record.Phase != store.Stopped {
+		return removed, e.discard(ctx, id, record.Key)
+	}
+	p := newPod(e, record)
+	if err := p.load(); err != nil {
+		return nothing, err
+	}
+	if record.Phase == store.Stopped {
+		p.settle(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
+		e.hold(p)
+		return found, nil
+	}
+	return e.adoptPod(ctx, p)
+}
+
+// adoptPod connects to a ready pod's shim, or starts another; a pod whose
+// machine is gone is stopped.
+func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	fresh, err := p.connect(ctx)
+	// Seen in any case: it is tried again for as long as the engine lives.
+	e.hold(p)
+	e.spawn(p.follow)
+	if err != nil || !fresh {
+		return found, err
+	}
+	return adopted, nil
+}
+
+// connect connects a ready pod to its shim and takes over the shim's word. It
+// reports whether the shim is another one.
+func (p *pod) connect(ctx context.Context) (fresh bool, err error) {
+	for {
+		c, fresh, err := p.e.reach(ctx, p)
+		if err != nil || c == nil {
+			return false, err // without an error the pod has ended, as its record says now
+		}
+		if err = p.reconcile(ctx, c); err == nil {
+			if fresh {
+				if err := p.republish(ctx, c); err != nil {
+					p.e.log.Warn("publish a pod's ports again", "pod", p.id, "error", err)
+				}
+			}
+			p.mu.Lock()
+			p.conn, p.stuck = c, nil
+			p.wake()
+			p.mu.Unlock()
+			return fresh, nil
+		}
+		// A shim that was killed just now still takes connections for a moment.
+		_ = c.Close()
+		if fresh || !lost(err) || ctx.Err() != nil {
+			return false, err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// reach connects to the shim of a ready pod, starting another (fresh) if it
+// has died. A pod that has no state any more, as after a reboot, has ended:
+// there is no connection then, and no error.
+func (e *Engine) reach(ctx context.Context, p *pod) (c *link.Conn, fresh bool, err error) {
+	dir := e.store.StateDir(p.id)
+	c, err = e.shims.Connect(ctx, dir)
+	if err == nil {
+		return c, false, nil
+	}
+	if !errors.Is(err, shim.ErrNotRunning) {
+		return nil, false, err
+	}
+	if !e.hasState(p.id) {
+		p.settle(time.Now(), sandbox.ReasonVMKilled, "its machine is gone")
+		err := p.update(func(r *store.Pod) { r.Exit = "the machine is gone, with the host's boot or by force" })
+		return nil, false, err
+	}
+	o, closeFiles, err := p.adoptOptions(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer closeFiles()
+	c, err = e.shims.Adopt(ctx, o)
+	return c, err == nil, err
+}
+
+// discard undoes a pod that nobody has seen, or that cannot be kept.
+func (e *Engine) discard(ctx context.Context, id, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+	defer cancel()
+	if err := e.unwind(ctx, id); err != nil {
+		return err
+	}
+	if key != "" {
+		return e.store.Release(key, id)
+	}
+	names, err := e.store.Names()
+	for _, n := range names {
+		if n.ID == id {
+			err = errors.Join(err, e.store.Release(n.Key, id))
+		}
+	}
+	return err
+}
+
+// load reads the pod's containers. One without a whole record was never seen
+// and goes.
+func (p *pod) load() error {
+	stored, broken, err := p.e.store.Containers(p.id)
+	if err != nil {
+		return err
+	}
+	for id, why := range broken {
+		if !errors.Is(why, fs.ErrNotExist) {
+			p.e.log.Warn("a container's record is damaged; the container is forgotten", "pod", p.id, "container", id, "error", why)
+		}
+		if err := p.e.store.DropContainer(p.id, id); err != nil {
+			return err
+		}
+	}
+	for _, st := range stored {
+		p.containers[st.ID] = &container{pod: p, Stored: st}
+	}
+	return nil
+}
+
+// hold lets a pod be seen.
+func (e *Engine) hold(p *pod) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pods[p.id] = p
+}
+
+// busy reports whether the engine holds the pod or is at work on it.
+func (e *Engine) busy(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pods[id] != nil || e.working[id]
+}
+
+// work marks an id as being made, or as made no more.
+func (e *Engine) work(id string, on bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if on {
+		e.working[id] = true
+	} else {
+		delete(e.working, id)
+	}
+}

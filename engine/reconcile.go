@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+)
+
+// maxTermination is what the kubelet takes of a termination message, in bytes.
+const maxTermination = 4096
+
+// exitCode is that of a container whose machine ended under it.
+const exitKilled = 137
+
+// reconcile takes over the shim's word on all containers: starts and ends that
+// the engine does not know yet are stored and told.
+func (p *pod) reconcile(ctx context.Context, c *link.Conn) error {
+	p.reconciling.Lock()
+	defer p.reconciling.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	status, err := c.Ext.Status(ctx, &shimv1.StatusRequest{})
+	if err != nil {
+		return err
+	}
+	stopped, reason := status.GetState() == string(sandbox.Stopped), status.GetExitReason()
+	if stopped {
+		if reason == "" {
+			reason = "the machine has ended"
+		}
+		// Before its containers end: who sees that must not try to start them
+		// again in this machine.
+		err = p.update(func(r *store.Pod) {
+			if r.Exit == "" {
+				r.Exit = reason
+			}
+		})
+	}
+	known := map[string]bool{}
+	for _, word := range status.GetContainers() {
+		if word.GetExecId() != "" {
+			continue
+		}
+		known[word.GetId()] = true
+		if ctr := p.container(word.GetId()); ctr != nil {
+			p.take(ctx, c, ctr, word)
+		}
+	}
+	p.mu.Lock()
+	p.paused = status.GetState() == string(sandbox.Paused)
+	p.mu.Unlock()
+	if stopped {
+		p.settle(time.Now(), sandbox.ReasonVMKilled, reason)
+	}
+	return err
+}
+
+// take takes over the word on one container.
+func (p *pod) take(ctx context.Context, c *link.Conn, ctr *container, word *shimv1.ContainerStatus) {
+	state := sandbox.State(word.GetState())
+	started := time.Time{}
+	if word.GetStartedAt() != nil {
+		started = word.GetStartedAt().AsTime()
+	}
+	if !started.IsZero() {
+		p.setStarted(ctr, started)
+	}
+	if state != sandbox.Stopped {
+		return
+	}
+	p.mu.Lock()
+	ended := ctr.Exit != nil
+	p.mu.Unlock()
+	if ended {
+		return
+	}
+	exit := store.Exit{
+		Code: int(word.GetExitCode()), Reason: word.GetReason(), Message: word.GetMessage(),
+		Started: started, At: word.GetExitedAt().AsTime(),
+	}
+	if word.GetExitedAt() == nil {
+		exit.At = time.Now()
+	}
+	if ctr.Termination != nil {
+		err := p.lastWords(ctx, c, ctr)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return // the engine ends; the next one asks again
+		}
+		if err != nil {
+			p.e.log.Warn("copy a container's termination message", "container", ctr.ID, "error", err)
+		}
+	}
+	p.setExit(ctr, exit)
+}
+
+// lastWords copies the container's termination message to the host's file.
+func (p *pod) lastWords(ctx context.Context, c *link.Conn, ctr *container) error {
+	file, err := c.Ext.ReadFile(ctx, &shimv1.ReadFileRequest{
+		ContainerId: ctr.ID, Path: ctr.Termination.Container, Limit: maxTermination,
+	})
+	if failure.NotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	data := file.GetData()
+	root, name, err := p.e.paths.Open(ctr.Termination.Host)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(name, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteAt(data[max(0, len(data)-maxTermination):], 0)
+	return err
+}
+
+// setStarted stores and tells that a container has started, once.
+func (p *pod) setStarted(ctr *container, at time.Time) {
+	p.mu.Lock()
+	first := ctr.Started.IsZero()
+	if first {
+		ctr.Started = at
+		if err := p.e.store.PutContainer(p.id, &ctr.Container); err != nil {
+			p.e.log.Error("store a container's start", "container", ctr.ID, "error", err)
+		}
+	}
+	p.mu.Unlock()
+	if first {
+		p.e.emit(Started, p, ctr.ID)
+	}
+}
+
+// setExit stores and tells that a container has ended, once.
+func (p *pod) setExit(ctr *container, exit store.Exit) {
+	p.mu.Lock()
+	first := ctr.Exit == nil
+	if first {
+		ctr.Exit = &exit
+		if err := p.e.store.PutExit(p.id, ctr.ID, &exit); err != nil {
+			p.e.log.Error("store a container's end", "container", ctr.ID, "error", err)
+		}
+	}
+	p.mu.Unlock()
+	if first {
+		p.e.emit(Stopped, p, ctr.ID)
+	}
+}
+
+// settle ends every container that has no end yet: its machine is no more.
+func (p *pod) settle(at time.Time, reason, message string) {
+	p.mu.Lock()
+	var open []*container
+	for _, ctr := range p.containers {
+		if ctr.Exit == nil {
+			open = append(open, ctr)
+		}
+	}
+	p.mu.Unlock()
+	for _, ctr := range open {
+		p.setExit(ctr, store.Exit{Code: exitKilled, Reason: reason, Message: message, Started: ctr.Started, At: at})
+	}
+}
+
+// container returns the pod's container of that id, or nil.
+func (p *pod) container(id string) *container {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.containers[id]
+}

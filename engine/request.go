@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+)
+
+// PodRequest asks for a pod machine.
+type PodRequest struct {
+	// Key is the name that one pod of the instance at a time has.
+	Key      string
+	Identity Identity
+	// Record is the door's own, JSON, for it to find again.
+	Record json.RawMessage
+	Size   Size
+	// Overhead is what the VM may take on the host beside the pod's own.
+	Overhead store.Overhead
+
+	Hostname string
+	Sysctls  map[string]string
+	// Network is the kind of network; empty is NetworkUser. What the pod asks of it
+	// follows: ports to publish, its own DNS (nil is the network's), a bandwidth.
+	Network   network.Kind
+	Ports     []network.Port
+	DNS       *network.DNS
+	Bandwidth network.Bandwidth
+	// Accel is the accelerator; empty and Auto are probed.
+	Accel hypervisor.Accel
+	// Cold asks for a boot of its own instead of a clone.
+	Cold bool
+	// ScratchBytes is what the pod may write to its disk; 0 is the default size.
+	ScratchBytes int64
+	// LogDirectory is made for the containers' logs; empty is none.
+	LogDirectory string
+}
+
+// Identity is what others call the pod. Its Annotations are the user's: the
+// engine's own win over them in what the shim is told.
+type Identity struct {
+	Name, Namespace, UID string
+	Attempt              uint32
+	Labels, Annotations  map[string]string
+}
+
+// Size is what a pod asks for.
+type Size struct {
+	sizing.Demand
+	// Limits hold for the pod as a whole and not only as the sum of its
+	// containers'.
+	Limits agentv1.PodLimits
+}
+
+// ContainerRequest asks for a container in a pod.
+type ContainerRequest struct {
+	// Key is the name that one container of the pod at a time has, Name what
+	// messages call it.
+	Key, Name string
+	// Record is the door's own, JSON, for it to find again.
+	Record json.RawMessage
+	// Spec is for the guest's runtime; the engine names its cgroup. Its mounts that
+	// are the project's own are those of package containerv1.
+	Spec *specs.Spec
+	Root containerv1.Root
+	// Files say where on the host the files lie of the mounts whose source is
+	// containerv1.Files.
+	Files []store.Files
+	// Stdio is where the standard streams lead; a Log's File is a path of the host.
+	Stdio containerv1.Stdio
+	// TTY gives it a terminal.
+	TTY        bool
+	StopSignal int
+	// Termination is where its last words are and where they go; nil for none.
+	Termination *store.Termination
+}
+
+// mounts are those of the specification that are the project's own.
+func (r *ContainerRequest) mounts() ([]containerv1.Mount, error) {
+	var out []containerv1.Mount
+	for _, m := range r.Spec.Mounts {
+		mount, ours, err := containerv1.ParseMount(m.Destination, m.Type, m.Source, m.Options)
+		if err != nil {
+			return nil, err
+		}
+		if ours {
+			out = append(out, mount)
+		}
+	}
+	return out, nil
+}
+
+// check refuses what no container can be, and what does not work yet.
+func (r *ContainerRequest) check() error {
+	if r.Key == "" || r.Spec == nil || r.Root == nil {
+		return failure.Invalid("a container needs a key, a specification and a root")
+	}
+	mounts, err := r.mounts()
+	if err != nil {
+		return err
+	}
+	return containerv1.Check(r.Root, mounts, r.Stdio)
+}
+
+// disks are the ids of the images whose disks the container gets, the root's first.
+func (r *ContainerRequest) disks() ([]string, error) {
+	var ids []string
+	if root, ok := r.Root.(containerv1.Image); ok {
+		ids = append(ids, root.ID)
+	}
+	mounts, err := r.mounts()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mounts {
+		if img, ok := m.Source.(containerv1.Image); ok && !slices.Contains(ids, img.ID) {
+			ids = append(ids, img.ID)
+		}
+	}
+	return ids, nil
+}

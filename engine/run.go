@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/group"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// startTimeout bounds the start of a pod, the building of a template and a
+// cold boot under emulation included.
+const startTimeout = 5 * time.Minute
+
+// StartPod makes and starts a pod and returns its id. The pod is seen by nobody
+// before it is ready, and nothing is left of one that fails. A request for a key
+// that is being started joins that start; for one that is ready it returns its id.
+// The end of ctx ends the wait and not the start.
+func (e *Engine) StartPod(ctx context.Context, r PodRequest) (string, error) {
+	if err := e.check(&r); err != nil {
+		return "", failure.Wrap(err, "pod %s", r.Identity.Name)
+	}
+	return e.do(ctx, "pod "+r.Key, func(ctx context.Context) (string, error) {
+		done, err := e.admit(ctx)
+		if err != nil {
+			return "", err
+		}
+		defer done()
+		ctx, cancel := context.WithTimeout(ctx, startTimeout)
+		defer cancel()
+		return e.startPod(ctx, r)
+	})
+}
+
+func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
+	if id, err := e.existing(r.Key); id != "" || err != nil {
+		return id, err
+	}
+	p, err := e.plan(ctx, r)
+	if err != nil {
+		return "", failure.Wrap(err, "pod %s", r.Identity.Name)
+	}
+	begun := time.Now()
+	b := &building{e: e, plan: p, begun: begun, mark: begun}
+	made, err := b.build(ctx)
+	if err != nil && ctx.Err() == nil && (b.record.WasPooled || !p.Cold && failure.Code(err) == codes.DeadlineExceeded) {
+		// Whatever is wrong with a member of the pool, or with a clone that
+		// never answers, is no fault of the pod's.
+		e.log.Warn("a VM failed its pod, which gets another", "pod", r.Key, "pooled", b.record.WasPooled, "error", err)
+		e.work(b.record.ID, false)
+		b = &building{e: e, plan: p, begun: begun, mark: time.Now(), alone: true}
+		made, err = b.build(ctx)
+	}
+	if err == nil {
+		e.hold(made)
+	}
+	e.work(b.record.ID, false)
+	if err != nil {
+		failed := &failure.Error{Code: failure.Code(err), Text: "run pod " + r.Identity.Name, Err: err, More: b.console}
+		e.log.Warn("pod failed to start", "pod", r.Key, "error", failed, "detail", failed.Detail())
+		return "", failed
+	}
+	e.log.Info("pod started", "pod", r.Key, "id", made.id, "took", time.Since(b.begun))
+	e.emit(Started, made, made.id)
+	e.spawn(made.follow)
+	if !p.Cold {
+		e.pool.want(p.kind())
+	}
+	return made.id, nil
+}
+
+// existing is the id of the ready pod that has the key already.
+func (e *Engine) existing(key string) (string, error) {
+	for _, p := range e.all() {
+		r := p.snapshot()
+		switch {
+		case r.Key != key:
+		case r.Phase == store.Ready && r.Exit == "":
+			return p.id, nil
+		default:
+			return "", failure.New(codes.AlreadyExists,
+				"pod %s: a stopped one (%s) has the name and attempt: remove it, or use the next attempt", key, short(p.id))
+		}
+	}
+	return "", nil
+}
+
+// building is a pod that is being made.
+type building struct {
+	e    *Engine
+	plan *plan
+	undo undo.Stack
+
+	record   store.Pod
+	conn     *link.Conn
+	attached network.Attachment
+	console  string // its last lines, when a step failed
+	alone    bool   // not from the pool
+
+	begun, mark time.Time
+}
+
+// build goes through all steps; each registers its undo, on the stack or in
+// the pod's journal, before it is done.
+func (b *building) build(ctx context.Context) (made *pod, err error) {
+	defer func() {
+		if err != nil {
+			b.console = b.e.consoleTail(b.record.ID)
+		}
+		if b.conn != nil && err != nil {
+			_ = b.conn.Close()
+		}
+		b.undo.OnError(ctx, &err)
+	}()
+	member := b.takeMember(ctx)
+	if member == nil {
+		b.record.ID = store.NewID()
+		b.e.work(b.record.ID, true)
+	}
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"reserve", b.reserve},
+		{"store", b.store},
+		{"network", b.attach},
+		{"shim", b.start},
+		{"create", b.create},
+		{"start", b.boot},
+		{"publish", b.forward},
+	} {
+		if member != nil && step.name == "shim" {
+			continue // the member has one
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, failure.Wrap(err, "%s", step.name)
+		}
+		if err := step.do(ctx); err != nil {
+			return nil, err
+		}
+		fault.Point("run." + step.name)
+		b.timing(step.name)
+	}
+	b.closeListeners()
+	return b.finish()
+}
+
+func (b *building) timing(name string) {
+	now := time.Now()
+	b.record.Phases = append(b.record.Phases, store.Timing{Name: name, Took: now.Sub(b.mark)})
+	b.mark = now
+}
+
+func (b *building) takeMember(ctx context.Context) *member {
+	if b.plan.Cold || b.alone || b.plan.scratchSize() != defaultScratch {
+		return nil // a member's disk is of the default size
+	}
+	m := b.e.pool.take(ctx, b.plan.kind())
+	if m == nil {
+		return nil
+	}
+	// From here on the member is this pod's to undo.
+	b.record, b.conn, b.attached = m.record, m.conn, m.attached
+	b.record.Phases = nil
+	b.record.WasPooled = true
+	b.undo.Push("pooled machine", func(ctx context.Context) error { return b.e.pool.drop(ctx, m) })
+	return m
+}
+
+func (b *building) reserve(context.Context) error {
+	key, id := b.plan.Key, b.record.ID
+	b.undo.Push("name", func(context.Context) error { return b.e.store.Release(key, id) })
+	err := b.e.store.Reserve(key, id)
+	return failure.Wrap(err, "reserve")
+}
+
+// closeListeners closes the engine's copies: the shim has its own.
+func (b *building) closeListeners() {
+	for _, l := range b.attached.Listeners {
+		l.Close()
+	}
+	b.attached.Listeners = nil
+}
+
+// store makes the pod's place on disk and writes what it is to be.
+func (b *building) store(context.Context) error {
+	if !b.record.WasPooled {
+		b.undo.Push("sandbox", func(ctx context.Context) error { return b.e.unwind(ctx, b.record.ID) })
+		if err := b.e.store.MakePod(b.record.ID); err != nil {
+			return failure.Wrap(err, "store")
+		}
+	}
+	poolKey := b.record.Key
+	b.record.Key, b.record.Phase, b.record.Record, b.record.Overhead = b.plan.Key, store.Starting, b.plan.Record, b.plan.Overhead
+	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.machine, b.plan.memory
+	b.record.AccelNote, b.record.NetNote = b.plan.note, b.plan.netNote
+	b.e.groups.Limit(&b.record, group.MemoryLimits(b.plan.memory, b.plan.Overhead)) // of the pool's VM, which is to grow
+	if err := b.e.store.PutPod(&b.record); err != nil {
+		return failure.Wrap(err, "store")
+	}
+	if poolKey != "" {
+		if err := b.e.store.Release(poolKey, b.record.ID); err != nil {
+			return failure.Wrap(err, "store")
+		}
+	}
+	return b.logDirectory()
+}
+
+// logDirectory makes the directory of the containers' logs; one that was made
+// and is empty goes with a pod that fails.
+func (b *building) logDirectory() error {
+	dir := b.plan.LogDirectory
+	if dir == "" {
+		return nil
+	}
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		b.undo.Push("log directory", func(context.Context) error {
+			// Not empty any more, or gone: somebody else's business.
+			_ = os.Remove(filepath.Clean(dir))
+			return nil
+		})
+	}
+	root, name, err := b.e.paths.Open(dir)
+	if err != nil {
+		return failure.Wrap(err, "make the log directory")
+	}
+	defer root.Close()
+	return failure.Wrap(root.MkdirAll(name, 0o755), "make the log directory")
+}
+
+// finish makes the pod whole.
+func (b *building) finish() (*pod, error) {
+	b.record.Phase = store.Ready
+	b.record.Phases = append(b.record.Phases, store.Timing{Name: "total", Took: time.Since(b.begun)})
+	if err := b.e.store.PutPod(&b.record); err != nil {
+		return nil, failure.Wrap(err, "store")
+	}
+	fault.Point("run.ready")
+	p := newPod(b.e, &b.record)
+	p.conn = b.conn
+	return p, nil
+}

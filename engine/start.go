@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/group"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/printable"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+	"github.com/bulkhead-project/bulkhead/shim/uids"
+)
+
+// configType is the type of CreateSandbox's options: a sandbox.Config as JSON.
+const configType = "io.bulkhead.sandbox.Config+json"
+
+// defaultScratch is what a pod may write where no limit is set, in bytes.
+const defaultScratch = 10 << 30
+
+const (
+	scratchFile = "scratch.img"
+	consoleTail = 4096 // bytes of the console that an error carries
+)
+
+// attach readies the pod's network, that of a member once more as its pod wants it.
+func (b *building) attach(ctx context.Context) (err error) {
+	b.undo.Push("ports", func(context.Context) error { b.closeListeners(); return nil })
+	r := network.Request{ID: b.record.ID, Ports: b.plan.Ports, DNS: b.plan.DNS, Bandwidth: b.plan.Bandwidth}
+	if b.record.WasPooled {
+		b.attached, err = b.plan.provider.Attach(ctx, r)
+	} else {
+		b.attached, err = b.e.attach(ctx, b.plan.provider, r)
+	}
+	return failure.Wrap(err, "network")
+}
+
+// start starts the shim, and with it the machine, which comes up while the
+// rest is made ready.
+func (b *building) start(ctx context.Context) (err error) {
+	b.conn, err = b.e.startShim(ctx, &b.record, b.attached, b.plan.Cold, b.template)
+	return failure.Wrap(err, "start the shim")
+}
+
+// create tells the shim what the pod is.
+func (b *building) create(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	if !b.record.WasPooled { // a member has it
+		if err := b.e.sendScratch(ctx, b.record.ID, b.conn, b.plan.scratchSize()); err != nil {
+			return err
+		}
+	}
+	raw, err := json.Marshal(b.config())
+	if err != nil {
+		return failure.Wrap(err, "encode the configuration")
+	}
+	_, err = b.conn.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{
+		SandboxID: b.record.ID, Options: &anypb.Any{TypeUrl: configType, Value: raw},
+	})
+	return failure.Wrap(err, "create the sandbox")
+}
+
+// sendScratch makes a pod's scratch disk and gives it to its shim.
+func (e *Engine) sendScratch(ctx context.Context, id string, c *link.Conn, size int64) error {
+	path := filepath.Join(e.store.Dir(id), scratchFile)
+	if err := e.scratch.Create(ctx, path, size); err != nil {
+		return failure.Wrap(err, "scratch disk")
+	}
+	fault.Point("run.scratch")
+	disk, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return failure.Wrap(err, "scratch disk")
+	}
+	defer disk.Close()
+	return failure.Wrap(c.SendFile(ctx, layout.Scratch, disk), "scratch disk")
+}
+
+// boot waits for the machine to be up and its agent to have taken the pod's
+// configuration.
+func (b *building) boot(ctx context.Context) error {
+	_, err := b.conn.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxID: b.record.ID})
+	if err == nil {
+		b.e.groups.HoldCPU(&b.record, b.plan.quota, b.plan.period, b.plan.Overhead)
+	}
+	return failure.Wrap(err, "start the machine")
+}
+
+// forward hands the published ports' listeners to the shim.
+func (b *building) forward(ctx context.Context) error {
+	for _, l := range b.attached.Listeners {
+		if err := publishPort(ctx, b.conn, l); err != nil {
+			return failure.Wrap(err, "publish port %d", l.HostPort)
+		}
+		b.record.Ports = append(b.record.Ports, store.Port{HostIP: l.HostIP, HostPort: l.HostPort, PodPort: l.PodPort})
+	}
+	return nil
+}
+
+func publishPort(ctx context.Context, c *link.Conn, l network.Listener) error {
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	source, ok := l.Listener.(interface{ File() (*os.File, error) })
+	if !ok {
+		return fmt.Errorf("a listener without a descriptor: %T", l.Listener)
+	}
+	f, err := source.File()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	name := fmt.Sprintf("port-%d", l.HostPort)
+	if err := c.SendFile(ctx, name, f); err != nil {
+		return err
+	}
+	_, err = c.Ext.Publish(ctx, &shimv1.PublishRequest{File: name, PodPort: uint32(l.PodPort)})
+	return err
+}
+
+// config is the sandbox's configuration. The engine's own annotations win over
+// the user's.
+func (b *building) config() sandbox.Config {
+	who := b.plan.Identity
+	all := maps.Clone(who.Annotations)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, map[string]string{
+		"io.kubernetes.cri.container-type":    "sandbox",
+		"io.kubernetes.cri.sandbox-id":        b.record.ID,
+		"io.kubernetes.cri.sandbox-name":      who.Name,
+		"io.kubernetes.cri.sandbox-namespace": who.Namespace,
+		"io.kubernetes.cri.sandbox-uid":       who.UID,
+	})
+	host := hostname(b.plan.Hostname, who.Name)
+	b.record.IPs = b.attached.IPs
+	return sandbox.Config{
+		Version: sandbox.ConfigVersion, ID: b.record.ID, Instance: b.e.o.Instance,
+		Name: who.Name, Namespace: who.Namespace, UID: who.UID, Attempt: who.Attempt,
+		Labels: who.Labels, Annotations: all, Created: b.record.Created,
+		Hostname: host, Resolv: resolv(b.attached.DNS), Hosts: hosts(host, b.attached.IPs),
+		Sysctls: b.plan.Sysctls, Network: guestNetwork(b.record.ID, b.attached),
+		LogBytes: b.e.o.LogBytes,
+		Machine:  b.plan.machine, MemoryMiB: b.plan.memory, Limits: b.plan.Size.Limits, ScratchBytes: b.plan.ScratchBytes,
+	}
+}
+
+// guestNetwork is how the guest sets up its interface, nil if it has none.
+func guestNetwork(id string, a network.Attachment) *agentv1.Network {
+	if a.Guest == nil {
+		return nil
+	}
+	guest := *a.Guest
+	if guest.MAC == "" {
+		guest.MAC = macOf(id)
+	}
+	return &guest
+}
+
+// attach journals and attaches a network.
+func (e *Engine) attach(ctx context.Context, p network.Provider, r network.Request) (network.Attachment, error) {
+	kind, _ := p.Kind()
+	if _, err := e.store.Journal(r.ID).Before(ctx, undoNetwork, networkUndo{Kind: kind}, atomicfile.Durable); err != nil {
+		return network.Attachment{}, err
+	}
+	return p.Attach(ctx, r)
+}
+
+// template tells whoever waits for the pod that its template is built first.
+func (b *building) template() {
+	if b.e.o.Building != nil {
+		b.e.o.Building(b.plan.Identity.UID)
+	}
+}
+
+// startShim journals and starts a shim, as a clone unless cold.
+func (e *Engine) startShim(ctx context.Context, r *store.Pod, a network.Attachment, cold bool, building func()) (*link.Conn, error) {
+	o := e.shimOptions(r)
+	o.Machine, o.Spawn = r.Machine, a.Start
+	if !cold {
+		t, err := e.machines.Template(ctx, r.Machine, building)
+		if err != nil {
+			return nil, err
+		}
+		o.Memory, o.State, r.Template = t.Memory, t.State, t.Key
+	}
+	if err := e.groups.Make(ctx, e.store.Journal(r.ID), r); err != nil {
+		return nil, err
+	}
+	o.Spawn = group.In(r, o.Spawn)
+	if _, err := e.store.Journal(r.ID).Before(ctx, undoShim, struct{}{}, atomicfile.Volatile); err != nil {
+		return nil, err
+	}
+	if os.Geteuid() == 0 {
+		uid, err := uids.Reserve(e.uids(), r.ID)
+		if err != nil {
+			return nil, err
+		}
+		fault.Point("shim.uid")
+		r.Owner = &shim.Owner{UID: uid, GID: uid}
+		o.Owner = r.Owner
+	}
+	// Before the shim can exist, the record says how to find and end it.
+	if err := e.store.PutPod(r); err != nil {
+		return nil, err
+	}
+	fault.Point("shim.recorded")
+	return e.shims.Start(ctx, o)
+}
+
+func (e *Engine) uids() string { return filepath.Join(e.o.Roots.Data, "uids") }
+
+// consoleTail is the end of the guest's console, for an error. The file
+// belongs to the pod's user, so nothing about it is believed.
+func (e *Engine) consoleTail(id string) string {
+	if id == "" {
+		return ""
+	}
+	root, err := os.OpenRoot(e.store.StateDir(id))
+	if err != nil {
+		return ""
+	}
+	defer root.Close()
+	f, err := root.OpenFile(layout.Console, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	tail, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-consoleTail), consoleTail))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return ""
+	}
+	return printable.Text(string(tail))
+}

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+)
+
+// StopPod ends a pod's machine, with whatever runs in it, its shim and
+// its network. It succeeds for a pod that is stopped or not there. The end of
+// ctx ends the wait and not the stop.
+func (e *Engine) StopPod(ctx context.Context, id string) error {
+	p, err := e.find(id)
+	if failure.NotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer e.pool.refill(0)
+	_, err = e.do(ctx, "stop "+p.id, func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+		defer cancel()
+		return "", p.stop(ctx)
+	})
+	return err
+}
+
+// RemovePod removes a pod and all that it has on disk, stopping it
+// first. It succeeds for one that is not there.
+func (e *Engine) RemovePod(ctx context.Context, id string) error {
+	p, err := e.find(id)
+	if failure.NotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer e.pool.refill(0)
+	_, err = e.do(ctx, "remove "+p.id, func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+		defer cancel()
+		return "", p.remove(ctx)
+	})
+	return err
+}
+
+// stop makes the pod's phase Stopped.
+func (p *pod) stop(ctx context.Context) error {
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.done()
+	return p.stopLocked(ctx)
+}
+
+// stopLocked is called with op held.
+func (p *pod) stopLocked(ctx context.Context) error {
+	if p.snapshot().Phase != store.Ready {
+		return nil
+	}
+	p.endContainers(ctx)
+	fault.Point("stop.killed")
+	p.mu.Lock()
+	p.ending = true
+	p.mu.Unlock()
+	if err := p.e.store.Journal(p.id).Undo(ctx, p.e.handlers(p.id)); err != nil {
+		return failure.Wrap(err, "stop pod %s", short(p.id))
+	}
+	fault.Point("stop.undone")
+	p.settle(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
+	if err := p.assume(func(r *store.Pod) { r.Phase, r.Stopped = store.Stopped, time.Now() }); err != nil {
+		// Whoever reads the old record finds no machine, and stops it again.
+		p.e.log.Warn("that a pod has stopped could not be written down", "pod", p.id, "error", err)
+	}
+	fault.Point("stop.recorded")
+	p.release()
+	p.e.emit(Stopped, p, p.id)
+	return nil
+}
+
+// endContainers kills what still runs while there is somebody to tell how it
+// ended. Its failure is no reason not to end the machine.
+func (p *pod) endContainers(ctx context.Context) {
+	c, err := p.shim()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, shimPatience)
+	defer cancel()
+	p.mu.Lock()
+	paused := p.paused
+	var running []*container
+	for _, ctr := range p.containers {
+		if ctr.Exit == nil && !paused {
+			running = append(running, ctr)
+		}
+	}
+	p.mu.Unlock()
+	for _, ctr := range running {
+		if err := kill(ctx, c, ctr.ID, uint32(unix.SIGKILL), true); err != nil && !failure.NotFound(err) {
+			p.e.log.Debug("kill a container of a pod that stops", "pod", p.id, "container", ctr.ID, "error", err)
+			return
+		}
+	}
+	for _, ctr := range running {
+		waitCtx, cancel := context.WithTimeout(ctx, killWait)
+		_ = waitTask(waitCtx, c, ctr.ID)
+		cancel()
+	}
+	_ = p.reconcile(ctx, c)
+}
+
+// remove removes the pod, stopping it first.
+func (p *pod) remove(ctx context.Context) error {
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.done()
+	p.mu.Lock()
+	gone := p.gone
+	p.mu.Unlock()
+	if gone {
+		return nil
+	}
+	if err := p.stopLocked(ctx); err != nil {
+		return err
+	}
+	key := p.snapshot().Key
+	if err := p.assume(markRemoving); err != nil {
+		// On a full disk, which this may empty.
+		p.e.log.Warn("that a pod is being removed could not be written down", "pod", p.id, "error", err)
+	}
+	fault.Point("remove.marked")
+	if err := p.e.unwind(ctx, p.id); err != nil {
+		return failure.Wrap(err, "remove pod %s", short(p.id))
+	}
+	fault.Point("remove.unwound")
+	if err := p.e.store.Release(key, p.id); err != nil {
+		return failure.Wrap(err, "remove pod %s", short(p.id))
+	}
+	fault.Point("remove.released")
+	p.mu.Lock()
+	p.gone = true
+	ids := make([]string, 0, len(p.containers)+1)
+	for id := range p.containers {
+		ids = append(ids, id)
+	}
+	p.mu.Unlock()
+	p.e.mu.Lock()
+	delete(p.e.pods, p.id)
+	p.e.mu.Unlock()
+	for _, id := range append(ids, p.id) {
+		p.e.emit(Deleted, p, id)
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/shim"
+)
+
+// Version is that of the records' stored form.
+const Version = 2
+
+const (
+	podFile       = "pod.json"
+	containerFile = "container.json"
+	exitFile      = "exit.json"
+	containersDir = "containers"
+)
+
+// Phase is how far a pod has come, as the engine sees it.
+type Phase string
+
+// The phases. Starting pods are seen by nobody; Pooled ones are clones without
+// a pod; a Stopped one has no process and no network any more.
+const (
+	Pooled   Phase = "pooled"
+	Starting Phase = "starting"
+	Ready    Phase = "ready"
+	Stopped  Phase = "stopped"
+	Removing Phase = "removing"
+)
+
+func (p Phase) valid() bool {
+	switch p {
+	case Pooled, Starting, Ready, Stopped, Removing:
+		return true
+	}
+	return false
+}
+
+// Pod is a pod's record.
+type Pod struct {
+	Version  int    `json:"version"`
+	ID       string `json:"id"`
+	Instance string `json:"instance"`
+	Key      string `json:"key"` // of its name
+	Phase    Phase  `json:"phase"`
+	// Record is the door's own, which the engine never reads; absent in the pool.
+	Record  json.RawMessage `json:"record,omitempty"`
+	Created time.Time       `json:"created"`
+
+	Machine   hypervisor.Machine `json:"machine"`
+	AccelNote string             `json:"accelNote,omitempty"`
+	Template  string             `json:"template,omitempty"` // key; absent for a cold boot
+	MemoryMiB int                `json:"memoryMiB"`
+	Owner     *shim.Owner        `json:"owner,omitempty"`
+	WasPooled bool               `json:"wasPooled,omitempty"`
+	// Overhead is what the VM may take on the host beside the pod's own.
+	Overhead Overhead `json:"overhead,omitzero"`
+	// Sized says that the pod's resources have been told since its start, beside
+	// those of its containers.
+	Sized bool `json:"sized,omitempty"`
+
+	NetNote string   `json:"networkNote,omitempty"`
+	IPs     []string `json:"ips,omitempty"`
+	Ports   []Port   `json:"ports,omitempty"`
+	Phases  []Timing `json:"phases,omitempty"`
+	// Cgroup is the pod's on the host.
+	Cgroup Cgroup `json:"cgroup,omitzero"`
+	// Exit says why the machine ended, once it has.
+	Exit    string    `json:"exit,omitempty"`
+	Stopped time.Time `json:"stopped,omitzero"`
+}
+
+// Port is a published port; HostPort is the one that it got.
+type Port struct {
+	HostIP   string `json:"hostIP"`
+	HostPort int    `json:"hostPort"`
+	PodPort  int    `json:"podPort"`
+}
+
+// Cgroup is a group of the host's; without Dirs there is none.
+type Cgroup struct {
+	Dirs   []string          `json:"dirs,omitempty"`
+	Limits hostcgroup.Limits `json:"limits,omitzero"`
+	Note   string            `json:"note,omitempty"` // why there is none, or not all of it
+}
+
+// Overhead is what a pod's VM may take on the host beside the pod's own; 0 is what
+// the engine knows that it takes.
+type Overhead struct {
+	Memory int64   `json:"memory,omitempty"` // bytes
+	CPU    float64 `json:"cpu,omitempty"`    // a part of each CPU's time
+}
+
+// Files is a volume whose files lie in a directory of the host and are copied into
+// the guest.
+type Files struct {
+	Name  string `json:"name"` // of the volume, in the guest
+	Dir   string `json:"dir"`
+	Group int    `json:"group,omitempty"` // that the copies belong to; 0 is the files' own
+}
+
+// Timing is one phase of the start.
+type Timing struct {
+	Name string        `json:"name"`
+	Took time.Duration `json:"took"`
+}
+
+// Container is a container's record.
+type Container struct {
+	Version int    `json:"version"`
+	ID      string `json:"id"`
+	Key     string `json:"key"`  // its name's, of which there is one at a time in a pod
+	Name    string `json:"name"` // as messages have it
+	// Record is the door's own, which the engine never reads.
+	Record  json.RawMessage `json:"record,omitempty"`
+	ImageID string          `json:"imageID"`
+	// Log is the path of its log on the host; empty is none.
+	Log string `json:"log,omitempty"`
+	// Quota and Period are its share of the CPUs: negative is no limit, 0 is not
+	// stated.
+	Quota  int64 `json:"quota,omitempty"`
+	Period int64 `json:"period,omitempty"`
+	// Files are the volumes of files that it mounts.
+	Files   []Files   `json:"files,omitempty"`
+	Created time.Time `json:"created"`
+	Started time.Time `json:"started,omitzero"`
+	// StopSignal is the number of the signal that asks it to end.
+	StopSignal int `json:"stopSignal"`
+	// Termination is where its last words are and where they go.
+	Termination *Termination `json:"termination,omitempty"`
+}
+
+// Termination says which file of the container is copied, when it has ended,
+// to which file of the host.
+type Termination struct {
+	Container string `json:"container"`
+	Host      string `json:"host"`
+}
+
+// Exit is how a container ended.
+type Exit struct {
+	Code    int       `json:"code"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+	At      time.Time `json:"at"`
+}

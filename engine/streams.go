@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+
+	"google.golang.org/grpc/codes"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// Stream is where the bytes of an exec, an attach, a copy, a port or a console go:
+// package shim/stream dials Socket, with Token, once.
+type Stream struct{ Socket, Token string }
+
+// URL is the stream for a client in another process: "bulkhead+unix://PATH?token=TOKEN".
+func (s Stream) URL() string {
+	u := url.URL{Scheme: "bulkhead+unix", Path: s.Socket, RawQuery: url.Values{"token": {s.Token}}.Encode()}
+	return u.String()
+}
+
+func openStream(ctx context.Context, c *link.Conn, req *shimv1.OpenRequest) (Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	res, err := c.Ext.Open(ctx, req)
+	if err != nil {
+		return Stream{}, err
+	}
+	return Stream{Socket: c.Streams, Token: res.GetToken()}, nil
+}
+
+// AttachRequest asks for the streams of a running container's own process.
+type AttachRequest struct {
+	Container             string // id, or an unambiguous prefix
+	Stdin, Stdout, Stderr bool
+}
+
+// Attach returns the streams of a running container.
+func (e *Engine) Attach(ctx context.Context, r AttachRequest) (Stream, error) {
+	c, shim, err := e.running(r.Container)
+	if err != nil {
+		return Stream{}, err
+	}
+	s, err := openStream(ctx, shim, &shimv1.OpenRequest{
+		Kind: shimv1.OpenRequest_ATTACH, ContainerId: c.ID, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr,
+	})
+	return s, failure.Wrap(err, "attach to container %s", c.Name)
+}
+
+// PortForward returns the stream of one connection to a port of the pod: raw bytes,
+// with half close.
+func (e *Engine) PortForward(ctx context.Context, id string, port int) (Stream, error) {
+	p, shim, err := e.live(id)
+	if err != nil {
+		return Stream{}, err
+	}
+	if port < 1 || port > 65535 {
+		return Stream{}, failure.Invalid("port-forward to pod %s: port %d is not from 1 to 65535", short(p.id), port)
+	}
+	s, err := openStream(ctx, shim, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_PORT_FORWARD, Port: uint32(port)})
+	return s, failure.Wrap(err, "port-forward to pod %s", short(p.id))
+}
+
+// Console returns the stream of the guest's console, from its start and following. A
+// stopped pod's console is the file that Facts names.
+func (e *Engine) Console(ctx context.Context, id string) (Stream, error) {
+	p, c, err := e.live(id)
+	if err != nil {
+		return Stream{}, err
+	}
+	s, err := openStream(ctx, c, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_CONSOLE})
+	return s, failure.Wrap(err, "console of pod %s", short(p.id))
+}
+
+// CopyRequest names a place in a container. The container may have ended, as long as
+// its pod's VM runs.
+type CopyRequest struct {
+	ContainerID string
+	Path        string
+	// In takes a tar stream; else one is sent.
+	In bool
+	// Into says that Path is a directory that takes whatever comes; else the
+	// stream is one tree, which becomes Path where that is no directory.
+	Into bool
+}
+
+// Copy returns the stream of a copy. It is framed as a process's: a tar stream is
+// its stdin or stdout, its stderr tells what was left out, and it ends with exit
+// code 0 or with an error.
+func (e *Engine) Copy(ctx context.Context, r CopyRequest) (Stream, error) {
+	c, err := e.findContainer(r.ContainerID)
+	if err != nil {
+		return Stream{}, err
+	}
+	shim, err := c.pod.shim()
+	if err != nil {
+		return Stream{}, err
+	}
+	kind := shimv1.OpenRequest_COPY_OUT
+	if r.In {
+		kind = shimv1.OpenRequest_COPY_IN
+	}
+	s, err := openStream(ctx, shim, &shimv1.OpenRequest{Kind: kind, ContainerId: c.ID, Path: r.Path, Into: r.Into})
+	return s, failure.Wrap(err, "copy of container %s", c.Name)
+}
+
+// live returns a pod that has a shim.
+func (e *Engine) live(id string) (*pod, *link.Conn, error) {
+	p, err := e.find(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	shim, err := p.shim()
+	return p, shim, err
+}
+
+// DialPort connects to a TCP port of a running pod: on its loopback, or on its
+// address where nothing listens there. The connection can be closed by halves
+// (CloseWrite); ctx bounds the connecting only. Before a byte has been sent,
+// errors are told apart: one that matches syscall.ECONNREFUSED says that nothing
+// listens, one that matches stream.ErrRefused that the connection was tried in
+// vain; with the codes Unavailable, FailedPrecondition and NotFound nobody in the
+// pod could be asked.
+func (e *Engine) DialPort(ctx context.Context, id string, port int) (net.Conn, error) {
+	if port < 1 || port > 65535 {
+		return nil, failure.Invalid("connect to port %d of pod %s: not from 1 to 65535", port, short(id))
+	}
+	p, err := e.find(id)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := p.dialPort(ctx, uint32(port))
+	if lost(err) {
+		conn, err = p.dialPort(ctx, uint32(port)) // by the next shim
+	}
+	return conn, failure.Wrap(err, "connect to port %d of pod %s", port, short(p.id))
+}
+
+func (p *pod) dialPort(ctx context.Context, port uint32) (net.Conn, error) {
+	shim, err := p.live(ctx)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		// Not its code: that would be the pod's, which was not asked.
+		return nil, failure.New(codes.Unavailable, "%s", failure.Message(err))
+	}
+	if err != nil {
+		return nil, err
+	}
+	callCtx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	res, err := shim.Ext.Open(callCtx, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_PORT_FORWARD, Port: port})
+	if err != nil {
+		return nil, err
+	}
+	conn, err := stream.Dial(callCtx, shim.Streams, res.GetToken())
+	switch {
+	case err == nil:
+		return conn, nil
+	case errors.Is(err, stream.ErrRefused), callCtx.Err() != nil:
+		return nil, err
+	}
+	// Not its cause: a shim that is gone refuses connections too.
+	return nil, failure.New(codes.Unavailable, "%s", failure.Message(err))
+}

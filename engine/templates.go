@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/template"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// Template is a saved VM on disk, that pods are cloned from.
+type Template struct {
+	Key              string
+	Bytes            int64 // on disk
+	Built            time.Time
+	Reason           string // why it was built
+	VCPUs, MemoryMiB int
+	Accel, Network   string
+	// Old says that no pod will be cloned from it any more: the guest, QEMU or the
+	// format is another.
+	Old bool
+}
+
+// Templates are those on disk.
+func (e *Engine) Templates(ctx context.Context) ([]Template, error) {
+	saved, err := e.machines.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the templates: %w", err)
+	}
+	out := make([]Template, 0, len(saved))
+	for _, s := range saved {
+		// An error's text: "find template KEY: no template: none has been built yet".
+		reason := strings.TrimPrefix(s.Reason, "find template "+s.Key+": ")
+		out = append(out, Template{
+			Key: s.Key, Bytes: s.Disk, Built: s.Built, Reason: strings.TrimPrefix(reason, template.ErrMiss.Error()+": "),
+			VCPUs: s.Machine.VCPUs, MemoryMiB: s.Machine.Memory, Accel: string(s.Machine.Accel), Network: string(s.Machine.Network),
+			Old: s.Old,
+		})
+	}
+	return out, nil
+}
+
+// TemplateRequest asks for the template of the VMs of pods that state no memory. Empty
+// is what a pod gets that does not choose.
+type TemplateRequest struct {
+	VCPUs          int
+	Accel, Network string
+}
+
+// EnsureTemplate builds a template, unless it is there, and returns its key.
+func (e *Engine) EnsureTemplate(ctx context.Context, r TemplateRequest) (string, error) {
+	key, err := e.ensureTemplate(ctx, r)
+	if err != nil {
+		return "", fmt.Errorf("build a template: %w", err)
+	}
+	return key, nil
+}
+
+func (e *Engine) ensureTemplate(ctx context.Context, r TemplateRequest) (string, error) {
+	kind := network.Kind(r.Network)
+	if kind == "" {
+		kind = network.KindUser
+	}
+	p, err := e.networks.get(kind)
+	if err != nil {
+		return "", err
+	}
+	size, err := e.sizeOf(Size{})
+	if err != nil {
+		return "", err
+	}
+	m, _, err := e.machineFor(ctx, r.VCPUs, size.MemoryMiB, hypervisor.Accel(r.Accel), p)
+	if err != nil {
+		return "", err
+	}
+	t, err := e.machines.Template(ctx, m, nil)
+	if err != nil {
+		return "", err
+	}
+	return t.Key, nil
+}
+
+// removeWait bounds the wait for a template that is being built or opened.
+const removeWait = 2 * time.Minute
+
+// RemoveTemplate removes the template with that key. VMs that were cloned from it
+// run on.
+func (e *Engine) RemoveTemplate(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, removeWait)
+	defer cancel()
+	return e.machines.Remove(ctx, key)
+}

@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/group"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/sandbox/journal"
+	"github.com/bulkhead-project/bulkhead/shim"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+	"github.com/bulkhead-project/bulkhead/shim/uids"
+)
+
+// The kinds of the journal's entries.
+const (
+	undoNetwork = "network"
+	undoShim    = "shim"
+)
+
+// networkUndo is what a network is detached with.
+type networkUndo struct {
+	Kind network.Kind `json:"kind"`
+}
+
+// stopTimeout bounds the end of one machine and its shim.
+const stopTimeout = 60 * time.Second
+
+// handlers undo what a pod's journal names. Each is idempotent.
+func (e *Engine) handlers(id string) journal.Handlers {
+	return journal.Handlers{
+		undoNetwork: func(ctx context.Context, args json.RawMessage) error {
+			var u networkUndo
+			if err := json.Unmarshal(args, &u); err != nil {
+				return err
+			}
+			p, err := e.networks.of(u.Kind)
+			if err != nil {
+				return err
+			}
+			return p.Detach(ctx, id)
+		},
+		undoShim: func(ctx context.Context, _ json.RawMessage) error {
+			ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+			defer cancel()
+			return e.endPod(ctx, id)
+		},
+		group.Undo: group.End,
+	}
+}
+
+// endShim asks a pod's shim to end the machine and itself, or ends the machine
+// if there is no shim.
+func (e *Engine) endShim(ctx context.Context, id string) error {
+	dir := e.store.StateDir(id)
+	c, err := e.shims.Connect(ctx, dir)
+	if errors.Is(err, shim.ErrNotRunning) {
+		// Its machine may live on, whether or not anything tells of it.
+		return e.machines.End(ctx, filepath.Join(dir, layout.VM))
+	}
+	if err != nil {
+		return fmt.Errorf("reach the shim of pod %s: %w", short(id), err)
+	}
+	defer func() { _ = c.Close() }()
+	_, err = c.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: id})
+	if err != nil {
+		select {
+		case <-c.Done: // it was dying, or did not live to answer
+			return e.machines.End(ctx, filepath.Join(dir, layout.VM))
+		default:
+		}
+		return failure.Wrap(err, "end the machine of pod %s", short(id))
+	}
+	_ = c.Close() // which is what the shim waits for, that has answered
+	return failure.Wrap(c.Ended(ctx), "wait for the end of the shim of pod %s", short(id))
+}
+
+// unwind undoes all there is of a pod but its name. What fails stays in the
+// journal, and the pod's directory with it, for the next Reap.
+func (e *Engine) unwind(ctx context.Context, id string) error {
+	j := e.store.Journal(id)
+	if err := j.Undo(ctx, e.handlers(id)); err != nil {
+		return err
+	}
+	fault.Point("unwind.undone")
+	if err := e.images.UnpinAll(ctx, id); err != nil {
+		return err
+	}
+	fault.Point("unwind.unpinned")
+	// Asked for by the pod's id: a crash may have come before the record.
+	if err := uids.ReleaseAll(e.uids(), id); err != nil {
+		return err
+	}
+	fault.Point("unwind.freed")
+	if err := j.Remove(ctx); err != nil {
+		return err
+	}
+	fault.Point("unwind.journal")
+	return e.store.DropPod(id)
+}
+
+// markRemoving is written before a pod's end, so that a crash in the middle
+// ends in its removal.
+func markRemoving(r *store.Pod) { r.Phase = store.Removing }
+
+const (
+	// shimPatience is what a shim has to end its pod by itself.
+	shimPatience = 20 * time.Second
+	// killPatience is for the end of what was killed.
+	killPatience = 15 * time.Second
+)
+
+// endPod ends a pod's shim and machine: it asks the shim, and then, whatever
+// that has said or not said, kills what is left of the pod. Its directory is
+// its own user's, so what that tells of an end is not believed.
+func (e *Engine) endPod(ctx context.Context, id string) error {
+	askCtx, cancel := context.WithTimeout(ctx, shimPatience)
+	asked := e.endShim(askCtx, id)
+	cancel()
+	killCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
+	defer cancel()
+	owned, err := e.podUsers(id)
+	if err != nil {
+		return errors.Join(asked, err)
+	}
+	killed, err := procid.KillAll(killCtx, func(pid int) bool {
+		if len(owned) > 0 {
+			return slices.ContainsFunc(owned, func(uid int) bool { return procid.RunsAs(pid, uid) })
+		}
+		return procid.RunsAs(pid, os.Geteuid()) && saysIt(procid.Args(pid), id)
+	})
+	if err != nil {
+		return errors.Join(asked, fmt.Errorf("kill what is left of pod %s: %w", short(id), err))
+	}
+	if asked == nil && killed == 0 {
+		return nil
+	}
+	e.log.Warn("a pod did not end by itself", "pod", id, "killed", killed, "error", asked)
+	if killed == 0 && len(owned) == 0 {
+		return asked // nobody knows what became of it
+	}
+	if err := e.machines.End(killCtx, filepath.Join(e.store.StateDir(id), layout.VM)); err != nil {
+		e.log.Warn("clear up after a machine that was killed", "pod", id, "error", err)
+	}
+	return nil
+}
+
+// podUsers are the pod's own users, of which nobody else's process is; none
+// where pods run as the engine's user. They are asked for by the pod's id: a
+// crash may have come before the record.
+func (e *Engine) podUsers(id string) ([]int, error) {
+	held, err := uids.List(e.uids())
+	if err != nil {
+		return nil, err
+	}
+	var owned []int
+	for uid, holder := range held {
+		if holder == id && uid >= uids.First && uid < uids.First+uids.Count {
+			owned = append(owned, uid)
+		}
+	}
+	return owned, nil
+}
+
+// saysIt reports whether a process of these arguments says that it is the
+// pod's shim or machine. It can lie about nobody but itself.
+func saysIt(args []string, id string) bool {
+	if len(args) > 2 && args[0] == "bulkhead-shim" && args[2] == id {
+		return true
+	}
+	name := slices.Index(args, "-name") + 1
+	return name > 0 && name < len(args) && strings.HasSuffix(args[name], "bulkhead-"+short(id))
+}

@@ -1,0 +1,78 @@
+package engine_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/shim/uids"
+)
+
+// squatter is a process of a user that no end of a shim reaches.
+func squatter(t *testing.T, uid int, script string) procid.ID {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", script)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	id, err := procid.Of(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// TestEndIsNotTheShimsWord: what a pod's directory tells of its end, that it
+// has ended or that it cannot, decides nothing. Whatever runs as the pod's user
+// is killed before that user is given back.
+func TestEndIsNotTheShimsWord(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only under root do pods have users of their own")
+	}
+	for name, lie := range map[string]func(w *enginetest.World){
+		"the shim says that it has ended": func(*enginetest.World) {},
+		"there is no shim":                func(w *enginetest.World) { w.Reboot() },
+		"the shim fails":                  func(w *enginetest.World) { w.Fail("ShutdownSandbox", enginetest.ErrInjected) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := enginetest.New()
+			o := w.In(enginetest.Options(t, enginetest.Roots(t)))
+			e := enginetest.Open(t, o)
+			id, err := e.StartPod(t.Context(), podRequest("p"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			owned, err := e.PodUsers(id)
+			if err != nil || len(owned) != 1 {
+				t.Fatalf("the pod's users: %v, %v", owned, err)
+			}
+			processes := []procid.ID{squatter(t, owned[0], "sleep 60"), squatter(t, owned[0], "kill -STOP $$")}
+			other := squatter(t, uids.First+uids.Count+1, "sleep 60")
+			lie(w)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			if err := e.RemovePod(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range processes {
+				if p.Alive() {
+					t.Errorf("process %d of the pod's user lives on", p.PID)
+				}
+			}
+			if !other.Alive() {
+				t.Error("another user's process was killed")
+			}
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+)
+
+// Usage is what a pod's VM and its containers use, live. A guest tells it; numbers
+// are bounded so that sums of them are no negative ones.
+type Usage struct {
+	At time.Time
+	// MemoryTotal is the VM's, in bytes, and MemoryAvailable what the guest says
+	// that more could be had of it.
+	MemoryTotal, MemoryAvailable int64
+	Network                      *NetworkUsage // nil: the pod has no interface
+	DiskRead, DiskWritten        uint64        // bytes since the VM's start
+	Containers                   []ContainerUsage
+}
+
+// NetworkUsage are bytes since the VM's start.
+type NetworkUsage struct{ Rx, Tx uint64 }
+
+// ContainerUsage is one running container's.
+type ContainerUsage struct {
+	ID, Name                    string
+	At                          time.Time
+	CPU                         time.Duration // that it has used
+	Memory, WorkingSet, RSS     uint64        // bytes; the working set cannot be had back easily
+	PageFaults, MajorPageFaults uint64
+	Writable, WritableInodes    uint64 // of its writable layer; the first in bytes
+	Pids                        uint64
+}
+
+const (
+	maxCounter = 1 << 56
+	maxPids    = 1 << 22 // the kernel's bound
+)
+
+// Usage returns what a pod uses. A pod that is paused, or does not run, uses nothing
+// (nil).
+func (e *Engine) Usage(ctx context.Context, id string) (*Usage, error) {
+	p, err := e.find(id)
+	if err != nil {
+		return nil, err
+	}
+	u, err := p.usage(ctx)
+	return u, failure.Wrap(err, "usage of pod %s", short(p.id))
+}
+
+// usageWait bounds the wait for one pod's figures among those of others, whom a
+// guest that does not answer must not keep from being seen.
+const usageWait = 3 * time.Second
+
+// Usages returns what pods use, by their ids. One that does not answer in 3 seconds,
+// or uses nothing, is left out.
+func (e *Engine) Usages(ctx context.Context, ids []string) map[string]*Usage {
+	ctx, cancel := context.WithTimeout(ctx, usageWait)
+	defer cancel()
+	var mu sync.Mutex
+	out := map[string]*Usage{}
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() {
+			u, err := e.Usage(ctx, id)
+			if err != nil {
+				e.log.Debug("usage of a pod", "pod", id, "error", err)
+			}
+			if u == nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[id] = u
+		})
+	}
+	all.Wait()
+	return out
+}
+
+func (p *pod) usage(ctx context.Context) (*Usage, error) {
+	c, err := p.shim()
+	if err != nil || p.isPaused() {
+		return nil, nil // what has no shim does not run
+	}
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	res, err := c.Ext.Stats(ctx, &shimv1.StatsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	u := &Usage{
+		At:              time.Now(),
+		MemoryTotal:     min(max(res.GetGuestMemoryTotal(), 0), maxCounter),
+		MemoryAvailable: min(max(res.GetGuestMemoryAvailable(), 0), maxCounter),
+		DiskRead:        min(res.GetDisk().GetReadBytes(), maxCounter),
+		DiskWritten:     min(res.GetDisk().GetWriteBytes(), maxCounter),
+	}
+	if n := res.GetNetwork(); n != nil {
+		u.Network = &NetworkUsage{Rx: min(n.GetRxBytes(), maxCounter), Tx: min(n.GetTxBytes(), maxCounter)}
+	}
+	for _, told := range res.GetContainers() {
+		if ctr := p.container(told.GetId()); ctr != nil {
+			u.Containers = append(u.Containers, ctr.usage(told))
+		}
+	}
+	return u, nil
+}
+
+func (c *container) usage(told *shimv1.ContainerStats) ContainerUsage {
+	return ContainerUsage{
+		ID: c.ID, Name: c.Name, At: told.GetAt().AsTime(),
+		CPU:        time.Duration(min(told.GetCpuUsec(), maxCounter/1000)) * time.Microsecond,
+		Memory:     min(told.GetMemoryBytes(), maxCounter),
+		WorkingSet: min(told.GetWorkingSetBytes(), maxCounter),
+		RSS:        min(told.GetRssBytes(), maxCounter),
+		PageFaults: min(told.GetPageFaults(), maxCounter), MajorPageFaults: min(told.GetMajorPageFaults(), maxCounter),
+		Writable: min(told.GetRootfsBytes(), maxCounter), WritableInodes: min(told.GetRootfsInodes(), maxCounter),
+		Pids: min(told.GetPids(), maxPids),
+	}
+}

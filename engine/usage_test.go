@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+)
+
+// statsGuest tells its figures, or when it is silent never does.
+type statsGuest struct {
+	shimv1.ExtensionClient
+	silent bool
+}
+
+func (g statsGuest) Stats(ctx context.Context, _ *shimv1.StatsRequest) (*shimv1.StatsResponse, error) {
+	if g.silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &shimv1.StatsResponse{}, nil
+}
+
+// TestSilentPodsHideNobody: guests that do not answer cost those who ask for all
+// pods' figures a moment, and not the others'.
+func TestSilentPodsHideNobody(t *testing.T) {
+	t.Parallel()
+	e := bareEngine(t)
+	var ids []string
+	for i := range 5 {
+		p := barePod(e, statsGuest{silent: i > 0})
+		ids = append(ids, p.id)
+		e.hold(p)
+	}
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		clear(e.pods)
+	}()
+	began := time.Now()
+	found := e.Usages(t.Context(), ids)
+	if took := time.Since(began); len(found) != 1 || found[ids[0]] == nil || took > 3*usageWait {
+		t.Errorf("%d pods after %v", len(found), took)
+	}
+}
