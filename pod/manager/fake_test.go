@@ -176,7 +176,9 @@ func (f *fakeCRI) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandbo
 	return out, nil
 }
 
-func (f *fakeCRI) CreateContainer(_ context.Context, sandbox string, config *runtimeapi.ContainerConfig, pod *runtimeapi.PodSandboxConfig) (string, error) {
+func (f *fakeCRI) CreateContainer(
+	_ context.Context, sandbox string, config *runtimeapi.ContainerConfig, pod *runtimeapi.PodSandboxConfig,
+) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.fails["CreateContainer"]; err != nil {

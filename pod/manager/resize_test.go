@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,4 +111,70 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	if err := e.settle(e.p.Watch, e.done, second+1); !errors.Is(err, context.Canceled) {
 		t.Errorf("of a manager that ends: %v", err)
 	}
+}
+
+// TestResize gives a container of a running pod other limits, which the next manager
+// knows.
+func TestResize(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.open()
+		given := spec("web")
+		given.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi"), corev1.ResourceCPU: resource.MustParse("1")},
+			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
+		}
+		p := w.run(m, Record{Pod: given})
+		if err := p.Resize(t.Context(), "", map[string]string{"memory": "96Mi"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		for text, limits := range map[string]map[string]string{
+			"no quantity": {"memory": "much"}, "a resource that cannot be changed": {"example.com/gpu": "1"},
+		} {
+			if err := p.Resize(t.Context(), "c", limits, nil); !errors.Is(err, ErrInvalid) {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+		check := func(when string, p *Pod) {
+			t.Helper()
+			written, err := p.Written()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, pod := range []*corev1.Pod{p.Spec(), written} {
+				own := pod.Spec.Containers[0].Resources
+				if limit, request := own.Limits.Memory().String(), own.Requests.Memory().String(); limit != "96Mi" || request != "96Mi" {
+					t.Errorf("%s: limit %s, request %s", when, limit, request)
+				}
+			}
+			if limit := p.Given().Spec.Containers[0].Resources.Limits.Memory().String(); limit != "64Mi" {
+				t.Errorf("%s: it was given %s", when, limit)
+			}
+		}
+		check("resized", p)
+		m.Close()
+		m = w.open()
+		p = w.find(m, "web")
+		check("taken over", p)
+		if err := p.Stop(t.Context(), noGrace()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Resize(t.Context(), "c", map[string]string{"memory": "128Mi"}, nil); !errors.Is(err, ErrConflict) {
+			t.Errorf("of one that has ended: %v", err)
+		}
+	})
+}
+
+// TestSlowResize: what is not done in time is told as going on, with its reason.
+func TestSlowResize(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.open()
+		given := spec("web")
+		given.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
+		p := w.run(m, Record{Pod: given})
+		w.runtime.fail("UpdateContainerResources", errors.New("no update today"))
+		err := p.Resize(t.Context(), "c", map[string]string{"memory": "96Mi"}, nil)
+		if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "no update today") {
+			t.Errorf("resized: %v", err)
+		}
+	})
 }

@@ -38,7 +38,9 @@ func (slowCRI) ImageStatus(context.Context, *runtimeapi.ImageSpec, bool) (*runti
 	return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "here"}}, nil
 }
 
-func (slowCRI) GetContainerEvents(ctx context.Context, _ chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+func (slowCRI) GetContainerEvents(
+	ctx context.Context, _ chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
 	established(nil)
 	<-ctx.Done()
 	return nil

@@ -44,7 +44,8 @@ func TestOutput(t *testing.T) {
 	line := func(second int, text string) string {
 		return "2026-01-02T03:04:0" + strconv.Itoa(second) + ".000000000Z stdout " + text + "\n"
 	}
-	if err := os.WriteFile(filepath.Join(dir, "4.log"), []byte(line(1, "F one")+line(2, "P two, ")+line(2, "F its end")+line(3, "F three")+"half"), 0o600); err != nil {
+	text := line(1, "F one") + line(2, "P two, ") + line(2, "F its end") + line(3, "F three") + "half"
+	if err := os.WriteFile(filepath.Join(dir, "4.log"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -148,7 +149,10 @@ func TestOutputAcrossLogs(t *testing.T) {
 	put(podlogs.Older(log), line("four"))
 	put(log, line("five"))
 	drain(follower, "four\nfive\n")
-	for lines, want := range map[int64]string{-1: "one\ntwo\nthree\nfour\nfive\n", 0: "", 1: "five\n", 2: "four\nfive\n", 4: "two\nthree\nfour\nfive\n", 9: "one\ntwo\nthree\nfour\nfive\n"} {
+	for lines, want := range map[int64]string{
+		-1: "one\ntwo\nthree\nfour\nfive\n", 0: "", 1: "five\n", 2: "four\nfive\n", 4: "two\nthree\nfour\nfive\n",
+		9: "one\ntwo\nthree\nfour\nfive\n",
+	} {
 		r := New(dir, Options{Run: 4, Tail: lines}, out)
 		drain(r, want)
 		r.Close()

@@ -1,0 +1,43 @@
+package manager
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// may are the parts of Bulkhead on which a manager stands, beside package pod and
+// those below it: none of them knows a runtime, a door, or a command.
+var may = []string{
+	"api/annotations", "oci", "volume", "volume/atomicdir",
+	"internal/atomicfile", "internal/broadcast", "internal/dirs", "internal/dirwatch", "internal/errclass", "internal/fault",
+}
+
+// TestImports: a manager works over any runtime and behind any door, for it knows
+// none.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	const module = "github.com/bulkhead-project/bulkhead/"
+	for _, path := range []string{".", "./events", "./logs"} {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", path).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range strings.Fields(string(out)) {
+			own, ours := strings.CutPrefix(name, module)
+			switch {
+			case ours && own != "pod" && !strings.HasPrefix(own, "pod/") && !slices.Contains(may, own):
+				t.Errorf("%s imports %s", path, own)
+			case strings.HasPrefix(name, "k8s.io/client-go"), strings.HasPrefix(name, "k8s.io/cri-client"):
+				t.Errorf("%s imports %s", path, name)
+			}
+		}
+		if out, err = exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Imports}}", path).Output(); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(out), "net/http") {
+			t.Errorf("%s speaks HTTP, which is a door's", path)
+		}
+	}
+}
