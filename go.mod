@@ -7,7 +7,7 @@ require (
 	github.com/containerd/log v0.1.0 // ttrpc's log, sent to ours
 	github.com/containerd/ttrpc v1.2.10 // how containerd talks to a shim
 	github.com/docker/distribution v2.8.3+incompatible // a registry's errors, to tell them apart
-	github.com/erofs/go-erofs v0.3.1 // reads in tests what our writer has written
+	github.com/erofs/go-erofs v0.3.1 // reads what our writer has written: in tests, and for image save
 	github.com/fsnotify/fsnotify v1.10.1 // logs and volumes are followed without polling
 	github.com/google/go-cmp v0.7.0 // tests
 	github.com/google/go-containerregistry v0.22.1 // tests: a registry that really serves

@@ -353,6 +353,20 @@ func (u *user) pruned(t *testing.T) {
 		t.Errorf("image ls after tag: %q", out)
 	}
 	u.must("", "image", "rm", "again:1", "registry.test/again")
+	printed, written := filepath.Join(u.dir, "saved.tar"), filepath.Join(u.dir, "data", "saved.oci")
+	if err := os.WriteFile(printed, []byte(u.must("", "image", "save", busybox)), 0o644); err != nil {
+		t.Error(err)
+	}
+	u.must("", "image", "save", "-o", written, "--format", "oci-archive", busybox)
+	for _, path := range []string{printed, written} {
+		u.must("", "image", "load", "--quiet", path, "saved:1")
+		u.must("", "image", "rm", "saved:1")
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+	}
+	u.refused(t, []string{"image", "save", "-o", "/nonexistent/x", busybox}, "/nonexistent", "no such file")
+	u.refused(t, []string{"image", "save", "--format", "zip", busybox}, "docker-archive")
 	u.refused(t, []string{"image", "prune", "--all"}, "--force")
 	u.refused(t, []string{"image", "inspect", "nosuch"}, "nosuch", "image ls")
 	if u.prefix == nil { // a template that was made for another kernel, or by another QEMU

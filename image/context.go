@@ -7,6 +7,15 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
+// Every guest is of one platform.
+const (
+	platformOS   = "linux"
+	platformArch = "amd64"
+)
+
+// userAgent is what registries see.
+const userAgent = "bulkhead"
+
 // Getenv is the environment that says how registries are reached and what they
 // are known by: the value of a variable, "" for one that is not set. The
 // variables are podman's, and files' paths in them are absolute.

@@ -2,6 +2,7 @@ package image
 
 import (
 	"fmt"
+	"path"
 	"strings"
 
 	"go.podman.io/image/v5/docker/reference"
@@ -57,6 +58,18 @@ func (getenv Getenv) localNames(name string) ([]string, error) {
 		out = append(out, n.String())
 	}
 	return out, nil
+}
+
+// loadName is the full name that a loaded image gets by name, none if that is
+// empty. A name without a registry is a local one.
+func loadName(name string) ([]reference.Named, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if isShort(name) {
+		name = path.Join("localhost", name)
+	}
+	return onlyNormalized(name)
 }
 
 // isShort tells a name without a registry.

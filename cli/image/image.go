@@ -10,11 +10,11 @@ import (
 // Command is the command image.
 func Command(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "image", Aliases: []string{"images"}, Short: "Pull, load, list, tag, inspect and remove images",
+		Use: "image", Aliases: []string{"images"}, Short: "Pull, load, list, tag, save, inspect and remove images",
 		Example: `  bulkhead image pull registry.example.org/app:1.2
   bulkhead image load app.tar localhost/app:dev
   bulkhead image ls`,
 	}
-	cmd.AddCommand(pull(a), load(a), ls(a), tag(a), inspect(a), rm(a), pruneCmd(a))
+	cmd.AddCommand(pull(a), load(a), save(a), ls(a), tag(a), inspect(a), rm(a), pruneCmd(a))
 	return cmd
 }

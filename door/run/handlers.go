@@ -44,6 +44,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("POST /v1/images/pull", streamed(s.pullImage))
 	mux.HandleFunc("POST /v1/images/load", streamed(s.loadImage))
 	mux.HandleFunc("POST /v1/images/tag", answered(s.tagImage))
+	mux.HandleFunc("POST /v1/images/save", answered(s.saveImage))
 	mux.HandleFunc("DELETE /v1/images/{ref...}", answered(s.removeImage))
 	mux.HandleFunc("POST /v1/login", answered(s.login))
 	mux.HandleFunc("GET /v1/templates", answered(s.listTemplates))

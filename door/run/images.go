@@ -66,6 +66,18 @@ func (s *server) tagImage(r *http.Request) (any, error) {
 	return api.Result{}, listed(images.Tag(r.Context(), req.Image, req.Names))
 }
 
+func (s *server) saveImage(r *http.Request) (any, error) {
+	req, err := decode[api.SaveRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	images, err := s.imagesFor(r)
+	if err != nil {
+		return nil, err
+	}
+	return api.Result{}, listed(images.Save(r.Context(), req.Image, req.Path, req.Format))
+}
+
 // fetch gets an image and sends its progress.
 func fetch(ctx context.Context, name string, out send, get func(context.Context, image.PullOptions) (image.Image, error)) error {
 	box := newOutbox()

@@ -30,7 +30,7 @@ type Layer struct {
 // Layers are read while they come. An *Error says what is wrong with the image or
 // the host; an error of a layer's Content is returned as it is.
 func Disk(ctx context.Context, disk, spool *os.File, limit int64, layers []Layer) (int64, error) {
-	req := Request{Limit: limit}
+	req := Request{Task: ToDisk, Limit: limit}
 	for _, l := range layers {
 		req.DiffIDs = append(req.DiffIDs, l.DiffID)
 	}
@@ -51,7 +51,7 @@ func Disk(ctx context.Context, disk, spool *os.File, limit int64, layers []Layer
 // spare. What is claimed of an offset or a size may be false. *Error, as for
 // Disk.
 func Index(ctx context.Context, archive, spare *os.File, limit int64) (members []Member, copied bool, err error) {
-	c := call{request: Request{Index: true, Limit: limit}, files: []*os.File{archive, spare}}
+	c := call{request: Request{Task: ToIndex, Limit: limit}, files: []*os.File{archive, spare}}
 	reply, err := c.do(ctx)
 	if err != nil {
 		return nil, false, err
@@ -62,6 +62,23 @@ func Index(ctx context.Context, archive, spare *os.File, limit int64) (members [
 		}
 	}
 	return reply.Members, reply.Copied, nil
+}
+
+// Export writes the files on a disk, which Disk has made, to out: as a layer, an
+// uncompressed tar stream. The same disk gives the same bytes.
+func Export(ctx context.Context, disk *os.File, out io.Writer) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(out, r)
+		copied <- errors.Join(err, r.Close()) // without a reader the process ends
+	}()
+	c := call{request: Request{Task: ToLayer}, files: []*os.File{disk, w}}
+	_, err = c.do(ctx)
+	return errors.Join(w.Close(), <-copied, err)
 }
 
 // feed writes the request and the layers.

@@ -16,8 +16,8 @@ const (
 	InputFD = iota
 	ReplyFD
 	_        // what it writes when it crashes
-	SourceFD // the disk that is written, or the archive that is read
-	SpareFD  // room for small files, or for an archive's decompressed copy
+	SourceFD // the disk, or the archive that is read
+	SpareFD  // room for small files, or for an archive's decompressed copy; the pipe that a layer is written to
 )
 
 const (
@@ -27,11 +27,19 @@ const (
 	maxChunk = 256 << 10
 )
 
-// Request is what the process is asked for: a disk of layers with DiffIDs, or,
-// without any, the members of an archive.
+// Task is what the process is to do.
+type Task string
+
+// The tasks.
+const (
+	ToDisk  Task = "disk"  // merge layers into a disk
+	ToIndex Task = "index" // list the members of an archive
+	ToLayer Task = "layer" // write a disk's files as one layer
+)
+
+// Request is what the process is asked for.
 type Request struct {
-	// Index asks for an archive's members.
-	Index bool `json:"index,omitempty"`
+	Task Task `json:"task"`
 	// Limit is the most bytes that each of its files may have.
 	Limit int64 `json:"limit"`
 	// DiffIDs are the digests of the layers' uncompressed content, lowest first.

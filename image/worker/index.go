@@ -76,7 +76,7 @@ func members(archive io.ReadSeeker) ([]convert.Member, error) {
 			return list, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errDamaged, err)
+			return nil, fmt.Errorf("%w: no tar archive: %w", errDamaged, err)
 		}
 		if headers > maxHeaders || len(list) > maxMembers || names > maxNames {
 			return nil, fmt.Errorf("%w: an archive of too many files", errDamaged)

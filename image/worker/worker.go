@@ -53,11 +53,16 @@ func blocking(fd int, name string) *os.File {
 
 func serve(req convert.Request, in io.Reader) (convert.Reply, error) {
 	source, spare := blocking(convert.SourceFD, "source"), blocking(convert.SpareFD, "spare")
-	if req.Index {
+	switch req.Task {
+	case convert.ToDisk:
+		size, err := disk(req, in, source, spare)
+		return convert.Reply{Size: size}, err
+	case convert.ToIndex:
 		return index(source, spare, req.Limit)
+	case convert.ToLayer:
+		return convert.Reply{}, export(source, spare)
 	}
-	size, err := disk(req, in, source, spare)
-	return convert.Reply{Size: size}, err
+	return convert.Reply{}, fmt.Errorf("unknown task %q", req.Task)
 }
 
 // disk merges the layers that come from in.

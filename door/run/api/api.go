@@ -30,6 +30,7 @@
 //	POST   /v1/images/pull               PullRequest -> Messages
 //	POST   /v1/images/load               LoadRequest -> Messages
 //	POST   /v1/images/tag                TagRequest -> Result
+//	POST   /v1/images/save               SaveRequest -> Result
 //	DELETE /v1/images/{ref...}           -> Result
 //	POST   /v1/login                     LoginRequest -> Result
 //	GET    /v1/templates                 -> []Template
@@ -332,6 +333,14 @@ type LoadRequest struct {
 type TagRequest struct {
 	Image string   `json:"image"`
 	Names []string `json:"names"`
+}
+
+// SaveRequest names an image, and the file that it is written to, an archive of
+// Format: docker-archive or oci-archive.
+type SaveRequest struct {
+	Image  string `json:"image"`
+	Path   string `json:"path"`
+	Format string `json:"format"`
 }
 
 // LoginRequest are credentials for a registry, kept in the user's auth.json.
