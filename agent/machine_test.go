@@ -69,7 +69,7 @@ func dial(t testing.TB, vm hypervisor.VM, resume bool) *channel.Session {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s, err := channel.Dial(ctx, vm.Channel(), channel.Options{Hello: channel.Hello{Version: agentv1.Version}, Resume: resume})
+	s, err := channel.Dial(ctx, vm.Connect, channel.Options{Hello: channel.Hello{Version: agentv1.Version}, Resume: resume})
 	if err != nil {
 		t.Fatal(vm.Explain("reach the agent", err))
 	}

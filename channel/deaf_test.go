@@ -3,7 +3,6 @@ package channel_test
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,7 +28,7 @@ func TestDialAgain(t *testing.T) {
 	deaf := saveDeaf(t, driver)
 	for range 3 {
 		vm := deaf.Clone(t, driver)
-		s, err := channel.Dial(timeout(t, time.Second), vm.Channel(), channel.Options{Patience: time.Minute})
+		s, err := channel.Dial(timeout(t, time.Second), vm.Connect, channel.Options{Patience: time.Minute})
 		if err == nil {
 			s.Close()
 			t.Fatal("the clone answers over its first connection: it is not deaf")
@@ -38,7 +37,7 @@ func TestDialAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		vm = deaf.Clone(t, driver)
-		s, err = channel.Dial(timeout(t, hypervisortest.Patience), vm.Channel(), channel.Options{Patience: time.Second})
+		s, err = channel.Dial(timeout(t, hypervisortest.Patience), vm.Connect, channel.Options{Patience: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,13 +68,13 @@ func saveDeaf(t *testing.T, driver hypervisor.Driver) hypervisortest.Saved {
 		t.Fatal(err)
 	}
 	hypervisortest.End(t, vm)
-	s, err := channel.Dial(ctx, vm.Channel(), channel.Options{})
+	s, err := channel.Dial(ctx, vm.Connect, channel.Options{})
 	if err != nil {
 		t.Fatal(vm.Explain("reach the agent", err))
 	}
 	s.Close()
 
-	conn, err := net.Dial("unix", vm.Channel())
+	conn, err := vm.Connect(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

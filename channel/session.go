@@ -52,17 +52,17 @@ type Session struct {
 	broken atomic.Pointer[error]
 }
 
-// Dial connects to the socket behind a guest's port and begins a session. It
+// Dial begins a session over a connection to a guest's port, which connect makes. It
 // returns when the guest has answered or the context ends. A guest that stays
 // silent may wait for a former connection to end; so Dial closes a connection
 // that is not answered and makes another.
-func Dial(ctx context.Context, path string, o Options) (*Session, error) {
+func Dial(ctx context.Context, connect func(context.Context) (net.Conn, error), o Options) (*Session, error) {
 	if o.Patience == 0 {
 		o.Patience = defaultPatience
 	}
 	for {
 		once, cancel := context.WithTimeout(ctx, o.Patience)
-		s, err := dial(once, path, o)
+		s, err := dial(once, connect, o)
 		silent := once.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err == nil || !silent {
@@ -73,8 +73,8 @@ func Dial(ctx context.Context, path string, o Options) (*Session, error) {
 }
 
 // dial is Dial over one connection.
-func dial(ctx context.Context, path string, o Options) (*Session, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+func dial(ctx context.Context, connect func(context.Context) (net.Conn, error), o Options) (*Session, error) {
+	conn, err := connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("channel: %w", err)
 	}

@@ -29,7 +29,9 @@ type stop struct {
 }
 
 // release lets the process go on, if it still lives.
-func (s stop) release() { s.conn.Close() }
+func (s stop) release() { goOn(s.conn) }
+
+func goOn(conn net.Conn) { _, _ = conn.Write([]byte{0}) }
 
 func listen(t *testing.T, path string) *faults {
 	t.Helper()
@@ -55,12 +57,20 @@ func listen(t *testing.T, path string) *faults {
 }
 
 func (f *faults) serve(conn net.Conn) {
-	var h fault.Hit
-	line, err := bufio.NewReader(conn).ReadBytes('\n')
-	if err != nil || json.Unmarshal(line, &h) != nil {
-		conn.Close()
-		return
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for {
+		var h fault.Hit
+		line, err := r.ReadBytes('\n')
+		if err != nil || json.Unmarshal(line, &h) != nil {
+			return
+		}
+		f.point(h, conn)
 	}
+}
+
+// point deals with one point that a process has told over conn.
+func (f *faults) point(h fault.Hit, conn net.Conn) {
 	f.mu.Lock()
 	f.seen[h.Point] = true
 	wanted := f.want != nil && f.want(h)
@@ -70,7 +80,7 @@ func (f *faults) serve(conn net.Conn) {
 	}
 	f.mu.Unlock()
 	if !wanted {
-		conn.Close()
+		goOn(conn)
 		return
 	}
 	hit <- stop{h, conn}

@@ -15,6 +15,10 @@ import (
 // ErrGone is returned by the methods of a VM whose process has ended.
 var ErrGone = errors.New("machine is gone")
 
+// ErrSpent is returned by VM.Connect when it has no connection left and may make
+// none.
+var ErrSpent = errors.New("no connection to the guest is left")
+
 // Options say how one machine's process is run. They shape nothing that its
 // guest can see.
 type Options struct {
@@ -27,6 +31,13 @@ type Options struct {
 	// Start starts the process, in a network namespace or as another user for
 	// example; nil is (*exec.Cmd).Start. The process it starts is cmd's.
 	Start func(cmd *exec.Cmd) error
+	// Connections is how many connections to the guest's port are opened before
+	// the process can say anything, for a caller that gives up the right to make
+	// sockets; Connect hands them out. With 0 Connect makes one when it is asked.
+	Connections int
+	// Opened, if not nil, is called once the process runs and all sockets are
+	// open, before anything is read from one. Its error ends the start.
+	Opened func(process procid.ID) error
 }
 
 // MaxDir bounds the path of a machine's directory, in bytes: a unix socket's
@@ -58,9 +69,9 @@ type Driver interface {
 	// returns when its virtual CPUs run.
 	Clone(ctx context.Context, m Machine, f Files, o Options) (VM, error)
 	// Adopt takes over a machine that another process has started and let go
-	// of, or that outlived it. Of f only Console is used. It
-	// returns ErrGone for a machine that is no more.
-	Adopt(ctx context.Context, r Record, f Files) (VM, error)
+	// of, or that outlived it. Of f only Console is used, of o only
+	// Connections and Opened. It returns ErrGone for a machine that is no more.
+	Adopt(ctx context.Context, r Record, f Files, o Options) (VM, error)
 	// End ends the machine whose sockets lie in dir, whether or not anyone
 	// holds its Record: the process that started it may have been killed
 	// before it could write that down. It returns when the machine has ended,

@@ -5,6 +5,7 @@ package hypervisor
 
 import (
 	"context"
+	"net"
 	"os"
 	"time"
 
@@ -67,9 +68,10 @@ type VM interface {
 	Record() Record
 	// Timings are the phases of its start, in order; none when adopted.
 	Timings() []Timing
-	// Channel is the path of the unix socket behind the guest's
-	// virtio-serial port; one client at a time, any number in sequence.
-	Channel() string
+	// Connect connects to the guest's virtio-serial port. One connection is
+	// served at a time, any number in sequence: close one before you use the
+	// next. Its error matches ErrSpent when Options.Connections are used up.
+	Connect(ctx context.Context) (net.Conn, error)
 	// Pause stops the virtual CPUs; Resume lets them go on. Both are
 	// idempotent.
 	Pause(ctx context.Context) error
@@ -105,7 +107,7 @@ type VM interface {
 	// succeeds for one that is gone already.
 	Kill(ctx context.Context) error
 	// Close lets go of the machine without ending it. After it only Kill,
-	// Process, Record and Channel may be used, and Done may never be closed.
+	// Process and Record may be used, and Done may never be closed.
 	Close() error
 }
 

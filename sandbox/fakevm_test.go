@@ -42,7 +42,7 @@ func newFakeVM(t *testing.T, agent *fakeAgent) *fakeVM {
 		t.Fatal(err)
 	}
 	v := &fakeVM{dir: dir, agent: agent, done: make(chan struct{}), slots: map[int]string{}, fail: map[string]error{}}
-	if v.listen, err = net.Listen("unix", v.Channel()); err != nil {
+	if v.listen, err = net.Listen("unix", filepath.Join(dir, "channel.sock")); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -128,7 +128,10 @@ func (v *fakeVM) Record() hypervisor.Record {
 	return hypervisor.Record{Process: v.Process(), Dir: v.dir, Machine: testMachine()}
 }
 func (v *fakeVM) Timings() []hypervisor.Timing { return nil }
-func (v *fakeVM) Channel() string              { return filepath.Join(v.dir, "channel.sock") }
+
+func (v *fakeVM) Connect(ctx context.Context) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(v.dir, "channel.sock"))
+}
 
 func (v *fakeVM) Pause(context.Context) error {
 	err := v.failing("Pause")

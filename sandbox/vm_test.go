@@ -50,7 +50,7 @@ func TestMachine(t *testing.T) {
 	saved := hypervisortest.Save(t, driver, m, func(vm hypervisor.VM) {
 		ctx, cancel := context.WithTimeout(context.Background(), vmPatience)
 		defer cancel()
-		s, err := channel.Dial(ctx, vm.Channel(), channel.Options{Hello: channel.Hello{Version: agentv1.Version}})
+		s, err := channel.Dial(ctx, vm.Connect, channel.Options{Hello: channel.Hello{Version: agentv1.Version}})
 		if err != nil {
 			t.Fatal(vm.Explain("reach the agent", err))
 		}
@@ -64,7 +64,7 @@ func TestMachine(t *testing.T) {
 	o.BootTimeout, o.CallTimeout = vmPatience, vmPatience
 	o.Machine = func(context.Context) (hypervisor.VM, error) { return saved.Clone(t, driver), nil }
 	o.Adopt = func(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error) {
-		return driver.Adopt(ctx, r, hypervisor.Files{})
+		return driver.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{})
 	}
 	box, err := New(o)
 	h.must(err)

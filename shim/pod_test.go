@@ -74,6 +74,7 @@ func TestPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	confined(t, o, int(st.VmPid))
+	sealed(t, c.PID())
 	id, err := procid.Of(c.PID())
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +104,9 @@ func TestPod(t *testing.T) {
 	exactlyOnce(t, log, lines)
 
 	machineDies(t, ctx, adopted, o, int(st.VmPid))
-	// A stopped sandbox is started again by the same confined shim.
+	sealed(t, adopted.PID())
+	adopted = startAgain(t, ctx, adopted, o)
+	defer adopted.Close()
 	if _, err := adopted.Sandbox.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxID: o.ID}); err != nil {
 		t.Errorf("start again: %v", err)
 	}
@@ -117,6 +120,31 @@ func TestPod(t *testing.T) {
 	}
 	gone(t, "shim", adopted.PID())
 	gone(t, "machine", int(st.VmPid))
+}
+
+// startAgain gives a stopped sandbox a new shim: one that had a machine is sealed,
+// and starts no other.
+func startAgain(t *testing.T, ctx context.Context, c *shim.Client, o shim.Options) *shim.Client {
+	t.Helper()
+	_, err := c.Sandbox.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxID: o.ID})
+	if err == nil || !strings.Contains(err.Error(), "adopt the sandbox") {
+		t.Errorf("started again by a sealed shim: %v", err)
+	}
+	id, err := procid.Of(c.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-c.Done()
+	gone(t, "shim", c.PID())
+	o.Logs = nil
+	adopted, err := shim.Adopt(ctx, o)
+	if err != nil {
+		t.Fatalf("adopt a stopped sandbox: %v\n%s", err, read(filepath.Join(o.StateDir, "shim.log")))
+	}
+	return adopted
 }
 
 // execEcho runs a process that echoes its stdin, attached before it starts.
@@ -332,6 +360,21 @@ func end(t *testing.T, o shim.Options) {
 	defer c.Close()
 	c.Sandbox.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: o.ID})
 	gone(t, "shim", c.PID())
+}
+
+// sealed checks that every thread of a shim whose machine runs has two filters: of
+// confine.Apply and of confine.Seal.
+func sealed(t *testing.T, pid int) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(threads) == 0 {
+		t.Errorf("no threads of the shim: %v", err)
+	}
+	for _, path := range threads {
+		if status := read(path); status != "" && !strings.Contains(status, "\nSeccomp_filters:\t2\n") {
+			t.Errorf("%s: %s", path, status)
+		}
+	}
 }
 
 // confined checks that the machine has walls beside its shim's: filters of the

@@ -8,8 +8,9 @@
 // shim that was started and has got no CreateSandbox yet is a member of a pool.
 // A shim lives until ShutdownSandbox or until its state directory is removed,
 // and outlives whoever started it. When it is killed, or gets SIGTERM, its
-// machine lives on, and Adopt starts another shim for it. A stopped sandbox is
-// started again by StartSandbox, in the same shim.
+// machine lives on, and Adopt starts another shim for it. A shim makes one machine
+// only: a stopped sandbox is started again by StartSandbox of a new shim, which Adopt
+// starts when the old one has got SIGTERM.
 package shim
 
 import (

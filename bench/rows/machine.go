@@ -78,7 +78,7 @@ func (m *machines) start(ctx context.Context, row *report.Row, cold bool) (err e
 	}
 	defer func() { err = errors.Join(err, vm.Kill(context.WithoutCancel(ctx))) }()
 	running := time.Now()
-	session, err := channel.Dial(ctx, vm.Channel(), channel.Options{})
+	session, err := channel.Dial(ctx, vm.Connect, channel.Options{})
 	if err != nil {
 		return vm.Explain("reach the agent", err)
 	}

@@ -124,7 +124,7 @@ func (d *Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.F
 }
 
 // Adopt implements hypervisor.Driver.
-func (d *Driver) Adopt(_ context.Context, r hypervisor.Record, f hypervisor.Files) (hypervisor.VM, error) {
+func (d *Driver) Adopt(_ context.Context, r hypervisor.Record, f hypervisor.Files, _ hypervisor.Options) (hypervisor.VM, error) {
 	d.mu.Lock()
 	m := d.machines[r.Dir]
 	d.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -19,9 +20,12 @@ type vm struct{ *machine }
 func (v *vm) Process() procid.ID           { return v.record.Process }
 func (v *vm) Record() hypervisor.Record    { return v.record }
 func (v *vm) Timings() []hypervisor.Timing { return nil }
-func (v *vm) Channel() string              { return filepath.Join(v.record.Dir, "ch") }
 func (v *vm) Done() <-chan struct{}        { return v.done }
 func (v *vm) Close() error                 { return nil }
+
+func (v *vm) Connect(ctx context.Context) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(v.record.Dir, "ch"))
+}
 
 func (v *vm) failed(op string, err error) error {
 	return &hypervisor.Error{Phase: "run", Op: op, Err: err, Console: v.tail()}

@@ -2,8 +2,8 @@ package hypervisortest
 
 import (
 	"bufio"
+	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +30,7 @@ func Ask(t testing.TB, v hypervisor.VM, format string, args ...any) string {
 
 // TryAsk is Ask for a guest that may not answer.
 func TryAsk(v hypervisor.VM, format string, args ...any) (string, error) {
-	conn, err := net.Dial("unix", v.Channel())
+	conn, err := v.Connect(context.Background())
 	if err != nil {
 		return "", err
 	}

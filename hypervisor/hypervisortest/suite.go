@@ -215,14 +215,14 @@ func adopt(t *testing.T, d hypervisor.Driver, s Saved) {
 	must(t, v.Close())
 	var r hypervisor.Record
 	must(t, json.Unmarshal(stored, &r))
-	w, err := d.Adopt(ctx, r, hypervisor.Files{Console: Console(t)})
+	w, err := d.Adopt(ctx, r, hypervisor.Files{Console: Console(t)}, hypervisor.Options{})
 	must(t, err)
 	End(t, w)
 	want(t, Ask(t, w, "get"), "mine")
 	want(t, Ask(t, w, "read %d 0 4", slot), hex.EncodeToString([]byte("kept")))
 	must(t, w.Detach(ctx, slot))
 	must(t, w.Kill(ctx))
-	_, err = d.Adopt(ctx, r, hypervisor.Files{})
+	_, err = d.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{})
 	wantError(t, err, hypervisor.ErrGone)
 }
 

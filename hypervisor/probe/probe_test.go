@@ -3,7 +3,6 @@ package probe_test
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -30,7 +29,7 @@ func prober(t *testing.T) probe.Prober {
 
 // check obeys ctx, as a check has to: the guest may never answer.
 func check(ctx context.Context, v hypervisor.VM) error {
-	conn, err := net.Dial("unix", v.Channel())
+	conn, err := v.Connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -18,13 +18,22 @@ import (
 // Adopt implements hypervisor.Driver. It may be called while the previous
 // owner is dying: QEMU serves one QMP client at a time, and the new one waits
 // for its greeting until then.
-func (d Driver) Adopt(ctx context.Context, r hypervisor.Record, f hypervisor.Files) (hypervisor.VM, error) {
+func (d Driver) Adopt(ctx context.Context, r hypervisor.Record, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	v := &vm{record: r, console: newConsole(f.Console), done: make(chan struct{})}
 	if !r.Process.Alive() {
 		return nil, v.failed("connect", "adopt the machine", hypervisor.ErrGone)
 	}
 	v.stderr = openStderr(r.Process.PID)
-	if err := v.connect(ctx); err != nil {
+	if err := v.watchProcess(); err != nil {
+		v.Close()
+		return nil, v.failed("connect", "watch the process", err)
+	}
+	opened, err := v.open(ctx, o.Connections)
+	if err != nil {
+		v.Close()
+		return nil, v.failed("connect", "adopt the machine", v.deathOr(err))
+	}
+	if err := v.connect(ctx, opened, o); err != nil {
 		v.Close()
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package qemu
 
 import (
-	"context"
 	"net"
 	"os"
 	"sync"
@@ -41,15 +40,10 @@ func newConsole(file *os.File) *console {
 	return c
 }
 
-func (c *console) connect(ctx context.Context, path string) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
-	if err != nil {
-		return err
-	}
+// follow copies what comes from conn, which it owns from then on.
+func (c *console) follow(conn net.Conn) {
 	c.conn, c.done = conn, make(chan struct{})
 	go c.copy()
-	return nil
 }
 
 func (c *console) copy() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
 // saved is made once for the tests below, which run one after another.
@@ -35,6 +36,7 @@ func TestRunning(t *testing.T) {
 	t.Run("survives the kill of its parent", func(t *testing.T) { orphan(t, s) })
 	t.Run("one that is dying is gone", func(t *testing.T) { adoptDying(t, s) })
 	t.Run("a machine without record is ended by its sockets", func(t *testing.T) { end(t, s) })
+	t.Run("connections are made ahead", func(t *testing.T) { ahead(t, s) })
 	t.Run("a custom start is used", func(t *testing.T) { customStart(t, s) })
 }
 
@@ -102,7 +104,7 @@ func flood(t *testing.T, s hypervisortest.Saved) {
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w, err := driver(t).Adopt(ctx, r, hypervisor.Files{})
+	w, err := driver(t).Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +143,7 @@ func orphan(t *testing.T, s hypervisortest.Saved) {
 	if err := json.Unmarshal([]byte(line), &r); err != nil {
 		t.Fatal(err)
 	}
-	v, err := d.Adopt(ctx, r, hypervisor.Files{Console: hypervisortest.Console(t)})
+	v, err := d.Adopt(ctx, r, hypervisor.Files{Console: hypervisortest.Console(t)}, hypervisor.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +183,7 @@ func adoptDying(t *testing.T, s hypervisortest.Saved) {
 		if err := r.Process.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Adopt(ctx, r, hypervisor.Files{}); !errors.Is(err, hypervisor.ErrGone) {
+		if _, err := d.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{}); !errors.Is(err, hypervisor.ErrGone) {
 			t.Errorf("adopted with %v", err)
 		}
 	}
@@ -257,5 +259,54 @@ func TestFileThatIsNoKernel(t *testing.T) {
 	left, err := os.ReadDir(o.Dir)
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// ahead: an owner that may make no sockets has the connections that were made before
+// anything was read, and no others; the next owner has as many of its own.
+func ahead(t *testing.T, s hypervisortest.Saved) {
+	ctx, d := within(t), driver(t)
+	const connections = 3
+	var opened procid.ID
+	o := hypervisortest.Options(t, "ahead")
+	o.Connections = connections
+	o.Opened = func(process procid.ID) error {
+		opened = process
+		return nil
+	}
+	v, err := d.Clone(ctx, s.Machine, hypervisor.Files{Memory: s.Memory, State: s.State}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hypervisortest.End(t, v)
+	if opened != v.Process() {
+		t.Errorf("opened is told of %v, not %v", opened, v.Process())
+	}
+	for range connections {
+		if got := hypervisortest.Ask(t, v, "get"); got != "template" {
+			t.Errorf("the guest says %q", got)
+		}
+	}
+	if _, err := v.Connect(ctx); !errors.Is(err, hypervisor.ErrSpent) {
+		t.Errorf("one more connection: %v", err)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := d.Adopt(ctx, v.Record(), hypervisor.Files{}, hypervisor.Options{Connections: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hypervisortest.End(t, w)
+	if got := hypervisortest.Ask(t, w, "get"); got != "template" {
+		t.Errorf("the guest says %q to the next owner", got)
+	}
+	if _, err := w.Connect(ctx); !errors.Is(err, hypervisor.ErrSpent) {
+		t.Errorf("one more connection: %v", err)
+	}
+	refusal := errors.New("refused")
+	_, err = d.Adopt(ctx, v.Record(), hypervisor.Files{}, hypervisor.Options{Opened: func(procid.ID) error { return refusal }})
+	if !errors.Is(err, refusal) {
+		t.Errorf("an owner that refuses: %v", err)
 	}
 }

@@ -89,7 +89,7 @@ func newTalker(t *testing.T) talker {
 // listen connects to a guest and returns when it is heard.
 func listen(t *testing.T, v hypervisor.VM) (net.Conn, error) {
 	t.Helper()
-	conn, err := net.Dial("unix", v.Channel())
+	conn, err := v.Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
@@ -66,7 +65,12 @@ func (d Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Fi
 	if o.Start != nil {
 		run = o.Start
 	}
-	if err := run(cmd); err != nil {
+	opened, err := v.open(ctx, o.Connections)
+	if err == nil {
+		err = run(cmd)
+	}
+	if err != nil {
+		opened.close()
 		p.unlink()
 		return nil, v.failed("spawn", "start QEMU", err)
 	}
@@ -75,34 +79,23 @@ func (d Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Fi
 	v.record.Process, err = procid.Of(cmd.Process.Pid)
 	if err != nil { // it has ended already, and is a zombie of ours
 		cmd.Wait()
+		opened.close()
 		p.unlink()
 		return nil, v.failed("spawn", "start QEMU", err)
 	}
 	p.close() // from here on a dead QEMU refuses connections
 	v.timed("spawn", &began)
-	if err := v.connect(ctx); err != nil {
+	if err := v.watchProcess(); err != nil {
+		opened.close()
+		v.abandon()
+		return nil, v.failed("connect", "watch the process", err)
+	}
+	if err := v.connect(ctx, opened, o); err != nil {
 		v.abandon()
 		return nil, err
 	}
 	v.timed("greet", &began)
 	return v, nil
-}
-
-// connect waits for the process on all its sockets, and for its end.
-func (v *vm) connect(ctx context.Context) error {
-	if err := v.watchProcess(); err != nil {
-		return v.failed("connect", "watch the process", err)
-	}
-	if err := v.console.connect(ctx, filepath.Join(v.record.Dir, consoleSocket)); err != nil {
-		return v.failed("connect", "open the console", v.deathOr(err))
-	}
-	client, err := qmp.Dial(ctx, filepath.Join(v.record.Dir, qmpSocket))
-	if err != nil {
-		return v.failed("connect", "talk to QEMU", v.deathOr(err))
-	}
-	v.qmp = client
-	v.watchEvents()
-	return nil
 }
 
 // parcel gathers what a process inherits; its first error sticks.

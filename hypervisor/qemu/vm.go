@@ -3,9 +3,9 @@ package qemu
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -29,11 +29,14 @@ type vm struct {
 	closing func()    // stops the goroutine that waits for the process
 	events  sync.WaitGroup
 
+	limited bool // to the channels
+
 	disks sync.Mutex // orders changes of the slots
 	grow  sync.Mutex // orders changes of the memory
 
 	mu       sync.Mutex
-	shutdown string // reason of the SHUTDOWN event, once seen
+	channels []net.Conn // not handed out yet
+	shutdown string     // reason of the SHUTDOWN event, once seen
 	status   *os.ProcessState
 	done     chan struct{}
 	closed   sync.Once
@@ -42,7 +45,6 @@ type vm struct {
 func (v *vm) Process() procid.ID           { return v.record.Process }
 func (v *vm) Record() hypervisor.Record    { return v.record }
 func (v *vm) Timings() []hypervisor.Timing { return v.timings }
-func (v *vm) Channel() string              { return filepath.Join(v.record.Dir, channelSocket) }
 func (v *vm) Done() <-chan struct{}        { return v.done }
 
 // Pause implements hypervisor.VM.
@@ -92,6 +94,10 @@ func (v *vm) Close() error {
 		}
 		v.events.Wait()
 		v.console.close()
+		v.mu.Lock()
+		sockets{channel: v.channels}.close()
+		v.channels = nil
+		v.mu.Unlock()
 		if v.closing != nil {
 			v.closing()
 		}

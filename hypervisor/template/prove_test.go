@@ -63,7 +63,7 @@ type deafened struct {
 }
 
 func (v deafened) Save(ctx context.Context, state *os.File) error {
-	conn, err := net.Dial("unix", v.Channel())
+	conn, err := v.Connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ package fault
 const Env = "BULKHEAD_FAULTS"
 
 // Hit is what a point tells, as one line of JSON. Any byte that comes back
-// lets the process go on, and so does the connection's end.
+// lets the process go on.
 type Hit struct {
 	Point string   `json:"point"`
 	PID   int      `json:"pid"`

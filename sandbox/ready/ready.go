@@ -61,7 +61,7 @@ const forever = 24 * time.Hour
 
 // with opens a session with the agent for as long as do takes.
 func with(ctx context.Context, v hypervisor.VM, o channel.Options, do func(context.Context, ping) error) error {
-	session, err := channel.Dial(ctx, v.Channel(), o)
+	session, err := channel.Dial(ctx, v.Connect, o)
 	if err != nil {
 		return fmt.Errorf("reach the agent: %w", err)
 	}

@@ -4,4 +4,4 @@ import "golang.org/x/sys/unix"
 
 var opening = map[uint32]int{unix.SYS_OPENAT: 2}
 
-var deniedLegacy, deniedChildLegacy []uint32
+var deniedLegacy, deniedChildLegacy, sealedLegacy []uint32

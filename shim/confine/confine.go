@@ -19,6 +19,9 @@ type Policy struct {
 	// changed: directories with all below them, or files. What is missing is
 	// skipped.
 	Read, Write []string
+	// Unlisted may be read as well, but no directory there may be opened for
+	// reading: one of /proc is as good as a pidfd.
+	Unlisted []string
 	// ReadFiles may be opened again through /proc/self/fd.
 	ReadFiles []*os.File
 	// NoTCP forbids to connect and bind TCP sockets.

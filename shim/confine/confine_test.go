@@ -36,7 +36,11 @@ func TestConfined(t *testing.T) {
 		t.Errorf("clone3: %s", got["clone3"])
 	}
 	walls(t, got, "truncation, TCP")
-	judge(t, got, "write inside", "rename inside", "read passed", "exec")
+	if got["sealed waits"] != "true" {
+		t.Errorf("the machine ends: %s", got["sealed waits"])
+	}
+	judge(t, got, "write inside", "rename inside", "read passed", "exec",
+		"seal", "sealed accepts", "sealed writes to a connection of before", "sealed opens its machine", "sealed kills its machine")
 	if t.Failed() {
 		t.Logf("\n%s", out)
 	}

@@ -126,6 +126,11 @@ func allow(ruleset int, handled uint64, p Policy) error {
 			return err
 		}
 	}
+	for _, path := range p.Unlisted {
+		if err := allowPath(ruleset, path, readFile); err != nil {
+			return err
+		}
+	}
 	for _, path := range p.Write {
 		if err := allowPath(ruleset, path, handled); err != nil {
 			return err

@@ -42,14 +42,12 @@ var auditArch = map[string]uint32{
 }
 
 // install puts a filter on this thread, or with TSYNC on every thread at once.
-func install(compile func(arch uint32, p Policy) filter, p Policy, flags uintptr) error {
-	arch, ok := auditArch[runtime.GOARCH]
-	if !ok {
-		return fmt.Errorf("no filter for %s", runtime.GOARCH)
+func install(rules func(arch uint32, p Policy) filter, p Policy, flags uintptr) error {
+	program, err := compile(rules, p)
+	if err != nil {
+		return err
 	}
-	filter := compile(arch, p)
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
+	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(program)))
 	if errno != 0 {
 		return fmt.Errorf("install the filter: %w", errno)
 	}
@@ -57,4 +55,14 @@ func install(compile func(arch uint32, p Policy) filter, p Policy, flags uintptr
 		return fmt.Errorf("install the filter: thread %d has another one", thread)
 	}
 	return nil
+}
+
+// compile makes what the kernel takes of a filter for this architecture.
+func compile(rules func(arch uint32, p Policy) filter, p Policy) (*unix.SockFprog, error) {
+	arch, ok := auditArch[runtime.GOARCH]
+	if !ok {
+		return nil, fmt.Errorf("no filter for %s", runtime.GOARCH)
+	}
+	f := rules(arch, p)
+	return &unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}, nil
 }

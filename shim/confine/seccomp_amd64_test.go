@@ -81,6 +81,8 @@ func TestFilterNumbers(t *testing.T) {
 				want = lacking
 			case slices.Contains(tc.denied, number):
 				want = refused
+			case number == unix.SYS_LISTEN && tc.name == "child":
+				want = unix.SECCOMP_RET_ERRNO
 			case number == unix.SYS_SOCKET:
 				args[0] = unix.AF_INET
 			case number == unix.SYS_OPENAT:
@@ -161,6 +163,41 @@ func TestFilterArguments(t *testing.T) {
 			if got := run(t, f, call{tc.number, amd64, tc.args}); got != want {
 				t.Errorf("%s: %s: %#x, want %#x", name, tc.name, got, want)
 			}
+		}
+	}
+}
+
+// TestSealFilter: what is open goes on, and nothing new leads out.
+func TestSealFilter(t *testing.T) {
+	const self, child = 4711, 4712
+	f := sealFilter(amd64, self, child)
+	for _, tc := range []struct {
+		name   string
+		number uint32
+		arg    uint32
+		want   uint32
+	}{
+		{"accept", unix.SYS_ACCEPT4, 0, allowed},
+		{"listen", unix.SYS_LISTEN, 0, allowed},
+		{"a thread", unix.SYS_CLONE, unix.CLONE_VM | unix.CLONE_THREAD | unix.CLONE_SIGHAND, allowed},
+		{"a process", unix.SYS_CLONE, unix.CLONE_VM | unix.CLONE_VFORK | uint32(unix.SIGCHLD), refused},
+		{"a process by fork", unix.SYS_FORK, 0, refused},
+		{"a process by vfork", unix.SYS_VFORK, 0, refused},
+		{"a program", unix.SYS_EXECVE, 0, refused},
+		{"a program by its descriptor", unix.SYS_EXECVEAT, 0, refused},
+		{"a unix socket", unix.SYS_SOCKET, unix.AF_UNIX, refused},
+		{"an internet socket", unix.SYS_SOCKET, unix.AF_INET, refused},
+		{"a pair of sockets", unix.SYS_SOCKETPAIR, unix.AF_UNIX, refused},
+		{"connect", unix.SYS_CONNECT, 0, refused},
+		{"bind", unix.SYS_BIND, 0, refused},
+		{"watch a file", unix.SYS_INOTIFY_ADD_WATCH, 0, refused},
+		{"a signal to itself", unix.SYS_TGKILL, self, allowed},
+		{"a signal to another", unix.SYS_TGKILL, child, refused},
+		{"a pidfd of the machine", unix.SYS_PIDFD_OPEN, child, allowed},
+		{"a pidfd of another", unix.SYS_PIDFD_OPEN, 1, refused},
+	} {
+		if got := run(t, f, call{tc.number, amd64, [6]uint32{tc.arg}}); got != tc.want {
+			t.Errorf("%s: %#x, want %#x", tc.name, got, tc.want)
 		}
 	}
 }

@@ -55,6 +55,9 @@ func childFilter(arch uint32, p Policy) filter {
 	for number, arg := range opening {
 		f.refuseFlags(number, arg, newFiles)
 	}
+	// The sockets that it inherits listen already. QEMU would shorten their queues to
+	// one connection, and is told that it has.
+	f.refuse(0, unix.SYS_LISTEN)
 	return f.allow()
 }
 

@@ -73,7 +73,7 @@ func TestStart(t *testing.T) {
 		cmd.ExtraFiles = []*os.File{listener, console}
 		cmd.Stdout, cmd.Stderr = w, w
 		result, err := confine.Start(cmd, confine.Policy{
-			Read:  []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/proc", program, readable},
+			Read: []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", program, readable}, Unlisted: []string{"/proc"},
 			Write: []string{"/dev/null"}, Sockets: test.sockets,
 		})
 		w.Close()

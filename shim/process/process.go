@@ -109,6 +109,9 @@ func (s *shim) up() (err error) {
 	if result := confine.Apply(s.policy(driver.Program)); result.Err() != nil {
 		s.log.Warn("the shim is not wholly confined", "missing", result.Err())
 	}
+	if err := s.listen(); err != nil {
+		return err
+	}
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -138,10 +141,11 @@ func (s *shim) machinePolicy(program string) confine.Policy {
 	p := confine.Policy{
 		Read: append([]string{
 			"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache",
-			"/proc", "/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom", "/dev/random",
+			"/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom", "/dev/random",
 		}, installed(program)...),
-		Write: []string{"/dev/null", "/dev/zero"},
-		NoTCP: s.m.Machine.Network == hypervisor.NetworkNone,
+		Unlisted: []string{"/proc"},
+		Write:    []string{"/dev/null", "/dev/zero"},
+		NoTCP:    s.m.Machine.Network == hypervisor.NetworkNone,
 	}
 	if s.m.Machine.Network != hypervisor.NetworkNone {
 		// QEMU's user network resolves names as the host does.

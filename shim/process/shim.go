@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
@@ -38,6 +39,7 @@ type shim struct {
 	driver  hypervisor.Driver
 	console *os.File
 	sandbox *sandbox.Sandbox
+	sealed  bool // before and while the machine starts, by one goroutine
 
 	hub       events.Hub
 	store     fdpass.Store
@@ -86,6 +88,9 @@ func (s *shim) restoreFiles() sandbox.RestoreFiles {
 
 // start is the sandbox's Starter: a clone if there is something to clone.
 func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
+	if s.sealed {
+		return nil, errors.New("a shim makes no second machine: adopt the sandbox, whose new shim makes one")
+	}
 	dir := s.path(layout.VM)
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("clear the machine's directory: %w", err)
@@ -93,7 +98,10 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the machine's directory: %w", err)
 	}
-	o := hypervisor.Options{Dir: dir, Name: "bulkhead-" + s.m.ID[:min(len(s.m.ID), 12)], Start: s.spawn}
+	o := hypervisor.Options{
+		Dir: dir, Name: "bulkhead-" + s.m.ID[:min(len(s.m.ID), 12)], Start: s.spawn,
+		Connections: connections, Opened: s.seal,
+	}
 	files := hypervisor.Files{Memory: s.files[bootstrap.Memory], State: s.files[bootstrap.State], Console: s.console}
 	if files.Memory != nil {
 		return s.driver.Clone(ctx, s.m.Machine, files, o)
@@ -121,10 +129,40 @@ func again(f *os.File, path string) string {
 }
 
 func (s *shim) adopt(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error) {
-	return s.driver.Adopt(ctx, r, hypervisor.Files{Console: s.console})
+	o := hypervisor.Options{Connections: connections, Opened: s.seal}
+	return s.driver.Adopt(ctx, r, hypervisor.Files{Console: s.console}, o)
 }
 
-// serve opens the sockets and serves them.
+// connections to the guest last for the shim's life: the first one, those that a
+// guest costs which does not answer at once, and a few that a guest breaks. When the
+// shim dies, the guest sees all of them come and go; it may miss the last change
+// after 32 of them.
+const connections = 8
+
+// seal is called before the first byte of the machine is read: who takes the shim
+// over by such a byte finds no way to another socket of the shim's user.
+func (s *shim) seal(machine procid.ID) error {
+	s.sealed = true
+	if err := confine.Seal(machine.PID); err != nil {
+		s.log.Warn("the shim is not wholly confined", "missing", err)
+	}
+	return nil
+}
+
+// listen opens the shim's sockets. Who connects is answered when serve is called.
+func (s *shim) listen() error {
+	for _, name := range []string{layout.Files, layout.Stream, layout.API} { // who finds the API finds the others
+		// A dead shim may have left the socket: the directory's lock says that it is dead.
+		l, err := podsock.Listen(s.path(name))
+		if err != nil {
+			return err
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	return nil
+}
+
+// serve serves the sockets that listen has opened.
 func (s *shim) serve() (err error) {
 	if s.server, err = ttrpc.NewServer(); err != nil {
 		return fmt.Errorf("serve: %w", err)
@@ -137,22 +175,15 @@ func (s *shim) serve() (err error) {
 		Shutdown: func() { s.end(asked) },
 	})
 	s.services.Register(s.server)
-	var opened [3]*net.UnixListener
-	for i, name := range []string{layout.Files, layout.Stream, layout.API} { // who finds the API finds the others
-		// A dead shim may have left the socket: the directory's lock says that it is dead.
-		if opened[i], err = podsock.Listen(s.path(name)); err != nil {
-			return err
-		}
-		s.listeners = append(s.listeners, opened[i])
-	}
-	go s.receiveFiles(opened[0])
+	files, streams, api := s.listeners[0], s.listeners[1], s.listeners[2]
+	go s.receiveFiles(files)
 	go func() {
-		if err := s.streams.Serve(opened[1]); err != nil && !errors.Is(err, net.ErrClosed) {
+		if err := s.streams.Serve(streams); err != nil && !errors.Is(err, net.ErrClosed) {
 			s.log.Error("serve streams", "error", err)
 		}
 	}()
 	go func() {
-		err := s.server.Serve(context.Background(), s.calls.listen(opened[2]))
+		err := s.server.Serve(context.Background(), s.calls.listen(api))
 		if err != nil && !errors.Is(err, ttrpc.ErrServerClosed) {
 			s.log.Error("serve", "error", err)
 			s.end(term)

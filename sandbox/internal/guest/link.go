@@ -11,13 +11,14 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 // Link is the way to a VM's agent: the channel's session, and a new one
 // when it ends although the VM lives. A guest that breaks its sessions
 // again and again uses up the link.
 type Link struct {
-	path   string
+	dial   func(context.Context) (net.Conn, error)
 	resume bool // another host was connected before
 	broken func(error)
 
@@ -34,11 +35,12 @@ const (
 
 var errLinkBroken = errors.New("the guest breaks the channel again and again")
 
-// NewLink returns a link to the agent behind the channel's socket at path. It opens no
-// connection yet. resume says that another host was connected before; broken is called
-// once with the reason when the link is used up.
-func NewLink(path string, resume bool, broken func(error)) *Link {
-	return &Link{path: path, resume: resume, broken: broken, sem: make(chan struct{}, 1)}
+// NewLink returns a link to the agent to which dial connects. It opens no connection
+// yet. resume says that another host was connected before; broken is called with the
+// reason when the link is used up, by the guest's doing or because dial says
+// hypervisor.ErrSpent.
+func NewLink(dial func(context.Context) (net.Conn, error), resume bool, broken func(error)) *Link {
+	return &Link{dial: dial, resume: resume, broken: broken, sem: make(chan struct{}, 1)}
 }
 
 // Open opens a stream, on a new session if need be.
@@ -71,7 +73,10 @@ func (l *Link) Connect(ctx context.Context) (*channel.Session, error) {
 		l.session, l.resume = nil, true
 	}
 	hello := channel.Hello{Version: agentv1.Version}
-	session, err := channel.Dial(ctx, l.path, channel.Options{Hello: hello, Resume: l.resume})
+	session, err := channel.Dial(ctx, l.dial, channel.Options{Hello: hello, Resume: l.resume})
+	if errors.Is(err, hypervisor.ErrSpent) {
+		l.broken(err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func main() {
 	}
 	started.Wait()
 	r := confine.Apply(confine.Policy{
-		Read:  []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/proc", readable},
+		Read: []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", readable}, Unlisted: []string{"/proc"},
 		Write: []string{inside, "/dev/null"}, ReadFiles: []*os.File{f}, NoTCP: true,
 	})
 	fmt.Println("walls:", r.Err())
@@ -71,5 +71,60 @@ func main() {
 	fmt.Println("ptrace:", unix.PtraceAttach(os.Getppid()))
 	attack.Print(attack.Files(readable)...)
 	attack.Print(attack.Processes(os.Getppid())...)
+	sealed(inside, address)
 	fmt.Println("end: <nil>")
+}
+
+// sealed goes on as a shim does whose sockets are open and whose machine runs.
+func sealed(inside, address string) {
+	l, err := net.Listen("unix", inside+"/socket")
+	if err != nil {
+		panic(err)
+	}
+	before, err := net.Dial("unix", inside+"/socket")
+	if err != nil {
+		panic(err)
+	}
+	machine := exec.Command("/bin/cat")
+	input, err := machine.StdinPipe()
+	if err != nil {
+		panic(err)
+	}
+	defer input.Close()
+	if _, err := confine.Start(machine, confine.Policy{Read: []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"}, Write: []string{"/dev/null"}}); err != nil {
+		panic(err)
+	}
+	results := make(chan error)
+	seal, attempt := make(chan struct{}), func() error { _, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); return err }
+	for range 4 { // threads that are there before
+		go func() {
+			runtime.LockOSThread()
+			<-seal
+			results <- attempt()
+		}()
+	}
+	fmt.Println("seal:", confine.Seal(machine.Process.Pid))
+	close(seal)
+	for range 4 {
+		fmt.Println("sealed thread makes a socket:", <-results)
+	}
+	conn, err := l.Accept()
+	fmt.Println("sealed accepts:", err)
+	_, err = before.Write([]byte("x"))
+	fmt.Println("sealed writes to a connection of before:", err)
+	conn.Close()
+	_, err = net.Dial("unix", inside+"/socket")
+	fmt.Println("sealed connects:", err)
+	_, err = net.Dial("tcp", address)
+	fmt.Println("sealed connects by TCP:", err)
+	_, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+	fmt.Println("sealed makes a pair:", err)
+	fmt.Println("sealed starts a program:", exec.Command("/bin/true").Run())
+	for _, a := range attack.Signals(os.Getppid()) {
+		fmt.Printf("sealed, %s: %v\n", a.What, a.Err)
+	}
+	pidfd, err := unix.PidfdOpen(machine.Process.Pid, 0)
+	fmt.Println("sealed opens its machine:", err)
+	fmt.Println("sealed kills its machine:", unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0))
+	fmt.Println("sealed waits:", machine.Wait().Error() == "signal: killed")
 }
