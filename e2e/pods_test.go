@@ -49,7 +49,7 @@ var honoured = []said{
 
 // ends are the exit codes and reasons other than 0 and Completed.
 var ends = map[string]string{
-	"fails": "3 Error", "missing": "127 ContainerCannotRun", "forbidden": "126 ContainerCannotRun", "oom": "137 OOMKilled",
+	"fails": "3 Error", "missing": "128 StartError", "forbidden": "128 StartError", "oom": "137 OOMKilled",
 }
 
 // TestPods shows in real machines what the honoured parts of a Pod do.

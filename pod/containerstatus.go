@@ -8,7 +8,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
+
+// reasonCannotRun is the engine's for a container whose command cannot be started.
+const reasonCannotRun = "ContainerCannotRun"
 
 func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 	out := corev1.ContainerStatus{Name: c.spec.Name, Image: c.spec.Image, Ready: r.isReady(c)}
@@ -72,7 +76,7 @@ func (r *run) terminated(i *instance.Instance) *corev1.ContainerStateTerminated 
 		}
 		message += words
 	}
-	return &corev1.ContainerStateTerminated{
+	end := &corev1.ContainerStateTerminated{
 		ExitCode:    status.GetExitCode(),
 		Reason:      reason,
 		Message:     message,
@@ -80,6 +84,10 @@ func (r *run) terminated(i *instance.Instance) *corev1.ContainerStateTerminated 
 		FinishedAt:  metav1.NewTime(instance.Time(status.GetFinishedAt())),
 		ContainerID: r.name + "://" + status.GetId(),
 	}
+	if reason == reasonCannotRun {
+		podstatus.StartError(end)
+	}
+	return end
 }
 
 // stopSignalOf is the signal that asks the container to end, as the runtime

@@ -291,7 +291,7 @@ func (f *fakeCRI) StartContainer(_ context.Context, id string) error {
 	defer f.mu.Unlock()
 	c.status.State = runtimeapi.ContainerState_CONTAINER_RUNNING
 	if c.life.fails != nil {
-		f.end(c, c.life.code, "StartError")
+		f.end(c, c.life.code, reasonCannotRun)
 		return c.life.fails
 	}
 	c.status.StartedAt = time.Now().UnixNano()

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // supervised is a pod under Run in a synctest bubble.
@@ -124,6 +125,9 @@ func TestRunToTheEnd(t *testing.T) {
 				}
 				if code, known := s.ExitCode(); code != test.code || !known {
 					t.Errorf("exit code %d, known %v", code, known)
+				}
+				if end := status.ContainerStatuses[0].State.Terminated; end.Reason == podstatus.ReasonStart && end.ExitCode != 128 {
+					t.Errorf("the container's exit code is %d", end.ExitCode)
 				}
 				if starts := len(fake.called("StartContainer")); starts != test.starts {
 					t.Errorf("%d starts, want %d", starts, test.starts)

@@ -14,7 +14,7 @@ func endText(end api.Ended) string {
 	switch end.Reason {
 	case "", "Error", "Completed":
 		return ""
-	case "ContainerCannotRun":
+	case "StartError":
 		container, why, _ := strings.Cut(end.Message, ": ")
 		return fmt.Sprintf("container %s cannot be run: %s (check its command, and what is in its image)", container, text.CannotRun(why))
 	}

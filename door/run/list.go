@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 func (s *server) list(r *http.Request) (any, error) {
@@ -127,18 +128,14 @@ func initialised(status corev1.PodStatus) bool {
 	return false
 }
 
-// exitCode is the pod's as a command's: its first failed container's, initial
-// ones first. How sidecars end does not matter.
+// exitCode is the pod's as a command's, and 1 for one that has failed and no
+// container of which tells why.
 func exitCode(p *corev1.Pod, status corev1.PodStatus) int {
-	for _, c := range ownStatuses(p, status) {
-		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-			return int(t.ExitCode)
-		}
-	}
-	if status.Phase == corev1.PodFailed {
+	code, _ := podstatus.ExitCode(&p.Spec, &status)
+	if code == 0 && status.Phase == corev1.PodFailed {
 		return 1
 	}
-	return 0
+	return code
 }
 
 // ownStatuses are those of the containers whose ends are the pod's, in their

@@ -41,7 +41,8 @@ func Ended(status *corev1.PodStatus) bool {
 }
 
 // ExitCode is the pod's as a command's: that of the first container, in the
-// pod's order, initial ones first, that failed, else 0. How sidecars end does
+// pod's order, initial ones first, that failed, else 0. It is 127 where the
+// command is not there, and 126 where it cannot be executed. How sidecars end does
 // not matter. It is not known before the pod has ended.
 func ExitCode(spec *corev1.PodSpec, status *corev1.PodStatus) (code int, known bool) {
 	if !Ended(status) {
@@ -56,7 +57,7 @@ func ExitCode(spec *corev1.PodSpec, status *corev1.PodStatus) (code int, known b
 			list = status.InitContainerStatuses
 		}
 		if end := Of(list, c.Name).State.Terminated; end != nil && end.ExitCode != 0 {
-			return int(end.ExitCode), true
+			return commandCode(end), true
 		}
 	}
 	return 0, true
