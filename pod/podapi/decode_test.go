@@ -132,6 +132,33 @@ func TestDecodeNamesTheFault(t *testing.T) {
 	}
 }
 
+// TestWhatSaysNothing: a field that is empty, or that every machine satisfies, is
+// no reason to refuse a pod; an empty volume is of its kind all the same.
+func TestWhatSaysNothing(t *testing.T) {
+	for text, refused := range map[string]string{
+		"affinity: {}": "",
+		"affinity: {nodeAffinity: {}, podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: []}}": "",
+		"nodeSelector: {}": "",
+		"nodeSelector: {kubernetes.io/os: linux, kubernetes.io/arch: amd64}": "",
+		"nodeSelector: {kubernetes.io/os: windows}":                          "f.yaml:9: spec.nodeSelector.kubernetes.io/os: is not honoured, only kubernetes.io/os=linux and",
+		"nodeSelector: {disk: ssd}":                                          "spec.nodeSelector.disk: is not honoured",
+		"securityContext: {seLinuxOptions: {}, windowsOptions: {}}":          "",
+		"securityContext: {seLinuxOptions: {level: s0}}":                     "spec.securityContext.seLinuxOptions",
+		"topologySpreadConstraints: []":                                      "",
+		"resourceClaims: []":                                                 "",
+		"hostNetwork: false":                                                 "",
+		"volumes: [{name: v, hostPath: {}}]":                                 "spec.volumes[0].hostPath",
+		"volumes: [{name: v, nfs: {}}]":                                      "spec.volumes[0].nfs",
+		"affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: x}}]}}": "",
+		"affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: x}]}}":                                "f.yaml:9: spec.affinity.podAntiAffinity.requiredDuring",
+	} {
+		_, err := Decode("f.yaml", []byte(head+"  "+text+"\n"))
+		if (err == nil) != (refused == "") || err != nil && (!errors.Is(err, ErrNotHonoured) || !strings.Contains(err.Error(), refused)) {
+			t.Errorf("%s: %v, want %q", text, err, refused)
+		}
+	}
+}
+
 func TestDecodeTellsEveryFault(t *testing.T) {
 	_, err := Decode("f.yaml", []byte(head+"    oops: 1\n    stdin: true\n  hostIPC: true\n  hostPID: true\n"))
 	var problems FieldErrors

@@ -23,8 +23,9 @@ func walk(value reflect.Value, prefix string, report func(field, message string)
 			walk(value.Field(i), prefix, report)
 			continue
 		}
-		if path := prefix + name; isSet(value.Field(i)) {
-			check(entryOf(value.Type(), name), value.Field(i), path, report)
+		entry := entryOf(value.Type(), name)
+		if isSet(value.Field(i)) && (entry.Status == Honoured || isUnion(value.Type()) || !isEmpty(value.Field(i))) {
+			check(entry, value.Field(i), prefix+name, report)
 		}
 	}
 }
@@ -35,9 +36,9 @@ func check(entry Entry, value reflect.Value, path string, report func(field, mes
 	case entry.Status == NoEffect:
 		return
 	case len(entry.Values) > 0 && value.Kind() == reflect.Map:
-		for _, name := range value.MapKeys() {
-			if !slices.Contains(entry.Values, name.String()) {
-				report(path+"."+name.String(), refusal(entry))
+		for key, one := range value.Seq2() {
+			if !slices.Contains(entry.Values, key.String()) && !slices.Contains(entry.Values, key.String()+"="+text(one)) {
+				report(path+"."+key.String(), refusal(entry))
 			}
 		}
 		return
@@ -93,6 +94,29 @@ func isSet(value reflect.Value) bool {
 		return value.Len() > 0
 	}
 	return !value.IsZero()
+}
+
+// isEmpty tells whether a field that is set says nothing all the same, such as
+// "affinity: {}".
+func isEmpty(value reflect.Value) bool {
+	switch value.Kind() {
+	case reflect.Pointer:
+		return value.IsNil() || value.Elem().Kind() == reflect.Struct && isEmpty(value.Elem())
+	case reflect.Struct:
+		for i := range value.NumField() {
+			if !isEmpty(value.Field(i)) {
+				return false
+			}
+		}
+		return true
+	}
+	return !isSet(value)
+}
+
+// isUnion tells whether t is a choice, in which a field says something by being
+// there: an empty volume of one kind is not one of another.
+func isUnion(t reflect.Type) bool {
+	return strings.HasSuffix(t.Name(), "Source") || strings.HasSuffix(t.Name(), "Projection") || strings.HasSuffix(t.Name(), "Handler")
 }
 
 // isAPI tells whether t is a struct whose fields the table knows.

@@ -18,7 +18,8 @@ const (
 // Entry is what there is to say about one field.
 type Entry struct {
 	Status Status
-	// Values are the only ones accepted, of a map the keys; none means any.
+	// Values are the only ones accepted, of a map the keys, or a key with its value
+	// after "="; none means any.
 	Values []string
 	// Note is the reason, or what to do instead.
 	Note string
@@ -54,6 +55,9 @@ const (
 	otherResources = "the machine has no other resource that a pod could be given"
 )
 
+// machineLabels are what can be said of the machine that a pod is.
+var machineLabels = []string{"kubernetes.io/os=linux", "kubernetes.io/arch=amd64", "beta.kubernetes.io/os=linux", "beta.kubernetes.io/arch=amd64"}
+
 // table says it for every field of a Pod, by the type's name and the field's in
 // YAML. Below a field that is refused or without effect nothing needs saying.
 var table = map[string]Entry{
@@ -88,7 +92,7 @@ var table = map[string]Entry{
 	"PodSpec.terminationGracePeriodSeconds": honoured(),
 	"PodSpec.activeDeadlineSeconds":         honoured(),
 	"PodSpec.dnsPolicy":                     never("without a cluster, ClusterFirst is the same as Default, and there is no hostNetwork").only("ClusterFirst", "Default", "None"),
-	"PodSpec.nodeSelector":                  never(oneMachine),
+	"PodSpec.nodeSelector":                  never(oneMachine).only(machineLabels...),
 	"PodSpec.serviceAccountName":            noEffect("without an API server there is no token to mount; fieldRef shows the name"),
 	"PodSpec.serviceAccount":                noEffect("the former name of serviceAccountName"),
 	"PodSpec.automountServiceAccountToken":  never("without an API server there is no token to mount").only("false"),
@@ -101,7 +105,7 @@ var table = map[string]Entry{
 	"PodSpec.imagePullSecrets":              honoured("Secrets of the types dockerconfigjson and dockercfg, in the same files"),
 	"PodSpec.hostname":                      honoured(),
 	"PodSpec.subdomain":                     honoured("of the domain cluster.local; nothing resolves it"),
-	"PodSpec.affinity":                      never(oneMachine),
+	"PodSpec.affinity":                      honoured("as far as it is a preference; what is required is refused"),
 	"PodSpec.schedulerName":                 noEffect(oneMachine),
 	"PodSpec.tolerations":                   noEffect("the machine has no taints"),
 	"PodSpec.hostAliases":                   honoured(),
@@ -113,7 +117,7 @@ var table = map[string]Entry{
 	"PodSpec.enableServiceLinks":            noEffect("there are no services"),
 	"PodSpec.preemptionPolicy":              noEffect("nothing is preempted or evicted"),
 	"PodSpec.overhead":                      honoured("what the host's cgroup allows the machine beside the pod's own resources, where it is more than Bulkhead's figure"),
-	"PodSpec.topologySpreadConstraints":     never(oneMachine),
+	"PodSpec.topologySpreadConstraints":     noEffect("over one machine all pods are spread alike"),
 	"PodSpec.setHostnameAsFQDN":             honoured(),
 	"PodSpec.os":                            honoured(),
 	"PodSpec.hostUsers":                     honoured("with either value the pod's users are those of a kernel of its own: its root is nobody on the host"),
@@ -124,7 +128,18 @@ var table = map[string]Entry{
 	"PodSpec.schedulingGroup":               never(oneMachine),
 	"PodSpec.evictionResponders":            never("nothing is evicted"),
 	"PodReadinessGate.conditionType":        honoured(),
-	"PodOS.name":                            never(noWindows).only("linux"),
+	"Affinity.nodeAffinity":                 honoured(),
+	"Affinity.podAffinity":                  honoured(),
+	"Affinity.podAntiAffinity":              honoured(),
+
+	"NodeAffinity.requiredDuringSchedulingIgnoredDuringExecution":     never(oneMachine),
+	"NodeAffinity.preferredDuringSchedulingIgnoredDuringExecution":    noEffect(oneMachine),
+	"PodAffinity.requiredDuringSchedulingIgnoredDuringExecution":      never(oneMachine),
+	"PodAffinity.preferredDuringSchedulingIgnoredDuringExecution":     noEffect(oneMachine),
+	"PodAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution":  never(oneMachine),
+	"PodAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": noEffect(oneMachine),
+
+	"PodOS.name": never(noWindows).only("linux"),
 
 	"PodSecurityContext.seLinuxOptions":           never(noSELinux),
 	"PodSecurityContext.windowsOptions":           never(noWindows),

@@ -30,7 +30,7 @@ func everyField(t *testing.T, visit func(key, path string, entry Entry, set func
 			entry, path := entryOf(typ, name), prefix+name
 			visit(key(typ, name), path, entry, func() *corev1.Pod {
 				pod := &corev1.Pod{}
-				fill(here(pod))
+				fill(here(pod), entry.Status != Honoured)
 				return pod
 			})
 			inner := element(field.Type)
@@ -58,8 +58,8 @@ func everyField(t *testing.T, visit func(key, path string, entry Entry, set func
 }
 
 // fill gives a field a value that is not its zero and that nothing accepts by
-// its value.
-func fill(value reflect.Value) {
+// its value; with deep, one that is not empty either.
+func fill(value reflect.Value, deep bool) {
 	switch value.Kind() {
 	case reflect.String:
 		value.SetString("some-value")
@@ -69,8 +69,8 @@ func fill(value reflect.Value) {
 		value.SetInt(7)
 	case reflect.Pointer:
 		value.Set(reflect.New(value.Type().Elem()))
-		if value.Type().Elem().Kind() != reflect.Struct {
-			fill(value.Elem())
+		if deep || value.Type().Elem().Kind() != reflect.Struct {
+			fill(value.Elem(), deep)
 		}
 	case reflect.Slice:
 		value.Set(reflect.MakeSlice(value.Type(), 1, 1))
@@ -87,7 +87,7 @@ func fill(value reflect.Value) {
 		}
 		for i := range value.NumField() {
 			if value.Field(i).CanSet() {
-				fill(value.Field(i))
+				fill(value.Field(i), deep)
 				return
 			}
 		}
