@@ -71,6 +71,7 @@ func setV2(dir string, l Limits) error {
 	for _, f := range []file{
 		{"memory.max", limit(l.Memory)}, {"memory.swap.max", swap},
 		{"cpu.max", limit(l.Quota) + " " + decimal(l.period())}, {"pids.max", limit(l.PIDs)},
+		{weightV2, decimal(l.weight(ordinaryV2))},
 	} {
 		if !has(dir, f.name) {
 			continue
@@ -99,6 +100,9 @@ func setV1(dir string, l Limits) error {
 		// period is right.
 		errs = append(errs, write(dir, "cpu.cfs_quota_us", "-1"), write(dir, "cpu.cfs_period_us", decimal(l.period())),
 			write(dir, "cpu.cfs_quota_us", limit(l.Quota, "-1")))
+	}
+	if has(dir, weightV1) {
+		errs = append(errs, write(dir, weightV1, decimal(l.weight(ordinaryV1))))
 	}
 	if has(dir, "pids.max") {
 		errs = append(errs, write(dir, "pids.max", limit(l.PIDs, "max")))
@@ -200,6 +204,7 @@ func (g *Group) Delete(ctx context.Context) error {
 		if err := remove(ctx, dir); err != nil {
 			return fmt.Errorf("remove a cgroup: %w", err)
 		}
+		weigh(filepath.Dir(dir))
 	}
 	return nil
 }

@@ -32,6 +32,9 @@ type Limits struct {
 	Quota  int64 `json:"quota,omitempty"`
 	Period int64 `json:"period,omitempty"`
 	PIDs   int64 `json:"pids,omitempty"` // processes and threads
+	// Weight is the group's share of processors that others want too, in percent
+	// of an ordinary group's; 0 is 100.
+	Weight int64 `json:"weight,omitempty"`
 }
 
 const defaultPeriod = 100_000
@@ -105,6 +108,9 @@ func (h *Host) Create(name string, l Limits) (_ *Group, err error) {
 	}
 	if err := g.Set(l); err != nil {
 		return nil, fmt.Errorf("make a cgroup: %w", err)
+	}
+	for _, dir := range g.dirs {
+		weigh(filepath.Dir(dir))
 	}
 	return g, nil
 }

@@ -169,6 +169,10 @@ func TestLimits(t *testing.T) {
 			"memory.max": "1048576", "memory.swap.max": "0", "cpu.max": "25000 100000", "pids.max": "9"}},
 		{"version 2, none", v2, Limits{}, map[string]string{
 			"memory.max": "max", "memory.swap.max": "max", "cpu.max": "max 100000", "pids.max": "max"}},
+		{"version 1, weight", map[string]string{"cpu.shares": ""}, Limits{Weight: 25}, map[string]string{"cpu.shares": "256"}},
+		{"version 1, ordinary weight", map[string]string{"cpu.shares": ""}, Limits{}, map[string]string{"cpu.shares": "1024"}},
+		{"version 2, weight", map[string]string{"cgroup.events": "", "cpu.weight": ""}, Limits{Weight: 25}, map[string]string{"cpu.weight": "25"}},
+		{"version 2, ordinary weight", map[string]string{"cgroup.events": "", "cpu.weight": ""}, Limits{}, map[string]string{"cpu.weight": "100"}},
 		{"a controller that is not there", map[string]string{"pids.max": ""}, Limits{Memory: 1, Quota: 1}, map[string]string{"pids.max": "max"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
