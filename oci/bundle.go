@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -66,6 +68,10 @@ func DecodeBundle(data []byte) (*specs.Spec, error) {
 		return nil, fmt.Errorf("%w: no process", ErrInvalid)
 	case spec.Root == nil || spec.Root.Path == "":
 		return nil, fmt.Errorf("%w: no root", ErrInvalid)
+	}
+	// By 2^32-1 the kernel means "no change": the process would stay root.
+	if user := spec.Process.User; slices.Contains(append(user.AdditionalGids, user.UID, user.GID), math.MaxUint32) {
+		return nil, fmt.Errorf("%w: user or group %d", ErrInvalid, uint32(math.MaxUint32))
 	}
 	if spec.Linux != nil {
 		for _, device := range spec.Linux.Devices {

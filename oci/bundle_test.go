@@ -85,6 +85,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"no process": `{"root":{"path":"r"}}`, "null process": `{"process":null,"root":{"path":"r"}}`, "process of another type": `{"process":[1],"root":{"path":"r"}}`,
 		"no command": `{"process":{},"root":{"path":"r"}}`, "no root": `{"process":{"args":["a"]}}`, "empty root": `{"process":{"args":["a"]},"root":{}}`,
 		"capabilities of another type": strings.Replace(small, `"args"`, `"capabilities":7,"args"`, 1),
+		"no user":                      strings.Replace(small, `"args"`, `"user":{"uid":4294967295,"gid":0},"args"`, 1),
+		"no group":                     strings.Replace(small, `"args"`, `"user":{"uid":0,"gid":4294967295},"args"`, 1),
+		"no additional group":          strings.Replace(small, `"args"`, `"user":{"uid":0,"gid":0,"additionalGids":[1,4294967295]},"args"`, 1),
 		"device type":                  strings.Replace(small, `"root"`, `"linux":{"devices":[{"type":"x","path":"/dev/x"}]},"root"`, 1),
 		"device without path":          strings.Replace(small, `"root"`, `"linux":{"devices":[{"type":"c"}]},"root"`, 1),
 	} {

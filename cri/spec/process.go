@@ -142,6 +142,8 @@ func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (spe
 	return user, nil
 }
 
+// id refuses 2^32-1 too, by which the kernel means "no change": the process
+// would stay root.
 func id(field string, value int64) (uint32, error) {
 	if value < 0 || value >= math.MaxUint32 {
 		return 0, fmt.Errorf("%w: %s %d is out of range", oci.ErrInvalid, field, value)

@@ -98,6 +98,10 @@ func TestUser(t *testing.T) {
 		{"another policy", &runtimeapi.LinuxContainerSecurityContext{SupplementalGroupsPolicy: 7}, "", "", true},
 		{"group alone", &runtimeapi.LinuxContainerSecurityContext{RunAsGroup: number(8)}, "", "", true},
 		{"out of range", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(-1)}, "", "", true},
+		{"no change", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(1<<32 - 1)}, "", "", true},
+		{"the largest", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(1<<32 - 2)}, "", "4294967294", false},
+		{"no change of group", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(7), RunAsGroup: number(1<<32 - 1)}, "", "", true},
+		{"no change of groups", &runtimeapi.LinuxContainerSecurityContext{SupplementalGroups: []int64{1<<32 - 1}}, "", "", true},
 		{"group out of range", &runtimeapi.LinuxContainerSecurityContext{SupplementalGroups: []int64{1 << 40}}, "", "", true},
 	}
 	for _, test := range tests {
