@@ -129,8 +129,17 @@ func testFullNetwork(t *testing.T) {
 		t.Errorf("--allow-host-loopback where there is a namespace: %s", diff)
 	}
 	u.must("", "rm", "-f", "net")
-	// No network at all.
-	u.must(netPod, "run", "-d", "--quiet", "--network", "none", "-")
+	// No network at all; ports are published all the same, here at one that is free.
+	_, stderr, code = u.run(netPod, "run", "-d", "--quiet", "--network", "none", "-p", "0:80", "-")
+	_, address, told := strings.Cut(strings.TrimSpace(stderr), "port 80 of the pod is published at 127.0.0.1:")
+	if chosen, err := strconv.Atoi(address); code != 0 || !told || err != nil {
+		t.Errorf("run -p 0:80: exit code %d, %q", code, stderr)
+	} else if got, err := fetchPage(chosen); err != nil || got != "page\n" {
+		t.Errorf("the port that was chosen: %q, %v", got, err)
+	}
+	if out := u.must("", "ps", "-o", "wide"); !told || !strings.Contains(out, address+"->80") {
+		t.Errorf("ps -o wide does not show the port that was chosen, %s: %s", address, out)
+	}
 	if diff := cmp.Diff(map[string]string{gateway: "", outside: ""}, u.reached(gateway, outside)); diff != "" {
 		t.Errorf("no network: %s", diff)
 	}

@@ -23,6 +23,20 @@ const (
 // ParsePort reads a port as it is published: "[IP:]HOST:POD".
 func ParsePort(text string) (network.Port, error) { return network.ParsePort(text) }
 
+// ParsePorts reads ports as ParsePort does. A host port of 0 becomes a free one at
+// once, so that the pod keeps it when its VM is replaced.
+func ParsePorts(texts []string) ([]network.Port, error) {
+	var ports []network.Port
+	for _, text := range texts {
+		p, err := network.ParsePort(text)
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, p)
+	}
+	return network.ChooseFree(ports)
+}
+
 // deviceOf is the network device of VMs in a network of that kind. The hypervisor has a
 // device for each, so that no VM made for one kind is ever another pod's.
 func deviceOf(kind network.Kind) hypervisor.Network { return hypervisor.Network(kind) }

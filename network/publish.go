@@ -1,9 +1,11 @@
 package network
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -65,6 +67,25 @@ func number(s string, least int) (int, error) {
 	return n, nil
 }
 
+// ChooseFree gives those of ports whose host port is 0 one that is free now, and
+// the address where that is.
+// Another program may take it before the pod listens: that is ErrPortInUse then.
+func ChooseFree(ports []Port) ([]Port, error) {
+	chosen := slices.Clone(ports)
+	for i, p := range chosen {
+		if p.HostPort != 0 {
+			continue
+		}
+		l, err := Listen([]Port{p})
+		if err != nil {
+			return nil, err
+		}
+		defer l[0].Close() // after the others, so that none is chosen twice
+		chosen[i] = l[0].Port
+	}
+	return chosen, nil
+}
+
 // Listen opens every port, or none: a port in use is ErrPortInUse, and a
 // protocol other than TCP is refused. The caller closes the listeners.
 func Listen(ports []Port) (listeners []Listener, err error) {
@@ -77,9 +98,7 @@ func Listen(ports []Port) (listeners []Listener, err error) {
 		}
 	}()
 	for _, p := range ports {
-		if p.HostIP == "" {
-			p.HostIP = "127.0.0.1"
-		}
+		p.HostIP = cmp.Or(p.HostIP, "127.0.0.1")
 		address := net.JoinHostPort(p.HostIP, strconv.Itoa(p.HostPort))
 		if !strings.EqualFold(p.Protocol, "tcp") && p.Protocol != "" {
 			return listeners, fmt.Errorf("%w %s: protocol %s cannot be published yet, only TCP", ErrPublish, address, p.Protocol)

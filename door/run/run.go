@@ -31,6 +31,9 @@ func (s *server) run(r *http.Request, out send) error {
 	if err != nil {
 		return err
 	}
+	if err := tellChosen(req, records, out); err != nil {
+		return err
+	}
 	getenv, err := s.environment(r)
 	if err != nil {
 		return err
@@ -133,11 +136,11 @@ func records(req api.RunRequest) ([]newPod, error) {
 	if len(req.Ports) > 0 && len(list) != 1 {
 		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("-p publishes ports of one pod, and there are %d", len(list)))
 	}
-	for _, text := range req.Ports {
-		p, err := engine.ParsePort(text)
-		if err != nil {
-			return nil, errclass.With(api.ErrInvalid, err)
-		}
+	ports, err := engine.ParsePorts(req.Ports)
+	if err != nil {
+		return nil, errclass.With(api.ErrInvalid, err)
+	}
+	for _, p := range ports {
 		list[0].Ports = append(list[0].Ports, &runtimeapi.PortMapping{
 			Protocol: runtimeapi.Protocol_TCP, HostIp: p.HostIP, HostPort: int32(p.HostPort), ContainerPort: int32(p.PodPort),
 		})
