@@ -15,6 +15,10 @@ var neverReached = []netip.Prefix{
 	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/4"),
 }
 
+func isNeverReached(a netip.Addr) bool {
+	return slices.ContainsFunc(neverReached, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
 // hostAddresses are the IPv4 addresses of this host that neverReached does not
 // cover, sorted. pasta carries no IPv6.
 func hostAddresses() ([]string, error) {
@@ -29,7 +33,7 @@ func hostAddresses() ([]string, error) {
 			continue // no interface has an address without a prefix
 		}
 		at := prefix.Addr().Unmap()
-		if at.Is4() && !slices.ContainsFunc(neverReached, func(p netip.Prefix) bool { return p.Contains(at) }) {
+		if at.Is4() && !isNeverReached(at) {
 			out = append(out, at.String())
 		}
 	}

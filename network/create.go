@@ -95,7 +95,7 @@ func environment(dir string) []string {
 func startPasta(ctx context.Context, dir string, r record) (procid.ID, error) {
 	args := []string{
 		"pasta", "--config-net", "--ipv4-only", "--no-map-gw", "--quiet", "--pid", r.pidFile(),
-		"--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
+		"--dns-forward", hostDNS, "--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
 		strconv.Itoa(r.Holder.PID),
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

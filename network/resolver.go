@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -14,32 +15,47 @@ import (
 var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
 
 // Resolver is how pods in a network of that kind resolve names, where their own
-// configuration says nothing else; nothing for those without a network.
+// configuration says nothing else; nothing for those without a network. Where
+// the host's name servers are out of pods' reach, the host is asked for them.
 func Resolver(kind Kind) DNS {
 	if kind == KindNone {
 		return DNS{}
 	}
 	dns := hostResolver()
-	if len(dns.Servers) == 0 {
-		dns.Servers = []string{userDNS}
+	switch {
+	case len(dns.Servers) > 0:
+	case kind == KindHostLoopback:
+		dns.Servers = []string{userDNS, hostDNS} // the second where there is a namespace after all
+	default:
+		dns.Servers = []string{hostDNS}
 	}
 	return dns
 }
 
-// hostResolver returns the host's name servers that a pod can reach.
+// hostResolver is the host's configuration with the name servers that a pod can
+// reach.
 func hostResolver() DNS {
+	var dns DNS
 	for _, path := range resolvConfs {
 		f, err := os.Open(path)
 		if err != nil {
-			continue // a host without this file; without any, QEMU's own forwarder is left
+			continue // a host without this file
 		}
-		dns := parseResolv(f)
+		dns = parseResolv(f)
 		f.Close()
-		if len(dns.Servers) > 0 {
-			return dns
+		if dns.Servers = reachable(dns.Servers); len(dns.Servers) > 0 {
+			break
 		}
 	}
-	return DNS{}
+	return dns
+}
+
+// reachable leaves out the servers that are closed to pods.
+func reachable(servers []string) []string {
+	own, err := hostAddresses()
+	return slices.DeleteFunc(servers, func(server string) bool {
+		return err != nil || slices.Contains(own, server) || isNeverReached(netip.MustParseAddr(server))
+	})
 }
 
 // parseResolv reads the format of resolv.conf(5). Servers on a loopback

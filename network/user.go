@@ -16,6 +16,10 @@ const (
 	userDNS     = "10.0.2.3"
 )
 
+// hostDNS is where pasta answers for the host's own resolver, on UDP port 53
+// alone. The address is nobody's (RFC 6890, for protocols).
+const hostDNS = "192.0.0.53"
+
 // attachTimeout bounds the making of the shared namespace.
 const attachTimeout = 10 * time.Second
 

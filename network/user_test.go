@@ -37,6 +37,7 @@ const (
 	linkIP     = "fe80::91"        // and its link-local one
 	laterIP    = "172.28.0.1"      // one that the host gets, and that then is the outside's
 	metadataIP = "169.254.169.254" // of the outside
+	stubIP     = "127.0.0.53"      // the host's resolver
 )
 
 func TestMain(m *testing.M) {
@@ -94,6 +95,8 @@ func enterWorld(t *testing.T, who string) {
 	} {
 		testnet.Run(t, append(slices.Clone(args), append([]string{"ip"}, strings.Fields(line)...)...)...)
 	}
+	// The host's resolver is on its loopback, for any user to serve.
+	testnet.Run(t, append(slices.Clone(args), "sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start")...)
 	for _, address := range []string{metadataIP, laterIP} {
 		world.Outside(t, "addr", "add", address+"/32", "dev", "tonet0")
 	}
@@ -104,6 +107,11 @@ func enterWorld(t *testing.T, who string) {
 			t.Fatal(err)
 		}
 	}
+	conf := filepath.Join(home, "resolv.conf")
+	if err := os.WriteFile(conf, []byte("nameserver "+stubIP+"\nnameserver "+metadataIP+"\nsearch own.example\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args = append(args, "unshare", "--mount", "sh", "-c", `mount --bind "$1" /etc/resolv.conf && shift && exec "$@"`, "sh", conf)
 	if who != "root" {
 		// As udev makes it: everybody may open the tun device.
 		tun := filepath.Join(home, "tun")
@@ -179,6 +187,36 @@ func reaches(a Attachment, address, port string) bool {
 	return err == nil && out == "hello"
 }
 
+// resolves: where the host's name servers are out of reach, pods get the answers of
+// the host's resolver, and nothing else of that address.
+func resolves(t *testing.T, a Attachment) {
+	if diff := cmp.Diff(DNS{Servers: []string{hostDNS}, Searches: []string{"own.example"}}, a.DNS); diff != "" {
+		t.Error(diff)
+	}
+	stub, err := net.ListenPacket("udp", stubIP+":53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stub.Close()
+	go func() {
+		question := make([]byte, 512)
+		for {
+			_, from, err := stub.ReadFrom(question)
+			if err != nil {
+				return
+			}
+			_, _ = stub.WriteTo([]byte("hello"), from)
+		}
+	}()
+	out, err := run(a, "timeout", "5", "bash", "-c", `exec 3<>/dev/udp/$1/53 && echo question >&3 && head -c 5 <&3`, "bash", hostDNS)
+	if err != nil || out != "hello" {
+		t.Errorf("the host's resolver: %q, %v", out, err)
+	}
+	if reaches(a, hostDNS, "8088") {
+		t.Error("the resolver's address leads to the host's services")
+	}
+}
+
 // ownUser: nobody's processes, of which others have some, cannot join the pods'
 // network and listen to it.
 func ownUser(ctx context.Context, t *testing.T, u *User) {
@@ -251,6 +289,7 @@ func testUser(t *testing.T) {
 	if os.Geteuid() == 0 {
 		ownUser(ctx, t, u)
 	}
+	resolves(t, a)
 
 	// An address that the host gets is closed to pods, and one that it gives up is
 	// not closed for ever.
@@ -353,7 +392,12 @@ func sleeper(t *testing.T) procid.ID {
 
 // fetch reads what a server says to a process in the pod's network.
 func fetch(a Attachment, address, port string) (string, error) {
-	cmd := exec.Command("timeout", "2", "bash", "-c", `exec 3<>/dev/tcp/$1/$2 && cat <&3`, "bash", address, port)
+	return run(a, "timeout", "2", "bash", "-c", `exec 3<>/dev/tcp/$1/$2 && cat <&3`, "bash", address, port)
+}
+
+// run runs a command in the pod's network and returns its output.
+func run(a Attachment, args ...string) (string, error) {
+	cmd := exec.Command(args[0], args[1:]...)
 	r, w, err := os.Pipe()
 	if err != nil {
 		return "", err
@@ -365,7 +409,7 @@ func fetch(a Attachment, address, port string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	timer := time.AfterFunc(3*time.Second, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(8*time.Second, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	out, readErr := io.ReadAll(r)
 	if err := cmd.Wait(); err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
-
 // tellChosen tells which ports were chosen for those of the request that name none.
 func tellChosen(req api.RunRequest, pods []newPod, out send) error {
 	for i, text := range req.Ports {
