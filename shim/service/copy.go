@@ -51,8 +51,7 @@ func told(w *stream.Writer, err error) {
 		_ = w.Frame(stream.Exited, stream.EncodeExit(0))
 		return
 	}
-	text := err.Error()
-	_ = w.Frame(stream.Failed, []byte(text[:min(len(text), 1024)]))
+	_ = w.Frame(stream.Failed, []byte(bounded(err)))
 }
 
 // sendTar makes a tar stream of a tree. The guest's word for names, sizes and

@@ -26,6 +26,12 @@ func (e extension) Events(ctx context.Context, _ *shimv1.EventsRequest, out shim
 		return toStatus(err)
 	}
 	defer sub.Cancel()
+	e.followers.Add(1)
+	defer func() {
+		if e.followers.Add(-1) == 0 {
+			e.o.Streams.Abandon() // nobody is left who could hand the tokens on
+		}
+	}()
 	if err := out.Send(&shimv1.Event{Time: timestamppb.Now(), Topic: events.TopicReady}); err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ type fake struct {
 	procs   map[sandbox.Process]*proc
 	echo    string // address that Forward connects to
 	deaf    bool   // processes and trees take no input
+	missing bool   // commands are not there
 }
 
 type proc struct {
@@ -158,7 +159,14 @@ func (f *fake) StartProcess(_ context.Context, id sandbox.Process) (int, error) 
 	if p.state != sandbox.Ready {
 		return 0, &sandbox.StateError{Subject: "container", Action: "start", State: p.state, Want: []sandbox.State{sandbox.Ready}}
 	}
+	if f.missing {
+		err := fmt.Errorf("start: %w", agentv1.ErrNoCommand)
+		p.state, p.exit = sandbox.Stopped, &sandbox.Exit{Code: 127, Reason: sandbox.ReasonCannotRun, Message: err.Error()}
+		close(p.done)
+		return 0, err
+	}
 	p.state = sandbox.Running
+	f.calls = append(f.calls, "started")
 	return 33, nil
 }
 
@@ -195,6 +203,10 @@ func (f *fake) DeleteProcess(_ context.Context, id sandbox.Process) (sandbox.Exi
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.procs, id)
+	if p.exit == nil {
+		p.exit = &sandbox.Exit{Code: 137, Reason: sandbox.ReasonNeverStarted}
+	}
+	f.calls = append(f.calls, "deleted "+p.exit.Reason)
 	return *p.exit, nil
 }
 

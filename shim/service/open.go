@@ -16,11 +16,16 @@ import (
 
 // Open hands out a token for a byte stream.
 func (e extension) Open(_ context.Context, r *shimv1.OpenRequest) (*shimv1.OpenResponse, error) {
-	handler, err := e.handler(r)
-	if err != nil {
-		return nil, toStatus(err)
+	var token string
+	var err error
+	if r.Start {
+		token, err = e.prepare(r)
+	} else {
+		var handler stream.Handler
+		if handler, err = e.handler(r); err == nil {
+			token, err = e.o.Streams.Issue(handler)
+		}
 	}
-	token, err := e.o.Streams.Issue(handler)
 	if err != nil {
 		return nil, toStatus(err)
 	}
@@ -104,21 +109,21 @@ func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Proc
 	<-received
 	switch {
 	case p.Exec == "":
-	case err == nil && exit.Reason != sandbox.ReasonCannotRun:
-		e.deleteTold(ctx, p)
+	case err == nil && exit.Reason != sandbox.ReasonCannotRun: // which is left to who started it
+		e.discard(ctx, p) // its client has been told
 	case err != nil && !left:
 		e.hangUp(ctx, p)
 	}
 }
 
-// deleteTold deletes an exec'd process whose end its client has been told. One
-// that could not be run is left to who started it.
-func (e extension) deleteTold(ctx context.Context, p sandbox.Process) {
+// discard deletes an exec'd process that nobody asks for any more. It works when ctx has
+// ended.
+func (e extension) discard(ctx context.Context, p sandbox.Process) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hangUpTimeout)
 	defer cancel()
 	_, err := e.o.Sandbox.DeleteProcess(ctx, p)
 	if err != nil && !errors.Is(err, sandbox.ErrNotFound) {
-		e.o.Logger.Debug("delete a process that has ended", "container", p.Container, "exec", p.Exec, "error", err)
+		e.o.Logger.Debug("delete a process", "container", p.Container, "exec", p.Exec, "error", err)
 		return
 	}
 	e.forget(p)
@@ -172,7 +177,12 @@ func finish(w *stream.Writer, exit sandbox.Exit, err error) {
 	case err == nil:
 		_ = w.Frame(stream.Exited, stream.EncodeExit(exit.Code))
 	case !errors.Is(err, context.Canceled): // by the client's going
-		text := err.Error()
-		_ = w.Frame(stream.Failed, []byte(text[:min(len(text), 1024)]))
+		_ = w.Frame(stream.Failed, []byte(bounded(err)))
 	}
+}
+
+// bounded is what a client is told of an error.
+func bounded(err error) string {
+	text := err.Error()
+	return text[:min(len(text), 1024)]
 }

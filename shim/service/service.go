@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
@@ -47,7 +48,8 @@ type Services struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	slots slots // of published ports' connections
+	slots     slots        // of published ports' connections
+	followers atomic.Int32 // streams of Events
 
 	mu      sync.Mutex
 	flights map[string]*flight

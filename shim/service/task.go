@@ -72,11 +72,7 @@ func taskStatus(s sandbox.State) tasktypes.Status {
 func (t task) Start(ctx context.Context, r *taskv3.StartRequest) (*taskv3.StartResponse, error) {
 	var pid int
 	p := sandbox.Process{Container: r.ID, Exec: r.ExecID}
-	err := t.join(ctx, "start "+r.ID+" "+r.ExecID, func(ctx context.Context) (err error) {
-		_, err = t.o.Sandbox.StartProcess(ctx, p)
-		return err
-	})
-	if err != nil {
+	if err := t.start(ctx, p); err != nil {
 		return nil, toStatus(err)
 	}
 	// One that joined has no number of its own, and it may have ended already.
@@ -84,6 +80,14 @@ func (t task) Start(ctx context.Context, r *taskv3.StartRequest) (*taskv3.StartR
 		pid = st.PID
 	}
 	return &taskv3.StartResponse{Pid: uint32(pid)}, nil
+}
+
+// start runs a registered process. The end of ctx ends the wait only.
+func (s *Services) start(ctx context.Context, p sandbox.Process) error {
+	return s.join(ctx, "start "+p.Container+" "+p.Exec, func(ctx context.Context) error {
+		_, err := s.o.Sandbox.StartProcess(ctx, p)
+		return err
+	})
 }
 
 func (t task) Delete(ctx context.Context, r *taskv3.DeleteRequest) (*taskv3.DeleteResponse, error) {

@@ -52,8 +52,9 @@ type Server struct {
 }
 
 type ticket struct {
-	handler Handler
-	timer   *time.Timer
+	handler   Handler
+	abandoned func() // nil if there is nothing to clean up
+	timer     *time.Timer
 }
 
 // NewServer returns a Server that lives until Close.
@@ -64,7 +65,14 @@ func NewServer() *Server {
 }
 
 // Issue returns a token that leads to h once, within Patience.
-func (s *Server) Issue(h Handler) (string, error) {
+func (s *Server) Issue(h Handler) (string, error) { return s.issue(h, nil) }
+
+// Prepare is Issue for something that was prepared for the token's client: abandoned is
+// called, once, if the token is not used within Patience, or until Abandon. Close waits
+// for it; of tokens that are left at Drain or Close it is not called.
+func (s *Server) Prepare(h Handler, abandoned func()) (string, error) { return s.issue(h, abandoned) }
+
+func (s *Server) issue(h Handler, abandoned func()) (string, error) {
 	var raw [tokenSize]byte
 	rand.Read(raw[:])
 	token := hex.EncodeToString(raw[:])
@@ -76,20 +84,57 @@ func (s *Server) Issue(h Handler) (string, error) {
 	if len(s.tokens) >= MaxTokens {
 		return "", fmt.Errorf("%w: %d wait to be used", ErrBusy, len(s.tokens))
 	}
-	s.tokens[token] = &ticket{h, time.AfterFunc(Patience, func() { s.redeem(token) })}
+	s.tokens[token] = &ticket{handler: h, abandoned: abandoned, timer: time.AfterFunc(Patience, func() { s.expire(token) })}
 	return token, nil
 }
 
 func (s *Server) redeem(token string) Handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.tokens[token]
-	if t == nil {
-		return nil
+	if t := s.withdraw(token); t != nil {
+		return t.handler
 	}
-	t.timer.Stop()
-	delete(s.tokens, token)
-	return t.handler
+	return nil
+}
+
+// Abandon lets the tokens of Prepare expire that have not been used: who was to hand
+// them on is gone.
+func (s *Server) Abandon() {
+	s.mu.Lock()
+	var tokens []string
+	for token, t := range s.tokens {
+		if t.abandoned != nil {
+			tokens = append(tokens, token)
+		}
+	}
+	s.mu.Unlock()
+	for _, token := range tokens {
+		s.expire(token)
+	}
+}
+
+// expire ends a token that was not used.
+func (s *Server) expire(token string) {
+	s.mu.Lock()
+	t := s.withdraw(token)
+	if t == nil || t.abandoned == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.wg.Add(1)
+	s.mu.Unlock()
+	defer s.wg.Done()
+	t.abandoned()
+}
+
+// withdraw takes a token back, once; the caller holds mu.
+func (s *Server) withdraw(token string) *ticket {
+	t := s.tokens[token]
+	if t != nil {
+		t.timer.Stop()
+		delete(s.tokens, token)
+	}
+	return t
 }
 
 // acceptPause is how soon a failed accept is tried again, as when there are no

@@ -267,8 +267,9 @@ type OpenRequest struct {
 	Stdin         bool                   `protobuf:"varint,5,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	Stdout        bool                   `protobuf:"varint,6,opt,name=stdout,proto3" json:"stdout,omitempty"`
 	Stderr        bool                   `protobuf:"varint,7,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	Path          string                 `protobuf:"bytes,8,opt,name=path,proto3" json:"path,omitempty"`  // of the container
-	Into          bool                   `protobuf:"varint,9,opt,name=into,proto3" json:"into,omitempty"` // COPY_IN: path is a directory, and takes several trees
+	Path          string                 `protobuf:"bytes,8,opt,name=path,proto3" json:"path,omitempty"`     // of the container
+	Into          bool                   `protobuf:"varint,9,opt,name=into,proto3" json:"into,omitempty"`    // COPY_IN: path is a directory, and takes several trees
+	Start         bool                   `protobuf:"varint,10,opt,name=start,proto3" json:"start,omitempty"` // ATTACH: the exec'd process runs when the stream's client connects
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -362,6 +363,13 @@ func (x *OpenRequest) GetPath() string {
 func (x *OpenRequest) GetInto() bool {
 	if x != nil {
 		return x.Into
+	}
+	return false
+}
+
+func (x *OpenRequest) GetStart() bool {
+	if x != nil {
+		return x.Start
 	}
 	return false
 }
@@ -1748,7 +1756,7 @@ const file_extension_proto_rawDesc = "" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12*\n" +
-	"\x05event\x18\x03 \x01(\v2\x14.google.protobuf.AnyR\x05event\"\xd1\x02\n" +
+	"\x05event\x18\x03 \x01(\v2\x14.google.protobuf.AnyR\x05event\"\xe7\x02\n" +
 	"\vOpenRequest\x126\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\".bulkhead.shim.v1.OpenRequest.KindR\x04kind\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x17\n" +
@@ -1758,7 +1766,9 @@ const file_extension_proto_rawDesc = "" +
 	"\x06stdout\x18\x06 \x01(\bR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\a \x01(\bR\x06stderr\x12\x12\n" +
 	"\x04path\x18\b \x01(\tR\x04path\x12\x12\n" +
-	"\x04into\x18\t \x01(\bR\x04into\"L\n" +
+	"\x04into\x18\t \x01(\bR\x04into\x12\x14\n" +
+	"\x05start\x18\n" +
+	" \x01(\bR\x05start\"L\n" +
 	"\x04Kind\x12\n" +
 	"\n" +
 	"\x06ATTACH\x10\x00\x12\x10\n" +

@@ -1,0 +1,52 @@
+package service
+
+import (
+	"context"
+	"net"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// prepare hands out the token of a process that was registered and runs when the token
+// is used, and only then. One whose token is not used is deleted.
+func (e extension) prepare(r *shimv1.OpenRequest) (string, error) {
+	p := sandbox.Process{Container: r.ContainerId, Exec: r.ExecId}
+	if r.Kind != shimv1.OpenRequest_ATTACH || p.Exec == "" {
+		return "", invalid("only a process of an exec can be started by its client")
+	}
+	st, err := e.o.Sandbox.ProcessStatus(p)
+	if err != nil {
+		return "", err
+	}
+	if st.State != sandbox.Ready {
+		subject := "process " + p.Container + "/" + p.Exec
+		return "", &sandbox.StateError{Subject: subject, Action: "prepare", State: st.State, Want: []sandbox.State{sandbox.Ready}}
+	}
+	handler := func(context.Context) (func(context.Context, *net.UnixConn), error) {
+		return func(ctx context.Context, conn *net.UnixConn) { e.run(ctx, conn, p, r) }, nil
+	}
+	return e.o.Streams.Prepare(handler, func() { e.discard(e.ctx, p) })
+}
+
+// run starts a prepared process for its client, and carries its streams.
+func (e extension) run(ctx context.Context, conn *net.UnixConn, p sandbox.Process, r *shimv1.OpenRequest) {
+	err := e.start(ctx, p)
+	if err == nil {
+		e.carry(ctx, conn, p, r)
+		return
+	}
+	w := stream.NewWriter(conn)
+	if st, gone := e.o.Sandbox.ProcessStatus(p); gone == nil && st.Exit != nil && st.Exit.Reason == sandbox.ReasonCannotRun {
+		channel := stream.Stderr
+		if !r.Stderr {
+			channel = stream.Stdout
+		}
+		_ = w.Frame(channel, []byte(bounded(err)+"\n"))
+		_ = w.Frame(stream.Exited, stream.EncodeExit(st.Exit.Code))
+	} else {
+		finish(w, sandbox.Exit{}, err)
+	}
+	e.discard(ctx, p)
+}

@@ -1,0 +1,79 @@
+package stream_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// TestTokensExpire: a token that nobody uses ends with its patience, and who has
+// prepared something for it is told, once.
+func TestTokensExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stream.NewServer()
+		var abandoned atomic.Int32
+		for range stream.MaxTokens - 1 {
+			if _, err := s.Issue(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Prepare(nil, func() { abandoned.Add(1) }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(stream.Patience - time.Millisecond)
+		synctest.Wait()
+		if _, err := s.Issue(nil); !errors.Is(err, stream.ErrBusy) || abandoned.Load() != 0 {
+			t.Errorf("within its patience: %v, abandoned %d times", err, abandoned.Load())
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		for range stream.MaxTokens {
+			if _, err := s.Issue(nil); err != nil {
+				t.Fatalf("after its patience: %v", err)
+			}
+		}
+		s.Abandon()
+		s.Close()
+		time.Sleep(2 * stream.Patience)
+		if abandoned.Load() != 1 {
+			t.Errorf("abandoned %d times", abandoned.Load())
+		}
+	})
+}
+
+// TestAbandon: what was prepared is given up at once, and what was only opened is not.
+func TestAbandon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stream.NewServer()
+		defer s.Close()
+		var abandoned atomic.Int32
+		for range stream.MaxTokens / 2 {
+			for _, err := range []error{
+				func() error { _, err := s.Issue(nil); return err }(),
+				func() error { _, err := s.Prepare(nil, func() { abandoned.Add(1) }); return err }(),
+			} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		s.Abandon()
+		s.Abandon()
+		if abandoned.Load() != stream.MaxTokens/2 {
+			t.Errorf("%d are abandoned", abandoned.Load())
+		}
+		free := 0
+		for ; free <= stream.MaxTokens; free++ {
+			if _, err := s.Issue(nil); err != nil {
+				break
+			}
+		}
+		if free != stream.MaxTokens/2 {
+			t.Errorf("%d tokens were left, not %d", stream.MaxTokens-free, stream.MaxTokens/2)
+		}
+	})
+}
