@@ -36,7 +36,6 @@ type Config struct {
 	Hosts     string             `json:"hosts"`
 	Sysctls   map[string]string  `json:"sysctls,omitempty"`
 	Network   *agentv1.Network   `json:"network,omitempty"`
-	ShmBytes  int64              `json:"shmBytes,omitempty"`
 	Machine   hypervisor.Machine `json:"machine"`
 	MemoryMiB int                `json:"memoryMiB"` // what the machine is grown to before its first container
 	Limits    agentv1.PodLimits  `json:"limits,omitzero"`

@@ -115,7 +115,7 @@ func (s *Sandbox) configure(ctx context.Context, m *machine) error {
 	c := s.config
 	guest, err := s.introduce(ctx, m, agentv1.Configure{
 		Sandbox: c.ID, Hostname: c.Hostname, Resolv: c.Resolv, Hosts: c.Hosts,
-		Sysctls: c.Sysctls, Network: c.Network, ShmBytes: c.ShmBytes, Limits: c.Limits, ScratchBytes: c.ScratchBytes,
+		Sysctls: c.Sysctls, Network: c.Network, Limits: c.Limits, ScratchBytes: c.ScratchBytes,
 	})
 	if err != nil {
 		return err

@@ -19,7 +19,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
-	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
 // ErrNotRunning is returned by Connect when no shim serves the directory: it
@@ -33,7 +32,7 @@ type Client struct {
 	// Sandbox and Task are containerd's services.
 	Sandbox sandboxv1.TTRPCSandboxService
 	Task    taskv3.TTRPCTaskService
-	// Extension is our own; use Events below for its stream of events.
+	// Extension is our own.
 	Extension shimv1.ExtensionClient
 
 	dir  string
@@ -127,13 +126,3 @@ func (c *Client) SendFile(ctx context.Context, name string, f *os.File) error {
 // StreamAddress is the path of the socket at which the shim of a state
 // directory takes the tokens of streams: never what a shim says.
 func StreamAddress(dir string) string { return filepath.Join(dir, layout.Stream) }
-
-// OpenStream opens a byte stream of the pod. The bytes of ATTACH are framed:
-// wrap the connection with stream.NewClient. The caller closes it.
-func (c *Client) OpenStream(ctx context.Context, req *shimv1.OpenRequest) (net.Conn, error) {
-	res, err := c.Extension.Open(ctx, req)
-	if err != nil {
-		return nil, fmt.Errorf("open a stream: %w", err)
-	}
-	return stream.Dial(ctx, StreamAddress(c.dir), res.Token)
-}

@@ -86,7 +86,7 @@ func TestImpostorOpensNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := impostor{answer: answer}.serve(t, dir)
-		conn, err := c.OpenStream(t.Context(), &shimv1.OpenRequest{})
+		conn, err := openStream(t.Context(), c, &shimv1.OpenRequest{})
 		if err == nil {
 			conn.Close()
 			t.Errorf("%s: a stream was opened", name)

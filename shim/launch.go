@@ -69,7 +69,7 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 	switch {
 	case ctx.Err() != nil:
 		err = ctx.Err()
-	case errors.Is(err, io.EOF) || err != nil && isPipe(err):
+	case errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET):
 		err = fmt.Errorf("the shim ended at its start")
 	case err == nil && reply.Error != "":
 		err = fmt.Errorf("the shim failed: %s", reply.Error)

@@ -3,8 +3,10 @@ package shim_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +20,7 @@ import (
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/api/types/task"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -29,6 +32,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/events"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
@@ -49,7 +53,14 @@ func TestPod(t *testing.T) {
 		Version: sandbox.ConfigVersion, ID: o.ID, Instance: o.Instance, Name: "p", Namespace: "default",
 		Hostname: "p", Machine: o.Machine, MemoryMiB: o.Machine.Memory, Created: time.Now(),
 	}
-	if err := c.Create(ctx, config); err != nil {
+	raw, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Sandbox.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{
+		SandboxID: o.ID, Options: &anypb.Any{TypeUrl: layout.ConfigType, Value: raw},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Sandbox.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxID: o.ID}); err != nil {
@@ -66,6 +77,7 @@ func TestPod(t *testing.T) {
 	}
 
 	execEcho(t, ctx, c)
+	execPrepared(t, ctx, c)
 
 	// The shim dies in the middle of the output.
 	waitFor(t, log, "line 10")
@@ -157,7 +169,7 @@ func execEcho(t *testing.T, ctx context.Context, c *shim.Client) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := c.OpenStream(ctx, &shimv1.OpenRequest{ContainerId: "main", ExecId: "e1", Stdin: true, Stdout: true, Stderr: true})
+	conn, err := openStream(ctx, c, &shimv1.OpenRequest{ContainerId: "main", ExecId: "e1", Stdin: true, Stdout: true, Stderr: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,6 +189,63 @@ func execEcho(t *testing.T, ctx context.Context, c *shim.Client) {
 	}
 }
 
+// openStream opens a byte stream of the pod.
+func openStream(ctx context.Context, c *shim.Client, r *shimv1.OpenRequest) (net.Conn, error) {
+	res, err := c.Extension.Open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return stream.Dial(ctx, shim.StreamAddress(c.StateDir()), res.Token)
+}
+
+// execPrepared runs processes that start when their client connects: one that counts its
+// starts, and one that cannot be run. A third has no client.
+func execPrepared(t *testing.T, ctx context.Context, c *shim.Client) {
+	t.Helper()
+	const counted = "echo run >> /starts; grep -c run /starts; exit 6"
+	for id, tc := range map[string]struct {
+		args []string
+		code int
+		out  string
+	}{
+		"counted": {args: []string{"sh", "-c", counted}, code: 6, out: "1\n"},
+		"missing": {args: []string{"no-such-command"}, code: 127, out: "no-such-command"},
+		"never":   {args: []string{"sh", "-c", counted}},
+	} {
+		args, err := json.Marshal(tc.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		process := fmt.Sprintf(`{"cwd":"/","args":%s,"env":["PATH=/bin"],"user":{"uid":0,"gid":0}}`, args)
+		_, err = c.Task.Exec(ctx, &taskv3.ExecProcessRequest{
+			ID: "main", ExecID: id, Stdout: "stream:", Spec: &anypb.Any{Value: []byte(process)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := &shimv1.OpenRequest{ContainerId: "main", ExecId: id, Stdout: true, Stderr: true, Start: true}
+		if id == "never" {
+			if _, err := c.Extension.Open(ctx, request); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		conn, err := openStream(ctx, c, request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		code, err := stream.Stdio{Stdout: &out, Stderr: &out}.Run(ctx, conn)
+		if err != nil || code != tc.code || !strings.Contains(out.String(), tc.out) {
+			t.Errorf("%s: code %d, %v, output %q", id, code, err, out.String())
+		}
+	}
+	st, err := c.Task.State(ctx, &taskv3.StateRequest{ID: "main", ExecID: "never"})
+	if err != nil || st.Status != task.Status_CREATED {
+		t.Errorf("without its client: %v, %v", st, err)
+	}
+}
+
 // machineDies kills QEMU under a container: an event, an exit, no Completed.
 func machineDies(t *testing.T, ctx context.Context, c *shim.Client, o shim.Options, vm int) {
 	t.Helper()
@@ -188,7 +257,15 @@ func machineDies(t *testing.T, ctx context.Context, c *shim.Client, o shim.Optio
 	seen := make(chan string, 100)
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
-	go c.Events(watch, func(e *shimv1.Event) { seen <- e.Topic })
+	follow, err := c.Extension.Events(watch, &shimv1.EventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for e, err := follow.Recv(); err == nil; e, err = follow.Recv() {
+			seen <- e.Topic
+		}
+	}()
 	if topic := <-seen; topic != events.TopicReady {
 		t.Errorf("first event %s", topic)
 	}
