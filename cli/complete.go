@@ -55,7 +55,7 @@ func (a asker) completeContainers(_ *cobra.Command, given []string, _ string) ([
 			InitContainers, Containers, EphemeralContainers []struct{ Name string }
 		}
 	}
-	if len(given) == 0 || !a.ask(app.PodPath(given[0], ""), &pod) {
+	if len(given) == 0 || !a.ask(a.PodPath(given[0], ""), &pod) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -68,12 +69,23 @@ without root, without KVM, without a daemon to set up and without configuration.
 	root.AddCommand(
 		run.Command(a), pod.Ps(a), pod.Inspect(a), pod.Describe(a), pod.Logs(a), pod.Events(a), top.Stats(a), top.Top(a),
 		session.Exec(a), session.Debug(a), session.Attach(a), session.Cp(a), session.PortForward(a), session.Console(a),
-		pod.Stop(a), pod.Start(a), pod.Restart(a), pod.Pause(a), pod.Resume(a), pod.Rm(a), pod.Wait(a), pod.Update(a), pod.Kube(a),
+		pod.Stop(a), pod.Start(a), pod.Restart(a), pod.Kill(a), pod.Pause(a), pod.Resume(a), pod.Rm(a), pod.Wait(a), pod.Update(a), pod.Kube(a),
 		image.Command(a), image.Login(a), image.Logout(a), template.Command(a),
 		host.Check(a), host.Version(a), host.Reap(a), host.System(a), completionCmd(a),
 	)
+	namespaces(a, root)
 	asker{a}.complete(root)
 	return root
+}
+
+// namespaces gives -n to each command whose arguments begin with pods.
+func namespaces(a *app.App, cmd *cobra.Command) {
+	if _, args, _ := strings.Cut(cmd.Use, " "); strings.HasPrefix(args, "POD") {
+		a.AddNamespace(cmd)
+	}
+	for _, sub := range cmd.Commands() {
+		namespaces(a, sub)
+	}
 }
 
 // Command is the whole command line, for who writes its manual.

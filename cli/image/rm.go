@@ -13,8 +13,8 @@ func rm(a *app.App) *cobra.Command {
 		Use: "rm IMAGE…", Short: "Remove images that no pod uses", Args: app.AtLeast("IMAGE"),
 		Example: "  bulkhead image rm localhost/app:dev",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.EachPod(args, func(ref string) error {
-				return a.Client.Call(cmd.Context(), "DELETE", "/v1/images/"+url.PathEscape(ref), nil, nil, nil)
+			return a.EachPod(args, func(ref string) (string, error) {
+				return ref, a.Client.Call(cmd.Context(), "DELETE", "/v1/images/"+url.PathEscape(ref), nil, nil, nil)
 			})
 		},
 	}

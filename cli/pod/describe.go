@@ -29,11 +29,11 @@ func Describe(a *app.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for i, ref := range args {
 				var p described
-				if err := a.Client.Call(cmd.Context(), "GET", app.PodPath(ref, ""), nil, nil, &p); err != nil {
+				if err := a.Client.Call(cmd.Context(), "GET", a.PodPath(ref, ""), nil, nil, &p); err != nil {
 					return err
 				}
 				var events []api.Event
-				err := a.Client.Stream(cmd.Context(), "GET", app.PodPath(p.Metadata.UID, "events"), nil, nil, func(m api.Message) error {
+				err := a.Client.Stream(cmd.Context(), "GET", a.PodPath(p.Metadata.UID, "events"), nil, nil, func(m api.Message) error {
 					if m.Event != nil {
 						events = append(events, *m.Event)
 					}

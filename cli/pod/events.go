@@ -36,7 +36,7 @@ restarts, failures. What happened several times is one line with its count. The 
 			}
 			path := "/v1/events"
 			if len(args) == 1 {
-				path = app.PodPath(args[0], "events")
+				path = a.PodPath(args[0], "events")
 			}
 			list := []api.Event{}
 			if watch && strings.HasPrefix(string(f), output.JSONPath) {

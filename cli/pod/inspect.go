@@ -21,9 +21,9 @@ func Inspect(a *app.App) *cobra.Command {
   bulkhead inspect --sandbox web      # the virtual machine's own facts`,
 		Args: app.Exactly("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := app.PodPath(args[0], "")
+			path := a.PodPath(args[0], "")
 			if sandbox {
-				path = app.PodPath(args[0], "sandbox")
+				path = a.PodPath(args[0], "sandbox")
 			}
 			var v json.RawMessage
 			if err := a.Client.Call(cmd.Context(), "GET", path, nil, nil, &v); err != nil {

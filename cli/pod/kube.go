@@ -41,7 +41,7 @@ left out, and named, unless --secrets is given.`,
 			q := url.Values{"secrets": {strconv.FormatBool(secrets)}}
 			for _, ref := range args {
 				var m api.Manifests
-				if err := a.Client.Call(cmd.Context(), "GET", app.PodPath(ref, "manifest"), q, nil, &m); err != nil {
+				if err := a.Client.Call(cmd.Context(), "GET", a.PodPath(ref, "manifest"), q, nil, &m); err != nil {
 					return err
 				}
 				for _, d := range m.Documents { // pods of one run share their objects

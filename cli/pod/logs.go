@@ -1,8 +1,10 @@
 package pod
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,46 +26,77 @@ type logsFlags struct {
 func Logs(a *app.App) *cobra.Command {
 	var opts api.LogOptions
 	var f logsFlags
+	var t app.Targets
 	cmd := &cobra.Command{
-		Use:   "logs POD [CONTAINER]",
+		Use:   "logs POD | KIND/NAME [CONTAINER]",
 		Short: "Print what a pod's containers have written",
 		Long: `Print what a pod's containers have written: of all of them, each line after its
-container's name, unless one is named. What they wrote before their last restart
+container's name, unless one is named. Of a workload (deployment/NAME) and of labels
+(-l) it is the output of all the pods. What they wrote before their last restart
 is printed with --previous. Of a container that writes very much the last 16 MiB
 at least are kept.`,
 		Example: `  bulkhead logs web
   bulkhead logs -f -c sidecar web
   bulkhead logs --tail 20 --timestamps web
-  bulkhead logs --since 10m web
+  bulkhead logs -f deployment/web
+  bulkhead logs -l app=web --since 10m
   bulkhead logs -p web                     # why it was restarted`,
-		Args: cobra.MatchAll(app.AtLeast("POD"), app.AtMost("POD", "CONTAINER")),
+		Args: cobra.MatchAll(t.Args, app.AtMost("POD", "CONTAINER")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				if opts.Container != "" {
 					return errors.New("the container is named twice: as an argument and with -c")
 				}
-				opts.Container = args[1]
+				opts.Container, args = args[1], args[:1]
 			}
 			if err := f.apply(cmd, &opts, time.Now()); err != nil {
+				return err
+			}
+			refs, err := a.Targets(cmd.Context(), t, args)
+			if err != nil {
 				return err
 			}
 			p := podlog.New(a.Out, a.Err)
 			p.Stamps, p.Full = f.stamps, f.prefix
 			p.Bare = cmd.Flags().Changed("prefix") && !f.prefix
+			p.Several = len(refs) > 1
 			defer p.Flush()
-			return a.Client.Stream(cmd.Context(), "GET", app.PodPath(args[0], "logs"), opts.Query(), nil, func(m api.Message) error {
-				if m.Started != nil {
-					p.Add(m.Started.Pod.Name, m.Started.Containers)
-				}
-				if m.Log != nil {
-					return p.Print(*m.Log)
-				}
-				return nil
-			})
+			return printLogs(cmd.Context(), a, p, refs, opts)
 		},
 	}
 	f.add(cmd, &opts)
+	t.Add(cmd)
 	return cmd
+}
+
+// printLogs prints the output of pods, one after the other, or where it is followed
+// of all at once.
+func printLogs(ctx context.Context, a *app.App, p *podlog.Printer, refs []string, opts api.LogOptions) error {
+	var mu sync.Mutex // of the printer
+	one := func(ref string) error {
+		return a.Client.Stream(ctx, "GET", a.PodPath(ref, "logs"), opts.Query(), nil, func(m api.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if m.Started != nil {
+				p.Add(m.Started.Pod.Name, m.Started.Containers)
+			}
+			if m.Log != nil {
+				return p.Print(*m.Log)
+			}
+			return nil
+		})
+	}
+	errs := make([]error, len(refs))
+	var all sync.WaitGroup
+	for i, ref := range refs {
+		if opts.Follow {
+			all.Go(func() { errs[i] = one(ref) })
+		} else {
+			errs[i] = one(ref)
+		}
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 func (f *logsFlags) add(cmd *cobra.Command, opts *api.LogOptions) {

@@ -21,7 +21,8 @@ import (
 // Ps is the command ps.
 func Ps(a *app.App) *cobra.Command {
 	var f output.Format
-	var quiet, every bool
+	var t app.Targets
+	var quiet, every, watch bool
 	cmd := &cobra.Command{
 		Use:        "ps",
 		Aliases:    []string{"ls", "list"},
@@ -29,22 +30,26 @@ func Ps(a *app.App) *cobra.Command {
 		Short:      "List the pods, ended ones included",
 		Example: `  bulkhead ps
   bulkhead ps -A
+  bulkhead ps -l app=web,tier!=front -n test
+  bulkhead ps -w
   bulkhead ps -o wide
   bulkhead ps -o jsonpath='{range .items[*]}{.name} {.ip}{"\n"}{end}'`,
 		Args: app.AtMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			pods := []api.Pod{}
-			q := url.Values{"all": {strconv.FormatBool(every)}}
-			if err := a.Client.Call(cmd.Context(), "GET", "/v1/pods", q, nil, &pods); err != nil {
+			q := url.Values{"all": {strconv.FormatBool(every)}, "selector": {t.Selector}}
+			pods, err := a.Pods(cmd.Context(), q)
+			switch {
+			case err != nil:
 				return err
-			}
-			if quiet {
+			case watch:
+				return psWatch(cmd.Context(), a, q, f, pods)
+			case quiet:
 				for _, p := range pods {
 					fmt.Fprintln(a.Out, p.Name)
 				}
 				return nil
 			}
-			return a.Show(cmd.Context(), f, pods, output.Views{
+			return a.Show(cmd.Context(), f, append([]api.Pod{}, pods...), output.Views{
 				Table: func(w io.Writer) error { return psTable(w, pods, false) },
 				Wide:  func(w io.Writer) error { return psTable(w, pods, true) },
 				Names: func() []string { return podNames(pods) },
@@ -52,9 +57,14 @@ func Ps(a *app.App) *cobra.Command {
 		},
 	}
 	f.AddList(cmd)
+	t.Add(cmd)
+	a.AddNamespace(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with each pod that changes, until Ctrl-C")
 	cmd.Flags().BoolVarP(&every, "all-instances", "A", false, "the pods of every instance: those of a kubelet and a node, too")
 	cmd.Flags().BoolP("all", "a", false, "for who is used to podman: ended pods are listed always")
+	cmd.MarkFlagsMutuallyExclusive("watch", "quiet")
+	cmd.MarkFlagsMutuallyExclusive("watch", "all-instances")
 	return cmd
 }
 
@@ -72,41 +82,61 @@ func podNames(pods []api.Pod) []string {
 	return names
 }
 
-// psTable fits 80 columns as long as names are short, unless it is to be wide:
-// the namespace is shown only where a pod has another than the default one.
-func psTable(w io.Writer, pods []api.Pod, wide bool) error {
-	header, namespaces := "NAME READY STATUS RESTARTS AGE PORTS ACCEL UID", wide
+// psView is which columns ps has. It fits 80 columns as long as names are short, unless
+// it is to be wide: the namespace is shown only where a pod has another than the
+// default one.
+type psView struct{ wide, namespaces, instances bool }
+
+func newPsView(pods []api.Pod, wide bool) psView {
+	v := psView{wide: wide, namespaces: wide}
 	for _, p := range pods {
-		namespaces = namespaces || p.Namespace != "default"
+		v.namespaces = v.namespaces || p.Namespace != "default"
+		v.instances = v.instances || p.Instance != ""
 	}
-	if namespaces {
+	return v
+}
+
+func (v psView) header() string {
+	header := "NAME READY STATUS RESTARTS AGE PORTS ACCEL UID"
+	if v.namespaces {
 		header = "NAMESPACE " + header
 	}
-	if wide {
+	if v.wide {
 		header += " IP SANDBOX LABELS"
 	}
-	instances := slices.ContainsFunc(pods, func(p api.Pod) bool { return p.Instance != "" })
-	if instances {
+	if v.instances {
 		header = "INSTANCE " + header
 	}
-	var rows [][]string
-	for _, p := range pods {
-		row := []string{
-			p.Name, fmt.Sprintf("%d/%d", p.Ready, p.Containers), p.Status, strconv.Itoa(p.Restarts),
-			text.Age(p.Created), text.Dash(strings.Join(p.Ports, ",")), text.Dash(p.Accel), text.Short(p.UID),
-		}
-		if wide {
-			row = append(row, text.Dash(p.IP), text.Dash(text.Short(p.Sandbox)), text.Dash(labels(p.Labels)))
-		}
-		if namespaces {
-			row = append([]string{p.Namespace}, row...)
-		}
-		if instances {
-			row = append([]string{p.Instance}, row...)
-		}
-		rows = append(rows, row)
+	return header
+}
+
+func (v psView) row(p api.Pod) []string {
+	row := []string{
+		p.Name, fmt.Sprintf("%d/%d", p.Ready, p.Containers), p.Status, strconv.Itoa(p.Restarts),
+		text.Age(p.Created), text.Dash(strings.Join(p.Ports, ",")), text.Dash(p.Accel), text.Short(p.UID),
 	}
-	return output.Table(w, header, rows)
+	if v.wide {
+		row = append(row, text.Dash(p.IP), text.Dash(text.Short(p.Sandbox)), text.Dash(labels(p.Labels)))
+	}
+	if v.namespaces {
+		row = append([]string{p.Namespace}, row...)
+	}
+	if v.instances {
+		row = append([]string{p.Instance}, row...)
+	}
+	return row
+}
+
+func (v psView) rows(pods []api.Pod) (rows [][]string) {
+	for _, p := range pods {
+		rows = append(rows, v.row(p))
+	}
+	return rows
+}
+
+func psTable(w io.Writer, pods []api.Pod, wide bool) error {
+	v := newPsView(pods, wide)
+	return output.Table(w, v.header(), v.rows(pods))
 }
 
 func labels(of map[string]string) string {

@@ -9,6 +9,7 @@ import (
 // Restart is the command restart.
 func Restart(a *app.App) *cobra.Command {
 	var g grace
+	var t app.Targets
 	cmd := &cobra.Command{
 		Use:   "restart POD…",
 		Short: "End pods and start them again, each in a new VM",
@@ -16,20 +17,21 @@ func Restart(a *app.App) *cobra.Command {
 made anew, as by bulkhead stop and bulkhead start.`,
 		Example: `  bulkhead restart web
   bulkhead restart -t 2 web db`,
-		Args: app.AtLeast("POD"),
+		Args: t.Args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req, err := g.request(cmd)
 			if err != nil {
 				return err
 			}
-			return a.EachPod(args, func(ref string) error {
-				if err := a.Stop(cmd.Context(), ref, req); err != nil {
-					return err
+			return a.EachTarget(cmd.Context(), t, args, func(ref string) (string, error) {
+				if _, err := a.Stop(cmd.Context(), ref, req); err != nil {
+					return "", err
 				}
-				return a.Client.Call(cmd.Context(), "POST", app.PodPath(ref, "start"), nil, nil, nil)
+				return a.Change(cmd.Context(), "POST", a.PodPath(ref, "start"), nil, nil)
 			})
 		},
 	}
 	g.add(cmd)
+	t.Add(cmd)
 	return cmd
 }

@@ -8,37 +8,50 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
-	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 // Rm is the command rm.
 func Rm(a *app.App) *cobra.Command {
 	var force, all bool
+	t := app.Targets{Files: true}
 	cmd := &cobra.Command{
-		Use:     "rm POD…",
+		Use:     "rm POD… | FILE…",
 		Aliases: []string{"delete"},
 		Short:   "Remove pods that have ended, or with --force running ones",
+		Long: `Remove pods that have ended, or with --force running ones: those named, exactly; those
+of a workload (deployment/NAME); those that files describe (*.yaml, *.yml, *.json, - for
+stdin); those with labels (-l); or all.`,
 		Example: `  bulkhead rm web
   bulkhead rm -f web db
+  bulkhead rm -f examples/deployment.yaml
+  bulkhead rm -f -l app=web
   bulkhead rm -f --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if all {
-				var pods []api.Pod
-				if err := a.Client.Call(cmd.Context(), "GET", "/v1/pods", nil, nil, &pods); err != nil {
+			refs, err := a.Targets(cmd.Context(), t, args)
+			switch {
+			case err != nil:
+				return err
+			case all && len(args) > 0:
+				return errors.New("give either pods or --all")
+			case all && t.Selector == "":
+				pods, err := a.Pods(cmd.Context(), url.Values{})
+				if err != nil {
 					return err
 				}
+				refs = nil
 				for _, p := range pods {
-					args = append(args, p.Namespace+"/"+p.Name)
+					refs = append(refs, p.Namespace+"/"+p.Name)
 				}
-			} else if len(args) == 0 {
-				return errors.New("name the pods to remove, or give --all")
+			case len(args) == 0 && t.Selector == "":
+				return errors.New("name the pods to remove, or give --selector or --all")
 			}
 			q := url.Values{"force": {strconv.FormatBool(force)}}
-			return a.EachPod(args, func(ref string) error {
-				return a.Client.Call(cmd.Context(), "DELETE", app.PodPath(ref, ""), q, nil, nil)
+			return a.EachPod(refs, func(ref string) (string, error) {
+				return a.Change(cmd.Context(), "DELETE", a.PodPath(ref, ""), q, nil)
 			})
 		},
 	}
+	t.Add(cmd)
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "kill what still runs")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "every pod")
 	return cmd

@@ -9,20 +9,23 @@ import (
 // Stop is the command stop.
 func Stop(a *app.App) *cobra.Command {
 	var g grace
+	var t app.Targets
 	cmd := &cobra.Command{
 		Use:   "stop POD…",
 		Short: "End a pod's containers, then its VM; the pod stays listed",
 		Example: `  bulkhead stop web
-  bulkhead stop -t 0 web      # at once`,
-		Args: app.AtLeast("POD"),
+  bulkhead stop -t 0 web      # at once
+  bulkhead stop -l app=web`,
+		Args: t.Args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req, err := g.request(cmd)
 			if err != nil {
 				return err
 			}
-			return a.EachPod(args, func(ref string) error { return a.Stop(cmd.Context(), ref, req) })
+			return a.EachTarget(cmd.Context(), t, args, func(ref string) (string, error) { return a.Stop(cmd.Context(), ref, req) })
 		},
 	}
 	g.add(cmd)
+	t.Add(cmd)
 	return cmd
 }

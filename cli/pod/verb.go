@@ -6,26 +6,29 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
-// verb is a command that does one thing to each of the pods named.
+// verb is a command that does one thing to each of its pods.
 func verb(a *app.App, name, short, example string) *cobra.Command {
-	return &cobra.Command{
-		Use: name + " POD…", Short: short, Example: example, Args: app.AtLeast("POD"),
+	var t app.Targets
+	cmd := &cobra.Command{
+		Use: name + " POD…", Short: short, Example: example, Args: t.Args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.EachPod(args, func(ref string) error {
-				return a.Client.Call(cmd.Context(), "POST", app.PodPath(ref, name), nil, nil, nil)
+			return a.EachTarget(cmd.Context(), t, args, func(ref string) (string, error) {
+				return a.Change(cmd.Context(), "POST", a.PodPath(ref, name), nil, nil)
 			})
 		},
 	}
+	t.Add(cmd)
+	return cmd
 }
 
 // Start is the command start.
 func Start(a *app.App) *cobra.Command {
-	return verb(a, "start", "Start a stopped pod again, in a new machine", "  bulkhead start web")
+	return verb(a, "start", "Start a stopped pod again, in a new VM", "  bulkhead start web")
 }
 
 // Pause is the command pause.
 func Pause(a *app.App) *cobra.Command {
-	return verb(a, "pause", "Stop a pod's machine where it stands", "  bulkhead pause web")
+	return verb(a, "pause", "Stop a pod's VM where it stands", "  bulkhead pause web")
 }
 
 // Resume is the command resume.

@@ -15,6 +15,7 @@ import (
 // Wait is the command wait.
 func Wait(a *app.App) *cobra.Command {
 	var condition string
+	var t app.Targets
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "wait POD…",
@@ -29,8 +30,8 @@ condition is an error at once.`,
   bulkhead wait extract transform load
   bulkhead wait --for condition=Ready --timeout 2m web
   bulkhead wait --for jsonpath='{.status.podIP}' web
-  bulkhead wait --for delete web`,
-		Args: app.AtLeast("POD"),
+  bulkhead wait --for delete -l app=web`,
+		Args: t.Args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout < 0 {
 				return fmt.Errorf("--timeout %v: give a duration, as 2m, or 0 for none", timeout)
@@ -45,17 +46,22 @@ condition is an error at once.`,
 				defer cancel()
 			}
 			if condition != "" {
-				return a.EachPod(args, func(ref string) error {
-					err := a.Await(ctx, ref, condition)
+				return a.EachTarget(ctx, t, args, func(ref string) (string, error) {
+					touched, err := a.Await(ctx, ref, condition)
 					if condition == "delete" && errors.Is(err, api.ErrNotFound) {
-						return nil
+						return ref, nil
 					}
-					return err
+					return touched, err
 				})
 			}
-			return waitEnds(ctx, a, args)
+			refs, err := a.Targets(ctx, t, args)
+			if err != nil {
+				return err
+			}
+			return waitEnds(ctx, a, refs)
 		},
 	}
+	t.Add(cmd)
 	cmd.Flags().StringVar(&condition, "for", "", "delete, condition=NAME[=STATUS] or jsonpath=TEMPLATE[=VALUE] (default: the pod's end)")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait, all pods together (default: with --for 30s, else for ever; 0 is for ever)")
 	return cmd
@@ -66,7 +72,7 @@ func waitEnds(ctx context.Context, a *app.App, refs []string) error {
 	code := 0
 	for _, ref := range refs {
 		var r api.Result
-		if err := a.Client.Call(ctx, "POST", app.PodPath(ref, "wait"), nil, nil, &r); err != nil {
+		if err := a.Client.Call(ctx, "POST", a.PodPath(ref, "wait"), nil, nil, &r); err != nil {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return fmt.Errorf("%w waiting for the end of pod %s", app.ErrTimeout, ref)
 			}

@@ -52,7 +52,7 @@ func (r *runner) attach(ctx context.Context, uid string, in api.Interactive) {
 	at := r.attached
 	var s api.Stream
 	req := api.AttachRequest{Container: at.container, Stdin: in.Stdin}
-	err := r.app.Client.Call(ctx, "POST", app.PodPath(uid, "attach"), nil, req, &s)
+	err := r.app.Client.Call(ctx, "POST", r.app.PodPath(uid, "attach"), nil, req, &s)
 	if err != nil {
 		return
 	}

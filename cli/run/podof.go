@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
@@ -116,19 +116,12 @@ func (f imageFlags) setEntrypoint(c *container) error {
 }
 
 func (f imageFlags) setEnv(c *container) error {
-	for _, text := range f.env {
-		name, value, given := strings.Cut(text, "=")
-		if name == "" {
-			return fmt.Errorf("--env %q: give NAME=VALUE", text)
-		}
-		if !given {
-			if value, given = os.LookupEnv(name); !given {
-				continue // as podman does
-			}
-		}
+	env, err := app.Environment(f.env)
+	for _, text := range env {
+		name, value, _ := strings.Cut(text, "=")
 		c.Env = append(c.Env, variable{name, verbatim([]string{value})[0]})
 	}
-	return nil
+	return err
 }
 
 func (f imageFlags) setLimits(c *container) error {

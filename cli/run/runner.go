@@ -102,7 +102,7 @@ func (r *runner) interrupts(ctx context.Context, signals <-chan os.Signal, cance
 		}
 		for _, uid := range pods {
 			stops.Go(func() {
-				if err := r.app.Stop(ctx, uid, stop); err != nil && !errors.Is(err, api.ErrNotFound) && ctx.Err() == nil {
+				if _, err := r.app.Stop(ctx, uid, stop); err != nil && !errors.Is(err, api.ErrNotFound) && ctx.Err() == nil {
 					fmt.Fprintln(r.app.Err, "bulkhead: stop: "+text.Plain(err.Error()))
 				}
 			})

@@ -29,7 +29,8 @@ func (r *runner) awaitReady(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, uid := range r.pods {
-		errs = append(errs, r.app.Await(ctx, uid, "running"))
+		_, err := r.app.Await(ctx, uid, "running")
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -36,7 +36,7 @@ a terminal, and the container runs on; without -t, Ctrl-C does.`,
 			}
 			req.Stdin = o.Stdin
 			var s api.Stream
-			if err := a.Client.Call(cmd.Context(), "POST", app.PodPath(args[0], "attach"), nil, req, &s); err != nil {
+			if err := a.Client.Call(cmd.Context(), "POST", a.PodPath(args[0], "attach"), nil, req, &s); err != nil {
 				return err
 			}
 			if o.TTY && !s.TTY {

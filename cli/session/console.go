@@ -18,7 +18,7 @@ func Console(a *app.App) *cobra.Command {
 		Example: "  bulkhead console web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var s api.Stream
-			if err := a.Client.Call(cmd.Context(), "GET", app.PodPath(args[0], "console"), nil, nil, &s); err != nil {
+			if err := a.Client.Call(cmd.Context(), "GET", a.PodPath(args[0], "console"), nil, nil, &s); err != nil {
 				return err
 			}
 			conn, err := stream.Dial(cmd.Context(), s.Address, s.Token)

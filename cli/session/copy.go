@@ -22,7 +22,7 @@ import (
 // openCopy dials the stream of a copy, which run carries.
 func openCopy(ctx context.Context, a *app.App, pod string, req api.CopyRequest) (run func(stream.Stdio) error, err error) {
 	var s api.Stream
-	if err := a.Client.Call(ctx, "POST", app.PodPath(pod, "copy"), nil, req, &s); err != nil {
+	if err := a.Client.Call(ctx, "POST", a.PodPath(pod, "copy"), nil, req, &s); err != nil {
 		return nil, err
 	}
 	conn, err := stream.Dial(ctx, s.Address, s.Token)

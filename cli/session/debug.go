@@ -37,7 +37,7 @@ pod ends.`,
 			}
 			req.Stdin, req.TTY, req.Command = o.Stdin, o.TTY, args[1:]
 			var made api.Debugged
-			if err := a.Client.Call(cmd.Context(), "POST", app.PodPath(args[0], "debug"), nil, req, &made); err != nil {
+			if err := a.Client.Call(cmd.Context(), "POST", a.PodPath(args[0], "debug"), nil, req, &made); err != nil {
 				return err
 			}
 			if !o.Stdin {
@@ -64,7 +64,7 @@ func debugger(ctx context.Context, a *app.App, pod, container string, o Options)
 		return err
 	}
 	var s api.Stream
-	err = a.Client.Call(ctx, "POST", app.PodPath(pod, "attach"), nil, api.AttachRequest{Container: container, Stdin: o.Stdin}, &s)
+	err = a.Client.Call(ctx, "POST", a.PodPath(pod, "attach"), nil, api.AttachRequest{Container: container, Stdin: o.Stdin}, &s)
 	if err == nil {
 		if o.TTY {
 			fmt.Fprintf(a.Err, "bulkhead: container %s: press Enter if there is no prompt\n", container)
@@ -74,7 +74,7 @@ func debugger(ctx context.Context, a *app.App, pod, container string, o Options)
 	p := podlog.New(a.Out, a.Err)
 	p.Add(pod, []string{container})
 	query := url.Values{"container": {container}}
-	logs := a.Client.Stream(ctx, "GET", app.PodPath(pod, "logs"), query, nil, func(m api.Message) error {
+	logs := a.Client.Stream(ctx, "GET", a.PodPath(pod, "logs"), query, nil, func(m api.Message) error {
 		if m.Log != nil {
 			return p.Print(*m.Log)
 		}

@@ -15,6 +15,7 @@ import (
 func Exec(a *app.App) *cobra.Command {
 	var req api.ExecRequest
 	var keys string
+	var env []string
 	cmd := &cobra.Command{
 		Use:   "exec POD [--] COMMAND [ARG…]",
 		Short: "Run a command in a container of a running pod",
@@ -23,6 +24,7 @@ is ended before the command, by Ctrl-C without -t or with its terminal, ends tha
 SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
 		Example: `  bulkhead exec web -- nginx -t
   bulkhead exec -it -c app web -- sh
+  bulkhead exec -u 0 -w /tmp -e DEBUG=1 web -- env
   bulkhead exec -it --detach-keys ctrl-p,ctrl-q web -- sh`,
 		Args: app.AtLeast("POD", "COMMAND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,6 +35,9 @@ SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
 			if len(req.Command) == 0 {
 				return fmt.Errorf("name the command to run in pod %s", args[0])
 			}
+			if req.Env, err = app.Environment(env); err != nil {
+				return err
+			}
 			o := Options{Stdin: req.Stdin, TTY: req.TTY}
 			if o.keys, err = parseKeys(keys); err != nil {
 				return err
@@ -41,7 +46,7 @@ SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
 				return err
 			}
 			var s api.Stream
-			if err := a.Client.Call(cmd.Context(), "POST", app.PodPath(args[0], "exec"), nil, req, &s); err != nil {
+			if err := a.Client.Call(cmd.Context(), "POST", a.PodPath(args[0], "exec"), nil, req, &s); err != nil {
 				return err
 			}
 			return join(cmd.Context(), a, s, o)
@@ -50,6 +55,9 @@ SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
 	cmd.Flags().StringVarP(&req.Container, "container", "c", "", "container (default: the pod's first)")
 	cmd.Flags().BoolVarP(&req.Stdin, "stdin", "i", false, "pass stdin on")
 	cmd.Flags().BoolVarP(&req.TTY, "tty", "t", false, "give the command a terminal")
+	cmd.Flags().StringVarP(&req.User, "user", "u", "", "user: a name that the image knows or a UID, :GROUP after it (default: the container's)")
+	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "NAME=VALUE in the environment; NAME alone takes this command's")
+	cmd.Flags().StringVarP(&req.Dir, "workdir", "w", "", "working directory (default: the container's)")
 	cmd.Flags().StringVar(&keys, "detach-keys", "", "keys that leave the command running, as "+detachKeys+" (default: none, for a shell's Ctrl-P would wait for the next key)")
 	cmd.Flags().SetInterspersed(false)
 	return cmd

@@ -32,7 +32,7 @@ func (f *forwarder) run(ctx context.Context) error {
 		req.Ports = append(req.Ports, p.remote)
 	}
 	var meant api.Forward
-	if err := f.app.Client.Call(ctx, "POST", app.PodPath(f.ref, "forward"), nil, req, &meant); err != nil {
+	if err := f.app.Client.Call(ctx, "POST", f.app.PodPath(f.ref, "forward"), nil, req, &meant); err != nil {
 		return err
 	}
 	if len(meant.Ports) != len(f.ports) {
@@ -63,7 +63,7 @@ func (f *forwarder) run(ctx context.Context) error {
 // awaitEnd returns when the pod has ended.
 func (f *forwarder) awaitEnd(ctx context.Context) error {
 	var end api.Result
-	if err := f.app.Client.Call(ctx, "POST", app.PodPath(f.ref, "wait"), nil, nil, &end); err != nil {
+	if err := f.app.Client.Call(ctx, "POST", f.app.PodPath(f.ref, "wait"), nil, nil, &end); err != nil {
 		return err
 	}
 	return fmt.Errorf("pod %s has ended: nothing is forwarded any more", end.Pod)
@@ -116,7 +116,7 @@ func (f *forwarder) serve(ctx context.Context, wg *sync.WaitGroup, l net.Listene
 // connect carries one connection to its end.
 func (f *forwarder) connect(ctx context.Context, conn net.Conn, p forwardedPort) error {
 	var s api.Stream
-	err := f.app.Client.Call(ctx, "POST", app.PodPath(f.ref, "connect"), nil, api.ConnectRequest{Port: p.number}, &s)
+	err := f.app.Client.Call(ctx, "POST", f.app.PodPath(f.ref, "connect"), nil, api.ConnectRequest{Port: p.number}, &s)
 	if err != nil {
 		conn.Close()
 		return err

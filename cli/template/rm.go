@@ -13,8 +13,8 @@ func rm(a *app.App) *cobra.Command {
 		Use: "rm KEY…", Short: "Remove templates; running pods keep theirs", Args: app.AtLeast("KEY"),
 		Example: "  bulkhead template rm 3f2a",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.EachPod(args, func(key string) error {
-				return a.Client.Call(cmd.Context(), "DELETE", "/v1/templates/"+url.PathEscape(key), nil, nil, nil)
+			return a.EachPod(args, func(key string) (string, error) {
+				return key, a.Client.Call(cmd.Context(), "DELETE", "/v1/templates/"+url.PathEscape(key), nil, nil, nil)
 			})
 		},
 	}

@@ -5,19 +5,16 @@ package app
 import (
 	"fmt"
 	"io"
-	"net/url"
+
+	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// PodPath is the path of a pod, or of something of it, on the engine.
-func PodPath(ref, what string) string {
-	path := "/v1/pods/" + url.PathEscape(ref)
-	if what != "" {
-		path += "/" + what
-	}
-	return path
+// AddNamespace gives a command -n.
+func (a *App) AddNamespace(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&a.Namespace, "namespace", "n", "", "namespace of the pods (default: any)")
 }
 
 // ExitError ends the process with a code and without a message of its own: a
@@ -35,4 +32,6 @@ type App struct {
 	Err    io.Writer
 	In     io.Reader
 	Detail bool
+	// Namespace is that of pods which are named without one, empty for every.
+	Namespace string
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -57,4 +58,24 @@ func Positive(flag string, d time.Duration) error {
 		return fmt.Errorf("--%s %v: give at least 100ms", flag, d)
 	}
 	return nil
+}
+
+// Environment completes the values of --env: NAME alone takes the variable of this
+// command, and is left out where there is none, as with podman.
+func Environment(given []string) (env []string, err error) {
+	for _, text := range given {
+		name, _, whole := strings.Cut(text, "=")
+		value, there := "", false
+		switch {
+		case name == "":
+			return nil, fmt.Errorf("--env %q: give NAME=VALUE", text)
+		case whole:
+			env = append(env, text)
+		default:
+			if value, there = os.LookupEnv(name); there {
+				env = append(env, name+"="+value)
+			}
+		}
+	}
+	return env, nil
 }

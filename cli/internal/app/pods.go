@@ -4,50 +4,80 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
+// PodPath is the path of a pod, or of something of it, on the engine.
+func (a *App) PodPath(ref, what string) string {
+	if name := strings.TrimPrefix(ref, "pod/"); a.Namespace != "" && !strings.Contains(name, "/") {
+		ref = a.Namespace + "/" + name
+	}
+	path := "/v1/pods/" + url.PathEscape(ref)
+	if what != "" {
+		path += "/" + what
+	}
+	return path
+}
+
 // together is how many pods a command ends, or starts, at once.
 const together = 16
 
-// EachPod runs one call for every pod named, several at once, and prints the names
-// that succeeded in the order that they were given in; the errors of all are returned.
-func (a *App) EachPod(refs []string, call func(ref string) error) error {
-	results, free := make([]chan error, len(refs)), make(chan struct{}, together)
+// EachPod runs one call for every thing named, several at once, and prints what each
+// call says it has touched, in the order in which they were named; the errors of all
+// are returned.
+func (a *App) EachPod(refs []string, call func(ref string) (touched string, err error)) error {
+	type result struct {
+		touched string
+		err     error
+	}
+	results, free := make([]chan result, len(refs)), make(chan struct{}, together)
 	for i, ref := range refs {
-		results[i] = make(chan error, 1)
+		results[i] = make(chan result, 1)
 		go func() {
 			free <- struct{}{}
-			results[i] <- call(ref)
+			touched, err := call(ref)
+			results[i] <- result{touched, err}
 			<-free
 		}()
 	}
 	var errs []error
-	for i, ref := range refs {
-		if err := <-results[i]; err != nil {
-			errs = append(errs, err)
+	for i := range refs {
+		r := <-results[i]
+		if r.err != nil {
+			errs = append(errs, r.err)
 			continue
 		}
-		fmt.Fprintln(a.Out, ref)
+		fmt.Fprintln(a.Out, r.touched)
 	}
 	return errors.Join(errs...)
 }
 
-// Stop ends a pod. An error of api.ErrNotFound says that it is not there.
-func (a *App) Stop(ctx context.Context, ref string, req api.StopRequest) error {
-	return a.Client.Call(ctx, "POST", PodPath(ref, "stop"), nil, req, nil)
+// Change makes a call that changes a pod, and returns the pod's name: what was
+// touched, whatever it was named by.
+func (a *App) Change(ctx context.Context, method, path string, query url.Values, req any) (touched string, err error) {
+	var r api.Result
+	err = a.Client.Call(ctx, method, path, query, req, &r)
+	return strings.TrimPrefix(r.Pod, "default/"), err
+}
+
+// Stop ends a pod and returns its name. An error of api.ErrNotFound says that it is
+// not there.
+func (a *App) Stop(ctx context.Context, ref string, req api.StopRequest) (string, error) {
+	return a.Change(ctx, "POST", a.PodPath(ref, "stop"), nil, req)
 }
 
 // ErrTimeout is matched by the error of an Await whose time is over.
 var ErrTimeout = errors.New("timed out")
 
-// Await waits until a pod meets a condition, see api.AwaitRequest. An error of
-// api.ErrConflict says that it never will.
-func (a *App) Await(ctx context.Context, ref, condition string) error {
-	err := a.Client.Call(ctx, "POST", PodPath(ref, "await"), nil, api.AwaitRequest{For: condition}, nil)
+// Await waits until a pod meets a condition, see api.AwaitRequest, and returns its
+// name. An error of api.ErrConflict says that it never will.
+func (a *App) Await(ctx context.Context, ref, condition string) (string, error) {
+	touched, err := a.Change(ctx, "POST", a.PodPath(ref, "await"), nil, api.AwaitRequest{For: condition})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w waiting for %s of pod %s (bulkhead events tells what happened)", ErrTimeout, condition, ref)
+		return "", fmt.Errorf("%w waiting for %s of pod %s (bulkhead events tells what happened)", ErrTimeout, condition, ref)
 	}
-	return err
+	return touched, err
 }

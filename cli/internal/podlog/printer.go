@@ -17,6 +17,7 @@ import (
 type Printer struct {
 	out, err io.Writer
 	colour   bool
+	Several  bool           // pods are to come: each line has its pod's name
 	Bare     bool           // no name before a line
 	Full     bool           // kubectl's long name before each
 	Stamps   bool           // the time before each
@@ -63,13 +64,16 @@ func (p *Printer) Add(pod string, containers []string) {
 	}
 }
 
+// single says whether there is only one whose output it can be.
+func (p *Printer) single() bool { return len(p.names) <= 1 && !p.Several }
+
 // MaxLine bounds what is kept of a line that does not end.
 const MaxLine = 64 << 10
 
 // Print writes a piece of output, or keeps it until its line is whole.
 func (p *Printer) Print(l api.Log) error {
 	s := output{source{l.Pod, l.Container}, l.Stream}
-	if !p.Stamps && !p.Full && (p.Bare || len(p.names) <= 1) {
+	if !p.Stamps && !p.Full && (p.Bare || p.single()) {
 		_, err := p.writer(s).Write(l.Data)
 		return err
 	}
@@ -123,7 +127,7 @@ func (p *Printer) Flush() {
 var palette = []int{36, 33, 35, 32, 34, 31}
 
 func (p *Printer) name(s source) string {
-	if len(p.pods) > 1 {
+	if p.Several || len(p.pods) > 1 {
 		return s.pod + "/" + s.container
 	}
 	return s.container
@@ -137,7 +141,7 @@ func (p *Printer) prefix(s source) string {
 	switch {
 	case p.Full:
 		name = fmt.Sprintf("[pod/%s/%s]", s.pod, s.container)
-	case p.Bare || len(p.names) <= 1:
+	case p.Bare || p.single():
 		return ""
 	}
 	if p.colour {

@@ -3,7 +3,12 @@
 // one JSON object a line.
 //
 //	POST   /v1/pods                      RunRequest -> Messages until the pods end, or run when detached
-//	GET    /v1/pods?all=                 -> []Pod; all: of every instance
+//	GET    /v1/pods?all=                 -> []Pod; all: of every instance. More of the query
+//	                                     chooses: namespace; selector, of labels; kind and
+//	                                     workload, what they were made from
+//	GET    /v1/watch                     -> Messages with the pods, and each that changes; query
+//	                                     as above
+//	POST   /v1/names                     NamesRequest -> Names: of the pods that documents describe
 //	GET    /v1/pods/{ref}                -> v1.Pod as the API would show it
 //	GET    /v1/pods/{ref}/sandbox        -> the machine's facts, a map
 //	GET    /v1/pods/{ref}/logs           LogOptions in the query -> Messages
@@ -18,6 +23,7 @@
 //	GET    /v1/pods/{ref}/console        -> Stream
 //	POST   /v1/pods/{ref}/{verb}         stop start pause resume wait: StopRequest -> Result
 //	POST   /v1/pods/{ref}/await          AwaitRequest -> Result, when the condition is met
+//	POST   /v1/pods/{ref}/kill           KillRequest -> Result
 //	POST   /v1/pods/{ref}/update         UpdateRequest -> Result
 //	DELETE /v1/pods/{ref}?force=         -> Result
 //	GET    /v1/pods/{ref}/manifest?secrets= -> Manifests
@@ -68,6 +74,23 @@ type Manifest struct {
 	YAML string `json:"yaml"`
 }
 
+// NamesRequest asks what the pods of documents are called.
+type NamesRequest struct {
+	Manifests []Manifest `json:"manifests"`
+}
+
+// Names are NAMESPACE/NAME of pods.
+type Names struct {
+	Pods []string `json:"pods"`
+}
+
+// KillRequest sends a signal to the first process of a container, or of each one of
+// the pod that runs.
+type KillRequest struct {
+	Container string `json:"container,omitempty"`
+	Signal    int    `json:"signal"`
+}
+
 // Message is one line of a stream; exactly one field is set.
 type Message struct {
 	Progress *Progress `json:"progress,omitempty"`
@@ -78,6 +101,7 @@ type Message struct {
 	Ended    *Ended    `json:"ended,omitempty"`
 	Image    *Image    `json:"image,omitempty"`
 	Event    *Event    `json:"event,omitempty"`
+	Pod      *Pod      `json:"pod,omitempty"` // that has changed; its status is Removed at last
 	Error    *Error    `json:"error,omitempty"` // the last line of a failed stream
 }
 
@@ -176,6 +200,11 @@ type ExecRequest struct {
 	Command   []string `json:"command"`
 	TTY       bool     `json:"tty,omitempty"`
 	Stdin     bool     `json:"stdin,omitempty"`
+	// User, as the image knows it ("name", "uid:gid"), Dir and the variables of Env
+	// (NAME=VALUE) are the container's where they are not given.
+	User string   `json:"user,omitempty"`
+	Dir  string   `json:"dir,omitempty"`
+	Env  []string `json:"env,omitempty"`
 }
 
 // DebugRequest adds an ephemeral container to a running pod.

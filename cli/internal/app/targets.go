@@ -1,0 +1,125 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// Targets are the pods that a command is for: those named, those of the workloads and
+// files named, or those that a selector chooses.
+type Targets struct {
+	Selector string // of labels, in kubectl's language
+	Files    bool   // arguments may be files of documents, which mean their pods
+}
+
+// Add gives a command -l.
+func (t *Targets) Add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&t.Selector, "selector", "l", "", "the pods with these labels: app=web,tier!=front")
+}
+
+// Args demands pods, or a selector in their place.
+func (t *Targets) Args(_ *cobra.Command, given []string) error {
+	if len(given) == 0 && t.Selector == "" {
+		return errors.New("POD is missing: name pods, or give --selector")
+	}
+	return nil
+}
+
+// EachTarget is EachPod for the pods that a command is for.
+func (a *App) EachTarget(ctx context.Context, t Targets, args []string, call func(ref string) (touched string, err error)) error {
+	refs, err := a.Targets(ctx, t, args)
+	if err != nil {
+		return err
+	}
+	return a.EachPod(refs, call)
+}
+
+// workloads are the kinds that a pod may be named by, with kubectl's short names.
+var workloads = map[string]string{
+	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
+	"replicaset": "ReplicaSet", "replicasets": "ReplicaSet", "rs": "ReplicaSet",
+	"daemonset": "DaemonSet", "daemonsets": "DaemonSet", "ds": "DaemonSet",
+	"statefulset": "StatefulSet", "statefulsets": "StatefulSet", "sts": "StatefulSet",
+	"job": "Job", "jobs": "Job",
+}
+
+// Workload says whether an argument names the pods of a workload: deployment/NAME.
+func Workload(arg string) (kind, name string, yes bool) {
+	kind, name, yes = strings.Cut(arg, "/")
+	kind, known := workloads[strings.ToLower(kind)]
+	return kind, name, yes && known
+}
+
+// Pods lists the engine's pods; empty values of the query choose all.
+func (a *App) Pods(ctx context.Context, query url.Values) (pods []api.Pod, err error) {
+	if a.Namespace != "" {
+		query.Set("namespace", a.Namespace)
+	}
+	err = a.Client.Call(ctx, "GET", "/v1/pods", query, nil, &pods)
+	return pods, err
+}
+
+// Targets are the references of the pods that a command is for. That a selector
+// chooses none is said, and no error.
+func (a *App) Targets(ctx context.Context, t Targets, args []string) ([]string, error) {
+	if t.Selector != "" {
+		if len(args) > 0 {
+			return nil, errors.New("give either pods or --selector")
+		}
+		refs, err := a.chosen(ctx, url.Values{"selector": {t.Selector}})
+		if err == nil && len(refs) == 0 {
+			fmt.Fprintf(a.Err, "bulkhead: no pod has the labels %s\n", t.Selector)
+		}
+		return refs, err
+	}
+	var refs, files []string
+	for _, arg := range args {
+		kind, name, isWorkload := Workload(arg)
+		switch {
+		case t.Files && IsFile(arg):
+			files = append(files, arg)
+		case isWorkload:
+			of, err := a.chosen(ctx, url.Values{"kind": {kind}, "workload": {name}})
+			if err == nil && len(of) == 0 {
+				err = fmt.Errorf("%s: %w: no pod of it is here", arg, api.ErrNotFound)
+			}
+			if err != nil {
+				return nil, err
+			}
+			refs = append(refs, of...)
+		default:
+			refs = append(refs, arg)
+		}
+	}
+	if len(files) == 0 {
+		return refs, nil
+	}
+	of, err := a.podsOf(ctx, files)
+	return append(refs, of...), err
+}
+
+func (a *App) chosen(ctx context.Context, query url.Values) (refs []string, err error) {
+	pods, err := a.Pods(ctx, query)
+	for _, p := range pods {
+		refs = append(refs, p.Namespace+"/"+p.Name)
+	}
+	return refs, err
+}
+
+// podsOf are the pods that files describe, whether they are there or not.
+func (a *App) podsOf(ctx context.Context, files []string) ([]string, error) {
+	manifests, err := a.Manifests(files)
+	if err != nil {
+		return nil, err
+	}
+	var names api.Names
+	err = a.Client.Call(ctx, "POST", "/v1/names", nil, api.NamesRequest{Manifests: manifests}, &names)
+	return names.Pods, err
+}
