@@ -55,7 +55,7 @@ type psWatcher struct {
 }
 
 // roomy is a pod as wide as most are, for the columns of those to come.
-var roomy = api.Pod{Name: "a-pod-with-a-name", Status: "ContainerCreating", Namespace: "default"}
+var roomy = api.Pod{Created: time.Now(), Name: "a-pod-with-a-name", Status: "ContainerCreating", Namespace: "default"}
 
 func (w *psWatcher) begin(pods []api.Pod) error {
 	w.view = newPsView(pods, w.format == "wide")

@@ -18,6 +18,8 @@ func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/pods", streamed(s.run))
 	mux.HandleFunc("GET /v1/pods", answered(s.list))
+	mux.HandleFunc("GET /v1/watch", streamed(s.watch))
+	mux.HandleFunc("POST /v1/names", answered(s.names))
 	mux.HandleFunc("GET /v1/pods/{ref}", answered(s.inspect))
 	mux.HandleFunc("GET /v1/pods/{ref}/sandbox", answered(s.facts))
 	mux.HandleFunc("GET /v1/pods/{ref}/logs", streamed(s.logs))

@@ -1,8 +1,10 @@
 package run
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,11 +15,32 @@ import (
 )
 
 func (s *server) list(r *http.Request) (any, error) {
+	which, err := parseSelection(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	pods := s.chosen(r.Context(), which)
+	if r.URL.Query().Get("all") != "true" {
+		return pods, nil
+	}
+	for i := range pods {
+		pods[i].Instance = client.Instance
+	}
+	foreign, err := s.foreign()
+	foreign = slices.DeleteFunc(foreign, func(p api.Pod) bool { return which.workload != "" || !which.lists(p.Namespace, p.Labels) })
+	return append(pods, foreign...), err
+}
+
+// chosen tells of the pods of a selection, with what their VMs have.
+func (s *server) chosen(ctx context.Context, which selection) []api.Pod {
 	pods := []api.Pod{}
 	for _, e := range s.all() {
+		if !which.has(e.Given()) {
+			continue
+		}
 		p := summary(e)
 		if id := e.Sandbox(); id != "" && !e.HasEnded() {
-			if f, err := s.engine.Facts(r.Context(), id); err == nil {
+			if f, err := s.engine.Facts(ctx, id); err == nil {
 				p.Accel = f.Accel
 				for _, port := range f.Ports {
 					p.Ports = append(p.Ports, fmt.Sprintf("%s:%d->%d", port.HostIP, port.HostPort, port.PodPort))
@@ -29,14 +52,7 @@ func (s *server) list(r *http.Request) (any, error) {
 		}
 		pods = append(pods, p)
 	}
-	if r.URL.Query().Get("all") != "true" {
-		return pods, nil
-	}
-	for i := range pods {
-		pods[i].Instance = client.Instance
-	}
-	foreign, err := s.foreign()
-	return append(pods, foreign...), err
+	return pods
 }
 
 func summary(e *entry) api.Pod {

@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // maxReplicas is how many pods one workload may ask a machine for.
@@ -24,6 +25,7 @@ type workload struct {
 	ordinal  bool                   // every pod has a number in its name
 	first    int32                  // the number
 	finish   func(pod *corev1.Pod, number int32)
+	owner    metav1.OwnerReference
 }
 
 var always = []corev1.RestartPolicy{corev1.RestartPolicyAlways}
@@ -103,6 +105,10 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 	}
 	refuse(object, d.reporter(ErrNotHonoured, prefix))
 	w := of()
+	if o, is := object.(runtime.Object); is {
+		gvk := o.GetObjectKind().GroupVersionKind()
+		w.owner = metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: w.meta.Name}
+	}
 	invalid := d.reporter(ErrInvalid, prefix)
 	c := checker{report: invalid}
 	c.objectMeta(w.meta)
@@ -148,6 +154,7 @@ func (w workload) pods() (out []*corev1.Pod) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Name: w.meta.Name, Namespace: w.meta.Namespace,
 			Labels: w.template.Labels, Annotations: w.template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{w.owner},
 		}, Spec: w.template.Spec}
 		if count > 1 || w.ordinal {
 			pod.Name = fmt.Sprintf("%s-%d", w.meta.Name, number)

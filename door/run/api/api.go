@@ -101,7 +101,7 @@ type Message struct {
 	Ended    *Ended    `json:"ended,omitempty"`
 	Image    *Image    `json:"image,omitempty"`
 	Event    *Event    `json:"event,omitempty"`
-	Pod      *Pod      `json:"pod,omitempty"` // that has changed; its status is Removed at last
+	Pod      *Pod      `json:"pod,omitempty"`   // that has changed; its status is Removed at last
 	Error    *Error    `json:"error,omitempty"` // the last line of a failed stream
 }
 

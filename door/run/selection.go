@@ -1,0 +1,103 @@
+package run
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+)
+
+// selection chooses among the pods; the zero value chooses all.
+type selection struct {
+	namespace, kind, workload string
+	labels                    labels.Selector
+}
+
+// parseSelection reads what a query chooses, see package api.
+func parseSelection(q url.Values) (selection, error) {
+	s := selection{namespace: q.Get("namespace"), kind: q.Get("kind"), workload: q.Get("workload")}
+	var err error
+	if s.labels, err = labels.Parse(q.Get("selector")); err != nil {
+		return s, errclass.With(api.ErrInvalid, fmt.Errorf("selector %q: %w", q.Get("selector"), err))
+	}
+	return s, nil
+}
+
+// has says whether a pod is chosen.
+func (s selection) has(p *corev1.Pod) bool {
+	owned := func(o metav1.OwnerReference) bool { return o.Kind == s.kind && o.Name == s.workload }
+	return s.lists(p.Namespace, p.Labels) && (s.workload == "" || slices.ContainsFunc(p.OwnerReferences, owned))
+}
+
+// lists is has for pods of which no more is known.
+func (s selection) lists(namespace string, of map[string]string) bool {
+	return (s.namespace == "" || s.namespace == namespace) && (s.labels == nil || s.labels.Matches(labels.Set(of)))
+}
+
+// names tells what the pods of documents are called. What only a cluster can have
+// does not matter for that.
+func (s *server) names(r *http.Request) (any, error) {
+	req, err := decode[api.NamesRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	pods, _, err := read(req.Manifests)
+	names := api.Names{Pods: []string{}}
+	for _, p := range pods {
+		names.Pods = append(names.Pods, p.Namespace+"/"+p.Name)
+	}
+	return names, err
+}
+
+// watchInterval is the most time between a change that is no event and its message.
+const watchInterval = time.Second
+
+// watch sends the chosen pods, and each again when it has changed.
+func (s *server) watch(r *http.Request, out send) error {
+	chosen, err := parseSelection(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	look := time.NewTicker(watchInterval)
+	defer look.Stop()
+	known := map[string]api.Pod{}
+	for {
+		next := s.pods.News()
+		gone := map[string]api.Pod{}
+		for uid, p := range known {
+			gone[uid] = p
+		}
+		for _, p := range s.chosen(r.Context(), chosen) {
+			delete(gone, p.UID)
+			if last, there := known[p.UID]; there && reflect.DeepEqual(last, p) {
+				continue
+			}
+			known[p.UID] = p
+			if err := out(api.Message{Pod: &p}); err != nil {
+				return err
+			}
+		}
+		for uid, p := range gone {
+			delete(known, uid)
+			p.Status, p.Ready, p.Ports = "Removed", 0, nil
+			if err := out(api.Message{Pod: &p}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-next:
+		case <-look.C:
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}
