@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/cli/internal/output"

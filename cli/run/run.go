@@ -75,6 +75,7 @@ is attached to when this is called from one.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows an image is its command's
 	f.BoolVarP(&req.Detach, "detach", "d", false, "leave the pods running and print their names")
+	f.BoolVar(&req.IgnoreUnsupported, "ignore-unsupported", false, "skip what only a cluster can have: Service, Ingress, Namespace …")
 	f.BoolVar(&r.wait, "wait", false, "with -d: return when the pods are ready, or have succeeded")
 	f.DurationVar(&r.timeout, "timeout", 5*time.Minute, "with --wait: how long to wait")
 	f.BoolVar(&req.Remove, "rm", false, "remove each pod when it has ended")

@@ -16,7 +16,7 @@ func TestMachineCondition(t *testing.T) {
 	}{
 		{
 			engine.Facts{State: "running", VCPUs: 2, MemoryMiB: 512, Accel: "tcg", AccelNote: "no /dev/kvm", Network: "user", Clone: true, Template: "ab", VMPID: 7},
-			corev1.ConditionTrue, "Clone", "running; 2 CPU, 512 MiB; accelerator tcg (no /dev/kvm); network user; template ab; process 7",
+			corev1.ConditionTrue, "Clone", "running; 2 CPU, 512 MiB; accelerator tcg; network user; template ab; process 7",
 		},
 		{
 			engine.Facts{State: "stopped", VCPUs: 1, MemoryMiB: 256, Accel: "kvm", Network: "none", Exit: "killed"},

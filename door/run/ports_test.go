@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
 const onePod = `apiVersion: v1
@@ -17,7 +18,11 @@ spec: {containers: [{name: c, image: i}]}
 // A host port of 0 is one that is free, and which is told.
 func TestPublishOnAFreePort(t *testing.T) {
 	req := api.RunRequest{Manifests: []api.Manifest{{Name: "f", YAML: onePod}}, Ports: []string{"0:80", "8080:81", "[::1]:0:82"}}
-	list, err := records(req)
+	found, err := read(req.Manifests, podapi.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := records(req, found)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +40,7 @@ func TestPublishOnAFreePort(t *testing.T) {
 	}
 	for _, bad := range []string{"http", "192.0.2.1:0:80"} {
 		req.Ports = []string{bad}
-		if _, err := records(req); err == nil {
+		if _, err := records(req, found); err == nil {
 			t.Errorf("%s was taken", bad)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
+	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
 // run starts the pods of a request, tells about each, and in the foreground
@@ -27,9 +28,18 @@ func (s *server) run(r *http.Request, out send) error {
 	if err != nil {
 		return err
 	}
-	records, err := records(req)
+	found, err := read(req.Manifests, podapi.Options{IgnoreUnsupported: req.IgnoreUnsupported})
 	if err != nil {
 		return err
+	}
+	records, err := records(req, found)
+	if err != nil {
+		return err
+	}
+	for _, warning := range found.Warnings {
+		if err := out(api.Message{Notice: warning}); err != nil {
+			return err
+		}
 	}
 	if err := tellChosen(req, records, out); err != nil {
 		return err
@@ -110,7 +120,7 @@ type newPod struct {
 }
 
 // records makes the pods of a request ready to be run.
-func records(req api.RunRequest) ([]newPod, error) {
+func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 	var list []newPod
 	if req.HostLoopback {
 		if req.Network != "" && req.Network != string(engine.NetworkUser) {
@@ -118,11 +128,8 @@ func records(req api.RunRequest) ([]newPod, error) {
 		}
 		req.Network = string(engine.NetworkHostLoopback)
 	}
-	pods, all, err := read(req.Manifests)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range pods {
+	all := objectsOf(found)
+	for _, p := range found.Pods {
 		p.UID = uuid.NewUUID()
 		p.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 		list = append(list, newPod{manager.Record{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
 // selection chooses among the pods; the zero value chooses all.
@@ -50,12 +51,15 @@ func (s *server) names(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	pods, _, err := read(req.Manifests)
+	found, err := read(req.Manifests, podapi.Options{IgnoreUnsupported: true})
+	if err != nil {
+		return nil, err
+	}
 	names := api.Names{Pods: []string{}}
-	for _, p := range pods {
+	for _, p := range found.Pods {
 		names.Pods = append(names.Pods, p.Namespace+"/"+p.Name)
 	}
-	return names, err
+	return names, nil
 }
 
 // watchInterval is the most time between a change that is no event and its message.

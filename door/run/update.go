@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
 // update gives a pod other versions of its ConfigMaps and Secrets, and one of
@@ -21,11 +22,12 @@ func (e *entry) update(ctx context.Context, req api.UpdateRequest) error {
 }
 
 func (e *entry) updateObjects(req api.UpdateRequest) error {
-	pods, all, err := read(req.Manifests)
+	found, err := read(req.Manifests, podapi.Options{})
 	if err != nil {
 		return err
 	}
-	if len(pods) > 0 {
+	all := objectsOf(found)
+	if pods := found.Pods; len(pods) > 0 {
 		return errclass.With(api.ErrInvalid, fmt.Errorf("pod %s: a pod that is there cannot be replaced: give ConfigMaps and Secrets alone", pods[0].Name))
 	}
 	for _, object := range all.ConfigMaps {

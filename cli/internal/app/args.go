@@ -65,14 +65,13 @@ func Positive(flag string, d time.Duration) error {
 func Environment(given []string) (env []string, err error) {
 	for _, text := range given {
 		name, _, whole := strings.Cut(text, "=")
-		value, there := "", false
 		switch {
 		case name == "":
 			return nil, fmt.Errorf("--env %q: give NAME=VALUE", text)
 		case whole:
 			env = append(env, text)
 		default:
-			if value, there = os.LookupEnv(name); there {
+			if value, there := os.LookupEnv(name); there {
 				env = append(env, name+"="+value)
 			}
 		}

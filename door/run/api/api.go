@@ -60,7 +60,10 @@ type RunRequest struct {
 	Detach    bool       `json:"detach,omitempty"`
 	Remove    bool       `json:"remove,omitempty"` // each pod when it has ended
 	Ports     []string   `json:"ports,omitempty"`  // [IP:]HOST:POD
-	Network   string     `json:"network,omitempty"`
+	// IgnoreUnsupported skips what only a cluster can have, with a notice for each
+	// kind, instead of refusing it.
+	IgnoreUnsupported bool   `json:"ignoreUnsupported,omitempty"`
+	Network           string `json:"network,omitempty"`
 	// HostLoopback lets the user network run in the host's own namespace where
 	// none can be made for it: the pods reach the host's loopback then.
 	HostLoopback bool   `json:"hostLoopback,omitempty"`
