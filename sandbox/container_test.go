@@ -3,8 +3,10 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +116,60 @@ func TestFailedContainerLeavesNothing(t *testing.T) {
 			h.agent.refuse(agentv1.OpCreate, nil)
 			h.started("c") // the id, the slot and the directory are free
 		})
+	}
+}
+
+// TestUndoReachesTheGuest: what the guest may have made of a container that could not be
+// created is deleted there.
+func TestUndoReachesTheGuest(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	id := Process{Container: "c"}
+	h.agent.raw[agentv1.OpCreate] = func(conn net.Conn) { // it is made, and the answer is lost
+		h.agent.mu.Lock()
+		h.agent.procs[id] = newFakeProc(false)
+		h.agent.mu.Unlock()
+		conn.Close()
+	}
+	if err := h.box.CreateContainer(h.ctx, h.container("c")); err == nil {
+		t.Fatal("created without an answer")
+	}
+	if _, err := h.agent.proc(id); !errors.Is(err, agentv1.ErrNotFound) || h.agent.count(agentv1.OpDelete) != 1 {
+		t.Errorf("the guest has it still, after %d deletions: %v", h.agent.count(agentv1.OpDelete), err)
+	}
+}
+
+// TestMemoryGrowsBeforeTheLimits: a limit that is raised finds the machine large enough,
+// and one that is lowered is lowered before the machine becomes small.
+func TestMemoryGrowsBeforeTheLimits(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	for _, tt := range []struct {
+		name   string
+		update func(mib int) error
+	}{
+		{name: "container", update: func(mib int) error { return h.box.UpdateContainer(h.ctx, "c", []byte(`{}`), mib) }},
+		{name: "pod", update: func(mib int) error { return h.box.Resize(h.ctx, agentv1.PodLimits{}, mib) }},
+	} {
+		h.agent.resized()
+		h.must(tt.update(1024))
+		got := h.agent.resized()
+		if !slices.Equal(got, []agentv1.Op{"grow 1024", agentv1.OpUpdate}) {
+			t.Errorf("%s, larger: %q", tt.name, got)
+		}
+		h.must(tt.update(512))
+		if got = h.agent.resized(); !slices.Equal(got, []agentv1.Op{agentv1.OpUpdate, "grow 512"}) {
+			t.Errorf("%s, smaller: %q", tt.name, got)
+		}
+		h.vm().refuse("Grow", errors.New("boom"))
+		if err := tt.update(2048); err == nil {
+			t.Errorf("%s: limits are raised beyond the machine's memory", tt.name)
+		}
+		if got = h.agent.resized(); !slices.Equal(got, []agentv1.Op{"grow 2048"}) {
+			t.Errorf("%s, that cannot grow: %q", tt.name, got)
+		}
+		h.vm().refuse("Grow", nil)
 	}
 }
 

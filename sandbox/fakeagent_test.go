@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -131,6 +132,26 @@ func (a *fakeAgent) proc(id agentv1.Process) (*fakeProc, error) {
 		return p, nil
 	}
 	return nil, fmt.Errorf("%s/%s: %w", id.Container, id.Exec, agentv1.ErrNotFound)
+}
+
+// note puts what the host does to the machine among the calls.
+func (a *fakeAgent) note(what string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls = append(a.calls, agentv1.Op(what))
+}
+
+// resized takes what has been done to the machine's memory and to limits, in its order.
+func (a *fakeAgent) resized() (calls []agentv1.Op) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.calls {
+		if c == agentv1.OpUpdate || strings.HasPrefix(string(c), "grow") {
+			calls = append(calls, c)
+		}
+	}
+	a.calls = nil
+	return calls
 }
 
 func (a *fakeAgent) count(op agentv1.Op) int {

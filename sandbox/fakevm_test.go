@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -151,6 +152,7 @@ func (v *fakeVM) Resume(context.Context) error {
 
 func (v *fakeVM) Grow(_ context.Context, total int) (int, error) {
 	err := v.failing("Grow")
+	v.agent.note(fmt.Sprint("grow ", total))
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err != nil {
