@@ -2,10 +2,10 @@ package convert
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -62,16 +62,28 @@ func (c *call) do(ctx context.Context) (Reply, error) {
 	if err := cmd.Start(); err != nil {
 		return Reply{}, errors.Join(fmt.Errorf("start %s: %w", Program, err), c.stop())
 	}
-	fed := make(chan error, 1)
+	fed, answered := make(chan error, 1), make(chan struct{})
 	go func() {
 		err := errors.Join(c.feed(in), in.Close())
 		fed <- err // said before the process is killed for it
-		if err != nil && !errors.Is(err, unix.EPIPE) {
-			kill() // it would wait for the rest
+		select {
+		case <-answered:
+		default:
+			if err != nil && !errors.Is(err, unix.EPIPE) {
+				kill() // it would wait for the rest
+			}
 		}
 	}()
 	var reply Reply
 	replyErr := receive(out, maxReply, &reply)
+	close(answered)
+	// It has said what it has to say, and is not waited for; when it only
+	// fell silent it may be about to say why with its exit status.
+	grace := time.Duration(0)
+	if errors.Is(replyErr, io.EOF) || errors.Is(replyErr, io.ErrUnexpectedEOF) {
+		grace = killWait
+	}
+	defer time.AfterFunc(grace, kill).Stop()
 	var feedErr, stopErr error
 	select {
 	case feedErr = <-fed:
@@ -81,6 +93,9 @@ func (c *call) do(ctx context.Context) (Reply, error) {
 		feedErr = ignored(<-fed)
 	}
 	waitErr := cmd.Wait()
+	if waitErr == nil || running.Err() != nil { // it did not end by itself
+		waitErr = replyErr
+	}
 	var source *sourceError
 	switch {
 	case ctx.Err() != nil:
@@ -91,7 +106,7 @@ func (c *call) do(ctx context.Context) (Reply, error) {
 	case errors.As(feedErr, &source):
 		return Reply{}, source.err
 	case replyErr != nil:
-		return Reply{}, fmt.Errorf("%s failed: %w%s", Program, cmp.Or(waitErr, replyErr), crash.line())
+		return Reply{}, fmt.Errorf("%s failed: %w%s", Program, waitErr, crash.line())
 	}
 	return reply, stopErr
 }
