@@ -66,38 +66,39 @@ type output interface {
 	Bytes() []byte
 }
 
+// execSync counts timeout from the moment at which the command runs: how long this
+// host takes to start it says nothing about the container.
 func (e *Engine) execSync(ctx context.Context, id string, cmd []string, timeout time.Duration, newOutput func() output) (stdout, stderr []byte, err error) {
 	c, shim, err := e.running(id)
 	if err != nil {
 		return nil, nil, err
 	}
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	exec, err := c.newExec(ctx, shim, cmd, false, false)
+	starting, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	exec, err := c.newExec(starting, shim, cmd, false, false)
 	if err != nil {
 		return nil, nil, failure.Wrap(err, "exec in container %s", c.Name)
 	}
 	defer exec.end(ctx)
-	res, err := shim.Ext.Open(ctx, exec.open(false, true, true))
+	res, err := shim.Ext.Open(starting, exec.open(false, true, true))
 	if err != nil {
 		return nil, nil, failure.Wrap(err, "exec in container %s", c.Name)
 	}
-	carrier, err := stream.Dial(ctx, shim.Streams, res.GetToken())
+	carrier, err := stream.Dial(starting, shim.Streams, res.GetToken())
 	if err != nil {
 		return nil, nil, failure.Wrap(err, "exec in container %s", c.Name)
 	}
 	out, errOut := newOutput(), newOutput()
 	result := make(chan error, 1)
 	var exitCode int
+	running, expire := context.WithCancelCause(ctx)
+	defer expire(nil)
 	go func() {
 		var err error
-		exitCode, err = stream.Stdio{Stdout: out, Stderr: errOut}.Run(ctx, carrier)
+		exitCode, err = stream.Stdio{Stdout: out, Stderr: errOut}.Run(running, carrier)
 		result <- err
 	}()
-	if err := exec.start(ctx); err != nil {
+	if err := exec.start(starting); err != nil {
 		carrier.Close()
 		<-result //nolint:errcheck // that it has ended is what counts
 		if exit := exec.failed(ctx); exit != 0 {
@@ -105,9 +106,12 @@ func (e *Engine) execSync(ctx context.Context, id string, cmd []string, timeout 
 		}
 		return nil, nil, failure.Wrap(err, "exec in container %s", c.Name)
 	}
+	if timeout > 0 {
+		defer time.AfterFunc(timeout, func() { expire(context.DeadlineExceeded) }).Stop()
+	}
 	err = <-result
-	if err != nil && ctx.Err() != nil {
-		err = failure.New(failure.Code(ctx.Err()), "exec in container %s: not done within %v", c.Name, timeout)
+	if err != nil && running.Err() != nil {
+		err = failure.New(failure.Code(context.Cause(running)), "exec in container %s: not done within %v", c.Name, timeout)
 	}
 	if err == nil && exitCode != 0 {
 		err = &ExitError{exitCode}

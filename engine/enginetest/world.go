@@ -232,7 +232,14 @@ func (f taskService) Create(ctx context.Context, r *taskv3.CreateTaskRequest) (*
 	return &taskv3.CreateTaskResponse{}, nil
 }
 
+func (f taskService) Exec(ctx context.Context, _ *taskv3.ExecProcessRequest) (*emptypb.Empty, error) {
+	return &emptypb.Empty{}, f.w.call(ctx, "Exec")
+}
+
 func (f taskService) Start(ctx context.Context, r *taskv3.StartRequest) (*taskv3.StartResponse, error) {
+	if r.ExecID != "" {
+		return &taskv3.StartResponse{}, f.w.call(ctx, "StartExec")
+	}
 	if err := f.w.call(ctx, "StartTask"); err != nil {
 		f.Exit(r.ID, 127, "ContainerCannotRun")
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -286,6 +293,9 @@ func (f taskService) Wait(ctx context.Context, r *taskv3.WaitRequest) (*taskv3.W
 }
 
 func (f taskService) Delete(ctx context.Context, r *taskv3.DeleteRequest) (*taskv3.DeleteResponse, error) {
+	if r.ExecID != "" {
+		return &taskv3.DeleteResponse{}, f.w.call(ctx, "DeleteExec")
+	}
 	if err := f.w.call(ctx, "Delete"); err != nil {
 		return nil, err
 	}

@@ -61,10 +61,14 @@ func atLeast(o store.Overhead) store.Overhead {
 	return store.Overhead{Memory: max(overheadMemory, o.Memory), CPU: max(overheadCPU, o.CPU)}
 }
 
-// MemoryLimits are those of a VM that grows to a size. The share of the CPUs comes
-// when it is up, since starting it is no work of the pod's.
+// startWeight is the weight of a VM that is being started, or kept in the pool, in
+// percent of a running pod's: probes of running pods do not wait behind starts.
+const startWeight = 25
+
+// MemoryLimits are those of a VM that grows to a size and is being started. The
+// share of the CPUs comes when it is up, since starting it is no work of the pod's.
 func MemoryLimits(memoryMiB int, o store.Overhead) hostcgroup.Limits {
-	return hostcgroup.Limits{Memory: int64(memoryMiB)<<20 + atLeast(o).Memory, PIDs: groupPIDs}
+	return hostcgroup.Limits{Memory: int64(memoryMiB)<<20 + atLeast(o).Memory, PIDs: groupPIDs, Weight: startWeight}
 }
 
 // Make journals and makes the group of a pod.
@@ -101,10 +105,10 @@ func (g *Groups) Limit(r *store.Pod, l hostcgroup.Limits) {
 	r.Cgroup.Limits = l
 }
 
-// HoldCPU gives a pod's group its share of the CPUs; 0 is no limit.
+// HoldCPU gives a running pod's group its share of the CPUs; a quota of 0 is no limit.
 func (g *Groups) HoldCPU(r *store.Pod, quota, period int64, o store.Overhead) {
 	l := r.Cgroup.Limits
-	l.Quota, l.Period = 0, 0
+	l.Quota, l.Period, l.Weight = 0, 0, 0
 	if quota > 0 && period > 0 {
 		l.Quota, l.Period = quota+int64(atLeast(o).CPU*float64(period)), period
 	}
