@@ -1,0 +1,77 @@
+// Package pace tells how long something may take on this host, from how long it
+// took before and from how busy the processors are.
+package pace
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// remembered is how many of the latest times count.
+const remembered = 8
+
+// Pace remembers how long one kind of work took. The zero value remembers
+// nothing. It is safe for concurrent use.
+type Pace struct {
+	mu     sync.Mutex
+	recent []time.Duration // as on a host that is not busy
+	next   int
+}
+
+// Observe adds a time that has just been measured.
+func (p *Pace) Observe(took time.Duration) { p.observe(took, Load()) }
+
+func (p *Pace) observe(took time.Duration, load float64) {
+	took = time.Duration(float64(took) / load)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.recent) < remembered {
+		p.recent = append(p.recent, took)
+		return
+	}
+	p.recent[p.next] = took
+	p.next = (p.next + 1) % remembered
+}
+
+// Expect is what the work would take now, by the slowest of the latest times; 0
+// if there are none.
+func (p *Pace) Expect() time.Duration { return p.expect(Load()) }
+
+func (p *Pace) expect(load float64) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var slowest time.Duration
+	for _, took := range p.recent {
+		slowest = max(slowest, took)
+	}
+	return time.Duration(float64(slowest) * load)
+}
+
+// Load is how many tasks want each of the processors at this moment; 1 at least,
+// also where the kernel does not tell.
+func Load() float64 {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 1
+	}
+	return load(string(data), runtime.NumCPU())
+}
+
+// load reads a line such as "0.20 0.18 0.12 3/80 11206", in which three tasks run
+// or wait for a processor.
+func load(line string, cpus int) float64 {
+	fields := strings.Fields(line)
+	if len(fields) < 4 {
+		return 1
+	}
+	tasks, _, _ := strings.Cut(fields[3], "/")
+	running, err := strconv.ParseFloat(tasks, 64)
+	if err != nil {
+		return 1
+	}
+	return max(running/float64(cpus), 1)
+}

@@ -1,0 +1,47 @@
+package pace
+
+import (
+	"testing"
+	"time"
+)
+
+// TestPace: what is expected is the slowest of the latest times, as they would
+// be now.
+func TestPace(t *testing.T) {
+	var p Pace
+	if got := p.expect(3); got != 0 {
+		t.Errorf("nothing was observed, and %v are expected", got)
+	}
+	p.observe(8*time.Second, 4) // two, on a busy host
+	p.observe(time.Second, 1)
+	if quiet, busy := p.expect(1), p.expect(3); quiet != 2*time.Second || busy != 6*time.Second {
+		t.Errorf("%v are expected on a quiet host and %v on a busy one", quiet, busy)
+	}
+	for range remembered - 1 {
+		p.observe(time.Second, 1)
+	}
+	if got := p.expect(1); got != time.Second {
+		t.Errorf("%v are expected: what was long ago counts", got)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		cpus int
+		want float64
+	}{
+		{"0.20 0.18 0.12 3/80 11206\n", 1, 3},
+		{"0.20 0.18 0.12 12/80 11206\n", 8, 1.5},
+		{"0.20 0.18 0.12 1/80 11206\n", 8, 1},
+		{"", 2, 1},
+		{"0.20 0.18 0.12 many/80 11206\n", 2, 1},
+	} {
+		if got := load(c.line, c.cpus); got != c.want {
+			t.Errorf("%q on %d processors is %v, not %v", c.line, c.cpus, got, c.want)
+		}
+	}
+	if got := Load(); got < 1 {
+		t.Errorf("this host's load is %v", got)
+	}
+}
