@@ -161,3 +161,36 @@ func TestLogAcrossEngines(t *testing.T) {
 		t.Errorf("the newest log: %q", out)
 	}
 }
+
+// TestDetachedTogether: of pods that are run together in the background, all are
+// named or none is: what did not start takes the others along.
+func TestDetachedTogether(t *testing.T) {
+	w := newWorld(t)
+	bad := strings.Replace(pod("second", "Always", "exec sleep 1000"), `image: "`, `image: "localhost:1/`, 1)
+	c := w.run(t, pod("first", "Always", "exec sleep 1000")+"---\n"+bad, "run", "-d", "-q", "-")
+	if c.ProcessState.ExitCode() == 0 || c.out.Len() > 0 {
+		t.Errorf("it names what it has taken back: %v", c)
+	}
+	if pods := w.must(t, "", "ps", "-q"); pods != "" {
+		t.Errorf("left: %s", pods)
+	}
+}
+
+// TestExactNames: a pod whose longer name begins with the one given is not changed.
+func TestExactNames(t *testing.T) {
+	w := newWorld(t)
+	w.must(t, pod("web-production", "Always", "exec sleep 1000"), "run", "-d", "-q", "-")
+	before := w.find(t, "web-production")
+	for _, args := range [][]string{{"rm", "-f", "web"}, {"stop", "web"}, {"start", "web"}, {"pause", "web"}, {"update", "web", "--memory", "64Mi"}} {
+		if c := w.run(t, "", args...); c.ProcessState.ExitCode() == 0 || !strings.Contains(c.err.String(), `pod "web": not found`) {
+			t.Errorf("%v: %v", args, c)
+		}
+	}
+	if after := w.find(t, "web-production"); after.Status != "Running" || after.Sandbox != before.Sandbox {
+		t.Errorf("it was %+v and is %+v", before, after)
+	}
+	if out := w.must(t, "", "exec", "web", "--", "echo", "there"); out != "there\n" {
+		t.Errorf("by the beginning of its name: %q", out)
+	}
+	w.must(t, "", "rm", "-f", before.UID[:8])
+}

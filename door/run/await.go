@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/jsonpath"
+	"github.com/bulkhead-project/bulkhead/door/run/state"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
@@ -46,7 +48,7 @@ func (s *server) await(r *http.Request) (any, error) {
 			return nil, errclass.With(api.ErrNotFound, fmt.Errorf("pod %s was removed before it met %s", e.Key(), req.For))
 		case over:
 			return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended (%s) and does not meet %s",
-				e.Key(), statusText(e.Given(), e.Status()), req.For))
+				e.Key(), state.Text(e.Given(), e.Status()), req.For))
 		}
 		select {
 		case <-changed:
@@ -115,7 +117,7 @@ func jsonpathIs(text string) (func(*entry) (bool, error), error) {
 	if end == 0 || value != "" && !compared {
 		return nil, fmt.Errorf("%w condition jsonpath=%s: write jsonpath={.status.phase}=Running", api.ErrInvalid, text)
 	}
-	if _, err := fillIn(template, json.RawMessage(`{}`)); err != nil {
+	if _, err := jsonpath.Fill(template, json.RawMessage(`{}`)); err != nil {
 		return nil, err
 	}
 	return func(e *entry) (bool, error) {
@@ -123,7 +125,7 @@ func jsonpathIs(text string) (func(*entry) (bool, error), error) {
 		if err != nil {
 			return false, fmt.Errorf("look at pod %s: %w", e.Key(), err)
 		}
-		got, err := fillIn(template, raw)
+		got, err := jsonpath.Fill(template, raw)
 		return err == nil && got != "" && (!compared || got == want), err
 	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/state"
 )
 
 // follow sends the output of every pod's containers, and each pod's end after
@@ -46,15 +47,42 @@ func (e *entry) toTheEnd(ctx context.Context, out send) error {
 
 // tellEnd sends how the pod ended.
 func (e *entry) tellEnd(out send) error {
-	status := e.Status()
-	end := api.Ended{
-		Pod: e.Name(), Phase: string(status.Phase), ExitCode: exitCode(e.Given(), status),
-		Reason: statusText(e.Given(), status), Message: status.Message,
+	given, status := e.Given(), e.Status()
+	return out(api.Message{Ended: &api.Ended{
+		Pod: e.Name(), Phase: string(status.Phase), ExitCode: state.ExitCode(given, status),
+		Reason: state.Text(given, status), Message: state.EndMessage(given, status),
+	}})
+}
+
+// outboxLimit bounds the messages that wait for a reader; the oldest go first.
+const outboxLimit = 256
+
+// outbox passes messages from goroutines that must not block to one reader.
+type outbox struct {
+	mu   sync.Mutex
+	list []api.Message
+	wake chan struct{} // has room for one
+}
+
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+
+func (o *outbox) put(m api.Message) {
+	o.mu.Lock()
+	o.list = append(o.list, m)
+	if len(o.list) > outboxLimit {
+		o.list = o.list[1:]
 	}
-	for _, c := range ownStatuses(e.Given(), status) {
-		if t := c.State.Terminated; t != nil && t.ExitCode != 0 && t.Message != "" {
-			end.Message = c.Name + ": " + t.Message
-		}
+	o.mu.Unlock()
+	select {
+	case o.wake <- struct{}{}:
+	default:
 	}
-	return out(api.Message{Ended: &end})
+}
+
+func (o *outbox) take() []api.Message {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list := o.list
+	o.list = nil
+	return list
 }

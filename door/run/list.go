@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
-	"github.com/bulkhead-project/bulkhead/pod"
-	"github.com/bulkhead-project/bulkhead/pod/podstatus"
+	"github.com/bulkhead-project/bulkhead/door/run/state"
+	"github.com/bulkhead-project/bulkhead/engine"
 )
 
 func (s *server) list(r *http.Request) (any, error) {
@@ -45,7 +47,7 @@ func (s *server) chosen(ctx context.Context, which selection) []api.Pod {
 				for _, port := range f.Ports {
 					p.Ports = append(p.Ports, fmt.Sprintf("%s:%d->%d", port.HostIP, port.HostPort, port.PodPort))
 				}
-				if f.State == "paused" {
+				if f.State == "paused" && !e.Ending() {
 					p.Status = "Paused"
 				}
 			}
@@ -56,120 +58,55 @@ func (s *server) chosen(ctx context.Context, which selection) []api.Pod {
 }
 
 func summary(e *entry) api.Pod {
-	status := e.Status()
+	given, status := e.Given(), e.Status()
+	n := state.Count(given, status)
 	p := api.Pod{
-		UID: string(e.UID()), Sandbox: e.Sandbox(), Name: e.Name(), Namespace: e.Given().Namespace,
-		Phase: string(status.Phase), Status: statusText(e.Given(), status), Containers: len(e.Given().Spec.Containers),
-		IP: status.PodIP, Created: e.Given().CreationTimestamp.Time, Labels: e.Given().Labels,
+		UID: string(e.UID()), Sandbox: e.Sandbox(), Name: e.Name(), Namespace: given.Namespace,
+		Phase: string(status.Phase), Status: state.Text(given, status),
+		Ready: n.Ready, Containers: n.Containers, Restarts: n.Restarts,
+		IP: status.PodIP, Created: given.CreationTimestamp.Time, Labels: given.Labels,
 	}
-	for _, c := range status.ContainerStatuses {
-		p.Restarts += int(c.RestartCount)
-		if c.Ready {
-			p.Ready++
-		}
-	}
-	for i, c := range status.InitContainerStatuses {
-		if !isSidecar(e.Given(), i) {
-			continue
-		}
-		p.Containers++
-		p.Restarts += int(c.RestartCount)
-		if c.Ready {
-			p.Ready++
-		}
+	if e.Ending() && !e.HasEnded() {
+		p.Status = state.Terminating
 	}
 	return p
 }
 
-// isSidecar tells what the pod's initial container at i is.
-func isSidecar(p *corev1.Pod, i int) bool {
-	if i >= len(p.Spec.InitContainers) {
-		return false
+// machineConditionType is the condition that tells about a pod's machine, in
+// the only part of a v1.PodStatus that is open to others.
+const machineConditionType corev1.PodConditionType = "io.bulkhead/Machine"
+
+// machineCondition is true while the pod has a machine. Its reason says where
+// that came from, its message what it is; inspect --sandbox has the same facts
+// one by one.
+func machineCondition(f *engine.Facts, began *metav1.Time) corev1.PodCondition {
+	c := corev1.PodCondition{Type: machineConditionType, Status: corev1.ConditionTrue, Reason: "ColdBoot"}
+	if began != nil {
+		c.LastTransitionTime = *began
 	}
-	policy := p.Spec.InitContainers[i].RestartPolicy
-	return policy != nil && *policy == corev1.ContainerRestartPolicyAlways
+	if f.Clone {
+		c.Reason = "Clone"
+	}
+	if f.State == "stopped" {
+		c.Status = corev1.ConditionFalse
+	}
+	parts := []string{f.State, fmt.Sprintf("%d CPU, %d MiB", f.VCPUs, f.MemoryMiB), "accelerator " + f.Accel, "network " + noted(f.Network, f.NetNote)}
+	if f.Template != "" {
+		parts = append(parts, "template "+f.Template)
+	}
+	if f.VMPID != 0 {
+		parts = append(parts, fmt.Sprintf("process %d", f.VMPID))
+	}
+	if f.Exit != "" {
+		parts = append(parts, "ended: "+f.Exit)
+	}
+	c.Message = strings.Join(parts, "; ")
+	return c
 }
 
-// statusText is kubectl's STATUS column: the phase, unless a container's state
-// says more.
-func statusText(p *corev1.Pod, status corev1.PodStatus) string {
-	text := string(status.Phase)
-	if status.Reason != "" {
-		text = status.Reason
+func noted(what, note string) string {
+	if note == "" {
+		return what
 	}
-	if status.Reason == pod.ReasonDeadline {
-		return text // rather than how its containers took it
-	}
-	if initial := initText(p, status); initial != "" && !initialised(status) {
-		return initial
-	}
-	for _, c := range status.ContainerStatuses {
-		switch {
-		case c.State.Waiting != nil && c.State.Waiting.Reason == pod.ReasonCreating && status.Phase == corev1.PodFailed:
-			// It was ended before it had begun.
-		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
-			return c.State.Waiting.Reason
-		case c.State.Terminated != nil && status.Phase != corev1.PodRunning:
-			if text = c.State.Terminated.Reason; c.State.Terminated.ExitCode != 0 {
-				return text
-			}
-		}
-	}
-	return text
-}
-
-// initText says how far the start has come, empty when it is done.
-func initText(p *corev1.Pod, status corev1.PodStatus) string {
-	for i, c := range status.InitContainerStatuses {
-		end, waits := c.State.Terminated, c.State.Waiting
-		switch {
-		case end != nil && end.ExitCode == 0, isSidecar(p, i) && c.Started != nil && *c.Started:
-			continue
-		case end != nil:
-			return "Init:" + end.Reason
-		case waits != nil && waits.Reason != "" && waits.Reason != "PodInitializing":
-			return "Init:" + waits.Reason
-		}
-		return fmt.Sprintf("Init:%d/%d", i, len(p.Spec.InitContainers))
-	}
-	return ""
-}
-
-func initialised(status corev1.PodStatus) bool {
-	for _, c := range status.Conditions {
-		if c.Type == corev1.PodInitialized {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// exitCode is the pod's as a command's, and 1 for one that has failed and no
-// container of which tells why.
-func exitCode(p *corev1.Pod, status corev1.PodStatus) int {
-	code, _ := podstatus.ExitCode(&p.Spec, &status)
-	if code == 0 && status.Phase == corev1.PodFailed {
-		return 1
-	}
-	return code
-}
-
-// ownStatuses are those of the containers whose ends are the pod's, in their
-// order.
-func ownStatuses(p *corev1.Pod, status corev1.PodStatus) []corev1.ContainerStatus {
-	var out []corev1.ContainerStatus
-	for i, c := range status.InitContainerStatuses {
-		if !isSidecar(p, i) {
-			out = append(out, c)
-		}
-	}
-	return append(out, status.ContainerStatuses...)
-}
-
-func containerNames(p *corev1.Pod) []string {
-	var names []string
-	for _, c := range p.Spec.Containers {
-		names = append(names, c.Name)
-	}
-	return names
+	return what + " (" + note + ")"
 }

@@ -3,65 +3,29 @@ package run
 import (
 	"testing"
 
+	"github.com/bulkhead-project/bulkhead/engine"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestStatusText holds the column to kubectl's.
-func TestStatusText(t *testing.T) {
-	always := corev1.ContainerRestartPolicyAlways
-	pod := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: &always}, {Name: "j"}}}}
-	waits := func(reason string) corev1.ContainerState {
-		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
-	}
-	ends := func(code int32, reason string) corev1.ContainerState {
-		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason}}
-	}
-	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-	init := waits("PodInitializing")
-	type list = []corev1.ContainerState
-	tests := []struct {
-		name        string
-		phase       corev1.PodPhase
-		reason      string
-		initialized bool
-		inits       list
-		own         list
-		want        string
+func TestMachineCondition(t *testing.T) {
+	for _, tc := range []struct {
+		facts           engine.Facts
+		status          corev1.ConditionStatus
+		reason, message string
 	}{
-		{"begins", "Pending", "", false, list{init, init, init}, list{init}, "Init:0/3"},
-		{"the first runs", "Pending", "", false, list{runs, init, init}, list{init}, "Init:0/3"},
-		{"the first has ended", "Pending", "", false, list{ends(0, "Completed"), init, init}, list{init}, "Init:1/3"},
-		{"the sidecar runs", "Pending", "", false, list{ends(0, "Completed"), runs, init}, list{init}, "Init:2/3"},
-		{"fails", "Pending", "", false, list{ends(1, "Error"), init, init}, list{init}, "Init:Error"},
-		{"fails for want of memory", "Failed", "", false, list{ends(137, "OOMKilled"), init, init}, list{init}, "Init:OOMKilled"},
-		{"fails again and again", "Pending", "", false, list{waits("CrashLoopBackOff"), init, init}, list{init}, "Init:CrashLoopBackOff"},
-		{"has no image", "Pending", "", false, list{waits("ErrImagePull"), init, init}, list{init}, "Init:ErrImagePull"},
-		{"has begun", "Pending", "", true, list{ends(0, "Completed"), runs, ends(0, "Completed")}, list{waits("PodInitializing")}, "PodInitializing"},
-		{"runs", "Running", "", true, list{ends(0, "Completed"), runs, ends(0, "Completed")}, list{runs}, "Running"},
-		{"a sidecar falls", "Running", "", true, list{ends(0, "Completed"), waits("CrashLoopBackOff"), ends(0, "Completed")}, list{runs}, "Running"},
-		{"a regular one falls", "Running", "", true, list{ends(0, "Completed"), runs, ends(0, "Completed")}, list{waits("CrashLoopBackOff")}, "CrashLoopBackOff"},
-		{"has ended", "Succeeded", "", true, list{ends(0, "Completed"), ends(143, "Error"), ends(0, "Completed")}, list{ends(0, "Completed")}, "Completed"},
-		{"has failed", "Failed", "", true, list{ends(0, "Completed"), ends(143, "Error"), ends(0, "Completed")}, list{ends(2, "Error")}, "Error"},
-		{"was ended before it began", "Failed", "", true, list{ends(0, "Completed"), runs, ends(0, "Completed")}, list{waits("ContainerCreating")}, "Failed"},
-		{"has lasted too long", "Failed", "DeadlineExceeded", true, list{ends(0, "Completed"), ends(143, "Error"), ends(0, "Completed")}, list{ends(137, "Error")}, "DeadlineExceeded"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			status := corev1.PodStatus{Phase: test.phase, Reason: test.reason}
-			for _, state := range test.inits {
-				status.InitContainerStatuses = append(status.InitContainerStatuses, corev1.ContainerStatus{State: state, Started: new(state.Running != nil)})
-			}
-			for _, state := range test.own {
-				status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{State: state})
-			}
-			condition := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionFalse}
-			if test.initialized {
-				condition.Status = corev1.ConditionTrue
-			}
-			status.Conditions = []corev1.PodCondition{condition}
-			if got := statusText(pod, status); got != test.want {
-				t.Errorf("%s, want %s", got, test.want)
-			}
-		})
+		{
+			engine.Facts{State: "running", VCPUs: 2, MemoryMiB: 512, Accel: "tcg", AccelNote: "no /dev/kvm", Network: "user", Clone: true, Template: "ab", VMPID: 7},
+			corev1.ConditionTrue, "Clone", "running; 2 CPU, 512 MiB; accelerator tcg; network user; template ab; process 7",
+		},
+		{
+			engine.Facts{State: "stopped", VCPUs: 1, MemoryMiB: 256, Accel: "kvm", Network: "none", Exit: "killed"},
+			corev1.ConditionFalse, "ColdBoot", "stopped; 1 CPU, 256 MiB; accelerator kvm; network none; ended: killed",
+		},
+	} {
+		c := machineCondition(&tc.facts, nil)
+		if c.Status != tc.status || c.Reason != tc.reason || c.Message != tc.message {
+			t.Errorf("%+v", c)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/manifest"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
@@ -18,7 +19,7 @@ spec: {containers: [{name: c, image: i}]}
 // A host port of 0 is one that is free, and which is told.
 func TestPublishOnAFreePort(t *testing.T) {
 	req := api.RunRequest{Manifests: []api.Manifest{{Name: "f", YAML: onePod}}, Ports: []string{"0:80", "8080:81", "[::1]:0:82"}}
-	found, err := read(req.Manifests, podapi.Options{})
+	found, err := manifest.Read(req.Manifests, podapi.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/manifest"
+	"github.com/bulkhead-project/bulkhead/door/run/socket"
+	"github.com/bulkhead-project/bulkhead/door/run/state"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
@@ -28,7 +30,7 @@ func (s *server) run(r *http.Request, out send) error {
 	if err != nil {
 		return err
 	}
-	found, err := read(req.Manifests, podapi.Options{IgnoreUnsupported: req.IgnoreUnsupported})
+	found, err := manifest.Read(req.Manifests, podapi.Options{IgnoreUnsupported: req.IgnoreUnsupported})
 	if err != nil {
 		return err
 	}
@@ -49,7 +51,7 @@ func (s *server) run(r *http.Request, out send) error {
 		return err
 	}
 	if !req.Detach {
-		defer s.pods.Orphan(func() bool { return left(r.Context()) })()
+		defer s.pods.Orphan(func() bool { return socket.Left(r.Context()) })()
 	}
 	entries, err := s.addAll(records, getenv)
 	if err != nil {
@@ -58,8 +60,13 @@ func (s *server) run(r *http.Request, out send) error {
 	for _, e := range entries {
 		e.Run()
 	}
+	tell, all := out, func() error { return nil }
+	if req.Detach {
+		// What is abandoned because another pod did not start is not named.
+		tell, all = holdStarted(out)
+	}
 	for _, e := range entries {
-		if err := s.started(r.Context(), e, out); err != nil {
+		if err := s.started(r.Context(), e, tell); err != nil {
 			return errors.Join(err, s.abandon(entries))
 		}
 	}
@@ -67,7 +74,7 @@ func (s *server) run(r *http.Request, out send) error {
 		for _, e := range entries {
 			e.KeepTrying()
 		}
-		return nil
+		return all()
 	}
 	if err := s.follow(r.Context(), entries, out); err != nil {
 		return errors.Join(err, s.abandon(entries))
@@ -81,6 +88,26 @@ func (s *server) run(r *http.Request, out send) error {
 		return s.abandon(entries)
 	}
 	return nil
+}
+
+// holdStarted returns out but for the messages that tell of a start, which all sends.
+func holdStarted(out send) (but send, all func() error) {
+	var held []api.Message
+	but = func(m api.Message) error {
+		if m.Started == nil {
+			return out(m)
+		}
+		held = append(held, m)
+		return nil
+	}
+	return but, func() error {
+		for _, m := range held {
+			if err := out(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // addAll takes all pods of a request in, or none.
@@ -128,7 +155,7 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 		}
 		req.Network = string(engine.NetworkHostLoopback)
 	}
-	all := objectsOf(found)
+	all := manifest.Objects(found)
 	for _, p := range found.Pods {
 		p.UID = uuid.NewUUID()
 		p.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
@@ -164,7 +191,7 @@ func (s *server) started(ctx context.Context, e *entry, out send) error {
 			return err
 		}
 		ended := e.HasEnded()
-		if ended || underWay(e.Given(), status) {
+		if ended || state.UnderWay(e.Given(), status) {
 			if err := e.Err(); err != nil {
 				return err
 			}
@@ -196,27 +223,6 @@ func relay(e *entry, out send) error {
 		}
 	}
 	return nil
-}
-
-func allStarted(p *corev1.Pod, status corev1.PodStatus) bool {
-	return begun(status.ContainerStatuses) == len(p.Spec.Containers)
-}
-
-// underWay tells whether a pod that begins with initial containers, which may
-// take their time, has begun, and of any other whether all of it has started.
-func underWay(p *corev1.Pod, status corev1.PodStatus) bool {
-	return begun(status.InitContainerStatuses) > 0 || allStarted(p, status)
-}
-
-// begun counts the containers that run or have run.
-func begun(statuses []corev1.ContainerStatus) int {
-	n := 0
-	for _, c := range statuses {
-		if c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil {
-			n++
-		}
-	}
-	return n
 }
 
 func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/manifest"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
@@ -51,7 +52,7 @@ func (s *server) names(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := read(req.Manifests, podapi.Options{IgnoreUnsupported: true})
+	found, err := manifest.Read(req.Manifests, podapi.Options{IgnoreUnsupported: true})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/door/run/socket"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -122,11 +123,11 @@ func (s *server) building(uid string) {
 }
 
 func (s *server) serve(ctx context.Context, ready func()) error {
-	l, err := listen(ctx, client.Socket(s.roots))
+	l, err := socket.Listen(ctx, client.Socket(s.roots))
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	srv := &http.Server{Handler: s.idle.count(s.handler()), ReadHeaderTimeout: 10 * time.Second, ConnContext: withConnection}
+	srv := &http.Server{Handler: s.idle.count(s.handler()), ReadHeaderTimeout: 10 * time.Second, ConnContext: socket.WithConnection}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		<-ctx.Done()

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/state"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
@@ -63,7 +64,7 @@ func (s *server) podStats(ctx context.Context, e *entry) api.PodStats {
 		st.Status = "Paused"
 	}
 	if u != nil {
-		fillStats(&st, e.Given(), status, u)
+		fillStats(&st, e.Spec(), status, u)
 	}
 	return st
 }
@@ -76,7 +77,7 @@ func fillStats(st *api.PodStats, p *corev1.Pod, status corev1.PodStatus, u *engi
 	if u.Network != nil {
 		st.Network = &api.Counters{In: int64(u.Network.Rx), Out: int64(u.Network.Tx)}
 	}
-	limits := memoryLimits(p)
+	limits := state.MemoryLimits(p, status)
 	sum, every := int64(0), len(u.Containers) > 0
 	for _, c := range u.Containers {
 		st.CPU += c.CPU
@@ -92,15 +93,4 @@ func fillStats(st *api.PodStats, p *corev1.Pod, status corev1.PodStatus, u *engi
 	if st.MemoryLimit = u.MemoryTotal; every {
 		st.MemoryLimit = min(sum, u.MemoryTotal)
 	}
-}
-
-// memoryLimits are those of a pod's containers, in bytes, by their names.
-func memoryLimits(p *corev1.Pod) map[string]int64 {
-	limits := map[string]int64{}
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for _, c := range list {
-			limits[c.Name] = c.Resources.Limits.Memory().Value()
-		}
-	}
-	return limits
 }

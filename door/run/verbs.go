@@ -9,8 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/manifest"
+	"github.com/bulkhead-project/bulkhead/door/run/socket"
+	"github.com/bulkhead-project/bulkhead/door/run/state"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
+	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
 func (s *server) inspect(r *http.Request) (any, error) {
@@ -58,7 +62,7 @@ func (s *server) verb(r *http.Request) (any, error) {
 			return nil, err
 		}
 		// The end of a pod goes on when the one who asked for it has gone.
-		defer s.pods.Orphan(func() bool { return left(r.Context()) })()
+		defer s.pods.Orphan(func() bool { return socket.Left(r.Context()) })()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Given(), req.Grace))
 		defer cancel()
 		return result, e.Stop(ctx, req.Grace)
@@ -96,7 +100,7 @@ func (s *server) verb(r *http.Request) (any, error) {
 		case <-r.Context().Done():
 			return nil, r.Context().Err()
 		}
-		result.ExitCode = exitCode(e.Given(), e.Status())
+		result.ExitCode = state.ExitCode(e.Given(), e.Status())
 		return result, nil
 	default:
 		return nil, fmt.Errorf("%w: no call %q", api.ErrNotFound, verb)
@@ -108,7 +112,7 @@ func (s *server) remove(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.pods.Orphan(func() bool { return left(r.Context()) })()
+	defer s.pods.Orphan(func() bool { return socket.Left(r.Context()) })()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Given(), nil))
 	defer cancel()
 	err = e.Remove(ctx, r.URL.Query().Get("force") == "true")
@@ -116,4 +120,58 @@ func (s *server) remove(r *http.Request) (any, error) {
 		err = fmt.Errorf("%w: stop it first, or give --force", err)
 	}
 	return api.Result{Pod: e.Key()}, err
+}
+
+// generate answers with a pod as somebody would write it: without what Bulkhead
+// has set, and without what is the default. Decoded again it is the same pod.
+func (s *server) generate(r *http.Request) (any, error) {
+	e, err := s.find(r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Damaged(); err != nil {
+		return nil, err
+	}
+	asked, err := e.Written()
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Write(asked, e.Objects(), r.URL.Query().Get("secrets") == "true")
+}
+
+// update gives a pod other versions of its ConfigMaps and Secrets, and one of
+// its containers other resources.
+func (e *entry) update(ctx context.Context, req api.UpdateRequest) error {
+	if err := e.updateObjects(req); err != nil {
+		return err
+	}
+	if len(req.Limits)+len(req.Requests) == 0 {
+		return nil
+	}
+	return e.Resize(ctx, req.Container, req.Limits, req.Requests)
+}
+
+func (e *entry) updateObjects(req api.UpdateRequest) error {
+	found, err := manifest.Read(req.Manifests, podapi.Options{})
+	if err != nil {
+		return err
+	}
+	all := manifest.Objects(found)
+	if pods := found.Pods; len(pods) > 0 {
+		return errclass.With(api.ErrInvalid, fmt.Errorf("pod %s: a pod that is there cannot be replaced: give ConfigMaps and Secrets alone", pods[0].Name))
+	}
+	for _, object := range all.ConfigMaps {
+		if object.Namespace != e.Given().Namespace {
+			return errclass.With(api.ErrInvalid, fmt.Errorf("configmap %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key()))
+		}
+	}
+	for _, object := range all.Secrets {
+		if object.Namespace != e.Given().Namespace {
+			return errclass.With(api.ErrInvalid, fmt.Errorf("secret %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key()))
+		}
+	}
+	if all.Empty() {
+		return nil
+	}
+	return e.PutObjects(all)
 }

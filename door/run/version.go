@@ -8,6 +8,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/jsonpath"
 	"github.com/bulkhead-project/bulkhead/internal/version"
 )
 
@@ -21,4 +22,15 @@ func (s *server) version(r *http.Request) (any, error) {
 		Bulkhead: version.Version, Go: runtime.Version(), QEMU: strings.TrimPrefix(qemu, "QEMU emulator version "),
 		Kernel: s.engine.Guest().Kernel.Release, Crun: s.engine.Guest().Crun.Version, Agent: agentv1.Version,
 	}, nil
+}
+
+// evaluate fills a JSONPath template in, as kubectl does: the command line
+// carries no library for it.
+func (s *server) evaluate(r *http.Request) (any, error) {
+	req, err := decode[api.JSONPathRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	text, err := jsonpath.Fill(req.Template, req.Value)
+	return api.JSONPathResult{Text: text}, err
 }

@@ -1,4 +1,5 @@
-package run
+// Package manifest reads the documents that people write, and writes a pod as one.
+package manifest
 
 import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -7,8 +8,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// read reads the pods and objects of manifests.
-func read(manifests []api.Manifest, options podapi.Options) (*podapi.Documents, error) {
+// Read reads the documents of manifests; the error is of api.ErrInvalid.
+func Read(manifests []api.Manifest, options podapi.Options) (*podapi.Documents, error) {
 	var files []podapi.File
 	for _, m := range manifests {
 		files = append(files, podapi.File{Name: m.Name, Data: []byte(m.YAML)})
@@ -20,7 +21,7 @@ func read(manifests []api.Manifest, options podapi.Options) (*podapi.Documents, 
 	return found, nil
 }
 
-// objectsOf are what documents have beside pods.
-func objectsOf(found *podapi.Documents) manager.Objects {
+// Objects are what documents have beside pods.
+func Objects(found *podapi.Documents) manager.Objects {
 	return manager.Objects{ConfigMaps: found.ConfigMaps, Secrets: found.Secrets}
 }

@@ -1,10 +1,9 @@
-package run
+package manifest
 
 import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 
@@ -12,34 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// generate answers with a pod as somebody would write it: without what Bulkhead
-// has set, and without what is the default. Decoded again it is the same pod.
-func (s *server) generate(r *http.Request) (any, error) {
-	e, err := s.find(r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	if err := e.Damaged(); err != nil {
-		return nil, err
-	}
-	asked, err := e.Written()
-	if err != nil {
-		return nil, err
-	}
-	pod, err := written(asked)
-	if err != nil {
-		return nil, err
-	}
-	return e.withObjects(pod, r.URL.Query().Get("secrets") == "true")
-}
-
-// withObjects puts the ConfigMaps that a pod was given before it, and with
-// secrets the Secrets.
-func (e *entry) withObjects(pod map[string]any, secrets bool) (api.Manifests, error) {
+// Write writes a pod as somebody would: without what Bulkhead has set, and without
+// what is the default. Decoded again it is the same pod. The ConfigMaps that it was
+// given come before it, and with secrets the Secrets.
+func Write(given *corev1.Pod, objects manager.Objects, secrets bool) (api.Manifests, error) {
 	var out api.Manifests
+	pod, err := written(given)
+	if err != nil {
+		return out, err
+	}
 	add := func(object metav1.Object, kind string) error {
 		data, err := json.Marshal(object)
 		if err != nil {
@@ -57,7 +41,6 @@ func (e *entry) withObjects(pod map[string]any, secrets bool) (api.Manifests, er
 		out.Documents = append(out.Documents, fields)
 		return nil
 	}
-	objects := e.Objects()
 	for _, c := range objects.ConfigMaps {
 		if err := add(c, "ConfigMap"); err != nil {
 			return out, err

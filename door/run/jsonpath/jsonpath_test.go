@@ -1,4 +1,4 @@
-package run
+package jsonpath
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-func TestFillIn(t *testing.T) {
+func TestFill(t *testing.T) {
 	const pods = `{"items": [{"name": "a", "restarts": 1, "labels": {"app.io/x": "y"}}, {"name": "b", "restarts": 10000000}]}`
 	for template, want := range map[string]string{
 		"{.items[0].name}": "a", ".items[1].name": "b", "items[*].name": "a b", "{.items[1].restarts}": "10000000",
@@ -15,12 +15,12 @@ func TestFillIn(t *testing.T) {
 		"{.items[0].nosuch}": "", "x{.no.such}y": "xy", // as kubectl has it
 		`{.items[0].labels}`: `{"app.io/x":"y"}`,
 	} {
-		if got, err := fillIn(template, []byte(pods)); err != nil || got != want {
+		if got, err := Fill(template, []byte(pods)); err != nil || got != want {
 			t.Errorf("%s: %q, %v; want %q", template, got, err, want)
 		}
 	}
 	for _, template := range []string{"{.items[", "{.items[5].name}"} {
-		if got, err := fillIn(template, []byte(pods)); !errors.Is(err, api.ErrInvalid) {
+		if got, err := Fill(template, []byte(pods)); !errors.Is(err, api.ErrInvalid) {
 			t.Errorf("%q: %q, %v", template, got, err)
 		}
 	}

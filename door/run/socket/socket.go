@@ -1,4 +1,5 @@
-package run
+// Package socket serves a unix socket that is its user's alone, and knows when a client has gone.
+package socket
 
 import (
 	"context"
@@ -16,9 +17,9 @@ type socket struct {
 	file os.FileInfo
 }
 
-// listen serves a unix socket. A file that is there is replaced: who holds the
+// Listen serves a unix socket. A file that is there is replaced: who holds the
 // engine's lock is the only one to serve it.
-func listen(ctx context.Context, path string) (net.Listener, error) {
+func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

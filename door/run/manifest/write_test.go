@@ -1,4 +1,4 @@
-package run
+package manifest
 
 import (
 	"os"
@@ -68,7 +68,7 @@ spec:
 
 // TestWrittenExamples takes every example through it and wants the same pod back.
 func TestWrittenExamples(t *testing.T) {
-	files, err := filepath.Glob("../../examples/*.yaml")
+	files, err := filepath.Glob("../../../examples/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no examples: %v", err)
 	}

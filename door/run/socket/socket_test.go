@@ -1,4 +1,4 @@
-package run
+package socket
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 func TestSocketIsPrivate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := listen(t.Context(), path)
+	l, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,11 +32,11 @@ func TestSocketIsPrivate(t *testing.T) {
 func TestSocketOfAnother(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
-	old, err := listen(t.Context(), path)
+	old, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := listen(t.Context(), path)
+	next, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

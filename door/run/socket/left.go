@@ -1,4 +1,4 @@
-package run
+package socket
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 // connection is the key of a request's connection in its context.
 type connection struct{}
 
-// withConnection is an http.Server's ConnContext.
-func withConnection(ctx context.Context, c net.Conn) context.Context {
+// WithConnection is an http.Server's ConnContext.
+func WithConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connection{}, c)
 }
 
-// left reports whether the client of a request has gone. The request's context
+// Left reports whether the client of a request has gone. The request's context
 // says so too, but only when the server has got round to reading.
-func left(ctx context.Context) bool {
+func Left(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true
 	}

@@ -1,10 +1,10 @@
-package run
+// Package jsonpath fills templates in, in the language of kubectl.
+package jsonpath
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	kjson "k8s.io/apimachinery/pkg/util/json"
@@ -14,18 +14,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
-// evaluate fills a JSONPath template in, as kubectl does: the command line
-// carries no library for it.
-func (s *server) evaluate(r *http.Request) (any, error) {
-	req, err := decode[api.JSONPathRequest](r)
-	if err != nil {
-		return nil, err
-	}
-	text, err := fillIn(req.Template, req.Value)
-	return api.JSONPathResult{Text: text}, err
-}
-
-func fillIn(template string, value json.RawMessage) (string, error) {
+// Fill fills a template in with a JSON value; what a field names that is not there is
+// empty. The error is of api.ErrInvalid.
+func Fill(template string, value json.RawMessage) (string, error) {
 	var data any
 	if err := kjson.Unmarshal(value, &data); err != nil {
 		return "", fmt.Errorf("%w value: %w", api.ErrInvalid, err)

@@ -1,0 +1,40 @@
+package run
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// TestHoldStarted: starts are told when all are known, and everything else at once.
+func TestHoldStarted(t *testing.T) {
+	t.Parallel()
+	var told []string
+	gone := errors.New("the client is gone")
+	var fail error
+	but, all := holdStarted(func(m api.Message) error {
+		if m.Started != nil {
+			told = append(told, m.Started.Pod.Name)
+		}
+		told = append(told, m.Notice)
+		return fail
+	})
+	for _, m := range []api.Message{
+		{Started: &api.Started{Pod: api.Pod{Name: "a"}}}, {Notice: "meanwhile"}, {Started: &api.Started{Pod: api.Pod{Name: "b"}}},
+	} {
+		if err := but(m); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := strings.Join(told, " "); got != "meanwhile" {
+		t.Errorf("told before all are known: %q", got)
+	}
+	if err := all(); err != nil || strings.Join(told, " ") != "meanwhile a  b " {
+		t.Errorf("%v, %v", told, err)
+	}
+	if fail = gone; !errors.Is(all(), gone) || !errors.Is(but(api.Message{Notice: "x"}), gone) {
+		t.Error("nobody hears that the client is gone")
+	}
+}

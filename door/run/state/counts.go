@@ -1,0 +1,78 @@
+package state
+
+import corev1 "k8s.io/api/core/v1"
+
+// Counts are kubectl's READY and RESTARTS columns.
+type Counts struct {
+	Ready      int // of Containers
+	Containers int // regular ones and sidecars
+	// Restarts are those of the initial containers up to the one at work while the
+	// pod is initialised, and of its Containers from then on.
+	Restarts int
+}
+
+// Count counts a pod's containers.
+func Count(p *corev1.Pod, status corev1.PodStatus) Counts {
+	n := Counts{Containers: len(p.Spec.Containers)}
+	add := func(c corev1.ContainerStatus) {
+		n.Restarts += int(c.RestartCount)
+		if c.Ready {
+			n.Ready++
+		}
+	}
+	for i, c := range status.InitContainerStatuses {
+		if isSidecar(p, i) {
+			n.Containers++
+			add(c)
+		}
+	}
+	for _, c := range status.ContainerStatuses {
+		add(c)
+	}
+	if initText(p, status) != "" && !initialised(status) {
+		n.Restarts = 0
+		for i, c := range status.InitContainerStatuses {
+			n.Restarts += int(c.RestartCount)
+			if !over(p, i, c) {
+				break
+			}
+		}
+	}
+	return n
+}
+
+// Begun counts the containers that run or have run.
+func Begun(statuses []corev1.ContainerStatus) int {
+	n := 0
+	for _, c := range statuses {
+		if c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// UnderWay tells whether a pod that begins with initial containers, which may take
+// their time, has begun, and of any other whether all of it has started.
+func UnderWay(p *corev1.Pod, status corev1.PodStatus) bool {
+	return Begun(status.InitContainerStatuses) > 0 || Begun(status.ContainerStatuses) == len(p.Spec.Containers)
+}
+
+// MemoryLimits are the containers' limits in bytes, by their names: as they are in
+// force, of one that does not run as its specification has them.
+func MemoryLimits(p *corev1.Pod, status corev1.PodStatus) map[string]int64 {
+	limits := map[string]int64{}
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for _, c := range list {
+			limits[c.Name] = c.Resources.Limits.Memory().Value()
+		}
+	}
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for _, c := range list {
+			if c.Resources != nil && c.State.Running != nil {
+				limits[c.Name] = c.Resources.Limits.Memory().Value()
+			}
+		}
+	}
+	return limits
+}
