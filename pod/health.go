@@ -66,7 +66,7 @@ func (p *probes) sick(c *container) (why string, grace time.Duration, yes bool) 
 	}
 	c.failing = w.id
 	why = fmt.Sprintf("Container %s failed %s probe", c.spec.Name, strings.ToLower(string(failed)))
-	if podspec.Restarts(p.r.pod, c.kind, c.spec, podstatus.CodeLost) {
+	if podspec.Restarts(p.r.pod, c.kind, c.spec, podstatus.CodeLost, p.r.restarts()) {
 		why += ", will be restarted"
 	}
 	spec, grace := c.spec.LivenessProbe, p.r.p.grace()

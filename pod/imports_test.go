@@ -20,7 +20,7 @@ var below = map[string]string{
 	"pod/config":    "pod/podspec",
 	"pod/podstatus": "pod/podspec",
 	"pod/resize":    "pod/podspec",
-	"pod/podapi":    "",
+	"pod/podapi":    "pod/podspec",
 	"pod/podspec":   "",
 	"pod/probe":     "",
 	"pod/watch":     "",

@@ -37,7 +37,7 @@ func (r *run) wants(c *container) bool {
 			return !r.spent()
 		}
 	}
-	return podspec.Restarts(r.pod, c.kind, c.spec, code)
+	return podspec.Restarts(r.pod, c.kind, c.spec, code, r.restarts())
 }
 
 // finished tells whether the start may go on to what comes after c, which is
@@ -96,8 +96,11 @@ func (r *run) next() []*container {
 // over tells whether the pod has run to its end: an initial container has failed
 // for good, or no regular one has anything left to do.
 func (r *run) over() bool {
+	if r.exhausted() {
+		return true
+	}
 	for _, c := range r.of(podspec.Initial) {
-		if code, ended := r.outcome(c); ended && code != 0 && !podspec.Restarts(r.pod, c.kind, c.spec, code) {
+		if code, ended := r.outcome(c); ended && code != 0 && !podspec.Restarts(r.pod, c.kind, c.spec, code, r.restarts()) {
 			return true
 		}
 	}
@@ -109,10 +112,43 @@ func (r *run) over() bool {
 	return true
 }
 
+// restarts is how often the pod's initial and regular containers were started
+// again.
+func (r *run) restarts() (n int32) {
+	for _, c := range r.of(podspec.Initial, podspec.Regular) {
+		if c.newest != nil {
+			n += c.newest.Restarts
+		}
+	}
+	return n
+}
+
+// The Job controller's words for a Job whose pods have failed too often.
+const (
+	// ReasonBackoffLimit is that of a pod's status.
+	ReasonBackoffLimit  = "BackoffLimitExceeded"
+	messageBackoffLimit = "Job has reached the specified backoff limit"
+)
+
+// exhausted tells whether a container of a Job's pod has failed and may not be
+// tried again: then the others end too.
+func (r *run) exhausted() bool {
+	if _, limited := podspec.BackoffLimit(r.pod); !limited {
+		return false
+	}
+	return slices.ContainsFunc(r.of(podspec.Initial, podspec.Regular), func(c *container) bool {
+		code, ended := r.outcome(c)
+		return ended && code != 0 && !c.outgoing() && !podspec.Restarts(r.pod, c.kind, c.spec, code, r.restarts())
+	})
+}
+
 // spent tells whether a pod that is never restarted has lost its machine: what
 // has not been started by then is not started any more.
 func (r *run) spent() bool {
-	if r.sandbox == nil || r.ready() || r.pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+	if _, limited := podspec.BackoffLimit(r.pod); limited || r.pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		return false
+	}
+	if r.sandbox == nil || r.ready() {
 		return false
 	}
 	return slices.ContainsFunc(r.containers, func(c *container) bool { return c.newest != nil })

@@ -64,6 +64,8 @@ func (r *run) makeStatus() corev1.PodStatus {
 		status.Reason, status.Message = "FailedStart", r.fatal.Error()
 	case r.expired:
 		status.Reason, status.Message = ReasonDeadline, messageDeadline
+	case r.exhausted():
+		status.Reason, status.Message = ReasonBackoffLimit, messageBackoffLimit
 	case r.sandboxErr != nil:
 		status.Message = r.sandboxErr.Error()
 	}
@@ -91,7 +93,7 @@ func (r *run) ips() []string {
 // phase follows from the containers, but an end is told only when the machine
 // is gone, and one that was forced is a failure whatever the containers did.
 func (r *run) phase(status *corev1.PodStatus) corev1.PodPhase {
-	phase := podstatus.Phase(&r.pod.Spec, status, r.ended)
+	phase := podstatus.Phase(r.pod, status, r.ended)
 	switch {
 	case r.ended && (r.fatal != nil || r.expired || phase != corev1.PodSucceeded):
 		return corev1.PodFailed

@@ -25,8 +25,9 @@ Where only certain values are accepted, any other is refused. Unknown and repeat
 
 Beside Pods a file may hold ConfigMaps and Secrets, which the pods of the same command refer to; Deployments,
 ReplicaSets, StatefulSets, DaemonSets and Jobs, of which the pods of their template are run; and Lists of all these.
-A pod gets its workload's name; where there are several replicas, and always in a StatefulSet, NAME-0, NAME-1 and so on. They are pods
-like any other: nothing makes them anew, scales them or rolls them out.
+A pod gets its workload's name; where there are several replicas, and always in a StatefulSet and an indexed Job, NAME-0, NAME-1 and so on.
+They are pods like any other: nothing makes them anew, scales them or rolls them out. All pods of a Job are run at once, and what fails in
+one is started again in it, as often as the Job's backoffLimit says.
 `
 
 // Markdown is the table as a document.

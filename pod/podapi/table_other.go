@@ -87,26 +87,26 @@ var otherTable = map[string]Entry{
 	"DaemonSetSpec.revisionHistoryLimit": noEffect(noRollout),
 
 	"Job.metadata": honoured(),
-	"Job.spec":     honoured("one pod; its end is the job's"),
+	"Job.spec":     honoured("the end of its pods is the job's"),
 	"Job.status":   noEffect(noRecord),
 
-	"JobSpec.parallelism":             never(onePod).only("1"),
-	"JobSpec.completions":             never(onePod).only("1"),
-	"JobSpec.activeDeadlineSeconds":   honoured("the pod's"),
+	"JobSpec.parallelism":             honoured("at least as many as completions: all pods are run at once"),
+	"JobSpec.completions":             honoured("so many pods, at most 100, all at once"),
+	"JobSpec.activeDeadlineSeconds":   honoured("each pod's, which begin at once"),
 	"JobSpec.podFailurePolicy":        never(onePod),
 	"JobSpec.successPolicy":           never(onePod),
-	"JobSpec.backoffLimit":            noEffect("with OnFailure the pod's containers are started again, with Never a failure is the end"),
+	"JobSpec.backoffLimit":            honoured("for each pod; with either restartPolicy what fails is started again in its pod"),
 	"JobSpec.backoffLimitPerIndex":    never(onePod),
 	"JobSpec.maxFailedIndexes":        never(onePod),
 	"JobSpec.selector":                noEffect(oneTemplate),
 	"JobSpec.manualSelector":          noEffect(oneTemplate),
 	"JobSpec.template":                honoured(),
 	"JobSpec.ttlSecondsAfterFinished": noEffect("the pod stays until it is removed; bulkhead run --rm removes it at its end"),
-	"JobSpec.completionMode":          never(onePod).only("NonIndexed"),
+	"JobSpec.completionMode":          honoured().only("NonIndexed", "Indexed"),
 	"JobSpec.suspend":                 never("it is run at once").only("false"),
 	"JobSpec.podReplacementPolicy":    noEffect("no pod is replaced"),
 	"JobSpec.managedBy":               noEffect("there are no controllers"),
 	"JobSpec.scheduling":              never(oneMachine),
 }
 
-const onePod = "a job is run as one pod"
+const onePod = "nothing makes a pod in the place of one that has failed"

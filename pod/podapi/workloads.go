@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,11 +20,13 @@ type workload struct {
 	meta     *metav1.ObjectMeta
 	template *corev1.PodTemplateSpec
 	replicas *int32
+	field    string                 // of replicas; empty is spec.replicas
 	policies []corev1.RestartPolicy // those allowed
 	ordinal  bool                   // every pod has a number in its name
 	first    int32                  // the number
 	finish   func(pod *corev1.Pod, number int32)
 	owner    metav1.OwnerReference
+	check    func(c checker) // what is the workload's own; nil for nothing
 }
 
 var always = []corev1.RestartPolicy{corev1.RestartPolicyAlways}
@@ -69,26 +70,6 @@ func (d *decoder) statefulSet(text []byte, prefix string) {
 	})
 }
 
-func (d *decoder) job(text []byte, prefix string) {
-	object := &batchv1.Job{}
-	d.workload(text, prefix, object, func() workload {
-		return workload{
-			meta: &object.ObjectMeta, template: &object.Spec.Template,
-			policies: []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever},
-			finish: func(pod *corev1.Pod, _ int32) {
-				label(pod, batchv1.JobNameLabel, object.Name)
-				label(pod, "job-name", object.Name) // its former name
-				// The job's deadline is that of its only pod.
-				if limit := object.Spec.ActiveDeadlineSeconds; limit != nil {
-					if own := pod.Spec.ActiveDeadlineSeconds; own == nil || *own > *limit {
-						pod.Spec.ActiveDeadlineSeconds = limit
-					}
-				}
-			},
-		}
-	})
-}
-
 func label(pod *corev1.Pod, key, value string) {
 	pod.Labels = maps.Clone(pod.Labels)
 	if pod.Labels == nil {
@@ -113,7 +94,11 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 	c := checker{report: invalid}
 	c.objectMeta(w.meta)
 	if w.replicas != nil && (*w.replicas < 0 || *w.replicas > maxReplicas) {
-		c.fault("spec.replicas", "%d is not between 0 and %d", *w.replicas, maxReplicas)
+		setDefault(&w.field, "spec.replicas")
+		c.fault(w.field, "%d is not between 0 and %d", *w.replicas, maxReplicas)
+	}
+	if w.check != nil {
+		w.check(c)
 	}
 	const at = "spec.template."
 	policy := w.template.Spec.RestartPolicy

@@ -96,7 +96,7 @@ func TestReadRefusesOfWorkloads(t *testing.T) {
 		{"policy", strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 1"), "spec:\n      ", "spec:\n      restartPolicy: Never\n      ", 1),
 			`f.yaml:10: spec.template.spec.restartPolicy: "Never" is not one of [Always]`, ErrInvalid},
 		{"job's policy", workloadOf("batch/v1", "Job", "backoffLimit: 2"), `spec.template.spec.restartPolicy: "Always" is not one of [OnFailure Never]`, ErrInvalid},
-		{"completions", workloadOf("batch/v1", "Job", "completions: 3"), "f.yaml:5: spec.completions: 3 is not honoured, only 1: a job is run as one pod", ErrNotHonoured},
+		{"completions", workloadOf("batch/v1", "Job", "completions: 3"), "f.yaml:5: spec.completions: is not honoured: all of a job's pods are run at once; set parallelism to 3", ErrNotHonoured},
 		{"suspended", workloadOf("batch/v1", "Job", "suspend: true"), "spec.suspend: true is not honoured", ErrNotHonoured},
 		{"claims", workloadOf("apps/v1", "StatefulSet", "volumeClaimTemplates: [{metadata: {name: x}}]"), "f.yaml:5: spec.volumeClaimTemplates: is not honoured: there are no persistent volumes", ErrNotHonoured},
 		{"of the pod", strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 1"), "spec:\n      ", "spec:\n      hostPID: true\n      ", 1), "f.yaml:10: spec.template.spec.hostPID: is not honoured", ErrNotHonoured},

@@ -62,7 +62,7 @@ func TestRestarts(t *testing.T) {
 			}
 			got := ""
 			for _, code := range exitCodes {
-				if Restarts(&corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: test.pod}}, test.kind, &spec, code) {
+				if Restarts(&corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: test.pod}}, test.kind, &spec, code, 0) {
 					got += "y"
 				} else {
 					got += "n"
@@ -72,5 +72,38 @@ func TestRestarts(t *testing.T) {
 				t.Errorf("of %v %s, want %s", exitCodes, got, test.want)
 			}
 		})
+	}
+}
+
+// TestBackoffLimit: what fails in a Job's pod is tried again so often, whatever
+// the pod's policy.
+func TestBackoffLimit(t *testing.T) {
+	for _, test := range []struct {
+		limit  string
+		policy corev1.RestartPolicy
+		kind   Kind
+		before int32
+		code   int32
+		want   bool
+	}{
+		{limit: "2", policy: "Never", code: 1, before: 0, want: true},
+		{limit: "2", policy: "Never", code: 1, before: 1, want: true},
+		{limit: "2", policy: "Never", code: 1, before: 2},
+		{limit: "2", policy: "OnFailure", code: 1, before: 1, want: true},
+		{limit: "2", policy: "OnFailure", code: 1, before: 2},
+		{limit: "2", policy: "OnFailure", kind: Initial, code: 1, before: 2},
+		{limit: "2", policy: "OnFailure", kind: Initial, code: 1, before: 1, want: true},
+		{limit: "2", policy: "OnFailure", kind: Sidecar, code: 1, before: 9, want: true},
+		{limit: "2", policy: "OnFailure", code: 0, before: 0},
+		{limit: "0", policy: "OnFailure", code: 1, before: 0},
+		{limit: "", policy: "OnFailure", code: 1, before: 9, want: true},
+		{limit: "many", policy: "Never", code: 1, before: 0},
+		{limit: "-1", policy: "Never", code: 1, before: 0},
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: test.policy}}
+		pod.Annotations = map[string]string{AnnotationBackoffLimit: test.limit}
+		if got := Restarts(pod, test.kind, &corev1.Container{}, test.code, test.before); got != test.want {
+			t.Errorf("%+v: %t", test, got)
+		}
 	}
 }

@@ -12,15 +12,14 @@ import (
 
 // Phase is the phase that follows from the containers' states, as the kubelet
 // has it; terminal says that nothing is started any more.
-func Phase(spec *corev1.PodSpec, status *corev1.PodStatus, terminal bool) corev1.PodPhase {
-	pod := &corev1.Pod{Spec: *spec}
-	if pending, failed := countInits(pod, status.InitContainerStatuses, AnyStarted(status.ContainerStatuses)); failed {
+func Phase(pod *corev1.Pod, status *corev1.PodStatus, terminal bool) corev1.PodPhase {
+	if pending, failed := countInits(pod, status); failed {
 		return corev1.PodFailed
 	} else if pending {
 		return corev1.PodPending
 	}
-	var all tally
-	for c, kind := range podspec.All(spec) {
+	all := tally{before: Restarts(&pod.Spec, status)}
+	for c, kind := range podspec.All(&pod.Spec) {
 		switch kind {
 		case podspec.Sidecar:
 			all.sidecar(Of(status.InitContainerStatuses, c.Name))
@@ -33,7 +32,8 @@ func Phase(spec *corev1.PodSpec, status *corev1.PodStatus, terminal bool) corev1
 
 // countInits tells whether the start has not come to the regular containers,
 // and whether it never will.
-func countInits(pod *corev1.Pod, statuses []corev1.ContainerStatus, begun bool) (pending, failed bool) {
+func countInits(pod *corev1.Pod, all *corev1.PodStatus) (pending, failed bool) {
+	statuses, begun, before := all.InitContainerStatuses, AnyStarted(all.ContainerStatuses), Restarts(&pod.Spec, all)
 	for i := range pod.Spec.InitContainers {
 		spec := &pod.Spec.InitContainers[i]
 		status := Of(statuses, spec.Name)
@@ -44,7 +44,7 @@ func countInits(pod *corev1.Pod, statuses []corev1.ContainerStatus, begun bool) 
 			pending = pending || !begun && !up && !ended
 		case status.State.Terminated != nil:
 			code := status.State.Terminated.ExitCode
-			failed = failed || code != 0 && !podspec.Restarts(pod, kind, spec, code)
+			failed = failed || code != 0 && !podspec.Restarts(pod, kind, spec, code, before)
 		case status.State.Waiting != nil && status.LastTerminationState.Terminated != nil:
 			// It failed and is started again, or its machine was replaced.
 		default:
@@ -55,7 +55,11 @@ func countInits(pod *corev1.Pod, statuses []corev1.ContainerStatus, begun bool) 
 }
 
 // tally counts what the containers of a pod do.
-type tally struct{ running, waiting, unknown, stopped, final, succeeded int }
+type tally struct {
+	running, waiting, unknown, stopped, final, succeeded int
+
+	before int32 // how often containers were started again
+}
 
 // sidecar counts one; how it ended does not matter.
 func (t *tally) sidecar(status corev1.ContainerStatus) {
@@ -76,7 +80,7 @@ func (t *tally) regular(pod *corev1.Pod, spec *corev1.Container, status corev1.C
 		t.running++
 	case end != nil:
 		t.stopped++
-		if !podspec.Restarts(pod, podspec.Regular, spec, end.ExitCode) {
+		if !podspec.Restarts(pod, podspec.Regular, spec, end.ExitCode, t.before) {
 			t.final++
 		}
 		if end.ExitCode == 0 {
@@ -105,6 +109,19 @@ func (t *tally) phase(terminal bool) corev1.PodPhase {
 		return corev1.PodSucceeded
 	}
 	return corev1.PodFailed
+}
+
+// Restarts is how often the initial and regular containers were started again.
+func Restarts(spec *corev1.PodSpec, status *corev1.PodStatus) (n int32) {
+	for c, kind := range podspec.All(spec) {
+		switch kind {
+		case podspec.Initial:
+			n += Of(status.InitContainerStatuses, c.Name).RestartCount
+		case podspec.Regular:
+			n += Of(status.ContainerStatuses, c.Name).RestartCount
+		}
+	}
+	return n
 }
 
 // Of is that of the container of a name, empty for none.

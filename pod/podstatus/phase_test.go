@@ -131,7 +131,7 @@ func TestPhase(t *testing.T) {
 				got := ""
 				for _, policy := range []corev1.RestartPolicy{"Always", "OnFailure", "Never"} {
 					spec, status := podOf(policy, test.words)
-					got += string(Phase(spec, status, terminal))[:1]
+					got += string(Phase(&corev1.Pod{Spec: *spec}, status, terminal))[:1]
 				}
 				if got != want {
 					t.Errorf("terminal %v: %s, want %s", terminal, got, want)
@@ -161,14 +161,14 @@ func TestPhaseByTheContainersOwnPolicies(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			spec, status := podOf(test.pod, test.words)
 			spec.Containers[0].RestartPolicy, spec.Containers[0].RestartPolicyRules = test.own, test.when
-			if got := Phase(spec, status, false); got != test.want {
+			if got := Phase(&corev1.Pod{Spec: *spec}, status, false); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
 	}
 	spec, status := podOf("Always", "i=end:1 wait")
 	spec.InitContainers[0].RestartPolicy = &never
-	if got := Phase(spec, status, false); got != corev1.PodFailed {
+	if got := Phase(&corev1.Pod{Spec: *spec}, status, false); got != corev1.PodFailed {
 		t.Errorf("an initial container that is never started again: %s", got)
 	}
 }

@@ -1,0 +1,97 @@
+package pod
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+)
+
+// TestBackoffLimit: what fails in a Job's pod is tried again, with the delays of
+// any restart, until the limit; then all of it ends.
+func TestBackoffLimit(t *testing.T) {
+	bad, good := life{lasts: time.Second, code: 3}, life{lasts: time.Second}
+	for _, test := range []struct {
+		name    string
+		policy  corev1.RestartPolicy
+		limit   string
+		inits   []string
+		scripts map[string][]life
+		starts  string
+		phase   corev1.PodPhase
+		reason  string
+		code    int
+	}{
+		{name: "never, good at the third", policy: "Never", limit: "2", scripts: map[string][]life{"a": {bad, bad, good}},
+			starts: "a a a", phase: "Succeeded"},
+		{name: "never, bad", policy: "Never", limit: "2", scripts: map[string][]life{"a": {bad}},
+			starts: "a a a", phase: "Failed", reason: "BackoffLimitExceeded", code: 3},
+		{name: "on failure, bad", policy: "OnFailure", limit: "1", scripts: map[string][]life{"a": {bad}},
+			starts: "a a", phase: "Failed", reason: "BackoffLimitExceeded", code: 3},
+		{name: "none", policy: "OnFailure", limit: "0", scripts: map[string][]life{"a": {bad}},
+			starts: "a", phase: "Failed", reason: "BackoffLimitExceeded", code: 3},
+		{name: "an initial one", policy: "Never", limit: "1", inits: []string{"i"}, scripts: map[string][]life{"i": {bad}},
+			starts: "i i", phase: "Failed", reason: "BackoffLimitExceeded", code: 3},
+		{name: "no job's", policy: "Never", scripts: map[string][]life{"a": {bad}}, starts: "a", phase: "Failed", code: 3},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.scripts = test.scripts
+				pod := withInits(testpod.New(test.policy, "a"), test.inits...)
+				if test.limit != "" {
+					pod.Annotations = map[string]string{podspec.AnnotationBackoffLimit: test.limit}
+				}
+				s := supervise(t, fake, pod)
+				if err := s.end(); err != nil {
+					t.Fatal(err)
+				}
+				status := s.Status()
+				if got := starts(fake); got != test.starts || status.Phase != test.phase || status.Reason != test.reason {
+					t.Errorf("started %q, want %q; %s %q", got, test.starts, status.Phase, status.Reason)
+				}
+				if code, _ := s.ExitCode(); code != test.code {
+					t.Errorf("exit code %d", code)
+				}
+			})
+		})
+	}
+}
+
+// TestBackoffLimitEndsTheOthers: a container that runs on ends with the job, and
+// a VM that is lost is tried again as what fails is.
+func TestBackoffLimitEndsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["a"] = []life{{lasts: time.Second, code: 3}}
+		pod := testpod.New("Never", "a", "b")
+		pod.Annotations = map[string]string{podspec.AnnotationBackoffLimit: "1"}
+		s := supervise(t, fake, pod)
+		if err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+		if status := s.Status(); status.Reason != ReasonBackoffLimit || state(status.ContainerStatuses[1]) != "terminated Error" {
+			t.Errorf("%s, %s", status.Reason, state(status.ContainerStatuses[1]))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		pod := testpod.New("Never", "a")
+		pod.Annotations = map[string]string{podspec.AnnotationBackoffLimit: "1"}
+		s := supervise(t, fake, pod)
+		for range 2 {
+			fake.die(s.Sandbox(), false)
+			s.after(time.Minute)
+		}
+		if err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+		if status := s.Status(); starts(fake) != "a a" || status.Reason != ReasonBackoffLimit {
+			t.Errorf("started %q, %s %s", starts(fake), status.Phase, status.Reason)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package podapi
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+)
+
+// backoffLimit is the API server's default.
+const backoffLimit = 6
+
+// completionIndex is the variable that tells the containers of an indexed Job
+// which of its pods they are in.
+const completionIndex = "JOB_COMPLETION_INDEX"
+
+// job reads a Job. There is no controller that makes pods one after the other, so
+// all its pods are run at once; one that fails is tried again in its place.
+func (d *decoder) job(text []byte, prefix string) {
+	object := &batchv1.Job{}
+	d.workload(text, prefix, object, func() workload {
+		spec := &object.Spec
+		setDefault(&spec.BackoffLimit, new(int32(backoffLimit)))
+		count, field := spec.Completions, "spec.completions"
+		if count == nil {
+			count, field = spec.Parallelism, "spec.parallelism" // each pod knows when there is no more work
+		}
+		indexed := spec.CompletionMode != nil && *spec.CompletionMode == batchv1.IndexedCompletion
+		return workload{
+			meta: &object.ObjectMeta, template: &spec.Template, replicas: count, field: field, ordinal: indexed,
+			policies: []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever},
+			check:    func(c checker) { d.checkJob(c, spec, prefix) },
+			finish: func(pod *corev1.Pod, number int32) {
+				label(pod, batchv1.JobNameLabel, object.Name)
+				label(pod, "job-name", object.Name) // its former name
+				annotate(pod, podspec.AnnotationBackoffLimit, fmt.Sprint(*spec.BackoffLimit))
+				// All of the job's pods begin when it does.
+				if limit := spec.ActiveDeadlineSeconds; limit != nil {
+					if own := pod.Spec.ActiveDeadlineSeconds; own == nil || *own > *limit {
+						pod.Spec.ActiveDeadlineSeconds = limit
+					}
+				}
+				if indexed {
+					setIndex(pod, number)
+				}
+			},
+		}
+	})
+}
+
+// checkJob refuses what the API server refuses of a Job, and by name what needs
+// pods that are made later.
+func (d *decoder) checkJob(c checker, spec *batchv1.JobSpec, prefix string) {
+	if *spec.BackoffLimit < 0 {
+		c.fault("spec.backoffLimit", "%d is negative", *spec.BackoffLimit)
+	}
+	if limit := spec.ActiveDeadlineSeconds; limit != nil && *limit < 1 {
+		c.fault("spec.activeDeadlineSeconds", "%d is not positive", *limit)
+	}
+	parallel := int32(1)
+	if spec.Parallelism != nil {
+		parallel = *spec.Parallelism
+		if parallel < 1 {
+			d.add(0, prefix+"spec.parallelism", ErrNotHonoured, fmt.Sprintf("%d is not honoured: a job is run at once", parallel))
+			return
+		}
+	}
+	if spec.Completions == nil {
+		if spec.CompletionMode != nil && *spec.CompletionMode == batchv1.IndexedCompletion {
+			c.fault("spec.completions", "is required when completionMode is Indexed")
+		}
+		return
+	}
+	if all := *spec.Completions; parallel < all && all <= maxReplicas {
+		field := "spec.parallelism"
+		if spec.Parallelism == nil {
+			field = "spec.completions"
+		}
+		d.add(0, prefix+field, ErrNotHonoured, fmt.Sprintf("is not honoured: all of a job's pods are run at once; set parallelism to %d", all))
+	}
+}
+
+// setIndex tells a pod of an indexed Job which it is.
+func setIndex(pod *corev1.Pod, number int32) {
+	index := strconv.Itoa(int(number))
+	annotate(pod, batchv1.JobCompletionIndexAnnotation, index)
+	label(pod, batchv1.JobCompletionIndexAnnotation, index)
+	for c := range podspec.All(&pod.Spec) {
+		if !slices.ContainsFunc(c.Env, func(env corev1.EnvVar) bool { return env.Name == completionIndex }) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: completionIndex, Value: index})
+		}
+	}
+}
+
+func annotate(pod *corev1.Pod, key, value string) {
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[key] = value
+}

@@ -1,0 +1,95 @@
+package podapi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func jobOf(rest string) string {
+	return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: sum}\nspec:\n  template:\n    spec:\n      restartPolicy: Never\n" +
+		"      containers: [{name: c, image: i}, {name: d, image: i, env: [{name: JOB_COMPLETION_INDEX, value: mine}]}]\n" + rest
+}
+
+// TestJobs: a Job's pods, each with what it is told: NAME, the backoff limit, the
+// deadline, and the index in either container.
+func TestJobs(t *testing.T) {
+	for _, test := range []struct {
+		name, rest string
+		want       string
+	}{
+		{name: "defaults", want: "sum 6 - -/mine"},
+		{name: "a limit", rest: "  backoffLimit: 0\n", want: "sum 0 - -/mine"},
+		{name: "a deadline", rest: "  activeDeadlineSeconds: 9\n", want: "sum 6 9 -/mine"},
+		{name: "one of one", rest: "  completions: 1\n  parallelism: 4\n", want: "sum 6 - -/mine"},
+		{name: "two at once", rest: "  completions: 2\n  parallelism: 2\n", want: "sum-0 6 - -/mine, sum-1 6 - -/mine"},
+		{name: "more at once than there are", rest: "  completions: 2\n  parallelism: 9\n", want: "sum-0 6 - -/mine, sum-1 6 - -/mine"},
+		{name: "a queue of work", rest: "  parallelism: 2\n", want: "sum-0 6 - -/mine, sum-1 6 - -/mine"},
+		{name: "indexed", rest: "  completions: 2\n  parallelism: 2\n  completionMode: Indexed\n",
+			want: "sum-0 6 - 0/mine, sum-1 6 - 1/mine"},
+		{name: "indexed, one", rest: "  completions: 1\n  completionMode: Indexed\n", want: "sum-0 6 - 0/mine"},
+	} {
+		found, err := Read("f.yaml", []byte(jobOf(test.rest)))
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		var got []string
+		for _, pod := range found.Pods {
+			deadline := "-"
+			if pod.Spec.ActiveDeadlineSeconds != nil {
+				deadline = fmt.Sprint(*pod.Spec.ActiveDeadlineSeconds)
+			}
+			var indexes []string
+			for _, c := range pod.Spec.Containers {
+				indexes = append(indexes, index(c.Env))
+			}
+			got = append(got, fmt.Sprintf("%s %s %s %s", pod.Name, pod.Annotations["batch.bulkhead.io/backoff-limit"], deadline,
+				strings.Join(indexes, "/")))
+			if want := strings.TrimPrefix(indexes[0], "-"); pod.Labels["batch.kubernetes.io/job-completion-index"] != want ||
+				pod.Annotations["batch.kubernetes.io/job-completion-index"] != want || pod.Labels["job-name"] != "sum" {
+				t.Errorf("%s: labels %v, annotations %v", test.name, pod.Labels, pod.Annotations)
+			}
+		}
+		if text := strings.Join(got, ", "); text != test.want {
+			t.Errorf("%s: %s, want %s", test.name, text, test.want)
+		}
+	}
+}
+
+func index(env []corev1.EnvVar) string {
+	for _, one := range env {
+		if one.Name == "JOB_COMPLETION_INDEX" {
+			return one.Value
+		}
+	}
+	return "-"
+}
+
+func TestJobsThatAreRefused(t *testing.T) {
+	for _, test := range []struct {
+		rest, want string
+		class      error
+	}{
+		{rest: "  completions: 3\n  parallelism: 2\n", class: ErrNotHonoured,
+			want: "f.yaml:10: spec.parallelism: is not honoured: all of a job's pods are run at once; set parallelism to 3"},
+		{rest: "  completions: 3\n", class: ErrNotHonoured, want: "f.yaml:9: spec.completions: is not honoured: all of a job's pods"},
+		{rest: "  parallelism: 0\n", class: ErrNotHonoured, want: "f.yaml:9: spec.parallelism: 0 is not honoured: a job is run at once"},
+		{rest: "  completions: 101\n  parallelism: 101\n", class: ErrInvalid, want: "f.yaml:9: spec.completions: 101 is not between 0 and 100"},
+		{rest: "  completions: -1\n", class: ErrInvalid, want: "f.yaml:9: spec.completions: -1 is not between 0 and 100"},
+		{rest: "  parallelism: 101\n", class: ErrInvalid, want: "f.yaml:9: spec.parallelism: 101 is not between 0 and 100"},
+		{rest: "  backoffLimit: -1\n", class: ErrInvalid, want: "f.yaml:9: spec.backoffLimit: -1 is negative"},
+		{rest: "  activeDeadlineSeconds: 0\n", class: ErrInvalid, want: "f.yaml:9: spec.activeDeadlineSeconds: 0 is not positive"},
+		{rest: "  completionMode: Indexed\n", class: ErrInvalid, want: "spec.completions: is required when completionMode is Indexed"},
+		{rest: "  backoffLimitPerIndex: 1\n", class: ErrNotHonoured, want: "f.yaml:9: spec.backoffLimitPerIndex: is not honoured"},
+		{rest: "  podFailurePolicy: {rules: [{action: FailJob}]}\n", class: ErrNotHonoured, want: "f.yaml:9: spec.podFailurePolicy: is not honoured"},
+	} {
+		_, err := Read("f.yaml", []byte(jobOf(test.rest)))
+		if !errors.Is(err, test.class) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %q", test.rest, err, test.want)
+		}
+	}
+}
