@@ -27,6 +27,7 @@ MODULE     := github.com/bulkhead-project/bulkhead
 LDFLAGS    := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 BUILD      := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)'
 GOLANGCI   := v2.15.0
+GREMLINS   := v0.6.0
 
 SOURCES  := $(shell find . \( -path ./build -o -path ./bin -o -path ./.git \) -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 READER   := build/tools/diskread
@@ -77,6 +78,10 @@ bench: build guest $(IMAGE) $(READER) ## set up and measure (RUNS=5 ROWS=run,exe
 	@hack/setup test || echo "bench: without podman" >&2
 	@$(GO) build -tags '$(TAGS)' -o build/tools/bench ./bench
 	@build/tools/bench --runs $(RUNS) --pods $(PODS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER)
+
+.PHONY: mutants
+mutants: build/tools/gremlins-$(GREMLINS) ## put small faults into PKG=internal/undo, and list those that its quick tests miss
+	@$(GO) run ./hack/mutants $< '$(TAGS)' '$(or $(PKG),$(error PKG= names no package, for example PKG=internal/undo))'
 
 .PHONY: man
 man: $(PAGES) ## write the manual pages into build/man
@@ -163,3 +168,7 @@ build/tools/golangci-lint-$(GOLANGCI):
 	@echo "lint: building golangci-lint $(GOLANGCI) (once, some minutes)"
 	@GOBIN=$(CURDIR)/build/tools CGO_ENABLED=0 $(GO) install -trimpath -ldflags=-s github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	@mv build/tools/golangci-lint $@
+
+build/tools/gremlins-$(GREMLINS):
+	@GOBIN=$(CURDIR)/build/tools CGO_ENABLED=0 $(GO) install -trimpath -ldflags=-s github.com/go-gremlins/gremlins/cmd/gremlins@$(GREMLINS)
+	@mv build/tools/gremlins $@

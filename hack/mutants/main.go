@@ -1,0 +1,164 @@
+// Command mutants puts small faults into a package, one at a time, and tells which of
+// them its quick tests do not notice. Gremlins makes the faults; this program runs it
+// as the project builds, leaves out the faults that mean nothing (excused.txt), and
+// prints the score.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// enough is the part of the faults that can be noticed, in percent, which tests of a
+// package at a boundary must notice.
+const enough = 85
+
+func main() {
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: mutants GREMLINS TAGS PACKAGE-DIRECTORY")
+		os.Exit(2)
+	}
+	s, err := run(os.Args[1], os.Args[2], filepath.Clean(os.Args[3]))
+	if err == nil {
+		fmt.Print(s)
+		err = s.verdict()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+// run runs gremlins on the package in dir, with its tests of -short.
+func run(gremlins, tags, dir string) (score, error) {
+	list, err := os.ReadFile("hack/mutants/excused.txt")
+	if err != nil {
+		return score{}, err
+	}
+	known, err := parseExcused(string(list))
+	if err != nil {
+		return score{}, err
+	}
+	temp, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return score{}, err
+	}
+	defer os.RemoveAll(temp)
+	out := filepath.Join(temp, "out.json")
+	cmd := exec.Command(gremlins, "unleash", "./"+dir, "--output", out,
+		"--invert-logical", "--invert-loopctrl", "--timeout-coefficient", "10")
+	cmd.Env = append(os.Environ(), "GOFLAGS=-short -tags="+strings.ReplaceAll(tags, " ", ","), "TMPDIR="+temp)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return score{}, fmt.Errorf("run gremlins on %s: %w", dir, err)
+	}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		return score{}, err
+	}
+	var r report
+	if err := json.Unmarshal(b, &r); err != nil {
+		return score{}, fmt.Errorf("read what gremlins says: %w", err)
+	}
+	return r.judge(dir, known, os.ReadFile)
+}
+
+// report is what gremlins writes.
+type report struct {
+	Files []struct {
+		Name      string  `json:"file_name"` // below the package's directory
+		Mutations []fault `json:"mutations"`
+	} `json:"files"`
+}
+
+type fault struct {
+	Type   string `json:"type"`
+	Status string `json:"status"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+}
+
+// score is what became of the faults.
+type score struct {
+	noticed, excused int
+	untried          int // in conditions of a switch, of which Go's coverage knows nothing
+	survivors        []string
+	stale            []excuse // of the package, and of no survivor
+}
+
+// judge counts the faults of the package in dir. A fault that no test reaches
+// survives, and one whose test does not end is noticed.
+func (r report) judge(dir string, known []excuse, read func(string) ([]byte, error)) (score, error) {
+	var s score
+	used := map[excuse]bool{}
+	for _, f := range r.Files {
+		path := filepath.Join(dir, f.Name)
+		b, err := read(path)
+		if err != nil {
+			return s, err
+		}
+		lines := strings.Split(string(b), "\n")
+		for _, m := range f.Mutations {
+			switch m.Status {
+			case "KILLED", "TIMED OUT":
+				s.noticed++
+				continue
+			case "NOT VIABLE", "SKIPPED":
+				continue
+			}
+			text := ""
+			if m.Line > 0 && m.Line <= len(lines) {
+				text = strings.TrimSpace(lines[m.Line-1])
+			}
+			if m.Status == "NOT COVERED" && strings.HasPrefix(text, "case ") {
+				s.untried++
+				continue
+			}
+			key := excuse{path: path, fault: m.Type, line: text}
+			if slices.Contains(known, key) {
+				used[key] = true
+				s.excused++
+				continue
+			}
+			s.survivors = append(s.survivors, fmt.Sprintf("%s:%d:%d: %s: %s: %s", path, m.Line, m.Column, strings.ToLower(m.Status), m.Type, text))
+		}
+	}
+	for _, e := range known {
+		if filepath.Dir(e.path) == dir && !used[e] {
+			s.stale = append(s.stale, e)
+		}
+	}
+	return s, nil
+}
+
+// percent is the part of the faults that are noticed, of those that can be.
+func (s score) percent() int { return 100 * s.noticed / max(1, s.noticed+len(s.survivors)) }
+
+func (s score) String() string {
+	var b strings.Builder
+	for _, survivor := range s.survivors {
+		fmt.Fprintln(&b, survivor)
+	}
+	for _, e := range s.stale {
+		fmt.Fprintf(&b, "%s: excused, and no survivor any more: %s: %s\n", e.path, e.fault, e.line)
+	}
+	fmt.Fprintf(&b, "%d %%: %d of %d faults are noticed, %d excused, %d in a switch not tried\n",
+		s.percent(), s.noticed, s.noticed+len(s.survivors), s.excused, s.untried)
+	return b.String()
+}
+
+func (s score) verdict() error {
+	if s.noticed+len(s.survivors) == 0 {
+		return errors.New("no fault was tried: is it a package of this module?")
+	}
+	if s.percent() < enough {
+		return fmt.Errorf("below %d %%", enough)
+	}
+	return nil
+}
