@@ -162,6 +162,20 @@ func (c *container) signal(ctx context.Context, shim *link.Conn, sig uint32, all
 	return true, c.pod.reconcile(ctx, shim)
 }
 
+// SignalContainer sends a signal to the first process of a running container.
+func (e *Engine) SignalContainer(ctx context.Context, id string, signal int) error {
+	c, shim, err := e.running(id)
+	if err != nil {
+		return err
+	}
+	if signal < 1 || signal > 64 {
+		return failure.Invalid("signal %d to container %s: signals are from 1 to 64", signal, c.Name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	return failure.Wrap(kill(ctx, shim, c.ID, uint32(signal), false), "signal %d to container %s", signal, c.Name)
+}
+
 func kill(ctx context.Context, c *link.Conn, id string, sig uint32, all bool) error {
 	_, err := c.Task.Kill(ctx, &taskv3.KillRequest{ID: id, Signal: sig, All: all})
 	return err

@@ -75,7 +75,7 @@ func (e *Engine) execSync(ctx context.Context, id string, cmd []string, timeout 
 	}
 	starting, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
-	exec, err := c.newExec(starting, shim, cmd, false, false)
+	exec, err := c.newExec(starting, shim, ExecRequest{Command: cmd})
 	if err != nil {
 		return nil, nil, failure.Wrap(err, "exec in container %s", c.Name)
 	}
@@ -165,12 +165,15 @@ type execution struct {
 }
 
 // newExec registers a process with the shim; nothing runs yet.
-func (c *container) newExec(ctx context.Context, shim *link.Conn, cmd []string, tty, stdin bool) (*execution, error) {
+func (c *container) newExec(ctx context.Context, shim *link.Conn, r ExecRequest) (*execution, error) {
 	spec, err := c.spec()
 	if err != nil {
 		return nil, err
 	}
-	process, err := oci.Exec(spec, cmd, tty)
+	process, err := oci.Exec(spec, r.Command, r.TTY)
+	if err == nil {
+		err = r.Apply(process)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -180,11 +183,11 @@ func (c *container) newExec(ctx context.Context, shim *link.Conn, cmd []string, 
 	}
 	e := &execution{c: c, shim: shim, id: store.NewID()[:32]}
 	req := &taskv3.ExecProcessRequest{
-		ID: c.ID, ExecID: e.id, Terminal: tty,
+		ID: c.ID, ExecID: e.id, Terminal: r.TTY,
 		Spec: &anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/Process", Value: raw},
 	}
 	stdio := containerv1.Stream{}
-	if stdin {
+	if r.Stdin {
 		stdio.Stdin = containerv1.OpenStdin
 	}
 	req.Stdin, req.Stdout, req.Stderr = containerv1.EncodeStdio(stdio)
@@ -244,6 +247,7 @@ type ExecRequest struct {
 	Command               []string
 	TTY                   bool
 	Stdin, Stdout, Stderr bool // which of them are wanted: one at least
+	oci.Override
 }
 
 // Exec starts a command in a running container and returns its streams. What the
@@ -257,7 +261,7 @@ func (e *Engine) Exec(ctx context.Context, r ExecRequest) (Stream, error) {
 	if !r.Stdin && !r.Stdout && !r.Stderr {
 		return Stream{}, failure.Invalid("exec in container %s: one of stdin, stdout and stderr must be wanted", c.Name)
 	}
-	exec, err := c.newExec(ctx, shim, r.Command, r.TTY, r.Stdin)
+	exec, err := c.newExec(ctx, shim, r)
 	if err != nil {
 		return Stream{}, failure.Wrap(err, "exec in container %s", c.Name)
 	}

@@ -33,6 +33,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("POST /v1/pods/{ref}/forward", answered(s.forward))
 	mux.HandleFunc("POST /v1/pods/{ref}/connect", answered(s.connect))
 	mux.HandleFunc("GET /v1/pods/{ref}/console", answered(s.console))
+	mux.HandleFunc("POST /v1/pods/{ref}/kill", answered(s.kill))
 	mux.HandleFunc("POST /v1/pods/{ref}/await", answered(s.await))
 	mux.HandleFunc("POST /v1/pods/{ref}/{verb}", answered(s.verb))
 	mux.HandleFunc("DELETE /v1/pods/{ref}", answered(s.remove))

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/oci"
 )
 
 // attach opens the streams of a container's first process.
@@ -147,6 +148,7 @@ func (s *server) exec(r *http.Request) (any, error) {
 	}
 	stream, err := s.engine.Exec(r.Context(), engine.ExecRequest{
 		Container: id, Command: req.Command, TTY: req.TTY, Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY,
+		Override: oci.Override{User: req.User, Dir: req.Dir, Env: req.Env},
 	})
 	if err != nil {
 		return nil, e.orPaused(err)
