@@ -16,16 +16,19 @@ require (
 	github.com/mikelolasagasti/xz v1.0.1 // the kernel's package
 	github.com/moby/profiles/seccomp v0.2.3 // the system calls of the default profile
 	github.com/moby/sys/capability v0.4.0 // the names of the capabilities
+	github.com/moby/sys/mountinfo v0.7.2 // which part of a volume a kubelet has mounted
 	github.com/opencontainers/go-digest v1.0.0 // digests of images
 	github.com/opencontainers/image-spec v1.1.1 // images
 	github.com/opencontainers/runtime-spec v1.3.0 // containers
 	github.com/pierrec/lz4/v4 v4.1.33 // a compressed kernel
 	github.com/sirupsen/logrus v1.10.2 // the log of the registry library, sent to ours
 	github.com/spf13/cobra v1.10.2 // commands, help, completion, manual pages
+	github.com/spf13/pflag v1.0.10 // cobra's flags, to suggest the nearest
 	go.podman.io/image/v5 v5.42.0 // registries, credentials and policies as podman has them
 	go.podman.io/storage v1.65.0 // where podman looks for configuration
 	go.yaml.in/yaml/v3 v3.0.5 // lines of documents, for errors
 	golang.org/x/net v0.62.0 // proxies by each command's environment
+	golang.org/x/sync v0.24.0 // requests that join one another
 	golang.org/x/sys v0.49.0 // Linux
 	golang.org/x/term v0.47.0 // terminals
 	google.golang.org/grpc v1.85.0 // status codes; probes by grpc
@@ -37,8 +40,6 @@ require (
 	sigs.k8s.io/json v0.0.0-20260909141634-11ed52e25bc5 // decoding as strict as the API server's
 	sigs.k8s.io/yaml v1.6.0 // YAML by way of JSON
 )
-
-require golang.org/x/sync v0.24.0
 
 require (
 	cyphar.com/go-pathrs v0.2.5 // indirect
@@ -66,7 +67,6 @@ require (
 	github.com/klauspost/pgzip v1.2.7 // indirect
 	github.com/manifoldco/promptui v0.9.0 // indirect
 	github.com/moby/moby/client v0.6.2 // indirect
-	github.com/moby/sys/mountinfo v0.7.2 // indirect
 	github.com/moby/sys/user v0.4.1 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
@@ -76,7 +76,6 @@ require (
 	github.com/sigstore/fulcio v1.8.8 // indirect
 	github.com/sigstore/protobuf-specs v0.5.2 // indirect
 	github.com/sigstore/sigstore v1.10.11 // indirect
-	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/ulikunitz/xz v0.5.17 // indirect
 	github.com/vbatts/tar-split v0.12.3 // indirect
 	github.com/x448/float16 v0.8.4 // indirect

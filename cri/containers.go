@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/api/annotations"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/cri/spec"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -65,8 +64,11 @@ func (s *Service) containerRequest(p *engine.Pod, config *runtimeapi.ContainerCo
 	r = engine.ContainerRequest{
 		Key:  fmt.Sprintf("%s/%d", config.GetMetadata().GetName(), config.GetMetadata().GetAttempt()),
 		Name: config.GetMetadata().GetName(), TTY: config.GetTty(), StopSignal: stopSignal(config, img),
-		Root: containerv1.Image{ID: img.ID}, Files: filesOf(config, sandbox), Termination: last,
+		Root: containerv1.Image{ID: img.ID}, Termination: last,
 		Stdio: stdioOf(config, sandbox),
+	}
+	if r.Files, err = s.filesOf(config, sandbox); err != nil {
+		return r, err
 	}
 	if r.Spec, err = s.specify(p, sandbox, config, img, last); err != nil {
 		return r, err
@@ -103,20 +105,23 @@ func (s *Service) resolveImages(config *runtimeapi.ContainerConfig) error {
 }
 
 // filesOf are the volumes of files that a container mounts.
-func filesOf(config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig) []store.Files {
-	group, err := strconv.Atoi(sandbox.GetAnnotations()[annotations.FSGroup])
+func (s *Service) filesOf(config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig) ([]store.Files, error) {
+	group, err := spec.FSGroup(sandbox)
 	if err != nil {
-		group = 0 // none
+		return nil, err
 	}
 	var out []store.Files
 	for _, mount := range config.GetMounts() {
-		v := annotations.VolumeOf(mount.GetHostPath())
+		v, ok, err := s.volumes.Of(mount.GetHostPath())
+		if err != nil {
+			return nil, err
+		}
 		f := store.Files{Name: v.Name, Dir: v.Dir, Group: group}
-		if v.Files && !slices.Contains(out, f) {
+		if ok && v.Files && !slices.Contains(out, f) {
 			out = append(out, f)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // stdioOf is where a container's standard streams lead.

@@ -14,11 +14,14 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
 // Options say whom a service serves.
 type Options struct {
 	Roots dirs.Roots
+	// Volumes are the directories in which clients' mounts are recognised as volumes.
+	Volumes layout.Dirs
 	// Internal says that the clients are doors of Bulkhead's own, whose internal
 	// annotations are believed. Those of others are refused.
 	Internal bool
@@ -31,6 +34,7 @@ type Service struct {
 	engine     *engine.Engine
 	internal   bool
 	roots      dirs.Roots
+	volumes    layout.Dirs
 	log        *slog.Logger
 	pods       decoded[podRecord]
 	containers decoded[containerRecord]
@@ -46,7 +50,7 @@ func New(e *engine.Engine, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Service{engine: e, internal: o.Internal, roots: o.Roots, log: o.Logger}
+	return &Service{engine: e, internal: o.Internal, roots: o.Roots, volumes: o.Volumes, log: o.Logger}
 }
 
 // Close does nothing: the engine's owner closes it.

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +45,7 @@ func serve(t testing.TB, o engine.Options) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &service{Service: New(e, Options{Roots: o.Roots, Internal: true, Logger: o.Logger}), e: e, o: o, store: st}
+	return &service{Service: New(e, Options{Roots: o.Roots, Internal: true, Logger: o.Logger, Volumes: layout.Dirs{Kubelet: "/var/lib/kubelet"}}), e: e, o: o, store: st}
 }
 
 // fakeService serves an engine in w.

@@ -29,7 +29,7 @@ const maxHosts = 1 << 20
 func (s *Service) specify(
 	p *engine.Pod, sandbox *runtimeapi.PodSandboxConfig, config *runtimeapi.ContainerConfig, img image.Image, last *store.Termination,
 ) (*specs.Spec, error) {
-	in := spec.Input{Container: config, Sandbox: sandbox, Image: img.Config}
+	in := spec.Input{Container: config, Sandbox: sandbox, Volumes: s.volumes, Image: img.Config}
 	var err error
 	if in.Hosts, err = s.hostsOf(config); err != nil {
 		return nil, err

@@ -30,7 +30,6 @@ func TestDamage(t *testing.T) {
 		{"the shim's config.json", func(_, id string) string { return state(id, "config.json") }, true, true},
 		{"the shim's shim.json", func(_, id string) string { return state(id, "shim.json") }, true, true},
 		{"the engine's pod.json", func(_, id string) string { return data(id, "pod.json") }, false, false},
-		{"the engine's config.json", func(_, id string) string { return data(id, "config.json") }, false, false},
 		{"the journal", func(_, id string) string { return data(id, "journal") }, false, false},
 		{"the engine's pod.json", func(uid, _ string) string { return filepath.Join(w.roots().Data, "pods", uid, "pod.json") }, false, false},
 		{"a container.json", func(_, id string) string { return first(data(id, "containers/*/container.json")) }, false, false},

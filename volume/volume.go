@@ -17,6 +17,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
 // Objects are the ConfigMaps and Secrets that a pod may refer to: those of its
@@ -60,13 +62,13 @@ func (None) Changed() <-chan struct{} { return nil }
 func Plugin(source *corev1.VolumeSource) string {
 	switch {
 	case source.ConfigMap != nil:
-		return "kubernetes.io~configmap"
+		return layout.ConfigMap
 	case source.Secret != nil:
-		return "kubernetes.io~secret"
+		return layout.Secret
 	case source.DownwardAPI != nil:
-		return "kubernetes.io~downward-api"
+		return layout.DownwardAPI
 	case source.Projected != nil:
-		return "kubernetes.io~projected"
+		return layout.Projected
 	}
 	return ""
 }

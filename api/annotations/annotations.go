@@ -5,7 +5,6 @@
 package annotations
 
 import (
-	"path"
 	"strings"
 )
 
@@ -42,40 +41,6 @@ const (
 	// FSGroup is the group that the volumes belong to.
 	FSGroup = Prefix + "fsgroup"
 )
-
-// EmptyDirPath is the directory of the emptyDir volumes in a CRI mount's host
-// path; the volume's name follows. It is the name of the kubelet's own
-// directory, as all that VolumeOf knows.
-const EmptyDirPath = "kubernetes.io~empty-dir"
-
-// VolumeOf takes the host path of a CRI mount apart that is a volume of the
-// kubelet's: the name of its kind's directory, that directory's path with the
-// volume's name, and what follows. Files tells whether the host has the
-// volume's files; an emptyDir has none. Without a kind it is any other path.
-func VolumeOf(hostPath string) (v Volume) {
-	parts := strings.Split(path.Clean(hostPath), "/")
-	// The first: what follows the volume's name may be its user's choice.
-	for i, part := range parts[:len(parts)-1] {
-		switch part {
-		case EmptyDirPath:
-		case "kubernetes.io~configmap", "kubernetes.io~secret", "kubernetes.io~downward-api", "kubernetes.io~projected":
-			v.Files = true
-		default:
-			continue
-		}
-		v.Kind, v.Name = part, parts[i+1]
-		v.Dir, v.SubPath = strings.Join(parts[:i+2], "/"), strings.Join(parts[i+2:], "/")
-		return v
-	}
-	return v
-}
-
-// Volume is what VolumeOf finds.
-type Volume struct {
-	Kind, Name   string
-	Dir, SubPath string
-	Files        bool
-}
 
 // Internal tells whether key is reserved to Bulkhead's doors.
 func Internal(key string) bool { return strings.HasPrefix(key, Prefix) }

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"path"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/annotations"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
@@ -28,24 +29,28 @@ func mounts(out []specs.Mount, in Input) ([]specs.Mount, error) {
 	for _, mount := range in.Container.GetMounts() {
 		if at := mount.GetContainerPath(); written(at) {
 			if at == "/etc/hosts" && in.Hosts != "" {
-				volumes = append(volumes, specs.Mount{Destination: at, Type: agentv1.MountFile, Source: in.Hosts, Options: []string{"bind", access(mount)}})
+				volumes = append(volumes, encode(containerv1.Mount{
+					Destination: at, Source: containerv1.Text{Content: in.Hosts}, Options: []string{"bind", access(mount)},
+				}))
 			}
 			continue
 		}
-		volume, err := volume(mount, in.Sandbox)
+		volume, err := volume(mount, in)
 		if err != nil {
 			return nil, err
 		}
 		if mount.GetContainerPath() == "/dev/shm" {
 			out = out[:len(out)-1]
 		}
-		volumes = append(volumes, volume)
+		volumes = append(volumes, encode(volume))
 	}
 	if at := in.Termination; at != "" && !written(at) {
 		if !path.IsAbs(at) || path.Clean(at) == "/" {
 			return nil, fmt.Errorf("%w: termination message at %q", oci.ErrInvalid, at)
 		}
-		volumes = append(volumes, specs.Mount{Destination: path.Clean(at), Type: agentv1.MountTermination, Source: "termination", Options: []string{"bind", "rw"}})
+		volumes = append(volumes, encode(containerv1.Mount{
+			Destination: path.Clean(at), Source: containerv1.Termination{}, Options: []string{"bind", "rw"},
+		}))
 	}
 	// A mount within another must come after it.
 	sort.SliceStable(volumes, func(i, j int) bool {
@@ -64,45 +69,59 @@ func written(destination string) bool {
 	return false
 }
 
-// volume converts a mount. The only host paths that mean something in the
-// guest are those of the kubelet's volumes.
-func volume(mount *runtimeapi.Mount, sandbox *runtimeapi.PodSandboxConfig) (specs.Mount, error) {
+func encode(m containerv1.Mount) specs.Mount {
+	kind, source, options := m.Encode()
+	return specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options}
+}
+
+// volume converts a mount. The only host paths that mean something in the guest are
+// those of volumes.
+func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) {
 	destination := mount.GetContainerPath()
 	if !path.IsAbs(destination) || path.Clean(destination) == "/" {
-		return specs.Mount{}, fmt.Errorf("%w: mount at %q", oci.ErrInvalid, destination)
+		return m, fmt.Errorf("%w: mount at %q", oci.ErrInvalid, destination)
 	}
-	out := specs.Mount{Destination: path.Clean(destination)}
-	var err error
-	if out.Options, err = mountOptions(mount); err != nil {
-		return out, fmt.Errorf("%w at %s", err, destination)
+	m.Destination = path.Clean(destination)
+	if m.Options, err = mountOptions(mount); err != nil {
+		return m, fmt.Errorf("%w at %s", err, destination)
 	}
-	part := mount.GetImageSubPath()
 	if image := mount.GetImage().GetImage(); image != "" {
-		out.Type, out.Source = agentv1.MountImage, image
-	} else {
-		v := annotations.VolumeOf(mount.GetHostPath())
-		switch {
-		case v.Kind == "":
-			return out, fmt.Errorf("%w: mount of a host path at %s", oci.ErrNotSupported, destination)
-		case v.Files:
-			out.Type = agentv1.MountFiles
-		default:
-			out.Type = agentv1.MountEmptyDir
-			wishes, err := emptyDir(sandbox.GetAnnotations()[annotations.EmptyDir+v.Name])
-			if err != nil {
-				return out, fmt.Errorf("volume %s: %w", v.Name, err)
-			}
-			out.Options = append(out.Options, wishes...)
-		}
-		out.Source, part = v.Name, v.SubPath
-		if group := sandbox.GetAnnotations()[annotations.FSGroup]; group != "" {
-			out.Options = append(out.Options, "group="+group)
-		}
+		m.Source, m.SubPath = containerv1.Image{ID: image}, mount.GetImageSubPath()
+		return m, nil
 	}
-	if part != "" {
-		out.Options = append(out.Options, "subpath="+part)
+	v, ok, err := in.Volumes.Of(mount.GetHostPath())
+	switch {
+	case err != nil:
+		return m, fmt.Errorf("%w: mount at %s: %w", oci.ErrInvalid, destination, err)
+	case !ok:
+		return m, fmt.Errorf("%w: mount of a host path at %s", oci.ErrNotSupported, destination)
+	case v.Files:
+		m.Source = containerv1.Files{Name: v.Name}
+	default:
+		dir, err := emptyDir(v.Name, in.Sandbox.GetAnnotations()[annotations.EmptyDir+v.Name])
+		if err != nil {
+			return m, fmt.Errorf("volume %s: %w", v.Name, err)
+		}
+		m.Source = dir
 	}
-	return out, nil
+	m.SubPath = v.SubPath
+	if m.Group, err = FSGroup(in.Sandbox); err != nil {
+		return m, err
+	}
+	return m, nil
+}
+
+// FSGroup is the group that a pod's volumes belong to; 0 is none.
+func FSGroup(sandbox *runtimeapi.PodSandboxConfig) (int, error) {
+	text := sandbox.GetAnnotations()[annotations.FSGroup]
+	if text == "" {
+		return 0, nil
+	}
+	group, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("%w: annotation %s=%q is no group", oci.ErrInvalid, annotations.FSGroup, text)
+	}
+	return int(group), nil
 }
 
 // mountOptions are those of a mount that say who may do what with it.
@@ -133,18 +152,21 @@ func mountOptions(mount *runtimeapi.Mount) ([]string, error) {
 	return options, nil
 }
 
-// emptyDir are the options of an emptyDir's annotation.
-func emptyDir(wish string) ([]string, error) {
+// emptyDir is one with the options of its annotation.
+func emptyDir(name, wish string) (containerv1.Dir, error) {
 	if wish == "" {
-		return nil, nil
+		return containerv1.Dir{Name: name}, nil
 	}
-	options := strings.Split(wish, ",")
-	for _, option := range options {
-		if option != "medium=Memory" && option != "medium=HugePages" && !strings.HasPrefix(option, "size=") && !strings.HasPrefix(option, "mode=") {
-			return nil, fmt.Errorf("%w: option %q", oci.ErrInvalid, option)
-		}
+	kind, _, _ := containerv1.Mount{Source: containerv1.Dir{Name: name}}.Encode()
+	m, _, err := containerv1.ParseMount("/", kind, name, strings.Split(wish, ","))
+	if err != nil {
+		return containerv1.Dir{}, fmt.Errorf("%w: %w", oci.ErrInvalid, err)
 	}
-	return options, nil
+	if len(m.Options) > 0 || m.Group != 0 || m.SubPath != "" {
+		return containerv1.Dir{}, fmt.Errorf("%w: options %q", oci.ErrInvalid, wish)
+	}
+	dir, _ := m.Source.(containerv1.Dir)
+	return dir, nil
 }
 
 func access(mount *runtimeapi.Mount) string {

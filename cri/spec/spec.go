@@ -13,6 +13,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
 // Input is what a container's specification is made from. Container is
@@ -21,6 +22,7 @@ type Input struct {
 	ID        string // the container's id: names its cgroup
 	Container *runtimeapi.ContainerConfig
 	Sandbox   *runtimeapi.PodSandboxConfig
+	Volumes   layout.Dirs // that mounts are recognised in
 	Image     imagev1.ImageConfig
 	// Termination is where the container leaves its last words, if not at
 	// /dev/termination-log.

@@ -12,9 +12,9 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
 // behaviours.md 5: command replaces the entrypoint, args replace the cmd.
@@ -221,23 +221,26 @@ func TestSpecOfLittle(t *testing.T) {
 	}
 }
 
+// dirs are where the tests' volumes lie.
+var dirs = layout.Dirs{Kubelet: "/kubelet", Own: "/own"}
+
 func TestMounts(t *testing.T) {
 	config := container()
 	volume := func(name, at string, readonly bool) *runtimeapi.Mount {
-		return &runtimeapi.Mount{HostPath: "/any/where/" + annotations.EmptyDirPath + "/" + name, ContainerPath: at, Readonly: readonly}
+		return &runtimeapi.Mount{HostPath: "/own/u/" + layout.EmptyDir + "/" + name, ContainerPath: at, Readonly: readonly}
 	}
 	config.Mounts = []*runtimeapi.Mount{
 		volume("inner", "/data/inner", true), volume("data", "/data", false),
 		{HostPath: "/host/etc-hosts", ContainerPath: "/etc/hosts"},
 	}
 	sandbox := &runtimeapi.PodSandboxConfig{Annotations: map[string]string{annotations.EmptyDir + "inner": "medium=Memory,size=1024"}}
-	spec, err := Container(Input{Container: config, Sandbox: sandbox})
+	spec, err := Container(Input{Container: config, Sandbox: sandbox, Volumes: dirs})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var volumes []specs.Mount
 	for _, mount := range spec.Mounts {
-		if mount.Type == agentv1.MountEmptyDir {
+		if mount.Type == "bulkhead.emptydir" {
 			volumes = append(volumes, mount)
 		}
 		if strings.Contains(mount.Source, "host") {
@@ -245,8 +248,8 @@ func TestMounts(t *testing.T) {
 		}
 	}
 	want := []specs.Mount{
-		{Destination: "/data", Type: agentv1.MountEmptyDir, Source: "data", Options: []string{"rbind", "rprivate", "rw"}},
-		{Destination: "/data/inner", Type: agentv1.MountEmptyDir, Source: "inner", Options: []string{"rbind", "rprivate", "ro", "medium=Memory", "size=1024"}},
+		{Destination: "/data", Type: "bulkhead.emptydir", Source: "data", Options: []string{"rbind", "rprivate", "rw"}},
+		{Destination: "/data/inner", Type: "bulkhead.emptydir", Source: "inner", Options: []string{"rbind", "rprivate", "ro", "medium=Memory", "size=1024"}},
 	}
 	if diff := cmp.Diff(want, volumes); diff != "" {
 		t.Error(diff)
@@ -258,24 +261,24 @@ func TestMountsOfVolumes(t *testing.T) {
 	sandbox := &runtimeapi.PodSandboxConfig{Annotations: map[string]string{
 		annotations.FSGroup: "77", annotations.EmptyDir + "small": "size=1024,mode=1700",
 	}}
-	at := func(kind, rest string) string { return "/pods/u/volumes/kubernetes.io~" + kind + "/" + rest }
+	at := func(kind, rest string) string { return "/kubelet/pods/u/volumes/kubernetes.io~" + kind + "/" + rest }
 	for _, tc := range []struct {
 		name  string
 		mount *runtimeapi.Mount
 		want  specs.Mount
 	}{
-		{"config map", &runtimeapi.Mount{HostPath: at("configmap", "v"), Readonly: true}, specs.Mount{Type: agentv1.MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "ro", "group=77"}}},
-		{"part", &runtimeapi.Mount{HostPath: at("secret", "v/a,b=c/d")}, specs.Mount{Type: agentv1.MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=a,b=c/d"}}},
-		{"part named as another kind", &runtimeapi.Mount{HostPath: at("empty-dir", "v/kubernetes.io~secret/x")}, specs.Mount{Type: agentv1.MountEmptyDir, Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=kubernetes.io~secret/x"}}},
+		{"config map", &runtimeapi.Mount{HostPath: at("configmap", "v"), Readonly: true}, specs.Mount{Type: "bulkhead.files", Source: "v", Options: []string{"rbind", "rprivate", "ro", "group=77"}}},
+		{"part", &runtimeapi.Mount{HostPath: at("secret", "v/a,b=c/d")}, specs.Mount{Type: "bulkhead.files", Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=a,b=c/d"}}},
+		{"part named as another kind", &runtimeapi.Mount{HostPath: at("empty-dir", "v/kubernetes.io~secret/x")}, specs.Mount{Type: "bulkhead.emptydir", Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=kubernetes.io~secret/x"}}},
 		{"empty dir", &runtimeapi.Mount{HostPath: at("empty-dir", "small"), Propagation: runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, MountOptions: []string{"noexec", "nodev"}},
-			specs.Mount{Type: agentv1.MountEmptyDir, Source: "small", Options: []string{"rbind", "rslave", "rw", "noexec", "nodev", "size=1024", "mode=1700", "group=77"}}},
-		{"projected, recursively", &runtimeapi.Mount{HostPath: at("projected", "v"), Readonly: true, RecursiveReadOnly: true}, specs.Mount{Type: agentv1.MountFiles, Source: "v", Options: []string{"rbind", "rprivate", "rro", "group=77"}}},
-		{"image", &runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "sha256:1"}, ImageSubPath: "etc"}, specs.Mount{Type: agentv1.MountImage, Source: "sha256:1", Options: []string{"rbind", "rprivate", "ro", "subpath=etc"}}},
+			specs.Mount{Type: "bulkhead.emptydir", Source: "small", Options: []string{"rbind", "rslave", "rw", "noexec", "nodev", "size=1024", "mode=1700", "group=77"}}},
+		{"projected, recursively", &runtimeapi.Mount{HostPath: at("projected", "v"), Readonly: true, RecursiveReadOnly: true}, specs.Mount{Type: "bulkhead.files", Source: "v", Options: []string{"rbind", "rprivate", "rro", "group=77"}}},
+		{"image", &runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "sha256:1"}, ImageSubPath: "etc"}, specs.Mount{Type: "bulkhead.image", Source: "sha256:1", Options: []string{"rbind", "rprivate", "ro", "subpath=etc"}}},
 	} {
 		config := container()
 		tc.mount.ContainerPath, tc.want.Destination = "/at", "/at"
 		config.Mounts = []*runtimeapi.Mount{tc.mount}
-		spec, err := Container(Input{Container: config, Sandbox: sandbox})
+		spec, err := Container(Input{Container: config, Sandbox: sandbox, Volumes: dirs})
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
@@ -287,11 +290,12 @@ func TestMountsOfVolumes(t *testing.T) {
 }
 
 func TestMountsRefused(t *testing.T) {
-	good := "/v/" + annotations.EmptyDirPath + "/v"
+	good := "/own/v/" + layout.EmptyDir + "/v"
 	for name, mount := range map[string]*runtimeapi.Mount{
 		"host path":                          {HostPath: "/etc", ContainerPath: "/x"},
+		"named as a volume elsewhere":        {HostPath: "/x/kubernetes.io~empty-dir/y", ContainerPath: "/x"},
 		"no host path":                       {ContainerPath: "/x"},
-		"the directory":                      {HostPath: "/v/" + annotations.EmptyDirPath, ContainerPath: "/x"},
+		"the directory":                      {HostPath: "/own/v/" + layout.EmptyDir, ContainerPath: "/x"},
 		"climbing":                           {HostPath: good + "/../../../etc/shadow", ContainerPath: "/x"},
 		"relative":                           {HostPath: good, ContainerPath: "x"},
 		"root":                               {HostPath: good, ContainerPath: "/a/.."},
@@ -302,7 +306,7 @@ func TestMountsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := container()
 			config.Mounts = []*runtimeapi.Mount{mount}
-			if _, err := Container(Input{Container: config}); !errors.Is(err, oci.ErrInvalid) && !errors.Is(err, oci.ErrNotSupported) {
+			if _, err := Container(Input{Container: config, Volumes: dirs}); !errors.Is(err, oci.ErrInvalid) && !errors.Is(err, oci.ErrNotSupported) {
 				t.Errorf("error %v", err)
 			}
 		})

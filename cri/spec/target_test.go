@@ -8,7 +8,6 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
@@ -44,7 +43,7 @@ func TestTerminationMount(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := slices.ContainsFunc(spec.Mounts, func(m specs.Mount) bool {
-			return m.Type == agentv1.MountTermination && m.Destination == at
+			return m.Type == "bulkhead.termination" && m.Destination == at
 		})
 		if found != want {
 			t.Errorf("at %q: mounts %v", at, spec.Mounts)

@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/pod/logs"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
+	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
 // Options say how an engine runs.
@@ -108,7 +109,9 @@ func (s *server) open(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	s.images = s.engine.Images().With(o.Environment.Get)
-	s.cri = cri.New(s.engine, cri.Options{Roots: o.Roots, Internal: true, Logger: o.Logger})
+	s.cri = cri.New(s.engine, cri.Options{
+		Roots: o.Roots, Internal: true, Logger: o.Logger, Volumes: layout.Dirs{Own: volumesDir(o.Roots)},
+	})
 	return nil
 }
 

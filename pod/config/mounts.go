@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/volume"
+	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
 // volumeAnnotations tell the engine what the CRI has no field for.
@@ -101,7 +102,7 @@ func containerMount(o *Options, mount *corev1.VolumeMount, part string, images m
 	directory := volume.Plugin(source)
 	switch {
 	case source.EmptyDir != nil:
-		directory = annotations.EmptyDirPath
+		directory = layout.EmptyDir
 	case source.Image != nil:
 		out.Readonly, out.ImageSubPath = true, part
 		out.Image = &runtimeapi.ImageSpec{Image: images[mount.Name], UserSpecifiedImage: source.Image.Reference}
