@@ -64,9 +64,9 @@ func TestOtherInstance(t *testing.T) {
 	sum := sha256.Sum256([]byte("default/half/u/0"))
 	for path, text := range map[string]string{
 		filepath.Join(w.roots().Data, "names/cri", hex.EncodeToString(sum[:])): `{"id": "` + id + `", "key": "default/half/u/0"}`,
-		filepath.Join(w.roots().Sandboxes(), id, "pod.json"):                   `{"version": 2, "id": "` + id + `", "instance": "cri", "key": "default/half/u/0", "phase": "starting",
+		filepath.Join(w.roots().Sandboxes(), id, "pod.json"): `{"version": 2, "id": "` + id + `", "instance": "cri", "key": "default/half/u/0", "phase": "starting",
 			"record": {"config": {"metadata": {"name": "half", "namespace": "default", "uid": "u"}}}}`,
-		filepath.Join(w.roots().Instance("cri"), id, "shim.json"):              `{}`,
+		filepath.Join(w.roots().Instance("cri"), id, "shim.json"): `{}`,
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
