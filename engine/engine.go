@@ -26,6 +26,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -50,6 +52,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hub"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
 // Options say what an engine works with. Roots and Instance are required.
@@ -76,6 +79,9 @@ type Options struct {
 	Shim string
 	// Guest is what VMs boot; its zero value is the installed one.
 	Guest guest.Bundle
+	// Users is the directory in which pods' users are leased; empty is the one that
+	// root's engines of this host share.
+	Users string
 	// Images are the instance's; nil opens them in Roots.
 	Images *image.Store
 	// Network gives the provider of a kind, called once a kind; nil is
@@ -197,6 +203,9 @@ func (o *Options) complete() (err error) {
 	if o.Network == nil {
 		o.Network = ownNetworks(o.Roots.Instance(o.Instance))
 	}
+	if err := o.completeUsers(); err != nil {
+		return err
+	}
 	if o.Groups == nil {
 		o.Groups = group.Find(o.Roots, o.Instance, o.Logger)
 	}
@@ -204,6 +213,24 @@ func (o *Options) complete() (err error) {
 		o.Machines, err = machines.Open(o.Roots, o.Guest, o.Logger)
 	}
 	return err
+}
+
+// completeUsers finds the directory of the leases, and takes the leases there that an
+// earlier version kept among its data. An engine that is not root leases nothing,
+// and has a directory that is not there.
+func (o *Options) completeUsers() error {
+	own := filepath.Join(o.Roots.Data, "uids")
+	switch {
+	case o.Users != "":
+	case os.Geteuid() == 0:
+		o.Users = uids.Host
+	default:
+		o.Users = own
+	}
+	if o.Users == own {
+		return nil
+	}
+	return uids.Migrate(o.Users, own)
 }
 
 // hostOf is what this host has for its VMs.
@@ -315,6 +342,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	if !live {
 		err = errors.Join(err, e.networks.release(ctx))
 	}
+	e.networks.close()
 	err = errors.Join(err, e.machines.Close(), e.lock.Unlock())
 	if err != nil {
 		return fmt.Errorf("close the engine: %w", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/hub"
+	"github.com/bulkhead-project/bulkhead/network"
 )
 
 // The shim is killed under a running engine: another takes over.
@@ -69,5 +70,37 @@ func TestSlowSubscriber(t *testing.T) {
 	}
 	if n != 1 || !errors.Is(events.Err(), hub.ErrBehind) {
 		t.Errorf("%d events, %v", n, events.Err())
+	}
+}
+
+// An engine that finds a pod sees to its network at once, which watches the host's
+// addresses, and not when the next pod starts.
+func TestAdoptionSeesToTheNetwork(t *testing.T) {
+	w := enginetest.New()
+	o := w.In(enginetest.Options(t, enginetest.Roots(t)))
+	first, err := engine.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.StartPod(t.Context(), podRequest("p")); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan network.Kind, 8)
+	open := o.Network
+	o.Network = func(kind network.Kind) (network.Provider, error) {
+		opened <- kind
+		return open(kind)
+	}
+	enginetest.Open(t, o)
+	select {
+	case kind := <-opened:
+		if kind != network.KindUser {
+			t.Errorf("the network %s", kind)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nobody sees to the pod's network")
 	}
 }

@@ -100,6 +100,18 @@ func (n *networks) of(kind network.Kind) (network.Provider, error) {
 	return n.get(asked(kind))
 }
 
+// close ends what providers do in this process.
+func (n *networks) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.replaced {
+		p.Close()
+	}
+	for _, p := range n.providers {
+		p.Close()
+	}
+}
+
 // release frees what pods share, when none is left.
 func (n *networks) release(ctx context.Context) error {
 	n.mu.Lock()

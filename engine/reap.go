@@ -135,6 +135,11 @@ func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
 	// Seen in any case: it is tried again for as long as the engine lives.
 	e.hold(p)
 	e.spawn(p.follow)
+	e.spawn(func() { // which sees to the network again, for as long as the pod is in it
+		if _, err := e.networks.of(networkOf(p.snapshot().Machine)); err != nil {
+			e.log.Warn("see to a pod's network", "pod", p.id, "error", err)
+		}
+	})
 	if err != nil || !fresh {
 		return found, err
 	}

@@ -210,7 +210,7 @@ func (e *Engine) startShim(ctx context.Context, r *store.Pod, a network.Attachme
 		return nil, err
 	}
 	if os.Geteuid() == 0 {
-		uid, err := uids.Reserve(e.uids(), r.ID)
+		uid, err := uids.Reserve(e.o.Users, r.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -225,8 +225,6 @@ func (e *Engine) startShim(ctx context.Context, r *store.Pod, a network.Attachme
 	fault.Point("shim.recorded")
 	return e.shims.Start(ctx, o)
 }
-
-func (e *Engine) uids() string { return filepath.Join(e.o.Roots.Data, "uids") }
 
 // consoleTail is the end of the guest's console, for an error. The file
 // belongs to the pod's user, so nothing about it is believed.

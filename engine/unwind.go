@@ -101,7 +101,7 @@ func (e *Engine) unwind(ctx context.Context, id string) error {
 	}
 	fault.Point("unwind.unpinned")
 	// Asked for by the pod's id: a crash may have come before the record.
-	if err := uids.ReleaseAll(e.uids(), id); err != nil {
+	if err := uids.ReleaseAll(e.o.Users, id); err != nil {
 		return err
 	}
 	fault.Point("unwind.freed")
@@ -162,17 +162,7 @@ func (e *Engine) endPod(ctx context.Context, id string) error {
 // where pods run as the engine's user. They are asked for by the pod's id: a
 // crash may have come before the record.
 func (e *Engine) podUsers(id string) ([]int, error) {
-	held, err := uids.List(e.uids())
-	if err != nil {
-		return nil, err
-	}
-	var owned []int
-	for uid, holder := range held {
-		if holder == id && uid >= uids.First && uid < uids.First+uids.Count {
-			owned = append(owned, uid)
-		}
-	}
-	return owned, nil
+	return uids.Held(e.o.Users, id)
 }
 
 // saysIt reports whether a process of these arguments says that it is the

@@ -131,12 +131,17 @@ func read(path string) (record, error) {
 	return r, nil
 }
 
-func (n *namespace) release(ctx context.Context) error {
+// unwatch ends the watcher.
+func (n *namespace) unwatch() {
 	n.mu.Lock()
 	w := n.watcher
 	n.watcher = nil
 	n.mu.Unlock()
 	w.stop() // it may be waiting for mu
+}
+
+func (n *namespace) release(ctx context.Context) error {
+	n.unwatch()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)

@@ -59,6 +59,8 @@ type Provider interface {
 	// Release frees what the pods share. The engine calls it when its last
 	// pod is gone; the next Attach makes it anew.
 	Release(ctx context.Context) error
+	// Close ends what the provider does in this process, and leaves what pods share.
+	Close()
 }
 
 // Attachment is one pod's place in the network.

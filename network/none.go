@@ -35,5 +35,8 @@ func alone(cmd *exec.Cmd) error {
 // Detach does nothing.
 func (None) Detach(context.Context, string) error { return nil }
 
+// Close does nothing.
+func (None) Close() {}
+
 // Release does nothing.
 func (None) Release(context.Context) error { return nil }

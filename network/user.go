@@ -87,6 +87,14 @@ func (u *User) Attach(ctx context.Context, r Request) (Attachment, error) {
 // Detach does nothing: a pod keeps nothing of its own in the namespace.
 func (u *User) Detach(context.Context, string) error { return nil }
 
+// Close leaves the shared namespace as it is: the host's addresses are not watched
+// any more, until the next Attach.
+func (u *User) Close() {
+	if u.ns != nil {
+		u.ns.unwatch()
+	}
+}
+
 // Release ends the shared namespace.
 func (u *User) Release(ctx context.Context) error {
 	if u.ns == nil {

@@ -317,6 +317,12 @@ func testUser(t *testing.T) {
 	if again, err := other.ns.ensure(ctx); err != nil || !cmp.Equal(again, first) {
 		t.Errorf("a second engine got %v, %v, want %v", again, err, first)
 	}
+	for range 2 {
+		other.Close()
+	}
+	if !first.alive() {
+		t.Error("an engine that ends takes the namespace along")
+	}
 	if err := first.Pasta.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

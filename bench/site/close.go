@@ -29,7 +29,7 @@ func (s *Site) Close(ctx context.Context) (left []string, err error) {
 		err = errors.Join(err, gone(ctx, pid))
 	}
 	for _, dir := range []string{
-		filepath.Join(s.Roots.Data, "sandboxes"), filepath.Join(s.Roots.Data, "pods"), filepath.Join(s.Roots.Data, "uids"),
+		filepath.Join(s.Roots.Data, "sandboxes"), filepath.Join(s.Roots.Data, "pods"),
 		filepath.Join(s.Roots.State, "p"), filepath.Join(s.Roots.State, "t"),
 	} {
 		entries, readErr := os.ReadDir(dir)

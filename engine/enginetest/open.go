@@ -51,7 +51,7 @@ func Options(t testing.TB, roots dirs.Roots) engine.Options {
 		t.Fatal(err)
 	}
 	return engine.Options{
-		Roots: roots, Instance: "test", Images: images, Pool: NoPool,
+		Roots: roots, Instance: "test", Images: images, Pool: NoPool, Users: filepath.Join(roots.Data, "users"),
 		Network:   func(network.Kind) (network.Provider, error) { return network.None{}, nil },
 		HostPaths: []string{os.TempDir()},
 		Logger:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -70,7 +70,7 @@ func (w *World) In(o engine.Options) engine.Options {
 func Real(t testing.TB, pool int) engine.Options {
 	t.Helper()
 	o := Options(t, Roots(t))
-	o.Pool = pool
+	o.Pool, o.Users = pool, "" // real processes have users that no other engine of the host leases
 	dir := os.Getenv("BULKHEAD_GUEST")
 	if dir == "" {
 		dir = filepath.Join(root(), "bin", "guest")
@@ -150,7 +150,7 @@ func NothingLeft(t testing.TB, o engine.Options) {
 	t.Helper()
 	state := o.Roots.Instance(o.Instance)
 	for _, dir := range []string{
-		o.Roots.Sandboxes(), filepath.Join(o.Roots.Data, "names", o.Instance), filepath.Join(o.Roots.Data, "uids"), state,
+		o.Roots.Sandboxes(), filepath.Join(o.Roots.Data, "names", o.Instance), o.Users, state,
 	} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !os.IsNotExist(err) {

@@ -453,6 +453,8 @@ func (w *World) Fail(name string, err error) {
 
 func (n fakeNet) Release(context.Context) error { return nil }
 
+func (n fakeNet) Close() {}
+
 // Once has the next call of a name fail.
 func (w *World) Once(name string, err error) {
 	w.mu.Lock()
