@@ -94,7 +94,13 @@ func (s *Store) pullNamed(ctx context.Context, named reference.Named, opts PullO
 	}
 	sum := sha256.Sum256(key)
 	open := func(ctx context.Context, dir string) (types.ImageSource, []reference.Named, error) {
-		src, err := from.NewImageSource(ctx, s.getenv.context(dir, opts.Auth))
+		sys := s.getenv.context(dir, opts.Auth)
+		allowed, err := newReach(sys, named)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read registries.conf: %w", err)
+		}
+		allowed.limit(sys)
+		src, err := from.NewImageSource(ctx, sys)
 		return src, []reference.Named{named}, err
 	}
 	img, err := s.fetch(ctx, hex.EncodeToString(sum[:])+named.String(), opts, open)
