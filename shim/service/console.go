@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,33 +19,32 @@ func (e extension) console(context.Context) (func(context.Context, *net.UnixConn
 	if err != nil {
 		return nil, fmt.Errorf("open the console: %w", err)
 	}
-	changes, err := watch(e.o.Console, unix.IN_MODIFY|unix.IN_DELETE_SELF)
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("follow the console: %w", err)
-	}
 	return func(ctx context.Context, conn *net.UnixConn) {
 		defer f.Close()
-		defer changes.Close()
-		stop := context.AfterFunc(ctx, func() { changes.Close() })
-		defer stop()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
 		// Nothing is expected from the client but its end.
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
 			_, _ = io.Copy(io.Discard, conn)
-			changes.Close()
+			cancel()
 		}()
-		follow(conn, f, changes)
+		follow(ctx, conn, f)
 		conn.Close()
 		<-gone
 	}, nil
 }
 
-func follow(w io.Writer, f *os.File, changes *os.File) {
+// consoleLook is how often a console is looked at for more: a shim may not watch files.
+const consoleLook = 200 * time.Millisecond
+
+// follow copies a file that grows until it is deleted, w fails or ctx ends.
+func follow(ctx context.Context, w io.Writer, f *os.File) {
 	buf := make([]byte, 16<<10)
-	var offset int64
-	for {
+	look := time.NewTicker(consoleLook)
+	defer look.Stop()
+	for offset := int64(0); ; {
 		n, err := f.ReadAt(buf, offset)
 		if n > 0 {
 			if _, err := w.Write(buf[:n]); err != nil {
@@ -56,28 +56,18 @@ func follow(w io.Writer, f *os.File, changes *os.File) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return
 		}
-		if info, err := f.Stat(); err != nil {
+		var st unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Nlink == 0 {
 			return
-		} else if info.Size() < offset {
+		}
+		if st.Size < offset {
 			offset = 0
 			continue
 		}
-		if _, err := changes.Read(buf); err != nil {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-// watch returns a file that becomes readable when something of mask happens to
-// path. Its Close ends a Read.
-func watch(path string, mask uint32) (*os.File, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return nil, fmt.Errorf("inotify: %w", err)
-	}
-	if _, err := unix.InotifyAddWatch(fd, path, mask); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("inotify: watch %s: %w", path, err)
-	}
-	return os.NewFile(uintptr(fd), "inotify"), nil
 }
