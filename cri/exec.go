@@ -26,9 +26,9 @@ func (s *Service) ExecSyncClipped(
 	return s.engine.ExecSyncClipped(ctx, id, cmd, timeout, limit)
 }
 
-// Exec starts a command in a running container and returns the URL of its streams, as
-// engine.Stream.URL makes it. What the command writes waits for that. The process is
-// forgotten when its stream has ended, or with its container.
+// Exec prepares a command in a running container and returns the URL of its streams, as
+// engine.Stream.URL makes it. The command runs when they are connected to; see
+// engine.Engine.Exec.
 func (s *Service) Exec(ctx context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	stream, err := s.engine.Exec(ctx, engine.ExecRequest{
 		Container: r.GetContainerId(), Command: r.GetCmd(), TTY: r.GetTty(),

@@ -250,9 +250,10 @@ type ExecRequest struct {
 	oci.Override
 }
 
-// Exec starts a command in a running container and returns its streams. What the
-// command writes waits for their reader. The process is forgotten when its stream
-// has ended, or with its container.
+// Exec prepares a command in a running container and returns its streams. It runs when
+// they are connected to, and never if that takes longer than a minute. A command
+// that cannot be run is told over the streams, with exit code 126 or 127. The process is
+// forgotten with its end, or with its container.
 func (e *Engine) Exec(ctx context.Context, r ExecRequest) (Stream, error) {
 	c, shim, err := e.running(r.Container)
 	if err != nil {
@@ -265,34 +266,11 @@ func (e *Engine) Exec(ctx context.Context, r ExecRequest) (Stream, error) {
 	if err != nil {
 		return Stream{}, failure.Wrap(err, "exec in container %s", c.Name)
 	}
-	s, err := openStream(ctx, shim, exec.open(r.Stdin, r.Stdout, r.Stderr && !r.TTY))
-	if err == nil {
-		err = exec.start(ctx)
-	}
+	request := exec.open(r.Stdin, r.Stdout, r.Stderr && !r.TTY)
+	request.Start = true
+	s, err := openStream(ctx, shim, request)
 	if err != nil {
-		if exit := exec.failed(ctx); exit != 0 {
-			err = &failure.Error{Code: failure.Code(err), Text: failure.Message(err), Err: &ExitError{exit}}
-		}
 		exec.end(ctx)
-		return Stream{}, failure.Wrap(err, "exec in container %s", c.Name)
 	}
-	e.spawn(func() { exec.forget(e.ctx) })
-	return s, nil
-}
-
-// streamPatience is how long the end of a process waits for its reader.
-const streamPatience = time.Minute
-
-// forget deletes the process some time after its end, unless the shim has: which
-// it does when the client has heard of the end.
-func (e *execution) forget(ctx context.Context) {
-	if _, err := e.shim.Task.Wait(ctx, &taskv3.WaitRequest{ID: e.c.ID, ExecID: e.id}); err != nil {
-		return // the engine or the pod is gone
-	}
-	select {
-	case <-time.After(streamPatience):
-		e.end(ctx)
-	case <-e.shim.Done:
-	case <-ctx.Done():
-	}
+	return s, failure.Wrap(err, "exec in container %s", c.Name)
 }
