@@ -53,10 +53,11 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	begun := time.Now()
 	b := &building{e: e, plan: p, begun: begun, mark: begun}
 	made, err := b.build(ctx)
-	if err != nil && ctx.Err() == nil && (b.record.WasPooled || !p.Cold && failure.Code(err) == codes.DeadlineExceeded) {
-		// Whatever is wrong with a member of the pool, or with a clone that
-		// never answers, is no fault of the pod's.
+	for tries := 1; tries < startTries && ctx.Err() == nil && b.mayRetry(err); tries++ {
 		e.log.Warn("a VM failed its pod, which gets another", "pod", r.Key, "pooled", b.record.WasPooled, "error", err)
+		if !b.record.WasPooled {
+			e.machines.Failed(ctx, b.record.Machine, b.record.Template, err)
+		}
 		e.work(b.record.ID, false)
 		b = &building{e: e, plan: p, begun: begun, mark: time.Now(), alone: true}
 		made, err = b.build(ctx)
@@ -77,6 +78,16 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 		e.pool.want(p.kind())
 	}
 	return made.id, nil
+}
+
+// startTries is how many VMs a pod gets. The third is of another template, if two
+// clones have failed.
+const startTries = 3
+
+// mayRetry says of a failed start that another VM may do: whatever is wrong with a
+// member of the pool, or with a clone that never answers, is no fault of the pod's.
+func (b *building) mayRetry(err error) bool {
+	return err != nil && (b.record.WasPooled || !b.plan.Cold && failure.Code(err) == codes.DeadlineExceeded)
 }
 
 // existing is the id of the ready pod that has the key already.
@@ -108,6 +119,7 @@ type building struct {
 	alone    bool   // not from the pool
 
 	begun, mark time.Time
+	cloned      time.Time // when the VM of its own was begun
 }
 
 // build goes through all steps; each registers its undo, on the stack or in

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"time"
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	"golang.org/x/sys/unix"
@@ -57,6 +58,7 @@ func (b *building) attach(ctx context.Context) (err error) {
 // rest is made ready.
 func (b *building) start(ctx context.Context) (err error) {
 	b.conn, err = b.e.startShim(ctx, &b.record, b.attached, b.plan.Cold, b.template)
+	b.cloned = time.Now()
 	return failure.Wrap(err, "start the shim")
 }
 
@@ -100,6 +102,9 @@ func (b *building) boot(ctx context.Context) error {
 	_, err := b.conn.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxID: b.record.ID})
 	if err == nil {
 		b.e.groups.HoldCPU(&b.record, b.plan.quota, b.plan.period, b.plan.Overhead)
+	}
+	if err == nil && !b.record.WasPooled && !b.plan.Cold {
+		b.e.machines.Answered(b.record.Machine, time.Since(b.cloned))
 	}
 	return failure.Wrap(err, "start the machine")
 }
@@ -200,7 +205,7 @@ func (e *Engine) startShim(ctx context.Context, r *store.Pod, a network.Attachme
 		if err != nil {
 			return nil, err
 		}
-		o.Memory, o.State, r.Template = t.Memory, t.State, t.Key
+		o.Memory, o.State, o.Patience, r.Template = t.Memory, t.State, t.Patience, t.Key
 	}
 	if err := e.groups.Make(ctx, e.store.Journal(r.ID), r); err != nil {
 		return nil, err

@@ -22,8 +22,8 @@ type boot struct {
 func (s *Sandbox) boot() *boot {
 	b := &boot{done: make(chan struct{})}
 	var ctx context.Context
-	ctx, b.cancel = context.WithTimeoutCause(s.ctx, s.o.BootTimeout,
-		fmt.Errorf("%w: no machine within %v", ErrTimeout, s.o.BootTimeout))
+	limit := s.o.bootLimit()
+	ctx, b.cancel = context.WithTimeoutCause(s.ctx, limit, fmt.Errorf("%w: no machine within %v", ErrTimeout, limit))
 	s.state.Phases, s.mounted = nil, false
 	s.booting = b
 	s.spawn(func() {

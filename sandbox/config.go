@@ -130,9 +130,26 @@ type Options struct {
 	// BootTimeout bounds the wait for the machine and its agent's first
 	// answer; 0 is a minute, enough for a cold boot under emulation.
 	BootTimeout time.Duration
+	// Patience is what a healthy clone's first answer may take on this host now.
+	// The agent is connected to again when it has been silent for so long, and
+	// the machine is given up, with ErrTimeout, after PatienceTimes as long. 0 is
+	// BootTimeout in all.
+	Patience time.Duration
 	// CallTimeout bounds each call to the agent that does not wait for a
 	// process; 0 is 30 seconds.
 	CallTimeout time.Duration
+}
+
+// PatienceTimes is how many times Options.Patience a machine has to be up: its own
+// start, a first connection, and a second one that gets twice as long.
+const PatienceTimes = 4
+
+// bootLimit bounds the wait for the machine and its agent's first answer.
+func (o Options) bootLimit() time.Duration {
+	if o.Patience > 0 {
+		return PatienceTimes * o.Patience
+	}
+	return o.BootTimeout
 }
 
 // Files are the descriptors that Create takes over; the sandbox closes them.

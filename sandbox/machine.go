@@ -32,7 +32,7 @@ type machine struct {
 func (s *Sandbox) newMachine(vm hypervisor.VM, resume bool) *machine {
 	m := &machine{vm: vm, gone: make(chan struct{}), oom: hostoom.Take(vm.Process().PID)}
 	m.ctx, m.cancel = context.WithCancelCause(s.ctx)
-	m.link = guest.NewLink(vm.Connect, resume, func(err error) {
+	m.link = guest.NewLink(vm.Connect, resume, s.o.Patience, func(err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.spawn(func() { s.logIf("end a machine", s.kill(s.ctx, m, ReasonVMKilled, err.Error())) })

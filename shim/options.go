@@ -3,6 +3,7 @@ package shim
 import (
 	"os"
 	"os/exec"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
@@ -29,6 +30,9 @@ type Options struct {
 	// template to clone; both nil mean a cold boot.
 	Memory *os.File
 	State  *os.File
+	// Patience is what a healthy clone's first answer may take on this host now,
+	// see sandbox.Options; 0 is half a minute in all. Adopt does not use it.
+	Patience time.Duration
 
 	// Scratch and Logs, by container id, are what Adopt gives the new shim
 	// again. A container whose log is missing keeps its output in the guest

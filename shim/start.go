@@ -45,7 +45,7 @@ func Start(ctx context.Context, o Options) (_ *Client, err error) {
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
 	defer closeKernel()
-	return o.launch(ctx, bootstrap.Message{Machine: o.Machine}, files)
+	return o.launch(ctx, bootstrap.Message{Machine: o.Machine, Patience: o.Patience}, files)
 }
 
 // Adopt starts a new shim for a sandbox whose shim has died. Of o it uses ID,

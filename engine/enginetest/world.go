@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
@@ -415,6 +416,12 @@ func (m source) Accel(ctx context.Context, _ hypervisor.Accel) (hypervisor.Accel
 
 func (m source) Template(ctx context.Context, _ hypervisor.Machine, _ func()) (*machines.Template, error) {
 	return &machines.Template{Key: "key"}, m.w.call(ctx, "Template")
+}
+
+func (m source) Answered(hypervisor.Machine, time.Duration) {}
+
+func (m source) Failed(ctx context.Context, _ hypervisor.Machine, _ string, _ error) {
+	_ = m.w.call(ctx, "Failed")
 }
 
 func (m source) End(_ context.Context, dir string) error {

@@ -5,6 +5,7 @@ package machines
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -20,6 +21,12 @@ type Source interface {
 	// building, if not nil, is called before that. The files are shared and stay
 	// open until Close.
 	Template(ctx context.Context, m hypervisor.Machine, building func()) (*Template, error)
+	// Answered tells that a clone of m's template was up after a time.
+	Answered(m hypervisor.Machine, took time.Duration)
+	// Failed tells that a clone of the template with that key, m's, was never up.
+	// A template of which two clones in a row fail is condemned: the next Template
+	// builds another.
+	Failed(ctx context.Context, m hypervisor.Machine, key string, why error)
 	// End ends the VM whose sockets lie in dir, if there is one.
 	End(ctx context.Context, dir string) error
 	// List tells of the templates on disk.
@@ -36,6 +43,9 @@ type Source interface {
 type Template struct {
 	Key           string
 	Memory, State *os.File
+	// Patience is what the first answer of a healthy clone may take on this host
+	// now, as shim.Options have it.
+	Patience time.Duration
 }
 
 // What VMs boot with, in MiB: what a pod that states no limit gets, so that the

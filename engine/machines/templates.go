@@ -3,6 +3,7 @@ package machines
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/pace"
 	"github.com/bulkhead-project/bulkhead/sandbox/ready"
 )
 
@@ -24,14 +26,12 @@ import (
 // and beside others.
 const buildTimeout = 2 * time.Minute
 
-// clockTries is how often a template is booted for a clock that is right.
-const clockTries = 4
-
 // Templates are the templates of this host, which QEMU clones and whose memory is
 // held until Close.
 type Templates struct {
 	driver hypervisor.Driver
 	store  *template.Store
+	guest  template.Guest
 	prober probe.Prober
 	log    *slog.Logger
 
@@ -44,9 +44,12 @@ type Templates struct {
 	removed []*heldTemplate
 }
 
+// heldTemplate is a template that is open.
 type heldTemplate struct {
 	*template.Template
-	out Template
+	memory   *os.File
+	pace     pace.Pace // of clones, from their start to their being up
+	failures int       // of clones since the last one that was up; guarded by mu
 }
 
 // Open finds QEMU and the templates in roots. The guest is what they boot.
@@ -62,7 +65,7 @@ func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger) (*Templates, error
 	if err := dirs.Ensure(sockets, 0o711); err != nil {
 		return nil, err
 	}
-	h := &Templates{driver: driver, store: template.Open(roots, driver), log: log, open: map[hypervisor.Machine]*heldTemplate{}}
+	h := &Templates{driver: driver, store: template.Open(roots, driver), guest: ready.Steady, log: log, open: map[hypervisor.Machine]*heldTemplate{}}
 	h.prober = probe.Prober{
 		Driver: driver, Check: ready.Answering, Path: filepath.Join(roots.State, "kvm.json"), Dir: sockets,
 		Machine: hypervisor.Machine{
@@ -104,27 +107,79 @@ func (h *Templates) Template(ctx context.Context, m hypervisor.Machine, building
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	began := time.Now()
-	t, why, err := h.store.Ensure(ctx, m, ready.Steady)
-	for tries := 1; errors.Is(err, ready.ErrClock) && tries < clockTries; tries++ {
-		h.log.Warn("a template is booted anew", "error", err)
-		t, why, err = h.store.Ensure(ctx, m, ready.Steady)
-	}
+	t, why, err := h.store.Ensure(ctx, m, h.guest)
 	if err != nil {
 		return nil, err
 	}
 	if why != nil {
 		h.log.Info("template built", "key", t.Info.Key, "why", why, "vcpus", m.VCPUs, "accel", m.Accel,
-			"network", m.Network, "took", time.Since(began))
+			"network", m.Network, "took", time.Since(began), "tries", t.Info.Tries, "condemned", t.Info.Condemned)
 	}
 	memory, err := t.Memory()
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	held := &heldTemplate{t, Template{Key: t.Info.Key, Memory: memory, State: t.State()}}
+	held := &heldTemplate{Template: t, memory: memory}
+	held.pace.Observe(t.Info.Answered, 1)
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.open[m] = held
+	return held.out(), nil
+}
+
+// Of the first answer of a clone: how many times what is expected it may take, and
+// the bounds of that.
+const (
+	patienceTimes = 5
+	leastPatience = 1500 * time.Millisecond
+	mostPatience  = 7500 * time.Millisecond
+)
+
+// out is what a clone is made of. After a failure the next clone gets more time. It
+// is called with mu held.
+func (t *heldTemplate) out() *Template {
+	patience := max(patienceTimes*t.pace.Expect(pace.Load()), leastPatience) << t.failures
+	return &Template{Key: t.Info.Key, Memory: t.memory, State: t.State(), Patience: min(patience, mostPatience)}
+}
+
+// Answered implements Source.
+func (h *Templates) Answered(m hypervisor.Machine, took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.open[m]; t != nil {
+		t.pace.Observe(took, pace.Load())
+		t.failures = 0
+	}
+}
+
+// mostFailures is how many clones in a row may fail before their template is
+// condemned.
+const mostFailures = 2
+
+// Failed implements Source.
+func (h *Templates) Failed(ctx context.Context, m hypervisor.Machine, key string, why error) {
+	h.mu.Lock()
+	t := h.open[m]
+	if t == nil || t.Info.Key != key {
+		h.mu.Unlock()
+		return
+	}
+	t.failures++
+	condemned := t.failures == mostFailures
+	if condemned {
+		h.removed = append(h.removed, t)
+		delete(h.open, m)
+	}
 	h.mu.Unlock()
-	return &held.out, nil
+	if !condemned {
+		return
+	}
+	n, err := h.store.Condemn(ctx, t.Template, fmt.Sprintf("%d clones in a row failed: %v", mostFailures, why))
+	if err != nil {
+		h.log.Error("condemn a template", "key", key, "error", err)
+		return
+	}
+	h.log.Warn("template condemned, the next start builds another", "key", key, "condemned", n, "error", why)
 }
 
 // held is the open template of m, until somebody removes it from the store.
@@ -135,13 +190,13 @@ func (h *Templates) held(m hypervisor.Machine) *Template {
 	if t == nil {
 		return nil
 	}
-	if !h.store.Has(t.Info.Key) {
+	if !h.store.Current(t.Template) {
 		// Closed at the end only: a start that has just taken it goes on with it.
 		h.removed = append(h.removed, t)
 		delete(h.open, m)
 		return nil
 	}
-	return &t.out
+	return t.out()
 }
 
 // End ends whatever machine has its sockets in dir.

@@ -22,10 +22,8 @@ type Pace struct {
 	next   int
 }
 
-// Observe adds a time that has just been measured.
-func (p *Pace) Observe(took time.Duration) { p.observe(took, Load()) }
-
-func (p *Pace) observe(took time.Duration, load float64) {
+// Observe adds a time that was measured under a load.
+func (p *Pace) Observe(took time.Duration, load float64) {
 	took = time.Duration(float64(took) / load)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,11 +35,9 @@ func (p *Pace) observe(took time.Duration, load float64) {
 	p.next = (p.next + 1) % remembered
 }
 
-// Expect is what the work would take now, by the slowest of the latest times; 0
-// if there are none.
-func (p *Pace) Expect() time.Duration { return p.expect(Load()) }
-
-func (p *Pace) expect(load float64) time.Duration {
+// Expect is what the work would take under a load, by the slowest of the latest
+// times; 0 if there are none.
+func (p *Pace) Expect(load float64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var slowest time.Duration

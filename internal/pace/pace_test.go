@@ -9,18 +9,18 @@ import (
 // be now.
 func TestPace(t *testing.T) {
 	var p Pace
-	if got := p.expect(3); got != 0 {
+	if got := p.Expect(3); got != 0 {
 		t.Errorf("nothing was observed, and %v are expected", got)
 	}
-	p.observe(8*time.Second, 4) // two, on a busy host
-	p.observe(time.Second, 1)
-	if quiet, busy := p.expect(1), p.expect(3); quiet != 2*time.Second || busy != 6*time.Second {
+	p.Observe(8*time.Second, 4) // two, on a busy host
+	p.Observe(time.Second, 1)
+	if quiet, busy := p.Expect(1), p.Expect(3); quiet != 2*time.Second || busy != 6*time.Second {
 		t.Errorf("%v are expected on a quiet host and %v on a busy one", quiet, busy)
 	}
 	for range remembered - 1 {
-		p.observe(time.Second, 1)
+		p.Observe(time.Second, 1)
 	}
-	if got := p.expect(1); got != time.Second {
+	if got := p.Expect(1); got != time.Second {
 		t.Errorf("%v are expected: what was long ago counts", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,6 +51,8 @@ type Message struct {
 	Machine  hypervisor.Machine `json:"machine"`
 	Adopt    bool               `json:"adopt,omitempty"` // take over what StateDir holds
 	Files    []string           `json:"files,omitempty"` // the names of the files, in order
+	// Patience is sandbox.Options.Patience for a clone.
+	Patience time.Duration `json:"patience,omitempty"`
 
 	// Clone is the shim's own note.
 	Clone bool `json:"-"`

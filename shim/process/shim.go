@@ -62,7 +62,7 @@ func (s *shim) open() (err error) {
 		Events: service.OnEvent(s.m.ID, &s.hub, s.log),
 	}
 	if s.m.Clone {
-		o.BootTimeout = cloneTimeout
+		o.BootTimeout, o.Patience = cloneTimeout, s.m.Patience
 	}
 	if !s.m.Adopt {
 		s.sandbox, err = sandbox.New(o)

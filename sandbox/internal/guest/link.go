@@ -18,9 +18,10 @@ import (
 // when it ends although the VM lives. A guest that breaks its sessions
 // again and again uses up the link.
 type Link struct {
-	dial   func(context.Context) (net.Conn, error)
-	resume bool // another host was connected before
-	broken func(error)
+	dial     func(context.Context) (net.Conn, error)
+	resume   bool // another host was connected before
+	patience time.Duration
+	broken   func(error)
 
 	sem     chan struct{}
 	session *channel.Session
@@ -36,11 +37,12 @@ const (
 var errLinkBroken = errors.New("the guest breaks the channel again and again")
 
 // NewLink returns a link to the agent to which dial connects. It opens no connection
-// yet. resume says that another host was connected before; broken is called with the
+// yet. resume says that another host was connected before; patience is
+// channel.Options.Patience; broken is called with the
 // reason when the link is used up, by the guest's doing or because dial says
 // hypervisor.ErrSpent.
-func NewLink(dial func(context.Context) (net.Conn, error), resume bool, broken func(error)) *Link {
-	return &Link{dial: dial, resume: resume, broken: broken, sem: make(chan struct{}, 1)}
+func NewLink(dial func(context.Context) (net.Conn, error), resume bool, patience time.Duration, broken func(error)) *Link {
+	return &Link{dial: dial, resume: resume, patience: patience, broken: broken, sem: make(chan struct{}, 1)}
 }
 
 // Open opens a stream, on a new session if need be.
@@ -73,7 +75,7 @@ func (l *Link) Connect(ctx context.Context) (*channel.Session, error) {
 		l.session, l.resume = nil, true
 	}
 	hello := channel.Hello{Version: agentv1.Version}
-	session, err := channel.Dial(ctx, l.dial, channel.Options{Hello: hello, Resume: l.resume})
+	session, err := channel.Dial(ctx, l.dial, channel.Options{Hello: hello, Resume: l.resume, Patience: l.patience})
 	if errors.Is(err, hypervisor.ErrSpent) {
 		l.broken(err)
 	}
@@ -84,7 +86,7 @@ func (l *Link) Connect(ctx context.Context) (*channel.Session, error) {
 		session.Close()
 		return nil, fmt.Errorf("the agent speaks version %d of the protocol, not %d: %w", v, agentv1.Version, agentv1.ErrUnsupported)
 	}
-	l.session = session
+	l.session, l.patience = session, 0 // the next one is no clone's first
 	return session, nil
 }
 

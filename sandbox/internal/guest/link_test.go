@@ -22,7 +22,7 @@ func TestLinkWithoutConnections(t *testing.T) {
 		{name: "nobody listens", err: errors.New("refused")},
 	} {
 		var broken error
-		l := NewLink(func(context.Context) (net.Conn, error) { return nil, tc.err }, false, func(err error) { broken = err })
+		l := NewLink(func(context.Context) (net.Conn, error) { return nil, tc.err }, false, 0, func(err error) { broken = err })
 		if _, err := l.Open(t.Context()); !errors.Is(err, tc.err) {
 			t.Errorf("%s: %v", tc.name, err)
 		}

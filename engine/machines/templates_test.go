@@ -1,0 +1,120 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisorfake"
+	"github.com/bulkhead-project/bulkhead/hypervisor/template"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+)
+
+// fakeTemplates are those of VMs without a guest.
+func fakeTemplates(t *testing.T, log *strings.Builder) (*Templates, hypervisor.Machine) {
+	t.Helper()
+	state, err := os.MkdirTemp("", "m") // short, for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(state) })
+	kernel := filepath.Join(t.TempDir(), "kernel")
+	if err := os.WriteFile(kernel, []byte("kernel"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &hypervisorfake.Driver{}
+	none := func(context.Context, hypervisor.VM) error { return nil }
+	h := &Templates{
+		driver: d, store: template.Open(dirs.Roots{Data: t.TempDir(), State: state}, d), guest: template.Guest{Ready: none, Answer: none},
+		log: slog.New(slog.NewTextHandler(log, nil)), open: map[hypervisor.Machine]*heldTemplate{},
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h, hypervisor.Machine{Kernel: kernel, Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, Network: hypervisor.NetworkNone}
+}
+
+// TestCondemned: two clones in a row that fail condemn their template, and the
+// next one is built. A clone that answers in between clears it.
+func TestCondemned(t *testing.T) {
+	var log strings.Builder
+	h, m := fakeTemplates(t, &log)
+	silent := errors.New("silent")
+	get := func() *Template {
+		t.Helper()
+		got, err := h.Template(t.Context(), m, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	built := func() time.Time {
+		t.Helper()
+		list, err := h.List(t.Context())
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%d templates, %v", len(list), err)
+		}
+		return list[0].Built
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	key, first := get().Key, built()
+	h.Failed(ctx, m, key, silent)
+	h.Answered(m, time.Millisecond)
+	h.Failed(ctx, m, key, silent)
+	h.Failed(ctx, m, "another's", silent)
+	if get(); !built().Equal(first) {
+		t.Fatal("built again without need")
+	}
+	h.Failed(ctx, m, key, silent)
+	if left, err := h.List(ctx); err != nil || len(left) != 0 {
+		t.Errorf("a condemned template is listed: %v, %v", left, err)
+	}
+	if said := log.String(); !strings.Contains(said, "template condemned") || !strings.Contains(said, "condemned=1 error=silent") {
+		t.Errorf("the log says %s", said)
+	}
+	if get(); built().Equal(first) {
+		t.Error("not built again")
+	}
+	list, err := h.List(ctx)
+	if err != nil || list[0].Condemned != 1 || !strings.Contains(list[0].Reason, "2 clones in a row failed: silent") {
+		t.Errorf("it says %+v, %v", list, err)
+	}
+}
+
+// TestPatience: what a clone is given follows what clones needed, within bounds,
+// and is more after a failure.
+func TestPatience(t *testing.T) {
+	var log strings.Builder
+	h, m := fakeTemplates(t, &log)
+	patience := func() time.Duration {
+		t.Helper()
+		got, err := h.Template(t.Context(), m, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Patience
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	quick := patience()
+	if quick != leastPatience {
+		t.Errorf("%v after a proof that took nothing", quick)
+	}
+	h.Failed(ctx, m, h.open[m].Info.Key, errors.New("silent"))
+	if again := patience(); again != 2*leastPatience {
+		t.Errorf("%v after a failure", again)
+	}
+	h.Answered(m, time.Hour)
+	if slow := patience(); slow != mostPatience {
+		t.Errorf("%v after a clone that took an hour", slow)
+	}
+}
