@@ -128,18 +128,18 @@ func (h *Templates) Template(ctx context.Context, m hypervisor.Machine, building
 }
 
 // Of the first answer of a clone: how many times what is expected it may take, and
-// the bounds of that.
+// the bounds of that. It may be tight: who is given up too early gets another
+// clone, which has twice the time.
 const (
-	patienceTimes = 5
+	patienceTimes = 3
 	leastPatience = 1500 * time.Millisecond
-	mostPatience  = 7500 * time.Millisecond
+	mostPatience  = 4 * time.Second
 )
 
-// out is what a clone is made of. After a failure the next clone gets more time. It
-// is called with mu held.
+// out is what a clone is made of. It is called with mu held.
 func (t *heldTemplate) out() *Template {
-	patience := max(patienceTimes*t.pace.Expect(pace.Load()), leastPatience) << t.failures
-	return &Template{Key: t.Info.Key, Memory: t.memory, State: t.State(), Patience: min(patience, mostPatience)}
+	patience := min(max(patienceTimes*t.pace.Expect(pace.Load()), leastPatience), mostPatience)
+	return &Template{Key: t.Info.Key, Memory: t.memory, State: t.State(), Patience: patience << t.failures}
 }
 
 // Answered implements Source.
