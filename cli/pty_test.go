@@ -313,6 +313,14 @@ spec:
     command: [sh, -c, "trap 'echo ending; exit 0' TERM; echo up; while true; do sleep 0.1; done"]
 `
 
+const shell = `apiVersion: v1
+kind: Pod
+metadata: {name: shell}
+spec:
+  restartPolicy: Never
+  containers: [{name: c, image: "localhost/busybox:test", command: [sh], stdin: true, tty: true}]
+`
+
 const deaf = `apiVersion: v1
 kind: Pod
 metadata: {name: deaf}
@@ -337,6 +345,15 @@ func testForeground(t *testing.T, u *user) {
 		p.expect(`(a     |longer) \|\x1b\[0m ending\r\n`)
 	}
 	p.end(run, 3, before)
+
+	// A container that asks for a terminal gets this one.
+	for _, args := range [][]string{{"run", "-it", "--rm", busybox, "sh"}, {"run", "--rm", write(t, shell)}} {
+		run = p.start(u, args...)
+		p.expect(`# (\x1b\[\w+)*$`)
+		p.typed("stty size; exit 6\r")
+		p.expect(`40 100\r\n`)
+		p.end(run, 6, before)
+	}
 
 	// What does not obey is killed by another, long before its grace is over.
 	run = p.start(u, "run", "--rm", write(t, deaf))

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const replicas = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: many}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: many}}
+  template:
+    metadata: {labels: {app: many}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: c
+        image: localhost/busybox:test
+        command: [sh, -c, "trap 'echo hup' HUP; echo up; while true; do sleep 0.1; done"]
+        readinessProbe: {exec: {command: ["true"]}, periodSeconds: 1}
+`
+
+// TestUse does with an image and with a workload what users of podman and kubectl do.
+func TestUse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots virtual machines; make test runs it in its second pass")
+	}
+	u := newUser(t, nil, noPool)
+	u.loadBusybox()
+	t.Run("image", u.runsImages)
+	t.Run("workload", u.usesWorkload)
+	if out := u.must("", "ps", "-q"); out != "" {
+		t.Errorf("pods are left: %q", out)
+	}
+}
+
+func (u *user) runsImages(t *testing.T) {
+	for _, tc := range []struct {
+		name, stdin, out string
+		args             []string
+		code             int
+	}{
+		{name: "arguments as they are", args: []string{busybox, "echo", "-n", "$(HOME) $$"}, out: "$(HOME) $$"},
+		{name: "flags", args: []string{"-e", "A=$b", "-u", "5:6", "-w", "/tmp", busybox, "sh", "-c", "echo $A $(id -u):$(id -g) $PWD"}, out: "$b 5:6 /tmp\n"},
+		{name: "an entrypoint", args: []string{"--entrypoint", `["sh","-c"]`, busybox, "exit 4"}, code: 4},
+		{name: "stdin", stdin: "typed\n", args: []string{"-i", busybox, "sh", "-c", "echo begun; cat; exit 3"}, out: "begun\ntyped\n", code: 3},
+		{name: "no such image", args: []string{"--pull", "never", "localhost/nosuch:1"}, code: 125},
+	} {
+		out, stderr, code := u.run(tc.stdin, append([]string{"run", "-q", "--rm"}, tc.args...)...)
+		if out != tc.out && out != tc.out+"\n" || code != tc.code {
+			t.Errorf("%s: exit code %d, %q, %q", tc.name, code, out, stderr)
+		}
+	}
+	u.must("", "run", "-dq", "--name", "sleeper", "--memory", "64m", busybox, "sleep", "1000")
+	if out := u.must("", "inspect", "sleeper", "-o", "jsonpath={.spec.containers[0].resources.limits.memory}"); out != "64Mi" {
+		t.Errorf("the limit is %q", out)
+	}
+	if out := u.must("", "exec", "-u", "nobody", "-e", "B=2", "-w", "/", "sleeper", "--", "sh", "-c", "id -un; echo $B; pwd"); out != "nobody\n2\n/\n" {
+		t.Errorf("exec: %q", out)
+	}
+	u.refused(t, []string{"exec", "-u", "nosuch", "sleeper", "true"}, "nosuch")
+	u.refused(t, []string{"exec", "-w", "tmp", "sleeper", "true"}, "not absolute")
+	if out := u.must("", "restart", "-t", "0", "sleeper"); out != "sleeper\n" {
+		t.Errorf("restart: %q", out)
+	}
+	u.must("", "wait", "--for", "condition=Ready", "sleeper")
+	if out := u.must("", "describe", "sleeper"); !strings.Contains(out, "Running since") || !strings.Contains(out, "memory=64Mi") {
+		t.Errorf("describe: %s", out)
+	}
+	u.must("", "rm", "-f", "sleeper")
+}
+
+func (u *user) usesWorkload(t *testing.T) {
+	file := write(t, replicas)
+	service := write(t, "{apiVersion: v1, kind: Service, metadata: {name: many}, spec: {ports: [{port: 80}]}}\n---"+replicas)
+	if _, stderr, code := u.run("", "run", "-dq", service); code == 0 || !strings.Contains(stderr, "Service") {
+		t.Errorf("a Service: exit code %d, %q", code, stderr)
+	}
+	if out := u.must("", "run", "-dq", "--wait", "--ignore-unsupported", service); out != "many-0\nmany-1\n" {
+		t.Errorf("run: %q", out)
+	}
+	if out := u.must("", "ps", "-l", "app=many", "-o", "jsonpath={.items[*].ready}"); out != "1 1" {
+		t.Errorf("not ready after run --wait: %q", out)
+	}
+	for _, args := range [][]string{{"ps", "-q", "-l", "app!=many"}, {"ps", "-q", "-n", "other"}} {
+		if out := u.must("", args...); out != "" {
+			t.Errorf("%v: %q", args, out)
+		}
+	}
+	u.refused(t, []string{"ps", "-l", "a b"}, "selector")
+	for _, args := range [][]string{{"logs", "deployment/many"}, {"logs", "-l", "app=many"}} {
+		if out := u.must("", args...); out != "many-0/c | up\nmany-1/c | up\n" {
+			t.Errorf("%v: %q", args, out)
+		}
+	}
+	u.refused(t, []string{"logs", "statefulset/many"}, "not found")
+	u.refused(t, []string{"rm", "-f", "many"}, `"many": not found`)
+	u.must("", "kill", "-s", "HUP", "many-0")
+	hup := u.begin(t, "logs", "-f", "many-0")
+	hup.expect(t, "hup")
+	u.must("", "wait", "--for", "jsonpath={.status.phase}=Running", "-l", "app=many")
+	_, stderr, code := u.run("", "wait", "--for", "condition=Ready=False", "--timeout", "200ms", "many-0")
+	if code == 0 || !strings.Contains(stderr, "timed out") {
+		t.Errorf("a condition that is not met: exit code %d, %q", code, stderr)
+	}
+	watch := u.begin(t, "ps", "-w")
+	watch.expect(t, "many-1")
+	if out := u.must("", "stop", "many-1"); out != "many-1\n" {
+		t.Errorf("stop: %q", out)
+	}
+	u.refused(t, []string{"wait", "--for", "condition=Ready", "many-1"}, "has ended")
+	if out := u.must("", "rm", "-f", file); out != "many-0\nmany-1\n" {
+		t.Errorf("rm of a file: %q", out)
+	}
+	watch.expect(t, "Removed")
+	watch.end(t, syscall.SIGTERM, 0)
+	u.must("", "wait", "--for", "delete", "many-0")
+}
