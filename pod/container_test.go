@@ -13,7 +13,8 @@ func TestContainersOf(t *testing.T) {
 	pod := testpod.New("Never", "a", "b")
 	always, never := corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever
 	pod.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: &always}, {Name: "j", RestartPolicy: &never}}
-	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e"}, TargetContainerName: "a"}}
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e"},
+		TargetContainerName: "a"}}
 	got := ""
 	for _, c := range containersOf(pod) {
 		got += fmt.Sprintf("%s:%d%s ", c.spec.Name, c.kind, c.target)

@@ -66,7 +66,9 @@ func (p *Pod) CanDebug(spec corev1.EphemeralContainer) error {
 		return fmt.Errorf("debug pod %s: %w", p.pod.Name, ErrEnded)
 	}
 	var names []string
-	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{
+		status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses,
+	} {
 		for _, one := range list {
 			names = append(names, one.Name)
 		}

@@ -119,7 +119,8 @@ func (f *fakeCRI) id(kind string) string {
 
 func (f *fakeCRI) tell(uid string) {
 	for events := range f.listeners {
-		events <- &runtimeapi.ContainerEventResponse{PodSandboxStatus: &runtimeapi.PodSandboxStatus{Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}}}
+		status := &runtimeapi.PodSandboxStatus{Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}}
+		events <- &runtimeapi.ContainerEventResponse{PodSandboxStatus: status}
 	}
 }
 
@@ -127,7 +128,8 @@ func (f *fakeCRI) Version(context.Context, string) (*runtimeapi.VersionResponse,
 	return &runtimeapi.VersionResponse{RuntimeName: "bulkhead"}, nil
 }
 
-func (f *fakeCRI) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+func (f *fakeCRI) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
+	established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	if err := f.call("GetContainerEvents", ""); err != nil {
 		return err
 	}
@@ -251,13 +253,15 @@ func (f *fakeCRI) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandbo
 	var out []*runtimeapi.PodSandbox
 	for id, s := range f.sandboxes {
 		if matches(s.config.Labels, filter.GetLabelSelector()) {
-			out = append(out, &runtimeapi.PodSandbox{Id: id, Metadata: s.config.Metadata, State: s.status.State, CreatedAt: s.status.CreatedAt, Labels: s.config.Labels})
+			out = append(out, &runtimeapi.PodSandbox{Id: id, Metadata: s.config.Metadata, State: s.status.State, CreatedAt: s.status.CreatedAt,
+				Labels: s.config.Labels})
 		}
 	}
 	return out, nil
 }
 
-func (f *fakeCRI) CreateContainer(_ context.Context, sandbox string, config *runtimeapi.ContainerConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+func (f *fakeCRI) CreateContainer(_ context.Context, sandbox string, config *runtimeapi.ContainerConfig,
+	_ *runtimeapi.PodSandboxConfig) (string, error) {
 	if err := f.call("CreateContainer", fmt.Sprintf("%s/%d", config.Metadata.Name, config.Metadata.Attempt)); err != nil {
 		return "", err
 	}
@@ -272,11 +276,12 @@ func (f *fakeCRI) CreateContainer(_ context.Context, sandbox string, config *run
 			f.scripts[config.Metadata.Name] = script[1:]
 		}
 	}
-	f.containers[id] = &fakeContainer{sandbox: sandbox, config: config, life: l, ended: make(chan struct{}), status: &runtimeapi.ContainerStatus{
-		Id: id, Metadata: config.Metadata, State: runtimeapi.ContainerState_CONTAINER_CREATED, CreatedAt: time.Now().UnixNano(),
-		Image: config.Image, ImageRef: config.Image.Image, Labels: config.Labels, Annotations: config.Annotations,
-		Resources: &runtimeapi.ContainerResources{Linux: config.Linux.GetResources()},
-	}}
+	f.containers[id] = &fakeContainer{sandbox: sandbox, config: config, life: l, ended: make(chan struct{}),
+		status: &runtimeapi.ContainerStatus{
+			Id: id, Metadata: config.Metadata, State: runtimeapi.ContainerState_CONTAINER_CREATED, CreatedAt: time.Now().UnixNano(),
+			Image: config.Image, ImageRef: config.Image.Image, Labels: config.Labels, Annotations: config.Annotations,
+			Resources: &runtimeapi.ContainerResources{Linux: config.Linux.GetResources()},
+		}}
 	return id, nil
 }
 
@@ -429,7 +434,8 @@ func (f *fakeCRI) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, _ b
 	return &runtimeapi.ImageStatusResponse{}, nil
 }
 
-func (f *fakeCRI) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+func (f *fakeCRI) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig,
+	_ *runtimeapi.PodSandboxConfig) (string, error) {
 	f.mu.Lock()
 	call := "PullImage " + spec.Image
 	if auth != nil {

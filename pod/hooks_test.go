@@ -57,14 +57,19 @@ func TestPostStart(t *testing.T) {
 		ready  bool
 		events string
 	}{
-		{"runs", "Always", execHook("hook"), fakeExec{lasts: time.Minute}, life{}, 30 * time.Second, "a", "running", false, ""},
-		{"has run", "Always", execHook("hook"), fakeExec{lasts: time.Second}, life{}, 30 * time.Second, "a b", "running", true, ""},
-		{"sleeps", "Always", sleepHook(10), fakeExec{}, life{}, 9 * time.Second, "a", "running", false, ""},
-		{"has slept", "Always", sleepHook(10), fakeExec{}, life{}, 11 * time.Second, "a b", "running", true, ""},
-		{"fails, never", "Never", execHook("hook"), fakeExec{lasts: time.Second, err: failed}, life{}, 2 * time.Second, "a b", "terminated Error", false, "FailedPostStartHook Killing"},
-		{"fails again and again", "Always", execHook("hook"), fakeExec{lasts: time.Second, err: failed}, life{}, 5 * time.Second, "a b a", "waiting CrashLoopBackOff", false,
-			"FailedPostStartHook Killing FailedPostStartHook Killing BackOff"},
-		{"the container ends before it", "Never", sleepHook(60), fakeExec{}, life{lasts: time.Second}, 2 * time.Second, "a b", "terminated Completed", false, ""},
+		{name: "runs", policy: "Always", hook: execHook("hook"), how: fakeExec{lasts: time.Minute}, after: 30 * time.Second, starts: "a",
+			state: "running"},
+		{name: "has run", policy: "Always", hook: execHook("hook"), how: fakeExec{lasts: time.Second}, after: 30 * time.Second,
+			starts: "a b", state: "running", ready: true},
+		{name: "sleeps", policy: "Always", hook: sleepHook(10), after: 9 * time.Second, starts: "a", state: "running"},
+		{name: "has slept", policy: "Always", hook: sleepHook(10), after: 11 * time.Second, starts: "a b", state: "running", ready: true},
+		{name: "fails, never", policy: "Never", hook: execHook("hook"), how: fakeExec{lasts: time.Second, err: failed},
+			after: 2 * time.Second, starts: "a b", state: "terminated Error", events: "FailedPostStartHook Killing"},
+		{name: "fails again and again", policy: "Always", hook: execHook("hook"), how: fakeExec{lasts: time.Second, err: failed},
+			after: 5 * time.Second, starts: "a b a", state: "waiting CrashLoopBackOff",
+			events: "FailedPostStartHook Killing FailedPostStartHook Killing BackOff"},
+		{name: "the container ends before it", policy: "Never", hook: sleepHook(60), life: life{lasts: time.Second}, after: 2 * time.Second,
+			starts: "a b", state: "terminated Completed"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -97,10 +102,12 @@ func TestPostStartOfASidecar(t *testing.T) {
 		pod := withInits(testpod.New("Always", "main"), "s+")
 		pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PostStart: sleepHook(5)}
 		s := supervise(t, fake, pod)
-		if status := s.after(4 * time.Second); starts(fake) != "s" || *status.InitContainerStatuses[0].Started || status.Phase != corev1.PodPending {
+		if status := s.after(4 * time.Second); starts(fake) != "s" || *status.InitContainerStatuses[0].Started ||
+			status.Phase != corev1.PodPending {
 			t.Errorf("started %s, phase %s", starts(fake), status.Phase)
 		}
-		if status := s.after(2 * time.Second); starts(fake) != "s main" || !*status.InitContainerStatuses[0].Started || status.Phase != corev1.PodRunning {
+		if status := s.after(2 * time.Second); starts(fake) != "s main" || !*status.InitContainerStatuses[0].Started ||
+			status.Phase != corev1.PodRunning {
 			t.Errorf("started %s, phase %s", starts(fake), status.Phase)
 		}
 	})
@@ -118,15 +125,22 @@ func TestPreStop(t *testing.T) {
 		calls []string
 		warns string
 	}{
-		{"first the hook", execHook("hook"), fakeExec{lasts: 5 * time.Second}, life{}, -1, 5 * time.Second, []string{"ExecSync main hook", "StopContainer main/25"}, ""},
-		{"first a sleep", sleepHook(5), fakeExec{}, life{}, -1, 5 * time.Second, []string{"StopContainer main/25"}, ""},
-		{"then the rest of the grace", sleepHook(10), fakeExec{}, life{deaf: true}, -1, 30 * time.Second, []string{"StopContainer main/20"}, ""},
-		{"a hook that fails", execHook("hook"), fakeExec{err: failed}, life{}, -1, 0, []string{"ExecSync main hook", "StopContainer main/30"}, "FailedPreStopHook"},
-		{"a hook that uses all up", execHook("hook"), fakeExec{lasts: time.Hour}, life{}, -1, 30 * time.Second, []string{"ExecSync main hook", "StopContainer main/2"}, "FailedPreStopHook"},
-		{"and a deaf container", execHook("hook"), fakeExec{lasts: time.Hour}, life{deaf: true}, -1, 32 * time.Second, []string{"ExecSync main hook", "StopContainer main/2"}, "FailedPreStopHook"},
-		{"a hook that leaves a second", sleepHook(29), fakeExec{}, life{deaf: true}, -1, 31 * time.Second, []string{"StopContainer main/2"}, ""},
-		{"with a grace of its own", execHook("hook"), fakeExec{lasts: 2 * time.Second}, life{deaf: true}, 10 * time.Second, 10 * time.Second, []string{"ExecSync main hook", "StopContainer main/8"}, ""},
-		{"no grace, no hook", execHook("hook"), fakeExec{lasts: 2 * time.Second}, life{}, 0, 0, []string{"StopContainer main/0"}, ""},
+		{name: "first the hook", hook: execHook("hook"), how: fakeExec{lasts: 5 * time.Second}, grace: -1, takes: 5 * time.Second,
+			calls: []string{"ExecSync main hook", "StopContainer main/25"}},
+		{name: "first a sleep", hook: sleepHook(5), grace: -1, takes: 5 * time.Second, calls: []string{"StopContainer main/25"}},
+		{name: "then the rest of the grace", hook: sleepHook(10), life: life{deaf: true}, grace: -1, takes: 30 * time.Second,
+			calls: []string{"StopContainer main/20"}},
+		{name: "a hook that fails", hook: execHook("hook"), how: fakeExec{err: failed}, grace: -1,
+			calls: []string{"ExecSync main hook", "StopContainer main/30"}, warns: "FailedPreStopHook"},
+		{name: "a hook that uses all up", hook: execHook("hook"), how: fakeExec{lasts: time.Hour}, grace: -1, takes: 30 * time.Second,
+			calls: []string{"ExecSync main hook", "StopContainer main/2"}, warns: "FailedPreStopHook"},
+		{name: "and a deaf container", hook: execHook("hook"), how: fakeExec{lasts: time.Hour}, life: life{deaf: true}, grace: -1,
+			takes: 32 * time.Second, calls: []string{"ExecSync main hook", "StopContainer main/2"}, warns: "FailedPreStopHook"},
+		{name: "a hook that leaves a second", hook: sleepHook(29), life: life{deaf: true}, grace: -1, takes: 31 * time.Second,
+			calls: []string{"StopContainer main/2"}},
+		{name: "with a grace of its own", hook: execHook("hook"), how: fakeExec{lasts: 2 * time.Second}, life: life{deaf: true},
+			grace: 10 * time.Second, takes: 10 * time.Second, calls: []string{"ExecSync main hook", "StopContainer main/8"}},
+		{name: "no grace, no hook", hook: execHook("hook"), how: fakeExec{lasts: 2 * time.Second}, calls: []string{"StopContainer main/0"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -183,9 +197,11 @@ func TestStopDuringPreStop(t *testing.T) {
 		calls []string
 		warns string
 	}{
-		{"the hook ends", 10 * time.Second, 20 * time.Second, 10 * time.Second, []string{"ExecSync main hook", "StopContainer main/13"}, ""},
-		{"the hook fails to", time.Hour, 5 * time.Second, 8 * time.Second, []string{"ExecSync main hook", "StopContainer main/2"}, "FailedPreStopHook"},
-		{"no patience", time.Hour, 0, 3 * time.Second, []string{"ExecSync main hook", "StopContainer main/0"}, ""},
+		{name: "the hook ends", lasts: 10 * time.Second, grace: 20 * time.Second, takes: 10 * time.Second,
+			calls: []string{"ExecSync main hook", "StopContainer main/13"}},
+		{name: "the hook fails to", lasts: time.Hour, grace: 5 * time.Second, takes: 8 * time.Second,
+			calls: []string{"ExecSync main hook", "StopContainer main/2"}, warns: "FailedPreStopHook"},
+		{name: "no patience", lasts: time.Hour, takes: 3 * time.Second, calls: []string{"ExecSync main hook", "StopContainer main/0"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -255,9 +271,9 @@ func TestPreStopOfAPausedPod(t *testing.T) {
 		paused, stop bool
 		want         []string
 	}{
-		{"stop", true, true, []string{"Resume s1", "ExecSync s hook"}},
-		{"deadline", true, false, []string{"Resume s1", "ExecSync s hook"}},
-		{"runs", false, true, []string{"ExecSync s hook"}},
+		{name: "stop", paused: true, stop: true, want: []string{"Resume s1", "ExecSync s hook"}},
+		{name: "deadline", paused: true, want: []string{"Resume s1", "ExecSync s hook"}},
+		{name: "runs", stop: true, want: []string{"ExecSync s hook"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -295,13 +311,15 @@ func TestStopOrder(t *testing.T) {
 		takes time.Duration
 		calls []string
 	}{
-		{"one after the other", map[string]life{"main": {term: 3 * time.Second}, "t": {term: 2 * time.Second}, "s": {term: time.Second}}, -1, 6 * time.Second,
-			[]string{"StopContainer main/30", "StopContainer t/27", "StopContainer s/25"}},
-		{"a deaf regular one uses the grace up", map[string]life{"main": {deaf: true}, "t": {}, "s": {}}, 10 * time.Second, 10 * time.Second,
-			[]string{"StopContainer main/10", "StopContainer s/2", "StopContainer t/2"}},
-		{"deaf sidecars", map[string]life{"t": {deaf: true}, "s": {deaf: true}}, 10 * time.Second, 12 * time.Second,
-			[]string{"StopContainer main/10", "StopContainer t/10", "StopContainer s/2"}},
-		{"no grace, no order", nil, 0, 0, []string{"StopContainer main/0", "StopContainer s/0", "StopContainer t/0"}},
+		{name: "one after the other", lives: map[string]life{"main": {term: 3 * time.Second}, "t": {term: 2 * time.Second},
+			"s": {term: time.Second}}, grace: -1, takes: 6 * time.Second,
+			calls: []string{"StopContainer main/30", "StopContainer t/27", "StopContainer s/25"}},
+		{name: "a deaf regular one uses the grace up", lives: map[string]life{"main": {deaf: true}, "t": {}, "s": {}},
+			grace: 10 * time.Second, takes: 10 * time.Second,
+			calls: []string{"StopContainer main/10", "StopContainer s/2", "StopContainer t/2"}},
+		{name: "deaf sidecars", lives: map[string]life{"t": {deaf: true}, "s": {deaf: true}}, grace: 10 * time.Second, takes: 12 * time.Second,
+			calls: []string{"StopContainer main/10", "StopContainer t/10", "StopContainer s/2"}},
+		{name: "no grace, no order", calls: []string{"StopContainer main/0", "StopContainer s/0", "StopContainer t/0"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -341,7 +359,8 @@ func TestSidecarsEndAfterTheRegularHaveDone(t *testing.T) {
 		if err := s.end(); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"ExecSync t hook", "StopContainer t/28", "StopContainer s/28"}, fake.called("ExecSync", "StopContainer")); diff != "" {
+		if diff := cmp.Diff([]string{"ExecSync t hook", "StopContainer t/28", "StopContainer s/28"},
+			fake.called("ExecSync", "StopContainer")); diff != "" {
 			t.Error(diff)
 		}
 		if code, _ := s.ExitCode(); code != 0 || s.Status().Phase != corev1.PodSucceeded {
@@ -378,13 +397,13 @@ func TestHooksOfTheNetwork(t *testing.T) {
 		hook *corev1.LifecycleHandler
 		err  string
 	}{
-		{"request", get(intstr.FromInt32(8080)), ""},
-		{"request to a named port", get(intstr.FromString("web")), ""},
-		{"request to no port", get(intstr.FromString("oops")), "neither a port's name"},
-		{"request where nothing listens", get(intstr.FromInt32(81)), "connection refused"},
-		{"connection", connect(8080), ""},
-		{"connection where nothing listens", connect(81), "connection refused"},
-		{"nothing", &corev1.LifecycleHandler{}, "no handler"},
+		{name: "request", hook: get(intstr.FromInt32(8080))},
+		{name: "request to a named port", hook: get(intstr.FromString("web"))},
+		{name: "request to no port", hook: get(intstr.FromString("oops")), err: "neither a port's name"},
+		{name: "request where nothing listens", hook: get(intstr.FromInt32(81)), err: "connection refused"},
+		{name: "connection", hook: connect(8080)},
+		{name: "connection where nothing listens", hook: connect(81), err: "connection refused"},
+		{name: "nothing", hook: &corev1.LifecycleHandler{}, err: "no handler"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -30,13 +30,15 @@ func TestImagePolicies(t *testing.T) {
 		state  string
 		told   string
 	}{
-		{"here:1", "IfNotPresent", nil, "running", `Container image "here:1" already present on machine`},
-		{"here:1", "Never", nil, "running", `Container image "here:1" already present on machine`},
-		{"here:1", "Always", []string{"PullImage here:1"}, "running", pulled("here:1")},
-		{"away:1", "IfNotPresent", []string{"PullImage away:1"}, "running", pulled("away:1")},
-		{"away", "Always", []string{"PullImage away:latest"}, "running", pulled("away")},
-		{"reg:5000/away@sha256:00", "IfNotPresent", []string{"PullImage reg:5000/away@sha256:00"}, "running", pulled("reg:5000/away@sha256:00")},
-		{"away:1", "Never", nil, "waiting ErrImageNeverPull", `Container image "away:1" is not present with pull policy of Never`},
+		{image: "here:1", policy: "IfNotPresent", state: "running", told: `Container image "here:1" already present on machine`},
+		{image: "here:1", policy: "Never", state: "running", told: `Container image "here:1" already present on machine`},
+		{image: "here:1", policy: "Always", pulls: []string{"PullImage here:1"}, state: "running", told: pulled("here:1")},
+		{image: "away:1", policy: "IfNotPresent", pulls: []string{"PullImage away:1"}, state: "running", told: pulled("away:1")},
+		{image: "away", policy: "Always", pulls: []string{"PullImage away:latest"}, state: "running", told: pulled("away")},
+		{image: "reg:5000/away@sha256:00", policy: "IfNotPresent", pulls: []string{"PullImage reg:5000/away@sha256:00"}, state: "running",
+			told: pulled("reg:5000/away@sha256:00")},
+		{image: "away:1", policy: "Never", state: "waiting ErrImageNeverPull",
+			told: `Container image "away:1" is not present with pull policy of Never`},
 	}
 	for _, test := range tests {
 		t.Run(test.image+" "+string(test.policy), func(t *testing.T) {

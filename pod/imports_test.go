@@ -46,7 +46,8 @@ func TestImports(t *testing.T) {
 			switch {
 			case ours && !slices.Contains(may, own):
 				t.Errorf("%s imports %s", name, own)
-			case strings.HasPrefix(dependency, "k8s.io/client-go"), strings.HasPrefix(dependency, "k8s.io/cri-client"), strings.HasPrefix(dependency, "k8s.io/kubernetes"):
+			case strings.HasPrefix(dependency, "k8s.io/client-go"), strings.HasPrefix(dependency, "k8s.io/cri-client"),
+				strings.HasPrefix(dependency, "k8s.io/kubernetes"):
 				t.Errorf("%s imports %s: no Kubernetes client", name, dependency)
 			}
 		}

@@ -38,7 +38,8 @@ func starts(fake *fakeCRI) string {
 // states are all containers' in short, the initial ones first.
 func states(status corev1.PodStatus) map[string]string {
 	out := map[string]string{}
-	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses,
+		status.EphemeralContainerStatuses} {
 		for _, c := range list {
 			out[c.Name] = state(c)
 		}
@@ -58,39 +59,55 @@ func TestInitialContainers(t *testing.T) {
 		phase  corev1.PodPhase
 		states map[string]string
 	}{
-		{"one after the other", "Always", []string{"i", "j"}, map[string][]life{"i": {good}, "j": {good}}, 3 * time.Second,
-			"i j main", "Running", map[string]string{"i": "terminated Completed", "j": "terminated Completed", "main": "running"}},
-		{"the first runs", "Always", []string{"i", "j"}, map[string][]life{"j": {good}}, time.Minute,
-			"i", "Pending", map[string]string{"i": "running", "j": "waiting PodInitializing", "main": "waiting PodInitializing"}},
-		{"the second runs", "Always", []string{"i", "j"}, map[string][]life{"i": {good}}, time.Minute,
-			"i j", "Pending", map[string]string{"i": "terminated Completed", "j": "running", "main": "waiting PodInitializing"}},
-		{"fails once, always", "Always", []string{"i"}, map[string][]life{"i": {bad, good}}, time.Minute,
-			"i i main", "Running", map[string]string{"i": "terminated Completed", "main": "running"}},
-		{"fails once, on failure", "OnFailure", []string{"i"}, map[string][]life{"i": {bad, good}}, time.Minute,
-			"i i main", "Running", map[string]string{"i": "terminated Completed", "main": "running"}},
-		{"fails on", "Always", []string{"i"}, map[string][]life{"i": {bad}}, 15 * time.Second,
-			"i i i", "Pending", map[string]string{"i": "waiting CrashLoopBackOff", "main": "waiting PodInitializing"}},
-		{"fails, never", "Never", []string{"i", "j"}, map[string][]life{"i": {bad}}, time.Minute,
-			"i", "Failed", map[string]string{"i": "terminated Error", "j": "waiting PodInitializing", "main": "waiting PodInitializing"}},
-		{"the second fails, never", "Never", []string{"i", "j"}, map[string][]life{"i": {good}, "j": {bad}}, time.Minute,
-			"i j", "Failed", map[string]string{"i": "terminated Completed", "j": "terminated Error", "main": "waiting PodInitializing"}},
-		{"succeeds, never", "Never", []string{"i"}, map[string][]life{"i": {good}, "main": {good}}, time.Minute,
-			"i main", "Succeeded", map[string]string{"i": "terminated Completed", "main": "terminated Completed"}},
-		{"a sidecar starts and stays", "Always", []string{"s+"}, nil, time.Minute,
-			"s main", "Running", map[string]string{"s": "running", "main": "running"}},
-		{"a sidecar among initial ones", "Always", []string{"i", "s+", "j"}, map[string][]life{"i": {good}, "j": {good}}, time.Minute,
-			"i s j main", "Running", map[string]string{"i": "terminated Completed", "s": "running", "j": "terminated Completed", "main": "running"}},
-		{"a sidecar that falls during the start is started beside it", "Never", []string{"s+", "i"},
-			map[string][]life{"s": {bad, {}}, "i": {{lasts: time.Minute}}}, 2 * time.Minute,
-			"s i s main", "Running", map[string]string{"s": "running", "i": "terminated Completed", "main": "running"}},
-		{"a sidecar that ends well is started again whatever the policy", "Never", []string{"s+"},
-			map[string][]life{"s": {good, {}}}, time.Minute, "s main s", "Running", map[string]string{"s": "running", "main": "running"}},
-		{"a sidecar does not hold the pod", "OnFailure", []string{"s+"}, map[string][]life{"main": {good}}, time.Minute,
-			"s main", "Succeeded", map[string]string{"s": "terminated Error", "main": "terminated Completed"}},
-		{"nor its failure", "Never", []string{"s+"}, map[string][]life{"s": {{lasts: 2 * time.Second, code: 9}}, "main": {{lasts: 3 * time.Second}}}, time.Minute,
-			"s main s", "Succeeded", map[string]string{"s": "terminated Error", "main": "terminated Completed"}},
-		{"a sidecar ends with a start that failed", "Never", []string{"s+", "i"}, map[string][]life{"i": {bad}}, time.Minute,
-			"s i", "Failed", map[string]string{"s": "terminated Error", "i": "terminated Error", "main": "waiting PodInitializing"}},
+		{name: "one after the other", policy: "Always", inits: []string{"i", "j"}, lives: map[string][]life{"i": {good}, "j": {good}},
+			after:  3 * time.Second,
+			starts: "i j main", phase: "Running", states: map[string]string{"i": "terminated Completed", "j": "terminated Completed",
+				"main": "running"}},
+		{name: "the first runs", policy: "Always", inits: []string{"i", "j"}, lives: map[string][]life{"j": {good}}, after: time.Minute,
+			starts: "i", phase: "Pending", states: map[string]string{"i": "running", "j": "waiting PodInitializing",
+				"main": "waiting PodInitializing"}},
+		{name: "the second runs", policy: "Always", inits: []string{"i", "j"}, lives: map[string][]life{"i": {good}}, after: time.Minute,
+			starts: "i j", phase: "Pending", states: map[string]string{"i": "terminated Completed", "j": "running",
+				"main": "waiting PodInitializing"}},
+		{name: "fails once, always", policy: "Always", inits: []string{"i"}, lives: map[string][]life{"i": {bad, good}}, after: time.Minute,
+			starts: "i i main", phase: "Running", states: map[string]string{"i": "terminated Completed", "main": "running"}},
+		{name: "fails once, on failure", policy: "OnFailure", inits: []string{"i"}, lives: map[string][]life{"i": {bad, good}},
+			after:  time.Minute,
+			starts: "i i main", phase: "Running", states: map[string]string{"i": "terminated Completed", "main": "running"}},
+		{name: "fails on", policy: "Always", inits: []string{"i"}, lives: map[string][]life{"i": {bad}}, after: 15 * time.Second,
+			starts: "i i i", phase: "Pending", states: map[string]string{"i": "waiting CrashLoopBackOff", "main": "waiting PodInitializing"}},
+		{name: "fails, never", policy: "Never", inits: []string{"i", "j"}, lives: map[string][]life{"i": {bad}}, after: time.Minute,
+			starts: "i", phase: "Failed", states: map[string]string{"i": "terminated Error", "j": "waiting PodInitializing",
+				"main": "waiting PodInitializing"}},
+		{name: "the second fails, never", policy: "Never", inits: []string{"i", "j"}, lives: map[string][]life{"i": {good}, "j": {bad}},
+			after:  time.Minute,
+			starts: "i j", phase: "Failed", states: map[string]string{"i": "terminated Completed", "j": "terminated Error",
+				"main": "waiting PodInitializing"}},
+		{name: "succeeds, never", policy: "Never", inits: []string{"i"}, lives: map[string][]life{"i": {good}, "main": {good}},
+			after:  time.Minute,
+			starts: "i main", phase: "Succeeded", states: map[string]string{"i": "terminated Completed", "main": "terminated Completed"}},
+		{name: "a sidecar starts and stays", policy: "Always", inits: []string{"s+"}, after: time.Minute,
+			starts: "s main", phase: "Running", states: map[string]string{"s": "running", "main": "running"}},
+		{name: "a sidecar among initial ones", policy: "Always", inits: []string{"i", "s+", "j"},
+			lives: map[string][]life{"i": {good}, "j": {good}}, after: time.Minute,
+			starts: "i s j main", phase: "Running",
+			states: map[string]string{"i": "terminated Completed", "s": "running", "j": "terminated Completed", "main": "running"}},
+		{name: "a sidecar that falls during the start is started beside it", policy: "Never", inits: []string{"s+", "i"},
+			lives: map[string][]life{"s": {bad, {}}, "i": {{lasts: time.Minute}}}, after: 2 * time.Minute,
+			starts: "s i s main", phase: "Running", states: map[string]string{"s": "running", "i": "terminated Completed", "main": "running"}},
+		{name: "a sidecar that ends well is started again whatever the policy", policy: "Never", inits: []string{"s+"},
+			lives: map[string][]life{"s": {good, {}}}, after: time.Minute, starts: "s main s", phase: "Running",
+			states: map[string]string{"s": "running", "main": "running"}},
+		{name: "a sidecar does not hold the pod", policy: "OnFailure", inits: []string{"s+"}, lives: map[string][]life{"main": {good}},
+			after:  time.Minute,
+			starts: "s main", phase: "Succeeded", states: map[string]string{"s": "terminated Error", "main": "terminated Completed"}},
+		{name: "nor its failure", policy: "Never", inits: []string{"s+"},
+			lives: map[string][]life{"s": {{lasts: 2 * time.Second, code: 9}}, "main": {{lasts: 3 * time.Second}}}, after: time.Minute,
+			starts: "s main s", phase: "Succeeded", states: map[string]string{"s": "terminated Error", "main": "terminated Completed"}},
+		{name: "a sidecar ends with a start that failed", policy: "Never", inits: []string{"s+", "i"}, lives: map[string][]life{"i": {bad}},
+			after:  time.Minute,
+			starts: "s i", phase: "Failed", states: map[string]string{"s": "terminated Error", "i": "terminated Error",
+				"main": "waiting PodInitializing"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -145,7 +162,8 @@ func TestStatusOfInitialContainers(t *testing.T) {
 		if !i.Ready || *i.Started || !sidecar.Ready || !*sidecar.Started {
 			t.Errorf("%+v, %+v", i, sidecar)
 		}
-		want := map[string]string{"PodReadyToStartContainers": "True", "Initialized": "True", "Ready": "True", "ContainersReady": "True", "PodScheduled": "True"}
+		want := map[string]string{"PodReadyToStartContainers": "True", "Initialized": "True", "Ready": "True", "ContainersReady": "True",
+			"PodScheduled": "True"}
 		if diff := cmp.Diff(want, conditions(status)); diff != "" {
 			t.Error(diff)
 		}
@@ -236,7 +254,8 @@ func TestOwnRestartPolicies(t *testing.T) {
 		never := corev1.ContainerRestartPolicyNever
 		fake.scripts["main"] = []life{{lasts: time.Second, code: 42}, {lasts: time.Second, code: 42}, {lasts: time.Second, code: 3}}
 		pod := testpod.New("Always", "main")
-		pod.Spec.Containers[0].RestartPolicy, pod.Spec.Containers[0].RestartPolicyRules = &never, []corev1.ContainerRestartRule{testpod.RestartOn("In", 42)}
+		pod.Spec.Containers[0].RestartPolicy, pod.Spec.Containers[0].RestartPolicyRules = &never,
+			[]corev1.ContainerRestartRule{testpod.RestartOn("In", 42)}
 		s := supervise(t, fake, pod)
 		if err := s.end(); err != nil {
 			t.Fatal(err)

@@ -29,12 +29,18 @@ func TestActiveDeadline(t *testing.T) {
 		phase  corev1.PodPhase
 		reason string
 	}{
-		{"runs into it", "Always", map[string][]life{"main": {{term: time.Second}}}, 61 * time.Second, "Failed", "DeadlineExceeded"},
-		{"gets its grace", "Always", map[string][]life{"main": {{deaf: true}}}, 90 * time.Second, "Failed", "DeadlineExceeded"},
-		{"obeys with success", "Never", map[string][]life{"main": {{lasts: 61 * time.Second, deaf: true}}}, 61 * time.Second, "Failed", "DeadlineExceeded"},
-		{"ends before", "Never", map[string][]life{"main": {{lasts: 30 * time.Second}}}, 30 * time.Second, "Succeeded", ""},
-		{"during the start", "Always", map[string][]life{"i": {{}}}, 60 * time.Second, "Failed", "DeadlineExceeded"},
-		{"during a back-off", "Always", map[string][]life{"main": {{lasts: time.Second, code: 1}}}, 60 * time.Second, "Failed", "DeadlineExceeded"},
+		{name: "runs into it", policy: "Always", lives: map[string][]life{"main": {{term: time.Second}}}, ends: 61 * time.Second,
+			phase: "Failed", reason: "DeadlineExceeded"},
+		{name: "gets its grace", policy: "Always", lives: map[string][]life{"main": {{deaf: true}}}, ends: 90 * time.Second, phase: "Failed",
+			reason: "DeadlineExceeded"},
+		{name: "obeys with success", policy: "Never", lives: map[string][]life{"main": {{lasts: 61 * time.Second, deaf: true}}},
+			ends: 61 * time.Second, phase: "Failed", reason: "DeadlineExceeded"},
+		{name: "ends before", policy: "Never", lives: map[string][]life{"main": {{lasts: 30 * time.Second}}}, ends: 30 * time.Second,
+			phase: "Succeeded"},
+		{name: "during the start", policy: "Always", lives: map[string][]life{"i": {{}}}, ends: 60 * time.Second, phase: "Failed",
+			reason: "DeadlineExceeded"},
+		{name: "during a back-off", policy: "Always", lives: map[string][]life{"main": {{lasts: time.Second, code: 1}}},
+			ends: 60 * time.Second, phase: "Failed", reason: "DeadlineExceeded"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -98,10 +104,11 @@ func TestActiveDeadlineOfAPodThatHasEnded(t *testing.T) {
 		phase  corev1.PodPhase
 		reason string
 	}{
-		"ended by it":      {life{term: 5 * time.Second, termCode: -1}, 61 * time.Second, "Failed", "DeadlineExceeded"},
-		"ended after it":   {life{lasts: 70 * time.Second}, 30 * time.Second, "Failed", "DeadlineExceeded"},
-		"had ended":        {life{lasts: 50 * time.Second}, 30 * time.Second, "Succeeded", ""},
-		"failed before it": {life{lasts: 50 * time.Second, code: 1}, 30 * time.Second, "Failed", ""},
+		"ended by it": {life: life{term: 5 * time.Second, termCode: -1}, away: 61 * time.Second, phase: "Failed",
+			reason: "DeadlineExceeded"},
+		"ended after it":   {life: life{lasts: 70 * time.Second}, away: 30 * time.Second, phase: "Failed", reason: "DeadlineExceeded"},
+		"had ended":        {life: life{lasts: 50 * time.Second}, away: 30 * time.Second, phase: "Succeeded"},
+		"failed before it": {life: life{lasts: 50 * time.Second, code: 1}, away: 30 * time.Second, phase: "Failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -143,18 +150,21 @@ func TestTerminationMessages(t *testing.T) {
 		life   life
 		want   string
 	}{
-		{"the file's", "File", "last words", line("F", "log"), life{code: 1}, "last words"},
-		{"of success too", "File", "done\n", "", life{}, "done\n"},
-		{"none", "File", "", line("F", "log"), life{code: 1}, ""},
-		{"the log's", "FallbackToLogsOnError", "", line("F", "one") + line("F", "two"), life{code: 1}, "one\ntwo\n"},
-		{"not of success", "FallbackToLogsOnError", "", line("F", "one"), life{}, ""},
-		{"the file's before the log's", "FallbackToLogsOnError", "words", line("F", "one"), life{code: 1}, "words"},
-		{"parts of a line", "FallbackToLogsOnError", "", line("P", "one ") + line("F", "two"), life{code: 1}, "one two\n"},
-		{"the end of a long line", "FallbackToLogsOnError", "", line("F", "a"+long), life{code: 1}, long[:2047] + "\n"},
-		{"the last 80 lines", "FallbackToLogsOnError", "", many, life{code: 1}, strings.Repeat("y\n", 80)},
-		{"no such log", "FallbackToLogsOnError", "", "rubbish\n\x00\n", life{code: 1}, ""},
-		{"no text", "FallbackToLogsOnError", "", "", life{code: 1}, ""},
-		{"bytes that are no text", "File", "a\xffb", "", life{code: 1}, "a?b"},
+		{name: "the file's", policy: "File", file: "last words", log: line("F", "log"), life: life{code: 1}, want: "last words"},
+		{name: "of success too", policy: "File", file: "done\n", want: "done\n"},
+		{name: "none", policy: "File", log: line("F", "log"), life: life{code: 1}},
+		{name: "the log's", policy: "FallbackToLogsOnError", log: line("F", "one") + line("F", "two"), life: life{code: 1}, want: "one\ntwo\n"},
+		{name: "not of success", policy: "FallbackToLogsOnError", log: line("F", "one")},
+		{name: "the file's before the log's", policy: "FallbackToLogsOnError", file: "words", log: line("F", "one"), life: life{code: 1},
+			want: "words"},
+		{name: "parts of a line", policy: "FallbackToLogsOnError", log: line("P", "one ") + line("F", "two"), life: life{code: 1},
+			want: "one two\n"},
+		{name: "the end of a long line", policy: "FallbackToLogsOnError", log: line("F", "a"+long), life: life{code: 1},
+			want: long[:2047] + "\n"},
+		{name: "the last 80 lines", policy: "FallbackToLogsOnError", log: many, life: life{code: 1}, want: strings.Repeat("y\n", 80)},
+		{name: "no such log", policy: "FallbackToLogsOnError", log: "rubbish\n\x00\n", life: life{code: 1}},
+		{name: "no text", policy: "FallbackToLogsOnError", life: life{code: 1}},
+		{name: "bytes that are no text", policy: "File", file: "a\xffb", life: life{code: 1}, want: "a?b"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -217,13 +227,14 @@ func TestDebug(t *testing.T) {
 		state string
 		err   error
 	}{
-		{"runs", debugger("d", "here:1", ""), life{}, "running", nil},
-		{"has a target", debugger("d", "here:1", "main"), life{}, "running", nil},
-		{"ends", debugger("d", "here:1", ""), life{lasts: time.Second, code: 3}, "terminated Error", nil},
-		{"ends well and is not started again", debugger("d", "here:1", ""), life{lasts: time.Second}, "terminated Completed", nil},
-		{"has a name that is taken", debugger("main", "here:1", ""), life{}, "", ErrName},
-		{"has no target", debugger("d", "here:1", "other"), life{}, "", ErrTarget},
-		{"has no image", debugger("d", "bad:1", ""), life{}, "waiting ImagePullBackOff", errPull},
+		{name: "runs", spec: debugger("d", "here:1", ""), state: "running"},
+		{name: "has a target", spec: debugger("d", "here:1", "main"), state: "running"},
+		{name: "ends", spec: debugger("d", "here:1", ""), life: life{lasts: time.Second, code: 3}, state: "terminated Error"},
+		{name: "ends well and is not started again", spec: debugger("d", "here:1", ""), life: life{lasts: time.Second},
+			state: "terminated Completed"},
+		{name: "has a name that is taken", spec: debugger("main", "here:1", ""), err: ErrName},
+		{name: "has no target", spec: debugger("d", "here:1", "other"), err: ErrTarget},
+		{name: "has no image", spec: debugger("d", "bad:1", ""), state: "waiting ImagePullBackOff", err: errPull},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -27,18 +27,23 @@ func TestLivenessAndStartupKill(t *testing.T) {
 		restarts          int32
 		lastCode          int32
 	}{
-		{"liveness", "Always", execProbe("bad", 3), nil, life{term: time.Second}, []string{"StopContainer main/30"},
-			"main: Container main failed liveness probe, will be restarted", "running started ready", 1, 143},
-		{"liveness, on failure, exit code 0", "OnFailure", execProbe("bad", 3), nil, life{term: time.Second, termCode: -1}, []string{"StopContainer main/30"},
-			"main: Container main failed liveness probe, will be restarted", "running started ready", 1, 0},
-		{"liveness, never", "Never", execProbe("bad", 3), nil, life{term: time.Second}, []string{"StopContainer main/30"},
-			"main: Container main failed liveness probe", "terminated Error", 0, 0},
-		{"liveness, its own grace", "Always", with(execProbe("bad", 3), 2), nil, life{deaf: true}, []string{"StopContainer main/2"},
-			"main: Container main failed liveness probe, will be restarted", "running started ready", 1, 137},
-		{"startup", "Always", nil, execProbe("bad", 3), life{term: time.Second}, []string{"StopContainer main/30"},
-			"main: Container main failed startup probe, will be restarted", "running", 1, 143},
-		{"startup, its own grace", "Always", with(execProbe("bad", 1), 60), with(execProbe("bad", 3), 1), life{deaf: true}, []string{"StopContainer main/1"},
-			"main: Container main failed startup probe, will be restarted", "running", 1, 137},
+		{name: "liveness", policy: "Always", liveness: execProbe("bad", 3), life: life{term: time.Second},
+			calls:   []string{"StopContainer main/30"},
+			killing: "main: Container main failed liveness probe, will be restarted", state: "running started ready", restarts: 1, lastCode: 143},
+		{name: "liveness, on failure, exit code 0", policy: "OnFailure", liveness: execProbe("bad", 3),
+			life: life{term: time.Second, termCode: -1}, calls: []string{"StopContainer main/30"},
+			killing: "main: Container main failed liveness probe, will be restarted", state: "running started ready", restarts: 1},
+		{name: "liveness, never", policy: "Never", liveness: execProbe("bad", 3), life: life{term: time.Second},
+			calls:   []string{"StopContainer main/30"},
+			killing: "main: Container main failed liveness probe", state: "terminated Error"},
+		{name: "liveness, its own grace", policy: "Always", liveness: with(execProbe("bad", 3), 2), life: life{deaf: true},
+			calls:   []string{"StopContainer main/2"},
+			killing: "main: Container main failed liveness probe, will be restarted", state: "running started ready", restarts: 1, lastCode: 137},
+		{name: "startup", policy: "Always", startup: execProbe("bad", 3), life: life{term: time.Second}, calls: []string{"StopContainer main/30"},
+			killing: "main: Container main failed startup probe, will be restarted", state: "running", restarts: 1, lastCode: 143},
+		{name: "startup, its own grace", policy: "Always", liveness: with(execProbe("bad", 1), 60), startup: with(execProbe("bad", 3), 1),
+			life: life{deaf: true}, calls: []string{"StopContainer main/1"},
+			killing: "main: Container main failed startup probe, will be restarted", state: "running", restarts: 1, lastCode: 137},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -127,7 +132,8 @@ func TestASidecarStartsTheOthers(t *testing.T) {
 			StartupProbe: execProbe("up", 60), ReadinessProbe: execProbe("ready", 1),
 		}}
 		s := supervise(t, fake, pod)
-		if status := s.after(10 * time.Second); len(fake.called("StartContainer")) != 1 || healthOf(status.InitContainerStatuses[0]) != "running" {
+		if status := s.after(10 * time.Second); len(fake.called("StartContainer")) != 1 ||
+			healthOf(status.InitContainerStatuses[0]) != "running" {
 			t.Errorf("started %v, the sidecar is %s", fake.called("StartContainer"), healthOf(status.InitContainerStatuses[0]))
 		}
 		say("up", true)

@@ -63,7 +63,9 @@ func (r *run) hear() {
 
 // observeContainer finds the newest instances of c, and removes those that are
 // older than the last but one.
-func (r *run) observeContainer(ctx context.Context, c *container, listed []*runtimeapi.Container, known map[string]*runtimeapi.ContainerStatus) error {
+func (r *run) observeContainer(
+	ctx context.Context, c *container, listed []*runtimeapi.Container, known map[string]*runtimeapi.ContainerStatus,
+) error {
 	instances, err := instance.Of(ctx, r.o.Runtime, listed, c.spec.Name, r.exits)
 	if err != nil {
 		return err

@@ -103,12 +103,18 @@ func TestRunToTheEnd(t *testing.T) {
 		state  string
 		code   int
 	}{
-		{"never, good", "Never", []life{{lasts: time.Second}}, 1, "Succeeded", "terminated Completed", 0},
-		{"never, bad", "Never", []life{{lasts: time.Second, code: 3}}, 1, "Failed", "terminated Error", 3},
-		{"never, killed for memory", "Never", []life{{lasts: time.Second, code: 137, reason: "OOMKilled"}}, 1, "Failed", "terminated OOMKilled", 137},
-		{"on failure, good", "OnFailure", []life{{lasts: time.Second}}, 1, "Succeeded", "terminated Completed", 0},
-		{"on failure, good at the third", "OnFailure", []life{{lasts: time.Second, code: 1}, {lasts: time.Second, code: 2}, {lasts: time.Second}}, 3, "Succeeded", "terminated Completed", 0},
-		{"missing command", "Never", []life{{fails: errors.New("no such file"), code: 127}}, 1, "Failed", "terminated StartError", 127},
+		{name: "never, good", policy: "Never", lives: []life{{lasts: time.Second}}, starts: 1, phase: "Succeeded", state: "terminated Completed"},
+		{name: "never, bad", policy: "Never", lives: []life{{lasts: time.Second, code: 3}}, starts: 1, phase: "Failed",
+			state: "terminated Error", code: 3},
+		{name: "never, killed for memory", policy: "Never", lives: []life{{lasts: time.Second, code: 137, reason: "OOMKilled"}}, starts: 1,
+			phase: "Failed", state: "terminated OOMKilled", code: 137},
+		{name: "on failure, good", policy: "OnFailure", lives: []life{{lasts: time.Second}}, starts: 1, phase: "Succeeded",
+			state: "terminated Completed"},
+		{name: "on failure, good at the third", policy: "OnFailure",
+			lives: []life{{lasts: time.Second, code: 1}, {lasts: time.Second, code: 2}, {lasts: time.Second}}, starts: 3, phase: "Succeeded",
+			state: "terminated Completed"},
+		{name: "missing command", policy: "Never", lives: []life{{fails: errors.New("no such file"), code: 127}}, starts: 1, phase: "Failed",
+			state: "terminated StartError", code: 127},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -191,7 +197,8 @@ func TestRestartsBackOff(t *testing.T) {
 		for i := 1; i < len(at) && i < 9; i++ {
 			delays = append(delays, (at[i] - at[i-1] - time.Second).Round(time.Second))
 		}
-		want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 300 * time.Second, 300 * time.Second}
+		want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second,
+			300 * time.Second, 300 * time.Second}
 		if diff := cmp.Diff(want, delays); diff != "" {
 			t.Error(diff)
 		}
@@ -240,11 +247,13 @@ func TestContainersStartInOrder(t *testing.T) {
 		}
 		close(fake.hold["slow:1"])
 		status = s.after(0)
-		want := []string{"CreateContainer a/0", "StartContainer a", "CreateContainer b/0", "StartContainer b", "CreateContainer c/0", "StartContainer c"}
+		want := []string{"CreateContainer a/0", "StartContainer a", "CreateContainer b/0", "StartContainer b", "CreateContainer c/0",
+			"StartContainer c"}
 		if diff := cmp.Diff(want, fake.called("CreateContainer", "StartContainer")); diff != "" {
 			t.Error(diff)
 		}
-		wantConditions := map[string]string{"PodReadyToStartContainers": "True", "Initialized": "True", "Ready": "True", "ContainersReady": "True", "PodScheduled": "True"}
+		wantConditions := map[string]string{"PodReadyToStartContainers": "True", "Initialized": "True", "Ready": "True",
+			"ContainersReady": "True", "PodScheduled": "True"}
 		if diff := cmp.Diff(wantConditions, conditions(status)); diff != "" {
 			t.Error(diff)
 		}
@@ -266,12 +275,16 @@ func TestStop(t *testing.T) {
 		code  int
 		calls []string
 	}{
-		{"obeys TERM", life{term: 2 * time.Second}, -1, 2 * time.Second, 143, []string{"StopContainer main/30"}},
-		{"ends well", life{term: time.Second, termCode: 0}, -1, time.Second, 143, []string{"StopContainer main/30"}},
-		{"deaf", life{deaf: true}, -1, 30 * time.Second, 137, []string{"StopContainer main/30"}},
-		{"grace given", life{deaf: true}, 5 * time.Second, 5 * time.Second, 137, []string{"StopContainer main/5"}},
-		{"kill", life{term: time.Hour}, 0, 0, 137, []string{"StopContainer main/0"}},
-		{"part of a second", life{deaf: true}, 1500 * time.Millisecond, 2 * time.Second, 137, []string{"StopContainer main/2"}},
+		{name: "obeys TERM", life: life{term: 2 * time.Second}, grace: -1, takes: 2 * time.Second, code: 143,
+			calls: []string{"StopContainer main/30"}},
+		{name: "ends well", life: life{term: time.Second, termCode: 0}, grace: -1, takes: time.Second, code: 143,
+			calls: []string{"StopContainer main/30"}},
+		{name: "deaf", life: life{deaf: true}, grace: -1, takes: 30 * time.Second, code: 137, calls: []string{"StopContainer main/30"}},
+		{name: "grace given", life: life{deaf: true}, grace: 5 * time.Second, takes: 5 * time.Second, code: 137,
+			calls: []string{"StopContainer main/5"}},
+		{name: "kill", life: life{term: time.Hour}, code: 137, calls: []string{"StopContainer main/0"}},
+		{name: "part of a second", life: life{deaf: true}, grace: 1500 * time.Millisecond, takes: 2 * time.Second, code: 137,
+			calls: []string{"StopContainer main/2"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -310,9 +323,11 @@ func TestStopDuringTheStart(t *testing.T) {
 		name, slow string
 		want       []string
 	}{
-		{"a container that has no turn yet", "i", []string{"terminated ContainerStatusUnknown", "waiting PodInitializing", "waiting PodInitializing"}},
-		{"the first container", "a", []string{"terminated Completed", "terminated ContainerStatusUnknown", "terminated ContainerStatusUnknown"}},
-		{"the last container", "b", []string{"terminated Completed", "terminated Error", "terminated ContainerStatusUnknown"}},
+		{name: "a container that has no turn yet", slow: "i",
+			want: []string{"terminated ContainerStatusUnknown", "waiting PodInitializing", "waiting PodInitializing"}},
+		{name: "the first container", slow: "a",
+			want: []string{"terminated Completed", "terminated ContainerStatusUnknown", "terminated ContainerStatusUnknown"}},
+		{name: "the last container", slow: "b", want: []string{"terminated Completed", "terminated Error", "terminated ContainerStatusUnknown"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

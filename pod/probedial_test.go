@@ -23,7 +23,9 @@ func TestDialedProbe(t *testing.T) {
 		pod := testpod.New("Always", "main")
 		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}}
 		pod.Spec.Containers[0].ReadinessProbe = execProbe("", 1)
-		pod.Spec.Containers[0].ReadinessProbe.ProbeHandler = corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}
+		pod.Spec.Containers[0].ReadinessProbe.ProbeHandler = corev1.ProbeHandler{
+			TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")},
+		}
 		open := false
 		s := supervise(t, fake, pod, func(o *Options) {
 			o.Dial = func(_ context.Context, sandbox string, port int) (net.Conn, error) {
@@ -40,7 +42,8 @@ func TestDialedProbe(t *testing.T) {
 		if got := healthOf(s.after(2 * time.Second).ContainerStatuses[0]); got != "running started" {
 			t.Errorf("%s", got)
 		}
-		if told := s.told("Unhealthy"); len(told) == 0 || told[0] != "main: Readiness probe failed: dial tcp 10.0.2.15:8080: connect: connection refused" {
+		if told := s.told("Unhealthy"); len(told) == 0 ||
+			told[0] != "main: Readiness probe failed: dial tcp 10.0.2.15:8080: connect: connection refused" {
 			t.Errorf("told %q", told)
 		}
 		fake.mu.Lock()

@@ -43,7 +43,8 @@ func TestPullSecretsAreTried(t *testing.T) {
 		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "wide"}, {Name: "none"}, {Name: "other"}, {Name: "narrow"}}
 		fake.pulls["r.example/a/b:1"] = []error{errors.New("unauthorized")}
 		s := supervise(t, fake, pod, func(o *Options) {
-			o.Objects = secrets{"wide": config("r.example", "wide"), "other": config("elsewhere", "other"), "narrow": config("r.example/a", "narrow")}
+			o.Objects = secrets{"wide": config("r.example", "wide"), "other": config("elsewhere", "other"),
+				"narrow": config("r.example/a", "narrow")}
 		})
 		want := []string{"PullImage r.example/a/b:1 narrow", "PullImage r.example/a/b:1 wide"}
 		if diff := cmp.Diff(want, fake.called("PullImage")); diff != "" {

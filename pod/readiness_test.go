@@ -24,7 +24,8 @@ func TestReadiness(t *testing.T) {
 		if got := healthOf(status.ContainerStatuses[1]); got != "running started ready" {
 			t.Errorf("other is %s", got)
 		}
-		want := map[string]string{"PodReadyToStartContainers": "True", "Initialized": "True", "Ready": "False ContainersNotReady", "ContainersReady": "False ContainersNotReady", "PodScheduled": "True"}
+		want := map[string]string{"PodReadyToStartContainers": "True", "Initialized": "True", "Ready": "False ContainersNotReady",
+			"ContainersReady": "False ContainersNotReady", "PodScheduled": "True"}
 		if diff := cmp.Diff(want, conditions(status)); diff != "" {
 			t.Error(diff)
 		}
@@ -63,9 +64,10 @@ func TestReadinessEndsWithTheContainer(t *testing.T) {
 			at   time.Duration
 			want string
 		}{
-			{0, "running started"}, {3 * time.Second, "running started ready"},
-			{5 * time.Second, "running started"}, {8 * time.Second, "running started ready"},
-			{10 * time.Second, "waiting CrashLoopBackOff"}, {20 * time.Second, "running started"}, {23 * time.Second, "running started ready"},
+			{want: "running started"}, {at: 3 * time.Second, want: "running started ready"},
+			{at: 5 * time.Second, want: "running started"}, {at: 8 * time.Second, want: "running started ready"},
+			{at: 10 * time.Second, want: "waiting CrashLoopBackOff"}, {at: 20 * time.Second, want: "running started"},
+			{at: 23 * time.Second, want: "running started ready"},
 		} {
 			if got := healthOf(s.after(step.at - time.Since(s.Status().StartTime.Time)).ContainerStatuses[0]); got != step.want {
 				t.Errorf("at %v: %s, want %s", step.at, got, step.want)

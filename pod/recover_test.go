@@ -137,11 +137,11 @@ func TestTheMachineDies(t *testing.T) {
 		lost   bool // the runtime goes on saying that the container runs
 		again  bool
 	}{
-		{"always", "Always", false, true},
-		{"on failure", "OnFailure", false, true},
-		{"never", "Never", false, false},
-		{"always, lost", "Always", true, true},
-		{"never, lost", "Never", true, false},
+		{name: "always", policy: "Always", again: true},
+		{name: "on failure", policy: "OnFailure", again: true},
+		{name: "never", policy: "Never"},
+		{name: "always, lost", policy: "Always", lost: true, again: true},
+		{name: "never, lost", policy: "Never", lost: true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -212,7 +212,8 @@ func TestFailFast(t *testing.T) {
 	for name, test := range map[string]struct {
 		method string
 		class  error
-	}{"sandbox": {"RunPodSandbox", ErrStart}, "create": {"CreateContainer", ErrStart}, "start": {"StartContainer", ErrStart}, "image": {"ImageStatus", ErrImage}} {
+	}{"sandbox": {method: "RunPodSandbox", class: ErrStart}, "create": {method: "CreateContainer", class: ErrStart},
+		"start": {method: "StartContainer", class: ErrStart}, "image": {method: "ImageStatus", class: ErrImage}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFake()

@@ -46,7 +46,8 @@ func (p *Pod) Resize(name string, next corev1.ResourceRequirements) (generation 
 	}
 	container.Resources = *next.DeepCopy()
 	if after := podspec.QOS(wanted); after != before {
-		return 0, fmt.Errorf("pod %s: container %s %w: the pod's QoS class would change from %s to %s", p.pod.Name, name, ErrResize, before, after)
+		return 0, fmt.Errorf("pod %s: container %s %w: the pod's QoS class would change from %s to %s", p.pod.Name, name, ErrResize, before,
+			after)
 	}
 	wanted.Generation++
 	p.wanted = wanted

@@ -20,7 +20,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-func (f *fakeCRI) UpdatePodSandboxResources(_ context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+func (f *fakeCRI) UpdatePodSandboxResources(_ context.Context,
+	r *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	f.wait("Resize")
 	err := f.call("Resize", fmt.Sprintf("pod %d/%dMi", r.Resources.CpuQuota, r.Resources.MemoryLimitInBytes>>20))
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, err
@@ -30,7 +31,8 @@ func (f *fakeCRI) UpdateContainerResources(_ context.Context, id string, r *runt
 	f.mu.Lock()
 	c := f.containers[id]
 	f.mu.Unlock()
-	if err := f.call("Resize", fmt.Sprintf("%s %d/%dMi", c.config.Metadata.Name, r.Linux.CpuQuota, r.Linux.MemoryLimitInBytes>>20)); err != nil {
+	if err := f.call("Resize", fmt.Sprintf("%s %d/%dMi", c.config.Metadata.Name, r.Linux.CpuQuota,
+		r.Linux.MemoryLimitInBytes>>20)); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -64,7 +66,8 @@ func resizeState(status corev1.PodStatus) string {
 }
 
 func TestResize(t *testing.T) {
-	restart := []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: corev1.RestartContainer}, {ResourceName: "cpu", RestartPolicy: corev1.NotRequired}}
+	restart := []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: corev1.RestartContainer},
+		{ResourceName: "cpu", RestartPolicy: corev1.NotRequired}}
 	for name, test := range map[string]struct {
 		policy []corev1.ContainerResizePolicy
 		to     corev1.ResourceRequirements
@@ -74,16 +77,22 @@ func TestResize(t *testing.T) {
 		state  string
 		starts int32
 	}{
-		"grows":   {nil, limited("cpu=1", "memory=128Mi"), nil, 0, []string{"Resize pod 150000/192Mi", "Resize a 100000/128Mi"}, "128Mi, 128Mi", 0},
-		"shrinks": {nil, limited("cpu=250m", "memory=60Mi"), nil, 0, []string{"Resize a 25000/60Mi", "Resize pod 75000/124Mi"}, "60Mi, 60Mi", 0},
-		"CPU alone, in place although memory is not": {restart, limited("cpu=1", "memory=64Mi"), nil, 0,
-			[]string{"Resize pod 150000/128Mi", "Resize a 100000/64Mi"}, "64Mi, 64Mi", 0},
-		"started anew": {restart, limited("cpu=500m", "memory=128Mi"), nil, time.Second, []string{"Resize pod 100000/192Mi"}, "128Mi, 128Mi", 1},
-		"infeasible": {nil, limited("cpu=64", "memory=64Mi"), []error{status.Error(codes.ResourceExhausted, "too many CPUs")}, time.Hour,
-			[]string{"Resize pod 6450000/128Mi"}, "PodResizePending Infeasible, 64Mi, 64Mi", 0},
-		"below its use": {nil, limited("cpu=500m", "memory=10Mi"), nil, 12 * time.Second, nil, "PodResizeInProgress Error, 64Mi, 10Mi", 0},
-		"tried again": {nil, limited("cpu=500m", "memory=128Mi"), []error{errors.New("no answer"), nil, errors.New("nor here")}, 12 * time.Second,
-			[]string{"Resize pod 100000/192Mi", "Resize pod 100000/192Mi", "Resize a 50000/128Mi", "Resize pod 100000/192Mi", "Resize a 50000/128Mi"}, "128Mi, 128Mi", 0},
+		"grows": {to: limited("cpu=1", "memory=128Mi"), calls: []string{"Resize pod 150000/192Mi", "Resize a 100000/128Mi"},
+			state: "128Mi, 128Mi"},
+		"shrinks": {to: limited("cpu=250m", "memory=60Mi"), calls: []string{"Resize a 25000/60Mi", "Resize pod 75000/124Mi"},
+			state: "60Mi, 60Mi"},
+		"CPU alone, in place although memory is not": {policy: restart, to: limited("cpu=1", "memory=64Mi"),
+			calls: []string{"Resize pod 150000/128Mi", "Resize a 100000/64Mi"}, state: "64Mi, 64Mi"},
+		"started anew": {policy: restart, to: limited("cpu=500m", "memory=128Mi"), after: time.Second,
+			calls: []string{"Resize pod 100000/192Mi"}, state: "128Mi, 128Mi", starts: 1},
+		"infeasible": {to: limited("cpu=64", "memory=64Mi"), errors: []error{status.Error(codes.ResourceExhausted, "too many CPUs")},
+			after: time.Hour,
+			calls: []string{"Resize pod 6450000/128Mi"}, state: "PodResizePending Infeasible, 64Mi, 64Mi"},
+		"below its use": {to: limited("cpu=500m", "memory=10Mi"), after: 12 * time.Second, state: "PodResizeInProgress Error, 64Mi, 10Mi"},
+		"tried again": {to: limited("cpu=500m", "memory=128Mi"), errors: []error{errors.New("no answer"), nil, errors.New("nor here")},
+			after: 12 * time.Second,
+			calls: []string{"Resize pod 100000/192Mi", "Resize pod 100000/192Mi", "Resize a 50000/128Mi", "Resize pod 100000/192Mi",
+				"Resize a 50000/128Mi"}, state: "128Mi, 128Mi"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -242,15 +251,19 @@ func TestResizeRefuses(t *testing.T) {
 		to        corev1.ResourceRequirements
 		want      string
 	}{
-		"nobody":             {"c", limited("cpu=1"), "none of the pod's containers"},
-		"an init container":  {"first", limited("cpu=1"), "none of the pod's containers"},
-		"storage":            {"a", limited("cpu=500m", "memory=64Mi", "ephemeral-storage=2Gi"), "only cpu and memory"},
-		"a new resource":     {"b", limited("cpu=500m", "memory=64Mi", "hugepages-2Mi=2Mi"), "only cpu and memory"},
-		"a limit goes":       {"b", corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1"), Requests: testpod.Resources("cpu=1", "memory=64Mi")}, "the limit of memory cannot be removed"},
-		"a request goes":     {"b", corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"), Requests: testpod.Resources("cpu=1")}, "the request of memory cannot be removed"},
-		"negative":           {"b", limited("cpu=-1", "memory=64Mi"), "negative"},
-		"more than it may":   {"b", corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"), Requests: testpod.Resources("cpu=2", "memory=64Mi")}, "more than the limit"},
-		"guaranteed no more": {"b", corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"), Requests: testpod.Resources("cpu=500m", "memory=64Mi")}, "QoS class would change from Guaranteed to Burstable"},
+		"nobody":            {container: "c", to: limited("cpu=1"), want: "none of the pod's containers"},
+		"an init container": {container: "first", to: limited("cpu=1"), want: "none of the pod's containers"},
+		"storage":           {container: "a", to: limited("cpu=500m", "memory=64Mi", "ephemeral-storage=2Gi"), want: "only cpu and memory"},
+		"a new resource":    {container: "b", to: limited("cpu=500m", "memory=64Mi", "hugepages-2Mi=2Mi"), want: "only cpu and memory"},
+		"a limit goes": {container: "b", to: corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1"),
+			Requests: testpod.Resources("cpu=1", "memory=64Mi")}, want: "the limit of memory cannot be removed"},
+		"a request goes": {container: "b", to: corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"),
+			Requests: testpod.Resources("cpu=1")}, want: "the request of memory cannot be removed"},
+		"negative": {container: "b", to: limited("cpu=-1", "memory=64Mi"), want: "negative"},
+		"more than it may": {container: "b", to: corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"),
+			Requests: testpod.Resources("cpu=2", "memory=64Mi")}, want: "more than the limit"},
+		"guaranteed no more": {container: "b", to: corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"),
+			Requests: testpod.Resources("cpu=500m", "memory=64Mi")}, want: "QoS class would change from Guaranteed to Burstable"},
 	} {
 		if _, err := p.Resize(test.container, test.to); !errors.Is(err, ErrResize) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)

@@ -19,8 +19,8 @@ func TestTakenOverWithProbes(t *testing.T) {
 		knows         bool
 		atOnce, later string
 	}{
-		{"known", true, "running started ready", "running started ready"},
-		{"not known", false, "running", "running"},
+		{name: "known", knows: true, atOnce: "running started ready", later: "running started ready"},
+		{name: "not known", atOnce: "running", later: "running"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,8 @@ func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 			LocalObjectReference: corev1.LocalObjectReference{Name: "keys"}, Key: "key",
 		}}}}
 		s := supervise(t, fake, pod, func(o *Options) { o.Objects, o.VolumeDir = set, dir })
-		if got := state(s.Status().ContainerStatuses[0]); got != "waiting ContainerCreating" || !strings.Contains(strings.Join(s.reasons(), " "), "FailedMount") {
+		if got := state(s.Status().ContainerStatuses[0]); got != "waiting ContainerCreating" ||
+			!strings.Contains(strings.Join(s.reasons(), " "), "FailedMount") {
 			t.Fatalf("%s, events %v", got, s.reasons())
 		}
 		if err := set.Put([]*corev1.ConfigMap{testpod.ConfigMap("settings", "a", "1")}, nil); err != nil {
@@ -93,7 +94,8 @@ func TestAMissingObjectFailsFast(t *testing.T) {
 			pod := testpod.New("Always", "main")
 			change(pod)
 			s := supervise(t, newFake(), pod, func(o *Options) { o.VolumeDir, o.FailFast = dir, true })
-			if err := s.end(); !errors.Is(err, ErrStart) || !errors.Is(err, volume.ErrNotFound) || !strings.Contains(err.Error(), `configmap "settings" not found`) {
+			if err := s.end(); !errors.Is(err, ErrStart) || !errors.Is(err, volume.ErrNotFound) || !strings.Contains(err.Error(),
+				`configmap "settings" not found`) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -175,7 +177,8 @@ func TestAContainerTellsWhyItsVolumesImageIsNotThere(t *testing.T) {
 		fake := newFake()
 		fake.pulls["bad:1"] = []error{errors.New("no such image"), errors.New("no such image")}
 		pod := testpod.New("Always", "main")
-		pod.Spec.Volumes = []corev1.Volume{{Name: "i", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "bad:1", PullPolicy: corev1.PullAlways}}}}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "i",
+			VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "bad:1", PullPolicy: corev1.PullAlways}}}}
 		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "i", MountPath: "/i", ReadOnly: true}}
 		s := supervise(t, fake, pod)
 		c := s.Status().ContainerStatuses[0]
@@ -195,7 +198,8 @@ func TestAContainerTellsWhyItsVolumesImageIsNotThere(t *testing.T) {
 // came of that.
 func TestVolumesThatAreImages(t *testing.T) {
 	image := func(reference string, policy corev1.PullPolicy) corev1.Volume {
-		return corev1.Volume{Name: "i", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: reference, PullPolicy: policy}}}
+		return corev1.Volume{Name: "i", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: reference,
+			PullPolicy: policy}}}
 	}
 	for _, tc := range []struct {
 		name   string
@@ -204,10 +208,10 @@ func TestVolumesThatAreImages(t *testing.T) {
 		ref    string
 		err    error
 	}{
-		{"there", image("here:1", corev1.PullIfNotPresent), 0, "sha256:here", nil},
-		{"pulled", image("other:1", corev1.PullIfNotPresent), 1, "sha256:other:1", nil},
-		{"never", image("other:1", corev1.PullNever), 0, "", ErrImage},
-		{"fails", image("bad:1", corev1.PullAlways), 1, "", ErrImage},
+		{name: "there", volume: image("here:1", corev1.PullIfNotPresent), ref: "sha256:here"},
+		{name: "pulled", volume: image("other:1", corev1.PullIfNotPresent), pulls: 1, ref: "sha256:other:1"},
+		{name: "never", volume: image("other:1", corev1.PullNever), err: ErrImage},
+		{name: "fails", volume: image("bad:1", corev1.PullAlways), pulls: 1, err: ErrImage},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

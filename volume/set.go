@@ -34,7 +34,8 @@ func (s *Set) Put(configMaps []*corev1.ConfigMap, secrets []*corev1.Secret) erro
 	defer s.mu.Unlock()
 	for _, next := range configMaps {
 		old := s.configMaps[next.Name]
-		if old != nil && isTrue(old.Immutable) && (!isTrue(next.Immutable) || !reflect.DeepEqual(old.Data, next.Data) || !reflect.DeepEqual(old.BinaryData, next.BinaryData)) {
+		if old != nil && isTrue(old.Immutable) &&
+			(!isTrue(next.Immutable) || !reflect.DeepEqual(old.Data, next.Data) || !reflect.DeepEqual(old.BinaryData, next.BinaryData)) {
 			return fmt.Errorf("configmap %q: %w", next.Name, ErrImmutable)
 		}
 	}

@@ -20,18 +20,22 @@ func world(t *testing.T) (*corev1.Pod, *Set) {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "u-1",
 		Labels: map[string]string{"b": "2", "a": "say \"1\""}, Annotations: map[string]string{"note": "x\ny"}}}
-	pod.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1500m")}}}}
+	pod.Spec.Containers = []corev1.Container{{Name: "c",
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1500m")}}}}
 	set := &Set{}
 	if err := set.Put(
-		[]*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "1", "b.conf": "two\n"}, BinaryData: map[string][]byte{"bin": {0, 255}}}},
-		[]*corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, Data: map[string][]byte{"key": []byte("hush"), "a": []byte("s")}}}); err != nil {
+		[]*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "1", "b.conf": "two\n"},
+			BinaryData: map[string][]byte{"bin": {0, 255}}}},
+		[]*corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "keys"},
+			Data: map[string][]byte{"key": []byte("hush"), "a": []byte("s")}}}); err != nil {
 		t.Fatal(err)
 	}
 	return pod, set
 }
 
 func configMap(name string, optional *bool, mode *int32, items ...corev1.KeyToPath) corev1.VolumeSource {
-	return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Optional: optional, DefaultMode: mode, Items: items}}
+	return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name},
+		Optional: optional, DefaultMode: mode, Items: items}}
 }
 
 func secret(name string, optional *bool, mode *int32, items ...corev1.KeyToPath) corev1.VolumeSource {
@@ -43,7 +47,8 @@ func fieldFile(path, field string) corev1.DownwardAPIVolumeFile {
 }
 
 func resourceFile(path, container, of, divisor string) corev1.DownwardAPIVolumeFile {
-	return corev1.DownwardAPIVolumeFile{Path: path, ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: container, Resource: of, Divisor: resource.MustParse(divisor)}}
+	return corev1.DownwardAPIVolumeFile{Path: path,
+		ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: container, Resource: of, Divisor: resource.MustParse(divisor)}}
 }
 
 // tree is what the volumes' users find, with modes.
@@ -92,49 +97,72 @@ func TestManagerWritesVolumes(t *testing.T) {
 	}{
 		{name: "config map", source: configMap("settings", nil, nil), plugin: "kubernetes.io~configmap",
 			want: map[string]string{"a": "-rw-r--r-- 1", "b.conf": "-rw-r--r-- two\n", "bin": "-rw-r--r-- \x00\xff"}},
-		{name: "items", source: configMap("settings", nil, ptr(int32(0o400)), corev1.KeyToPath{Key: "a", Path: "x/y/z", Mode: ptr(int32(0o755))}, corev1.KeyToPath{Key: "bin", Path: "b"}), plugin: "kubernetes.io~configmap",
-			want: map[string]string{"x/y/z": "-rwxr-xr-x 1", "b": "-r-------- \x00\xff"}},
-		{name: "one key at two places", source: configMap("settings", nil, nil, corev1.KeyToPath{Key: "a", Path: "p"}, corev1.KeyToPath{Key: "a", Path: "q"}), plugin: "kubernetes.io~configmap",
+		{name: "items", source: configMap("settings", nil, ptr(int32(0o400)),
+			corev1.KeyToPath{Key: "a", Path: "x/y/z", Mode: ptr(int32(0o755))}, corev1.KeyToPath{Key: "bin", Path: "b"}),
+			plugin: "kubernetes.io~configmap",
+			want:   map[string]string{"x/y/z": "-rwxr-xr-x 1", "b": "-r-------- \x00\xff"}},
+		{name: "one key at two places", source: configMap("settings", nil, nil, corev1.KeyToPath{Key: "a", Path: "p"},
+			corev1.KeyToPath{Key: "a", Path: "q"}), plugin: "kubernetes.io~configmap",
 			want: map[string]string{"p": "-rw-r--r-- 1", "q": "-rw-r--r-- 1"}},
 		{name: "secret", source: secret("keys", nil, ptr(int32(0o440))), plugin: "kubernetes.io~secret",
 			want: map[string]string{"key": "-r--r----- hush", "a": "-r--r----- s"}},
-		{name: "fsGroup", source: secret("keys", nil, ptr(int32(0o400)), corev1.KeyToPath{Key: "a", Path: "a"}), fsGroup: ptr(int64(7)), plugin: "kubernetes.io~secret",
-			want: map[string]string{"a": "-r--r----- s"}},
-		{name: "no mode for its owner", source: secret("keys", nil, ptr(int32(0o004)), corev1.KeyToPath{Key: "a", Path: "a"}), plugin: "kubernetes.io~secret",
-			want: map[string]string{"a": "-r-----r-- s"}},
+		{name: "fsGroup", source: secret("keys", nil, ptr(int32(0o400)), corev1.KeyToPath{Key: "a", Path: "a"}), fsGroup: ptr(int64(7)),
+			plugin: "kubernetes.io~secret",
+			want:   map[string]string{"a": "-r--r----- s"}},
+		{name: "no mode for its owner", source: secret("keys", nil, ptr(int32(0o004)), corev1.KeyToPath{Key: "a", Path: "a"}),
+			plugin: "kubernetes.io~secret",
+			want:   map[string]string{"a": "-r-----r-- s"}},
 		{name: "downward", source: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
-			fieldFile("name", "metadata.name"), fieldFile("d/ns", "metadata.namespace"), fieldFile("uid", "metadata.uid"), fieldFile("labels", "metadata.labels"),
+			fieldFile("name", "metadata.name"), fieldFile("d/ns", "metadata.namespace"), fieldFile("uid", "metadata.uid"),
+			fieldFile("labels", "metadata.labels"),
 			fieldFile("one", "metadata.labels['b']"), fieldFile("notes", "metadata.annotations"),
-			resourceFile("cpu", "c", "limits.cpu", "1m"), resourceFile("memory", "c", "limits.memory", "1Mi")}}}, plugin: "kubernetes.io~downward-api",
-			want: map[string]string{"name": "-rw-r--r-- web", "d/ns": "-rw-r--r-- prod", "uid": "-rw-r--r-- u-1", "labels": "-rw-r--r-- a=\"say \\\"1\\\"\"\nb=\"2\"",
-				"one": "-rw-r--r-- 2", "notes": "-rw-r--r-- note=\"x\\ny\"", "cpu": "-rw-r--r-- 1500", "memory": "-rw-r--r-- 256"}},
+			resourceFile("cpu", "c", "limits.cpu", "1m"), resourceFile("memory", "c", "limits.memory", "1Mi")}}},
+			plugin: "kubernetes.io~downward-api",
+			want: map[string]string{"name": "-rw-r--r-- web", "d/ns": "-rw-r--r-- prod", "uid": "-rw-r--r-- u-1",
+				"labels": "-rw-r--r-- a=\"say \\\"1\\\"\"\nb=\"2\"",
+				"one":    "-rw-r--r-- 2", "notes": "-rw-r--r-- note=\"x\\ny\"", "cpu": "-rw-r--r-- 1500", "memory": "-rw-r--r-- 256"}},
 		{name: "projected", source: projected(ptr(int32(0o600)),
 			corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}},
-			corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "keys"}, Items: []corev1.KeyToPath{{Key: "key", Path: "s/key"}}}},
-			corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{fieldFile("s/name", "metadata.name")}}}), plugin: "kubernetes.io~projected",
-			want: map[string]string{"a": "-rw------- 1", "b.conf": "-rw------- two\n", "bin": "-rw------- \x00\xff", "s/key": "-rw------- hush", "s/name": "-rw------- web"}},
+			corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "keys"},
+				Items: []corev1.KeyToPath{{Key: "key", Path: "s/key"}}}},
+			corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{fieldFile("s/name",
+				"metadata.name")}}}), plugin: "kubernetes.io~projected",
+			want: map[string]string{"a": "-rw------- 1", "b.conf": "-rw------- two\n", "bin": "-rw------- \x00\xff", "s/key": "-rw------- hush",
+				"s/name": "-rw------- web"}},
 		{name: "the later source wins", source: projected(nil,
-			corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Items: []corev1.KeyToPath{{Key: "a", Path: "a"}}}},
-			corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "keys"}}}), plugin: "kubernetes.io~projected",
-			want: map[string]string{"a": "-rw-r--r-- s", "key": "-rw-r--r-- hush"}},
+			corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
+				Items: []corev1.KeyToPath{{Key: "a", Path: "a"}}}},
+			corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "keys"}}}),
+			plugin: "kubernetes.io~projected",
+			want:   map[string]string{"a": "-rw-r--r-- s", "key": "-rw-r--r-- hush"}},
 		{name: "optional", source: configMap("gone", ptr(true), nil), plugin: "kubernetes.io~configmap", want: map[string]string{}},
 		{name: "optional secret", source: secret("gone", ptr(true), nil), plugin: "kubernetes.io~secret", want: map[string]string{}},
-		{name: "optional key", source: configMap("settings", ptr(true), nil, corev1.KeyToPath{Key: "no", Path: "p"}, corev1.KeyToPath{Key: "a", Path: "a"}), plugin: "kubernetes.io~configmap",
+		{name: "optional key", source: configMap("settings", ptr(true), nil, corev1.KeyToPath{Key: "no", Path: "p"},
+			corev1.KeyToPath{Key: "a", Path: "a"}), plugin: "kubernetes.io~configmap",
 			want: map[string]string{"a": "-rw-r--r-- 1"}},
 
 		{name: "missing", source: configMap("gone", nil, nil), err: `MountVolume.SetUp failed for volume "v" : configmap "gone" not found`},
-		{name: "missing secret", source: secret("gone", ptr(false), nil), err: `MountVolume.SetUp failed for volume "v" : secret "gone" not found`},
-		{name: "missing key", source: configMap("settings", nil, nil, corev1.KeyToPath{Key: "no", Path: "p"}), err: "configmap references non-existent config key: no"},
-		{name: "missing secret key", source: secret("keys", nil, nil, corev1.KeyToPath{Key: "no", Path: "p"}), err: "secret references non-existent secret key: no"},
+		{name: "missing secret", source: secret("gone", ptr(false), nil),
+			err: `MountVolume.SetUp failed for volume "v" : secret "gone" not found`},
+		{name: "missing key", source: configMap("settings", nil, nil, corev1.KeyToPath{Key: "no", Path: "p"}),
+			err: "configmap references non-existent config key: no"},
+		{name: "missing secret key", source: secret("keys", nil, nil, corev1.KeyToPath{Key: "no", Path: "p"}),
+			err: "secret references non-existent secret key: no"},
 		{name: "path", source: configMap("settings", nil, nil, corev1.KeyToPath{Key: "a", Path: "../a"}), err: "not a path within a volume"},
-		{name: "a file where another has a directory", source: configMap("settings", nil, nil, corev1.KeyToPath{Key: "a", Path: "p"}, corev1.KeyToPath{Key: "a", Path: "p/q"}), err: "write p/q"},
-		{name: "container", source: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{resourceFile("x", "nobody", "limits.cpu", "1")}}}, err: "container nobody not found"},
-		{name: "token", source: projected(nil, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}), err: "not honoured"},
+		{name: "a file where another has a directory",
+			source: configMap("settings", nil, nil, corev1.KeyToPath{Key: "a", Path: "p"}, corev1.KeyToPath{Key: "a", Path: "p/q"}),
+			err:    "write p/q"},
+		{name: "container", source: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{resourceFile("x", "nobody", "limits.cpu", "1")},
+		}}, err: "container nobody not found"},
+		{name: "token", source: projected(nil, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}),
+			err: "not honoured"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pod, set := world(t)
 			pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: tc.fsGroup}
-			pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, {Name: "v", VolumeSource: tc.source}}
+			pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+				{Name: "v", VolumeSource: tc.source}}
 			if !Needed(pod) {
 				t.Error("not needed")
 			}
@@ -142,7 +170,8 @@ func TestManagerWritesVolumes(t *testing.T) {
 			m := New(dir, set)
 			err := m.Refresh(t.Context(), pod, corev1.ResourceList{"memory": resource.MustParse("256Mi")})
 			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "hush") {
+				if err == nil || !strings.Contains(err.Error(), tc.err) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(),
+					"hush") {
 					t.Errorf("error %v, want %q", err, tc.err)
 				}
 				if strings.Contains(tc.err, "not found") && strings.Contains(tc.err, "MountVolume") && !errors.Is(err, ErrNotFound) {
@@ -176,8 +205,11 @@ func TestManagerWritesVolumes(t *testing.T) {
 // what is the same stays as it is.
 func TestRefreshChangesWhatHasChanged(t *testing.T) {
 	pod, set := world(t)
-	pod.Spec.Volumes = []corev1.Volume{{Name: "c", VolumeSource: configMap("settings", nil, nil)}, {Name: "s", VolumeSource: secret("keys", nil, nil)},
-		{Name: "d", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{fieldFile("l", "metadata.labels['b']")}}}}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "c", VolumeSource: configMap("settings", nil, nil)},
+		{Name: "s", VolumeSource: secret("keys", nil, nil)},
+		{Name: "d", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{fieldFile("l", "metadata.labels['b']")},
+		}}}}
 	dir := filepath.Join(t.TempDir(), "pod")
 	m := New(dir, set)
 	data := func() (out []string) {
@@ -203,7 +235,8 @@ func TestRefreshChangesWhatHasChanged(t *testing.T) {
 		t.Errorf("nothing has changed: %s", diff)
 	}
 	changed := set.Changed()
-	if err := set.Put([]*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "new"}}}, nil); err != nil {
+	if err := set.Put([]*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "new"}}},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -16,17 +16,18 @@ func TestBackoff(t *testing.T) {
 		runs []time.Duration // how long each run lasts
 		want []time.Duration // the delays after them
 	}{
-		{"at once, then doubled to five minutes", []time.Duration{1, 1, 1, 1, 1, 1, 1, 1, 1},
-			[]time.Duration{0, 10 * second, 20 * second, 40 * second, 80 * second, 160 * second, 300 * second, 300 * second, 300 * second}},
-		{"a run of ten minutes changes nothing", []time.Duration{1, 1, 10 * minute, 1},
-			[]time.Duration{0, 10 * second, 20 * second, 40 * second}},
-		{"a longer one begins anew", []time.Duration{1, 1, 10*minute + 1, 1, 1},
-			[]time.Duration{0, 10 * second, 0, 10 * second, 20 * second}},
-		{"after the longest delay too", []time.Duration{1, 1, 1, 1, 1, 1, 1, 6 * minute, 1, 11 * minute, 1},
-			[]time.Duration{0, 10 * second, 20 * second, 40 * second, 80 * second, 160 * second, 300 * second, 300 * second, 300 * second, 0, 10 * second}},
-		{"long runs only", []time.Duration{time.Hour, time.Hour, time.Hour}, []time.Duration{0, 0, 0}},
-		{"five minutes at each run", []time.Duration{5 * minute, 5 * minute, 5 * minute, 5 * minute},
-			[]time.Duration{0, 10 * second, 20 * second, 40 * second}},
+		{name: "at once, then doubled to five minutes", runs: []time.Duration{1, 1, 1, 1, 1, 1, 1, 1, 1},
+			want: []time.Duration{0, 10 * second, 20 * second, 40 * second, 80 * second, 160 * second, 300 * second, 300 * second, 300 * second}},
+		{name: "a run of ten minutes changes nothing", runs: []time.Duration{1, 1, 10 * minute, 1},
+			want: []time.Duration{0, 10 * second, 20 * second, 40 * second}},
+		{name: "a longer one begins anew", runs: []time.Duration{1, 1, 10*minute + 1, 1, 1},
+			want: []time.Duration{0, 10 * second, 0, 10 * second, 20 * second}},
+		{name: "after the longest delay too", runs: []time.Duration{1, 1, 1, 1, 1, 1, 1, 6 * minute, 1, 11 * minute, 1},
+			want: []time.Duration{0, 10 * second, 20 * second, 40 * second, 80 * second, 160 * second, 300 * second, 300 * second, 300 * second,
+				0, 10 * second}},
+		{name: "long runs only", runs: []time.Duration{time.Hour, time.Hour, time.Hour}, want: []time.Duration{0, 0, 0}},
+		{name: "five minutes at each run", runs: []time.Duration{5 * minute, 5 * minute, 5 * minute, 5 * minute},
+			want: []time.Duration{0, 10 * second, 20 * second, 40 * second}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -48,7 +49,8 @@ func TestBackoff(t *testing.T) {
 
 func TestBackoffResumes(t *testing.T) {
 	began := time.Unix(1000, 0)
-	for restarts, want := range map[int32]time.Duration{0: 0, 1: 10 * time.Second, 2: 20 * time.Second, 5: 160 * time.Second, 6: 5 * time.Minute, 1 << 30: 5 * time.Minute} {
+	for restarts, want := range map[int32]time.Duration{0: 0, 1: 10 * time.Second, 2: 20 * time.Second, 5: 160 * time.Second,
+		6: 5 * time.Minute, 1 << 30: 5 * time.Minute} {
 		var b Backoff
 		b.Resume(restarts, began, began.Add(time.Second))
 		if got := b.Until(began.Add(time.Second)).Sub(began.Add(time.Second)); got != want {

@@ -35,67 +35,77 @@ func TestResources(t *testing.T) {
 		pod        *r
 		unstated   bool
 	}{
-		{"nothing", []r{{}}, "BestEffort", none, none, []int64{1000}, nil, nil, true},
-		{"limits alone are requests too", []r{limits("cpu=500m", "memory=64Mi")}, "Guaranteed",
-			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20},
-			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20}, []int64{-997}, nil, nil, false},
-		{"half and half", []r{limits("cpu=500m", "memory=1Gi"), limits("cpu=500m", "memory=1Gi")}, "Guaranteed",
-			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 1 << 30},
-			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 2 << 30}, []int64{-997, -997}, nil, nil, false},
-		{"requests", []r{{Requests: testpod.Resources("cpu=2", "memory=300Mi")}, {Requests: testpod.Resources("memory=100Mi")}}, "Burstable",
-			&l{CpuPeriod: 100000, CpuShares: 2048}, &l{CpuPeriod: 100000, CpuShares: 2048, MemoryLimitInBytes: 400 << 20}, []int64{250, 750}, nil, nil, true},
-		{"tiny", []r{limits("cpu=1m")}, "Burstable",
-			&l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 1000}, &l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 1000}, []int64{999}, nil, nil, true},
-		{"one of two guaranteed", []r{limits("cpu=1", "memory=1Gi"), {}}, "Burstable",
-			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
-			&l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, []int64{3, 999}, nil, nil, true},
-		{"request below the limit", []r{{Limits: testpod.Resources("cpu=1", "memory=1Gi"), Requests: testpod.Resources("cpu=250m", "memory=1Gi")}}, "Burstable",
-			&l{CpuPeriod: 100000, CpuShares: 256, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
-			&l{CpuPeriod: 100000, CpuShares: 256, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, []int64{3}, nil, nil, false},
-		{"zero limits are none", []r{limits("cpu=0", "memory=0")}, "BestEffort", none, none, []int64{1000}, nil, nil, true},
-		{"init below the others", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
-			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
-			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, []int64{-997},
-			[]corev1.Container{initial(limits("cpu=500m", "memory=512Mi"))}, nil, false},
-		{"init above the others", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
-			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
-			&l{CpuPeriod: 100000, CpuShares: 2048, CpuQuota: 200000, MemoryLimitInBytes: 1 << 30}, []int64{-997},
-			[]corev1.Container{initial(limits("cpu=2", "memory=512Mi")), initial(limits("cpu=1", "memory=1Gi"))}, nil, false},
-		{"init without a limit", []r{limits("cpu=1", "memory=1Gi")}, "Burstable",
-			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
-			&l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, []int64{3},
-			[]corev1.Container{initial(r{})}, nil, true},
-		{"a sidecar beside the others", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
-			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
-			&l{CpuPeriod: 100000, CpuShares: 1536, CpuQuota: 150000, MemoryLimitInBytes: 3 << 29}, []int64{-997},
-			[]corev1.Container{sidecar(limits("cpu=500m", "memory=512Mi"))}, nil, false},
-		{"a sidecar before an init container", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
-			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
-			&l{CpuPeriod: 100000, CpuShares: 3072, CpuQuota: 300000, MemoryLimitInBytes: 3 << 30}, []int64{-997},
-			[]corev1.Container{sidecar(limits("cpu=1", "memory=1Gi")), initial(limits("cpu=2", "memory=2Gi"))}, nil, false},
-		{"a sidecar after an init container", []r{limits("cpu=1", "memory=1Gi")}, "Guaranteed",
-			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
-			&l{CpuPeriod: 100000, CpuShares: 2048, CpuQuota: 200000, MemoryLimitInBytes: 2 << 30}, []int64{-997},
-			[]corev1.Container{initial(limits("cpu=2", "memory=2Gi")), sidecar(limits("cpu=1", "memory=1Gi"))}, nil, false},
-		{"the pod's own limits", []r{{}, limits("memory=64Mi")}, "Guaranteed",
-			&l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
-			&l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, []int64{-997, -997}, nil,
-			&r{Limits: testpod.Resources("cpu=1", "memory=1Gi"), Requests: testpod.Resources("cpu=1", "memory=1Gi")}, false},
-		{"the pod's own requests", []r{{Requests: testpod.Resources("memory=64Mi")}}, "Burstable",
-			none, &l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, []int64{938}, nil,
-			&r{Requests: testpod.Resources("cpu=1", "memory=1Gi")}, true},
-		{"the pod's limit of one kind", []r{limits("memory=64Mi")}, "Burstable",
-			&l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20},
-			&l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20}, []int64{3}, nil,
-			&r{Limits: testpod.Resources("cpu=500m"), Requests: testpod.Resources("cpu=500m")}, false},
-		{"huge pages", []r{limits("memory=64Mi", "hugepages-2Mi=4Mi"), limits("memory=64Mi", "hugepages-2Mi=2Mi")}, "Burstable",
-			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 64 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 4 << 20}}},
-			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 128 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 6 << 20}}},
-			[]int64{500, 500}, nil, nil, false},
-		{"huge pages of another", []r{limits("memory=64Mi"), limits("memory=64Mi", "hugepages-2Mi=2Mi")}, "Burstable",
-			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 64 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB"}}},
-			&l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 128 << 20, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 2 << 20}}},
-			[]int64{500, 500}, nil, nil, false},
+		{name: "nothing", containers: []r{{}}, qos: "BestEffort", first: none, sum: none, scores: []int64{1000}, unstated: true},
+		{name: "limits alone are requests too", containers: []r{limits("cpu=500m", "memory=64Mi")}, qos: "Guaranteed",
+			first: &l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20}, scores: []int64{-997}},
+		{name: "half and half", containers: []r{limits("cpu=500m", "memory=1Gi"), limits("cpu=500m", "memory=1Gi")}, qos: "Guaranteed",
+			first: &l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 1 << 30},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 2 << 30}, scores: []int64{-997, -997}},
+		{name: "requests", containers: []r{{Requests: testpod.Resources("cpu=2", "memory=300Mi")},
+			{Requests: testpod.Resources("memory=100Mi")}}, qos: "Burstable",
+			first: &l{CpuPeriod: 100000, CpuShares: 2048}, sum: &l{CpuPeriod: 100000, CpuShares: 2048, MemoryLimitInBytes: 400 << 20},
+			scores: []int64{250, 750}, unstated: true},
+		{name: "tiny", containers: []r{limits("cpu=1m")}, qos: "Burstable",
+			first: &l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 1000}, sum: &l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 1000},
+			scores: []int64{999}, unstated: true},
+		{name: "one of two guaranteed", containers: []r{limits("cpu=1", "memory=1Gi"), {}}, qos: "Burstable",
+			first: &l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, scores: []int64{3, 999}, unstated: true},
+		{name: "request below the limit", containers: []r{{Limits: testpod.Resources("cpu=1", "memory=1Gi"),
+			Requests: testpod.Resources("cpu=250m", "memory=1Gi")}}, qos: "Burstable",
+			first: &l{CpuPeriod: 100000, CpuShares: 256, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 256, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, scores: []int64{3}},
+		{name: "zero limits are none", containers: []r{limits("cpu=0", "memory=0")}, qos: "BestEffort", first: none, sum: none,
+			scores: []int64{1000}, unstated: true},
+		{name: "init below the others", containers: []r{limits("cpu=1", "memory=1Gi")}, qos: "Guaranteed",
+			first: &l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, scores: []int64{-997},
+			init: []corev1.Container{initial(limits("cpu=500m", "memory=512Mi"))}},
+		{name: "init above the others", containers: []r{limits("cpu=1", "memory=1Gi")}, qos: "Guaranteed",
+			first: &l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 2048, CpuQuota: 200000, MemoryLimitInBytes: 1 << 30}, scores: []int64{-997},
+			init: []corev1.Container{initial(limits("cpu=2", "memory=512Mi")), initial(limits("cpu=1", "memory=1Gi"))}},
+		{name: "init without a limit", containers: []r{limits("cpu=1", "memory=1Gi")}, qos: "Burstable",
+			first: &l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, scores: []int64{3},
+			init: []corev1.Container{initial(r{})}, unstated: true},
+		{name: "a sidecar beside the others", containers: []r{limits("cpu=1", "memory=1Gi")}, qos: "Guaranteed",
+			first: &l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 1536, CpuQuota: 150000, MemoryLimitInBytes: 3 << 29}, scores: []int64{-997},
+			init: []corev1.Container{sidecar(limits("cpu=500m", "memory=512Mi"))}},
+		{name: "a sidecar before an init container", containers: []r{limits("cpu=1", "memory=1Gi")}, qos: "Guaranteed",
+			first: &l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 3072, CpuQuota: 300000, MemoryLimitInBytes: 3 << 30}, scores: []int64{-997},
+			init: []corev1.Container{sidecar(limits("cpu=1", "memory=1Gi")), initial(limits("cpu=2", "memory=2Gi"))}},
+		{name: "a sidecar after an init container", containers: []r{limits("cpu=1", "memory=1Gi")}, qos: "Guaranteed",
+			first: &l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 2048, CpuQuota: 200000, MemoryLimitInBytes: 2 << 30}, scores: []int64{-997},
+			init: []corev1.Container{initial(limits("cpu=2", "memory=2Gi")), sidecar(limits("cpu=1", "memory=1Gi"))}},
+		{name: "the pod's own limits", containers: []r{{}, limits("memory=64Mi")}, qos: "Guaranteed",
+			first: &l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 1024, CpuQuota: 100000, MemoryLimitInBytes: 1 << 30}, scores: []int64{-997, -997},
+			pod: &r{Limits: testpod.Resources("cpu=1", "memory=1Gi"), Requests: testpod.Resources("cpu=1", "memory=1Gi")}},
+		{name: "the pod's own requests", containers: []r{{Requests: testpod.Resources("memory=64Mi")}}, qos: "Burstable",
+			first: none, sum: &l{CpuPeriod: 100000, CpuShares: 1024, MemoryLimitInBytes: 1 << 30}, scores: []int64{938},
+			pod: &r{Requests: testpod.Resources("cpu=1", "memory=1Gi")}, unstated: true},
+		{name: "the pod's limit of one kind", containers: []r{limits("memory=64Mi")}, qos: "Burstable",
+			first: &l{CpuPeriod: 100000, CpuShares: 2, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20},
+			sum:   &l{CpuPeriod: 100000, CpuShares: 512, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20}, scores: []int64{3},
+			pod: &r{Limits: testpod.Resources("cpu=500m"), Requests: testpod.Resources("cpu=500m")}},
+		{name: "huge pages", containers: []r{limits("memory=64Mi", "hugepages-2Mi=4Mi"), limits("memory=64Mi", "hugepages-2Mi=2Mi")},
+			qos: "Burstable",
+			first: &l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 64 << 20,
+				HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 4 << 20}}},
+			sum: &l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 128 << 20,
+				HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 6 << 20}}},
+			scores: []int64{500, 500}},
+		{name: "huge pages of another", containers: []r{limits("memory=64Mi"), limits("memory=64Mi", "hugepages-2Mi=2Mi")}, qos: "Burstable",
+			first: &l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 64 << 20,
+				HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB"}}},
+			sum: &l{CpuPeriod: 100000, CpuShares: 2, MemoryLimitInBytes: 128 << 20,
+				HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 2 << 20}}},
+			scores: []int64{500, 500}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -157,56 +167,69 @@ func TestSecurityContext(t *testing.T) {
 		image *image
 		check func(*runtimeapi.LinuxContainerSecurityContext) bool // nil: an error
 	}{
-		{"nothing", nil, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+		{name: "nothing", check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
 			return c.RunAsUser == nil && c.Seccomp.ProfileType == runtimeapi.SecurityProfile_RuntimeDefault && !c.NoNewPrivs && !c.ReadonlyRootfs
 		}},
-		{"the image's number", nil, nil, &image{Uid: &runtimeapi.Int64Value{Value: 7}}, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.RunAsUser.Value == 7 }},
-		{"the image's name", nil, nil, &image{Username: "www"}, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+		{name: "the image's number", image: &image{Uid: &runtimeapi.Int64Value{Value: 7}},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.RunAsUser.Value == 7 }},
+		{name: "the image's name", image: &image{Username: "www"}, check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
 			return c.RunAsUser == nil && c.RunAsUsername == "www"
 		}},
-		{"the pod's over the image's", &psc{RunAsUser: id(8)}, nil, &image{Username: "www"}, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
-			return c.RunAsUser.Value == 8 && c.RunAsUsername == ""
-		}},
-		{"the container's over the pod's", &psc{RunAsUser: id(8), RunAsGroup: id(80)}, &sc{RunAsUser: id(9)}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
-			return c.RunAsUser.Value == 9 && c.RunAsGroup.Value == 80
-		}},
-		{"a group alone", nil, &sc{RunAsGroup: id(5)}, &image{}, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+		{name: "the pod's over the image's", pod: &psc{RunAsUser: id(8)}, image: &image{Username: "www"},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+				return c.RunAsUser.Value == 8 && c.RunAsUsername == ""
+			}},
+		{name: "the container's over the pod's", pod: &psc{RunAsUser: id(8), RunAsGroup: id(80)}, own: &sc{RunAsUser: id(9)},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+				return c.RunAsUser.Value == 9 && c.RunAsGroup.Value == 80
+			}},
+		{name: "a group alone", own: &sc{RunAsGroup: id(5)}, image: &image{}, check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
 			return c.RunAsUser.Value == 0 && c.RunAsGroup.Value == 5
 		}},
-		{"groups", &psc{SupplementalGroups: []int64{3, 4}}, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return len(c.SupplementalGroups) == 2 }},
-		{"unconfined pod", &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
-			return c.Seccomp.ProfileType == runtimeapi.SecurityProfile_Unconfined
-		}},
-		{"confined container of an unconfined pod", &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}}, &sc{SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}}, nil,
-			func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+		{name: "groups", pod: &psc{SupplementalGroups: []int64{3, 4}},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool { return len(c.SupplementalGroups) == 2 }},
+		{name: "unconfined pod", pod: &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+				return c.Seccomp.ProfileType == runtimeapi.SecurityProfile_Unconfined
+			}},
+		{name: "confined container of an unconfined pod", pod: &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}},
+			own: &sc{SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
 				return c.Seccomp.ProfileType == runtimeapi.SecurityProfile_RuntimeDefault
 			}},
-		{"strict", nil, &sc{AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}, nil,
-			func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+		{name: "strict", own: &sc{AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
 				return c.NoNewPrivs && c.ReadonlyRootfs && c.Capabilities.DropCapabilities[0] == "ALL"
 			}},
-		{"privileged", nil, &sc{Privileged: &yes}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.Privileged }},
-		{"masked", nil, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+		{name: "privileged", own: &sc{Privileged: &yes}, check: func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.Privileged }},
+		{name: "masked", check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
 			return len(c.MaskedPaths) == 12 && len(c.ReadonlyPaths) == 5
 		}},
-		{"unmasked", nil, &sc{ProcMount: &unmasked}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+		{name: "unmasked", own: &sc{ProcMount: &unmasked}, check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
 			return len(c.MaskedPaths)+len(c.ReadonlyPaths) == 0
 		}},
-		{"strict groups", &psc{SupplementalGroupsPolicy: &strict, SupplementalGroups: []int64{3}, FSGroup: id(9)}, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
-			return c.SupplementalGroupsPolicy == runtimeapi.SupplementalGroupsPolicy_Strict && cmp.Equal(c.SupplementalGroups, []int64{9, 3})
-		}},
-		{"a profile", &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: &file}}, nil, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool {
-			return c.Seccomp.ProfileType == runtimeapi.SecurityProfile_Localhost && c.Seccomp.LocalhostRef == "/profiles/a/b.json"
-		}},
-		{"a profile elsewhere", &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: &outside}}, nil, nil, nil},
-		{"a profile without a name", nil, &sc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost"}}, nil, nil},
-		{"not root, and root asked for", &psc{RunAsNonRoot: &yes}, &sc{RunAsUser: id(0)}, &image{Uid: &runtimeapi.Int64Value{Value: 5}}, nil},
-		{"not root, and the image's number", &psc{RunAsNonRoot: &yes}, nil, &image{Uid: &runtimeapi.Int64Value{Value: 5}}, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.RunAsUser.Value == 5 }},
-		{"not root, and root", &psc{RunAsNonRoot: &yes}, nil, &image{Uid: &runtimeapi.Int64Value{}}, nil},
-		{"not root, and a name", &psc{RunAsNonRoot: &yes}, nil, &image{Username: "www"}, nil},
-		{"not root, and nothing", &psc{RunAsNonRoot: &yes}, nil, nil, nil},
-		{"not root", &psc{RunAsNonRoot: &yes}, &sc{RunAsUser: id(1)}, nil, func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.RunAsUser.Value == 1 }},
-		{"may be root after all", &psc{RunAsNonRoot: &yes}, &sc{RunAsNonRoot: &no}, nil, func(*runtimeapi.LinuxContainerSecurityContext) bool { return true }},
+		{name: "strict groups", pod: &psc{SupplementalGroupsPolicy: &strict, SupplementalGroups: []int64{3}, FSGroup: id(9)},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+				return c.SupplementalGroupsPolicy == runtimeapi.SupplementalGroupsPolicy_Strict && cmp.Equal(c.SupplementalGroups, []int64{9, 3})
+			}},
+		{name: "a profile", pod: &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: &file}},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+				return c.Seccomp.ProfileType == runtimeapi.SecurityProfile_Localhost && c.Seccomp.LocalhostRef == "/profiles/a/b.json"
+			}},
+		{name: "a profile elsewhere", pod: &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: &outside}}},
+		{name: "a profile without a name", own: &sc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost"}}},
+		{name: "not root, and root asked for", pod: &psc{RunAsNonRoot: &yes}, own: &sc{RunAsUser: id(0)},
+			image: &image{Uid: &runtimeapi.Int64Value{Value: 5}}},
+		{name: "not root, and the image's number", pod: &psc{RunAsNonRoot: &yes}, image: &image{Uid: &runtimeapi.Int64Value{Value: 5}},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.RunAsUser.Value == 5 }},
+		{name: "not root, and root", pod: &psc{RunAsNonRoot: &yes}, image: &image{Uid: &runtimeapi.Int64Value{}}},
+		{name: "not root, and a name", pod: &psc{RunAsNonRoot: &yes}, image: &image{Username: "www"}},
+		{name: "not root, and nothing", pod: &psc{RunAsNonRoot: &yes}},
+		{name: "not root", pod: &psc{RunAsNonRoot: &yes}, own: &sc{RunAsUser: id(1)},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool { return c.RunAsUser.Value == 1 }},
+		{name: "may be root after all", pod: &psc{RunAsNonRoot: &yes}, own: &sc{RunAsNonRoot: &no},
+			check: func(*runtimeapi.LinuxContainerSecurityContext) bool { return true }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -227,7 +250,8 @@ func TestSandboxConfig(t *testing.T) {
 	size := resource.MustParse("1Mi")
 	pod := testpod.New("Never", "main")
 	pod.Labels, pod.Annotations = map[string]string{"app": "web", LabelUID: "forged"}, map[string]string{"note": "x"}
-	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 1}, {ContainerPort: 80, HostPort: 8080, HostIP: "127.0.0.2", Protocol: "TCP"}}
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 1},
+		{ContainerPort: 80, HostPort: 8080, HostIP: "127.0.0.2", Protocol: "TCP"}}
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.core.somaxconn", Value: "9"}}}
 	pod.Spec.Volumes = []corev1.Volume{
 		{Name: "plain", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
@@ -236,7 +260,8 @@ func TestSandboxConfig(t *testing.T) {
 	}
 	got := Sandbox(&Options{Pod: pod, Network: "none", Template: "off", Accel: "tcg", LogDir: "/logs",
 		Ports: []*runtimeapi.PortMapping{{ContainerPort: 81, HostPort: 8081}}}, 2)
-	if diff := cmp.Diff(map[string]string{"app": "web", labelName: "web", labelNamespace: "default", LabelUID: "u-1"}, got.Labels); diff != "" {
+	if diff := cmp.Diff(map[string]string{"app": "web", labelName: "web", labelNamespace: "default", LabelUID: "u-1"},
+		got.Labels); diff != "" {
 		t.Errorf("labels: %s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{
@@ -271,7 +296,8 @@ func TestContainerConfig(t *testing.T) {
 	if diff := cmp.Diff([]string{"x=y", "$(A)", "$(B)"}, append(got.Command, got.Args...)); diff != "" {
 		t.Error(diff)
 	}
-	if got.LogPath != "main/3.log" || got.Metadata.Attempt != 3 || got.Annotations[AnnotationRestarts] != "3" || got.Annotations[annotationHash] == "" {
+	if got.LogPath != "main/3.log" || got.Metadata.Attempt != 3 || got.Annotations[AnnotationRestarts] != "3" ||
+		got.Annotations[annotationHash] == "" {
 		t.Errorf("configuration %v", got)
 	}
 	mount := got.Mounts[0]

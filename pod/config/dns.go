@@ -39,11 +39,13 @@ func DNSOf(o *Options) (config *runtimeapi.DNSConfig, notes []string) {
 	}
 	if len(config.Servers) > maxNameservers {
 		config.Servers = config.Servers[:maxNameservers]
-		notes = append(notes, "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: "+strings.Join(config.Servers, " "))
+		notes = append(notes, "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: "+
+			""+strings.Join(config.Servers, " "))
 	}
 	if kept := fitSearches(config.Searches); len(kept) != len(config.Searches) {
 		config.Searches = kept
-		notes = append(notes, "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: "+strings.Join(kept, " "))
+		notes = append(notes, "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: "+
+			""+strings.Join(kept, " "))
 	}
 	return config, notes
 }

@@ -60,14 +60,17 @@ func TestEnvironment(t *testing.T) {
 	other := pod.Spec.Containers[0].DeepCopy()
 	other.Name = "other"
 	other.Resources = corev1.ResourceRequirements{
-		Limits:   corev1.ResourceList{"cpu": resource.MustParse("1500m"), "memory": resource.MustParse("100Mi"), "hugepages-2Mi": resource.MustParse("4Mi")},
-		Requests: corev1.ResourceList{"cpu": resource.MustParse("250m"), "memory": resource.MustParse("64Mi"), "ephemeral-storage": resource.MustParse("1Gi")},
+		Limits: corev1.ResourceList{"cpu": resource.MustParse("1500m"), "memory": resource.MustParse("100Mi"),
+			"hugepages-2Mi": resource.MustParse("4Mi")},
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("250m"), "memory": resource.MustParse("64Mi"),
+			"ephemeral-storage": resource.MustParse("1Gi")},
 	}
 	pod.Spec.Containers = append(pod.Spec.Containers, *other)
 	objects := testpod.Set(t,
 		[]*corev1.ConfigMap{testpod.ConfigMap("settings", "A", "a", "B", "$(A)", "dash-ed.key", "d", "1", "one"), testpod.ConfigMap("empty"),
 			testpod.ConfigMap("odd", "ok", "1", "a=b", "2", "c d", "3", "", "4")},
-		[]*corev1.Secret{testpod.Secret("keys", "S", "s", "bin", "\x00\xff"), testpod.Secret("empty"), testpod.Secret("over", "A", "from secret", "a\x00b", "x")})
+		[]*corev1.Secret{testpod.Secret("keys", "S", "s", "bin", "\x00\xff"), testpod.Secret("empty"),
+			testpod.Secret("over", "A", "from secret", "a\x00b", "x")})
 	for _, tc := range []struct {
 		name    string
 		envFrom []corev1.EnvFromSource
@@ -79,39 +82,51 @@ func TestEnvironment(t *testing.T) {
 		{name: "nothing"},
 		{name: "values", env: []corev1.EnvVar{value("OPTS", "a=b=c"), value("EMPTY", "")}, want: []variable{{"OPTS", "a=b=c"}, {"EMPTY", ""}}},
 		{name: "expansion", env: []corev1.EnvVar{
-			value("A", "1"), value("B", "$(A)2"), value("LATER", "$(Z)"), value("ESCAPED", "$$(A)"), value("TWICE", "$$$$(A)"), value("MIXED", "$$$(A)"),
-			value("OPEN", "$(A"), value("DOLLAR", "$"), value("SELF", "$(SELF)"), value("NESTED", "$($(A))"), value("Z", "z"), value("EMPTYNAME", "$()"),
+			value("A", "1"), value("B", "$(A)2"), value("LATER", "$(Z)"), value("ESCAPED", "$$(A)"), value("TWICE", "$$$$(A)"),
+			value("MIXED", "$$$(A)"),
+			value("OPEN", "$(A"), value("DOLLAR", "$"), value("SELF", "$(SELF)"), value("NESTED", "$($(A))"), value("Z", "z"),
+			value("EMPTYNAME", "$()"),
 		}, want: []variable{{"A", "1"}, {"B", "12"}, {"LATER", "$(Z)"}, {"ESCAPED", "$(A)"}, {"TWICE", "$$(A)"}, {"MIXED", "$1"},
 			{"OPEN", "$(A"}, {"DOLLAR", "$"}, {"SELF", "$(SELF)"}, {"NESTED", "$($(A))"}, {"Z", "z"}, {"EMPTYNAME", "$()"}}},
 		{name: "again", env: []corev1.EnvVar{value("A", "1"), value("B", "b"), value("A", "$(A)!")}, want: []variable{{"A", "1!"}, {"B", "b"}}},
-		{name: "a reference's value is not expanded", env: []corev1.EnvVar{value("A", "x"), configKey("B", "settings", "B", nil), value("C", "$(B)")},
+		{name: "a reference's value is not expanded",
+			env:  []corev1.EnvVar{value("A", "x"), configKey("B", "settings", "B", nil), value("C", "$(B)")},
 			want: []variable{{"A", "x"}, {"B", "$(A)"}, {"C", "$(A)"}}},
 
 		{name: "fields", env: []corev1.EnvVar{field("NAME", "metadata.name"), field("SPACE", "metadata.namespace"), field("UID", "metadata.uid"),
-			field("APP", "metadata.labels['app']"), field("NOTE", "metadata.annotations['a.b/c']"), field("BIG", "metadata.annotations['Big/Key']"), field("NONE", "metadata.labels['no']"),
+			field("APP", "metadata.labels['app']"), field("NOTE", "metadata.annotations['a.b/c']"),
+			field("BIG", "metadata.annotations['Big/Key']"), field("NONE", "metadata.labels['no']"),
 			field("IP", "status.podIP"), field("IPS", "status.podIPs"), field("HOST", "status.hostIP"), field("HOSTS", "status.hostIPs"),
 			field("NODE", "spec.nodeName"), field("ROBOT", "spec.serviceAccountName"), value("LAST", "$(NAME)")},
 			want: []variable{{"NAME", "web"}, {"SPACE", "default"}, {"UID", "u-1"}, {"APP", "web"}, {"NOTE", "note"}, {"BIG", "big"}, {"NONE", ""},
-				{"IP", "10.0.2.15"}, {"IPS", "10.0.2.15,fd00::15"}, {"HOST", "192.0.2.1"}, {"HOSTS", "192.0.2.1"}, {"NODE", "node-1"}, {"ROBOT", "robot"}, {"LAST", "web"}}},
+				{"IP", "10.0.2.15"}, {"IPS", "10.0.2.15,fd00::15"}, {"HOST", "192.0.2.1"}, {"HOSTS", "192.0.2.1"}, {"NODE", "node-1"},
+				{"ROBOT", "robot"}, {"LAST", "web"}}},
 		{name: "all labels", env: []corev1.EnvVar{field("L", "metadata.labels")}, want: []variable{{"L", "app=\"web\"\ntier=\"x\""}}},
 		{name: "no such field", env: []corev1.EnvVar{field("A", "spec.oops")}, err: `field path "spec.oops" is not supported`},
 
-		{name: "limits", env: []corev1.EnvVar{limitOf("C", "other", "limits.cpu", ""), limitOf("M", "other", "limits.cpu", "1m"), limitOf("B", "other", "limits.memory", ""),
-			limitOf("MI", "other", "limits.memory", "1Mi"), limitOf("MB", "other", "limits.memory", "1M"), limitOf("H", "other", "limits.hugepages-2Mi", "1Mi")},
+		{name: "limits", env: []corev1.EnvVar{limitOf("C", "other", "limits.cpu", ""), limitOf("M", "other", "limits.cpu", "1m"),
+			limitOf("B", "other", "limits.memory", ""),
+			limitOf("MI", "other", "limits.memory", "1Mi"), limitOf("MB", "other", "limits.memory", "1M"),
+			limitOf("H", "other", "limits.hugepages-2Mi", "1Mi")},
 			want: []variable{{"C", "2"}, {"M", "1500"}, {"B", "104857600"}, {"MI", "100"}, {"MB", "105"}, {"H", "4"}}},
-		{name: "requests", env: []corev1.EnvVar{limitOf("C", "other", "requests.cpu", ""), limitOf("M", "other", "requests.cpu", "1m"), limitOf("B", "other", "requests.memory", "1Mi"),
+		{name: "requests", env: []corev1.EnvVar{limitOf("C", "other", "requests.cpu", ""), limitOf("M", "other", "requests.cpu", "1m"),
+			limitOf("B", "other", "requests.memory", "1Mi"),
 			limitOf("E", "other", "requests.ephemeral-storage", "1Gi")}, want: []variable{{"C", "1"}, {"M", "250"}, {"B", "64"}, {"E", "1"}}},
-		{name: "limits of who has none", env: []corev1.EnvVar{limitOf("C", "", "limits.cpu", ""), limitOf("B", "main", "limits.memory", "1Mi"), limitOf("R", "", "requests.cpu", "1m"),
+		{name: "limits of who has none", env: []corev1.EnvVar{limitOf("C", "", "limits.cpu", ""),
+			limitOf("B", "main", "limits.memory", "1Mi"), limitOf("R", "", "requests.cpu", "1m"),
 			limitOf("E", "", "limits.ephemeral-storage", "1Gi")}, want: []variable{{"C", "4"}, {"B", "512"}, {"R", "0"}, {"E", "10"}}},
 		{name: "no such container", env: []corev1.EnvVar{limitOf("C", "nobody", "limits.cpu", "")}, err: "container nobody not found"},
 		{name: "no such resource", env: []corev1.EnvVar{limitOf("C", "", "limits.gpu", "")}, err: "unsupported container resource: limits.gpu"},
 
-		{name: "keys", env: []corev1.EnvVar{configKey("A", "settings", "A", nil), secretKey("S", "keys", "S", &no), secretKey("BIN", "keys", "bin", nil)},
+		{name: "keys", env: []corev1.EnvVar{configKey("A", "settings", "A", nil), secretKey("S", "keys", "S", &no),
+			secretKey("BIN", "keys", "bin", nil)},
 			want: []variable{{"A", "a"}, {"S", "s"}, {"BIN", "\x00\xff"}}},
 		{name: "no config map", env: []corev1.EnvVar{configKey("A", "gone", "A", nil)}, err: `configmap "gone" not found`},
 		{name: "no config map, said so", env: []corev1.EnvVar{configKey("A", "gone", "A", &no)}, err: `configmap "gone" not found`},
-		{name: "optional config map", env: []corev1.EnvVar{configKey("A", "gone", "A", &yes), value("B", "$(A)")}, want: []variable{{"B", "$(A)"}}},
-		{name: "no key", env: []corev1.EnvVar{configKey("A", "settings", "gone", nil)}, err: "couldn't find key gone in ConfigMap default/settings"},
+		{name: "optional config map", env: []corev1.EnvVar{configKey("A", "gone", "A", &yes), value("B", "$(A)")},
+			want: []variable{{"B", "$(A)"}}},
+		{name: "no key", env: []corev1.EnvVar{configKey("A", "settings", "gone", nil)},
+			err: "couldn't find key gone in ConfigMap default/settings"},
 		{name: "optional key", env: []corev1.EnvVar{configKey("A", "settings", "gone", &yes)}},
 		{name: "no secret", env: []corev1.EnvVar{secretKey("A", "gone", "A", nil)}, err: `secret "gone" not found`},
 		{name: "optional secret", env: []corev1.EnvVar{secretKey("A", "gone", "A", &yes)}},
@@ -122,14 +137,18 @@ func TestEnvironment(t *testing.T) {
 			want: []variable{{"1", "one"}, {"A", "a"}, {"B", "$(A)"}, {"dash-ed.key", "d"}}},
 		{name: "with a prefix", envFrom: []corev1.EnvFromSource{allOfConfig("p_", "settings", nil)},
 			want: []variable{{"p_1", "one"}, {"p_A", "a"}, {"p_B", "$(A)"}, {"p_dash-ed.key", "d"}}},
-		{name: "all of a secret", envFrom: []corev1.EnvFromSource{allOfSecret("", "keys", nil)}, want: []variable{{"S", "s"}, {"bin", "\x00\xff"}}},
-		{name: "a secret with a prefix", envFrom: []corev1.EnvFromSource{allOfSecret("p_", "keys", nil)}, want: []variable{{"p_S", "s"}, {"p_bin", "\x00\xff"}}},
+		{name: "all of a secret", envFrom: []corev1.EnvFromSource{allOfSecret("", "keys", nil)},
+			want: []variable{{"S", "s"}, {"bin", "\x00\xff"}}},
+		{name: "a secret with a prefix", envFrom: []corev1.EnvFromSource{allOfSecret("p_", "keys", nil)},
+			want: []variable{{"p_S", "s"}, {"p_bin", "\x00\xff"}}},
 		{name: "empty objects", envFrom: []corev1.EnvFromSource{allOfConfig("", "empty", nil), allOfSecret("", "empty", nil)}},
 		{name: "the later one wins", envFrom: []corev1.EnvFromSource{allOfConfig("", "settings", nil), allOfSecret("", "over", nil)},
 			want: []variable{{"1", "one"}, {"A", "from secret"}, {"B", "$(A)"}, {"dash-ed.key", "d"}}, skipped: []string{"secret over a\x00b"}},
-		{name: "env wins over envFrom", envFrom: []corev1.EnvFromSource{allOfConfig("", "settings", nil)}, env: []corev1.EnvVar{value("A", "mine"), value("C", "$(A) $(B) $(1)")},
+		{name: "env wins over envFrom", envFrom: []corev1.EnvFromSource{allOfConfig("", "settings", nil)},
+			env:  []corev1.EnvVar{value("A", "mine"), value("C", "$(A) $(B) $(1)")},
 			want: []variable{{"1", "one"}, {"A", "mine"}, {"B", "$(A)"}, {"dash-ed.key", "d"}, {"C", "mine $(A) one"}}},
-		{name: "names that are none", envFrom: []corev1.EnvFromSource{allOfConfig("", "odd", nil)}, want: []variable{{"c d", "3"}, {"ok", "1"}}, skipped: []string{"configMap odd ,a=b"}},
+		{name: "names that are none", envFrom: []corev1.EnvFromSource{allOfConfig("", "odd", nil)},
+			want: []variable{{"c d", "3"}, {"ok", "1"}}, skipped: []string{"configMap odd ,a=b"}},
 		{name: "no config map to take", envFrom: []corev1.EnvFromSource{allOfConfig("", "gone", &no)}, err: `configmap "gone" not found`},
 		{name: "optional config map to take", envFrom: []corev1.EnvFromSource{allOfConfig("", "gone", &yes)}},
 		{name: "no secret to take", envFrom: []corev1.EnvFromSource{allOfSecret("", "gone", nil)}, err: `secret "gone" not found`},
@@ -139,10 +158,12 @@ func TestEnvironment(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			container := pod.Spec.Containers[0].DeepCopy()
 			container.Env, container.EnvFrom = tc.env, tc.envFrom
-			got, err := resolveEnvironment(t.Context(), &Options{Pod: pod, Objects: objects, HostIP: "192.0.2.1", NodeName: "node-1"}, container, Launch{
-				IPs:         []string{"10.0.2.15", "fd00::15"},
-				Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("512Mi"), "ephemeral-storage": resource.MustParse("10Gi")},
-			})
+			got, err := resolveEnvironment(t.Context(), &Options{Pod: pod, Objects: objects, HostIP: "192.0.2.1", NodeName: "node-1"},
+				container, Launch{
+					IPs: []string{"10.0.2.15", "fd00::15"},
+					Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("512Mi"),
+						"ephemeral-storage": resource.MustParse("10Gi")},
+				})
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("error %v, want %q", err, tc.err)

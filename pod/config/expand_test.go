@@ -14,25 +14,38 @@ func TestExpand(t *testing.T) {
 	lookup := func(name string) (string, bool) { value, found := values[name]; return value, found }
 	for _, test := range []struct{ text, want string }{
 		// Nothing to replace.
-		{"", ""}, {"text", "text"}, {"VAR", "VAR"}, {"(VAR)", "(VAR)"}, {"a)b", "a)b"}, {"%(VAR)", "%(VAR)"}, {"${VAR}", "${VAR}"}, {"#(VAR)", "#(VAR)"},
+		{text: ""}, {text: "text", want: "text"}, {text: "VAR", want: "VAR"}, {text: "(VAR)", want: "(VAR)"}, {text: "a)b", want: "a)b"},
+		{text: "%(VAR)", want: "%(VAR)"}, {text: "${VAR}", want: "${VAR}"}, {text: "#(VAR)", want: "#(VAR)"},
 		// References.
-		{"$(VAR)", "value"}, {"-$(VAR)-", "-value-"}, {"$(VAR)$(VAR)", "valuevalue"}, {"$(VAR) $(A.B)", "value dotted"}, {"$(EMPTY)", ""}, {"a$(EMPTY)b", "ab"},
-		{"$(with space)", "spaced"}, {"$(VAR)VAR", "valueVAR"}, {"/$(VAR)/$(VAR)/", "/value/value/"},
+		{text: "$(VAR)", want: "value"}, {text: "-$(VAR)-", want: "-value-"}, {text: "$(VAR)$(VAR)", want: "valuevalue"},
+		{text: "$(VAR) $(A.B)", want: "value dotted"}, {text: "$(EMPTY)"}, {text: "a$(EMPTY)b", want: "ab"},
+		{text: "$(with space)", want: "spaced"}, {text: "$(VAR)VAR", want: "valueVAR"}, {text: "/$(VAR)/$(VAR)/", want: "/value/value/"},
 		// What is put in is not looked at again.
-		{"$(REF)", "$(VAR)"}, {"$(DOLLAR)(VAR)", "$(VAR)"}, {"$(OPEN)VAR)", "$(VAR)"}, {"$(DOLLAR)$(VAR)", "$value"},
+		{text: "$(REF)", want: "$(VAR)"}, {text: "$(DOLLAR)(VAR)", want: "$(VAR)"}, {text: "$(OPEN)VAR)", want: "$(VAR)"},
+		{text: "$(DOLLAR)$(VAR)", want: "$value"},
 		// Unknown names stay.
-		{"$(NO)", "$(NO)"}, {"a$(NO)b", "a$(NO)b"}, {"$(NO)$(VAR)", "$(NO)value"}, {"$(VAR)$(NO)", "value$(NO)"}, {"$(var)", "$(var)"}, {"$()", "$()"}, {"$( VAR)", "$( VAR)"}, {"$(VAR )", "$(VAR )"},
+		{text: "$(NO)", want: "$(NO)"}, {text: "a$(NO)b", want: "a$(NO)b"}, {text: "$(NO)$(VAR)", want: "$(NO)value"},
+		{text: "$(VAR)$(NO)", want: "value$(NO)"}, {text: "$(var)", want: "$(var)"}, {text: "$()", want: "$()"},
+		{text: "$( VAR)", want: "$( VAR)"}, {text: "$(VAR )", want: "$(VAR )"},
 		// A dollar alone.
-		{"$", "$"}, {"a$", "a$"}, {"$a", "$a"}, {"a $ b", "a $ b"}, {"$VAR", "$VAR"}, {"$ (VAR)", "$ (VAR)"}, {"$)", "$)"}, {"$)(VAR)", "$)(VAR)"}, {"$%(VAR)", "$%(VAR)"}, {"10$", "10$"},
+		{text: "$", want: "$"}, {text: "a$", want: "a$"}, {text: "$a", want: "$a"}, {text: "a $ b", want: "a $ b"},
+		{text: "$VAR", want: "$VAR"}, {text: "$ (VAR)", want: "$ (VAR)"}, {text: "$)", want: "$)"}, {text: "$)(VAR)", want: "$)(VAR)"},
+		{text: "$%(VAR)", want: "$%(VAR)"}, {text: "10$", want: "10$"},
 		// Two dollars are one.
-		{"$$", "$"}, {"$$$", "$$"}, {"$$$$", "$$"}, {"$$VAR", "$VAR"}, {"$$(VAR)", "$(VAR)"}, {"$$$(VAR)", "$value"}, {"$$$$(VAR)", "$$(VAR)"}, {"$$$$$(VAR)", "$$value"}, {"$$$$$$(VAR)", "$$$(VAR)"},
-		{"a$$b", "a$b"}, {"$$(NO)", "$(NO)"}, {"$$$(NO)", "$$(NO)"}, {"$(VAR)$$", "value$"}, {"$$(VAR)$(VAR)", "$(VAR)value"}, {"$(VAR)$$(VAR)", "value$(VAR)"},
+		{text: "$$", want: "$"}, {text: "$$$", want: "$$"}, {text: "$$$$", want: "$$"}, {text: "$$VAR", want: "$VAR"},
+		{text: "$$(VAR)", want: "$(VAR)"}, {text: "$$$(VAR)", want: "$value"}, {text: "$$$$(VAR)", want: "$$(VAR)"},
+		{text: "$$$$$(VAR)", want: "$$value"}, {text: "$$$$$$(VAR)", want: "$$$(VAR)"},
+		{text: "a$$b", want: "a$b"}, {text: "$$(NO)", want: "$(NO)"}, {text: "$$$(NO)", want: "$$(NO)"}, {text: "$(VAR)$$", want: "value$"},
+		{text: "$$(VAR)$(VAR)", want: "$(VAR)value"}, {text: "$(VAR)$$(VAR)", want: "value$(VAR)"},
 		// References that are not closed.
-		{"$(", "$("}, {"$(VAR", "$(VAR"}, {"a$(VAR", "a$(VAR"}, {"$(VAR$(VAR)", "$(VAR$(VAR)"}, {"$((VAR)", "$((VAR)"}, {"$((VAR))", "$((VAR))"}, {"$$(", "$("}, {"$$(VAR", "$(VAR"}, {"$($$", "$($"},
+		{text: "$(", want: "$("}, {text: "$(VAR", want: "$(VAR"}, {text: "a$(VAR", want: "a$(VAR"},
+		{text: "$(VAR$(VAR)", want: "$(VAR$(VAR)"}, {text: "$((VAR)", want: "$((VAR)"}, {text: "$((VAR))", want: "$((VAR))"},
+		{text: "$$(", want: "$("}, {text: "$$(VAR", want: "$(VAR"}, {text: "$($$", want: "$($"},
 		// The shell's own.
-		{"$(uname -a)", "$(uname -a)"}, {"echo $(date) $(VAR)", "echo $(date) value"}, {"awk '{ print $2 }'", "awk '{ print $2 }'"}, {"$$((1+1))", "$((1+1))"},
+		{text: "$(uname -a)", want: "$(uname -a)"}, {text: "echo $(date) $(VAR)", want: "echo $(date) value"},
+		{text: "awk '{ print $2 }'", want: "awk '{ print $2 }'"}, {text: "$$((1+1))", want: "$((1+1))"},
 		// Beyond ASCII.
-		{"ü$(VAR)ü", "üvalueü"}, {"$ü", "$ü"}, {"$(ü)", "$(ü)"},
+		{text: "ü$(VAR)ü", want: "üvalueü"}, {text: "$ü", want: "$ü"}, {text: "$(ü)", want: "$(ü)"},
 	} {
 		if got := expand(test.text, lookup); got != test.want {
 			t.Errorf("expand(%q) is %q, want %q", test.text, got, test.want)
@@ -52,7 +65,8 @@ func FuzzExpand(f *testing.F) {
 
 func TestStaticCommand(t *testing.T) {
 	t.Parallel()
-	c := &corev1.Container{Env: []corev1.EnvVar{{Name: "A", Value: "one"}, {Name: "B", Value: "$(A)"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{}}}}
+	c := &corev1.Container{Env: []corev1.EnvVar{{Name: "A", Value: "one"}, {Name: "B", Value: "$(A)"},
+		{Name: "C", ValueFrom: &corev1.EnvVarSource{}}}}
 	got := StaticCommand(c, []string{"$(A)", "$(B)", "$(C)", "$(D)", "$$(A)", "x$(A)y"})
 	if diff := cmp.Diff([]string{"one", "$(A)", "", "$(D)", "$(A)", "xoney"}, got); diff != "" {
 		t.Error(diff)

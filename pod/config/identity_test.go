@@ -23,19 +23,25 @@ func TestHostname(t *testing.T) {
 		domain     string // the cluster's
 		want, fqdn string // want empty: an error
 	}{
-		"the pod's name":            {"web", corev1.PodSpec{}, "", "web", ""},
-		"a long name":               {strings.Repeat("a", 62) + "-b", corev1.PodSpec{}, "", strings.Repeat("a", 62), ""},
-		"a dot at the cut":          {strings.Repeat("a", 61) + "..b", corev1.PodSpec{}, "", strings.Repeat("a", 61), ""},
-		"its own":                   {"web", corev1.PodSpec{Hostname: "own"}, "", "own", ""},
-		"subdomain":                 {"web", corev1.PodSpec{Subdomain: "sub"}, "", "web", "sub.default.svc.cluster.local"},
-		"subdomain elsewhere":       {"web", corev1.PodSpec{Subdomain: "sub"}, "k8s.example", "web", "sub.default.svc.k8s.example"},
-		"FQDN":                      {"web", corev1.PodSpec{Subdomain: "sub", SetHostnameAsFQDN: &yes}, "", "web.sub.default.svc.cluster.local", "sub.default.svc.cluster.local"},
-		"no FQDN":                   {"web", corev1.PodSpec{Subdomain: "sub", SetHostnameAsFQDN: &no}, "", "web", "sub.default.svc.cluster.local"},
-		"FQDN without a subdomain":  {"web", corev1.PodSpec{SetHostnameAsFQDN: &yes}, "", "web", ""},
-		"FQDN of 64":                {"web", corev1.PodSpec{Subdomain: strings.Repeat("s", 34), SetHostnameAsFQDN: &yes}, "", "web." + strings.Repeat("s", 34) + ".default.svc.cluster.local", strings.Repeat("s", 34) + ".default.svc.cluster.local"},
-		"FQDN of 65":                {"web", corev1.PodSpec{Subdomain: strings.Repeat("s", 35), SetHostnameAsFQDN: &yes}, "", "", strings.Repeat("s", 35) + ".default.svc.cluster.local"},
-		"override":                  {"web", corev1.PodSpec{Hostname: "h", Subdomain: "sub", HostnameOverride: &override}, "", override, ""},
-		"override of 64 characters": {"web", corev1.PodSpec{HostnameOverride: new(long + "a")}, "", long + "a", ""},
+		"the pod's name":   {pod: "web", spec: corev1.PodSpec{}, want: "web"},
+		"a long name":      {pod: strings.Repeat("a", 62) + "-b", spec: corev1.PodSpec{}, want: strings.Repeat("a", 62)},
+		"a dot at the cut": {pod: strings.Repeat("a", 61) + "..b", spec: corev1.PodSpec{}, want: strings.Repeat("a", 61)},
+		"its own":          {pod: "web", spec: corev1.PodSpec{Hostname: "own"}, want: "own"},
+		"subdomain":        {pod: "web", spec: corev1.PodSpec{Subdomain: "sub"}, want: "web", fqdn: "sub.default.svc.cluster.local"},
+		"subdomain elsewhere": {pod: "web", spec: corev1.PodSpec{Subdomain: "sub"}, domain: "k8s.example", want: "web",
+			fqdn: "sub.default.svc.k8s.example"},
+		"FQDN": {pod: "web", spec: corev1.PodSpec{Subdomain: "sub", SetHostnameAsFQDN: &yes},
+			want: "web.sub.default.svc.cluster.local", fqdn: "sub.default.svc.cluster.local"},
+		"no FQDN": {pod: "web", spec: corev1.PodSpec{Subdomain: "sub", SetHostnameAsFQDN: &no}, want: "web",
+			fqdn: "sub.default.svc.cluster.local"},
+		"FQDN without a subdomain": {pod: "web", spec: corev1.PodSpec{SetHostnameAsFQDN: &yes}, want: "web"},
+		"FQDN of 64": {pod: "web", spec: corev1.PodSpec{Subdomain: strings.Repeat("s", 34), SetHostnameAsFQDN: &yes},
+			want: "web." + strings.Repeat("s", 34) + ".default.svc.cluster.local", fqdn: strings.Repeat("s", 34) + ".default.svc.cluster.local"},
+		"FQDN of 65": {pod: "web", spec: corev1.PodSpec{Subdomain: strings.Repeat("s", 35), SetHostnameAsFQDN: &yes},
+			fqdn: strings.Repeat("s", 35) + ".default.svc.cluster.local"},
+		"override": {pod: "web", spec: corev1.PodSpec{Hostname: "h", Subdomain: "sub", HostnameOverride: &override},
+			want: override},
+		"override of 64 characters": {pod: "web", spec: corev1.PodSpec{HostnameOverride: new(long + "a")}, want: long + "a"},
 	} {
 		pod := testpod.New("Never", "main")
 		pod.Name, pod.Spec = test.pod, test.spec
@@ -60,13 +66,14 @@ func TestHostsFile(t *testing.T) {
 		aliases []corev1.HostAlias
 		want    string
 	}{
-		"plain":      {names{"web", ""}, []string{"10.0.0.2"}, nil, "10.0.0.2\tweb\n"},
-		"domain":     {names{"web", "sub.ns.svc.x"}, []string{"10.0.0.2"}, nil, "10.0.0.2\tweb.sub.ns.svc.x\tweb\n"},
-		"two":        {names{"web", ""}, []string{"10.0.0.2", "fd00::2"}, nil, "10.0.0.2\tweb\nfd00::2\tweb\n"},
-		"two in one": {names{"web", "d"}, []string{"10.0.0.2", "fd00::2"}, nil, "10.0.0.2\tweb.d\tweb\nfd00::2\tweb.d\tweb\n"},
-		"no network": {names{"web", ""}, nil, nil, "127.0.0.1\tweb\n"},
-		"aliases": {names{"web", ""}, []string{"10.0.0.2"}, []corev1.HostAlias{{IP: "1.2.3.4", Hostnames: []string{"a", "b.c"}}, {IP: "::2", Hostnames: []string{"d"}}},
-			"10.0.0.2\tweb\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb.c\n::2\td\n"},
+		"plain":      {names: names{"web", ""}, ips: []string{"10.0.0.2"}, want: "10.0.0.2\tweb\n"},
+		"domain":     {names: names{"web", "sub.ns.svc.x"}, ips: []string{"10.0.0.2"}, want: "10.0.0.2\tweb.sub.ns.svc.x\tweb\n"},
+		"two":        {names: names{"web", ""}, ips: []string{"10.0.0.2", "fd00::2"}, want: "10.0.0.2\tweb\nfd00::2\tweb\n"},
+		"two in one": {names: names{"web", "d"}, ips: []string{"10.0.0.2", "fd00::2"}, want: "10.0.0.2\tweb.d\tweb\nfd00::2\tweb.d\tweb\n"},
+		"no network": {names: names{"web", ""}, want: "127.0.0.1\tweb\n"},
+		"aliases": {names: names{"web", ""}, ips: []string{"10.0.0.2"},
+			aliases: []corev1.HostAlias{{IP: "1.2.3.4", Hostnames: []string{"a", "b.c"}}, {IP: "::2", Hostnames: []string{"d"}}},
+			want:    "10.0.0.2\tweb\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb.c\n::2\td\n"},
 	} {
 		if diff := cmp.Diff(hostsHead+test.want, hostsFile(test.names, test.ips, test.aliases)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -120,19 +127,30 @@ func TestDNS(t *testing.T) {
 		want   *dns
 		notes  int
 	}{
-		"the runtime's":           {"ClusterFirst", nil, nil, nil, 0},
-		"the machine's":           {"Default", nil, host, host, 0},
-		"without a cluster":       {"ClusterFirst", nil, host, host, 0},
-		"none":                    {"None", &own{Nameservers: []string{"9.9.9.9"}}, host, &dns{Servers: []string{"9.9.9.9"}}, 0},
-		"over the runtime's":      {"Default", &own{Searches: []string{"a"}}, nil, &dns{Searches: []string{"a"}}, 0},
-		"merged":                  {"Default", &own{Nameservers: []string{"9.9.9.9", "10.0.0.1"}, Searches: []string{"a", "host.example"}, Options: []corev1.PodDNSConfigOption{option("ndots", "2"), option("debug", "")}}, host, &dns{Servers: []string{"10.0.0.1", "9.9.9.9"}, Searches: []string{"host.example", "a"}, Options: []string{"ndots:2", "edns0", "debug"}}, 0},
-		"an option set to itself": {"Default", &own{Options: []corev1.PodDNSConfigOption{option("edns0", "")}}, host, host, 0},
-		"an option without value": {"Default", &own{Options: []corev1.PodDNSConfigOption{option("ndots", "")}}, host, &dns{Servers: host.Servers, Searches: host.Searches, Options: []string{"ndots", "edns0"}}, 0},
-		"four servers":            {"Default", &own{Nameservers: []string{"1.1.1.1", "2.2.2.2", "3.3.3.3"}}, host, &dns{Servers: []string{"10.0.0.1", "1.1.1.1", "2.2.2.2"}, Searches: host.Searches, Options: host.Options}, 1},
-		"33 searches":             {"None", &own{Searches: many(33, 4)}, nil, &dns{Searches: many(33, 4)[:32]}, 1},
-		"a search too long":       {"None", &own{Searches: append([]string{strings.Repeat("x", 254)}, "ok")}, nil, &dns{Searches: []string{"ok"}}, 1},
-		"searches of 2048":        {"None", &own{Searches: append(many(8, 240), strings.Repeat("z", 120))}, nil, &dns{Searches: append(many(8, 240), strings.Repeat("z", 120))}, 0},
-		"searches of 2049":        {"None", &own{Searches: append(many(8, 240), strings.Repeat("z", 121))}, nil, &dns{Searches: many(8, 240)}, 1},
+		"the runtime's":     {policy: "ClusterFirst"},
+		"the machine's":     {policy: "Default", host: host, want: host},
+		"without a cluster": {policy: "ClusterFirst", host: host, want: host},
+		"none": {policy: "None", own: &own{Nameservers: []string{"9.9.9.9"}}, host: host,
+			want: &dns{Servers: []string{"9.9.9.9"}}},
+		"over the runtime's": {policy: "Default", own: &own{Searches: []string{"a"}}, want: &dns{Searches: []string{"a"}}},
+		"merged": {policy: "Default",
+			own: &own{Nameservers: []string{"9.9.9.9", "10.0.0.1"}, Searches: []string{"a", "host.example"},
+				Options: []corev1.PodDNSConfigOption{option("ndots", "2"), option("debug", "")}}, host: host,
+			want: &dns{Servers: []string{"10.0.0.1", "9.9.9.9"}, Searches: []string{"host.example", "a"},
+				Options: []string{"ndots:2", "edns0", "debug"}}},
+		"an option set to itself": {policy: "Default", own: &own{Options: []corev1.PodDNSConfigOption{option("edns0", "")}}, host: host,
+			want: host},
+		"an option without value": {policy: "Default", own: &own{Options: []corev1.PodDNSConfigOption{option("ndots", "")}}, host: host,
+			want: &dns{Servers: host.Servers, Searches: host.Searches, Options: []string{"ndots", "edns0"}}},
+		"four servers": {policy: "Default", own: &own{Nameservers: []string{"1.1.1.1", "2.2.2.2", "3.3.3.3"}}, host: host,
+			want: &dns{Servers: []string{"10.0.0.1", "1.1.1.1", "2.2.2.2"}, Searches: host.Searches, Options: host.Options}, notes: 1},
+		"33 searches": {policy: "None", own: &own{Searches: many(33, 4)}, want: &dns{Searches: many(33, 4)[:32]}, notes: 1},
+		"a search too long": {policy: "None", own: &own{Searches: append([]string{strings.Repeat("x", 254)}, "ok")},
+			want: &dns{Searches: []string{"ok"}}, notes: 1},
+		"searches of 2048": {policy: "None", own: &own{Searches: append(many(8, 240), strings.Repeat("z", 120))},
+			want: &dns{Searches: append(many(8, 240), strings.Repeat("z", 120))}},
+		"searches of 2049": {policy: "None", own: &own{Searches: append(many(8, 240), strings.Repeat("z", 121))},
+			want: &dns{Searches: many(8, 240)}, notes: 1},
 	} {
 		pod := testpod.New("Never", "main")
 		pod.Spec.DNSPolicy, pod.Spec.DNSConfig = test.policy, test.own

@@ -65,7 +65,9 @@ func emptyDirOptions(source *corev1.EmptyDirVolumeSource) string {
 // containerMounts are the container's mounts of the pod's volumes; images are
 // the references of those that are images, and lookup finds the container's
 // variables.
-func containerMounts(o *Options, container *corev1.Container, images map[string]string, lookup func(string) (string, bool)) ([]*runtimeapi.Mount, error) {
+func containerMounts(
+	o *Options, container *corev1.Container, images map[string]string, lookup func(string) (string, bool),
+) ([]*runtimeapi.Mount, error) {
 	var out []*runtimeapi.Mount
 	for i := range container.VolumeMounts {
 		mount := &container.VolumeMounts[i]

@@ -99,7 +99,8 @@ func seccompProfile(dir string, profiles ...*corev1.SeccompProfile) (*runtimeapi
 		profile.ProfileType = runtimeapi.SecurityProfile_Unconfined
 	case wish.Type == corev1.SeccompProfileTypeLocalhost:
 		if wish.LocalhostProfile == nil || !filepath.IsLocal(*wish.LocalhostProfile) {
-			return nil, fmt.Errorf("localhostProfile must be set, to a path below the directory of the profiles, if seccompProfile type is Localhost")
+			return nil, fmt.Errorf("localhostProfile must be set, to a path below the directory of the profiles, if seccompProfile type is " +
+				"Localhost")
 		}
 		if dir == "" {
 			return nil, fmt.Errorf("seccompProfile %s: there is no directory of profiles", *wish.LocalhostProfile)

@@ -52,7 +52,9 @@ func fail(reason string, err error) *Failure {
 
 // Fetch finds the image in the store or pulls it, by the policy. sandbox is the
 // pod's configuration.
-func (f *Fetcher) Fetch(ctx context.Context, name string, policy corev1.PullPolicy, sandbox *runtimeapi.PodSandboxConfig) (*Image, *Failure) {
+func (f *Fetcher) Fetch(
+	ctx context.Context, name string, policy corev1.PullPolicy, sandbox *runtimeapi.PodSandboxConfig,
+) (*Image, *Failure) {
 	began := time.Now()
 	spec := &runtimeapi.ImageSpec{Image: tagged(name), UserSpecifiedImage: name}
 	status, err := f.Images.ImageStatus(ctx, spec, false)

@@ -13,26 +13,26 @@ func TestPullSecretMatches(t *testing.T) {
 		place, image string
 		want         bool
 	}{
-		{"registry.example", "registry.example/a/b:1", true},
-		{"https://registry.example", "registry.example/a", true},
-		{"http://registry.example/v2/", "registry.example/a", true},
-		{"https://registry.example/v1", "registry.example/a", true},
-		{"registry.example/a", "registry.example/a/b", true},
-		{"registry.example/a", "registry.example/b", false},
-		{"registry.example:5000", "registry.example/a", false},
-		{"registry.example:5000", "registry.example:5000/a", true},
-		{"*.example", "registry.example/a", true},
-		{"*.example", "a.b.example/a", false},
-		{"re*.example", "registry.example/a", true},
-		{"example", "registry.example/a", false},
-		{"https://index.docker.io/v1/", "busybox", true},
-		{"https://index.docker.io/v1/", "library/busybox:1", true},
-		{"https://index.docker.io/v1/", "docker.io/library/busybox", true},
-		{"https://index.docker.io/v1/", "registry.example/busybox", false},
-		{"https://index.docker.io/v1/", "localhost/busybox", false},
-		{"localhost", "localhost/busybox", true},
-		{"127.0.0.1:5000", "127.0.0.1:5000/busybox", true},
-		{"", "registry.example/a", false},
+		{place: "registry.example", image: "registry.example/a/b:1", want: true},
+		{place: "https://registry.example", image: "registry.example/a", want: true},
+		{place: "http://registry.example/v2/", image: "registry.example/a", want: true},
+		{place: "https://registry.example/v1", image: "registry.example/a", want: true},
+		{place: "registry.example/a", image: "registry.example/a/b", want: true},
+		{place: "registry.example/a", image: "registry.example/b"},
+		{place: "registry.example:5000", image: "registry.example/a"},
+		{place: "registry.example:5000", image: "registry.example:5000/a", want: true},
+		{place: "*.example", image: "registry.example/a", want: true},
+		{place: "*.example", image: "a.b.example/a"},
+		{place: "re*.example", image: "registry.example/a", want: true},
+		{place: "example", image: "registry.example/a"},
+		{place: "https://index.docker.io/v1/", image: "busybox", want: true},
+		{place: "https://index.docker.io/v1/", image: "library/busybox:1", want: true},
+		{place: "https://index.docker.io/v1/", image: "docker.io/library/busybox", want: true},
+		{place: "https://index.docker.io/v1/", image: "registry.example/busybox"},
+		{place: "https://index.docker.io/v1/", image: "localhost/busybox"},
+		{place: "localhost", image: "localhost/busybox", want: true},
+		{place: "127.0.0.1:5000", image: "127.0.0.1:5000/busybox", want: true},
+		{image: "registry.example/a"},
 	} {
 		got := len(authsFor([]credential{{place: placeOf(test.place)}}, test.image)) == 1
 		if got != test.want {
@@ -48,13 +48,16 @@ func TestPullSecretForms(t *testing.T) {
 		data map[string]string
 		want string // "user:password" of the only credential; empty: an error
 	}{
-		"auth":         {corev1.SecretTypeDockerConfigJson, map[string]string{".dockerconfigjson": `{"auths":{"r.example":{"auth":"` + auth + `"}}}`}, "me:pa:ss"},
-		"fields":       {corev1.SecretTypeDockerConfigJson, map[string]string{".dockerconfigjson": `{"auths":{"r.example":{"username":"me","password":"x"}}}`}, "me:x"},
-		"the old form": {corev1.SecretTypeDockercfg, map[string]string{".dockercfg": `{"r.example":{"username":"me","password":"x"}}`}, "me:x"},
-		"another type": {corev1.SecretTypeOpaque, map[string]string{".dockercfg": `{}`}, ""},
-		"not JSON":     {corev1.SecretTypeDockercfg, map[string]string{".dockercfg": `hunter2`}, ""},
-		"no base64":    {corev1.SecretTypeDockercfg, map[string]string{".dockercfg": `{"r.example":{"auth":"hunter2"}}`}, ""},
-		"nothing":      {corev1.SecretTypeDockerConfigJson, nil, ""},
+		"auth": {kind: corev1.SecretTypeDockerConfigJson,
+			data: map[string]string{".dockerconfigjson": `{"auths":{"r.example":{"auth":"` + auth + `"}}}`}, want: "me:pa:ss"},
+		"fields": {kind: corev1.SecretTypeDockerConfigJson,
+			data: map[string]string{".dockerconfigjson": `{"auths":{"r.example":{"username":"me","password":"x"}}}`}, want: "me:x"},
+		"the old form": {kind: corev1.SecretTypeDockercfg,
+			data: map[string]string{".dockercfg": `{"r.example":{"username":"me","password":"x"}}`}, want: "me:x"},
+		"another type": {kind: corev1.SecretTypeOpaque, data: map[string]string{".dockercfg": `{}`}},
+		"not JSON":     {kind: corev1.SecretTypeDockercfg, data: map[string]string{".dockercfg": `hunter2`}},
+		"no base64":    {kind: corev1.SecretTypeDockercfg, data: map[string]string{".dockercfg": `{"r.example":{"auth":"hunter2"}}`}},
+		"nothing":      {kind: corev1.SecretTypeDockerConfigJson},
 	} {
 		secret := &corev1.Secret{Type: test.kind, Data: map[string][]byte{}}
 		for key, value := range test.data {

@@ -106,7 +106,8 @@ func containerDefaults(container *corev1.Container) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		known := slices.ContainsFunc(container.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.ResourceName == name })
 		if !known && states(container.Resources, name) {
-			container.ResizePolicy = append(container.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.NotRequired})
+			container.ResizePolicy = append(container.ResizePolicy,
+				corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.NotRequired})
 		}
 	}
 	requests := container.Resources.Requests

@@ -85,7 +85,8 @@ func TestJobsThatAreRefused(t *testing.T) {
 		{rest: "  activeDeadlineSeconds: 0\n", class: ErrInvalid, want: "f.yaml:9: spec.activeDeadlineSeconds: 0 is not positive"},
 		{rest: "  completionMode: Indexed\n", class: ErrInvalid, want: "spec.completions: is required when completionMode is Indexed"},
 		{rest: "  backoffLimitPerIndex: 1\n", class: ErrNotHonoured, want: "f.yaml:9: spec.backoffLimitPerIndex: is not honoured"},
-		{rest: "  podFailurePolicy: {rules: [{action: FailJob}]}\n", class: ErrNotHonoured, want: "f.yaml:9: spec.podFailurePolicy: is not honoured"},
+		{rest: "  podFailurePolicy: {rules: [{action: FailJob}]}\n", class: ErrNotHonoured,
+			want: "f.yaml:9: spec.podFailurePolicy: is not honoured"},
 	} {
 		_, err := Read("f.yaml", []byte(jobOf(test.rest)))
 		if !errors.Is(err, test.class) || !strings.Contains(err.Error(), test.want) {

@@ -28,7 +28,8 @@ stringData: {b: two, c: three}
 		t.Fatal(err)
 	}
 	m, s := found.ConfigMaps[0], found.Secrets[0]
-	if m.Name != "settings" || m.Namespace != "prod" || !*m.Immutable || m.Data["b.conf"] != "x=y\n" || string(m.BinaryData["bin"]) != "\x00\x01\xff" {
+	if m.Name != "settings" || m.Namespace != "prod" || !*m.Immutable || m.Data["b.conf"] != "x=y\n" ||
+		string(m.BinaryData["bin"]) != "\x00\x01\xff" {
 		t.Errorf("%+v", m)
 	}
 	have := map[string]string{}
@@ -55,26 +56,37 @@ func TestReadRefusesObjects(t *testing.T) {
 		name, text, want string
 		class            error
 	}{
-		{"unknown field", object("ConfigMap", "dat: {}"), "f.yaml:4: dat: unknown field", ErrSyntax},
-		{"no name", "apiVersion: v1\nkind: Secret\n", "metadata.name: is required", ErrInvalid},
-		{"bad name", strings.Replace(object("ConfigMap", ""), "name: it", "name: It", 1), `metadata.name: "It"`, ErrInvalid},
-		{"bad namespace", strings.Replace(object("ConfigMap", ""), "name: it", "name: it, namespace: a.b", 1), "metadata.namespace", ErrInvalid},
-		{"bad label", strings.Replace(object("Secret", ""), "name: it", "name: it, labels: {a b: c}", 1), "metadata.labels", ErrInvalid},
-		{"finalizers", strings.Replace(object("Secret", ""), "name: it", "name: it, finalizers: [x/y]", 1), "metadata.finalizers: is not honoured", ErrNotHonoured},
-		{"key", object("ConfigMap", "data: {a/b: x}"), `f.yaml:4: data: "a/b"`, ErrInvalid},
-		{"dots", object("ConfigMap", `data: {"..": x}`), `data: ".."`, ErrInvalid},
-		{"binary key", object("ConfigMap", "binaryData: {a b: AA==}"), `binaryData: "a b"`, ErrInvalid},
-		{"both", object("ConfigMap", "data: {a: x}\nbinaryData: {a: AA==}"), `data: "a" is in binaryData too`, ErrInvalid},
-		{"not base64", object("Secret", "data: {a: "+hidden+"!}"), "data.a: must be text in base64", ErrSyntax},
-		{"number", object("Secret", "stringData: {a: 5432}"), "stringData.a: is a number, and must be text: put it in quotes", ErrSyntax},
-		{"too large", object("ConfigMap", "data: {a: "+strings.Repeat("x", 1<<20+1)+"}"), "1048577 bytes in all, at most 1048576", ErrInvalid},
-		{"too large together", object("Secret", "stringData: {a: "+strings.Repeat("x", 1<<19)+", b: "+strings.Repeat("x", 1<<19+1)+"}"), "at most 1048576", ErrInvalid},
-		{"secret key", object("Secret", "stringData: {a b: "+hidden+"}"), `stringData: "a b"`, ErrInvalid},
-		{"tls", object("Secret", "type: kubernetes.io/tls\nstringData: {tls.crt: "+hidden+"}"), "tls.key is required", ErrInvalid},
-		{"ssh", object("Secret", "type: kubernetes.io/ssh-auth"), "ssh-privatekey is required", ErrInvalid},
-		{"basic", object("Secret", "type: kubernetes.io/basic-auth"), "username is required", ErrInvalid},
-		{"docker", object("Secret", "type: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: "+hidden+"}"), ".dockerconfigjson is not JSON", ErrInvalid},
-		{"token", object("Secret", "type: kubernetes.io/service-account-token"), "kubernetes.io/service-account.name is required", ErrInvalid},
+		{name: "unknown field", text: object("ConfigMap", "dat: {}"), want: "f.yaml:4: dat: unknown field", class: ErrSyntax},
+		{name: "no name", text: "apiVersion: v1\nkind: Secret\n", want: "metadata.name: is required", class: ErrInvalid},
+		{name: "bad name", text: strings.Replace(object("ConfigMap", ""), "name: it", "name: It", 1), want: `metadata.name: "It"`,
+			class: ErrInvalid},
+		{name: "bad namespace", text: strings.Replace(object("ConfigMap", ""), "name: it", "name: it, namespace: a.b", 1),
+			want: "metadata.namespace", class: ErrInvalid},
+		{name: "bad label", text: strings.Replace(object("Secret", ""), "name: it", "name: it, labels: {a b: c}", 1),
+			want: "metadata.labels", class: ErrInvalid},
+		{name: "finalizers", text: strings.Replace(object("Secret", ""), "name: it", "name: it, finalizers: [x/y]", 1),
+			want: "metadata.finalizers: is not honoured", class: ErrNotHonoured},
+		{name: "key", text: object("ConfigMap", "data: {a/b: x}"), want: `f.yaml:4: data: "a/b"`, class: ErrInvalid},
+		{name: "dots", text: object("ConfigMap", `data: {"..": x}`), want: `data: ".."`, class: ErrInvalid},
+		{name: "binary key", text: object("ConfigMap", "binaryData: {a b: AA==}"), want: `binaryData: "a b"`, class: ErrInvalid},
+		{name: "both", text: object("ConfigMap", "data: {a: x}\nbinaryData: {a: AA==}"), want: `data: "a" is in binaryData too`,
+			class: ErrInvalid},
+		{name: "not base64", text: object("Secret", "data: {a: "+hidden+"!}"), want: "data.a: must be text in base64", class: ErrSyntax},
+		{name: "number", text: object("Secret", "stringData: {a: 5432}"),
+			want: "stringData.a: is a number, and must be text: put it in quotes", class: ErrSyntax},
+		{name: "too large", text: object("ConfigMap", "data: {a: "+strings.Repeat("x", 1<<20+1)+"}"),
+			want: "1048577 bytes in all, at most 1048576", class: ErrInvalid},
+		{name: "too large together", text: object("Secret",
+			"stringData: {a: "+strings.Repeat("x", 1<<19)+", b: "+strings.Repeat("x", 1<<19+1)+"}"), want: "at most 1048576", class: ErrInvalid},
+		{name: "secret key", text: object("Secret", "stringData: {a b: "+hidden+"}"), want: `stringData: "a b"`, class: ErrInvalid},
+		{name: "tls", text: object("Secret", "type: kubernetes.io/tls\nstringData: {tls.crt: "+hidden+"}"), want: "tls.key is required",
+			class: ErrInvalid},
+		{name: "ssh", text: object("Secret", "type: kubernetes.io/ssh-auth"), want: "ssh-privatekey is required", class: ErrInvalid},
+		{name: "basic", text: object("Secret", "type: kubernetes.io/basic-auth"), want: "username is required", class: ErrInvalid},
+		{name: "docker", text: object("Secret", "type: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: "+hidden+"}"),
+			want: ".dockerconfigjson is not JSON", class: ErrInvalid},
+		{name: "token", text: object("Secret", "type: kubernetes.io/service-account-token"),
+			want: "kubernetes.io/service-account.name is required", class: ErrInvalid},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Read("f.yaml", []byte(tc.text))

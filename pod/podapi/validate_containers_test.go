@@ -9,30 +9,50 @@ import (
 
 func TestLifeCycleFaults(t *testing.T) {
 	tests := []struct{ name, text, want string }{
-		{"a name that an initial container has", "  initContainers: [{name: main, image: i}]\n", `spec.containers[0].name: "main" is there twice`},
-		{"an initial container without an image", "  initContainers: [{name: i}]\n", "spec.initContainers[0].image: is required"},
-		{"an initial container with hooks", "  initContainers: [{name: i, image: i, lifecycle: {preStop: {exec: {command: [a]}}}}]\n", "spec.initContainers[0].lifecycle: an init container has one only with restartPolicy Always"},
-		{"an own policy", "    restartPolicy: Sometimes\n", `spec.containers[0].restartPolicy: "Sometimes" is not one of`},
-		{"rules alone", "    restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]\n", "restartPolicy: is required together with restartPolicyRules"},
-		{"a rule's action", "    restartPolicy: Never\n    restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [1]}}]\n", "restartPolicyRules[0].action"},
-		{"a rule without codes", "    restartPolicy: Never\n    restartPolicyRules: [{action: Restart}]\n", "restartPolicyRules[0].exitCodes: is required"},
-		{"a rule without values", "    restartPolicy: Never\n    restartPolicyRules: [{action: Restart, exitCodes: {operator: In}}]\n", "exitCodes.values: is required"},
-		{"a rule's operator", "    restartPolicy: Never\n    restartPolicyRules: [{action: Restart, exitCodes: {operator: Like, values: [1]}}]\n", `exitCodes.operator: "Like" is not one of`},
-		{"a value twice", "    restartPolicy: Never\n    restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1, 1]}}]\n", "exitCodes.values: a value is there twice"},
-		{"too many rules", "    restartPolicy: Never\n    restartPolicyRules: [" + strings.Repeat("{action: Restart, exitCodes: {operator: In, values: [1]}},", 21) + "]\n", "21 rules are more than 20"},
-		{"no deadline", "  activeDeadlineSeconds: 0\n", "spec.activeDeadlineSeconds: 0 is not between 1 and 2147483647"},
-		{"a gate", "  readinessGates: [{conditionType: \"a b\"}]\n", `spec.readinessGates[0].conditionType: "a b"`},
-		{"a hook without an action", "    lifecycle: {preStop: {}}\n", "lifecycle.preStop: names no handler"},
-		{"a hook with two", "    lifecycle: {preStop: {exec: {command: [a]}, sleep: {seconds: 1}}}\n", "lifecycle.preStop: names more than one handler"},
-		{"a hook without a command", "    lifecycle: {postStart: {exec: {}}}\n", "lifecycle.postStart.exec.command: is required"},
-		{"a hook that sleeps too long", "    lifecycle: {preStop: {sleep: {seconds: 31}}}\n", "sleep.seconds: 31 is not between 0 and the grace period of 30"},
-		{"a hook's port", "    lifecycle: {preStop: {httpGet: {port: 0}}}\n", "lifecycle.preStop.httpGet.port: 0 is not between"},
-		{"a signal without a system", "    lifecycle: {stopSignal: SIGUSR1}\n", "lifecycle.stopSignal: can be set only together with spec.os.name"},
-		{"no signal", "    lifecycle: {stopSignal: SIGOOPS}\n  os: {name: linux}\n", `lifecycle.stopSignal: "SIGOOPS" is not a signal`},
-		{"no real-time signal", "    lifecycle: {stopSignal: SIGRTMIN+16}\n  os: {name: linux}\n", `"SIGRTMIN+16" is not a signal`},
-		{"a message's policy", "    terminationMessagePolicy: Always\n", `terminationMessagePolicy: "Always" is not one of`},
-		{"a message's place", "    terminationMessagePath: words\n", `terminationMessagePath: "words" is not a place for a file`},
-		{"ephemeral containers", "  ephemeralContainers: [{name: e, image: i}]\n", "spec.ephemeralContainers: is not honoured: the API adds them to running pods only"},
+		{name: "a name that an initial container has", text: "  initContainers: [{name: main, image: i}]\n",
+			want: `spec.containers[0].name: "main" is there twice`},
+		{name: "an initial container without an image", text: "  initContainers: [{name: i}]\n",
+			want: "spec.initContainers[0].image: is required"},
+		{name: "an initial container with hooks",
+			text: "  initContainers: [{name: i, image: i, lifecycle: {preStop: {exec: {command: [a]}}}}]\n",
+			want: "spec.initContainers[0].lifecycle: an init container has one only with restartPolicy Always"},
+		{name: "an own policy", text: "    restartPolicy: Sometimes\n", want: `spec.containers[0].restartPolicy: "Sometimes" is not one of`},
+		{name: "rules alone", text: "    restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]\n",
+			want: "restartPolicy: is required together with restartPolicyRules"},
+		{name: "a rule's action", text: "    restartPolicy: Never\n    restartPolicyRules: [{action: RestartAllContainers, exitCodes: " +
+			"{operator: In, values: [1]}}]\n", want: "restartPolicyRules[0].action"},
+		{name: "a rule without codes", text: "    restartPolicy: Never\n    restartPolicyRules: [{action: Restart}]\n",
+			want: "restartPolicyRules[0].exitCodes: is required"},
+		{name: "a rule without values", text: "    restartPolicy: Never\n    restartPolicyRules: [{action: Restart, exitCodes: {operator: " +
+			"In}}]\n", want: "exitCodes.values: is required"},
+		{name: "a rule's operator", text: "    restartPolicy: Never\n    restartPolicyRules: [{action: Restart, exitCodes: {operator: Like, " +
+			"values: [1]}}]\n", want: `exitCodes.operator: "Like" is not one of`},
+		{name: "a value twice", text: "    restartPolicy: Never\n    restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: " +
+			"[1, 1]}}]\n", want: "exitCodes.values: a value is there twice"},
+		{name: "too many rules", text: "    restartPolicy: Never\n    restartPolicyRules: [" +
+			strings.Repeat("{action: Restart, exitCodes: {operator: In, values: [1]}},", 21) + "]\n", want: "21 rules are more than 20"},
+		{name: "no deadline", text: "  activeDeadlineSeconds: 0\n", want: "spec.activeDeadlineSeconds: 0 is not between 1 and 2147483647"},
+		{name: "a gate", text: "  readinessGates: [{conditionType: \"a b\"}]\n", want: `spec.readinessGates[0].conditionType: "a b"`},
+		{name: "a hook without an action", text: "    lifecycle: {preStop: {}}\n", want: "lifecycle.preStop: names no handler"},
+		{name: "a hook with two", text: "    lifecycle: {preStop: {exec: {command: [a]}, sleep: {seconds: 1}}}\n",
+			want: "lifecycle.preStop: names more than one handler"},
+		{name: "a hook without a command", text: "    lifecycle: {postStart: {exec: {}}}\n",
+			want: "lifecycle.postStart.exec.command: is required"},
+		{name: "a hook that sleeps too long", text: "    lifecycle: {preStop: {sleep: {seconds: 31}}}\n",
+			want: "sleep.seconds: 31 is not between 0 and the grace period of 30"},
+		{name: "a hook's port", text: "    lifecycle: {preStop: {httpGet: {port: 0}}}\n",
+			want: "lifecycle.preStop.httpGet.port: 0 is not between"},
+		{name: "a signal without a system", text: "    lifecycle: {stopSignal: SIGUSR1}\n",
+			want: "lifecycle.stopSignal: can be set only together with spec.os.name"},
+		{name: "no signal", text: "    lifecycle: {stopSignal: SIGOOPS}\n  os: {name: linux}\n",
+			want: `lifecycle.stopSignal: "SIGOOPS" is not a signal`},
+		{name: "no real-time signal", text: "    lifecycle: {stopSignal: SIGRTMIN+16}\n  os: {name: linux}\n",
+			want: `"SIGRTMIN+16" is not a signal`},
+		{name: "a message's policy", text: "    terminationMessagePolicy: Always\n", want: `terminationMessagePolicy: "Always" is not one of`},
+		{name: "a message's place", text: "    terminationMessagePath: words\n",
+			want: `terminationMessagePath: "words" is not a place for a file`},
+		{name: "ephemeral containers", text: "  ephemeralContainers: [{name: e, image: i}]\n",
+			want: "spec.ephemeralContainers: is not honoured: the API adds them to running pods only"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -65,7 +85,8 @@ func TestLifeCycleIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	initial := pods[0].Spec.InitContainers[0]
-	if initial.ImagePullPolicy != corev1.PullIfNotPresent || initial.TerminationMessagePath != "/dev/termination-log" || pods[0].Generation != 1 {
+	if initial.ImagePullPolicy != corev1.PullIfNotPresent || initial.TerminationMessagePath != "/dev/termination-log" ||
+		pods[0].Generation != 1 {
 		t.Errorf("defaults: %+v", initial)
 	}
 }

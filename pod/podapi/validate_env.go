@@ -48,7 +48,8 @@ func (c checker) env(env corev1.EnvVar, at string) {
 	sources := 0
 	if ref := from.FieldRef; ref != nil {
 		sources++
-		c.fieldRef(ref, at+"fieldRef.", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")
+		c.fieldRef(ref, at+"fieldRef.", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP",
+			"status.podIPs")
 		if ref.FieldPath == "metadata.labels" || ref.FieldPath == "metadata.annotations" {
 			c.fault(at+"fieldRef.fieldPath", "%q is not a field for an environment variable; name one of its keys", ref.FieldPath)
 		}

@@ -80,7 +80,8 @@ func (c checker) podResources(spec *corev1.PodSpec) {
 		for i := range list.containers {
 			for name, limit := range list.containers[i].Resources.Limits {
 				if most, set := own.Limits[name]; set && limit.Cmp(most) > 0 {
-					c.fault(fmt.Sprintf("%s[%d].resources.limits.%s", list.field, i, name), "must be less than or equal to the pod's limit of %s", most.String())
+					c.fault(fmt.Sprintf("%s[%d].resources.limits.%s", list.field, i, name), "must be less than or equal to the pod's limit of %s",
+						most.String())
 				}
 			}
 		}

@@ -71,7 +71,8 @@ func (c checker) seccomp(profile *corev1.SeccompProfile, at string) {
 	if profile == nil {
 		return
 	}
-	oneOf(c, at+"type", profile.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
+	oneOf(c, at+"type", profile.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
+		corev1.SeccompProfileTypeUnconfined)
 	file := profile.LocalhostProfile
 	switch {
 	case profile.Type != corev1.SeccompProfileTypeLocalhost && file != nil:

@@ -206,7 +206,8 @@ func (c checker) mountOptions(mount *corev1.VolumeMount, at string) {
 		}
 	}
 	if mode := mount.RecursiveReadOnly; mode != nil {
-		oneOf(c, at+"recursiveReadOnly", *mode, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible, corev1.RecursiveReadOnlyEnabled)
+		oneOf(c, at+"recursiveReadOnly", *mode, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible,
+			corev1.RecursiveReadOnlyEnabled)
 		if *mode != corev1.RecursiveReadOnlyDisabled {
 			if !mount.ReadOnly {
 				c.fault(at+"recursiveReadOnly", "is for a mount with readOnly")

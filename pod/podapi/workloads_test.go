@@ -28,21 +28,27 @@ func TestReadMakesThePodsOfWorkloads(t *testing.T) {
 		policy     corev1.RestartPolicy
 		labels     map[string]string // of the last pod
 	}{
-		{"deployment", workloadOf("apps/v1", "Deployment", "strategy: {type: Recreate}"), []string{"web"}, "Always", nil},
-		{"replicas", workloadOf("apps/v1", "Deployment", "replicas: 3"), []string{"web-0", "web-1", "web-2"}, "Always", nil},
-		{"no replicas", workloadOf("apps/v1", "ReplicaSet", "replicas: 0") + "---\n" + head, []string{"web"}, "Always", map[string]string{"app": ""}},
-		{"replica set", workloadOf("apps/v1", "ReplicaSet", "replicas: 1"), []string{"web"}, "Always", nil},
-		{"daemon set", workloadOf("apps/v1", "DaemonSet", "minReadySeconds: 3"), []string{"web"}, "Always", nil},
-		{"stateful set", workloadOf("apps/v1", "StatefulSet", "serviceName: web"), []string{"web-0"}, "Always",
-			map[string]string{"statefulset.kubernetes.io/pod-name": "web-0", "apps.kubernetes.io/pod-index": "0"}},
-		{"ordinals", workloadOf("apps/v1", "StatefulSet", "replicas: 2\n  ordinals: {start: 5}"), []string{"web-5", "web-6"}, "Always",
-			map[string]string{"apps.kubernetes.io/pod-index": "6"}},
-		{"job", strings.Replace(workloadOf("batch/v1", "Job", "backoffLimit: 2\n  activeDeadlineSeconds: 60"), "spec:\n      ", "spec:\n      restartPolicy: Never\n      ", 1),
-			[]string{"web"}, "Never", map[string]string{"batch.kubernetes.io/job-name": "web", "job-name": "web"}},
-		{"list", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: {spec: {containers: [{name: c, image: i}]}}}}\n" +
-			"- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c, image: i}]}}\n", []string{"a", "b"}, "Always", map[string]string{"app": ""}},
-		{"typed list", "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- {metadata: {name: a}, spec: {template: {spec: {containers: [{name: c, image: i}]}}}}\n",
-			[]string{"a"}, "Always", map[string]string{"app": ""}},
+		{name: "deployment", text: workloadOf("apps/v1", "Deployment", "strategy: {type: Recreate}"), pods: []string{"web"}, policy: "Always"},
+		{name: "replicas", text: workloadOf("apps/v1", "Deployment", "replicas: 3"), pods: []string{"web-0", "web-1", "web-2"}, policy: "Always"},
+		{name: "no replicas", text: workloadOf("apps/v1", "ReplicaSet", "replicas: 0") + "---\n" + head, pods: []string{"web"},
+			policy: "Always", labels: map[string]string{"app": ""}},
+		{name: "replica set", text: workloadOf("apps/v1", "ReplicaSet", "replicas: 1"), pods: []string{"web"}, policy: "Always"},
+		{name: "daemon set", text: workloadOf("apps/v1", "DaemonSet", "minReadySeconds: 3"), pods: []string{"web"}, policy: "Always"},
+		{name: "stateful set", text: workloadOf("apps/v1", "StatefulSet", "serviceName: web"), pods: []string{"web-0"}, policy: "Always",
+			labels: map[string]string{"statefulset.kubernetes.io/pod-name": "web-0", "apps.kubernetes.io/pod-index": "0"}},
+		{name: "ordinals", text: workloadOf("apps/v1", "StatefulSet", "replicas: 2\n  ordinals: {start: 5}"),
+			pods: []string{"web-5", "web-6"}, policy: "Always",
+			labels: map[string]string{"apps.kubernetes.io/pod-index": "6"}},
+		{name: "job", text: strings.Replace(workloadOf("batch/v1", "Job", "backoffLimit: 2\n  activeDeadlineSeconds: 60"), "spec:\n      ",
+			"spec:\n      restartPolicy: Never\n      ", 1),
+			pods: []string{"web"}, policy: "Never", labels: map[string]string{"batch.kubernetes.io/job-name": "web", "job-name": "web"}},
+		{name: "list", text: "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: " +
+			"{template: {spec: {containers: [{name: c, image: i}]}}}}\n" +
+			"- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c, image: i}]}}\n", pods: []string{"a", "b"},
+			policy: "Always", labels: map[string]string{"app": ""}},
+		{name: "typed list", text: "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- {metadata: {name: a}, spec: {template: {spec: " +
+			"{containers: [{name: c, image: i}]}}}}\n",
+			pods: []string{"a"}, policy: "Always", labels: map[string]string{"app": ""}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			found, err := Read("f.yaml", []byte(tc.text))
@@ -89,21 +95,34 @@ func TestReadRefusesOfWorkloads(t *testing.T) {
 		name, text, want string
 		class            error
 	}{
-		{"unknown field", workloadOf("apps/v1", "Deployment", "replicass: 3"), "f.yaml:5: spec.replicass: unknown field", ErrSyntax},
-		{"unknown in the template", strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 3"), "image:", "imag:", 1), "spec.template.spec.containers[0].imag: unknown field", ErrSyntax},
-		{"many", workloadOf("apps/v1", "Deployment", "replicas: 1000000000"), "f.yaml:5: spec.replicas: 1000000000 is not between 0 and 100", ErrInvalid},
-		{"negative", workloadOf("apps/v1", "Deployment", "replicas: -1"), "spec.replicas", ErrInvalid},
-		{"policy", strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 1"), "spec:\n      ", "spec:\n      restartPolicy: Never\n      ", 1),
-			`f.yaml:10: spec.template.spec.restartPolicy: "Never" is not one of [Always]`, ErrInvalid},
-		{"job's policy", workloadOf("batch/v1", "Job", "backoffLimit: 2"), `spec.template.spec.restartPolicy: "Always" is not one of [OnFailure Never]`, ErrInvalid},
-		{"completions", workloadOf("batch/v1", "Job", "completions: 3"), "f.yaml:5: spec.completions: is not honoured: all of a job's pods are run at once; set parallelism to 3", ErrNotHonoured},
-		{"suspended", workloadOf("batch/v1", "Job", "suspend: true"), "spec.suspend: true is not honoured", ErrNotHonoured},
-		{"claims", workloadOf("apps/v1", "StatefulSet", "volumeClaimTemplates: [{metadata: {name: x}}]"), "f.yaml:5: spec.volumeClaimTemplates: is not honoured: there are no persistent volumes", ErrNotHonoured},
-		{"of the pod", strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 1"), "spec:\n      ", "spec:\n      hostPID: true\n      ", 1), "f.yaml:10: spec.template.spec.hostPID: is not honoured", ErrNotHonoured},
-		{"invalid pod", strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 2"), "name: c", "name: C", 1), `f.yaml:10: spec.template.spec.containers[0].name: "C"`, ErrInvalid},
-		{"name", strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 2"), "name: web,", "name: Web,", 1), `f.yaml:3: metadata.name: "Web"`, ErrInvalid},
-		{"in a list", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: {spec: {hostPID: true}}}}\n", "items[0].spec.template.spec.hostPID", ErrNotHonoured},
-		{"list in a list", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: List, items: []}\n", "items[0].kind: List", ErrNotHonoured},
+		{name: "unknown field", text: workloadOf("apps/v1", "Deployment", "replicass: 3"), want: "f.yaml:5: spec.replicass: unknown field",
+			class: ErrSyntax},
+		{name: "unknown in the template", text: strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 3"), "image:", "imag:", 1),
+			want: "spec.template.spec.containers[0].imag: unknown field", class: ErrSyntax},
+		{name: "many", text: workloadOf("apps/v1", "Deployment", "replicas: 1000000000"),
+			want: "f.yaml:5: spec.replicas: 1000000000 is not between 0 and 100", class: ErrInvalid},
+		{name: "negative", text: workloadOf("apps/v1", "Deployment", "replicas: -1"), want: "spec.replicas", class: ErrInvalid},
+		{name: "policy", text: strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 1"), "spec:\n      ",
+			"spec:\n      restartPolicy: Never\n      ", 1),
+			want: `f.yaml:10: spec.template.spec.restartPolicy: "Never" is not one of [Always]`, class: ErrInvalid},
+		{name: "job's policy", text: workloadOf("batch/v1", "Job", "backoffLimit: 2"),
+			want: `spec.template.spec.restartPolicy: "Always" is not one of [OnFailure Never]`, class: ErrInvalid},
+		{name: "completions", text: workloadOf("batch/v1", "Job", "completions: 3"),
+			want: "f.yaml:5: spec.completions: is not honoured: all of a job's pods are run at once; set parallelism to 3", class: ErrNotHonoured},
+		{name: "suspended", text: workloadOf("batch/v1", "Job", "suspend: true"), want: "spec.suspend: true is not honoured",
+			class: ErrNotHonoured},
+		{name: "claims", text: workloadOf("apps/v1", "StatefulSet", "volumeClaimTemplates: [{metadata: {name: x}}]"),
+			want: "f.yaml:5: spec.volumeClaimTemplates: is not honoured: there are no persistent volumes", class: ErrNotHonoured},
+		{name: "of the pod", text: strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 1"), "spec:\n      ",
+			"spec:\n      hostPID: true\n      ", 1), want: "f.yaml:10: spec.template.spec.hostPID: is not honoured", class: ErrNotHonoured},
+		{name: "invalid pod", text: strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 2"), "name: c", "name: C", 1),
+			want: `f.yaml:10: spec.template.spec.containers[0].name: "C"`, class: ErrInvalid},
+		{name: "name", text: strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 2"), "name: web,", "name: Web,", 1),
+			want: `f.yaml:3: metadata.name: "Web"`, class: ErrInvalid},
+		{name: "in a list", text: "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: " +
+			"{template: {spec: {hostPID: true}}}}\n", want: "items[0].spec.template.spec.hostPID", class: ErrNotHonoured},
+		{name: "list in a list", text: "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: List, items: []}\n",
+			want: "items[0].kind: List", class: ErrNotHonoured},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Read("f.yaml", []byte(tc.text))

@@ -84,5 +84,6 @@ func Initialized(spec *corev1.PodSpec, status *corev1.PodStatus) Condition {
 	case len(incomplete) == 0, AnyStarted(status.ContainerStatuses):
 		return Condition{Status: corev1.ConditionTrue}
 	}
-	return Condition{corev1.ConditionFalse, "ContainersNotInitialized", "containers with incomplete status: [" + strings.Join(incomplete, " ") + "]"}
+	return Condition{corev1.ConditionFalse, "ContainersNotInitialized",
+		"containers with incomplete status: [" + strings.Join(incomplete, " ") + "]"}
 }

@@ -13,7 +13,8 @@ func TestStartError(t *testing.T) {
 		fail bool // it could not be started
 		code int
 	}{
-		{name: "not there", end: corev1.ContainerStateTerminated{ExitCode: 127, Reason: "ContainerCannotRun", Message: "no `x`"}, fail: true, code: 127},
+		{name: "not there", end: corev1.ContainerStateTerminated{ExitCode: 127, Reason: "ContainerCannotRun", Message: "no `x`"}, fail: true,
+			code: 127},
 		{name: "no program", end: corev1.ContainerStateTerminated{ExitCode: 126}, fail: true, code: 126},
 		{name: "a forged message", end: corev1.ContainerStateTerminated{ExitCode: 127, Message: "x (exit code 0)"}, fail: true, code: 127},
 		{name: "somebody else's", end: corev1.ContainerStateTerminated{ExitCode: 128, Reason: ReasonStart, Message: "no such file"}, code: 128},

@@ -71,7 +71,8 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 	case err != nil && late:
 		return Failure, "timeout: health rpc did not complete within " + patience, nil
 	case status.Code(err) == codes.Unimplemented:
-		return Failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " + status.Convert(err).Message(), nil
+		return Failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " +
+			status.Convert(err).Message(), nil
 	case err != nil:
 		return Failure, fmt.Sprintf("error: health rpc probe failed: %v", err), nil
 	case res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:

@@ -58,12 +58,13 @@ func TestTCP(t *testing.T) {
 		want probe.Result
 		has  string
 	}{
-		{"open", local, open, probe.Success, ""},
-		{"closed", local, closed, probe.Failure, fmt.Sprintf("dial tcp 127.0.0.1:%d: connect: connection refused", closed)},
-		{"silent", deaf, open, probe.Failure, "deadline exceeded"},
-		{"another family", probe.To("::1"), open, probe.Failure, "dial tcp [::1]:"},
-		{"not asked", broken, open, probe.Unknown, ""},
-		{"no address", probe.To(""), open, probe.Unknown, ""},
+		{name: "open", dial: local, port: open, want: probe.Success},
+		{name: "closed", dial: local, port: closed, want: probe.Failure,
+			has: fmt.Sprintf("dial tcp 127.0.0.1:%d: connect: connection refused", closed)},
+		{name: "silent", dial: deaf, port: open, want: probe.Failure, has: "deadline exceeded"},
+		{name: "another family", dial: probe.To("::1"), port: open, want: probe.Failure, has: "dial tcp [::1]:"},
+		{name: "not asked", dial: broken, port: open, want: probe.Unknown},
+		{name: "no address", dial: probe.To(""), port: open, want: probe.Unknown},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		got, message, err := probe.TCP(ctx, test.dial, test.port)
@@ -111,27 +112,28 @@ func TestNotAsked(t *testing.T) {
 
 func TestPort(t *testing.T) {
 	t.Parallel()
-	container := &corev1.Container{Name: "c", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}, {Name: "a1", ContainerPort: 90}, {ContainerPort: 70}}}
+	container := &corev1.Container{Name: "c",
+		Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}, {Name: "a1", ContainerPort: 90}, {ContainerPort: 70}}}
 	for _, test := range []struct {
 		port intstr.IntOrString
 		want int // 0: an error
 	}{
-		{intstr.FromInt32(1), 1},
-		{intstr.FromInt32(118), 118},
-		{intstr.FromInt32(65535), 65535},
-		{intstr.FromInt32(0), 0},
-		{intstr.FromInt32(-1), 0},
-		{intstr.FromInt32(65536), 0},
-		{intstr.FromString("web"), 80},
-		{intstr.FromString("a1"), 90},
-		{intstr.FromString("118"), 118},
-		{intstr.FromString(""), 0},
-		{intstr.FromString("nobody"), 0},
-		{intstr.FromString("-1"), 0},
-		{intstr.FromString("65536"), 0},
-		{intstr.FromString("4294967376"), 0},
-		{intstr.FromString("0"), 0},
-		{intstr.IntOrString{Type: 7}, 0},
+		{port: intstr.FromInt32(1), want: 1},
+		{port: intstr.FromInt32(118), want: 118},
+		{port: intstr.FromInt32(65535), want: 65535},
+		{port: intstr.FromInt32(0)},
+		{port: intstr.FromInt32(-1)},
+		{port: intstr.FromInt32(65536)},
+		{port: intstr.FromString("web"), want: 80},
+		{port: intstr.FromString("a1"), want: 90},
+		{port: intstr.FromString("118"), want: 118},
+		{port: intstr.FromString("")},
+		{port: intstr.FromString("nobody")},
+		{port: intstr.FromString("-1")},
+		{port: intstr.FromString("65536")},
+		{port: intstr.FromString("4294967376")},
+		{port: intstr.FromString("0")},
+		{port: intstr.IntOrString{Type: 7}},
 	} {
 		got, err := probe.Port(test.port, container)
 		if got != test.want || (err != nil) != (test.want == 0) {
@@ -174,19 +176,22 @@ func TestExec(t *testing.T) {
 		output string
 		fails  bool
 	}{
-		{"good", executor{stdout: []byte("OK")}, probe.Success, "OK", false},
-		{"good, on stderr", executor{stdout: []byte("O"), stderr: []byte("K")}, probe.Success, "OK", false},
-		{"exit code 0 as an error", executor{stdout: []byte("OK"), err: exitError(0)}, probe.Success, "OK", false},
-		{"much output", executor{stdout: long}, probe.Success, string(long[:limit]), false},
-		{"much output on both", executor{stdout: long[:limit-3], stderr: long}, probe.Success, string(long[:limit-3]) + "log", false},
-		{"bad", executor{stdout: []byte("Fail"), err: exitError(1)}, probe.Failure, "Fail", false},
-		{"bad, wrapped", executor{stdout: []byte("Fail"), err: fmt.Errorf("exec: %w", exitError(2))}, probe.Failure, "Fail", false},
-		{"bad with much output", executor{stdout: long, err: exitError(1)}, probe.Failure, string(long[:limit]), false},
-		{"no such command", executor{stderr: []byte("not found"), err: exitError(127)}, probe.Failure, "not found", false},
-		{"too slow", executor{err: status.Error(codes.DeadlineExceeded, "too slow")}, probe.Failure, `command timed out: "cat /file" timed out after 1s`, false},
-		{"runtime gone", executor{err: errors.New("no connection")}, probe.Unknown, "", true},
-		{"no such container", executor{err: status.Error(codes.NotFound, "no container")}, probe.Unknown, "", true},
-		{"not running", executor{err: status.Error(codes.FailedPrecondition, "exited")}, probe.Unknown, "", true},
+		{name: "good", run: executor{stdout: []byte("OK")}, want: probe.Success, output: "OK"},
+		{name: "good, on stderr", run: executor{stdout: []byte("O"), stderr: []byte("K")}, want: probe.Success, output: "OK"},
+		{name: "exit code 0 as an error", run: executor{stdout: []byte("OK"), err: exitError(0)}, want: probe.Success, output: "OK"},
+		{name: "much output", run: executor{stdout: long}, want: probe.Success, output: string(long[:limit])},
+		{name: "much output on both", run: executor{stdout: long[:limit-3], stderr: long}, want: probe.Success,
+			output: string(long[:limit-3]) + "log"},
+		{name: "bad", run: executor{stdout: []byte("Fail"), err: exitError(1)}, want: probe.Failure, output: "Fail"},
+		{name: "bad, wrapped", run: executor{stdout: []byte("Fail"), err: fmt.Errorf("exec: %w", exitError(2))}, want: probe.Failure,
+			output: "Fail"},
+		{name: "bad with much output", run: executor{stdout: long, err: exitError(1)}, want: probe.Failure, output: string(long[:limit])},
+		{name: "no such command", run: executor{stderr: []byte("not found"), err: exitError(127)}, want: probe.Failure, output: "not found"},
+		{name: "too slow", run: executor{err: status.Error(codes.DeadlineExceeded, "too slow")}, want: probe.Failure,
+			output: `command timed out: "cat /file" timed out after 1s`},
+		{name: "runtime gone", run: executor{err: errors.New("no connection")}, want: probe.Unknown, fails: true},
+		{name: "no such container", run: executor{err: status.Error(codes.NotFound, "no container")}, want: probe.Unknown, fails: true},
+		{name: "not running", run: executor{err: status.Error(codes.FailedPrecondition, "exited")}, want: probe.Unknown, fails: true},
 	} {
 		got, output, err := probe.Exec(t.Context(), &test.run, "id", []string{"cat", "/file"}, time.Second)
 		if got != test.want || output != test.output || (err != nil) != test.fails {
@@ -216,14 +221,18 @@ func TestAsk(t *testing.T) {
 		want    probe.Result
 		has     string
 	}{
-		{"exec", corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}, probe.Success, "ran"},
-		{"http by name", corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/x", Port: intstr.FromString("web")}}, probe.Success, "GET /x"},
-		{"http by number", corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/x", Port: intstr.FromInt(web)}}, probe.Success, "Host: 10.0.2.15:"},
-		{"http by no name", corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("bew")}}, probe.Unknown, ""},
-		{"tcp", corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}, probe.Success, ""},
-		{"tcp by no name", corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("bew")}}, probe.Unknown, ""},
-		{"grpc", corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(web)}}, probe.Failure, "rpc"},
-		{"nothing", corev1.ProbeHandler{}, probe.Unknown, ""},
+		{name: "exec", handler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}, want: probe.Success, has: "ran"},
+		{name: "http by name", handler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/x", Port: intstr.FromString("web")}},
+			want: probe.Success, has: "GET /x"},
+		{name: "http by number", handler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/x", Port: intstr.FromInt(web)}},
+			want: probe.Success, has: "Host: 10.0.2.15:"},
+		{name: "http by no name", handler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("bew")}},
+			want: probe.Unknown},
+		{name: "tcp", handler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}, want: probe.Success},
+		{name: "tcp by no name", handler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("bew")}},
+			want: probe.Unknown},
+		{name: "grpc", handler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(web)}}, want: probe.Failure, has: "rpc"},
+		{name: "nothing", handler: corev1.ProbeHandler{}, want: probe.Unknown},
 	} {
 		got, output, err := target.Ask(t.Context(), &corev1.Probe{ProbeHandler: test.handler, TimeoutSeconds: 5})
 		if got != test.want || !strings.Contains(output, test.has) || (err != nil) != (test.want == probe.Unknown) {

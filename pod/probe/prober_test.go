@@ -58,7 +58,8 @@ func until(limit time.Duration, first, then func(time.Duration) (Result, string,
 }
 
 // watch probes a container with these probes, within a synctest bubble.
-func watch(t *testing.T, startup, liveness, readiness *corev1.Probe, answers map[Kind]func(time.Duration) (Result, string, error), change ...func(*Options)) *subject {
+func watch(t *testing.T, startup, liveness, readiness *corev1.Probe, answers map[Kind]func(time.Duration) (Result, string, error),
+	change ...func(*Options)) *subject {
 	t.Helper()
 	s := &subject{began: time.Now(), answers: answers, asked: map[Kind][]time.Duration{}, ended: make(chan struct{})}
 	o := Options{
@@ -134,51 +135,88 @@ func TestVerdict(t *testing.T) {
 		answers                      answers
 		moments                      []moment
 	}{
-		{"no probes", nil, nil, nil, nil, []moment{{0, up}, {time.Hour, up}}},
+		{name: "no probes", moments: []moment{{0, up}, {time.Hour, up}}},
 
-		{"ready at once", nil, nil, spec(), answers{Readiness: good}, []moment{{0, up}, {time.Hour, up}}},
-		{"readiness begins false", nil, nil, spec(delay(5)), answers{Readiness: good}, []moment{{0, started}, {5*sec - 1, started}, {5 * sec, up}}},
-		{"never ready", nil, nil, spec(), answers{Readiness: bad}, []moment{{0, started}, {time.Hour, started}}},
-		{"ready soon after the start, whatever the period", nil, nil, spec(), answers{Readiness: until(sec/2, bad, good)}, []moment{{0, started}, {sec / 2, started}, {750 * time.Millisecond, up}}},
-		{"ready after a while", nil, nil, spec(), answers{Readiness: until(25*sec, bad, good)}, []moment{{25 * sec, started}, {30 * sec, up}}},
-		{"readiness goes after three failures", nil, nil, spec(), answers{Readiness: until(15*sec, good, bad)}, []moment{{15 * sec, up}, {39 * sec, up}, {40 * sec, started}}},
-		{"readiness goes after one failure", nil, nil, spec(failures(1)), answers{Readiness: until(15*sec, good, bad)}, []moment{{19 * sec, up}, {20 * sec, started}}},
-		{"readiness comes back", nil, nil, spec(failures(1)), answers{Readiness: until(15*sec, good, until(35*sec, bad, good))}, []moment{{20 * sec, started}, {39 * sec, started}, {40 * sec, up}}},
-		{"readiness comes back after two successes", nil, nil, spec(failures(1), success(2)), answers{Readiness: until(15*sec, good, until(35*sec, bad, good))}, []moment{{0, started}, {10 * sec, up}, {20 * sec, started}, {40 * sec, started}, {50 * sec, up}}},
-		{"failures that are not in a row", nil, nil, spec(failures(2)), answers{Readiness: func(at time.Duration) (Result, string, error) {
-			if at > 5*sec && int(at/sec)%20 == 10 {
-				return bad(at)
-			}
-			return good(at)
-		}}, []moment{{0, up}, {time.Hour, up}}},
-		{"a warning is a success", nil, nil, spec(), answers{Readiness: func(time.Duration) (Result, string, error) { return Warning, "elsewhere", nil }}, []moment{{0, up}}},
-		{"errors tell nothing", nil, nil, spec(failures(1)), answers{Readiness: until(5*sec, good, func(time.Duration) (Result, string, error) { return Unknown, "", errors.New("no runtime") })}, []moment{{time.Hour, up}}},
+		{name: "ready at once", readiness: spec(), answers: answers{Readiness: good}, moments: []moment{{0, up}, {time.Hour, up}}},
+		{name: "readiness begins false", readiness: spec(delay(5)), answers: answers{Readiness: good},
+			moments: []moment{{0, started}, {5*sec - 1, started}, {5 * sec, up}}},
+		{name: "never ready", readiness: spec(), answers: answers{Readiness: bad}, moments: []moment{{0, started}, {time.Hour, started}}},
+		{name: "ready soon after the start, whatever the period", readiness: spec(), answers: answers{Readiness: until(sec/2, bad, good)},
+			moments: []moment{{0, started}, {sec / 2, started}, {750 * time.Millisecond, up}}},
+		{name: "ready after a while", readiness: spec(), answers: answers{Readiness: until(25*sec, bad, good)},
+			moments: []moment{{25 * sec, started}, {30 * sec, up}}},
+		{name: "readiness goes after three failures", readiness: spec(), answers: answers{Readiness: until(15*sec, good, bad)},
+			moments: []moment{{15 * sec, up}, {39 * sec, up}, {40 * sec, started}}},
+		{name: "readiness goes after one failure", readiness: spec(failures(1)), answers: answers{Readiness: until(15*sec, good, bad)},
+			moments: []moment{{19 * sec, up}, {20 * sec, started}}},
+		{name: "readiness comes back", readiness: spec(failures(1)),
+			answers: answers{Readiness: until(15*sec, good, until(35*sec, bad, good))},
+			moments: []moment{{20 * sec, started}, {39 * sec, started}, {40 * sec, up}}},
+		{name: "readiness comes back after two successes", readiness: spec(failures(1), success(2)),
+			answers: answers{Readiness: until(15*sec, good, until(35*sec, bad, good))},
+			moments: []moment{{0, started}, {10 * sec, up}, {20 * sec, started}, {40 * sec, started}, {50 * sec, up}}},
+		{name: "failures that are not in a row", readiness: spec(failures(2)),
+			answers: answers{Readiness: func(at time.Duration) (Result, string, error) {
+				if at > 5*sec && int(at/sec)%20 == 10 {
+					return bad(at)
+				}
+				return good(at)
+			}}, moments: []moment{{0, up}, {time.Hour, up}}},
+		{name: "a warning is a success", readiness: spec(),
+			answers: answers{Readiness: func(time.Duration) (Result, string, error) { return Warning, "elsewhere", nil }},
+			moments: []moment{{0, up}}},
+		{name: "errors tell nothing", readiness: spec(failures(1)),
+			answers: answers{Readiness: until(5*sec, good,
+				func(time.Duration) (Result, string, error) { return Unknown, "", errors.New("no runtime") })}, moments: []moment{{time.Hour, up}}},
 
-		{"alive", nil, spec(), nil, answers{Liveness: good}, []moment{{time.Hour, up}}},
-		{"dead after three periods", nil, spec(), nil, answers{Liveness: bad}, []moment{{29 * sec, up}, {30 * sec, livenessFailed}, {time.Hour, livenessFailed}}},
-		{"dead after one failure", nil, spec(failures(1)), nil, answers{Liveness: bad}, []moment{{9 * sec, up}, {10 * sec, livenessFailed}}},
-		{"dead after the initial delay", nil, spec(delay(60), failures(1)), nil, answers{Liveness: bad}, []moment{{59 * sec, up}, {60 * sec, livenessFailed}}},
-		{"dead in the end", nil, spec(), nil, answers{Liveness: until(time.Hour, good, bad)}, []moment{{time.Hour + 19*sec, up}, {time.Hour + 20*sec, livenessFailed}}},
-		{"dead, and it stays so", nil, spec(failures(1)), nil, answers{Liveness: until(15*sec, bad, good)}, []moment{{10 * sec, livenessFailed}, {time.Hour, livenessFailed}}},
-		{"a short fit", nil, spec(), nil, answers{Liveness: until(25*sec, bad, good)}, []moment{{time.Hour, up}}},
-		{"errors kill nobody", nil, spec(failures(1)), nil, answers{Liveness: func(time.Duration) (Result, string, error) { return Failure, "", errors.New("no runtime") }}, []moment{{time.Hour, up}}},
+		{name: "alive", liveness: spec(), answers: answers{Liveness: good}, moments: []moment{{time.Hour, up}}},
+		{name: "dead after three periods", liveness: spec(), answers: answers{Liveness: bad},
+			moments: []moment{{29 * sec, up}, {30 * sec, livenessFailed}, {time.Hour, livenessFailed}}},
+		{name: "dead after one failure", liveness: spec(failures(1)), answers: answers{Liveness: bad},
+			moments: []moment{{9 * sec, up}, {10 * sec, livenessFailed}}},
+		{name: "dead after the initial delay", liveness: spec(delay(60), failures(1)), answers: answers{Liveness: bad},
+			moments: []moment{{59 * sec, up}, {60 * sec, livenessFailed}}},
+		{name: "dead in the end", liveness: spec(), answers: answers{Liveness: until(time.Hour, good, bad)},
+			moments: []moment{{time.Hour + 19*sec, up}, {time.Hour + 20*sec, livenessFailed}}},
+		{name: "dead, and it stays so", liveness: spec(failures(1)), answers: answers{Liveness: until(15*sec, bad, good)},
+			moments: []moment{{10 * sec, livenessFailed}, {time.Hour, livenessFailed}}},
+		{name: "a short fit", liveness: spec(), answers: answers{Liveness: until(25*sec, bad, good)}, moments: []moment{{time.Hour, up}}},
+		{name: "errors kill nobody", liveness: spec(failures(1)),
+			answers: answers{Liveness: func(time.Duration) (Result, string, error) { return Failure, "", errors.New("no runtime") }},
+			moments: []moment{{time.Hour, up}}},
 
-		{"started at once", spec(), nil, nil, answers{Startup: good}, []moment{{0, up}}},
-		{"started soon, whatever the period", spec(), nil, nil, answers{Startup: until(sec/2, bad, good)}, []moment{{sec / 2, idle}, {750 * time.Millisecond, up}}},
-		{"started in the last period", spec(), nil, nil, answers{Startup: until(25*sec, bad, good)}, []moment{{29 * sec, idle}, {30 * sec, up}}},
-		{"not started after three periods", spec(), nil, nil, answers{Startup: bad}, []moment{{29 * sec, idle}, {30 * sec, startupFailed}, {time.Hour, startupFailed}}},
-		{"not started after one period", spec(failures(1)), nil, nil, answers{Startup: bad}, []moment{{9 * sec, idle}, {10 * sec, startupFailed}}},
-		{"not started after delay and periods", spec(delay(20), failures(2)), nil, nil, answers{Startup: bad}, []moment{{39 * sec, idle}, {40 * sec, startupFailed}}},
-		{"startup is forgotten", spec(failures(1)), nil, nil, answers{Startup: until(5*sec, good, bad)}, []moment{{time.Hour, up}}},
-		{"a slow start", spec(failures(30)), nil, nil, answers{Startup: until(290*sec, bad, good)}, []moment{{289 * sec, idle}, {290 * sec, up}}},
+		{name: "started at once", startup: spec(), answers: answers{Startup: good}, moments: []moment{{0, up}}},
+		{name: "started soon, whatever the period", startup: spec(), answers: answers{Startup: until(sec/2, bad, good)},
+			moments: []moment{{sec / 2, idle}, {750 * time.Millisecond, up}}},
+		{name: "started in the last period", startup: spec(), answers: answers{Startup: until(25*sec, bad, good)},
+			moments: []moment{{29 * sec, idle}, {30 * sec, up}}},
+		{name: "not started after three periods", startup: spec(), answers: answers{Startup: bad},
+			moments: []moment{{29 * sec, idle}, {30 * sec, startupFailed}, {time.Hour, startupFailed}}},
+		{name: "not started after one period", startup: spec(failures(1)), answers: answers{Startup: bad},
+			moments: []moment{{9 * sec, idle}, {10 * sec, startupFailed}}},
+		{name: "not started after delay and periods", startup: spec(delay(20), failures(2)), answers: answers{Startup: bad},
+			moments: []moment{{39 * sec, idle}, {40 * sec, startupFailed}}},
+		{name: "startup is forgotten", startup: spec(failures(1)), answers: answers{Startup: until(5*sec, good, bad)},
+			moments: []moment{{time.Hour, up}}},
+		{name: "a slow start", startup: spec(failures(30)), answers: answers{Startup: until(290*sec, bad, good)},
+			moments: []moment{{289 * sec, idle}, {290 * sec, up}}},
 
-		{"startup holds the others", spec(failures(100)), spec(failures(1)), spec(), answers{Startup: until(95*sec, bad, good), Liveness: until(95*sec, bad, good), Readiness: good}, []moment{{99 * sec, idle}, {100 * sec, up}, {time.Hour, up}}},
-		{"readiness after startup", spec(), nil, spec(), answers{Startup: until(5*sec, bad, good), Readiness: until(35*sec, bad, good)}, []moment{{5 * sec, idle}, {10 * sec, started}, {40 * sec, up}}},
-		{"readiness's delay after startup", spec(), nil, spec(delay(60)), answers{Startup: good, Readiness: good}, []moment{{0, started}, {59 * sec, started}, {60 * sec, up}}},
-		{"liveness after startup", spec(), spec(failures(1), delay(3)), nil, answers{Startup: until(25*sec, bad, good), Liveness: bad}, []moment{{29 * sec, idle}, {30 * sec, livenessFailed}}},
-		{"startup fails, the others never asked", spec(), spec(), spec(), answers{Startup: bad, Liveness: good, Readiness: good}, []moment{{time.Hour, startupFailed}}},
-		{"not ready and dead", nil, spec(), spec(), answers{Liveness: bad, Readiness: bad}, []moment{{time.Hour, Verdict{Started: true, Failed: Liveness}}}},
-		{"dead and ready", nil, spec(failures(1)), spec(), answers{Liveness: bad, Readiness: good}, []moment{{10 * sec, livenessFailed}, {time.Hour, livenessFailed}}},
+		{name: "startup holds the others", startup: spec(failures(100)), liveness: spec(failures(1)), readiness: spec(),
+			answers: answers{Startup: until(95*sec, bad, good), Liveness: until(95*sec, bad, good), Readiness: good},
+			moments: []moment{{99 * sec, idle}, {100 * sec, up}, {time.Hour, up}}},
+		{name: "readiness after startup", startup: spec(), readiness: spec(),
+			answers: answers{Startup: until(5*sec, bad, good), Readiness: until(35*sec, bad, good)},
+			moments: []moment{{5 * sec, idle}, {10 * sec, started}, {40 * sec, up}}},
+		{name: "readiness's delay after startup", startup: spec(), readiness: spec(delay(60)),
+			answers: answers{Startup: good, Readiness: good}, moments: []moment{{0, started}, {59 * sec, started}, {60 * sec, up}}},
+		{name: "liveness after startup", startup: spec(), liveness: spec(failures(1), delay(3)),
+			answers: answers{Startup: until(25*sec, bad, good), Liveness: bad}, moments: []moment{{29 * sec, idle}, {30 * sec, livenessFailed}}},
+		{name: "startup fails, the others never asked", startup: spec(), liveness: spec(), readiness: spec(),
+			answers: answers{Startup: bad, Liveness: good, Readiness: good}, moments: []moment{{time.Hour, startupFailed}}},
+		{name: "not ready and dead", liveness: spec(), readiness: spec(), answers: answers{Liveness: bad, Readiness: bad},
+			moments: []moment{{time.Hour, Verdict{Started: true, Failed: Liveness}}}},
+		{name: "dead and ready", liveness: spec(failures(1)), readiness: spec(), answers: answers{Liveness: bad, Readiness: good},
+			moments: []moment{{10 * sec, livenessFailed}, {time.Hour, livenessFailed}}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -213,17 +251,24 @@ func TestWhenProbesAreDue(t *testing.T) {
 		elapsed time.Duration
 		want    []time.Duration
 	}{
-		{"readiness, good", Readiness, spec(), good, 30 * sec, []time.Duration{0, 10 * sec, 20 * sec, 30 * sec}},
-		{"readiness, bad", Readiness, spec(), bad, 30 * sec, append(late(0), 10*sec, 20*sec, 30*sec)},
-		{"readiness, bad, later", Readiness, spec(delay(5)), bad, 30 * sec, append(late(5*sec), 15*sec, 25*sec)},
-		{"readiness, bad, each second", Readiness, spec(period(1)), bad, 3 * sec, []time.Duration{0, 250 * ms, 750 * ms, sec, 2 * sec, 3 * sec}},
-		{"startup, bad", Startup, spec(), bad, time.Hour, append(late(0), 10*sec, 20*sec, 30*sec)},
-		{"startup, good", Startup, spec(), good, time.Hour, []time.Duration{0}},
-		{"liveness, good", Liveness, spec(), good, 30 * sec, []time.Duration{10 * sec, 20 * sec, 30 * sec}},
-		{"liveness, good, later", Liveness, spec(delay(5)), good, 30 * sec, []time.Duration{5 * sec, 15 * sec, 25 * sec}},
-		{"liveness, bad", Liveness, spec(), bad, time.Hour, []time.Duration{10 * sec, 20 * sec, 30 * sec}},
-		{"slower than its period", Liveness, spec(period(1)), func(time.Duration) (Result, string, error) { time.Sleep(5 * sec / 2); return good(0) }, 8 * sec,
-			[]time.Duration{sec, 3500 * ms, 6 * sec}},
+		{name: "readiness, good", kind: Readiness, probe: spec(), answer: good, elapsed: 30 * sec,
+			want: []time.Duration{0, 10 * sec, 20 * sec, 30 * sec}},
+		{name: "readiness, bad", kind: Readiness, probe: spec(), answer: bad, elapsed: 30 * sec, want: append(late(0), 10*sec, 20*sec, 30*sec)},
+		{name: "readiness, bad, later", kind: Readiness, probe: spec(delay(5)), answer: bad, elapsed: 30 * sec,
+			want: append(late(5*sec), 15*sec, 25*sec)},
+		{name: "readiness, bad, each second", kind: Readiness, probe: spec(period(1)), answer: bad, elapsed: 3 * sec,
+			want: []time.Duration{0, 250 * ms, 750 * ms, sec, 2 * sec, 3 * sec}},
+		{name: "startup, bad", kind: Startup, probe: spec(), answer: bad, elapsed: time.Hour, want: append(late(0), 10*sec, 20*sec, 30*sec)},
+		{name: "startup, good", kind: Startup, probe: spec(), answer: good, elapsed: time.Hour, want: []time.Duration{0}},
+		{name: "liveness, good", kind: Liveness, probe: spec(), answer: good, elapsed: 30 * sec,
+			want: []time.Duration{10 * sec, 20 * sec, 30 * sec}},
+		{name: "liveness, good, later", kind: Liveness, probe: spec(delay(5)), answer: good, elapsed: 30 * sec,
+			want: []time.Duration{5 * sec, 15 * sec, 25 * sec}},
+		{name: "liveness, bad", kind: Liveness, probe: spec(), answer: bad, elapsed: time.Hour,
+			want: []time.Duration{10 * sec, 20 * sec, 30 * sec}},
+		{name: "slower than its period", kind: Liveness, probe: spec(period(1)),
+			answer: func(time.Duration) (Result, string, error) { time.Sleep(5 * sec / 2); return good(0) }, elapsed: 8 * sec,
+			want: []time.Duration{sec, 3500 * ms, 6 * sec}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -271,13 +316,19 @@ func TestEvents(t *testing.T) {
 		want    []string
 		asked   int
 	}{
-		{"liveness fails", Liveness, failing, 20 * sec, []string{"Unhealthy: Liveness probe failed: cat: [31mno such file", "Unhealthy: Liveness probe failed: cat: [31mno such file"}, 2},
-		{"readiness fails", Readiness, failing, 10 * sec, []string{"Unhealthy: Readiness probe failed: cat: [31mno such file"}, 7},
-		{"startup fails", Startup, failing, 10 * sec, []string{"Unhealthy: Startup probe failed: cat: [31mno such file"}, 7},
-		{"looks are quiet", Readiness, failing, 9 * sec, nil, 6},
-		{"an error", Liveness, erring, 10 * sec, []string{"Unhealthy: Liveness probe errored and resulted in unknown state: no runtime"}, attempts},
-		{"a warning", Liveness, warning, 10 * sec, []string{"ProbeWarning: Liveness probe warning: Probe terminated redirects, Response body: x"}, 1},
-		{"success", Liveness, good, time.Hour, nil, 360},
+		{name: "liveness fails", kind: Liveness, answer: failing, elapsed: 20 * sec,
+			want: []string{"Unhealthy: Liveness probe failed: cat: [31mno such file",
+				"Unhealthy: Liveness probe failed: cat: [31mno such file"}, asked: 2},
+		{name: "readiness fails", kind: Readiness, answer: failing, elapsed: 10 * sec,
+			want: []string{"Unhealthy: Readiness probe failed: cat: [31mno such file"}, asked: 7},
+		{name: "startup fails", kind: Startup, answer: failing, elapsed: 10 * sec,
+			want: []string{"Unhealthy: Startup probe failed: cat: [31mno such file"}, asked: 7},
+		{name: "looks are quiet", kind: Readiness, answer: failing, elapsed: 9 * sec, asked: 6},
+		{name: "an error", kind: Liveness, answer: erring, elapsed: 10 * sec,
+			want: []string{"Unhealthy: Liveness probe errored and resulted in unknown state: no runtime"}, asked: attempts},
+		{name: "a warning", kind: Liveness, answer: warning, elapsed: 10 * sec,
+			want: []string{"ProbeWarning: Liveness probe warning: Probe terminated redirects, Response body: x"}, asked: 1},
+		{name: "success", kind: Liveness, answer: good, elapsed: time.Hour, asked: 360},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -389,19 +440,28 @@ func TestResumed(t *testing.T) {
 		answers                      answers
 		atOnce, later                Verdict
 	}{
-		{"no probes", nil, nil, nil, time.Hour, nil, nil, up, up},
-		{"was ready", nil, nil, spec(), time.Minute, &up, answers{Readiness: good}, up, up},
-		{"was ready, is no more", nil, nil, spec(), time.Minute, &up, answers{Readiness: bad}, up, Verdict{Started: true}},
-		{"was not ready", nil, nil, spec(), time.Minute, &Verdict{Started: true}, answers{Readiness: good}, Verdict{Started: true}, up},
-		{"had started", spec(), nil, nil, time.Second, &up, answers{Startup: bad}, up, up},
-		{"had not started", spec(), nil, nil, time.Second, &Verdict{}, answers{Startup: bad}, Verdict{}, Verdict{Failed: Startup}},
-		{"had not started, does", spec(), spec(), spec(), time.Second, &Verdict{}, answers{Startup: good, Liveness: good, Readiness: good}, Verdict{}, up},
-		{"must have started by now", spec(), nil, nil, time.Minute, nil, answers{Startup: bad}, up, up},
-		{"must have started by now, with readiness", spec(), nil, spec(), time.Minute, nil, answers{Startup: bad, Readiness: good}, Verdict{Started: true}, up},
-		{"had not started long ago", spec(), nil, nil, time.Hour, &Verdict{}, answers{Startup: bad}, Verdict{}, Verdict{Failed: Startup}},
-		{"had not started long ago, does", spec(), nil, spec(), time.Hour, &Verdict{}, answers{Startup: good, Readiness: good}, Verdict{}, up},
-		{"dead", nil, spec(), nil, time.Minute, &up, answers{Liveness: bad}, up, Verdict{Started: true, Ready: true, Failed: Liveness}},
-		{"what failed then may be well", nil, spec(), nil, time.Minute, &Verdict{Started: true, Ready: true, Failed: Liveness}, answers{Liveness: good}, up, up},
+		{name: "no probes", age: time.Hour, atOnce: up, later: up},
+		{name: "was ready", readiness: spec(), age: time.Minute, last: &up, answers: answers{Readiness: good}, atOnce: up, later: up},
+		{name: "was ready, is no more", readiness: spec(), age: time.Minute, last: &up, answers: answers{Readiness: bad}, atOnce: up,
+			later: Verdict{Started: true}},
+		{name: "was not ready", readiness: spec(), age: time.Minute, last: &Verdict{Started: true}, answers: answers{Readiness: good},
+			atOnce: Verdict{Started: true}, later: up},
+		{name: "had started", startup: spec(), age: time.Second, last: &up, answers: answers{Startup: bad}, atOnce: up, later: up},
+		{name: "had not started", startup: spec(), age: time.Second, last: &Verdict{}, answers: answers{Startup: bad}, atOnce: Verdict{},
+			later: Verdict{Failed: Startup}},
+		{name: "had not started, does", startup: spec(), liveness: spec(), readiness: spec(), age: time.Second, last: &Verdict{},
+			answers: answers{Startup: good, Liveness: good, Readiness: good}, atOnce: Verdict{}, later: up},
+		{name: "must have started by now", startup: spec(), age: time.Minute, answers: answers{Startup: bad}, atOnce: up, later: up},
+		{name: "must have started by now, with readiness", startup: spec(), readiness: spec(), age: time.Minute,
+			answers: answers{Startup: bad, Readiness: good}, atOnce: Verdict{Started: true}, later: up},
+		{name: "had not started long ago", startup: spec(), age: time.Hour, last: &Verdict{}, answers: answers{Startup: bad},
+			atOnce: Verdict{}, later: Verdict{Failed: Startup}},
+		{name: "had not started long ago, does", startup: spec(), readiness: spec(), age: time.Hour, last: &Verdict{},
+			answers: answers{Startup: good, Readiness: good}, atOnce: Verdict{}, later: up},
+		{name: "dead", liveness: spec(), age: time.Minute, last: &up, answers: answers{Liveness: bad}, atOnce: up,
+			later: Verdict{Started: true, Ready: true, Failed: Liveness}},
+		{name: "what failed then may be well", liveness: spec(), age: time.Minute,
+			last: &Verdict{Started: true, Ready: true, Failed: Liveness}, answers: answers{Liveness: good}, atOnce: up, later: up},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

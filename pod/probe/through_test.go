@@ -23,12 +23,13 @@ func TestThrough(t *testing.T) {
 		text  string
 		asked bool
 	}{
-		{"refused", &net.OpError{Op: "x", Err: syscall.ECONNREFUSED}, "dial tcp 10.0.2.15:80: connect: connection refused", true},
-		{"timeout", context.DeadlineExceeded, "deadline exceeded", true},
-		{"the guest says no", errors.New("no route"), "no route", true},
-		{"no shim", status.Error(codes.Unavailable, "the shim is gone"), "the shim is gone", false},
-		{"not running", status.Error(codes.FailedPrecondition, "stopped"), "stopped", false},
-		{"no pod", status.Error(codes.NotFound, "no pod"), "no pod", false},
+		{name: "refused", err: &net.OpError{Op: "x", Err: syscall.ECONNREFUSED}, text: "dial tcp 10.0.2.15:80: connect: connection refused",
+			asked: true},
+		{name: "timeout", err: context.DeadlineExceeded, text: "deadline exceeded", asked: true},
+		{name: "the guest says no", err: errors.New("no route"), text: "no route", asked: true},
+		{name: "no shim", err: status.Error(codes.Unavailable, "the shim is gone"), text: "the shim is gone"},
+		{name: "not running", err: status.Error(codes.FailedPrecondition, "stopped"), text: "stopped"},
+		{name: "no pod", err: status.Error(codes.NotFound, "no pod"), text: "no pod"},
 	} {
 		dial := Through(func(context.Context, int) (net.Conn, error) { return nil, test.err }, "10.0.2.15")
 		_, err := dial(t.Context(), 80)

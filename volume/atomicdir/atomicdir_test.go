@@ -76,13 +76,17 @@ func TestASetReplacesAnother(t *testing.T) {
 		first, next []File
 		want        map[string]string
 	}{
-		{"content", []File{{Path: "a", Data: []byte("1")}}, []File{{Path: "a", Data: []byte("2")}}, map[string]string{"a": "2"}},
-		{"mode", []File{{Path: "a", Mode: 0o600}}, []File{{Path: "a", Mode: 0o640}}, map[string]string{"a": ""}},
-		{"more", []File{{Path: "a"}}, []File{{Path: "a"}, {Path: "b", Data: []byte("2")}}, map[string]string{"a": "", "b": "2"}},
-		{"fewer", []File{{Path: "a"}, {Path: "b"}}, []File{{Path: "b"}}, map[string]string{"b": ""}},
-		{"none", []File{{Path: "a"}}, nil, map[string]string{}},
-		{"file to directory", []File{{Path: "a"}}, []File{{Path: "a/b", Data: []byte("2")}}, map[string]string{"a/b": "2"}},
-		{"directory to file", []File{{Path: "a/b"}}, []File{{Path: "a", Data: []byte("2")}}, map[string]string{"a": "2"}},
+		{name: "content", first: []File{{Path: "a", Data: []byte("1")}}, next: []File{{Path: "a", Data: []byte("2")}},
+			want: map[string]string{"a": "2"}},
+		{name: "mode", first: []File{{Path: "a", Mode: 0o600}}, next: []File{{Path: "a", Mode: 0o640}}, want: map[string]string{"a": ""}},
+		{name: "more", first: []File{{Path: "a"}}, next: []File{{Path: "a"}, {Path: "b", Data: []byte("2")}},
+			want: map[string]string{"a": "", "b": "2"}},
+		{name: "fewer", first: []File{{Path: "a"}, {Path: "b"}}, next: []File{{Path: "b"}}, want: map[string]string{"b": ""}},
+		{name: "none", first: []File{{Path: "a"}}, want: map[string]string{}},
+		{name: "file to directory", first: []File{{Path: "a"}}, next: []File{{Path: "a/b", Data: []byte("2")}},
+			want: map[string]string{"a/b": "2"}},
+		{name: "directory to file", first: []File{{Path: "a/b"}}, next: []File{{Path: "a", Data: []byte("2")}},
+			want: map[string]string{"a": "2"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			root, dir := open(t)
@@ -174,7 +178,8 @@ func TestLinksLeadNowhere(t *testing.T) {
 
 func TestReadIsBounded(t *testing.T) {
 	root, _ := open(t)
-	if _, err := Write(root, []File{{Path: "a", Mode: 0o600, Data: make([]byte, 100)}, {Path: "b", Mode: 0o600, Data: make([]byte, 100)}}); err != nil {
+	if _, err := Write(root, []File{{Path: "a", Mode: 0o600, Data: make([]byte, 100)},
+		{Path: "b", Mode: 0o600, Data: make([]byte, 100)}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, limits := range []Limits{{Bytes: 199}, {Files: 1}} {
