@@ -37,10 +37,10 @@ type Options struct {
 	// Resume, if set, lets the machine of a sandbox go on that is paused, and does
 	// nothing to another: what is to end, by its preStop hook or a signal, runs.
 	Resume func(ctx context.Context, sandbox string) error
-	// Last is what an earlier Run's Verdicts said, by the containers' CRI ids:
-	// those that still run are as started and ready as they were then, until
-	// their probes say otherwise, and those that were being ended in order to be
-	// started anew are. Of those that it does not tell of nothing is known.
+	// Last is what an earlier Run's Verdicts returned, by the containers' CRI ids.
+	// A container that still runs starts with the verdict it had, until its probes
+	// say otherwise. One that was being ended for a restart still is. Containers
+	// missing from Last start with no verdict.
 	Last map[string]probe.Verdict
 	// Conditions, if set, are those that others set on the pod, for its readiness
 	// gates. It is asked on the goroutine of Run and must not block; Changed

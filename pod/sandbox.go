@@ -123,8 +123,8 @@ func (r *run) resumeStart() {
 	}
 }
 
-// sweep removes the dead sandboxes of whose containers nothing is told any more. What fails is
-// tried again when the pod is next looked at.
+// sweep removes the dead sandboxes whose containers no longer appear in the
+// status. What fails is tried again when the pod is next looked at.
 func (r *run) sweep(ctx context.Context, sandboxes []*runtimeapi.PodSandbox) {
 	if r.sweeping || len(sandboxes) < 2 {
 		return

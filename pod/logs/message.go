@@ -24,8 +24,8 @@ const (
 	maxTail = 64 << 10
 )
 
-// MakeMessage makes the file that the runtime lets the container write, and
-// removes that of an instance that is not told of any more.
+// MakeMessage makes the message file of a run, for the container to write, and
+// removes that of the last run but one, which no longer appears in the status.
 func MakeMessage(o *config.Options, container string, restarts int32) error {
 	if o.MessageDir == "" {
 		return nil
@@ -47,8 +47,9 @@ func MakeMessage(o *config.Options, container string, restarts int32) error {
 	return nil
 }
 
-// LastWords are what the run of a container that has ended has to say: the content of its
-// message file, or where its policy says so and it has failed, the end of its log.
+// LastWords are the termination message of a run of a container that has ended:
+// the content of its message file. Where that is empty, the run has failed and
+// the policy asks for it, they are the end of its log.
 func LastWords(o *config.Options, spec *corev1.Container, restarts int32, failed bool) string {
 	var text string
 	if o.MessageDir != "" {
