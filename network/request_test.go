@@ -23,7 +23,8 @@ func TestAttachGrantsTheRequest(t *testing.T) {
 	}{
 		{name: "the network's", provider: user, want: Resolver(KindUser)},
 		{name: "the pod's", provider: user, dns: &own, want: own},
-		{name: "the pod's without servers", provider: user, dns: &DNS{Searches: []string{"a"}}, want: DNS{Servers: Resolver(KindUser).Servers, Searches: []string{"a"}}},
+		{name: "the pod's without servers", provider: user, dns: &DNS{Searches: []string{"a"}},
+			want: DNS{Servers: Resolver(KindUser).Servers, Searches: []string{"a"}}},
 		{name: "none", provider: None{}},
 		{name: "none and the pod's", provider: None{}, dns: &own, want: own},
 	} {

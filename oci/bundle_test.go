@@ -56,7 +56,8 @@ func TestLoadRefusesAFIFO(t *testing.T) {
 }
 
 func TestDecodeCapabilities(t *testing.T) {
-	five := &specs.LinuxCapabilities{Bounding: []string{"CAP_KILL"}, Effective: []string{"CAP_KILL"}, Inheritable: []string{"CAP_KILL"}, Permitted: []string{"CAP_KILL"}, Ambient: []string{"CAP_KILL"}}
+	five := &specs.LinuxCapabilities{Bounding: []string{"CAP_KILL"}, Effective: []string{"CAP_KILL"}, Inheritable: []string{"CAP_KILL"},
+		Permitted: []string{"CAP_KILL"}, Ambient: []string{"CAP_KILL"}}
 	for text, want := range map[string]*specs.LinuxCapabilities{
 		`"capabilities":["CAP_KILL"],`:              five,
 		`"capabilities":{"bounding":["CAP_KILL"]},`: {Bounding: []string{"CAP_KILL"}},
@@ -82,8 +83,11 @@ func TestDecodeCapabilities(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing": ``, "no object": `[]`, "null": `null`, "empty": `{}`, "half": small[:len(small)/2],
-		"no process": `{"root":{"path":"r"}}`, "null process": `{"process":null,"root":{"path":"r"}}`, "process of another type": `{"process":[1],"root":{"path":"r"}}`,
-		"no command": `{"process":{},"root":{"path":"r"}}`, "no root": `{"process":{"args":["a"]}}`, "empty root": `{"process":{"args":["a"]},"root":{}}`,
+		"no process":              `{"root":{"path":"r"}}`,
+		"null process":            `{"process":null,"root":{"path":"r"}}`,
+		"process of another type": `{"process":[1],"root":{"path":"r"}}`,
+		"no command":              `{"process":{},"root":{"path":"r"}}`, "no root": `{"process":{"args":["a"]}}`,
+		"empty root":                   `{"process":{"args":["a"]},"root":{}}`,
 		"capabilities of another type": strings.Replace(small, `"args"`, `"capabilities":7,"args"`, 1),
 		"no user":                      strings.Replace(small, `"args"`, `"user":{"uid":4294967295,"gid":0},"args"`, 1),
 		"no group":                     strings.Replace(small, `"args"`, `"user":{"uid":0,"gid":4294967295},"args"`, 1),
@@ -96,7 +100,8 @@ func TestDecodeRefuses(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"c", "b", "u", "p"} {
-		if _, err := DecodeBundle([]byte(strings.Replace(small, `"root"`, `"linux":{"devices":[{"type":"`+kind+`","path":"/dev/x"}]},"root"`, 1))); err != nil {
+		devices := `"linux":{"devices":[{"type":"` + kind + `","path":"/dev/x"}]},"root"`
+		if _, err := DecodeBundle([]byte(strings.Replace(small, `"root"`, devices, 1))); err != nil {
 			t.Errorf("device of type %s: %v", kind, err)
 		}
 	}
@@ -129,7 +134,8 @@ func TestKindAndSandboxID(t *testing.T) {
 		{"cri-o container", map[string]string{crio: "container", crioID: "pod"}, Container, "pod"},
 		{"dockershim sandbox", map[string]string{docker: "podsandbox", dockerID: "me"}, Sandbox, "me"},
 		{"dockershim container", map[string]string{docker: "container", dockerID: "pod"}, Container, "pod"},
-		{"containerd's counts first", map[string]string{containerd: "container", crio: "sandbox", docker: "podsandbox", containerdID: "pod", crioID: "x"}, Container, "pod"},
+		{"containerd's counts first", map[string]string{containerd: "container", crio: "sandbox", docker: "podsandbox", containerdID: "pod",
+			crioID: "x"}, Container, "pod"},
 		{"container without a sandbox", map[string]string{crio: "container"}, Container, ""},
 		{"unknown value", map[string]string{containerd: "pod"}, "", ""},
 		{"another caller's value", map[string]string{containerd: "podsandbox"}, "", ""},
@@ -161,8 +167,10 @@ func TestNetworkNamespace(t *testing.T) {
 		path string
 		own  bool
 	}{
-		{nil, "", false}, {&specs.Spec{}, "", false}, {with(), "", false}, {with(specs.LinuxNamespace{Type: specs.PIDNamespace, Path: "/p"}), "", false},
-		{with(specs.LinuxNamespace{Type: specs.NetworkNamespace}), "", true}, {with(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: "/n"}), "/n", true},
+		{nil, "", false}, {&specs.Spec{}, "", false}, {with(), "", false}, {with(specs.LinuxNamespace{Type: specs.PIDNamespace, Path: "/p"}), "",
+			false},
+		{with(specs.LinuxNamespace{Type: specs.NetworkNamespace}), "",
+			true}, {with(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: "/n"}), "/n", true},
 	} {
 		if path, own := NetworkNamespace(test.spec); path != test.path || own != test.own {
 			t.Errorf("%+v: %q, %v", test.spec, path, own)

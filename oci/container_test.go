@@ -27,7 +27,7 @@ func TestNew(t *testing.T) {
 			t.Errorf("the %s namespace is not the VM's", namespace.Type)
 		}
 	}
-	if spec.Linux.Seccomp == nil || len(spec.Linux.MaskedPaths) == 0 || len(spec.Linux.ReadonlyPaths) == 0 || *spec.Linux.Resources.Pids.Limit <= 0 {
+	if l := spec.Linux; l.Seccomp == nil || len(l.MaskedPaths) == 0 || len(l.ReadonlyPaths) == 0 || *l.Resources.Pids.Limit <= 0 {
 		t.Errorf("a default is missing: %+v", spec.Linux)
 	}
 	other, err := New("")
@@ -39,7 +39,8 @@ func TestNew(t *testing.T) {
 	spec.Linux.Seccomp.Syscalls[0].Names[0] = "x"
 	again, err := New("")
 	if err != nil || again.Linux.MaskedPaths[0] == "/x" || again.Mounts[0].Options[0] == "x" ||
-		again.Process.Capabilities.Effective[0] == "x" || again.Linux.Seccomp.Syscalls[0].Names[0] == "x" || spec.Process.Capabilities.Bounding[0] == "x" {
+		again.Process.Capabilities.Effective[0] == "x" || again.Linux.Seccomp.Syscalls[0].Names[0] == "x" ||
+		spec.Process.Capabilities.Bounding[0] == "x" {
 		t.Error("two specifications share memory")
 	}
 }

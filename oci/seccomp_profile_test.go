@@ -20,12 +20,14 @@ func TestParseSeccomp(t *testing.T) {
 		"two objects":         {`{"defaultAction": "SCMP_ACT_LOG"} {}`, ErrInvalid},
 		"not JSON":            {`defaultAction: SCMP_ACT_LOG`, ErrInvalid},
 		"another tool's part": {`{"defaultAction": "SCMP_ACT_ERRNO", "archMap": []}`, ErrInvalid},
-		"conditions":          {`{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"names": ["bpf"], "action": "SCMP_ACT_ALLOW", "includes": {"caps": ["CAP_BPF"]}}]}`, ErrInvalid},
-		"unknown action":      {`{"defaultAction": "ALLOW"}`, ErrInvalid},
-		"a rule of nothing":   {`{"defaultAction": "SCMP_ACT_LOG", "syscalls": [{"action": "SCMP_ACT_ALLOW"}]}`, ErrInvalid},
-		"notify":              {`{"defaultAction": "SCMP_ACT_LOG", "syscalls": [{"names": ["read"], "action": "SCMP_ACT_NOTIFY"}]}`, ErrNotSupported},
-		"a listener":          {`{"defaultAction": "SCMP_ACT_LOG", "listenerPath": "/run/x.sock"}`, ErrNotSupported},
-		"large":               {`{"defaultAction": "SCMP_ACT_LOG"}` + strings.Repeat(" ", MaxProfile), ErrInvalid},
+		"conditions": {`{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"names": ["bpf"], "action": "SCMP_ACT_ALLOW",
+			"includes": {"caps": ["CAP_BPF"]}}]}`, ErrInvalid},
+		"unknown action":    {`{"defaultAction": "ALLOW"}`, ErrInvalid},
+		"a rule of nothing": {`{"defaultAction": "SCMP_ACT_LOG", "syscalls": [{"action": "SCMP_ACT_ALLOW"}]}`, ErrInvalid},
+		"notify": {`{"defaultAction": "SCMP_ACT_LOG", "syscalls": [{"names": ["read"], "action": "SCMP_ACT_NOTIFY"}]}`,
+			ErrNotSupported},
+		"a listener": {`{"defaultAction": "SCMP_ACT_LOG", "listenerPath": "/run/x.sock"}`, ErrNotSupported},
+		"large":      {`{"defaultAction": "SCMP_ACT_LOG"}` + strings.Repeat(" ", MaxProfile), ErrInvalid},
 	} {
 		profile, err := ParseSeccomp([]byte(test.text))
 		if !errors.Is(err, test.want) || err == nil && profile.DefaultAction == "" {

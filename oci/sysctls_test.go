@@ -10,7 +10,8 @@ func TestCheckSysctls(t *testing.T) {
 	for name, allowed := range map[string]bool{
 		"vm.max_map_count": true, "vm/overcommit_memory": true, "fs.file-max": true, "fs.inotify.max_user_watches": true, "kernel.pid_max": true,
 		"kernel.shmmax": true, "net.core.somaxconn": true, "net/ipv4/conf/eth0.1/forwarding": true, "fs.mqueue.msg_max": true, "kernel.sem": true,
-		"kernel.core_pattern": false, "kernel.modprobe": false, "kernel.modules_disabled": false, "kernel.panic": false, "fs.suid_dumpable": false,
+		"kernel.core_pattern": false, "kernel.modprobe": false, "kernel.modules_disabled": false,
+		"kernel.panic": false, "fs.suid_dumpable": false,
 		"fs.binfmt_misc.register": false, "dev.cdrom.debug": false, "vm/../kernel/core_pattern": false, "net/../kernel/core_pattern": false,
 		"kernel/yama/ptrace_scope": false, "": false,
 	} {

@@ -80,7 +80,8 @@ func runInCrun(t *testing.T, config *runtimeapi.ContainerConfig, script string) 
 }
 
 func TestCrunAcceptsTheDefaults(t *testing.T) {
-	out := runInCrun(t, container(), `cat /proc/self/status; grep -c . /proc/kcore; touch /proc/sys/kernel/hostname && echo hello > /proc/sys/kernel/hostname; exit 0`)
+	out := runInCrun(t, container(), `cat /proc/self/status; grep -c . /proc/kcore; touch /proc/sys/kernel/hostname &&
+		echo hello > /proc/sys/kernel/hostname; exit 0`)
 	for _, want := range []string{"Seccomp:\t2", "CapBnd:\t00000000a80425fb", "NoNewPrivs:\t0"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in %s", want, out)

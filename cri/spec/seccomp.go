@@ -11,7 +11,9 @@ import (
 
 // seccomp chooses the profile: none asked for is none, as the CRI has it, and a
 // privileged container has none whatever it asks for.
-func seccomp(security *runtimeapi.LinuxContainerSecurityContext, localhost *specs.LinuxSeccomp, caps *specs.LinuxCapabilities) (*specs.LinuxSeccomp, error) {
+func seccomp(
+	security *runtimeapi.LinuxContainerSecurityContext, localhost *specs.LinuxSeccomp, caps *specs.LinuxCapabilities,
+) (*specs.LinuxSeccomp, error) {
 	profile := security.GetSeccomp()
 	if profile == nil || security.GetPrivileged() {
 		return nil, nil

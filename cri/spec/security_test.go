@@ -24,13 +24,20 @@ func TestSecurity(t *testing.T) {
 		pid                string
 		devices            bool
 	}{
-		"nothing said":        {nil, len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, "", false},
-		"masks of its own":    {&security{Seccomp: runtimeDefault, MaskedPaths: []string{"/proc/x"}}, 1, 0, len(oci.DefaultCapabilities()), true, true, "", false},
-		"unmasked":            {&security{Seccomp: runtimeDefault, NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}}, 0, 0, len(oci.DefaultCapabilities()), true, true, "", false},
-		"privileged":          {&security{Seccomp: runtimeDefault, Privileged: true, NoNewPrivs: true, MaskedPaths: []string{"/proc/x"}, Capabilities: &runtimeapi.Capability{DropCapabilities: []string{"ALL"}}}, 0, 0, len(oci.AllCapabilities()), false, false, "", true},
-		"pod's processes":     {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD}}, len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, agentv1.PIDPod, false},
-		"another's processes": {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_TARGET, TargetId: "c1"}}, len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, agentv1.PIDTarget + "c1", false},
-		"user namespace":      {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER, UsernsOptions: &runtimeapi.UserNamespace{}}}, len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, "", false},
+		"nothing said": {nil, len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, "", false},
+		"masks of its own": {&security{Seccomp: runtimeDefault, MaskedPaths: []string{"/proc/x"}}, 1, 0, len(oci.DefaultCapabilities()), true,
+			true, "", false},
+		"unmasked": {&security{Seccomp: runtimeDefault, NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}},
+			0, 0, len(oci.DefaultCapabilities()), true, true, "", false},
+		"privileged": {&security{Seccomp: runtimeDefault, Privileged: true, NoNewPrivs: true, MaskedPaths: []string{"/proc/x"},
+			Capabilities: &runtimeapi.Capability{DropCapabilities: []string{"ALL"}}}, 0, 0, len(oci.AllCapabilities()), false, false, "", true},
+		"pod's processes": {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD}},
+			len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, agentv1.PIDPod, false},
+		"another's processes": {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_TARGET, TargetId: "c1"}},
+			len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, agentv1.PIDTarget + "c1", false},
+		"user namespace": {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER,
+			UsernsOptions: &runtimeapi.UserNamespace{}}},
+			len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec, err := Container(Input{Container: &runtimeapi.ContainerConfig{
@@ -68,11 +75,13 @@ func TestSecurity(t *testing.T) {
 		})
 	}
 	host := &security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_NODE}}
-	if _, err := Container(Input{Container: &runtimeapi.ContainerConfig{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: host}}}); !errors.Is(err, oci.ErrNotSupported) {
+	if _, err := Container(Input{Container: &runtimeapi.ContainerConfig{Command: []string{"a"},
+		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: host}}}); !errors.Is(err, oci.ErrNotSupported) {
 		t.Errorf("the host's processes: %v", err)
 	}
 	unread := &security{Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "/x"}}
-	if _, err := Container(Input{Container: &runtimeapi.ContainerConfig{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: unread}}}); !errors.Is(err, oci.ErrInvalid) {
+	if _, err := Container(Input{Container: &runtimeapi.ContainerConfig{Command: []string{"a"},
+		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: unread}}}); !errors.Is(err, oci.ErrInvalid) {
 		t.Errorf("a profile that was not read: %v", err)
 	}
 }
@@ -81,7 +90,8 @@ func TestStorageLimit(t *testing.T) {
 	for limit, want := range map[string]bool{"": true, "1048576": true, "0": false, "-1": false, "lots": false} {
 		config := &runtimeapi.ContainerConfig{Command: []string{"a"}, Annotations: map[string]string{annotations.Storage: limit}}
 		spec, err := Container(Input{Container: config})
-		if (err == nil) != want || err != nil && !errors.Is(err, oci.ErrInvalid) || err == nil && spec.Annotations[agentv1.StorageLimit] != limit {
+		if (err == nil) != want || err != nil && !errors.Is(err, oci.ErrInvalid) ||
+			err == nil && spec.Annotations[agentv1.StorageLimit] != limit {
 			t.Errorf("%q: %v", limit, err)
 		}
 	}

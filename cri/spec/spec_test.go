@@ -66,43 +66,47 @@ func TestEnvironment(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got, _ := environment(&runtimeapi.ContainerConfig{}, imagev1.ImageConfig{Env: []string{"PATH=/bin"}}); !slices.Equal(got, []string{"PATH=/bin"}) {
+	got, _ = environment(&runtimeapi.ContainerConfig{}, imagev1.ImageConfig{Env: []string{"PATH=/bin"}})
+	if !slices.Equal(got, []string{"PATH=/bin"}) {
 		t.Errorf("the image's PATH: %q", got)
 	}
 	for _, bad := range []*runtimeapi.KeyValue{{Key: ""}, {Key: "a=b"}, {Key: "a", Value: []byte("x\x00y")}} {
-		if _, err := environment(&runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{bad}}, imagev1.ImageConfig{}); !errors.Is(err, oci.ErrInvalid) {
+		_, err := environment(&runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{bad}}, imagev1.ImageConfig{})
+		if !errors.Is(err, oci.ErrInvalid) {
 			t.Errorf("variable %q: %v", bad.Key, err)
 		}
 	}
 }
 
 func TestUser(t *testing.T) {
+	type security = runtimeapi.LinuxContainerSecurityContext
+	const strict = runtimeapi.SupplementalGroupsPolicy_Strict
 	number := func(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
 	tests := []struct {
 		name     string
-		security *runtimeapi.LinuxContainerSecurityContext
+		security *security
 		image    string
 		want     string
 		fails    bool
 	}{
 		{"nothing", nil, "", "", false},
 		{"the image's", nil, "www:web", "www:web", false},
-		{"number over the image's", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(7)}, "www", "7", false},
-		{"root over the image's", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(0)}, "www", "0", false},
-		{"name over the image's", &runtimeapi.LinuxContainerSecurityContext{RunAsUsername: "mail"}, "www", "mail", false},
-		{"with group", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(7), RunAsGroup: number(8)}, "", "7:8", false},
-		{"strict", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(7), SupplementalGroupsPolicy: runtimeapi.SupplementalGroupsPolicy_Strict}, "", "7::strict", false},
-		{"strict with group", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(7), RunAsGroup: number(8), SupplementalGroupsPolicy: runtimeapi.SupplementalGroupsPolicy_Strict}, "", "7:8:strict", false},
-		{"strict and the image's", &runtimeapi.LinuxContainerSecurityContext{SupplementalGroupsPolicy: runtimeapi.SupplementalGroupsPolicy_Strict}, "www:web", "www:web:strict", false},
-		{"strict and nothing", &runtimeapi.LinuxContainerSecurityContext{SupplementalGroupsPolicy: runtimeapi.SupplementalGroupsPolicy_Strict}, "", "0::strict", false},
-		{"another policy", &runtimeapi.LinuxContainerSecurityContext{SupplementalGroupsPolicy: 7}, "", "", true},
-		{"group alone", &runtimeapi.LinuxContainerSecurityContext{RunAsGroup: number(8)}, "", "", true},
-		{"out of range", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(-1)}, "", "", true},
-		{"no change", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(1<<32 - 1)}, "", "", true},
-		{"the largest", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(1<<32 - 2)}, "", "4294967294", false},
-		{"no change of group", &runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(7), RunAsGroup: number(1<<32 - 1)}, "", "", true},
-		{"no change of groups", &runtimeapi.LinuxContainerSecurityContext{SupplementalGroups: []int64{1<<32 - 1}}, "", "", true},
-		{"group out of range", &runtimeapi.LinuxContainerSecurityContext{SupplementalGroups: []int64{1 << 40}}, "", "", true},
+		{"number over the image's", &security{RunAsUser: number(7)}, "www", "7", false},
+		{"root over the image's", &security{RunAsUser: number(0)}, "www", "0", false},
+		{"name over the image's", &security{RunAsUsername: "mail"}, "www", "mail", false},
+		{"with group", &security{RunAsUser: number(7), RunAsGroup: number(8)}, "", "7:8", false},
+		{"strict", &security{RunAsUser: number(7), SupplementalGroupsPolicy: strict}, "", "7::strict", false},
+		{"strict with group", &security{RunAsUser: number(7), RunAsGroup: number(8), SupplementalGroupsPolicy: strict}, "", "7:8:strict", false},
+		{"strict and the image's", &security{SupplementalGroupsPolicy: strict}, "www:web", "www:web:strict", false},
+		{"strict and nothing", &security{SupplementalGroupsPolicy: strict}, "", "0::strict", false},
+		{"another policy", &security{SupplementalGroupsPolicy: 7}, "", "", true},
+		{"group alone", &security{RunAsGroup: number(8)}, "", "", true},
+		{"out of range", &security{RunAsUser: number(-1)}, "", "", true},
+		{"no change", &security{RunAsUser: number(1<<32 - 1)}, "", "", true},
+		{"the largest", &security{RunAsUser: number(1<<32 - 2)}, "", "4294967294", false},
+		{"no change of group", &security{RunAsUser: number(7), RunAsGroup: number(1<<32 - 1)}, "", "", true},
+		{"no change of groups", &security{SupplementalGroups: []int64{1<<32 - 1}}, "", "", true},
+		{"group out of range", &security{SupplementalGroups: []int64{1 << 40}}, "", "", true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -136,7 +140,8 @@ func TestCapabilities(t *testing.T) {
 		{"full name, lower case", []string{"cap_net_admin"}, []string{"all"}, []string{"CAP_NET_ADMIN"}},
 		{"drop wins", []string{"NET_ADMIN"}, []string{"ALL", "NET_ADMIN"}, []string{}},
 		{"drop all", nil, []string{"ALL"}, []string{}},
-		{"all but one", []string{"ALL"}, []string{"SYS_ADMIN"}, slices.Sorted(slices.Values(slices.DeleteFunc(oci.AllCapabilities(), func(n string) bool { return n == "CAP_SYS_ADMIN" })))},
+		{"all but one", []string{"ALL"}, []string{"SYS_ADMIN"}, slices.Sorted(slices.Values(slices.DeleteFunc(oci.AllCapabilities(),
+			func(n string) bool { return n == "CAP_SYS_ADMIN" })))},
 		{"add all over drop all", []string{"ALL"}, []string{"ALL"}, slices.Sorted(slices.Values(oci.AllCapabilities()))},
 	}
 	for _, test := range tests {
@@ -166,7 +171,8 @@ func container() *runtimeapi.ContainerConfig {
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
 		Command:  []string{"/bin/busybox", "true"},
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources: &runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 512, MemoryLimitInBytes: 64 << 20, OomScoreAdj: 999},
+			Resources: &runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 512, MemoryLimitInBytes: 64 << 20,
+				OomScoreAdj: 999},
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
 				NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER},
 				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
@@ -249,7 +255,8 @@ func TestMounts(t *testing.T) {
 	}
 	want := []specs.Mount{
 		{Destination: "/data", Type: "bulkhead.emptydir", Source: "data", Options: []string{"rbind", "rprivate", "rw"}},
-		{Destination: "/data/inner", Type: "bulkhead.emptydir", Source: "inner", Options: []string{"rbind", "rprivate", "ro", "medium=Memory", "size=1024"}},
+		{Destination: "/data/inner", Type: "bulkhead.emptydir", Source: "inner",
+			Options: []string{"rbind", "rprivate", "ro", "medium=Memory", "size=1024"}},
 	}
 	if diff := cmp.Diff(want, volumes); diff != "" {
 		t.Error(diff)
@@ -267,13 +274,21 @@ func TestMountsOfVolumes(t *testing.T) {
 		mount *runtimeapi.Mount
 		want  specs.Mount
 	}{
-		{"config map", &runtimeapi.Mount{HostPath: at("configmap", "v"), Readonly: true}, specs.Mount{Type: "bulkhead.files", Source: "v", Options: []string{"rbind", "rprivate", "ro", "group=77"}}},
-		{"part", &runtimeapi.Mount{HostPath: at("secret", "v/a,b=c/d")}, specs.Mount{Type: "bulkhead.files", Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=a,b=c/d"}}},
-		{"part named as another kind", &runtimeapi.Mount{HostPath: at("empty-dir", "v/kubernetes.io~secret/x")}, specs.Mount{Type: "bulkhead.emptydir", Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=kubernetes.io~secret/x"}}},
-		{"empty dir", &runtimeapi.Mount{HostPath: at("empty-dir", "small"), Propagation: runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, MountOptions: []string{"noexec", "nodev"}},
-			specs.Mount{Type: "bulkhead.emptydir", Source: "small", Options: []string{"rbind", "rslave", "rw", "noexec", "nodev", "size=1024", "mode=1700", "group=77"}}},
-		{"projected, recursively", &runtimeapi.Mount{HostPath: at("projected", "v"), Readonly: true, RecursiveReadOnly: true}, specs.Mount{Type: "bulkhead.files", Source: "v", Options: []string{"rbind", "rprivate", "rro", "group=77"}}},
-		{"image", &runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "sha256:1"}, ImageSubPath: "etc"}, specs.Mount{Type: "bulkhead.image", Source: "sha256:1", Options: []string{"rbind", "rprivate", "ro", "subpath=etc"}}},
+		{"config map", &runtimeapi.Mount{HostPath: at("configmap", "v"), Readonly: true},
+			specs.Mount{Type: "bulkhead.files", Source: "v", Options: []string{"rbind", "rprivate", "ro", "group=77"}}},
+		{"part", &runtimeapi.Mount{HostPath: at("secret", "v/a,b=c/d")},
+			specs.Mount{Type: "bulkhead.files", Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77", "subpath=a,b=c/d"}}},
+		{"part named as another kind", &runtimeapi.Mount{HostPath: at("empty-dir", "v/kubernetes.io~secret/x")},
+			specs.Mount{Type: "bulkhead.emptydir", Source: "v", Options: []string{"rbind", "rprivate", "rw", "group=77",
+				"subpath=kubernetes.io~secret/x"}}},
+		{"empty dir", &runtimeapi.Mount{HostPath: at("empty-dir", "small"),
+			Propagation: runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, MountOptions: []string{"noexec", "nodev"}},
+			specs.Mount{Type: "bulkhead.emptydir", Source: "small", Options: []string{"rbind", "rslave", "rw", "noexec", "nodev", "size=1024",
+				"mode=1700", "group=77"}}},
+		{"projected, recursively", &runtimeapi.Mount{HostPath: at("projected", "v"), Readonly: true, RecursiveReadOnly: true},
+			specs.Mount{Type: "bulkhead.files", Source: "v", Options: []string{"rbind", "rprivate", "rro", "group=77"}}},
+		{"image", &runtimeapi.Mount{Image: &runtimeapi.ImageSpec{Image: "sha256:1"}, ImageSubPath: "etc"},
+			specs.Mount{Type: "bulkhead.image", Source: "sha256:1", Options: []string{"rbind", "rprivate", "ro", "subpath=etc"}}},
 	} {
 		config := container()
 		tc.mount.ContainerPath, tc.want.Destination = "/at", "/at"
@@ -301,12 +316,14 @@ func TestMountsRefused(t *testing.T) {
 		"root":                               {HostPath: good, ContainerPath: "/a/.."},
 		"writable and recursively read-only": {HostPath: good, ContainerPath: "/x", RecursiveReadOnly: true},
 		"an option":                          {HostPath: good, ContainerPath: "/x", MountOptions: []string{"exec"}},
-		"bidirectional":                      {HostPath: good, ContainerPath: "/x", Propagation: runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL},
+		"bidirectional": {HostPath: good, ContainerPath: "/x",
+			Propagation: runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := container()
 			config.Mounts = []*runtimeapi.Mount{mount}
-			if _, err := Container(Input{Container: config, Volumes: dirs}); !errors.Is(err, oci.ErrInvalid) && !errors.Is(err, oci.ErrNotSupported) {
+			if _, err := Container(Input{Container: config, Volumes: dirs}); !errors.Is(err, oci.ErrInvalid) &&
+				!errors.Is(err, oci.ErrNotSupported) {
 				t.Errorf("error %v", err)
 			}
 		})
