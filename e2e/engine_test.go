@@ -124,6 +124,43 @@ func TestForegroundOrphan(t *testing.T) {
 	w.must(t, "", "rm", "orphan")
 }
 
+// TestEngineKilledUnderRun: a command whose engine is killed has the next one end its
+// pod, without anybody asking for it.
+func TestEngineKilledUnderRun(t *testing.T) {
+	w := newWorld(t)
+	c := w.start(t, pod("left", "Always", "echo up; exec sleep 1000"), "run", "-q", "-")
+	for deadline := time.Now().Add(60 * time.Second); len(w.anyLog(t)) == 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the pod does not come up")
+		}
+	}
+	if err := kill(w.engine()); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.wait(t); code == 0 || !strings.Contains(c.err.String(), "the engine went away") {
+		t.Errorf("the command: %v", c)
+	}
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		var left []process
+		for _, p := range w.processes() {
+			if p.shim() != "" || p.qemu() != "" {
+				left = append(left, p)
+			}
+		}
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left running: %v", left)
+		}
+	}
+	w.must(t, "", "reap") // waits for what is being ended
+	if p := w.find(t, "left"); p.Phase == "Running" {
+		t.Errorf("it outlives its command: %+v", p)
+	}
+	w.must(t, "", "rm", "left")
+}
+
 // anyLog is what the container of the only pod has written.
 func (w *world) anyLog(t *testing.T) string {
 	t.Helper()

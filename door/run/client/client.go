@@ -107,7 +107,7 @@ func (c *Client) Stream(ctx context.Context, method, path string, query url.Valu
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("the engine went away: %w", err)
+			return c.forsaken(ctx, method, fmt.Errorf("the engine went away: %w", err))
 		}
 		if m.Error != nil {
 			return m.Error
@@ -116,6 +116,19 @@ func (c *Client) Stream(ctx context.Context, method, path string, query url.Valu
 			return err
 		}
 	}
+}
+
+// forsaken is the error of a stream that the engine did not end. What the engine had
+// begun for it, a foreground run's pods above all, is ended by the next engine, which
+// is started for that: nobody else may ask for one.
+func (c *Client) forsaken(ctx context.Context, method string, err error) error {
+	if method == http.MethodGet || c.start == nil {
+		return err
+	}
+	if failed := c.ensure(ctx); failed != nil {
+		return fmt.Errorf("%w, and what it left cannot be ended: %w", err, failed)
+	}
+	return err
 }
 
 // do sends the request, and again to a new engine if the old one is gone

@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -107,4 +109,50 @@ func listenAs(t *testing.T, uid uintptr, path string) (l net.Listener) {
 	}
 	t.Cleanup(func() { l.Close() })
 	return l
+}
+
+// TestForsaken: an engine that goes away while it runs pods for a command is followed
+// by another, which ends them; one that was only asked something is not.
+func TestForsaken(t *testing.T) {
+	failed := errors.New("no engine today")
+	for _, tc := range []struct {
+		method string
+		start  error
+		starts int
+	}{
+		{method: "POST", starts: 1},
+		{method: "POST", start: failed, starts: 1},
+		{method: "GET"},
+	} {
+		tmp, err := os.MkdirTemp("/tmp", "bh-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(tmp) })
+		roots := dirs.Roots{Data: t.TempDir(), State: tmp}
+		if err := os.MkdirAll(roots.Instance(Instance), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("unix", Socket(roots))
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"notice": "begun"}`+"\n")
+			_ = http.NewResponseController(w).Flush()
+			l.Close()
+			panic(http.ErrAbortHandler) // as a killed engine does
+		})}
+		go srv.Serve(l)
+		t.Cleanup(func() { srv.Close() })
+		starts, heard := 0, 0
+		c := New(roots, func(context.Context, dirs.Roots) error { starts++; return tc.start })
+		err = c.Stream(t.Context(), tc.method, "/v1/pods", nil, nil, func(api.Message) error { heard++; return nil })
+		if err == nil || !strings.Contains(err.Error(), "the engine went away") || !errors.Is(err, tc.start) && tc.start != nil {
+			t.Errorf("%+v: %v", tc, err)
+		}
+		if starts != tc.starts || heard != 1 {
+			t.Errorf("%+v: %d starts, %d messages", tc, starts, heard)
+		}
+	}
 }
