@@ -95,9 +95,14 @@ func environment(dir string) []string {
 func startPasta(ctx context.Context, dir string, r record) (procid.ID, error) {
 	args := []string{
 		"pasta", "--config-net", "--ipv4-only", "--no-map-gw", "--quiet", "--pid", r.pidFile(),
-		"--dns-forward", hostDNS, "--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
-		strconv.Itoa(r.Holder.PID),
+		"--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
 	}
+	if len(hostResolver().Servers) == 0 {
+		// Only then: pasta lets all answers of the host's first name server come
+		// from hostDNS, also those to who has asked that server itself.
+		args = append(args, "--dns-forward", hostDNS)
+	}
+	args = append(args, strconv.Itoa(r.Holder.PID))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	if os.Geteuid() == 0 {
 		tun, err := tunNode(dir)

@@ -17,7 +17,8 @@ const (
 )
 
 // hostDNS is where pasta answers for the host's own resolver, on UDP port 53
-// alone. The address is nobody's (RFC 6890, for protocols).
+// alone, where pods can reach none of the host's name servers. The address is
+// nobody's (RFC 6890, for protocols).
 const hostDNS = "192.0.0.53"
 
 // attachTimeout bounds the making of the shared namespace.

@@ -22,14 +22,23 @@ import (
 )
 
 func TestUserNetwork(t *testing.T) {
-	for _, who := range []string{"root", "ordinary"} {
+	const closed = "nameserver " + stubIP + "\nnameserver " + metadataIP + "\nsearch own.example\n"
+	for _, tc := range []struct {
+		who, resolvConf string
+		test            func(*testing.T)
+	}{
+		{who: "root", resolvConf: closed, test: testUser},
+		{who: "ordinary", resolvConf: closed, test: testUser},
+		{who: "root with an outside resolver", resolvConf: "nameserver " + serverIP + "\n", test: testNames},
+	} {
+		who := strings.ReplaceAll(tc.who, " ", "_")
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
 			if os.Getenv(inside) == "" {
-				enterWorld(t, who)
+				enterWorld(t, who, tc.resolvConf)
 				return
 			}
-			testUser(t)
+			tc.test(t)
 		})
 	}
 }
@@ -45,22 +54,33 @@ func resolves(t *testing.T, a Attachment) {
 		t.Fatal(err)
 	}
 	defer stub.Close()
-	go func() {
-		question := make([]byte, 512)
-		for {
-			_, from, err := stub.ReadFrom(question)
-			if err != nil {
-				return
-			}
-			_, _ = stub.WriteTo([]byte("hello"), from)
-		}
-	}()
-	out, err := run(a, "timeout", "5", "bash", "-c", `exec 3<>/dev/udp/$1/53 && echo question >&3 && head -c 5 <&3`, "bash", hostDNS)
+	go answerNames(stub)
+	out, err := ask(a, hostDNS)
 	if err != nil || out != "hello" {
 		t.Errorf("the host's resolver: %q, %v", out, err)
 	}
 	if reaches(a, hostDNS, "8088") {
 		t.Error("the resolver's address leads to the host's services")
+	}
+}
+
+// testNames: a name server of the host that pods can reach is asked by them directly.
+func testNames(t *testing.T) {
+	u := NewUser(t.Context(), t.TempDir(), false)
+	t.Cleanup(func() {
+		if err := u.Release(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	a, err := u.Attach(t.Context(), Request{ID: "pod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(DNS{Servers: []string{serverIP}}, a.DNS); diff != "" {
+		t.Error(diff)
+	}
+	if out, err := ask(a, serverIP); err != nil || out != "hello" {
+		t.Errorf("the host's name server: %q, %v", out, err)
 	}
 }
 
