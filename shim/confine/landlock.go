@@ -83,13 +83,9 @@ func missing(abi int, p Policy, scopes uint64) error {
 	return err
 }
 
-// landlock restricts the threads that call makes calls on. It puts on what the
-// kernel has, and says what it lacks.
-func landlock(p Policy, scopes uint64, call caller) error {
-	abi, err := version()
-	if err != nil {
-		return err
-	}
+// attributes are what a version can refuse of what is asked for, and how much of them
+// it knows: an older kernel refuses fields that it does not know.
+func attributes(abi int, p Policy, scopes uint64) (unix.LandlockRulesetAttr, uintptr) {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: rightsOf(abi)}
 	if p.NoTCP && abi >= 4 {
 		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
@@ -97,7 +93,6 @@ func landlock(p Policy, scopes uint64, call caller) error {
 	if abi >= 6 {
 		attr.Scoped = scopes
 	}
-	// Only the fields that are used, since an older kernel knows no others.
 	size := unsafe.Offsetof(attr.Handled_access_net)
 	if attr.Handled_access_net != 0 {
 		size = unsafe.Offsetof(attr.Scoped)
@@ -105,6 +100,17 @@ func landlock(p Policy, scopes uint64, call caller) error {
 	if attr.Scoped != 0 {
 		size = unsafe.Offsetof(attr.Scoped) + unsafe.Sizeof(attr.Scoped)
 	}
+	return attr, size
+}
+
+// landlock restricts the threads that call makes calls on. It puts on what the
+// kernel has, and says what it lacks.
+func landlock(p Policy, scopes uint64, call caller) error {
+	abi, err := version()
+	if err != nil {
+		return err
+	}
+	attr, size := attributes(abi, p, scopes)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
 		return fmt.Errorf("create a ruleset: %w", errno)
