@@ -37,7 +37,7 @@ func TestDialAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		vm = deaf.Clone(t, driver)
-		s, err = channel.Dial(timeout(t, hypervisortest.Patience), vm.Connect, channel.Options{Patience: time.Second})
+		s, err = channel.Dial(hypervisortest.Within(t), vm.Connect, channel.Options{Patience: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func saveDeaf(t *testing.T, driver hypervisor.Driver) hypervisortest.Saved {
 	if err := memory.Truncate(int64(saved.Machine.Memory) << 20); err != nil {
 		t.Fatal(err)
 	}
-	ctx := timeout(t, hypervisortest.Patience)
+	ctx := hypervisortest.Within(t)
 	vm, err := driver.Boot(ctx, saved.Machine, hypervisor.Files{Memory: memory, Console: hypervisortest.Console(t)},
 		hypervisortest.Options(t, "deaf"))
 	if err != nil {

@@ -11,10 +11,17 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// Patience bounds every wait for a guest under emulation on a busy machine.
-const Patience = 90 * time.Second
+// Patience bounds a wait for a guest under emulation that no context can end.
+func Patience() time.Duration { return testdeadline.For(testdeadline.Boot(true)) }
+
+// Within is a context for what is asked of a guest under emulation.
+func Within(t testing.TB) context.Context {
+	t.Helper()
+	return testdeadline.Context(t, testdeadline.Boot(true))
+}
 
 // Ask sends one command to the tests' guest over a fresh connection of the
 // channel, and returns its one-line answer. A guest that is not up yet answers
@@ -35,7 +42,7 @@ func TryAsk(v hypervisor.VM, format string, args ...any) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(Patience))
+	conn.SetDeadline(time.Now().Add(Patience()))
 	if _, err := fmt.Fprintf(conn, format+"\n", args...); err != nil {
 		return "", err
 	}

@@ -22,8 +22,7 @@ type Saved struct {
 // Save boots m, lets its guest get ready, and saves it.
 func Save(t testing.TB, d hypervisor.Driver, m hypervisor.Machine, ready func(hypervisor.VM)) Saved {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
-	defer cancel()
+	ctx := Within(t)
 	dir := t.TempDir()
 	memory := create(t, filepath.Join(dir, "memory"))
 	if err := memory.Truncate(int64(m.Memory) << 20); err != nil {
@@ -55,8 +54,7 @@ func (s Saved) Clone(t testing.TB, d hypervisor.Driver) hypervisor.VM {
 // CloneAs is Clone with options.
 func (s Saved) CloneAs(t testing.TB, d hypervisor.Driver, o hypervisor.Options) hypervisor.VM {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
-	defer cancel()
+	ctx := Within(t)
 	v, err := d.Clone(ctx, s.Machine, hypervisor.Files{Memory: s.Memory, State: s.State, Console: Console(t)}, o)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +66,7 @@ func (s Saved) CloneAs(t testing.TB, d hypervisor.Driver, o hypervisor.Options) 
 // End kills v with the test.
 func End(t testing.TB, v hypervisor.VM) {
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience())
 		defer cancel()
 		if err := v.Kill(ctx); err != nil {
 			t.Error(err)

@@ -46,9 +46,8 @@ func (s Suite) Run(t *testing.T) {
 }
 
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
-	t.Cleanup(cancel)
-	return ctx
+	t.Helper()
+	return Within(t)
 }
 
 func must(t *testing.T, err error) {

@@ -47,8 +47,7 @@ func check(ctx context.Context, v hypervisor.VM) error {
 // TestProbe runs wherever it is: a host has a KVM that works, one that does
 // not, or none, and each has to end with an accelerator that boots the guest.
 func TestProbe(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), hypervisortest.Patience)
-	defer cancel()
+	ctx := hypervisortest.Within(t)
 	p := prober(t)
 	accel, v, err := p.Resolve(ctx, hypervisor.Auto)
 	if err != nil {

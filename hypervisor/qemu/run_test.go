@@ -24,9 +24,8 @@ func saved(t *testing.T) hypervisortest.Saved {
 }
 
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), hypervisortest.Patience)
-	t.Cleanup(cancel)
-	return ctx
+	t.Helper()
+	return hypervisortest.Within(t)
 }
 
 func TestRunning(t *testing.T) {

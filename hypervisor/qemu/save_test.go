@@ -94,7 +94,7 @@ func listen(t *testing.T, v hypervisor.VM) (net.Conn, error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetReadDeadline(time.Now().Add(hypervisortest.Patience))
+	conn.SetReadDeadline(time.Now().Add(hypervisortest.Patience()))
 	_, err = conn.Read(make([]byte, 100))
 	return conn, err
 }

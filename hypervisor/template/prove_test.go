@@ -94,9 +94,8 @@ func fakeStore(t *testing.T) (*template.Store, dirs.Roots, hypervisor.Machine) {
 }
 
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), hypervisortest.Patience)
-	t.Cleanup(cancel)
-	return ctx
+	t.Helper()
+	return hypervisortest.Within(t)
 }
 
 // TestProof: what a proof finds decides whether another VM is booted.

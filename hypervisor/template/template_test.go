@@ -21,8 +21,7 @@ import (
 
 func setUp(t *testing.T) (context.Context, *template.Store, qemu.Driver, dirs.Roots) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), hypervisortest.Patience)
-	t.Cleanup(cancel)
+	ctx := within(t)
 	d, err := qemu.New()
 	if err != nil {
 		t.Fatal(err)
@@ -237,8 +236,7 @@ func onlyLocks(t *testing.T, r dirs.Roots) {
 // its machine runs.
 func TestKilledBuilder(t *testing.T) {
 	if os.Getenv("BULKHEAD_TEST_BUILDER") != "" {
-		ctx, cancel := context.WithTimeout(t.Context(), hypervisortest.Patience)
-		defer cancel()
+		ctx := within(t)
 		d, _ := qemu.New()
 		m := hypervisortest.Machine(t)
 		m.Initrd = os.Getenv("BULKHEAD_TEST_INITRD")

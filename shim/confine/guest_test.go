@@ -83,7 +83,7 @@ func TestOlderKernel(t *testing.T) {
 	m.Cmdline = "quiet rdinit=/confine.test noreplace-smp no5lvl cryptomgr.notests"
 	m.Memory, m.MaxMem = 256, 0
 	m.Kernel, m.Initrd = hypervisortest.GuestWith(t, guestPrograms(t))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*hypervisortest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*hypervisortest.Patience())
 	defer cancel()
 	console := hypervisortest.Console(t)
 	v, err := d.Boot(ctx, m, hypervisor.Files{Console: console}, hypervisortest.Options(t, "older"))
