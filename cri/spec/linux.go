@@ -50,12 +50,12 @@ func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, er
 		// The zero value: what a client means that says nothing is the
 		// kubelet's default, a namespace for each container.
 	case mode == runtimeapi.NamespaceMode_POD:
-		pid.Path = agentv1.PIDPod
+		pid.Path = agentv1.PIDNamespace("")
 	case mode == runtimeapi.NamespaceMode_TARGET:
 		if options.GetTargetId() == "" {
 			return nil, fmt.Errorf("%w: no container is named whose processes are to be seen", oci.ErrInvalid)
 		}
-		pid.Path = agentv1.PIDTarget + options.GetTargetId()
+		pid.Path = agentv1.PIDNamespace(options.GetTargetId())
 	default:
 		return nil, fmt.Errorf("%w: pid namespace %v", oci.ErrNotSupported, mode)
 	}

@@ -236,12 +236,9 @@ func (s *Spec) linux(m Machine) error {
 
 // pidOf resolves the path of a PID namespace.
 func pidOf(m Machine, path string) (string, error) {
-	target, other := strings.CutPrefix(path, agentv1.PIDTarget)
-	if m.PIDs == nil || other && target == "" || !other && path != agentv1.PIDPod {
+	target, ok := agentv1.ParsePIDNamespace(path)
+	if m.PIDs == nil || !ok {
 		return "", fmt.Errorf("pid namespace %.128q: %w", path, agentv1.ErrUnsupported)
-	}
-	if !other {
-		target = ""
 	}
 	return m.PIDs(target)
 }

@@ -1,12 +1,33 @@
 package agentv1
 
+import "strings"
+
 // What Create.Spec may hold beside what OCI defines; the agent resolves it.
 
-// The paths of PID namespaces.
+// The paths of PID namespaces, see PIDNamespace.
 const (
-	PIDPod    = "bulkhead.pod"        // the one that the pod's containers share
-	PIDTarget = "bulkhead.container:" // the one of the container whose id follows
+	pidPod    = "bulkhead.pod"
+	pidTarget = "bulkhead.container:"
 )
+
+// PIDNamespace is the path of the PID namespace of the pod's container of that id, and
+// without one of the namespace that the pod's containers share. The inverse is
+// ParsePIDNamespace.
+func PIDNamespace(container string) string {
+	if container == "" {
+		return pidPod
+	}
+	return pidTarget + container
+}
+
+// ParsePIDNamespace is the inverse of PIDNamespace; ok is false for another path.
+func ParsePIDNamespace(path string) (container string, ok bool) {
+	if path == pidPod {
+		return "", true
+	}
+	container, ok = strings.CutPrefix(path, pidTarget)
+	return container, ok && container != ""
+}
 
 // The annotations.
 const (
