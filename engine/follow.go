@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/network"
+	shimevents "github.com/bulkhead-project/bulkhead/shim/events"
 )
 
 // Adoption is tried again after these times, the last for as long as it takes.
@@ -81,9 +82,10 @@ func (p *pod) listen(ctx context.Context, c *link.Conn) error {
 // concerns leaves out what changes no container's state.
 func concerns(e *shimv1.Event) bool {
 	switch e.GetTopic() {
-	case "/tasks/exec-added", "/tasks/exec-started", "/tasks/create", "/tasks/delete", "/sandboxes/create":
+	case shimevents.TopicExecAdded, shimevents.TopicExecStarted, shimevents.TopicCreate, shimevents.TopicDelete,
+		shimevents.TopicSandboxCreate:
 		return false
-	case "/tasks/exit":
+	case shimevents.TopicExit:
 		var exit events.TaskExit
 		if proto.Unmarshal(e.GetEvent().GetValue(), &exit) == nil && exit.ID != exit.ContainerID {
 			return false // of an exec'd process

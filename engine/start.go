@@ -31,9 +31,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
-// configType is the type of CreateSandbox's options: a sandbox.Config as JSON.
-const configType = "io.bulkhead.sandbox.Config+json"
-
 // defaultScratch is what a pod may write where no limit is set, in bytes.
 const defaultScratch = 10 << 30
 
@@ -76,7 +73,7 @@ func (b *building) create(ctx context.Context) error {
 		return failure.Wrap(err, "encode the configuration")
 	}
 	_, err = b.conn.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{
-		SandboxID: b.record.ID, Options: &anypb.Any{TypeUrl: configType, Value: raw},
+		SandboxID: b.record.ID, Options: &anypb.Any{TypeUrl: layout.ConfigType, Value: raw},
 	})
 	return failure.Wrap(err, "create the sandbox")
 }
