@@ -1,7 +1,10 @@
 package stream_test
 
 import (
+	"context"
 	"errors"
+	"io"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -76,4 +79,45 @@ func TestAbandon(t *testing.T) {
 			t.Errorf("%d tokens were left, not %d", stream.MaxTokens-free, stream.MaxTokens/2)
 		}
 	})
+}
+
+// TestConnectionsAreBounded: one client more than the bound is refused, and one that
+// leaves makes room.
+func TestConnectionsAreBounded(t *testing.T) {
+	s, address := serve(t)
+	issue := func() string {
+		token, err := s.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) {
+			return func(_ context.Context, conn *net.UnixConn) { _, _ = io.Copy(io.Discard, conn) }, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	dial := func(token string) (net.Conn, error) { return stream.Dial(t.Context(), address, token) }
+	var conns []net.Conn
+	for range stream.MaxConns {
+		conn, err := dial(issue())
+		if err != nil {
+			t.Fatalf("after %d connections: %v", len(conns), err)
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	late := issue() // which is not used up by a refusal
+	if conn, err := dial(late); err == nil {
+		conn.Close()
+		t.Errorf("more than %d connections", stream.MaxConns)
+	}
+	conns[0].Close()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		conn, err := dial(late)
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a client that left makes no room: %v", err)
+		}
+	}
 }
