@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/bundle"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -226,7 +227,7 @@ func (c *container) remove(ctx context.Context) error {
 		}
 	}
 	// The record last: until it is gone, a crash leaves something to find.
-	if err := p.dropBundle(c.ID); err != nil {
+	if err := bundle.Remove(p.e.store.StateDir(p.id), c.ID); err != nil {
 		return err
 	}
 	if err := p.e.store.DropContainer(p.id, c.ID); err != nil {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/bundle"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -85,7 +86,9 @@ func (p *pod) create(ctx context.Context, r ContainerRequest) (id string, err er
 		}
 	}
 	fault.Point("container.pinned")
-	bundle, err := p.writeBundle(ctr.ID, r.Spec, &rollback)
+	state := p.e.store.StateDir(p.id)
+	rollback.Push("bundle", func(context.Context) error { return bundle.Remove(state, ctr.ID) })
+	dir, err := bundle.Write(state, ctr.ID, r.Spec, p.snapshot().Owner)
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +101,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest) (id string, err er
 		return deleteTask(ctx, c, ctr.ID)
 	})
 	defer p.make(ctr)()
-	if err := p.createTask(ctx, c, ctr, r, disks, bundle); err != nil {
+	if err := p.createTask(ctx, c, ctr, r, disks, dir); err != nil {
 		return "", err
 	}
 	fault.Point("container.created")
@@ -165,8 +168,8 @@ func (p *pod) show(ctr *container) error {
 
 // createTask opens what the container needs and has the shim make it; disks are
 // the ids of the images whose disks it gets, the root's first.
-func (p *pod) createTask(ctx context.Context, c *link.Conn, ctr *container, r ContainerRequest, disks []string, bundle string) error {
-	req := &taskv3.CreateTaskRequest{ID: ctr.ID, Bundle: bundle, Terminal: r.TTY}
+func (p *pod) createTask(ctx context.Context, c *link.Conn, ctr *container, r ContainerRequest, disks []string, dir string) error {
+	req := &taskv3.CreateTaskRequest{ID: ctr.ID, Bundle: dir, Terminal: r.TTY}
 	var parts []layout.Part
 	for i, id := range disks {
 		name := fmt.Sprintf("disk-%s-%d", ctr.ID, i)

@@ -41,6 +41,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/image"
@@ -105,7 +106,7 @@ type Engine struct {
 	scratch  scratch.Maker
 	host     sizing.Host
 	groups   *group.Groups
-	networks *networks
+	networks *networks.Networks
 	lock     *flock.Lock
 	found    Reaped // by Open
 
@@ -160,7 +161,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.Machines, images: o.Images, paths: o.HostPaths,
 		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), groups: o.Groups,
-		networks: &networks{open: o.Network, providers: map[network.Kind]provider{}}, lock: lock,
+		networks: networks.New(o.Network), lock: lock,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 		pods:  map[string]*pod{}, working: map[string]bool{},
 	}
@@ -201,7 +202,7 @@ func (o *Options) complete() (err error) {
 		}
 	}
 	if o.Network == nil {
-		o.Network = ownNetworks(o.Roots.Instance(o.Instance))
+		o.Network = networks.Own(o.Roots.Instance(o.Instance))
 	}
 	if err := o.completeUsers(); err != nil {
 		return err
@@ -340,9 +341,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.events.Close()
 	e.groups.Tidy()
 	if !live {
-		err = errors.Join(err, e.networks.release(ctx))
+		err = errors.Join(err, e.networks.Release(ctx))
 	}
-	e.networks.close()
+	e.networks.Close()
 	err = errors.Join(err, e.machines.Close(), e.lock.Unlock())
 	if err != nil {
 		return fmt.Errorf("close the engine: %w", err)

@@ -16,6 +16,7 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/bundle"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -166,7 +167,7 @@ type execution struct {
 
 // newExec registers a process with the shim; nothing runs yet.
 func (c *container) newExec(ctx context.Context, shim *link.Conn, r ExecRequest) (*execution, error) {
-	spec, err := c.spec()
+	spec, err := bundle.Read(c.pod.e.store.StateDir(c.pod.id), c.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -189,7 +189,7 @@ func (e *Engine) Dir(id string) string { return e.store.Dir(id) }
 
 // Network tells what network pods get that do not choose, and why not a better one.
 func (e *Engine) Network() (kind network.Kind, note string, err error) {
-	p, err := e.networks.get(network.KindUser)
+	p, err := e.networks.Get(network.KindUser)
 	if err != nil {
 		return "", "", err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
@@ -73,7 +74,7 @@ func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	default:
 		return nil, failure.Invalid("unknown accelerator %q (auto, kvm, tcg)", r.Accel)
 	}
-	if p.provider, err = e.networks.get(p.Network); err != nil {
+	if p.provider, err = e.networks.Get(p.Network); err != nil {
 		return nil, err
 	}
 	p.machine, p.note, err = e.machineFor(ctx, size.VCPUs, p.memory, r.Accel, p.provider)
@@ -110,5 +111,5 @@ func (e *Engine) machineFor(ctx context.Context, vcpus, memory int, accel hyperv
 		return hypervisor.Machine{}, "", err
 	}
 	kind, _ := p.Kind()
-	return machines.Of(e.o.Guest, e.host, vcpus, memory, accel, deviceOf(kind)), note, nil
+	return machines.Of(e.o.Guest, e.host, vcpus, memory, accel, networks.DeviceOf(kind)), note, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim"
@@ -224,7 +225,7 @@ func (p *pod) adoptOptions(ctx context.Context) (o shim.Options, closeFiles func
 
 // place is how processes are started in the network that a pod has already.
 func (e *Engine) place(ctx context.Context, r *store.Pod) (func(*exec.Cmd) error, error) {
-	p, err := e.networks.of(networkOf(r.Machine))
+	p, err := e.networks.Of(networks.KindOf(r.Machine))
 	if err != nil {
 		return nil, err
 	}

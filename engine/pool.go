@@ -12,6 +12,7 @@ import (
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/rehearsal"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -218,7 +219,7 @@ func (p *pool) make(ctx context.Context, k kind) (_ *member, err error) {
 	defer rollback.OnError(ctx, &err)
 	e.work(id, true)
 	rollback.Push("mark", func(context.Context) error { e.work(id, false); return nil })
-	provider, err := e.networks.of(networkOf(m))
+	provider, err := e.networks.Of(networks.KindOf(m))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim"
@@ -136,7 +137,7 @@ func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
 	e.hold(p)
 	e.spawn(p.follow)
 	e.spawn(func() { // which sees to the network again, for as long as the pod is in it
-		if _, err := e.networks.of(networkOf(p.snapshot().Machine)); err != nil {
+		if _, err := e.networks.Of(networks.KindOf(p.snapshot().Machine)); err != nil {
 			e.log.Warn("see to a pod's network", "pod", p.id, "error", err)
 		}
 	})

@@ -127,3 +127,27 @@ func (r *ContainerRequest) disks() ([]string, error) {
 	}
 	return ids, nil
 }
+
+// The kinds of networks that pods ask for.
+const (
+	NetworkNone         = network.KindNone
+	NetworkUser         = network.KindUser
+	NetworkHostLoopback = network.KindHostLoopback
+)
+
+// ParsePort reads a port as it is published: "[IP:]HOST:POD".
+func ParsePort(text string) (network.Port, error) { return network.ParsePort(text) }
+
+// ParsePorts reads ports as ParsePort does. A host port of 0 becomes a free one at
+// once, so that the pod keeps it when its VM is replaced.
+func ParsePorts(texts []string) ([]network.Port, error) {
+	var ports []network.Port
+	for _, text := range texts {
+		p, err := network.ParsePort(text)
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, p)
+	}
+	return network.ChooseFree(ports)
+}

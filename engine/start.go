@@ -19,6 +19,7 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
+	"github.com/bulkhead-project/bulkhead/engine/guestfiles"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
@@ -152,13 +153,13 @@ func (b *building) config() sandbox.Config {
 		"io.kubernetes.cri.sandbox-namespace": who.Namespace,
 		"io.kubernetes.cri.sandbox-uid":       who.UID,
 	})
-	host := hostname(b.plan.Hostname, who.Name)
+	host := guestfiles.Hostname(b.plan.Hostname, who.Name)
 	b.record.IPs = b.attached.IPs
 	return sandbox.Config{
 		Version: sandbox.ConfigVersion, ID: b.record.ID, Instance: b.e.o.Instance,
 		Name: who.Name, Namespace: who.Namespace, UID: who.UID, Attempt: who.Attempt,
 		Labels: who.Labels, Annotations: all, Created: b.record.Created,
-		Hostname: host, Resolv: resolv(b.attached.DNS), Hosts: hosts(host, b.attached.IPs),
+		Hostname: host, Resolv: guestfiles.Resolv(b.attached.DNS), Hosts: guestfiles.Hosts(host, b.attached.IPs),
 		Sysctls: b.plan.Sysctls, Network: guestNetwork(b.record.ID, b.attached),
 		LogBytes: b.e.o.LogBytes,
 		Machine:  b.plan.machine, MemoryMiB: b.plan.memory, Limits: b.plan.Size.Limits, ScratchBytes: b.plan.ScratchBytes,
@@ -172,7 +173,7 @@ func guestNetwork(id string, a network.Attachment) *agentv1.Network {
 	}
 	guest := *a.Guest
 	if guest.MAC == "" {
-		guest.MAC = macOf(id)
+		guest.MAC = guestfiles.MAC(id)
 	}
 	return &guest
 }

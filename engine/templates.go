@@ -64,7 +64,7 @@ func (e *Engine) ensureTemplate(ctx context.Context, r TemplateRequest) (string,
 	if kind == "" {
 		kind = network.KindUser
 	}
-	p, err := e.networks.get(kind)
+	p, err := e.networks.Get(kind)
 	if err != nil {
 		return "", err
 	}

@@ -47,7 +47,7 @@ func (e *Engine) handlers(id string) journal.Handlers {
 			if err := json.Unmarshal(args, &u); err != nil {
 				return err
 			}
-			p, err := e.networks.of(u.Kind)
+			p, err := e.networks.Of(u.Kind)
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,5 @@
-package engine
+// Package guestfiles makes what a pod's guest is told of its names and addresses.
+package guestfiles
 
 import (
 	"encoding/hex"
@@ -11,8 +12,8 @@ import (
 // maxHostname is the kernel's bound.
 const maxHostname = 63
 
-// hostname is the one that the pod wants, or its name, cut to what the kernel takes.
-func hostname(name, podName string) string {
+// Hostname is the one that the pod wants, or its name, cut to what the kernel takes.
+func Hostname(name, podName string) string {
 	if name == "" {
 		name = podName
 	}
@@ -22,8 +23,8 @@ func hostname(name, podName string) string {
 	return name
 }
 
-// hosts is the content of /etc/hosts.
-func hosts(hostname string, ips []string) string {
+// Hosts is the content of /etc/hosts.
+func Hosts(hostname string, ips []string) string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
 	if len(ips) == 0 {
@@ -35,8 +36,8 @@ func hosts(hostname string, ips []string) string {
 	return b.String()
 }
 
-// resolv is the content of /etc/resolv.conf.
-func resolv(dns network.DNS) string {
+// Resolv is the content of /etc/resolv.conf.
+func Resolv(dns network.DNS) string {
 	var b strings.Builder
 	if len(dns.Searches) > 0 {
 		fmt.Fprintf(&b, "search %s\n", strings.Join(dns.Searches, " "))
@@ -50,9 +51,9 @@ func resolv(dns network.DNS) string {
 	return b.String()
 }
 
-// macOf is a hardware address that is the pod's alone: locally administered,
+// MAC is a hardware address that is the pod's alone: locally administered,
 // unicast, the rest from its random id.
-func macOf(id string) string {
+func MAC(id string) string {
 	raw, err := hex.DecodeString(id[:10])
 	if err != nil {
 		raw = make([]byte, 5)

@@ -1,4 +1,5 @@
-package engine
+// Package networks holds the network providers of an engine, one a kind.
+package networks
 
 import (
 	"context"
@@ -13,33 +14,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// The kinds of networks that pods ask for.
-const (
-	NetworkNone         = network.KindNone
-	NetworkUser         = network.KindUser
-	NetworkHostLoopback = network.KindHostLoopback
-)
-
-// ParsePort reads a port as it is published: "[IP:]HOST:POD".
-func ParsePort(text string) (network.Port, error) { return network.ParsePort(text) }
-
-// ParsePorts reads ports as ParsePort does. A host port of 0 becomes a free one at
-// once, so that the pod keeps it when its VM is replaced.
-func ParsePorts(texts []string) ([]network.Port, error) {
-	var ports []network.Port
-	for _, text := range texts {
-		p, err := network.ParsePort(text)
-		if err != nil {
-			return nil, err
-		}
-		ports = append(ports, p)
-	}
-	return network.ChooseFree(ports)
-}
-
-// deviceOf is the network device of VMs in a network of that kind. The hypervisor has a
+// DeviceOf is the network device of VMs in a network of that kind. The hypervisor has a
 // device for each, so that no VM made for one kind is ever another pod's.
-func deviceOf(kind network.Kind) hypervisor.Network { return hypervisor.Network(kind) }
+func DeviceOf(kind network.Kind) hypervisor.Network { return hypervisor.Network(kind) }
 
 // asked is the kind of which kind may be a reduced form.
 func asked(kind network.Kind) network.Kind {
@@ -49,12 +26,12 @@ func asked(kind network.Kind) network.Kind {
 	return kind
 }
 
-// networkOf is the kind of network that a VM has.
-func networkOf(m hypervisor.Machine) network.Kind { return network.Kind(m.Network) }
+// KindOf is the kind of network that a VM has.
+func KindOf(m hypervisor.Machine) network.Kind { return network.Kind(m.Network) }
 
-// networks are the providers of an engine, one a kind. To make the first of a kind
-// takes a while.
-type networks struct {
+// Networks are the providers of an engine. Its methods may be called at once. To make
+// the first of a kind takes a while.
+type Networks struct {
 	open func(network.Kind) (network.Provider, error)
 
 	mu        sync.Mutex // held while one is made
@@ -71,8 +48,13 @@ type provider struct {
 // start probes again.
 const networkRetry = time.Minute
 
-// get returns the network of a kind.
-func (n *networks) get(kind network.Kind) (network.Provider, error) {
+// New holds providers that open makes, once a kind.
+func New(open func(network.Kind) (network.Provider, error)) *Networks {
+	return &Networks{open: open, providers: map[network.Kind]provider{}}
+}
+
+// Get returns the network of a kind.
+func (n *Networks) Get(kind network.Kind) (network.Provider, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	old, ok := n.providers[kind]
@@ -94,14 +76,14 @@ func (n *networks) get(kind network.Kind) (network.Provider, error) {
 	return p, nil
 }
 
-// of returns the provider of a VM that has a network of that kind, which may be a
+// Of returns the provider of a VM that has a network of that kind, which may be a
 // reduced form of what was asked for.
-func (n *networks) of(kind network.Kind) (network.Provider, error) {
-	return n.get(asked(kind))
+func (n *Networks) Of(kind network.Kind) (network.Provider, error) {
+	return n.Get(asked(kind))
 }
 
-// close ends what providers do in this process.
-func (n *networks) close() {
+// Close ends what providers do in this process.
+func (n *Networks) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, p := range n.replaced {
@@ -112,8 +94,8 @@ func (n *networks) close() {
 	}
 }
 
-// release frees what pods share, when none is left.
-func (n *networks) release(ctx context.Context) error {
+// Release frees what pods share, when none is left.
+func (n *Networks) Release(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var errs []error
@@ -126,8 +108,8 @@ func (n *networks) release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ownNetworks opens the networks of an instance that keeps their state below dir.
-func ownNetworks(dir string) func(network.Kind) (network.Provider, error) {
+// Own opens the networks of an instance that keeps their state below dir.
+func Own(dir string) func(network.Kind) (network.Provider, error) {
 	return func(kind network.Kind) (network.Provider, error) {
 		switch kind {
 		case network.KindNone:

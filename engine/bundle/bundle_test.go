@@ -1,0 +1,74 @@
+package bundle
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+func TestBundle(t *testing.T) {
+	dir := t.TempDir()
+	want := &specs.Spec{Version: "1.0.2", Hostname: "h"}
+	at, err := Write(dir, "c", want, nil)
+	if err != nil || at != filepath.Join(dir, "c") {
+		t.Fatal(at, err)
+	}
+	if got, err := Read(dir, "c"); err != nil || !cmp.Equal(got, want) {
+		t.Errorf("read back: %+v, %v", got, err)
+	}
+	if info, err := os.Stat(filepath.Join(at, specFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode: %v, %v", info, err)
+	}
+	if _, err := Write(dir, "c", want, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("written twice: %v", err)
+	}
+	for range 2 {
+		if err := Remove(dir, "c"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Read(dir, "c"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("read after the removal: %v", err)
+	}
+	if err := Remove(filepath.Join(dir, "none"), "c"); err != nil {
+		t.Errorf("of a pod without a directory: %v", err)
+	}
+}
+
+// TestPlanted: the pod's user puts other things in the bundle's place.
+func TestPlanted(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	secret := filepath.Join(outside, specFile)
+	if err := os.WriteFile(secret, []byte(`{"hostname": "secret"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "file"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, filepath.Join(dir, "file", specFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(dir, "large", &specs.Spec{Hostname: strings.Repeat("x", maxSpec)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"link", "file", "large"} {
+		if got, err := Read(dir, id); err == nil {
+			t.Errorf("%s: %+v", id, got)
+		}
+	}
+	if err := Remove(dir, "link"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(secret); err != nil {
+		t.Errorf("removing a link has removed what it leads to: %v", err)
+	}
+}
