@@ -2,6 +2,7 @@
 package pod
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -36,6 +37,9 @@ func Ps(a *app.App) *cobra.Command {
   bulkhead ps -o jsonpath='{range .items[*]}{.name} {.ip}{"\n"}{end}'`,
 		Args: app.AtMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch && (quiet || every) {
+				return errors.New("-w goes with neither -q nor -A")
+			}
 			q := url.Values{"all": {strconv.FormatBool(every)}, "selector": {t.Selector}}
 			pods, err := a.Pods(cmd.Context(), q)
 			switch {
@@ -63,8 +67,6 @@ func Ps(a *app.App) *cobra.Command {
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with each pod that changes, until Ctrl-C")
 	cmd.Flags().BoolVarP(&every, "all-instances", "A", false, "the pods of every instance: those of a kubelet and a node, too")
 	cmd.Flags().BoolP("all", "a", false, "for who is used to podman: ended pods are listed always")
-	cmd.MarkFlagsMutuallyExclusive("watch", "quiet")
-	cmd.MarkFlagsMutuallyExclusive("watch", "all-instances")
 	return cmd
 }
 

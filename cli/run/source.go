@@ -13,14 +13,11 @@ import (
 // sourceOf says whether run's first argument is taken for a file of documents or
 // for an image, and where it could be either a note that tells so.
 func sourceOf(arg string) (isFile bool, note string) {
-	if app.IsFile(arg) {
-		return true, ""
+	if app.IsFile(arg) || strings.HasPrefix(arg, "/") || strings.HasPrefix(arg, ".") {
+		return true, "" // no image is called so
 	}
 	if _, err := os.Stat(arg); err != nil {
 		return false, ""
-	}
-	if strings.HasPrefix(arg, "/") || strings.HasPrefix(arg, ".") {
-		return true, "" // no image is called so
 	}
 	return true, fmt.Sprintf("%s is taken for a file, because it is there: write docker.io/library/%[1]s, or another whole name, for an image", arg)
 }

@@ -27,6 +27,9 @@ type selection struct {
 // parseSelection reads what a query chooses, see package api.
 func parseSelection(q url.Values) (selection, error) {
 	s := selection{namespace: q.Get("namespace"), kind: q.Get("kind"), workload: q.Get("workload")}
+	if (s.kind == "") != (s.workload == "") {
+		return s, fmt.Errorf("%w selection: a workload has a kind and a name", api.ErrInvalid)
+	}
 	var err error
 	if s.labels, err = labels.Parse(q.Get("selector")); err != nil {
 		return s, errclass.With(api.ErrInvalid, fmt.Errorf("selector %q: %w", q.Get("selector"), err))

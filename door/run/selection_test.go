@@ -77,7 +77,9 @@ func TestSelection(t *testing.T) {
 	if _, err := parseSelection(url.Values{"selector": {"app=="}}); err != nil {
 		t.Errorf("an empty value: %v", err)
 	}
-	if _, err := parseSelection(url.Values{"selector": {"a b"}}); !errors.Is(err, api.ErrInvalid) {
-		t.Errorf("no selector: %v", err)
+	for _, q := range []url.Values{{"selector": {"a b"}}, {"kind": {"Deployment"}}, {"workload": {"web"}}} {
+		if _, err := parseSelection(q); !errors.Is(err, api.ErrInvalid) {
+			t.Errorf("%v: %v", q, err)
+		}
 	}
 }

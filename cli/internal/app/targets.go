@@ -54,7 +54,7 @@ var workloads = map[string]string{
 func Workload(arg string) (kind, name string, yes bool) {
 	kind, name, yes = strings.Cut(arg, "/")
 	kind, known := workloads[strings.ToLower(kind)]
-	return kind, name, yes && known
+	return kind, name, yes && known && name != ""
 }
 
 // Pods lists the engine's pods; empty values of the query choose all.

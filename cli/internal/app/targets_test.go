@@ -80,6 +80,7 @@ func TestTargets(t *testing.T) {
 		{name: "by labels that none has", t: app.Targets{Selector: "app=none"}},
 		{name: "by labels and name", t: app.Targets{Selector: "app=web"}, args: []string{"web"}, err: true},
 		{name: "of a workload", args: []string{"deploy/web", "x"}, want: []string{"default/a", "test/b", "x"}},
+		{name: "of a workload without a name", args: []string{"deployment/"}, want: []string{"deployment/"}},
 		{name: "of a workload that is not there", args: []string{"sts/absent"}, err: true},
 		{name: "of a file", t: app.Targets{Files: true}, args: []string{"x", file}, want: []string{"x", "default/c"}},
 		{name: "of a file that is not there", t: app.Targets{Files: true}, args: []string{"none.yaml"}, err: true},
