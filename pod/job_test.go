@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,46 @@ func TestBackoffLimitEndsTheOthers(t *testing.T) {
 		}
 		if status := s.Status(); starts(fake) != "a a" || status.Reason != ReasonBackoffLimit {
 			t.Errorf("started %q, %s %s", starts(fake), status.Phase, status.Reason)
+		}
+	})
+}
+
+// TestAResizeIsNoFailure: a container of a job that is ended in order to be
+// started anew has not failed.
+func TestAResizeIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		pod := testpod.New("Never", "a")
+		pod.Annotations = map[string]string{podspec.AnnotationBackoffLimit: "0"}
+		pod.Spec.Containers[0].Resources = limited("cpu=1", "memory=64Mi")
+		pod.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{
+			{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer},
+		}
+		s := supervise(t, fake, pod)
+		if _, err := s.Resize("a", limited("cpu=1", "memory=128Mi")); err != nil {
+			t.Fatal(err)
+		}
+		if status := s.after(time.Minute); starts(fake) != "a a" || status.Phase != corev1.PodRunning {
+			t.Errorf("started %q, %s %s", starts(fake), status.Phase, status.Reason)
+		}
+	})
+}
+
+// TestStartErrorIsARule: rules see the exit code that the status shows.
+func TestStartErrorIsARule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.scripts["a"] = []life{{fails: errors.New("no such file"), code: 127}, {lasts: time.Second}}
+		pod := testpod.New("Never", "a")
+		never := corev1.ContainerRestartPolicyNever
+		pod.Spec.Containers[0].RestartPolicy = &never
+		pod.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{testpod.RestartOn("In", 128)}
+		s := supervise(t, fake, pod)
+		if err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+		if status := s.Status(); starts(fake) != "a a" || status.Phase != corev1.PodSucceeded {
+			t.Errorf("started %q, %s", starts(fake), status.Phase)
 		}
 	})
 }

@@ -67,6 +67,10 @@ func TestBombs(t *testing.T) {
 		{name: "in a ConfigMap", want: "more than",
 			text: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  a: &a " + strings.Repeat("x", 400_000) + "\n" +
 				repeat(3000, "  k%d: *a\n")},
+		{name: "several documents", want: "more than",
+			text: strings.Repeat("---\n"+pod+"x: [&a "+strings.Repeat("x", 40_000)+strings.Repeat(", *a", 200)+"]\n", 3)},
+		{name: "a long file", want: "at most 3145728 are read",
+			text: pod + strings.Repeat("# nothing\n", 320_000)},
 		{name: "lists of lists", want: "more than",
 			text: pod + "x0: &x0 [a,a,a,a,a,a,a,a,a]\n" + lists(9)},
 		{name: "merged maps", want: "more than",

@@ -52,7 +52,8 @@ func TestDecodeSetsTheDefaultsOfTheAPI(t *testing.T) {
 func TestDecodeReadsDocumentsAndLists(t *testing.T) {
 	list := "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: in-list}, spec: {containers: [{name: c, " +
 		"image: i}]}}\n"
-	pods, err := Decode("-", []byte("# only a comment\n---\n"+head+"--- # the next\n"+list+"---\n"))
+	third := strings.Replace(head, "name: web", "name: third", 1)
+	pods, err := Decode("-", []byte("# only a comment\n---\n"+head+"--- # the next\n"+list+"...\n"+third+"---\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func TestDecodeReadsDocumentsAndLists(t *testing.T) {
 	for _, pod := range pods {
 		names = append(names, pod.Name)
 	}
-	if diff := cmp.Diff([]string{"web", "in-list"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"web", "in-list", "third"}, names); diff != "" {
 		t.Error(diff)
 	}
 	if pods[0].UID == pods[1].UID {

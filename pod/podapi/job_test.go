@@ -19,11 +19,14 @@ func jobOf(rest string) string {
 func TestJobs(t *testing.T) {
 	for _, test := range []struct {
 		name, rest string
+		own        int // deadline of the template; 0 for none
 		want       string
 	}{
 		{name: "defaults", want: "sum 6 - -/mine"},
 		{name: "a limit", rest: "  backoffLimit: 0\n", want: "sum 0 - -/mine"},
 		{name: "a deadline", rest: "  activeDeadlineSeconds: 9\n", want: "sum 6 9 -/mine"},
+		{name: "a deadline before the pod's", rest: "  activeDeadlineSeconds: 9\n", own: 10, want: "sum 6 9 -/mine"},
+		{name: "a deadline after the pod's", rest: "  activeDeadlineSeconds: 9\n", own: 8, want: "sum 6 8 -/mine"},
 		{name: "one of one", rest: "  completions: 1\n  parallelism: 4\n", want: "sum 6 - -/mine"},
 		{name: "two at once", rest: "  completions: 2\n  parallelism: 2\n", want: "sum-0 6 - -/mine, sum-1 6 - -/mine"},
 		{name: "more at once than there are", rest: "  completions: 2\n  parallelism: 9\n", want: "sum-0 6 - -/mine, sum-1 6 - -/mine"},
@@ -32,7 +35,11 @@ func TestJobs(t *testing.T) {
 			want: "sum-0 6 - 0/mine, sum-1 6 - 1/mine"},
 		{name: "indexed, one", rest: "  completions: 1\n  completionMode: Indexed\n", want: "sum-0 6 - 0/mine"},
 	} {
-		found, err := Read("f.yaml", []byte(jobOf(test.rest)))
+		text := jobOf(test.rest)
+		if test.own > 0 {
+			text = strings.Replace(text, "restartPolicy: Never", fmt.Sprintf("restartPolicy: Never\n      activeDeadlineSeconds: %d", test.own), 1)
+		}
+		found, err := Read("f.yaml", []byte(text))
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 			continue

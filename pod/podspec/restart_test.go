@@ -88,6 +88,7 @@ func TestBackoffLimit(t *testing.T) {
 		limit  string
 		policy corev1.RestartPolicy
 		kind   Kind
+		own    corev1.ContainerRestartPolicy // the container's; empty for none
 		before int32
 		code   int32
 		want   bool
@@ -102,13 +103,19 @@ func TestBackoffLimit(t *testing.T) {
 		{limit: "2", policy: "OnFailure", kind: Sidecar, code: 1, before: 9, want: true},
 		{limit: "2", policy: "OnFailure", code: 0, before: 0},
 		{limit: "0", policy: "OnFailure", code: 1, before: 0},
+		{limit: "2", policy: "Never", own: corev1.ContainerRestartPolicyNever, code: 1},
+		{limit: "2", policy: "Never", own: corev1.ContainerRestartPolicyOnFailure, code: 1, before: 9, want: true},
 		{limit: "", policy: "OnFailure", code: 1, before: 9, want: true},
 		{limit: "many", policy: "Never", code: 1, before: 0},
 		{limit: "-1", policy: "Never", code: 1, before: 0},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: test.policy}}
 		pod.Annotations = map[string]string{AnnotationBackoffLimit: test.limit}
-		if got := Restarts(pod, test.kind, &corev1.Container{}, test.code, test.before); got != test.want {
+		container := &corev1.Container{}
+		if test.own != "" {
+			container.RestartPolicy = &test.own
+		}
+		if got := Restarts(pod, test.kind, container, test.code, test.before); got != test.want {
 			t.Errorf("%+v: %t", test, got)
 		}
 	}
