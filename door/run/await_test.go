@@ -29,7 +29,9 @@ func TestConditions(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "Ready", "condition", "condition=", "condition==True", "jsonpath", "jsonpath=.a", "jsonpath={.a", "jsonpath={.a}b", "create"} {
+	for _, text := range []string{
+		"", "Ready", "condition", "condition=", "condition==True", "jsonpath", "jsonpath=.a", "jsonpath={.a", "jsonpath={.a}b", "create",
+	} {
 		if _, err := condition(text); !errors.Is(err, api.ErrInvalid) {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -57,7 +57,8 @@ func findContainer(p *corev1.Pod, ref string) (string, error) {
 	case 0:
 		return "", fmt.Errorf("container %q of pod %s/%s: %w: it has %v", ref, p.Namespace, p.Name, api.ErrNotFound, names)
 	}
-	return "", fmt.Errorf("container %q of pod %s/%s: %w: it may be %s", ref, p.Namespace, p.Name, api.ErrAmbiguous, strings.Join(found, " or "))
+	return "", fmt.Errorf("container %q of pod %s/%s: %w: it may be %s",
+		ref, p.Namespace, p.Name, api.ErrAmbiguous, strings.Join(found, " or "))
 }
 
 // container finds a container that commands are sent to: its name and the id of

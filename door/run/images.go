@@ -154,7 +154,9 @@ type puller struct {
 }
 
 // PullImage pulls like the engine's, with the user's own credentials.
-func (p puller) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+func (p puller) PullImage(
+	ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig,
+) (string, error) {
 	var own *image.Auth
 	if auth.GetUsername() != "" {
 		own = &image.Auth{Username: auth.GetUsername(), Password: auth.GetPassword()}

@@ -90,7 +90,9 @@ func machineCondition(f *engine.Facts, began *metav1.Time) corev1.PodCondition {
 	if f.State == "stopped" {
 		c.Status = corev1.ConditionFalse
 	}
-	parts := []string{f.State, fmt.Sprintf("%d CPU, %d MiB", f.VCPUs, f.MemoryMiB), "accelerator " + f.Accel, "network " + noted(f.Network, f.NetNote)}
+	parts := []string{
+		f.State, fmt.Sprintf("%d CPU, %d MiB", f.VCPUs, f.MemoryMiB), "accelerator " + f.Accel, "network " + noted(f.Network, f.NetNote),
+	}
 	if f.Template != "" {
 		parts = append(parts, "template "+f.Template)
 	}

@@ -15,7 +15,10 @@ func TestMachineCondition(t *testing.T) {
 		reason, message string
 	}{
 		{
-			engine.Facts{State: "running", VCPUs: 2, MemoryMiB: 512, Accel: "tcg", AccelNote: "no /dev/kvm", Network: "user", Clone: true, Template: "ab", VMPID: 7},
+			engine.Facts{
+				State: "running", VCPUs: 2, MemoryMiB: 512, Accel: "tcg", AccelNote: "no /dev/kvm", Network: "user",
+				Clone: true, Template: "ab", VMPID: 7,
+			},
 			corev1.ConditionTrue, "Clone", "running; 2 CPU, 512 MiB; accelerator tcg; network user; template ab; process 7",
 		},
 		{

@@ -35,7 +35,8 @@ func TestPublishOnAFreePort(t *testing.T) {
 	if err := tellChosen(req, list, func(m api.Message) error { told = append(told, m.Notice); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("port 80 of the pod is published at 127.0.0.1:%d; port 82 of the pod is published at [::1]:%d", got[0].HostPort, got[2].HostPort)
+	want := fmt.Sprintf("port 80 of the pod is published at 127.0.0.1:%d; port 82 of the pod is published at [::1]:%d",
+		got[0].HostPort, got[2].HostPort)
 	if text := strings.Join(told, "; "); text != want {
 		t.Errorf("told %q, want %q", text, want)
 	}

@@ -54,6 +54,7 @@ type server struct {
 	// ownEnvironment is Options.Environment.
 	ownEnvironment api.Environment
 	pods           *manager.Manager
+	opened         chan struct{} // closed when pods is set
 	idle           *idle
 	found          sync.Once // told what the engine found when it was made
 	stop           context.CancelFunc
@@ -75,7 +76,10 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	s := &server{roots: o.Roots, log: o.Logger, ownEnvironment: o.Environment, stop: cancel, idle: newIdle(o.Idle, cancel)}
+	s := &server{
+		roots: o.Roots, log: o.Logger, ownEnvironment: o.Environment,
+		stop: cancel, idle: newIdle(o.Idle, cancel), opened: make(chan struct{}),
+	}
 	defer s.idle.end()
 	if err := s.open(ctx, o); err != nil {
 		return err
@@ -88,6 +92,7 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
+	close(s.opened)
 	defer s.pods.Close()
 	return s.serve(ctx, ready)
 }
@@ -117,8 +122,10 @@ func (s *server) open(ctx context.Context, o Options) (err error) {
 
 // building tells who waits for a pod why that takes longer than usual.
 func (s *server) building(uid string) {
-	if s.pods == nil {
-		return // no pod is started before the registry is there
+	select {
+	case <-s.opened:
+	default:
+		return // nobody follows a pod that was taken over
 	}
 	if p, err := s.pods.Get(types.UID(uid)); err == nil {
 		entryOf(p).log.put(api.Message{Step: "booting a machine to clone pods from, once for this kernel, size and network"})

@@ -30,7 +30,9 @@ func (s *server) attach(r *http.Request) (any, error) {
 	}
 	stdin, tty := streamsOf(e.Spec(), name)
 	if req.Stdin && !stdin {
-		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("container %s of pod %s takes no input: its spec lacks stdin: true (attach without -i, or use bulkhead exec)", name, e.Key()))
+		err := fmt.Errorf("container %s of pod %s takes no input: its spec lacks stdin: true (attach without -i, or use bulkhead exec)",
+			name, e.Key())
+		return nil, errclass.With(api.ErrInvalid, err)
 	}
 	stream, err := s.engine.Attach(r.Context(), engine.AttachRequest{Container: id, Stdin: req.Stdin, Stdout: true, Stderr: !tty})
 	if err != nil {
@@ -187,7 +189,8 @@ func (s *server) copyFiles(r *http.Request) (any, error) {
 		return nil, errclass.With(api.ErrInvalid, errors.New("name a path in the container"))
 	}
 	if e.HasEnded() {
-		return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended, and its files with it: bulkhead start %s runs it anew", e.Key(), e.Name()))
+		err := fmt.Errorf("pod %s has ended, and its files with it: bulkhead start %s runs it anew", e.Key(), e.Name())
+		return nil, errclass.With(api.ErrConflict, err)
 	}
 	_, id, err := e.container(req.Container)
 	if err != nil {

@@ -158,16 +158,19 @@ func (e *entry) updateObjects(req api.UpdateRequest) error {
 	}
 	all := manifest.Objects(found)
 	if pods := found.Pods; len(pods) > 0 {
-		return errclass.With(api.ErrInvalid, fmt.Errorf("pod %s: a pod that is there cannot be replaced: give ConfigMaps and Secrets alone", pods[0].Name))
+		err := fmt.Errorf("pod %s: a pod that is there cannot be replaced: give ConfigMaps and Secrets alone", pods[0].Name)
+		return errclass.With(api.ErrInvalid, err)
 	}
 	for _, object := range all.ConfigMaps {
 		if object.Namespace != e.Given().Namespace {
-			return errclass.With(api.ErrInvalid, fmt.Errorf("configmap %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key()))
+			err := fmt.Errorf("configmap %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key())
+			return errclass.With(api.ErrInvalid, err)
 		}
 	}
 	for _, object := range all.Secrets {
 		if object.Namespace != e.Given().Namespace {
-			return errclass.With(api.ErrInvalid, fmt.Errorf("secret %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key()))
+			err := fmt.Errorf("secret %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key())
+			return errclass.With(api.ErrInvalid, err)
 		}
 	}
 	if all.Empty() {

@@ -189,7 +189,10 @@ type LogOptions struct {
 
 // Query is o as the engine reads it.
 func (o LogOptions) Query() url.Values {
-	q := url.Values{"container": {o.Container}, "all": {strconv.FormatBool(o.All)}, "follow": {strconv.FormatBool(o.Follow)}, "previous": {strconv.FormatBool(o.Previous)}}
+	q := url.Values{
+		"container": {o.Container}, "all": {strconv.FormatBool(o.All)},
+		"follow": {strconv.FormatBool(o.Follow)}, "previous": {strconv.FormatBool(o.Previous)},
+	}
 	q.Set("tail", strconv.FormatInt(o.Tail, 10))
 	if !o.Since.IsZero() {
 		q.Set("since", o.Since.UTC().Format(time.RFC3339Nano))

@@ -17,7 +17,8 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("REGISTRY_AUTH_FILE", "auth.json")
 	t.Setenv("CONTAINERS_REGISTRIES_CONF", "/etc/r.conf")
 	want := Environment{
-		"https_proxy": "http://user:p%40ss\x7f&=@proxy.test:3128\n", "REGISTRY_AUTH_FILE": filepath.Join(dir, "auth.json"), "CONTAINERS_REGISTRIES_CONF": "/etc/r.conf",
+		"https_proxy": "http://user:p%40ss\x7f&=@proxy.test:3128\n", "REGISTRY_AUTH_FILE": filepath.Join(dir, "auth.json"),
+		"CONTAINERS_REGISTRIES_CONF": "/etc/r.conf",
 	}
 	got, err := ParseEnvironment(ReadEnvironment().Encode())
 	if err != nil || !maps.Equal(got, want) {

@@ -139,8 +139,8 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		return nil, fmt.Errorf("%w: an empty name, or one of dots alone, names nothing", api.ErrNotFound)
 	}
 	if len(c.roots.State) > dirs.MaxState {
-		return nil, fmt.Errorf("the state directory %s has %d characters, and sockets below it leave room for %d: set BULKHEAD_STATE to a shorter path",
-			c.roots.State, len(c.roots.State), dirs.MaxState)
+		return nil, fmt.Errorf("the state directory %s has %d characters, and sockets below it leave room for %d: "+
+			"set BULKHEAD_STATE to a shorter path", c.roots.State, len(c.roots.State), dirs.MaxState)
 	}
 	var body []byte // none: a server that has none to read sees at once when we go
 	if in != nil {

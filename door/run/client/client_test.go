@@ -40,7 +40,8 @@ func TestUnusableDirectories(t *testing.T) {
 		{dirs.Roots{Data: "/dev/null/data", State: "/nonexistent"}, "(set BULKHEAD_DATA and BULKHEAD_STATE to directories of your own)"},
 	} {
 		start := func(context.Context, dirs.Roots) error { t.Error("started"); return nil }
-		if err := New(tc.roots, start).Call(t.Context(), "GET", "/v1/pods", nil, nil, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
+		err := New(tc.roots, start).Call(t.Context(), "GET", "/v1/pods", nil, nil, nil)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v", tc.roots, err)
 		}
 	}

@@ -81,7 +81,9 @@ func written(p *corev1.Pod) (map[string]any, error) {
 		return nil, fmt.Errorf("generate: pod %s/%s cannot be written so that it is read as the same", p.Namespace, p.Name)
 	}
 	// What everybody writes stays.
-	keep := map[string]bool{"apiVersion": true, "kind": true, "metadata": true, "name": true, "spec": true, "containers": true, "image": true, "emptyDir": true}
+	keep := map[string]bool{
+		"apiVersion": true, "kind": true, "metadata": true, "name": true, "spec": true, "containers": true, "image": true, "emptyDir": true,
+	}
 	leaveOut(fields, keep, same)
 	return fields, nil
 }

@@ -78,7 +78,8 @@ func TestUnderWay(t *testing.T) {
 		t.Error("an initial one has begun")
 	}
 	p.Spec.InitContainers = nil
-	if UnderWay(p, corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{container("a", running, 0, false), container("b", waiting, 0, false)}}) {
+	one := []corev1.ContainerStatus{container("a", running, 0, false), container("b", waiting, 0, false)}
+	if UnderWay(p, corev1.PodStatus{ContainerStatuses: one}) {
 		t.Error("one of two has begun")
 	}
 	again := container("b", waiting, 1, false)

@@ -19,6 +19,9 @@ func TestText(t *testing.T) {
 	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	init := waits("PodInitializing")
 	type list = []corev1.ContainerState
+	begun := list{ends(0, "Completed"), runs, ends(0, "Completed")}
+	over := list{ends(0, "Completed"), ends(143, "Error"), ends(0, "Completed")}
+	falls := list{ends(0, "Completed"), waits("CrashLoopBackOff"), ends(0, "Completed")}
 	tests := []struct {
 		name        string
 		phase       corev1.PodPhase
@@ -36,20 +39,21 @@ func TestText(t *testing.T) {
 		{"fails for want of memory", "Failed", "", false, list{ends(137, "OOMKilled"), init, init}, list{init}, "Init:OOMKilled"},
 		{"fails again and again", "Pending", "", false, list{waits("CrashLoopBackOff"), init, init}, list{init}, "Init:CrashLoopBackOff"},
 		{"has no image", "Pending", "", false, list{waits("ErrImagePull"), init, init}, list{init}, "Init:ErrImagePull"},
-		{"has begun", "Pending", "", true, list{ends(0, "Completed"), runs, ends(0, "Completed")}, list{waits("PodInitializing")}, "PodInitializing"},
-		{"runs", "Running", "", true, list{ends(0, "Completed"), runs, ends(0, "Completed")}, list{runs}, "Running"},
-		{"a sidecar falls", "Running", "", true, list{ends(0, "Completed"), waits("CrashLoopBackOff"), ends(0, "Completed")}, list{runs}, "Running"},
-		{"a regular one falls", "Running", "", true, list{ends(0, "Completed"), runs, ends(0, "Completed")}, list{waits("CrashLoopBackOff")}, "CrashLoopBackOff"},
-		{"has ended", "Succeeded", "", true, list{ends(0, "Completed"), ends(143, "Error"), ends(0, "Completed")}, list{ends(0, "Completed")}, "Completed"},
-		{"has failed", "Failed", "", true, list{ends(0, "Completed"), ends(143, "Error"), ends(0, "Completed")}, list{ends(2, "Error")}, "Error"},
-		{"was ended before it began", "Failed", "", true, list{ends(0, "Completed"), runs, ends(0, "Completed")}, list{waits("ContainerCreating")}, "Failed"},
-		{"has lasted too long", "Failed", "DeadlineExceeded", true, list{ends(0, "Completed"), ends(143, "Error"), ends(0, "Completed")}, list{ends(137, "Error")}, "DeadlineExceeded"},
+		{"has begun", "Pending", "", true, begun, list{waits("PodInitializing")}, "PodInitializing"},
+		{"runs", "Running", "", true, begun, list{runs}, "Running"},
+		{"a sidecar falls", "Running", "", true, falls, list{runs}, "Running"},
+		{"a regular one falls", "Running", "", true, begun, list{waits("CrashLoopBackOff")}, "CrashLoopBackOff"},
+		{"has ended", "Succeeded", "", true, over, list{ends(0, "Completed")}, "Completed"},
+		{"has failed", "Failed", "", true, over, list{ends(2, "Error")}, "Error"},
+		{"was ended before it began", "Failed", "", true, begun, list{waits("ContainerCreating")}, "Failed"},
+		{"has lasted too long", "Failed", "DeadlineExceeded", true, over, list{ends(137, "Error")}, "DeadlineExceeded"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			status := corev1.PodStatus{Phase: test.phase, Reason: test.reason}
 			for _, state := range test.inits {
-				status.InitContainerStatuses = append(status.InitContainerStatuses, corev1.ContainerStatus{State: state, Started: new(state.Running != nil)})
+				c := corev1.ContainerStatus{State: state, Started: new(state.Running != nil)}
+				status.InitContainerStatuses = append(status.InitContainerStatuses, c)
 			}
 			for _, state := range test.own {
 				status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{State: state})
