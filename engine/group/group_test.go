@@ -1,9 +1,11 @@
 package group
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // TestAtLeast: a pod's overhead is no less than what its VM takes.
@@ -34,5 +36,21 @@ func TestShare(t *testing.T) {
 	r.Cgroup.Limits.Quota, r.Cgroup.Limits.Period = 75_000, 100_000
 	if got := Share(&r, store.Overhead{}); got != 50_000 {
 		t.Errorf("the share of 75000 of 100000: %d, want 50000", got)
+	}
+}
+
+// TestStartingWeighsLess: a VM that is being started gives way to running pods,
+// and no longer when it runs.
+func TestStartingWeighsLess(t *testing.T) {
+	l := MemoryLimits(512, store.Overhead{})
+	if l.Weight <= 0 || l.Weight >= 100 {
+		t.Errorf("a starting VM weighs %d percent", l.Weight)
+	}
+	dir := t.TempDir()
+	r := &store.Pod{}
+	r.Cgroup.Dirs, r.Cgroup.Limits = []string{dir}, l
+	New(&hostcgroup.Host{}, slog.Default()).HoldCPU(r, 0, 0, store.Overhead{})
+	if r.Cgroup.Limits.Weight != 0 || r.Cgroup.Limits.Memory != l.Memory {
+		t.Errorf("a running VM has %+v", r.Cgroup.Limits)
 	}
 }
