@@ -25,7 +25,7 @@ import (
 func (s *Service) CreateContainer(
 	ctx context.Context, podID string, config *runtimeapi.ContainerConfig, _ *runtimeapi.PodSandboxConfig,
 ) (string, error) {
-	p, err := s.engine.Pod(podID)
+	p, err := s.find(podID)
 	if err != nil {
 		return "", err
 	}

@@ -49,6 +49,9 @@ func (s *Service) GetContainerEvents(
 			if !ok {
 				return failure.New(codes.Unavailable, "events: %v", sub.Err())
 			}
+			if foreign(&event.Pod) {
+				continue
+			}
 			select {
 			case ch <- s.eventOf(event):
 			case <-ctx.Done():

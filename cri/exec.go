@@ -57,7 +57,11 @@ func (s *Service) PortForward(ctx context.Context, r *runtimeapi.PortForwardRequ
 	if len(r.GetPort()) != 1 {
 		return nil, failure.Invalid("port-forward to pod %.12s: one port, not %v", r.GetPodSandboxId(), r.GetPort())
 	}
-	stream, err := s.engine.PortForward(ctx, r.GetPodSandboxId(), int(r.GetPort()[0]))
+	p, err := s.find(r.GetPodSandboxId())
+	if err != nil {
+		return nil, err
+	}
+	stream, err := s.engine.PortForward(ctx, p.ID, int(r.GetPort()[0]))
 	if err != nil {
 		return nil, err
 	}

@@ -44,13 +44,20 @@ func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 // network. It succeeds for a pod that is stopped or not there. The end of ctx ends
 // the wait and not the stop.
 func (s *Service) StopPodSandbox(ctx context.Context, id string) error {
-	return s.engine.StopPod(ctx, id)
+	p, err := s.find(id)
+	if failure.NotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.engine.StopPod(ctx, p.ID)
 }
 
 // RemovePodSandbox removes a pod and all that it has on disk, stopping it first. It
 // succeeds for one that is not there.
 func (s *Service) RemovePodSandbox(ctx context.Context, id string) error {
-	p, err := s.engine.Pod(id)
+	p, err := s.find(id)
 	if failure.NotFound(err) {
 		return nil
 	}
@@ -71,7 +78,7 @@ func (s *Service) RemovePodSandbox(ctx context.Context, id string) error {
 func (s *Service) UpdatePodSandboxResources(
 	ctx context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest,
 ) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
-	p, err := s.engine.Pod(req.GetPodSandboxId())
+	p, err := s.find(req.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +108,8 @@ func (s *Service) checkPod(config *runtimeapi.PodSandboxConfig, handler string) 
 		return failure.Invalid("the pod has no name (metadata.name)")
 	case meta.GetNamespace() == "":
 		return failure.Invalid("pod %s: no namespace (metadata.namespace)", meta.GetName())
+	case strings.Contains(meta.GetNamespace(), ":"):
+		return failure.Invalid("pod %s: namespace %q has a colon (metadata.namespace)", meta.GetName(), meta.GetNamespace())
 	case handler != "" && handler != RuntimeHandler:
 		return failure.Invalid("pod %s: unknown runtime handler %q, want %q or none", meta.GetName(), handler, RuntimeHandler)
 	case options.GetNetwork() == runtimeapi.NamespaceMode_NODE:

@@ -39,7 +39,7 @@ func (s *Service) ContainerStats(ctx context.Context, id string) (*runtimeapi.Co
 func (s *Service) ListContainerStats(
 	ctx context.Context, filter *runtimeapi.ContainerStatsFilter,
 ) ([]*runtimeapi.ContainerStats, error) {
-	pods := slices.DeleteFunc(s.engine.Pods(), func(p engine.Pod) bool { return !strings.HasPrefix(p.ID, filter.GetPodSandboxId()) })
+	pods := slices.DeleteFunc(s.all(), func(p engine.Pod) bool { return !strings.HasPrefix(p.ID, filter.GetPodSandboxId()) })
 	usages := s.engine.Usages(ctx, ids(pods))
 	var out []*runtimeapi.ContainerStats
 	for _, p := range pods {
@@ -54,7 +54,7 @@ func (s *Service) ListContainerStats(
 
 // PodSandboxStats returns a pod's figures, summed over its containers.
 func (s *Service) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.PodSandboxStats, error) {
-	p, err := s.engine.Pod(id)
+	p, err := s.find(id)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Service) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.P
 func (s *Service) ListPodSandboxStats(
 	ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter,
 ) ([]*runtimeapi.PodSandboxStats, error) {
-	pods := slices.DeleteFunc(s.engine.Pods(), func(p engine.Pod) bool {
+	pods := slices.DeleteFunc(s.all(), func(p engine.Pod) bool {
 		return !strings.HasPrefix(p.ID, filter.GetId()) || !matches(filter.GetLabelSelector(), s.podOf(&p).config.GetLabels())
 	})
 	usages := s.engine.Usages(ctx, ids(pods))

@@ -87,7 +87,7 @@ func nanos(t time.Time) int64 {
 // PodSandboxStatus returns a pod's status; with verbose, its info holds under
 // "facts" the JSON of Facts.
 func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error) {
-	p, err := s.engine.Pod(id)
+	p, err := s.find(id)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (s *Service) ContainerStatus(_ context.Context, id string, verbose bool) (*
 // first.
 func (s *Service) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	var out []*runtimeapi.PodSandbox
-	for _, p := range s.engine.Pods() {
+	for _, p := range s.all() {
 		st := s.podStatus(&p)
 		switch {
 		case !strings.HasPrefix(p.ID, filter.GetId()),
@@ -147,7 +147,7 @@ func (s *Service) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandbo
 // newest first.
 func (s *Service) ListContainers(_ context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	var out []*runtimeapi.Container
-	for _, p := range s.engine.Pods() {
+	for _, p := range s.all() {
 		if !strings.HasPrefix(p.ID, filter.GetPodSandboxId()) {
 			continue
 		}

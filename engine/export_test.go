@@ -70,6 +70,3 @@ func (e *Engine) ShimDone(t *testing.T, id string) <-chan struct{} {
 	}
 	return c.Done
 }
-
-// StateDir is where the pod's sockets lie.
-func (e *Engine) StateDir(id string) string { return e.store.StateDir(id) }

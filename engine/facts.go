@@ -187,6 +187,9 @@ func (p *pod) facts(ctx context.Context) *Facts {
 // Dir is where a pod's records and its disk lie.
 func (e *Engine) Dir(id string) string { return e.store.Dir(id) }
 
+// StateDir is where the sockets of a pod's shim lie (package shim/layout).
+func (e *Engine) StateDir(id string) string { return e.store.StateDir(id) }
+
 // Network tells what network pods get that do not choose, and why not a better one.
 func (e *Engine) Network() (kind network.Kind, note string, err error) {
 	p, err := e.networks.Get(network.KindUser)

@@ -20,6 +20,7 @@ type Pod struct {
 	// Ready says that its VM runs and can be given containers.
 	Ready bool
 	IPs   []string
+	Ports []Port // published
 	// Containers are oldest first.
 	Containers []Container
 }
@@ -135,7 +136,8 @@ func (p *pod) state() Pod {
 	defer p.mu.Unlock()
 	out := Pod{
 		ID: p.id, Key: p.record.Key, Record: p.record.Record, Created: p.record.Created,
-		Ready: p.ready(), IPs: slices.Clone(p.record.IPs), Containers: make([]Container, 0, len(p.containers)),
+		Ready: p.ready(), IPs: slices.Clone(p.record.IPs), Ports: portsOf(&p.record),
+		Containers: make([]Container, 0, len(p.containers)),
 	}
 	for _, c := range p.containers {
 		out.Containers = append(out.Containers, c.snapshot())

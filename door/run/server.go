@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/door/remote"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
@@ -133,9 +134,14 @@ func (s *server) building(uid string) {
 }
 
 func (s *server) serve(ctx context.Context, ready func()) error {
-	l, err := socket.Listen(ctx, client.Socket(s.roots))
+	// Doors' socket first, and closed last: who finds the other one served finds this one.
+	doors, err := socket.Listen(ctx, client.EngineSocket(s.roots))
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
+	}
+	l, err := socket.Listen(ctx, client.Socket(s.roots))
+	if err != nil {
+		return errors.Join(fmt.Errorf("serve: %w", err), doors.Close())
 	}
 	srv := &http.Server{Handler: s.idle.count(s.handler()), ReadHeaderTimeout: 10 * time.Second, ConnContext: socket.WithConnection}
 	var wg sync.WaitGroup
@@ -147,12 +153,20 @@ func (s *server) serve(ctx context.Context, ready func()) error {
 			s.log.Warn("requests were cut off at the engine's end", "error", errors.Join(err, srv.Close()))
 		}
 	})
+	doorsCtx, endDoors := context.WithCancel(context.WithoutCancel(ctx))
+	defer endDoors()
+	var doorsErr error
+	wg.Go(func() {
+		defer s.stop()
+		doorsErr = remote.New(s.engine, s.idle.hold).Serve(doorsCtx, doors)
+	})
 	ready()
 	err = srv.Serve(l)
 	s.stop()
+	endDoors()
 	wg.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+		return doorsErr
 	}
-	return fmt.Errorf("serve: %w", err)
+	return errors.Join(fmt.Errorf("serve: %w", err), doorsErr)
 }

@@ -2,4 +2,4 @@
 // Task and Sandbox services lack.
 package shimv1
 
-//go:generate sh generate.sh
+//go:generate sh ../../generate.sh extension.proto

@@ -27,6 +27,10 @@ import (
 // holds as long as it runs.
 func Socket(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "run.sock") }
 
+// EngineSocket is the path of the socket that the same process serves to doors in other
+// processes (api/engine/v1).
+func EngineSocket(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "engine.sock") }
+
 // Lock is the path of the lock that elects the engine.
 func Lock(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "run.lock") }
 
@@ -138,9 +142,8 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	if p := path + "/"; strings.Contains(p, "//") || strings.Contains(p, "/./") || strings.Contains(p, "/../") {
 		return nil, fmt.Errorf("%w: an empty name, or one of dots alone, names nothing", api.ErrNotFound)
 	}
-	if len(c.roots.State) > dirs.MaxState {
-		return nil, fmt.Errorf("the state directory %s has %d characters, and sockets below it leave room for %d: "+
-			"set BULKHEAD_STATE to a shorter path", c.roots.State, len(c.roots.State), dirs.MaxState)
+	if err := c.checkState(); err != nil {
+		return nil, err
 	}
 	var body []byte // none: a server that has none to read sees at once when we go
 	if in != nil {
@@ -150,13 +153,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		}
 	}
 	fault.Point("cli.sending")
-	resp, err := c.send(ctx, method, path, query, body)
-	// The one that answers ensure may itself be about to end.
-	for tries := 0; err != nil && ctx.Err() == nil && c.start != nil && absent(err) && tries < 3; tries++ {
-		if err = c.ensure(ctx); err == nil {
-			resp, err = c.send(ctx, method, path, query, body)
-		}
-	}
+	resp, err := ensured(ctx, c, func() (*http.Response, error) { return c.send(ctx, method, path, query, body) })
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +167,39 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		return nil, fmt.Errorf("the engine answered %s", resp.Status)
 	}
 	return nil, e
+}
+
+// DialEngine connects to EngineSocket, and starts an engine if none serves.
+func (c *Client) DialEngine(ctx context.Context) (net.Conn, error) {
+	if err := c.checkState(); err != nil {
+		return nil, err
+	}
+	conn, err := ensured(ctx, c, func() (net.Conn, error) { return dial(ctx, EngineSocket(c.roots)) })
+	if err != nil {
+		return nil, fmt.Errorf("connect to the engine: %w", err)
+	}
+	return conn, nil
+}
+
+// checkState refuses a state directory in which no socket fits.
+func (c *Client) checkState() error {
+	if len(c.roots.State) <= dirs.MaxState {
+		return nil
+	}
+	return fmt.Errorf("the state directory %s has %d characters, and sockets below it leave room for %d: "+
+		"set BULKHEAD_STATE to a shorter path", c.roots.State, len(c.roots.State), dirs.MaxState)
+}
+
+// ensured makes a call, and again after an engine was started if none was there.
+func ensured[T any](ctx context.Context, c *Client, call func() (T, error)) (T, error) {
+	answer, err := call()
+	// The one that answers ensure may itself be about to end.
+	for tries := 0; err != nil && ctx.Err() == nil && c.start != nil && absent(err) && tries < 3; tries++ {
+		if err = c.ensure(ctx); err == nil {
+			answer, err = call()
+		}
+	}
+	return answer, err
 }
 
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {

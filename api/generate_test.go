@@ -1,0 +1,64 @@
+// Package api_test holds what is true of every generated API.
+package api_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestGenerated: the committed code is what generate.sh makes of each definition.
+func TestGenerated(t *testing.T) {
+	if _, err := exec.LookPath("protoc"); err != nil {
+		t.Skip("protoc is not installed (protobuf-compiler, libprotobuf-dev)")
+	}
+	protos, err := filepath.Glob("*/v1/*.proto")
+	if err != nil || len(protos) < 2 {
+		t.Fatalf("definitions: %v, %v", protos, err)
+	}
+	for _, proto := range protos {
+		t.Run(proto, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if out, err := exec.CommandContext(t.Context(), "sh", "generate.sh", proto, dir).CombinedOutput(); err != nil {
+				t.Fatalf("generate.sh: %v\n%s", err, out)
+			}
+			made, err := filepath.Glob(filepath.Join(dir, "*.go"))
+			if err != nil || len(made) != 2 {
+				t.Fatalf("generated: %v, %v", made, err)
+			}
+			for _, path := range made {
+				compare(t, filepath.Join(filepath.Dir(proto), filepath.Base(path)), path)
+			}
+		})
+	}
+}
+
+func compare(t *testing.T, committed, made string) {
+	t.Helper()
+	got, err := os.ReadFile(committed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(withoutVersions(got), withoutVersions(want)) {
+		t.Errorf("%s is out of date: run go generate ./%s", committed, filepath.Dir(committed))
+	}
+}
+
+// withoutVersions drops the comment that names protoc's version, which is the
+// distribution's.
+func withoutVersions(b []byte) []byte {
+	var kept [][]byte
+	for _, line := range bytes.Split(b, []byte("\n")) {
+		if !bytes.HasPrefix(line, []byte("// \tprotoc")) {
+			kept = append(kept, line)
+		}
+	}
+	return bytes.Join(kept, []byte("\n"))
+}

@@ -1,0 +1,31 @@
+package cri
+
+import (
+	"slices"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+)
+
+// foreign reports whether a door in another process has asked for the pod. The CRI's
+// clients neither see nor end such a pod.
+func foreign(p *engine.Pod) bool {
+	door, _ := p.Door()
+	return door != ""
+}
+
+// all are the CRI's pods, in no order.
+func (s *Service) all() []engine.Pod {
+	return slices.DeleteFunc(s.engine.Pods(), func(p engine.Pod) bool { return foreign(&p) })
+}
+
+// find returns the CRI's pod that id, or an unambiguous prefix of one, names.
+func (s *Service) find(id string) (engine.Pod, error) {
+	p, err := s.engine.Pod(id)
+	if err == nil && foreign(&p) {
+		return engine.Pod{}, failure.New(codes.NotFound, "pod sandbox %.80s: not found", id)
+	}
+	return p, err
+}

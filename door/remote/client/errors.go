@@ -1,0 +1,50 @@
+package client
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// What an *Error may match.
+var (
+	ErrNotFound    = errors.New("no such pod")
+	ErrExists      = errors.New("a stopped pod has the key")
+	ErrInvalid     = errors.New("the request cannot be right")
+	ErrUnsupported = errors.New("pods in virtual machines do not have this")
+	ErrTooLarge    = errors.New("the host has not enough")
+	ErrUnavailable = errors.New("the engine is about to end")
+)
+
+var classOf = map[codes.Code]error{
+	codes.NotFound:          ErrNotFound,
+	codes.AlreadyExists:     ErrExists,
+	codes.InvalidArgument:   ErrInvalid,
+	codes.Unimplemented:     ErrUnsupported,
+	codes.ResourceExhausted: ErrTooLarge,
+	codes.Unavailable:       ErrUnavailable,
+	// The engine may notice the end of the caller's context before the caller does.
+	codes.DeadlineExceeded: context.DeadlineExceeded,
+	codes.Canceled:         context.Canceled,
+}
+
+// Error is the engine's answer to a call that failed.
+type Error struct {
+	Call string // what was called, and the pod
+	Code codes.Code
+	Text string // the engine's
+}
+
+// Error is one line.
+func (e *Error) Error() string { return e.Call + ": " + e.Text }
+
+// Is matches the error of the code.
+func (e *Error) Is(target error) bool {
+	class, ok := classOf[e.Code]
+	return ok && class == target
+}
+
+// GRPCStatus is for status.Code.
+func (e *Error) GRPCStatus() *status.Status { return status.New(e.Code, e.Error()) }

@@ -1,0 +1,116 @@
+package remote_test
+
+import (
+	"context"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
+	"github.com/bulkhead-project/bulkhead/door/remote"
+	"github.com/bulkhead-project/bulkhead/door/remote/client"
+	run "github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/door/run/socket"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	enginetest.RemoveShim()
+	os.Exit(code)
+}
+
+// process is an engine process: an engine, and its socket for doors.
+type process struct {
+	o     engine.Options
+	e     *engine.Engine
+	holds atomic.Int32 // what keeps the process
+	end   func()       // ends the process, and not its pods
+}
+
+// serve is a process over an engine with options, until end or the test's end.
+func serve(t *testing.T, o engine.Options) *process {
+	t.Helper()
+	p := &process{o: o}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var err error
+	if p.e, err = engine.Open(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	if err := dirs.Ensure(o.Roots.Instance(run.Instance), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	l, err := socket.Listen(t.Context(), run.EngineSocket(o.Roots))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- remote.New(p.e, p.hold).Serve(ctx, l) }()
+	ended := false
+	p.end = func() {
+		if ended {
+			return
+		}
+		ended = true
+		stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		if err := p.e.Close(context.Background()); err != nil {
+			t.Errorf("close the engine: %v", err)
+		}
+		if n := p.holds.Load(); n != 0 {
+			t.Errorf("%d holds are left of a process that has ended", n)
+		}
+	}
+	t.Cleanup(p.end)
+	return p
+}
+
+func (p *process) hold() (release func()) {
+	p.holds.Add(1)
+	return func() { p.holds.Add(-1) }
+}
+
+// kept waits until so many things keep the process.
+func (p *process) kept(t *testing.T, want int32) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); p.holds.Load() != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d things keep the process, want %d", p.holds.Load(), want)
+		}
+	}
+}
+
+// door is the client of a door that starts no engine.
+func (p *process) door(name string) *client.Client { return client.New(p.o.Roots, name, nil) }
+
+// fake are the options of an engine in a world, and the world.
+func fake(t *testing.T) (*enginetest.World, engine.Options) {
+	t.Helper()
+	w := enginetest.New()
+	return w, w.In(enginetest.Options(t, enginetest.Roots(t)))
+}
+
+// request asks for a pod.
+func request(key string) *enginev1.StartRequest {
+	return &enginev1.StartRequest{
+		Key: key, Record: []byte("\x00 of " + key),
+		Identity: &enginev1.Identity{Name: key, Namespace: "default", Uid: "uid-" + key},
+	}
+}
+
+// start starts a pod.
+func start(t *testing.T, c *client.Client, key string) client.Pod {
+	t.Helper()
+	pod, err := c.Start(t.Context(), request(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}

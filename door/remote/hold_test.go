@@ -1,0 +1,33 @@
+package remote_test
+
+import (
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+)
+
+// TestHold: the process stays while a door's pod runs, and no longer.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	w, o := fake(t)
+	p := serve(t, o)
+	c := p.door("oci")
+	if _, err := p.e.StartPod(t.Context(), engine.PodRequest{Key: "ns/p"}); err != nil { // its own door's business
+		t.Fatal(err)
+	}
+	p.kept(t, 0)
+	first := start(t, c, "a")
+	p.kept(t, 1)
+	second := start(t, c, "b")
+	p.kept(t, 1)
+	if err := c.Stop(t.Context(), first.GetId()); err != nil {
+		t.Fatal(err)
+	}
+	p.kept(t, 1)
+	p.end()
+
+	next := serve(t, o) // which adopts the pod
+	next.kept(t, 1)
+	w.Shim(next.e.StateDir(second.GetId())).EndVM("the guest's kernel panicked")
+	next.kept(t, 0)
+}

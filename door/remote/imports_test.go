@@ -1,0 +1,25 @@
+package remote
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestImports: a door in a process of its own is small: neither the engine, nor the CRI,
+// nor Kubernetes comes with what it asks the engine by.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../../api/engine/v1", "./client").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(string(out)) {
+		own, ours := strings.CutPrefix(name, "github.com/bulkhead-project/bulkhead/")
+		top, _, _ := strings.Cut(own, "/")
+		if strings.HasPrefix(name, "k8s.io/") || strings.HasPrefix(name, "sigs.k8s.io/") || strings.HasPrefix(name, "go.podman.io/") ||
+			ours && (top == "engine" || top == "cri" || top == "pod" || top == "image" || top == "network") {
+			t.Errorf("a client imports %s", name)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
+
+	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/internal/hub"
+)
+
+// shutdownWait bounds the end of calls under way when Serve ends.
+const shutdownWait = 5 * time.Second
+
+// backlog is how many events may wait for the service to look at its pods.
+const backlog = 64
+
+// Serve serves l, a unix socket, until ctx ends, and closes it. Clients that are neither
+// of the process's user nor root are refused. It returns nil at ctx's end.
+func (s *Service) Serve(ctx context.Context, l net.Listener) error {
+	server, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(ttrpc.UnixCredentialsFunc(ours)))
+	if err != nil {
+		return errors.Join(fmt.Errorf("serve doors: %w", err), l.Close())
+	}
+	enginev1.RegisterEngineService(server, s)
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { s.follow(ctx) })
+	work.Go(func() {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownWait)
+		defer cancel()
+		// Calls that take longer are cut off: the engine goes on with what they began.
+		_ = errors.Join(server.Shutdown(stop), server.Close())
+	})
+	err = server.Serve(ctx, l)
+	cancel()
+	work.Wait()
+	if errors.Is(err, ttrpc.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve doors: %w", err)
+}
+
+// errForeign is what a client of another user is refused with.
+var errForeign = errors.New("the client is neither this process's user nor root")
+
+func ours(peer *unix.Ucred) error {
+	if peer.Uid == 0 || int(peer.Uid) == os.Geteuid() {
+		return nil
+	}
+	return fmt.Errorf("%w: user %d", errForeign, peer.Uid)
+}
+
+// follow keeps the process while a door's pod runs, whether this process has started or
+// adopted the pod, until ctx ends.
+func (s *Service) follow(ctx context.Context) {
+	defer s.letGo()
+	for {
+		sub, err := s.engine.Subscribe(backlog)
+		if err != nil {
+			return // the engine is closed
+		}
+		s.keep()
+		s.listen(ctx, sub)
+		sub.Close()
+		if !errors.Is(sub.Err(), hub.ErrBehind) || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// listen looks at the pods after each event of a door's pod, until ctx or sub ends.
+func (s *Service) listen(ctx context.Context, sub *hub.Subscription[engine.Event]) {
+	for {
+		select {
+		case event, ok := <-sub.Events():
+			if !ok {
+				return
+			}
+			if door, _ := event.Pod.Door(); door != "" && event.ID == event.Pod.ID {
+				s.keep()
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// keep holds the process if a door's pod runs, and lets go of it if none does.
+func (s *Service) keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	running := slices.ContainsFunc(s.engine.Pods(), func(p engine.Pod) bool {
+		door, _ := p.Door()
+		return door != "" && p.Ready
+	})
+	if running && s.release == nil {
+		s.release = s.hold()
+	}
+	if !running {
+		s.drop()
+	}
+}
+
+func (s *Service) letGo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+}
+
+// drop is called with mu held.
+func (s *Service) drop() {
+	if s.release != nil {
+		s.release()
+		s.release = nil
+	}
+}

@@ -1,0 +1,138 @@
+// Package remote is the door for doors in other processes: it serves api/engine/v1 over
+// the engine of its process. It translates, and owns nothing but the hold on the
+// process while one of their pods runs.
+package remote
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+
+	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+)
+
+// Service serves the doors of other processes. Its methods may be called at once, and
+// each keeps the process while it runs.
+type Service struct {
+	engine *engine.Engine
+	hold   func() (release func())
+
+	mu      sync.Mutex
+	release func() // nil: no pod keeps the process
+}
+
+var _ enginev1.EngineService = (*Service)(nil)
+
+// New serves the pods of e, whose owner closes it after Serve has returned. The process
+// stays as long as a hold is not released.
+func New(e *engine.Engine, hold func() (release func())) *Service {
+	return &Service{engine: e, hold: hold}
+}
+
+// Start implements enginev1.EngineService.
+func (s *Service) Start(ctx context.Context, r *enginev1.StartRequest) (*enginev1.StartResponse, error) {
+	defer s.hold()()
+	if err := check(r); err != nil {
+		return nil, err
+	}
+	req, err := podRequest(r)
+	if err != nil {
+		return nil, failure.Wrap(err, "pod %q", r.GetKey())
+	}
+	id, err := s.engine.StartPod(ctx, req)
+	if err != nil {
+		return nil, failure.Wrap(err, "start")
+	}
+	s.keep() // before this call's own hold ends
+	p, err := s.find(r.GetDoor(), func(p *engine.Pod) bool { return p.ID == id })
+	if err != nil {
+		return nil, err // removed meanwhile
+	}
+	return &enginev1.StartResponse{Pod: s.message(p)}, nil
+}
+
+// Adopt implements enginev1.EngineService.
+func (s *Service) Adopt(_ context.Context, r *enginev1.AdoptRequest) (*enginev1.AdoptResponse, error) {
+	defer s.hold()()
+	if err := check(r); err != nil {
+		return nil, err
+	}
+	if (r.GetId() == "") == (r.GetKey() == "") {
+		return nil, failure.Invalid("adopt: want either an id or a key")
+	}
+	p, err := s.find(r.GetDoor(), func(p *engine.Pod) bool {
+		if r.GetId() != "" {
+			return p.ID == r.GetId()
+		}
+		return p.Key == engine.DoorKey(r.GetDoor(), r.GetKey())
+	})
+	if err != nil {
+		return nil, failure.Wrap(err, "adopt %.80q", r.GetId()+r.GetKey())
+	}
+	return &enginev1.AdoptResponse{Pod: s.message(p)}, nil
+}
+
+// List implements enginev1.EngineService.
+func (s *Service) List(_ context.Context, r *enginev1.ListRequest, out enginev1.Engine_ListServer) error {
+	defer s.hold()()
+	if err := check(r); err != nil {
+		return err
+	}
+	for _, p := range s.engine.Pods() {
+		if door, _ := p.Door(); door != r.GetDoor() {
+			continue
+		}
+		if err := out.Send(&enginev1.ListResponse{Pod: s.message(&p)}); err != nil {
+			return failure.Wrap(err, "list")
+		}
+	}
+	return nil
+}
+
+// Stop implements enginev1.EngineService.
+func (s *Service) Stop(ctx context.Context, r *enginev1.StopRequest) (*enginev1.StopResponse, error) {
+	if err := s.end(ctx, r, s.engine.StopPod); err != nil {
+		return nil, failure.Wrap(err, "stop")
+	}
+	return &enginev1.StopResponse{}, nil
+}
+
+// Remove implements enginev1.EngineService.
+func (s *Service) Remove(ctx context.Context, r *enginev1.RemoveRequest) (*enginev1.RemoveResponse, error) {
+	if err := s.end(ctx, r, s.engine.RemovePod); err != nil {
+		return nil, failure.Wrap(err, "remove")
+	}
+	return &enginev1.RemoveResponse{}, nil
+}
+
+// end does what ends a pod, unless the pod is not the door's.
+func (s *Service) end(ctx context.Context, r podReference, do func(context.Context, string) error) error {
+	defer s.hold()()
+	if err := check(r); err != nil {
+		return err
+	}
+	if r.GetId() == "" {
+		return failure.Invalid("no pod id is given")
+	}
+	p, err := s.find(r.GetDoor(), func(p *engine.Pod) bool { return p.ID == r.GetId() })
+	if failure.NotFound(err) {
+		return nil
+	}
+	if err == nil {
+		err = do(ctx, p.ID)
+	}
+	return err
+}
+
+// find returns the door's pod that is wanted.
+func (s *Service) find(door string, wanted func(*engine.Pod) bool) (*engine.Pod, error) {
+	for _, p := range s.engine.Pods() {
+		if of, _ := p.Door(); of == door && wanted(&p) {
+			return &p, nil
+		}
+	}
+	return nil, failure.New(codes.NotFound, "pod not found")
+}
