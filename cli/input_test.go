@@ -122,7 +122,7 @@ func TestBadInput(t *testing.T) {
 		{name: "an unknown capability", stdin: manifest(busybox, yes, "    securityContext: {capabilities: {add: [FLY]}}\n"), code: 125,
 			want: []string{"capabilities.add[0]", `"FLY" is not a capability`}},
 		{name: "no file", args: []string{"run", "/no/such.yaml"}, code: 125, want: []string{"/no/such.yaml: no such file"}},
-		{name: "no argument", args: []string{"run"}, code: 125, want: []string{"FILE is missing", "bulkhead run --help"}},
+		{name: "no argument", args: []string{"run"}, code: 125, want: []string{"FILE or IMAGE is missing", "bulkhead run --help"}},
 		{name: "unknown flag", args: []string{"ps", "--nosuch"}, code: 1, want: []string{"--nosuch", "bulkhead ps --help"}},
 		{name: "unknown command", args: []string{"image", "nosuch"}, code: 1, want: []string{`unknown command "nosuch"`, "bulkhead image --help"}},
 		{name: "unknown network", stdin: manifest(busybox, yes, ""), args: []string{"run", "--network", "host", "-"}, code: 125, want: []string{`--network "host": use user or none`}},
