@@ -267,7 +267,7 @@ func testTop(t *testing.T, u *user) {
 	p.expect(`c CPU  m \[memory\]`)
 	p.resize(30, 200)
 	p.expect(`STATUS .* WRITTEN +PIDS  RST`)
-	p.expect(`Running .* `)
+	p.expect(`Running`)
 	p.typed("q")
 	p.expect(`\x1b\[\?25h\x1b\[\?1049l`)
 	p.end(top, 0, before)
