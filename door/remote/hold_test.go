@@ -3,7 +3,9 @@ package remote_test
 import (
 	"testing"
 
+	"github.com/bulkhead-project/bulkhead/door/remote"
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
 // TestHold: the process stays while a door's pod runs, and no longer.
@@ -30,4 +32,20 @@ func TestHold(t *testing.T) {
 	next.kept(t, 1)
 	w.Shim(next.e.StateDir(second.GetId())).EndVM("the guest's kernel panicked")
 	next.kept(t, 0)
+}
+
+// TestStartHolds: a pod keeps the process before the call that starts it lets go of it.
+func TestStartHolds(t *testing.T) {
+	t.Parallel()
+	_, o := fake(t)
+	p := &process{o: o, e: enginetest.Open(t, o)}
+	s := remote.New(p.e, p.hold) // not served: nobody follows the events
+	r := request("c")
+	r.Door = "oci"
+	if _, err := s.Start(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.holds.Load(); n != 1 {
+		t.Errorf("%d holds", n)
+	}
 }

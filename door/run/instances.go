@@ -7,18 +7,25 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/printable"
 )
 
-// foreign lists the pods of other instances, by their records: of what goes on
-// inside them only their own engine knows.
+// foreign lists the pods of doors in other processes, and those of other instances, by
+// their records: of what goes on inside them only their own door or engine knows.
 func (s *server) foreign() ([]api.Pod, error) {
 	names, err := s.engine.Instances()
 	if err != nil {
 		return nil, err
 	}
 	var pods []api.Pod
+	for _, p := range s.engine.Pods() {
+		if door, key := p.Door(); door != "" {
+			pods = append(pods, ofDoor(&p, door, key))
+		}
+	}
 	for _, name := range names {
 		records, damaged, err := s.engine.Records(name)
 		if err != nil {
@@ -51,10 +58,31 @@ func recorded(instance string, r engine.Record) api.Pod {
 	if len(r.IPs) > 0 {
 		p.IP = r.IPs[0]
 	}
-	for _, port := range r.Ports {
-		p.Ports = append(p.Ports, fmt.Sprintf("%s:%d->%d", port.HostIP, port.HostPort, port.PodPort))
-	}
+	p.Ports = portsOf(r.Ports)
 	return p
+}
+
+// ofDoor is the pod of a door in another process.
+func ofDoor(p *engine.Pod, door, key string) api.Pod {
+	out := api.Pod{
+		Instance: client.Instance + "/" + door, Sandbox: p.ID, UID: p.ID, Name: printable.Text(key),
+		Phase: "Succeeded", Status: "stopped", Created: p.Created, Ports: portsOf(p.Ports),
+	}
+	if p.Ready {
+		out.Phase, out.Status = "Running", "ready"
+	}
+	if len(p.IPs) > 0 {
+		out.IP = p.IPs[0]
+	}
+	return out
+}
+
+// portsOf are published ports as they are shown.
+func portsOf(ports []engine.Port) (out []string) {
+	for _, port := range ports {
+		out = append(out, fmt.Sprintf("%s:%d->%d", port.HostIP, port.HostPort, port.PodPort))
+	}
+	return out
 }
 
 func (s *server) reap(r *http.Request) (any, error) {

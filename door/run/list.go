@@ -43,10 +43,7 @@ func (s *server) chosen(ctx context.Context, which selection) []api.Pod {
 		p := summary(e)
 		if id := e.Sandbox(); id != "" && !e.HasEnded() {
 			if f, err := s.engine.Facts(ctx, id); err == nil {
-				p.Accel = f.Accel
-				for _, port := range f.Ports {
-					p.Ports = append(p.Ports, fmt.Sprintf("%s:%d->%d", port.HostIP, port.HostPort, port.PodPort))
-				}
+				p.Accel, p.Ports = f.Accel, portsOf(f.Ports)
 				if f.State == "paused" && !e.Ending() {
 					p.Status = "Paused"
 				}

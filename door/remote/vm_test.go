@@ -1,0 +1,85 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/door/remote/client"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+)
+
+// TestVM: a door has a VM over the socket and talks to its shim, also through the engine
+// that comes after; another door does not see it.
+func TestVM(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts VMs")
+	}
+	o := enginetest.Real(t, enginetest.NoPool)
+	p := serve(t, o)
+	c := p.door("oci")
+	pod := start(t, c, "c1")
+	if pods, err := c.List(t.Context()); err != nil || len(pods) != 1 || pods[0].GetId() != pod.GetId() {
+		t.Errorf("list: %v, %v", pods, err)
+	}
+	if pods, err := p.door("containerd").List(t.Context()); err != nil || len(pods) != 0 {
+		t.Errorf("list of another door: %v, %v", pods, err)
+	}
+	if err := p.door("containerd").Remove(t.Context(), pod.GetId()); err != nil {
+		t.Error(err)
+	}
+	first := talk(t, pod)
+	p.end()
+	talk(t, pod) // there is no engine, and the pod goes on
+
+	p = serve(t, o)
+	p.kept(t, 1)
+	adopted, err := c.AdoptKey(t.Context(), "c1")
+	if err != nil || adopted.GetId() != pod.GetId() || string(adopted.GetRecord()) != string(pod.GetRecord()) {
+		t.Fatalf("adopt: %v, %v", adopted, err)
+	}
+	if now := talk(t, adopted); now != first {
+		t.Errorf("the VM is process %d, and was %d", now, first)
+	}
+	if err := c.Remove(t.Context(), pod.GetId()); err != nil {
+		t.Fatal(err)
+	}
+	p.kept(t, 0)
+	if _, err := adopted.Shim(t.Context()); err == nil {
+		t.Error("the shim of a removed pod answers")
+	}
+	if _, err := c.Adopt(t.Context(), pod.GetId()); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("adopt a removed one: %v", err)
+	}
+	p.end()
+	enginetest.NothingLeft(t, o)
+}
+
+// talk asks the pod's shim how its VM is, gives it a descriptor, and returns the VM's
+// process.
+func talk(t *testing.T, pod client.Pod) (vm uint32) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	shim, err := pod.Shim(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shim.Close()
+	st, err := shim.Extension.Status(ctx, &shimv1.StatusRequest{})
+	if err != nil || st.GetState() != "running" || st.GetVmPid() == 0 {
+		t.Fatalf("status: %v, %v", st, err)
+	}
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := pod.SendFile(ctx, "stdin", f); err != nil {
+		t.Error(err)
+	}
+	return st.GetVmPid()
+}
