@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/cri/spec"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -23,7 +24,14 @@ import (
 // for a name and attempt that is being created, or is created and not started,
 // gets that container's id. The end of ctx ends the wait only.
 func (s *Service) CreateContainer(
-	ctx context.Context, podID string, config *runtimeapi.ContainerConfig, _ *runtimeapi.PodSandboxConfig,
+	ctx context.Context, podID string, config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig,
+) (string, error) {
+	return s.CreateContainerWith(ctx, podID, config, sandbox, runtimev1.ContainerOptions{})
+}
+
+// CreateContainerWith implements runtimev1.Runtime.
+func (s *Service) CreateContainerWith(
+	ctx context.Context, podID string, config *runtimeapi.ContainerConfig, _ *runtimeapi.PodSandboxConfig, o runtimev1.ContainerOptions,
 ) (string, error) {
 	p, err := s.find(podID)
 	if err != nil {
@@ -40,10 +48,7 @@ func (s *Service) CreateContainer(
 	case config.GetLogPath() != "" && !filepath.IsLocal(config.GetLogPath()):
 		return "", failure.Invalid("container %s: log path %q leaves the pod's log directory", meta.GetName(), config.GetLogPath())
 	}
-	if err := s.refuseInternal(config.GetAnnotations()); err != nil {
-		return "", failure.Wrap(err, "container %s", meta.GetName())
-	}
-	req, err := s.containerRequest(&p, proto.CloneOf(config))
+	req, err := s.containerRequest(&p, proto.CloneOf(config), o)
 	if err != nil {
 		return "", failure.Wrap(err, "create container %s", meta.GetName())
 	}
@@ -51,8 +56,10 @@ func (s *Service) CreateContainer(
 }
 
 // containerRequest is what the engine is asked for. The configuration is its own.
-func (s *Service) containerRequest(p *engine.Pod, config *runtimeapi.ContainerConfig) (r engine.ContainerRequest, err error) {
-	sandbox := s.podOf(p).config
+func (s *Service) containerRequest(
+	p *engine.Pod, config *runtimeapi.ContainerConfig, o runtimev1.ContainerOptions,
+) (r engine.ContainerRequest, err error) {
+	pod := s.podOf(p)
 	img, err := s.engine.Images().Resolve(config.GetImage().GetImage())
 	if err != nil {
 		return r, err
@@ -65,12 +72,14 @@ func (s *Service) containerRequest(p *engine.Pod, config *runtimeapi.ContainerCo
 		Key:  fmt.Sprintf("%s/%d", config.GetMetadata().GetName(), config.GetMetadata().GetAttempt()),
 		Name: config.GetMetadata().GetName(), TTY: config.GetTty(), StopSignal: stopSignal(config, img),
 		Root: containerv1.Image{ID: img.ID}, Termination: last,
-		Stdio: stdioOf(config, sandbox),
+		Stdio: stdioOf(config, pod.config),
 	}
-	if r.Files, err = s.filesOf(config, sandbox); err != nil {
+	if r.Files, err = s.filesOf(config, pod.options.FSGroup); err != nil {
 		return r, err
 	}
-	if r.Spec, err = s.specify(p, sandbox, config, img, last); err != nil {
+	if r.Spec, err = s.specify(p, spec.Input{
+		Container: config, Sandbox: pod.config, Options: pod.options, Own: o, Volumes: s.volumes, Image: img.Config,
+	}, last); err != nil {
 		return r, err
 	}
 	r.Record, err = encode(kept(config, last), stored{ImageRef: imageRef(img)})
@@ -105,11 +114,7 @@ func (s *Service) resolveImages(config *runtimeapi.ContainerConfig) error {
 }
 
 // filesOf are the volumes of files that a container mounts.
-func (s *Service) filesOf(config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig) ([]store.Files, error) {
-	group, err := spec.FSGroup(sandbox)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) filesOf(config *runtimeapi.ContainerConfig, group int) ([]store.Files, error) {
 	var out []store.Files
 	for _, mount := range config.GetMounts() {
 		v, ok, err := s.volumes.Of(mount.GetHostPath())

@@ -12,6 +12,7 @@ import (
 
 	internalapi "k8s.io/cri-api/pkg/apis"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
@@ -22,9 +23,6 @@ type Options struct {
 	Roots dirs.Roots
 	// Volumes are the directories in which clients' mounts are recognised as volumes.
 	Volumes layout.Dirs
-	// Internal says that the clients are doors of Bulkhead's own, whose internal
-	// annotations are believed. Those of others are refused.
-	Internal bool
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 }
@@ -32,7 +30,6 @@ type Options struct {
 // Service serves the CRI's interfaces. Its methods may be called at once.
 type Service struct {
 	engine     *engine.Engine
-	internal   bool
 	roots      dirs.Roots
 	volumes    layout.Dirs
 	log        *slog.Logger
@@ -43,6 +40,7 @@ type Service struct {
 var (
 	_ internalapi.RuntimeService      = (*Service)(nil)
 	_ internalapi.ImageManagerService = (*Service)(nil)
+	_ runtimev1.Runtime               = (*Service)(nil)
 )
 
 // New serves the pods of an engine, whose owner closes it.
@@ -50,7 +48,7 @@ func New(e *engine.Engine, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Service{engine: e, internal: o.Internal, roots: o.Roots, volumes: o.Volumes, log: o.Logger}
+	return &Service{engine: e, roots: o.Roots, volumes: o.Volumes, log: o.Logger}
 }
 
 // Close does nothing: the engine's owner closes it.

@@ -5,12 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/api/annotations"
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
 // TestClientsPaths: a client of the CRI names no file of the host but where it may,
@@ -73,26 +71,19 @@ func mount(at, from string) func(*runtimeapi.ContainerConfig) {
 	}
 }
 
-// TestClientsAnnotations: those that are Bulkhead's own are not believed of others.
+// TestClientsAnnotations: no annotation of a client's steers the engine.
 func TestClientsAnnotations(t *testing.T) {
 	t.Parallel()
-	o := testOptions(t, enginetest.Roots(t))
-	s := fakeService(t, enginetest.New(), o)
-	s.internal = false
 	config := podConfig("p")
-	config.Annotations = map[string]string{annotations.Network: "host-loopback"}
-	if _, err := s.RunPodSandbox(t.Context(), config, ""); failure.Code(err) != codes.InvalidArgument {
-		t.Errorf("of a pod: %v", err)
+	config.Annotations = map[string]string{
+		"io.bulkhead.internal/network": "host-loopback", "io.bulkhead.internal/template": "off", "io.bulkhead.internal/accel": "tcg",
+		"io.bulkhead.internal/scratch": "1",
 	}
-	config.Annotations = nil
-	id, err := s.RunPodSandbox(t.Context(), config, "")
+	got, err := podRequest(config, "", runtimev1.PodOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := containerConfig("main", "true")
-	c.LogPath = ""
-	c.Annotations = map[string]string{annotations.Storage: "1"}
-	if _, err := s.CreateContainer(t.Context(), id, c, nil); failure.Code(err) != codes.InvalidArgument {
-		t.Errorf("of a container: %v", err)
+	if got.Network != "" || got.Cold || got.Accel != "" || got.ScratchBytes != 0 {
+		t.Errorf("%+v", got)
 	}
 }

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/api/annotations"
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -30,10 +28,17 @@ const RuntimeHandler = "bulkhead"
 // for a name and attempt that is being started joins that start; for one that
 // is ready it returns its id. The end of ctx ends the wait and not the start.
 func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
-	if err := s.checkPod(config, handler); err != nil {
+	return s.RunPodSandboxWith(ctx, config, handler, runtimev1.PodOptions{})
+}
+
+// RunPodSandboxWith implements runtimev1.Runtime.
+func (s *Service) RunPodSandboxWith(
+	ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string, o runtimev1.PodOptions,
+) (string, error) {
+	if err := checkPod(config, handler); err != nil {
 		return "", err
 	}
-	req, err := podRequest(config, handler)
+	req, err := podRequest(config, handler, o)
 	if err != nil {
 		return "", failure.Wrap(err, "pod %s", config.GetMetadata().GetName())
 	}
@@ -87,7 +92,7 @@ func (s *Service) UpdatePodSandboxResources(
 		o := overheadOf(r)
 		overhead = &o
 	}
-	size := sizeOf(req.GetResources(), s.podOf(&p).config.GetAnnotations())
+	size := sizeOf(req.GetResources(), s.podOf(&p).options)
 	if err := s.engine.ResizePod(ctx, p.ID, size, overhead); err != nil {
 		return nil, err
 	}
@@ -100,7 +105,7 @@ func podKey(m *runtimeapi.PodSandboxMetadata) string {
 }
 
 // checkPod refuses what no pod can be. Its errors name the field and what to do.
-func (s *Service) checkPod(config *runtimeapi.PodSandboxConfig, handler string) error {
+func checkPod(config *runtimeapi.PodSandboxConfig, handler string) error {
 	meta, options := config.GetMetadata(), config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	const inVM = "cannot be used by a pod in a virtual machine"
 	switch {
@@ -121,76 +126,53 @@ func (s *Service) checkPod(config *runtimeapi.PodSandboxConfig, handler string) 
 	case config.GetLogDirectory() != "" && !filepath.IsAbs(config.GetLogDirectory()):
 		return failure.Invalid("pod %s: log directory %q is not absolute", meta.GetName(), config.GetLogDirectory())
 	}
-	return failure.Wrap(s.refuseInternal(config.GetAnnotations()), "pod %s", meta.GetName())
-}
-
-// refuseInternal refuses the annotations that only a door of Bulkhead's own sets.
-func (s *Service) refuseInternal(all map[string]string) error {
-	if s.internal {
-		return nil
-	}
-	for key := range all {
-		if annotations.Internal(key) {
-			return failure.Invalid("annotation %s is not for clients", key)
-		}
-	}
 	return nil
 }
 
 // podRequest is what the engine is asked for.
-func podRequest(config *runtimeapi.PodSandboxConfig, handler string) (r engine.PodRequest, err error) {
+func podRequest(
+	config *runtimeapi.PodSandboxConfig, handler string, o runtimev1.PodOptions,
+) (r engine.PodRequest, err error) {
 	config = proto.CloneOf(config)
-	meta, notes := config.GetMetadata(), config.GetAnnotations()
+	meta := config.GetMetadata()
 	r = engine.PodRequest{
 		Key: podKey(meta),
 		Identity: engine.Identity{
 			Name: meta.GetName(), Namespace: meta.GetNamespace(), UID: meta.GetUid(), Attempt: meta.GetAttempt(),
-			Labels: config.GetLabels(), Annotations: notes,
+			Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
 		},
-		Size:     sizeOf(config.GetLinux().GetResources(), notes),
+		Size:     sizeOf(config.GetLinux().GetResources(), o),
 		Overhead: overheadOf(config.GetLinux().GetOverhead()),
 		Hostname: config.GetHostname(), LogDirectory: config.GetLogDirectory(),
 		Sysctls: config.GetLinux().GetSysctls(),
-		Network: network.Kind(notes[annotations.Network]), Accel: hypervisor.Accel(notes[annotations.Accel]),
+		Network: network.Kind(o.Network), Accel: hypervisor.Accel(o.Accel), Cold: o.Cold, ScratchBytes: o.ScratchBytes,
 	}
 	if err := oci.CheckSysctls(r.Sysctls); err != nil {
 		return r, err
 	}
-	switch value := notes[annotations.Template]; value {
-	case "", "on":
-	case "off":
-		r.Cold = true
-	default:
-		return r, failure.Invalid("annotation %s=%q is neither on nor off", annotations.Template, value)
-	}
 	if err := wishes(&r, config); err != nil {
 		return r, err
 	}
-	if r.ScratchBytes, err = scratchBytes(notes); err != nil {
-		return r, err
-	}
-	r.Record, err = encode(config, stored{Handler: handler})
+	r.Record, err = encode(config, stored{Handler: handler, Options: o})
 	return r, err
 }
 
 // sizeOf is what the kubelet, or package pod, has summed up over the containers.
 // Huge pages are beside the memory that it limits.
-func sizeOf(r *runtimeapi.LinuxContainerResources, notes map[string]string) engine.Size {
+func sizeOf(r *runtimeapi.LinuxContainerResources, o runtimev1.PodOptions) engine.Size {
 	d := sizing.Demand{
 		Quota: r.GetCpuQuota(), Period: uint64(max(r.GetCpuPeriod(), 0)), Shares: uint64(max(r.GetCpuShares(), 0)),
-		MemoryLimit: r.GetMemoryLimitInBytes(), Unstated: notes[annotations.Unstated] != "",
+		MemoryLimit: r.GetMemoryLimitInBytes(), Unstated: o.Unstated,
 	}
 	for _, pages := range r.GetHugepageLimits() {
 		d.HugePages += int64(min(pages.GetLimit(), math.MaxInt64>>8))
 	}
 	var l agentv1.PodLimits
-	for _, name := range strings.Split(notes[annotations.PodLimits], ",") {
-		switch name {
-		case "memory":
-			l.MemoryBytes = r.GetMemoryLimitInBytes()
-		case "cpu":
-			l.CPUQuota, l.CPUPeriod = r.GetCpuQuota(), r.GetCpuPeriod()
-		}
+	if o.WholeMemory {
+		l.MemoryBytes = r.GetMemoryLimitInBytes()
+	}
+	if o.WholeCPU {
+		l.CPUQuota, l.CPUPeriod = r.GetCpuQuota(), r.GetCpuPeriod()
 	}
 	return engine.Size{Demand: d, Limits: l}
 }
@@ -202,17 +184,4 @@ func overheadOf(r *runtimeapi.LinuxContainerResources) store.Overhead {
 		o.CPU = float64(r.GetCpuQuota()) / float64(r.GetCpuPeriod())
 	}
 	return o
-}
-
-// scratchBytes is what the pod may write to its disk.
-func scratchBytes(notes map[string]string) (int64, error) {
-	text := notes[annotations.Scratch]
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n <= 0 {
-		return 0, failure.Invalid("annotation %s=%q is no number of bytes", annotations.Scratch, text)
-	}
-	return n, nil
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
@@ -17,6 +18,7 @@ import (
 type podRecord struct {
 	config  *runtimeapi.PodSandboxConfig
 	handler string
+	options runtimev1.PodOptions
 }
 
 // containerRecord is what the service keeps with a container. The configuration is
@@ -28,9 +30,10 @@ type containerRecord struct {
 
 // stored is how a record is written.
 type stored struct {
-	Config   json.RawMessage `json:"config"`
-	Handler  string          `json:"handler,omitempty"`
-	ImageRef string          `json:"imageRef,omitempty"`
+	Config   json.RawMessage      `json:"config"`
+	Handler  string               `json:"handler,omitempty"`
+	Options  runtimev1.PodOptions `json:"options,omitzero"`
+	ImageRef string               `json:"imageRef,omitempty"`
 }
 
 func encode(config proto.Message, s stored) (json.RawMessage, error) {
@@ -67,7 +70,7 @@ func (s *Service) podOf(p *engine.Pod) podRecord {
 		if err != nil {
 			s.log.Error("read a pod's record", "pod", p.ID, "error", err)
 		}
-		return podRecord{config, st.Handler}
+		return podRecord{config, st.Handler, st.Options}
 	})
 }
 

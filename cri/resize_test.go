@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/api/annotations"
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -19,9 +19,8 @@ func TestUpdatePodSandboxResources(t *testing.T) {
 	w := enginetest.New()
 	s := fakeService(t, w, testOptions(t, enginetest.Roots(t)))
 	config := podConfig("web")
-	config.Annotations = map[string]string{annotations.PodLimits: "memory,cpu"}
 	config.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 100 << 20, CpuQuota: 50_000, CpuPeriod: 100_000}
-	id, err := s.RunPodSandbox(t.Context(), config, "")
+	id, err := s.RunPodSandboxWith(t.Context(), config, "", runtimev1.PodOptions{WholeMemory: true, WholeCPU: true})
 	if err != nil {
 		t.Fatal(err)
 	}

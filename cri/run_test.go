@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/network"
 )
@@ -104,9 +105,6 @@ func TestRefusedPods(t *testing.T) {
 		{"too many CPUs", func(c *runtimeapi.PodSandboxConfig) {
 			c.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuQuota: 1e9, CpuPeriod: 100000}
 		}, codes.ResourceExhausted, "CPUs"},
-		{"unknown network", func(c *runtimeapi.PodSandboxConfig) {
-			c.Annotations = map[string]string{"io.bulkhead.internal/network": "wifi"}
-		}, codes.InvalidArgument, "wifi"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			config := podConfig("p")
@@ -116,6 +114,12 @@ func TestRefusedPods(t *testing.T) {
 				t.Errorf("%v (%v), want %v and %q", err, status.Code(err), test.code, test.says)
 			}
 		})
+	}
+	for _, o := range []runtimev1.PodOptions{{Network: "wifi"}, {Accel: "abacus"}} {
+		_, err := s.RunPodSandboxWith(t.Context(), podConfig("p"), "", o)
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), o.Network+o.Accel) {
+			t.Errorf("%+v: %v", o, err)
+		}
 	}
 	if _, err := s.RunPodSandbox(t.Context(), podConfig("p"), "runc"); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("another runtime handler: %v", err)

@@ -17,7 +17,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
-	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
@@ -26,10 +25,8 @@ const maxHosts = 1 << 20
 
 // specify makes a container's OCI specification, with the content of what its
 // configuration names by a path on the host.
-func (s *Service) specify(
-	p *engine.Pod, sandbox *runtimeapi.PodSandboxConfig, config *runtimeapi.ContainerConfig, img image.Image, last *store.Termination,
-) (*specs.Spec, error) {
-	in := spec.Input{Container: config, Sandbox: sandbox, Volumes: s.volumes, Image: img.Config}
+func (s *Service) specify(p *engine.Pod, in spec.Input, last *store.Termination) (*specs.Spec, error) {
+	config := in.Container
 	var err error
 	if in.Hosts, err = s.hostsOf(config); err != nil {
 		return nil, err

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -37,9 +39,9 @@ func TestFeatures(t *testing.T) {
 	port := freePort(t)
 	config := podConfig("web")
 	config.PortMappings = []*runtimeapi.PortMapping{{HostPort: port, ContainerPort: 8080}}
-	config.Annotations = map[string]string{"io.bulkhead.internal/emptydir.share": "medium=Memory,size=1048576"}
+	options := runtimev1.PodOptions{EmptyDirs: map[string]containerv1.Dir{"share": {Medium: containerv1.Memory, Size: 1 << 20}}}
 	began := time.Now()
-	pod, err := s.RunPodSandbox(ctx, config, "")
+	pod, err := s.RunPodSandboxWith(ctx, config, "", options)
 	if err != nil {
 		t.Fatal(err)
 	}

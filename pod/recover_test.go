@@ -236,6 +236,24 @@ func TestFailFast(t *testing.T) {
 	}
 }
 
+// TestPlainRuntime: over a runtime that offers no more than the CRI, what the CRI has no
+// field for is refused by name, and nothing is started without it.
+func TestPlainRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		group := int64(77)
+		pod := testpod.New("Always", "main")
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group}
+		s := supervise(t, fake, pod, func(o *Options) { o.FailFast = true })
+		if err := s.end(); !errors.Is(err, config.ErrBeyondCRI) || !strings.Contains(err.Error(), "fsGroup") {
+			t.Errorf("%v", err)
+		}
+		if len(fake.sandboxes) > 0 {
+			t.Errorf("started: %v", fake.sandboxes)
+		}
+	})
+}
+
 func TestFailFastIsForTheStartOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

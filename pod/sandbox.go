@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/api/annotations"
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
@@ -91,7 +92,12 @@ func (r *run) makeSandbox(ctx context.Context, sandbox *runtimeapi.PodSandboxCon
 			return fmt.Errorf("make the pod's log directory: %w", err)
 		}
 	}
-	_, err := r.o.Runtime.RunPodSandbox(ctx, sandbox, r.runtimeHandler())
+	var err error
+	if more, ok := r.o.Runtime.(runtimev1.Runtime); ok {
+		_, err = more.RunPodSandboxWith(ctx, sandbox, r.runtimeHandler(), config.Beyond(&r.o.Options))
+	} else if err = config.Plain(&r.o.Options); err == nil {
+		_, err = r.o.Runtime.RunPodSandbox(ctx, sandbox, r.runtimeHandler())
+	}
 	return err // which says what was done
 }
 

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
@@ -78,7 +80,7 @@ func (r *run) start(runCtx context.Context, c *container) {
 		r.failed(c, reasonConfig, err)
 		return
 	}
-	id, err := r.o.Runtime.CreateContainer(ctx, r.sandbox.GetId(), spec, config.Sandbox(&r.o.Options, r.sandbox.GetMetadata().GetAttempt()))
+	id, err := r.createContainer(ctx, c.spec, spec)
 	if err != nil {
 		if instance.Gone(err) {
 			r.forgetImages(c)
@@ -176,4 +178,12 @@ func (r *run) up() bool {
 		}
 	}
 	return true
+}
+
+func (r *run) createContainer(ctx context.Context, of *corev1.Container, spec *runtimeapi.ContainerConfig) (string, error) {
+	sandbox := config.Sandbox(&r.o.Options, r.sandbox.GetMetadata().GetAttempt())
+	if more, ok := r.o.Runtime.(runtimev1.Runtime); ok {
+		return more.CreateContainerWith(ctx, r.sandbox.GetId(), spec, sandbox, config.BeyondContainer(of))
+	}
+	return r.o.Runtime.CreateContainer(ctx, r.sandbox.GetId(), spec, sandbox)
 }

@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"path"
 	"sort"
-	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/api/annotations"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
@@ -98,30 +96,12 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 	case v.Files:
 		m.Source = containerv1.Files{Name: v.Name}
 	default:
-		dir, err := emptyDir(v.Name, in.Sandbox.GetAnnotations()[annotations.EmptyDir+v.Name])
-		if err != nil {
-			return m, fmt.Errorf("volume %s: %w", v.Name, err)
-		}
+		dir := in.Options.EmptyDirs[v.Name]
+		dir.Name = v.Name
 		m.Source = dir
 	}
-	m.SubPath = v.SubPath
-	if m.Group, err = FSGroup(in.Sandbox); err != nil {
-		return m, err
-	}
+	m.SubPath, m.Group = v.SubPath, in.Options.FSGroup
 	return m, nil
-}
-
-// FSGroup is the group that a pod's volumes belong to; 0 is none.
-func FSGroup(sandbox *runtimeapi.PodSandboxConfig) (int, error) {
-	text := sandbox.GetAnnotations()[annotations.FSGroup]
-	if text == "" {
-		return 0, nil
-	}
-	group, err := strconv.ParseUint(text, 10, 31)
-	if err != nil {
-		return 0, fmt.Errorf("%w: annotation %s=%q is no group", oci.ErrInvalid, annotations.FSGroup, text)
-	}
-	return int(group), nil
 }
 
 // mountOptions are those of a mount that say who may do what with it.
@@ -150,23 +130,6 @@ func mountOptions(mount *runtimeapi.Mount) ([]string, error) {
 		}
 	}
 	return options, nil
-}
-
-// emptyDir is one with the options of its annotation.
-func emptyDir(name, wish string) (containerv1.Dir, error) {
-	if wish == "" {
-		return containerv1.Dir{Name: name}, nil
-	}
-	kind, _, _ := containerv1.Mount{Source: containerv1.Dir{Name: name}}.Encode()
-	m, _, err := containerv1.ParseMount("/", kind, name, strings.Split(wish, ","))
-	if err != nil {
-		return containerv1.Dir{}, fmt.Errorf("%w: %w", oci.ErrInvalid, err)
-	}
-	if len(m.Options) > 0 || m.Group != 0 || m.SubPath != "" {
-		return containerv1.Dir{}, fmt.Errorf("%w: options %q", oci.ErrInvalid, wish)
-	}
-	dir, _ := m.Source.(containerv1.Dir)
-	return dir, nil
 }
 
 func access(mount *runtimeapi.Mount) string {

@@ -7,7 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/api/annotations"
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
@@ -87,12 +87,16 @@ func TestSecurity(t *testing.T) {
 }
 
 func TestStorageLimit(t *testing.T) {
-	for limit, want := range map[string]bool{"": true, "1048576": true, "0": false, "-1": false, "lots": false} {
-		config := &runtimeapi.ContainerConfig{Command: []string{"a"}, Annotations: map[string]string{annotations.Storage: limit}}
-		spec, err := Container(Input{Container: config})
-		if (err == nil) != want || err != nil && !errors.Is(err, oci.ErrInvalid) ||
-			err == nil && spec.Annotations[agentv1.StorageLimit] != limit {
-			t.Errorf("%q: %v", limit, err)
+	for _, limit := range []int64{0, 1048576} {
+		spec, err := Container(Input{
+			Container: &runtimeapi.ContainerConfig{Command: []string{"a"}}, Own: runtimev1.ContainerOptions{StorageBytes: limit},
+		})
+		want := ""
+		if limit > 0 {
+			want = "1048576"
+		}
+		if err != nil || spec.Annotations[agentv1.StorageLimit] != want {
+			t.Errorf("%d: %v, want %q", limit, err, want)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/api/annotations"
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
@@ -22,7 +22,9 @@ type Input struct {
 	ID        string // the container's id: names its cgroup
 	Container *runtimeapi.ContainerConfig
 	Sandbox   *runtimeapi.PodSandboxConfig
-	Volumes   layout.Dirs // that mounts are recognised in
+	Options   runtimev1.PodOptions       // of the pod
+	Own       runtimev1.ContainerOptions // of the container
+	Volumes   layout.Dirs                // that mounts are recognised in
 	Image     imagev1.ImageConfig
 	// Termination is where the container leaves its last words, if not at
 	// /dev/termination-log.
@@ -63,11 +65,8 @@ func Container(in Input) (*specs.Spec, error) {
 	if security.GetPrivileged() {
 		notes[agentv1.AllDevices] = "true"
 	}
-	if limit := in.Container.GetAnnotations()[annotations.Storage]; limit != "" {
-		if n, err := strconv.ParseInt(limit, 10, 64); err != nil || n <= 0 {
-			return nil, fmt.Errorf("%w: annotation %s=%q is no number of bytes", oci.ErrInvalid, annotations.Storage, limit)
-		}
-		notes[agentv1.StorageLimit] = limit
+	if in.Own.StorageBytes > 0 {
+		notes[agentv1.StorageLimit] = strconv.FormatInt(in.Own.StorageBytes, 10)
 	}
 	if len(notes) > 0 {
 		spec.Annotations = notes

@@ -12,7 +12,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/api/annotations"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
@@ -239,8 +240,8 @@ func TestMounts(t *testing.T) {
 		volume("inner", "/data/inner", true), volume("data", "/data", false),
 		{HostPath: "/host/etc-hosts", ContainerPath: "/etc/hosts"},
 	}
-	sandbox := &runtimeapi.PodSandboxConfig{Annotations: map[string]string{annotations.EmptyDir + "inner": "medium=Memory,size=1024"}}
-	spec, err := Container(Input{Container: config, Sandbox: sandbox, Volumes: dirs})
+	options := runtimev1.PodOptions{EmptyDirs: map[string]containerv1.Dir{"inner": {Medium: containerv1.Memory, Size: 1024}}}
+	spec, err := Container(Input{Container: config, Options: options, Volumes: dirs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,9 +266,7 @@ func TestMounts(t *testing.T) {
 
 // TestMountsOfVolumes: what the guest is told of each kind.
 func TestMountsOfVolumes(t *testing.T) {
-	sandbox := &runtimeapi.PodSandboxConfig{Annotations: map[string]string{
-		annotations.FSGroup: "77", annotations.EmptyDir + "small": "size=1024,mode=1700",
-	}}
+	options := runtimev1.PodOptions{FSGroup: 77, EmptyDirs: map[string]containerv1.Dir{"small": {Size: 1024, Mode: 0o1700}}}
 	at := func(kind, rest string) string { return "/kubelet/pods/u/volumes/kubernetes.io~" + kind + "/" + rest }
 	for _, tc := range []struct {
 		name  string
@@ -293,7 +292,7 @@ func TestMountsOfVolumes(t *testing.T) {
 		config := container()
 		tc.mount.ContainerPath, tc.want.Destination = "/at", "/at"
 		config.Mounts = []*runtimeapi.Mount{tc.mount}
-		spec, err := Container(Input{Container: config, Sandbox: sandbox, Volumes: dirs})
+		spec, err := Container(Input{Container: config, Options: options, Volumes: dirs})
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue

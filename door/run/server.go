@@ -116,7 +116,7 @@ func (s *server) open(ctx context.Context, o Options) (err error) {
 	}
 	s.images = s.engine.Images().With(o.Environment.Get)
 	s.cri = cri.New(s.engine, cri.Options{
-		Roots: o.Roots, Internal: true, Logger: o.Logger, Volumes: layout.Dirs{Own: volumesDir(o.Roots)},
+		Roots: o.Roots, Logger: o.Logger, Volumes: layout.Dirs{Own: volumesDir(o.Roots)},
 	})
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
@@ -27,7 +26,7 @@ func Sandbox(o *Options, attempt uint32) *runtimeapi.PodSandboxConfig {
 		DnsConfig:    dns,
 		PortMappings: portMappings(o),
 		Labels:       sandboxLabels(pod),
-		Annotations:  sandboxAnnotations(o),
+		Annotations:  sandboxAnnotations(o.Pod),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			Resources: SandboxResources(pod),
 			Overhead:  SandboxOverhead(pod),
@@ -60,21 +59,11 @@ func sysctls(pod *corev1.Pod) map[string]string {
 	return out
 }
 
-func sandboxAnnotations(o *Options) map[string]string {
-	out := maps.Clone(o.Pod.Annotations)
-	if out == nil {
-		out = make(map[string]string)
+func sandboxAnnotations(pod *corev1.Pod) map[string]string {
+	if pod.Annotations == nil {
+		return make(map[string]string)
 	}
-	for key, value := range map[string]string{
-		annotations.Network: o.Network, annotations.Template: o.Template, annotations.Accel: o.Accel,
-		annotations.PodLimits: wholeLimits(o.Pod), annotations.Unstated: unstated(o.Pod), annotations.Scratch: scratchLimit(o.Pod),
-	} {
-		if value != "" {
-			out[key] = value
-		}
-	}
-	volumeAnnotations(o.Pod, out)
-	return out
+	return maps.Clone(pod.Annotations)
 }
 
 func portMappings(o *Options) []*runtimeapi.PortMapping {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
@@ -130,7 +129,7 @@ func TestResources(t *testing.T) {
 			if diff := cmp.Diff(test.sum, SandboxResources(pod), protocmp.Transform()); diff != "" {
 				t.Errorf("sandbox: %s", diff)
 			}
-			if got := unstated(pod) != ""; got != test.unstated {
+			if got := Beyond(&Options{Pod: pod}).Unstated; got != test.unstated {
 				t.Errorf("unstated: %v", got)
 			}
 		})
@@ -141,16 +140,16 @@ func TestPodLimits(t *testing.T) {
 	pod := testpod.New("Never", "a", "b")
 	pod.Spec.Containers[0].Resources.Limits = testpod.Resources("ephemeral-storage=1Gi", "cpu=1")
 	pod.Spec.Overhead = testpod.Resources("cpu=250m", "memory=300Mi")
-	if got := scratchLimit(pod) + " " + wholeLimits(pod); got != "1073741824 " {
-		t.Errorf("limits %q", got)
+	if got := Beyond(&Options{Pod: pod}); got.ScratchBytes != 1<<30 || got.WholeCPU || got.WholeMemory {
+		t.Errorf("limits %+v", got)
 	}
 	if o := SandboxOverhead(pod); o.CpuQuota != 25000 || o.MemoryLimitInBytes != 300<<20 {
 		t.Errorf("overhead %v", o)
 	}
 	pod.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: testpod.Resources("ephemeral-storage=3Gi")}}}
 	pod.Spec.Resources = &corev1.ResourceRequirements{Limits: testpod.Resources("cpu=2", "memory=1Gi")}
-	if got := scratchLimit(pod) + " " + wholeLimits(pod); got != "3221225472 cpu,memory" {
-		t.Errorf("limits %q", got)
+	if got := Beyond(&Options{Pod: pod}); got.ScratchBytes != 3<<30 || !got.WholeCPU || !got.WholeMemory {
+		t.Errorf("limits %+v", got)
 	}
 }
 
@@ -264,10 +263,7 @@ func TestSandboxConfig(t *testing.T) {
 		got.Labels); diff != "" {
 		t.Errorf("labels: %s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{
-		"note": "x", annotations.Unstated: "memory", annotations.Network: "none", annotations.Template: "off", annotations.Accel: "tcg",
-		annotations.EmptyDir + "ram": "medium=Memory,size=1048576", annotations.EmptyDir + "small": "size=1048576",
-	}, got.Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{"note": "x"}, got.Annotations); diff != "" {
 		t.Errorf("annotations: %s", diff)
 	}
 	want := []*runtimeapi.PortMapping{{ContainerPort: 81, HostPort: 8081}, {ContainerPort: 80, HostPort: 8080, HostIp: "127.0.0.2"}}

@@ -57,9 +57,6 @@ func containerAnnotations(pod *corev1.Pod, container *corev1.Container, restarts
 	if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
 		out[annotationGrace] = strconv.FormatInt(*grace, 10)
 	}
-	if limit, set := container.Resources.Limits[corev1.ResourceEphemeralStorage]; set && !limit.IsZero() {
-		out[annotations.Storage] = strconv.FormatInt(limit.Value(), 10)
-	}
 	return out
 }
 

@@ -5,28 +5,14 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/volume"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
-
-// volumeAnnotations tell the engine what the CRI has no field for.
-func volumeAnnotations(pod *corev1.Pod, out map[string]string) {
-	if group := fsGroup(pod); group != nil {
-		out[annotations.FSGroup] = strconv.FormatInt(*group, 10)
-	}
-	for _, volume := range pod.Spec.Volumes {
-		if value := emptyDirOptions(volume.EmptyDir); value != "" {
-			out[annotations.EmptyDir+volume.Name] = value
-		}
-	}
-}
 
 // fsGroup is the group that the pod's volumes belong to, nil for none.
 func fsGroup(pod *corev1.Pod) *int64 {
@@ -34,32 +20,6 @@ func fsGroup(pod *corev1.Pod) *int64 {
 		return nil
 	}
 	return pod.Spec.SecurityContext.FSGroup
-}
-
-func emptyDirOptions(source *corev1.EmptyDirVolumeSource) string {
-	if source == nil {
-		return ""
-	}
-	var out string
-	switch source.Medium {
-	case corev1.StorageMediumMemory:
-		out = "medium=Memory"
-	case corev1.StorageMediumHugePages, corev1.StorageMediumHugePagesPrefix + "2Mi":
-		out = "medium=HugePages" // there is one size
-	}
-	if source.SizeLimit != nil && !source.SizeLimit.IsZero() {
-		if out != "" {
-			out += ","
-		}
-		out += "size=" + strconv.FormatInt(source.SizeLimit.Value(), 10)
-	}
-	if source.Mode != nil {
-		if out != "" {
-			out += ","
-		}
-		out += "mode=" + strconv.FormatInt(int64(*source.Mode), 8)
-	}
-	return out
 }
 
 // containerMounts are the container's mounts of the pod's volumes; images are

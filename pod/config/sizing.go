@@ -1,9 +1,6 @@
 package config
 
 import (
-	"strconv"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
@@ -111,32 +108,4 @@ func stated(pod *corev1.Pod) int64 {
 	}
 	total := sum[name]
 	return total.Value()
-}
-
-// wholeLimits are the values of annotations.PodLimits.
-func wholeLimits(pod *corev1.Pod) string {
-	var out []string
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if ownLimit(pod, name) {
-			out = append(out, string(name))
-		}
-	}
-	return strings.Join(out, ",")
-}
-
-// unstated is the value of annotations.Unstated.
-func unstated(pod *corev1.Pod) string {
-	if bounded(pod, corev1.ResourceMemory) {
-		return ""
-	}
-	return string(corev1.ResourceMemory)
-}
-
-// scratchLimit is the value of annotations.Scratch.
-func scratchLimit(pod *corev1.Pod) string {
-	limit, set := podLimits(pod)[corev1.ResourceEphemeralStorage]
-	if !set || limit.IsZero() {
-		return ""
-	}
-	return strconv.FormatInt(limit.Value(), 10)
 }

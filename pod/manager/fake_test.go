@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 )
 
 // fakeCRI is a runtime whose containers end at once with the code that their command
@@ -285,4 +287,23 @@ func (f *fakeCRI) UpdateContainerResources(_ context.Context, id string, r *runt
 	}
 	f.containers[id].status.Resources = r
 	return nil
+}
+
+// RunPodSandboxWith and the next two: the fake keeps what pods ask for beyond the CRI.
+func (f *fakeCRI) RunPodSandboxWith(
+	ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string, _ runtimev1.PodOptions,
+) (string, error) {
+	return f.RunPodSandbox(ctx, config, handler)
+}
+
+func (f *fakeCRI) CreateContainerWith(
+	ctx context.Context, pod string, config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig, _ runtimev1.ContainerOptions,
+) (string, error) {
+	return f.CreateContainer(ctx, pod, config, sandbox)
+}
+
+func (f *fakeCRI) ExecSyncClipped(
+	ctx context.Context, id string, cmd []string, timeout time.Duration, _ int,
+) (stdout, stderr []byte, err error) {
+	return f.ExecSync(ctx, id, cmd, timeout)
 }

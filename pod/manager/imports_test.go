@@ -10,7 +10,7 @@ import (
 // may are the parts of Bulkhead on which a manager stands, beside package pod and
 // those below it: none of them knows a runtime, a door, or a command.
 var may = []string{
-	"api/annotations", "oci", "volume", "volume/atomicdir", "volume/layout",
+	"api/annotations", "api/container/v1", "api/runtime/v1", "oci", "volume", "volume/atomicdir", "volume/layout",
 	"internal/atomicfile", "internal/broadcast", "internal/dirs", "internal/dirwatch", "internal/errclass", "internal/fault",
 }
 

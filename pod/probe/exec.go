@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 )
 
 // Executor runs a command in a container, as the CRI's RuntimeService does: a
@@ -16,11 +18,6 @@ import (
 // k8s.io/utils/exec.ExitError, a deadline one of the code DeadlineExceeded.
 type Executor interface {
 	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error)
-}
-
-// clipper is an Executor that keeps no more of the output than is wanted.
-type clipper interface {
-	ExecSyncClipped(ctx context.Context, containerID string, cmd []string, timeout time.Duration, limit int) (stdout, stderr []byte, err error)
 }
 
 // execSlack is how much longer than its own timeout a runtime may take.
@@ -54,7 +51,7 @@ func Exec(ctx context.Context, runtime Executor, id string, command []string, ti
 // Run is runtime's ExecSync, of whose output no more is kept than a probe tells
 // where the runtime can do that.
 func Run(ctx context.Context, runtime Executor, id string, command []string, timeout time.Duration) (stdout, stderr []byte, err error) {
-	if c, ok := runtime.(clipper); ok {
+	if c, ok := runtime.(runtimev1.Runtime); ok {
 		return c.ExecSyncClipped(ctx, id, command, timeout, maxOutput)
 	}
 	return runtime.ExecSync(ctx, id, command, timeout)

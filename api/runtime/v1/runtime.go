@@ -1,0 +1,60 @@
+// Package runtimev1 is what a runtime may offer beyond the CRI, in process: package pod
+// asks its runtime for it. Over a runtime that lacks it, what the CRI has no field for
+// cannot be kept, and is refused by name.
+package runtimev1
+
+import (
+	"context"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+)
+
+// Runtime is a CRI runtime that keeps what the CRI has no field for. Its methods do what
+// the CRI's of the same names do.
+type Runtime interface {
+	// RunPodSandboxWith keeps the options with the pod, for its containers and its
+	// resizes.
+	RunPodSandboxWith(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string, o PodOptions) (string, error)
+	CreateContainerWith(
+		ctx context.Context, podID string, config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig, o ContainerOptions,
+	) (string, error)
+	// ExecSyncClipped is ExecSync for who wants the first limit bytes of each stream
+	// only: the rest is thrown away, and no error.
+	ExecSyncClipped(
+		ctx context.Context, id string, cmd []string, timeout time.Duration, limit int,
+	) (stdout, stderr []byte, err error)
+}
+
+// PodOptions are a pod's. The zero value asks for nothing beyond the CRI.
+type PodOptions struct {
+	// Network is the kind of network: "user", "none" or "host-loopback"; empty is the
+	// runtime's default.
+	Network string `json:"network,omitempty"`
+	// Accel is the accelerator: "kvm" or "tcg"; empty is the probed one.
+	Accel string `json:"accel,omitempty"`
+	// Cold asks for a boot of its own instead of a clone.
+	Cold bool `json:"cold,omitempty"`
+	// WholeCPU and WholeMemory say that the sandbox's limit holds for the pod as a whole
+	// and not only as the sum of its containers'.
+	WholeCPU    bool `json:"wholeCPU,omitempty"`
+	WholeMemory bool `json:"wholeMemory,omitempty"`
+	// Unstated says that a container of the pod has no memory limit, so that the
+	// sandbox's is not all that the pod may use. It is a hint for the VM's size.
+	Unstated bool `json:"unstated,omitempty"`
+	// ScratchBytes is what the pod may write to its disk; 0 is the runtime's default.
+	ScratchBytes int64 `json:"scratchBytes,omitempty"`
+	// FSGroup is the group that the volumes belong to; 0 is none.
+	FSGroup int `json:"fsGroup,omitempty"`
+	// EmptyDirs are the emptyDir volumes that are not plain directories on the disk, by
+	// name.
+	EmptyDirs map[string]containerv1.Dir `json:"emptyDirs,omitempty"`
+}
+
+// ContainerOptions are a container's. The zero value asks for nothing beyond the CRI.
+type ContainerOptions struct {
+	// StorageBytes is what its writable layer may hold; 0 is no limit of its own.
+	StorageBytes int64 `json:"storageBytes,omitempty"`
+}

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
+)
+
+// ErrBeyondCRI is matched by the errors of Plain: a field that only a runtime which
+// offers more than the CRI can keep.
+var ErrBeyondCRI = errors.New("the runtime cannot keep it")
+
+// Beyond is what the pod asks for that the CRI has no field for.
+func Beyond(o *Options) runtimev1.PodOptions {
+	limit := podLimits(o.Pod)[corev1.ResourceEphemeralStorage]
+	out := runtimev1.PodOptions{
+		Network: o.Network, Accel: o.Accel, Cold: o.Template == "off",
+		WholeCPU: ownLimit(o.Pod, corev1.ResourceCPU), WholeMemory: ownLimit(o.Pod, corev1.ResourceMemory),
+		Unstated: !bounded(o.Pod, corev1.ResourceMemory), ScratchBytes: limit.Value(),
+	}
+	if group := fsGroup(o.Pod); group != nil {
+		out.FSGroup = int(*group)
+	}
+	for _, volume := range o.Pod.Spec.Volumes {
+		if volume.EmptyDir == nil {
+			continue
+		}
+		if dir := emptyDir(volume.Name, volume.EmptyDir); dir != (containerv1.Dir{Name: volume.Name}) {
+			if out.EmptyDirs == nil {
+				out.EmptyDirs = map[string]containerv1.Dir{}
+			}
+			out.EmptyDirs[volume.Name] = dir
+		}
+	}
+	return out
+}
+
+func emptyDir(name string, source *corev1.EmptyDirVolumeSource) containerv1.Dir {
+	dir := containerv1.Dir{Name: name}
+	switch source.Medium {
+	case corev1.StorageMediumMemory:
+		dir.Medium = containerv1.Memory
+	case corev1.StorageMediumHugePages, corev1.StorageMediumHugePagesPrefix + "2Mi":
+		dir.Medium = containerv1.HugePages // there is one size
+	}
+	if source.SizeLimit != nil {
+		dir.Size = source.SizeLimit.Value()
+	}
+	if source.Mode != nil {
+		dir.Mode = uint32(*source.Mode)
+	}
+	return dir
+}
+
+// BeyondContainer is what a container asks for that the CRI has no field for.
+func BeyondContainer(container *corev1.Container) runtimev1.ContainerOptions {
+	limit := container.Resources.Limits[corev1.ResourceEphemeralStorage]
+	return runtimev1.ContainerOptions{StorageBytes: limit.Value()}
+}
+
+// Plain refuses a pod that asks for what a runtime without more than the CRI cannot keep.
+// The error names the fields and matches ErrBeyondCRI.
+func Plain(o *Options) error {
+	beyond := Beyond(o)
+	var fields []string
+	for field, asked := range map[string]bool{
+		"the choice of a network": beyond.Network != "", "the choice of an accelerator": beyond.Accel != "",
+		"a boot without a template":                  beyond.Cold,
+		"spec.resources.limits[cpu]":                 beyond.WholeCPU,
+		"spec.resources.limits[memory]":              beyond.WholeMemory,
+		"a container's limits[ephemeral-storage]":    beyond.ScratchBytes != 0,
+		"spec.securityContext.fsGroup":               beyond.FSGroup != 0,
+		"the medium, sizeLimit or mode of emptyDirs": len(beyond.EmptyDirs) > 0,
+	} {
+		if asked {
+			fields = append(fields, field)
+		}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	slices.Sort(fields)
+	return fmt.Errorf("%s: %w", strings.Join(fields, ", "), ErrBeyondCRI)
+}
