@@ -37,7 +37,8 @@ type shim struct {
 	ended chan string
 
 	driver  hypervisor.Driver
-	console *os.File
+	console *os.File         // where the machine's is written
+	follow  *service.Console // how it is told
 	sandbox *sandbox.Sandbox
 	sealed  bool // before and while the machine starts, by one goroutine
 
@@ -55,6 +56,9 @@ func (s *shim) open() (err error) {
 	s.console, err = os.OpenFile(s.path(layout.Console), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the console log: %w", err)
+	}
+	if s.follow, err = service.OpenConsole(s.path(layout.Console)); err != nil {
+		return err
 	}
 	o := sandbox.Options{
 		ID: s.m.ID, StateDir: s.m.StateDir, Logger: s.log,
@@ -170,7 +174,7 @@ func (s *shim) serve() (err error) {
 	s.streams = stream.NewServer()
 	s.services = service.New(service.Options{
 		ID: s.m.ID, Sandbox: s.sandbox, Hub: &s.hub, Files: &s.store, Streams: s.streams,
-		StreamAddress: s.path(layout.Stream), Console: s.path(layout.Console),
+		StreamAddress: s.path(layout.Stream), Console: s.follow,
 		Accel: string(s.m.Machine.Accel), Clone: s.m.Clone, Logger: s.log,
 		Shutdown: func() { s.end(asked) },
 	})

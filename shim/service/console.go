@@ -7,20 +7,75 @@ import (
 	"io"
 	"net"
 	"os"
-	"time"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// console opens the guest's console log, from its start and following. When
-// the log is cut because it is full, it is told again from what was kept.
-func (e extension) console(context.Context) (func(context.Context, *net.UnixConn), error) {
-	f, err := os.Open(e.o.Console)
+// Console is the guest's console log. It is opened before the shim is sealed, which may
+// watch nothing afterwards.
+type Console struct {
+	log    *os.File
+	events *os.File // inotify's
+
+	mu      sync.Mutex
+	changed chan struct{} // closed, and another made, when the log changes
+	closed  bool          // no change is told any more
+}
+
+// OpenConsole opens the log at path, which is there, until Close.
+func OpenConsole(path string) (*Console, error) {
+	log, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the console: %w", err)
 	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		log.Close()
+		return nil, fmt.Errorf("follow the console: inotify: %w", err)
+	}
+	c := &Console{log: log, events: os.NewFile(uintptr(fd), "inotify"), changed: make(chan struct{})}
+	if _, err := unix.InotifyAddWatch(fd, path, unix.IN_MODIFY|unix.IN_DELETE_SELF); err != nil {
+		c.events.Close()
+		log.Close()
+		return nil, fmt.Errorf("follow the console: inotify: watch %s: %w", path, err)
+	}
+	go c.watch() // until Close
+	return c, nil
+}
+
+// Close ends what follows the log.
+func (c *Console) Close() error { return errors.Join(c.events.Close(), c.log.Close()) }
+
+func (c *Console) watch() {
+	buf := make([]byte, 4096)
+	for {
+		_, err := c.events.Read(buf)
+		c.mu.Lock()
+		close(c.changed)
+		c.changed = make(chan struct{})
+		c.closed = err != nil
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// next is closed at the next change; more is false when there is none to come.
+func (c *Console) next() (change <-chan struct{}, more bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed, !c.closed
+}
+
+// console tells the guest's console log, from its start and following. When the log is
+// cut because it is full, it is told again from what was kept.
+func (e extension) console(context.Context) (func(context.Context, *net.UnixConn), error) {
+	if e.o.Console == nil {
+		return nil, errors.New("there is no console log")
+	}
 	return func(ctx context.Context, conn *net.UnixConn) {
-		defer f.Close()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		// Nothing is expected from the client but its end.
@@ -30,22 +85,19 @@ func (e extension) console(context.Context) (func(context.Context, *net.UnixConn
 			_, _ = io.Copy(io.Discard, conn)
 			cancel()
 		}()
-		follow(ctx, conn, f)
+		e.o.Console.follow(ctx, conn)
 		conn.Close()
 		<-gone
 	}, nil
 }
 
-// consoleLook is how often a console is looked at for more: a shim may not watch files.
-const consoleLook = 200 * time.Millisecond
-
-// follow copies a file that grows until it is deleted, w fails or ctx ends.
-func follow(ctx context.Context, w io.Writer, f *os.File) {
+// follow writes the log to w until ctx ends, or the log, or w.
+func (c *Console) follow(ctx context.Context, w io.Writer) {
 	buf := make([]byte, 16<<10)
-	look := time.NewTicker(consoleLook)
-	defer look.Stop()
-	for offset := int64(0); ; {
-		n, err := f.ReadAt(buf, offset)
+	var offset int64
+	for {
+		change, more := c.next() // before the log is read: what comes after that is told
+		n, err := c.log.ReadAt(buf, offset)
 		if n > 0 {
 			if _, err := w.Write(buf[:n]); err != nil {
 				return
@@ -56,16 +108,14 @@ func follow(ctx context.Context, w io.Writer, f *os.File) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return
 		}
-		var st unix.Stat_t
-		if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Nlink == 0 {
+		if info, err := c.log.Stat(); err != nil || !more {
 			return
-		}
-		if st.Size < offset {
+		} else if info.Size() < offset {
 			offset = 0
 			continue
 		}
 		select {
-		case <-look.C:
+		case <-change:
 		case <-ctx.Done():
 			return
 		}

@@ -31,8 +31,8 @@ type Options struct {
 	Streams *stream.Server
 	// StreamAddress is the path of the socket that Streams serves.
 	StreamAddress string
-	// Console is the path of the guest's console log.
-	Console string
+	// Console is the guest's console log. It is the caller's.
+	Console *Console
 	Accel   string
 	Clone   bool
 	// Shutdown is called, once or more, when the shim is asked to end; it

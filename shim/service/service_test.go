@@ -58,9 +58,17 @@ func start(t *testing.T) *rig {
 	r := &rig{fake: newFake(), hub: &events.Hub{}, files: &fdpass.Store{}, shutdown: make(chan struct{}, 9), dir: dir}
 	streams := stream.NewServer()
 	r.streams = streams
+	if err := os.WriteFile(filepath.Join(dir, "console"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	console, err := service.OpenConsole(filepath.Join(dir, "console"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { console.Close() })
 	services := service.New(service.Options{
 		ID: "pod", Sandbox: r.fake, Hub: r.hub, Files: r.files, Streams: streams,
-		StreamAddress: filepath.Join(dir, "stream"), Console: filepath.Join(dir, "console"),
+		StreamAddress: filepath.Join(dir, "stream"), Console: console,
 		Shutdown: func() { r.shutdown <- struct{}{} }, Logger: slog.New(slog.DiscardHandler),
 	})
 	r.services = services
@@ -395,7 +403,7 @@ func ask(t *testing.T, conn net.Conn, closeWrite func() error) {
 // TestConsole follows a log, also past the moment when it is cut.
 func TestConsole(t *testing.T) {
 	r := start(t)
-	log, err := os.Create(filepath.Join(r.dir, "console"))
+	log, err := os.OpenFile(filepath.Join(r.dir, "console"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
