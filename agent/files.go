@@ -54,7 +54,8 @@ func devices() ([]spec.Device, error) {
 			}
 			return nil
 		}
-		if e.Type()&fs.ModeDevice == 0 || strings.HasPrefix(path, "/dev/tty") && path != "/dev/tty" || path == "/dev/ptmx" || path == "/dev/console" {
+		if e.Type()&fs.ModeDevice == 0 || strings.HasPrefix(path, "/dev/tty") && path != "/dev/tty" || path == "/dev/ptmx" ||
+			path == "/dev/console" {
 			return nil // a container has terminals of its own
 		}
 		var st unix.Stat_t

@@ -18,9 +18,16 @@ import (
 func testPod(t *testing.T, tm *template) {
 	g := tm.start(t)
 	withVolume := func(s map[string]any) map[string]any {
-		s["mounts"] = append(s["mounts"].([]any),
+		s["mounts"] = append(
+			s["mounts"].([]any),
 			map[string]any{"destination": "/disk", "type": "bulkhead.emptydir", "source": "disk"},
-			map[string]any{"destination": "/mem", "type": "bulkhead.emptydir", "source": "mem", "options": []string{"medium=Memory", "size=1048576"}})
+			map[string]any{
+				"destination": "/mem",
+				"type":        "bulkhead.emptydir",
+				"source":      "mem",
+				"options":     []string{"medium=Memory", "size=1048576"},
+			},
+		)
 		return s
 	}
 	g.launch("a", withVolume(spec("sleep", "1000")))
@@ -212,8 +219,11 @@ func testDistinct(t *testing.T, tm *template) {
 	identity := func(name string) (values []string) {
 		g := tm.start(t, func(c *agentv1.Configure) { c.Hostname = name })
 		g.launch("c", spec("sleep", "1000"))
-		out, _ := g.exec("c", "x", process("sh", "-c",
-			"head -c 16 /dev/urandom | od -An -tx1; cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid /sys/class/net/eth0/address; hostname"))
+		out, _ := g.exec("c", "x", process(
+			"sh",
+			"-c",
+			"head -c 16 /dev/urandom | od -An -tx1; cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid /sys/class/net/eth0/address; hostname",
+		))
 		return strings.Fields(strings.ReplaceAll(strings.TrimSpace(out), " ", ""))
 	}
 	a, b := identity("one"), identity("two")

@@ -109,7 +109,12 @@ func (tm *template) start(t testing.TB, change ...func(*agentv1.Configure)) *gue
 	c := agentv1.Configure{
 		Sandbox: "test", Entropy: make([]byte, 64), Time: time.Now(), Hostname: "pod-one",
 		MachineID: randomHex(16), Resolv: "nameserver 10.0.2.3\n", Hosts: "127.0.0.1 localhost\n10.0.2.15 pod-one\n",
-		Network: &agentv1.Network{MAC: "52:54:00:12:34:" + randomHex(1), Addresses: []string{"10.0.2.15/24"}, Gateways: []string{"10.0.2.2"}, MTU: 1400},
+		Network: &agentv1.Network{
+			MAC:       "52:54:00:12:34:" + randomHex(1),
+			Addresses: []string{"10.0.2.15/24"},
+			Gateways:  []string{"10.0.2.2"},
+			MTU:       1400,
+		},
 	}
 	rand.Read(c.Entropy)
 	for _, f := range change {
@@ -171,11 +176,31 @@ func spec(args ...string) map[string]any {
 		"process":    process(args...),
 		"mounts": []any{
 			map[string]any{"destination": "/proc", "type": "proc", "source": "proc", "options": []string{"nosuid", "noexec", "nodev"}},
-			map[string]any{"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
-			map[string]any{"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
-			map[string]any{"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"}},
+			map[string]any{
+				"destination": "/dev",
+				"type":        "tmpfs",
+				"source":      "tmpfs",
+				"options":     []string{"nosuid", "strictatime", "mode=755", "size=65536k"},
+			},
+			map[string]any{
+				"destination": "/dev/pts",
+				"type":        "devpts",
+				"source":      "devpts",
+				"options":     []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"},
+			},
+			map[string]any{
+				"destination": "/dev/shm",
+				"type":        "tmpfs",
+				"source":      "shm",
+				"options":     []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"},
+			},
 			map[string]any{"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": []string{"nosuid", "noexec", "nodev", "ro"}},
-			map[string]any{"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": []string{"nosuid", "noexec", "nodev", "ro"}},
+			map[string]any{
+				"destination": "/sys/fs/cgroup",
+				"type":        "cgroup",
+				"source":      "cgroup",
+				"options":     []string{"nosuid", "noexec", "nodev", "ro"},
+			},
 		},
 		"linux": map[string]any{
 			"namespaces": []any{

@@ -45,7 +45,12 @@ func serve(t testing.TB, o engine.Options) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &service{Service: New(e, Options{Roots: o.Roots, Logger: o.Logger, Volumes: layout.Dirs{Kubelet: "/var/lib/kubelet"}}), e: e, o: o, store: st}
+	return &service{
+		Service: New(e, Options{Roots: o.Roots, Logger: o.Logger, Volumes: layout.Dirs{Kubelet: "/var/lib/kubelet"}}),
+		e:       e,
+		o:       o,
+		store:   st,
+	}
 }
 
 // fakeService serves an engine in w.

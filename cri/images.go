@@ -66,7 +66,12 @@ func (s *Service) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, ver
 
 // PullImage pulls an image and returns what ImageStatus finds it by. When to
 // pull is the caller's to decide: this always asks the registry.
-func (s *Service) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+func (s *Service) PullImage(
+	ctx context.Context,
+	spec *runtimeapi.ImageSpec,
+	auth *runtimeapi.AuthConfig,
+	_ *runtimeapi.PodSandboxConfig,
+) (string, error) {
 	if spec.GetImage() == "" {
 		return "", failure.Invalid("no image is named")
 	}

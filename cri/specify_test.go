@@ -51,7 +51,9 @@ func TestSeccompProfiles(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.seccomp(&runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "good.json"}); failure.Code(err) != codes.InvalidArgument {
+	if _, err := s.seccomp(&runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "good.json"}); failure.Code(
+		err,
+	) != codes.InvalidArgument {
 		t.Errorf("without the directory: %v", err)
 	}
 }

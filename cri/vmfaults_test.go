@@ -27,7 +27,14 @@ func TestKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := startContainer(ctx, t, s, pod, containerConfig("count", "sh", "-c", "i=0; while true; do echo $i; i=$((i+1)); usleep 20000; done"), config)
+	id := startContainer(
+		ctx,
+		t,
+		s,
+		pod,
+		containerConfig("count", "sh", "-c", "i=0; while true; do echo $i; i=$((i+1)); usleep 20000; done"),
+		config,
+	)
 	log := filepath.Join(config.LogDirectory, "count.log")
 
 	facts, err := s.PodFacts(ctx, pod)

@@ -182,12 +182,27 @@ func testDebug(t *testing.T, w *world) {
   {name: a, image: "`+image+`", command: [sleep, "4242"]}, {name: b, image: "`+image+`", command: [sleep, "5353"]}]}}`, "run", "-d", "-q", "-")
 	name := strings.TrimSpace(w.must(t, "", "debug", "host", "--target", "b", "--", "sleep", "6464"))
 	seen := func() string {
-		return w.must(t, "", "exec", "-c", name, "host", "--", "sh", "-c", "for c in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$c; echo; done | grep ^sleep | sort; readlink /proc/1/exe")
+		return w.must(
+			t,
+			"",
+			"exec",
+			"-c",
+			name,
+			"host",
+			"--",
+			"sh",
+			"-c",
+			"for c in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$c; echo; done | grep ^sleep | sort; readlink /proc/1/exe",
+		)
 	}
 	if got := seen(); got != "sleep 5353 \nsleep 6464 \n/bin/busybox\n" {
 		t.Errorf("seen by %s: %q", name, got)
 	}
-	if got := w.must(t, "", "exec", "-c", "a", "host", "--", "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '"); strings.Contains(got, "6464") || strings.Contains(got, "5353") {
+	if got := w.must(t, "", "exec", "-c", "a", "host", "--", "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '"); strings.Contains(
+		got,
+		"6464",
+	) ||
+		strings.Contains(got, "5353") {
 		t.Errorf("seen by a container that is nobody's target: %s", got)
 	}
 	for _, args := range [][]string{{"-c", "a"}, {"--target", "c"}, {"-c", "Bad_"}, {"--image", "localhost/none:1"}} {
@@ -195,7 +210,8 @@ func testDebug(t *testing.T, w *world) {
 			t.Error(c)
 		}
 	}
-	if c := w.run(t, "typed", "debug", "-i", "-c", "d", "host", "--", "sh", "-c", "cat; echo; exit 3"); c.ProcessState.ExitCode() != 3 || c.out.String() != "typed\n" {
+	if c := w.run(t, "typed", "debug", "-i", "-c", "d", "host", "--", "sh", "-c", "cat; echo; exit 3"); c.ProcessState.ExitCode() != 3 ||
+		c.out.String() != "typed\n" {
 		t.Error(c)
 	}
 	if got := w.must(t, "", "logs", "-c", "d", "host"); got != "typed\n" {
@@ -210,7 +226,8 @@ func testDebug(t *testing.T, w *world) {
 	if n := len(pod.Spec.EphemeralContainers); n != 3 || pod.Spec.EphemeralContainers[0].TargetContainerName != "b" {
 		t.Errorf("%d ephemeral containers: %+v", n, pod.Spec.EphemeralContainers)
 	}
-	if s := pod.Status.EphemeralContainerStatuses; len(s) != 3 || s[0].State.Running == nil || s[1].State.Waiting == nil || s[2].State.Terminated == nil {
+	if s := pod.Status.EphemeralContainerStatuses; len(s) != 3 || s[0].State.Running == nil || s[1].State.Waiting == nil ||
+		s[2].State.Terminated == nil {
 		t.Errorf("ephemeral containers: %+v", s)
 	}
 	if got := seen(); !strings.Contains(got, "sleep 6464") {

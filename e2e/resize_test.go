@@ -24,7 +24,10 @@ func testResize(t *testing.T, w *world) {
    resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]}]}}`, "run", "-d", "-q", "-")
 	inside := func(container, want string) {
 		t.Helper()
-		got := strings.Join(strings.Fields(w.must(t, "", "exec", "-c", container, "web", "--", "cat", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cpu.max")), " ")
+		got := strings.Join(
+			strings.Fields(w.must(t, "", "exec", "-c", container, "web", "--", "cat", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cpu.max")),
+			" ",
+		)
 		if got != want {
 			t.Errorf("container %s has %q, want %q", container, got, want)
 		}
@@ -47,11 +50,13 @@ func testResize(t *testing.T, w *world) {
 	if grown := total(); grown < small+800 || after.MemoryMiB != before.MemoryMiB+more {
 		t.Errorf("the machine has %d MiB after %d, its guest %d after %d", after.MemoryMiB, before.MemoryMiB, grown, small)
 	}
-	if len(after.Cgroup.Dirs) > 0 && (after.Cgroup.Memory != before.Cgroup.Memory+more<<20 || hostMemory(t, after.Cgroup.Dirs) != after.Cgroup.Memory) {
+	if len(after.Cgroup.Dirs) > 0 &&
+		(after.Cgroup.Memory != before.Cgroup.Memory+more<<20 || hostMemory(t, after.Cgroup.Dirs) != after.Cgroup.Memory) {
 		t.Errorf("the host allows %d after %d, in its cgroup %d", after.Cgroup.Memory, before.Cgroup.Memory, hostMemory(t, after.Cgroup.Dirs))
 	}
 	pod := w.inspect(t, "web")
-	if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 0 || c.Resources.Limits.Memory().String() != "1Gi" || pod.Spec.Containers[0].Resources.Limits.Cpu().String() != "600m" {
+	if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 0 || c.Resources.Limits.Memory().String() != "1Gi" ||
+		pod.Spec.Containers[0].Resources.Limits.Cpu().String() != "600m" {
 		t.Errorf("container a: %+v", c)
 	}
 
@@ -64,7 +69,8 @@ func testResize(t *testing.T, w *world) {
 	w.must(t, "", "update", "web", "-c", "b", "--memory", "96Mi")
 	inside("b", "100663296 25000 100000")
 	pod = w.inspect(t, "web")
-	if a, b := pod.Status.ContainerStatuses[0], pod.Status.ContainerStatuses[1]; a.RestartCount != 0 || b.RestartCount != 1 || a.Resources.Limits.Memory().String() != "1Gi" {
+	if a, b := pod.Status.ContainerStatuses[0], pod.Status.ContainerStatuses[1]; a.RestartCount != 0 || b.RestartCount != 1 ||
+		a.Resources.Limits.Memory().String() != "1Gi" {
 		t.Errorf("after a resize of b: %+v, %+v", a, b)
 	}
 

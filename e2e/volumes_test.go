@@ -45,25 +45,43 @@ var filled = []said{
 	{"downward", `volumeMounts: [{name: downward, mountPath: /v}], resources: {limits: {memory: 64Mi}, requests: {cpu: 10m}}`,
 		`cat /v/labels; echo; cat /v/note /v/cpu /v/memory; echo; [ $(cat /v/limit) -ge 1 ] && echo limited`,
 		"app=\"filled\"\nbatch.kubernetes.io/job-name=\"filled\"\njob-name=\"filled\"\ntier=\"x\"\nsaid1064\nlimited"},
-	{"projected", `volumeMounts: [{name: projected, mountPath: /v}]`, `cd /v; cat a secrets/key name; stat -c ' %a' -L a`, "onehushfilled 444"},
+	{
+		"projected",
+		`volumeMounts: [{name: projected, mountPath: /v}]`,
+		`cd /v; cat a secrets/key name; stat -c ' %a' -L a`,
+		"onehushfilled 444",
+	},
 	{"optional", `volumeMounts: [{name: optional, mountPath: /v}]`, `ls /v; echo none`, "none"},
-	{"env", `env: [{name: A, valueFrom: {configMapKeyRef: {name: settings, key: a}}}, {name: K, valueFrom: {secretKeyRef: {name: keys, key: key}}},
+	{
+		"env",
+		`env: [{name: A, valueFrom: {configMapKeyRef: {name: settings, key: a}}}, {name: K, valueFrom: {secretKeyRef: {name: keys, key: key}}},
       {name: B, value: "$(A) $(K) $(P_a)"}, {name: NONE, valueFrom: {secretKeyRef: {name: gone, key: key, optional: true}}},
       {name: LIMIT, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}, {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],
       envFrom: [{prefix: P_, configMapRef: {name: settings}}, {configMapRef: {name: gone, optional: true}}, {secretRef: {name: keys}}], resources: {limits: {memory: 64Mi}}`,
 		`echo "$A $K $B ${NONE-unset} $LIMIT $other"; [ -n "$IP" ] && echo address; env | grep -c ^P_`,
-		"one hush one hush one unset 64 unheard-of\naddress\n2"},
-	{"group", `volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}], securityContext: {runAsUser: 1000, runAsGroup: 1000}`,
-		`touch /disk/x /memory/x; stat -c '%a %g' /disk /memory; stat -c %g /disk/x /memory/x`, "2777 77\n2777 77\n77\n77"},
-	{"parts", `env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}], volumeMounts: [{name: config, mountPath: /etc/one.conf, subPath: a}, {name: items, mountPath: /deep, subPath: deep/er},
+		"one hush one hush one unset 64 unheard-of\naddress\n2",
+	},
+	{
+		"group",
+		`volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}], securityContext: {runAsUser: 1000, runAsGroup: 1000}`,
+		`touch /disk/x /memory/x; stat -c '%a %g' /disk /memory; stat -c %g /disk/x /memory/x`,
+		"2777 77\n2777 77\n77\n77",
+	},
+	{
+		"parts",
+		`env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}], volumeMounts: [{name: config, mountPath: /etc/one.conf, subPath: a}, {name: items, mountPath: /deep, subPath: deep/er},
       {name: disk, mountPath: /part, subPath: made/here}, {name: disk, mountPath: /named, subPathExpr: "of/$(POD)"}, {name: disk, mountPath: /all}, {name: tool, mountPath: /hello, subPath: data/hello}]`,
 		`cat /etc/one.conf /deep/a /hello; echo; echo x >/part/f; echo y >/named/f; cd /all; find made of -type f; stat -c %a made/here; touch /etc/one.conf 2>&1 | sed 's/.*: //'`,
-		"oneonefrom an image\nmade/here/f\nof/filled/f\n2777\nRead-only file system"},
+		"oneonefrom an image\nmade/here/f\nof/filled/f\n2777\nRead-only file system",
+	},
 	{"image", `volumeMounts: [{name: tool, mountPath: /tool}, {name: same, mountPath: /same, subPath: bin}]`,
 		`cat /tool/data/hello; echo; ls /tool; touch /tool/x 2>&1 | sed 's/.*: //'; [ -x /same/busybox ] && echo itself`, "from an image\ndata\nRead-only file system\nitself"},
-	{"options", `volumeMounts: [{name: disk, mountPath: /disk, bindMountOptions: [noexec, nosuid]}, {name: disk, mountPath: /ro, readOnly: true, recursiveReadOnly: Enabled, mountPropagation: None}, {name: sticky, mountPath: /sticky, mountPropagation: HostToContainer}]`,
+	{
+		"options",
+		`volumeMounts: [{name: disk, mountPath: /disk, bindMountOptions: [noexec, nosuid]}, {name: disk, mountPath: /ro, readOnly: true, recursiveReadOnly: Enabled, mountPropagation: None}, {name: sticky, mountPath: /sticky, mountPropagation: HostToContainer}]`,
 		`cp /bin/busybox /disk/prog-x; /disk/prog-x 2>&1 true | sed 's/.*: //'; grep -o ' /disk ext4 rw,nosuid,noexec' /proc/mounts; touch /ro/x 2>&1 | sed 's/.*: //'; stat -c %a /sticky`,
-		"Permission denied\n /disk ext4 rw,nosuid,noexec\nRead-only file system\n3770"},
+		"Permission denied\n /disk ext4 rw,nosuid,noexec\nRead-only file system\n3770",
+	},
 	{"limited", `volumeMounts: [{name: small, mountPath: /small}]`,
 		`dd if=/dev/zero of=/small/x bs=64k count=31 2>/dev/null && echo fits; mkdir /small/in; dd if=/dev/zero of=/small/in/y bs=64k count=4 2>&1 | grep -o 'quota exceeded'; df -m /small | awk 'END{print $2}'; touch /small/still && rm /small/x && dd if=/dev/zero of=/small/z bs=64k count=16 2>/dev/null && echo again`,
 		"fits\nquota exceeded\n2\nagain"},
@@ -118,8 +136,14 @@ spec:
 	for !strings.Contains(w.must(t, "", "logs", "-c", "live", "filled"), "onehush") {
 		time.Sleep(20 * time.Millisecond)
 	}
-	w.must(t, "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: changed, new: x}}, {apiVersion: v1, kind: Secret, metadata: {name: keys}, stringData: {key: louder, other: unheard-of}}]}",
-		"update", "filled", "-f", "-")
+	w.must(
+		t,
+		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: changed, new: x}}, {apiVersion: v1, kind: Secret, metadata: {name: keys}, stringData: {key: louder, other: unheard-of}}]}",
+		"update",
+		"filled",
+		"-f",
+		"-",
+	)
 	for !strings.Contains(w.must(t, "", "logs", "-c", "live", "filled"), "new") {
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -149,7 +173,8 @@ func testEscapes(t *testing.T, w *world) {
   initContainers: [{name: plants, image: "`+image+`", command: [sh, -c, "mkdir /v/in; ln -s ../../../../../etc /v/up; ln -s in /v/ok"], volumeMounts: [{name: v, mountPath: /v}]}],
   containers: [{name: fine, image: "`+image+`", command: ["true"], volumeMounts: [{name: v, mountPath: /v, subPath: ok/more}]},
     {name: out, image: "`+image+`", command: [cat, /v/passwd], volumeMounts: [{name: v, mountPath: /v, subPath: up}]}]}}`, "run", "-q", "-")
-	if c.ProcessState.ExitCode() != 125 || !strings.Contains(c.err.String(), "container out") || !strings.Contains(c.err.String(), "leads out of the volume") {
+	if c.ProcessState.ExitCode() != 125 || !strings.Contains(c.err.String(), "container out") ||
+		!strings.Contains(c.err.String(), "leads out of the volume") {
 		t.Errorf("a link out of a volume: %v", c)
 	}
 }
@@ -171,7 +196,8 @@ func testSecrecy(t *testing.T, w *world) {
 			if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<20 || strings.Contains(path, "/logs/") {
 				return err
 			}
-			if text, err := os.ReadFile(path); err == nil && (strings.Contains(string(text), value) || strings.Contains(string(text), base64.StdEncoding.EncodeToString([]byte(value)))) {
+			if text, err := os.ReadFile(path); err == nil &&
+				(strings.Contains(string(text), value) || strings.Contains(string(text), base64.StdEncoding.EncodeToString([]byte(value)))) {
 				found[filepath.Base(path)] = true
 				if info.Mode().Perm() != 0o600 {
 					t.Errorf("a secret lies in %s, mode %v", path, info.Mode())
@@ -187,7 +213,13 @@ func testSecrecy(t *testing.T, w *world) {
 	if diff := cmp.Diff(map[string]bool{"objects.json": true, "config.json": true}, found); diff != "" {
 		t.Errorf("where the secret lies: %s", diff)
 	}
-	c := w.run(t, strings.ReplaceAll(pod("waits", "Never", "true"), "containers: [{", "volumes: [{name: v, secret: {secretName: gone}}], containers: [{"), "run", "-q", "-")
+	c := w.run(
+		t,
+		strings.ReplaceAll(pod("waits", "Never", "true"), "containers: [{", "volumes: [{name: v, secret: {secretName: gone}}], containers: [{"),
+		"run",
+		"-q",
+		"-",
+	)
 	if c.ProcessState.ExitCode() != 125 || !strings.Contains(c.err.String(), `secret "gone" not found`) {
 		t.Errorf("a secret that is not there: %v", c)
 	}

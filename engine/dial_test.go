@@ -70,7 +70,8 @@ func TestDialPort(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		_, err := e.DialPort(ctx, pod, test.port)
 		cancel()
-		if failure.Code(err) != test.code || errors.Is(err, syscall.ECONNREFUSED) != test.refused || errors.Is(err, stream.ErrRefused) != test.tried {
+		if failure.Code(err) != test.code || errors.Is(err, syscall.ECONNREFUSED) != test.refused ||
+			errors.Is(err, stream.ErrRefused) != test.tried {
 			t.Errorf("%s: code %v, %v", test.name, failure.Code(err), err)
 		}
 	}

@@ -57,7 +57,13 @@ func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout 
 
 // ExecSyncClipped is ExecSync for who wants the first limit bytes of each stream
 // only: the rest is thrown away, and no error.
-func (e *Engine) ExecSyncClipped(ctx context.Context, id string, cmd []string, timeout time.Duration, limit int) (stdout, stderr []byte, err error) {
+func (e *Engine) ExecSyncClipped(
+	ctx context.Context,
+	id string,
+	cmd []string,
+	timeout time.Duration,
+	limit int,
+) (stdout, stderr []byte, err error) {
 	return e.execSync(ctx, id, cmd, timeout, func() output { return &clipped{limit: limit} })
 }
 
@@ -69,7 +75,13 @@ type output interface {
 
 // execSync counts timeout from the moment at which the command runs: how long this
 // host takes to start it says nothing about the container.
-func (e *Engine) execSync(ctx context.Context, id string, cmd []string, timeout time.Duration, newOutput func() output) (stdout, stderr []byte, err error) {
+func (e *Engine) execSync(
+	ctx context.Context,
+	id string,
+	cmd []string,
+	timeout time.Duration,
+	newOutput func() output,
+) (stdout, stderr []byte, err error) {
 	c, shim, err := e.running(id)
 	if err != nil {
 		return nil, nil, err

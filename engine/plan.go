@@ -102,7 +102,12 @@ func quota(size sizing.Size) int64 {
 
 // machineFor is the machine of a pod with so many virtual CPUs and so much memory,
 // in MiB.
-func (e *Engine) machineFor(ctx context.Context, vcpus, memory int, accel hypervisor.Accel, p network.Provider) (hypervisor.Machine, string, error) {
+func (e *Engine) machineFor(
+	ctx context.Context,
+	vcpus, memory int,
+	accel hypervisor.Accel,
+	p network.Provider,
+) (hypervisor.Machine, string, error) {
 	if accel == "" {
 		accel = hypervisor.Auto
 	}

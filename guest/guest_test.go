@@ -46,7 +46,8 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Cmdline != "quiet" || b.KernelPath() != filepath.Join(dir, "vmlinux") || b.InitrdPath() != filepath.Join(dir, "initrd") || len(b.Digest) != 64 {
+	if b.Cmdline != "quiet" || b.KernelPath() != filepath.Join(dir, "vmlinux") || b.InitrdPath() != filepath.Join(dir, "initrd") ||
+		len(b.Digest) != 64 {
 		t.Errorf("Load = %+v", b)
 	}
 	if err := b.Verify(); err != nil {

@@ -92,7 +92,11 @@ func TestHostileReplies(t *testing.T) {
 	}
 	h.agent.mu.Lock()
 	h.agent.raw[agentv1.OpMemory] = func(c net.Conn) {
-		agentv1.WriteFrame(c, agentv1.Reply{Error: &agentv1.Error{Class: "no-such-class", Message: strings.Repeat("\x1b[31m", 1<<15)}}, agentv1.MaxReply)
+		agentv1.WriteFrame(
+			c,
+			agentv1.Reply{Error: &agentv1.Error{Class: "no-such-class", Message: strings.Repeat("\x1b[31m", 1<<15)}},
+			agentv1.MaxReply,
+		)
 	}
 	h.agent.mu.Unlock()
 	if _, err := h.box.Memory(h.ctx); err == nil || len(err.Error()) > 64<<10 {
@@ -117,7 +121,10 @@ func TestHostileList(t *testing.T) {
 	h.crash()
 	h.agent.mu.Lock()
 	h.agent.raw[agentv1.OpList] = func(c net.Conn) {
-		reply(c, `{"processes":[{"container":"../../etc","pid":-1},{"container":"c","pid":1},{"container":"c","exec":"x","pid":2},{"container":"c","pid":1}]}`)
+		reply(
+			c,
+			`{"processes":[{"container":"../../etc","pid":-1},{"container":"c","pid":1},{"container":"c","exec":"x","pid":2},{"container":"c","pid":1}]}`,
+		)
 	}
 	h.agent.mu.Unlock()
 	h.must(h.restore(h.logFiles("c")))

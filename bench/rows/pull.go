@@ -32,7 +32,10 @@ func pull(ctx context.Context, b *Bench) error {
 		build := &b.Builds[i]
 		row := b.row(report.Row{
 			Group: "pull", Name: "pull and convert 200 MB", Unit: "ms",
-			What: fmt.Sprintf("bulkhead image pull of 4 layers, %.0f MB packed, from a registry in the benchmark's process on loopback; removed before each", mb(registry.Packed)),
+			What: fmt.Sprintf(
+				"bulkhead image pull of 4 layers, %.0f MB packed, from a registry in the benchmark's process on loopback; removed before each",
+				mb(registry.Packed),
+			),
 		}, build)
 		s, err := b.site(ctx, build, false)
 		if err != nil {

@@ -140,7 +140,8 @@ var engines = []string{"bulkhead-engine", "bulkhead-supervisor"}
 
 func (s *Site) isEngine(p procs.Process) bool {
 	args := procs.Args(p.PID)
-	return !p.Zombie && len(args) == 1 && slices.Contains(engines, filepath.Base(args[0])) && procs.Getenv(p.PID, "BULKHEAD_STATE") == s.Roots.State
+	return !p.Zombie && len(args) == 1 && slices.Contains(engines, filepath.Base(args[0])) &&
+		procs.Getenv(p.PID, "BULKHEAD_STATE") == s.Roots.State
 }
 
 // JSON runs a command with -o json and decodes what it prints.

@@ -51,7 +51,13 @@ type World struct {
 
 // New is a World in which every call succeeds.
 func New() *World {
-	return &World{shims: map[string]*Shim{}, attached: map[string]bool{}, fail: map[string]error{}, once: map[string]error{}, block: map[string]chan struct{}{}}
+	return &World{
+		shims:    map[string]*Shim{},
+		attached: map[string]bool{},
+		fail:     map[string]error{},
+		once:     map[string]error{},
+		block:    map[string]chan struct{}{},
+	}
 }
 
 // call is made by every fake at its beginning.
@@ -168,7 +174,9 @@ func (f *Shim) dead() bool {
 
 func (f *Shim) conn() *link.Conn {
 	return &link.Conn{
-		TTRPCSandboxService: podService{Shim: f}, Task: taskService{Shim: f}, Ext: extService{Shim: f}, Done: f.done, Close: func() error { return nil }, PID: 1,
+		TTRPCSandboxService: podService{
+			Shim: f,
+		}, Task: taskService{Shim: f}, Ext: extService{Shim: f}, Done: f.done, Close: func() error { return nil }, PID: 1,
 		Streams: shim.StreamAddress(f.dir),
 		Ended: func(ctx context.Context) error {
 			select {

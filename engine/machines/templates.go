@@ -65,7 +65,13 @@ func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger) (*Templates, error
 	if err := dirs.Ensure(sockets, 0o711); err != nil {
 		return nil, err
 	}
-	h := &Templates{driver: driver, store: template.Open(roots, driver), guest: ready.Steady, log: log, open: map[hypervisor.Machine]*heldTemplate{}}
+	h := &Templates{
+		driver: driver,
+		store:  template.Open(roots, driver),
+		guest:  ready.Steady,
+		log:    log,
+		open:   map[hypervisor.Machine]*heldTemplate{},
+	}
 	h.prober = probe.Prober{
 		Driver: driver, Check: ready.Answering, Path: filepath.Join(roots.State, "kvm.json"), Dir: sockets,
 		Machine: hypervisor.Machine{

@@ -54,7 +54,17 @@ func TestBoot(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		lines[strings.Join(strings.Fields(line), " ")] = true
 	}
-	want := []string{"init: main", "init: done", "init: disk vda", "init: link eth0", "init: memory grew", "ext4", "erofs", "nodev overlay", "nodev fuse"}
+	want := []string{
+		"init: main",
+		"init: done",
+		"init: disk vda",
+		"init: link eth0",
+		"init: memory grew",
+		"ext4",
+		"erofs",
+		"nodev overlay",
+		"nodev fuse",
+	}
 	for _, name := range b.Modules {
 		want = append(want, "init: loaded /lib/modules/"+name+".ko")
 	}

@@ -79,7 +79,13 @@ func (d *Driver) Clone(ctx context.Context, m hypervisor.Machine, f hypervisor.F
 	return d.start(ctx, m, f, o, state[len(magic):])
 }
 
-func (d *Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options, value []byte) (hypervisor.VM, error) {
+func (d *Driver) start(
+	ctx context.Context,
+	m hypervisor.Machine,
+	f hypervisor.Files,
+	o hypervisor.Options,
+	value []byte,
+) (hypervisor.VM, error) {
 	if err := errors.Join(m.Validate(), o.Validate(), ctx.Err()); err != nil {
 		return nil, fmt.Errorf("start a machine: %w", err)
 	}

@@ -136,7 +136,11 @@ func (p Prober) device() (Verdict, bool) {
 		f.Close()
 		return Verdict{}, true
 	case errors.Is(err, os.ErrNotExist):
-		return Verdict{Outcome: Unusable, Reason: "there is no " + device, Remedy: "enable virtualisation in the firmware, or nested virtualisation in the cloud, and load kvm_intel or kvm_amd"}, false
+		return Verdict{
+			Outcome: Unusable,
+			Reason:  "there is no " + device,
+			Remedy:  "enable virtualisation in the firmware, or nested virtualisation in the cloud, and load kvm_intel or kvm_amd",
+		}, false
 	case errors.Is(err, os.ErrPermission):
 		return Verdict{Outcome: Unusable, Reason: "no permission to open " + device, Remedy: "add the user to the group kvm"}, false
 	}

@@ -83,7 +83,14 @@ func unprivileged(t *testing.T, s hypervisortest.Saved) {
 func flood(t *testing.T, s hypervisortest.Saved) {
 	ctx := within(t)
 	console := hypervisortest.Console(t)
-	v, err := driver(t).Clone(ctx, s.Machine, hypervisor.Files{Memory: s.Memory, State: s.State, Console: console}, hypervisortest.Options(t, "flood"))
+	v, err := driver(
+		t,
+	).Clone(
+		ctx,
+		s.Machine,
+		hypervisor.Files{Memory: s.Memory, State: s.State, Console: console},
+		hypervisortest.Options(t, "flood"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +240,8 @@ func TestKernelThatDoesNotBoot(t *testing.T) {
 		t.Errorf("error %v with console %q", err, e.Console)
 	}
 	explained := v.Explain("wait for the agent", context.DeadlineExceeded)
-	if !errors.Is(explained, hypervisor.ErrGone) || !errors.Is(explained, context.DeadlineExceeded) || strings.Contains(explained.Error(), "\n") {
+	if !errors.Is(explained, hypervisor.ErrGone) || !errors.Is(explained, context.DeadlineExceeded) ||
+		strings.Contains(explained.Error(), "\n") {
 		t.Errorf("explained: %q", explained)
 	}
 }

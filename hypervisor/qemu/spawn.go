@@ -27,7 +27,13 @@ const (
 // start spawns the process and connects to it. Listening sockets are made
 // here and inherited, so the connections are in their queues before QEMU's
 // first instruction: nothing has to be waited for but its greeting.
-func (d Driver) start(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options, mode startMode) (v *vm, err error) {
+func (d Driver) start(
+	ctx context.Context,
+	m hypervisor.Machine,
+	f hypervisor.Files,
+	o hypervisor.Options,
+	mode startMode,
+) (v *vm, err error) {
 	if err := errors.Join(m.Validate(), o.Validate()); err != nil {
 		return nil, fmt.Errorf("start a machine: %w", err)
 	}

@@ -252,8 +252,15 @@ func TestKilledBuilder(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledBuilder$")
-	cmd.Env = append(os.Environ(), "BULKHEAD_TEST_BUILDER=1", "BULKHEAD_TEST_PID="+fifo,
-		"TMPDIR="+t.TempDir(), "BULKHEAD_TEST_DATA="+r.Data, "BULKHEAD_TEST_STATE="+r.State, "BULKHEAD_TEST_INITRD="+hypervisortest.Machine(t).Initrd)
+	cmd.Env = append(
+		os.Environ(),
+		"BULKHEAD_TEST_BUILDER=1",
+		"BULKHEAD_TEST_PID="+fifo,
+		"TMPDIR="+t.TempDir(),
+		"BULKHEAD_TEST_DATA="+r.Data,
+		"BULKHEAD_TEST_STATE="+r.State,
+		"BULKHEAD_TEST_INITRD="+hypervisortest.Machine(t).Initrd,
+	)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -155,7 +155,10 @@ func TestSourceFails(t *testing.T) {
 	program(t, "cat >/dev/null")
 	disk, spool := files(t)
 	broken := errors.New("the registry is gone")
-	layers := []Layer{{Content: given(strings.NewReader("first"))}, {Content: given(readerFunc(func([]byte) (int, error) { return 0, broken }))}}
+	layers := []Layer{
+		{Content: given(strings.NewReader("first"))},
+		{Content: given(readerFunc(func([]byte) (int, error) { return 0, broken }))},
+	}
 	if _, err := Disk(t.Context(), disk, spool, 1<<20, layers); !errors.Is(err, broken) || err.Error() != broken.Error() {
 		t.Errorf("got %v", err)
 	}

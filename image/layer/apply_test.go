@@ -76,7 +76,11 @@ var layerCases = map[string][][]member{
 	"attributes": {{
 		rootDir, pax(file("cap", "x"), "SCHILY.xattr.security.capability", fileCap),
 		pax(file("user", "x"), "SCHILY.xattr.user.a", "1", "SCHILY.xattr.user.long."+strings.Repeat("n", 200), strings.Repeat("v", 3000)),
-		pax(dir("d"), "SCHILY.xattr.user.dir", "\x00\xff"), pax(file("inline", strings.Repeat("i", 3000)), "SCHILY.xattr.user.b", strings.Repeat("w", 1500)),
+		pax(
+			dir("d"),
+			"SCHILY.xattr.user.dir",
+			"\x00\xff",
+		), pax(file("inline", strings.Repeat("i", 3000)), "SCHILY.xattr.user.b", strings.Repeat("w", 1500)),
 	}, {pax(file("later", "y"), "SCHILY.xattr.trusted.t", "z"), file("cap", "without")}},
 	"names": {{
 		rootDir, file("new\nline", "1"), file("bad\xff\xfeutf8", "2"), file("-dash", "3"), file("a b\t", "4"), file("!", "before dot"),
@@ -101,7 +105,15 @@ var layerCases = map[string][][]member{
 		{file("lib/b", "2"), file("abs/c", "3"), file("lib/.wh.a", "")},
 	},
 	"hard links": {
-		{rootDir, file("one", strings.Repeat("h", 9000)), link("two", "one"), dir("d"), link("d/three", "two"), symlink("s", "one"), link("s2", "s")},
+		{
+			rootDir,
+			file("one", strings.Repeat("h", 9000)),
+			link("two", "one"),
+			dir("d"),
+			link("d/three", "two"),
+			symlink("s", "one"),
+			link("s2", "s"),
+		},
 		{link("four", "d/three"), file("one", "changed")},
 		{file("d/.wh.three", ""), file("small", "s"), link("small2", "./small")},
 	},

@@ -153,7 +153,13 @@ func TestNames(t *testing.T) {
 
 // The forms in which limits are written.
 func TestLimits(t *testing.T) {
-	v1 := map[string]string{"memory.limit_in_bytes": "", "memory.memsw.limit_in_bytes": "", "cpu.cfs_quota_us": "", "cpu.cfs_period_us": "", "pids.max": ""}
+	v1 := map[string]string{
+		"memory.limit_in_bytes":       "",
+		"memory.memsw.limit_in_bytes": "",
+		"cpu.cfs_quota_us":            "",
+		"cpu.cfs_period_us":           "",
+		"pids.max":                    "",
+	}
 	v2 := map[string]string{"cgroup.events": "", "memory.max": "", "memory.swap.max": "", "cpu.max": "", "pids.max": ""}
 	for _, tc := range []struct {
 		name   string

@@ -51,7 +51,11 @@ func TestBusybox(t *testing.T) {
 
 func TestBuild(t *testing.T) {
 	t.Parallel()
-	lower := []ociimage.Entry{ociimage.Dir("d", 0o755), ociimage.File("d/gone", 0o644, "x"), ociimage.File("kept", 0o4755, "y").Owner(7, 8).Xattr("user.k", "v")}
+	lower := []ociimage.Entry{
+		ociimage.Dir("d", 0o755),
+		ociimage.File("d/gone", 0o644, "x"),
+		ociimage.File("kept", 0o4755, "y").Owner(7, 8).Xattr("user.k", "v"),
+	}
 	upper := []ociimage.Entry{ociimage.Whiteout("d/gone"), ociimage.Hardlink("link", "kept"), ociimage.CharDevice("null", 0o666, 1, 3)}
 	img := only(t, testimage.Build(t, lower, upper))
 	var got []string

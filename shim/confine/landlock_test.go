@@ -57,7 +57,8 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%s: %+v of %d bytes", tc.name, attr, size)
 		}
 		err := missing(tc.abi, tc.policy, tc.scopes)
-		if tc.missing == "" && err != nil || tc.missing != "" && (!errors.Is(err, ErrPartial) || !strings.Contains(err.Error(), "for "+tc.missing+", which")) {
+		if tc.missing == "" && err != nil ||
+			tc.missing != "" && (!errors.Is(err, ErrPartial) || !strings.Contains(err.Error(), "for "+tc.missing+", which")) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}

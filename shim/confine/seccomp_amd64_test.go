@@ -107,7 +107,10 @@ func TestFilterArguments(t *testing.T) {
 	kvm := Policy{Signals: []uint32{uint32(unix.SIGUSR1)}}
 	filters := map[string]filter{
 		"process": processFilter(amd64, Policy{}), "process with a network": processFilter(amd64, internet),
-		"child": childFilter(amd64, Policy{}), "child with a network": childFilter(amd64, internet), "child with signals": childFilter(amd64, kvm),
+		"child": childFilter(
+			amd64,
+			Policy{},
+		), "child with a network": childFilter(amd64, internet), "child with signals": childFilter(amd64, kvm),
 	}
 	all := []string{"process", "process with a network", "child", "child with a network", "child with signals"}
 	for _, tc := range []struct {

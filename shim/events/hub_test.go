@@ -75,8 +75,16 @@ func TestConvert(t *testing.T) {
 		{sandbox.Event{Kind: sandbox.SandboxStarted}, events.TopicSandboxStart, &containerd.SandboxStart{SandboxID: "s"}},
 		{sandbox.Event{Kind: sandbox.ContainerCreated, Process: p}, events.TopicCreate, &containerd.TaskCreate{ContainerID: "c"}},
 		{sandbox.Event{Kind: sandbox.ProcessStarted, Process: p, PID: 7}, events.TopicStart, &containerd.TaskStart{ContainerID: "c", Pid: 7}},
-		{sandbox.Event{Kind: sandbox.ExecCreated, Process: exec}, events.TopicExecAdded, &containerd.TaskExecAdded{ContainerID: "c", ExecID: "e"}},
-		{sandbox.Event{Kind: sandbox.ProcessStarted, Process: exec, PID: 8}, events.TopicExecStarted, &containerd.TaskExecStarted{ContainerID: "c", ExecID: "e", Pid: 8}},
+		{
+			sandbox.Event{Kind: sandbox.ExecCreated, Process: exec},
+			events.TopicExecAdded,
+			&containerd.TaskExecAdded{ContainerID: "c", ExecID: "e"},
+		},
+		{
+			sandbox.Event{Kind: sandbox.ProcessStarted, Process: exec, PID: 8},
+			events.TopicExecStarted,
+			&containerd.TaskExecStarted{ContainerID: "c", ExecID: "e", Pid: 8},
+		},
 		{sandbox.Event{Kind: sandbox.OOM, Process: p}, events.TopicOOM, &containerd.TaskOOM{ContainerID: "c"}},
 		{sandbox.Event{Kind: sandbox.ContainerPaused, Process: p}, events.TopicPaused, &containerd.TaskPaused{ContainerID: "c"}},
 		{sandbox.Event{Kind: sandbox.ContainerResumed, Process: p}, events.TopicResumed, &containerd.TaskResumed{ContainerID: "c"}},

@@ -15,7 +15,11 @@ import (
 // own directory is not confined for that one.
 func TestPrepareBelievesTheEngine(t *testing.T) {
 	dir := t.TempDir()
-	forged := stored{Version: bootstrap.Version, Clone: true, Machine: hypervisor.Machine{Kernel: "/etc/shadow", Network: hypervisor.NetworkHostLoopback}}
+	forged := stored{
+		Version: bootstrap.Version,
+		Clone:   true,
+		Machine: hypervisor.Machine{Kernel: "/etc/shadow", Network: hypervisor.NetworkHostLoopback},
+	}
 	if err := atomicfile.WriteJSON(filepath.Join(dir, layout.Machine), forged, 0o600, atomicfile.Volatile); err != nil {
 		t.Fatal(err)
 	}

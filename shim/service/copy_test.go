@@ -122,11 +122,13 @@ func TestCopyOut(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 
-	if conn, err := r.dial(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_OUT, Path: "/none"}); !errors.Is(err, stream.ErrRefused) || !strings.Contains(err.Error(), "no such place") {
+	if conn, err := r.dial(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_OUT, Path: "/none"}); !errors.Is(err, stream.ErrRefused) ||
+		!strings.Contains(err.Error(), "no such place") {
 		t.Errorf("of nothing: %v, %v", conn, err)
 	}
 	conn = r.open(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_OUT, Path: "/broken"})
-	if _, err := (stream.Stdio{Stdout: io.Discard}).Run(t.Context(), conn); err == nil || !strings.Contains(err.Error(), "the disk is broken") {
+	if _, err := (stream.Stdio{Stdout: io.Discard}).Run(t.Context(), conn); err == nil ||
+		!strings.Contains(err.Error(), "the disk is broken") {
 		t.Errorf("a tree that is not whole: %v", err)
 	}
 }

@@ -216,7 +216,9 @@ func TestTask(t *testing.T) {
 	if err != nil || st.Status != tasktypes.Status_CREATED || st.Bundle != r.dir || st.Stdout != "stream:" {
 		t.Errorf("state %v, %v", st, err)
 	}
-	if c := r.fake.procs[sandbox.Process{Container: "c"}].config; c.Root != (containerv1.Image{ID: "image"}) || c.Stdio != (containerv1.Stream{Stdin: containerv1.OpenStdin}) || c.RootFile == nil {
+	if c := r.fake.procs[sandbox.Process{Container: "c"}].config; c.Root != (containerv1.Image{ID: "image"}) ||
+		c.Stdio != (containerv1.Stream{Stdin: containerv1.OpenStdin}) ||
+		c.RootFile == nil {
 		t.Errorf("made of %+v", c)
 	}
 	res, err := r.task.Start(ctx, &taskv3.StartRequest{ID: "c"})
@@ -256,19 +258,35 @@ func TestCreateRefuses(t *testing.T) {
 		request *taskv3.CreateTaskRequest
 		want    codes.Code
 	}{
-		"taken id":      {&taskv3.CreateTaskRequest{ID: "there", Bundle: r.dir, Rootfs: root}, codes.AlreadyExists},
-		"path as id":    {&taskv3.CreateTaskRequest{ID: "../x", Bundle: r.dir, Rootfs: root}, codes.InvalidArgument},
-		"no root":       {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir}, codes.InvalidArgument},
-		"other root":    {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bind"}}}, codes.InvalidArgument},
-		"file not sent": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bulkhead-disk", Source: "i", Options: []string{"file=no"}}}}, codes.NotFound},
-		"log not sent":  {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "log:no"}, codes.NotFound},
-		"share as root": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bulkhead-share", Source: "s"}}}, codes.Unimplemented},
-		"block as root": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bulkhead-block", Source: "b"}}}, codes.Unimplemented},
-		"share beside":  {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: append(root[:1:1], &types.Mount{Type: "bulkhead-share"})}, codes.InvalidArgument},
-		"descriptors":   {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "file:o"}, codes.Unimplemented},
-		"no bundle":     {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir + "/no", Rootfs: root}, codes.InvalidArgument},
-		"fifo":          {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "/run/fifo"}, codes.Unimplemented},
-		"checkpoint":    {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Checkpoint: "x"}, codes.Unimplemented},
+		"taken id":   {&taskv3.CreateTaskRequest{ID: "there", Bundle: r.dir, Rootfs: root}, codes.AlreadyExists},
+		"path as id": {&taskv3.CreateTaskRequest{ID: "../x", Bundle: r.dir, Rootfs: root}, codes.InvalidArgument},
+		"no root":    {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir}, codes.InvalidArgument},
+		"other root": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bind"}}}, codes.InvalidArgument},
+		"file not sent": {
+			&taskv3.CreateTaskRequest{
+				ID:     "c",
+				Bundle: r.dir,
+				Rootfs: []*types.Mount{{Type: "bulkhead-disk", Source: "i", Options: []string{"file=no"}}},
+			},
+			codes.NotFound,
+		},
+		"log not sent": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "log:no"}, codes.NotFound},
+		"share as root": {
+			&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bulkhead-share", Source: "s"}}},
+			codes.Unimplemented,
+		},
+		"block as root": {
+			&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bulkhead-block", Source: "b"}}},
+			codes.Unimplemented,
+		},
+		"share beside": {
+			&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: append(root[:1:1], &types.Mount{Type: "bulkhead-share"})},
+			codes.InvalidArgument,
+		},
+		"descriptors": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "file:o"}, codes.Unimplemented},
+		"no bundle":   {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir + "/no", Rootfs: root}, codes.InvalidArgument},
+		"fifo":        {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "/run/fifo"}, codes.Unimplemented},
+		"checkpoint":  {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Checkpoint: "x"}, codes.Unimplemented},
 	}
 	for name, test := range tests {
 		_, err := r.task.Create(t.Context(), test.request)

@@ -231,7 +231,9 @@ func TestUsers(t *testing.T) {
 }
 
 func FuzzAdjust(f *testing.F) {
-	f.Add([]byte(`{"process":{"args":["a"],"user":{"username":"demo"}},"mounts":[{"destination":"/v","type":"bulkhead.emptydir"}],"linux":null}`))
+	f.Add(
+		[]byte(`{"process":{"args":["a"],"user":{"username":"demo"}},"mounts":[{"destination":"/v","type":"bulkhead.emptydir"}],"linux":null}`),
+	)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := spec.Parse(b)
 		if err != nil {

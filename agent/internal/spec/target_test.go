@@ -65,7 +65,8 @@ func TestLastWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw, err := s.Encode()
-	if err != nil || !strings.Contains(string(raw), `{"destination":"/words","type":"bind","source":"/last","options":["bind","rw"]}`) || s.LastAt != "/words" {
+	if err != nil || !strings.Contains(string(raw), `{"destination":"/words","type":"bind","source":"/last","options":["bind","rw"]}`) ||
+		s.LastAt != "/words" {
 		t.Errorf("%s at %q, %v", raw, s.LastAt, err)
 	}
 }
