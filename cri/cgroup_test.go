@@ -44,9 +44,6 @@ func groupValue(t *testing.T, dirs []string, names ...string) string {
 // TestCgroup has real machines in the host's cgroups: one that was started for
 // its pod and one of the pool.
 func TestCgroup(t *testing.T) {
-	if testing.Short() {
-		t.Skip("boots a machine: not with -short")
-	}
 	s, _ := realService(t, 1)
 	groupHost(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -163,9 +160,6 @@ func noGroups(t *testing.T, s *service) {
 // TestCgroupOutlivesNobody kills engine and shim, and finds the group of a pod
 // whose directory somebody has removed.
 func TestCgroupOutlivesNobody(t *testing.T) {
-	if testing.Short() {
-		t.Skip("boots a machine: not with -short")
-	}
 	s, o := realService(t, enginetest.NoPool)
 	groupHost(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -204,9 +198,6 @@ func TestCgroupOutlivesNobody(t *testing.T) {
 // TestGroupHoldsTheMachine lets a guest take more than its group has: the
 // machine dies of it, not the host, and the pod's end says why.
 func TestGroupHoldsTheMachine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("boots a machine: not with -short")
-	}
 	s, _ := realService(t, enginetest.NoPool)
 	groupHost(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

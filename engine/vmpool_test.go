@@ -29,9 +29,6 @@ func first(ctx context.Context, t *testing.T, e *engine.Engine) {
 // the end and one in the middle of it: pods find nothing of a rehearsal, and
 // each machine is another one.
 func TestRehearsal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("boots a machine: not with -short")
-	}
 	o := enginetest.Real(t, 1)
 	e := enginetest.Open(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -66,9 +66,13 @@ func (w *World) In(o engine.Options) engine.Options {
 }
 
 // Real are the options of an engine with real VMs, in so many of them ahead, that has
-// the test image. Another engine can be opened with the same options.
+// the test image. Another engine can be opened with the same options. With -short the
+// test is skipped.
 func Real(t testing.TB, pool int) engine.Options {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("boots VMs: not with -short")
+	}
 	o := Options(t, Roots(t))
 	o.Pool, o.Users = pool, "" // real processes have users that no other engine of the host leases
 	dir := os.Getenv("BULKHEAD_GUEST")
