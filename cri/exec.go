@@ -2,6 +2,8 @@ package cri
 
 import (
 	"context"
+	"net/url"
+	"strconv"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -51,19 +53,32 @@ func (s *Service) Attach(ctx context.Context, r *runtimeapi.AttachRequest) (*run
 	return &runtimeapi.AttachResponse{Url: stream.URL()}, nil
 }
 
-// PortForward returns the URL of one connection to a port of the pod: raw bytes, with
-// half close. Each connection needs a URL of its own.
+// maxForwards bounds the ports of one PortForward: each holds a stream of the pod's until
+// it is used.
+const maxForwards = 64
+
+// PortForward returns the URL of connections to ports of the pod, one to each: raw bytes,
+// with half close. Its query holds a port and a token for each, in the request's order. What
+// connects to a port does so when its client comes.
 func (s *Service) PortForward(ctx context.Context, r *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
-	if len(r.GetPort()) != 1 {
-		return nil, failure.Invalid("port-forward to pod %.12s: one port, not %v", r.GetPodSandboxId(), r.GetPort())
+	if n := len(r.GetPort()); n < 1 || n > maxForwards {
+		return nil, failure.Invalid("port-forward to pod %.12s: %d ports, not 1 to %d", r.GetPodSandboxId(), n, maxForwards)
 	}
 	p, err := s.find(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
-	stream, err := s.engine.PortForward(ctx, p.ID, int(r.GetPort()[0]))
-	if err != nil {
-		return nil, err
+	u := url.URL{Scheme: engine.Scheme}
+	query := url.Values{}
+	for _, port := range r.GetPort() {
+		stream, err := s.engine.PortForward(ctx, p.ID, int(port))
+		if err != nil {
+			return nil, err // the streams before are forgotten when nobody comes
+		}
+		u.Path = stream.Socket
+		query.Add("port", strconv.Itoa(int(port)))
+		query.Add("token", stream.Token)
 	}
-	return &runtimeapi.PortForwardResponse{Url: stream.URL()}, nil
+	u.RawQuery = query.Encode()
+	return &runtimeapi.PortForwardResponse{Url: u.String()}, nil
 }

@@ -18,9 +18,12 @@ import (
 // package shim/stream dials Socket, with Token, once.
 type Stream struct{ Socket, Token string }
 
+// Scheme is that of streams' URLs.
+const Scheme = "bulkhead+unix"
+
 // URL is the stream for a client in another process: "bulkhead+unix://PATH?token=TOKEN".
 func (s Stream) URL() string {
-	u := url.URL{Scheme: "bulkhead+unix", Path: s.Socket, RawQuery: url.Values{"token": {s.Token}}.Encode()}
+	u := url.URL{Scheme: Scheme, Path: s.Socket, RawQuery: url.Values{"token": {s.Token}}.Encode()}
 	return u.String()
 }
 
