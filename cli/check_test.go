@@ -26,7 +26,10 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u := newUser(t, prefix)
 			found := foundBy(t, u, 0, "check", "-o", "json")
-			for _, check := range []string{"directories", "disk", "memory", "cgroups", "Landlock", "programs", "QEMU", "guest", "accelerator", "boot", "user namespaces", "pasta", "/dev/net/tun", "network"} {
+			for _, check := range []string{
+				"directories", "disk", "memory", "cgroups", "Landlock", "programs", "QEMU", "guest", "accelerator", "boot",
+				"user namespaces", "pasta", "/dev/net/tun", "network",
+			} {
 				f, ok := found[check]
 				if !ok || f.Reason == "" || f.Status == "fail" || f.Status == "warn" && f.Remedy == "" {
 					t.Errorf("%s: %+v", check, f)

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"archive/tar"
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
@@ -36,14 +33,25 @@ func (u *user) refused(t *testing.T, args []string, want ...string) {
 // back again, as files and as a tar stream.
 func (u *user) copies(t *testing.T) {
 	dir := u.dir + "/cp"
-	u.shell(t, `mkdir -p "$1/src/sub" && cd "$1" && echo content >src/a && chmod 750 src/a && ln -s ../a src/sub/l && ln src/a src/b && touch -d 2001-02-03 src/a && mkfifo src/pipe`, dir)
+	u.shell(t, `mkdir -p "$1/src/sub" &&
+		cd "$1" &&
+		echo content >src/a &&
+		chmod 750 src/a &&
+		ln -s ../a src/sub/l &&
+		ln src/a src/b &&
+		touch -d 2001-02-03 src/a &&
+		mkfifo src/pipe`, dir)
 	if _, stderr, code := u.run("", "cp", dir+"/src", "web:/data"); code != 0 || !strings.Contains(stderr, "left out") {
 		t.Errorf("cp to a directory: exit code %d, %s", code, stderr)
 	}
 	u.must("", "cp", dir+"/src/.", "web:/data/as")
 	u.must("", "cp", dir+"/src/a", "web:/data/file")
 	u.must("", "cp", dir+"/src/a", "web:/etc/hosts") // a mount of its own
-	const look = "cd /data; for f in src/a as/a file; do stat -c '%a %Y %h' $f; done; readlink src/sub/l; readlink as/sub/l; cat src/sub/l as/b file /etc/hosts"
+	const look = `cd /data
+		for f in src/a as/a file; do stat -c '%a %Y %h' $f; done
+		readlink src/sub/l
+		readlink as/sub/l
+		cat src/sub/l as/b file /etc/hosts`
 	want := "750 981158400 2\n750 981158400 2\n750 981158400 1\n../a\n../a\n" + strings.Repeat("content\n", 4)
 	if out := u.must("", "exec", "web", "--", "sh", "-c", look); out != want {
 		t.Errorf("copied to the pod: %q, want %q", out, want)
@@ -81,9 +89,14 @@ func (u *user) copies(t *testing.T) {
 		t.Errorf("from a tar stream: %q", out)
 	}
 	// Of what leads out of the copy nothing comes.
-	u.must("", "exec", "web", "--", "sh", "-c", "mkdir /bad && ln -s /etc/passwd /bad/abs && ln -s ../../up /bad/up && mknod /bad/null c 1 3 && ln -s . /bad/ok")
+	u.must("", "exec", "web", "--", "sh", "-c", `mkdir /bad &&
+		ln -s /etc/passwd /bad/abs &&
+		ln -s ../../up /bad/up &&
+		mknod /bad/null c 1 3 &&
+		ln -s . /bad/ok`)
 	_, stderr, code := u.run("", "cp", "web:/bad", dir+"/bad")
-	if left, err := os.ReadDir(dir + "/bad"); err != nil || len(left) != 1 || left[0].Name() != "ok" || code != 0 || strings.Count(stderr, "left out") != 3 {
+	if left, err := os.ReadDir(dir + "/bad"); err != nil || len(left) != 1 || left[0].Name() != "ok" ||
+		code != 0 || strings.Count(stderr, "left out") != 3 {
 		t.Errorf("cp of bad files: %v, %v, exit code %d, %s", left, err, code, stderr)
 	}
 	u.refused(t, []string{"cp", "web:/nosuch", dir}, "/nosuch", "not found")
@@ -101,92 +114,6 @@ func (u *user) shell(t *testing.T, script string, args ...string) {
 	args = append(append(append([]string{}, u.prefix...), "sh", "-c", script, "sh"), args...)
 	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", script, err, out)
-	}
-}
-
-// background is a command that goes on beside the test.
-type background struct {
-	cmd    *exec.Cmd
-	in     io.Writer
-	mu     chan struct{} // held by who uses out
-	out    bytes.Buffer
-	heard  chan struct{}
-	reader chan struct{} // closed when all is read
-}
-
-// begin starts a command of the user's.
-func (u *user) begin(t *testing.T, args ...string) *background {
-	t.Helper()
-	args = append(append(append([]string{}, u.prefix...), filepath.Join(os.Getenv("BULKHEAD_LIBEXEC"), "bulkhead")), args...)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	b := &background{cmd: exec.CommandContext(ctx, args[0], args[1:]...), mu: make(chan struct{}, 1), heard: make(chan struct{}, 1), reader: make(chan struct{})}
-	b.cmd.Dir, b.cmd.Env = "/", u.env
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.cmd.Stdout, b.cmd.Stderr = w, w
-	if b.in, err = b.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	go func() {
-		defer close(b.reader)
-		buf := make([]byte, 4096)
-		for {
-			n, err := r.Read(buf)
-			b.mu <- struct{}{}
-			b.out.Write(buf[:n])
-			<-b.mu
-			select {
-			case b.heard <- struct{}{}:
-			default:
-			}
-			if err != nil {
-				r.Close()
-				return
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		_ = b.cmd.Wait()
-		<-b.reader
-	})
-	return b
-}
-
-// expect waits for output that matches, and returns the match and its groups.
-func (b *background) expect(t *testing.T, pattern string) []string {
-	t.Helper()
-	re, limit := regexp.MustCompile(pattern), time.After(30*time.Second)
-	for {
-		b.mu <- struct{}{}
-		text := b.out.String()
-		<-b.mu
-		if found := re.FindStringSubmatch(text); found != nil {
-			return found
-		}
-		select {
-		case <-b.heard:
-		case <-limit:
-			t.Fatalf("%v does not say %s, but %q", b.cmd.Args, pattern, text)
-		}
-	}
-}
-
-// end sends a signal and wants the exit code.
-func (b *background) end(t *testing.T, sig syscall.Signal, code int) {
-	t.Helper()
-	if err := b.cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
-	_ = b.cmd.Wait()
-	if got := b.cmd.ProcessState.ExitCode(); got != code {
-		t.Errorf("%v: exit code %d, want %d", b.cmd.Args, got, code)
 	}
 }
 
@@ -258,8 +185,8 @@ func (u *user) shown(t *testing.T) {
 	if err := json.Unmarshal([]byte(u.must("", "stats", "-o", "json", "web")), &stats); err != nil {
 		t.Fatal(err)
 	}
-	if len(stats) != 1 || stats[0].CPU == 0 || stats[0].Memory == 0 || stats[0].MemoryLimit < stats[0].Memory || len(stats[0].Containers) != 2 ||
-		stats[0].Disk.In == 0 || stats[0].PIDs < 2 {
+	if len(stats) != 1 || stats[0].CPU == 0 || stats[0].Memory == 0 || stats[0].MemoryLimit < stats[0].Memory ||
+		len(stats[0].Containers) != 2 || stats[0].Disk.In == 0 || stats[0].PIDs < 2 {
 		t.Errorf("stats: %+v", stats)
 	}
 	if out := u.must("", "stats", "--no-stream"); !regexp.MustCompile(`(?m)^web +\d+\.\d +\S+ kB|MB / \S+ MB`).MatchString(out) {
@@ -269,7 +196,8 @@ func (u *user) shown(t *testing.T) {
 		t.Errorf("top without a terminal: %s", out)
 	}
 	events := u.must("", "events", "web")
-	if at := strings.Index(events, "Pulled"); at < 0 || !strings.Contains(events[at:], "Created") || !strings.Contains(events[at:], "Started") {
+	if at := strings.Index(events, "Pulled"); at < 0 ||
+		!strings.Contains(events[at:], "Created") || !strings.Contains(events[at:], "Started") {
 		t.Errorf("events: %s", events)
 	}
 	if out := u.must("", "events", "-o", "jsonpath={.items[0].involvedObject.name}"); out != "web" {
@@ -298,19 +226,47 @@ func (u *user) shown(t *testing.T) {
 	}
 	u.refused(t, []string{"ps", "-o", "xml"}, "wide, name or jsonpath")
 	u.refused(t, []string{"ps", "-o", "jsonpath={.items["}, "jsonpath")
-	for _, args := range [][]string{{"logs", "w"}, {"image", "rm", ""}, {"cp", ""}, {"attach", "web", "-c", ""}} {
-		out := u.must("", append([]string{"__complete"}, args...)...)
-		if want := map[string]string{"logs": "web\tRunning", "image": busybox, "cp": "web:", "attach": "side"}[args[0]]; !strings.Contains(out, want) {
-			t.Errorf("completion of %v: %q", args, out)
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"logs", "w"}, "web\tRunning"},
+		{[]string{"image", "rm", ""}, busybox},
+		{[]string{"cp", ""}, "web:"},
+		{[]string{"attach", "web", "-c", ""}, "side"},
+	} {
+		out := u.must("", append([]string{"__complete"}, tc.args...)...)
+		if !strings.Contains(out, tc.want) {
+			t.Errorf("completion of %v: %q", tc.args, out)
 		}
 	}
 }
 
 // again is about the output of a container that is restarted.
 func (u *user) again(t *testing.T) {
-	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: again}, spec: {terminationGracePeriodSeconds: 0, volumes: [{name: v, emptyDir: {}}], containers: [
-{name: c, image: "localhost/busybox:test", volumeMounts: [{name: v, mountPath: /v}],
-command: [sh, -c, "if [ -e /v/ran ]; then for i in 1 2 3; do echo second $i; done; exec sleep 1000; fi; touch /v/ran; echo first; exit 1"]}]}}`
+	const pod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: again}
+spec:
+  terminationGracePeriodSeconds: 0
+  volumes: [{name: v, emptyDir: {}}]
+  containers:
+  - name: c
+    image: localhost/busybox:test
+    volumeMounts: [{name: v, mountPath: /v}]
+    command:
+    - sh
+    - -c
+    - |
+      if [ -e /v/ran ]; then
+        for i in 1 2 3; do echo second $i; done
+        exec sleep 1000
+      fi
+      touch /v/ran
+      echo first
+      exit 1
+`
 	u.refused(t, []string{"logs", "-p", "web"}, "restarted")
 	u.must(pod, "run", "-d", "--quiet", "-")
 	follow := u.begin(t, "logs", "-f", "again")
@@ -328,7 +284,8 @@ command: [sh, -c, "if [ -e /v/ran ]; then for i in 1 2 3; do echo second $i; don
 			t.Errorf("logs %s: %q, want %q", tc.args, out, tc.want)
 		}
 	}
-	if out := u.must("", "logs", "--timestamps", "--tail", "1", "again", "c"); !regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S{18}Z second 3\n$`).MatchString(out) {
+	stamped := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S{18}Z second 3\n$`)
+	if out := u.must("", "logs", "--timestamps", "--tail", "1", "again", "c"); !stamped.MatchString(out) {
 		t.Errorf("logs --timestamps: %q", out)
 	}
 	if out := u.must("", "events", "again"); !strings.Contains(out, "(x2 over ") {
@@ -371,7 +328,10 @@ func (u *user) pruned(t *testing.T) {
 	u.refused(t, []string{"image", "inspect", "nosuch"}, "nosuch", "image ls")
 	if u.prefix == nil { // a template that was made for another kernel, or by another QEMU
 		key := u.must("", "template", "ls", "-o", "jsonpath={.items[0].key}")
-		u.shell(t, `cd "$1/data/templates" && new=$(echo "$2" | tr 0-9 1-90) && cp -r "$2" "$new" && sed -i "s/$2/$new/" "$new/template.json"`, u.dir, key)
+		u.shell(t, `cd "$1/data/templates" &&
+			new=$(echo "$2" | tr 0-9 1-90) &&
+			cp -r "$2" "$new" &&
+			sed -i "s/$2/$new/" "$new/template.json"`, u.dir, key)
 		if out := u.must("", "system", "prune", "--force"); !strings.HasPrefix(out, "template ") || strings.Count(out, "\n") != 2 {
 			t.Errorf("system prune of an old template: %q", out)
 		}

@@ -34,10 +34,26 @@ func TestEnvironmentOfEachCommand(t *testing.T) {
 		return path
 	}
 	empty := write("empty.conf", "")
-	plain := write("plain.conf", "unqualified-search-registries = [\"registry.test\"]\n[[registry]]\nlocation = \"registry.test\"\ninsecure = true\n")
+	plain := write("plain.conf", `unqualified-search-registries = ["registry.test"]
+[[registry]]
+location = "registry.test"
+insecure = true
+`)
 	bare := u.env
-	first := append(slices.Clone(bare), "CONTAINERS_REGISTRIES_CONF="+empty, "HTTP_PROXY=http://127.0.0.1:1", "HTTPS_PROXY=http://127.0.0.1:1", "REGISTRY_AUTH_FILE="+u.dir+"/none.json")
-	proxied := append(slices.Clone(bare), "CONTAINERS_REGISTRIES_CONF="+plain, "HTTP_PROXY="+proxy, "https_proxy="+proxy, "REGISTRY_AUTH_FILE="+u.dir+"/auth.json")
+	first := append(
+		slices.Clone(bare),
+		"CONTAINERS_REGISTRIES_CONF="+empty,
+		"HTTP_PROXY=http://127.0.0.1:1",
+		"HTTPS_PROXY=http://127.0.0.1:1",
+		"REGISTRY_AUTH_FILE="+u.dir+"/none.json",
+	)
+	proxied := append(
+		slices.Clone(bare),
+		"CONTAINERS_REGISTRIES_CONF="+plain,
+		"HTTP_PROXY="+proxy,
+		"https_proxy="+proxy,
+		"REGISTRY_AUTH_FILE="+u.dir+"/auth.json",
+	)
 
 	u.env = first // starts the engine
 	if _, stderr, code := u.run("", "image", "pull", "-q", name); code != 1 || !strings.Contains(stderr, "127.0.0.1:1") {

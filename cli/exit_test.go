@@ -23,14 +23,38 @@ func TestExit(t *testing.T) {
 		code   int
 		want   string
 	}{
-		{"a container's own code", run, app.ExitError(7), false, 7, ""},
-		{"an error of run", run, errors.New("x"), false, 125, "bulkhead: x\n"},
-		{"an error", ps, fmt.Errorf("x: %w", errors.New("y\nz")), false, 1, "bulkhead: x: y z\n"},
-		{"errors of several pods", ps, errors.Join(errors.New("a"), errors.New("b")), false, 1, "bulkhead: a\nbulkhead: b\n"},
-		{"an error with two causes", ps, fmt.Errorf("%w: %w", errors.New("a"), errors.New("b")), false, 1, "bulkhead: a: b\n"},
-		{"a missing command", run, &api.Error{Message: "crun exec: no x: command ended with exit code 127", ExitCode: 127}, false, 127, "bulkhead: no x\n"},
-		{"more is there", ps, detailed, false, 1, "bulkhead: no start\n(again with --detail for more; bulkhead check looks for what this machine lacks)\n"},
-		{"more is wanted", ps, detailed, true, 1, "bulkhead: no start\n--- console ---\npanic\n"},
+		{name: "a container's own code", cmd: run, err: app.ExitError(7), code: 7},
+		{name: "an error of run", cmd: run, err: errors.New("x"), code: 125, want: "bulkhead: x\n"},
+		{name: "an error", cmd: ps, err: fmt.Errorf("x: %w", errors.New("y\nz")), code: 1, want: "bulkhead: x: y z\n"},
+		{
+			name: "errors of several pods",
+			cmd:  ps,
+			err:  errors.Join(errors.New("a"), errors.New("b")),
+			code: 1,
+			want: "bulkhead: a\nbulkhead: b\n",
+		},
+		{
+			name: "an error with two causes",
+			cmd:  ps,
+			err:  fmt.Errorf("%w: %w", errors.New("a"), errors.New("b")),
+			code: 1,
+			want: "bulkhead: a: b\n",
+		},
+		{
+			name: "a missing command",
+			cmd:  run,
+			err:  &api.Error{Message: "crun exec: no x: command ended with exit code 127", ExitCode: 127},
+			code: 127,
+			want: "bulkhead: no x\n",
+		},
+		{
+			name: "more is there",
+			cmd:  ps,
+			err:  detailed,
+			code: 1,
+			want: "bulkhead: no start\n(again with --detail for more; bulkhead check looks for what this machine lacks)\n",
+		},
+		{name: "more is wanted", cmd: ps, err: detailed, detail: true, code: 1, want: "bulkhead: no start\n--- console ---\npanic\n"},
 	} {
 		var w bytes.Buffer
 		a := &app.App{Err: &w, Detail: tc.detail}

@@ -32,7 +32,8 @@ spec:
 `
 
 func once(name, script string) string {
-	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {restartPolicy: Never, containers: [{name: c, image: "localhost/busybox:test", command: [sh, -c, %q]}]}}`, name, script)
+	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {restartPolicy: Never,
+  containers: [{name: c, image: "localhost/busybox:test", command: [sh, -c, %q]}]}}`, name, script)
 }
 
 // TestPod walks pods through every layer by the command line, as root and as an

@@ -15,7 +15,10 @@ func TestUsage(t *testing.T) {
 	}{
 		{[]string{"exec"}, "exec: POD is missing (see bulkhead exec --help)"},
 		{[]string{"exec", "web"}, "exec: COMMAND is missing"},
-		{[]string{"exec", "web", "-c", "app", "sh"}, "-c stands after the pod: put it before, or -- before the command (see bulkhead exec --help)"},
+		{
+			[]string{"exec", "web", "-c", "app", "sh"},
+			"-c stands after the pod: put it before, or -- before the command (see bulkhead exec --help)",
+		},
 		{[]string{"inspect", "a", "b"}, `inspect: "b" is one argument too many`},
 		{[]string{"image", "nosuch"}, `image: unknown command "nosuch" (see bulkhead image --help)`},
 		{[]string{"nosuch"}, `unknown command "nosuch" (see bulkhead --help)`},

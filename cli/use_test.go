@@ -45,7 +45,11 @@ func (u *user) runsImages(t *testing.T) {
 		code             int
 	}{
 		{name: "arguments as they are", args: []string{busybox, "echo", "-n", "$(HOME) $$"}, out: "$(HOME) $$"},
-		{name: "flags", args: []string{"-e", "A=$b", "-u", "5:6", "-w", "/tmp", busybox, "sh", "-c", "echo $A $(id -u):$(id -g) $PWD"}, out: "$b 5:6 /tmp\n"},
+		{
+			name: "flags",
+			args: []string{"-e", "A=$b", "-u", "5:6", "-w", "/tmp", busybox, "sh", "-c", "echo $A $(id -u):$(id -g) $PWD"},
+			out:  "$b 5:6 /tmp\n",
+		},
 		{name: "an entrypoint", args: []string{"--entrypoint", `["sh","-c"]`, busybox, "exit 4"}, code: 4},
 		{name: "stdin", stdin: "typed\n", args: []string{"-i", busybox, "sh", "-c", "echo begun; cat; exit 3"}, out: "begun\ntyped\n", code: 3},
 		{name: "no such image", args: []string{"--pull", "never", "localhost/nosuch:1"}, code: 125},
@@ -59,7 +63,8 @@ func (u *user) runsImages(t *testing.T) {
 	if out := u.must("", "inspect", "sleeper", "-o", "jsonpath={.spec.containers[0].resources.limits.memory}"); out != "64Mi" {
 		t.Errorf("the limit is %q", out)
 	}
-	if out := u.must("", "exec", "-u", "nobody", "-e", "B=2", "-w", "/", "sleeper", "--", "sh", "-c", "id -un; echo $B; pwd"); out != "nobody\n2\n/\n" {
+	out := u.must("", "exec", "-u", "nobody", "-e", "B=2", "-w", "/", "sleeper", "--", "sh", "-c", "id -un; echo $B; pwd")
+	if out != "nobody\n2\n/\n" {
 		t.Errorf("exec: %q", out)
 	}
 	u.refused(t, []string{"exec", "-u", "nosuch", "sleeper", "true"}, "nosuch")

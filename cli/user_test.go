@@ -116,7 +116,8 @@ func (u *user) nothingLeft() {
 	if _, err := os.Stat(u.dir + "/state/run/run.sock"); err != nil {
 		return // there was never one
 	}
-	client := exec.Command("curl", "-s", "--max-time", "20", "-X", "POST", "--unix-socket", u.dir+"/state/run/run.sock", "http://engine/v1/shutdown")
+	client := exec.Command("curl", "-s", "--max-time", "20", "-X", "POST",
+		"--unix-socket", u.dir+"/state/run/run.sock", "http://engine/v1/shutdown")
 	if out, err := client.CombinedOutput(); err != nil {
 		u.t.Errorf("end the engine: %v: %s", err, out)
 	}

@@ -12,11 +12,13 @@ import (
 )
 
 const describedPod = `{
-  "metadata": {"name": "web", "namespace": "default", "uid": "2e2e0289-eeb1", "creationTimestamp": "2026-01-02T03:04:05Z", "labels": {"app": "web", "tier": "front"}},
+  "metadata": {"name": "web", "namespace": "default", "uid": "2e2e0289-eeb1",
+    "creationTimestamp": "2026-01-02T03:04:05Z", "labels": {"app": "web", "tier": "front"}},
   "spec": {
     "restartPolicy": "Always",
     "containers": [{
-      "name": "app", "image": "localhost/app:1", "command": ["sh", "-c", "sleep 9; echo"], "ports": [{"containerPort": 80, "protocol": "TCP", "name": "http"}],
+      "name": "app", "image": "localhost/app:1", "command": ["sh", "-c", "sleep 9; echo"],
+      "ports": [{"containerPort": 80, "protocol": "TCP", "name": "http"}],
       "env": [{"name": "A", "value": "1"}, {"name": "E"}, {"name": "S", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}}],
       "resources": {"limits": {"cpu": "500m", "memory": "64Mi"}}, "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": true}]
     }],
@@ -39,7 +41,14 @@ func TestDescribe(t *testing.T) {
 	p.Metadata.CreationTimestamp = time.Time{} // is shown in the local zone
 	var out bytes.Buffer
 	out.WriteByte('\n')
-	events := []api.Event{{Type: "Warning", Reason: "BackOff", Message: "again", Count: 1, LastTimestamp: time.Now(), InvolvedObject: api.ObjectReference{Name: "web", FieldPath: "spec.containers{app}"}}}
+	events := []api.Event{{
+		Type:           "Warning",
+		Reason:         "BackOff",
+		Message:        "again",
+		Count:          1,
+		LastTimestamp:  time.Now(),
+		InvolvedObject: api.ObjectReference{Name: "web", FieldPath: "spec.containers{app}"},
+	}}
 	if err := p.print(&out, events); err != nil {
 		t.Fatal(err)
 	}

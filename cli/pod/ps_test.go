@@ -12,7 +12,17 @@ import (
 
 func TestPsTable(t *testing.T) {
 	pods := []api.Pod{
-		{Name: "web", Namespace: "default", UID: "2e2e0289-eeb1-4", Ready: 1, Containers: 2, Status: "Running", Ports: []string{"127.0.0.1:8080->80"}, Accel: "tcg", Created: time.Now()},
+		{
+			Name:       "web",
+			Namespace:  "default",
+			UID:        "2e2e0289-eeb1-4",
+			Ready:      1,
+			Containers: 2,
+			Status:     "Running",
+			Ports:      []string{"127.0.0.1:8080->80"},
+			Accel:      "tcg",
+			Created:    time.Now(),
+		},
 		{Name: "db", Namespace: "default", UID: "short", Status: "Completed", Created: time.Now()},
 	}
 	for _, tc := range []struct{ namespace, want string }{

@@ -63,7 +63,8 @@ condition is an error at once.`,
 	}
 	t.Add(cmd)
 	cmd.Flags().StringVar(&condition, "for", "", "delete, condition=NAME[=STATUS] or jsonpath=TEMPLATE[=VALUE] (default: the pod's end)")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait, all pods together (default: with --for 30s, else for ever; 0 is for ever)")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0,
+		"how long to wait, all pods together (default: with --for 30s, else for ever; 0 is for ever)")
 	return cmd
 }
 

@@ -20,12 +20,26 @@ func TestMissedOutput(t *testing.T) {
 		log  []api.Log
 		want string // of the log
 	}{
-		{"all by the terminal", "a\r\nb\r\n", []api.Log{{Data: []byte("a\r\n"), Time: joined}, {Data: []byte("b\r\n"), Time: joined}}, ""},
-		{"all before", "", []api.Log{{Data: []byte("a\r\n"), Time: joined.Add(-1)}}, "a\r\n"},
-		{"both", "b\r\n", []api.Log{{Data: []byte("a\r\n"), Time: joined.Add(-1)}, {Data: []byte("b\r\n"), Time: joined}}, "a\r\n"},
-		{"logged after, shown by nobody", "b\r\n", []api.Log{{Data: []byte("a\r\n"), Time: joined}, {Data: []byte("b\r\n"), Time: joined}}, "a\r\n"},
-		{"a last line without an end", "ab", []api.Log{{Data: []byte("ab\n"), Time: joined}}, ""},
-		{"another container's", "a", []api.Log{{Data: []byte("x\n"), Time: joined.Add(-1), Container: "other"}}, ""},
+		{
+			name: "all by the terminal",
+			live: "a\r\nb\r\n",
+			log:  []api.Log{{Data: []byte("a\r\n"), Time: joined}, {Data: []byte("b\r\n"), Time: joined}},
+		},
+		{name: "all before", log: []api.Log{{Data: []byte("a\r\n"), Time: joined.Add(-1)}}, want: "a\r\n"},
+		{
+			name: "both",
+			live: "b\r\n",
+			log:  []api.Log{{Data: []byte("a\r\n"), Time: joined.Add(-1)}, {Data: []byte("b\r\n"), Time: joined}},
+			want: "a\r\n",
+		},
+		{
+			name: "logged after, shown by nobody",
+			live: "b\r\n",
+			log:  []api.Log{{Data: []byte("a\r\n"), Time: joined}, {Data: []byte("b\r\n"), Time: joined}},
+			want: "a\r\n",
+		},
+		{name: "a last line without an end", live: "ab", log: []api.Log{{Data: []byte("ab\n"), Time: joined}}},
+		{name: "another container's", live: "a", log: []api.Log{{Data: []byte("x\n"), Time: joined.Add(-1), Container: "other"}}},
 	} {
 		var out bytes.Buffer
 		at := &attachment{tty: true, since: joined, ended: make(chan error, 1)}

@@ -12,7 +12,11 @@ func TestEndText(t *testing.T) {
 		{"an end that it does not", endText(api.Ended{Reason: "OOMKilled", Message: "c: over its limit"}), "OOMKilled: c: over its limit"},
 		{"a reason alone", endText(api.Ended{Reason: "VMKilled"}), "VMKilled"},
 		{
-			"a container that cannot run", endText(api.Ended{Reason: "StartError", Message: "c: create container c4a9d8e8ab0b: crun create: open executable: Permission denied"}),
+			"a container that cannot run",
+			endText(api.Ended{
+				Reason:  "StartError",
+				Message: "c: create container c4a9d8e8ab0b: crun create: open executable: Permission denied",
+			}),
 			"container c cannot be run: open executable: Permission denied (check its command, and what is in its image)",
 		},
 	} {

@@ -53,7 +53,8 @@ type (
 // image's.
 func (f imageFlags) manifest(image string, args []string) (api.Manifest, error) {
 	if len(f.volumes) > 0 {
-		return api.Manifest{}, errors.New("-v: directories of this machine cannot be shared with a pod yet; bulkhead cp copies files to and from one")
+		return api.Manifest{}, errors.New(
+			"-v: directories of this machine cannot be shared with a pod yet; bulkhead cp copies files to and from one")
 	}
 	base := baseName(image)
 	c := container{

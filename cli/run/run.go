@@ -79,7 +79,8 @@ is attached to when this is called from one.`,
 	f.BoolVar(&r.wait, "wait", false, "with -d: return when the pods are ready, or have succeeded")
 	f.DurationVar(&r.timeout, "timeout", 5*time.Minute, "with --wait: how long to wait")
 	f.BoolVar(&req.Remove, "rm", false, "remove each pod when it has ended")
-	f.StringArrayVarP(&req.Ports, "publish", "p", nil, "publish a port: [IP:]HOST:POD (IP is 127.0.0.1 unless given, HOST 0 is one that is free)")
+	f.StringArrayVarP(&req.Ports, "publish", "p", nil,
+		"publish a port: [IP:]HOST:POD (IP is 127.0.0.1 unless given, HOST 0 is one that is free)")
 	f.StringVar(&req.Network, "network", "user", "network: user or none")
 	f.BoolVar(&req.HostLoopback, "allow-host-loopback", false,
 		"where this user can make no network namespace: reach the outside all the same, and the host's loopback with it")

@@ -19,7 +19,8 @@ func sourceOf(arg string) (isFile bool, note string) {
 	if _, err := os.Stat(arg); err != nil {
 		return false, ""
 	}
-	return true, fmt.Sprintf("%s is taken for a file, because it is there: write docker.io/library/%[1]s, or another whole name, for an image", arg)
+	return true, fmt.Sprintf(
+		"%s is taken for a file, because it is there: write docker.io/library/%[1]s, or another whole name, for an image", arg)
 }
 
 // files takes what follows the first file: more files and flags, in any order.

@@ -55,10 +55,12 @@ SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
 	cmd.Flags().StringVarP(&req.Container, "container", "c", "", "container (default: the pod's first)")
 	cmd.Flags().BoolVarP(&req.Stdin, "stdin", "i", false, "pass stdin on")
 	cmd.Flags().BoolVarP(&req.TTY, "tty", "t", false, "give the command a terminal")
-	cmd.Flags().StringVarP(&req.User, "user", "u", "", "user: a name that the image knows or a UID, :GROUP after it (default: the container's)")
+	cmd.Flags().StringVarP(&req.User, "user", "u", "",
+		"user: a name that the image knows or a UID, :GROUP after it (default: the container's)")
 	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "NAME=VALUE in the environment; NAME alone takes this command's")
 	cmd.Flags().StringVarP(&req.Dir, "workdir", "w", "", "working directory (default: the container's)")
-	cmd.Flags().StringVar(&keys, "detach-keys", "", "keys that leave the command running, as "+detachKeys+" (default: none, for a shell's Ctrl-P would wait for the next key)")
+	cmd.Flags().StringVar(&keys, "detach-keys", "",
+		"keys that leave the command running, as "+detachKeys+" (default: none, for a shell's Ctrl-P would wait for the next key)")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }

@@ -26,7 +26,8 @@ func TestLateFlags(t *testing.T) {
 			t.Fatal(err)
 		}
 		command, err := lateFlags(cmd, cmd.Flags().Args()[1:])
-		if got := strings.Join(command, " "); got != tc.command || (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+		if got := strings.Join(command, " "); got != tc.command || (err != nil) != (tc.err != "") ||
+			err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: %q, %v", tc.args, got, err)
 		}
 		if got := cmd.Flag("container").Value.String(); err == nil && got != tc.container {

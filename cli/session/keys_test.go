@@ -40,7 +40,10 @@ func TestEscape(t *testing.T) {
 		{"a\x10", "a\x10", false}, // the first key is passed on at the end
 		{"\x11\x10", "\x11\x10", false},
 	} {
-		for name, r := range map[string]io.Reader{"at once": strings.NewReader(tc.typed), "key by key": iotest.OneByteReader(strings.NewReader(tc.typed))} {
+		for name, r := range map[string]io.Reader{
+			"at once":    strings.NewReader(tc.typed),
+			"key by key": iotest.OneByteReader(strings.NewReader(tc.typed)),
+		} {
 			e := &escapeReader{r: r, keys: []byte("\x10\x11")}
 			var passed bytes.Buffer
 			_, err := io.Copy(&passed, onlyReader{e})

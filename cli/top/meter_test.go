@@ -20,7 +20,17 @@ func TestMeter(t *testing.T) {
 }
 
 func TestFirstKey(t *testing.T) {
-	for typed, want := range map[string]string{"q": "q", "qc": "q", "\x1b": "\x1b", "\x1b[A": "\x1b[A", "\x1b[Bx": "\x1b[B", "\x1bOA": "\x1bOA", "\x1b[5~q": "\x1b[5~", "\x1b[1;5": "\x1b[1;5", "\x1bq": "\x1b"} {
+	for typed, want := range map[string]string{
+		"q":        "q",
+		"qc":       "q",
+		"\x1b":     "\x1b",
+		"\x1b[A":   "\x1b[A",
+		"\x1b[Bx":  "\x1b[B",
+		"\x1bOA":   "\x1bOA",
+		"\x1b[5~q": "\x1b[5~",
+		"\x1b[1;5": "\x1b[1;5",
+		"\x1bq":    "\x1b",
+	} {
 		if got := string(firstKey([]byte(typed))); got != want {
 			t.Errorf("%q: %q, want %q", typed, got, want)
 		}

@@ -104,8 +104,13 @@ func statsTable(w io.Writer, all []figures) error {
 		row := []string{u.pod, "-", "-", "-", "-", "-", "-"}
 		if u.live {
 			row = []string{
-				u.pod, text.Percent(u.cpu), text.Size(u.memory) + " / " + text.Size(u.limit), text.Percent(float64(u.memory) / float64(max(1, u.limit))),
-				"-", pair(u.disk), strconv.Itoa(u.pids),
+				u.pod,
+				text.Percent(u.cpu),
+				text.Size(u.memory) + " / " + text.Size(u.limit),
+				text.Percent(float64(u.memory) / float64(max(1, u.limit))),
+				"-",
+				pair(u.disk),
+				strconv.Itoa(u.pids),
 			}
 			if u.network {
 				row[4] = pair(u.net)

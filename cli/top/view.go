@@ -106,7 +106,14 @@ func (v view) footer() string {
 		}
 		return key + " " + what
 	}
-	return strings.Join([]string{"q quit", "↑↓ select", "sort:", mark("c", "CPU", "cpu"), mark("m", "memory", "memory"), mark("n", "name", "name")}, "  ")
+	return strings.Join([]string{
+		"q quit",
+		"↑↓ select",
+		"sort:",
+		mark("c", "CPU", "cpu"),
+		mark("m", "memory", "memory"),
+		mark("n", "name", "name"),
+	}, "  ")
 }
 
 func (v view) header(name int, columns []column) string {

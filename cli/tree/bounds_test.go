@@ -17,7 +17,9 @@ func TestLinksThroughLinks(t *testing.T) {
 	var left []string
 	dir := t.TempDir()
 	err := Unpack(archive(t,
-		tar.Header{Typeflag: tar.TypeDir, Name: "t"}, tar.Header{Typeflag: tar.TypeDir, Name: "t/d"}, tar.Header{Typeflag: tar.TypeDir, Name: "t/d/d"},
+		tar.Header{Typeflag: tar.TypeDir, Name: "t"},
+		tar.Header{Typeflag: tar.TypeDir, Name: "t/d"},
+		tar.Header{Typeflag: tar.TypeDir, Name: "t/d/d"},
 		tar.Header{Typeflag: tar.TypeSymlink, Name: "t/d/d/top", Linkname: "../.."},
 		tar.Header{Typeflag: tar.TypeSymlink, Name: "t/d/out", Linkname: "d/top/../beside"},
 		tar.Header{Typeflag: tar.TypeSymlink, Name: "t/empty"},

@@ -10,7 +10,10 @@ import (
 // TestColumns: what has no room on a terminal comes on further lines, the same columns
 // in each row, and the last one is folded.
 func TestColumns(t *testing.T) {
-	rows := [][]string{{"web", "Running", "127.0.0.1:8080->80", "the first word and many more that follow it"}, {"db-with-a-name", "Error", "-", "-"}}
+	rows := [][]string{
+		{"web", "Running", "127.0.0.1:8080->80", "the first word and many more that follow it"},
+		{"db-with-a-name", "Error", "-", "-"},
+	}
 	for _, tc := range []struct {
 		limit int
 		want  string

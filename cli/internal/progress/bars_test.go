@@ -20,7 +20,10 @@ func TestBar(t *testing.T) {
 		want  string
 	}{
 		{"half", api.Progress{Blob: blob, Total: 2e6, Done: 1e6}, 60, "  0123456789ab [========         ]     1 MB / 2 MB    "},
-		{"done", api.Progress{Blob: blob, Total: 2e6, Done: 2e6, State: "done"}, 60, "  0123456789ab [=================]     2 MB / 2 MB     done"},
+		{
+			"done", api.Progress{Blob: blob, Total: 2e6, Done: 2e6, State: "done"}, 60,
+			"  0123456789ab [=================]     2 MB / 2 MB     done",
+		},
 		{"more than said", api.Progress{Blob: blob, Total: 1, Done: 2e6}, 60, "  0123456789ab [=================]     2 MB / 1 B     "},
 		{"unknown size", api.Progress{Blob: blob, Done: 1500}, 60, "  0123456789ab    1.5 kB"},
 		{"narrow", api.Progress{Blob: blob, Total: 2e6, Done: 1e6}, 20, "  0123456789ab     "},

@@ -15,7 +15,8 @@ func TestMessages(t *testing.T) {
 		{"UIDs", Plain("pod 9353c822-9a39-46f0-b1fc-46aed8bc6f1b"), "pod 9353c822-9a39-46f0-b1fc-46aed8bc6f1b"},
 		{
 			"a command that is not there",
-			CannotRun("agent exec: exec " + process + " in container " + container + ": executable not found: crun exec: executable file `x` not found in $PATH: No such file or directory: command ended with exit code 127"),
+			CannotRun("agent exec: exec " + process + " in container " + container + ": executable not found: crun exec: " +
+				"executable file `x` not found in $PATH: No such file or directory: command ended with exit code 127"),
 			"executable file `x` not found in $PATH: No such file or directory",
 		},
 		{"another reason", CannotRun("mount failed"), "mount failed"},

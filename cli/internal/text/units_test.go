@@ -30,7 +30,11 @@ func TestAge(t *testing.T) {
 }
 
 func TestBrief(t *testing.T) {
-	for n, want := range map[float64]string{0: "0", 999: "999", 1000: "1.0k", 9949: "9.9k", 9950: "10k", 999_499: "999k", 999_500: "1.0M", 2.5e9: "2.5G", 3e18: "3000P"} {
+	for n, want := range map[float64]string{
+		0: "0", 999: "999",
+		1000: "1.0k", 9949: "9.9k", 9950: "10k", 999_499: "999k",
+		999_500: "1.0M", 2.5e9: "2.5G", 3e18: "3000P",
+	} {
 		if got := Brief(n); got != want {
 			t.Errorf("brief(%v) = %q, want %q", n, got, want)
 		}
