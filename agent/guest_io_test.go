@@ -170,14 +170,13 @@ func testForward(t *testing.T, tm *template) {
 // testConfined reads files by links that lead out of the container.
 func testConfined(t *testing.T, tm *template) {
 	g := tm.start(t)
-	g.launch(
-		"c",
-		spec(
-			"sh",
-			"-c",
-			"ln -s / /tmp/root; ln -s ../../../../../../etc/passwd /tmp/up; ln -s /proc/1/root/etc/passwd /tmp/magic; mknod /tmp/fifo p; echo ready; sleep 1000",
-		),
-	)
+	g.launch("c", spec("sh", "-c", `
+		ln -s / /tmp/root
+		ln -s ../../../../../../etc/passwd /tmp/up
+		ln -s /proc/1/root/etc/passwd /tmp/magic
+		mknod /tmp/fifo p
+		echo ready
+		sleep 1000`))
 	c := agentv1.Process{Container: "c"}
 	out, err := g.Output(g.ctx(), agentv1.Output{Process: c, Stream: "stdout"})
 	g.must(err)

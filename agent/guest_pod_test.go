@@ -18,15 +18,9 @@ import (
 func testPod(t *testing.T, tm *template) {
 	g := tm.start(t)
 	withVolume := func(s map[string]any) map[string]any {
-		s["mounts"] = append(
-			s["mounts"].([]any),
-			map[string]any{"destination": "/disk", "type": "bulkhead.emptydir", "source": "disk"},
-			map[string]any{
-				"destination": "/mem",
-				"type":        "bulkhead.emptydir",
-				"source":      "mem",
-				"options":     []string{"medium=Memory", "size=1048576"},
-			},
+		s["mounts"] = append(s["mounts"].([]any),
+			mount("/disk", "bulkhead.emptydir", "disk"),
+			mount("/mem", "bulkhead.emptydir", "mem", "medium=Memory", "size=1048576"),
 		)
 		return s
 	}
@@ -49,7 +43,8 @@ func testPod(t *testing.T, tm *template) {
 			t.Errorf("%s is not shared: %q, %q", file, a, b)
 		}
 	}
-	if got := in("a", "hostname; cat /etc/hostname /etc/resolv.conf; tail -n 1 /etc/hosts"); got != "pod-one\npod-one\nnameserver 10.0.2.3\n10.0.2.15 pod-one\n" {
+	const identity = "pod-one\npod-one\nnameserver 10.0.2.3\n10.0.2.15 pod-one\n"
+	if got := in("a", "hostname; cat /etc/hostname /etc/resolv.conf; tail -n 1 /etc/hosts"); got != identity {
 		t.Errorf("identity: %q", got)
 	}
 	if got := in("a", "ps | wc -l"); strings.TrimSpace(got) > "5" {
@@ -62,8 +57,13 @@ func testPod(t *testing.T, tm *template) {
 	if e.Code == 0 {
 		t.Errorf("the volume's limit does not hold: %q", out)
 	}
-	if got := in("a", "cat /sys/class/net/eth0/mtu; ip addr show dev eth0 | grep -c 10.0.2.15/24; ip route | grep -c 'default via 10.0.2.2'; ip addr show lo | grep -c 127.0.0.1"); got != "1400\n1\n1\n1\n" {
-		t.Errorf("network: %q", got)
+	network := in("a", `
+		cat /sys/class/net/eth0/mtu
+		ip addr show dev eth0 | grep -c 10.0.2.15/24
+		ip route | grep -c 'default via 10.0.2.2'
+		ip addr show lo | grep -c 127.0.0.1`)
+	if network != "1400\n1\n1\n1\n" {
+		t.Errorf("network: %q", network)
 	}
 	in("a", "head -c 3000000 /dev/zero > /root/file")
 	stats, err := g.Stats(g.ctx(), agentv1.Process{Container: "a"})
@@ -191,7 +191,8 @@ func testPause(t *testing.T, tm *template) {
 	if err != nil || !list.Processes[0].Paused {
 		t.Errorf("list = %+v, %v", list, err)
 	}
-	if _, err := g.Exec(g.ctx(), agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: "x"}, Spec: raw(t, process("true"))}); err == nil {
+	request := agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: "x"}, Spec: raw(t, process("true"))}
+	if _, err := g.Exec(g.ctx(), request); err == nil {
 		t.Error("exec in a paused container")
 	}
 	g.must(g.Resume(g.ctx(), c))
@@ -219,11 +220,10 @@ func testDistinct(t *testing.T, tm *template) {
 	identity := func(name string) (values []string) {
 		g := tm.start(t, func(c *agentv1.Configure) { c.Hostname = name })
 		g.launch("c", spec("sleep", "1000"))
-		out, _ := g.exec("c", "x", process(
-			"sh",
-			"-c",
-			"head -c 16 /dev/urandom | od -An -tx1; cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid /sys/class/net/eth0/address; hostname",
-		))
+		out, _ := g.exec("c", "x", process("sh", "-c", `
+			head -c 16 /dev/urandom | od -An -tx1
+			cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid /sys/class/net/eth0/address
+			hostname`))
 		return strings.Fields(strings.ReplaceAll(strings.TrimSpace(out), " ", ""))
 	}
 	a, b := identity("one"), identity("two")

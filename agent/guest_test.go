@@ -98,10 +98,8 @@ func testExec(t *testing.T, tm *template) {
 	if e := g.exit(name); e.Code != 137 || e.Signal != 9 {
 		t.Errorf("exec after its container: %+v", e)
 	}
-	if _, err := g.Exec(g.ctx(), agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: "late"}, Spec: raw(t, process("true"))}); !errors.Is(
-		err,
-		agentv1.ErrBusy,
-	) {
+	late := agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: "late"}, Spec: raw(t, process("true"))}
+	if _, err := g.Exec(g.ctx(), late); !errors.Is(err, agentv1.ErrBusy) {
 		t.Errorf("exec in a container that ended: %v", err)
 	}
 	if e, err := g.Delete(g.ctx(), c); err != nil || e.Code != 137 {
@@ -227,9 +225,9 @@ func testUpdate(t *testing.T, tm *template) {
 	g := tm.start(t)
 	g.launch("c", spec("sleep", "1000"))
 	g.must(g.Update(g.ctx(), agentv1.Update{Container: "c", Resources: raw(t, map[string]any{
-		"memory": map[string]any{
-			"limit": 48 << 20,
-		}, "cpu": map[string]any{"quota": 50000, "period": 100000}, "pids": map[string]any{"limit": 100},
+		"memory": map[string]any{"limit": 48 << 20},
+		"cpu":    map[string]any{"quota": 50000, "period": 100000},
+		"pids":   map[string]any{"limit": 100},
 	})}))
 	out, _ := g.exec("c", "show", process("cat", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/pids.max"))
 	if want := "50331648\n50000 100000\n100\n"; out != want {

@@ -175,32 +175,12 @@ func spec(args ...string) map[string]any {
 		"root":       map[string]any{"path": "ignored"},
 		"process":    process(args...),
 		"mounts": []any{
-			map[string]any{"destination": "/proc", "type": "proc", "source": "proc", "options": []string{"nosuid", "noexec", "nodev"}},
-			map[string]any{
-				"destination": "/dev",
-				"type":        "tmpfs",
-				"source":      "tmpfs",
-				"options":     []string{"nosuid", "strictatime", "mode=755", "size=65536k"},
-			},
-			map[string]any{
-				"destination": "/dev/pts",
-				"type":        "devpts",
-				"source":      "devpts",
-				"options":     []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"},
-			},
-			map[string]any{
-				"destination": "/dev/shm",
-				"type":        "tmpfs",
-				"source":      "shm",
-				"options":     []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"},
-			},
-			map[string]any{"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": []string{"nosuid", "noexec", "nodev", "ro"}},
-			map[string]any{
-				"destination": "/sys/fs/cgroup",
-				"type":        "cgroup",
-				"source":      "cgroup",
-				"options":     []string{"nosuid", "noexec", "nodev", "ro"},
-			},
+			mount("/proc", "proc", "proc", "nosuid", "noexec", "nodev"),
+			mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=65536k"),
+			mount("/dev/pts", "devpts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"),
+			mount("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777", "size=65536k"),
+			mount("/sys", "sysfs", "sysfs", "nosuid", "noexec", "nodev", "ro"),
+			mount("/sys/fs/cgroup", "cgroup", "cgroup", "nosuid", "noexec", "nodev", "ro"),
 		},
 		"linux": map[string]any{
 			"namespaces": []any{
@@ -209,6 +189,11 @@ func spec(args ...string) map[string]any {
 			},
 		},
 	}
+}
+
+// mount is a mount of an OCI specification.
+func mount(destination, kind, source string, options ...string) map[string]any {
+	return map[string]any{"destination": destination, "type": kind, "source": source, "options": options}
 }
 
 func process(args ...string) map[string]any {
@@ -384,7 +369,9 @@ func busyboxDisk(t testing.TB) string {
 		t.Fatalf("busybox-static: %v", err)
 	}
 	write("bin/busybox", string(busybox), 0o755)
-	for _, applet := range strings.Fields("mknod ln sh true false cat echo sleep id hostname ls stat head tail dd seq grep wc stty test od ip nc ps kill printf tr date mkdir touch df mount sync env timeout httpd") {
+	const applets = `mknod ln sh true false cat echo sleep id hostname ls stat head tail dd seq grep wc stty test od ip nc ps
+		kill printf tr date mkdir touch df mount sync env timeout httpd`
+	for _, applet := range strings.Fields(applets) {
 		if err := os.Symlink("busybox", filepath.Join(root, "bin", applet)); err != nil {
 			t.Fatal(err)
 		}

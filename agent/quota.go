@@ -77,7 +77,9 @@ func setQuota(device string, project uint32, size int64) error {
 		return err
 	}
 	command := uintptr(setQuota<<8 | projects)
-	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL, command, uintptr(unsafe.Pointer(name)), uintptr(project), uintptr(unsafe.Pointer(&quota)), 0, 0); errno != 0 {
+	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL, command, uintptr(unsafe.Pointer(name)), uintptr(project),
+		uintptr(unsafe.Pointer(&quota)), 0, 0)
+	if errno != 0 {
 		return fmt.Errorf("set the quota: %w", errno)
 	}
 	return nil

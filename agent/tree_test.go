@@ -180,8 +180,16 @@ func TestUnpackDestinations(t *testing.T) {
 		into     bool
 		fails    bool
 	}{
-		{path: "/dir", at: "dir/t/a"}, {path: "/dir/", at: "dir/t/a"}, {path: "dir", at: "dir/t/a"}, {path: "/new", at: "new/a"}, {path: "/link", at: "dir/t/a"},
-		{path: "/no/new", fails: true}, {path: "/new/", fails: true}, {path: "/new", into: true, fails: true}, {path: "/file", fails: true}, {path: "", fails: true},
+		{path: "/dir", at: "dir/t/a"},
+		{path: "/dir/", at: "dir/t/a"},
+		{path: "dir", at: "dir/t/a"},
+		{path: "/new", at: "new/a"},
+		{path: "/link", at: "dir/t/a"},
+		{path: "/no/new", fails: true},
+		{path: "/new/", fails: true},
+		{path: "/new", into: true, fails: true},
+		{path: "/file", fails: true},
+		{path: "", fails: true},
 		{path: "/dir/..", at: "t/a"},
 	} {
 		root := t.TempDir()

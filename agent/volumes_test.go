@@ -50,10 +50,19 @@ func TestOpenPart(t *testing.T) {
 		part, is string
 		fails    bool
 	}{
-		{part: "in", is: "in"}, {part: "in/file", is: "in/file"}, {part: "in/deep", is: "in/deep"}, {part: ".", is: "."}, {part: "./in//deep/", is: "in/deep"},
-		{part: "link/deep", is: "in/deep"}, {part: "in/back/file", is: "in/file"},
-		{part: "new/er", is: "new/er"}, {part: "link/made", is: "in/made"},
-		{part: "", fails: true}, {part: "..", fails: true}, {part: "in/../..", fails: true}, {part: "/etc", fails: true},
+		{part: "in", is: "in"},
+		{part: "in/file", is: "in/file"},
+		{part: "in/deep", is: "in/deep"},
+		{part: ".", is: "."},
+		{part: "./in//deep/", is: "in/deep"},
+		{part: "link/deep", is: "in/deep"},
+		{part: "in/back/file", is: "in/file"},
+		{part: "new/er", is: "new/er"},
+		{part: "link/made", is: "in/made"},
+		{part: "", fails: true},
+		{part: "..", fails: true},
+		{part: "in/../..", fails: true},
+		{part: "/etc", fails: true},
 		{part: "absolute", fails: true}, {part: "absolute/x", fails: true}, {part: "up", fails: true}, {part: "up/etc", fails: true},
 		{part: "dangling", fails: true}, {part: "loop", fails: true}, {part: "magic", fails: true}, {part: "in/file/x", fails: true},
 	} {

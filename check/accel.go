@@ -160,11 +160,6 @@ func judgeBoot(b booted) Finding {
 		}
 		return f
 	}
-	return ok(
-		fmt.Sprintf(
-			"a guest booted under %s and its agent answered after %.1f s (pods are cloned from a saved one, and faster)",
-			b.accel,
-			b.took.Seconds(),
-		),
-	)
+	return ok(fmt.Sprintf("a guest booted under %s and its agent answered after %.1f s (pods are cloned from a saved one, and faster)",
+		b.accel, b.took.Seconds()))
 }

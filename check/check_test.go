@@ -52,11 +52,8 @@ func TestNothingThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := map[string]Finding{}
-	able, err := Run(
-		t.Context(),
-		Probes(Options{Roots: dirs.Roots{Data: file + "/data", State: file + "/state"}}),
-		func(f Finding) { found[f.Check] = f },
-	)
+	probes := Probes(Options{Roots: dirs.Roots{Data: file + "/data", State: file + "/state"}})
+	able, err := Run(t.Context(), probes, func(f Finding) { found[f.Check] = f })
 	if able || err != nil {
 		t.Errorf("able %v, %v", able, err)
 	}

@@ -51,12 +51,8 @@ func judgeMemory(r ram, cpus int) Finding {
 	if r.err != nil || r.total == 0 {
 		return warn(fmt.Sprintf("could not tell the host's memory: %v", r.err), "")
 	}
-	reason := fmt.Sprintf(
-		"%s of %s available, %d CPUs: a pod can be no larger than the host",
-		mebibytes(r.available),
-		mebibytes(r.total),
-		cpus,
-	)
+	reason := fmt.Sprintf("%s of %s available, %d CPUs: a pod can be no larger than the host",
+		mebibytes(r.available), mebibytes(r.total), cpus)
 	switch {
 	case r.available < leastMemory:
 		return fail(reason, "end other programs, or add memory")
@@ -80,28 +76,19 @@ func judgeCgroups(s hostcgroup.Support, root bool) Finding {
 	const without = "limits of containers are enforced inside the guest, but nothing holds a virtual machine to them that has been taken over"
 	switch {
 	case s.Version == 0 && root:
-		return warn(
-			fmt.Sprintf("no cgroups for pods (%s): %s", s.Missing, without),
-			"mount cgroup2 on /sys/fs/cgroup, and leave its top to be written to",
-		)
+		return warn(fmt.Sprintf("no cgroups for pods (%s): %s", s.Missing, without),
+			"mount cgroup2 on /sys/fs/cgroup, and leave its top to be written to")
 	case s.Version == 0:
 		return warn(fmt.Sprintf("no cgroups for pods (%s): %s", s.Missing, without),
 			"start it where systemd delegates cgroups: systemd-run --user --scope bulkhead ..., or as root")
 	case !s.Has("memory"):
-		return warn(
-			fmt.Sprintf("cgroup%d without the memory controller (%s): %s", s.Version, s.Missing, without),
-			"boot without cgroup_disable=memory",
-		)
+		return warn(fmt.Sprintf("cgroup%d without the memory controller (%s): %s", s.Version, s.Missing, without),
+			"boot without cgroup_disable=memory")
 	case s.Missing != "":
 		return warn(fmt.Sprintf("cgroup%d with %s only: %s", s.Version, strings.Join(s.Controllers, ", "), s.Missing), "")
 	}
-	return ok(
-		fmt.Sprintf(
-			"cgroup%d: %s of each virtual machine are limited on the host, and its containers' inside the guest",
-			s.Version,
-			strings.Join(s.Controllers, ", "),
-		),
-	)
+	return ok(fmt.Sprintf("cgroup%d: %s of each virtual machine are limited on the host, and its containers' inside the guest",
+		s.Version, strings.Join(s.Controllers, ", ")))
 }
 
 func (m *machine) landlock(context.Context) Finding { return judgeLandlock(confine.Landlock()) }

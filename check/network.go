@@ -34,13 +34,9 @@ func (m *machine) namespaces(ctx context.Context) Finding {
 		}
 	}
 	u.err = network.TryNamespaces(ctx)
-	u.clone, u.apparmor, u.most = sysctl(
-		"kernel/unprivileged_userns_clone",
-	), sysctl(
-		"kernel/apparmor_restrict_unprivileged_userns",
-	), sysctl(
-		"user/max_user_namespaces",
-	)
+	u.clone = sysctl("kernel/unprivileged_userns_clone")
+	u.apparmor = sysctl("kernel/apparmor_restrict_unprivileged_userns")
+	u.most = sysctl("user/max_user_namespaces")
 	return m.needed(judgeNamespaces(u))
 }
 

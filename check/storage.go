@@ -26,10 +26,8 @@ func judgeDirectories(r dirs.Roots, ensure, data, state error) Finding {
 	another := "set BULKHEAD_DATA and BULKHEAD_STATE to directories of your own"
 	switch {
 	case len(r.State) > dirs.MaxState:
-		return fail(
-			fmt.Sprintf("the state directory %s has %d characters, and sockets below it leave room for %d", r.State, len(r.State), dirs.MaxState),
-			"set BULKHEAD_STATE to a shorter path",
-		)
+		return fail(fmt.Sprintf("the state directory %s has %d characters, and sockets below it leave room for %d",
+			r.State, len(r.State), dirs.MaxState), "set BULKHEAD_STATE to a shorter path")
 	case errors.Is(ensure, dirs.ErrForeign):
 		return fail(ensure.Error(), another)
 	case ensure != nil:
@@ -119,10 +117,8 @@ func judgeDisk(s storage) Finding {
 	case s.freeErr != nil:
 		return fail(fmt.Sprintf("%s: %v", s.path, s.freeErr), elsewhere)
 	case s.sparseErr != nil:
-		return fail(
-			fmt.Sprintf("%s cannot hold a disk of a pod, a sparse file of %s: %v", s.path, size(hypervisor.SlotSize), s.sparseErr),
-			elsewhere,
-		)
+		return fail(fmt.Sprintf("%s cannot hold a disk of a pod, a sparse file of %s: %v",
+			s.path, size(hypervisor.SlotSize), s.sparseErr), elsewhere)
 	case s.sparse > 1<<20:
 		return fail(fmt.Sprintf("%s has no sparse files: an empty disk of a pod would take %s", s.path, size(s.sparse)), elsewhere)
 	case s.free < leastDisk:

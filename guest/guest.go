@@ -103,14 +103,8 @@ func Load(dir string) (Bundle, error) {
 		return Bundle{}, fmt.Errorf("load guest bundle %s: %w: %w", path, ErrInvalid, err)
 	}
 	if b.Format != Format {
-		return Bundle{}, fmt.Errorf(
-			"load guest bundle %s: %w: %w: %d, want %d (make guest makes it again)",
-			path,
-			ErrInvalid,
-			ErrFormat,
-			b.Format,
-			Format,
-		)
+		return Bundle{}, fmt.Errorf("load guest bundle %s: %w: %w: %d, want %d (make guest makes it again)",
+			path, ErrInvalid, ErrFormat, b.Format, Format)
 	}
 	for _, name := range []string{KernelFile, InitrdFile} {
 		if err := b.checkSize(name); err != nil {

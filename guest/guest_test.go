@@ -62,24 +62,59 @@ func TestLoadRefuses(t *testing.T) {
 		want  []error
 		text  string
 	}{
-		{"none", func(t *testing.T, dir string) { remove(t, dir, guest.ManifestFile) }, []error{os.ErrNotExist}, guest.ManifestFile},
-		{"manifest cut in half", func(t *testing.T, dir string) {
-			path := filepath.Join(dir, guest.ManifestFile)
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			write(t, path, string(text[:len(text)/2]))
-		}, []error{guest.ErrInvalid}, guest.ManifestFile},
-		{"empty manifest", func(t *testing.T, dir string) { write(t, filepath.Join(dir, guest.ManifestFile), "{}") }, []error{guest.ErrInvalid, guest.ErrFormat}, "make guest"},
-		{"a later format", func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, guest.ManifestFile), `{"format": 999}`)
-		}, []error{guest.ErrFormat}, "999"},
-		{"no file listed", func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, guest.ManifestFile), `{"format": 1}`)
-		}, []error{guest.ErrInvalid}, "vmlinux"},
-		{"no initrd", func(t *testing.T, dir string) { remove(t, dir, guest.InitrdFile) }, []error{guest.ErrInvalid, os.ErrNotExist}, "initrd"},
-		{"kernel cut short", func(t *testing.T, dir string) { write(t, filepath.Join(dir, guest.KernelFile), "a k") }, []error{guest.ErrInvalid}, "vmlinux"},
+		{
+			name:  "none",
+			spoil: func(t *testing.T, dir string) { remove(t, dir, guest.ManifestFile) },
+			want:  []error{os.ErrNotExist},
+			text:  guest.ManifestFile,
+		},
+		{
+			name: "manifest cut in half",
+			spoil: func(t *testing.T, dir string) {
+				path := filepath.Join(dir, guest.ManifestFile)
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				write(t, path, string(text[:len(text)/2]))
+			},
+			want: []error{guest.ErrInvalid},
+			text: guest.ManifestFile,
+		},
+		{
+			name:  "empty manifest",
+			spoil: func(t *testing.T, dir string) { write(t, filepath.Join(dir, guest.ManifestFile), "{}") },
+			want:  []error{guest.ErrInvalid, guest.ErrFormat},
+			text:  "make guest",
+		},
+		{
+			name: "a later format",
+			spoil: func(t *testing.T, dir string) {
+				write(t, filepath.Join(dir, guest.ManifestFile), `{"format": 999}`)
+			},
+			want: []error{guest.ErrFormat},
+			text: "999",
+		},
+		{
+			name: "no file listed",
+			spoil: func(t *testing.T, dir string) {
+				write(t, filepath.Join(dir, guest.ManifestFile), `{"format": 1}`)
+			},
+			want: []error{guest.ErrInvalid},
+			text: "vmlinux",
+		},
+		{
+			name:  "no initrd",
+			spoil: func(t *testing.T, dir string) { remove(t, dir, guest.InitrdFile) },
+			want:  []error{guest.ErrInvalid, os.ErrNotExist},
+			text:  "initrd",
+		},
+		{
+			name:  "kernel cut short",
+			spoil: func(t *testing.T, dir string) { write(t, filepath.Join(dir, guest.KernelFile), "a k") },
+			want:  []error{guest.ErrInvalid},
+			text:  "vmlinux",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := put(t)

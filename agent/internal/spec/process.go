@@ -67,7 +67,12 @@ func resolveUser(user *object, users Users, hasHome bool) (home string, err erro
 	var name string
 	var uid, gid uint32
 	var groups []uint32
-	for _, err := range []error{user.get("username", &name), user.get("uid", &uid), user.get("gid", &gid), user.get("additionalGids", &groups)} {
+	for _, err := range []error{
+		user.get("username", &name),
+		user.get("uid", &uid),
+		user.get("gid", &gid),
+		user.get("additionalGids", &groups),
+	} {
 		if err != nil {
 			return "", fmt.Errorf("process: user: %w", err)
 		}

@@ -62,9 +62,11 @@ func TestAdjust(t *testing.T) {
 			"process":{"args":["a"],"env":["HOME=/h","A=b=c"],"cwd":"/w","apparmorProfile":"x","selinuxLabel":"y","unknown":1},
 			"mounts":[{"destination":"/dev/shm/","type":"tmpfs","source":"shm"},
 				{"destination":"/etc/hosts","type":"bind","source":"/mine"},
-				{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["ro","medium=Memory","size=77","mode=1700","group=7","subpath=a=b,c"]},
+				{"destination":"/v","type":"bulkhead.emptydir","source":"v",
+					"options":["ro","medium=Memory","size=77","mode=1700","group=7","subpath=a=b,c"]},
 				{"destination":"/c","type":"cgroup","source":"cgroup"}],
-			"linux":{"namespaces":[{"type":"network","path":"/var/run/netns/x"},{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"cgroup"}],
+			"linux":{"namespaces":[{"type":"network","path":"/var/run/netns/x"},
+					{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"cgroup"}],
 				"seccomp":{"defaultAction":"SCMP_ACT_ERRNO"},"mountLabel":"z","sysctl":{"net.x":"1"},"resources":{"pids":{"limit":5}}}}`,
 			`{"ociVersion":"1.0.2","annotations":{"k":"v=w=x"},"root":{"path":"/r","readonly":true},
 			"process":{"args":["a"],"cwd":"/w","env":["HOME=/h","A=b=c"],"terminal":false,"user":{},"unknown":1},
@@ -138,25 +140,53 @@ func TestAdjustRefuses(t *testing.T) {
 		in   string
 		want error
 	}{
-		"nothing":                       {``, agentv1.ErrInvalid},
-		"no process":                    {`{}`, agentv1.ErrInvalid},
-		"process null":                  {`{"process":null}`, agentv1.ErrNoCommand},
-		"no args":                       {`{"process":{}}`, agentv1.ErrNoCommand},
-		"empty command":                 {`{"process":{"args":[""]}}`, agentv1.ErrNoCommand},
-		"a hook":                        {`{"process":{"args":["a"]},"hooks":{"poststop":[{"path":"/x"}]}}`, agentv1.ErrInvalid},
-		"user namespace":                {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"user"}]}}`, agentv1.ErrUnsupported},
-		"mounts":                        {`{"process":{"args":["a"]},"mounts":{}}`, agentv1.ErrInvalid},
-		"volume's size":                 {`{"process":{"args":["a"]},"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["size=-1"]}]}`, agentv1.ErrInvalid},
-		"volume's medium":               {`{"process":{"args":["a"]},"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["medium=Paper"]}]}`, agentv1.ErrInvalid},
-		"a shared directory":            {`{"process":{"args":["a"]},"mounts":[{"destination":"/v","type":"bulkhead.share","source":"/srv"}]}`, agentv1.ErrUnsupported},
-		"a block device":                {`{"process":{"args":["a"]},"mounts":[{"destination":"/v","type":"bulkhead.block","source":"/dev/sdb"}]}`, agentv1.ErrUnsupported},
-		"user":                          {`{"process":{"args":["a"],"user":{"username":"nobody"}}}`, agentv1.ErrInvalid},
-		"group":                         {`{"process":{"args":["a"],"user":{"username":"demo:nobody"}}}`, agentv1.ErrInvalid},
-		"linux":                         {`{"process":{"args":["a"]},"linux":[]}`, agentv1.ErrInvalid},
-		"process namespace of the host": {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"pid","path":"/proc/1/ns/pid"}]}}`, agentv1.ErrUnsupported},
-		"process namespace of nobody":   {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"pid","path":"bulkhead.container:"}]}}`, agentv1.ErrUnsupported},
-		"process namespace that ended":  {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"pid","path":"bulkhead.container:gone"}]}}`, agentv1.ErrNotFound},
-		"env":                           {`{"process":{"args":["a"],"env":"A=b"}}`, agentv1.ErrInvalid},
+		"nothing":        {``, agentv1.ErrInvalid},
+		"no process":     {`{}`, agentv1.ErrInvalid},
+		"process null":   {`{"process":null}`, agentv1.ErrNoCommand},
+		"no args":        {`{"process":{}}`, agentv1.ErrNoCommand},
+		"empty command":  {`{"process":{"args":[""]}}`, agentv1.ErrNoCommand},
+		"a hook":         {`{"process":{"args":["a"]},"hooks":{"poststop":[{"path":"/x"}]}}`, agentv1.ErrInvalid},
+		"user namespace": {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"user"}]}}`, agentv1.ErrUnsupported},
+		"mounts":         {`{"process":{"args":["a"]},"mounts":{}}`, agentv1.ErrInvalid},
+		"volume's size": {
+			`{"process":{"args":["a"]},
+			"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["size=-1"]}]}`,
+			agentv1.ErrInvalid,
+		},
+		"volume's medium": {
+			`{"process":{"args":["a"]},
+			"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["medium=Paper"]}]}`,
+			agentv1.ErrInvalid,
+		},
+		"a shared directory": {
+			`{"process":{"args":["a"]},
+			"mounts":[{"destination":"/v","type":"bulkhead.share","source":"/srv"}]}`,
+			agentv1.ErrUnsupported,
+		},
+		"a block device": {
+			`{"process":{"args":["a"]},
+			"mounts":[{"destination":"/v","type":"bulkhead.block","source":"/dev/sdb"}]}`,
+			agentv1.ErrUnsupported,
+		},
+		"user":  {`{"process":{"args":["a"],"user":{"username":"nobody"}}}`, agentv1.ErrInvalid},
+		"group": {`{"process":{"args":["a"],"user":{"username":"demo:nobody"}}}`, agentv1.ErrInvalid},
+		"linux": {`{"process":{"args":["a"]},"linux":[]}`, agentv1.ErrInvalid},
+		"process namespace of the host": {
+			`{"process":{"args":["a"]},
+			"linux":{"namespaces":[{"type":"pid","path":"/proc/1/ns/pid"}]}}`,
+			agentv1.ErrUnsupported,
+		},
+		"process namespace of nobody": {
+			`{"process":{"args":["a"]},
+			"linux":{"namespaces":[{"type":"pid","path":"bulkhead.container:"}]}}`,
+			agentv1.ErrUnsupported,
+		},
+		"process namespace that ended": {
+			`{"process":{"args":["a"]},
+			"linux":{"namespaces":[{"type":"pid","path":"bulkhead.container:gone"}]}}`,
+			agentv1.ErrNotFound,
+		},
+		"env": {`{"process":{"args":["a"],"env":"A=b"}}`, agentv1.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -231,9 +261,8 @@ func TestUsers(t *testing.T) {
 }
 
 func FuzzAdjust(f *testing.F) {
-	f.Add(
-		[]byte(`{"process":{"args":["a"],"user":{"username":"demo"}},"mounts":[{"destination":"/v","type":"bulkhead.emptydir"}],"linux":null}`),
-	)
+	f.Add([]byte(`{"process":{"args":["a"],"user":{"username":"demo"}},
+		"mounts":[{"destination":"/v","type":"bulkhead.emptydir"}],"linux":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := spec.Parse(b)
 		if err != nil {

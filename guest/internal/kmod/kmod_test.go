@@ -103,7 +103,10 @@ func TestOrder(t *testing.T) {
 		err   error
 		named string
 	}{
-		{name: "dependencies come first and once", ask: []string{"virtio_net", "virtio"}, want: []string{"virtio_ring", "virtio", "net_failover", "virtio_net"}},
+		{
+			name: "dependencies come first and once", ask: []string{"virtio_net", "virtio"},
+			want: []string{"virtio_ring", "virtio", "net_failover", "virtio_net"},
+		},
 		{name: "what is built in is left out", ask: []string{"ext4", "crc32c_generic"}},
 		{name: "both spellings", ask: []string{"virtio-ring"}, want: []string{"virtio_ring"}},
 		{name: "soft dependencies that exist", ask: []string{"erofs"}, want: []string{"lz4_late", "erofs"}},

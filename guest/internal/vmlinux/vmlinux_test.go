@@ -25,20 +25,16 @@ func kernel(t *testing.T, machine elf.Machine, owner string, kind uint32) []byte
 
 	var out bytes.Buffer
 	ident := [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}
-	put(
-		t,
-		&out,
-		elf.Header64{
-			Ident:     ident,
-			Type:      uint16(elf.ET_EXEC),
-			Machine:   uint16(machine),
-			Version:   1,
-			Phoff:     64,
-			Ehsize:    64,
-			Phentsize: 56,
-			Phnum:     1,
-		},
-	)
+	put(t, &out, elf.Header64{
+		Ident:     ident,
+		Type:      uint16(elf.ET_EXEC),
+		Machine:   uint16(machine),
+		Version:   1,
+		Phoff:     64,
+		Ehsize:    64,
+		Phentsize: 56,
+		Phnum:     1,
+	})
 	put(t, &out, elf.Prog64{Type: uint32(elf.PT_NOTE), Off: 120, Filesz: uint64(note.Len())})
 	out.Write(note.Bytes())
 	out.WriteString("Linux version %s\x00Linux version 6.1.0-test (builder) #1\x00")
