@@ -115,6 +115,9 @@ func TestPullFails(t *testing.T) {
 			})
 		}
 	}
+	reply := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }
+	}
 	for _, tc := range []struct {
 		name string
 		wrap func(*atomic.Bool) func(http.Handler) http.Handler
@@ -123,22 +126,35 @@ func TestPullFails(t *testing.T) {
 		want error
 		says string
 	}{
-		{"unknown tag", nil, "/demo:none", PullOptions{}, ErrNotFound, ""},
-		{"unknown repository", nil, "/none:1", PullOptions{}, ErrNotFound, ""},
-		{"bad name", nil, "/UPPER", PullOptions{}, ErrInvalid, "UPPER"},
-		{"no credentials", always(basicAuth), "/demo:1", PullOptions{}, ErrUnauthorized, "bulkhead login 127.0.0.1"},
-		{"wrong credentials", always(basicAuth), "/demo:1", PullOptions{Auth: &Auth{Username: "u", Password: "no"}}, ErrUnauthorized, "bulkhead login"},
-		{"altered blob", spoil(first, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "something else") }), "/demo:1", PullOptions{}, ErrDigest, first.String()},
-		{"altered configuration", spoil(config, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }), "/demo:1", PullOptions{}, ErrDigest, config.String()},
-		{"cut connection", spoil(first, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "1000")
-			fmt.Fprint(w, "ten bytes.")
-			panic(http.ErrAbortHandler)
-		}), "/demo:1", PullOptions{}, ErrUnavailable, first.String()},
-		{"missing blob", spoil(first, http.NotFound), "/demo:1", PullOptions{}, ErrUnavailable, first.String()},
-		{"a layer without an end", always(claim(-1)), "/demo:1", PullOptions{}, ErrInvalid, first.String()},
-		{"a layer larger than any disk", always(claim(1 << 60)), "/demo:1", PullOptions{}, ErrNoSpace, "free"},
-		{"never", nil, "/demo:1", PullOptions{Policy: PullNever}, ErrNotFound, ""},
+		{name: "unknown tag", ref: "/demo:none", want: ErrNotFound},
+		{name: "unknown repository", ref: "/none:1", want: ErrNotFound},
+		{name: "bad name", ref: "/UPPER", want: ErrInvalid, says: "UPPER"},
+		{name: "no credentials", wrap: always(basicAuth), ref: "/demo:1", want: ErrUnauthorized, says: "bulkhead login 127.0.0.1"},
+		{
+			name: "wrong credentials",
+			wrap: always(basicAuth),
+			ref:  "/demo:1",
+			opts: PullOptions{Auth: &Auth{Username: "u", Password: "no"}},
+			want: ErrUnauthorized,
+			says: "bulkhead login",
+		},
+		{name: "altered blob", wrap: spoil(first, reply("something else")), ref: "/demo:1", want: ErrDigest, says: first.String()},
+		{name: "altered configuration", wrap: spoil(config, reply("{}")), ref: "/demo:1", want: ErrDigest, says: config.String()},
+		{
+			name: "cut connection",
+			wrap: spoil(first, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "1000")
+				fmt.Fprint(w, "ten bytes.")
+				panic(http.ErrAbortHandler)
+			}),
+			ref:  "/demo:1",
+			want: ErrUnavailable,
+			says: first.String(),
+		},
+		{name: "missing blob", wrap: spoil(first, http.NotFound), ref: "/demo:1", want: ErrUnavailable, says: first.String()},
+		{name: "a layer without an end", wrap: always(claim(-1)), ref: "/demo:1", want: ErrInvalid, says: first.String()},
+		{name: "a layer larger than any disk", wrap: always(claim(1 << 60)), ref: "/demo:1", want: ErrNoSpace, says: "free"},
+		{name: "never", ref: "/demo:1", opts: PullOptions{Policy: PullNever}, want: ErrNotFound},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -378,36 +394,4 @@ func (l linkedImage) Digest() (v1.Hash, error) {
 func (l linkedImage) Size() (int64, error) {
 	raw, err := l.RawManifest()
 	return int64(len(raw)), err
-}
-
-func TestLogin(t *testing.T) {
-	auth := filepath.Join(t.TempDir(), "auth.json")
-	t.Setenv("REGISTRY_AUTH_FILE", auth)
-	host := startRegistry(t, basicAuth)
-	img := imageOf(t, tarOf(t, file("a", "b")))
-	push(t, host+"/demo:1", img, remote.WithAuth(&authn.Basic{Username: "u", Password: "p"}))
-	s, _ := openStore(t, "run")
-	if err := Login(testContext(t), os.Getenv, host, "u", "wrong"); !errors.Is(err, ErrUnauthorized) {
-		t.Errorf("wrong password: %v", err)
-	}
-	if err := Login(testContext(t), os.Getenv, host, "u", "p"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{}); err != nil {
-		t.Error(err)
-	}
-	var kept struct{ Auths map[string]any }
-	data, err := os.ReadFile(auth)
-	if err != nil || json.Unmarshal(data, &kept) != nil || kept.Auths[host] == nil {
-		t.Errorf("auth.json: %s, %v", data, err)
-	}
-	if err := Logout(os.Getenv, host); err != nil {
-		t.Error(err)
-	}
-	if err := Logout(os.Getenv, host); !errors.Is(err, ErrNotLoggedIn) {
-		t.Errorf("second logout: %v", err)
-	}
-	if _, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{}); !errors.Is(err, ErrUnauthorized) {
-		t.Errorf("after logout: %v", err)
-	}
 }

@@ -323,13 +323,17 @@ func TestLoadHostileArchives(t *testing.T) {
 		many[i] = file(strings.Repeat("d/", i%100)+"f", "")
 	}
 	for what, entries := range map[string][]entry{
-		"index is a pipe":            {{Header: tar.Header{Typeflag: tar.TypeFifo, Name: "index.json"}}},
-		"index is a link to itself":  {{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: "index.json", Linkname: "index.json"}}},
-		"index is a link out":        {{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: "index.json", Linkname: "/etc/passwd"}}},
-		"index of nothing":           {file("index.json", index)},
-		"index of 5 MiB":             {file("index.json", index+strings.Repeat(" ", 5<<20))},
-		"manifest without files":     {file("manifest.json", `[{"Config":"c","Layers":["l"]}]`)},
-		"manifest of many layers":    {file("manifest.json", `[{"Config":"c","Layers":[`+strings.Repeat(`"l",`, 5000)+`"l"]}]`), file("c", "{}"), file("l", "x")},
+		"index is a pipe":           {{Header: tar.Header{Typeflag: tar.TypeFifo, Name: "index.json"}}},
+		"index is a link to itself": {{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: "index.json", Linkname: "index.json"}}},
+		"index is a link out":       {{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: "index.json", Linkname: "/etc/passwd"}}},
+		"index of nothing":          {file("index.json", index)},
+		"index of 5 MiB":            {file("index.json", index+strings.Repeat(" ", 5<<20))},
+		"manifest without files":    {file("manifest.json", `[{"Config":"c","Layers":["l"]}]`)},
+		"manifest of many layers": {
+			file("manifest.json", `[{"Config":"c","Layers":[`+strings.Repeat(`"l",`, 5000)+`"l"]}]`),
+			file("c", "{}"),
+			file("l", "x"),
+		},
 		"manifest of several images": {file("manifest.json", `[{"Config":"c"},{"Config":"d"}]`)},
 		"configuration is a path":    {file("manifest.json", `[{"Config":"../../etc/passwd","Layers":[]}]`)},
 		"too many files":             slices.Concat(many, []entry{file("index.json", index)}),

@@ -30,14 +30,22 @@ func TestReach(t *testing.T) {
 		own, asked string
 		refused    bool
 	}{
-		{own: "registry.test", asked: "registry.test"}, {own: "registry.test", asked: "cdn.test"}, {own: "registry.test", asked: "private.test:444"},
-		{own: "registry.test", asked: "unknown.test"}, {own: "127.0.0.1:5000", asked: "127.0.0.1:5000"},
-		{own: "registry.test", asked: "127.0.0.1:80", refused: true}, {own: "registry.test", asked: "[::1]:80", refused: true},
-		{own: "registry.test", asked: "local.test", refused: true}, {own: "registry.test", asked: "six.test", refused: true},
-		{own: "registry.test", asked: "mapped.test", refused: true}, {own: "registry.test", asked: "0.0.0.0", refused: true},
-		{own: "registry.test", asked: "169.254.169.254", refused: true}, {own: "registry.test", asked: "metadata.test", refused: true},
+		{own: "registry.test", asked: "registry.test"},
+		{own: "registry.test", asked: "cdn.test"},
+		{own: "registry.test", asked: "private.test:444"},
+		{own: "registry.test", asked: "unknown.test"},
+		{own: "127.0.0.1:5000", asked: "127.0.0.1:5000"},
+		{own: "registry.test", asked: "127.0.0.1:80", refused: true},
+		{own: "registry.test", asked: "[::1]:80", refused: true},
+		{own: "registry.test", asked: "local.test", refused: true},
+		{own: "registry.test", asked: "six.test", refused: true},
+		{own: "registry.test", asked: "mapped.test", refused: true},
+		{own: "registry.test", asked: "0.0.0.0", refused: true},
+		{own: "registry.test", asked: "169.254.169.254", refused: true},
+		{own: "registry.test", asked: "metadata.test", refused: true},
 		{own: "registry.test", asked: "link.test", refused: true},
-		{own: "local.test:5000", asked: "127.0.0.1:5001"}, {own: "127.0.0.1:5000", asked: "local.test:5001"},
+		{own: "local.test:5000", asked: "127.0.0.1:5001"},
+		{own: "127.0.0.1:5000", asked: "local.test:5001"},
 		{own: "local.test:5000", asked: "169.254.169.254", refused: true},
 	} {
 		err := reach{own: []string{tc.own}, lookup: lookup}.check(&url.URL{Scheme: "https", Host: tc.asked})

@@ -25,9 +25,8 @@ func every() []entry {
 	capable := file("usr/bin/ping", "cap")
 	capable.Format, capable.PAXRecords = tar.FormatPAX, map[string]string{"SCHILY.xattr.user.note": "a\x00b"}
 	return []entry{
-		{
-			Header: tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o711},
-		}, {Header: tar.Header{Typeflag: tar.TypeDir, Name: "tmp", Mode: 0o1777}},
+		{Header: tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o711}},
+		{Header: tar.Header{Typeflag: tar.TypeDir, Name: "tmp", Mode: 0o1777}},
 		owned, capable, file("empty", ""), file("large", randomText(300000)), file("holes", strings.Repeat("\x00", 1<<20)+"end"),
 		file(strings.Repeat("long/", 30)+strings.Repeat("n", 255), "deep"),
 		{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "usr/bin/su"}},

@@ -76,11 +76,8 @@ var layerCases = map[string][][]member{
 	"attributes": {{
 		rootDir, pax(file("cap", "x"), "SCHILY.xattr.security.capability", fileCap),
 		pax(file("user", "x"), "SCHILY.xattr.user.a", "1", "SCHILY.xattr.user.long."+strings.Repeat("n", 200), strings.Repeat("v", 3000)),
-		pax(
-			dir("d"),
-			"SCHILY.xattr.user.dir",
-			"\x00\xff",
-		), pax(file("inline", strings.Repeat("i", 3000)), "SCHILY.xattr.user.b", strings.Repeat("w", 1500)),
+		pax(dir("d"), "SCHILY.xattr.user.dir", "\x00\xff"),
+		pax(file("inline", strings.Repeat("i", 3000)), "SCHILY.xattr.user.b", strings.Repeat("w", 1500)),
 	}, {pax(file("later", "y"), "SCHILY.xattr.trusted.t", "z"), file("cap", "without")}},
 	"names": {{
 		rootDir, file("new\nline", "1"), file("bad\xff\xfeutf8", "2"), file("-dash", "3"), file("a b\t", "4"), file("!", "before dot"),
@@ -106,13 +103,8 @@ var layerCases = map[string][][]member{
 	},
 	"hard links": {
 		{
-			rootDir,
-			file("one", strings.Repeat("h", 9000)),
-			link("two", "one"),
-			dir("d"),
-			link("d/three", "two"),
-			symlink("s", "one"),
-			link("s2", "s"),
+			rootDir, file("one", strings.Repeat("h", 9000)), link("two", "one"), dir("d"), link("d/three", "two"),
+			symlink("s", "one"), link("s2", "s"),
 		},
 		{link("four", "d/three"), file("one", "changed")},
 		{file("d/.wh.three", ""), file("small", "s"), link("small2", "./small")},
@@ -288,24 +280,36 @@ func TestApplyHostile(t *testing.T) {
 		members []member
 		raw     []byte
 	}{
-		"too many entries":       {limits(func(l *Limits) { l.Entries = 3 }), []member{file("a", ""), file("b", ""), file("c", ""), file("d", "")}, nil},
-		"too much metadata":      {limits(func(l *Limits) { l.Metadata = 2000 }), []member{file(strings.Repeat("n", 250), ""), file(strings.Repeat("m", 250), ""), symlink("s", strings.Repeat("t", 2000))}, nil},
-		"too much content":       {limits(func(l *Limits) { l.Content = 1000 }), []member{file("a", strings.Repeat("x", 600)), file("b", strings.Repeat("x", 600))}, nil},
-		"too long a stream":      {limits(func(l *Limits) { l.Stream = 1500 }), []member{file("a", strings.Repeat("x", 5000))}, nil},
-		"long name":              {DefaultLimits, []member{file(strings.Repeat("n", 256), "")}, nil},
-		"long path":              {DefaultLimits, []member{file(strings.Repeat("n/", 3000)+"f", "")}, nil},
-		"link to nothing":        {DefaultLimits, []member{link("l", "nothing")}, nil},
-		"link to a directory":    {DefaultLimits, []member{dir("d"), link("l", "d")}, nil},
-		"link to itself":         {DefaultLimits, []member{link("l", "l")}, nil},
-		"root is a file":         {DefaultLimits, []member{symlink("./", "/etc")}, nil},
-		"file on the way":        {DefaultLimits, []member{file("f", ""), file("f/x", "")}, nil},
-		"symbolic links in ring": {DefaultLimits, []member{symlink("a", "b"), symlink("b", "a"), file("a/x", "")}, nil},
-		"deep by symbolic links": {DefaultLimits, []member{symlink("m", strings.Repeat("b/", 1500)), symlink("m/m", strings.Repeat("b/", 1500)), file("m/m/x", "")}, nil},
-		"whiteout of dot":        {DefaultLimits, []member{file(".wh..", "")}, nil},
-		"whiteout of dot dot":    {DefaultLimits, []member{file("d/.wh...", "")}, nil},
-		"whiteout of nothing":    {DefaultLimits, []member{file(".wh.", "")}, nil},
-		"device out of range":    {DefaultLimits, []member{special(tar.TypeChar, "c", 5000, 1)}, nil},
-		"not a tar":              {DefaultLimits, nil, []byte(strings.Repeat("garbage ", 200))},
+		"too many entries": {
+			limits:  limits(func(l *Limits) { l.Entries = 3 }),
+			members: []member{file("a", ""), file("b", ""), file("c", ""), file("d", "")},
+		},
+		"too much metadata": {
+			limits:  limits(func(l *Limits) { l.Metadata = 2000 }),
+			members: []member{file(strings.Repeat("n", 250), ""), file(strings.Repeat("m", 250), ""), symlink("s", strings.Repeat("t", 2000))},
+		},
+		"too much content": {
+			limits:  limits(func(l *Limits) { l.Content = 1000 }),
+			members: []member{file("a", strings.Repeat("x", 600)), file("b", strings.Repeat("x", 600))},
+		},
+		"too long a stream":      {limits: limits(func(l *Limits) { l.Stream = 1500 }), members: []member{file("a", strings.Repeat("x", 5000))}},
+		"long name":              {limits: DefaultLimits, members: []member{file(strings.Repeat("n", 256), "")}},
+		"long path":              {limits: DefaultLimits, members: []member{file(strings.Repeat("n/", 3000)+"f", "")}},
+		"link to nothing":        {limits: DefaultLimits, members: []member{link("l", "nothing")}},
+		"link to a directory":    {limits: DefaultLimits, members: []member{dir("d"), link("l", "d")}},
+		"link to itself":         {limits: DefaultLimits, members: []member{link("l", "l")}},
+		"root is a file":         {limits: DefaultLimits, members: []member{symlink("./", "/etc")}},
+		"file on the way":        {limits: DefaultLimits, members: []member{file("f", ""), file("f/x", "")}},
+		"symbolic links in ring": {limits: DefaultLimits, members: []member{symlink("a", "b"), symlink("b", "a"), file("a/x", "")}},
+		"deep by symbolic links": {
+			limits:  DefaultLimits,
+			members: []member{symlink("m", strings.Repeat("b/", 1500)), symlink("m/m", strings.Repeat("b/", 1500)), file("m/m/x", "")},
+		},
+		"whiteout of dot":     {limits: DefaultLimits, members: []member{file(".wh..", "")}},
+		"whiteout of dot dot": {limits: DefaultLimits, members: []member{file("d/.wh...", "")}},
+		"whiteout of nothing": {limits: DefaultLimits, members: []member{file(".wh.", "")}},
+		"device out of range": {limits: DefaultLimits, members: []member{special(tar.TypeChar, "c", 5000, 1)}},
+		"not a tar":           {limits: DefaultLimits, raw: []byte(strings.Repeat("garbage ", 200))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw := tc.raw

@@ -121,29 +121,11 @@ func mkfs(ctx context.Context, path string, size int64) error {
 	if err := f.Truncate(size); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(
-		ctx,
-		tool,
-		"-q",
-		"-F",
-		"-m",
-		"0",
-		"-b",
-		"4096",
-		"-I",
-		"256",
-		"-O",
-		"none,extent,64bit,flex_bg,sparse_super2,filetype,dir_index,dir_nlink,extra_isize,huge_file,large_file,ext_attr,uninit_bg,quota,project",
-		"-E",
-		"quotatype=prjquota,lazy_itable_init=1,nodiscard,root_owner=0:0,num_backup_sb=0",
-		"-G",
-		"128",
-		"-L",
-		"scratch",
-		"-N",
-		strconv.FormatInt(inodes(size), 10),
-		path,
-	)
+	cmd := exec.CommandContext(ctx, tool, "-q", "-F", "-m", "0", "-b", "4096", "-I", "256",
+		"-O", "none,extent,64bit,flex_bg,sparse_super2,filetype,dir_index,dir_nlink,extra_isize,"+
+			"huge_file,large_file,ext_attr,uninit_bg,quota,project",
+		"-E", "quotatype=prjquota,lazy_itable_init=1,nodiscard,root_owner=0:0,num_backup_sb=0", "-G", "128",
+		"-L", "scratch", "-N", strconv.FormatInt(inodes(size), 10), path)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "MKE2FS_CONFIG=/dev/null"}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("mkfs.ext4: %w: %s", err, strings.Join(strings.Fields(string(out)), " "))

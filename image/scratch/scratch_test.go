@@ -15,7 +15,13 @@ import (
 )
 
 func TestCreate(t *testing.T) {
-	for name, size := range map[string]int64{"one byte": 1, "small": 10 << 20, "odd": 100<<20 + 1, "ten GiB": 10 << 30, "whole slot": MaxSize} {
+	for name, size := range map[string]int64{
+		"one byte":   1,
+		"small":      10 << 20,
+		"odd":        100<<20 + 1,
+		"ten GiB":    10 << 30,
+		"whole slot": MaxSize,
+	} {
 		t.Run(name, func(t *testing.T) {
 			m := Maker{Templates: t.TempDir()}
 			var wg sync.WaitGroup

@@ -49,7 +49,10 @@ func Image(ctx context.Context, binary string) (v1.Image, error) {
 		return nil, fmt.Errorf("make busybox image: list the applets: %w", err)
 	}
 	layer := []ociimage.Entry{}
-	for _, dir := range []string{"bin", "dev", "etc", "home", "home/demo", "proc", "run", "sbin", "sys", "usr", "usr/bin", "usr/sbin", "var", "var/tmp"} {
+	for _, dir := range []string{
+		"bin", "dev", "etc", "home", "home/demo", "proc", "run", "sbin", "sys",
+		"usr", "usr/bin", "usr/sbin", "var", "var/tmp",
+	} {
 		layer = append(layer, ociimage.Dir(dir, 0o755))
 	}
 	owned := &layer[slices.IndexFunc(layer, func(e ociimage.Entry) bool { return path.Clean(e.Name) == "home/demo" })]

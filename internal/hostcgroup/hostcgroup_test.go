@@ -51,19 +51,43 @@ func TestHierarchies(t *testing.T) {
 		mounts []string
 		want   map[string]hierarchy
 	}{
-		{"unified", "0::/user.slice/a.scope\n", []string{"cgroup2 / /sys/fs/cgroup rw"},
-			map[string]hierarchy{"": {"/sys/fs/cgroup", "/user.slice/a.scope"}}},
-		{"both", "4:memory:/m\n2:cpu,cpuacct:/\n1:name=systemd:/s\n0::/u\n",
-			[]string{"cgroup / /c/memory memory", "cgroup / /c/cpu cpu,cpuacct", "cgroup / /c/systemd xattr,name=systemd", "cgroup2 / /c/unified rw"},
-			map[string]hierarchy{
-				"memory": {"/c/memory", "/m"}, "cpu": {"/c/cpu", "/"}, "cpuacct": {"/c/cpu", "/"},
-				"name=systemd": {"/c/systemd", "/s"}, "": {"/c/unified", "/u"},
-			}},
-		{"a container's part of it", "4:memory:/docker/x/y\n", []string{"cgroup /docker/x /c/my\\040memory memory"},
-			map[string]hierarchy{"memory": {"/c/my memory", "/y"}}},
-		{"somebody else's part", "4:memory:/docker/x\n", []string{"cgroup /docker/z /c/memory memory"}, map[string]hierarchy{}},
-		{"nothing", "", nil, map[string]hierarchy{}},
-		{"garbage", "4\n::\n:::::\n", []string{"ext4 / / rw"}, map[string]hierarchy{}},
+		{
+			name:   "unified",
+			own:    "0::/user.slice/a.scope\n",
+			mounts: []string{"cgroup2 / /sys/fs/cgroup rw"},
+			want:   map[string]hierarchy{"": {"/sys/fs/cgroup", "/user.slice/a.scope"}},
+		},
+		{
+			name: "both",
+			own:  "4:memory:/m\n2:cpu,cpuacct:/\n1:name=systemd:/s\n0::/u\n",
+			mounts: []string{
+				"cgroup / /c/memory memory",
+				"cgroup / /c/cpu cpu,cpuacct",
+				"cgroup / /c/systemd xattr,name=systemd",
+				"cgroup2 / /c/unified rw",
+			},
+			want: map[string]hierarchy{
+				"memory":       {"/c/memory", "/m"},
+				"cpu":          {"/c/cpu", "/"},
+				"cpuacct":      {"/c/cpu", "/"},
+				"name=systemd": {"/c/systemd", "/s"},
+				"":             {"/c/unified", "/u"},
+			},
+		},
+		{
+			name:   "a container's part of it",
+			own:    "4:memory:/docker/x/y\n",
+			mounts: []string{"cgroup /docker/x /c/my\\040memory memory"},
+			want:   map[string]hierarchy{"memory": {"/c/my memory", "/y"}},
+		},
+		{
+			name:   "somebody else's part",
+			own:    "4:memory:/docker/x\n",
+			mounts: []string{"cgroup /docker/z /c/memory memory"},
+			want:   map[string]hierarchy{},
+		},
+		{name: "nothing", want: map[string]hierarchy{}},
+		{name: "garbage", own: "4\n::\n:::::\n", mounts: []string{"ext4 / / rw"}, want: map[string]hierarchy{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := fakeView(t, tc.own, tc.mounts...).hierarchies()
@@ -167,19 +191,78 @@ func TestLimits(t *testing.T) {
 		limits Limits
 		want   map[string]string
 	}{
-		{"version 1", v1, Limits{Memory: 1 << 20, Quota: 25000, Period: 50000, PIDs: 9}, map[string]string{
-			"memory.limit_in_bytes": "1048576", "memory.memsw.limit_in_bytes": "1048576", "cpu.cfs_quota_us": "25000", "cpu.cfs_period_us": "50000", "pids.max": "9"}},
-		{"version 1, none", v1, Limits{}, map[string]string{
-			"memory.limit_in_bytes": "-1", "memory.memsw.limit_in_bytes": "-1", "cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000", "pids.max": "max"}},
-		{"version 2", v2, Limits{Memory: 1 << 20, Quota: 25000, PIDs: 9}, map[string]string{
-			"memory.max": "1048576", "memory.swap.max": "0", "cpu.max": "25000 100000", "pids.max": "9"}},
-		{"version 2, none", v2, Limits{}, map[string]string{
-			"memory.max": "max", "memory.swap.max": "max", "cpu.max": "max 100000", "pids.max": "max"}},
-		{"version 1, weight", map[string]string{"cpu.shares": ""}, Limits{Weight: 25}, map[string]string{"cpu.shares": "256"}},
-		{"version 1, ordinary weight", map[string]string{"cpu.shares": ""}, Limits{}, map[string]string{"cpu.shares": "1024"}},
-		{"version 2, weight", map[string]string{"cgroup.events": "", "cpu.weight": ""}, Limits{Weight: 25}, map[string]string{"cpu.weight": "25"}},
-		{"version 2, ordinary weight", map[string]string{"cgroup.events": "", "cpu.weight": ""}, Limits{}, map[string]string{"cpu.weight": "100"}},
-		{"a controller that is not there", map[string]string{"pids.max": ""}, Limits{Memory: 1, Quota: 1}, map[string]string{"pids.max": "max"}},
+		{
+			name:   "version 1",
+			files:  v1,
+			limits: Limits{Memory: 1 << 20, Quota: 25000, Period: 50000, PIDs: 9},
+			want: map[string]string{
+				"memory.limit_in_bytes":       "1048576",
+				"memory.memsw.limit_in_bytes": "1048576",
+				"cpu.cfs_quota_us":            "25000",
+				"cpu.cfs_period_us":           "50000",
+				"pids.max":                    "9",
+			},
+		},
+		{
+			name:  "version 1, none",
+			files: v1,
+			want: map[string]string{
+				"memory.limit_in_bytes":       "-1",
+				"memory.memsw.limit_in_bytes": "-1",
+				"cpu.cfs_quota_us":            "-1",
+				"cpu.cfs_period_us":           "100000",
+				"pids.max":                    "max",
+			},
+		},
+		{
+			name:   "version 2",
+			files:  v2,
+			limits: Limits{Memory: 1 << 20, Quota: 25000, PIDs: 9},
+			want: map[string]string{
+				"memory.max":      "1048576",
+				"memory.swap.max": "0",
+				"cpu.max":         "25000 100000",
+				"pids.max":        "9",
+			},
+		},
+		{
+			name:  "version 2, none",
+			files: v2,
+			want: map[string]string{
+				"memory.max":      "max",
+				"memory.swap.max": "max",
+				"cpu.max":         "max 100000",
+				"pids.max":        "max",
+			},
+		},
+		{
+			name:   "version 1, weight",
+			files:  map[string]string{"cpu.shares": ""},
+			limits: Limits{Weight: 25},
+			want:   map[string]string{"cpu.shares": "256"},
+		},
+		{
+			name:  "version 1, ordinary weight",
+			files: map[string]string{"cpu.shares": ""},
+			want:  map[string]string{"cpu.shares": "1024"},
+		},
+		{
+			name:   "version 2, weight",
+			files:  map[string]string{"cgroup.events": "", "cpu.weight": ""},
+			limits: Limits{Weight: 25},
+			want:   map[string]string{"cpu.weight": "25"},
+		},
+		{
+			name:  "version 2, ordinary weight",
+			files: map[string]string{"cgroup.events": "", "cpu.weight": ""},
+			want:  map[string]string{"cpu.weight": "100"},
+		},
+		{
+			name:   "a controller that is not there",
+			files:  map[string]string{"pids.max": ""},
+			limits: Limits{Memory: 1, Quota: 1},
+			want:   map[string]string{"pids.max": "max"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()

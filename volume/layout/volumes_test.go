@@ -22,7 +22,10 @@ func TestOf(t *testing.T) {
 		ok         bool
 	}{
 		{name: "emptyDir", path: pods + "kubernetes.io~empty-dir/v", want: Volume{Name: "v", Dir: pods + "kubernetes.io~empty-dir/v"}, ok: true},
-		{name: "configMap", path: pods + "kubernetes.io~configmap/v", want: Volume{Name: "v", Dir: pods + "kubernetes.io~configmap/v", Files: true}, ok: true},
+		{
+			name: "configMap", path: pods + "kubernetes.io~configmap/v",
+			want: Volume{Name: "v", Dir: pods + "kubernetes.io~configmap/v", Files: true}, ok: true,
+		},
 		{
 			name: "part of a secret", path: pods + "kubernetes.io~secret/v/a/b",
 			want: Volume{Name: "v", Dir: pods + "kubernetes.io~secret/v", SubPath: "a/b", Files: true}, ok: true,
