@@ -40,12 +40,8 @@ func main() {
 	flag.IntVar(&o.pods, "pods", 50, "idle pods, of the group idle")
 	flag.StringVar(&o.rows, "rows", "", "groups of rows to measure, with commas between them (default all): "+strings.Join(groups, ", "))
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the programs, with the guest bundle in guest/")
-	flag.StringVar(
-		&o.against,
-		"against",
-		"",
-		"such a directory of another build, or a checkout with bin/, whose commands are measured in turns with ours",
-	)
+	flag.StringVar(&o.against, "against", "",
+		"such a directory of another build, or a checkout with bin/, whose commands are measured in turns with ours")
 	flag.StringVar(&o.image, "image", "build/busybox.tar", "archive of the busybox image")
 	flag.StringVar(&o.reader, "reader", "build/tools/diskread", "the program that reads disks in a container")
 	flag.StringVar(&o.out, "out", "bench.json", "file for all samples, empty for none")

@@ -68,13 +68,13 @@ func TestCgroup(t *testing.T) {
 			}
 			inside(t, facts)
 			limit := facts.MemoryMiB<<20 + 192<<20
-			if got := groupValue(t, facts.Cgroup.Dirs, "memory.max", "memory.limit_in_bytes"); got != strconv.FormatInt(limit, 10) ||
-				facts.Cgroup.Memory != limit {
-				t.Errorf("memory %s and %d, want %d", got, facts.Cgroup.Memory, limit)
+			memory := groupValue(t, facts.Cgroup.Dirs, "memory.max", "memory.limit_in_bytes")
+			if memory != strconv.FormatInt(limit, 10) || facts.Cgroup.Memory != limit {
+				t.Errorf("memory %s and %d, want %d", memory, facts.Cgroup.Memory, limit)
 			}
 			if s.groups.Support().Has("cpu") {
-				if got := groupValue(t, facts.Cgroup.Dirs, "cpu.max", "cpu.cfs_quota_us"); got != "75000" && got != "75000 100000" ||
-					facts.Cgroup.CPUs != 0.75 {
+				got := groupValue(t, facts.Cgroup.Dirs, "cpu.max", "cpu.cfs_quota_us")
+				if got != "75000" && got != "75000 100000" || facts.Cgroup.CPUs != 0.75 {
 					t.Errorf("CPU %s and %v, want 75000 of 100000", got, facts.Cgroup.CPUs)
 				}
 			}
@@ -83,12 +83,8 @@ func TestCgroup(t *testing.T) {
 			c := startContainer(ctx, t, s, id, ctr, config)
 			t.Logf("in use: %s bytes", groupValue(t, facts.Cgroup.Dirs, "memory.current", "memory.usage_in_bytes"))
 			if name == "own" && s.groups.Support().Has("cpu") {
-				err := s.UpdateContainerResources(
-					ctx,
-					c,
-					&runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{CpuQuota: 70_000, CpuPeriod: 100_000}},
-				)
-				if err != nil {
+				less := &runtimeapi.LinuxContainerResources{CpuQuota: 70_000, CpuPeriod: 100_000}
+				if err := s.UpdateContainerResources(ctx, c, &runtimeapi.ContainerResources{Linux: less}); err != nil {
 					t.Fatal(err)
 				}
 				if got := groupValue(t, facts.Cgroup.Dirs, "cpu.max", "cpu.cfs_quota_us"); !strings.HasPrefix(got, "95000") {
@@ -208,14 +204,11 @@ func TestGroupHoldsTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := startContainer(
-		ctx,
-		t,
-		s,
-		id,
-		containerConfig("main", "sh", "-c", "while [ ! -e /go ]; do sleep 1; done; dd if=/dev/zero of=/dev/shm/x bs=1M count=250; sleep 1000"),
-		config,
-	)
+	main := containerConfig("main", "sh", "-c", `
+		while [ ! -e /go ]; do sleep 1; done
+		dd if=/dev/zero of=/dev/shm/x bs=1M count=250
+		sleep 1000`)
+	c := startContainer(ctx, t, s, id, main, config)
 	facts, err := s.PodFacts(ctx, id)
 	if err != nil {
 		t.Fatal(err)

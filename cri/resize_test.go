@@ -60,9 +60,8 @@ func TestUpdatePodSandboxResources(t *testing.T) {
 	if r := record(); r.MemoryMiB != 1280 {
 		t.Errorf("a resize that was refused has left %d MiB", r.MemoryMiB)
 	}
-	if _, err := s.UpdatePodSandboxResources(t.Context(), &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: "nobody"}); !failure.NotFound(
-		err,
-	) {
+	nobody := &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: "nobody"}
+	if _, err := s.UpdatePodSandboxResources(t.Context(), nobody); !failure.NotFound(err) {
 		t.Errorf("of no pod: %v", err)
 	}
 }

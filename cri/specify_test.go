@@ -21,7 +21,13 @@ func TestSeccompProfiles(t *testing.T) {
 	s := fakeService(t, enginetest.New(), testOptions(t, roots))
 	dir := roots.Seccomp()
 	const good = `{"defaultAction": "SCMP_ACT_LOG"}`
-	for name, text := range map[string]string{"good.json": good, "sub/good.json": good, "bad.json": `{}`, "large.json": good + strings.Repeat(" ", oci.MaxProfile), "../outside.json": good} {
+	for name, text := range map[string]string{
+		"good.json":       good,
+		"sub/good.json":   good,
+		"bad.json":        `{}`,
+		"large.json":      good + strings.Repeat(" ", oci.MaxProfile),
+		"../outside.json": good,
+	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -30,7 +36,11 @@ func TestSeccompProfiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for link, target := range map[string]string{"link.json": "../outside.json", "absolute.json": "/etc/passwd", "inner.json": "sub/good.json"} {
+	for link, target := range map[string]string{
+		"link.json":     "../outside.json",
+		"absolute.json": "/etc/passwd",
+		"inner.json":    "sub/good.json",
+	} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -51,9 +61,8 @@ func TestSeccompProfiles(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.seccomp(&runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "good.json"}); failure.Code(
-		err,
-	) != codes.InvalidArgument {
+	localhost := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "good.json"}
+	if _, err := s.seccomp(localhost); failure.Code(err) != codes.InvalidArgument {
 		t.Errorf("without the directory: %v", err)
 	}
 }
@@ -82,7 +91,14 @@ func TestHostsOf(t *testing.T) {
 	if got, err := hostsOf(mounts("/etc/other", file)); err != nil || got != "" {
 		t.Errorf("another file: %q, %v", got, err)
 	}
-	for name, from := range map[string]string{"a directory": dir, "nothing": filepath.Join(dir, "none"), "a device": "/dev/zero", "outside": outside, "a link": link, "..": dir + "/../" + filepath.Base(filepath.Dir(outside)) + "/hosts"} {
+	for name, from := range map[string]string{
+		"a directory": dir,
+		"nothing":     filepath.Join(dir, "none"),
+		"a device":    "/dev/zero",
+		"outside":     outside,
+		"a link":      link,
+		"..":          dir + "/../" + filepath.Base(filepath.Dir(outside)) + "/hosts",
+	} {
 		if got, err := hostsOf(mounts("/etc/hosts", from)); err == nil {
 			t.Errorf("%s: %q", name, got)
 		}

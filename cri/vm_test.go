@@ -140,7 +140,13 @@ func unprivileged(t *testing.T, name string, pid int, secret string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
+	for _, line := range []string{
+		"CapPrm:\t0000000000000000",
+		"CapEff:\t0000000000000000",
+		"CapAmb:\t0000000000000000",
+		"NoNewPrivs:\t1",
+		"Seccomp:\t2",
+	} {
 		if !strings.Contains(string(status), "\n"+line+"\n") {
 			t.Errorf("%s: no %q in\n%s", name, line, status)
 		}

@@ -27,14 +27,8 @@ func TestKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := startContainer(
-		ctx,
-		t,
-		s,
-		pod,
-		containerConfig("count", "sh", "-c", "i=0; while true; do echo $i; i=$((i+1)); usleep 20000; done"),
-		config,
-	)
+	count := containerConfig("count", "sh", "-c", "i=0; while true; do echo $i; i=$((i+1)); usleep 20000; done")
+	id := startContainer(ctx, t, s, pod, count, config)
 	log := filepath.Join(config.LogDirectory, "count.log")
 
 	facts, err := s.PodFacts(ctx, pod)

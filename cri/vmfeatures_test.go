@@ -58,12 +58,8 @@ func TestFeatures(t *testing.T) {
 	if err := os.WriteFile(last, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	web := containerConfig(
-		"web",
-		"sh",
-		"-c",
-		"echo words > /dev/termination-log; echo hello from $NAME > /share/index.html; exec httpd -f -p 8080 -h /share",
-	)
+	web := containerConfig("web", "sh", "-c",
+		"echo words > /dev/termination-log; echo hello from $NAME > /share/index.html; exec httpd -f -p 8080 -h /share")
 	web.Envs = []*runtimeapi.KeyValue{{Key: "NAME", Value: []byte("a=b c")}}
 	web.Mounts = []*runtimeapi.Mount{share, {ContainerPath: "/dev/termination-log", HostPath: last}}
 	shell := containerConfig("shell", "sh", "-c", "sleep 1000")
@@ -101,28 +97,20 @@ func TestFeatures(t *testing.T) {
 		t.Errorf("shared emptyDir: %q %v", out, err)
 	}
 
-	out, errOut, err := s.ExecSyncClipped(
-		ctx,
-		ids["shell"],
-		[]string{"sh", "-c", "yes | head -c 1000000; echo oops >&2; exit 3"},
-		20*time.Second,
-		3,
-	)
+	yes := []string{"sh", "-c", "yes | head -c 1000000; echo oops >&2; exit 3"}
+	out, errOut, err := s.ExecSyncClipped(ctx, ids["shell"], yes, 20*time.Second, 3)
 	if exit, ok := errors.AsType[*engine.ExitError](err); !ok || exit.Code != 3 || string(out) != "y\ny" || string(errOut) != "oop" {
 		t.Errorf("clipped output: %q %q %v", out, errOut, err)
 	}
 
 	t.Run("stream", func(t *testing.T) {
-		res, err := s.Exec(
-			ctx,
-			&runtimeapi.ExecRequest{
-				ContainerId: ids["shell"],
-				Cmd:         []string{"sh", "-c", "tr a-z A-Z; exit 4"},
-				Stdin:       true,
-				Stdout:      true,
-				Stderr:      true,
-			},
-		)
+		res, err := s.Exec(ctx, &runtimeapi.ExecRequest{
+			ContainerId: ids["shell"],
+			Cmd:         []string{"sh", "-c", "tr a-z A-Z; exit 4"},
+			Stdin:       true,
+			Stdout:      true,
+			Stderr:      true,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,16 +71,12 @@ func TestRehearsal(t *testing.T) {
 		}
 		c := startContainer(ctx, t, e, pod, "c", "sleep", "1000")
 		t.Logf("%s: container %v", name, time.Since(began))
-		out, _, err := e.ExecSync(
-			ctx,
-			c,
-			[]string{
-				"sh",
-				"-c",
-				"cat /etc/machine-id /proc/sys/kernel/random/boot_id; hostname; cat /proc/mounts; ls /sys/fs/cgroup; ls /sys/block",
-			},
-			20*time.Second,
-		)
+		out, _, err := e.ExecSync(ctx, c, []string{"sh", "-c", `
+			cat /etc/machine-id /proc/sys/kernel/random/boot_id
+			hostname
+			cat /proc/mounts
+			ls /sys/fs/cgroup
+			ls /sys/block`}, 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,11 +92,8 @@ func TestHostileReplies(t *testing.T) {
 	}
 	h.agent.mu.Lock()
 	h.agent.raw[agentv1.OpMemory] = func(c net.Conn) {
-		agentv1.WriteFrame(
-			c,
-			agentv1.Reply{Error: &agentv1.Error{Class: "no-such-class", Message: strings.Repeat("\x1b[31m", 1<<15)}},
-			agentv1.MaxReply,
-		)
+		odd := &agentv1.Error{Class: "no-such-class", Message: strings.Repeat("\x1b[31m", 1<<15)}
+		agentv1.WriteFrame(c, agentv1.Reply{Error: odd}, agentv1.MaxReply)
 	}
 	h.agent.mu.Unlock()
 	if _, err := h.box.Memory(h.ctx); err == nil || len(err.Error()) > 64<<10 {
@@ -121,10 +118,8 @@ func TestHostileList(t *testing.T) {
 	h.crash()
 	h.agent.mu.Lock()
 	h.agent.raw[agentv1.OpList] = func(c net.Conn) {
-		reply(
-			c,
-			`{"processes":[{"container":"../../etc","pid":-1},{"container":"c","pid":1},{"container":"c","exec":"x","pid":2},{"container":"c","pid":1}]}`,
-		)
+		reply(c, `{"processes":[{"container":"../../etc","pid":-1},{"container":"c","pid":1},
+			{"container":"c","exec":"x","pid":2},{"container":"c","pid":1}]}`)
 	}
 	h.agent.mu.Unlock()
 	h.must(h.restore(h.logFiles("c")))
@@ -171,7 +166,8 @@ func TestHostileExecs(t *testing.T) {
 	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c", Exec: "e0"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.box.CreateExec(h.ctx, ExecConfig{Process: Process{Container: "c", Exec: "last"}, Spec: []byte(`{}`), Stdio: containerv1.Discard{}}); err != nil {
+	last := ExecConfig{Process: Process{Container: "c", Exec: "last"}, Spec: []byte(`{}`), Stdio: containerv1.Discard{}}
+	if err := h.box.CreateExec(h.ctx, last); err != nil {
 		t.Errorf("after one has gone: %v", err)
 	}
 }

@@ -100,10 +100,12 @@ func TestTransitionsNameBothStates(t *testing.T) {
 		{"resume", func(h *harness) error { return h.box.Resume(h.ctx) }, map[State]bool{Paused: true}},
 		{"delete", func(h *harness) error { return h.box.Delete(h.ctx, false) }, map[State]bool{Ready: true, Stopped: true}},
 		{"create a container in", func(h *harness) error {
-			return h.box.CreateContainer(
-				h.ctx,
-				ContainerConfig{ID: "x", Root: containerv1.Image{ID: "i"}, Stdio: containerv1.Discard{}, RootFile: h.disk("d")},
-			)
+			return h.box.CreateContainer(h.ctx, ContainerConfig{
+				ID:       "x",
+				Root:     containerv1.Image{ID: "i"},
+				Stdio:    containerv1.Discard{},
+				RootFile: h.disk("d"),
+			})
 		}, map[State]bool{Running: true}},
 		{"start a process of", func(h *harness) error { _, err := h.box.StartProcess(h.ctx, id); return err }, nil},
 		{"forward a port of", func(h *harness) error {

@@ -200,10 +200,11 @@ func (h *rehearsal) create(ctx context.Context) error {
 		}
 		return err
 	})
-	_, err := h.m.agent.Create(
-		ctx,
-		agentv1.Create{Container: rehearsalName, RootRecord: containerv1.RecordOf(containerv1.Image{ID: rehearsalName}), Spec: h.r.Container},
-	)
+	_, err := h.m.agent.Create(ctx, agentv1.Create{
+		Container:  rehearsalName,
+		RootRecord: containerv1.RecordOf(containerv1.Image{ID: rehearsalName}),
+		Spec:       h.r.Container,
+	})
 	return err
 }
 

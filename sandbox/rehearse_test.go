@@ -110,7 +110,15 @@ func TestRehearsalEndsForAPod(t *testing.T) {
 func TestRehearsalThatFails(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	for _, op := range []agentv1.Op{agentv1.OpConfigure, agentv1.OpMount, agentv1.OpCreate, agentv1.OpStart, agentv1.OpExec, agentv1.OpDelete, agentv1.OpUnmount} {
+	for _, op := range []agentv1.Op{
+		agentv1.OpConfigure,
+		agentv1.OpMount,
+		agentv1.OpCreate,
+		agentv1.OpStart,
+		agentv1.OpExec,
+		agentv1.OpDelete,
+		agentv1.OpUnmount,
+	} {
 		t.Run(string(op), func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)

@@ -107,9 +107,8 @@ func TestMachine(t *testing.T) {
 	// A counter, so that every line is known, and a new shim in its middle.
 	h.must(launch("count", "sh", "-c", "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done; cat"))
 	id := Process{Container: "count", Exec: "e"}
-	h.must(
-		h.box.CreateExec(h.ctx, ExecConfig{Process: id, Spec: ociProcess(t, "cat"), Stdio: containerv1.Stream{Stdin: containerv1.OpenStdin}}),
-	)
+	stdio := containerv1.Stream{Stdin: containerv1.OpenStdin}
+	h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: id, Spec: ociProcess(t, "cat"), Stdio: stdio}))
 	out := newBuffer()
 	r, w := io.Pipe()
 	done := h.attach(id, Streams{Stdin: r, Stdout: out})

@@ -45,12 +45,8 @@ func (b *Bench) newCrowd(ctx context.Context, build *Build) (*crowd, error) {
 		return b.row(report.Row{Group: "idle", Name: name, Unit: unit, Aim: aim, What: what}, build)
 	}
 	n := strconv.Itoa(c.n)
-	c.first = add(
-		"start, idle pod 1",
-		"ms",
-		0,
-		"bulkhead run -d of a pod that sleeps, from before the command to its end, when there is none and the pool is filled",
-	)
+	c.first = add("start, idle pod 1", "ms", 0,
+		"bulkhead run -d of a pod that sleeps, from before the command to its end, when there is none and the pool is filled")
 	c.last = add("start, idle pod "+n, "ms", 0, fmt.Sprintf("the same beside %d idle pods", c.n-1))
 	c.ratio = add("start, pod "+n+" : pod 1", "×", 1.4, "the medians' ratio")
 	c.atOnce = add("start, "+n+" at once", "ms", 0, "bulkhead run -d of one file with all the pods, to its end, when all run")
@@ -58,18 +54,10 @@ func (b *Bench) newCrowd(ctx context.Context, build *Build) (*crowd, error) {
 	c.many = newWeights(n, 70, 10, add)
 	c.engine = add("PSS, engine at "+n, "MB", 0, "the engine's proportional memory, with all pods there")
 	c.share = add("… and per pod", "MB", 0, "the same divided by the pods")
-	c.held = add(
-		"template held in memory",
-		"MB",
-		0,
-		"the memory file that clones share and the engine holds; what is mapped of it is also in the pods' PSS",
-	)
-	c.busy = add(
-		"CPU of an idle pod at "+n,
-		"%",
-		0,
-		fmt.Sprintf("user and system time of QEMU and shim over %s, of one core; a sample a pod", cpuWindow),
-	)
+	c.held = add("template held in memory", "MB", 0,
+		"the memory file that clones share and the engine holds; what is mapped of it is also in the pods' PSS")
+	c.busy = add("CPU of an idle pod at "+n, "%", 0,
+		fmt.Sprintf("user and system time of QEMU and shim over %s, of one core; a sample a pod", cpuWindow))
 	var err error
 	c.s, err = b.site(ctx, build, false)
 	return c, err

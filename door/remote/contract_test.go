@@ -35,11 +35,10 @@ func TestContract(t *testing.T) {
 	dir := p.e.StateDir(pod.GetId())
 	want := &enginev1.Pod{
 		Id: pod.GetId(), Key: "c1", Record: []byte("\x00 of c1"), State: enginev1.Pod_READY, Ips: []string{"10.0.2.15"}, Directory: dir,
-		ApiSocket: filepath.Join(
-			dir,
-			"shim.sock",
-		), StreamSocket: filepath.Join(dir, "stream.sock"), FilesSocket: filepath.Join(dir, "files.sock"),
-		Ports: []*enginev1.Port{{HostIp: "127.0.0.1", HostPort: pod.GetPorts()[0].GetHostPort(), PodPort: 80, Protocol: "tcp"}},
+		ApiSocket:    filepath.Join(dir, "shim.sock"),
+		StreamSocket: filepath.Join(dir, "stream.sock"),
+		FilesSocket:  filepath.Join(dir, "files.sock"),
+		Ports:        []*enginev1.Port{{HostIp: "127.0.0.1", HostPort: pod.GetPorts()[0].GetHostPort(), PodPort: 80, Protocol: "tcp"}},
 	}
 	same := func(name string, got client.Pod, err error) {
 		t.Helper()

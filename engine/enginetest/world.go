@@ -174,9 +174,8 @@ func (f *Shim) dead() bool {
 
 func (f *Shim) conn() *link.Conn {
 	return &link.Conn{
-		TTRPCSandboxService: podService{
-			Shim: f,
-		}, Task: taskService{Shim: f}, Ext: extService{Shim: f}, Done: f.done, Close: func() error { return nil }, PID: 1,
+		TTRPCSandboxService: podService{Shim: f}, Task: taskService{Shim: f}, Ext: extService{Shim: f},
+		Done: f.done, Close: func() error { return nil }, PID: 1,
 		Streams: shim.StreamAddress(f.dir),
 		Ended: func(ctx context.Context) error {
 			select {

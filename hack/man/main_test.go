@@ -29,8 +29,7 @@ func TestPages(t *testing.T) {
 			return
 		}
 		if text := string(page); !strings.Contains(text, "Bulkhead 1.2.3") || !strings.Contains(text, "Jan 2026") ||
-			!strings.Contains(text, ".SH EXAMPLE") ||
-			strings.Contains(text, "Auto generated") {
+			!strings.Contains(text, ".SH EXAMPLE") || strings.Contains(text, "Auto generated") {
 			t.Errorf("%s: %s", name, text)
 		}
 		other, err := os.ReadFile(filepath.Join(again, name))

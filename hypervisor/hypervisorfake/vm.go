@@ -76,7 +76,8 @@ func (v *vm) Attach(ctx context.Context, slot int, disk *os.File, mode hyperviso
 	m := v.record.Machine
 	switch {
 	case slot < 0 || slot >= m.Slots, m.SlotMode(slot) != mode, filled,
-		info.Mode().IsRegular() && info.Size() != hypervisor.SlotSize && (mode != hypervisor.ReadWrite || info.Size() == 0 || info.Size() > hypervisor.SlotSize):
+		info.Mode().IsRegular() && info.Size() != hypervisor.SlotSize &&
+			(mode != hypervisor.ReadWrite || info.Size() == 0 || info.Size() > hypervisor.SlotSize):
 		return v.failed(op, fmt.Errorf("%w: slot, mode or size", hypervisor.ErrInvalid))
 	}
 	fd, err := unix.FcntlInt(disk.Fd(), unix.F_DUPFD_CLOEXEC, 0)

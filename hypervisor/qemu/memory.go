@@ -23,11 +23,8 @@ func (v *vm) Grow(ctx context.Context, totalMiB int) (int, error) {
 	const step = hypervisor.MemoryStep
 	want := (max(totalMiB-m.Memory, 0) + step - 1) / step * step
 	if want > growable(m) {
-		return 0, v.failed(
-			"run",
-			"grow the memory",
-			fmt.Errorf("%w: %d MiB, of at most %d", hypervisor.ErrInvalid, totalMiB, m.Memory+growable(m)),
-		)
+		return 0, v.failed("run", "grow the memory",
+			fmt.Errorf("%w: %d MiB, of at most %d", hypervisor.ErrInvalid, totalMiB, m.Memory+growable(m)))
 	}
 	if growable(m) == 0 {
 		return m.Memory, nil

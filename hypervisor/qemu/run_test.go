@@ -57,7 +57,13 @@ func unprivileged(t *testing.T, s hypervisortest.Saved) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"Uid:\t65534\t65534\t65534\t65534", "Gid:\t65534\t65534\t65534\t65534", "Groups:\t \n", "CapEff:\t0000000000000000", "Seccomp:\t2"} {
+	for _, line := range []string{
+		"Uid:\t65534\t65534\t65534\t65534",
+		"Gid:\t65534\t65534\t65534\t65534",
+		"Groups:\t \n",
+		"CapEff:\t0000000000000000",
+		"Seccomp:\t2",
+	} {
 		if !strings.Contains(string(status), line) {
 			t.Errorf("the process's status lacks %q", line)
 		}
@@ -83,14 +89,8 @@ func unprivileged(t *testing.T, s hypervisortest.Saved) {
 func flood(t *testing.T, s hypervisortest.Saved) {
 	ctx := within(t)
 	console := hypervisortest.Console(t)
-	v, err := driver(
-		t,
-	).Clone(
-		ctx,
-		s.Machine,
-		hypervisor.Files{Memory: s.Memory, State: s.State, Console: console},
-		hypervisortest.Options(t, "flood"),
-	)
+	files := hypervisor.Files{Memory: s.Memory, State: s.State, Console: console}
+	v, err := driver(t).Clone(ctx, s.Machine, files, hypervisortest.Options(t, "flood"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,10 +42,8 @@ func TestCompareClock(t *testing.T) {
 		})
 	}
 	lost := errors.New("lost")
-	if err := compareClock(t.Context(), func(context.Context) (agentv1.Pong, error) { return agentv1.Pong{}, lost }, 0); !errors.Is(
-		err,
-		lost,
-	) {
+	silent := func(context.Context) (agentv1.Pong, error) { return agentv1.Pong{}, lost }
+	if err := compareClock(t.Context(), silent, 0); !errors.Is(err, lost) {
 		t.Errorf("error %v of a guest that does not answer", err)
 	}
 }

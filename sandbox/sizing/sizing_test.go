@@ -115,10 +115,8 @@ func TestTooLarge(t *testing.T) {
 	if _, err := SizeOf(huge, host, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a sum beyond 64 bits: %v", err)
 	}
-	if _, err := SizeOf([]Demand{{Quota: math.MaxInt64, Period: 1}, {Quota: math.MaxInt64, Period: 1}}, host, Default); !errors.Is(
-		err,
-		ErrTooLarge,
-	) {
+	most := Demand{Quota: math.MaxInt64, Period: 1}
+	if _, err := SizeOf([]Demand{most, most}, host, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("CPUs beyond 64 bits: %v", err)
 	}
 	if _, err := SizeOf([]Demand{{Shares: 1 << 30}}, Host{}, Default); !errors.Is(err, ErrTooLarge) {

@@ -47,10 +47,16 @@ func TestVersions(t *testing.T) {
 		{name: "one scope", abi: 5, scopes: unix.LANDLOCK_SCOPE_SIGNAL, rights: first | refer | truncate, size: files, missing: "signals"},
 		{name: "the other scope", abi: 5, scopes: unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, rights: first | refer | truncate, size: files,
 			missing: "abstract sockets"},
-		{name: "scopes", abi: 6, policy: noTCP, scopes: allScopes, rights: first | refer | truncate, tcp: true, scoped: allScopes, size: complete},
+		{
+			name: "scopes", abi: 6, policy: noTCP, scopes: allScopes,
+			rights: first | refer | truncate, tcp: true, scoped: allScopes, size: complete,
+		},
 		{name: "scopes alone", abi: 6, scopes: allScopes, rights: first | refer | truncate, scoped: allScopes, size: complete},
 		{name: "no scopes", abi: 6, rights: first | refer | truncate, size: files},
-		{name: "a later one", abi: 9, policy: noTCP, scopes: allScopes, rights: first | refer | truncate, tcp: true, scoped: allScopes, size: complete},
+		{
+			name: "a later one", abi: 9, policy: noTCP, scopes: allScopes,
+			rights: first | refer | truncate, tcp: true, scoped: allScopes, size: complete,
+		},
 	} {
 		attr, size := attributes(tc.abi, tc.policy, tc.scopes)
 		if attr.Handled_access_fs != tc.rights || (attr.Handled_access_net != 0) != tc.tcp || attr.Scoped != tc.scoped || size != tc.size {

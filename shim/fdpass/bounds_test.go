@@ -99,7 +99,11 @@ func TestSendFails(t *testing.T) {
 func TestNames(t *testing.T) {
 	var s fdpass.Store
 	defer s.Close()
-	for name, allowed := range map[string]bool{"": false, strings.Repeat("a", fdpass.MaxName): true, strings.Repeat("b", fdpass.MaxName+1): false} {
+	for name, allowed := range map[string]bool{
+		"":                                    false,
+		strings.Repeat("a", fdpass.MaxName):   true,
+		strings.Repeat("b", fdpass.MaxName+1): false,
+	} {
 		a, b := pair(t)
 		done := make(chan struct{})
 		go func() {

@@ -52,9 +52,12 @@ func (f *fake) packTree(_ context.Context, s *agentv1.Stream) error {
 		end.Error = agentv1.ToError(errors.New("the disk is broken"))
 	}
 	for _, e := range []agentv1.Entry{
-		{Kind: agentv1.KindDir, Name: []byte("t"), Mode: 0o755}, {Kind: agentv1.KindFile, Name: []byte("t/ü"), Size: 3, Mode: 0o640, MTime: 5e9},
-		{Kind: agentv1.KindSymlink, Name: []byte("t/l"), Target: []byte("ü")}, {Kind: agentv1.KindLink, Name: []byte("t/b"), Target: []byte("t/ü")},
-		{Kind: agentv1.KindSkipped, Name: []byte("t/\x1b[31m"), Target: []byte("a pipe")}, end,
+		{Kind: agentv1.KindDir, Name: []byte("t"), Mode: 0o755},
+		{Kind: agentv1.KindFile, Name: []byte("t/ü"), Size: 3, Mode: 0o640, MTime: 5e9},
+		{Kind: agentv1.KindSymlink, Name: []byte("t/l"), Target: []byte("ü")},
+		{Kind: agentv1.KindLink, Name: []byte("t/b"), Target: []byte("t/ü")},
+		{Kind: agentv1.KindSkipped, Name: []byte("t/\x1b[31m"), Target: []byte("a pipe")},
+		end,
 	} {
 		if err := agentv1.WriteEntry(s.Conn, e); err != nil {
 			return err

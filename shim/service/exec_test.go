@@ -82,10 +82,13 @@ func TestToldExecLeavesNothing(t *testing.T) {
 	before := r.services.Remembered()
 	for _, id := range []string{"told", "deleted", "gone"} {
 		p := sandbox.Process{Container: "c", Exec: id}
-		_, err := r.task.Exec(
-			t.Context(),
-			&taskv3.ExecProcessRequest{ID: p.Container, ExecID: p.Exec, Stdin: "stream:", Stdout: "stream:", Spec: &anypb.Any{Value: []byte("{}")}},
-		)
+		_, err := r.task.Exec(t.Context(), &taskv3.ExecProcessRequest{
+			ID:     p.Container,
+			ExecID: p.Exec,
+			Stdin:  "stream:",
+			Stdout: "stream:",
+			Spec:   &anypb.Any{Value: []byte("{}")},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -217,8 +217,7 @@ func TestTask(t *testing.T) {
 		t.Errorf("state %v, %v", st, err)
 	}
 	if c := r.fake.procs[sandbox.Process{Container: "c"}].config; c.Root != (containerv1.Image{ID: "image"}) ||
-		c.Stdio != (containerv1.Stream{Stdin: containerv1.OpenStdin}) ||
-		c.RootFile == nil {
+		c.Stdio != (containerv1.Stream{Stdin: containerv1.OpenStdin}) || c.RootFile == nil {
 		t.Errorf("made of %+v", c)
 	}
 	res, err := r.task.Start(ctx, &taskv3.StartRequest{ID: "c"})

@@ -91,7 +91,11 @@ func sealed(inside, address string) {
 		panic(err)
 	}
 	defer input.Close()
-	if _, err := confine.Start(machine, confine.Policy{Read: []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"}, Write: []string{"/dev/null"}}); err != nil {
+	policy := confine.Policy{
+		Read:  []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"},
+		Write: []string{"/dev/null"},
+	}
+	if _, err := confine.Start(machine, policy); err != nil {
 		panic(err)
 	}
 	results := make(chan error)
