@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ import (
 type source struct {
 	internalapi.RuntimeService
 	refuse error
-	began  int
+	began  atomic.Int32
 	tell   chan string   // UIDs; empty is an event without a pod
 	end    chan struct{} // ends the subscription
 }
@@ -26,7 +27,7 @@ func (s *source) GetContainerEvents(
 	ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
 	established func(runtimeapi.RuntimeService_GetContainerEventsClient),
 ) error {
-	s.began++
+	s.began.Add(1)
 	if s.refuse != nil {
 		return s.refuse
 	}
@@ -82,12 +83,12 @@ func TestSubscribe(t *testing.T) {
 		noted(false, "twice at once")
 		s.end <- struct{}{}
 		time.Sleep(retryDelay - time.Millisecond)
-		if noted(false, "before it is renewed"); s.began != 1 {
-			t.Errorf("subscribed %d times", s.began)
+		if noted(false, "before it is renewed"); s.began.Load() != 1 {
+			t.Errorf("subscribed %d times", s.began.Load())
 		}
 		time.Sleep(time.Millisecond)
-		if noted(true, "renewed"); s.began != 2 {
-			t.Errorf("subscribed %d times", s.began)
+		if noted(true, "renewed"); s.began.Load() != 2 {
+			t.Errorf("subscribed %d times", s.began.Load())
 		}
 		s.tell <- "u"
 		noted(true, "after it was renewed")
@@ -105,8 +106,8 @@ func TestNoSubscription(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		work.Wait() // and nobody tries again
-		if s.began != 1 {
-			t.Errorf("subscribed %d times", s.began)
+		if s.began.Load() != 1 {
+			t.Errorf("subscribed %d times", s.began.Load())
 		}
 	})
 }
