@@ -64,7 +64,8 @@ func TestOtherInstance(t *testing.T) {
 	sum := sha256.Sum256([]byte("default/half/u/0"))
 	for path, text := range map[string]string{
 		filepath.Join(w.roots().Data, "names/cri", hex.EncodeToString(sum[:])): `{"id": "` + id + `", "key": "default/half/u/0"}`,
-		filepath.Join(w.roots().Sandboxes(), id, "pod.json"): `{"version": 2, "id": "` + id + `", "instance": "cri", "key": "default/half/u/0", "phase": "starting",
+		filepath.Join(w.roots().Sandboxes(), id, "pod.json"): `{"version": 2, "id": "` + id + `", "instance": "cri",
+			"key": "default/half/u/0", "phase": "starting",
 			"record": {"config": {"metadata": {"name": "half", "namespace": "default", "uid": "u"}}}}`,
 		filepath.Join(w.roots().Instance("cri"), id, "shim.json"): `{}`,
 	} {
@@ -219,7 +220,13 @@ func TestExactNames(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, pod("web-production", "Always", "exec sleep 1000"), "run", "-d", "-q", "-")
 	before := w.find(t, "web-production")
-	for _, args := range [][]string{{"rm", "-f", "web"}, {"stop", "web"}, {"start", "web"}, {"pause", "web"}, {"update", "web", "--memory", "64Mi"}} {
+	for _, args := range [][]string{
+		{"rm", "-f", "web"},
+		{"stop", "web"},
+		{"start", "web"},
+		{"pause", "web"},
+		{"update", "web", "--memory", "64Mi"},
+	} {
 		if c := w.run(t, "", args...); c.ProcessState.ExitCode() == 0 || !strings.Contains(c.err.String(), `pod "web": not found`) {
 			t.Errorf("%v: %v", args, c)
 		}

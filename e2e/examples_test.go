@@ -56,15 +56,8 @@ func TestExamples(t *testing.T) {
 		}
 		w.must(t, "", "image", "load", "docker-archive:"+archive, name)
 	}
-	w.must(
-		t,
-		strings.Replace(pod("first", "Never", "true"), "name: c,", "name: c, resources: {limits: {memory: 64Mi}},", 1),
-		"run",
-		"--rm",
-		"--network",
-		"none",
-		"-",
-	)
+	first := strings.Replace(pod("first", "Never", "true"), "name: c,", "name: c, resources: {limits: {memory: 64Mi}},", 1)
+	w.must(t, first, "run", "--rm", "--network", "none", "-")
 	files, err := filepath.Glob("../examples/*.yaml")
 	if err != nil || len(files) != len(examples) {
 		t.Fatalf("%d files, %d in the table: %v", len(files), len(examples), err)

@@ -28,7 +28,8 @@ func TestFlood(t *testing.T) {
 	followed := make(chan error, 1)
 	line := 0
 	go func() {
-		followed <- client.New(w.roots(), nil).Stream(ctx, "GET", "/v1/pods/"+uid+"/logs", api.LogOptions{Follow: true, Tail: -1}.Query(), nil, func(m api.Message) error {
+		all := api.LogOptions{Follow: true, Tail: -1}.Query()
+		followed <- client.New(w.roots(), nil).Stream(ctx, "GET", "/v1/pods/"+uid+"/logs", all, nil, func(m api.Message) error {
 			if m.Log == nil {
 				return nil
 			}

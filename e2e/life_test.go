@@ -25,9 +25,22 @@ spec:
   - name: web
     image: IMAGE
     restartPolicy: Always
-    command: [sh, -c, "mkdir -p /www/cgi-bin; printf '#!/bin/sh\\necho $HTTP_USER_AGENT >>/www/asked; echo; echo bye' >/www/cgi-bin/bye; chmod +x /www/cgi-bin/bye; httpd -p 8080 -h /www; trap 'cat /www/asked; exit 0' TERM; while :; do sleep 0.05; done"]
+    command:
+    - sh
+    - -c
+    - |
+      mkdir -p /www/cgi-bin
+      printf '#!/bin/sh\necho $HTTP_USER_AGENT >>/www/asked; echo; echo bye' >/www/cgi-bin/bye
+      chmod +x /www/cgi-bin/bye
+      httpd -p 8080 -h /www
+      trap 'cat /www/asked; exit 0' TERM
+      while :; do sleep 0.05; done
     ports: [{name: http, containerPort: 8080}]
-    lifecycle: {postStart: {exec: {command: [sh, -c, "until wget -q -O - 127.0.0.1:8080/cgi-bin/bye >/dev/null 2>&1; do sleep 0.1; done; rm /www/asked"]}}, preStop: {httpGet: {path: /cgi-bin/bye, port: http}}}
+    lifecycle:
+      postStart:
+        exec:
+          command: [sh, -c, "until wget -q -O - 127.0.0.1:8080/cgi-bin/bye >/dev/null 2>&1; do sleep 0.1; done; rm /www/asked"]
+      preStop: {httpGet: {path: /cgi-bin/bye, port: http}}
   - name: side
     image: IMAGE
     restartPolicy: Always
@@ -64,7 +77,8 @@ spec:
 		}
 		states = append(states, fmt.Sprintf("%s %d %s", c.Name, end.ExitCode, end.Reason))
 	}
-	if diff := cmp.Diff([]string{"first 0 Completed", "web 0 Completed", "side 9 Error", "second 0 Completed", "main 0 Completed"}, states); diff != "" {
+	want := []string{"first 0 Completed", "web 0 Completed", "side 9 Error", "second 0 Completed", "main 0 Completed"}
+	if diff := cmp.Diff(want, states); diff != "" {
 		t.Error(diff)
 	}
 	if s := pod.Status.InitContainerStatuses[2].StopSignal; pod.Status.Phase != corev1.PodSucceeded || s == nil || *s != "SIGUSR1" {
@@ -88,7 +102,11 @@ spec:
     restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]
     command: [sh, -c, "echo again >>/v/times; [ $(wc -l </v/times) = 2 ] && exit 3; exit 42"]
     volumeMounts: [{name: v, mountPath: /v}]
-  - {name: words, image: IMAGE, terminationMessagePath: /v/words/last, command: [sh, -c, "printf last-words >/v/words/last"], volumeMounts: [{name: v, mountPath: /v}]}
+  - name: words
+    image: IMAGE
+    terminationMessagePath: /v/words/last
+    command: [sh, -c, "printf last-words >/v/words/last"]
+    volumeMounts: [{name: v, mountPath: /v}]
   - {name: usual, image: IMAGE, securityContext: {runAsUser: 1000}, command: [sh, -c, "printf usual-words >/dev/termination-log"]}
   - {name: log, image: IMAGE, terminationMessagePolicy: FallbackToLogsOnError, command: [sh, -c, "echo from the log; exit 1"]}
   - {name: quiet, image: IMAGE, terminationMessagePolicy: FallbackToLogsOnError, command: [sh, -c, "echo from the log"]}
@@ -126,8 +144,12 @@ func testInitialFailure(t *testing.T, w *world) {
 	w.must(t, "", "rm", "fails")
 	// While they run the machine is told of as that of any pod that runs.
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: slow}, spec: {
-  initContainers: [{name: i, image: "`+image+`", command: [sleep, "1000"]}], containers: [{name: c, image: "`+image+`"}]}}`, "run", "-d", "-q", "-")
-	for _, args := range [][]string{{"ps", "-o", "jsonpath={..accel}"}, {"stats", "--no-stream", "slow", "-o", "jsonpath={..memoryLimitBytes}"}} {
+  initContainers: [{name: i, image: "`+image+`", command: [sleep, "1000"]}],
+  containers: [{name: c, image: "`+image+`"}]}}`, "run", "-d", "-q", "-")
+	for _, args := range [][]string{
+		{"ps", "-o", "jsonpath={..accel}"},
+		{"stats", "--no-stream", "slow", "-o", "jsonpath={..memoryLimitBytes}"},
+	} {
 		if said := strings.TrimSpace(w.must(t, "", args...)); said == "" || said == "0" {
 			t.Errorf("%q says nothing during the start", args)
 		}
@@ -152,7 +174,8 @@ func testDeadline(t *testing.T, w *world) {
 // testReplaced: a machine that dies is replaced by one that is initialised anew.
 func testReplaced(t *testing.T, w *world) {
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: replaced}, spec: {terminationGracePeriodSeconds: 0,
-  initContainers: [{name: i, image: "`+image+`", command: [touch, /tmp/x]}, {name: s, image: "`+image+`", restartPolicy: Always, command: [sleep, "1000"]}],
+  initContainers: [{name: i, image: "`+image+`", command: [touch, /tmp/x]},
+    {name: s, image: "`+image+`", restartPolicy: Always, command: [sleep, "1000"]}],
   containers: [{name: c, image: "`+image+`", command: [sleep, "1000"]}]}}`, "run", "-d", "-q", "-")
 	defer w.must(t, "", "rm", "-f", "replaced")
 	w.until(t, "replaced", "it runs", ready)
@@ -179,30 +202,16 @@ func testReplaced(t *testing.T, w *world) {
 // survives the engine that made it.
 func testDebug(t *testing.T, w *world) {
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: host}, spec: {terminationGracePeriodSeconds: 0, containers: [
-  {name: a, image: "`+image+`", command: [sleep, "4242"]}, {name: b, image: "`+image+`", command: [sleep, "5353"]}]}}`, "run", "-d", "-q", "-")
+  {name: a, image: "`+image+`", command: [sleep, "4242"]},
+  {name: b, image: "`+image+`", command: [sleep, "5353"]}]}}`, "run", "-d", "-q", "-")
 	name := strings.TrimSpace(w.must(t, "", "debug", "host", "--target", "b", "--", "sleep", "6464"))
-	seen := func() string {
-		return w.must(
-			t,
-			"",
-			"exec",
-			"-c",
-			name,
-			"host",
-			"--",
-			"sh",
-			"-c",
-			"for c in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$c; echo; done | grep ^sleep | sort; readlink /proc/1/exe",
-		)
-	}
+	const look = `for c in /proc/[0-9]*/cmdline; do tr '\0' ' ' <$c; echo; done | grep ^sleep | sort; readlink /proc/1/exe`
+	seen := func() string { return w.must(t, "", "exec", "-c", name, "host", "--", "sh", "-c", look) }
 	if got := seen(); got != "sleep 5353 \nsleep 6464 \n/bin/busybox\n" {
 		t.Errorf("seen by %s: %q", name, got)
 	}
-	if got := w.must(t, "", "exec", "-c", "a", "host", "--", "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '"); strings.Contains(
-		got,
-		"6464",
-	) ||
-		strings.Contains(got, "5353") {
+	got := w.must(t, "", "exec", "-c", "a", "host", "--", "sh", "-c", `cat /proc/*/cmdline | tr '\0' ' '`)
+	if strings.Contains(got, "6464") || strings.Contains(got, "5353") {
 		t.Errorf("seen by a container that is nobody's target: %s", got)
 	}
 	for _, args := range [][]string{{"-c", "a"}, {"--target", "c"}, {"-c", "Bad_"}, {"--image", "localhost/none:1"}} {
@@ -210,8 +219,8 @@ func testDebug(t *testing.T, w *world) {
 			t.Error(c)
 		}
 	}
-	if c := w.run(t, "typed", "debug", "-i", "-c", "d", "host", "--", "sh", "-c", "cat; echo; exit 3"); c.ProcessState.ExitCode() != 3 ||
-		c.out.String() != "typed\n" {
+	c := w.run(t, "typed", "debug", "-i", "-c", "d", "host", "--", "sh", "-c", "cat; echo; exit 3")
+	if c.ProcessState.ExitCode() != 3 || c.out.String() != "typed\n" {
 		t.Error(c)
 	}
 	if got := w.must(t, "", "logs", "-c", "d", "host"); got != "typed\n" {
@@ -226,8 +235,8 @@ func testDebug(t *testing.T, w *world) {
 	if n := len(pod.Spec.EphemeralContainers); n != 3 || pod.Spec.EphemeralContainers[0].TargetContainerName != "b" {
 		t.Errorf("%d ephemeral containers: %+v", n, pod.Spec.EphemeralContainers)
 	}
-	if s := pod.Status.EphemeralContainerStatuses; len(s) != 3 || s[0].State.Running == nil || s[1].State.Waiting == nil ||
-		s[2].State.Terminated == nil {
+	s := pod.Status.EphemeralContainerStatuses
+	if len(s) != 3 || s[0].State.Running == nil || s[1].State.Waiting == nil || s[2].State.Terminated == nil {
 		t.Errorf("ephemeral containers: %+v", s)
 	}
 	if got := seen(); !strings.Contains(got, "sleep 6464") {

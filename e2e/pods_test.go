@@ -19,43 +19,95 @@ type said struct {
 
 // The containers of one pod; each shows what one part of a Pod does.
 var honoured = []said{
-	{"env", `env: [{name: A, value: one}, {name: B, value: "$(A)-two"}, {name: C, value: "$$(A)"}, {name: D, value: $(NONE)},
+	{
+		name: "env",
+		yaml: `env: [{name: A, value: one}, {name: B, value: "$(A)-two"}, {name: C, value: "$$(A)"}, {name: D, value: $(NONE)},
       {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]`,
-		`echo "$A $B $C $D $POD"`, "one one-two $(A) $(NONE) honour"},
-	{"args", `env: [{name: A, value: one}], args: ["$(A)", "$$(A)", "two words"]`, `printf '%s\n' "$@"`, "$(A)\ntwo words"},
-	{"dir", `workingDir: /tmp/made`, `pwd`, "/tmp/made"},
-	{"user", `securityContext: {runAsUser: 1000, runAsGroup: 1001}`, `id -u; id -g; id -G`, "1000\n1001\n1001 1002 2000"},
-	{"root", ``, `id -u; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status`,
-		"0\nCapEff:\t00000000a80425fb\nNoNewPrivs:\t0\nSeccomp:\t2"},
-	{
-		"confined",
-		`securityContext: {capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}, allowPrivilegeEscalation: false, readOnlyRootFilesystem: true}`,
-		`grep -E '^(CapEff|CapBnd|NoNewPrivs):' /proc/self/status; touch /x 2>&1 | sed 's/.*: //'; touch /dev/shm/x && echo shm`,
-		"CapEff:\t0000000000000400\nCapBnd:\t0000000000000400\nNoNewPrivs:\t1\nRead-only file system\nshm",
-	},
-	{"unconfined", `securityContext: {seccompProfile: {type: Unconfined}}`, `grep ^Seccomp: /proc/self/status`, "Seccomp:\t0"},
-	{
-		"limits",
-		`resources: {limits: {cpu: 500m, memory: 48Mi}}`,
-		`cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max`,
-		"50331648\n50000 100000",
+		script: `echo "$A $B $C $D $POD"`,
+		want:   "one one-two $(A) $(NONE) honour",
 	},
 	{
-		"volumes",
-		`volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}, {name: disk, mountPath: /ro, readOnly: true}]`,
-		`echo here >/disk/file; df -m /memory | awk 'NR==2{print $2}'; grep -c ' /memory tmpfs ' /proc/mounts; touch /ro/x 2>&1 | sed 's/.*: //'; hostname >/disk/done`,
-		"8\n1\nRead-only file system",
+		name:   "args",
+		yaml:   `env: [{name: A, value: one}], args: ["$(A)", "$$(A)", "two words"]`,
+		script: `printf '%s\n' "$@"`,
+		want:   "$(A)\ntwo words",
 	},
-	{"shared", `volumeMounts: [{name: disk, mountPath: /elsewhere}]`,
-		`until [ -e /elsewhere/done ]; do sleep 0.1; done; cat /elsewhere/file /elsewhere/done; hostname`, "here\nhonour\nhonour"},
-	{"server", `volumeMounts: [{name: disk, mountPath: /disk}]`,
-		`echo page >/tmp/index.html; httpd -p 8080 -h /tmp; until [ -e /disk/served ]; do sleep 0.1; done`, ""},
-	{"client", `volumeMounts: [{name: disk, mountPath: /disk}]`,
-		`until wget -q -O - http://127.0.0.1:8080/; do sleep 0.1; done 2>/dev/null; touch /disk/served; cat /proc/sys/net/ipv4/ip_unprivileged_port_start`, "page\n79"},
-	{"fails", ``, `exit 3`, ""},
-	{"missing", `command: [/no/such/command]`, "", ""},
-	{"forbidden", `command: [/etc/passwd]`, "", ""},
-	{"oom", `resources: {limits: {memory: 16Mi}}`, `tail /dev/zero`, ""},
+	{
+		name:   "dir",
+		yaml:   `workingDir: /tmp/made`,
+		script: `pwd`,
+		want:   "/tmp/made",
+	},
+	{
+		name:   "user",
+		yaml:   `securityContext: {runAsUser: 1000, runAsGroup: 1001}`,
+		script: `id -u; id -g; id -G`,
+		want:   "1000\n1001\n1001 1002 2000",
+	},
+	{
+		name:   "root",
+		script: `id -u; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status`,
+		want:   "0\nCapEff:\t00000000a80425fb\nNoNewPrivs:\t0\nSeccomp:\t2",
+	},
+	{
+		name: "confined",
+		yaml: `securityContext: {capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]},
+      allowPrivilegeEscalation: false, readOnlyRootFilesystem: true}`,
+		script: `grep -E '^(CapEff|CapBnd|NoNewPrivs):' /proc/self/status
+			touch /x 2>&1 | sed 's/.*: //'
+			touch /dev/shm/x && echo shm`,
+		want: "CapEff:\t0000000000000400\nCapBnd:\t0000000000000400\nNoNewPrivs:\t1\nRead-only file system\nshm",
+	},
+	{
+		name:   "unconfined",
+		yaml:   `securityContext: {seccompProfile: {type: Unconfined}}`,
+		script: `grep ^Seccomp: /proc/self/status`,
+		want:   "Seccomp:\t0",
+	},
+	{
+		name:   "limits",
+		yaml:   `resources: {limits: {cpu: 500m, memory: 48Mi}}`,
+		script: `cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max`,
+		want:   "50331648\n50000 100000",
+	},
+	{
+		name: "volumes",
+		yaml: `volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory},
+      {name: disk, mountPath: /ro, readOnly: true}]`,
+		script: `echo here >/disk/file
+			df -m /memory | awk 'NR==2{print $2}'
+			grep -c ' /memory tmpfs ' /proc/mounts
+			touch /ro/x 2>&1 | sed 's/.*: //'
+			hostname >/disk/done`,
+		want: "8\n1\nRead-only file system",
+	},
+	{
+		name: "shared",
+		yaml: `volumeMounts: [{name: disk, mountPath: /elsewhere}]`,
+		script: `until [ -e /elsewhere/done ]; do sleep 0.1; done
+			cat /elsewhere/file /elsewhere/done
+			hostname`,
+		want: "here\nhonour\nhonour",
+	},
+	{
+		name: "server",
+		yaml: `volumeMounts: [{name: disk, mountPath: /disk}]`,
+		script: `echo page >/tmp/index.html
+			httpd -p 8080 -h /tmp
+			until [ -e /disk/served ]; do sleep 0.1; done`,
+	},
+	{
+		name: "client",
+		yaml: `volumeMounts: [{name: disk, mountPath: /disk}]`,
+		script: `until wget -q -O - http://127.0.0.1:8080/; do sleep 0.1; done 2>/dev/null
+			touch /disk/served
+			cat /proc/sys/net/ipv4/ip_unprivileged_port_start`,
+		want: "page\n79",
+	},
+	{name: "fails", script: `exit 3`},
+	{name: "missing", yaml: `command: [/no/such/command]`},
+	{name: "forbidden", yaml: `command: [/etc/passwd]`},
+	{name: "oom", yaml: `resources: {limits: {memory: 16Mi}}`, script: `tail /dev/zero`},
 }
 
 // ends are the exit codes and reasons other than 0 and Completed.
@@ -132,7 +184,8 @@ spec:
 
 func testRestarts(t *testing.T, w *world) {
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: restarts}, spec: {restartPolicy: OnFailure, volumes: [{name: v, emptyDir: {}}],
-  containers: [{name: c, image: "`+image+`", command: [sh, -c, "echo again >>/v/times; [ $(wc -l </v/times) = 2 ]"], volumeMounts: [{name: v, mountPath: /v}]}]}}`,
+  containers: [{name: c, image: "`+image+`", command: [sh, -c, "echo again >>/v/times; [ $(wc -l </v/times) = 2 ]"],
+    volumeMounts: [{name: v, mountPath: /v}]}]}}`,
 		"run", "-d", "-q", "-")
 	w.must(t, "", "wait", "restarts")
 	c := w.inspect(t, "restarts").Status.ContainerStatuses[0]

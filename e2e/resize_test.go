@@ -24,11 +24,8 @@ func testResize(t *testing.T, w *world) {
    resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]}]}}`, "run", "-d", "-q", "-")
 	inside := func(container, want string) {
 		t.Helper()
-		got := strings.Join(
-			strings.Fields(w.must(t, "", "exec", "-c", container, "web", "--", "cat", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cpu.max")),
-			" ",
-		)
-		if got != want {
+		limits := w.must(t, "", "exec", "-c", container, "web", "--", "cat", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cpu.max")
+		if got := strings.Join(strings.Fields(limits), " "); got != want {
 			t.Errorf("container %s has %q, want %q", container, got, want)
 		}
 	}
@@ -55,8 +52,8 @@ func testResize(t *testing.T, w *world) {
 		t.Errorf("the host allows %d after %d, in its cgroup %d", after.Cgroup.Memory, before.Cgroup.Memory, hostMemory(t, after.Cgroup.Dirs))
 	}
 	pod := w.inspect(t, "web")
-	if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 0 || c.Resources.Limits.Memory().String() != "1Gi" ||
-		pod.Spec.Containers[0].Resources.Limits.Cpu().String() != "600m" {
+	if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 0 ||
+		c.Resources.Limits.Memory().String() != "1Gi" || pod.Spec.Containers[0].Resources.Limits.Cpu().String() != "600m" {
 		t.Errorf("container a: %+v", c)
 	}
 
@@ -69,8 +66,8 @@ func testResize(t *testing.T, w *world) {
 	w.must(t, "", "update", "web", "-c", "b", "--memory", "96Mi")
 	inside("b", "100663296 25000 100000")
 	pod = w.inspect(t, "web")
-	if a, b := pod.Status.ContainerStatuses[0], pod.Status.ContainerStatuses[1]; a.RestartCount != 0 || b.RestartCount != 1 ||
-		a.Resources.Limits.Memory().String() != "1Gi" {
+	a, b := pod.Status.ContainerStatuses[0], pod.Status.ContainerStatuses[1]
+	if a.RestartCount != 0 || b.RestartCount != 1 || a.Resources.Limits.Memory().String() != "1Gi" {
 		t.Errorf("after a resize of b: %+v, %+v", a, b)
 	}
 

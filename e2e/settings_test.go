@@ -14,71 +14,137 @@ import (
 // settings are the containers of one pod, whose own settings are those of
 // settingsPod; each shows from within what one of them does.
 var settings = []said{
-	{"identity", ``, `hostname; tail -n +8 /etc/hosts; cat /etc/resolv.conf`,
-		"inside.sub.default.svc.cluster.local\n10.0.2.15\tinside.sub.default.svc.cluster.local\tinside\n\n# Entries added by HostAliases.\n" +
-			"192.0.2.7\tdb\tdb.example\nsearch a.example b.example\nnameserver 192.0.2.1\noptions ndots:2 edns0"},
 	{
-		"users",
-		``,
-		`tr '\0' '\n' </proc/1/cmdline; grep -E '^(Uid|CapEff|Groups):' /proc/1/status | tr -s ' \t' ' '; ls /proc/1/root 2>&1 | sed 's/.*: //'; kill -9 1; kill 1; echo alive; id -G`,
-		"bulkhead-holder\nUid: 65535 65535 65535 65535\nGroups: \nCapEff: 0000000000000000\nPermission denied\nalive\n0 1002",
-	},
-	{"strict", `securityContext: {runAsUser: 1000, runAsGroup: 1001, runAsNonRoot: true}`, `id -u; id -G`, "1000\n1001 1002"},
-	{
-		"sees",
-		`volumeMounts: [{name: v, mountPath: /v}]`,
-		`until [ -e /v/pid ]; do sleep 0.1; done; p=$(cat /v/pid); grep -q 87654 /proc/$p/cmdline && kill $p && echo seen`,
-		"seen",
-	},
-	{"seen", `volumeMounts: [{name: v, mountPath: /v}]`, `sleep 87654 & echo $! >/v/pid.new; mv /v/pid.new /v/pid; wait $!; exit 7`, ""},
-	{"leaves", `volumeMounts: [{name: v, mountPath: /v}]`, `sleep 4242 & exit 0`, ""},
-	{
-		"gone",
-		`volumeMounts: [{name: v, mountPath: /v}]`,
-		`until [ -e /v/pid ]; do sleep 0.1; done; while pidof sleep >/dev/null && ps | grep -v grep | grep -q 4242; do sleep 0.1; done; echo gone`,
-		"gone",
-	},
-	{"privileged", `securityContext: {privileged: true}`,
-		`grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status; ls /dev/vda /dev/kmsg; mkdir /tmp/m && mount -t tmpfs x /tmp/m && echo mounted; mkdir /sys/fs/cgroup/own && echo made; echo 77 >/proc/sys/vm/swappiness && cat /proc/sys/vm/swappiness; head -c 4 /dev/vda | wc -c; for at in 10239 10240; do dd if=/dev/vda bs=1M skip=$at count=1 2>/dev/null | wc -c; done`,
-		"CapEff:\t000001ffffffffff\nNoNewPrivs:\t0\nSeccomp:\t0\n/dev/kmsg\n/dev/vda\nmounted\nmade\n77\n4\n1048576\n0"},
-	{
-		"plain",
-		``,
-		`ls /dev/vda 2>&1 | sed 's/.*: //'; mkdir /sys/fs/cgroup/own 2>&1 | sed 's/.*: //'; echo 1 2>/dev/null >/proc/sys/vm/swappiness || echo kept; wc -c </proc/kcore; grep -cE ' /proc/(kcore|sys) ' /proc/mounts; mknod /tmp/vda b 254 0; head -c 4 /tmp/vda 2>&1 | sed 's/.*: //'`,
-		"No such file or directory\nRead-only file system\nkept\n0\n2\nOperation not permitted",
+		name:   "identity",
+		script: `hostname; tail -n +8 /etc/hosts; cat /etc/resolv.conf`,
+		want: "inside.sub.default.svc.cluster.local\n10.0.2.15\tinside.sub.default.svc.cluster.local\tinside\n\n" +
+			"# Entries added by HostAliases.\n192.0.2.7\tdb\tdb.example\nsearch a.example b.example\nnameserver 192.0.2.1\noptions ndots:2 edns0",
 	},
 	{
-		"unmasked",
-		`securityContext: {procMount: Unmasked}`,
-		`grep -cE ' /proc/(kcore|sys) ' /proc/mounts; test -w /proc/sys/vm/swappiness && echo writable`,
-		"0\nwritable",
+		name: "users",
+		script: `tr '\0' '\n' </proc/1/cmdline
+			grep -E '^(Uid|CapEff|Groups):' /proc/1/status | tr -s ' \t' ' '
+			ls /proc/1/root 2>&1 | sed 's/.*: //'
+			kill -9 1
+			kill 1
+			echo alive
+			id -G`,
+		want: "bulkhead-holder\nUid: 65535 65535 65535 65535\nGroups: \nCapEff: 0000000000000000\nPermission denied\nalive\n0 1002",
 	},
 	{
-		"profile",
-		`securityContext: {seccompProfile: {type: Localhost, localhostProfile: own/nomkdir.json}}`,
-		`grep ^Seccomp: /proc/self/status; mkdir /tmp/x 2>&1 | sed 's/.*: //'; uname`,
-		"Seccomp:\t2\nNetwork is down\nLinux",
+		name:   "strict",
+		yaml:   `securityContext: {runAsUser: 1000, runAsGroup: 1001, runAsNonRoot: true}`,
+		script: `id -u; id -G`,
+		want:   "1000\n1001 1002",
 	},
 	{
-		"sysctls",
-		``,
-		`cat /proc/sys/vm/max_map_count /proc/sys/kernel/shm_rmid_forced /proc/sys/fs/inotify/max_user_watches`,
-		"300000\n1\n4321",
+		name: "sees",
+		yaml: `volumeMounts: [{name: v, mountPath: /v}]`,
+		script: `until [ -e /v/pid ]; do sleep 0.1; done
+			p=$(cat /v/pid)
+			grep -q 87654 /proc/$p/cmdline && kill $p && echo seen`,
+		want: "seen",
 	},
-	{"podlimits", ``, `cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max`, "201326592\n100000 100000"},
-	{"hugepages", `resources: {limits: {hugepages-2Mi: 4Mi, memory: 32Mi}}, volumeMounts: [{name: huge, mountPath: /huge}]`,
-		`cat /sys/fs/cgroup/hugetlb.2MB.max; grep -E '^HugePages_Total' /proc/meminfo | tr -s ' '; fallocate -l 2097152 /huge/x && cat /sys/fs/cgroup/hugetlb.2MB.current`, "4194304\nHugePages_Total: 2\n2097152"},
 	{
-		"nohugepages",
-		`volumeMounts: [{name: huge, mountPath: /huge}]`,
-		`cat /sys/fs/cgroup/hugetlb.2MB.max; fallocate -l 2097152 /huge/y 2>/dev/null || echo none`,
-		"0\nnone",
+		name:   "seen",
+		yaml:   `volumeMounts: [{name: v, mountPath: /v}]`,
+		script: `sleep 87654 & echo $! >/v/pid.new; mv /v/pid.new /v/pid; wait $!; exit 7`,
 	},
-	{"layer", `resources: {limits: {ephemeral-storage: 20Mi}}, volumeMounts: [{name: v, mountPath: /v}]`,
-		`head -c 10000000 /dev/zero >/tmp/fits && echo fits; dd if=/dev/zero of=/tmp/big bs=1M count=30 2>&1 | grep -cE 'quota|No space'; rm /tmp/big; mkdir /etc/made && mv /etc/passwd /etc/made && echo moved; head -c 30000000 /dev/zero >/v/big && echo elsewhere; rm /v/big; touch /v/layered`,
-		"fits\n1\nmoved\nelsewhere"},
-	{"storage", `resources: {limits: {ephemeral-storage: 80Mi}}, volumeMounts: [{name: v, mountPath: /v}]`,
-		`until [ -e /v/layered ]; do sleep 0.1; done; df -m / | awk 'NR==2{print ($4 <= 100)}'; dd if=/dev/zero of=/v/all bs=1M count=120 2>&1 | grep -c 'No space left'; rm /v/all`, "1\n1"},
+	{
+		name:   "leaves",
+		yaml:   `volumeMounts: [{name: v, mountPath: /v}]`,
+		script: `sleep 4242 & exit 0`,
+	},
+	{
+		name: "gone",
+		yaml: `volumeMounts: [{name: v, mountPath: /v}]`,
+		script: `until [ -e /v/pid ]; do sleep 0.1; done
+			while pidof sleep >/dev/null && ps | grep -v grep | grep -q 4242; do sleep 0.1; done
+			echo gone`,
+		want: "gone",
+	},
+	{
+		name: "privileged",
+		yaml: `securityContext: {privileged: true}`,
+		script: `grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status
+			ls /dev/vda /dev/kmsg
+			mkdir /tmp/m && mount -t tmpfs x /tmp/m && echo mounted
+			mkdir /sys/fs/cgroup/own && echo made
+			echo 77 >/proc/sys/vm/swappiness && cat /proc/sys/vm/swappiness
+			head -c 4 /dev/vda | wc -c
+			for at in 10239 10240; do dd if=/dev/vda bs=1M skip=$at count=1 2>/dev/null | wc -c; done`,
+		want: "CapEff:\t000001ffffffffff\nNoNewPrivs:\t0\nSeccomp:\t0\n/dev/kmsg\n/dev/vda\nmounted\nmade\n77\n4\n1048576\n0",
+	},
+	{
+		name: "plain",
+		script: `ls /dev/vda 2>&1 | sed 's/.*: //'
+			mkdir /sys/fs/cgroup/own 2>&1 | sed 's/.*: //'
+			echo 1 2>/dev/null >/proc/sys/vm/swappiness || echo kept
+			wc -c </proc/kcore
+			grep -cE ' /proc/(kcore|sys) ' /proc/mounts
+			mknod /tmp/vda b 254 0
+			head -c 4 /tmp/vda 2>&1 | sed 's/.*: //'`,
+		want: "No such file or directory\nRead-only file system\nkept\n0\n2\nOperation not permitted",
+	},
+	{
+		name: "unmasked",
+		yaml: `securityContext: {procMount: Unmasked}`,
+		script: `grep -cE ' /proc/(kcore|sys) ' /proc/mounts
+			test -w /proc/sys/vm/swappiness && echo writable`,
+		want: "0\nwritable",
+	},
+	{
+		name:   "profile",
+		yaml:   `securityContext: {seccompProfile: {type: Localhost, localhostProfile: own/nomkdir.json}}`,
+		script: `grep ^Seccomp: /proc/self/status; mkdir /tmp/x 2>&1 | sed 's/.*: //'; uname`,
+		want:   "Seccomp:\t2\nNetwork is down\nLinux",
+	},
+	{
+		name:   "sysctls",
+		script: `cat /proc/sys/vm/max_map_count /proc/sys/kernel/shm_rmid_forced /proc/sys/fs/inotify/max_user_watches`,
+		want:   "300000\n1\n4321",
+	},
+	{
+		name:   "podlimits",
+		script: `cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max`,
+		want:   "201326592\n100000 100000",
+	},
+	{
+		name: "hugepages",
+		yaml: `resources: {limits: {hugepages-2Mi: 4Mi, memory: 32Mi}}, volumeMounts: [{name: huge, mountPath: /huge}]`,
+		script: `cat /sys/fs/cgroup/hugetlb.2MB.max
+			grep -E '^HugePages_Total' /proc/meminfo | tr -s ' '
+			fallocate -l 2097152 /huge/x && cat /sys/fs/cgroup/hugetlb.2MB.current`,
+		want: "4194304\nHugePages_Total: 2\n2097152",
+	},
+	{
+		name: "nohugepages",
+		yaml: `volumeMounts: [{name: huge, mountPath: /huge}]`,
+		script: `cat /sys/fs/cgroup/hugetlb.2MB.max
+			fallocate -l 2097152 /huge/y 2>/dev/null || echo none`,
+		want: "0\nnone",
+	},
+	{
+		name: "layer",
+		yaml: `resources: {limits: {ephemeral-storage: 20Mi}}, volumeMounts: [{name: v, mountPath: /v}]`,
+		script: `head -c 10000000 /dev/zero >/tmp/fits && echo fits
+			dd if=/dev/zero of=/tmp/big bs=1M count=30 2>&1 | grep -cE 'quota|No space'
+			rm /tmp/big
+			mkdir /etc/made && mv /etc/passwd /etc/made && echo moved
+			head -c 30000000 /dev/zero >/v/big && echo elsewhere
+			rm /v/big
+			touch /v/layered`,
+		want: "fits\n1\nmoved\nelsewhere",
+	},
+	{
+		name: "storage",
+		yaml: `resources: {limits: {ephemeral-storage: 80Mi}}, volumeMounts: [{name: v, mountPath: /v}]`,
+		script: `until [ -e /v/layered ]; do sleep 0.1; done
+			df -m / | awk 'NR==2{print ($4 <= 100)}'
+			dd if=/dev/zero of=/v/all bs=1M count=120 2>&1 | grep -c 'No space left'
+			rm /v/all`,
+		want: "1\n1",
+	},
 }
 
 const settingsPod = `apiVersion: v1
@@ -99,7 +165,10 @@ spec:
   securityContext:
     supplementalGroups: [1002]
     supplementalGroupsPolicy: Strict
-    sysctls: [{name: vm.max_map_count, value: "300000"}, {name: kernel.shm_rmid_forced, value: "1"}, {name: fs.inotify.max_user_watches, value: "4321"}]
+    sysctls:
+    - {name: vm.max_map_count, value: "300000"}
+    - {name: kernel.shm_rmid_forced, value: "1"}
+    - {name: fs.inotify.max_user_watches, value: "4321"}
   volumes: [{name: v, emptyDir: {}}, {name: huge, emptyDir: {medium: HugePages}}]
   containers:
 `
@@ -117,7 +186,10 @@ func testSettings(t *testing.T, w *world) {
 	if err := os.MkdirAll(profiles, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	profile := `{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 100}]}`
+	const profile = `{
+  "defaultAction": "SCMP_ACT_ALLOW",
+  "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 100}]
+}`
 	if err := os.WriteFile(filepath.Join(profiles, "nomkdir.json"), []byte(profile), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -34,60 +34,143 @@ stringData: {key: hush, other: unheard-of}
 // filled are the containers of one pod; each shows what one kind of reference
 // brings.
 var filled = []said{
-	{"config", `volumeMounts: [{name: config, mountPath: /v}]`,
-		`ls -A /v | grep -v '^\.\.2'; cat /v/a /v/b.conf; od -An -tx1 /v/bin; stat -c '%a %u %g' -L /v/a; touch /v/x 2>&1 | sed 's/.*: //'; readlink /v/a; grep -c ' /v tmpfs ro' /proc/mounts`,
-		"..data\na\nb.conf\nbin\nprog\nonetwo 00 01 ff\n644 0 77\nRead-only file system\n..data/a\n1"},
-	{"items", `volumeMounts: [{name: items, mountPath: /v}]`,
-		`cd /v; find . -type f | grep -v '/prog$' | sed 's/[.][.]2[^/]*/SET/'; cat deep/er/a; ./prog; stat -c %a -L prog deep/er/a`,
-		"./SET/deep/er/a\noneruns\n755\n644"},
-	{"secret", `volumeMounts: [{name: secret, mountPath: /v}], securityContext: {runAsUser: 1000}`,
-		`cat /v/key; stat -c ' %a %u %g' -L /v/key; id -G`, "hush 440 0 77\n1000 77 2000"},
-	{"downward", `volumeMounts: [{name: downward, mountPath: /v}], resources: {limits: {memory: 64Mi}, requests: {cpu: 10m}}`,
-		`cat /v/labels; echo; cat /v/note /v/cpu /v/memory; echo; [ $(cat /v/limit) -ge 1 ] && echo limited`,
-		"app=\"filled\"\nbatch.kubernetes.io/job-name=\"filled\"\njob-name=\"filled\"\ntier=\"x\"\nsaid1064\nlimited"},
 	{
-		"projected",
-		`volumeMounts: [{name: projected, mountPath: /v}]`,
-		`cd /v; cat a secrets/key name; stat -c ' %a' -L a`,
-		"onehushfilled 444",
-	},
-	{"optional", `volumeMounts: [{name: optional, mountPath: /v}]`, `ls /v; echo none`, "none"},
-	{
-		"env",
-		`env: [{name: A, valueFrom: {configMapKeyRef: {name: settings, key: a}}}, {name: K, valueFrom: {secretKeyRef: {name: keys, key: key}}},
-      {name: B, value: "$(A) $(K) $(P_a)"}, {name: NONE, valueFrom: {secretKeyRef: {name: gone, key: key, optional: true}}},
-      {name: LIMIT, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}, {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],
-      envFrom: [{prefix: P_, configMapRef: {name: settings}}, {configMapRef: {name: gone, optional: true}}, {secretRef: {name: keys}}], resources: {limits: {memory: 64Mi}}`,
-		`echo "$A $K $B ${NONE-unset} $LIMIT $other"; [ -n "$IP" ] && echo address; env | grep -c ^P_`,
-		"one hush one hush one unset 64 unheard-of\naddress\n2",
+		name: "config",
+		yaml: `volumeMounts: [{name: config, mountPath: /v}]`,
+		script: `ls -A /v | grep -v '^\.\.2'
+			cat /v/a /v/b.conf
+			od -An -tx1 /v/bin
+			stat -c '%a %u %g' -L /v/a
+			touch /v/x 2>&1 | sed 's/.*: //'
+			readlink /v/a
+			grep -c ' /v tmpfs ro' /proc/mounts`,
+		want: "..data\na\nb.conf\nbin\nprog\nonetwo 00 01 ff\n644 0 77\nRead-only file system\n..data/a\n1",
 	},
 	{
-		"group",
-		`volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}], securityContext: {runAsUser: 1000, runAsGroup: 1000}`,
-		`touch /disk/x /memory/x; stat -c '%a %g' /disk /memory; stat -c %g /disk/x /memory/x`,
-		"2777 77\n2777 77\n77\n77",
+		name: "items",
+		yaml: `volumeMounts: [{name: items, mountPath: /v}]`,
+		script: `cd /v
+			find . -type f | grep -v '/prog$' | sed 's/[.][.]2[^/]*/SET/'
+			cat deep/er/a
+			./prog
+			stat -c %a -L prog deep/er/a`,
+		want: "./SET/deep/er/a\noneruns\n755\n644",
 	},
 	{
-		"parts",
-		`env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}], volumeMounts: [{name: config, mountPath: /etc/one.conf, subPath: a}, {name: items, mountPath: /deep, subPath: deep/er},
-      {name: disk, mountPath: /part, subPath: made/here}, {name: disk, mountPath: /named, subPathExpr: "of/$(POD)"}, {name: disk, mountPath: /all}, {name: tool, mountPath: /hello, subPath: data/hello}]`,
-		`cat /etc/one.conf /deep/a /hello; echo; echo x >/part/f; echo y >/named/f; cd /all; find made of -type f; stat -c %a made/here; touch /etc/one.conf 2>&1 | sed 's/.*: //'`,
-		"oneonefrom an image\nmade/here/f\nof/filled/f\n2777\nRead-only file system",
+		name:   "secret",
+		yaml:   `volumeMounts: [{name: secret, mountPath: /v}], securityContext: {runAsUser: 1000}`,
+		script: `cat /v/key; stat -c ' %a %u %g' -L /v/key; id -G`,
+		want:   "hush 440 0 77\n1000 77 2000",
 	},
-	{"image", `volumeMounts: [{name: tool, mountPath: /tool}, {name: same, mountPath: /same, subPath: bin}]`,
-		`cat /tool/data/hello; echo; ls /tool; touch /tool/x 2>&1 | sed 's/.*: //'; [ -x /same/busybox ] && echo itself`, "from an image\ndata\nRead-only file system\nitself"},
 	{
-		"options",
-		`volumeMounts: [{name: disk, mountPath: /disk, bindMountOptions: [noexec, nosuid]}, {name: disk, mountPath: /ro, readOnly: true, recursiveReadOnly: Enabled, mountPropagation: None}, {name: sticky, mountPath: /sticky, mountPropagation: HostToContainer}]`,
-		`cp /bin/busybox /disk/prog-x; /disk/prog-x 2>&1 true | sed 's/.*: //'; grep -o ' /disk ext4 rw,nosuid,noexec' /proc/mounts; touch /ro/x 2>&1 | sed 's/.*: //'; stat -c %a /sticky`,
-		"Permission denied\n /disk ext4 rw,nosuid,noexec\nRead-only file system\n3770",
+		name: "downward",
+		yaml: `volumeMounts: [{name: downward, mountPath: /v}], resources: {limits: {memory: 64Mi}, requests: {cpu: 10m}}`,
+		script: `cat /v/labels
+			echo
+			cat /v/note /v/cpu /v/memory
+			echo
+			[ $(cat /v/limit) -ge 1 ] && echo limited`,
+		want: "app=\"filled\"\nbatch.kubernetes.io/job-name=\"filled\"\njob-name=\"filled\"\ntier=\"x\"\nsaid1064\nlimited",
 	},
-	{"limited", `volumeMounts: [{name: small, mountPath: /small}]`,
-		`dd if=/dev/zero of=/small/x bs=64k count=31 2>/dev/null && echo fits; mkdir /small/in; dd if=/dev/zero of=/small/in/y bs=64k count=4 2>&1 | grep -o 'quota exceeded'; df -m /small | awk 'END{print $2}'; touch /small/still && rm /small/x && dd if=/dev/zero of=/small/z bs=64k count=16 2>/dev/null && echo again`,
-		"fits\nquota exceeded\n2\nagain"},
-	{"live", `volumeMounts: [{name: config, mountPath: /v}, {name: secret, mountPath: /s}, {name: config, mountPath: /part, subPath: a}]`,
-		`cat /v/a /s/key; echo; first=$(readlink /v/..data); until [ "$(cat /v/a)" = changed ] && [ "$(cat /s/key)" = louder ]; do sleep 0.05; done; cat /part; echo; [ "$(readlink /v/..data)" != "$first" ] && ls -A /v | grep -v ..2; until [ "$(cat /v/a)" = again ]; do sleep 0.05; done; cat /s/key`,
-		"onehush\none\n..data\na\nnew\nlouder"},
+	{
+		name:   "projected",
+		yaml:   `volumeMounts: [{name: projected, mountPath: /v}]`,
+		script: `cd /v; cat a secrets/key name; stat -c ' %a' -L a`,
+		want:   "onehushfilled 444",
+	},
+	{
+		name:   "optional",
+		yaml:   `volumeMounts: [{name: optional, mountPath: /v}]`,
+		script: `ls /v; echo none`,
+		want:   "none",
+	},
+	{
+		name: "env",
+		yaml: `env: [{name: A, valueFrom: {configMapKeyRef: {name: settings, key: a}}},
+      {name: K, valueFrom: {secretKeyRef: {name: keys, key: key}}},
+      {name: B, value: "$(A) $(K) $(P_a)"},
+      {name: NONE, valueFrom: {secretKeyRef: {name: gone, key: key, optional: true}}},
+      {name: LIMIT, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}},
+      {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],
+      envFrom: [{prefix: P_, configMapRef: {name: settings}}, {configMapRef: {name: gone, optional: true}}, {secretRef: {name: keys}}],
+      resources: {limits: {memory: 64Mi}}`,
+		script: `echo "$A $K $B ${NONE-unset} $LIMIT $other"
+			[ -n "$IP" ] && echo address
+			env | grep -c ^P_`,
+		want: "one hush one hush one unset 64 unheard-of\naddress\n2",
+	},
+	{
+		name: "group",
+		yaml: `volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}],
+      securityContext: {runAsUser: 1000, runAsGroup: 1000}`,
+		script: `touch /disk/x /memory/x; stat -c '%a %g' /disk /memory; stat -c %g /disk/x /memory/x`,
+		want:   "2777 77\n2777 77\n77\n77",
+	},
+	{
+		name: "parts",
+		yaml: `env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}],
+      volumeMounts: [{name: config, mountPath: /etc/one.conf, subPath: a},
+      {name: items, mountPath: /deep, subPath: deep/er},
+      {name: disk, mountPath: /part, subPath: made/here},
+      {name: disk, mountPath: /named, subPathExpr: "of/$(POD)"},
+      {name: disk, mountPath: /all},
+      {name: tool, mountPath: /hello, subPath: data/hello}]`,
+		script: `cat /etc/one.conf /deep/a /hello
+			echo
+			echo x >/part/f
+			echo y >/named/f
+			cd /all
+			find made of -type f
+			stat -c %a made/here
+			touch /etc/one.conf 2>&1 | sed 's/.*: //'`,
+		want: "oneonefrom an image\nmade/here/f\nof/filled/f\n2777\nRead-only file system",
+	},
+	{
+		name: "image",
+		yaml: `volumeMounts: [{name: tool, mountPath: /tool}, {name: same, mountPath: /same, subPath: bin}]`,
+		script: `cat /tool/data/hello
+			echo
+			ls /tool
+			touch /tool/x 2>&1 | sed 's/.*: //'
+			[ -x /same/busybox ] && echo itself`,
+		want: "from an image\ndata\nRead-only file system\nitself",
+	},
+	{
+		name: "options",
+		yaml: `volumeMounts: [{name: disk, mountPath: /disk, bindMountOptions: [noexec, nosuid]},
+      {name: disk, mountPath: /ro, readOnly: true, recursiveReadOnly: Enabled, mountPropagation: None},
+      {name: sticky, mountPath: /sticky, mountPropagation: HostToContainer}]`,
+		script: `cp /bin/busybox /disk/prog-x
+			/disk/prog-x 2>&1 true | sed 's/.*: //'
+			grep -o ' /disk ext4 rw,nosuid,noexec' /proc/mounts
+			touch /ro/x 2>&1 | sed 's/.*: //'
+			stat -c %a /sticky`,
+		want: "Permission denied\n /disk ext4 rw,nosuid,noexec\nRead-only file system\n3770",
+	},
+	{
+		name: "limited",
+		yaml: `volumeMounts: [{name: small, mountPath: /small}]`,
+		script: `dd if=/dev/zero of=/small/x bs=64k count=31 2>/dev/null && echo fits
+			mkdir /small/in
+			dd if=/dev/zero of=/small/in/y bs=64k count=4 2>&1 | grep -o 'quota exceeded'
+			df -m /small | awk 'END{print $2}'
+			touch /small/still && rm /small/x && dd if=/dev/zero of=/small/z bs=64k count=16 2>/dev/null && echo again`,
+		want: "fits\nquota exceeded\n2\nagain",
+	},
+	{
+		name: "live",
+		yaml: `volumeMounts: [{name: config, mountPath: /v}, {name: secret, mountPath: /s}, {name: config, mountPath: /part, subPath: a}]`,
+		script: `cat /v/a /s/key
+			echo
+			first=$(readlink /v/..data)
+			until [ "$(cat /v/a)" = changed ] && [ "$(cat /s/key)" = louder ]; do sleep 0.05; done
+			cat /part
+			echo
+			[ "$(readlink /v/..data)" != "$first" ] && ls -A /v | grep -v ..2
+			until [ "$(cat /v/a)" = again ]; do sleep 0.05; done
+			cat /s/key`,
+		want: "onehush\none\n..data\na\nnew\nlouder",
+	},
 }
 
 // TestVolumes shows in a real machine what ConfigMaps, Secrets and the downward
@@ -112,10 +195,21 @@ spec:
       - {name: config, configMap: {name: settings}}
       - {name: items, configMap: {name: settings, items: [{key: a, path: deep/er/a}, {key: prog, path: prog, mode: 0755}]}}
       - {name: secret, secret: {secretName: keys, defaultMode: 0400}}
-      - {name: downward, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, {path: note, fieldRef: {fieldPath: "metadata.annotations['note']"}},
-          {path: cpu, resourceFieldRef: {containerName: downward, resource: requests.cpu, divisor: 1m}}, {path: memory, resourceFieldRef: {containerName: downward, resource: limits.memory, divisor: 1Mi}},
-          {path: limit, resourceFieldRef: {containerName: downward, resource: limits.cpu}}]}}
-      - {name: projected, projected: {defaultMode: 0444, sources: [{configMap: {name: settings, items: [{key: a, path: a}]}}, {secret: {name: keys, items: [{key: key, path: secrets/key}]}}, {downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}]}}
+      - name: downward
+        downwardAPI:
+          items:
+          - {path: labels, fieldRef: {fieldPath: metadata.labels}}
+          - {path: note, fieldRef: {fieldPath: "metadata.annotations['note']"}}
+          - {path: cpu, resourceFieldRef: {containerName: downward, resource: requests.cpu, divisor: 1m}}
+          - {path: memory, resourceFieldRef: {containerName: downward, resource: limits.memory, divisor: 1Mi}}
+          - {path: limit, resourceFieldRef: {containerName: downward, resource: limits.cpu}}
+      - name: projected
+        projected:
+          defaultMode: 0444
+          sources:
+          - {configMap: {name: settings, items: [{key: a, path: a}]}}
+          - {secret: {name: keys, items: [{key: key, path: secrets/key}]}}
+          - {downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}
       - {name: optional, configMap: {name: gone, optional: true}}
       - {name: disk, emptyDir: {}}
       - {name: memory, emptyDir: {medium: Memory}}
@@ -136,14 +230,9 @@ spec:
 	for !strings.Contains(w.must(t, "", "logs", "-c", "live", "filled"), "onehush") {
 		time.Sleep(20 * time.Millisecond)
 	}
-	w.must(
-		t,
-		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: changed, new: x}}, {apiVersion: v1, kind: Secret, metadata: {name: keys}, stringData: {key: louder, other: unheard-of}}]}",
-		"update",
-		"filled",
-		"-f",
-		"-",
-	)
+	w.must(t, `{apiVersion: v1, kind: List, items: [
+  {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: changed, new: x}},
+  {apiVersion: v1, kind: Secret, metadata: {name: keys}, stringData: {key: louder, other: unheard-of}}]}`, "update", "filled", "-f", "-")
 	for !strings.Contains(w.must(t, "", "logs", "-c", "live", "filled"), "new") {
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -170,11 +259,12 @@ spec:
 func testEscapes(t *testing.T, w *world) {
 	t.Helper()
 	c := w.run(t, `{apiVersion: v1, kind: Pod, metadata: {name: escapes}, spec: {restartPolicy: Never, volumes: [{name: v, emptyDir: {}}],
-  initContainers: [{name: plants, image: "`+image+`", command: [sh, -c, "mkdir /v/in; ln -s ../../../../../etc /v/up; ln -s in /v/ok"], volumeMounts: [{name: v, mountPath: /v}]}],
+  initContainers: [{name: plants, image: "`+image+`", command: [sh, -c, "mkdir /v/in; ln -s ../../../../../etc /v/up; ln -s in /v/ok"],
+    volumeMounts: [{name: v, mountPath: /v}]}],
   containers: [{name: fine, image: "`+image+`", command: ["true"], volumeMounts: [{name: v, mountPath: /v, subPath: ok/more}]},
     {name: out, image: "`+image+`", command: [cat, /v/passwd], volumeMounts: [{name: v, mountPath: /v, subPath: up}]}]}}`, "run", "-q", "-")
-	if c.ProcessState.ExitCode() != 125 || !strings.Contains(c.err.String(), "container out") ||
-		!strings.Contains(c.err.String(), "leads out of the volume") {
+	if c.ProcessState.ExitCode() != 125 ||
+		!strings.Contains(c.err.String(), "container out") || !strings.Contains(c.err.String(), "leads out of the volume") {
 		t.Errorf("a link out of a volume: %v", c)
 	}
 }
@@ -184,6 +274,7 @@ func testEscapes(t *testing.T, w *world) {
 func testSecrecy(t *testing.T, w *world) {
 	t.Helper()
 	const value = "unheard-of"
+	encoded := base64.StdEncoding.EncodeToString([]byte(value))
 	if shown := w.must(t, "", "inspect", "-o", "json", "filled") + w.engineLog(); strings.Contains(shown, value) {
 		t.Error("a secret is shown")
 	}
@@ -196,8 +287,8 @@ func testSecrecy(t *testing.T, w *world) {
 			if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<20 || strings.Contains(path, "/logs/") {
 				return err
 			}
-			if text, err := os.ReadFile(path); err == nil &&
-				(strings.Contains(string(text), value) || strings.Contains(string(text), base64.StdEncoding.EncodeToString([]byte(value)))) {
+			text, err := os.ReadFile(path)
+			if err == nil && (strings.Contains(string(text), value) || strings.Contains(string(text), encoded)) {
 				found[filepath.Base(path)] = true
 				if info.Mode().Perm() != 0o600 {
 					t.Errorf("a secret lies in %s, mode %v", path, info.Mode())
@@ -213,13 +304,8 @@ func testSecrecy(t *testing.T, w *world) {
 	if diff := cmp.Diff(map[string]bool{"objects.json": true, "config.json": true}, found); diff != "" {
 		t.Errorf("where the secret lies: %s", diff)
 	}
-	c := w.run(
-		t,
-		strings.ReplaceAll(pod("waits", "Never", "true"), "containers: [{", "volumes: [{name: v, secret: {secretName: gone}}], containers: [{"),
-		"run",
-		"-q",
-		"-",
-	)
+	const volume = "volumes: [{name: v, secret: {secretName: gone}}], "
+	c := w.run(t, strings.ReplaceAll(pod("waits", "Never", "true"), "containers: [{", volume+"containers: [{"), "run", "-q", "-")
 	if c.ProcessState.ExitCode() != 125 || !strings.Contains(c.err.String(), `secret "gone" not found`) {
 		t.Errorf("a secret that is not there: %v", c)
 	}
