@@ -2,17 +2,22 @@
 package hygiene
 
 import (
+	"bufio"
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const (
 	// maxFiles is of files in a package, tests and generated ones left out: one that has
 	// more holds more than one thing.
 	maxFiles = 25
+	// maxLine is of characters in a line of Go, tests included.
+	maxLine = 140
 )
 
 // TestTree looks at every Go file that is not generated.
@@ -36,7 +41,7 @@ func TestTree(t *testing.T) {
 		if !strings.HasSuffix(path, "_test.go") {
 			files[filepath.Dir(name)]++
 		}
-		return nil
+		return longLines(t, path, name)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,4 +54,21 @@ func TestTree(t *testing.T) {
 			t.Errorf("package %s has %d files, and may have %d", dir, n, maxFiles)
 		}
 	}
+}
+
+// longLines reports each line of the file that is longer than maxLine.
+func longLines(t *testing.T, path, name string) error {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, len(data)+1)
+	for n := 1; lines.Scan(); n++ {
+		if got := utf8.RuneCount(lines.Bytes()); got > maxLine {
+			t.Errorf("%s:%d: %d characters, and a line may have %d", name, n, got, maxLine)
+		}
+	}
+	return lines.Err()
 }
