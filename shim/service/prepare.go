@@ -38,7 +38,9 @@ func (e extension) run(ctx context.Context, conn *net.UnixConn, p sandbox.Proces
 		return
 	}
 	w := stream.NewWriter(conn)
-	if st, gone := e.o.Sandbox.ProcessStatus(p); gone == nil && st.Exit != nil && st.Exit.Reason == sandbox.ReasonCannotRun {
+	// What a shell would say too is an exit code. Any other refusal is an error.
+	if st, gone := e.o.Sandbox.ProcessStatus(p); gone == nil && st.Exit != nil && st.Exit.Reason == sandbox.ReasonCannotRun &&
+		(st.Exit.Code == 126 || st.Exit.Code == 127) {
 		channel := stream.Stderr
 		if !r.Stderr {
 			channel = stream.Stdout
