@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/oci"
 )
 
 // CreateContainer makes a container in a ready pod and returns its id. A request
@@ -119,7 +120,7 @@ func (s *Service) filesOf(config *runtimeapi.ContainerConfig, group int) ([]stor
 	for _, mount := range config.GetMounts() {
 		v, ok, err := s.volumes.Of(mount.GetHostPath())
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: mount at %s: %w", oci.ErrInvalid, mount.GetContainerPath(), err)
 		}
 		f := store.Files{Name: v.Name, Dir: v.Dir, Group: group}
 		if ok && v.Files && !slices.Contains(out, f) {

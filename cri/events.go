@@ -64,8 +64,23 @@ func (s *Service) GetContainerEvents(
 }
 
 func (s *Service) eventOf(e engine.Event) *runtimeapi.ContainerEventResponse {
+	if e.Kind == engine.Deleted {
+		defer s.forget(e) // it may be told after the removal, and is read once more for that
+	}
 	return &runtimeapi.ContainerEventResponse{
 		ContainerId: e.ID, ContainerEventType: eventType[e.Kind], CreatedAt: e.At.UnixNano(),
 		PodSandboxStatus: s.podStatus(&e.Pod), ContainersStatuses: s.statuses(&e.Pod),
+	}
+}
+
+// forget forgets the records of what was removed: a pod's own end is its last event.
+func (s *Service) forget(e engine.Event) {
+	s.containers.forget(e.ID)
+	if e.ID != e.Pod.ID {
+		return
+	}
+	s.pods.forget(e.ID)
+	for _, c := range e.Pod.Containers {
+		s.containers.forget(c.ID)
 	}
 }

@@ -76,7 +76,7 @@ func (s *Service) ListPodSandboxStats(
 	usages := s.engine.Usages(ctx, ids(pods))
 	var out []*runtimeapi.PodSandboxStats
 	for _, p := range pods {
-		if u := usages[p.ID]; u != nil {
+		if u, answered := usages[p.ID]; answered {
 			out = append(out, s.sum(&p, u))
 		}
 	}

@@ -224,6 +224,8 @@ func (e *execution) open(stdin, stdout, stderr bool) *shimv1.OpenRequest {
 // failed is the code of a command that could not be run, 0 for a process that
 // has not ended.
 func (e *execution) failed(ctx context.Context) int {
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
 	state, err := e.shim.Task.State(ctx, &taskv3.StateRequest{ID: e.c.ID, ExecID: e.id})
 	if err != nil {
 		return 0

@@ -162,16 +162,16 @@ func (p *pod) setExit(ctr *container, exit store.Exit) {
 
 // settle ends every container that has no end yet: its machine is no more.
 func (p *pod) settle(at time.Time, reason, message string) {
+	open := map[*container]time.Time{} // when they started
 	p.mu.Lock()
-	var open []*container
 	for _, ctr := range p.containers {
 		if ctr.Exit == nil {
-			open = append(open, ctr)
+			open[ctr] = ctr.Started
 		}
 	}
 	p.mu.Unlock()
-	for _, ctr := range open {
-		p.setExit(ctr, store.Exit{Code: exitKilled, Reason: reason, Message: message, Started: ctr.Started, At: at})
+	for ctr, started := range open {
+		p.setExit(ctr, store.Exit{Code: exitKilled, Reason: reason, Message: message, Started: started, At: at})
 	}
 }
 

@@ -137,7 +137,12 @@ func (c *container) update(ctx context.Context, resources *specs.LinuxResources,
 	}
 	c.pod.mu.Lock()
 	defer c.pod.mu.Unlock()
-	return c.store(func(r *store.Container) { r.Record, r.Quota, r.Period = record, quota, period })
+	return c.store(func(r *store.Container) {
+		r.Record = record
+		if quota != 0 {
+			r.Quota, r.Period = quota, period
+		}
+	})
 }
 
 // updateCPU follows the change of a container's limit: the pod's share changes by as

@@ -180,6 +180,7 @@ func (c *container) store(change func(*store.Container)) error {
 	if err := c.pod.e.store.PutContainer(c.pod.id, &next); err != nil {
 		return err
 	}
-	c.Container = next
+	// What never changes is read without the lock, and so not written.
+	c.Record, c.Started, c.Quota, c.Period = next.Record, next.Started, next.Quota, next.Period
 	return nil
 }

@@ -56,8 +56,8 @@ func (e *Engine) Usage(ctx context.Context, id string) (*Usage, error) {
 // guest that does not answer must not keep from being seen.
 const usageWait = 3 * time.Second
 
-// Usages returns what pods use, by their ids. One that does not answer in 3 seconds,
-// or uses nothing, is left out.
+// Usages returns what pods use, by their ids: nil for one that uses nothing. One that
+// does not answer in 3 seconds is left out.
 func (e *Engine) Usages(ctx context.Context, ids []string) map[string]*Usage {
 	ctx, cancel := context.WithTimeout(ctx, usageWait)
 	defer cancel()
@@ -69,8 +69,6 @@ func (e *Engine) Usages(ctx context.Context, ids []string) map[string]*Usage {
 			u, err := e.Usage(ctx, id)
 			if err != nil {
 				e.log.Debug("usage of a pod", "pod", id, "error", err)
-			}
-			if u == nil {
 				return
 			}
 			mu.Lock()

@@ -56,13 +56,13 @@ func (r reach) check(u *url.URL) error {
 	return nil
 }
 
-// isLocal tells a registry on this host, which may lead to others here.
+// isLocal tells a registry on this host, which may lead to others here. Its name says so
+// and not its addresses, which whoever owns the name chooses.
 func (r reach) isLocal() bool {
 	for _, host := range r.own {
-		for _, addr := range r.addresses((&url.URL{Host: host}).Hostname()) {
-			if addr.IsLoopback() {
-				return true
-			}
+		name := (&url.URL{Host: host}).Hostname()
+		if addr, err := netip.ParseAddr(name); name == "localhost" || err == nil && addr.IsLoopback() {
+			return true
 		}
 	}
 	return false

@@ -44,7 +44,8 @@ func TestReach(t *testing.T) {
 		{own: "registry.test", asked: "169.254.169.254", refused: true},
 		{own: "registry.test", asked: "metadata.test", refused: true},
 		{own: "registry.test", asked: "link.test", refused: true},
-		{own: "local.test:5000", asked: "127.0.0.1:5001"},
+		{own: "local.test:5000", asked: "127.0.0.1:5001", refused: true},
+		{own: "localhost:5000", asked: "127.0.0.1:5001"},
 		{own: "127.0.0.1:5000", asked: "local.test:5001"},
 		{own: "local.test:5000", asked: "169.254.169.254", refused: true},
 	} {

@@ -48,6 +48,9 @@ func NewUser(ctx context.Context, dir string, hostLoopback bool) *User {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
 	_, err := u.ns.ensure(ctx)
+	if err != nil {
+		u.ns.unwatch() // nobody has it any more
+	}
 	switch {
 	case err == nil:
 	case hostLoopback:

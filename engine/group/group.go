@@ -81,7 +81,7 @@ func (g *Groups) Make(ctx context.Context, j journal.Journal, r *store.Pod) erro
 	if _, err := j.Before(ctx, Undo, undoArgs{d}, atomicfile.Volatile); err != nil {
 		return err
 	}
-	l := MemoryLimits(max(r.MemoryMiB, r.Machine.Memory), store.Overhead{})
+	l := MemoryLimits(max(r.MemoryMiB, r.Machine.Memory), r.Overhead)
 	if _, err := g.host.Create(r.ID, l); err != nil {
 		g.log.Warn("a pod has no cgroup on the host", "pod", r.ID, "error", err)
 		r.Cgroup.Note = err.Error()

@@ -69,7 +69,7 @@ func (n *Networks) Get(kind network.Kind) (network.Provider, error) {
 		n.replaced = append(n.replaced, old.Provider)
 	}
 	next := provider{Provider: p}
-	if got, _ := p.Kind(); got != kind {
+	if got, _ := p.Kind(); got == network.KindRestricted {
 		next.retry = time.Now().Add(networkRetry)
 	}
 	n.providers[kind] = next

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -39,9 +41,23 @@ func (v *vm) open(ctx context.Context, channels int) (s sockets, err error) {
 	return s, nil
 }
 
+// dial connects to one of the VM's sockets. Who had the VM's user before may have planted
+// links, which would lead to another socket of that user.
 func (v *vm) dial(ctx context.Context, name string) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(v.record.Dir, name))
+	path := filepath.Join(v.record.Dir, name)
+	for at, want := range map[string]fs.FileMode{v.record.Dir: fs.ModeDir, path: fs.ModeSocket} {
+		info, err := os.Lstat(at)
+		if err != nil {
+			return nil, err
+		}
+		if info.Mode().Type() != want {
+			return nil, fmt.Errorf("connect to %s: %w: %s is a %v", path, errPlanted, at, info.Mode().Type())
+		}
+	}
+	return (&net.Dialer{}).DialContext(ctx, "unix", path)
 }
+
+var errPlanted = errors.New("something else is in the place of the VM's socket")
 
 func (s sockets) close() {
 	for _, conns := range [][]net.Conn{s.console, s.qmp, s.channel} {

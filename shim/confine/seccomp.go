@@ -33,6 +33,14 @@ func baseFilter(arch uint32) filter {
 	f.refuseOthers(unix.SYS_PRLIMIT64, 0, 0)
 	f.refuseValues(unix.SYS_FCNTL, 1, unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG)
 	f.refuseValues(unix.SYS_IOCTL, 1, fioSetOwn, unix.SIOCSPGRP, unix.TIOCSTI, unix.TIOCLINUX)
+	// A socket that was made in the host's network, as a published port's listener, can
+	// be shut down and connected elsewhere by what is sent first.
+	f.refuseFlags(unix.SYS_SENDTO, 3, unix.MSG_FASTOPEN)
+	f.refuseFlags(unix.SYS_SENDMSG, 2, unix.MSG_FASTOPEN)
+	f.refuseFlags(unix.SYS_SENDMMSG, 3, unix.MSG_FASTOPEN)
+	// The process at a socket's other end could be signalled by its descriptor.
+	f.refuseValues(unix.SYS_GETSOCKOPT, 2, unix.SO_PEERPIDFD)
+	f.refuseValues(unix.SYS_SETSOCKOPT, 2, unix.SO_PASSPIDFD)
 	return f
 }
 

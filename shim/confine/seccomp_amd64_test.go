@@ -158,6 +158,13 @@ func TestFilterArguments(t *testing.T) {
 		{"the signal that interrupts a virtual CPU", unix.SYS_TGKILL, [6]uint32{2: uint32(unix.SIGUSR1)}, signalling},
 		{"another signal", unix.SYS_TGKILL, [6]uint32{2: uint32(unix.SIGKILL)}, all[:2]},
 		{"a pidfd", unix.SYS_PIDFD_OPEN, [6]uint32{1}, all[:2]},
+		{"send", unix.SYS_SENDTO, [6]uint32{3: unix.MSG_NOSIGNAL}, all},
+		{"connect by sending", unix.SYS_SENDTO, [6]uint32{3: unix.MSG_NOSIGNAL | unix.MSG_FASTOPEN}, nil},
+		{"connect by a message", unix.SYS_SENDMSG, [6]uint32{2: unix.MSG_FASTOPEN}, nil},
+		{"connect by messages", unix.SYS_SENDMMSG, [6]uint32{3: unix.MSG_FASTOPEN}, nil},
+		{"a peer's credentials", unix.SYS_GETSOCKOPT, [6]uint32{1: unix.SOL_SOCKET, 2: unix.SO_PEERCRED}, all},
+		{"a peer's pidfd", unix.SYS_GETSOCKOPT, [6]uint32{1: unix.SOL_SOCKET, 2: unix.SO_PEERPIDFD}, nil},
+		{"pidfds of peers", unix.SYS_SETSOCKOPT, [6]uint32{1: unix.SOL_SOCKET, 2: unix.SO_PASSPIDFD}, nil},
 		{"read", unix.SYS_READ, [6]uint32{}, all},
 	} {
 		for name, f := range filters {

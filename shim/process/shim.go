@@ -134,6 +134,7 @@ func again(f *os.File, path string) string {
 
 func (s *shim) adopt(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error) {
 	o := hypervisor.Options{Connections: connections, Opened: s.seal}
+	r.Dir = s.path(layout.VM) // whatever a shim before has written
 	return s.driver.Adopt(ctx, r, hypervisor.Files{Console: s.console}, o)
 }
 
