@@ -26,7 +26,7 @@ type Options struct {
 	// caller removes. Its path is at most MaxDir bytes long.
 	Dir string
 	// Name is shown in the host's list of processes: letters, digits, '-',
-	// '_' and '.' only.
+	// '_' and '.' only. The process of a machine that is adopted has to bear it.
 	Name string
 	// Start starts the process, in a network namespace or as another user for
 	// example; nil is (*exec.Cmd).Start. The process it starts is cmd's.
@@ -69,8 +69,10 @@ type Driver interface {
 	// returns when its virtual CPUs run.
 	Clone(ctx context.Context, m Machine, f Files, o Options) (VM, error)
 	// Adopt takes over a machine that another process has started and let go
-	// of, or that outlived it. Of f only Console is used, of o only
+	// of, or that outlived it. Of f only Console is used, of o only Name,
 	// Connections and Opened. It returns ErrGone for a machine that is no more.
+	// The record may be a lie: a process that does not bear the name is an error,
+	// and is neither looked into nor signalled.
 	Adopt(ctx context.Context, r Record, f Files, o Options) (VM, error)
 	// End ends the machine whose sockets lie in dir, whether or not anyone
 	// holds its Record: the process that started it may have been killed

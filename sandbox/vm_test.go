@@ -64,7 +64,7 @@ func TestMachine(t *testing.T) {
 	o.BootTimeout, o.CallTimeout = vmPatience, vmPatience
 	o.Machine = func(context.Context) (hypervisor.VM, error) { return saved.Clone(t, driver), nil }
 	o.Adopt = func(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error) {
-		return driver.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{})
+		return driver.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: "clone"})
 	}
 	box, err := New(o)
 	h.must(err)

@@ -41,6 +41,7 @@ type Guest struct {
 // machine is what lives on when its owner lets go of it.
 type machine struct {
 	record hypervisor.Record
+	name   string
 	cmd    *exec.Cmd
 	// pipe keeps the process alive: it ends with the test's process, too.
 	pipe io.Closer
@@ -103,7 +104,7 @@ func (d *Driver) start(
 		return nil, &hypervisor.Error{Phase: "spawn", Op: "start the machine", Err: err}
 	}
 	fm := &machine{
-		cmd: cmd, pipe: pipe, done: make(chan struct{}), disks: map[int]*os.File{},
+		cmd: cmd, name: o.Name, pipe: pipe, done: make(chan struct{}), disks: map[int]*os.File{},
 		memory: m.Memory, console: f.Console,
 	}
 	fm.record = hypervisor.Record{Dir: o.Dir, Machine: m}
@@ -130,12 +131,15 @@ func (d *Driver) start(
 }
 
 // Adopt implements hypervisor.Driver.
-func (d *Driver) Adopt(_ context.Context, r hypervisor.Record, f hypervisor.Files, _ hypervisor.Options) (hypervisor.VM, error) {
+func (d *Driver) Adopt(_ context.Context, r hypervisor.Record, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	d.mu.Lock()
 	m := d.machines[r.Dir]
 	d.mu.Unlock()
 	if m == nil || m.record.Process != r.Process || m.ended() {
 		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the machine", Err: hypervisor.ErrGone}
+	}
+	if m.name != o.Name {
+		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the machine", Err: fmt.Errorf("it is not %s", o.Name)}
 	}
 	m.mu.Lock()
 	m.console = f.Console

@@ -45,10 +45,13 @@ func Save(t testing.TB, d hypervisor.Driver, m hypervisor.Machine, ready func(hy
 	return s
 }
 
-// Clone makes a machine of s that ends with the test.
+// cloneName is what Clone's machines bear.
+const cloneName = "clone"
+
+// Clone makes a machine of s, with the name "clone", that ends with the test.
 func (s Saved) Clone(t testing.TB, d hypervisor.Driver) hypervisor.VM {
 	t.Helper()
-	return s.CloneAs(t, d, Options(t, "clone"))
+	return s.CloneAs(t, d, Options(t, cloneName))
 }
 
 // CloneAs is Clone with options.

@@ -214,14 +214,17 @@ func adopt(t *testing.T, d hypervisor.Driver, s Saved) {
 	must(t, v.Close())
 	var r hypervisor.Record
 	must(t, json.Unmarshal(stored, &r))
-	w, err := d.Adopt(ctx, r, hypervisor.Files{Console: Console(t)}, hypervisor.Options{})
+	if _, err := d.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: "another"}); err == nil || errors.Is(err, hypervisor.ErrGone) {
+		t.Errorf("adopted by another name: %v", err)
+	}
+	w, err := d.Adopt(ctx, r, hypervisor.Files{Console: Console(t)}, hypervisor.Options{Name: cloneName})
 	must(t, err)
 	End(t, w)
 	want(t, Ask(t, w, "get"), "mine")
 	want(t, Ask(t, w, "read %d 0 4", slot), hex.EncodeToString([]byte("kept")))
 	must(t, w.Detach(ctx, slot))
 	must(t, w.Kill(ctx))
-	_, err = d.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{})
+	_, err = d.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: cloneName})
 	wantError(t, err, hypervisor.ErrGone)
 }
 

@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
 // Adopt implements hypervisor.Driver. It may be called while the previous
@@ -20,8 +22,8 @@ import (
 // for its greeting until then.
 func (d Driver) Adopt(ctx context.Context, r hypervisor.Record, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	v := &vm{record: r, console: newConsole(f.Console), done: make(chan struct{})}
-	if !r.Process.Alive() {
-		return nil, v.failed("connect", "adopt the machine", hypervisor.ErrGone)
+	if err := bears(r.Process, o.Name); err != nil {
+		return nil, v.failed("connect", "adopt the machine", err)
 	}
 	v.stderr = openStderr(r.Process.PID)
 	if err := v.watchProcess(); err != nil {
@@ -38,6 +40,24 @@ func (d Driver) Adopt(ctx context.Context, r hypervisor.Record, f hypervisor.Fil
 		return nil, err
 	}
 	return v, nil
+}
+
+// bears returns nil if the process is a machine of that name, hypervisor.ErrGone if
+// it is no more, and another error if it is any other process of the host's. The
+// record names the process by its start too: what is found out once stays true.
+func bears(process procid.ID, name string) error {
+	args, err := process.Args()
+	if errors.Is(err, procid.ErrGone) {
+		return hypervisor.ErrGone
+	}
+	if err != nil {
+		return err
+	}
+	// Not at a fixed place: the program may be a script that adds arguments of its own.
+	if at := slices.Index(args, processName(name)); at < 1 || args[at-1] != "-name" {
+		return fmt.Errorf("process %d is not the machine %s", process.PID, name)
+	}
+	return nil
 }
 
 // End implements hypervisor.Driver. Whatever QEMU was started with the sockets

@@ -1,10 +1,18 @@
 package qemu
 
 import (
+	"errors"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testsock"
 )
 
@@ -38,5 +46,100 @@ func TestEndTouchesNobodyElse(t *testing.T) {
 	}
 	if len(connected[0])+len(connected[1]) != 0 {
 		t.Errorf("another machine was connected to")
+	}
+}
+
+// TestAdoptPlanted: a record that names another process of the user's, beside
+// sockets that answer as QEMU does, leads to nobody's end.
+func TestAdoptPlanted(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		args []string
+		own  bool
+	}{
+		{name: "its own", args: []string{"-nodefaults", "-name", "bulkhead-mine", "-display"}, own: true},
+		{name: "no machine"},
+		{name: "another machine", args: []string{"-name", "bulkhead-minor"}},
+		{name: "a name that is no name", args: []string{"-title", "bulkhead-mine"}},
+		{name: "the name alone", args: []string{"bulkhead-mine"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testdeadline.Context(t, 5*time.Second)
+			process := waiting(t, test.args...)
+			r := hypervisor.Record{Process: process, Dir: impostor(t)}
+			v, err := Driver{}.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: "mine"})
+			if (err == nil) != test.own || errors.Is(err, hypervisor.ErrGone) {
+				t.Errorf("adopted: %v", err)
+			}
+			if v != nil {
+				err := errors.Join(v.Kill(ctx), v.Close())
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			if process.Alive() == test.own {
+				t.Errorf("alive: %v", process.Alive())
+			}
+		})
+	}
+}
+
+// waiting is a process with those arguments behind its script, which waits for the
+// test's end.
+func waiting(t *testing.T, args ...string) procid.ID {
+	t.Helper()
+	cmd := exec.Command("sh", append([]string{"-c", "read line"}, args...)...)
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	id, err := procid.Of(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// impostor is a directory with the sockets of a machine, which greet as QEMU does.
+func impostor(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bk") // short, for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, name := range []string{consoleSocket, channelSocket, qmpSocket} {
+		l, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		if name == qmpSocket {
+			go greet(l)
+		}
+	}
+	return dir
+}
+
+// greet negotiates with one client, whose first command has the id 1.
+func greet(l net.Listener) {
+	conn, err := l.Accept()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	fmt.Fprintln(conn, `{"QMP": {"version": {}, "capabilities": []}}`)
+	answer := make([]byte, 4096)
+	if _, err := conn.Read(answer); err == nil {
+		fmt.Fprintln(conn, `{"return": {}, "id": 1}`)
+		_, _ = conn.Read(answer) // until the client leaves
 	}
 }

@@ -27,11 +27,14 @@ type fds struct {
 	memory, kernel, initrd         int
 }
 
+// processName is the argument by which a machine's process is known again.
+func processName(name string) string { return "bulkhead-" + name }
+
 // arguments is the command line: everything but the descriptors' use is
 // decided by m, so that a template and its clones agree.
 func arguments(m hypervisor.Machine, o hypervisor.Options, fd fds, mode startMode) []string {
 	a := args{
-		"-name", "bulkhead-" + o.Name,
+		"-name", processName(o.Name),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
 		"-machine", "q35,memory-backend=mem,smm=off,vmport=off,hpet=off,sata=off,smbus=off,usb=off,dump-guest-core=off",

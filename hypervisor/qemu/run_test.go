@@ -110,7 +110,7 @@ func flood(t *testing.T, s hypervisortest.Saved) {
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w, err := driver(t).Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{})
+	w, err := driver(t).Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: "flood"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func orphan(t *testing.T, s hypervisortest.Saved) {
 	if err := json.Unmarshal([]byte(line), &r); err != nil {
 		t.Fatal(err)
 	}
-	v, err := d.Adopt(ctx, r, hypervisor.Files{Console: hypervisortest.Console(t)}, hypervisor.Options{})
+	v, err := d.Adopt(ctx, r, hypervisor.Files{Console: hypervisortest.Console(t)}, hypervisor.Options{Name: o.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func adoptDying(t *testing.T, s hypervisortest.Saved) {
 		if err := r.Process.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{}); !errors.Is(err, hypervisor.ErrGone) {
+		if _, err := d.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: "clone"}); !errors.Is(err, hypervisor.ErrGone) {
 			t.Errorf("adopted with %v", err)
 		}
 	}
@@ -300,7 +300,7 @@ func ahead(t *testing.T, s hypervisortest.Saved) {
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w, err := d.Adopt(ctx, v.Record(), hypervisor.Files{}, hypervisor.Options{Connections: 1})
+	w, err := d.Adopt(ctx, v.Record(), hypervisor.Files{}, hypervisor.Options{Name: o.Name, Connections: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,8 @@ func ahead(t *testing.T, s hypervisortest.Saved) {
 		t.Errorf("one more connection: %v", err)
 	}
 	refusal := errors.New("refused")
-	_, err = d.Adopt(ctx, v.Record(), hypervisor.Files{}, hypervisor.Options{Opened: func(procid.ID) error { return refusal }})
+	o = hypervisor.Options{Name: o.Name, Opened: func(procid.ID) error { return refusal }}
+	_, err = d.Adopt(ctx, v.Record(), hypervisor.Files{}, o)
 	if !errors.Is(err, refusal) {
 		t.Errorf("an owner that refuses: %v", err)
 	}

@@ -91,6 +91,22 @@ func (id ID) Signal(sig unix.Signal) error {
 	return nil
 }
 
+// Args are the arguments of exactly this process, its name among them, as it tells
+// them itself, or ErrGone. One that is dying has none any more, and is gone.
+func (id ID) Args() ([]string, error) {
+	f, err := id.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	args := Args(id.PID)
+	// While the process lives, nobody else can have had its number meanwhile.
+	if len(args) == 0 || !id.Alive() {
+		return nil, fmt.Errorf("arguments of process %d: %w", id.PID, ErrGone)
+	}
+	return args, nil
+}
+
 // Stopped reports whether the process exists and is stopped, by SIGSTOP or by a
 // debugger: it does nothing until somebody lets it go on.
 func (id ID) Stopped() bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,6 +34,9 @@ func TestLifeOfAProcess(t *testing.T) {
 	if !id.Alive() {
 		t.Error("a running process is not alive")
 	}
+	if args, err := id.Args(); err != nil || !slices.Equal(args, []string{"sleep", "60"}) {
+		t.Errorf("arguments: %q, %v", args, err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := id.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -48,6 +52,9 @@ func TestLifeOfAProcess(t *testing.T) {
 	}
 	if id.Alive() {
 		t.Error("a zombie is alive")
+	}
+	if args, err := id.Args(); !errors.Is(err, ErrGone) {
+		t.Errorf("arguments of a zombie: %q, %v", args, err)
 	}
 	_ = cmd.Wait() // killed
 	if err := id.Wait(ctx); err != nil {
@@ -71,6 +78,9 @@ func TestReusedPidIsAnotherProcess(t *testing.T) {
 	} {
 		if other.Alive() {
 			t.Errorf("%s: taken for this process", name)
+		}
+		if args, err := other.Args(); !errors.Is(err, ErrGone) {
+			t.Errorf("%s: arguments %q, %v", name, args, err)
 		}
 		if err := other.Signal(0); !errors.Is(err, ErrGone) {
 			t.Errorf("%s: signal: %v", name, err)

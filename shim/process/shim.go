@@ -103,7 +103,7 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 		return nil, fmt.Errorf("make the machine's directory: %w", err)
 	}
 	o := hypervisor.Options{
-		Dir: dir, Name: "bulkhead-" + s.m.ID[:min(len(s.m.ID), 12)], Start: s.spawn,
+		Dir: dir, Name: s.name(), Start: s.spawn,
 		Connections: connections, Opened: s.seal,
 	}
 	files := hypervisor.Files{Memory: s.files[bootstrap.Memory], State: s.files[bootstrap.State], Console: s.console}
@@ -115,6 +115,9 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 	m.Kernel, m.Initrd = again(s.files[bootstrap.Kernel], m.Kernel), again(s.files[bootstrap.Initrd], m.Initrd)
 	return s.driver.Boot(ctx, m, files, o)
 }
+
+// name is what the machine's process bears. The pod's id in it is the engine's word.
+func (s *shim) name() string { return "bulkhead-" + s.m.ID[:min(len(s.m.ID), 12)] }
 
 // spawn starts QEMU with less than the shim has.
 func (s *shim) spawn(cmd *exec.Cmd) error {
@@ -133,7 +136,7 @@ func again(f *os.File, path string) string {
 }
 
 func (s *shim) adopt(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error) {
-	o := hypervisor.Options{Connections: connections, Opened: s.seal}
+	o := hypervisor.Options{Name: s.name(), Connections: connections, Opened: s.seal}
 	r.Dir = s.path(layout.VM) // whatever a shim before has written
 	return s.driver.Adopt(ctx, r, hypervisor.Files{Console: s.console}, o)
 }
