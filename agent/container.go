@@ -180,7 +180,7 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 func (a *Agent) lower(c *container, r agentv1.Create) (at string, err error) {
 	root, err := r.Root()
 	if err == nil {
-		err = containerv1.Check(root, nil, nil)
+		err = containerv1.Check(containerv1.Container{Root: root})
 	}
 	if err != nil {
 		return "", spec.Refused(err)

@@ -76,6 +76,8 @@ type ContainerRequest struct {
 	Files []store.Files
 	// Stdio is where the standard streams lead; a Log's File is a path of the host.
 	Stdio containerv1.Stdio
+	// Hooks are run by the engine and not by the guest's runtime: Spec has none.
+	Hooks containerv1.Hooks
 	// TTY gives it a terminal.
 	TTY        bool
 	StopSignal int
@@ -103,11 +105,14 @@ func (r *ContainerRequest) check() error {
 	if r.Key == "" || r.Spec == nil || r.Root == nil {
 		return failure.Invalid("a container needs a key, a specification and a root")
 	}
+	if r.Spec.Hooks != nil {
+		return failure.Invalid("the hooks of a container stand beside its specification, not in it")
+	}
 	mounts, err := r.mounts()
 	if err != nil {
 		return err
 	}
-	return containerv1.Check(r.Root, mounts, r.Stdio)
+	return containerv1.Check(containerv1.Container{Root: r.Root, Mounts: mounts, Stdio: r.Stdio, Hooks: r.Hooks})
 }
 
 // disks are the ids of the images whose disks the container gets, the root's first.

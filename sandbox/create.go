@@ -115,7 +115,7 @@ func (c ContainerConfig) validate() error {
 	case (c.Log != nil) != logs:
 		return fmt.Errorf("%w: a log without a file, or a file that is no log", ErrInvalid)
 	}
-	return described(containerv1.Check(c.Root, nil, c.Stdio))
+	return described(containerv1.Check(containerv1.Container{Root: c.Root, Stdio: c.Stdio}))
 }
 
 // described gives an error of containerv1 this package's class.
@@ -200,7 +200,7 @@ const maxProcesses = 256
 func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
 	_, streams := e.Stdio.(containerv1.Stream)
 	_, discards := e.Stdio.(containerv1.Discard)
-	if err := containerv1.Check(nil, nil, e.Stdio); err != nil {
+	if err := containerv1.Check(containerv1.Container{Stdio: e.Stdio}); err != nil {
 		return fmt.Errorf("create %s: %w", subject(e.Process), described(err))
 	}
 	if !idPattern.MatchString(e.Exec) || !streams && !discards {

@@ -53,7 +53,7 @@ func (t task) containerConfig(r *taskv3.CreateTaskRequest, names stdio) (c sandb
 		return c, err
 	}
 	c.Root = parts[0].Of
-	if err := containerv1.Check(c.Root, nil, c.Stdio); err != nil {
+	if err := containerv1.Check(containerv1.Container{Root: c.Root, Stdio: c.Stdio}); err != nil {
 		return c, err
 	}
 	for _, part := range parts[1:] {

@@ -17,7 +17,7 @@ func described(mounts []Mount) (map[int]containerv1.Mount, error) {
 		m, ok, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
 		if err == nil && ok {
 			ours[i] = m
-			err = containerv1.Check(nil, []containerv1.Mount{m}, nil)
+			err = containerv1.Check(containerv1.Container{Mounts: []containerv1.Mount{m}})
 		}
 		if err != nil {
 			return nil, Refused(err)

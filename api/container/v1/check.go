@@ -5,12 +5,19 @@ import (
 	"fmt"
 )
 
+// Container is what this package can say of a container; each field may be left out.
+type Container struct {
+	Root   Root
+	Mounts []Mount
+	Stdio  Stdio
+	Hooks  Hooks
+}
+
 // Check refuses, by name, what is described here and does not work yet. It is the one
 // place that does: the engine asks it of a request, the sandbox of a container, the
-// agent of a specification. A nil root or stdio is not looked at. An error matches
-// ErrInvalid or errors.ErrUnsupported.
-func Check(root Root, mounts []Mount, stdio Stdio) error {
-	switch r := root.(type) {
+// agent of a specification. An error matches ErrInvalid or errors.ErrUnsupported.
+func Check(c Container) error {
+	switch r := c.Root.(type) {
 	case nil:
 	case Image:
 		if r.ID == "" {
@@ -21,7 +28,7 @@ func Check(root Root, mounts []Mount, stdio Stdio) error {
 	case Block:
 		return unsupported("a block device (%.128q) as the root", r.Name)
 	}
-	for _, m := range mounts {
+	for _, m := range c.Mounts {
 		switch s := m.Source.(type) {
 		case nil:
 			return fmt.Errorf("%w: mount at %.128q has no source", ErrInvalid, m.Destination)
@@ -32,7 +39,7 @@ func Check(root Root, mounts []Mount, stdio Stdio) error {
 			return unsupported("a block device (%.128q) at %.128q", s.Name, m.Destination)
 		}
 	}
-	switch s := stdio.(type) {
+	switch s := c.Stdio.(type) {
 	case nil, Stream, Discard:
 	case Log:
 		if s.File == "" {
@@ -41,7 +48,7 @@ func Check(root Root, mounts []Mount, stdio Stdio) error {
 	case Descriptors:
 		return unsupported("descriptors as standard streams")
 	}
-	return nil
+	return c.Hooks.check()
 }
 
 func unsupported(format string, args ...any) error {

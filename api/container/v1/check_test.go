@@ -38,6 +38,8 @@ func TestRootIsWhatWasPrinted(t *testing.T) {
 	}
 }
 
+func hooksAt(p Point) Hooks { return Hooks{p: {{Path: "/h", Args: []string{"h"}}}} }
+
 func TestCheck(t *testing.T) {
 	at := func(s Source) []Mount { return []Mount{{Destination: "/at", Source: s}} }
 	for _, tt := range []struct {
@@ -45,6 +47,7 @@ func TestCheck(t *testing.T) {
 		root   Root
 		mounts []Mount
 		stdio  Stdio
+		hooks  Hooks
 		want   error
 		says   string
 	}{
@@ -60,8 +63,16 @@ func TestCheck(t *testing.T) {
 		{name: "a shared mount", mounts: at(Share{Name: "/srv"}), want: errors.ErrUnsupported, says: "(\"/srv\") at \"/at\""},
 		{name: "a block mount", mounts: at(Block{Name: "/dev/sdb"}), want: errors.ErrUnsupported, says: "(\"/dev/sdb\") at \"/at\""},
 		{name: "descriptors", stdio: Descriptors{Stdout: "o"}, want: errors.ErrUnsupported, says: "descriptors"},
+		{name: "no hook", root: Image{ID: "i"}, hooks: Hooks{Prestart: nil}},
+		{name: "an unknown hook", hooks: Hooks{"prestop": nil}, want: ErrInvalid, says: `"prestop"`},
+		{name: "prestart", hooks: hooksAt(Prestart), want: errors.ErrUnsupported, says: `a prestart hook ("/h")`},
+		{name: "createRuntime", hooks: hooksAt(CreateRuntime), want: errors.ErrUnsupported, says: "a createRuntime hook"},
+		{name: "createContainer", hooks: hooksAt(CreateContainer), want: errors.ErrUnsupported, says: "a createContainer hook"},
+		{name: "startContainer", hooks: hooksAt(StartContainer), want: errors.ErrUnsupported, says: "a startContainer hook"},
+		{name: "poststart", hooks: hooksAt(Poststart), want: errors.ErrUnsupported, says: "a poststart hook"},
+		{name: "poststop", hooks: hooksAt(Poststop), want: errors.ErrUnsupported, says: "a poststop hook"},
 	} {
-		err := Check(tt.root, tt.mounts, tt.stdio)
+		err := Check(Container{Root: tt.root, Mounts: tt.mounts, Stdio: tt.stdio, Hooks: tt.hooks})
 		if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v", tt.name, err)
 		}

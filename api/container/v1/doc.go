@@ -13,7 +13,9 @@
 // engine reads a path of the host; a shim reads the name under which the engine has
 // sent the descriptor.
 //
-// Each type has one text form: Mount is a mount of an OCI specification
+// Hooks are beside these: a request to the engine has them, and nothing below it does.
+//
+// Each sum type has one text form: Mount is a mount of an OCI specification
 // (Mount.Encode, ParseMount), Root is a JSON object (RootRecord), Stdio is the three
 // strings of containerd's Task API (EncodeStdio, ParseStdio). Print and parse are each
 // other's inverse.

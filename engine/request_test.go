@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc/codes"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+)
+
+func TestContainerRequestCheck(t *testing.T) {
+	hook := containerv1.Hook{Path: "/hook"}
+	shared := specs.Mount{Destination: "/at", Type: "bulkhead.share", Source: "/srv"}
+	for _, tt := range []struct {
+		name string
+		with func(*ContainerRequest)
+		want codes.Code
+		says string
+	}{
+		{name: "a plain one", with: func(*ContainerRequest) {}},
+		{name: "no key", with: func(r *ContainerRequest) { r.Key = "" }, want: codes.InvalidArgument, says: "needs a key"},
+		{name: "no specification", with: func(r *ContainerRequest) { r.Spec = nil }, want: codes.InvalidArgument, says: "a specification"},
+		{name: "no root", with: func(r *ContainerRequest) { r.Root = nil }, want: codes.InvalidArgument, says: "a root"},
+		{
+			name: "a hook", want: codes.Unimplemented, says: `a poststop hook ("/hook")`,
+			with: func(r *ContainerRequest) { r.Hooks = containerv1.Hooks{containerv1.Poststop: {hook}} },
+		},
+		{
+			name: "a hook of the guest's runtime", want: codes.InvalidArgument, says: "beside its specification",
+			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{Poststart: []specs.Hook{{Path: "/hook"}}} },
+		},
+		{
+			name: "a shared root", want: codes.Unimplemented, says: "as the root",
+			with: func(r *ContainerRequest) { r.Root = containerv1.Share{Name: "/srv"} },
+		},
+		{
+			name: "a shared directory", want: codes.Unimplemented, says: "shared directory",
+			with: func(r *ContainerRequest) { r.Spec.Mounts = []specs.Mount{shared} },
+		},
+	} {
+		r := ContainerRequest{Key: "k", Spec: &specs.Spec{}, Root: containerv1.Image{ID: "i"}, Stdio: containerv1.Discard{}}
+		tt.with(&r)
+		err := r.check()
+		if tt.want == codes.OK && err == nil {
+			continue
+		}
+		if failure.Code(err) != tt.want || err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
