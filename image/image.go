@@ -11,8 +11,9 @@ import (
 
 // Image is one image of a store, as it was when it was looked up.
 type Image struct {
-	// ID is the digest of the image's configuration, hexadecimal, without
-	// its algorithm.
+	// ID stands for the image's content: a hexadecimal SHA-256 of the digests of
+	// its configuration and of its layers, which this process has verified. It is
+	// none of those digests itself.
 	ID string `json:"id"`
 	// Names are the full names ("docker.io/library/busybox:latest") that the
 	// store's instance knows it by, sorted.

@@ -2,12 +2,16 @@ package image
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/manifest"
 	"go.podman.io/image/v5/types"
+
+	"github.com/bulkhead-project/bulkhead/image/convert"
 )
 
 // maxLayers is more than any builder makes.
@@ -95,7 +99,21 @@ func (r *sourceImage) read(ctx context.Context, m manifest.Manifest) error {
 	if r.blob, err = readBlob(ctx, r.src, info); err != nil {
 		return err
 	}
-	r.id = info.Digest.Encoded()
+	r.id = contentID(info.Digest, r.layers)
 	r.config, err = parseConfig(r.blob, len(r.layers))
 	return err
+}
+
+// contentID is what an image is stored under: everything that the process that
+// makes its disk is given. Whoever takes that process over, by a layer of their
+// own, can spoil no disk but that of images with the same layers. The
+// configuration, which anybody may put above other layers, says what these are
+// when they are uncompressed, and is part of it.
+func contentID(config digest.Digest, layers []types.BlobInfo) string {
+	hash := sha256.New()
+	fmt.Fprintf(hash, "disk %d\n%s\n", convert.Version, config)
+	for _, l := range layers {
+		fmt.Fprintln(hash, l.Digest)
+	}
+	return hex.EncodeToString(hash.Sum(nil))
 }

@@ -16,6 +16,10 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
+// Version is that of the disks that Disk makes. It is raised when the same layers
+// give another disk.
+const Version = 1
+
 // Layer is one layer of an image.
 type Layer struct {
 	// DiffID is the digest of its uncompressed content.
@@ -27,7 +31,8 @@ type Layer struct {
 
 // Disk merges layers, lowest first, into a file system in disk, and returns its
 // size. disk and spool are empty files; neither becomes larger than limit bytes.
-// Layers are read while they come. An *Error says what is wrong with the image or
+// Layers are read while they come, and without an error all of them have been read
+// to their io.EOF, whatever the process says. An *Error says what is wrong with the image or
 // the host; an error of a layer's Content is returned as it is.
 func Disk(ctx context.Context, disk, spool *os.File, limit int64, layers []Layer) (int64, error) {
 	req := Request{Task: ToDisk, Limit: limit}

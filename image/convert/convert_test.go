@@ -89,9 +89,7 @@ func TestHostileProcess(t *testing.T) {
 		{what: "half a message", script: reply(100, "{}"), says: "EOF"},
 		{what: "a message of 4 GiB", script: reply(-1, "{}"), says: "not a message"},
 		{what: "no JSON", script: message("nonsense"), says: "not a message"},
-		{what: "a disk of nothing", script: message(`{"size":0}`), says: "disk of 0"},
-		{what: "a disk of less", script: message(`{"size":-4096}`), says: "disk of -4096"},
-		{what: "a disk of more", script: message(`{"size":1000001}`), says: "disk of 1000001"},
+		{what: "a disk too soon", script: message(`{"size":4096}`), says: "before it has read"},
 		{what: "a fault of many lines", script: message(`{"fault":{"kind":"host","text":"a\nb\u001b[31m"}}`), says: "a b [31m"},
 		{what: "a long fault", script: message(`{"fault":{"text":"` + strings.Repeat("x", 5000) + `"}}`), says: "xxx"},
 		{what: "a crash without end", script: "yes no | head -c 10000000 >&2; exit 1", says: "no"},
@@ -109,6 +107,21 @@ func TestHostileProcess(t *testing.T) {
 			default:
 				t.Errorf("%s, %s layer: it is not closed", tc.what, name)
 			}
+		}
+	}
+}
+
+// TestSizes: a disk has something in it, and no more than it may.
+func TestSizes(t *testing.T) {
+	for _, tc := range []struct {
+		size  int64
+		taken bool
+	}{{-4096, false}, {0, false}, {1, true}, {1000000, true}, {1000001, false}} {
+		program(t, "cat >/dev/null\n"+message(fmt.Sprintf(`{"size":%d}`, tc.size)))
+		disk, spool := files(t)
+		got, err := Disk(t.Context(), disk, spool, 1000000, []Layer{{Content: given(strings.NewReader("layer"))}})
+		if tc.taken && (err != nil || got != tc.size) || !tc.taken && !errors.Is(err, errMessage) {
+			t.Errorf("a disk of %d bytes: %d, %v", tc.size, got, err)
 		}
 	}
 }

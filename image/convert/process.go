@@ -90,7 +90,9 @@ func (c *call) do(ctx context.Context) (Reply, error) {
 		stopErr = c.stop()
 	default: // it has ended before its layers, which end now
 		stopErr = c.stop()
-		feedErr = ignored(<-fed)
+		if <-fed != nil {
+			feedErr = errUnread
+		}
 	}
 	waitErr := cmd.Wait()
 	if waitErr == nil || running.Err() != nil { // it did not end by itself
@@ -107,6 +109,10 @@ func (c *call) do(ctx context.Context) (Reply, error) {
 		return Reply{}, source.err
 	case replyErr != nil:
 		return Reply{}, fmt.Errorf("%s failed: %w%s", Program, waitErr, crash.line())
+	case feedErr != nil && len(c.layers) > 0:
+		// Of a layer that has not come to its end nobody knows whether it is the
+		// right one.
+		return Reply{}, errUnread
 	}
 	return reply, stopErr
 }
@@ -122,8 +128,8 @@ func widen(pipe any) {
 	}
 }
 
-// ignored is for what only follows from an end that is known already.
-func ignored(error) error { return nil }
+// errUnread is for an answer that comes before the layers have been read.
+var errUnread = fmt.Errorf("%w: it answers before it has read its layers", errMessage)
 
 // head keeps the first bytes of what is written to it.
 type head struct{ bytes.Buffer }
