@@ -184,6 +184,28 @@ func TestCopyIn(t *testing.T) {
 	}
 }
 
+// TestCopySkipsSilentlyAtLast: of many files that are left out only the first hundred are told.
+func TestCopySkipsSilentlyAtLast(t *testing.T) {
+	r := start(t)
+	var archive, notes bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for i := range 102 {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeFifo, Name: fmt.Sprint("pipe", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	conn := r.open(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_IN, ContainerId: "c", Path: "/to"})
+	if _, err := (stream.Stdio{Stdin: &archive, Stderr: &notes}).Run(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(notes.String(), "left out"); n != 100 || !strings.Contains(notes.String(), "pipe99") {
+		t.Errorf("%d files are told, the last %q", n, notes.String()[max(0, notes.Len()-80):])
+	}
+}
+
 // TestCopyToADeafPod: a copy that the pod does not take ends with its client.
 func TestCopyToADeafPod(t *testing.T) {
 	r := start(t)

@@ -169,6 +169,25 @@ func TestLostClientHangsUp(t *testing.T) {
 	}
 }
 
+// TestLostClientOfNothing: a client that is gone ends no command that does not run.
+func TestLostClientOfNothing(t *testing.T) {
+	r := start(t)
+	r.create(t, "c")
+	p := sandbox.Process{Container: "c", Exec: "e"}
+	if err := r.fake.CreateExec(t.Context(), sandbox.ExecConfig{Process: p}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.join(t, p).Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r.streams.Drain(ctx)
+	if st, err := r.fake.ProcessStatus(p); err != nil || st.State != sandbox.Ready {
+		t.Errorf("%s, %v", st.State, err)
+	}
+}
+
 // leaver is who leaves at once.
 type leaver struct{}
 

@@ -1,5 +1,10 @@
 package service
 
+import sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
+
+// Pod is the Sandbox service without a connection.
+func (s *Services) Pod() sandboxv1.TTRPCSandboxService { return pod{s} }
+
 // Remembered is how many processes the services keep the names of.
 func (s *Services) Remembered() int {
 	s.mu.Lock()

@@ -25,10 +25,15 @@ type fake struct {
 	config  sandbox.Config
 	state   sandbox.State
 	started chan struct{} // Start waits for it, if it is not nil
+	stopped chan struct{} // and Stop for this one
 	procs   map[sandbox.Process]*proc
-	echo    string // address that Forward connects to
-	deaf    bool   // processes and trees take no input
-	missing bool   // commands are not there
+	echo    string        // address that Forward connects to
+	deaf    bool          // processes and trees take no input
+	refuse  error         // of a process's start
+	cannot  *sandbox.Exit // of a process whose start is refused; nil if it has not ended
+	fails   error         // what call returns
+	reason  string        // of the VM's end
+	taken   []*os.File    // by calls that keep what was sent for them
 }
 
 type proc struct {
@@ -81,7 +86,12 @@ func (f *fake) Start(ctx context.Context) error {
 	return nil
 }
 
-func (f *fake) Stop(context.Context) error { f.note("stop"); return nil }
+func (f *fake) Stop(ctx context.Context) error {
+	if f.stopped != nil {
+		<-f.stopped
+	}
+	return f.call("stop")
+}
 
 func (f *fake) Delete(_ context.Context, force bool) error { f.note("delete %v", force); return nil }
 
@@ -159,11 +169,12 @@ func (f *fake) StartProcess(_ context.Context, id sandbox.Process) (int, error) 
 	if p.state != sandbox.Ready {
 		return 0, &sandbox.StateError{Subject: "container", Action: "start", State: p.state, Want: []sandbox.State{sandbox.Ready}}
 	}
-	if f.missing {
-		err := fmt.Errorf("start: %w", agentv1.ErrNoCommand)
-		p.state, p.exit = sandbox.Stopped, &sandbox.Exit{Code: 127, Reason: sandbox.ReasonCannotRun, Message: err.Error()}
-		close(p.done)
-		return 0, err
+	if f.refuse != nil {
+		if f.cannot != nil {
+			p.state, p.exit = sandbox.Stopped, f.cannot
+			close(p.done)
+		}
+		return 0, f.refuse
 	}
 	p.state = sandbox.Running
 	f.calls = append(f.calls, "started")

@@ -26,9 +26,7 @@ func (s *Services) takeFiles(names ...string) ([]*os.File, error) {
 		var err error
 		if files[i], err = s.o.Files.Take(name); err != nil {
 			for _, f := range files {
-				if f != nil {
-					f.Close()
-				}
+				f.Close() // fails on one that is nil
 			}
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
@@ -133,29 +135,44 @@ func TestPreparedIsForgottenWithItsEngine(t *testing.T) {
 }
 
 // TestPreparedThatCannotRun: the client of a command that cannot be run learns code and
-// reason over its stream.
+// reason over its stream. Any other refusal is an error.
 func TestPreparedThatCannotRun(t *testing.T) {
-	for name, both := range map[string]bool{"stderr": true, "a terminal": false} {
+	for name, tc := range map[string]struct {
+		exit     *sandbox.Exit
+		terminal bool
+		code     int // 0 for an error
+	}{
+		"not there":               {exit: &sandbox.Exit{Code: 127, Reason: sandbox.ReasonCannotRun}, code: 127},
+		"not there, a terminal":   {exit: &sandbox.Exit{Code: 127, Reason: sandbox.ReasonCannotRun}, code: 127, terminal: true},
+		"not a program":           {exit: &sandbox.Exit{Code: 126, Reason: sandbox.ReasonCannotRun}, code: 126},
+		"no code of a shell's":    {exit: &sandbox.Exit{Code: 128, Reason: sandbox.ReasonCannotRun}},
+		"ended for other reasons": {exit: &sandbox.Exit{Code: 127, Reason: sandbox.ReasonVMKilled}},
+		"not ended":               {},
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t)
 			r.create(t, "c")
-			r.fake.missing = true
+			r.fake.refuse, r.fake.cannot = fmt.Errorf("start: %w", agentv1.ErrNoCommand), tc.exit
 			p := sandbox.Process{Container: "c", Exec: "e"}
 			if err := r.fake.CreateExec(t.Context(), sandbox.ExecConfig{Process: p}); err != nil {
 				t.Fatal(err)
 			}
-			conn := r.open(t, &shimv1.OpenRequest{ContainerId: "c", ExecId: "e", Stdout: true, Stderr: both, Start: true})
+			conn := r.open(t, &shimv1.OpenRequest{ContainerId: "c", ExecId: "e", Stdout: true, Stderr: !tc.terminal, Start: true})
 			var out, errOut bytes.Buffer
 			code, err := stream.Stdio{Stdout: &out, Stderr: &errOut}.Run(t.Context(), conn)
-			if code != 127 || err != nil {
-				t.Errorf("code %d, %v", code, err)
-			}
-			told, silent := out.String(), errOut.String()
-			if both {
+			told, silent := errOut.String(), out.String()
+			if tc.terminal {
 				told, silent = silent, told
 			}
-			if told != "start: executable not found\n" || silent != "" {
-				t.Errorf("told %q, and %q", told, silent)
+			if tc.code == 0 { // the error is the client's to print
+				if err == nil || err.Error() != "start: executable not found" || told != "" {
+					t.Errorf("code %d, %v, told %q", code, err, told)
+				}
+			} else if code != tc.code || err != nil || told != "start: executable not found\n" {
+				t.Errorf("code %d, %v, told %q", code, err, told)
+			}
+			if silent != "" {
+				t.Errorf("told on the other channel: %q", silent)
 			}
 			r.drained(t, p)
 		})

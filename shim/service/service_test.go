@@ -44,6 +44,7 @@ type rig struct {
 	extension shimv1.ExtensionClient
 	streams   *stream.Server
 	services  *service.Services
+	console   *service.Console
 	shutdown  chan struct{}
 	dir       string
 }
@@ -66,6 +67,7 @@ func start(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { console.Close() })
+	r.console = console
 	services := service.New(service.Options{
 		ID: "pod", Sandbox: r.fake, Hub: r.hub, Files: r.files, Streams: streams,
 		StreamAddress: filepath.Join(dir, "stream"), Console: console,

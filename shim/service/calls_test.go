@@ -1,0 +1,282 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// call notes a call of a sandbox that keeps nothing of it, and fails if the test says so.
+func (f *fake) call(format string, args ...any) error {
+	f.note(format, args...)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fails
+}
+
+func (f *fake) WaitBooted(context.Context) error { return f.call("wait booted") }
+func (f *fake) WaitStopped(context.Context) (string, error) {
+	return f.reason, f.call("wait stopped")
+}
+func (f *fake) Pause(context.Context) error                       { return f.call("pause") }
+func (f *fake) Resume(context.Context) error                      { return f.call("resume") }
+func (f *fake) PauseContainer(_ context.Context, id string) error { return f.call("pause %s", id) }
+func (f *fake) ResumeContainer(_ context.Context, id string) error {
+	return f.call("resume %s", id)
+}
+
+func (f *fake) Resize(_ context.Context, limits agentv1.PodLimits, memoryMiB int) error {
+	return f.call("resize the pod to %d bytes, %d MiB", limits.MemoryBytes, memoryMiB)
+}
+
+func (f *fake) UpdateContainer(_ context.Context, id string, resources []byte, memoryMiB int) error {
+	return f.call("update %s to %s, %d MiB", id, resources, memoryMiB)
+}
+
+func (f *fake) Pids(_ context.Context, id string) ([]int, error) {
+	return []int{1, 7}, f.call("pids %s", id)
+}
+
+func (f *fake) ReadFile(_ context.Context, id, path string, limit int) ([]byte, error) {
+	return []byte("content"), f.call("read %s of %s, %d", path, id, limit)
+}
+
+func (f *fake) WriteFiles(_ context.Context, c agentv1.Files) (agentv1.FilesState, error) {
+	return agentv1.FilesState{Digest: "d"}, f.call("write %d files of %s", len(c.Entries), c.Volume)
+}
+
+func (f *fake) CloseInput(_ context.Context, p sandbox.Process) error {
+	return f.call("close the input of %s", p.Container)
+}
+
+func (f *fake) ReopenLog(_ context.Context, id string, file *os.File) error {
+	if f.fails == nil {
+		f.taken = append(f.taken, file)
+	}
+	return f.call("reopen the log of %s", id)
+}
+
+func (f *fake) Rehearse(_ context.Context, r sandbox.Rehearsal, files sandbox.RehearsalFiles) error {
+	f.taken = append(f.taken, files.Scratch, files.Image)
+	return f.call("rehearse with %d MiB", r.MemoryMiB)
+}
+
+// TestCallsReachTheSandbox: each call reaches the sandbox with what was asked for, and
+// the sandbox's refusal reaches the caller with the code that clients match.
+func TestCallsReachTheSandbox(t *testing.T) {
+	for want, call := range map[string]func(r *rig, ctx context.Context) error{
+		"wait booted": func(r *rig, ctx context.Context) error {
+			_, err := r.extension.Status(ctx, &shimv1.StatusRequest{Booted: true})
+			return err
+		},
+		"pause": func(r *rig, ctx context.Context) error {
+			_, err := r.extension.Pause(ctx, &shimv1.PauseRequest{})
+			return err
+		},
+		"resume": func(r *rig, ctx context.Context) error {
+			_, err := r.extension.Resume(ctx, &shimv1.ResumeRequest{})
+			return err
+		},
+		"pause c": func(r *rig, ctx context.Context) error {
+			_, err := r.task.Pause(ctx, &taskv3.PauseRequest{ID: "c"})
+			return err
+		},
+		"resume c": func(r *rig, ctx context.Context) error {
+			_, err := r.task.Resume(ctx, &taskv3.ResumeRequest{ID: "c"})
+			return err
+		},
+		"pids c": func(r *rig, ctx context.Context) error {
+			res, err := r.task.Pids(ctx, &taskv3.PidsRequest{ID: "c"})
+			if err == nil && (len(res.Processes) != 2 || res.Processes[1].Pid != 7) {
+				return errors.New("not the processes")
+			}
+			return err
+		},
+		"read /f of c, 1048576": func(r *rig, ctx context.Context) error { // as much as may be read at once
+			res, err := r.extension.ReadFile(ctx, &shimv1.ReadFileRequest{ContainerId: "c", Path: "/f", Limit: 1 << 20})
+			if err == nil && string(res.Data) != "content" {
+				return errors.New("not the content")
+			}
+			return err
+		},
+		"write 2 files of v": func(r *rig, ctx context.Context) error { // as much as may be written at once
+			res, err := r.extension.Files(ctx, filesOf(2<<20))
+			if err == nil && res.Digest != "d" {
+				return errors.New("not the digest")
+			}
+			return err
+		},
+		"close the input of c": func(r *rig, ctx context.Context) error {
+			_, err := r.task.CloseIO(ctx, &taskv3.CloseIORequest{ID: "c", Stdin: true})
+			return err
+		},
+		"update c to {}, 0 MiB": func(r *rig, ctx context.Context) error { return r.update(ctx, "c", "", "{}") },
+		"update c to [], 0 MiB": func(r *rig, ctx context.Context) error { return r.update(ctx, "c", "0", "[]") },
+		"resize the pod to 9 bytes, 640 MiB": func(r *rig, ctx context.Context) error {
+			return r.update(ctx, "", "640", `{"memoryBytes":9}`)
+		},
+		"wait stopped": func(r *rig, ctx context.Context) error {
+			_, err := r.sandbox.WaitSandbox(ctx, &sandboxv1.WaitSandboxRequest{SandboxID: "pod"})
+			return err
+		},
+		"stop": func(r *rig, ctx context.Context) error {
+			_, err := r.sandbox.StopSandbox(ctx, &sandboxv1.StopSandboxRequest{SandboxID: "pod"})
+			return err
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			r := start(t)
+			wantCode(t, "granted", call(r, t.Context()), codes.OK)
+			if got := r.fake.noted(); !slices.Equal(got, []string{want}) {
+				t.Errorf("calls %q", got)
+			}
+			r.fake.fails = sandbox.ErrState
+			wantCode(t, "refused", call(r, t.Context()), codes.FailedPrecondition)
+		})
+	}
+}
+
+// filesOf are two files of so many bytes, their names among them.
+func filesOf(size int) *shimv1.FilesRequest {
+	return &shimv1.FilesRequest{Volume: "v", Files: []*shimv1.VolumeFile{{Path: "a"}, {Path: "b", Data: make([]byte, size-2)}}}
+}
+
+// update changes the limits of a container, or of the pod.
+func (r *rig) update(ctx context.Context, id, memory, resources string) error {
+	_, err := r.task.Update(ctx, &taskv3.UpdateTaskRequest{
+		ID: id, Annotations: map[string]string{layout.MemoryAnnotation: memory}, Resources: &anypb.Any{Value: []byte(resources)},
+	})
+	return err
+}
+
+// TestCallsOutOfBounds: what cannot be right never reaches the sandbox.
+func TestCallsOutOfBounds(t *testing.T) {
+	r, ctx := start(t), t.Context()
+	for name, call := range map[string]func() error{
+		"a file too long": func() error {
+			_, err := r.extension.ReadFile(ctx, &shimv1.ReadFileRequest{Limit: 1<<20 + 1})
+			return err
+		},
+		"files too long":      func() error { _, err := r.extension.Files(ctx, filesOf(2<<20+1)); return err },
+		"memory in words":     func() error { return r.update(ctx, "c", "much", "{}") },
+		"memory below 0":      func() error { return r.update(ctx, "c", "-1", "{}") },
+		"limits not JSON":     func() error { return r.update(ctx, "c", "", "{") },
+		"no limits of a pod":  func() error { return r.update(ctx, "", "", `"none"`) },
+		"a terminal too wide": func() error { return r.resize(ctx, 0x10000, 1) },
+		"a terminal too high": func() error { return r.resize(ctx, 1, 0x10000) },
+		"signal 0":            func() error { return r.kill(ctx, 0) },
+		"signal 65":           func() error { return r.kill(ctx, 65) },
+		"port 0":              func() error { return r.forward(ctx, 0) },
+		"port 65536":          func() error { return r.forward(ctx, 0x10000) },
+		"publish port 0": func() error {
+			_, err := r.extension.Publish(ctx, &shimv1.PublishRequest{File: "x"})
+			return err
+		},
+		"a rehearsal of nothing": func() error {
+			_, err := r.extension.Rehearse(ctx, &shimv1.RehearseRequest{Options: []byte("{")})
+			return err
+		},
+	} {
+		wantCode(t, name, call(), codes.InvalidArgument)
+	}
+	if calls := r.fake.noted(); len(calls) != 0 {
+		t.Errorf("calls %q", calls)
+	}
+}
+
+// TestCallsAtTheirBounds: the largest and the smallest that may be asked for is granted.
+func TestCallsAtTheirBounds(t *testing.T) {
+	r, ctx := start(t), t.Context()
+	for _, signal := range []uint32{1, 64} {
+		r.create(t, "c")
+		wantCode(t, "the signal", r.kill(ctx, signal), codes.OK)
+		gone, err := r.task.Delete(ctx, &taskv3.DeleteRequest{ID: "c"})
+		if err != nil || gone.ExitStatus != 128+signal {
+			t.Errorf("signal %d: %v, %v", signal, gone, err)
+		}
+	}
+	wantCode(t, "the largest terminal", r.resize(ctx, 0xffff, 0xffff), codes.OK)
+	wantCode(t, "port 65535", r.forward(ctx, 0xffff), codes.OK)
+	_, err := r.extension.Publish(ctx, &shimv1.PublishRequest{File: "not sent", PodPort: 0xffff})
+	wantCode(t, "publish port 65535", err, codes.NotFound)
+}
+
+func (r *rig) resize(ctx context.Context, width, height uint32) error {
+	_, err := r.task.ResizePty(ctx, &taskv3.ResizePtyRequest{ID: "c", Width: width, Height: height})
+	return err
+}
+
+func (r *rig) kill(ctx context.Context, signal uint32) error {
+	_, err := r.task.Kill(ctx, &taskv3.KillRequest{ID: "c", Signal: signal})
+	return err
+}
+
+func (r *rig) forward(ctx context.Context, port uint32) error {
+	_, err := r.extension.Open(ctx, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_PORT_FORWARD, Port: port})
+	return err
+}
+
+// TestSentFiles: a call takes the files that were sent for it; of a call that fails none
+// stays open.
+func TestSentFiles(t *testing.T) {
+	r, ctx := start(t), t.Context()
+	send := func(name string) *os.File {
+		f, err := os.Create(filepath.Join(r.dir, name))
+		if err == nil {
+			err = r.files.Put(name, f)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	closed := func(f *os.File) bool { return errors.Is(f.Close(), os.ErrClosed) }
+	reopen := func() error {
+		_, err := r.extension.ReopenLog(ctx, &shimv1.ReopenLogRequest{ContainerId: "c", File: "log"})
+		return err
+	}
+	rehearse := func() error {
+		_, err := r.extension.Rehearse(ctx, &shimv1.RehearseRequest{Options: []byte(`{"memoryMiB":9}`)})
+		return err
+	}
+	wantCode(t, "a log that was not sent", reopen(), codes.NotFound)
+	log := send("log")
+	wantCode(t, "a log", reopen(), codes.OK)
+	wantCode(t, "a rehearsal without a disk", rehearse(), codes.NotFound)
+	lost := send(layout.Scratch)
+	wantCode(t, "a rehearsal without an image", rehearse(), codes.NotFound)
+	scratch, image := send(layout.Scratch), send(layout.RehearsalImage)
+	wantCode(t, "a rehearsal", rehearse(), codes.OK)
+	if got := r.fake.taken; !slices.Equal(got, []*os.File{log, scratch, image}) {
+		t.Errorf("taken: %v", got)
+	}
+	if !closed(lost) || closed(log) || closed(scratch) || closed(image) {
+		t.Error("a file that nobody took is open, or one that the sandbox has is not")
+	}
+	r.fake.fails = sandbox.ErrState
+	log = send("log")
+	wantCode(t, "a log that is refused", reopen(), codes.FailedPrecondition)
+	if !closed(log) {
+		t.Error("a log that was refused is open")
+	}
+	send(layout.Scratch)
+	send(layout.RehearsalImage)
+	wantCode(t, "a rehearsal that is refused", rehearse(), codes.FailedPrecondition)
+	if calls := r.fake.noted(); !slices.Contains(calls, "rehearse with 9 MiB") || strings.Contains(calls[0], "rehearse") {
+		t.Errorf("calls %q", calls)
+	}
+}
