@@ -72,10 +72,12 @@ func TestTokenIsUsedOnce(t *testing.T) {
 	if b, err := io.ReadAll(conn); err != nil || string(b) != "hello" {
 		t.Errorf("read %q, %v", b, err)
 	}
-	for _, token := range []string{token, "", "guess", strings.Repeat("a", 4096)} {
-		if conn, err := stream.Dial(t.Context(), address, token); err == nil {
-			conn.Close()
-			t.Errorf("token %.40q was accepted", token)
+	for token, want := range map[string]error{
+		token: stream.ErrRefused, "": stream.ErrProtocol, "guess": stream.ErrProtocol,
+		strings.Repeat("a", 4096): stream.ErrProtocol, strings.Repeat("x", len(token)): stream.ErrProtocol,
+	} {
+		if _, err := stream.Dial(t.Context(), address, token); !errors.Is(err, want) {
+			t.Errorf("token %.40q: %v", token, err)
 		}
 	}
 }
@@ -143,6 +145,58 @@ func TestHandlerErrorReachesTheClient(t *testing.T) {
 	}
 }
 
+// TestRefusalsAreBounded: of a long refusal the client hears the beginning, and it reads no
+// line that is longer than a refusal may be.
+func TestRefusalsAreBounded(t *testing.T) {
+	s, address := serve(t)
+	token, err := s.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) {
+		return nil, errors.New(strings.Repeat("x", 5000))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Dial(t.Context(), address, token); !errors.Is(err, stream.ErrRefused) || strings.Count(err.Error(), "x") != 1023 {
+		t.Errorf("got %v", err)
+	}
+	other := filepath.Join(filepath.Dir(address), "other")
+	l, err := net.Listen("unix", other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			io.WriteString(conn, strings.Repeat("x", 1024)+"\n")
+			io.Copy(io.Discard, conn)
+			conn.Close()
+		}
+	}()
+	if _, err := stream.Dial(t.Context(), other, token); !errors.Is(err, stream.ErrProtocol) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestServeEndsWithItsListener: a listener that is closed ends Serve, as Close does.
+func TestServeEndsWithItsListener(t *testing.T) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stream.NewServer()
+	defer s.Close()
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	l.Close()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it accepts on")
+	}
+}
+
 func TestTokensAreBounded(t *testing.T) {
 	s, _ := serve(t)
 	for range stream.MaxTokens {
@@ -157,13 +211,14 @@ func TestTokensAreBounded(t *testing.T) {
 
 // TestStdio carries stdin with its end, both outputs, a size and the exit code.
 func TestStdio(t *testing.T) {
-	sizes := make(chan stream.Size, 1)
+	sizes := make(chan stream.Size, 2)
 	sizes <- stream.Size{Width: 80, Height: 24}
+	sizes <- stream.Size{Width: 81, Height: 24}
 	conn := open(t, func(_ context.Context, conn *net.UnixConn) {
 		r, w := stream.NewReader(conn), stream.NewWriter(conn)
 		var in bytes.Buffer
 		var size stream.Size
-		for ended := false; !ended || size.Width == 0; {
+		for ended := false; !ended || size.Width != 81; {
 			ch, p, err := r.Next()
 			if err != nil {
 				t.Errorf("read a frame: %v", err)
@@ -208,6 +263,17 @@ func TestStdioEnds(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+	t.Run("nobody wants the output", func(t *testing.T) {
+		conn := open(t, func(_ context.Context, conn *net.UnixConn) {
+			w := stream.NewWriter(conn)
+			w.Frame(stream.Stdout, []byte("out"))
+			w.Frame(stream.Stderr, []byte("err"))
+			w.Frame(stream.Exited, stream.EncodeExit(7))
+		})
+		if code, err := (stream.Stdio{}).Run(t.Context(), conn); code != 7 || err != nil {
+			t.Errorf("code %d, %v", code, err)
+		}
+	})
 	t.Run("failed", func(t *testing.T) {
 		conn := open(t, func(_ context.Context, conn *net.UnixConn) {
 			stream.NewWriter(conn).Frame(stream.Failed, []byte("no such container"))
@@ -236,6 +302,7 @@ func TestReaderRefuses(t *testing.T) {
 	for name, in := range map[string]string{
 		"huge length": "\x01\xff\xff\xff\xff",
 		"cut header":  "\x01\x00",
+		"no payload":  "\x01\x00\x00\x00\x05",
 		"cut payload": "\x01\x00\x00\x00\x05abc",
 	} {
 		if _, _, err := stream.NewReader(strings.NewReader(in)).Next(); err == nil || errors.Is(err, io.EOF) {
