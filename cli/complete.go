@@ -9,9 +9,9 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/cli/internal/output"
-	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 // completionWait bounds what a press of the tab key may take.
@@ -88,7 +88,7 @@ func (a asker) completeTemplates(*cobra.Command, []string, string) ([]string, co
 	}
 	var keys []string
 	for _, t := range list {
-		keys = append(keys, text.Short(t.Key))
+		keys = append(keys, shortid.Of(t.Key))
 	}
 	return keys, cobra.ShellCompDirectiveNoFileComp
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -136,7 +137,7 @@ func (p *pod) existing(key string) (string, error) {
 		case c.state() == ContainerCreated:
 			return id, nil
 		default:
-			return "", failure.New(codes.AlreadyExists, "attempt %s has been started (%s)", key, short(id))
+			return "", failure.New(codes.AlreadyExists, "attempt %s has been started (%s)", key, shortid.Of(id))
 		}
 	}
 	return "", nil

@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -81,7 +82,7 @@ func (e *Engine) PausePod(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
 	if _, err := c.Ext.Pause(ctx, &shimv1.PauseRequest{}); err != nil {
-		return failure.Wrap(err, "pause pod %s", short(p.id))
+		return failure.Wrap(err, "pause pod %s", shortid.Of(p.id))
 	}
 	p.setPaused(true)
 	return nil
@@ -100,7 +101,7 @@ func (e *Engine) ResumePod(ctx context.Context, id string) error {
 	if !p.isPaused() {
 		return nil
 	}
-	return failure.Wrap(p.resume(ctx, c), "resume pod %s", short(p.id))
+	return failure.Wrap(p.resume(ctx, c), "resume pod %s", shortid.Of(p.id))
 }
 
 func (p *pod) resume(ctx context.Context, c *link.Conn) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -70,7 +71,7 @@ func (p *pod) acquire(ctx context.Context) error {
 	case p.op <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return failure.Wrap(ctx.Err(), "wait for another operation on pod %s", short(p.id))
+		return failure.Wrap(ctx.Err(), "wait for another operation on pod %s", shortid.Of(p.id))
 	}
 }
 
@@ -144,7 +145,7 @@ func (p *pod) notReady() error {
 			}
 		}
 	}
-	return failure.New(codes.FailedPrecondition, "pod %s is not ready: %s", short(p.id), why)
+	return failure.New(codes.FailedPrecondition, "pod %s is not ready: %s", shortid.Of(p.id), why)
 }
 
 // live returns the connection to the pod's shim. While a shim that has died is
@@ -172,7 +173,7 @@ func (p *pod) live(ctx context.Context) (*link.Conn, error) {
 		case <-p.e.ctx.Done():
 			return nil, errClosed
 		case <-ctx.Done():
-			return nil, failure.Wrap(ctx.Err(), "wait for another shim of pod %s", short(p.id))
+			return nil, failure.Wrap(ctx.Err(), "wait for another shim of pod %s", shortid.Of(p.id))
 		}
 	}
 }
@@ -260,9 +261,6 @@ func (p *pod) release() {
 		p.conn = nil
 	}
 }
-
-// short is an id as messages have it.
-func short(id string) string { return id[:min(12, len(id))] }
 
 // find returns the pod that id, or an unambiguous prefix of one, names.
 func (e *Engine) find(id string) (*pod, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
@@ -57,7 +58,7 @@ func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 			defer mu.Unlock()
 			switch {
 			case err != nil:
-				r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", short(id), err))
+				r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", shortid.Of(id), err))
 				e.log.Error("reap a pod", "pod", id, "error", err)
 			case what == adopted:
 				r.Adopted++
@@ -74,7 +75,7 @@ func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 			continue
 		}
 		if err := errors.Join(e.unwind(ctx, name.ID), e.store.Release(name.Key, name.ID)); err != nil {
-			r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", short(name.ID), err))
+			r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", shortid.Of(name.ID), err))
 			continue
 		}
 		r.Removed++

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -34,7 +35,7 @@ func (e *Engine) ResizePod(ctx context.Context, id string, s Size, overhead *sto
 		return err
 	}
 	defer p.done()
-	return failure.Wrap(p.resize(ctx, s, overhead), "resize pod %s", short(p.id))
+	return failure.Wrap(p.resize(ctx, s, overhead), "resize pod %s", shortid.Of(p.id))
 }
 
 func (p *pod) resize(ctx context.Context, s Size, overhead *store.Overhead) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/network"
 )
@@ -100,7 +101,7 @@ func (e *Engine) existing(key string) (string, error) {
 			return p.id, nil
 		default:
 			return "", failure.New(codes.AlreadyExists,
-				"pod %s: a stopped one (%s) has the name and attempt: remove it, or use the next attempt", key, short(p.id))
+				"pod %s: a stopped one (%s) has the name and attempt: remove it, or use the next attempt", key, shortid.Of(p.id))
 		}
 	}
 	return "", nil

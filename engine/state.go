@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/hub"
 	"github.com/bulkhead-project/bulkhead/internal/printable"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 // Pod is a pod as it is at one moment. All of it is the caller's own but Record,
@@ -127,7 +128,7 @@ func (e *Engine) SetContainerRecord(id string, record json.RawMessage) error {
 	}
 	c.pod.mu.Lock()
 	defer c.pod.mu.Unlock()
-	return failure.Wrap(c.store(func(r *store.Container) { r.Record = record }), "store container %s", short(c.ID))
+	return failure.Wrap(c.store(func(r *store.Container) { r.Record = record }), "store container %s", shortid.Of(c.ID))
 }
 
 // state is the pod's with its containers'.

@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
@@ -71,7 +72,7 @@ func (p *pod) stopLocked(ctx context.Context) error {
 	p.ending = true
 	p.mu.Unlock()
 	if err := p.e.store.Journal(p.id).Undo(ctx, p.e.handlers(p.id)); err != nil {
-		return failure.Wrap(err, "stop pod %s", short(p.id))
+		return failure.Wrap(err, "stop pod %s", shortid.Of(p.id))
 	}
 	fault.Point("stop.undone")
 	p.settle(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
@@ -139,11 +140,11 @@ func (p *pod) remove(ctx context.Context) error {
 	}
 	fault.Point("remove.marked")
 	if err := p.e.unwind(ctx, p.id); err != nil {
-		return failure.Wrap(err, "remove pod %s", short(p.id))
+		return failure.Wrap(err, "remove pod %s", shortid.Of(p.id))
 	}
 	fault.Point("remove.unwound")
 	if err := p.e.store.Release(key, p.id); err != nil {
-		return failure.Wrap(err, "remove pod %s", short(p.id))
+		return failure.Wrap(err, "remove pod %s", shortid.Of(p.id))
 	}
 	fault.Point("remove.released")
 	p.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
@@ -63,10 +64,10 @@ func (e *Engine) PortForward(ctx context.Context, id string, port int) (Stream, 
 		return Stream{}, err
 	}
 	if port < 1 || port > 65535 {
-		return Stream{}, failure.Invalid("port-forward to pod %s: port %d is not from 1 to 65535", short(p.id), port)
+		return Stream{}, failure.Invalid("port-forward to pod %s: port %d is not from 1 to 65535", shortid.Of(p.id), port)
 	}
 	s, err := openStream(ctx, shim, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_PORT_FORWARD, Port: uint32(port)})
-	return s, failure.Wrap(err, "port-forward to pod %s", short(p.id))
+	return s, failure.Wrap(err, "port-forward to pod %s", shortid.Of(p.id))
 }
 
 // Console returns the stream of the guest's console, from its start and following. A
@@ -77,7 +78,7 @@ func (e *Engine) Console(ctx context.Context, id string) (Stream, error) {
 		return Stream{}, err
 	}
 	s, err := openStream(ctx, c, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_CONSOLE})
-	return s, failure.Wrap(err, "console of pod %s", short(p.id))
+	return s, failure.Wrap(err, "console of pod %s", shortid.Of(p.id))
 }
 
 // CopyRequest names a place in a container. The container may have ended, as long as
@@ -131,7 +132,7 @@ func (e *Engine) live(id string) (*pod, *link.Conn, error) {
 // pod could be asked.
 func (e *Engine) DialPort(ctx context.Context, id string, port int) (net.Conn, error) {
 	if port < 1 || port > 65535 {
-		return nil, failure.Invalid("connect to port %d of pod %s: not from 1 to 65535", port, short(id))
+		return nil, failure.Invalid("connect to port %d of pod %s: not from 1 to 65535", port, shortid.Of(id))
 	}
 	p, err := e.find(id)
 	if err != nil {
@@ -141,7 +142,7 @@ func (e *Engine) DialPort(ctx context.Context, id string, port int) (net.Conn, e
 	if lost(err) {
 		conn, err = p.dialPort(ctx, uint32(port)) // by the next shim
 	}
-	return conn, failure.Wrap(err, "connect to port %d of pod %s", port, short(p.id))
+	return conn, failure.Wrap(err, "connect to port %d of pod %s", port, shortid.Of(p.id))
 }
 
 func (p *pod) dialPort(ctx context.Context, port uint32) (net.Conn, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 	"github.com/bulkhead-project/bulkhead/shim"
@@ -72,7 +73,7 @@ func (e *Engine) endShim(ctx context.Context, id string) error {
 		return e.machines.End(ctx, filepath.Join(dir, layout.VM))
 	}
 	if err != nil {
-		return fmt.Errorf("reach the shim of pod %s: %w", short(id), err)
+		return fmt.Errorf("reach the shim of pod %s: %w", shortid.Of(id), err)
 	}
 	defer func() { _ = c.Close() }()
 	_, err = c.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: id})
@@ -82,10 +83,10 @@ func (e *Engine) endShim(ctx context.Context, id string) error {
 			return e.machines.End(ctx, filepath.Join(dir, layout.VM))
 		default:
 		}
-		return failure.Wrap(err, "end the machine of pod %s", short(id))
+		return failure.Wrap(err, "end the machine of pod %s", shortid.Of(id))
 	}
 	_ = c.Close() // which is what the shim waits for, that has answered
-	return failure.Wrap(c.Ended(ctx), "wait for the end of the shim of pod %s", short(id))
+	return failure.Wrap(c.Ended(ctx), "wait for the end of the shim of pod %s", shortid.Of(id))
 }
 
 // unwind undoes all there is of a pod but its name. What fails stays in the
@@ -143,7 +144,7 @@ func (e *Engine) endPod(ctx context.Context, id string) error {
 		return procid.RunsAs(pid, os.Geteuid()) && saysIt(procid.Args(pid), id)
 	})
 	if err != nil {
-		return errors.Join(asked, fmt.Errorf("kill what is left of pod %s: %w", short(id), err))
+		return errors.Join(asked, fmt.Errorf("kill what is left of pod %s: %w", shortid.Of(id), err))
 	}
 	if asked == nil && killed == 0 {
 		return nil
@@ -172,5 +173,5 @@ func saysIt(args []string, id string) bool {
 		return true
 	}
 	name := slices.Index(args, "-name") + 1
-	return name > 0 && name < len(args) && strings.HasSuffix(args[name], "bulkhead-"+short(id))
+	return name > 0 && name < len(args) && strings.HasSuffix(args[name], "bulkhead-"+shortid.Of(id))
 }

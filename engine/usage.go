@@ -8,6 +8,7 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 // Usage is what a pod's VM and its containers use, live. A guest tells it; numbers
@@ -49,7 +50,7 @@ func (e *Engine) Usage(ctx context.Context, id string) (*Usage, error) {
 		return nil, err
 	}
 	u, err := p.usage(ctx)
-	return u, failure.Wrap(err, "usage of pod %s", short(p.id))
+	return u, failure.Wrap(err, "usage of pod %s", shortid.Of(p.id))
 }
 
 // usageWait bounds the wait for one pod's figures among those of others, whom a

@@ -3,6 +3,9 @@ package hypervisor
 import (
 	"fmt"
 	"strings"
+
+	"github.com/bulkhead-project/bulkhead/internal/printable"
+	"github.com/bulkhead-project/bulkhead/internal/tail"
 )
 
 // Error is a failure of a machine. Its message is one line; Detail is for a
@@ -21,7 +24,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	msg := fmt.Sprintf("%s (%s): %v", e.Op, e.Phase, e.Err)
-	if line := lastLine(e.Stderr); line != "" {
+	if line := printableLine(tail.Line(e.Stderr)); line != "" {
 		msg += ": " + line
 	}
 	return msg
@@ -41,24 +44,12 @@ func (e *Error) Detail() string {
 	return b.String()
 }
 
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return printable(text[strings.LastIndexByte(text, '\n')+1:])
-}
+// Printable makes hostile text fit for a terminal, as printable.Text does. A serial
+// line's CR before LF is left out.
+func Printable(text string) string { return printable.Text(strings.ReplaceAll(text, "\r\n", "\n")) }
 
-// Printable makes hostile text fit for a terminal: control bytes but newline
-// and tab become '?'. A serial line's CR before LF is left out.
-func Printable(text string) string {
-	text = strings.ReplaceAll(text, "\r\n", "\n")
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-}
-
-func printable(line string) string {
+// printableLine is a line of hostile text for a message.
+func printableLine(line string) string {
 	line = strings.ReplaceAll(Printable(line), "\t", " ")
 	if len(line) > 300 {
 		line = line[:300] + "…"

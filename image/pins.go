@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 // maxHolder bounds a holder's name, which becomes a file's, escaped.
@@ -32,7 +33,7 @@ func (s *Store) Pin(ctx context.Context, id, holder string) error {
 		return errors.Join(atomicfile.SyncDir(s.path("pins", id)), atomicfile.SyncDir(s.path("pins")))
 	})
 	if err != nil {
-		return fmt.Errorf("pin image %s: %w", short(id), err)
+		return fmt.Errorf("pin image %s: %w", shortid.Of(id), err)
 	}
 	return nil
 }
@@ -50,7 +51,7 @@ func (s *Store) Unpin(ctx context.Context, id, holder string) error {
 		return s.collect(id)
 	})
 	if err != nil {
-		return fmt.Errorf("unpin image %s: %w", short(id), err)
+		return fmt.Errorf("unpin image %s: %w", shortid.Of(id), err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 // minPrefix is the shortest prefix that is taken for an id.
@@ -70,7 +71,7 @@ func (s *Store) ConfigJSON(id string) ([]byte, error) {
 	}
 	f, err := os.Open(s.path(id, configFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("image %s: %w", short(id), ErrNotFound)
+		return nil, fmt.Errorf("image %s: %w", shortid.Of(id), ErrNotFound)
 	}
 	if err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func (s *Store) load(id string, refs []ref) (Image, error) {
 	}
 	var config v1.Image
 	if err := json.Unmarshal(blob, &config); err != nil {
-		return Image{}, fmt.Errorf("image %s: %w: %w", short(id), atomicfile.ErrCorrupt, err)
+		return Image{}, fmt.Errorf("image %s: %w: %w", shortid.Of(id), atomicfile.ErrCorrupt, err)
 	}
 	img := Image{ID: id, Size: m.Size, Pulled: m.Pulled, User: config.Config.User, Config: config.Config}
 	if config.Created != nil {
@@ -149,7 +150,7 @@ func matchID(refs []ref, text string) (string, error) {
 	for _, r := range refs {
 		if strings.HasPrefix(r.ID, prefix) {
 			if found != "" && found != r.ID {
-				return "", fmt.Errorf("%w: %s and %s", ErrAmbiguous, short(found), short(r.ID))
+				return "", fmt.Errorf("%w: %s and %s", ErrAmbiguous, shortid.Of(found), shortid.Of(r.ID))
 			}
 			found = r.ID
 		}

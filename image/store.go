@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 const (
@@ -190,10 +191,10 @@ func (s *Store) OpenDisk(id string) (*os.File, error) {
 	}
 	f, err := os.Open(s.path(id, diskFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("image %s: %w", short(id), ErrNotFound)
+		return nil, fmt.Errorf("image %s: %w", shortid.Of(id), ErrNotFound)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("image %s: %w", short(id), err)
+		return nil, fmt.Errorf("image %s: %w", shortid.Of(id), err)
 	}
 	return f, nil
 }
@@ -201,5 +202,3 @@ func (s *Store) OpenDisk(id string) (*os.File, error) {
 var fullID = regexp.MustCompile(`^[0-9a-f]{64}([0-9a-f]{64})?$`)
 
 func validID(id string) bool { return fullID.MatchString(id) }
-
-func short(id string) string { return id[:min(12, len(id))] }

@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/tail"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -32,7 +32,7 @@ type StartError struct {
 }
 
 func (e *StartError) Error() string {
-	if line := lastLine(e.Stderr); line != "" && !strings.Contains(line, e.Err.Error()) {
+	if line := tail.Line(e.Stderr); line != "" && !strings.Contains(line, e.Err.Error()) {
 		return fmt.Sprintf("%v: %s", e.Err, line)
 	}
 	return e.Err.Error()
@@ -77,7 +77,7 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 	if err != nil {
 		conn.Close() // which tells the shim to put everything away
 		ended.within(endPatience)
-		return nil, &StartError{Err: err, Stderr: tail(log)}
+		return nil, &StartError{Err: err, Stderr: tail.File(log)}
 	}
 	return Connect(ctx, o.StateDir)
 }
@@ -176,21 +176,4 @@ func (o Options) openLog() (*os.File, error) {
 		}
 	}
 	return f, nil
-}
-
-// tail returns the end of a log.
-func tail(f *os.File) string {
-	const most = 4 << 10
-	info, err := f.Stat()
-	if err != nil {
-		return ""
-	}
-	buf := make([]byte, min(info.Size(), most))
-	n, _ := f.ReadAt(buf, info.Size()-int64(len(buf)))
-	return string(bytes.ToValidUTF8(buf[:n], []byte("?")))
-}
-
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return text[strings.LastIndexByte(text, '\n')+1:]
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/output"
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 func ls(a *app.App) *cobra.Command {
@@ -46,7 +47,7 @@ func table(w io.Writer, images []api.Image, wide bool) error {
 			names = []string{"<none>"}
 		}
 		for _, n := range names {
-			row := []string{n, text.Short(strings.TrimPrefix(i.ID, "sha256:")), text.Age(i.Created), text.Size(i.Size)}
+			row := []string{n, shortid.Of(strings.TrimPrefix(i.ID, "sha256:")), text.Age(i.Created), text.Size(i.Size)}
 			if wide {
 				_, digest, _ := strings.Cut(i.Digest, "@")
 				row = append(row, text.Dash(digest))

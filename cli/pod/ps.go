@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/output"
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 // Ps is the command ps.
@@ -115,10 +116,10 @@ func (v psView) header() string {
 func (v psView) row(p api.Pod) []string {
 	row := []string{
 		p.Name, fmt.Sprintf("%d/%d", p.Ready, p.Containers), p.Status, strconv.Itoa(p.Restarts),
-		text.Age(p.Created), text.Dash(strings.Join(p.Ports, ",")), text.Dash(p.Accel), text.Short(p.UID),
+		text.Age(p.Created), text.Dash(strings.Join(p.Ports, ",")), text.Dash(p.Accel), shortid.Of(p.UID),
 	}
 	if v.wide {
-		row = append(row, text.Dash(p.IP), text.Dash(text.Short(p.Sandbox)), text.Dash(labels(p.Labels)))
+		row = append(row, text.Dash(p.IP), text.Dash(shortid.Of(p.Sandbox)), text.Dash(labels(p.Labels)))
 	}
 	if v.namespaces {
 		row = append([]string{p.Namespace}, row...)

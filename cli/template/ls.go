@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/output"
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 func ls(a *app.App) *cobra.Command {
@@ -24,7 +25,7 @@ func ls(a *app.App) *cobra.Command {
 				return err
 			}
 			return a.Show(cmd.Context(), f, list, output.Views{
-				Table: func(w io.Writer) error { return table(w, list, text.Short) },
+				Table: func(w io.Writer) error { return table(w, list, shortid.Of) },
 				Wide:  func(w io.Writer) error { return table(w, list, func(key string) string { return key }) },
 				Names: func() []string {
 					var keys []string

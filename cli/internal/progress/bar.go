@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 // widest is the most columns that a bar itself takes.
@@ -35,5 +36,5 @@ func label(blob string) string {
 	if !ok {
 		digits = blob
 	}
-	return text.Short(digits)
+	return shortid.Of(digits)
 }

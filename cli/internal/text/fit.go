@@ -37,9 +37,6 @@ func Fold(text string, width, indent int) string {
 	return b.String()
 }
 
-// Short is an id as tables show it: 12 characters.
-func Short(id string) string { return id[:min(len(id), 12)] }
-
 // Dash is s, or - where there is nothing.
 func Dash(s string) string {
 	if s == "" {

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 // id is what the lower layers call pods, containers and processes by; digests
@@ -19,7 +21,7 @@ func Plain(message string) string {
 		if strings.HasPrefix(s, "sha256:") {
 			return s
 		}
-		return Short(s)
+		return shortid.Of(s)
 	})
 }
 

@@ -9,12 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/tail"
 )
 
 // startTimeout bounds the start of an engine: it adopts what an earlier one
@@ -105,7 +105,7 @@ func StartProcess(ctx context.Context, r dirs.Roots) error {
 	if errors.Is(readErr, io.EOF) {
 		readErr = nil // it has ended, which Wait tells
 	}
-	return fmt.Errorf("start the engine: %s (its log is %s): %w", lastLine(log), logPath, errors.Join(waitErr, readErr))
+	return fmt.Errorf("start the engine: %s (its log is %s): %w", tail.Line(tail.File(log)), logPath, errors.Join(waitErr, readErr))
 }
 
 // logLimit is the size, in bytes, from which an engine's log is begun anew by
@@ -118,15 +118,4 @@ func openLog(path string) (*os.File, error) {
 		flags |= os.O_TRUNC
 	}
 	return os.OpenFile(path, flags, 0o600)
-}
-
-func lastLine(f *os.File) string {
-	b := make([]byte, 4096)
-	info, err := f.Stat()
-	if err != nil {
-		return err.Error()
-	}
-	n, _ := f.ReadAt(b, max(0, info.Size()-int64(len(b)))) // a short read is what there is
-	lines := strings.Split(strings.TrimSpace(string(b[:n])), "\n")
-	return lines[len(lines)-1]
 }
