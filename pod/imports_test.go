@@ -13,18 +13,19 @@ const module = "github.com/bulkhead-project/bulkhead/"
 // below are the packages of pod, each with the others that it may import: all
 // arrows run downwards. Beside them, those in allowed are for all.
 var below = map[string]string{
-	"pod":           "pod/config pod/images pod/instance pod/logs pod/resize pod/watch pod/podstatus pod/podspec pod/probe pod/backoff",
-	"pod/images":    "pod/config pod/podspec",
-	"pod/instance":  "pod/config pod/podspec",
-	"pod/logs":      "pod/config pod/podspec pod/watch",
-	"pod/config":    "pod/podspec",
-	"pod/podstatus": "pod/podspec",
-	"pod/resize":    "pod/podspec",
-	"pod/podapi":    "pod/podspec",
-	"pod/podspec":   "",
-	"pod/probe":     "",
-	"pod/watch":     "",
-	"pod/backoff":   "",
+	"pod":               "pod/config pod/images pod/instance pod/logs pod/resize pod/watch pod/podstatus pod/podspec pod/probe pod/backoff",
+	"pod/images":        "pod/config pod/podspec",
+	"pod/instance":      "pod/config pod/podspec",
+	"pod/logs":          "pod/config pod/podspec pod/watch",
+	"pod/config":        "pod/podspec",
+	"pod/podstatus":     "pod/podspec",
+	"pod/resize":        "pod/podspec",
+	"pod/podapi":        "pod/podspec pod/podapi/fields pod/internal/nearest",
+	"pod/podapi/fields": "",
+	"pod/podspec":       "",
+	"pod/probe":         "",
+	"pod/watch":         "",
+	"pod/backoff":       "",
 }
 
 // allowed is what of Bulkhead's lies below the CRI's interfaces and is known to

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
 )
 
 // decoder collects the objects and problems of some files.
@@ -211,7 +213,7 @@ func (d *decoder) pod(text []byte, prefix string) {
 	if !d.strictly(text, pod, prefix) {
 		return
 	}
-	refuse(pod, d.reporter(ErrNotHonoured, prefix))
+	fields.Refuse(pod, d.reporter(ErrNotHonoured, prefix))
 	setDefaults(pod)
 	validate(pod, d.reporter(ErrInvalid, prefix))
 	if len(d.problems) == before && d.once("Pod", &pod.ObjectMeta, prefix) {

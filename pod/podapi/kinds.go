@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/bulkhead-project/bulkhead/pod/internal/nearest"
 )
 
 // kinds are the objects that are read, by their apiVersion and kind.
@@ -108,5 +110,5 @@ func hint(kind string) string {
 		}
 		names = append(names, of)
 	}
-	return "only Pods, workloads made of them, ConfigMaps and Secrets are read" + suggestion(kind, names)
+	return "only Pods, workloads made of them, ConfigMaps and Secrets are read" + nearest.Suggest(kind, names)
 }

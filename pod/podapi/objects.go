@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
 )
 
 func (d *decoder) configMap(text []byte, prefix string) {
@@ -15,7 +17,7 @@ func (d *decoder) configMap(text []byte, prefix string) {
 	if !d.strictly(text, object, prefix) {
 		return
 	}
-	refuse(object, d.reporter(ErrNotHonoured, prefix))
+	fields.Refuse(object, d.reporter(ErrNotHonoured, prefix))
 	object.APIVersion, object.Kind = "v1", "ConfigMap"
 	c := checker{report: d.reporter(ErrInvalid, prefix)}
 	c.objectMeta(&object.ObjectMeta)
@@ -44,7 +46,7 @@ func (d *decoder) secret(text []byte, prefix string) {
 	if !d.strictly(text, object, prefix) {
 		return
 	}
-	refuse(object, d.reporter(ErrNotHonoured, prefix))
+	fields.Refuse(object, d.reporter(ErrNotHonoured, prefix))
 	object.APIVersion, object.Kind = "v1", "Secret"
 	setDefault(&object.Type, corev1.SecretTypeOpaque)
 	c := checker{report: d.reporter(ErrInvalid, prefix)}

@@ -2,9 +2,8 @@
 // refer to: YAML documents, decoded strictly, with the API server's defaults and
 // validation.
 //
-// What Bulkhead does with each field of the API is one table (table.go). A field
-// that is not honoured is refused by name, never ignored, and docs/pod-api.md is
-// made from the same table.
+// What Bulkhead does with each field of the API is said by package fields. A field
+// that is not honoured is refused by name.
 package podapi
 
 import (
@@ -14,8 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 )
-
-//go:generate go run ./gen ../../docs/pod-api.md
 
 // The classes of this package's errors, matched with errors.Is.
 var (

@@ -13,6 +13,9 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/bulkhead-project/bulkhead/pod/internal/nearest"
+	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
 )
 
 // shape compares a value with the type of the API that it is to become, and
@@ -130,7 +133,7 @@ func (s *shape) fields(value any, t reflect.Type, at place) {
 			s.value(entries[name], field, entry(name))
 		} else if s.unknown++; s.unknown <= maxFaults {
 			unknown := entry(name)
-			s.report(unknown.line, unknown.path, "unknown field"+suggestion(name, names))
+			s.report(unknown.line, unknown.path, "unknown field"+nearest.Suggest(name, names))
 		}
 	}
 }
@@ -140,7 +143,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	out := make(map[string]reflect.Type)
 	for i := range t.NumField() {
 		field := t.Field(i)
-		name, embedded := jsonName(field)
+		name, embedded := fields.JSONName(field)
 		if embedded {
 			for name, inner := range fieldsOf(field.Type) {
 				out[name] = inner

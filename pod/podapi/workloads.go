@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
 )
 
 // maxReplicas is how many pods one workload may ask a machine for.
@@ -84,7 +86,7 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 	if !d.strictly(text, object, prefix) {
 		return
 	}
-	refuse(object, d.reporter(ErrNotHonoured, prefix))
+	fields.Refuse(object, d.reporter(ErrNotHonoured, prefix))
 	w := of()
 	if o, is := object.(runtime.Object); is {
 		gvk := o.GetObjectKind().GroupVersionKind()

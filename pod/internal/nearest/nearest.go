@@ -1,12 +1,14 @@
-package podapi
+// Package nearest finds the word that somebody has probably meant.
+package nearest
 
 import (
 	"slices"
 	"strings"
 )
 
-// suggestion names what of known is probably meant by word, empty for nothing.
-func suggestion(word string, known []string) string {
+// Suggest is a message's end that names what of known is probably meant by word; empty
+// for nothing. It sorts known.
+func Suggest(word string, known []string) string {
 	if len(word) > maxWord {
 		return ""
 	}

@@ -1,4 +1,9 @@
-package podapi
+// Package fields says what Bulkhead does with each field of the API, in one table
+// (table.go). A field that is not honoured is refused by name, never ignored, and
+// docs/pod-api.md is made from the same table.
+package fields
+
+//go:generate go run ./gen ../../../docs/pod-api.md
 
 // Status is what Bulkhead does with a field.
 type Status string

@@ -1,4 +1,4 @@
-package podapi
+package fields
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func everyField(t *testing.T, visit func(key, path string, entry Entry, set func
 		seen[typ] = true
 		for i := range typ.NumField() {
 			field := typ.Field(i)
-			name, embedded := jsonName(field)
+			name, embedded := JSONName(field)
 			here := func(pod *corev1.Pod) reflect.Value { return reach(pod).Field(i) }
 			if embedded {
 				walk(field.Type, prefix, here)
@@ -117,7 +117,7 @@ func TestEveryRefusedFieldIsRefused(t *testing.T) {
 	refused, accepted := 0, 0
 	everyField(t, func(_, path string, entry Entry, set func() *corev1.Pod) {
 		var named bool
-		refuse(set(), func(field, _ string) { named = named || field == path || strings.HasPrefix(field, path+".") })
+		Refuse(set(), func(field, _ string) { named = named || field == path || strings.HasPrefix(field, path+".") })
 		want := entry.Status == NotYet || entry.Status == Never || len(entry.Values) > 0
 		// A bool is filled with true, which may be the accepted value.
 		if want && len(entry.Values) == 1 && entry.Values[0] == "true" {
@@ -138,12 +138,12 @@ func TestEveryRefusedFieldIsRefused(t *testing.T) {
 }
 
 func TestDocumentIsUpToDate(t *testing.T) {
-	have, err := os.ReadFile("../../docs/pod-api.md")
+	have, err := os.ReadFile("../../../docs/pod-api.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(have, Markdown()) {
-		t.Error("docs/pod-api.md is not what the table makes: run go generate ./pod/podapi")
+		t.Error("docs/pod-api.md is not what the table makes: run go generate ./pod/podapi/fields")
 	}
 }
 
@@ -155,7 +155,7 @@ func TestEveryFieldOfTheOthersIsInTheTable(t *testing.T) {
 		seen[typ] = true
 		for i := range typ.NumField() {
 			field := typ.Field(i)
-			name, embedded := jsonName(field)
+			name, embedded := JSONName(field)
 			inner := element(field.Type)
 			if embedded {
 				walk(inner)

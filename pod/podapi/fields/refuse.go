@@ -1,4 +1,4 @@
-package podapi
+package fields
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// refuse reports every field of an object of the API, a pointer to it, that is
+// Refuse reports every field of an object of the API, a pointer to it, that is
 // set and not honoured, with its path and the table's reason.
-func refuse(object any, report func(field, message string)) {
+func Refuse(object any, report func(field, message string)) {
 	walk(reflect.ValueOf(object).Elem(), "", report)
 }
 
@@ -18,7 +18,7 @@ func refuse(object any, report func(field, message string)) {
 func walk(value reflect.Value, prefix string, report func(field, message string)) {
 	for i := range value.NumField() {
 		field := value.Type().Field(i)
-		name, embedded := jsonName(field)
+		name, embedded := JSONName(field)
 		if embedded {
 			walk(value.Field(i), prefix, report)
 			continue
@@ -142,8 +142,8 @@ func entryOf(t reflect.Type, name string) Entry {
 // key names a field in the table.
 func key(t reflect.Type, name string) string { return t.Name() + "." + name }
 
-// jsonName is a field's name in YAML; an embedded struct has none of its own.
-func jsonName(field reflect.StructField) (name string, embedded bool) {
+// JSONName is a field's name in YAML; an embedded struct has none of its own.
+func JSONName(field reflect.StructField) (name string, embedded bool) {
 	name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
 	return name, name == ""
 }

@@ -1,4 +1,4 @@
-package podapi
+package fields
 
 import (
 	"reflect"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/bulkhead-project/bulkhead/pod/podapi"
+	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
 )
 
 func main() {
@@ -13,7 +13,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: gen FILE")
 		os.Exit(2)
 	}
-	if err := os.WriteFile(os.Args[1], podapi.Markdown(), 0o644); err != nil {
+	if err := os.WriteFile(os.Args[1], fields.Markdown(), 0o644); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
