@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -238,4 +240,21 @@ func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
 		}
 	}
 	return out(api.Message{Started: &m})
+}
+
+// tellChosen tells which ports were chosen for those of the request that name none.
+func tellChosen(req api.RunRequest, pods []newPod, out send) error {
+	for i, text := range req.Ports {
+		wanted, err := engine.ParsePort(text)
+		if err != nil || wanted.HostPort != 0 {
+			continue
+		}
+		chosen := pods[0].Ports[i]
+		address := net.JoinHostPort(chosen.HostIp, strconv.Itoa(int(chosen.HostPort)))
+		notice := fmt.Sprintf("port %d of the pod is published at %s", chosen.ContainerPort, address)
+		if err := out(api.Message{Notice: notice}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/remote"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/door/run/life"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
@@ -56,7 +57,7 @@ type server struct {
 	ownEnvironment api.Environment
 	pods           *manager.Manager
 	opened         chan struct{} // closed when pods is set
-	idle           *idle
+	idle           *life.Idle
 	found          sync.Once // told what the engine found when it was made
 	stop           context.CancelFunc
 }
@@ -68,8 +69,8 @@ type server struct {
 func Run(ctx context.Context, o Options, ready func()) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lock, err := elect(ctx, o.Roots)
-	if errors.Is(err, errServed) {
+	lock, err := life.Elect(ctx, o.Roots)
+	if errors.Is(err, life.ErrServed) {
 		ready()
 		return nil
 	}
@@ -79,16 +80,16 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	s := &server{
 		roots: o.Roots, log: o.Logger, ownEnvironment: o.Environment,
-		stop: cancel, idle: newIdle(o.Idle, cancel), opened: make(chan struct{}),
+		stop: cancel, idle: life.NewIdle(o.Idle, cancel), opened: make(chan struct{}),
 	}
-	defer s.idle.end()
+	defer s.idle.Stop()
 	if err := s.open(ctx, o); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.engine.Close(context.WithoutCancel(ctx))) }()
 	s.pods, err = manager.Open(ctx, manager.Options{
 		Dir: podsDir(o.Roots), VolumeDir: volumesDir(o.Roots), Runtime: s.cri,
-		Door: s.newEntry, Hold: s.idle.hold, Logger: o.Logger,
+		Door: s.newEntry, Hold: s.idle.Hold, Logger: o.Logger,
 	})
 	if err != nil {
 		return err
@@ -143,7 +144,7 @@ func (s *server) serve(ctx context.Context, ready func()) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("serve: %w", err), doors.Close())
 	}
-	srv := &http.Server{Handler: s.idle.count(s.handler()), ReadHeaderTimeout: 10 * time.Second, ConnContext: socket.WithConnection}
+	srv := &http.Server{Handler: s.idle.Count(s.handler()), ReadHeaderTimeout: 10 * time.Second, ConnContext: socket.WithConnection}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		<-ctx.Done()
@@ -158,7 +159,7 @@ func (s *server) serve(ctx context.Context, ready func()) error {
 	var doorsErr error
 	wg.Go(func() {
 		defer s.stop()
-		doorsErr = remote.New(s.engine, s.idle.hold).Serve(doorsCtx, doors)
+		doorsErr = remote.New(s.engine, s.idle.Hold).Serve(doorsCtx, doors)
 	})
 	ready()
 	err = srv.Serve(l)

@@ -1,4 +1,6 @@
-package run
+// Package life is how the engine process begins and ends: one for each user, elected by
+// a lock, gone when nothing keeps it.
+package life
 
 import (
 	"context"
@@ -20,13 +22,13 @@ const electionWait = 50 * time.Second
 // when it changes.
 const electionRetry = 5 * time.Millisecond
 
-// errServed is elect's when another engine serves the user already.
-var errServed = errors.New("another engine serves")
+// ErrServed is Elect's when another engine serves the user already.
+var ErrServed = errors.New("another engine serves")
 
-// elect makes this process the engine of the roots' user. The lock may be
+// Elect makes this process the engine of the roots' user. The lock may be
 // held by one that is just ending, and by one that a client has started which
 // did not live to use it.
-func elect(ctx context.Context, r dirs.Roots) (*flock.Lock, error) {
+func Elect(ctx context.Context, r dirs.Roots) (*flock.Lock, error) {
 	if err := r.Ensure(); err != nil {
 		return nil, fmt.Errorf("start the engine: %w", err)
 	}
@@ -45,7 +47,7 @@ func elect(ctx context.Context, r dirs.Roots) (*flock.Lock, error) {
 		}
 		if conn, err := net.Dial("unix", client.Socket(r)); err == nil {
 			conn.Close()
-			return nil, errServed
+			return nil, ErrServed
 		}
 		select {
 		case <-time.After(electionRetry):
