@@ -151,16 +151,20 @@ func (b *blob) reader() io.ReadCloser { return &blobReader{b: b} }
 var errStopped = errors.New("reading stopped")
 
 type blobReader struct {
-	b  *blob
-	at int64
+	b      *blob
+	at     int64
+	closed bool // guarded by b.mu
 }
 
 func (r *blobReader) Read(p []byte) (int, error) {
 	r.b.mu.Lock()
-	for r.at >= r.b.written && r.b.err == nil {
+	for r.at >= r.b.written && r.b.err == nil && !r.closed {
 		r.b.changed.Wait()
 	}
 	written, err := r.b.written, r.b.err
+	if r.closed {
+		err = errStopped
+	}
 	r.b.mu.Unlock()
 	if err != nil && !atEOF(err) {
 		return 0, err
@@ -176,9 +180,12 @@ func (r *blobReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends a Read that waits, of this reader and every other one.
+// Close ends a Read that waits. The blob and its other readers go on.
 func (r *blobReader) Close() error {
-	r.b.fail(errStopped)
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	r.closed = true
+	r.b.changed.Broadcast()
 	return nil
 }
 

@@ -14,35 +14,22 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/convert"
 )
 
-const (
-	diskFile = "disk.erofs"
-	// maxRoom is a disk of the largest size with its layers, compressed by nothing.
-	maxRoom = 2 * slot.Size
-	// reserve is left free on the store's file system by a conversion.
-	reserve = 64 << 20
-	// makeRoom is the advice that goes with ErrNoSpace.
-	makeRoom = "remove images with bulkhead image rm"
-)
+const diskFile = "disk.erofs"
 
 // makeDisk has layers, lowest first, merged into one disk of at most limit bytes
 // in dir, while they are still being fetched, and returns the size of the file
-// system in it.
+// system in it. A disk that is there already, of an earlier try, is overwritten.
 func makeDisk(ctx context.Context, dir string, limit int64, layers []*blob, diffIDs []digest.Digest) (size int64, err error) {
-	disk, err := os.OpenFile(filepath.Join(dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	disk, err := os.OpenFile(filepath.Join(dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
-	spool, err := nameless(dir)
-	if err != nil {
-		return 0, err
-	}
-	defer spool.Close()
 	parts := make([]convert.Layer, len(layers))
 	for i, b := range layers {
 		parts[i] = convert.Layer{DiffID: diffIDs[i], Content: b.reader()}
 	}
-	if size, err = convert.Disk(ctx, disk, spool, limit, parts); err != nil {
+	if size, err = convert.Disk(ctx, disk, limit, parts); err != nil {
 		return 0, layerError(layers, err, limit)
 	}
 	if err := disk.Sync(); err != nil {
@@ -65,16 +52,6 @@ func nameless(dir string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// room returns what an image may take, layers and disk together, by what is free.
-func room(dir string) (int64, error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0, fmt.Errorf("stat the file system of %s: %w", dir, err)
-	}
-	free := int64(min(fs.Bavail, 1<<40)) * fs.Bsize
-	return min(maxRoom, max(0, free-reserve)), nil
 }
 
 // layerError gives what the converter says of an image its class, and the

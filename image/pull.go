@@ -124,19 +124,25 @@ func (s *Store) loadFrom(ctx context.Context, source, name string, opts PullOpti
 		return Image{}, err
 	}
 	return s.fetch(ctx, source+"\x00"+name, opts, func(ctx context.Context, dir string) (types.ImageSource, []reference.Named, error) {
-		limit, err := room(dir)
+		src, err := s.openLocal(ctx, source, dir)
 		if err != nil {
 			return nil, nil, err
-		}
-		src, err := local.Open(ctx, source, dir, limit)
-		if err != nil {
-			return nil, nil, localError(err, limit)
 		}
 		if named != nil {
 			return src, named, nil
 		}
 		return src, src.Names(), nil
 	})
+}
+
+// openLocal opens a source on this host. An archive that is compressed is copied
+// into dir.
+func (s *Store) openLocal(ctx context.Context, source, dir string) (src *local.Source, err error) {
+	err = s.rooms.spend(ctx, copyRoom, func(limit int64) error {
+		src, err = local.Open(ctx, source, dir, limit)
+		return localError(err, limit)
+	})
+	return src, err
 }
 
 // localError gives a source's error its class.

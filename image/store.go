@@ -40,6 +40,7 @@ type Store struct {
 	root     string
 	instance string
 	flights  *flights
+	rooms    *rooms
 	getenv   Getenv
 }
 
@@ -58,6 +59,7 @@ func Open(roots dirs.Roots, instance string) (*Store, error) {
 			return nil, fmt.Errorf("open image store: %w", err)
 		}
 	}
+	s.rooms = newRooms(s.root)
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
 	err := s.locked(ctx, func() error { return errors.Join(s.reap(), s.collectAll()) })

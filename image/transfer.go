@@ -3,10 +3,8 @@ package image
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -14,14 +12,11 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/types"
 
-	"github.com/bulkhead-project/bulkhead/api/slot"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 )
 
 const (
-	// parallel is how many layers are downloaded at once.
-	parallel = 4
 	// convertWait bounds the wait for another process that converts the
 	// same image.
 	convertWait   = time.Hour
@@ -99,64 +94,6 @@ func (s *Store) build(ctx context.Context, st *stage, r *sourceImage, report fun
 	}
 	m := meta{Version: metaVersion, ID: r.id, Size: size, Pulled: time.Now().UTC()}
 	return atomicfile.WriteJSON(filepath.Join(st.built(), metaFile), m, 0o600, atomicfile.Durable)
-}
-
-// download fetches the layers, several at once, and converts them as they come.
-func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report func(Progress)) (size int64, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	var fetches sync.WaitGroup
-	defer fetches.Wait()
-	defer cancel(nil)
-	limit, err := room(st.dir)
-	if err != nil {
-		return 0, err
-	}
-	layers := make([]*blob, len(r.layers))
-	byDigest := map[digest.Digest]*blob{}
-	slots := make(chan struct{}, parallel)
-	if !r.src.HasThreadSafeGetBlob() {
-		slots = make(chan struct{}, 1)
-	}
-	var queue []*blob
-	for i, info := range r.layers {
-		b := byDigest[info.Digest]
-		if b == nil {
-			// What the registry claims, before anything of it is fetched.
-			if limit -= info.Size; limit < 0 {
-				return 0, fmt.Errorf("%w: its layers take more than what is free (%s)", ErrNoSpace, makeRoom)
-			}
-			if b, err = newBlob(info, st.dir); err != nil {
-				return 0, err
-			}
-			defer b.close()
-			byDigest[info.Digest] = b
-			queue = append(queue, b)
-		}
-		layers[i] = b
-	}
-	fetches.Go(func() {
-		for _, b := range queue { // in order: the lowest is needed first
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				b.fail(ctx.Err())
-				continue
-			}
-			fetches.Go(func() {
-				defer func() { <-slots }()
-				// The first that fails ends the others, which may be slow.
-				if err := b.fetch(ctx, r.src, report); err != nil {
-					cancel(err)
-				}
-			})
-		}
-	})
-	// The disk has what the layers leave, which are there until it is made.
-	size, err = makeDisk(ctx, st.built(), min(limit, slot.Size), layers, r.config.RootFS.DiffIDs)
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause
-	}
-	return size, err
 }
 
 // adopt publishes what was built, if anything, and names it. The store is

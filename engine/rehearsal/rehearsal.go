@@ -37,12 +37,7 @@ func Image() (*os.File, error) {
 }
 
 func write(f *os.File) error {
-	spool, err := memfd("bulkhead-rehearsal-spool")
-	if err != nil {
-		return err
-	}
-	defer spool.Close()
-	w := erofs.NewWriter(f, spool, 1<<20)
+	w := erofs.NewWriter(f, 1<<20)
 	content := program()
 	data, err := w.Store(bytes.NewReader(content), int64(len(content)))
 	if err != nil {

@@ -30,16 +30,16 @@ type Layer struct {
 }
 
 // Disk merges layers, lowest first, into a file system in disk, and returns its
-// size. disk and spool are empty files; neither becomes larger than limit bytes.
+// size. disk is an empty file that takes at most limit bytes of the host's.
 // Layers are read while they come, and without an error all of them have been read
 // to their io.EOF, whatever the process says. An *Error says what is wrong with the image or
 // the host; an error of a layer's Content is returned as it is.
-func Disk(ctx context.Context, disk, spool *os.File, limit int64, layers []Layer) (int64, error) {
+func Disk(ctx context.Context, disk *os.File, limit int64, layers []Layer) (int64, error) {
 	req := Request{Task: ToDisk, Limit: limit}
 	for _, l := range layers {
 		req.DiffIDs = append(req.DiffIDs, l.DiffID)
 	}
-	c := call{request: req, files: []*os.File{disk, spool}, layers: layers}
+	c := call{request: req, files: []*os.File{disk}, layers: layers}
 	reply, err := c.do(ctx)
 	if err != nil {
 		return 0, err

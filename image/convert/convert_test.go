@@ -96,9 +96,9 @@ func TestHostileProcess(t *testing.T) {
 	} {
 		for name, layer := range map[string]func() *content{"silent": silent, "endless": endless} {
 			program(t, tc.script)
-			disk, spool := files(t)
+			disk, _ := files(t)
 			l := layer()
-			_, err := Disk(t.Context(), disk, spool, 1000000, []Layer{{Content: l}})
+			_, err := Disk(t.Context(), disk, 1000000, []Layer{{Content: l}})
 			if err == nil || !strings.Contains(err.Error(), tc.says) || len(err.Error()) > 2*maxText || strings.ContainsAny(err.Error(), "\n\x1b") {
 				t.Errorf("%s, %s layer: %.300v", tc.what, name, err)
 			}
@@ -118,8 +118,8 @@ func TestSizes(t *testing.T) {
 		taken bool
 	}{{-4096, false}, {0, false}, {1, true}, {1000000, true}, {1000001, false}} {
 		program(t, "cat >/dev/null\n"+message(fmt.Sprintf(`{"size":%d}`, tc.size)))
-		disk, spool := files(t)
-		got, err := Disk(t.Context(), disk, spool, 1000000, []Layer{{Content: given(strings.NewReader("layer"))}})
+		disk, _ := files(t)
+		got, err := Disk(t.Context(), disk, 1000000, []Layer{{Content: given(strings.NewReader("layer"))}})
 		if tc.taken && (err != nil || got != tc.size) || !tc.taken && !errors.Is(err, errMessage) {
 			t.Errorf("a disk of %d bytes: %d, %v", tc.size, got, err)
 		}
@@ -135,10 +135,10 @@ func TestProcessThatHangs(t *testing.T) {
 		"holds the pipe": "trap '' TERM; sleep 30 & sleep 30",
 	} {
 		program(t, script)
-		disk, spool := files(t)
+		disk, _ := files(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		start := time.Now()
-		_, err := Disk(ctx, disk, spool, 1<<20, []Layer{{Content: silent()}})
+		_, err := Disk(ctx, disk, 1<<20, []Layer{{Content: silent()}})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %v", what, err)
 		}
@@ -166,13 +166,13 @@ func TestProcessThatStays(t *testing.T) {
 // TestSourceFails: an error of a layer is told as it is, not what follows from it.
 func TestSourceFails(t *testing.T) {
 	program(t, "cat >/dev/null")
-	disk, spool := files(t)
+	disk, _ := files(t)
 	broken := errors.New("the registry is gone")
 	layers := []Layer{
 		{Content: given(strings.NewReader("first"))},
 		{Content: given(readerFunc(func([]byte) (int, error) { return 0, broken }))},
 	}
-	if _, err := Disk(t.Context(), disk, spool, 1<<20, layers); !errors.Is(err, broken) || err.Error() != broken.Error() {
+	if _, err := Disk(t.Context(), disk, 1<<20, layers); !errors.Is(err, broken) || err.Error() != broken.Error() {
 		t.Errorf("got %v", err)
 	}
 }
@@ -207,9 +207,9 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestNotInstalled(t *testing.T) {
 	t.Setenv("BULKHEAD_LIBEXEC", t.TempDir())
-	disk, spool := files(t)
+	disk, _ := files(t)
 	l := silent()
-	if _, err := Disk(t.Context(), disk, spool, 1, []Layer{{Content: l}}); !errors.Is(err, dirs.ErrNotInstalled) {
+	if _, err := Disk(t.Context(), disk, 1, []Layer{{Content: l}}); !errors.Is(err, dirs.ErrNotInstalled) {
 		t.Errorf("got %v", err)
 	}
 	<-l.closed

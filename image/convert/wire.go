@@ -11,13 +11,13 @@ import (
 )
 
 // The descriptors of the process: it reads a Request and then the layers, it
-// writes a Reply, and it has two files.
+// writes a Reply, and it has at most two files.
 const (
 	InputFD = iota
 	ReplyFD
 	_        // what it writes when it crashes
 	SourceFD // the disk, or the archive that is read
-	SpareFD  // room for small files, or for an archive's decompressed copy; the pipe that a layer is written to
+	SpareFD  // room for an archive's decompressed copy, or the pipe that a layer is written to; none for a disk
 )
 
 const (
@@ -40,7 +40,7 @@ const (
 // Request is what the process is asked for.
 type Request struct {
 	Task Task `json:"task"`
-	// Limit is the most bytes that each of its files may have.
+	// Limit is the most bytes that the file which it writes may have.
 	Limit int64 `json:"limit"`
 	// DiffIDs are the digests of the layers' uncompressed content, lowest first.
 	DiffIDs []digest.Digest `json:"diffIDs,omitempty"`

@@ -12,8 +12,8 @@ import (
 // Data is the content of a regular file, already in the Writer's keeping.
 type Data struct {
 	size    int64
-	inline  bool     // small: kept in the spool until Finish
-	offset  int64    // in the spool, or in the disk if there are no holes
+	inline  bool     // small: kept at the end of the disk until Finish
+	offset  int64    // in the disk, if there are no holes
 	chunks  []uint32 // with holes: the first block of each chunk
 	written int64    // bytes taken in the disk from offset on
 	used    bool
@@ -31,14 +31,14 @@ func (w *Writer) Store(r io.Reader, size int64) (*Data, error) {
 	d := &Data{size: size}
 	w.data = append(w.data, d)
 	if size <= maxInline {
-		d.inline, d.offset = true, w.spooled
 		if _, err := io.ReadFull(r, w.buf[:size]); err != nil {
 			return nil, early(err)
 		}
-		_, err := w.spool.WriteAt(w.buf[:size], w.spooled)
-		if w.spooled += size; err == nil && w.next+w.spooled > w.limit {
-			err = fmt.Errorf("more than %d bytes: %w", w.limit, ErrTooLarge)
+		if w.spooled += size; w.next+w.spooled > w.limit {
+			return nil, w.tooLarge()
 		}
+		d.inline, d.offset = true, w.limit-w.spooled
+		_, err := w.f.WriteAt(w.buf[:size], d.offset)
 		return d, err
 	}
 	d.offset = w.next
@@ -63,8 +63,12 @@ func (w *Writer) storePiece(d *Data, piece []byte, done int64) error {
 		if end == start {
 			return nil
 		}
+		size := align(int64(end-start), BlockSize)
+		if w.next+size+w.spooled > w.limit {
+			return w.tooLarge()
+		}
 		_, err := w.f.WriteAt(piece[start:end], w.next)
-		w.next += align(int64(end-start), BlockSize)
+		w.next += size
 		return err
 	}
 	for at := 0; at < len(piece); at += chunkSize {
@@ -83,13 +87,7 @@ func (w *Writer) storePiece(d *Data, piece []byte, done int64) error {
 			d.chunks = append(d.chunks, uint32((w.next+int64(at-start))/BlockSize))
 		}
 	}
-	if err := flush(len(piece)); err != nil {
-		return err
-	}
-	if w.next > w.limit {
-		return fmt.Errorf("more than %d bytes: %w", w.limit, ErrTooLarge)
-	}
-	return nil
+	return flush(len(piece))
 }
 
 // fillChunks notes the chunks before the first hole, which lie in a row.

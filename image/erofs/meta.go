@@ -12,9 +12,9 @@ type placed struct{ node, parent *Inode }
 
 // plan visits every inode once, directories before their entries, and gives
 // each its place, and a place among the blocks to what does not fit beside it.
-func (w *Writer) plan(root *Inode) ([]placed, error) {
+// end is the size of the metadata area.
+func (w *Writer) plan(root *Inode) (order []placed, end int64, err error) {
 	pos := int64(firstSlot * slotSize)
-	var order []placed
 	var visit func(n, parent *Inode) error
 	visit = func(n, parent *Inode) error {
 		n.links++
@@ -40,7 +40,8 @@ func (w *Writer) plan(root *Inode) ([]placed, error) {
 		}
 		return nil
 	}
-	return order, visit(root, root)
+	err = visit(root, root)
+	return order, align(pos, BlockSize), err
 }
 
 // place decides an inode's layout and position.
@@ -98,8 +99,8 @@ func (w *Writer) place(n *Inode, pos *int64) error {
 }
 
 // writeMeta writes the metadata area at offset meta, and what plan moved out
-// of it, and returns the size of the disk.
-func (w *Writer) writeMeta(order []placed, meta int64) (int64, error) {
+// of it.
+func (w *Writer) writeMeta(order []placed, meta int64) error {
 	out := bufio.NewWriterSize(io.NewOffsetWriter(w.f, meta), 1<<20)
 	var at int64
 	var b []byte
@@ -115,7 +116,7 @@ func (w *Writer) writeMeta(order []placed, meta int64) (int64, error) {
 		b = append(b, appendXattrs(nil, p.node)...)
 		tail, err := w.tail(p)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if p.node.layout == layoutChunk {
 			for (at+int64(len(b)-inode))%chunkIndexSize != 0 {
@@ -124,20 +125,17 @@ func (w *Writer) writeMeta(order []placed, meta int64) (int64, error) {
 		}
 		if p.node.layout == layoutPlain && len(tail) > 0 {
 			if _, err := w.f.WriteAt(tail, int64(p.node.union)*BlockSize); err != nil {
-				return 0, err
+				return err
 			}
 			tail = nil
 		}
 		b = append(b, tail...)
 		at += int64(len(b) - inode)
 		if _, err := out.Write(b); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	if err := out.Flush(); err != nil {
-		return 0, err
-	}
-	return meta + align(at, BlockSize), nil
+	return out.Flush()
 }
 
 // tail is what Finish itself writes of an inode's content.

@@ -18,10 +18,9 @@ import (
 // Finish. It is not safe for concurrent use.
 type Writer struct {
 	f       *os.File
-	spool   *os.File
 	limit   int64
 	next    int64 // where the next content goes
-	spooled int64
+	spooled int64 // bytes of small files, which end at limit
 	synced  int64
 	data    []*Data
 	buf     []byte
@@ -29,10 +28,11 @@ type Writer struct {
 	chunked bool
 }
 
-// NewWriter writes to f, an empty file, at most limit bytes. Small files wait
-// in spool, another empty file. Both stay the caller's.
-func NewWriter(f, spool *os.File, limit int64) *Writer {
-	return &Writer{f: f, spool: spool, limit: limit, next: BlockSize, buf: make([]byte, 16*chunkSize)}
+// NewWriter writes to f, an empty file, at most limit bytes. Small files wait for
+// Finish at that end of f, so that one bound holds for all that is written. f
+// stays the caller's.
+func NewWriter(f *os.File, limit int64) *Writer {
+	return &Writer{f: f, limit: limit, next: BlockSize, buf: make([]byte, 16*chunkSize)}
 }
 
 // Flush asks the kernel to begin writing back what was stored since the last
@@ -47,17 +47,17 @@ func (w *Writer) Flush() {
 // multiple of BlockSize. Content that no Inode refers to is dropped. Nothing
 // is synced. The Writer is of no use afterwards.
 func (w *Writer) Finish(root *Inode) (int64, error) {
-	order, err := w.plan(root)
+	order, end, err := w.plan(root)
 	if err != nil {
 		return 0, err
 	}
 	meta := align(w.next, BlockSize)
-	size, err := w.writeMeta(order, meta)
-	if err != nil {
-		return 0, fmt.Errorf("write metadata: %w", err)
+	size := meta + end
+	if size+w.spooled > w.limit { // it would be written over what waits there
+		return 0, w.tooLarge()
 	}
-	if size > w.limit {
-		return 0, fmt.Errorf("more than %d bytes: %w", w.limit, ErrTooLarge)
+	if err := w.writeMeta(order, meta); err != nil {
+		return 0, fmt.Errorf("write metadata: %w", err)
 	}
 	if err := w.dropUnused(); err != nil {
 		return 0, err
@@ -85,10 +85,14 @@ func (w *Writer) super(root *Inode, meta, size int64) []byte {
 	return b
 }
 
+func (w *Writer) tooLarge() error {
+	return fmt.Errorf("more than %d bytes: %w", w.limit, ErrTooLarge)
+}
+
 // readSpool returns a small file's content.
 func (w *Writer) readSpool(d *Data) ([]byte, error) {
 	b := make([]byte, d.size)
-	_, err := w.spool.ReadAt(b, d.offset)
+	_, err := w.f.ReadAt(b, d.offset)
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}

@@ -61,12 +61,7 @@ func build(t testing.TB, limits Limits, layers ...[]byte) (string, error) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	spool, err := os.Create(filepath.Join(dir, "spool"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer spool.Close()
-	out := erofs.NewWriter(f, spool, 8<<30)
+	out := erofs.NewWriter(f, 8<<30)
 	tree := NewTree(out, limits)
 	for _, l := range layers {
 		if err := tree.Apply(t.Context(), bytes.NewReader(l)); err != nil {

@@ -52,11 +52,13 @@ func blocking(fd int, name string) *os.File {
 }
 
 func serve(req convert.Request, in io.Reader) (convert.Reply, error) {
-	source, spare := blocking(convert.SourceFD, "source"), blocking(convert.SpareFD, "spare")
-	switch req.Task {
-	case convert.ToDisk:
-		size, err := disk(req, in, source, spare)
+	source := blocking(convert.SourceFD, "source")
+	if req.Task == convert.ToDisk {
+		size, err := disk(req, in, source)
 		return convert.Reply{Size: size}, err
+	}
+	spare := blocking(convert.SpareFD, "spare")
+	switch req.Task {
 	case convert.ToIndex:
 		return index(source, spare, req.Limit)
 	case convert.ToLayer:
@@ -66,8 +68,8 @@ func serve(req convert.Request, in io.Reader) (convert.Reply, error) {
 }
 
 // disk merges the layers that come from in.
-func disk(req convert.Request, in io.Reader, disk, spool *os.File) (int64, error) {
-	out := erofs.NewWriter(disk, spool, req.Limit)
+func disk(req convert.Request, in io.Reader, disk *os.File) (int64, error) {
+	out := erofs.NewWriter(disk, req.Limit)
 	tree := layer.NewTree(out, layer.DefaultLimits)
 	for i, diffID := range req.DiffIDs {
 		if err := applyLayer(tree, convert.NewLayerReader(in), diffID); err != nil {

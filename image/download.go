@@ -1,0 +1,109 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/bulkhead-project/bulkhead/api/slot"
+)
+
+// parallel is how many layers are downloaded at once.
+const parallel = 4
+
+// A disk is expected to take diskFactor bytes for each that its layers have, and
+// diskBase more. One that takes more is made when no other is being made.
+const (
+	diskFactor = 4
+	diskBase   = 64 << 20
+)
+
+// download fetches the layers, several at once, and converts them as they come.
+func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report func(Progress)) (size int64, err error) {
+	layers, queue, err := blobs(st.dir, r)
+	if err != nil {
+		return 0, err
+	}
+	pending := int64(0)
+	for _, b := range queue {
+		defer b.close()
+		// What the registry claims, before anything of it is fetched.
+		if pending += b.info.Size; pending > maxRoom {
+			return 0, errLayers
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var fetches sync.WaitGroup
+	defer fetches.Wait()
+	defer cancel(nil)
+	start := sync.OnceFunc(func() {
+		fetches.Go(func() { fetch(ctx, cancel, r, queue, report) })
+	})
+	err = s.rooms.spend(ctx, pending+pending*diskFactor+diskBase, func(bytes int64) (err error) {
+		if bytes < pending {
+			return errLayers
+		}
+		start()
+		size, err = makeDisk(ctx, st.built(), min(bytes-pending, slot.Size), layers, r.config.RootFS.DiffIDs)
+		if errors.Is(err, ErrNoSpace) { // at the second try the layers are there
+			fetches.Wait()
+			pending = 0
+		}
+		return err
+	})
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	return size, err
+}
+
+var errLayers = fmt.Errorf("%w: its layers take more than what is free (%s)", ErrNoSpace, makeRoom)
+
+// blobs are the image's layers, lowest first, and the different ones among them,
+// in the same order. The caller closes the latter.
+func blobs(dir string, r *sourceImage) (layers, queue []*blob, err error) {
+	byDigest := map[digest.Digest]*blob{}
+	for _, info := range r.layers {
+		b := byDigest[info.Digest]
+		if b == nil {
+			if b, err = newBlob(info, dir); err != nil {
+				for _, b := range queue {
+					err = errors.Join(err, b.close())
+				}
+				return nil, nil, err
+			}
+			byDigest[info.Digest] = b
+			queue = append(queue, b)
+		}
+		layers = append(layers, b)
+	}
+	return layers, queue, nil
+}
+
+// fetch fetches blobs, and begins in their order: the lowest is needed first. The
+// first that fails ends the others, which may be slow.
+func fetch(ctx context.Context, cancel context.CancelCauseFunc, r *sourceImage, queue []*blob, report func(Progress)) {
+	slots := make(chan struct{}, parallel)
+	if !r.src.HasThreadSafeGetBlob() {
+		slots = make(chan struct{}, 1)
+	}
+	var fetches sync.WaitGroup
+	defer fetches.Wait()
+	for _, b := range queue {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			b.fail(ctx.Err())
+			continue
+		}
+		fetches.Go(func() {
+			defer func() { <-slots }()
+			if err := b.fetch(ctx, r.src, report); err != nil {
+				cancel(err)
+			}
+		})
+	}
+}

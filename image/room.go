@@ -1,0 +1,180 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/api/slot"
+)
+
+const (
+	// maxRoom is a disk of the largest size with its layers, compressed by nothing.
+	maxRoom = 2 * slot.Size
+	// reserve is left free on the store's file system.
+	reserve = 64 << 20
+	// makeRoom is the advice that goes with ErrNoSpace.
+	makeRoom = "remove images with bulkhead image rm"
+	// copyRoom is what most archives take that have to be decompressed.
+	copyRoom = 8 << 30
+	// roomWait bounds the wait for other pulls to give room back.
+	roomWait = time.Hour
+)
+
+// rooms shares the room on a store's file system among the pulls of this process.
+// Each is promised its part before it writes, and all promises together leave the
+// reserve. What a pull has written counts as taken and as promised until it ends:
+// pulls then wait for each other earlier than they would have to, and never take
+// too much. Who waits for room holds no promise, so that all waits end. Of the
+// pulls of other processes it knows what they have written, not what they will.
+type rooms struct {
+	free func() (int64, error)
+	turn chan struct{} // holds one value while somebody takes room, or has all of it
+	// ended holds a value when a promise has ended since the turn's holder looked.
+	ended chan struct{}
+
+	mu       sync.Mutex
+	promised int64
+	promises int
+}
+
+func newRooms(dir string) *rooms {
+	return &rooms{
+		free: func() (int64, error) { return freeOn(dir) },
+		turn: make(chan struct{}, 1), ended: make(chan struct{}, 1),
+	}
+}
+
+// promise is a part of the room. end gives it back, once or several times.
+type promise struct {
+	bytes int64
+	end   func()
+}
+
+// take promises want bytes, for which it waits while others have promises. It
+// promises less only where no one else has any: there is no more then.
+func (r *rooms) take(ctx context.Context, want int64) (promise, error) {
+	leave, err := r.enter(ctx, func(left int64) bool { return left >= want })
+	if err != nil {
+		return promise{}, err
+	}
+	defer leave()
+	return r.promise(want, func() {})
+}
+
+// takeAll promises as much of want as there is when all others have ended. Until
+// it ends it is the only promise.
+func (r *rooms) takeAll(ctx context.Context, want int64) (promise, error) {
+	leave, err := r.enter(ctx, func(int64) bool { return false })
+	if err != nil {
+		return promise{}, err
+	}
+	p, err := r.promise(want, leave)
+	if err != nil {
+		leave()
+	}
+	return p, err
+}
+
+// spend has use write what it does not yet know the size of: at most want bytes,
+// or, if it needs more (ErrNoSpace), all that there is once no other pull has a
+// promise.
+func (r *rooms) spend(ctx context.Context, want int64, use func(limit int64) error) error {
+	p, err := r.take(ctx, want)
+	if err != nil {
+		return err
+	}
+	err = use(p.bytes)
+	p.end()
+	if !errors.Is(err, ErrNoSpace) {
+		return err
+	}
+	all, allErr := r.takeAll(ctx, maxRoom)
+	if allErr != nil {
+		return allErr
+	}
+	defer all.end()
+	if all.bytes <= p.bytes {
+		return err
+	}
+	return use(all.bytes)
+}
+
+// enter waits for its turn, and then until there is enough or nobody to wait for.
+func (r *rooms) enter(ctx context.Context, enough func(left int64) bool) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, roomWait)
+	defer cancel()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("wait for room: %w", err)
+		}
+	}()
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	leave = func() { <-r.turn }
+	for {
+		left, others, err := r.left()
+		if err == nil && (others == 0 || enough(left)) {
+			return leave, nil
+		}
+		if err == nil {
+			select {
+			case <-r.ended:
+				continue
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		leave()
+		return nil, err
+	}
+}
+
+// left is what is neither taken nor promised, and how many promises there are.
+func (r *rooms) left() (bytes int64, promises int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free, err := r.free()
+	return max(0, free-reserve-r.promised), r.promises, err
+}
+
+// promise is for the holder of the turn.
+func (r *rooms) promise(want int64, after func()) (promise, error) {
+	left, _, err := r.left()
+	if err != nil {
+		return promise{}, err
+	}
+	bytes := min(want, left)
+	r.add(bytes, 1)
+	return promise{bytes: bytes, end: sync.OnceFunc(func() {
+		r.add(-bytes, -1)
+		select {
+		case r.ended <- struct{}{}:
+		default:
+		}
+		after()
+	})}, nil
+}
+
+func (r *rooms) add(bytes int64, promises int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.promised += bytes
+	r.promises += promises
+}
+
+// freeOn returns what is free on dir's file system to this user.
+func freeOn(dir string) (int64, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("stat the file system of %s: %w", dir, err)
+	}
+	return int64(min(fs.Bavail, 1<<40)) * fs.Bsize, nil
+}
