@@ -19,6 +19,9 @@ const (
 	softMemory = 1 << 30
 	// maxMemory ends the process.
 	maxMemory = 2 << 30
+	// maxAddresses bounds what it may map, and so its page tables: Go reserves far
+	// more than it uses.
+	maxAddresses = 8 << 30
 	// firstUser is added to the process's id for a user that nobody else is: no
 	// process id reaches 2^22, and the sum is below 2^31.
 	firstUser = 2_140_000_000
@@ -49,7 +52,7 @@ func Confine(limit int64) error {
 	for _, l := range []struct {
 		resource int
 		most     uint64
-	}{{unix.RLIMIT_DATA, maxMemory}, {unix.RLIMIT_FSIZE, uint64(max(0, limit))}, {unix.RLIMIT_CORE, 0}} {
+	}{{unix.RLIMIT_DATA, maxMemory}, {unix.RLIMIT_AS, maxAddresses}, {unix.RLIMIT_FSIZE, uint64(max(0, limit))}, {unix.RLIMIT_CORE, 0}} {
 		if err := lower(l.resource, l.most); err != nil {
 			return err
 		}

@@ -86,7 +86,7 @@ func TestConfine(t *testing.T) {
 			t.Errorf("%s: %s", what, result)
 		}
 	}
-	if len(lines) != 31 {
+	if len(lines) != 39 {
 		t.Errorf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 	if data, err := os.ReadFile(secret); err != nil || string(data) != "secret" {

@@ -8,7 +8,10 @@ import (
 
 // Only leaves this process nothing but calls, by their numbers, for good: a wall
 // for a program that needs few and knows them all. Beside them it may make
-// threads, and signal itself.
+// threads, and signal itself. Of mmap, if it is among them, no mapping is left that
+// the limits of a process do not count, neither of shared memory nor of stacks; of
+// fallocate, which can take room beyond the limit of a file's size, the giving back
+// of room.
 func Only(calls []uint32) error {
 	pid := uint32(os.Getpid())
 	only := func(arch uint32, _ Policy) filter { return onlyFilter(arch, pid, calls) }
@@ -19,6 +22,8 @@ func onlyFilter(arch, pid uint32, calls []uint32) filter {
 	f := newFilter(arch)
 	f.requireFlag(unix.SYS_CLONE, 0, unix.CLONE_THREAD)
 	f.refuseOthers(unix.SYS_TGKILL, 0, pid)
+	f.refuseFlags(unix.SYS_MMAP, 3, unix.MAP_SHARED|unix.MAP_GROWSDOWN)
+	f.refuseOthers(unix.SYS_FALLOCATE, 1, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE)
 	for _, number := range append([]uint32{unix.SYS_CLONE, unix.SYS_TGKILL}, calls...) {
 		f = append(f, unix.SockFilter{Code: opEqual, K: number, Jf: 1}, unix.SockFilter{Code: opReturn, K: unix.SECCOMP_RET_ALLOW})
 	}

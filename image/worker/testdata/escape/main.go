@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -42,6 +43,19 @@ func main() {
 	<-done
 	fmt.Println("may make threads: <nil>")
 
+	hole := unix.Fallocate(3, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096)
+	if errors.Is(hole, unix.EOPNOTSUPP) {
+		hole = nil
+	}
+	fmt.Println("may give room back:", hole)
+
+	fmt.Println("room beyond the limit:", unix.Fallocate(3, unix.FALLOC_FL_KEEP_SIZE, 0, 2<<20))
+	fmt.Println("room:", unix.Fallocate(3, 0, 0, 4096))
+	fmt.Println("map what it inherits:", mapped(3, 1000, unix.MAP_SHARED))
+	fmt.Println("map what it inherits, checked:", mapped(3, 1000, unix.MAP_SHARED_VALIDATE))
+	fmt.Println("map shared memory:", mapped(-1, 1<<20, unix.MAP_SHARED|unix.MAP_ANONYMOUS))
+	fmt.Println("map a stack:", mapped(-1, 1<<20, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_GROWSDOWN))
+	fmt.Println("map without end:", mapped(-1, 1<<40, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE))
 	_, err = inherited.WriteAt([]byte("x"), 1<<20)
 	fmt.Println("file beyond the limit:", err)
 	_, err = os.ReadFile(path)
@@ -80,6 +94,11 @@ func main() {
 	fmt.Println("fork:", errno)
 	fmt.Println("end: <nil>")
 	_, _ = os.NewFile(0, "input").Read(make([]byte, 1)) // until the test has looked at this process
+}
+
+func mapped(fd, length, flags int) error {
+	_, err := unix.Mmap(fd, 0, length, unix.PROT_READ, flags)
+	return err
 }
 
 func allocate(n int) error {
