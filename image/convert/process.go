@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -52,7 +53,11 @@ func (c *call) do(ctx context.Context) (Reply, error) {
 	cmd.ExtraFiles = c.files
 	cmd.Stderr = &crash
 	cmd.WaitDelay = killWait
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal's signal reaches it
+	// No terminal's signal reaches it. It ends with the thread that starts it, which
+	// is kept for that long.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
 	if err := errors.Join(inErr, outErr); err != nil {

@@ -43,8 +43,10 @@ var calls = []uint32{
 
 // Confine takes everything from this process but its memory, of which it bounds
 // the amount, and its open files, none of which may become larger than limit
-// bytes. It is for a program without cgo.
+// bytes. The process is killed when its parent, which has to have asked for that
+// too (Pdeathsig), ends. It is for a program without cgo.
 func Confine(limit int64) error {
+	parent := os.Getppid()
 	// Where memory is short it is this process that goes.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	debug.SetMemoryLimit(softMemory)
@@ -58,6 +60,9 @@ func Confine(limit int64) error {
 		}
 	}
 	becomeNobody()
+	if err := endWith(parent); err != nil {
+		return err
+	}
 	walls := confine.Apply(confine.Policy{})
 	// Without Landlock the list of calls alone keeps it from files.
 	return errors.Join(walls.Privileges, walls.Capabilities, walls.Seccomp, confine.Only(calls))
@@ -73,6 +78,18 @@ func lower(resource int, most uint64) error {
 	}
 	if err != nil {
 		return fmt.Errorf("limit %d to %d: %w", resource, most, err)
+	}
+	return nil
+}
+
+// endWith asks the kernel for a death with the parent. Until now the parent's own
+// wish held, which a change of user cancels.
+func endWith(parent int) error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("ask for the end with the parent: %w", err)
+	}
+	if os.Getppid() != parent {
+		return errors.New("the parent has ended")
 	}
 	return nil
 }
