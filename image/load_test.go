@@ -258,6 +258,23 @@ func TestLoadCancelled(t *testing.T) {
 	noTemps(t, s)
 }
 
+// TestLoadReadsNoMoreThanFits: a layer of 1 TiB of holes is not hashed for hours.
+func TestLoadReadsNoMoreThanFits(t *testing.T) {
+	const size = 1 << 40
+	path := filepath.Join(t.TempDir(), "archive.tar")
+	archive := tarOf(t, file("manifest.json", `[{"Config":"c","Layers":["l"]}]`), file("c", "{}"))
+	var head bytes.Buffer
+	w := tar.NewWriter(&head)
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "l", Size: size, Format: tar.FormatGNU}); err != nil {
+		t.Fatal(err)
+	}
+	archive = append(archive[:len(archive)-1024], head.Bytes()...)
+	if err := errors.Join(os.WriteFile(path, archive, 0o600), os.Truncate(path, int64(len(archive))+size)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "a layer of 1 TiB", "docker-archive:"+path)
+}
+
 // TestLoadFindsItsFormat: a path alone is enough, and the image keeps its names.
 func TestLoadFindsItsFormat(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("f", "body")))

@@ -151,6 +151,8 @@ func localError(err error, limit int64) error {
 	switch {
 	case errors.As(err, &fault):
 		return faultError(fault, limit)
+	case errors.Is(err, local.ErrLarge):
+		return fmt.Errorf("%w: %w (%s)", ErrNoSpace, err, makeRoom)
 	case errors.Is(err, local.ErrFormat), errors.Is(err, local.ErrWhich):
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

@@ -36,8 +36,9 @@ func (s saved) names() (names []reference.Named) {
 }
 
 // readDocker reads the image that which means, and makes the manifest that it
-// has not: its layers are known by the digests of what lies in the archive.
-func (s *Source) readDocker(ctx context.Context, which string) error {
+// has not: its layers are known by the digests of what lies in the archive, for
+// which at most limit bytes are read.
+func (s *Source) readDocker(ctx context.Context, which string, limit int64) error {
 	data, err := small(s.files, "manifest.json")
 	if err != nil {
 		return err
@@ -63,9 +64,10 @@ func (s *Source) readDocker(ctx context.Context, which string) error {
 	for _, name := range img.Layers {
 		name = path.Clean(name)
 		if _, ok := seen[name]; !ok {
-			if seen[name], err = s.descriptor(ctx, name); err != nil {
+			if seen[name], err = s.descriptor(ctx, name, limit); err != nil {
 				return err
 			}
+			limit -= seen[name].Size
 			places[seen[name].Digest] = name
 		}
 		layers = append(layers, seen[name])
@@ -106,17 +108,22 @@ func (s *Source) chooseSaved(list []saved, which string) (saved, error) {
 	return saved{}, fmt.Errorf("%w: none of %d in the archive is %s", ErrWhich, len(list), s.names[0])
 }
 
-// descriptor reads a layer to its end for its digest.
-func (s *Source) descriptor(ctx context.Context, name string) (manifest.Schema2Descriptor, error) {
-	in, _, err := s.files.open(name)
+// descriptor reads a layer of at most limit bytes to its end for its digest.
+func (s *Source) descriptor(ctx context.Context, name string, limit int64) (manifest.Schema2Descriptor, error) {
+	in, size, err := s.files.open(name)
 	if err != nil {
 		return manifest.Schema2Descriptor{}, err
 	}
 	defer in.Close()
 	hash := digest.Canonical.Digester()
-	size, err := io.Copy(hash.Hash(), &cancellable{ctx, in})
+	if size <= limit { // which it says, and need not keep to
+		size, err = io.Copy(hash.Hash(), io.LimitReader(&cancellable{ctx, in}, limit+1))
+	}
 	if err != nil {
 		return manifest.Schema2Descriptor{}, fmt.Errorf("read %.255s: %w", name, err)
+	}
+	if size > limit {
+		return manifest.Schema2Descriptor{}, fmt.Errorf("%.255s: %w", name, ErrLarge)
 	}
 	return manifest.Schema2Descriptor{MediaType: manifest.DockerV2Schema2LayerMediaType, Size: size, Digest: hash.Digest()}, nil
 }

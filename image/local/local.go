@@ -28,6 +28,8 @@ var (
 	// ErrWhich is returned where there are several images and none is named, or
 	// none that is named so.
 	ErrWhich = errors.New("which image")
+	// ErrLarge is returned for layers that have more bytes than there is room for.
+	ErrLarge = errors.New("its layers take more than what is free")
 )
 
 // Source is one image. It is a types.ImageSource whose blobs may be read by
@@ -53,8 +55,9 @@ type document struct {
 // "oci-archive:FILE[:TAG]", "docker-archive:FILE[:NAME]", in which @0 instead
 // of a tag or name is the first image, or the path of a file or directory whose
 // format is found out. Archives that are compressed are copied into dir, at most
-// limit bytes of them. The caller closes the Source. ErrFormat, ErrWhich,
-// os.ErrNotExist, *convert.Error.
+// limit bytes of them, and of layers that have to be read to be known no more than
+// limit bytes are read. The caller closes the Source. ErrFormat, ErrWhich,
+// ErrLarge, os.ErrNotExist, *convert.Error.
 func Open(ctx context.Context, text, dir string, limit int64) (*Source, error) {
 	transport, place, which := split(text)
 	if place == "" {
@@ -70,7 +73,7 @@ func Open(ctx context.Context, text, dir string, limit int64) (*Source, error) {
 	}
 	switch transport {
 	case "docker-archive":
-		err = s.readDocker(ctx, which)
+		err = s.readDocker(ctx, which, limit)
 	case "oci", "oci-archive":
 		err = s.readOCI(which)
 	default:
