@@ -120,7 +120,8 @@ func TestContainerFails(t *testing.T) {
 		t.Errorf("start: %v", err)
 	}
 	st, err := s.ContainerStatus(t.Context(), id, false)
-	if err != nil || st.Status.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.Status.ExitCode != 127 {
+	if err != nil || st.Status.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.Status.ExitCode != 128 ||
+		st.Status.Reason != "StartError" || !strings.HasSuffix(st.Status.Message, "(exit code 127)") {
 		t.Errorf("a container that cannot run: %v %v", st, err)
 	}
 }

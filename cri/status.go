@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
@@ -73,6 +74,9 @@ func (s *Service) containerStatus(c *engine.Container) *runtimeapi.ContainerStat
 	}
 	if x := c.Exit; x != nil {
 		st.ExitCode, st.Reason, st.Message, st.FinishedAt = int32(x.Code), x.Reason, x.Message, nanos(x.At)
+		if x.Reason == engine.ReasonCannotRun {
+			st.ExitCode, st.Reason, st.Message = runtimev1.CodeStart, runtimev1.ReasonStart, runtimev1.StartMessage(x.Message, x.Code)
+		}
 	}
 	return st
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hub"
 	"github.com/bulkhead-project/bulkhead/internal/printable"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
+	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
 // Pod is a pod as it is at one moment. All of it is the caller's own but Record,
@@ -48,6 +49,11 @@ type Container struct {
 	StopSignal       int
 	Log              string // path, empty for none
 }
+
+// ReasonCannotRun is an Exit's of a container whose command could not be started. Its code
+// is what a shell would give: 127 for a command that is not there, 126 for one that
+// cannot be executed.
+const ReasonCannotRun = sandbox.ReasonCannotRun
 
 // Exit is how a container ended.
 type Exit struct {

@@ -107,8 +107,6 @@ func (r *run) outcome(c *container) (code int32, ended bool) {
 		return 0, false
 	case c.newest.Exited() && c.newest.Status.GetExitCode() == 0 && c.failing == c.newest.ID():
 		return podstatus.CodeLost, true // it obeyed, and is not done
-	case c.newest.Exited() && c.newest.Status.GetReason() == reasonCannotRun:
-		return podstatus.CodeStart, true
 	case c.newest.Exited():
 		return c.newest.Status.GetExitCode(), true
 	}

@@ -5,14 +5,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
-	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
-
-// reasonCannotRun is the engine's for a container whose command cannot be started.
-const reasonCannotRun = "ContainerCannotRun"
 
 func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 	out := corev1.ContainerStatus{Name: c.spec.Name, Image: c.spec.Image, Ready: r.isReady(c)}
@@ -70,13 +67,14 @@ func (r *run) terminated(i *instance.Instance) *corev1.ContainerStateTerminated 
 		}
 	}
 	message := status.GetMessage()
-	if words := r.words[i.ID()]; words != "" {
+	// What never ran has left no words.
+	if words := r.words[i.ID()]; words != "" && reason != runtimev1.ReasonStart {
 		if message != "" {
 			message += ": "
 		}
 		message += words
 	}
-	end := &corev1.ContainerStateTerminated{
+	return &corev1.ContainerStateTerminated{
 		ExitCode:    status.GetExitCode(),
 		Reason:      reason,
 		Message:     message,
@@ -84,10 +82,6 @@ func (r *run) terminated(i *instance.Instance) *corev1.ContainerStateTerminated 
 		FinishedAt:  metav1.NewTime(instance.Time(status.GetFinishedAt())),
 		ContainerID: r.name + "://" + status.GetId(),
 	}
-	if reason == reasonCannotRun {
-		podstatus.StartError(end)
-	}
-	return end
 }
 
 // stopSignalOf is the signal that asks the container to end, as the runtime

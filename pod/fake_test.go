@@ -14,6 +14,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 )
 
@@ -296,7 +297,8 @@ func (f *fakeCRI) StartContainer(_ context.Context, id string) error {
 	defer f.mu.Unlock()
 	c.status.State = runtimeapi.ContainerState_CONTAINER_RUNNING
 	if c.life.fails != nil {
-		f.end(c, c.life.code, reasonCannotRun)
+		c.status.Message = runtimev1.StartMessage(c.life.fails.Error(), int(c.life.code))
+		f.end(c, runtimev1.CodeStart, runtimev1.ReasonStart)
 		return c.life.fails
 	}
 	c.status.StartedAt = time.Now().UnixNano()

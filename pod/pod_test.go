@@ -13,11 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
-	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // supervised is a pod under Run in a synctest bubble.
@@ -132,7 +132,7 @@ func TestRunToTheEnd(t *testing.T) {
 				if code, known := s.ExitCode(); code != test.code || !known {
 					t.Errorf("exit code %d, known %v", code, known)
 				}
-				if end := status.ContainerStatuses[0].State.Terminated; end.Reason == podstatus.ReasonStart && end.ExitCode != 128 {
+				if end := status.ContainerStatuses[0].State.Terminated; end.Reason == runtimev1.ReasonStart && end.ExitCode != 128 {
 					t.Errorf("the container's exit code is %d", end.ExitCode)
 				}
 				if starts := len(fake.called("StartContainer")); starts != test.starts {

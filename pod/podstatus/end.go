@@ -3,6 +3,7 @@ package podstatus
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
@@ -57,7 +58,7 @@ func ExitCode(spec *corev1.PodSpec, status *corev1.PodStatus) (code int, known b
 			list = status.InitContainerStatuses
 		}
 		if end := Of(list, c.Name).State.Terminated; end != nil && end.ExitCode != 0 {
-			return commandCode(end), true
+			return runtimev1.CommandCode(end.Reason, end.Message, end.ExitCode), true
 		}
 	}
 	return 0, true
