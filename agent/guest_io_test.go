@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 func testTerminal(t *testing.T, tm *template) {
@@ -80,7 +81,7 @@ func testStdin(t *testing.T, tm *template) {
 	}
 	select {
 	case <-in.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(testdeadline.For(10 * time.Second)):
 		t.Error("the stream does not end with the input")
 	}
 	if in.Offset() != int64(len(data)) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // TestGuest boots one machine, saves it, and drives the agent in clones of it.
@@ -242,7 +243,7 @@ func testUpdate(t *testing.T, tm *template) {
 		t.Fatal(n, err)
 	}
 	// The guest puts the memory to use a moment after it has taken it.
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testdeadline.For(10 * time.Second)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if now, err := g.Memory(g.ctx()); err != nil || now.Total > m.Total+190<<20 {
 			break
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/image/scratch"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // patience is for one call to a machine among many under emulation.
@@ -67,7 +68,7 @@ func newTemplate(t testing.TB) *template {
 
 func dial(t testing.TB, vm hypervisor.VM, resume bool) *channel.Session {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(patience))
 	defer cancel()
 	s, err := channel.Dial(ctx, vm.Connect, channel.Options{Hello: channel.Hello{Version: agentv1.Version}, Resume: resume})
 	if err != nil {
@@ -96,7 +97,7 @@ func (g *guest) connect(resume bool) {
 }
 
 func (g *guest) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(patience))
 	g.t.Cleanup(cancel)
 	return ctx
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // groupHost skips where this machine gives no groups.
@@ -46,8 +47,7 @@ func groupValue(t *testing.T, dirs []string, names ...string) string {
 func TestCgroup(t *testing.T) {
 	s, _ := realService(t, 1)
 	groupHost(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
+	ctx := testdeadline.Context(t, 4*time.Minute)
 	for _, name := range []string{"own", "pooled"} {
 		t.Run(name, func(t *testing.T) {
 			if name == "pooled" {
@@ -158,8 +158,7 @@ func noGroups(t *testing.T, s *service) {
 func TestCgroupOutlivesNobody(t *testing.T) {
 	s, o := realService(t, enginetest.NoPool)
 	groupHost(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := testdeadline.Context(t, 2*time.Minute)
 	id, err := s.RunPodSandbox(ctx, podConfig("orphan"), "")
 	if err != nil {
 		t.Fatal(err)
@@ -196,8 +195,7 @@ func TestCgroupOutlivesNobody(t *testing.T) {
 func TestGroupHoldsTheMachine(t *testing.T) {
 	s, _ := realService(t, enginetest.NoPool)
 	groupHost(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := testdeadline.Context(t, 2*time.Minute)
 	events := subscribe(t, s)
 	config := podConfig("greedy")
 	id, err := s.RunPodSandbox(ctx, config, "")
@@ -218,7 +216,8 @@ func TestGroupHoldsTheMachine(t *testing.T) {
 	if err := hostcgroup.At(facts.Cgroup.Dirs).Set(hostcgroup.Limits{Memory: less}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.ExecSync(ctx, c, []string{"sh", "-c", "mount -o remount,size=300m /dev/shm; touch /go"}, 20*time.Second); err != nil {
+	remount := []string{"sh", "-c", "mount -o remount,size=300m /dev/shm; touch /go"}
+	if _, _, err := s.ExecSync(ctx, c, remount, testdeadline.For(20*time.Second)); err != nil {
 		t.Log(err)
 	}
 	wait(t, events, id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)

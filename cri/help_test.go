@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
@@ -131,7 +132,7 @@ func subscribe(t *testing.T, s *service) chan *runtimeapi.ContainerEventResponse
 
 func wait(t *testing.T, events chan *runtimeapi.ContainerEventResponse, id string, kind runtimeapi.ContainerEventType) {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(testdeadline.For(10 * time.Second))
 	for {
 		select {
 		case e := <-events:
@@ -147,7 +148,7 @@ func wait(t *testing.T, events chan *runtimeapi.ContainerEventResponse, id strin
 // member waits for the pool to hold a VM and returns its id.
 func (s *service) member(t *testing.T) string {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testdeadline.For(time.Minute)); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		pods, _, err := s.store.Pods()
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // A crash in the middle of a start leaves what Reap removes; another
@@ -20,7 +21,7 @@ func TestReapHalfMade(t *testing.T) {
 	release := w.Block("StartSandbox")
 	s := fakeService(t, w, o)
 	go s.RunPodSandbox(t.Context(), podConfig("half"), "")
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(testdeadline.For(10 * time.Second))
 	for !slices.Contains(w.Calls(), "StartSandbox") && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // "An engine keeps nothing in memory that it cannot rebuild": the next engine
@@ -58,7 +59,7 @@ func TestNextEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = fakeService(t, w, o)
-	deadline, cancel := context.WithTimeout(ctx, 10*time.Second)
+	deadline, cancel := context.WithTimeout(ctx, testdeadline.For(10*time.Second))
 	defer cancel()
 	stopped := func() bool {
 		r, err := s.store.Pod(pod)

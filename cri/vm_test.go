@@ -2,7 +2,6 @@ package cri
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,13 +17,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // TestPod takes a pod through its whole life in a real machine.
 func TestPod(t *testing.T) {
 	s, _ := realService(t, enginetest.NoPool)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := testdeadline.Context(t, 2*time.Minute)
 
 	events := make(chan *runtimeapi.ContainerEventResponse, 64)
 	subscribed := make(chan struct{})
@@ -60,13 +59,14 @@ func TestPod(t *testing.T) {
 	})
 	t.Run("exec", func(t *testing.T) {
 		began := time.Now()
-		stdout, stderr, err := s.ExecSync(ctx, main[:10], []string{"sh", "-c", "echo one; echo two >&2; exit 3"}, 20*time.Second)
+		words := []string{"sh", "-c", "echo one; echo two >&2; exit 3"}
+		stdout, stderr, err := s.ExecSync(ctx, main[:10], words, testdeadline.For(20*time.Second))
 		var exit *engine.ExitError
 		if !errors.As(err, &exit) || exit.ExitStatus() != 3 || string(stdout) != "one\n" || string(stderr) != "two\n" {
 			t.Errorf("exec: %q, %q, %v", stdout, stderr, err)
 		}
 		t.Logf("exec %v", time.Since(began))
-		_, _, err = s.ExecSync(ctx, main, []string{"/no/such/command"}, 20*time.Second)
+		_, _, err = s.ExecSync(ctx, main, []string{"/no/such/command"}, testdeadline.For(20*time.Second))
 		if !errors.As(err, &exit) || exit.Code != 127 {
 			t.Errorf("a missing command: %v, want exit code 127", err)
 		}
@@ -74,7 +74,7 @@ func TestPod(t *testing.T) {
 		if failure.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("a command that takes too long: %v, want %v", err, codes.DeadlineExceeded)
 		}
-		stdout, _, err = s.ExecSync(ctx, main, []string{"sh", "-c", "ps -o args | grep -c '^sleep 100$'"}, 20*time.Second)
+		stdout, _, err = s.ExecSync(ctx, main, []string{"sh", "-c", "ps -o args | grep -c '^sleep 100$'"}, testdeadline.For(20*time.Second))
 		if strings.TrimSpace(string(stdout)) != "0" {
 			t.Errorf("the command that took too long still runs: %q %v", stdout, err)
 		}

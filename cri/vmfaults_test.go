@@ -1,7 +1,6 @@
 package cri
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,14 +12,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // TestKills kills the shim, the engine and the machine of a real pod, in this
 // order. Its container counts, and no line of its log may be lost or doubled.
 func TestKills(t *testing.T) {
 	s, o := realService(t, enginetest.NoPool)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := testdeadline.Context(t, 2*time.Minute)
 	config := podConfig("victim")
 	config.LogDirectory = filepath.Join(t.TempDir(), "logs")
 	pod, err := s.RunPodSandbox(ctx, config, "")
@@ -49,7 +48,7 @@ func TestKills(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if out, _, err := s.ExecSync(ctx, id, []string{"hostname"}, 30*time.Second); err != nil || string(out) != "victim\n" {
+	if out, _, err := s.ExecSync(ctx, id, []string{"hostname"}, testdeadline.For(30*time.Second)); err != nil || string(out) != "victim\n" {
 		t.Errorf("exec after the shim's death: %q %v", out, err)
 	}
 
@@ -58,7 +57,7 @@ func TestKills(t *testing.T) {
 	}
 	s = serve(t, o)
 	events := subscribe(t, s)
-	if out, _, err := s.ExecSync(ctx, id, []string{"hostname"}, 30*time.Second); err != nil || string(out) != "victim\n" {
+	if out, _, err := s.ExecSync(ctx, id, []string{"hostname"}, testdeadline.For(30*time.Second)); err != nil || string(out) != "victim\n" {
 		t.Errorf("exec by the next engine: %q %v", out, err)
 	}
 	seen := contiguous(t, log)
@@ -115,8 +114,7 @@ func kill9(t *testing.T, pid int) {
 // the container ended, and removes what is left.
 func TestAllKilled(t *testing.T) {
 	s, o := realService(t, enginetest.NoPool)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := testdeadline.Context(t, 2*time.Minute)
 	pod, err := s.RunPodSandbox(ctx, podConfig("victim"), "")
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
@@ -31,8 +32,7 @@ import (
 // what goes in and out of them.
 func TestFeatures(t *testing.T) {
 	s, _ := realService(t, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
+	ctx := testdeadline.Context(t, 3*time.Minute)
 
 	first(ctx, t, s)
 	s.member(t)
@@ -73,7 +73,7 @@ func TestFeatures(t *testing.T) {
 	}
 
 	get := func() (string, error) {
-		client := http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		client := http.Client{Timeout: testdeadline.For(3 * time.Second), Transport: &http.Transport{DisableKeepAlives: true}}
 		res, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
 		if err != nil {
 			return "", err
@@ -92,13 +92,14 @@ func TestFeatures(t *testing.T) {
 	if body != "hello from a=b c\n" {
 		t.Errorf("published port: %q %v", body, err)
 	}
-	out, _, err := s.ExecSync(ctx, ids["shell"], []string{"sh", "-c", "cat /share/index.html; df -k /share | tail -1"}, 20*time.Second)
+	look := []string{"sh", "-c", "cat /share/index.html; df -k /share | tail -1"}
+	out, _, err := s.ExecSync(ctx, ids["shell"], look, testdeadline.For(20*time.Second))
 	if err != nil || !strings.HasPrefix(string(out), "hello from a=b c\n") || !strings.Contains(string(out), " 1024 ") {
 		t.Errorf("shared emptyDir: %q %v", out, err)
 	}
 
 	yes := []string{"sh", "-c", "yes | head -c 1000000; echo oops >&2; exit 3"}
-	out, errOut, err := s.ExecSyncClipped(ctx, ids["shell"], yes, 20*time.Second, 3)
+	out, errOut, err := s.ExecSyncClipped(ctx, ids["shell"], yes, testdeadline.For(20*time.Second), 3)
 	if exit, ok := errors.AsType[*engine.ExitError](err); !ok || exit.Code != 3 || string(out) != "y\ny" || string(errOut) != "oop" {
 		t.Errorf("clipped output: %q %q %v", out, errOut, err)
 	}
@@ -160,7 +161,7 @@ func TestFeatures(t *testing.T) {
 
 	t.Run("a server that never closes", func(t *testing.T) {
 		script := "httpd -p 9100 -h /tmp; kill -STOP $(pidof httpd)" // its connections stay in the backlog
-		if out, errOut, err := s.ExecSync(ctx, ids["shell"], []string{"sh", "-c", script}, 20*time.Second); err != nil {
+		if out, errOut, err := s.ExecSync(ctx, ids["shell"], []string{"sh", "-c", script}, testdeadline.For(20*time.Second)); err != nil {
 			t.Fatalf("%v: %s%s", err, out, errOut)
 		}
 		open := func() int {
@@ -178,7 +179,7 @@ func TestFeatures(t *testing.T) {
 			}
 			conn.Close()
 		}
-		for limit := time.Now().Add(10 * time.Second); open() > before+1 && time.Now().Before(limit); {
+		for limit := time.Now().Add(testdeadline.For(10 * time.Second)); open() > before+1 && time.Now().Before(limit); {
 			time.Sleep(20 * time.Millisecond)
 		}
 		if after := open(); after > before+1 { // one may be anybody's

@@ -19,6 +19,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // process is one that belongs to a world.
@@ -190,7 +191,7 @@ func (w *world) cgroups() (found []string) {
 // settle returns what there is beyond before, and what is missing, once that is
 // nothing or time is up: a process takes its time to be gone.
 func (w *world) settle(before []string) (diff []string) {
-	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testdeadline.For(3 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 		diff = compare(before, w.census())
 		if len(diff) == 0 || time.Now().After(deadline) {
 			return diff
@@ -202,7 +203,7 @@ func (w *world) settle(before []string) (diff []string) {
 // ahead of what is closed after it.
 func (w *world) calm() []string {
 	last := w.census()
-	for deadline := time.Now().Add(3 * time.Second); ; {
+	for deadline := time.Now().Add(testdeadline.For(3 * time.Second)); ; {
 		time.Sleep(100 * time.Millisecond)
 		now := w.census()
 		if len(compare(last, now)) == 0 || time.Now().After(deadline) {
@@ -231,7 +232,7 @@ func compare(before, after []string) (diff []string) {
 
 // kill kills a process and returns when it is gone, which a zombie is.
 func kill(pid int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(10*time.Second))
 	defer cancel()
 	id, err := procid.Of(pid)
 	if err == nil {

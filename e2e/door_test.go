@@ -9,6 +9,7 @@ import (
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	doors "github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // TestDoor: a door in a process of its own starts the engine that it finds missing. Its
@@ -53,7 +54,7 @@ func TestDoor(t *testing.T) {
 	if err := c.Remove(t.Context(), pod.GetId()); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(w.processes()) > 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testdeadline.For(20 * time.Second)); len(w.processes()) > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("still there: %v", w.processes())
 		}

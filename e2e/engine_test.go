@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // TestElection has many first commands at once find one engine, also when
@@ -47,7 +48,7 @@ func TestIdle(t *testing.T) {
 	w.shutdown(t)
 	w.idle = "300ms"
 	w.must(t, "", "ps")
-	for deadline := time.Now().Add(20 * time.Second); len(w.processes()) > 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testdeadline.For(20 * time.Second)); len(w.processes()) > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("still there: %v", w.processes())
 		}
@@ -102,7 +103,7 @@ func TestOtherInstance(t *testing.T) {
 func TestForegroundOrphan(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(t, pod("orphan", "Always", "echo up; exec sleep 1000"), "run", "-q", "-")
-	for deadline := time.Now().Add(60 * time.Second); len(w.anyLog(t)) == 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testdeadline.For(60 * time.Second)); len(w.anyLog(t)) == 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the pod does not come up")
 		}
@@ -130,7 +131,7 @@ func TestForegroundOrphan(t *testing.T) {
 func TestEngineKilledUnderRun(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(t, pod("left", "Always", "echo up; exec sleep 1000"), "run", "-q", "-")
-	for deadline := time.Now().Add(60 * time.Second); len(w.anyLog(t)) == 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testdeadline.For(60 * time.Second)); len(w.anyLog(t)) == 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the pod does not come up")
 		}
@@ -141,7 +142,7 @@ func TestEngineKilledUnderRun(t *testing.T) {
 	if code := c.wait(t); code == 0 || !strings.Contains(c.err.String(), "the engine went away") {
 		t.Errorf("the command: %v", c)
 	}
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(testdeadline.For(60 * time.Second)); ; time.Sleep(100 * time.Millisecond) {
 		var left []process
 		for _, p := range w.processes() {
 			if p.shim() != "" || p.qemu() != "" {
@@ -178,7 +179,7 @@ func TestLogAcrossEngines(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.must(t, "", "ps")
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(testdeadline.For(60 * time.Second)); ; time.Sleep(200 * time.Millisecond) {
 		if p := w.find(t, name); p.Restarts > 0 && p.Status == "Running" {
 			break
 		}

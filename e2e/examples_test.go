@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
@@ -109,7 +110,7 @@ func (w *world) soon(t *testing.T, pattern string, args ...string) string {
 	t.Helper()
 	want := regexp.MustCompile(pattern)
 	var c *command
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(testdeadline.For(time.Minute)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if c = w.run(t, "", args...); want.MatchString(c.out.String()) {
 			return c.out.String()
 		}
@@ -135,7 +136,7 @@ func serves(pod, port, page, user string) func(*testing.T, *world) {
 		if published == nil {
 			t.Fatal("no port is published")
 		}
-		client := http.Client{Timeout: 10 * time.Second}
+		client := http.Client{Timeout: testdeadline.For(10 * time.Second)}
 		res, err := client.Get("http://127.0.0.1:" + published[1] + "/")
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
@@ -23,7 +24,7 @@ func TestFlood(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, pod("flood", "Never", `awk 'BEGIN{s=sprintf("%900s","x"); for(i=1;;i++) print i s}'`), "run", "-d", "-q", "-")
 	uid := w.find(t, "flood").UID
-	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), testdeadline.For(commandLimit))
 	defer cancel()
 	followed := make(chan error, 1)
 	line := 0

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // sampleSize is how many cells of the table an ordinary run takes.
@@ -135,7 +136,7 @@ func (k *killing) fillPool(t *testing.T) {
 	select {
 	case s := <-made:
 		s.release()
-	case <-time.After(30 * time.Second):
+	case <-time.After(testdeadline.For(30 * time.Second)):
 		t.Fatal("no machine is made for the pool")
 	}
 }
@@ -183,7 +184,7 @@ func (k *killing) adopt(t *testing.T) {
 	}
 	k.strikeAt(t, func() <-chan stop { return hit }, nil)
 	k.must(t, "", "reap")
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(testdeadline.For(30 * time.Second)); ; time.Sleep(100 * time.Millisecond) {
 		c := k.world.run(t, "", "exec", name, "--", "echo", "there")
 		if c.out.String() == "there\n" {
 			break
@@ -276,7 +277,7 @@ func await(t *testing.T, hit <-chan stop, c *command) stop {
 			t.Skip("this host gives pods no cgroup")
 		}
 		t.Fatalf("ended without coming to the point: %v", c)
-	case <-time.After(commandLimit):
+	case <-time.After(testdeadline.For(commandLimit)):
 		t.Fatal("nothing comes to the point")
 	}
 	panic("unreachable")
@@ -294,7 +295,7 @@ func (k *killing) victim(t *testing.T, s stop, c *command) []int {
 		}
 		return []int{k.engine()}
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testdeadline.For(10 * time.Second)); ; time.Sleep(5 * time.Millisecond) {
 		var found []int
 		for _, p := range k.processes() {
 			mine := k.survivor.sandbox

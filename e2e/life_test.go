@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // testOrder: initial containers and sidecars, one after the other, with their
@@ -228,7 +230,8 @@ func testDebug(t *testing.T, w *world) {
 	}
 	w.shutdown(t)
 	pod := w.inspect(t, "host")
-	for began := time.Now(); pod.Status.Phase == corev1.PodPending && time.Since(began) < 10*time.Second; { // until it was looked at
+	limit := time.Now().Add(testdeadline.For(10 * time.Second)) // until it was looked at
+	for pod.Status.Phase == corev1.PodPending && time.Now().Before(limit) {
 		time.Sleep(50 * time.Millisecond)
 		pod = w.inspect(t, "host")
 	}

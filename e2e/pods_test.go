@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // said is a container whose script prints what it finds, and what that is to
@@ -223,7 +225,7 @@ func testAtOnce(t *testing.T, w *world) {
 	w.must(t, pod("one", "Never", "exit 0"), "run", "-q", "-")
 	began := time.Now()
 	c := w.run(t, pod("two", "Never", "exit 0")+"\n---\n"+pod("one", "Never", "exit 0"), "run", "-d", "-q", "-")
-	if c.ProcessState.ExitCode() == 0 || !strings.Contains(c.err.String(), "exists") || time.Since(began) > 20*time.Second {
+	if c.ProcessState.ExitCode() == 0 || !strings.Contains(c.err.String(), "exists") || time.Since(began) > testdeadline.For(20*time.Second) {
 		t.Errorf("a second pod of a name, after %v: %v", time.Since(began), c)
 	}
 	if ps := w.must(t, "", "ps"); strings.Contains(ps, "two") {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // probed is a pod with a probe of every kind and with every handler that busybox
@@ -97,7 +99,7 @@ func testProbes(t *testing.T, w *world) {
 // until waits for a pod's status to be so.
 func (w *world) until(t *testing.T, name, what string, so func(corev1.PodStatus) bool) {
 	t.Helper()
-	limit := time.Now().Add(time.Minute)
+	limit := time.Now().Add(testdeadline.For(time.Minute))
 	for {
 		status := w.inspect(t, name).Status
 		if so(status) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -79,7 +80,7 @@ func testResize(t *testing.T, w *world) {
 	}
 	w.must(t, "", "update", "web", "--cpu", "500m", "--memory", "64Mi")
 	inside("a", "67108864 50000 100000")
-	for began := time.Now(); total() > small+64 && time.Since(began) < 20*time.Second; {
+	for began := time.Now(); total() > small+64 && time.Since(began) < testdeadline.For(20*time.Second); {
 		time.Sleep(100 * time.Millisecond) // the guest gives memory back in its own time
 	}
 	if last := w.facts(t, "web"); total() > small+256 || last.MemoryMiB >= after.MemoryMiB {

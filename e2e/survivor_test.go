@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // counting is the script of a pod in whose log a gap or a double can be seen.
@@ -44,7 +45,7 @@ func (s *survivor) check(t *testing.T) {
 		t.Errorf("the survivor does not answer: %v", out)
 	}
 	n := checkCounting(t, s.w.log(t, s.name))
-	for deadline := time.Now().Add(10 * time.Second); n <= s.lines; n = checkCounting(t, s.w.log(t, s.name)) {
+	for deadline := time.Now().Add(testdeadline.For(10 * time.Second)); n <= s.lines; n = checkCounting(t, s.w.log(t, s.name)) {
 		if time.Now().After(deadline) {
 			t.Errorf("the survivor's log stands still at %d", n)
 			break

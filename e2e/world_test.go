@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
@@ -95,7 +96,7 @@ func guest() string {
 	return dir
 }
 
-// commandLimit bounds every command.
+// commandLimit bounds every command, on an idle machine.
 const commandLimit = 90 * time.Second
 
 // command is a running bulkhead.
@@ -108,7 +109,7 @@ type command struct {
 
 func (w *world) start(t *testing.T, stdin string, args ...string) *command {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), testdeadline.For(commandLimit))
 	c := &command{Cmd: exec.CommandContext(ctx, filepath.Join(w.bin, "bulkhead"), args...), ended: make(chan struct{}), args: args}
 	r := w.roots()
 	c.Dir, c.Stdin, c.Stdout, c.Stderr = "/", strings.NewReader(stdin), &c.out, &c.err
@@ -170,7 +171,7 @@ func (w *world) shutdown(t *testing.T) {
 	if pid == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(30*time.Second))
 	defer cancel()
 	err := client.New(w.roots(), nil).Call(ctx, "POST", "/v1/shutdown", nil, nil, &api.Result{})
 	if err != nil {
@@ -185,7 +186,7 @@ func (w *world) shutdown(t *testing.T) {
 func (w *world) end(t *testing.T) {
 	began := time.Now()
 	w.faults.disarm()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(time.Minute))
 	defer cancel()
 	c := client.New(w.roots(), nil)
 	if w.engine() != 0 {
@@ -203,7 +204,7 @@ func (w *world) end(t *testing.T) {
 		t.Logf("the engine's log:\n%s", w.engineLog())
 	}
 	// A shim's sockets close some milliseconds before its end.
-	for len(w.processes()) > 0 && time.Since(began) < 10*time.Second {
+	for len(w.processes()) > 0 && time.Since(began) < testdeadline.For(10*time.Second) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	for _, p := range w.processes() {

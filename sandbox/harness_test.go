@@ -15,6 +15,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 const podID = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -46,7 +47,7 @@ func newHarness(t *testing.T) *harness {
 }
 
 func prepare(t *testing.T) *harness {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(30*time.Second))
 	t.Cleanup(cancel)
 	return &harness{t: t, ctx: ctx, dir: t.TempDir(), agent: newFakeAgent(), seen: make(chan struct{})}
 }
@@ -59,7 +60,7 @@ func (h *harness) use(box *Sandbox) {
 func (h *harness) options() Options {
 	return Options{
 		ID: podID, StateDir: h.dir, Events: h.onEvent,
-		BootTimeout: 10 * time.Second, CallTimeout: 5 * time.Second,
+		BootTimeout: testdeadline.For(10 * time.Second), CallTimeout: testdeadline.For(5 * time.Second),
 		Machine: func(context.Context) (hypervisor.VM, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()

@@ -23,6 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/image/scratch"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // vmPatience is for one call under emulation on a busy machine.
@@ -48,7 +49,7 @@ func TestMachine(t *testing.T) {
 		Accel: hypervisor.TCG, VCPUs: 1, Memory: 256, MaxMem: 1024, Slots: 3, Scratch: 1, Network: hypervisor.NetworkNone,
 	}
 	saved := hypervisortest.Save(t, driver, m, func(vm hypervisor.VM) {
-		ctx, cancel := context.WithTimeout(context.Background(), vmPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(vmPatience))
 		defer cancel()
 		s, err := channel.Dial(ctx, vm.Connect, channel.Options{Hello: channel.Hello{Version: agentv1.Version}})
 		if err != nil {
@@ -58,10 +59,10 @@ func TestMachine(t *testing.T) {
 	})
 	h := prepare(t)
 	var cancel context.CancelFunc
-	h.ctx, cancel = context.WithTimeout(context.Background(), 5*time.Minute)
+	h.ctx, cancel = context.WithTimeout(context.Background(), testdeadline.For(5*time.Minute))
 	t.Cleanup(cancel)
 	o := h.options()
-	o.BootTimeout, o.CallTimeout = vmPatience, vmPatience
+	o.BootTimeout, o.CallTimeout = testdeadline.For(vmPatience), testdeadline.For(vmPatience)
 	o.Machine = func(context.Context) (hypervisor.VM, error) { return saved.Clone(t, driver), nil }
 	o.Adopt = func(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error) {
 		return driver.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: "clone"})

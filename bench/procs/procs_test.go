@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // TestMain runs the tests below a keeper.
@@ -110,8 +112,7 @@ func TestOrphans(t *testing.T) {
 	if n, err := PSS(pid); err != nil || n < 4096 {
 		t.Errorf("it weighs %d: %v", n, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := testdeadline.Context(t, 30*time.Second)
 	if err := Rest(ctx, func([]Process) error { return nil }); err != nil {
 		t.Error(err)
 	}

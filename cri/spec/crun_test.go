@@ -2,7 +2,6 @@ package spec
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // guestCrun is the runtime of the guest, as the guest's build leaves it.
@@ -66,8 +67,7 @@ func runInCrun(t *testing.T, config *runtimeapi.ContainerConfig, script string) 
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := testdeadline.Context(t, 30*time.Second)
 	command := exec.CommandContext(ctx, "unshare", "--mount", "--fork", "sh", "-c",
 		`umount /sys/fs/cgroup/unified 2>/dev/null; exec "$0" --root "$1/state" --cgroup-manager disabled run --bundle "$1" "$2"`,
 		crun, dir, filepath.Base(dir)+"-"+strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")))

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 func TestMain(m *testing.M) {
@@ -35,8 +36,7 @@ type process struct {
 func serve(t *testing.T, o engine.Options) *process {
 	t.Helper()
 	p := &process{o: o}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := testdeadline.Context(t, time.Minute)
 	var err error
 	if p.e, err = engine.Open(ctx, o); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func (p *process) hold() (release func()) {
 // kept waits until so many things keep the process.
 func (p *process) kept(t *testing.T, want int32) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); p.holds.Load() != want; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testdeadline.For(20 * time.Second)); p.holds.Load() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d things keep the process, want %d", p.holds.Load(), want)
 		}

@@ -1,7 +1,6 @@
 package remote_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // TestVM: a door has a VM over the socket and talks to its shim, also through the engine
@@ -62,8 +62,7 @@ func TestVM(t *testing.T) {
 // process.
 func talk(t *testing.T, pod client.Pod) (vm uint32) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := testdeadline.Context(t, time.Minute)
 	shim, err := pod.Shim(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // shared is the only one that may wait in this process.
@@ -43,7 +44,7 @@ func wait(t *testing.T, c *reaper.Child) unix.WaitStatus {
 	t.Helper()
 	select {
 	case <-c.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(testdeadline.For(10 * time.Second)):
 		t.Fatalf("process %d is not reaped", c.PID())
 	}
 	return c.Status()

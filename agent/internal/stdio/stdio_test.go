@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 func pipe(t *testing.T) (*os.File, *os.File) {
@@ -24,7 +25,7 @@ func pipe(t *testing.T) (*os.File, *os.File) {
 }
 
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(10*time.Second))
 	t.Cleanup(cancel)
 	return ctx
 }
