@@ -65,7 +65,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest) (id string, err er
 			return "", failure.Wrap(err, "termination message")
 		}
 	}
-	if err := p.sendVolumes(ctx, r.Files); err != nil {
+	if err := p.volumes.Ensure(ctx, r.Files); err != nil {
 		return "", err
 	}
 	ctr := newContainer(p, r)

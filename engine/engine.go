@@ -43,6 +43,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/volumes"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/image/scratch"
@@ -166,7 +167,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		pods:  map[string]*pod{}, working: map[string]bool{},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.watches.Spawn, e.watches.Match = e.spawn, replaced
+	e.watches.Spawn, e.watches.Match = e.spawn, volumes.Replaced
 	if e.found, err = e.Reap(ctx); err != nil {
 		return nil, errors.Join(err, e.Close(ctx))
 	}

@@ -25,7 +25,7 @@ const (
 // closed. When the shim dies, another is started.
 func (p *pod) follow() {
 	ctx := p.e.ctx
-	p.resumeVolumes()
+	p.volumes.Resume(p.files())
 	wait := firstRetry
 	for ctx.Err() == nil && p.snapshot().Phase == store.Ready {
 		c, err := p.shim()
@@ -53,6 +53,17 @@ func (p *pod) follow() {
 			wait = min(2*wait, lastRetry)
 		}
 	}
+}
+
+// files are the volumes of files that the pod's containers mount.
+func (p *pod) files() []store.Files {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []store.Files
+	for _, ctr := range p.containers {
+		all = append(all, ctr.Files...)
+	}
+	return all
 }
 
 // listen reconciles after each event, and returns when the machine has ended

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/volumes"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim"
@@ -33,6 +34,8 @@ type pod struct {
 	// is a channel so that who waits for it can give up.
 	op chan struct{}
 
+	volumes *volumes.Set // of files
+
 	// reconcile is held while the shim's word is taken over.
 	reconciling sync.Mutex
 
@@ -45,7 +48,6 @@ type pod struct {
 	pauses     uint64 // how often it was
 	containers map[string]*container
 	making     map[string]*container // which the shim may have, and nobody sees yet
-	volumes    map[string]*files     // by their path on the host
 	ending     bool                  // its machine has begun to be ended: another shim is of no use
 	gone       bool                  // removed: for who found it before
 }
@@ -59,10 +61,38 @@ type container struct {
 }
 
 func newPod(e *Engine, record *store.Pod) *pod {
-	return &pod{
+	p := &pod{
 		e: e, id: record.ID, record: *record, op: make(chan struct{}, 1),
 		containers: map[string]*container{}, making: map[string]*container{}, renewed: make(chan struct{}),
 	}
+	p.volumes = volumes.New(volumePod{p}, volumes.Host{Paths: e.paths, Logger: e.log.With("pod", p.id)})
+	return p
+}
+
+// volumePod is a pod as its volumes see it.
+type volumePod struct{ *pod }
+
+// Up implements volumes.Pod.
+func (p volumePod) Up() (up bool, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready() && !p.gone, p.renewed
+}
+
+// Live implements volumes.Pod.
+func (p volumePod) Live(ctx context.Context) (*link.Conn, error) { return p.live(ctx) }
+
+// Watch implements volumes.Pod.
+func (p volumePod) Watch(dir string) (changed <-chan struct{}, stop func(), err error) {
+	return p.e.watches.Add(p.e.ctx, dir)
+}
+
+// Spawn implements volumes.Pod.
+func (p volumePod) Spawn(f func(context.Context)) error {
+	if !p.e.spawn(func() { f(p.e.ctx) }) {
+		return errClosed
+	}
+	return nil
 }
 
 // acquire takes op, or gives up with ctx.

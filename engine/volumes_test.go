@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/volumes"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
@@ -30,6 +31,7 @@ type fakeGuest struct {
 	staged  map[string]string
 	files   map[string]string // published
 	modes   map[string]uint32
+	group   uint32
 	calls   int
 	largest int
 	fail    int // the next calls fail
@@ -57,6 +59,7 @@ func (g *fakeGuest) Files(_ context.Context, r *shimv1.FilesRequest) (*shimv1.Fi
 	}
 	g.largest = max(g.largest, size)
 	if r.Commit {
+		g.group = r.Group
 		g.digest, g.files = r.Digest, maps.Clone(g.staged)
 		g.changed <- struct{}{}
 	}
@@ -117,8 +120,8 @@ func barePod(e *Engine, ext shimv1.ExtensionClient) *pod {
 	return p
 }
 
-// volumePod is a pod of an engine without any other, and a guest.
-func volumePod(t *testing.T) (*pod, *fakeGuest) {
+// podWithGuest is a pod of an engine without any other, and a guest.
+func podWithGuest(t *testing.T) (*pod, *fakeGuest) {
 	t.Helper()
 	e, guest := bareEngine(t), newFakeGuest()
 	p := barePod(e, guest)
@@ -162,23 +165,23 @@ func mounting(paths ...string) []store.Files {
 // the host's files are replaced, and until that has succeeded.
 func TestVolumesAreSentAndFollowed(t *testing.T) {
 	t.Parallel()
-	p, guest := volumePod(t)
+	p, guest := podWithGuest(t)
 	dir := t.TempDir()
-	large := string(make([]byte, 3*piece+5))
+	large := string(make([]byte, 3*volumes.Piece+5))
 	first := map[string]string{"a": "one", "d/large": large, "empty": ""}
 	at := write(t, dir, first)
-	if err := p.sendVolumes(t.Context(), mounting(at)); err != nil {
+	if err := p.volumes.Ensure(t.Context(), mounting(at)); err != nil {
 		t.Fatal(err)
 	}
 	guest.wait(t)
 	if diff := cmp.Diff(first, guest.published()); diff != "" {
 		t.Error(diff)
 	}
-	if guest.largest > piece || guest.modes["a"] != 0o640 {
+	if guest.largest > volumes.Piece || guest.modes["a"] != 0o640 {
 		t.Errorf("pieces of %d bytes, mode %o", guest.largest, guest.modes["a"])
 	}
 	calls := guest.calls
-	if err := p.sendVolumes(t.Context(), mounting(at)); err != nil || guest.calls != calls+1 {
+	if err := p.volumes.Ensure(t.Context(), mounting(at)); err != nil || guest.calls != calls+1 {
 		t.Errorf("for another container: %d calls, %v", guest.calls-calls, err)
 	}
 	guest.mu.Lock()
@@ -192,7 +195,7 @@ func TestVolumesAreSentAndFollowed(t *testing.T) {
 	}
 	// One watch of the kernel's is enough for all volumes.
 	other := write(t, t.TempDir(), first)
-	if err := p.sendVolumes(t.Context(), mounting(other)); err != nil {
+	if err := p.volumes.Ensure(t.Context(), mounting(other)); err != nil {
 		t.Fatal(err)
 	}
 	if all := p.e.watches.Watched(); len(all) != 2 {
@@ -202,7 +205,7 @@ func TestVolumesAreSentAndFollowed(t *testing.T) {
 	if err := p.assume(func(r *store.Pod) { r.Phase = store.Stopped }); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.sendVolumes(t.Context(), mounting(at)); err == nil {
+	if err := p.volumes.Ensure(t.Context(), mounting(at)); err == nil {
 		t.Error("files are sent to a stopped pod")
 	}
 }
@@ -210,32 +213,32 @@ func TestVolumesAreSentAndFollowed(t *testing.T) {
 // TestVolumesAreFollowedByTheNextEngine: from the containers' records.
 func TestVolumesAreFollowedByTheNextEngine(t *testing.T) {
 	t.Parallel()
-	p, guest := volumePod(t)
+	p, guest := podWithGuest(t)
 	dir := t.TempDir()
 	at := write(t, dir, map[string]string{"a": "changed meanwhile"})
 	files := mounting(at)
 	files[0].Group = 77
 	p.containers["c"] = &container{pod: p, Stored: store.Stored{Container: store.Container{Files: files}}}
-	p.resumeVolumes()
+	p.volumes.Resume(p.files())
 	guest.wait(t)
 	write(t, dir, map[string]string{"a": "two"})
 	guest.wait(t)
 	if diff := cmp.Diff(map[string]string{"a": "two"}, guest.published()); diff != "" {
 		t.Error(diff)
 	}
-	if p.volumes[at].Group != 77 {
-		t.Errorf("group %d", p.volumes[at].Group)
+	if guest.group != 77 {
+		t.Errorf("group %d", guest.group)
 	}
 }
 
 // TestVolumesThatCannotBeFollowedYet: the next engine tries until it can.
 func TestVolumesThatCannotBeFollowedYet(t *testing.T) {
 	t.Parallel()
-	p, guest := volumePod(t)
+	p, guest := podWithGuest(t)
 	dir := t.TempDir()
 	at := filepath.Join(dir, "kubernetes.io~configmap", "v")
 	p.containers["c"] = &container{pod: p, Stored: store.Stored{Container: store.Container{Files: mounting(at)}}}
-	p.resumeVolumes()
+	p.volumes.Resume(p.files())
 	for _, text := range []string{"one", "two"} {
 		write(t, dir, map[string]string{"a": text})
 		guest.wait(t)
@@ -247,54 +250,23 @@ func TestVolumesThatCannotBeFollowedYet(t *testing.T) {
 
 func TestVolumesThatCannotBeSent(t *testing.T) {
 	t.Parallel()
-	p, guest := volumePod(t)
+	p, guest := podWithGuest(t)
 	dir := t.TempDir()
-	if err := p.sendVolumes(t.Context(), mounting(filepath.Join(dir, "kubernetes.io~secret/gone"))); !errors.Is(err, os.ErrNotExist) {
+	if err := p.volumes.Ensure(t.Context(), mounting(filepath.Join(dir, "kubernetes.io~secret/gone"))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
 	empty := filepath.Join(dir, "kubernetes.io~secret/empty")
 	if err := os.MkdirAll(empty, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.sendVolumes(t.Context(), mounting(empty)); !errors.Is(err, os.ErrNotExist) {
+	if err := p.volumes.Ensure(t.Context(), mounting(empty)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no files: %v", err)
 	}
-	at := write(t, dir, map[string]string{"a": string(make([]byte, volumeLimits.Bytes+1))})
-	if err := p.sendVolumes(t.Context(), mounting(at)); !errors.Is(err, atomicdir.ErrTooLarge) {
+	at := write(t, dir, map[string]string{"a": string(make([]byte, volumes.Limits.Bytes+1))})
+	if err := p.volumes.Ensure(t.Context(), mounting(at)); !errors.Is(err, atomicdir.ErrTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
 	if guest.calls > 0 {
 		t.Errorf("%d calls", guest.calls)
-	}
-}
-
-func TestDigestTellsSetsApart(t *testing.T) {
-	base := func() []atomicdir.File {
-		return []atomicdir.File{{Path: "a", Mode: 0o600, Data: []byte("x")}, {Path: "b", Mode: 0o600, Data: []byte("y")}}
-	}
-	seen := map[string]string{digestOf(base(), 0): "base"}
-	for name, change := range map[string]func([]atomicdir.File) []atomicdir.File{
-		"data": func(s []atomicdir.File) []atomicdir.File { s[0].Data = []byte("z"); return s },
-		"mode": func(s []atomicdir.File) []atomicdir.File { s[0].Mode = 0o640; return s },
-		"uid":  func(s []atomicdir.File) []atomicdir.File { s[0].UID = 1; return s },
-		"gid":  func(s []atomicdir.File) []atomicdir.File { s[0].GID = 1; return s },
-		"path": func(s []atomicdir.File) []atomicdir.File { s[0].Path = "c"; return s },
-		"less": func(s []atomicdir.File) []atomicdir.File { return s[:1] },
-		"none": func([]atomicdir.File) []atomicdir.File { return nil },
-		"moved": func(s []atomicdir.File) []atomicdir.File {
-			s[0].Data, s[1].Data = []byte("xb"), nil
-			return s
-		},
-	} {
-		digest := digestOf(change(base()), 0)
-		if other, twice := seen[digest]; twice {
-			t.Errorf("%s is as %s", name, other)
-		}
-		seen[digest] = name
-	}
-	swapped := base()
-	swapped[0], swapped[1] = swapped[1], swapped[0]
-	if digestOf(swapped, 0) != digestOf(base(), 0) || digestOf(base(), 1) == digestOf(base(), 0) {
-		t.Error("the order counts, or the group does not")
 	}
 }

@@ -1,4 +1,6 @@
-package engine
+// Package volumes copies volumes of files into a pod, and again whenever the host's files
+// are replaced.
+package volumes
 
 import (
 	"context"
@@ -6,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,69 +22,98 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/hostpath"
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
 
-// volumeLimits bound the files of one volume, which the guest holds in memory.
-var volumeLimits = atomicdir.Limits{Bytes: 16 << 20, Files: 8192}
+// Limits bound the files of one volume, which the guest holds in memory.
+var Limits = atomicdir.Limits{Bytes: 16 << 20, Files: 8192}
 
-// piece is how much of a volume goes over in one call, in bytes.
-const piece = 1 << 20
+// Piece is how much of a volume goes over in one call, in bytes.
+const Piece = 1 << 20
 
-// replaced says of an event in a volume's directory that its files have been
+// A volume is tried again after these times, the last for as long as it takes.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// Replaced says of an event in a volume's directory that its files have been
 // replaced, which is by their link's renaming.
-func replaced(e fsnotify.Event) bool {
+func Replaced(e fsnotify.Event) bool {
 	return filepath.Base(e.Name) == atomicdir.Data && e.Has(fsnotify.Create)
 }
 
-// files is a volume whose files lie on the host, where a kubelet or package
-// volume has written them, and are copied into the pod. When they change, so
-// does the copy.
-type files struct {
-	pod *pod
-	store.Files
-
-	mu      sync.Mutex // held while they are sent
-	watched bool
+// Pod is what volumes are copied into.
+type Pod interface {
+	// Up tells whether the pod runs, and of the next change of that.
+	Up() (up bool, changed <-chan struct{})
+	// Live is the connection to the pod's shim.
+	Live(ctx context.Context) (*link.Conn, error)
+	// Watch tells of events in a directory that Replaced matches, as dirwatch.Watches.Add
+	// does.
+	Watch(dir string) (changed <-chan struct{}, stop func(), err error)
+	// Spawn runs f beside its caller. Its context ends with the engine; an error says
+	// that it has ended already.
+	Spawn(f func(ctx context.Context)) error
 }
 
-// sendVolumes has volumes of files copied into the pod, each once.
-func (p *pod) sendVolumes(ctx context.Context, all []store.Files) error {
+// Host is where the files lie.
+type Host struct {
+	Paths  hostpath.Dirs
+	Logger *slog.Logger // has the pod's id
+}
+
+// Set is the volumes of one pod. Its methods may be called at once.
+type Set struct {
+	pod  Pod
+	host Host
+
+	mu    sync.Mutex
+	byDir map[string]*files
+}
+
+// New returns the volumes of a pod: none as yet.
+func New(pod Pod, host Host) *Set { return &Set{pod: pod, host: host, byDir: map[string]*files{}} }
+
+// Ensure returns when those files are in the pod, which from then on follow the host's.
+func (s *Set) Ensure(ctx context.Context, all []store.Files) error {
 	for _, f := range all {
-		if err := p.filesOf(f).ensure(ctx); err != nil {
+		if err := s.of(f).ensure(ctx); err != nil {
 			return failure.Wrap(err, "volume %s", f.Name)
 		}
 	}
 	return nil
 }
 
-// resumeVolumes watches again what an earlier engine has watched, and sends what
-// has changed since.
-func (p *pod) resumeVolumes() {
-	p.mu.Lock()
-	var all []store.Files
-	for _, ctr := range p.containers {
-		all = append(all, ctr.Files...)
-	}
-	p.mu.Unlock()
+// Resume watches again what an earlier engine has watched, and sends what has changed
+// since.
+func (s *Set) Resume(all []store.Files) {
 	for _, f := range all {
-		p.e.spawn(p.filesOf(f).resume)
+		_ = s.pod.Spawn(s.of(f).resume) // an engine that has ended resumes nothing
 	}
 }
 
-// filesOf is the pod's volume of those files.
-func (p *pod) filesOf(f store.Files) *files {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.volumes == nil {
-		p.volumes = map[string]*files{}
-	}
-	v := p.volumes[f.Dir]
+func (s *Set) of(f store.Files) *files {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.byDir[f.Dir]
 	if v == nil {
-		v = &files{pod: p, Files: f}
-		p.volumes[f.Dir] = v
+		v = &files{Set: s, Files: f}
+		s.byDir[f.Dir] = v
 	}
 	return v
+}
+
+// files is a volume whose files lie on the host, where a kubelet or package
+// volume has written them, and are copied into the pod. When they change, so
+// does the copy.
+type files struct {
+	*Set
+	store.Files
+
+	mu      sync.Mutex // held while they are sent
+	watched bool
 }
 
 // ensure returns when the files are in the pod.
@@ -95,29 +127,22 @@ func (v *files) ensure(ctx context.Context) error {
 
 // resume is follow for what an earlier engine has watched: nobody asks for it
 // again, so it is tried until it succeeds.
-func (v *files) resume() {
+func (v *files) resume(ctx context.Context) {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		if up, _ := v.pod.up(); !up || v.pod.e.ctx.Err() != nil {
+		if up, _ := v.pod.Up(); !up || ctx.Err() != nil {
 			return
 		}
 		err := v.follow(true)
 		if err == nil {
 			return
 		}
-		v.pod.e.log.Warn("watch a pod's volume", "pod", v.pod.id, "volume", v.Name, "error", err)
+		v.host.Logger.Warn("watch a pod's volume", "volume", v.Name, "error", err)
 		select {
 		case <-time.After(wait):
-		case <-v.pod.e.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-// up tells whether the pod runs, and of the next change of that.
-func (p *pod) up() (up bool, renewed <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ready() && !p.gone, p.renewed
 }
 
 // follow begins to watch the directory, once. With again, what it holds is sent
@@ -128,16 +153,20 @@ func (v *files) follow(again bool) error {
 	if v.watched {
 		return nil
 	}
-	if err := v.pod.e.paths.Check(v.Dir); err != nil {
+	if err := v.host.Paths.Check(v.Dir); err != nil {
 		return err
 	}
-	changed, stop, err := v.pod.e.watches.Add(v.pod.e.ctx, v.Dir)
+	changed, stop, err := v.pod.Watch(v.Dir)
 	if err != nil {
 		return fmt.Errorf("watch for changes: %w", err)
 	}
-	if !v.pod.e.spawn(func() { defer stop(); v.watch(changed, again) }) {
+	err = v.pod.Spawn(func(ctx context.Context) {
+		defer stop()
+		v.watch(ctx, changed, again)
+	})
+	if err != nil {
 		stop()
-		return errClosed
+		return err
 	}
 	v.watched = true
 	return nil
@@ -145,10 +174,10 @@ func (v *files) follow(again bool) error {
 
 // watch sends the files whenever the host's have been replaced, until the pod is
 // not up any more.
-func (v *files) watch(replaced <-chan struct{}, changed bool) {
-	ctx, wait := v.pod.e.ctx, firstRetry
+func (v *files) watch(ctx context.Context, replaced <-chan struct{}, changed bool) {
+	wait := firstRetry
 	for {
-		up, renewed := v.pod.up()
+		up, renewed := v.pod.Up()
 		if !up || ctx.Err() != nil {
 			return
 		}
@@ -156,7 +185,7 @@ func (v *files) watch(replaced <-chan struct{}, changed bool) {
 		if changed {
 			err := v.send(ctx)
 			if changed = err != nil; changed {
-				v.pod.e.log.Warn("send a pod's volume", "pod", v.pod.id, "volume", v.Name, "error", err)
+				v.host.Logger.Warn("send a pod's volume", "volume", v.Name, "error", err)
 				retry = time.After(wait)
 				wait = min(2*wait, lastRetry)
 			} else {
@@ -182,7 +211,7 @@ func (v *files) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := v.pod.live(ctx)
+	c, err := v.pod.Live(ctx)
 	if err != nil {
 		return err
 	}
@@ -199,7 +228,7 @@ func (v *files) send(ctx context.Context) error {
 // read reads the host's files. Where the engine is an ordinary user's, all are
 // that user's, and mean root's.
 func (v *files) read() ([]atomicdir.File, error) {
-	parent, name, err := v.pod.e.paths.Open(v.Dir)
+	parent, name, err := v.host.Paths.Open(v.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +238,7 @@ func (v *files) read() ([]atomicdir.File, error) {
 		return nil, fmt.Errorf("read its files: %w", err)
 	}
 	defer root.Close()
-	set, err := atomicdir.Read(root, volumeLimits)
+	set, err := atomicdir.Read(root, Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -254,8 +283,8 @@ func (v *files) transfer(ctx context.Context, c *link.Conn, set []atomicdir.File
 	}
 	for _, f := range set {
 		for first := true; first || len(f.Data) > 0; first = false {
-			n := min(len(f.Data), piece)
-			if size > 0 && size+n > piece {
+			n := min(len(f.Data), Piece)
+			if size > 0 && size+n > Piece {
 				if err := flush(false); err != nil {
 					return err
 				}
