@@ -48,7 +48,7 @@ type Volume struct {
 // path.
 func (d Dirs) Of(hostPath string) (v Volume, ok bool, err error) {
 	hostPath = path.Clean(hostPath)
-	if rest, below := below(d.Own, hostPath); below && len(rest) > 1 {
+	if rest, below := below(d.Own, hostPath); below {
 		v, ok = volume(d.Own, rest[:1], rest[1:])
 		return v, ok, nil
 	}
