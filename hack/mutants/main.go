@@ -53,8 +53,13 @@ func run(gremlins, tags, dir string) (score, error) {
 	out := filepath.Join(temp, "out.json")
 	cmd := exec.Command(gremlins, "unleash", "./"+dir, "--output", out,
 		"--exclude-files", "testdata/", "--invert-logical", "--invert-loopctrl", "--timeout-coefficient", "10")
+	path, err := wrapGo(temp)
+	if err != nil {
+		return score{}, err
+	}
 	// vet would refuse some faults before a test has seen them.
-	cmd.Env = append(os.Environ(), "GOFLAGS=-short -vet=off -ldflags=-s -tags="+strings.ReplaceAll(tags, " ", ","), "TMPDIR="+temp)
+	flags := "GOFLAGS=-short -vet=off -ldflags=-s -tags=" + strings.ReplaceAll(tags, " ", ",")
+	cmd.Env = append(os.Environ(), flags, "TMPDIR="+temp, "PATH="+path)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return score{}, fmt.Errorf("run gremlins on %s: %w", dir, err)
@@ -68,6 +73,28 @@ func run(gremlins, tags, dir string) (score, error) {
 		return score{}, fmt.Errorf("read what gremlins says: %w", err)
 	}
 	return r.judge(dir, known, os.ReadFile)
+}
+
+// module is the path by which gremlins tests a package whose name is not its
+// directory's, such as agentv1 in api/agent/v1. The module's root has no tests, so the
+// command fails, and gremlins would count every fault as noticed.
+const module = "github.com/bulkhead-project/bulkhead"
+
+// wrapGo writes a program "go" into dir that tests the working directory, where gremlins
+// runs it, instead of the module's root. It returns the PATH that finds this program first.
+func wrapGo(dir string) (string, error) {
+	gotool, err := exec.LookPath("go")
+	if err != nil {
+		return "", err
+	}
+	script := fmt.Sprintf(`#!/bin/sh
+for arg; do shift; [ "$arg" = %s ] && arg=.; set -- "$@" "$arg"; done
+exec '%s' "$@"
+`, module, gotool)
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700); err != nil {
+		return "", err
+	}
+	return dir + string(filepath.ListSeparator) + os.Getenv("PATH"), nil
 }
 
 // report is what gremlins writes.

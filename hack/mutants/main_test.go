@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -49,6 +50,22 @@ func TestJudge(t *testing.T) {
 	}
 	if (score{}).verdict() == nil || (score{noticed: 85, survivors: make([]string, 15)}).verdict() != nil {
 		t.Error("the verdict is wrong")
+	}
+}
+
+// TestWrapGo: gremlins' command for the module's root is one for the working directory,
+// and every other command stays as it is.
+func TestWrapGo(t *testing.T) {
+	dir := t.TempDir()
+	path, err := wrapGo(dir)
+	if err != nil || !strings.HasPrefix(path, dir+":") {
+		t.Fatal(path, err)
+	}
+	for arg, want := range map[string]string{module: module + "/hack/mutants", module + "/api/agent/v1": module + "/api/agent/v1"} {
+		cmd := exec.Command(dir+"/go", "list", arg)
+		if got, err := cmd.Output(); err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("%s: %s, %v, want %s", arg, got, err, want)
+		}
 	}
 }
 
