@@ -2,7 +2,6 @@ package agentv1
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 )
 
@@ -29,15 +28,12 @@ func WriteChunk(w io.Writer, data []byte) error {
 // the part that was filled. It returns io.EOF for the empty chunk and
 // io.ErrUnexpectedEOF when the connection ends without it.
 func ReadChunk(r io.Reader, buf []byte) ([]byte, error) {
-	n, err := readLength(r)
+	n, err := readLength(r, MaxChunk)
 	if err != nil {
 		return nil, unexpected(err)
 	}
 	if n == 0 {
 		return nil, io.EOF
-	}
-	if n > MaxChunk {
-		return nil, fmt.Errorf("chunk of %d bytes is over the limit of %d: %w", n, MaxChunk, ErrInvalid)
 	}
 	if _, err := io.ReadFull(r, buf[:n]); err != nil {
 		return nil, unexpected(err)

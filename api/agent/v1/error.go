@@ -56,9 +56,6 @@ func (e *Error) Unwrap() error { return classes[e.Class] }
 // bounded makes the message one line of printable text, at most maxMessage
 // bytes long: it ends up in logs and on terminals.
 func (e *Error) bounded() *Error {
-	if len(e.Message) > maxMessage {
-		e.Message = e.Message[:maxMessage]
-	}
 	e.Message = strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t' || r == '\r':
@@ -67,6 +64,6 @@ func (e *Error) bounded() *Error {
 			return -1
 		}
 		return r
-	}, e.Message)
+	}, e.Message[:min(len(e.Message), maxMessage)])
 	return e
 }

@@ -40,17 +40,14 @@ func NewChunkConn(conn net.Conn) *ChunkConn { return &ChunkConn{Conn: conn} }
 func (c *ChunkConn) Read(p []byte) (int, error) {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
-	if len(c.rest) == 0 {
-		if c.ended != nil {
-			return 0, c.ended
-		}
+	if len(c.rest) == 0 && c.ended == nil {
 		if c.buf == nil {
 			c.buf = make([]byte, MaxChunk)
 		}
 		c.rest, c.ended = ReadChunk(c.Conn, c.buf)
-		if c.ended != nil {
-			return 0, c.ended
-		}
+	}
+	if len(c.rest) == 0 {
+		return 0, c.ended
 	}
 	n := copy(p, c.rest)
 	c.rest = c.rest[n:]

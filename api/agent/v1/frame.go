@@ -35,12 +35,9 @@ func WriteFrame(w io.Writer, v any, limit int) error {
 // within, and an error that matches ErrInvalid for a frame that is too long or
 // is not JSON.
 func ReadFrame(r io.Reader, v any, limit int) error {
-	n, err := readLength(r)
+	n, err := readLength(r, limit)
 	if err != nil {
 		return err
-	}
-	if n > limit {
-		return fmt.Errorf("frame of %d bytes is over the limit of %d: %w", n, limit, ErrInvalid)
 	}
 	body, err := readN(r, n)
 	if err != nil {
@@ -58,15 +55,15 @@ func quote(err error) string {
 	return (&Error{Message: fmt.Sprintf("%.200s", err.Error())}).bounded().Message
 }
 
-// readLength reads the four bytes before a frame or chunk.
-func readLength(r io.Reader) (int, error) {
+// readLength reads the four bytes before a frame or chunk of at most limit bytes.
+func readLength(r io.Reader, limit int) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
-	if n > 1<<30 {
-		return 0, fmt.Errorf("frame claims %d bytes: %w", n, ErrInvalid)
+	if n > uint32(limit) {
+		return 0, fmt.Errorf("%d bytes are over the limit of %d: %w", n, limit, ErrInvalid)
 	}
 	return int(n), nil
 }

@@ -16,9 +16,9 @@ type Stream struct {
 	replied bool
 }
 
-// Reply answers the call; nil means an empty answer. It is made at most once.
+// Reply answers the call; nil means an empty answer. It is made at most once. An answer
+// that cannot be told, because it is too long or no JSON, leaves the call unanswered.
 func (s *Stream) Reply(answer any) error {
-	s.replied = true
 	var reply Reply
 	if answer != nil {
 		body, err := json.Marshal(answer)
@@ -27,7 +27,9 @@ func (s *Stream) Reply(answer any) error {
 		}
 		reply.Body = body
 	}
-	return WriteFrame(s.Conn, reply, MaxReply)
+	err := WriteFrame(s.Conn, reply, MaxReply)
+	s.replied = !errors.Is(err, ErrInvalid)
+	return err
 }
 
 // Handler serves one call. What it returns is sent as the answer unless it has

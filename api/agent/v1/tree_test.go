@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
@@ -67,6 +68,58 @@ func TestPack(t *testing.T) {
 	}
 	if _, err := tree.Next(); err == nil || !strings.Contains(err.Error(), "a disk is [31mbroken") {
 		t.Errorf("the agent's reason: %v", err)
+	}
+}
+
+// sent is a connection to an agent that has said what r holds.
+type sent struct {
+	net.Conn
+	r io.Reader
+}
+
+func (c sent) Read(p []byte) (int, error)  { return c.r.Read(p) }
+func (c sent) Write(p []byte) (int, error) { return len(p), nil }
+func (c sent) Close() error                { return nil }
+
+// TestPackEnds reads trees in pieces: a file has its size, a tree that is whole ends with
+// io.EOF, and one that is cut does not.
+func TestPackEnds(t *testing.T) {
+	for _, tc := range []struct {
+		name, content string
+		ends          bool // with an entry that says so
+		read, next    error
+	}{
+		{name: "whole", content: "abcde", ends: true, next: io.EOF},
+		{name: "cut behind a file", content: "abcde", next: io.ErrUnexpectedEOF},
+		{name: "cut in a file", content: "abc", read: io.ErrUnexpectedEOF, next: io.ErrUnexpectedEOF},
+		{name: "cut before a file", read: io.ErrUnexpectedEOF, next: io.ErrUnexpectedEOF},
+	} {
+		var wire bytes.Buffer
+		file := agentv1.Entry{Kind: agentv1.KindFile, Size: 5, Error: &agentv1.Error{Message: "of no end"}}
+		err := errors.Join(agentv1.WriteFrame(&wire, agentv1.Reply{}, agentv1.MaxReply), agentv1.WriteEntry(&wire, file))
+		wire.WriteString(tc.content)
+		if tc.ends {
+			err = errors.Join(err, agentv1.WriteEntry(&wire, agentv1.Entry{Kind: agentv1.KindEnd}))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := agentv1.NewClient(func(context.Context) (net.Conn, error) {
+			return sent{r: iotest.DataErrReader(&wire)}, nil // whose last bytes come with the end
+		})
+		tree, err := client.Pack(t.Context(), agentv1.Pack{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tree.Next(); err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if got, err := io.ReadAll(iotest.HalfReader(tree)); string(got) != tc.content || !errors.Is(err, tc.read) {
+			t.Errorf("%s: read %q, %v, want %v", tc.name, got, err, tc.read)
+		}
+		if _, err := tree.Next(); !errors.Is(err, tc.next) {
+			t.Errorf("%s: at the end %v, want %v", tc.name, err, tc.next)
+		}
 	}
 }
 
