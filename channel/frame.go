@@ -109,10 +109,8 @@ func (d *decoder) skip() {
 
 // fill reads more. Parse needs at most maxFrame bytes, so there is room.
 func (d *decoder) fill() error {
-	if d.start > 0 {
-		d.end = copy(d.buf, d.buf[d.start:d.end])
-		d.start = 0
-	}
+	d.end = copy(d.buf, d.buf[d.start:d.end])
+	d.start = 0
 	n, err := d.r.Read(d.buf[d.end:])
 	d.end += n
 	if n > 0 {
