@@ -114,7 +114,7 @@ func SizeOf(demands []Demand, host Host, c Defaults) (Size, error) {
 // sumCPU adds up the CPUs, exactly: three thirds are one. It also tells whether every
 // container has a limit, so that their sum is one.
 func sumCPU(demands []Demand) (*big.Rat, bool) {
-	sum, limited := new(big.Rat), len(demands) > 0
+	sum, limited := new(big.Rat), true
 	for _, d := range demands {
 		limited = limited && d.Quota > 0
 		sum.Add(sum, d.cpus())

@@ -88,6 +88,30 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestWholeHost: a pod may ask for all that the host has, and of a host of which nothing is
+// known for anything.
+func TestWholeHost(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		host Host
+		in   Demand
+		want Size
+	}{
+		{"all CPUs", Host{CPUs: 2, MemoryMiB: 512}, milli(2000, 0), Size{VCPUs: 2, MemoryMiB: 512, Quota: 200_000, Period: 100_000}},
+		{"all memory", Host{CPUs: 1, MemoryMiB: 1024}, memory(864 * mib), Size{VCPUs: 1, MemoryMiB: 1024, Period: 100_000}},
+		{"unknown CPUs", Host{MemoryMiB: 512}, milli(64000, 0), Size{VCPUs: 64, MemoryMiB: 512, Quota: 6_400_000, Period: 100_000}},
+		{"unknown memory", Host{CPUs: 1}, memory(1 << 40), Size{VCPUs: 1, MemoryMiB: 1<<20 + 256, Period: 100_000}},
+	} {
+		if got, err := SizeOf([]Demand{tt.in}, tt.host, Default); err != nil || got != tt.want {
+			t.Errorf("%s: %+v, %v, want %+v", tt.name, got, err, tt.want)
+		}
+	}
+	pages := []Demand{{MemoryLimit: 352 * mib, HugePages: 1}}
+	if got, err := SizeOf(pages, Host{}, Default); err != nil || got.MemoryMiB != 640 {
+		t.Errorf("huge pages come on top of the memory: %+v, %v", got, err)
+	}
+}
+
 // "more memory or CPU than the host has": both numbers are in the error.
 func TestTooLarge(t *testing.T) {
 	host := Host{CPUs: 2, MemoryMiB: 1024}
