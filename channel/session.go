@@ -92,8 +92,9 @@ func Host(ctx context.Context, conn net.Conn, o Options) (*Session, error) {
 	s := &Session{conn: conn, epoch: epoch, done: make(chan struct{})}
 	d := newDecoder(conn, false)
 	s.peer, err = greet(conn, d, s.epoch, o.Hello, o.Resume, func() bool { return ctx.Err() != nil })
-	if !stop() && err == nil {
-		err = ctx.Err()
+	stop()
+	if err == nil {
+		err = ctx.Err() // the connection's deadline may have passed for it
 	}
 	if err != nil {
 		conn.Close()
