@@ -139,10 +139,7 @@ func sumMemory(demands []Demand, c Defaults) int64 {
 	for _, d := range demands {
 		ask := d.memory()
 		unstated = unstated || ask == 0 || d.Unstated
-		if d.HugePages > 0 {
-			ask = saturate(ask, d.HugePages)
-		}
-		sum = saturate(sum, ask)
+		sum = saturate(sum, saturate(ask, max(d.HugePages, 0)))
 	}
 	if unstated {
 		sum = saturate(sum, int64(c.MemoryMiB)<<20)
