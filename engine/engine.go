@@ -54,6 +54,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hub"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
@@ -108,6 +109,7 @@ type Engine struct {
 	host     sizing.Host
 	groups   *group.Groups
 	networks *networks.Networks
+	missing  error // of the walls around VMs on this kernel
 	lock     *flock.Lock
 	found    Reaped // by Open
 
@@ -162,7 +164,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.Machines, images: o.Images, paths: o.HostPaths,
 		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), groups: o.Groups,
-		networks: networks.New(o.Network), lock: lock,
+		networks: networks.New(o.Network), missing: confine.Landlock(), lock: lock,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 		pods:  map[string]*pod{}, working: map[string]bool{},
 	}

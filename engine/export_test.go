@@ -54,6 +54,9 @@ func (e *Engine) SetClosed(closed bool) {
 	e.closed = closed
 }
 
+// SetMissing has the kernel lack walls, as an error says.
+func (e *Engine) SetMissing(err error) { e.missing = err }
+
 // PodUsers are the users that a pod has on the host.
 func (e *Engine) PodUsers(id string) ([]int, error) { return e.podUsers(id) }
 

@@ -37,6 +37,9 @@ type Facts struct {
 	Console string `json:"console,omitempty"`
 	ShimLog string `json:"shimLog,omitempty"`
 	Ports   []Port `json:"ports,omitempty"`
+	// WallsNote says what the host's kernel cannot refuse a machine that was taken over;
+	// empty where it has all walls.
+	WallsNote string `json:"wallsNote,omitempty"`
 	// Cgroup is the pod's on the host, around its machine and shim.
 	Cgroup Cgroup `json:"cgroup"`
 }
@@ -161,6 +164,9 @@ func (p *pod) facts(ctx context.Context) *Facts {
 		f.Phases = append(f.Phases, Phase{t.Name, t.Took})
 	}
 	f.Ports = portsOf(&r)
+	if p.e.missing != nil {
+		f.WallsNote = p.e.missing.Error()
+	}
 	f.Cgroup = Cgroup{Dirs: r.Cgroup.Dirs, Memory: r.Cgroup.Limits.Memory, Note: r.Cgroup.Note}
 	if l := r.Cgroup.Limits; l.Quota > 0 {
 		f.Cgroup.CPUs = float64(l.Quota) / float64(l.Period)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +31,15 @@ func TestStartFails(t *testing.T) {
 		o := options(t)
 		o.Machine.Kernel = "/nonexistent/vmlinux"
 		if _, err := shim.Start(t.Context(), o); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("got %v", err)
+		}
+		nothingLeft(t, o)
+	})
+	t.Run("a wall that cannot be put up", func(t *testing.T) {
+		o := options(t)
+		o.Path = refused(t, o.Path)
+		_, err := shim.Start(t.Context(), o)
+		if err == nil || !strings.Contains(err.Error(), "confine the shim: seccomp: install the filter: operation not permitted") {
 			t.Errorf("got %v", err)
 		}
 		nothingLeft(t, o)
@@ -77,6 +88,26 @@ func machineUp(t *testing.T, c *shim.Client) (*shimv1.StatusResponse, error) {
 			return nil, errors.New("no machine")
 		}
 	}
+}
+
+// refused is a program that becomes the shim, which then can put on no filter.
+func refused(t *testing.T, shim string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "refused")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./confine/testdata/refused")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	if err := errors.Join(os.Chmod(dir, 0o711), os.Link(shim, filepath.Join(dir, "shim"))); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func nothingLeft(t *testing.T, o shim.Options) {

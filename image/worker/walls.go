@@ -59,13 +59,17 @@ func Confine(limit int64) error {
 			return err
 		}
 	}
-	becomeNobody()
+	if err := becomeNobody(); err != nil {
+		return err
+	}
 	if err := endWith(parent); err != nil {
 		return err
 	}
-	walls := confine.Apply(confine.Policy{})
-	// Without Landlock the list of calls alone keeps it from files.
-	return errors.Join(walls.Privileges, walls.Capabilities, walls.Seccomp, confine.Only(calls))
+	// Where the kernel lacks Landlock the list of calls alone keeps it from files.
+	if _, err := confine.Apply(confine.Policy{}); err != nil {
+		return fmt.Errorf("confine the converter: %w", err)
+	}
+	return confine.Only(calls)
 }
 
 func lower(resource int, most uint64) error {
@@ -97,12 +101,20 @@ func endWith(parent int) error {
 // becomeNobody takes root's user from the process. In a user namespace that lacks
 // the number it stays who it is, which is root of nothing: Confine takes its
 // capabilities.
-func becomeNobody() {
+func becomeNobody() error {
 	if os.Geteuid() != 0 {
-		return
+		return nil
 	}
 	user := firstUser + os.Getpid()
-	_ = syscall.Setgroups(nil)
-	_ = syscall.Setresgid(user, user, user)
-	_ = syscall.Setresuid(user, user, user)
+	err := syscall.Setresgid(user, user, user)
+	if err == nil {
+		err = syscall.Setgroups(nil)
+	}
+	if err == nil {
+		err = syscall.Setresuid(user, user, user)
+	}
+	if err != nil && !errors.Is(err, unix.EINVAL) { // which is of a number that the namespace lacks
+		return fmt.Errorf("become user %d: %w", user, err)
+	}
+	return nil
 }

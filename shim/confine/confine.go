@@ -35,35 +35,32 @@ type Policy struct {
 	Signals []uint32
 }
 
-// Result tells what a kernel could not do, by the name of the wall; nil means
-// that it stands.
-type Result struct {
-	Privileges, Capabilities, Landlock, Seccomp error
-}
-
-// Err is nil if every wall stands.
-func (r Result) Err() error {
-	var errs []error
-	for _, wall := range []struct {
-		name string
-		err  error
-	}{{"no_new_privs", r.Privileges}, {"capabilities", r.Capabilities}, {"landlock", r.Landlock}, {"seccomp", r.Seccomp}} {
-		if wall.err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", wall.name, wall.err))
-		}
+// Apply confines the whole process, for good. An error names a wall that the kernel
+// has and that could not be put up: a process must not go on without it. What the
+// kernel has no wall for is missing, nil if nothing is; it matches ErrNone or
+// ErrPartial.
+func Apply(p Policy) (missing, err error) {
+	if missing, err = first(p, 0, allThreads); err != nil {
+		return nil, err
 	}
-	return errors.Join(errs...)
+	if err := dropCapabilities(); err != nil {
+		return nil, fmt.Errorf("capabilities: %w", err)
+	}
+	if err := install(processFilter, p, unix.SECCOMP_FILTER_FLAG_TSYNC); err != nil {
+		return nil, fmt.Errorf("seccomp: %w", err)
+	}
+	return missing, nil
 }
 
-// Apply confines the whole process, for good. Each wall is tried whether or not
-// another one stands.
-func Apply(p Policy) Result {
-	var r Result
-	r.Privileges = allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
-	r.Capabilities = dropCapabilities()
-	r.Landlock = landlock(p, 0, allThreads)
-	r.Seccomp = install(processFilter, p, unix.SECCOMP_FILTER_FLAG_TSYNC)
-	return r
+// first puts up the walls that a filter of system calls would refuse to put up.
+func first(p Policy, scopes uint64, call caller) (missing, err error) {
+	if err := call(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
+		return nil, fmt.Errorf("no_new_privs: %w", err)
+	}
+	if missing, err = landlock(p, scopes, call); err != nil {
+		return nil, fmt.Errorf("landlock: %w", err)
+	}
+	return missing, nil
 }
 
 // caller makes a system call: on all threads, or on this one.

@@ -30,17 +30,21 @@ func rightsOf(abi int) uint64 {
 	return rights
 }
 
-// ErrPartial is matched by Result.Landlock when the kernel's Landlock is too old to
-// have a rule for all that was to be refused.
-var ErrPartial = errors.New("not all of Landlock")
+var (
+	// ErrNone is matched when the kernel lacks Landlock.
+	ErrNone = errors.New("the kernel lacks it")
+	// ErrPartial is matched when the kernel's Landlock is too old to have a rule for
+	// all that was to be refused.
+	ErrPartial = errors.New("not all of Landlock")
+)
 
 // allScopes are walls between processes; who is inside may still do anything to
 // who is inside with it.
 const allScopes = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 
 // Landlock tells what the kernel's Landlock can refuse of what Start asks for: nil
-// for all of it, an error that matches ErrPartial for a part, another one where
-// there is none.
+// for all of it, an error that matches ErrPartial for a part, ErrNone where there is
+// none.
 func Landlock() error {
 	abi, err := version()
 	if err != nil {
@@ -52,7 +56,7 @@ func Landlock() error {
 func version() (int, error) {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
-		return 0, fmt.Errorf("the kernel lacks it: %w", errno)
+		return 0, fmt.Errorf("%w: %w", ErrNone, errno)
 	}
 	return int(abi), nil
 }
@@ -104,26 +108,26 @@ func attributes(abi int, p Policy, scopes uint64) (unix.LandlockRulesetAttr, uin
 }
 
 // landlock restricts the threads that call makes calls on. It puts on what the
-// kernel has, and says what it lacks.
-func landlock(p Policy, scopes uint64, call caller) error {
+// kernel has, or fails, and says what the kernel lacks.
+func landlock(p Policy, scopes uint64, call caller) (lacks, err error) {
 	abi, err := version()
 	if err != nil {
-		return err
+		return err, nil
 	}
 	attr, size := attributes(abi, p, scopes)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
-		return fmt.Errorf("create a ruleset: %w", errno)
+		return nil, fmt.Errorf("create a ruleset: %w", errno)
 	}
 	ruleset := os.NewFile(fd, "landlock")
 	defer ruleset.Close()
 	if err := allow(int(fd), attr.Handled_access_fs, p); err != nil {
-		return err
+		return nil, err
 	}
 	if err := call(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); err != nil {
-		return fmt.Errorf("restrict: %w", err)
+		return nil, fmt.Errorf("restrict: %w", err)
 	}
-	return missing(abi, p, scopes)
+	return missing(abi, p, scopes), nil
 }
 
 func allow(ruleset int, handled uint64, p Policy) error {

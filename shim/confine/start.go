@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"fmt"
 	"os/exec"
 	"runtime"
 
@@ -11,19 +12,21 @@ import (
 // has what p allows of what this process has, may signal nobody but itself,
 // reaches no abstract socket, and makes sockets of p.Sockets' families only. So
 // it connects to no unix socket, which Landlock cannot forbid; those that it
-// inherits work. This process stays as it is. The error is cmd.Start's; the
-// Result tells which walls are missing.
-func Start(cmd *exec.Cmd, p Policy) (Result, error) {
-	var r Result
-	var err error
+// inherits work. This process stays as it is. What is missing is as with Apply; on an
+// error nothing has been started.
+func Start(cmd *exec.Cmd, p Policy) (missing, err error) {
 	// A child has the walls of the thread that forks it.
 	onLostThread(func() {
-		r.Privileges = thisThread(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
-		r.Landlock = landlock(p, allScopes, thisThread)
-		r.Seccomp = install(childFilter, p, 0)
+		if missing, err = first(p, allScopes, thisThread); err != nil {
+			return
+		}
+		if err = install(childFilter, p, 0); err != nil {
+			err = fmt.Errorf("seccomp: %w", err)
+			return
+		}
 		err = cmd.Start()
 	})
-	return r, err
+	return missing, err
 }
 
 // onLostThread calls f on a thread that ends with it. It is never the first

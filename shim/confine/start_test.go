@@ -72,7 +72,7 @@ func TestStart(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), program, dir, path, abstract, readable)
 		cmd.ExtraFiles = []*os.File{listener, console}
 		cmd.Stdout, cmd.Stderr = w, w
-		result, err := confine.Start(cmd, confine.Policy{
+		missing, err := confine.Start(cmd, confine.Policy{
 			Read: []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", program, readable}, Unlisted: []string{"/proc"},
 			Write: []string{"/dev/null"}, Sockets: test.sockets,
 		})
@@ -89,7 +89,7 @@ func TestStart(t *testing.T) {
 		}
 		r.Close()
 		got := results(out.String())
-		got["walls"] = fmt.Sprint(result.Err())
+		got["walls"] = fmt.Sprint(missing)
 		walls(t, got, "truncation, abstract sockets, signals")
 		judge(t, got, append(test.works, "inherited socket", "inherited file", "read")...)
 		if t.Failed() {

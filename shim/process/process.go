@@ -106,8 +106,12 @@ func (s *shim) up() (err error) {
 		// bound for the number of pods.
 		s.log.Warn("the machine will not end with its directory", "error", err)
 	}
-	if result := confine.Apply(s.policy(driver.Program)); result.Err() != nil {
-		s.log.Warn("the shim is not wholly confined", "missing", result.Err())
+	missing, err := confine.Apply(s.policy(driver.Program))
+	if err != nil {
+		return fmt.Errorf("confine the shim: %w", err)
+	}
+	if missing != nil {
+		s.log.Warn("the kernel lacks walls for the shim", "missing", missing)
 	}
 	if err := s.listen(); err != nil {
 		return err

@@ -121,11 +121,14 @@ func (s *shim) name() string { return "bulkhead-" + s.m.ID[:min(len(s.m.ID), 12)
 
 // spawn starts QEMU with less than the shim has.
 func (s *shim) spawn(cmd *exec.Cmd) error {
-	walls, err := confine.Start(cmd, s.machinePolicy(cmd.Path))
-	if err == nil && walls.Err() != nil {
-		s.log.Warn("the machine is not wholly confined", "missing", walls.Err())
+	missing, err := confine.Start(cmd, s.machinePolicy(cmd.Path))
+	if err != nil {
+		return err
 	}
-	return err
+	if missing != nil {
+		s.log.Warn("the kernel lacks walls for the machine", "missing", missing)
+	}
+	return nil
 }
 
 func again(f *os.File, path string) string {
@@ -152,7 +155,7 @@ const connections = 8
 func (s *shim) seal(machine procid.ID) error {
 	s.sealed = true
 	if err := confine.Seal(machine.PID); err != nil {
-		s.log.Warn("the shim is not wholly confined", "missing", err)
+		return fmt.Errorf("seal the shim: %w", err)
 	}
 	return nil
 }

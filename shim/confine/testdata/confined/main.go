@@ -40,11 +40,14 @@ func main() {
 		})
 	}
 	started.Wait()
-	r := confine.Apply(confine.Policy{
+	missing, err := confine.Apply(confine.Policy{
 		Read: []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", readable}, Unlisted: []string{"/proc"},
 		Write: []string{inside, "/dev/null"}, ReadFiles: []*os.File{f}, NoTCP: true,
 	})
-	fmt.Println("walls:", r.Err())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("walls:", missing)
 	release.Done()
 	done.Wait()
 	for _, err := range results {

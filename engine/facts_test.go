@@ -1,0 +1,30 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+)
+
+// TestWallsNote: a pod says which walls its host's kernel lacks, and nothing where it
+// has all of them.
+func TestWallsNote(t *testing.T) {
+	t.Parallel()
+	w := enginetest.New()
+	e := enginetest.Open(t, w.In(enginetest.Options(t, enginetest.Roots(t))))
+	id, err := e.StartPod(t.Context(), podRequest("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lacks := range []error{nil, errors.New("no Landlock")} {
+		e.SetMissing(lacks)
+		want := ""
+		if lacks != nil {
+			want = lacks.Error()
+		}
+		if facts, err := e.Facts(t.Context(), id); err != nil || facts.WallsNote != want {
+			t.Errorf("it says %q, not %q: %v", facts.WallsNote, want, err)
+		}
+	}
+}
