@@ -12,18 +12,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchRetry is the pause after a refresh that failed.
-const watchRetry = time.Second
+// The pause after a refresh that failed, and the first and the longest one between
+// attempts to listen again.
+const (
+	watchRetry     = time.Second
+	mostWatchRetry = time.Minute
+)
 
-// watcher calls a function whenever an IPv4 address of this host comes or goes.
+// watcher calls a function whenever an IPv4 address of this host comes or goes. When
+// it cannot listen any more it listens anew.
 type watcher struct {
-	socket *os.File
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	open    func() (*os.File, error) // gives what is readable at each change
+	refresh func(context.Context) error
+	retry   time.Duration
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
 }
 
 // watch begins: a change after its return is seen. stop ends it.
 func watch(refresh func(context.Context) error) (*watcher, error) {
+	w := &watcher{open: listenAddresses, refresh: refresh, retry: watchRetry}
+	if err := w.start(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// listenAddresses is a socket from which the kernel's messages on addresses are read.
+func listenAddresses() (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("watch the host's addresses: %w", err)
@@ -31,29 +47,71 @@ func watch(refresh func(context.Context) error) (*watcher, error) {
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_IPV4_IFADDR}); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch the host's addresses: %w", err), unix.Close(fd))
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w := &watcher{socket: os.NewFile(uintptr(fd), "netlink"), cancel: cancel}
-	w.done.Go(func() { w.run(ctx, refresh) })
-	return w, nil
+	return os.NewFile(uintptr(fd), "netlink"), nil
 }
 
-func (w *watcher) run(ctx context.Context, refresh func(context.Context) error) {
+func (w *watcher) start() error {
+	socket, err := w.open()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	w.done.Go(func() {
+		for socket != nil {
+			w.follow(ctx, socket)
+			socket = w.again(ctx)
+		}
+	})
+	return nil
+}
+
+// follow refreshes at each change until the socket fails, and closes it.
+func (w *watcher) follow(ctx context.Context, socket *os.File) {
+	defer socket.Close()
+	defer context.AfterFunc(ctx, func() { _ = socket.SetReadDeadline(time.Unix(1, 0)) })()
 	// What a message says does not matter: all addresses are read again.
 	message := make([]byte, 4096)
 	for {
-		if _, err := w.socket.Read(message); err != nil && !errors.Is(err, unix.ENOBUFS) {
+		if _, err := socket.Read(message); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			if ctx.Err() == nil {
-				slog.Error("the host's addresses are no longer watched", "error", err)
+				slog.Error("the host's addresses are not watched until there is another socket", "error", err)
 			}
 			return
 		}
-		for err := refresh(ctx); err != nil && ctx.Err() == nil; err = refresh(ctx) {
-			slog.Warn("a change of the host's addresses is not known to the pods' network yet", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(watchRetry):
-			}
+		w.update(ctx)
+	}
+}
+
+// update refreshes until that succeeds, or ctx ends.
+func (w *watcher) update(ctx context.Context) {
+	for err := w.refresh(ctx); err != nil && ctx.Err() == nil; err = w.refresh(ctx) {
+		slog.Warn("a change of the host's addresses is not known to the pods' network yet", "error", err)
+		sleep(ctx, w.retry)
+	}
+}
+
+// again listens anew, and makes up for the changes that nobody has heard of; nil when
+// ctx has ended.
+func (w *watcher) again(ctx context.Context) *os.File {
+	for retry := w.retry; sleep(ctx, retry); retry = min(2*retry, mostWatchRetry) {
+		socket, err := w.open()
+		if err == nil {
+			w.update(ctx)
+			return socket
 		}
+		slog.Error("the host's addresses are not watched yet", "error", err)
+	}
+	return nil
+}
+
+// sleep reports whether the time has passed; it has not when ctx ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 
@@ -63,6 +121,5 @@ func (w *watcher) stop() {
 		return
 	}
 	w.cancel()
-	_ = w.socket.Close() // the read ends
 	w.done.Wait()
 }
