@@ -336,13 +336,13 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	pods := slices.Collect(maps.Values(e.pods))
 	e.mu.Unlock()
-	live := false
 	for _, p := range pods {
-		live = live || p.snapshot().Phase == store.Ready
 		p.release()
 	}
 	e.events.Close()
 	e.groups.Tidy()
+	live, liveErr := e.livePods()
+	err = errors.Join(err, liveErr)
 	if !live {
 		err = errors.Join(err, e.networks.Release(ctx))
 	}
@@ -352,4 +352,12 @@ func (e *Engine) Close(ctx context.Context) error {
 		return fmt.Errorf("close the engine: %w", err)
 	}
 	return nil
+}
+
+// livePods tells whether a pod on disk may have a VM: the engine need not hold it, as
+// one whose removal has failed. What cannot be read may be one.
+func (e *Engine) livePods() (bool, error) {
+	pods, damaged, err := e.store.Pods()
+	live := slices.ContainsFunc(pods, func(p *store.Pod) bool { return p.Phase != store.Stopped })
+	return live || len(damaged) > 0 || err != nil, err
 }

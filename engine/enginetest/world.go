@@ -465,7 +465,7 @@ func (w *World) Fail(name string, err error) {
 	w.fail[name] = err
 }
 
-func (n fakeNet) Release(context.Context) error { return nil }
+func (n fakeNet) Release(ctx context.Context) error { return n.w.call(ctx, "Release") }
 
 func (n fakeNet) Close() {}
 
