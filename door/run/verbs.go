@@ -74,7 +74,9 @@ func (s *server) verb(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		e.reads(getenv)
+		if e.HasEnded() { // one that runs goes on as it was started
+			e.reads(getenv)
+		}
 		if err := e.Start(ctx); err != nil {
 			return nil, err
 		}
