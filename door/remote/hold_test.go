@@ -1,8 +1,10 @@
 package remote_test
 
 import (
+	"context"
 	"testing"
 
+	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/door/remote"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
@@ -47,5 +49,31 @@ func TestStartHolds(t *testing.T) {
 	}
 	if n := p.holds.Load(); n != 1 {
 		t.Errorf("%d holds", n)
+	}
+}
+
+// TestClientsGone: who asked for a start or an end may have gone. The process is kept
+// until that is done, so that idling does not cut it off.
+func TestClientsGone(t *testing.T) {
+	t.Parallel()
+	_, o := fake(t)
+	p := &process{o: o, e: enginetest.Open(t, o)}
+	s := remote.New(p.e, p.hold)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := request("c")
+	r.Door = "oci"
+	started, err := s.Start(gone, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := p.holds.Load(); n != 1 {
+		t.Errorf("%d holds", n)
+	}
+	if _, err := s.Remove(gone, &enginev1.RemoveRequest{Door: "oci", Id: started.GetPod().GetId()}); err != nil {
+		t.Error(err)
+	}
+	if pods := p.e.Pods(); len(pods) != 0 {
+		t.Errorf("left: %v", pods)
 	}
 }

@@ -43,6 +43,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 		_ = errors.Join(server.Shutdown(stop), server.Close())
 	})
 	err = server.Serve(ctx, l)
+	s.cease()
 	cancel()
 	work.Wait()
 	if errors.Is(err, ttrpc.ErrServerClosed) {

@@ -15,10 +15,14 @@ import (
 )
 
 // Service serves the doors of other processes. Its methods may be called at once, and
-// each keeps the process while it runs.
+// each keeps the process while it runs. What starts or ends a pod runs until that is
+// done, whether or not its client is still there.
 type Service struct {
 	engine *engine.Engine
 	hold   func() (release func())
+	// serving ends with Serve, and what waits for the engine then with it.
+	serving context.Context
+	cease   context.CancelFunc
 
 	mu      sync.Mutex
 	release func() // nil: no pod keeps the process
@@ -29,12 +33,24 @@ var _ enginev1.EngineService = (*Service)(nil)
 // New serves the pods of e, whose owner closes it after Serve has returned. The process
 // stays as long as a hold is not released.
 func New(e *engine.Engine, hold func() (release func())) *Service {
-	return &Service{engine: e, hold: hold}
+	s := &Service{engine: e, hold: hold}
+	s.serving, s.cease = context.WithCancel(context.Background())
+	return s
+}
+
+// outlast keeps the process until done is called. The context that it returns ends
+// with Serve, and not with the call's client.
+func (s *Service) outlast(ctx context.Context) (lasting context.Context, done func()) {
+	release := s.hold()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(s.serving, cancel)
+	return ctx, func() { stop(); cancel(); release() }
 }
 
 // Start implements enginev1.EngineService.
 func (s *Service) Start(ctx context.Context, r *enginev1.StartRequest) (*enginev1.StartResponse, error) {
-	defer s.hold()()
+	ctx, done := s.outlast(ctx)
+	defer done()
 	if err := check(r); err != nil {
 		return nil, err
 	}
@@ -110,7 +126,8 @@ func (s *Service) Remove(ctx context.Context, r *enginev1.RemoveRequest) (*engin
 
 // end does what ends a pod, unless the pod is not the door's.
 func (s *Service) end(ctx context.Context, r podReference, do func(context.Context, string) error) error {
-	defer s.hold()()
+	ctx, done := s.outlast(ctx)
+	defer done()
 	if err := check(r); err != nil {
 		return err
 	}
