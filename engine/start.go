@@ -203,6 +203,7 @@ func (e *Engine) startShim(ctx context.Context, r *store.Pod, a network.Attachme
 		if err != nil {
 			return nil, err
 		}
+		defer t.Release() // the shim has its own descriptors then
 		o.Memory, o.State, o.Patience, r.Template = t.Memory, t.State, t.Patience, t.Key
 	}
 	if err := e.groups.Make(ctx, e.store.Journal(r.ID), r); err != nil {

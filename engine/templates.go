@@ -80,6 +80,7 @@ func (e *Engine) ensureTemplate(ctx context.Context, r TemplateRequest) (string,
 	if err != nil {
 		return "", err
 	}
+	t.Release()
 	return t.Key, nil
 }
 

@@ -422,7 +422,7 @@ func (m source) Accel(ctx context.Context, _ hypervisor.Accel) (hypervisor.Accel
 }
 
 func (m source) Template(ctx context.Context, _ hypervisor.Machine, _ func()) (*machines.Template, error) {
-	return &machines.Template{Key: "key"}, m.w.call(ctx, "Template")
+	return &machines.Template{Key: "key", Release: func() {}}, m.w.call(ctx, "Template")
 }
 
 func (m source) Answered(hypervisor.Machine, time.Duration) {}

@@ -19,7 +19,7 @@ type Source interface {
 	Accel(ctx context.Context, want hypervisor.Accel) (accel hypervisor.Accel, note string, err error)
 	// Template returns the template of a machine, built if it is missing:
 	// building, if not nil, is called before that. The files are shared and stay
-	// open until Close.
+	// open until the caller releases them.
 	Template(ctx context.Context, m hypervisor.Machine, building func()) (*Template, error)
 	// Answered tells that a clone of m's template was up after a time.
 	Answered(m hypervisor.Machine, took time.Duration)
@@ -39,13 +39,16 @@ type Source interface {
 	Close() error
 }
 
-// Template is a saved VM as a shim clones it.
+// Template is a saved VM as a shim clones it. Its files are valid until Release.
 type Template struct {
 	Key           string
 	Memory, State *os.File
 	// Patience is what the first answer of a healthy clone may take on this host
 	// now, as shim.Options have it.
 	Patience time.Duration
+	// Release says that no clone is started from this any more. More calls of it do
+	// nothing.
+	Release func()
 }
 
 // What VMs boot with, in MiB: what a pod that states no limit gets, so that the

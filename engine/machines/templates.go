@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,8 +24,8 @@ import (
 // and beside others.
 const buildTimeout = 2 * time.Minute
 
-// Templates are the templates of this host, which QEMU clones and whose memory is
-// held until Close.
+// Templates are the templates of this host, which QEMU clones. The memory of each is
+// held until Close, or until it is removed and no clone is being started from it.
 type Templates struct {
 	driver hypervisor.Driver
 	store  *template.Store
@@ -39,9 +37,8 @@ type Templates struct {
 	// need the same one do not hash and build it at once.
 	build sync.Mutex
 
-	mu      sync.Mutex
-	open    map[hypervisor.Machine]*heldTemplate
-	removed []*heldTemplate
+	mu   sync.Mutex
+	open map[hypervisor.Machine]*heldTemplate
 }
 
 // heldTemplate is a template that is open.
@@ -50,6 +47,8 @@ type heldTemplate struct {
 	memory   *os.File
 	pace     pace.Pace // of clones, from their start to their being up
 	failures int       // of clones since the last one that was up; guarded by mu
+	users    int       // starts that have its files; guarded by mu
+	dropped  bool      // closed with the last user; guarded by mu
 }
 
 // Open finds QEMU and the templates in roots. The guest is what they boot.
@@ -130,7 +129,7 @@ func (h *Templates) Template(ctx context.Context, m hypervisor.Machine, building
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open[m] = held
-	return held.out(), nil
+	return h.out(held), nil
 }
 
 // Of the first answer of a clone: how many times what is expected it may take, and
@@ -143,9 +142,36 @@ const (
 )
 
 // out is what a clone is made of. It is called with mu held.
-func (t *heldTemplate) out() *Template {
+func (h *Templates) out(t *heldTemplate) *Template {
 	patience := min(max(patienceTimes*t.pace.Expect(pace.Load()), leastPatience), mostPatience)
-	return &Template{Key: t.Info.Key, Memory: t.memory, State: t.State(), Patience: patience << t.failures}
+	t.users++
+	return &Template{
+		Key: t.Info.Key, Memory: t.memory, State: t.State(), Patience: patience << t.failures,
+		Release: sync.OnceFunc(func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			t.users--
+			h.closeUnused(t)
+		}),
+	}
+}
+
+// drop has no more clones be started from m's template. A start that has just taken it
+// goes on with it. It is called with mu held.
+func (h *Templates) drop(m hypervisor.Machine, t *heldTemplate) {
+	delete(h.open, m)
+	t.dropped = true
+	h.closeUnused(t)
+}
+
+// closeUnused is called with mu held.
+func (h *Templates) closeUnused(t *heldTemplate) {
+	if !t.dropped || t.users > 0 {
+		return
+	}
+	if err := t.Close(); err != nil {
+		h.log.Warn("give a template's memory back", "key", t.Info.Key, "error", err)
+	}
 }
 
 // Answered implements Source.
@@ -173,8 +199,7 @@ func (h *Templates) Failed(ctx context.Context, m hypervisor.Machine, key string
 	t.failures++
 	condemned := t.failures == mostFailures
 	if condemned {
-		h.removed = append(h.removed, t)
-		delete(h.open, m)
+		h.drop(m, t)
 	}
 	h.mu.Unlock()
 	if !condemned {
@@ -197,12 +222,10 @@ func (h *Templates) held(m hypervisor.Machine) *Template {
 		return nil
 	}
 	if !h.store.Current(t.Template) {
-		// Closed at the end only: a start that has just taken it goes on with it.
-		h.removed = append(h.removed, t)
-		delete(h.open, m)
+		h.drop(m, t)
 		return nil
 	}
-	return t.out()
+	return h.out(t)
 }
 
 // End ends whatever machine has its sockets in dir.
@@ -239,17 +262,25 @@ func (h *Templates) List(ctx context.Context) ([]Saved, error) {
 }
 
 // Remove removes the template with that key. VMs that were cloned from it run on.
-func (h *Templates) Remove(ctx context.Context, key string) error { return h.store.Remove(ctx, key) }
+func (h *Templates) Remove(ctx context.Context, key string) error {
+	err := h.store.Remove(ctx, key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for m, t := range h.open {
+		if t.Info.Key == key && !h.store.Current(t.Template) {
+			h.drop(m, t)
+		}
+	}
+	return err
+}
 
-// Close gives the templates' memory back; clones keep theirs.
+// Close gives the templates' memory back, that of one in use when it is released;
+// clones keep theirs.
 func (h *Templates) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var errs []error
-	for _, t := range slices.AppendSeq(h.removed, maps.Values(h.open)) {
-		errs = append(errs, t.Close())
+	for m, t := range h.open {
+		h.drop(m, t)
 	}
-	h.removed = nil
-	h.open = map[hypervisor.Machine]*heldTemplate{}
-	return errors.Join(errs...)
+	return nil
 }

@@ -90,6 +90,62 @@ func TestCondemned(t *testing.T) {
 	}
 }
 
+// TestMemoryIsGivenBack: the memory of a template that is condemned or removed goes with
+// the last start that has it, that of another one stays.
+func TestMemoryIsGivenBack(t *testing.T) {
+	for name, remove := range map[string]func(context.Context, *Templates, hypervisor.Machine, string) error{
+		"condemned": func(ctx context.Context, h *Templates, m hypervisor.Machine, key string) error {
+			for range mostFailures {
+				h.Failed(ctx, m, key, errors.New("silent"))
+			}
+			return nil
+		},
+		"removed": func(ctx context.Context, h *Templates, _ hypervisor.Machine, key string) error {
+			return h.Remove(ctx, key)
+		},
+		"closed": func(_ context.Context, h *Templates, _ hypervisor.Machine, _ string) error { return h.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log strings.Builder
+			h, m := fakeTemplates(t, &log)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var starts []*Template
+			for range 2 {
+				start, err := h.Template(ctx, m, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				starts = append(starts, start)
+			}
+			held := func() bool {
+				_, err := starts[0].Memory.Stat()
+				return err == nil
+			}
+			starts[0].Release()
+			starts[0].Release()
+			if err := remove(ctx, h, m, starts[0].Key); err != nil {
+				t.Fatal(err)
+			}
+			if !held() {
+				t.Error("a start has lost its template")
+			}
+			starts[1].Release()
+			if held() {
+				t.Error("the memory is still held")
+			}
+			next, err := h.Template(ctx, m, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next.Release()
+			if _, err := next.Memory.Stat(); err != nil {
+				t.Errorf("a template without starts: %v", err)
+			}
+		})
+	}
+}
+
 // TestPatience: what a clone is given follows what clones needed, within bounds,
 // and is more after a failure.
 func TestPatience(t *testing.T) {
