@@ -1,11 +1,15 @@
 package group
 
 import (
+	"encoding/json"
+	"fmt"
 	"log/slog"
+	"path/filepath"
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 )
 
 // TestAtLeast: a pod's overhead is no less than what its VM takes.
@@ -36,6 +40,56 @@ func TestShare(t *testing.T) {
 	r.Cgroup.Limits.Quota, r.Cgroup.Limits.Period = 75_000, 100_000
 	if got := Share(&r, store.Overhead{}); got != 50_000 {
 		t.Errorf("the share of 75000 of 100000: %d, want 50000", got)
+	}
+}
+
+// TestHoldCPU: a running pod's group has the pod's quota and its VM's own part of the
+// period; without both there is no limit.
+func TestHoldCPU(t *testing.T) {
+	for _, tc := range []struct{ quota, period, want int64 }{
+		{quota: 50_000, period: 100_000, want: 75_000}, {quota: 1, period: 4, want: 2},
+		{quota: 0, period: 100_000}, {quota: -1, period: 100_000}, {quota: 50_000}, {},
+	} {
+		r := &store.Pod{}
+		r.Cgroup.Dirs = []string{t.TempDir()}
+		r.Cgroup.Limits = hostcgroup.Limits{Quota: 9, Period: 9, Memory: 1}
+		New(&hostcgroup.Host{}, slog.Default()).HoldCPU(r, tc.quota, tc.period, store.Overhead{})
+		l := r.Cgroup.Limits
+		if l.Quota != tc.want || (l.Period == tc.period) != (tc.want != 0 || tc.period == 0) || l.Memory != 1 {
+			t.Errorf("%d of %d: %+v", tc.quota, tc.period, l)
+		}
+		if got := Share(r, store.Overhead{}); tc.want != 0 && got != tc.quota {
+			t.Errorf("%d of %d: the pod's share is %d", tc.quota, tc.period, got)
+		}
+	}
+}
+
+// TestWithoutAGroup: a pod of a host without cgroups is limited by nothing, and its
+// processes start as they would; the record says why.
+func TestWithoutAGroup(t *testing.T) {
+	g, r := New(&hostcgroup.Host{}, slog.Default()), &store.Pod{ID: "x"}
+	if err := g.Make(t.Context(), journal.At(t.TempDir()), r); err != nil || len(r.Cgroup.Dirs) != 0 {
+		t.Errorf("%+v, %v", r.Cgroup, err)
+	}
+	g.HoldCPU(r, 1, 2, store.Overhead{})
+	g.Remake(r)
+	if r.Cgroup.Limits != (hostcgroup.Limits{}) {
+		t.Errorf("limited to %+v", r.Cgroup.Limits)
+	}
+	if In(r, nil) != nil {
+		t.Error("a process starts otherwise")
+	}
+}
+
+// TestEnd: a group of which nothing is left is ended, and an entry that is none of this
+// package's is an error.
+func TestEnd(t *testing.T) {
+	gone := filepath.Join(t.TempDir(), "gone")
+	if err := End(t.Context(), json.RawMessage(fmt.Sprintf(`{"dirs":[%q]}`, gone))); err != nil {
+		t.Error(err)
+	}
+	if err := End(t.Context(), json.RawMessage("{")); err == nil {
+		t.Error("no entry is ended")
 	}
 }
 

@@ -76,6 +76,11 @@ func TestBorder(t *testing.T) {
 			}
 		}
 	}
+	for _, at := range []time.Time{time.Unix(0, 0), time.Now().Add(maxAhead / 2)} { // the least, and a clock that is fast
+		if got := when(timestamppb.New(at), time.Now()); !got.AsTime().Equal(at) {
+			t.Errorf("%v became %v", at, got.AsTime())
+		}
+	}
 	if res, err := (border{liar{text: "running", at: timestamppb.New(time.Unix(1e9, 5))}}).Status(t.Context(), nil); err != nil ||
 		res.State != "running" || !res.Containers[0].StartedAt.AsTime().Equal(time.Unix(1e9, 5)) {
 		t.Errorf("the truth became %v, %v", res, err)

@@ -146,6 +146,53 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
+// TestBuildingIsTold: that a template is missing is told before it is built, and not of one
+// that is there.
+func TestBuildingIsTold(t *testing.T) {
+	var log strings.Builder
+	h, m := fakeTemplates(t, &log)
+	told := 0
+	for range 2 {
+		got, err := h.Template(t.Context(), m, func() { told++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Release()
+		if err := h.Close(); err != nil { // as a later engine finds it
+			t.Fatal(err)
+		}
+	}
+	if built := strings.Count(log.String(), "template built"); told != 1 || built != 1 {
+		t.Errorf("told %d times, logged %d times", told, built)
+	}
+}
+
+// TestOldTemplates: a template is old when no VM will be cloned from it any more.
+func TestOldTemplates(t *testing.T) {
+	var log strings.Builder
+	h, m := fakeTemplates(t, &log)
+	built, err := h.Template(t.Context(), m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built.Release()
+	old := func(why string, want bool) {
+		t.Helper()
+		if list, err := h.List(t.Context()); err != nil || len(list) != 1 || list[0].Old != want {
+			t.Errorf("%s: %+v, %v", why, list, err)
+		}
+	}
+	old("as built", false)
+	if err := os.WriteFile(m.Kernel, []byte("a newer kernel"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old("of another kernel", true)
+	if err := os.Remove(m.Kernel); err != nil {
+		t.Fatal(err)
+	}
+	old("of no kernel", true)
+}
+
 // TestPatience: what a clone is given follows what clones needed, within bounds,
 // and is more after a failure.
 func TestPatience(t *testing.T) {

@@ -1,7 +1,11 @@
 package networks
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -22,5 +26,78 @@ func TestNetworkDevices(t *testing.T) {
 		if got := asked(KindOf(m)); got != want {
 			t.Errorf("%s: %s", kind, got)
 		}
+	}
+}
+
+// reduced is a network that is, or is not, a reduced form of what was asked for.
+type reduced struct {
+	network.None
+	kind          network.Kind
+	closed, freed int
+}
+
+func (r *reduced) Kind() (network.Kind, string) { return r.kind, "" }
+func (r *reduced) Close()                       { r.closed++ }
+func (r *reduced) Release(context.Context) error {
+	r.freed++
+	return nil
+}
+
+// TestGetProbesAgain: a kind's network is opened once; a reduced one is tried again after a
+// minute, and what it is replaced by is closed and released beside it.
+func TestGetProbesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var opened []*reduced
+		kinds := []network.Kind{network.KindRestricted, network.KindUser}
+		n := New(func(network.Kind) (network.Provider, error) {
+			if len(opened) == len(kinds) {
+				return nil, errors.New("no network")
+			}
+			opened = append(opened, &reduced{kind: kinds[len(opened)]})
+			return opened[len(opened)-1], nil
+		})
+		get := func(want int) {
+			t.Helper()
+			for _, kind := range []network.Kind{network.KindUser, network.KindRestricted} {
+				if p, err := n.Of(kind); err != nil || len(opened) != want || p != network.Provider(opened[want-1]) {
+					t.Errorf("%s: %v, %v, %d opened", kind, p, err, len(opened))
+				}
+			}
+		}
+		get(1)
+		time.Sleep(time.Minute - 1)
+		get(1)
+		time.Sleep(time.Nanosecond)
+		get(2)
+		time.Sleep(time.Hour)
+		get(2)
+		if _, err := n.Get(network.KindNone); err == nil {
+			t.Error("a network that cannot be opened")
+		}
+		if err := n.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		n.Close()
+		for i, p := range opened {
+			if p.closed != 1 || p.freed != 1 {
+				t.Errorf("network %d is closed %d and released %d times", i, p.closed, p.freed)
+			}
+		}
+	})
+}
+
+// TestOwn: an instance opens the kinds that it has, each as itself.
+func TestOwn(t *testing.T) {
+	open := Own(t.TempDir())
+	if p, err := open(network.KindNone); err != nil || p != (network.None{}) {
+		t.Errorf("none: %v, %v", p, err)
+	}
+	for _, kind := range []network.Kind{network.KindRestricted, "bridge", ""} {
+		if p, err := open(kind); err == nil {
+			t.Errorf("%q: %v", kind, p)
+		}
+	}
+	if p, err := Own("/dev/null")(network.KindUser); err == nil {
+		t.Errorf("below a file: %v", p)
 	}
 }

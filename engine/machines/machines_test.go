@@ -1,0 +1,31 @@
+package machines
+
+import (
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/guest"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+)
+
+// TestMemoryOfMachines: a pod boots with the class below its size and can grow to 4 GiB, or
+// to the host's memory if it is larger, in whole steps; a small host bounds both.
+func TestMemoryOfMachines(t *testing.T) {
+	const step = sizing.MemoryAlign
+	for _, tc := range []struct{ pod, host, boot, most int }{
+		{pod: 512, host: 64 << 10, boot: 512, most: 4096},
+		{pod: 511, host: 64 << 10, boot: 256, most: 4096},
+		{pod: 256, host: 64 << 10, boot: 256, most: 4096},
+		{pod: 64, host: 64 << 10, boot: 256, most: 4096},
+		{pod: 4096, host: 64 << 10, boot: 512, most: 4096},
+		{pod: 4097, host: 64 << 10, boot: 512, most: 64 << 10},
+		{pod: 8192, host: 10*step + step - 1, boot: 512, most: max(512, 10*step)},
+		{pod: 512, host: 8*step + 1, boot: 512, most: max(512, 8*step)},
+		{pod: 512, host: 1, boot: 512, most: 512},
+	} {
+		m := Of(guest.Bundle{}, sizing.Host{MemoryMiB: tc.host}, 1, tc.pod, hypervisor.TCG, hypervisor.NetworkNone)
+		if m.Memory != tc.boot || m.MaxMem != tc.most {
+			t.Errorf("a pod of %d MiB on a host of %d boots with %d and grows to %d", tc.pod, tc.host, m.Memory, m.MaxMem)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+)
+
+// TestNamesAreExclusive: a name is one pod's until that pod gives it up, and nobody else
+// can.
+func TestNamesAreExclusive(t *testing.T) {
+	_, stores := open(t, "one", "two")
+	s, first, second := stores[0], NewID(), NewID()
+	key := strings.Repeat("long/", 100) + "\x00"
+	if err := s.Reserve(key, first); err != nil {
+		t.Fatal(err)
+	}
+	var taken *ReservedError
+	if err := s.Reserve(key, second); !errors.Is(err, ErrReserved) || !errors.As(err, &taken) || taken.ID != first || taken.Key != key {
+		t.Errorf("twice: %v", err)
+	} else if !strings.Contains(err.Error(), first) {
+		t.Errorf("it does not say whose it is: %v", err)
+	}
+	if err := stores[1].Reserve(key, second); err != nil {
+		t.Errorf("in another instance: %v", err)
+	}
+	if err := s.Release(key, second); err != nil {
+		t.Errorf("by another: %v", err)
+	}
+	if names, err := s.Names(); err != nil || !slices.Equal(names, []Name{{ID: first, Key: key}}) {
+		t.Errorf("%v, %v", names, err)
+	}
+	for range 2 { // the second time nobody has it
+		if err := s.Release(key, first); err != nil {
+			t.Errorf("by its holder: %v", err)
+		}
+	}
+	if err := s.Reserve(key, second); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}
+
+// TestDamagedNames: a damaged name is taken until it is released or listed, and what a
+// crash left of a reservation goes with the next list.
+func TestDamagedNames(t *testing.T) {
+	_, stores := open(t, "one")
+	s, id := stores[0], NewID()
+	overwrite(t, s.namePath("a"), "{")
+	if err := s.Reserve("a", id); !errors.Is(err, ErrReserved) || !errors.Is(err, atomicfile.ErrCorrupt) {
+		t.Errorf("reserve: %v", err)
+	}
+	if err := s.Release("a", id); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	if err := s.Reserve("a", id); err != nil {
+		t.Errorf("reserve after that: %v", err)
+	}
+	overwrite(t, s.namePath("b"), "{")
+	overwrite(t, s.namePath("c"), `{"id":"nobody","key":"c"}`)
+	overwrite(t, filepath.Join(s.names(), "."+NewID()), "{")
+	if names, err := s.Names(); err != nil || !slices.Equal(names, []Name{{ID: id, Key: "a"}}) {
+		t.Errorf("%v, %v", names, err)
+	}
+	entries, err := os.ReadDir(s.names())
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+// TestNamesWithoutADirectory: what cannot be read or written is told, never taken for free.
+func TestNamesWithoutADirectory(t *testing.T) {
+	_, stores := open(t, "one")
+	s, id := stores[0], NewID()
+	if err := os.Remove(s.names()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reserve("a", id); err == nil || errors.Is(err, ErrReserved) {
+		t.Errorf("reserve: %v", err)
+	}
+	if _, err := s.Names(); err == nil {
+		t.Error("the names of no directory")
+	}
+	if s.owns(id) {
+		t.Error("a name that nobody has")
+	}
+	overwrite(t, s.names(), "")
+	if err := s.Release("a", id); err == nil {
+		t.Error("released although nobody knows")
+	}
+}
