@@ -20,6 +20,8 @@ func TestSaysIt(t *testing.T) {
 		{[]string{"crictl", "rmp", id}, false},
 		{[]string{"/usr/bin/qemu", "-name", "bulkhead-template-0123456789ab"}, false},
 		{[]string{"/usr/bin/qemu", "-name"}, false},
+		{[]string{"bulkhead-shim", "default"}, false},
+		{[]string{"bulkhead-bulkhead-0123456789ab", "-nodefaults"}, false},
 		{nil, false},
 	} {
 		if got := saysIt(test.args, id); got != test.want {

@@ -91,6 +91,7 @@ type Shim struct {
 	changed    chan struct{} // closed and replaced at each change
 	done       chan struct{}
 	files      map[string]bool
+	config     []byte // of the pod, in JSON
 }
 
 // The three services of a fake shim. A method that is not here panics.
@@ -206,7 +207,17 @@ func (f *Shim) change(do func()) {
 // Die ends the shim, and not its VM.
 func (f *Shim) Die() { f.change(func() { close(f.done) }) }
 
-func (f podService) CreateSandbox(ctx context.Context, _ *sandboxv1.CreateSandboxRequest) (*sandboxv1.CreateSandboxResponse, error) {
+// Config is the configuration that the pod was made with, in JSON.
+func (f *Shim) Config() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.config
+}
+
+func (f podService) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandboxRequest) (*sandboxv1.CreateSandboxResponse, error) {
+	f.mu.Lock()
+	f.config = r.GetOptions().GetValue()
+	f.mu.Unlock()
 	return &sandboxv1.CreateSandboxResponse{}, f.w.call(ctx, "CreateSandbox")
 }
 

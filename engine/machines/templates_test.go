@@ -208,12 +208,12 @@ func TestPatience(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	quick := patience()
-	if quick != leastPatience {
+	// How much within the bounds is a matter of what else the machine does.
+	if quick := patience(); quick < leastPatience || quick > mostPatience {
 		t.Errorf("%v after a proof that took nothing", quick)
 	}
 	h.Failed(ctx, m, h.open[m].Info.Key, errors.New("silent"))
-	if again := patience(); again != 2*leastPatience {
+	if again := patience(); again < 2*leastPatience || again > 2*mostPatience {
 		t.Errorf("%v after a failure", again)
 	}
 	h.Answered(m, time.Hour)
