@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"time"
@@ -122,9 +121,6 @@ func Receive(conn *net.UnixConn) (Message, map[string]*os.File, error) {
 	var m Message
 	buf := make([]byte, maxMessage)
 	n, files, err := fdpass.Receive(conn, buf)
-	if err == nil && n == 0 {
-		err = io.ErrUnexpectedEOF
-	}
 	if err == nil {
 		err = json.Unmarshal(buf[:n], &m)
 	}
@@ -170,9 +166,6 @@ func Await(conn *net.UnixConn) (Reply, error) {
 	var r Reply
 	buf := make([]byte, maxMessage)
 	n, err := conn.Read(buf)
-	if err == nil && n == 0 {
-		err = io.EOF
-	}
 	if err != nil {
 		return r, err
 	}

@@ -2,9 +2,11 @@ package bootstrap_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,5 +99,55 @@ func TestReceiveRefuses(t *testing.T) {
 		}
 		near.Close()
 		conn.Close()
+	}
+}
+
+// TestBounds: a message that the other side would cut is not sent; of two files of one name
+// the later is handed on, and the other closed; an end before a message is told as that.
+func TestBounds(t *testing.T) {
+	near, far, err := bootstrap.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	conn, err := bootstrap.Conn(far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	long := bootstrap.Message{ID: strings.Repeat("x", 1<<20)}
+	if err := bootstrap.Send(near, long, nil); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("a message too long: %v", err)
+	}
+	var pipes [2]*os.File // to be sent, and what tells whether they are closed there
+	var told [2]*os.File
+	for i := range pipes {
+		if told[i], pipes[i], err = os.Pipe(); err != nil {
+			t.Fatal(err)
+		}
+		defer told[i].Close()
+	}
+	message := fmt.Sprintf(`{"version":%d,"files":["memory","memory"]}`, bootstrap.Version)
+	if err := fdpass.Send(near, []byte(message), pipes[:]...); err != nil {
+		t.Fatal(err)
+	}
+	pipes[0].Close()
+	pipes[1].Close()
+	_, files, err := bootstrap.Receive(conn)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	if _, err := io.WriteString(files[bootstrap.Memory], "later"); err != nil {
+		t.Error(err)
+	}
+	files[bootstrap.Memory].Close()
+	for i, want := range []string{"", "later"} {
+		if b, err := io.ReadAll(told[i]); err != nil || string(b) != want {
+			t.Errorf("file %d: %q, %v", i, b, err)
+		}
+	}
+	near.Close()
+	if _, _, err := bootstrap.Receive(conn); !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %v", err)
 	}
 }
