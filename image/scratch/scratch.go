@@ -22,7 +22,7 @@ import (
 
 // The sizes that a disk may have, in bytes.
 const (
-	MinSize = 8 << 20
+	MinSize = 64 << 20
 	MaxSize = slot.Size
 	// Unit is what sizes are rounded up to.
 	Unit = 1 << 20
@@ -36,7 +36,10 @@ var (
 )
 
 // version is part of a template's name: another mkfs line is another version.
-const version = "2"
+const version = "3"
+
+// journalSize is that of the smallest journal that ext4 has, in bytes.
+const journalSize = 4 << 20
 
 // mkfsWait bounds one run of mkfs.ext4 and the wait for another process's.
 const mkfsWait = 30 * time.Second
@@ -62,11 +65,14 @@ func (m Maker) Create(ctx context.Context, path string, size int64) error {
 	return nil
 }
 
+// Rounded is the length of the disk that is made for size bytes.
+func Rounded(size int64) int64 { return max(MinSize, (size+Unit-1)/Unit*Unit) }
+
 func (m Maker) fill(ctx context.Context, f *os.File, size int64) error {
 	if size < 1 || size > MaxSize {
 		return fmt.Errorf("%w: %d bytes (at most %d)", ErrSize, size, int64(MaxSize))
 	}
-	size = max(MinSize, (size+Unit-1)/Unit*Unit)
+	size = Rounded(size)
 	template, err := m.template(ctx, size)
 	if err != nil {
 		return err
@@ -103,9 +109,9 @@ func (m Maker) template(ctx context.Context, size int64) (*os.File, error) {
 	return os.Open(path)
 }
 
-// mkfs makes an empty ext4 of size bytes in path. There is no journal: the
-// disk never outlives a crash of the machine that writes it. Tables are
-// written when they are first needed, nothing is reserved for root, and
+// mkfs makes an empty ext4 of size bytes in path. The disk may outlive a crash of
+// the VM that writes it, so there is a journal, the smallest. Tables and journal
+// are written when they are first needed, nothing is reserved for root, and
 // features are of the oldest kernel a guest may have. Quotas of projects bound
 // the volumes that have a limit.
 func mkfs(ctx context.Context, path string, size int64) error {
@@ -122,10 +128,10 @@ func mkfs(ctx context.Context, path string, size int64) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, tool, "-q", "-F", "-m", "0", "-b", "4096", "-I", "256",
-		"-O", "none,extent,64bit,flex_bg,sparse_super2,filetype,dir_index,dir_nlink,extra_isize,"+
+		"-O", "none,has_journal,extent,64bit,flex_bg,sparse_super2,filetype,dir_index,dir_nlink,extra_isize,"+
 			"huge_file,large_file,ext_attr,uninit_bg,quota,project",
-		"-E", "quotatype=prjquota,lazy_itable_init=1,nodiscard,root_owner=0:0,num_backup_sb=0", "-G", "128",
-		"-L", "scratch", "-N", strconv.FormatInt(inodes(size), 10), path)
+		"-E", "quotatype=prjquota,lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0,num_backup_sb=0", "-G", "128",
+		"-J", fmt.Sprintf("size=%d", journalSize>>20), "-L", "scratch", "-N", strconv.FormatInt(inodes(size), 10), path)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "MKE2FS_CONFIG=/dev/null"}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("mkfs.ext4: %w: %s", err, strings.Join(strings.Fields(string(out)), " "))
