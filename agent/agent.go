@@ -58,7 +58,7 @@ type Agent struct {
 	volumes            sync.Mutex // while volumes are made; of what follows
 	fileVolumes        map[string]*fileVolume
 	fileVolumesMounted bool
-	projects           uint32 // quotas that were given away on the scratch disk
+	projects           uint32 // the last that was given away on the scratch disk
 
 	files map[string]string // those that specifications brought, by place and content; guarded by volumes
 

@@ -236,7 +236,7 @@ func (a *Agent) mountRoot(c *container, image string, room int64) error {
 		return err
 	}
 	c.root = filepath.Join(c.dir, "rootfs")
-	c.upper = filepath.Join(base, "roots", c.id)
+	c.upper = filepath.Join(base, rootsDir, c.id)
 	c.last = filepath.Join(c.upper, "termination-log")
 	if room > 0 && base != memoryDir {
 		if err := a.limitLayer(c.upper, room); err != nil {

@@ -55,6 +55,11 @@ func (a *Agent) mount(_ context.Context, m agentv1.Mount) (none, error) {
 		return none{}, nil
 	}
 	err := mountDisk(m, d.at)
+	if err == nil && m.Name == scratch {
+		if err = reuse(d.at); err != nil {
+			err = errors.Join(err, unix.Unmount(d.at, 0))
+		}
+	}
 	a.mu.Lock()
 	if err != nil {
 		delete(a.disks, m.Name)
@@ -94,19 +99,6 @@ func mountDisk(m agentv1.Mount, at string) error {
 	}
 	if err := unix.Mount(device, at, m.FS, flags, data); err != nil {
 		return fmt.Errorf("%s as %s: %w", device, m.FS, err)
-	}
-	if m.Name != scratch {
-		return nil
-	}
-	return scratchLayout(at)
-}
-
-// scratchLayout makes the directories for containers' roots and volumes.
-func scratchLayout(at string) error {
-	for _, name := range []string{"roots", "volumes"} {
-		if err := os.MkdirAll(filepath.Join(at, name), 0o711); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -101,9 +101,9 @@ func (a *Agent) limitScratch(room int64) error {
 // ballastFile takes what the pod may not use.
 const ballastFile = ".ballast"
 
-// ballast gives a file as much of a file system's free space as is more than
-// room; 0 takes none. Nothing is written: blocks are only counted as taken, so
-// that the host's file stays as small as it is.
+// ballast gives a file as much of a file system's space as is more than room, of
+// which what lies there already takes its part; 0 takes none. Nothing is written:
+// blocks are only counted as taken, so that the host's file stays as small as it is.
 func ballast(dir string, room int64) error {
 	at := filepath.Join(dir, ballastFile)
 	if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -116,7 +116,7 @@ func ballast(dir string, room int64) error {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("statfs %s: %w", dir, err)
 	}
-	spare := int64(st.Bavail)*st.Bsize - room
+	spare := min(int64(st.Bavail)*st.Bsize, int64(st.Blocks)*st.Bsize-room)
 	if spare <= 0 {
 		return nil
 	}

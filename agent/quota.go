@@ -22,11 +22,17 @@ func (a *Agent) limit(dir string, size int64) error {
 	if err != nil {
 		return err
 	}
-	a.projects++
+	if a.projects, err = freeProject(device, a.projects); err != nil {
+		return err
+	}
 	if err := setProject(dir, a.projects); err != nil {
 		return fmt.Errorf("set its project: %w", err)
 	}
-	return setQuota(device, a.projects, size)
+	q := quota{hard: uint64(size+1023) / 1024, valid: 1}
+	if err := q.call(setQuota, device, a.projects); err != nil {
+		return fmt.Errorf("set the quota: %w", err)
+	}
+	return nil
 }
 
 // setProject makes a directory, and what is made in it, part of a project.
@@ -61,26 +67,45 @@ func setProject(dir string, project uint32) error {
 	return nil
 }
 
-// setQuota bounds what a project's files hold, in bytes.
-func setQuota(device string, project uint32, size int64) error {
-	// The kernel's struct if_dqblk, in units of 1 KiB.
-	quota := struct {
-		hard, soft, used, fileHard, fileSoft, files, time, fileTime uint64
-		valid                                                       uint32
-	}{hard: uint64(size+1023) / 1024, valid: 1}
-	const (
-		setQuota = 0x800008
-		projects = 2
-	)
+// quota is the kernel's struct if_dqblk. Its bounds are in units of 1 KiB.
+type quota struct {
+	hard, soft, used, fileHard, fileSoft, files, time, fileTime uint64
+	valid                                                       uint32
+}
+
+// The calls that get and set the quotas of a disk's projects.
+const (
+	getQuota = 0x800007<<8 | 2
+	setQuota = 0x800008<<8 | 2
+)
+
+func (q *quota) call(command uintptr, device string, project uint32) error {
 	name, err := unix.BytePtrFromString(device)
 	if err != nil {
 		return err
 	}
-	command := uintptr(setQuota<<8 | projects)
 	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL, command, uintptr(unsafe.Pointer(name)), uintptr(project),
-		uintptr(unsafe.Pointer(&quota)), 0, 0)
+		uintptr(unsafe.Pointer(q)), 0, 0)
 	if errno != 0 {
-		return fmt.Errorf("set the quota: %w", errno)
+		return errno
 	}
 	return nil
+}
+
+// maxProjects bounds the search for one that nothing is part of.
+const maxProjects = 100_000
+
+// freeProject is one, above the last, that nothing is part of: on a disk that an
+// earlier VM has written some are taken.
+func freeProject(device string, last uint32) (uint32, error) {
+	for project := last + 1; project < maxProjects; project++ {
+		var q quota
+		if err := q.call(getQuota, device, project); err != nil {
+			return 0, fmt.Errorf("get the quota of project %d: %w", project, err)
+		}
+		if q.hard == 0 && q.used == 0 && q.files == 0 {
+			return project, nil
+		}
+	}
+	return 0, fmt.Errorf("no project is free below %d", maxProjects)
 }

@@ -62,7 +62,7 @@ func (a *Agent) emptyDir(v containerv1.Dir, group int) (at string, err error) {
 		if err != nil {
 			return "", err
 		}
-		base = filepath.Join(root, "volumes")
+		base = filepath.Join(root, volumesDir)
 		// Without a disk there is nothing but memory.
 		if root == memoryDir {
 			v.Medium = containerv1.Memory
