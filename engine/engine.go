@@ -37,6 +37,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
@@ -105,7 +106,7 @@ type Engine struct {
 	machines machines.Source
 	images   *image.Store
 	paths    hostpath.Dirs
-	scratch  scratch.Maker
+	disks    disks.Disks
 	host     sizing.Host
 	groups   *group.Groups
 	networks *networks.Networks
@@ -163,7 +164,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.Machines, images: o.Images, paths: o.HostPaths,
-		scratch: scratch.Maker{Templates: o.Roots.Templates()}, host: hostOf(), groups: o.Groups,
+		disks: disks.Disks{Store: st, Maker: scratch.Maker{Templates: o.Roots.Templates()}}, host: hostOf(), groups: o.Groups,
 		networks: networks.New(o.Network), missing: confine.Landlock(), lock: lock,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 		pods:  map[string]*pod{}, working: map[string]bool{},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
@@ -34,7 +35,7 @@ type kind struct {
 func (p *plan) kind() kind { return kind{p.machine, p.memory} }
 
 // scratchSize is that of the pod's disk.
-func (p *plan) scratchSize() int64 { return max(p.ScratchBytes, defaultScratch) }
+func (p *plan) scratchSize() int64 { return max(p.ScratchBytes, disks.Default) }
 
 // MaxScratch is the size of a VM's disk slot, in bytes.
 const MaxScratch = 64 << 30

@@ -226,7 +226,7 @@ func (p *pod) adoptOptions(ctx context.Context) (o shim.Options, closeFiles func
 	p.e.groups.Remake(&r)
 	o.Spawn = group.In(&r, o.Spawn)
 	o.Logs = map[string]*os.File{}
-	scratch, err := os.OpenFile(filepath.Join(p.e.store.Dir(p.id), scratchFile), os.O_RDWR, 0)
+	scratch, err := p.e.disks.Open(p.id)
 	if err == nil {
 		o.Scratch = scratch
 	}

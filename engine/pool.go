@@ -11,6 +11,7 @@ import (
 	"time"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/rehearsal"
@@ -270,7 +271,7 @@ func (p *pool) rehearse(ctx context.Context, m *member, memory int) error {
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
-	if err := p.e.sendScratch(ctx, m.record.ID, m.conn, defaultScratch); err != nil {
+	if err := p.e.sendScratch(ctx, m.record.ID, m.conn, disks.Default); err != nil {
 		return err
 	}
 	if err := m.conn.SendFile(ctx, layout.RehearsalImage, p.image); err != nil {

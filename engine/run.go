@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
@@ -119,6 +120,8 @@ type building struct {
 	console  string // its last lines, when a step failed
 	alone    bool   // not from the pool
 
+	from *pod // the stopped pod whose disk this one takes over, or nil
+
 	begun, mark time.Time
 	cloned      time.Time // when the VM of its own was begun
 }
@@ -135,6 +138,7 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 		}
 		b.undo.OnError(ctx, &err)
 	}()
+	b.from = b.e.predecessor(b.plan)
 	member := b.takeMember(ctx)
 	if member == nil {
 		b.record.ID = store.NewID()
@@ -175,8 +179,8 @@ func (b *building) timing(name string) {
 }
 
 func (b *building) takeMember(ctx context.Context) *member {
-	if b.plan.Cold || b.alone || b.plan.scratchSize() != defaultScratch {
-		return nil // a member's disk is of the default size
+	if b.plan.Cold || b.alone || b.from != nil || b.plan.scratchSize() != disks.Default {
+		return nil // a member has a disk, which is empty and of the default size
 	}
 	m := b.e.pool.take(ctx, b.plan.kind())
 	if m == nil {
@@ -206,7 +210,7 @@ func (b *building) closeListeners() {
 }
 
 // store makes the pod's place on disk and writes what it is to be.
-func (b *building) store(context.Context) error {
+func (b *building) store(ctx context.Context) error {
 	if !b.record.WasPooled {
 		b.undo.Push("sandbox", func(ctx context.Context) error { return b.e.unwind(ctx, b.record.ID) })
 		if err := b.e.store.MakePod(b.record.ID); err != nil {
@@ -215,6 +219,7 @@ func (b *building) store(context.Context) error {
 	}
 	poolKey := b.record.Key
 	b.record.Key, b.record.Phase, b.record.Record, b.record.Overhead = b.plan.Key, store.Starting, b.plan.Record, b.plan.Overhead
+	b.record.UID = b.plan.Identity.UID
 	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.machine, b.plan.memory
 	b.record.AccelNote, b.record.NetNote = b.plan.note, b.plan.netNote
 	b.e.groups.Limit(&b.record, group.MemoryLimits(b.plan.memory, b.plan.Overhead)) // of the pool's VM, which is to grow
@@ -226,7 +231,51 @@ func (b *building) store(context.Context) error {
 			return failure.Wrap(err, "store")
 		}
 	}
+	if err := b.inherit(ctx); err != nil {
+		return err
+	}
 	return b.logDirectory()
+}
+
+// predecessor is the newest stopped pod of the plan's UID that has a disk. It is nil
+// while another pod of the UID is not stopped.
+func (e *Engine) predecessor(next *plan) *pod {
+	if next.Identity.UID == "" {
+		return nil
+	}
+	door, _ := (&Pod{Key: next.Key}).Door()
+	var last *pod
+	for _, p := range e.all() {
+		r := p.snapshot()
+		if of, _ := (&Pod{Key: r.Key}).Door(); r.UID != next.Identity.UID || of != door {
+			continue
+		}
+		if r.Phase != store.Stopped {
+			return nil
+		}
+		if e.disks.Has(p.id) && (last == nil || last.snapshot().Created.Before(r.Created)) {
+			last = p
+		}
+	}
+	return last
+}
+
+// inherit takes the predecessor's disk over, with the emptyDirs on it. It comes before
+// the shim, so that a failed start gives the disk back after its VM has ended.
+func (b *building) inherit(ctx context.Context) error {
+	if b.from == nil {
+		return nil
+	}
+	if err := b.from.acquire(ctx); err != nil {
+		return err
+	}
+	defer b.from.done()
+	err := b.e.disks.Take(ctx, b.from.id, b.record.ID, b.plan.scratchSize())
+	if errors.Is(err, disks.ErrSize) {
+		b.e.log.Warn("a pod begins with empty emptyDirs", "pod", b.plan.Key, "error", err)
+		return nil
+	}
+	return failure.Wrap(err, "take the scratch disk over")
 }
 
 // logDirectory makes the directory of the containers' logs; one that was made

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"time"
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
@@ -32,13 +31,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
-// defaultScratch is what a pod may write where no limit is set, in bytes.
-const defaultScratch = 10 << 30
-
-const (
-	scratchFile = "scratch.img"
-	consoleTail = 4096 // bytes of the console that an error carries
-)
+// consoleTail is how many bytes of the console an error carries.
+const consoleTail = 4096
 
 // attach readies the pod's network, that of a member once more as its pod wants it.
 func (b *building) attach(ctx context.Context) (err error) {
@@ -79,18 +73,15 @@ func (b *building) create(ctx context.Context) error {
 	return failure.Wrap(err, "create the sandbox")
 }
 
-// sendScratch makes a pod's scratch disk and gives it to its shim.
+// sendScratch gives a pod's scratch disk to its shim, and makes it first if the pod
+// has taken none over.
 func (e *Engine) sendScratch(ctx context.Context, id string, c *link.Conn, size int64) error {
-	path := filepath.Join(e.store.Dir(id), scratchFile)
-	if err := e.scratch.Create(ctx, path, size); err != nil {
-		return failure.Wrap(err, "scratch disk")
-	}
-	fault.Point("run.scratch")
-	disk, err := os.OpenFile(path, os.O_RDWR, 0)
+	disk, err := e.disks.Make(ctx, id, size)
 	if err != nil {
 		return failure.Wrap(err, "scratch disk")
 	}
 	defer disk.Close()
+	fault.Point("run.scratch")
 	return failure.Wrap(c.SendFile(ctx, layout.Scratch, disk), "scratch disk")
 }
 

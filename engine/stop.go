@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -52,17 +53,19 @@ func (e *Engine) RemovePod(ctx context.Context, id string) error {
 	return err
 }
 
-// stop makes the pod's phase Stopped.
+// stop makes the pod's phase Stopped. What its containers have written to
+// emptyDirs is on the pod's disk then.
 func (p *pod) stop(ctx context.Context) error {
 	if err := p.acquire(ctx); err != nil {
 		return err
 	}
 	defer p.done()
-	return p.stopLocked(ctx)
+	return p.stopLocked(ctx, true)
 }
 
-// stopLocked is called with op held.
-func (p *pod) stopLocked(ctx context.Context) error {
+// stopLocked is called with op held. The guest writes its caches to the disk with
+// flush.
+func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	if p.snapshot().Phase != store.Ready {
 		return nil
 	}
@@ -71,6 +74,9 @@ func (p *pod) stopLocked(ctx context.Context) error {
 	p.mu.Lock()
 	p.ending = true
 	p.mu.Unlock()
+	if flush {
+		p.flush(ctx)
+	}
 	if err := p.e.store.Journal(p.id).Undo(ctx, p.e.handlers(p.id)); err != nil {
 		return failure.Wrap(err, "stop pod %s", shortid.Of(p.id))
 	}
@@ -84,6 +90,23 @@ func (p *pod) stopLocked(ctx context.Context) error {
 	p.release()
 	p.e.emit(Stopped, p, p.id)
 	return nil
+}
+
+// flushWait is what a guest has to write its caches to its disk.
+const flushWait = 10 * time.Second
+
+// flush ends the machine after its guest has written its caches to its disk. Its
+// failure is no reason not to end the machine.
+func (p *pod) flush(ctx context.Context) {
+	c, err := p.shim()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, flushWait)
+	defer cancel()
+	if _, err := c.StopSandbox(ctx, &sandboxv1.StopSandboxRequest{SandboxID: p.id}); err != nil {
+		p.e.log.Warn("what a pod wrote last may be lost", "pod", p.id, "error", err)
+	}
 }
 
 // endContainers kills what still runs while there is somebody to tell how it
@@ -130,7 +153,7 @@ func (p *pod) remove(ctx context.Context) error {
 	if gone {
 		return nil
 	}
-	if err := p.stopLocked(ctx); err != nil {
+	if err := p.stopLocked(ctx, false); err != nil {
 		return err
 	}
 	key := p.snapshot().Key

@@ -13,6 +13,7 @@ import (
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 
+	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -59,8 +60,35 @@ func (e *Engine) handlers(id string) journal.Handlers {
 			defer cancel()
 			return e.endPod(ctx, id)
 		},
+		disks.Undo: func(ctx context.Context, args json.RawMessage) error { return e.giveBack(ctx, id, args) },
 		group.Undo: group.End,
 	}
+}
+
+// giveBack undoes that a pod has taken its predecessor's disk over. While the end of
+// its VM has failed, that may still write to the disk.
+func (e *Engine) giveBack(ctx context.Context, id string, args json.RawMessage) error {
+	loan, err := disks.LoanOf(args)
+	if err != nil {
+		return err
+	}
+	pending, err := e.store.Journal(id).Pending(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(pending, func(entry journal.Entry) bool { return entry.Kind == undoShim }) {
+		return fmt.Errorf("give the disk back to pod %s: the VM may still run", shortid.Of(loan.From))
+	}
+	e.mu.Lock()
+	from := e.pods[loan.From]
+	e.mu.Unlock()
+	if from != nil { // it may be removed just now
+		if err := from.acquire(ctx); err != nil {
+			return err
+		}
+		defer from.done()
+	}
+	return e.disks.GiveBack(id, loan)
 }
 
 // endShim asks a pod's shim to end the machine and itself, or ends the machine

@@ -229,6 +229,10 @@ func (f podService) StartSandbox(ctx context.Context, _ *sandboxv1.StartSandboxR
 	return &sandboxv1.StartSandboxResponse{}, err
 }
 
+func (f podService) StopSandbox(ctx context.Context, _ *sandboxv1.StopSandboxRequest) (*sandboxv1.StopSandboxResponse, error) {
+	return &sandboxv1.StopSandboxResponse{}, f.w.call(ctx, "StopSandbox")
+}
+
 func (f podService) ShutdownSandbox(ctx context.Context, _ *sandboxv1.ShutdownSandboxRequest) (*sandboxv1.ShutdownSandboxResponse, error) {
 	if err := f.w.call(ctx, "ShutdownSandbox"); err != nil {
 		return nil, err

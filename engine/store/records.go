@@ -46,7 +46,10 @@ type Pod struct {
 	ID       string `json:"id"`
 	Instance string `json:"instance"`
 	Key      string `json:"key"` // of its name
-	Phase    Phase  `json:"phase"`
+	// UID is what the pod has in common with its successors, which take its disk
+	// over; empty for none.
+	UID   string `json:"uid,omitempty"`
+	Phase Phase  `json:"phase"`
 	// Record is the door's own, which the engine never reads; absent in the pool.
 	Record  json.RawMessage `json:"record,omitempty"`
 	Created time.Time       `json:"created"`

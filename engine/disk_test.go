@@ -1,0 +1,183 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+)
+
+// attempt is the request for a pod's VM of that number.
+func attempt(n string) engine.PodRequest {
+	r := podRequest("p")
+	r.Key += "/" + n
+	return r
+}
+
+// disks tells what pods have on their disks: what has been written with mark.
+type disks struct {
+	t *testing.T
+	e *engine.Engine
+	o engine.Options
+	w *enginetest.World
+}
+
+func newDisks(t *testing.T) *disks {
+	w := enginetest.New()
+	o := w.In(enginetest.Options(t, enginetest.Roots(t)))
+	return &disks{t: t, e: enginetest.Open(t, o), o: o, w: w}
+}
+
+func (d *disks) path(id string) string {
+	return filepath.Join(d.o.Roots.Sandboxes(), id, "scratch.img")
+}
+
+func (d *disks) start(r engine.PodRequest) string {
+	d.t.Helper()
+	id, err := d.e.StartPod(d.t.Context(), r)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return id
+}
+
+// stopped starts a pod, has its VM write to the disk and stops it.
+func (d *disks) stopped(r engine.PodRequest) string {
+	d.t.Helper()
+	id := d.start(r)
+	f, err := os.OpenFile(d.path(id), os.O_WRONLY, 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte("kept"), 0)
+	if err := errors.Join(err, f.Close(), d.e.StopPod(d.t.Context(), id)); err != nil {
+		d.t.Fatal(err)
+	}
+	return id
+}
+
+// kept tells whether the pod's disk is one that stopped has written.
+func (d *disks) kept(id string) bool {
+	f, err := os.Open(d.path(id))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	text := make([]byte, 4)
+	_, err = f.ReadAt(text, 0)
+	return err == nil && string(text) == "kept"
+}
+
+// TestDiskStaysWithItsPod: a pod goes on with the disk of the stopped one of its UID,
+// and with no other's.
+func TestDiskStaysWithItsPod(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		next func(d *disks, first string) engine.PodRequest
+		want bool
+	}{
+		{"its next VM", func(*disks, string) engine.PodRequest { return attempt("1") }, true},
+		{"under another engine", func(d *disks, _ string) engine.PodRequest {
+			if err := d.e.Close(context.Background()); err != nil {
+				d.t.Fatal(err)
+			}
+			d.e = enginetest.Open(d.t, d.o)
+			return attempt("1")
+		}, true},
+		{"after one that failed", func(d *disks, first string) engine.PodRequest {
+			d.w.Once("StartSandbox", enginetest.ErrInjected)
+			if id, err := d.e.StartPod(d.t.Context(), attempt("1")); err == nil || !d.kept(first) {
+				d.t.Errorf("pod %s: %v, disk given back: %v", id, err, d.kept(first))
+			}
+			return attempt("2")
+		}, true},
+		{"another UID", func(*disks, string) engine.PodRequest { return podRequest("other") }, false},
+		{"no UID", func(*disks, string) engine.PodRequest {
+			r := attempt("1")
+			r.Identity.UID = ""
+			return r
+		}, false},
+		{"another door", func(*disks, string) engine.PodRequest {
+			r := attempt("1")
+			r.Key = engine.DoorKey("d", r.Key)
+			return r
+		}, false},
+		{"another size", func(*disks, string) engine.PodRequest {
+			r := attempt("1")
+			r.ScratchBytes = 11 << 30
+			return r
+		}, false},
+		{"the first one was removed", func(d *disks, first string) engine.PodRequest {
+			if err := d.e.RemovePod(d.t.Context(), first); err != nil {
+				d.t.Fatal(err)
+			}
+			return attempt("1")
+		}, false},
+		{"another one of the UID runs", func(d *disks, first string) engine.PodRequest {
+			d.start(attempt("1"))
+			d.stopped(podRequest("p"))
+			return attempt("2")
+		}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := newDisks(t)
+			first := d.stopped(attempt("0"))
+			id := d.start(tc.next(d, first))
+			if got := d.kept(id); got != tc.want {
+				t.Errorf("the disk was kept: %v, want %v", got, tc.want)
+			}
+			if tc.want && d.kept(first) {
+				t.Error("two pods have the disk")
+			}
+			for _, p := range d.e.Pods() {
+				if err := d.e.RemovePod(t.Context(), p.ID); err != nil {
+					t.Error(err)
+				}
+			}
+			enginetest.NothingLeft(t, d.o)
+			d.w.Clean(t)
+		})
+	}
+}
+
+// TestDiskOfARemovedPod: a predecessor that is removed during the start takes nothing
+// from its successor, and one that has failed leaves nothing.
+func TestDiskOfARemovedPod(t *testing.T) {
+	for name, fails := range map[string]error{"up": nil, "failed": enginetest.ErrInjected} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisks(t)
+			first := d.stopped(attempt("0"))
+			d.w.Forget()
+			d.w.Once("StartSandbox", fails)
+			release := d.w.Block("StartSandbox")
+			var id string
+			var err error
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				id, err = d.e.StartPod(context.WithoutCancel(t.Context()), attempt("1"))
+			}()
+			for !slices.Contains(d.w.Calls(), "StartSandbox") && t.Context().Err() == nil {
+				runtime.Gosched()
+			}
+			if err := d.e.RemovePod(t.Context(), first); err != nil {
+				t.Error(err)
+			}
+			release()
+			<-done
+			if !errors.Is(err, fails) || fails == nil && !d.kept(id) {
+				t.Errorf("started: %v, disk kept: %v", err, d.kept(id))
+			}
+			if err == nil {
+				err = d.e.RemovePod(t.Context(), id)
+			}
+			enginetest.NothingLeft(t, d.o)
+		})
+	}
+}

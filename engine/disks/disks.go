@@ -1,0 +1,108 @@
+// Package disks has the pods' scratch disks, which hold the containers' writes and
+// the emptyDirs. A disk lives as long as its pod: the pod's next VM takes it over
+// from the last one, which has ended. What is on a disk is its guest's, and nothing
+// here reads it.
+package disks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/image/scratch"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
+)
+
+// Default is the size of the disk of a pod that sets no limit, in bytes.
+const Default = 10 << 30
+
+// Undo is the kind of the journal's entries that GiveBack is for.
+const Undo = "scratch"
+
+// Loan is what GiveBack is given.
+type Loan struct {
+	From string `json:"from"` // the id of the pod that had the disk
+}
+
+// ErrSize is returned where the disk is of another size than the next one has to be.
+var ErrSize = errors.New("the disk is of another size")
+
+// Disks are those of a store's pods. Calls about one pod are the caller's to put in
+// order.
+type Disks struct {
+	Store *store.Store
+	Maker scratch.Maker
+}
+
+func (d Disks) path(id string) string { return filepath.Join(d.Store.Dir(id), "scratch.img") }
+
+// Has reports whether the pod has a disk.
+func (d Disks) Has(id string) bool {
+	_, err := os.Lstat(d.path(id))
+	return err == nil
+}
+
+// Open opens the pod's disk: fs.ErrNotExist.
+func (d Disks) Open(id string) (*os.File, error) { return os.OpenFile(d.path(id), os.O_RDWR, 0) }
+
+// Make opens the disk that the pod has taken over, or makes one of size bytes.
+func (d Disks) Make(ctx context.Context, id string, size int64) (*os.File, error) {
+	if !d.Has(id) {
+		if err := d.Maker.Create(ctx, d.path(id), size); err != nil {
+			return nil, err
+		}
+	}
+	return d.Open(id)
+}
+
+// Take moves the disk of the pod from, whose VM has ended, to the pod id, which is
+// being started, for size bytes. The journal of id says how to undo it, until id is
+// ready. A disk that has gone is left alone, and so is one of another size: ErrSize.
+func (d Disks) Take(ctx context.Context, from, id string, size int64) error {
+	info, err := os.Lstat(d.path(from))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Size() != scratch.Rounded(size) {
+		return fmt.Errorf("%w: %d bytes, not %d", ErrSize, info.Size(), scratch.Rounded(size))
+	}
+	if _, err := d.Store.Journal(id).Before(ctx, Undo, Loan{From: from}, atomicfile.Durable); err != nil {
+		return err
+	}
+	if err := os.Rename(d.path(from), d.path(id)); err != nil {
+		return err
+	}
+	fault.Point("scratch.taken")
+	return nil
+}
+
+// LoanOf reads the arguments of a journal's entry.
+func LoanOf(args json.RawMessage) (l Loan, err error) {
+	if err = json.Unmarshal(args, &l); err == nil && !store.ValidID(l.From) {
+		err = fmt.Errorf("a disk from pod %.80q: not an id", l.From)
+	}
+	return l, err
+}
+
+// GiveBack undoes Take for a pod that was never ready, whose VM has ended. One that
+// was ready keeps its disk. The pod that had it may be gone.
+func (d Disks) GiveBack(id string, l Loan) error {
+	if r, err := d.Store.Pod(id); err == nil && r.Phase != store.Starting {
+		return nil
+	}
+	err := os.Rename(d.path(id), d.path(l.From))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("give the disk back to pod %s: %w", shortid.Of(l.From), err)
+	}
+	return nil
+}
