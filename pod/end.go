@@ -64,27 +64,38 @@ func (p *Pod) stopping() *stopRequest {
 // Delete removes the pod's containers, sandboxes, volumes and logs. What is gone already
 // is no error. It must not be called while Run runs.
 func (p *Pod) Delete(ctx context.Context) error {
-	if err := p.remove(ctx); err != nil {
-		return fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
+	_, err := p.delete(ctx, false)
+	return err
+}
+
+// Clear is Delete for a pod that is to run again: its newest sandbox, if it has any,
+// stays, stopped. The runtime keeps the pod's emptyDirs with it for the next one.
+// The next run's Options.Earlier is the sandbox that Clear returns.
+func (p *Pod) Clear(ctx context.Context) (sandbox string, err error) { return p.delete(ctx, true) }
+
+func (p *Pod) delete(ctx context.Context, keep bool) (kept string, err error) {
+	if kept, err = p.remove(ctx, keep); err != nil {
+		return "", fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
 	}
 	if err := p.unmount(); err != nil {
-		return fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
+		return "", fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
 	}
 	for _, dir := range []string{p.options.LogDir, p.options.MessageDir} {
 		if dir == "" {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
+			return "", fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
 		}
 	}
-	return nil
+	return kept, nil
 }
 
-func (p *Pod) remove(ctx context.Context) error {
+// remove removes the containers and the sandboxes, but for the newest one with keep.
+func (p *Pod) remove(ctx context.Context, keep bool) (kept string, err error) {
 	sandboxes, err := instance.Sandboxes(ctx, p.options.Runtime, p.pod.UID)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var errs []error
 	for _, sandbox := range sandboxes {
@@ -94,17 +105,20 @@ func (p *Pod) remove(ctx context.Context) error {
 	}
 	containers, err := instance.Containers(ctx, p.options.Runtime, p.pod.UID)
 	if err != nil {
-		return errors.Join(append(errs, err)...)
+		return "", errors.Join(append(errs, err)...)
 	}
 	for _, container := range containers {
 		if err := p.options.Runtime.RemoveContainer(ctx, container.GetId()); err != nil && !instance.Gone(err) {
 			errs = append(errs, fmt.Errorf("remove container %s: %w", container.GetId(), err))
 		}
 	}
+	if keep && len(sandboxes) > 0 {
+		kept, sandboxes = sandboxes[0].GetId(), sandboxes[1:]
+	}
 	for _, sandbox := range sandboxes {
 		if err := p.options.Runtime.RemovePodSandbox(ctx, sandbox.GetId()); err != nil && !instance.Gone(err) {
 			errs = append(errs, fmt.Errorf("remove sandbox %s: %w", sandbox.GetId(), err))
 		}
 	}
-	return errors.Join(errs...)
+	return kept, errors.Join(errs...)
 }

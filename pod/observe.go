@@ -29,8 +29,11 @@ func (r *run) observe(ctx context.Context) error {
 	r.exits = known
 	// After its containers: what has ended with a machine must not be started
 	// again in it.
-	r.sandbox = nil
+	r.sandbox, r.attempt = nil, 0
 	if len(sandboxes) > 0 {
+		r.attempt = sandboxes[0].GetMetadata().GetAttempt() + 1
+	}
+	if len(sandboxes) > 0 && sandboxes[0].GetId() != r.o.Earlier {
 		status, err := r.o.Runtime.PodSandboxStatus(ctx, sandboxes[0].GetId(), false)
 		if err != nil && !instance.Gone(err) {
 			return fmt.Errorf("status of sandbox %s: %w", sandboxes[0].GetId(), err)

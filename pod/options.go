@@ -47,6 +47,10 @@ type Options struct {
 	// says that its answer has changed.
 	Conditions func() []corev1.PodCondition
 
+	// Earlier is the sandbox that Clear left of an earlier Run, if any: it is none of
+	// this run's.
+	Earlier string
+
 	// FailFast ends Run with an error at the first image, sandbox or container
 	// that cannot be had, instead of trying again for ever.
 	FailFast bool

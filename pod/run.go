@@ -30,6 +30,7 @@ type run struct {
 	began      time.Time
 	probes     *probes
 	sandbox    *runtimeapi.PodSandboxStatus // newest; nil before there is one
+	attempt    uint32                       // of the next sandbox
 	busy       bool                         // a call about the sandbox is under way
 	sandboxErr error                        // why the last one failed
 	sandboxTry backoff.Backoff

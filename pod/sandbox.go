@@ -54,13 +54,11 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 			return false
 		}
 	}
-	attempt := uint32(0)
 	if r.sandbox != nil {
-		attempt = r.sandbox.GetMetadata().GetAttempt() + 1
 		r.event(nil, false, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
 	r.busy = true
-	sandbox := config.Sandbox(&r.o.Options, attempt)
+	sandbox := config.Sandbox(&r.o.Options, r.attempt)
 	if _, notes := config.DNSOf(&r.o.Options); len(notes) > 0 {
 		r.event(nil, true, "DNSConfigForming", strings.Join(notes, "; "))
 	}

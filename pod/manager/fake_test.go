@@ -123,6 +123,9 @@ func (f *fakeCRI) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandbox
 func (f *fakeCRI) StopPodSandbox(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err := f.fails["StopPodSandbox"]; err != nil {
+		return err
+	}
 	if s := f.sandboxes[id]; s != nil {
 		s.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	}

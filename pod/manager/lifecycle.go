@@ -75,7 +75,8 @@ func (p *Pod) Remove(ctx context.Context, force bool) error {
 	return p.m.Forget(p)
 }
 
-// Start runs an ended pod again, with nothing left of its last run. The error is of
+// Start runs an ended pod again, with nothing left of its last run but its emptyDirs.
+// The error is of
 // ErrConflict for one that runs or is damaged, and of ErrNotFound for one that was
 // removed.
 func (p *Pod) Start(ctx context.Context) error {
@@ -93,23 +94,26 @@ func (p *Pod) Start(ctx context.Context) error {
 	if err := p.Damaged(); err != nil {
 		return err
 	}
-	if err := p.supervised().Delete(ctx); err != nil {
+	earlier, err := p.supervised().Clear(ctx)
+	if err != nil {
 		return fmt.Errorf("start pod %s: remove what its last run left: %w", p.Key(), err)
 	}
-	if err := p.again(); err != nil {
+	if err := p.again(earlier); err != nil {
 		return fmt.Errorf("start pod %s: %w", p.Key(), err)
 	}
 	p.Run()
 	return nil
 }
 
-// again prepares another run and writes it down, or leaves all as it was.
-func (p *Pod) again() error {
+// again prepares another run, to follow the one of the sandbox earlier, and writes it
+// down, or leaves all as it was.
+func (p *Pod) again(earlier string) error {
 	p.mu.Lock()
 	last := p.rec
 	p.mu.Unlock()
 	rec := last
 	rec.Ephemeral = nil // they were the last run's
+	rec.Earlier = earlier
 	rec.Ended, rec.Foreground, rec.Stopping = nil, false, false
 	next, err := p.prepare(rec, true)
 	if err != nil {

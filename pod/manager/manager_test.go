@@ -86,6 +86,43 @@ func TestRunning(t *testing.T) {
 	})
 }
 
+// TestStartedAgain: a pod that is started again begins anew, in a sandbox that
+// follows the last run's: the runtime keeps the emptyDirs by that.
+func TestStartedAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.open()
+		p := w.run(m, Record{Pod: spec("web")})
+		for i := range 3 {
+			if err := p.Stop(t.Context(), noGrace()); err != nil {
+				t.Fatal(err)
+			}
+			last, began := p.Sandbox(), p.Status().StartTime
+			time.Sleep(time.Minute)
+			if err := p.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if i == 1 { // whoever takes it over knows which sandbox was the last run's
+				m.Close()
+				m = w.open()
+				p = w.find(m, "web")
+			}
+			synctest.Wait()
+			s := p.Status()
+			if s.Phase != corev1.PodRunning || s.ContainerStatuses[0].RestartCount != 0 || !s.StartTime.After(began.Time) {
+				t.Errorf("%+v", s)
+			}
+			if attempt := w.runtime.sandboxes[p.Sandbox()].Metadata.Attempt; attempt != uint32(i)+1 {
+				t.Errorf("sandbox %s after %s is attempt %d", p.Sandbox(), last, attempt)
+			}
+			time.Sleep(time.Minute) // for the last run's sandbox to be removed
+			synctest.Wait()
+			if n := w.runtime.left(); n != 2 {
+				t.Errorf("%d sandboxes and containers", n)
+			}
+		}
+	})
+}
+
 // TestTakenOver: pods outlive a manager, as they were.
 func TestTakenOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -282,9 +319,11 @@ func TestUndeletable(t *testing.T) {
 		if err := p.Remove(t.Context(), false); !errors.Is(err, broken) || len(m.All()) != 1 {
 			t.Errorf("removed: %v, %d pods", err, len(m.All()))
 		}
+		w.runtime.fail("StopPodSandbox", broken)
 		if err := p.Start(t.Context()); !errors.Is(err, broken) || !p.HasEnded() {
 			t.Errorf("started: %v", err)
 		}
+		w.runtime.fail("StopPodSandbox", nil)
 		w.runtime.fail("RemovePodSandbox", nil)
 		if err := p.Remove(t.Context(), false); err != nil {
 			t.Errorf("removed later: %v", err)

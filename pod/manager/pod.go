@@ -89,6 +89,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 			Ports:      rec.Ports,
 		},
 		Last:     p.lastVerdicts(spec),
+		Earlier:  rec.Earlier,
 		FailFast: failFast,
 		Event:    p.event,
 		Logger:   p.m.o.Logger,

@@ -30,6 +30,8 @@ type Record struct {
 	Remove bool `json:"remove,omitempty"`
 	// Ended is the status that it ended with; nil for one that has not.
 	Ended *corev1.PodStatus `json:"ended,omitempty"`
+	// Earlier is the like-named one of pod.Options.
+	Earlier string `json:"earlier,omitempty"`
 	// Ephemeral are the containers that were added to the running pod.
 	Ephemeral []corev1.EphemeralContainer `json:"ephemeral,omitempty"`
 	// Resources are what containers were resized to, by name, in Generation steps.
