@@ -29,7 +29,7 @@ spec:
   containers:
   - name: c
     image: %[1]s
-    command: [sh, -c, 'echo "$S"; echo x >>/disk/file; cat /disk/file; trap exit TERM; sleep 600 & wait']
+    command: [sh, -c, 'echo "$S"; echo x >>/disk/file; cat /disk/file; sync; trap exit TERM; sleep 600 & wait']
     env: [{name: S, valueFrom: {secretKeyRef: {name: s, key: key}}}]
     volumeMounts: [{name: disk, mountPath: /disk}]
 ---
@@ -67,8 +67,8 @@ spec:
 			t.Errorf("%s is not listed:\n%s", want, list)
 		}
 	}
-	// What is in the machine and on its disk ends with it; Secrets and logs stay.
-	w.soon(t, `^kept\nx\n$`, "logs", "always")
+	// What is in the VM's memory ends with it; emptyDirs, Secrets and logs stay.
+	w.soon(t, `^kept\nx\nx\n$`, "logs", "always")
 	if last := w.must(t, "", "logs", "--previous", "always"); last != "kept\nx\n" {
 		t.Errorf("the log from before: %q", last)
 	}

@@ -310,7 +310,7 @@ var table = map[string]Entry{
 
 	"Volume.name":                        honoured(),
 	"VolumeSource.hostPath":              notYet(),
-	"VolumeSource.emptyDir":              honoured(),
+	"VolumeSource.emptyDir":              honoured("lives as long as the pod; in memory, as long as the pod's VM"),
 	"VolumeSource.gcePersistentDisk":     never("removed from Kubernetes"),
 	"VolumeSource.awsElasticBlockStore":  never("removed from Kubernetes"),
 	"VolumeSource.gitRepo":               never("removed from Kubernetes"),

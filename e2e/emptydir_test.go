@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// keeper is a pod that adds a line to a file of each of its emptyDirs, tells how many
+// lines there are, and lives on.
+const keeper = `apiVersion: v1
+kind: Pod
+metadata: {name: keeper}
+spec:
+  terminationGracePeriodSeconds: 0
+  volumes:
+  - {name: disk, emptyDir: {}}
+  - {name: small, emptyDir: {sizeLimit: 2Mi}}
+  - {name: memory, emptyDir: {medium: Memory}}
+  containers:
+  - name: c
+    image: IMAGE
+    command:
+    - sh
+    - -c
+    - |
+      for dir in /disk /small /memory /root; do mkdir -p $dir; echo x >>$dir/file; wc -l <$dir/file; done
+      sync
+      echo up
+      exec sleep 1000
+    volumeMounts: [{name: disk, mountPath: /disk}, {name: small, mountPath: /small}, {name: memory, mountPath: /memory}]
+`
+
+// TestEmptyDirs: what a pod has written to its emptyDirs is there for as long as the
+// pod is, whatever becomes of its VMs. What it wrote elsewhere, or to memory, is not.
+func TestEmptyDirs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must(t, strings.ReplaceAll(keeper, "IMAGE", image), "run", "-d", "-q", "-")
+	w.soon(t, `^1\n1\n1\n1\nup\n$`, "logs", "keeper")
+	w.must(t, "", "exec", "keeper", "--", "sh", "-c", "echo unsynced >/disk/late")
+
+	w.must(t, "", "stop", "keeper")
+	w.must(t, "", "start", "keeper")
+	w.soon(t, `^2\n2\n1\n1\nup\n$`, "logs", "keeper")
+	if got := w.must(t, "", "exec", "keeper", "--", "cat", "/disk/late"); got != "unsynced\n" {
+		t.Errorf("what was written just before the stop: %q", got)
+	}
+
+	// An engine that has just come knows the disk's pod by its record.
+	w.must(t, "", "stop", "keeper")
+	w.shutdown(t)
+	w.must(t, "", "start", "keeper")
+	w.soon(t, `^3\n3\n1\n1\nup\n$`, "logs", "keeper")
+
+	for _, p := range w.processes() {
+		if p.qemu() != "" {
+			if err := kill(p.pid); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.soon(t, `^4\n4\n1\n1\nup\n$`, "logs", "keeper")
+	if c := w.run(t, "", "exec", "keeper", "--", "dd", "if=/dev/zero", "of=/small/big", "bs=1M", "count=3"); c.ProcessState.ExitCode() == 0 {
+		t.Errorf("the limit of a kept emptyDir is gone: %v", c)
+	}
+	w.must(t, "", "rm", "-f", "keeper")
+}
