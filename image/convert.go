@@ -24,7 +24,12 @@ func makeDisk(ctx context.Context, dir string, limit int64, layers []*blob, diff
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, disk.Close()) }()
+	defer func() {
+		if err != nil { // room for the next try, or for others
+			err = errors.Join(err, disk.Truncate(0))
+		}
+		err = errors.Join(err, disk.Close())
+	}()
 	parts := make([]convert.Layer, len(layers))
 	for i, b := range layers {
 		parts[i] = convert.Layer{DiffID: diffIDs[i], Content: b.reader()}

@@ -27,36 +27,43 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var fetches sync.WaitGroup
+	start := sync.OnceFunc(func() {
+		fetches.Go(func() { fetch(ctx, cancel, r, queue, report) })
+	})
+	release := sync.OnceFunc(func() {
+		cancel(nil)
+		fetches.Wait()
+		for _, b := range queue {
+			_ = b.close() // it has no name: nothing is lost
+		}
+	})
+	defer release()
 	pending := int64(0)
-	for _, b := range queue {
-		defer b.close()
-		// What the registry claims, before anything of it is fetched.
+	for _, b := range queue { // what the registry claims, before anything of it is fetched
 		if pending += b.info.Size; pending > maxRoom {
 			return 0, errLayers
 		}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	var fetches sync.WaitGroup
-	defer fetches.Wait()
-	defer cancel(nil)
-	start := sync.OnceFunc(func() {
-		fetches.Go(func() { fetch(ctx, cancel, r, queue, report) })
-	})
+	first := true
 	err = s.rooms.spend(ctx, pending+pending*diskFactor+diskBase, func(bytes int64) (err error) {
 		if bytes < pending {
 			return errLayers
 		}
 		start()
 		size, err = makeDisk(ctx, st.built(), min(bytes-pending, slot.Size), layers, r.config.RootFS.DiffIDs)
-		if errors.Is(err, ErrNoSpace) { // at the second try the layers are there
-			fetches.Wait()
-			pending = 0
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			err = cause
 		}
+		if first && errors.Is(err, ErrNoSpace) { // at the second try the layers are there
+			fetches.Wait()
+			first, pending = false, 0
+			return err
+		}
+		release() // before others are promised its room
 		return err
 	})
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause
-	}
 	return size, err
 }
 

@@ -82,7 +82,7 @@ func (r *rooms) takeAll(ctx context.Context, want int64) (promise, error) {
 
 // spend has use write what it does not yet know the size of: at most want bytes,
 // or, if it needs more (ErrNoSpace), all that there is once no other pull has a
-// promise.
+// promise. What use leaves of what it wrote, it leaves for good.
 func (r *rooms) spend(ctx context.Context, want int64, use func(limit int64) error) error {
 	p, err := r.take(ctx, want)
 	if err != nil {
@@ -95,7 +95,7 @@ func (r *rooms) spend(ctx context.Context, want int64, use func(limit int64) err
 	}
 	all, allErr := r.takeAll(ctx, maxRoom)
 	if allErr != nil {
-		return allErr
+		return err
 	}
 	defer all.end()
 	if all.bytes <= p.bytes {
