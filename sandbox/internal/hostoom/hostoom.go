@@ -20,7 +20,8 @@ type Count struct {
 // Take takes the count of the process's memory cgroup, or of the host
 // where that cannot be read.
 func Take(pid int) Count {
-	for _, file := range append(files(pid), "/proc/vmstat") {
+	cgroups, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup") // a process that has ended has none
+	for _, file := range append(files(string(cgroups)), "/proc/vmstat") {
 		if n, ok := read(file); ok {
 			return Count{file, n}
 		}
@@ -34,15 +35,12 @@ func (c Count) Happened() bool {
 	return ok && n > c.Before
 }
 
-// files are where the kernel counts for the cgroups of pid: memory.events
-// of cgroup2, memory.oom_control of the older controller. The root has none.
-func files(pid int) []string {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-	if err != nil {
-		return nil
-	}
+// files are where the kernel counts for the cgroups of a process, whose
+// /proc/PID/cgroup is given: memory.events of cgroup2, memory.oom_control of the
+// older controller. The root has none.
+func files(cgroups string) []string {
 	var found []string
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(cgroups) {
 		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		controllers, path, _ := strings.Cut(rest, ":")
 		switch {

@@ -3,6 +3,7 @@ package hostoom
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -31,5 +32,38 @@ func TestHappened(t *testing.T) {
 	}
 	if c := Take(os.Getpid()); c.File == "" {
 		t.Error("there is nothing to count by on this host")
+	}
+}
+
+// TestFiles: the kernel counts for a process in its memory cgroup, of either version.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	const v1 = "/sys/fs/cgroup/memory/pods/p/memory.oom_control"
+	v2 := []string{"/sys/fs/cgroup/pods/p/memory.events", "/sys/fs/cgroup/unified/pods/p/memory.events"}
+	for _, tc := range []struct {
+		name, cgroups string
+		want          []string
+	}{
+		{name: "no cgroup"},
+		{name: "version 2", cgroups: "0::/pods/p\n", want: v2},
+		{name: "version 1", cgroups: "5:memory:/pods/p\n", want: []string{v1}},
+		{name: "with other controllers", cgroups: "5:cpu,memory,pids:/pods/p\n", want: []string{v1}},
+		{name: "other controllers", cgroups: "5:cpu,memory2:/pods/p\n4:name=memory:/pods/p\n"},
+		{name: "a colon in the name", cgroups: "5:memory:/a:b\n", want: []string{"/sys/fs/cgroup/memory/a:b/memory.oom_control"}},
+		{name: "the root", cgroups: "5:memory:/\n0::/\n"},
+		{name: "both versions", cgroups: "5:memory:/pods/p\n1:name=systemd:/x\n0::/pods/p\n", want: append([]string{v1}, v2...)},
+	} {
+		if got := files(tc.cgroups); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestTakeOfTheHost: what cannot be counted for a process is counted for the host.
+func TestTakeOfTheHost(t *testing.T) {
+	t.Parallel()
+	const noProcess = -1
+	if c := Take(noProcess); c.File != "/proc/vmstat" {
+		t.Errorf("counted by %q", c.File)
 	}
 }
