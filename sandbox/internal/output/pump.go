@@ -108,7 +108,7 @@ func (p *Pump) keep(ctx context.Context, write func() (int64, error)) (int64, er
 			another = p.Log.Another()
 		}
 		safe, err := write()
-		if err == nil || errors.Is(err, logs.ErrGap) || errors.Is(err, errLost) || errors.Is(err, logs.ErrClosed) {
+		if err == nil || errors.Is(err, logs.ErrGap) || errors.Is(err, logs.ErrClosed) {
 			return safe, err
 		}
 		if first && !errors.Is(err, logs.ErrFull) { // which a container can have as often as it likes
