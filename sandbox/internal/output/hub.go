@@ -69,9 +69,7 @@ func (h *Hub) Leave(c *Client) {
 func (h *Hub) send(ctx context.Context, offset int64, data []byte) {
 	h.mu.Lock()
 	end := offset + int64(len(data))
-	if skip := h.offset - offset; skip > 0 {
-		data = data[min(skip, int64(len(data))):]
-	}
+	data = data[min(max(0, h.offset-offset), int64(len(data))):]
 	h.offset = max(h.offset, end)
 	clients := make([]*Client, 0, len(h.clients))
 	for c := range h.clients {

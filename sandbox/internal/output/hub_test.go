@@ -16,6 +16,9 @@ func TestHubRepeats(t *testing.T) {
 	h.End()
 	got := ""
 	for data := range c.chunks {
+		if len(data) == 0 {
+			t.Error("a chunk of nothing")
+		}
 		got += string(data)
 	}
 	if got != "abcdefghij" || h.offset != 10 {

@@ -1,0 +1,230 @@
+package output
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/sandbox/logs"
+)
+
+// answer is what the agent does with one request for output.
+type answer struct {
+	at     int64 // where the output begins
+	refuse error
+	chunks []string // "" is the stream's end; a stream without one is cut
+}
+
+// script is an agent that gives its answers one after another, and cuts every stream
+// beyond them.
+type script struct {
+	t       *testing.T
+	answers []answer
+	asked   []int64
+	acked   []int64
+	serving sync.WaitGroup
+}
+
+func (s *script) open(context.Context) (net.Conn, error) {
+	s.serving.Wait() // the stream before
+	if len(s.answers) == 0 {
+		return nil, io.ErrClosedPipe
+	}
+	a := s.answers[0]
+	s.answers = s.answers[1:]
+	near, far := net.Pipe()
+	s.serving.Go(func() {
+		_ = agentv1.Serve(s.t.Context(), far, agentv1.Handlers{
+			agentv1.OpOutput: func(_ context.Context, c *agentv1.Stream) error { return s.output(c, a) },
+		})
+	})
+	return near, nil
+}
+
+func (s *script) output(c *agentv1.Stream, a answer) error {
+	var r agentv1.Output
+	if err := json.Unmarshal(c.Body, &r); err != nil {
+		return err
+	}
+	s.asked = append(s.asked, r.Offset)
+	if a.refuse != nil {
+		return a.refuse
+	}
+	if err := c.Reply(agentv1.Offset{Offset: a.at}); err != nil {
+		return err
+	}
+	acks := make(chan struct{})
+	go func() {
+		defer close(acks)
+		for ack, err := agentv1.ReadAck(c); err == nil; ack, err = agentv1.ReadAck(c) {
+			s.acked = append(s.acked, ack)
+		}
+	}()
+	for _, chunk := range a.chunks {
+		if agentv1.WriteChunk(c, []byte(chunk)) != nil {
+			break
+		}
+		time.Sleep(time.Millisecond) // until all that can be is acknowledged: the clock is the bubble's
+	}
+	if n := len(a.chunks); n == 0 || a.chunks[n-1] != "" {
+		c.Close()
+	}
+	<-acks
+	return nil
+}
+
+// TestCarry: a stream is asked for again, from what is safe, after each cut, until it has
+// ended. What the agent refuses or has lost ends it early, which the log tells.
+func TestCarry(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		answers []answer
+		logged  bool // the process has a log
+		resumed bool
+		ended   bool // the VM has, at the first cut
+		want    string
+		asked   []int64
+		acked   []int64
+		early   string // what the warning says
+	}{
+		{
+			name: "whole", answers: []answer{{chunks: []string{"ab", "c", ""}}},
+			want: "abc", asked: []int64{0}, acked: []int64{2, 3, 3},
+		},
+		{
+			name: "cut", answers: []answer{{chunks: []string{"ab"}}, {at: 2}, {at: 2, chunks: []string{"c", ""}}},
+			want: "abc", asked: []int64{0, 2, 2}, acked: []int64{2, 3, 3},
+		},
+		{
+			name: "the VM ended", answers: []answer{{chunks: []string{"ab"}}, {at: 2, chunks: []string{"c", ""}}}, ended: true,
+			want: "ab", asked: []int64{0}, acked: []int64{2},
+		},
+		{
+			name: "refused", answers: []answer{{refuse: agentv1.ErrNotFound}},
+			asked: []int64{0}, early: agentv1.ErrNotFound.Error(),
+		},
+		{
+			name: "lost at the beginning", answers: []answer{{at: 5, chunks: []string{"ab", ""}}},
+			asked: []int64{0}, early: errLost.Error(),
+		},
+		{
+			name: "lost after a cut", answers: []answer{{chunks: []string{"ab"}}, {at: 3, chunks: []string{"d", ""}}}, resumed: true,
+			want: "ab", asked: []int64{0, 2}, acked: []int64{2}, early: errLost.Error(),
+		},
+		{
+			name: "passed on before", answers: []answer{{at: 5, chunks: []string{"ab"}}, {at: 7, chunks: []string{"c", ""}}}, resumed: true,
+			want: "abc", asked: []int64{0, 7}, acked: []int64{7, 8, 8},
+		},
+		{
+			name: "logged", answers: []answer{{chunks: []string{"a\n", "b", "c\n", "d", ""}}}, logged: true,
+			want: "a\nbc\nd", asked: []int64{0}, acked: []int64{2, 5, 6},
+		},
+		{
+			name: "logged and cut", answers: []answer{{chunks: []string{"a\nb"}}, {at: 2, chunks: []string{"bc\n", ""}}}, logged: true,
+			want: "a\nbc\n", asked: []int64{0, 2}, acked: []int64{2, 5, 5},
+		},
+		{
+			name: "logged and lost", answers: []answer{{at: 5, chunks: []string{"a\n", ""}}}, logged: true, resumed: true,
+			asked: []int64{0}, early: errLost.Error(),
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{t: t, answers: tc.answers}
+			var told bytes.Buffer
+			ended := make(chan struct{})
+			p := &Pump{
+				Agent: agentv1.NewClient(s.open), Ended: ended, Stream: logs.Stderr,
+				Hub: NewHub(), Resumed: tc.resumed, Logger: slog.New(slog.NewTextHandler(&told, nil)),
+			}
+			if tc.ended {
+				close(ended)
+			}
+			path := filepath.Join(t.TempDir(), "log")
+			if tc.logged {
+				p.Log = newLog(t, path)
+			}
+			c := p.Hub.Join(true)
+			p.Carry(t.Context())
+			s.serving.Wait()
+			var got bytes.Buffer
+			if err := c.CopyTo(t.Context(), &got); err != nil || got.String() != tc.want {
+				t.Errorf("%s: the client has %q, want %q: %v", tc.name, &got, tc.want, err)
+			}
+			if !slices.Equal(s.asked, tc.asked) || !slices.Equal(s.acked, tc.acked) {
+				t.Errorf("%s: asked for %v, want %v; acknowledged %v, want %v", tc.name, s.asked, tc.asked, s.acked, tc.acked)
+			}
+			if (told.Len() > 0) != (tc.early != "") || !strings.Contains(told.String(), tc.early) {
+				t.Errorf("%s: told %q, want %q", tc.name, &told, tc.early)
+			}
+			if p.Log != nil {
+				if text := messages(t, path); text != strings.TrimSuffix(tc.want, "\n") {
+					t.Errorf("%s: logged %q", tc.name, text)
+				}
+			}
+		})
+	}
+}
+
+// newLog returns the writer of a log at path.
+func newLog(t *testing.T, path string) *logs.Writer {
+	t.Helper()
+	w, err := logs.Open(path+".record", openLog(t, path), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func openLog(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// messages are the lines of a log without what stands before their text.
+func messages(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for line := range strings.Lines(string(b)) {
+		if _, text, ok := strings.Cut(line, " F "); ok {
+			all = append(all, strings.TrimSuffix(text, "\n"))
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// TestCarryStops: the end of the context ends a stream, and its clients, without a word.
+func TestCarryStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told bytes.Buffer
+		s := &script{t: t}
+		p := &Pump{Agent: agentv1.NewClient(s.open), Hub: NewHub(), Logger: slog.New(slog.NewTextHandler(&told, nil))}
+		c := p.Hub.Join(false)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		p.Carry(ctx)
+		if err := c.CopyTo(t.Context(), io.Discard); err != nil || told.Len() > 0 {
+			t.Errorf("%v, told %q", err, &told)
+		}
+	})
+}
