@@ -24,11 +24,15 @@ func TestCompareClock(t *testing.T) {
 		{"forty times too fast", 39.9, 0, true},
 		{"too fast and slow to answer", 39.9, 200 * time.Millisecond, true},
 		{"too slow", 0.2, 0, true},
+		{"as fast as it may be", 1.05, 0, false},
+		{"as slow as it may be", 0.95, 0, false},
+		{"a little too fast", 1.051, 0, true},
+		{"a little too slow", 0.949, 0, true},
 		{"stands still", 0, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				boot := time.Now().Add(-time.Minute)
+				boot := time.Now()
 				err := compareClock(t.Context(), func(context.Context) (agentv1.Pong, error) {
 					time.Sleep(c.delay)
 					now := time.Since(boot)
