@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -156,7 +157,11 @@ func TestDamage(t *testing.T) {
 	} {
 		j := newJournal(t)
 		os.WriteFile(j.path, []byte(text), 0o600)
-		if _, err := j.Pending(t.Context()); !errors.Is(err, atomicfile.ErrCorrupt) {
+		where := "line 1"
+		if name == "garbage" {
+			where = "line 2"
+		}
+		if _, err := j.Pending(t.Context()); !errors.Is(err, atomicfile.ErrCorrupt) || !strings.Contains(err.Error(), where) {
 			t.Errorf("%s: pending: %v", name, err)
 		}
 		if _, err := j.Before(t.Context(), "k", nil, atomicfile.Volatile); !errors.Is(err, atomicfile.ErrCorrupt) {
@@ -201,6 +206,34 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestFullToTheByte: a journal takes entries until its bound, and only then no more.
+func TestFullToTheByte(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // all times are as long
+		j := newJournal(t)
+		size := func() int {
+			info, err := os.Stat(j.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int(info.Size())
+		}
+		id := j.add(t, "k", "")
+		empty := size() - 1 // without the line's end
+		if err := j.Done(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		room := maxSize - size() - empty
+		for _, tc := range []struct {
+			size int
+			want error
+		}{{room + 1, ErrFull}, {room, nil}, {0, ErrFull}} {
+			if _, err := j.Before(t.Context(), "k", args{strings.Repeat("x", tc.size)}, atomicfile.Volatile); !errors.Is(err, tc.want) {
+				t.Errorf("%d bytes where %d have room: %v", tc.size, room, err)
+			}
+		}
+	})
+}
+
 // Undo on a context that ends stops, and forgets nothing.
 func TestUndoInterrupted(t *testing.T) {
 	j := newJournal(t)
@@ -209,7 +242,7 @@ func TestUndoInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
 	err := j.Undo(ctx, Handlers{"k": func(context.Context, json.RawMessage) error { n++; cancel(); return nil }})
-	if !errors.Is(err, context.Canceled) || n != 1 {
+	if !errors.Is(err, context.Canceled) || n != 1 || !strings.Contains(err.Error(), "undo 1 more") {
 		t.Errorf("undo: %v after %d", err, n)
 	}
 	if got := j.kinds(t); len(got) != 1 {

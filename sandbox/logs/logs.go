@@ -135,11 +135,7 @@ func (w *Writer) Write(s Stream, offset int64, data []byte) (int64, error) {
 	if offset < 0 || offset > have {
 		return w.rec.logged[s], fmt.Errorf("%s at offset %d after %d: %w", s, offset, have, ErrGap)
 	}
-	skip := have - offset
-	if skip >= int64(len(data)) {
-		return w.rec.logged[s], nil
-	}
-	data = data[skip:]
+	data = data[min(have-offset, int64(len(data))):]
 	// In pieces: a byte of output may become a line of fifty in the log.
 	for len(data) > 0 {
 		n := min(len(data), MaxLine)

@@ -202,7 +202,7 @@ func TestRepeatsAndGaps(t *testing.T) {
 }
 
 // A disk that is full loses nothing: the write fails whole, and can be made
-// again.
+// again. That the log could not be cut back either, as /dev/full cannot, is told too.
 func TestFullDisk(t *testing.T) {
 	p := newPlace(t)
 	w := p.open()
@@ -217,7 +217,8 @@ func TestFullDisk(t *testing.T) {
 	defer full.Close()
 	kept := w.log
 	w.log = full
-	if acked, err := w.Write(Stdout, 7, []byte("after\nand more")); !errors.Is(err, unix.ENOSPC) || acked != 7 {
+	acked, err := w.Write(Stdout, 7, []byte("after\nand more"))
+	if !errors.Is(err, unix.ENOSPC) || !errors.Is(err, unix.EINVAL) || acked != 7 {
 		t.Errorf("full disk: %d, %v", acked, err)
 	}
 	w.log = kept
@@ -319,6 +320,25 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
+// TestFirstLog: a writer without a log refuses output until it is given one.
+func TestFirstLog(t *testing.T) {
+	p := newPlace(t)
+	w, err := Open(p.record, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if _, err := w.Write(Stdout, 0, []byte("x\n")); !errors.Is(err, ErrNoLog) {
+		t.Errorf("written to no log: %v", err)
+	}
+	if err := w.Reopen(p.file()); err != nil {
+		t.Errorf("the first log: %v", err)
+	}
+	if at, err := w.Write(Stdout, 0, []byte("x\n")); at != 2 || err != nil {
+		t.Errorf("at %d: %v", at, err)
+	}
+}
+
 // A log at its limit takes nothing, loses nothing, and goes on when it is begun anew.
 func TestLimit(t *testing.T) {
 	const limit = 3000
@@ -363,6 +383,25 @@ func TestLimit(t *testing.T) {
 	}
 	if logged = append(logged, p.lines()...); len(logged) != len(output) || anew < 5 {
 		t.Errorf("%d lines of %d, begun anew %d times", len(logged), len(output), anew)
+	}
+}
+
+// TestLimitToTheByte: a log may become as long as its limit.
+func TestLimitToTheByte(t *testing.T) {
+	line := int64(len(stamp + " stdout F x\n"))
+	for limit, want := range map[int64]error{2*line - 1: ErrFull, 2 * line: nil} {
+		p := newPlace(t)
+		w, err := Open(p.record, p.file(), limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if _, err := w.Write(Stdout, 0, []byte("x\n")); err != nil {
+			t.Error(err)
+		}
+		if _, err := w.Write(Stdout, 2, []byte("x\n")); !errors.Is(err, want) {
+			t.Errorf("limit %d: %v, want %v", limit, err, want)
+		}
 	}
 }
 

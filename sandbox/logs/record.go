@@ -39,9 +39,9 @@ func (r record) encode() []byte {
 	return b
 }
 
+// decode decodes recordSize bytes.
 func decode(b []byte) (r record, ok bool) {
-	if len(b) != recordSize || binary.LittleEndian.Uint32(b) != recordMagic ||
-		binary.LittleEndian.Uint32(b[4:]) != crc32.ChecksumIEEE(b[8:]) {
+	if binary.LittleEndian.Uint32(b) != recordMagic || binary.LittleEndian.Uint32(b[4:]) != crc32.ChecksumIEEE(b[8:]) {
 		return record{}, false
 	}
 	at := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8+8*i:]) }
