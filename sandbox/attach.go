@@ -150,7 +150,7 @@ func (s *Sandbox) beginAttach(id Process, c Streams) (*process, bool, error) {
 	case <-p.attached:
 		return p, false, nil
 	default:
-		return p, p.streams() && (c.Stdout != nil || c.Stderr != nil), nil
+		return p, p.streams(), nil
 	}
 }
 

@@ -72,6 +72,45 @@ func TestExecAttachedBeforeStartMissesNothing(t *testing.T) {
 	h.must(err)
 }
 
+// TestClientOfStdinAlone: output waits for a client that reads some, and whoever feeds
+// the process does not.
+func TestClientOfStdinAlone(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []string{"stdout", "stderr"} {
+		h := running(t)
+		h.started("c")
+		id := h.exec("e1", true)
+		r, w := io.Pipe()
+		fed := h.attach(id, Streams{Stdin: r})
+		_, err := h.box.StartProcess(h.ctx, id)
+		h.must(err)
+		p := h.fake(id)
+		_, err = io.WriteString(w, "x")
+		h.must(err)
+		h.must(p.until(h.ctx, func() bool { return string(p.input) == "x" }))
+		h.box.mu.Lock()
+		attached := h.box.procs[id].attached
+		h.box.mu.Unlock()
+		select {
+		case <-attached:
+			t.Error("the output flows, and nobody reads it")
+		default:
+		}
+		h.say(p, stream, "early")
+		out := newBuffer()
+		c := Streams{Stdout: out}
+		if stream == "stderr" {
+			c = Streams{Stderr: out}
+		}
+		read := h.attach(id, c)
+		out.until(h, "early")
+		w.Close()
+		p.end(exited(0))
+		h.must(<-read)
+		h.must(<-fed)
+	}
+}
+
 // Output of an exec'd process is held back by its client, end to end: nothing
 // between keeps more than its bound.
 func TestExecOutputIsHeldBack(t *testing.T) {
