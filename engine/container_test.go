@@ -1,0 +1,330 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/containerd/ttrpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+)
+
+// errs are the errors of the next calls of one name.
+type errs = map[string][]error
+
+// TestStartContainer: a start that a shim took with it into its death is asked for again,
+// unless the next shim says that it was done.
+func TestStartContainer(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		state State
+		errs  errs
+		says  State
+		ends  bool // the pod's VM, with the call
+		want  codes.Code
+		then  State
+		calls []string
+	}{
+		{name: "runs", then: ContainerRunning, calls: []string{"Start"}},
+		{name: "runs already", state: ContainerRunning, want: codes.FailedPrecondition, then: ContainerRunning},
+		{name: "has ended", state: ContainerExited, want: codes.FailedPrecondition, then: ContainerExited},
+		{
+			name: "shim dies before", errs: errs{"Start": {ttrpc.ErrClosed}}, says: ContainerCreated,
+			then: ContainerRunning, calls: []string{"Start", "Status", "Start"},
+		},
+		{
+			name: "shim dies after", errs: errs{"Start": {ttrpc.ErrClosed}}, says: ContainerRunning,
+			then: ContainerRunning, calls: []string{"Start", "Status"},
+		},
+		{
+			name: "two shims die", errs: errs{"Start": {ttrpc.ErrClosed}, "Status": {ttrpc.ErrClosed}}, says: ContainerRunning,
+			then: ContainerRunning, calls: []string{"Start", "Status", "Start"},
+		},
+		{
+			name: "next shim fails", errs: errs{"Start": {ttrpc.ErrClosed}, "Status": {errInjected}},
+			want: codes.Unknown, then: ContainerCreated, calls: []string{"Start", "Status"},
+		},
+		{
+			name: "no next shim", errs: errs{"Start": {ttrpc.ErrClosed}}, ends: true,
+			want: codes.FailedPrecondition, then: ContainerCreated, calls: []string{"Start"},
+		},
+		{
+			name: "cannot be run", errs: errs{"Start": {errInjected}}, says: ContainerExited,
+			want: codes.Unknown, then: ContainerExited, calls: []string{"Start", "Status"},
+		},
+		{
+			name: "nobody knows why not", errs: errs{"Start": {errInjected}, "Status": {errInjected}},
+			want: codes.Unknown, then: ContainerCreated, calls: []string{"Start", "Status"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := &scripted{errs: tc.errs}
+			c := scriptedPod(t, s, or(tc.state, ContainerCreated))
+			s.says(c, or(tc.says, ContainerCreated))
+			if tc.ends {
+				s.on = map[string]func(){"Start": func() {
+					if err := c.pod.update(func(r *store.Pod) { r.Exit = "it ended" }); err != nil {
+						t.Error(err)
+					}
+				}}
+			}
+			if err := c.pod.e.StartContainer(t.Context(), c.ID); codeOf(err) != tc.want {
+				t.Errorf("%v", err)
+			}
+			if got := c.now(); got != tc.then {
+				t.Errorf("it is %s then, not %s", got, tc.then)
+			}
+			s.same(t, tc.calls...)
+		})
+	}
+}
+
+// or is s, or the default of an empty one.
+func or(s, otherwise State) State {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// TestStopContainer: the stop signal first, to the container's own process, and KILL to all
+// when the grace is over; what is not there any more has stopped.
+func TestStopContainer(t *testing.T) {
+	t.Parallel()
+	asked, killed := []string{"Kill 15", "Wait", "Status"}, []string{"Kill 9 all", "Wait", "Status"}
+	both := append(asked[:2:2], killed...)
+	late := failure.New(codes.DeadlineExceeded, "late")
+	for _, tc := range []struct {
+		name   string
+		state  State
+		grace  time.Duration
+		paused bool
+		errs   errs
+		want   codes.Code
+		calls  []string
+	}{
+		{name: "ends when asked", grace: time.Hour, calls: asked},
+		{name: "does not end when asked", grace: time.Millisecond, errs: errs{"Wait": {errSilent}}, calls: both},
+		{name: "the shim's deadline is first", grace: time.Hour, errs: errs{"Wait": {late}}, calls: both},
+		{name: "at once", calls: killed},
+		{name: "less than at once", grace: -time.Hour, calls: killed},
+		{name: "does not run yet", state: ContainerCreated, grace: time.Hour, calls: killed},
+		{name: "has ended", state: ContainerExited, grace: time.Hour},
+		{name: "no process any more", grace: time.Hour, errs: errs{"Kill": {failure.New(codes.NotFound, "gone")}}, calls: asked},
+		{name: "ends by itself", grace: time.Hour, errs: errs{"Kill": {failure.New(codes.FailedPrecondition, "ended")}}, calls: asked},
+		{name: "cannot be asked", grace: time.Hour, errs: errs{"Kill": {errInjected}}, want: codes.Unknown, calls: asked[:1]},
+		{name: "cannot be waited for", grace: time.Hour, errs: errs{"Wait": {errInjected}}, want: codes.Unknown, calls: asked[:2]},
+		{name: "nobody tells how", grace: time.Hour, errs: errs{"Status": {errInjected}}, want: codes.Unknown, calls: asked},
+		{name: "does not die", errs: errs{"Wait": {late}}, want: codes.DeadlineExceeded, calls: killed[:2]},
+		{name: "cannot be killed", errs: errs{"Kill": {errInjected}}, want: codes.Unknown, calls: killed[:1]},
+		{
+			name: "the shim dies", grace: time.Hour, errs: errs{"Kill": {ttrpc.ErrClosed, ttrpc.ErrClosed}},
+			calls: append([]string{"Kill 15", "Kill 15"}, asked...),
+		},
+		{name: "paused", grace: time.Hour, paused: true, calls: append([]string{"Resume"}, asked...)},
+		{name: "stays paused", paused: true, errs: errs{"Resume": {errInjected}}, want: codes.Unknown, calls: []string{"Resume"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := &scripted{errs: tc.errs}
+			c := scriptedPod(t, s, or(tc.state, ContainerRunning))
+			c.pod.paused = tc.paused
+			s.says(c, ContainerExited)
+			if err := c.pod.e.StopContainer(t.Context(), c.ID, tc.grace); codeOf(err) != tc.want {
+				t.Errorf("%v", err)
+			}
+			if got := c.now(); (got == ContainerExited) != (tc.want == codes.OK) {
+				t.Errorf("it is %s then", got)
+			}
+			s.same(t, tc.calls...)
+		})
+	}
+}
+
+// TestStopContainerGivesUp: who waits no more gets that as the reason, and nothing is killed
+// on his behalf.
+func TestStopContainerGivesUp(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &scripted{errs: errs{"Wait": {errSilent}}, on: map[string]func(){"Wait": cancel}}
+	c := scriptedPod(t, s, ContainerRunning)
+	if err := c.stop(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	s.same(t, "Kill 15", "Wait")
+}
+
+// TestSignalContainer: signals are the kernel's, and a process has to be there.
+func TestSignalContainer(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		state  State
+		signal int
+		errs   errs
+		want   codes.Code
+		calls  []string
+	}{
+		{name: "the first", signal: 1, calls: []string{"Kill 1"}},
+		{name: "the last", signal: 64, calls: []string{"Kill 64"}},
+		{name: "none", signal: 0, want: codes.InvalidArgument},
+		{name: "one too many", signal: 65, want: codes.InvalidArgument},
+		{name: "does not run", state: ContainerCreated, signal: 1, want: codes.FailedPrecondition},
+		{name: "fails", signal: 9, errs: errs{"Kill": {errInjected}}, want: codes.Unknown, calls: []string{"Kill 9"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := &scripted{errs: tc.errs}
+			c := scriptedPod(t, s, or(tc.state, ContainerRunning))
+			if err := c.pod.e.SignalContainer(t.Context(), c.ID, tc.signal); codeOf(err) != tc.want {
+				t.Errorf("%v", err)
+			}
+			s.same(t, tc.calls...)
+		})
+	}
+}
+
+// TestRemoveContainer: one that could not be ended or forgotten stays, for the next time.
+func TestRemoveContainer(t *testing.T) {
+	t.Parallel()
+	kill := []string{"Kill 9 all", "Wait", "Status"}
+	all := append(kill[:3:3], "Delete")
+	for _, tc := range []struct {
+		name   string
+		errs   errs
+		noShim bool
+		stays  bool
+		calls  []string
+	}{
+		{name: "runs", calls: all},
+		{name: "the guest knows nothing of it", errs: errs{"Delete": {failure.New(codes.NotFound, "gone")}}, calls: all},
+		{name: "has no shim", noShim: true},
+		{name: "cannot be killed", errs: errs{"Kill": {errInjected}}, stays: true, calls: kill[:1]},
+		{name: "the guest does not forget it", errs: errs{"Delete": {errInjected}}, stays: true, calls: all},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := &scripted{errs: tc.errs}
+			c := scriptedPod(t, s, ContainerRunning)
+			s.says(c, ContainerExited)
+			if tc.noShim {
+				c.pod.conn = nil
+			}
+			e := c.pod.e
+			if err := e.RemoveContainer(t.Context(), c.ID); (err != nil) != tc.stays {
+				t.Errorf("%v", err)
+			}
+			s.same(t, tc.calls...)
+			stored, _, err := e.store.Containers(c.pod.id)
+			if err != nil || (len(stored) > 0) != tc.stays || (c.pod.container(c.ID) != nil) != tc.stays {
+				t.Errorf("of %d records, %v", len(stored), err)
+			}
+			if err := errors.Join(e.RemoveContainer(t.Context(), c.ID), e.RemoveContainer(t.Context(), c.ID)); err != nil {
+				t.Errorf("once more: %v", err)
+			}
+			s.calls()
+			if err := c.remove(t.Context()); err != nil {
+				t.Errorf("removed meanwhile: %v", err)
+			}
+			s.same(t)
+		})
+	}
+}
+
+// TestReopenLog: a log file that was made for a shim which did not take it goes again, and
+// one that was there stays.
+func TestReopenLog(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		state  State
+		errs   errs
+		noLog  bool
+		noShim bool
+		path   string // elsewhere
+		there  bool   // before
+		want   codes.Code
+		calls  int
+		left   bool
+	}{
+		{name: "moved away", calls: 2, left: true},
+		{name: "still there", there: true, calls: 2, left: true},
+		{name: "has no log", noLog: true, want: codes.FailedPrecondition},
+		{name: "has no shim", noShim: true, want: codes.FailedPrecondition},
+		{name: "does not run", state: ContainerExited, want: codes.FailedPrecondition},
+		{name: "no place of clients'", path: "/nowhere/log", want: codes.Unknown},
+		{name: "cannot be sent", errs: errs{"SendFile": {errInjected}}, want: codes.Unknown, calls: 1},
+		{name: "is refused", errs: errs{"ReopenLog": {errInjected}}, want: codes.Unknown, calls: 2},
+		{name: "is refused and was there", errs: errs{"ReopenLog": {errInjected}}, there: true, want: codes.Unknown, calls: 2, left: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := &scripted{errs: tc.errs}
+			c := scriptedPod(t, s, or(tc.state, ContainerRunning))
+			path := filepath.Join(t.TempDir(), "log")
+			if tc.there {
+				if err := os.WriteFile(path, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.Log = path; tc.path != "" {
+				c.Log = tc.path
+			}
+			if tc.noLog {
+				c.Log = ""
+			}
+			if tc.noShim {
+				c.pod.conn = nil
+			}
+			err := c.pod.e.ReopenLog(t.Context(), c.ID)
+			if (err != nil) != (tc.want != codes.OK) || tc.want != codes.Unknown && codeOf(err) != tc.want {
+				t.Errorf("%v", err)
+			}
+			s.same(t, []string{"SendFile log-" + c.ID, "ReopenLog log-" + c.ID}[:tc.calls]...)
+			if _, err := os.Stat(path); (err == nil) != tc.left {
+				t.Errorf("the file: %v", err)
+			}
+		})
+	}
+}
+
+// TestNoContainer: what is asked of a container that is not there is told, but for what is
+// done by that.
+func TestNoContainer(t *testing.T) {
+	t.Parallel()
+	e := bareEngine(t)
+	ctx := t.Context()
+	for name, do := range map[string]func(id string) error{
+		"start":  func(id string) error { return e.StartContainer(ctx, id) },
+		"stop":   func(id string) error { return e.StopContainer(ctx, id, 0) },
+		"remove": func(id string) error { return e.RemoveContainer(ctx, id) },
+		"signal": func(id string) error { return e.SignalContainer(ctx, id, 9) },
+		"reopen": func(id string) error { return e.ReopenLog(ctx, id) },
+		"update": func(id string) error { return e.UpdateContainer(ctx, id, nil, nil) },
+		"exec":   func(id string) error { _, _, err := e.ExecSync(ctx, id, nil, 0); return err },
+		"stream": func(id string) error { _, err := e.Exec(ctx, ExecRequest{Container: id}); return err },
+		"attach": func(id string) error { _, err := e.Attach(ctx, AttachRequest{Container: id}); return err },
+		"copy":   func(id string) error { _, err := e.Copy(ctx, CopyRequest{ContainerID: id}); return err },
+		"look":   func(id string) error { _, err := e.Container(id); return err },
+		"record": func(id string) error { return e.SetContainerRecord(id, nil) },
+	} {
+		want := codes.NotFound
+		if name == "stop" || name == "remove" {
+			want = codes.OK
+		}
+		if err := do("gone"); codeOf(err) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := do(""); codeOf(err) != codes.InvalidArgument {
+			t.Errorf("%s, without an id: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+)
+
+// scripted is a shim whose calls go as a test says.
+type scripted struct {
+	mu     sync.Mutex
+	told   []string
+	errs   map[string][]error        // of the next calls of a name
+	on     map[string]func()         // done by each call of a name
+	status *shimv1.StatusResponse    // nil: nothing is known of a container
+	exec   *taskv3.StateResponse     // of an exec
+	opened func(*shimv1.OpenRequest) // sees what is opened
+}
+
+// errSilent has a call wait for the end of its context.
+var errSilent = fmt.Errorf("silent")
+
+// call tells of a call and returns what becomes of it.
+func (s *scripted) call(ctx context.Context, name, detail string) error {
+	s.mu.Lock()
+	s.told = append(s.told, name+detail)
+	var err error
+	if next := s.errs[name]; len(next) > 0 {
+		err, s.errs[name] = next[0], next[1:]
+	}
+	do := s.on[name]
+	s.mu.Unlock()
+	if do != nil {
+		do()
+	}
+	if err == errSilent { //nolint:errorlint // it is not wrapped
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+// calls are those since the last time.
+func (s *scripted) calls() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := s.told
+	s.told = nil
+	return told
+}
+
+func (s *scripted) conn() *link.Conn {
+	return &link.Conn{
+		Task: scriptedTask{scripted: s}, Ext: scriptedExt{scripted: s}, Done: make(chan struct{}), Close: func() error { return nil },
+		SendFile: func(ctx context.Context, name string, _ *os.File) error { return s.call(ctx, "SendFile", " "+name) },
+	}
+}
+
+type scriptedTask struct {
+	taskv3.TTRPCTaskService
+	*scripted
+}
+
+type scriptedExt struct {
+	shimv1.ExtensionClient
+	*scripted
+}
+
+func (s scriptedTask) Start(ctx context.Context, _ *taskv3.StartRequest) (*taskv3.StartResponse, error) {
+	return &taskv3.StartResponse{}, s.call(ctx, "Start", "")
+}
+
+func (s scriptedTask) Kill(ctx context.Context, r *taskv3.KillRequest) (*emptypb.Empty, error) {
+	whom := ""
+	if r.All {
+		whom = " all"
+	}
+	return &emptypb.Empty{}, s.call(ctx, "Kill", fmt.Sprintf(" %d%s", r.Signal, whom))
+}
+
+func (s scriptedTask) Wait(ctx context.Context, _ *taskv3.WaitRequest) (*taskv3.WaitResponse, error) {
+	return &taskv3.WaitResponse{}, s.call(ctx, "Wait", "")
+}
+
+func (s scriptedTask) Delete(ctx context.Context, _ *taskv3.DeleteRequest) (*taskv3.DeleteResponse, error) {
+	return &taskv3.DeleteResponse{}, s.call(ctx, "Delete", "")
+}
+
+func (s scriptedTask) Exec(ctx context.Context, r *taskv3.ExecProcessRequest) (*emptypb.Empty, error) {
+	return &emptypb.Empty{}, s.call(ctx, "Exec", "")
+}
+
+func (s scriptedTask) State(ctx context.Context, _ *taskv3.StateRequest) (*taskv3.StateResponse, error) {
+	return s.exec, s.call(ctx, "State", "")
+}
+
+func (s scriptedTask) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb.Empty, error) {
+	return &emptypb.Empty{}, s.call(ctx, "Update", fmt.Sprintf(" %s %s", r.ID, r.Resources.GetValue()))
+}
+
+func (s scriptedExt) Status(ctx context.Context, _ *shimv1.StatusRequest) (*shimv1.StatusResponse, error) {
+	if err := s.call(ctx, "Status", ""); err != nil {
+		return nil, err
+	}
+	return s.status, nil
+}
+
+func (s scriptedExt) Pause(ctx context.Context, _ *shimv1.PauseRequest) (*shimv1.PauseResponse, error) {
+	return &shimv1.PauseResponse{}, s.call(ctx, "Pause", "")
+}
+
+func (s scriptedExt) Resume(ctx context.Context, _ *shimv1.ResumeRequest) (*shimv1.ResumeResponse, error) {
+	return &shimv1.ResumeResponse{}, s.call(ctx, "Resume", "")
+}
+
+func (s scriptedExt) ReopenLog(ctx context.Context, r *shimv1.ReopenLogRequest) (*shimv1.ReopenLogResponse, error) {
+	return &shimv1.ReopenLogResponse{}, s.call(ctx, "ReopenLog", " "+r.GetFile())
+}
+
+func (s scriptedExt) Open(ctx context.Context, r *shimv1.OpenRequest) (*shimv1.OpenResponse, error) {
+	if s.opened != nil {
+		s.opened(r)
+	}
+	return &shimv1.OpenResponse{Token: "token"}, s.call(ctx, "Open", "")
+}
+
+// scriptedPod is a ready pod, which its engine holds, with a container "c" in a state.
+func scriptedPod(t *testing.T, s *scripted, state State) *container {
+	t.Helper()
+	p := barePod(bareEngine(t), nil)
+	p.conn = s.conn()
+	if err := p.e.store.MakePod(p.id); err != nil {
+		t.Fatal(err)
+	}
+	c := &container{pod: p, Stored: store.Stored{Container: store.Container{ID: store.NewID(), Key: "c/0", Name: "c", StopSignal: 15}}}
+	if state != ContainerCreated {
+		c.Started = time.Now()
+	}
+	if state == ContainerExited {
+		c.Exit = &store.Exit{}
+	}
+	if err := p.e.store.PutContainer(p.id, &c.Container); err != nil {
+		t.Fatal(err)
+	}
+	p.containers[c.ID] = c
+	p.e.hold(p)
+	return c
+}
+
+// now is the container's state.
+func (c *container) now() State {
+	c.pod.mu.Lock()
+	defer c.pod.mu.Unlock()
+	return c.state()
+}
+
+// word is what a shim says of the container.
+func word(c *container, state State) *shimv1.ContainerStatus {
+	w := &shimv1.ContainerStatus{Id: c.ID, State: "ready"}
+	switch state {
+	case ContainerRunning:
+		w.State, w.StartedAt = "running", timestamppb.Now()
+	case ContainerExited:
+		w.State, w.ExitCode, w.ExitedAt = "stopped", 127, timestamppb.Now()
+	case ContainerCreated:
+	}
+	return w
+}
+
+// says has the shim tell the container's state.
+func (s *scripted) says(c *container, state State) {
+	s.status = &shimv1.StatusResponse{State: "running", Containers: []*shimv1.ContainerStatus{word(c, state)}}
+}
+
+// same fails the test for calls that are not those.
+func (s *scripted) same(t *testing.T, want ...string) {
+	t.Helper()
+	if got := s.calls(); !slices.Equal(got, want) {
+		t.Errorf("calls %q, want %q", got, want)
+	}
+}
+
+// codeOf is an error's code, and OK for none.
+func codeOf(err error) codes.Code {
+	if err == nil {
+		return codes.OK
+	}
+	return failure.Code(err)
+}
