@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
 )
 
@@ -132,7 +133,8 @@ func enterWorld(t *testing.T, who, resolvConf string) {
 	binary := filepath.Join(home, "network.test")
 	testnet.Run(t, "cp", os.Args[0], binary)
 	testnet.Run(t, "chmod", "755", binary)
-	cmd := exec.Command(args[0], append(args[1:], binary, "-test.run=^TestUserNetwork$/^"+who+"$", "-test.v", "-test.timeout=50s")...)
+	cmd := exec.Command(args[0], append(args[1:], binary, "-test.run=^TestUserNetwork$/^"+who+"$", "-test.v",
+		"-test.timeout="+(4*testdeadline.For(50*time.Second)).String())...)
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), inside+"=test", "HOME="+home, "TMPDIR="+home)
 	out, err := cmd.CombinedOutput()
