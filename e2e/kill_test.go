@@ -97,6 +97,7 @@ var scenarios = map[string]func(k *killing, t *testing.T){
 	"pool":  (*killing).poolFill,
 	"stop":  func(k *killing, t *testing.T) { k.ending(t, "stop", name) },
 	"rm":    func(k *killing, t *testing.T) { k.ending(t, "rm", "-f", name) },
+	"start": (*killing).startAgain,
 	"adopt": (*killing).adopt,
 	"reap":  (*killing).reapAgain,
 }
@@ -167,6 +168,32 @@ func (k *killing) ending(t *testing.T, args ...string) {
 	code := c.wait(t)
 	if k.cell.victim == "qemu" && code != 0 {
 		t.Errorf("a machine that dies on its own spoils its end: %v", c)
+	}
+}
+
+// startAgain kills while a stopped pod is started, which loses nothing of its emptyDir
+// by that.
+func (k *killing) startAgain(t *testing.T) {
+	k.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: `+name+`}, spec: {terminationGracePeriodSeconds: 0,
+  volumes: [{name: v, emptyDir: {}}],
+  containers: [{name: c, image: "`+image+`", command: [sleep, "1000"],
+    volumeMounts: [{name: v, mountPath: /v}]}]}}`, "run", "-d", "-q", "-")
+	k.must(t, "", "exec", name, "--", "sh", "-c", "echo kept >/v/file")
+	k.must(t, "", "stop", name)
+	k.strike(t, func() *command { return k.start(t, "", "start", name) }).wait(t)
+	k.must(t, "", "reap")
+	for deadline := time.Now().Add(commandLimit); ; time.Sleep(100 * time.Millisecond) {
+		c := k.world.run(t, "", "exec", name, "--", "cat", "/v/file")
+		if c.ProcessState.ExitCode() == 0 {
+			if c.out.String() != "kept\n" {
+				t.Errorf("the emptyDir has %q", c.out.String())
+			}
+			return
+		}
+		if time.Now().After(deadline) || strings.Contains(c.err.String(), "No such file") {
+			t.Fatalf("the emptyDir is lost: %v", c)
+		}
+		k.world.run(t, "", "start", name) // unless it starts by itself
 	}
 }
 

@@ -56,6 +56,11 @@ var points = []struct {
 		{"sandbox.stopped", "csh"}, {"sandbox.removed", "csh"}, {"shim.ending", "csh"}, {"undone.shim", "cs"},
 		{"undo.network", "cs"}, {"undone.network", "cs"}, {"stop.undone", "cs"}, {"stop.recorded", "cs"}, {"pod.ended", "cs"},
 	}},
+	// The start of a stopped pod, which takes its last VM's disk over.
+	{"start", [][2]string{
+		{"journal.scratch", "cs"}, {"scratch.taken", "cs"}, {"shim.recorded", "cs"}, {"qemu.spawned", "cshq"},
+		{"run.scratch", "cshq"}, {"sandbox.configured", "cshq"}, {"run.start", "cshq"}, {"run.ready", "cshq"},
+	}},
 	// The removal of a pod that runs.
 	{"rm", [][2]string{
 		{"stop.killed", "cshq"}, {"undo.shim", "cshq"}, {"machine.killed", "csh"}, {"stop.recorded", "cs"}, {"pod.ended", "cs"},
