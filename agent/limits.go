@@ -116,7 +116,8 @@ func ballast(dir string, room int64) error {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("statfs %s: %w", dir, err)
 	}
-	spare := min(int64(st.Bavail)*st.Bsize, int64(st.Blocks)*st.Bsize-room)
+	used := int64(st.Blocks-st.Bfree) * st.Bsize
+	spare := int64(st.Bavail)*st.Bsize - max(0, room-used)
 	if spare <= 0 {
 		return nil
 	}
