@@ -98,7 +98,7 @@ func mountDisk(m agentv1.Mount, at string) error {
 		data = "noinit_itable,prjquota" // the disk is a file of zeros: there is nothing to clear
 	}
 	if err := unix.Mount(device, at, m.FS, flags, data); err != nil {
-		return fmt.Errorf("%s as %s: %w", device, m.FS, err)
+		return fmt.Errorf("%s has no %s that can be mounted: %w", device, m.FS, err)
 	}
 	return nil
 }

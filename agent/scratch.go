@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // The directories of the scratch disk.
@@ -13,6 +14,9 @@ const (
 	rootsDir   = "roots"   // what containers write to their roots
 	volumesDir = "volumes" // emptyDirs, by their names
 )
+
+// clearWait bounds the wait for the removal of what an earlier VM left.
+const clearWait = 2 * time.Second
 
 // scratchLayout makes the directories for containers' roots and volumes.
 func scratchLayout(at string) error {
@@ -25,19 +29,26 @@ func scratchLayout(at string) error {
 }
 
 // reuse readies a scratch disk, which an earlier VM of the same pod may have
-// written. The volumes on it are kept. All else goes, in the background: it may be
-// many files.
+// written. The volumes on it are kept. All else goes: it takes room that the pod may
+// want, so there is a short wait for that, and it may be many files, so the rest of
+// them goes in the background.
 func reuse(at string) error {
 	rest, err := setAside(at)
 	if err != nil {
 		return fmt.Errorf("clear what an earlier VM left: %w", err)
 	}
 	if rest != "" {
+		done := make(chan struct{})
 		go func() { // which nothing but the VM's end ends
+			defer close(done)
 			if err := os.RemoveAll(rest); err != nil {
 				Log("clear what an earlier VM left: %v", err)
 			}
 		}()
+		select {
+		case <-done:
+		case <-time.After(clearWait):
+		}
 	}
 	return scratchLayout(at)
 }

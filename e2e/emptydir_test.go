@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -24,9 +26,11 @@ spec:
     - -c
     - |
       for dir in /disk /small /memory /root; do mkdir -p $dir; echo x >>$dir/file; wc -l <$dir/file; done
+      head -c 15000000 /dev/zero >/big || exit 1
       sync
       echo up
       exec sleep 1000
+    resources: {limits: {ephemeral-storage: 20Mi}}
     volumeMounts: [{name: disk, mountPath: /disk}, {name: small, mountPath: /small}, {name: memory, mountPath: /memory}]
 `
 
@@ -62,6 +66,23 @@ func TestEmptyDirs(t *testing.T) {
 	w.soon(t, `^4\n4\n1\n1\nup\n$`, "logs", "keeper")
 	if c := w.run(t, "", "exec", "keeper", "--", "dd", "if=/dev/zero", "of=/small/big", "bs=1M", "count=3"); c.ProcessState.ExitCode() == 0 {
 		t.Errorf("the limit of a kept emptyDir is gone: %v", c)
+	}
+
+	// A disk that no guest can mount any more is told of, and kept.
+	w.must(t, "", "stop", "keeper")
+	disk := first(filepath.Join(w.roots().Sandboxes(), "*", "scratch.img"))
+	if err := os.Truncate(disk, 10<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(disk, 10<<30); err != nil {
+		t.Fatal(err)
+	}
+	c := w.run(t, "", "start", "keeper")
+	if c.ProcessState.ExitCode() == 0 || !strings.Contains(c.err.String(), "no ext4 that can be mounted") {
+		t.Errorf("with a damaged disk: %v", c)
+	}
+	if _, err := os.Stat(disk); err != nil {
+		t.Errorf("the damaged disk is gone: %v", err)
 	}
 	w.must(t, "", "rm", "-f", "keeper")
 }
