@@ -74,7 +74,7 @@ func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 		if held[name.ID] || e.busy(name.ID) {
 			continue
 		}
-		if err := errors.Join(e.unwind(ctx, name.ID), e.store.Release(name.Key, name.ID)); err != nil {
+		if err := e.discard(ctx, name.ID, name.Key); err != nil {
 			r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", shortid.Of(name.ID), err))
 			continue
 		}

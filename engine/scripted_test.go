@@ -29,6 +29,7 @@ type scripted struct {
 	status *shimv1.StatusResponse    // nil: nothing is known of a container
 	exec   *taskv3.StateResponse     // of an exec
 	opened func(*shimv1.OpenRequest) // sees what is opened
+	token  func() (string, error)    // of what is opened; nil: "token"
 }
 
 // errSilent has a call wait for the end of its context.
@@ -135,7 +136,24 @@ func (s scriptedExt) Open(ctx context.Context, r *shimv1.OpenRequest) (*shimv1.O
 	if s.opened != nil {
 		s.opened(r)
 	}
-	return &shimv1.OpenResponse{Token: "token"}, s.call(ctx, "Open", "")
+	if err := s.call(ctx, "Open", ""); err != nil {
+		return nil, err
+	}
+	if s.token == nil {
+		return &shimv1.OpenResponse{Token: "token"}, nil
+	}
+	token, err := s.token()
+	return &shimv1.OpenResponse{Token: token}, err
+}
+
+func (s scriptedExt) Publish(ctx context.Context, _ *shimv1.PublishRequest) (*shimv1.PublishResponse, error) {
+	return &shimv1.PublishResponse{}, s.call(ctx, "Publish", "")
+}
+
+// Events has none.
+func (s scriptedExt) Events(ctx context.Context, _ *shimv1.EventsRequest) (shimv1.Extension_EventsClient, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
 // scriptedPod is a ready pod, which its engine holds, with a container "c" in a state.
