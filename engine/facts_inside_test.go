@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+)
+
+// TestPause: a pod is paused and resumed once, however often it is asked for, and stays as
+// it was where that fails.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		paused bool
+		resume bool
+		errs   errs
+		noShim bool
+		code   codes.Code
+		then   bool
+		times  uint64
+		calls  []string
+	}{
+		{name: "pause", then: true, times: 1, calls: []string{"Pause"}},
+		{name: "pause again", paused: true, then: true},
+		{name: "pause fails", errs: errs{"Pause": {errInjected}}, code: codes.Unknown, times: 1, calls: []string{"Pause"}},
+		{name: "pause without a shim", noShim: true, code: codes.FailedPrecondition},
+		{name: "resume", resume: true, paused: true, calls: []string{"Resume"}},
+		{name: "resume again", resume: true},
+		{name: "resume fails", resume: true, paused: true, errs: errs{"Resume": {errInjected}}, code: codes.Unknown, then: true, calls: []string{"Resume"}},
+		{name: "resume without a shim", resume: true, paused: true, noShim: true, code: codes.FailedPrecondition, then: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := &scripted{errs: tc.errs}
+			p := scriptedPod(t, s, ContainerRunning).pod
+			p.paused = tc.paused
+			if tc.noShim {
+				p.conn = nil
+			}
+			do := p.e.PausePod
+			if tc.resume {
+				do = p.e.ResumePod
+			}
+			if err := do(t.Context(), p.id); codeOf(err) != tc.code {
+				t.Errorf("%v", err)
+			}
+			if times, now := p.e.Pauses(p.id); times != tc.times || now != tc.then {
+				t.Errorf("paused %d times, now %v", times, now)
+			}
+			s.same(t, tc.calls...)
+			busy, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := p.acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := do(busy, p.id); !tc.noShim && codeOf(err) != codes.Canceled {
+				t.Errorf("beside another operation: %v", err)
+			}
+			p.done()
+		})
+	}
+}
+
+// TestFacts: what a shim tells wins over what was asked for, and without one the record
+// tells what was.
+func TestFacts(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		status *shimv1.StatusResponse
+		errs   errs
+		noShim bool
+		limits hostcgroup.Limits
+		clone  string
+		state  string
+		memory int64
+		cpus   float64
+	}{
+		{name: "lives", status: &shimv1.StatusResponse{State: "running", MemoryMib: 2}, state: "running", memory: 2},
+		{name: "tells no size", status: &shimv1.StatusResponse{State: "running"}, state: "running", memory: 1},
+		{name: "tells a wrong size", status: &shimv1.StatusResponse{State: "running", MemoryMib: -1}, state: "running", memory: 1},
+		{name: "fails", errs: errs{"Status": {errInjected}}, state: "stopped", memory: 1},
+		{name: "has no shim", noShim: true, state: "stopped", memory: 1},
+		{name: "is held", noShim: true, limits: hostcgroup.Limits{Quota: 50, Period: 100}, state: "stopped", memory: 1, cpus: 0.5},
+		{name: "is a clone", noShim: true, clone: "key", state: "stopped", memory: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := scriptedPod(t, &scripted{errs: tc.errs, status: tc.status}, ContainerRunning).pod
+			p.record.MemoryMiB, p.record.Template, p.record.Cgroup.Limits = 1, tc.clone, tc.limits
+			if tc.noShim {
+				p.conn = nil
+			}
+			f, err := p.e.Facts(t.Context(), p.id)
+			if err != nil || f.State != tc.state || f.MemoryMiB != tc.memory || f.Cgroup.CPUs != tc.cpus || f.Clone != (tc.clone != "") {
+				t.Errorf("%+v, %v", f, err)
+			}
+		})
+	}
+}
+
+// TestStreamRequests: what streams are asked of, and by what bounds.
+func TestStreamRequests(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		do     func(e *Engine, c *container) (Stream, error)
+		noShim bool
+		code   codes.Code
+		want   shimv1.OpenRequest_Kind
+		opens  bool
+	}{
+		{name: "port 0", do: portForward(0), code: codes.InvalidArgument},
+		{name: "port 1", do: portForward(1), opens: true, want: shimv1.OpenRequest_PORT_FORWARD},
+		{name: "the last port", do: portForward(65535), opens: true, want: shimv1.OpenRequest_PORT_FORWARD},
+		{name: "one too many", do: portForward(65536), code: codes.InvalidArgument},
+		{name: "port without a shim", do: portForward(1), noShim: true, code: codes.FailedPrecondition},
+		{name: "console", do: console, opens: true, want: shimv1.OpenRequest_CONSOLE},
+		{name: "console without a shim", do: console, noShim: true, code: codes.FailedPrecondition},
+		{name: "copy in", do: copyOf(true), opens: true, want: shimv1.OpenRequest_COPY_IN},
+		{name: "copy out", do: copyOf(false), opens: true, want: shimv1.OpenRequest_COPY_OUT},
+		{name: "copy without a shim", do: copyOf(false), noShim: true, code: codes.FailedPrecondition},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			opens := false
+			s := &scripted{opened: func(r *shimv1.OpenRequest) {
+				if opens = true; r.Kind != tc.want {
+					t.Errorf("opens %v", r.Kind)
+				}
+			}}
+			c := scriptedPod(t, s, ContainerRunning)
+			if tc.noShim {
+				c.pod.conn = nil
+			}
+			at, err := tc.do(c.pod.e, c)
+			if codeOf(err) != tc.code || opens != tc.opens || (at.Token != "") != tc.opens {
+				t.Errorf("%+v, %v", at, err)
+			}
+		})
+	}
+	e := bareEngine(t)
+	for port, want := range map[int]codes.Code{0: codes.InvalidArgument, 1: codes.NotFound, 65535: codes.NotFound, 65536: codes.InvalidArgument} {
+		if _, err := e.DialPort(t.Context(), "gone", port); codeOf(err) != want {
+			t.Errorf("dial %d: %v", port, err)
+		}
+	}
+}
+
+func portForward(port int) func(*Engine, *container) (Stream, error) {
+	return func(e *Engine, c *container) (Stream, error) {
+		return e.PortForward(context.Background(), c.pod.id, port)
+	}
+}
+
+func copyOf(in bool) func(*Engine, *container) (Stream, error) {
+	return func(e *Engine, c *container) (Stream, error) {
+		return e.Copy(context.Background(), CopyRequest{ContainerID: c.ID, In: in})
+	}
+}
+
+func console(e *Engine, c *container) (Stream, error) {
+	return e.Console(context.Background(), c.pod.id)
+}
+
+// TestNoPod: what is asked of a pod that is not there is told, but for what is done by that.
+func TestNoPod(t *testing.T) {
+	t.Parallel()
+	e := bareEngine(t)
+	ctx := t.Context()
+	for name, do := range map[string]func() error{
+		"pause":   func() error { return e.PausePod(ctx, "gone") },
+		"resume":  func() error { return e.ResumePod(ctx, "gone") },
+		"look":    func() error { _, err := e.Pod("gone"); return err },
+		"facts":   func() error { _, err := e.Facts(ctx, "gone"); return err },
+		"usage":   func() error { _, err := e.Usage(ctx, "gone"); return err },
+		"console": func() error { _, err := e.Console(ctx, "gone"); return err },
+		"stop":    func() error { return e.StopPod(ctx, "gone") },
+		"remove":  func() error { return e.RemovePod(ctx, "gone") },
+	} {
+		want := codes.NotFound
+		if name == "stop" || name == "remove" {
+			want = codes.OK
+		}
+		if err := do(); codeOf(err) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if times, now := e.Pauses("gone"); times != 0 || now {
+		t.Errorf("paused %d times, %v", times, now)
+	}
+}
+
+// TestContainerRecord: a door's record is replaced once it is stored.
+func TestContainerRecord(t *testing.T) {
+	t.Parallel()
+	c := scriptedPod(t, &scripted{}, ContainerRunning)
+	if err := c.pod.e.SetContainerRecord(c.ID, []byte(`"new"`)); err != nil || string(c.Record) != `"new"` {
+		t.Errorf("%s, %v", c.Record, err)
+	}
+	stored, _, err := c.pod.e.store.Containers(c.pod.id)
+	if err != nil || len(stored) != 1 || string(stored[0].Record) != `"new"` {
+		t.Errorf("%+v, %v", stored, err)
+	}
+	if err := c.pod.e.store.DropPod(c.pod.id); err != nil {
+		t.Fatal(err)
+	}
+	c.ID = "no id"
+	c.pod.containers[c.ID] = c
+	if err := c.pod.e.SetContainerRecord(c.ID, []byte(`"lost"`)); err == nil || string(c.Record) != `"new"` {
+		t.Errorf("not stored: %s, %v", c.Record, err)
+	}
+}
