@@ -144,7 +144,10 @@ func TestExecSync(t *testing.T) {
 		{name: "fails", exit: 3, want: "hello", code: 3, calls: over},
 		{name: "is clipped", limit: 2, want: "he", calls: over},
 		{name: "takes too long", exit: -1, wait: time.Millisecond, err: codes.DeadlineExceeded, calls: over},
-		{name: "no such command", errs: errs{"Start": {errInjected}}, exec: 127, code: 127, fails: "injected\n", calls: append(asked[:3:3], "State", "Delete")},
+		{
+			name: "no such command", errs: errs{"Start": {errInjected}}, exec: 127,
+			code: 127, fails: "injected\n", calls: append(asked[:3:3], "State", "Delete"),
+		},
 		{name: "is not started", errs: errs{"Start": {errInjected}}, err: codes.Unknown, calls: append(asked[:3:3], "State", "Delete")},
 		{
 			name: "nobody knows", errs: errs{"Start": {errInjected}, "State": {errInjected}}, exec: 127,
@@ -252,7 +255,8 @@ func TestExecWithoutBundle(t *testing.T) {
 	t.Parallel()
 	s := &scripted{}
 	c := scriptedPod(t, s, ContainerRunning)
-	if _, err := c.pod.e.Exec(t.Context(), ExecRequest{Container: c.ID, Command: []string{"x"}, Stdin: true}); !errors.Is(err, os.ErrNotExist) {
+	_, err := c.pod.e.Exec(t.Context(), ExecRequest{Container: c.ID, Command: []string{"x"}, Stdin: true})
+	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 	served(t, c, s, "", 0)

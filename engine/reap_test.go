@@ -36,6 +36,10 @@ func (s *scriptedShims) Connect(context.Context, string) (*link.Conn, error) {
 	return s.shim.conn(), next(&s.connect)
 }
 
+func (s *scriptedShims) Start(context.Context, shim.Options) (*link.Conn, error) {
+	return s.shim.conn(), nil
+}
+
 func (s *scriptedShims) Adopt(context.Context, shim.Options) (*link.Conn, error) {
 	s.adopted++
 	return s.shim.conn(), next(&s.adopt)

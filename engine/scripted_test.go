@@ -24,9 +24,10 @@ import (
 type scripted struct {
 	mu     sync.Mutex
 	told   []string
-	errs   map[string][]error        // of the next calls of a name
-	on     map[string]func()         // done by each call of a name
-	status *shimv1.StatusResponse    // nil: nothing is known of a container
+	errs   map[string][]error     // of the next calls of a name
+	on     map[string]func()      // done by each call of a name
+	status *shimv1.StatusResponse // nil: nothing is known of a container
+	stats  *shimv1.StatsResponse
 	exec   *taskv3.StateResponse     // of an exec
 	opened func(*shimv1.OpenRequest) // sees what is opened
 	token  func() (string, error)    // of what is opened; nil: "token"
@@ -148,6 +149,21 @@ func (s scriptedExt) Open(ctx context.Context, r *shimv1.OpenRequest) (*shimv1.O
 
 func (s scriptedExt) Publish(ctx context.Context, _ *shimv1.PublishRequest) (*shimv1.PublishResponse, error) {
 	return &shimv1.PublishResponse{}, s.call(ctx, "Publish", "")
+}
+
+func (s scriptedExt) Rehearse(ctx context.Context, _ *shimv1.RehearseRequest) (*shimv1.RehearseResponse, error) {
+	return &shimv1.RehearseResponse{}, s.call(ctx, "Rehearse", "")
+}
+
+func (s scriptedExt) Stats(ctx context.Context, _ *shimv1.StatsRequest) (*shimv1.StatsResponse, error) {
+	return s.stats, s.call(ctx, "Stats", "")
+}
+
+func (s scriptedExt) ReadFile(ctx context.Context, _ *shimv1.ReadFileRequest) (*shimv1.ReadFileResponse, error) {
+	if err := s.call(ctx, "ReadFile", ""); err != nil {
+		return nil, err
+	}
+	return &shimv1.ReadFileResponse{Data: []byte("words")}, nil
 }
 
 // Events has none.

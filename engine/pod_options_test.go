@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/engine/networks"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor/template"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// TestAdoptOptions: another shim gets the logs of the containers that have not ended, those
+// in the making among them, and the pod's disk.
+func TestAdoptOptions(t *testing.T) {
+	t.Parallel()
+	e := reapEngine(t, &scriptedShims{})
+	p := newPod(e, putPod(t, e, store.NewID(), store.Ready))
+	dir := t.TempDir()
+	want := map[string]bool{"runs": true, "is made": true}
+	for name, c := range map[string]store.Stored{
+		"runs": {}, "has ended": {Exit: &store.Exit{}}, "has none": {}, "is elsewhere": {}, "is made": {}, "is made without": {},
+	} {
+		c.ID, c.Log = name, filepath.Join(dir, name)
+		switch name {
+		case "has none", "is made without":
+			c.Log = ""
+		case "is elsewhere":
+			c.Log = "/nowhere/log"
+		}
+		set := p.containers
+		if strings.HasPrefix(name, "is made") {
+			set = p.making
+		}
+		set[name] = &container{pod: p, Stored: c}
+	}
+	for _, disk := range []bool{false, true} {
+		if disk {
+			if err := os.WriteFile(filepath.Join(e.store.Dir(p.id), "scratch.img"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o, closeFiles, err := p.adoptOptions(t.Context())
+		if err != nil || (o.Scratch != nil) != disk || len(o.Logs) != len(want) {
+			t.Fatalf("disk %v, logs %v: %v", o.Scratch, o.Logs, err)
+		}
+		closeFiles()
+		for name, f := range o.Logs {
+			if !want[name] || !errors.Is(f.Close(), os.ErrClosed) {
+				t.Errorf("log of the one that %s", name)
+			}
+		}
+		if disk && !errors.Is(o.Scratch.Close(), os.ErrClosed) {
+			t.Error("the disk is left open")
+		}
+	}
+	e.networks = networks.New(func(network.Kind) (network.Provider, error) { return nil, errInjected })
+	if _, _, err := p.adoptOptions(t.Context()); !errors.Is(err, errInjected) {
+		t.Errorf("without a network: %v", err)
+	}
+}
+
+// TestConsoleTail: the end of a file that a hostile user may have put there.
+func TestConsoleTail(t *testing.T) {
+	t.Parallel()
+	e := bareEngine(t)
+	long := strings.Repeat("a", consoleTail) + strings.Repeat("b", consoleTail)
+	for name, tc := range map[string]struct {
+		do   func(path string) error
+		want string
+	}{
+		"none":      {do: func(string) error { return nil }},
+		"short":     {do: func(path string) error { return os.WriteFile(path, []byte("last words"), 0o600) }, want: "last words"},
+		"long":      {do: func(path string) error { return os.WriteFile(path, []byte(long), 0o600) }, want: long[consoleTail:]},
+		"directory": {do: func(path string) error { return os.Mkdir(path, 0o700) }},
+		"pipe":      {do: func(path string) error { return syscall.Mkfifo(path, 0o600) }},
+		"link":      {do: func(path string) error { return os.Symlink("/etc/passwd", path) }},
+	} {
+		id := store.NewID()
+		dir := e.store.StateDir(id)
+		if err := errors.Join(os.MkdirAll(dir, 0o700), tc.do(filepath.Join(dir, layout.Console))); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.consoleTail(id); got != tc.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	for _, id := range []string{"", store.NewID()} {
+		if got := e.consoleTail(id); got != "" {
+			t.Errorf("of no pod: %q", got)
+		}
+	}
+}
+
+// TestGuestNetwork: a guest without an interface has none to set up, and an address of its
+// own where the network gives none.
+func TestGuestNetwork(t *testing.T) {
+	t.Parallel()
+	if got := guestNetwork(idOf("1"), network.Attachment{}); got != nil {
+		t.Errorf("%+v", got)
+	}
+	given := &agentv1.Network{MAC: "02:00:00:00:00:01"}
+	if got := guestNetwork(idOf("1"), network.Attachment{Guest: given}); got.MAC != given.MAC {
+		t.Errorf("%+v", got)
+	}
+	if got := guestNetwork(idOf("1"), network.Attachment{Guest: &agentv1.Network{}}); got.MAC == "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestUsage: what a guest tells, of containers that there are and within bounds; what does not
+// run uses nothing.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name           string
+		paused, noShim bool
+		network        bool
+		errs           errs
+		code           codes.Code
+		none           bool
+	}{
+		{name: "runs"},
+		{name: "with a network", network: true},
+		{name: "paused", paused: true, none: true},
+		{name: "no shim", noShim: true, none: true},
+		{name: "fails", errs: errs{"Stats": {errInjected}}, code: codes.Unknown, none: true},
+	} {
+		s := &scripted{errs: tc.errs}
+		c := scriptedPod(t, s, ContainerRunning)
+		s.stats = &shimv1.StatsResponse{
+			GuestMemoryTotal: -1, GuestMemoryAvailable: maxCounter + 1,
+			Containers: []*shimv1.ContainerStats{
+				{Id: "unknown"}, {Id: c.ID, At: timestamppb.Now(), Pids: 1 << 40, CpuUsec: 1 << 63},
+			},
+		}
+		if tc.network {
+			s.stats.Network = &shimv1.NetworkStats{RxBytes: 1, TxBytes: 2}
+		}
+		c.pod.paused = tc.paused
+		if tc.noShim {
+			c.pod.conn = nil
+		}
+		u, err := c.pod.e.Usage(t.Context(), c.pod.id)
+		if codeOf(err) != tc.code || (u == nil) != tc.none {
+			t.Errorf("%s: %+v, %v", tc.name, u, err)
+		}
+		if u == nil {
+			continue
+		}
+		if (u.Network != nil) != tc.network || u.MemoryTotal != 0 || u.MemoryAvailable != maxCounter {
+			t.Errorf("%s: %+v", tc.name, u)
+		}
+		if len(u.Containers) != 1 || u.Containers[0].Pids != maxPids || u.Containers[0].CPU < 0 {
+			t.Errorf("%s: %+v", tc.name, u.Containers)
+		}
+	}
+}
+
+// TestTemplatesOfTheHost: what is asked for of them, and what is told of why each was built.
+func TestTemplatesOfTheHost(t *testing.T) {
+	t.Parallel()
+	e := reapEngine(t, &scriptedShims{})
+	reason := "find template k: " + template.ErrMiss.Error() + ": it is the first"
+	e.machines = anyVMs{saved: []machines.Saved{{Info: template.Info{Key: "k", Reason: reason}}}}
+	if all, err := e.Templates(t.Context()); err != nil || len(all) != 1 || all[0].Reason != "it is the first" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	e.machines = anyVMs{list: errInjected}
+	if _, err := e.Templates(t.Context()); !errors.Is(err, errInjected) {
+		t.Errorf("%v", err)
+	}
+	for _, tc := range []struct {
+		name    string
+		vms     anyVMs
+		network error
+		kind    network.Kind
+		asked   network.Kind
+		fails   bool
+	}{
+		{name: "default", asked: network.KindUser},
+		{name: "none", kind: network.KindNone, asked: network.KindNone},
+		{name: "no network", network: errInjected, asked: network.KindUser, fails: true},
+		{name: "no accelerator", vms: anyVMs{accel: errInjected}, asked: network.KindUser, fails: true},
+		{name: "cannot be built", vms: anyVMs{template: errInjected}, asked: network.KindUser, fails: true},
+	} {
+		var asked network.Kind
+		e.machines = tc.vms
+		e.networks = networks.New(func(kind network.Kind) (network.Provider, error) { asked = kind; return network.None{}, tc.network })
+		key, err := e.EnsureTemplate(t.Context(), TemplateRequest{VCPUs: 1, Network: string(tc.kind)})
+		if errors.Is(err, errInjected) != tc.fails || (key == "key") == tc.fails || asked != tc.asked {
+			t.Errorf("%s: %q of %q, %v", tc.name, key, asked, err)
+		}
+	}
+}
