@@ -7,9 +7,13 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/types"
 )
 
 func TestReach(t *testing.T) {
@@ -48,11 +52,49 @@ func TestReach(t *testing.T) {
 		{own: "localhost:5000", asked: "127.0.0.1:5001"},
 		{own: "127.0.0.1:5000", asked: "local.test:5001"},
 		{own: "local.test:5000", asked: "169.254.169.254", refused: true},
+		{own: "192.0.2.1:5000", asked: "127.0.0.1:80", refused: true},
 	} {
 		err := reach{own: []string{tc.own}, lookup: lookup}.check(&url.URL{Scheme: "https", Host: tc.asked})
 		if (err != nil) != tc.refused || err != nil && !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s leads to %s: %v", tc.own, tc.asked, err)
 		}
+	}
+}
+
+// TestReachByProxy: what a proxy is asked for is the proxy's to reach, and an error
+// of choosing one is told.
+func TestReachByProxy(t *testing.T) {
+	broken := errors.New("broken")
+	lookup := func(context.Context, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	}
+	for what, tc := range map[string]struct {
+		via  *url.URL
+		err  error
+		want error
+	}{
+		"a proxy": {via: &url.URL{Host: "proxy.test"}}, "none": {want: ErrUnavailable}, "an error": {err: broken, want: broken},
+	} {
+		sys := &types.SystemContext{DockerProxy: func(*url.URL) (*url.URL, error) { return tc.via, tc.err }}
+		reach{own: []string{"registry.test"}, lookup: lookup}.limit(sys)
+		if via, err := sys.DockerProxy(&url.URL{Host: "elsewhere.test"}); via != tc.via || !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, %v", what, via, err)
+		}
+	}
+}
+
+// TestReachOfUnknownRegistry: a registry that registries.conf does not know has itself.
+func TestReachOfUnknownRegistry(t *testing.T) {
+	named, err := reference.ParseNormalizedNamed("registry.test/x:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newReach(&types.SystemContext{SystemRegistriesConfPath: os.DevNull}, named)
+	if err != nil || len(r.own) != 1 || r.own[0] != "registry.test" {
+		t.Errorf("%v, %v", r.own, err)
+	}
+	if _, err := newReach(&types.SystemContext{SystemRegistriesConfPath: t.TempDir() + "/none"}, named); err == nil {
+		t.Error("no error for a file that is missing")
 	}
 }
 

@@ -33,28 +33,28 @@ func (r *rooms) none(t *testing.T) {
 
 // TestPromises: all promises together leave the reserve, whoever asks how often.
 func TestPromises(t *testing.T) {
-	r := roomsOf(reserve + 100)
-	first, firstErr := r.take(t.Context(), 60)
-	second, secondErr := r.take(t.Context(), 40)
+	r, ctx := roomsOf(reserve+100), testContext(t)
+	first, firstErr := r.take(ctx, 60)
+	second, secondErr := r.take(ctx, 40)
 	if err := errors.Join(firstErr, secondErr); err != nil || first.bytes != 60 || second.bytes != 40 {
 		t.Fatalf("%d, %d, %v", first.bytes, second.bytes, err)
 	}
 	got := make(chan promise, 3)
 	for range 3 {
 		go func() {
-			p, err := r.take(t.Context(), 70)
+			p, err := r.take(ctx, 70)
 			if err != nil {
 				t.Error(err)
 			}
 			got <- p
 		}()
 	}
-	for len(r.turn) == 0 {
+	for len(r.turn) == 0 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	second.end()
 	second.end() // counts once
-	for len(r.ended) > 0 {
+	for len(r.ended) > 0 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	if len(got) != 0 {
@@ -74,26 +74,27 @@ func TestPromises(t *testing.T) {
 // TestPromisesOfLittle: who is alone is promised what there is, and who waits can
 // leave.
 func TestPromisesOfLittle(t *testing.T) {
+	ctx := testContext(t)
 	for _, free := range []int64{0, reserve - 1, reserve, reserve + 10} {
 		r := roomsOf(free)
-		p, err := r.take(t.Context(), 20)
+		p, err := r.take(ctx, 20)
 		if want := max(0, free-reserve); err != nil || p.bytes != want {
 			t.Errorf("%d bytes are free: %d, %v", free, p.bytes, err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		if _, err := r.take(ctx, 20); !errors.Is(err, context.Canceled) {
+		if _, err := r.take(ended, 20); !errors.Is(err, context.Canceled) {
 			t.Errorf("waiting with a context that has ended: %v", err)
 		}
-		if _, err := r.takeAll(ctx, 20); !errors.Is(err, context.Canceled) {
+		if _, err := r.takeAll(ended, 20); !errors.Is(err, context.Canceled) {
 			t.Errorf("waiting for all, with a context that has ended: %v", err)
 		}
 		p.end()
-		all, err := r.takeAll(t.Context(), 20)
+		all, err := r.takeAll(ctx, 20)
 		if err != nil || all.bytes != p.bytes {
 			t.Errorf("after who left: %d, %v", all.bytes, err)
 		}
-		if _, err := r.take(ctx, 1); !errors.Is(err, context.Canceled) {
+		if _, err := r.take(ended, 1); !errors.Is(err, context.Canceled) {
 			t.Errorf("waiting for who has all, with a context that has ended: %v", err)
 		}
 		all.end()
@@ -101,8 +102,8 @@ func TestPromisesOfLittle(t *testing.T) {
 	}
 	r := newRooms(filepath.Join(t.TempDir(), "missing"))
 	for range 2 { // nobody's turn is lost by an error
-		_, err := r.take(t.Context(), 1)
-		_, allErr := r.takeAll(t.Context(), 1)
+		_, err := r.take(ctx, 1)
+		_, allErr := r.takeAll(ctx, 1)
 		if !errors.Is(err, os.ErrNotExist) || !errors.Is(allErr, os.ErrNotExist) {
 			t.Errorf("a directory that is missing: %v, %v", err, allErr)
 		}
@@ -111,20 +112,20 @@ func TestPromisesOfLittle(t *testing.T) {
 
 // TestAllRoom: what has turned out to be large gets everything, alone, once.
 func TestAllRoom(t *testing.T) {
-	r := roomsOf(reserve + 1000)
-	other, err := r.take(t.Context(), 10)
+	r, ctx := roomsOf(reserve+1000), testContext(t)
+	other, err := r.take(ctx, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var limits []int64
 	next := make(chan promise)
-	err = r.spend(t.Context(), 100, func(limit int64) error {
+	err = r.spend(ctx, 100, func(limit int64) error {
 		if limits = append(limits, limit); len(limits) == 1 {
 			other.end()
 			return fmt.Errorf("%w: more", ErrNoSpace)
 		}
 		go func() {
-			p, err := r.take(t.Context(), 10)
+			p, err := r.take(ctx, 10)
 			if err != nil || len(limits) != 2 {
 				t.Errorf("somebody else has %d bytes, %v", p.bytes, err)
 			}
@@ -145,7 +146,7 @@ func TestAllRoom(t *testing.T) {
 		says string
 	}{{2000, ErrNoSpace, "[1000]"}, {1000, ErrNoSpace, "[1000]"}, {999, ErrNoSpace, "[999 1000]"}, {10, ErrInvalid, "[10]"}} {
 		limits = nil
-		err = r.spend(t.Context(), tc.want, func(limit int64) error { limits = append(limits, limit); return tc.err })
+		err = r.spend(ctx, tc.want, func(limit int64) error { limits = append(limits, limit); return tc.err })
 		if !errors.Is(err, tc.err) || fmt.Sprint(limits) != tc.says {
 			t.Errorf("of %d bytes: limits %d, %v", tc.want, limits, err)
 		}
