@@ -12,7 +12,12 @@ import (
 
 	"github.com/docker/distribution/registry/api/errcode"
 	v2 "github.com/docker/distribution/registry/api/v2"
+	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/types"
+
+	"github.com/bulkhead-project/bulkhead/api/slot"
+	"github.com/bulkhead-project/bulkhead/image/convert"
 )
 
 // TestClassify: what a registry or this host answers has the class by which callers
@@ -66,7 +71,7 @@ func TestClassify(t *testing.T) {
 		if got != nil && !strings.Contains(got.Error(), tc.says) {
 			t.Errorf("%s: %v, want %q in it", tc.what, got, tc.says)
 		}
-		if got != nil && tc.class != context.Canceled && tc.class != context.DeadlineExceeded && strings.Contains(got.Error(), "\n") {
+		if got != nil && strings.Contains(got.Error(), "\n") {
 			t.Errorf("%s: %q has several lines", tc.what, got)
 		}
 		if again := classify(got, "other.test"); got != nil && again.Error() != got.Error() {
@@ -88,5 +93,44 @@ func TestJoinLine(t *testing.T) {
 	got := joinLine([]error{ErrNotFound, ErrUnavailable})
 	if !errors.Is(got, ErrNotFound) || !errors.Is(got, ErrUnavailable) || strings.Contains(got.Error(), "\n") {
 		t.Errorf("two errors: %v", got)
+	}
+}
+
+// TestFaults: what the converter says of an image has a class, and the layer's name if
+// it says which.
+func TestFaults(t *testing.T) {
+	layers := []*blob{
+		{info: types.BlobInfo{Digest: digest.FromString("lowest")}}, {info: types.BlobInfo{Digest: digest.FromString("upper")}},
+	}
+	for _, tc := range []struct {
+		kind  convert.Kind
+		limit int64
+		class error
+	}{
+		{convert.Large, slot.Size - 1, ErrNoSpace},
+		{convert.Large, slot.Size, ErrInvalid},
+		{convert.Space, slot.Size, ErrNoSpace},
+		{convert.Space, 1, ErrNoSpace},
+		{convert.Digest, 1, ErrDigest},
+		{convert.Invalid, 1, ErrInvalid},
+		{convert.Host, 1, nil},
+		{"of its own", slot.Size, nil},
+	} {
+		for layer, want := range map[int]string{
+			-1: "", 0: layers[0].info.Digest.String(), 1: layers[1].info.Digest.String(), 2: "", 1 << 30: "", -1 << 30: "",
+		} {
+			fault := &convert.Error{Kind: tc.kind, Layer: layer, Text: "why"}
+			got := layerError(layers, fmt.Errorf("wrapped: %w", fault), tc.limit)
+			if tc.class != nil && !errors.Is(got, tc.class) || tc.class == nil && classified(got) {
+				t.Errorf("%s, at most %d bytes: %v, want %v", tc.kind, tc.limit, got, tc.class)
+			}
+			if text := got.Error(); strings.Contains(text, "layer sha256:") != (want != "") || !strings.Contains(text, want) {
+				t.Errorf("%s of layer %d: %v", tc.kind, layer, got)
+			}
+		}
+	}
+	other := errors.New("no fault")
+	if got := layerError(layers, other, 1); got != other { //nolint:errorlint // the same one
+		t.Errorf("another error: %v", got)
 	}
 }

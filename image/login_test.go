@@ -42,3 +42,30 @@ func TestLogin(t *testing.T) {
 		t.Errorf("after logout: %v", err)
 	}
 }
+
+// TestRegistryKey: a registry is known by its name, however it is written, and what is
+// none is refused before anything is asked.
+func TestRegistryKey(t *testing.T) {
+	for text, want := range map[string]string{
+		"reg.test": "reg.test", "https://reg.test/": "reg.test", "http://reg.test:5000": "reg.test:5000", "reg.test/team": "reg.test/team",
+		"": "", "https://": "", "/": "", "a b": "", "user@reg.test": "",
+	} {
+		if got, err := registryKey(text); got != want || (err == nil) != (want != "") || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+// TestAuthFile: credentials lie where podman has them, then where docker has.
+func TestAuthFile(t *testing.T) {
+	for _, tc := range []struct{ podman, docker, want string }{
+		{"", "", ""}, {"/a.json", "", "/a.json"}, {"", "/d", "/d/config.json"}, {"/a.json", "/d", "/a.json"},
+	} {
+		env := Getenv(func(name string) string {
+			return map[string]string{"REGISTRY_AUTH_FILE": tc.podman, "DOCKER_CONFIG": tc.docker}[name]
+		})
+		if got := env.authFile(); got != tc.want {
+			t.Errorf("%+v: %q", tc, got)
+		}
+	}
+}
