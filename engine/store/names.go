@@ -83,7 +83,7 @@ func (s *Store) Release(key, id string) error {
 }
 
 // Names are all reserved names of the instance. A damaged one holds nobody's
-// pod and is removed.
+// pod and is removed. Names may be released meanwhile.
 func (s *Store) Names() ([]Name, error) {
 	entries, err := os.ReadDir(s.names())
 	if err != nil {
@@ -102,6 +102,9 @@ func (s *Store) Names() ([]Name, error) {
 		}
 		var n Name
 		err := atomicfile.ReadJSON(path, &n)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // released meanwhile
+		}
 		if errors.Is(err, atomicfile.ErrCorrupt) || err == nil && !ValidID(n.ID) {
 			err = os.Remove(path)
 			n.ID = ""

@@ -93,3 +93,35 @@ func TestNamesWithoutADirectory(t *testing.T) {
 		t.Error("released although nobody knows")
 	}
 }
+
+// TestNamesReleasedMeanwhile: a name that goes while all are read is no error.
+func TestNamesReleasedMeanwhile(t *testing.T) {
+	_, stores := open(t, "one")
+	s, id := stores[0], NewID()
+	key := func(i int) string { return strings.Repeat("k", i+1) }
+	const many = 200
+	for i := range many {
+		if err := s.Reserve(key(i), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	released := make(chan error, 1)
+	go func() {
+		var errs []error
+		for i := range many {
+			errs = append(errs, s.Release(key(i), id))
+		}
+		released <- errors.Join(errs...)
+	}()
+	for left := many; left > 0; {
+		names, err := s.Names()
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		left = len(names)
+	}
+	if err := <-released; err != nil {
+		t.Error(err)
+	}
+}
