@@ -61,7 +61,7 @@ func next(errs *[]error) error {
 func reapEngine(t *testing.T, shims *scriptedShims) *Engine {
 	t.Helper()
 	e := bareEngine(t)
-	e.shims, e.o.Users = shims, t.TempDir()
+	e.shims, e.o.Users = shims, filepath.Join(e.o.Roots.Data, "users") // there until the engine is closed
 	e.networks = networks.New(func(network.Kind) (network.Provider, error) { return network.None{}, nil })
 	return e
 }

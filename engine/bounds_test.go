@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/containerd/containerd/api/events"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	shimevents "github.com/bulkhead-project/bulkhead/shim/events"
+)
+
+// TestCheckPod: what no pod can be is refused before anything is made.
+func TestCheckPod(t *testing.T) {
+	t.Parallel()
+	e := bareEngine(t)
+	for _, tc := range []struct {
+		name string
+		r    PodRequest
+		code codes.Code
+	}{
+		{"plain", PodRequest{Key: "k"}, codes.OK},
+		{"no key", PodRequest{}, codes.InvalidArgument},
+		{"the largest disk", PodRequest{Key: "k", ScratchBytes: MaxScratch}, codes.OK},
+		{"a larger disk", PodRequest{Key: "k", ScratchBytes: MaxScratch + 1}, codes.ResourceExhausted},
+		{"logs", PodRequest{Key: "k", LogDirectory: t.TempDir()}, codes.OK},
+		{"logs below nothing", PodRequest{Key: "k", LogDirectory: "logs"}, codes.InvalidArgument},
+	} {
+		if err := e.check(&tc.r); codeOf(err) != tc.code {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
+// TestDisksOfARequest: each image's disk once, the root's first.
+func TestDisksOfARequest(t *testing.T) {
+	t.Parallel()
+	mount := func(at string, source containerv1.Source) specs.Mount {
+		kind, from, options := containerv1.Mount{Source: source}.Encode()
+		return specs.Mount{Destination: at, Type: kind, Source: from, Options: options}
+	}
+	r := ContainerRequest{Root: containerv1.Image{ID: "root"}, Spec: &specs.Spec{Mounts: []specs.Mount{
+		mount("/a", containerv1.Image{ID: "more"}), mount("/b", containerv1.Image{ID: "root"}),
+		mount("/c", containerv1.Image{ID: "more"}), mount("/d", containerv1.Text{Content: "text"}),
+		{Destination: "/proc", Type: "proc", Source: "proc"},
+	}}}
+	if got, err := r.disks(); err != nil || !slices.Equal(got, []string{"root", "more"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	r.Root = containerv1.Share{Name: "/srv"}
+	if got, err := r.disks(); err != nil || !slices.Equal(got, []string{"more", "root"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	r.Spec.Mounts[0] = specs.Mount{Destination: "/a", Type: "bulkhead.emptydir", Options: []string{"size=much"}}
+	if got, err := r.disks(); err == nil {
+		t.Errorf("%q", got)
+	}
+	if _, err := ParsePorts([]string{"0:80", "no port"}); err == nil {
+		t.Error("no port is one")
+	}
+}
+
+// TestConcerns: the engine asks for states after what changes some container's.
+func TestConcerns(t *testing.T) {
+	t.Parallel()
+	exit := func(container, id string) *shimv1.Event {
+		raw, err := proto.Marshal(&events.TaskExit{ContainerID: container, ID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &shimv1.Event{Topic: shimevents.TopicExit, Event: &anypb.Any{Value: raw}}
+	}
+	for _, tc := range []struct {
+		name string
+		e    *shimv1.Event
+		want bool
+	}{
+		{"a container's end", exit("c", "c"), true},
+		{"a command's end", exit("c", "e"), false},
+		{"an end of nobody knows what", &shimv1.Event{Topic: shimevents.TopicExit, Event: &anypb.Any{Value: []byte{0xff}}}, true},
+		{"a command's start", &shimv1.Event{Topic: shimevents.TopicExecStarted}, false},
+		{"anything else", &shimv1.Event{Topic: "/else"}, true},
+	} {
+		if got := concerns(tc.e); got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+	}
+}
