@@ -1,6 +1,8 @@
 package image
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,22 +13,36 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/manifest"
 )
 
-// TestManyLayers: an image has as many layers as builders make, one of nothing
-// included, and no more.
+// TestManyLayers: an image has as many layers as builders make, of nothing too, and
+// no more; each has a digest and a size.
 func TestManyLayers(t *testing.T) {
-	empty := layered(t, nil, nil, types.OCIUncompressedLayer)
-	most := imageOf(t, slices.Repeat([][]byte{tarOf(t, file("f", "body"))}, maxLayers)...)
-	tooMany := imageOf(t, slices.Repeat([][]byte{tarOf(t, file("f", "body"))}, maxLayers+1)...)
-	host := startRegistry(t, nil)
-	push(t, host+"/empty:1", empty)
-	push(t, host+"/most:1", most)
-	push(t, host+"/many:1", tooMany)
-	s, _ := openStore(t, "run")
-	for name, want := range map[string]error{"empty": nil, "most": nil, "many": ErrInvalid} {
-		if _, err := s.Pull(testContext(t), host+"/"+name+":1", PullOptions{}); !errors.Is(err, want) {
-			t.Errorf("%s: %v", name, err)
+	registry, _ := places(t)
+	good := manifest.Schema2Descriptor{Digest: digest.FromString("layer"), Size: 0}
+	for _, tc := range []struct {
+		what   string
+		layers []manifest.Schema2Descriptor
+		want   error
+	}{
+		{what: "none"},
+		{what: "the most", layers: slices.Repeat([]manifest.Schema2Descriptor{good}, maxLayers)},
+		{what: "more", layers: slices.Repeat([]manifest.Schema2Descriptor{good}, maxLayers+1), want: ErrInvalid},
+		{what: "no size", layers: []manifest.Schema2Descriptor{{Digest: good.Digest, Size: -1}}, want: ErrInvalid},
+		{what: "no digest", layers: []manifest.Schema2Descriptor{{Digest: "md5:x"}}, want: ErrInvalid},
+	} {
+		rootFS := v1.RootFS{Type: "layers", DiffIDs: slices.Repeat([]digest.Digest{digest.FromString("plain")}, len(tc.layers))}
+		config, err := json.Marshal(v1.Image{RootFS: rootFS})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := manifest.Schema2FromComponents(manifest.Schema2Descriptor{Digest: digest.FromBytes(config)}, tc.layers)
+		r := sourceImage{src: source{ref: registry, in: bytes.NewReader(config)}}
+		if err := r.read(t.Context(), m); !errors.Is(err, tc.want) || err == nil && len(r.layers) != len(tc.layers) {
+			t.Errorf("%s: %d layers, %v, want %v", tc.what, len(r.layers), err, tc.want)
 		}
 	}
 }

@@ -167,7 +167,10 @@ func TestOpenReaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, dir := range map[string]bool{"1234": true, "1234.lock": false, convertPrefix + img.ID: false} {
+	for name, dir := range map[string]bool{
+		"1234": true, "1234.lock": false, convertPrefix + img.ID: false, strings.Repeat("b", 64) + goneExt: true,
+		strings.Repeat("c", 64) + goneExt: true, convertPrefix + strings.Repeat("d", 64): false, "zzzz": true, "zzzz.lock": false,
+	} {
 		if dir {
 			err = os.MkdirAll(s.path("tmp", name, "image"), 0o700)
 		} else {
