@@ -81,6 +81,11 @@ func (p *pod) create(ctx context.Context, r ContainerRequest) (id string, err er
 	if err != nil {
 		return "", err
 	}
+	if r.hasEmptyDirs() && !p.snapshot().Volumes {
+		if err := p.assume(func(r *store.Pod) { r.Volumes = true }); err != nil {
+			return "", err
+		}
+	}
 	for _, id := range disks {
 		if err := p.e.images.Pin(ctx, id, p.id); err != nil {
 			return "", err

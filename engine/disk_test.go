@@ -9,8 +9,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/oci"
 )
 
 // attempt is the request for a pod's VM of that number.
@@ -31,6 +35,7 @@ type disks struct {
 func newDisks(t *testing.T) *disks {
 	w := enginetest.New()
 	o := w.In(enginetest.Options(t, enginetest.Roots(t)))
+	enginetest.LoadImage(t, o.Images)
 	return &disks{t: t, e: enginetest.Open(t, o), o: o, w: w}
 }
 
@@ -47,10 +52,39 @@ func (d *disks) start(r engine.PodRequest) string {
 	return id
 }
 
-// stopped starts a pod, has its VM write to the disk and stops it.
+// mounting gives a pod a container with an emptyDir on that medium.
+func (d *disks) mounting(pod string, on containerv1.Medium) {
+	d.t.Helper()
+	img, err := d.e.Images().Resolve(enginetest.Busybox)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	spec, err := oci.New("", "true")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	mount := specs.Mount{Destination: "/e"}
+	mount.Type, mount.Source, mount.Options = containerv1.Mount{Source: containerv1.Dir{Name: "e", Medium: on}}.Encode()
+	spec.Mounts = append(spec.Mounts, mount)
+	_, err = d.e.CreateContainer(d.t.Context(), pod, engine.ContainerRequest{
+		Key: "c/0", Name: "c", Spec: spec, Root: containerv1.Image{ID: img.ID}, Stdio: containerv1.Discard{},
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// stopped starts a pod with an emptyDir, has its VM write to the disk and stops it.
 func (d *disks) stopped(r engine.PodRequest) string {
 	d.t.Helper()
 	id := d.start(r)
+	d.mounting(id, containerv1.Disk)
+	return d.written(id)
+}
+
+// written has a pod's VM write to the disk and stops the pod.
+func (d *disks) written(id string) string {
+	d.t.Helper()
 	f, err := os.OpenFile(d.path(id), os.O_WRONLY, 0)
 	if err != nil {
 		d.t.Fatal(err)
@@ -94,6 +128,12 @@ func TestDiskStaysWithItsPod(t *testing.T) {
 			d.w.Once("StartSandbox", enginetest.ErrInjected)
 			if id, err := d.e.StartPod(d.t.Context(), attempt("1")); err == nil || !d.kept(first) {
 				d.t.Errorf("pod %s: %v, disk given back: %v", id, err, d.kept(first))
+			}
+			return attempt("2")
+		}, true},
+		{"after one that had no container", func(d *disks, _ string) engine.PodRequest {
+			if err := d.e.StopPod(d.t.Context(), d.start(attempt("1"))); err != nil {
+				d.t.Fatal(err)
 			}
 			return attempt("2")
 		}, true},
@@ -178,6 +218,32 @@ func TestDiskOfARemovedPod(t *testing.T) {
 				err = d.e.RemovePod(t.Context(), id)
 			}
 			enginetest.NothingLeft(t, d.o)
+		})
+	}
+}
+
+// TestDiskWithoutEmptyDirs: a pod whose disk has nothing to keep is stopped without a
+// word to its guest, and its next VM has a disk of its own.
+func TestDiskWithoutEmptyDirs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mount func(d *disks, pod string)
+		want  bool
+	}{
+		"none":      {func(*disks, string) {}, false},
+		"in memory": {func(d *disks, pod string) { d.mounting(pod, containerv1.Memory) }, false},
+		"on disk":   {func(d *disks, pod string) { d.mounting(pod, containerv1.Disk) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisks(t)
+			id := d.start(attempt("0"))
+			tc.mount(d, id)
+			d.written(id)
+			if got := slices.Contains(d.w.Calls(), "StopSandbox"); got != tc.want {
+				t.Errorf("the guest was asked to write its caches: %v, want %v", got, tc.want)
+			}
+			if got := d.kept(d.start(attempt("1"))); got != tc.want {
+				t.Errorf("the disk was kept: %v, want %v", got, tc.want)
+			}
 		})
 	}
 }

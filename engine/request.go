@@ -134,6 +134,15 @@ func (r *ContainerRequest) disks() ([]string, error) {
 	return ids, nil
 }
 
+// hasEmptyDirs tells whether something is mounted that lies on the pod's disk.
+func (r *ContainerRequest) hasEmptyDirs() bool {
+	mounts, err := r.mounts()
+	return err == nil && slices.ContainsFunc(mounts, func(m containerv1.Mount) bool {
+		dir, ok := m.Source.(containerv1.Dir)
+		return ok && dir.Medium == containerv1.Disk
+	})
+}
+
 // The kinds of networks that pods ask for.
 const (
 	NetworkNone         = network.KindNone

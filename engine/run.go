@@ -237,7 +237,8 @@ func (b *building) store(ctx context.Context) error {
 	return b.logDirectory()
 }
 
-// predecessor is the newest stopped pod of the plan's UID that has a disk. It is nil
+// predecessor is the newest stopped pod of the plan's UID that has a disk with
+// emptyDirs. It is nil
 // while another pod of the UID is not stopped.
 func (e *Engine) predecessor(next *plan) *pod {
 	if next.Identity.UID == "" {
@@ -253,7 +254,7 @@ func (e *Engine) predecessor(next *plan) *pod {
 		if r.Phase != store.Stopped {
 			return nil
 		}
-		if e.disks.Has(p.id) && (last == nil || last.snapshot().Created.Before(r.Created)) {
+		if r.Volumes && e.disks.Has(p.id) && (last == nil || last.snapshot().Created.Before(r.Created)) {
 			last = p
 		}
 	}
@@ -275,6 +276,7 @@ func (b *building) inherit(ctx context.Context) error {
 		b.e.log.Warn("a pod begins with empty emptyDirs", "pod", b.plan.Key, "error", err)
 		return nil
 	}
+	b.record.Volumes = true
 	return failure.Wrap(err, "take the scratch disk over")
 }
 

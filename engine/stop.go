@@ -63,8 +63,8 @@ func (p *pod) stop(ctx context.Context) error {
 	return p.stopLocked(ctx, true)
 }
 
-// stopLocked is called with op held. The guest writes its caches to the disk with
-// flush.
+// stopLocked is called with op held. With flush the guest writes its caches to a disk
+// that has emptyDirs.
 func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	if p.snapshot().Phase != store.Ready {
 		return nil
@@ -74,7 +74,7 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	p.mu.Lock()
 	p.ending = true
 	p.mu.Unlock()
-	if flush {
+	if flush && p.snapshot().Volumes {
 		p.flush(ctx)
 	}
 	if err := p.e.store.Journal(p.id).Undo(ctx, p.e.handlers(p.id)); err != nil {

@@ -48,8 +48,10 @@ type Pod struct {
 	Key      string `json:"key"` // of its name
 	// UID is what the pod has in common with its successors, which take its disk
 	// over; empty for none.
-	UID   string `json:"uid,omitempty"`
-	Phase Phase  `json:"phase"`
+	UID string `json:"uid,omitempty"`
+	// Volumes says that emptyDirs may lie on the disk, which nothing else outlives.
+	Volumes bool  `json:"volumes,omitempty"`
+	Phase   Phase `json:"phase"`
 	// Record is the door's own, which the engine never reads; absent in the pool.
 	Record  json.RawMessage `json:"record,omitempty"`
 	Created time.Time       `json:"created"`
