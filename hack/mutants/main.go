@@ -51,7 +51,7 @@ func run(gremlins, tags, dir string) (score, error) {
 	}
 	defer os.RemoveAll(temp)
 	out := filepath.Join(temp, "out.json")
-	cmd := exec.Command(gremlins, "unleash", "./"+dir, "--output", out,
+	cmd := alone(gremlins, "unleash", "./"+dir, "--output", out,
 		"--exclude-files", "testdata/", "--invert-logical", "--invert-loopctrl", "--timeout-coefficient", "10")
 	path, err := wrapGo(temp)
 	if err != nil {
@@ -73,6 +73,16 @@ func run(gremlins, tags, dir string) (score, error) {
 		return score{}, fmt.Errorf("read what gremlins says: %w", err)
 	}
 	return r.judge(dir, known, os.ReadFile)
+}
+
+// alone is a command that sees and signals no process but its own, all of which end with
+// it: with a fault in the wrong place a test kills every process of its user.
+func alone(name string, args ...string) *exec.Cmd {
+	flags := []string{"--pid", "--fork", "--mount-proc", "--kill-child"}
+	if os.Geteuid() != 0 {
+		flags = append(flags, "--user", "--map-current-user")
+	}
+	return exec.Command("unshare", append(append(flags, "--", name), args...)...)
 }
 
 // module is the path by which gremlins tests a package whose name is not its

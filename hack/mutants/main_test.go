@@ -94,3 +94,14 @@ func TestExcusedHolds(t *testing.T) {
 		}
 	}
 }
+
+// TestAlone: what a faulty test kills is its own.
+func TestAlone(t *testing.T) {
+	out, err := alone("sh", "-c", "echo $$; ls -d /proc/[0-9]* | wc -l").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Fields(string(out)); len(got) != 2 || got[0] != "1" || len(got[1]) != 1 {
+		t.Errorf("it sees others: %q", out)
+	}
+}
