@@ -45,6 +45,8 @@ func ValidID(id string) bool {
 // Reserve gives the name key to the pod id, or returns a *ReservedError. It is
 // exclusive between processes, and the name is never seen without its id.
 func (s *Store) Reserve(key, id string) error {
+	s.reserving.RLock()
+	defer s.reserving.RUnlock()
 	path := s.namePath(key)
 	// Written whole under another name first: link(2) fails where a name exists.
 	tmp := filepath.Join(s.names(), "."+id)
@@ -85,6 +87,8 @@ func (s *Store) Release(key, id string) error {
 // Names are all reserved names of the instance. A damaged one holds nobody's
 // pod and is removed. Names may be released meanwhile.
 func (s *Store) Names() ([]Name, error) {
+	s.reserving.Lock()
+	defer s.reserving.Unlock()
 	entries, err := os.ReadDir(s.names())
 	if err != nil {
 		return nil, fmt.Errorf("list names: %w", err)
@@ -93,8 +97,8 @@ func (s *Store) Names() ([]Name, error) {
 	for _, e := range entries {
 		path := filepath.Join(s.names(), e.Name())
 		if strings.HasPrefix(e.Name(), ".") {
-			// What a crash left of Reserve: the engine's lock says that
-			// nobody is at it now.
+			// What a crash left of Reserve: by the engine's lock no other process,
+			// and by reserving nobody here, is at it now.
 			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return nil, fmt.Errorf("list names: %w", err)
 			}

@@ -125,3 +125,37 @@ func TestNamesReleasedMeanwhile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNamesBesideReserve: who lists the names takes nothing from who is reserving one.
+func TestNamesBesideReserve(t *testing.T) {
+	_, stores := open(t, "one")
+	s := stores[0]
+	done := make(chan error)
+	go func() {
+		for range 500 {
+			id := NewID()
+			if err := s.Reserve(id, id); err != nil {
+				done <- err
+				return
+			}
+			if err := s.Release(id, id); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+			if _, err := s.Names(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

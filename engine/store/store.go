@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -34,6 +35,8 @@ var (
 type Store struct {
 	roots    dirs.Roots
 	instance string
+	// reserving is held while Reserve has a file that is no name yet.
+	reserving sync.RWMutex
 }
 
 var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
