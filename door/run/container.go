@@ -115,11 +115,11 @@ func (s *server) debug(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.reads(getenv)
 	spec := debugger(e.Given(), req)
 	if err := podapi.Ephemeral(&spec); err != nil {
 		return nil, errclass.With(api.ErrInvalid, err)
 	}
+	e.debugs(spec.Image, getenv)
 	ctx, cancel := context.WithTimeout(r.Context(), debugTimeout)
 	defer cancel()
 	if err := e.Debug(ctx, spec); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,10 +30,12 @@ type entry struct {
 
 	mu     sync.Mutex
 	getenv image.Getenv // of the command that ran it last; nil: an earlier engine's
+	// debuggers are the environments of the commands that added containers, by image.
+	debuggers map[string]image.Getenv
 }
 
 func (s *server) newEntry(p *manager.Pod) manager.Door {
-	return &entry{Pod: p, s: s, log: newOutbox(), unhealthy: map[string]string{}}
+	return &entry{Pod: p, s: s, log: newOutbox(), unhealthy: map[string]string{}, debuggers: map[string]image.Getenv{}}
 }
 
 // entryOf is the entry that newEntry made.
@@ -119,14 +122,23 @@ func (e *entry) expected(ev pod.Event) bool {
 	return last == ev.Message
 }
 
-// images is the image store as the command sees it that ran the pod last.
-func (e *entry) images() *image.Store {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.getenv == nil {
+// images is the image store as the command sees it that named the image: the one that
+// ran the pod last, or that added a container of another image than the pod has.
+func (e *entry) images(name string) *image.Store {
+	getenv := e.environment(name)
+	if getenv == nil {
 		return e.s.images // an earlier engine's pod
 	}
-	return e.s.images.With(e.getenv)
+	return e.s.images.With(getenv)
+}
+
+func (e *entry) environment(name string) image.Getenv {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if own := slices.Contains(imageNames(e.Given()), name); own && e.getenv != nil || e.debuggers[name] == nil {
+		return e.getenv
+	}
+	return e.debuggers[name]
 }
 
 // reads says in what environment the pod's images are pulled from now on.
@@ -134,6 +146,13 @@ func (e *entry) reads(getenv image.Getenv) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.getenv = getenv
+}
+
+// debugs says in what environment the image is pulled of a container that is added.
+func (e *entry) debugs(name string, getenv image.Getenv) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.debuggers[name] = getenv
 }
 
 // environment is that of the command that made a request.

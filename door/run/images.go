@@ -149,7 +149,7 @@ func listed(err error) error {
 // watches the pod.
 type puller struct {
 	internalapi.ImageManagerService
-	images func() *image.Store
+	images func(name string) *image.Store
 	log    *outbox
 }
 
@@ -161,7 +161,7 @@ func (p puller) PullImage(
 	if auth.GetUsername() != "" {
 		own = &image.Auth{Username: auth.GetUsername(), Password: auth.GetPassword()}
 	}
-	img, err := p.images().Pull(ctx, spec.GetImage(), image.PullOptions{
+	img, err := p.images(spec.GetUserSpecifiedImage()).Pull(ctx, spec.GetImage(), image.PullOptions{
 		Auth:     own,
 		Progress: func(g image.Progress) { p.log.put(api.Message{Progress: progress(spec.GetImage(), g)}) },
 	})
@@ -170,7 +170,7 @@ func (p puller) PullImage(
 
 // ImageStatus looks a name up as the pod's command means it.
 func (p puller) ImageStatus(ctx context.Context, spec *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
-	if img, err := p.images().Resolve(spec.GetImage()); err == nil {
+	if img, err := p.images(spec.GetUserSpecifiedImage()).Resolve(spec.GetImage()); err == nil {
 		spec = &runtimeapi.ImageSpec{Image: img.ID, UserSpecifiedImage: spec.GetUserSpecifiedImage()}
 	}
 	return p.ImageManagerService.ImageStatus(ctx, spec, verbose)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/image"
 )
@@ -70,29 +72,32 @@ func (s *server) collectImages(ctx context.Context, all bool, p *api.Pruned) err
 func (s *server) usedImages() map[string]bool {
 	used := map[string]bool{}
 	for _, e := range s.all() {
-		p := e.Spec()
-		var names []string
-		for _, c := range p.Spec.InitContainers {
-			names = append(names, c.Image)
-		}
-		for _, c := range p.Spec.Containers {
-			names = append(names, c.Image)
-		}
-		for _, c := range p.Spec.EphemeralContainers {
-			names = append(names, c.Image)
-		}
-		for _, v := range p.Spec.Volumes {
-			if v.Image != nil {
-				names = append(names, v.Image.Reference)
-			}
-		}
-		for _, name := range names {
-			if img, err := e.images().Resolve(name); err == nil {
+		for _, name := range imageNames(e.Spec()) {
+			if img, err := e.images(name).Resolve(name); err == nil {
 				used[img.ID] = true
 			}
 		}
 	}
 	return used
+}
+
+// imageNames are the images that a pod names.
+func imageNames(p *corev1.Pod) (names []string) {
+	for _, c := range p.Spec.InitContainers {
+		names = append(names, c.Image)
+	}
+	for _, c := range p.Spec.Containers {
+		names = append(names, c.Image)
+	}
+	for _, c := range p.Spec.EphemeralContainers {
+		names = append(names, c.Image)
+	}
+	for _, v := range p.Spec.Volumes {
+		if v.Image != nil {
+			names = append(names, v.Image.Reference)
+		}
+	}
+	return names
 }
 
 // prune removes ended pods, images that no pod uses and old templates.

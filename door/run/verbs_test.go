@@ -1,9 +1,11 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +15,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// TestStartOfARunningPod: a start that is refused leaves the pod the environment of the
-// command that runs it.
-func TestStartOfARunningPod(t *testing.T) {
-	t.Parallel()
+// asked is the entry of a pod of the image "i" that has not ended, run by a command of
+// the environment "the first", and a request for it of one of "the second".
+func asked(t *testing.T, body string) (*server, *entry, *http.Request) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "pods")
 	s := &server{}
 	m, err := manager.Open(t.Context(), manager.Options{Dir: dir, VolumeDir: t.TempDir(), Door: s.newEntry})
@@ -34,17 +36,51 @@ func TestStartOfARunningPod(t *testing.T) {
 	}
 	e := entryOf(added)
 	e.reads(func(string) string { return "the first" })
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.SetPathValue("ref", "web")
-	r.SetPathValue("verb", "start")
 	r.Header.Set(api.EnvironmentHeader, api.Environment{"HTTP_PROXY": "the second"}.Encode())
+	return s, e, r
+}
+
+// TestStartOfARunningPod: a start that is refused leaves the pod the environment of the
+// command that runs it.
+func TestStartOfARunningPod(t *testing.T) {
+	t.Parallel()
+	s, e, r := asked(t, "")
+	r.SetPathValue("verb", "start")
 	if _, err := s.verb(r); !errors.Is(err, manager.ErrConflict) {
 		t.Errorf("start of a pod that has not ended: %v", err)
 	}
-	if got := e.getenv("HTTP_PROXY"); got != "the first" {
+	if got := e.environment("i")("HTTP_PROXY"); got != "the first" {
 		t.Errorf("it reads the environment of %s", got)
+	}
+}
+
+// TestDebugLeavesTheEnvironment: the images that the pod itself names are pulled in the
+// environment of the command that runs it, also those that a debugger is made from.
+func TestDebugLeavesTheEnvironment(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		request string
+		want    map[string]string // by image
+	}{
+		{`{}`, map[string]string{"i": "the first", "tools": "the first"}},
+		{`{"image":"i"}`, map[string]string{"i": "the first"}},
+		{`{"image":"tools"}`, map[string]string{"i": "the first", "tools": "the second", "other": "the first"}},
+	} {
+		s, e, r := asked(t, tt.request)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.debug(r.WithContext(ctx)); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", tt.request, err)
+		}
+		for name, want := range tt.want {
+			if got := e.environment(name)("HTTP_PROXY"); got != want {
+				t.Errorf("%s: image %s is pulled in the environment of %s", tt.request, name, got)
+			}
+		}
 	}
 }
