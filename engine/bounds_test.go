@@ -44,21 +44,24 @@ func TestDisksOfARequest(t *testing.T) {
 		kind, from, options := containerv1.Mount{Source: source}.Encode()
 		return specs.Mount{Destination: at, Type: kind, Source: from, Options: options}
 	}
-	r := ContainerRequest{Root: containerv1.Image{ID: "root"}, Spec: &specs.Spec{Mounts: []specs.Mount{
+	r := ContainerRequest{Key: "k", Root: containerv1.Image{ID: "root"}, Stdio: containerv1.Discard{}, Spec: &specs.Spec{Mounts: []specs.Mount{
 		mount("/a", containerv1.Image{ID: "more"}), mount("/b", containerv1.Image{ID: "root"}),
 		mount("/c", containerv1.Image{ID: "more"}), mount("/d", containerv1.Text{Content: "text"}),
 		{Destination: "/proc", Type: "proc", Source: "proc"},
 	}}}
-	if got, err := r.disks(); err != nil || !slices.Equal(got, []string{"root", "more"}) {
-		t.Errorf("%q, %v", got, err)
+	mounts, err := r.check()
+	if err != nil {
+		t.Fatal(err)
 	}
-	r.Root = containerv1.Share{Name: "/srv"}
-	if got, err := r.disks(); err != nil || !slices.Equal(got, []string{"more", "root"}) {
-		t.Errorf("%q, %v", got, err)
+	if got := disksOf(r.Root, mounts); !slices.Equal(got, []string{"root", "more"}) {
+		t.Errorf("%q", got)
+	}
+	if got := disksOf(containerv1.Share{Name: "/srv"}, mounts); !slices.Equal(got, []string{"more", "root"}) {
+		t.Errorf("%q", got)
 	}
 	r.Spec.Mounts[0] = specs.Mount{Destination: "/a", Type: "bulkhead.emptydir", Options: []string{"size=much"}}
-	if got, err := r.disks(); err == nil {
-		t.Errorf("%q", got)
+	if got, err := r.check(); err == nil {
+		t.Errorf("%v", got)
 	}
 	if _, err := ParsePorts([]string{"0:80", "no port"}); err == nil {
 		t.Error("no port is one")

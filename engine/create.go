@@ -33,7 +33,8 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, r ContainerR
 	if err != nil {
 		return "", err
 	}
-	if err := r.check(); err != nil {
+	mounts, err := r.check()
+	if err != nil {
 		return "", failure.Wrap(err, "create container %s", r.Name)
 	}
 	return e.do(ctx, fmt.Sprintf("container %s/%s", p.id, r.Key), func(ctx context.Context) (string, error) {
@@ -44,15 +45,16 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, r ContainerR
 		defer done()
 		ctx, cancel := context.WithTimeout(ctx, createTimeout)
 		defer cancel()
-		id, err := p.create(ctx, r)
+		id, err := p.create(ctx, r, mounts)
 		if lost(err) {
-			id, err = p.create(ctx, r) // by the next shim, and once more only
+			id, err = p.create(ctx, r, mounts) // by the next shim, and once more only
 		}
 		return id, failure.Wrap(err, "create container %s", r.Name)
 	})
 }
 
-func (p *pod) create(ctx context.Context, r ContainerRequest) (id string, err error) {
+// create makes the container, with those mounts of its specification that check returned.
+func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []containerv1.Mount) (id string, err error) {
 	if id, err := p.existing(r.Key); id != "" || err != nil {
 		return id, err
 	}
@@ -76,16 +78,13 @@ func (p *pod) create(ctx context.Context, r ContainerRequest) (id string, err er
 		return "", err
 	}
 	fault.Point("container.recorded")
-	// Pinned until the pod goes: its VM may keep the disk in a slot.
-	disks, err := r.disks()
-	if err != nil {
-		return "", err
-	}
-	if r.hasEmptyDirs() && !p.snapshot().Volumes {
+	if hasEmptyDirs(mounts) && !p.snapshot().Volumes {
 		if err := p.assume(func(r *store.Pod) { r.Volumes = true }); err != nil {
 			return "", err
 		}
 	}
+	// Pinned until the pod goes: its VM may keep the disk in a slot.
+	disks := disksOf(r.Root, mounts)
 	for _, id := range disks {
 		if err := p.e.images.Pin(ctx, id, p.id); err != nil {
 			return "", err

@@ -86,58 +86,44 @@ type ContainerRequest struct {
 	Termination *store.Termination
 }
 
-// mounts are those of the specification that are the project's own.
-func (r *ContainerRequest) mounts() ([]containerv1.Mount, error) {
-	var out []containerv1.Mount
+// check refuses what no container can be, and what does not work yet. It returns the
+// mounts of the specification that are the project's own.
+func (r *ContainerRequest) check() ([]containerv1.Mount, error) {
+	if r.Key == "" || r.Spec == nil || r.Root == nil {
+		return nil, failure.Invalid("a container needs a key, a specification and a root")
+	}
+	if r.Spec.Hooks != nil {
+		return nil, failure.Invalid("the hooks of a container stand beside its specification, not in it")
+	}
+	var mounts []containerv1.Mount
 	for _, m := range r.Spec.Mounts {
 		mount, ours, err := containerv1.ParseMount(m.Destination, m.Type, m.Source, m.Options)
 		if err != nil {
 			return nil, err
 		}
 		if ours {
-			out = append(out, mount)
+			mounts = append(mounts, mount)
 		}
 	}
-	return out, nil
+	return mounts, containerv1.Check(containerv1.Container{Root: r.Root, Mounts: mounts, Stdio: r.Stdio, Hooks: r.Hooks})
 }
 
-// check refuses what no container can be, and what does not work yet.
-func (r *ContainerRequest) check() error {
-	if r.Key == "" || r.Spec == nil || r.Root == nil {
-		return failure.Invalid("a container needs a key, a specification and a root")
-	}
-	if r.Spec.Hooks != nil {
-		return failure.Invalid("the hooks of a container stand beside its specification, not in it")
-	}
-	mounts, err := r.mounts()
-	if err != nil {
-		return err
-	}
-	return containerv1.Check(containerv1.Container{Root: r.Root, Mounts: mounts, Stdio: r.Stdio, Hooks: r.Hooks})
-}
-
-// disks are the ids of the images whose disks the container gets, the root's first.
-func (r *ContainerRequest) disks() ([]string, error) {
-	var ids []string
-	if root, ok := r.Root.(containerv1.Image); ok {
+// disksOf are the ids of the images whose disks a container gets, the root's first.
+func disksOf(root containerv1.Root, mounts []containerv1.Mount) (ids []string) {
+	if root, ok := root.(containerv1.Image); ok {
 		ids = append(ids, root.ID)
-	}
-	mounts, err := r.mounts()
-	if err != nil {
-		return nil, err
 	}
 	for _, m := range mounts {
 		if img, ok := m.Source.(containerv1.Image); ok && !slices.Contains(ids, img.ID) {
 			ids = append(ids, img.ID)
 		}
 	}
-	return ids, nil
+	return ids
 }
 
-// hasEmptyDirs tells whether something is mounted that lies on the pod's disk.
-func (r *ContainerRequest) hasEmptyDirs() bool {
-	mounts, err := r.mounts()
-	return err == nil && slices.ContainsFunc(mounts, func(m containerv1.Mount) bool {
+// hasEmptyDirs tells whether one of the mounts lies on the pod's disk.
+func hasEmptyDirs(mounts []containerv1.Mount) bool {
+	return slices.ContainsFunc(mounts, func(m containerv1.Mount) bool {
 		dir, ok := m.Source.(containerv1.Dir)
 		return ok && dir.Medium == containerv1.Disk
 	})

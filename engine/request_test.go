@@ -43,7 +43,7 @@ func TestContainerRequestCheck(t *testing.T) {
 	} {
 		r := ContainerRequest{Key: "k", Spec: &specs.Spec{}, Root: containerv1.Image{ID: "i"}, Stdio: containerv1.Discard{}}
 		tt.with(&r)
-		err := r.check()
+		_, err := r.check()
 		if tt.want == codes.OK && err == nil {
 			continue
 		}
