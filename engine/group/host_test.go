@@ -1,0 +1,199 @@
+package group
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/sandbox/journal"
+)
+
+// onHost are groups of the test's own on this host, and what they log.
+func onHost(t *testing.T) (*Groups, *strings.Builder) {
+	t.Helper()
+	var log strings.Builder
+	g := Find(dirs.Roots{Data: t.TempDir()}, "test", slog.New(slog.NewTextHandler(&log, nil)))
+	if g.host.Support().Version == 0 {
+		t.Skipf("no cgroups for this user: %s", g.host.Support().Missing)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(5*time.Second))
+		defer cancel()
+		if err := g.Reap(ctx, func(string) bool { return false }); err != nil {
+			t.Error(err)
+		}
+	})
+	return g, &log
+}
+
+// exist tells how many of the directories there are.
+func exist(dirs []string) (n int) {
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// TestLifeOfAGroup: a pod's processes are born in its group, which is journalled, and
+// end with it.
+func TestLifeOfAGroup(t *testing.T) {
+	g, log := onHost(t)
+	ctx := testdeadline.Context(t, 5*time.Second)
+	j, r := journal.At(filepath.Join(t.TempDir(), "journal")), &store.Pod{ID: "x", MemoryMiB: 64}
+	if err := g.Make(ctx, j, r); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(r.Cgroup.Dirs, g.host.Dirs("x")) || exist(r.Cgroup.Dirs) != len(r.Cgroup.Dirs) ||
+		r.Cgroup.Limits != MemoryLimits(64, store.Overhead{}) || r.Cgroup.Note != g.host.Support().Missing {
+		t.Errorf("made as %+v", r.Cgroup)
+	}
+	undo, err := j.Pending(ctx)
+	if err != nil || len(undo) != 1 || undo[0].Kind != Undo {
+		t.Fatalf("the journal has %v, %v", undo, err)
+	}
+
+	out, err := output(r, nil)
+	if err != nil || !strings.Contains(out, "-test-") || !strings.Contains(out, "/x\n") {
+		t.Errorf("a process is born in %s, %v", out, err)
+	}
+	refusal := errors.New("not today")
+	if _, err := output(r, func(*exec.Cmd) error { return refusal }); !errors.Is(err, refusal) {
+		t.Errorf("another start: %v", err)
+	}
+
+	waiting := exec.CommandContext(ctx, "cat")
+	if _, err := waiting.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := In(r, nil)(waiting); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it is idempotent
+		if err := End(ctx, undo[0].Args); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := waiting.Wait(); err == nil || err.Error() != "signal: killed" || ctx.Err() != nil {
+		t.Errorf("the group's process: %v", err)
+	}
+	if n := exist(r.Cgroup.Dirs); n != 0 {
+		t.Errorf("%d directories are left", n)
+	}
+
+	g.Remake(r)
+	if exist(r.Cgroup.Dirs) != len(r.Cgroup.Dirs) {
+		t.Error("not made again")
+	}
+	if log.Len() != 0 {
+		t.Errorf("the log says %s", log)
+	}
+}
+
+// output is what the pod's process tells of its group.
+func output(r *store.Pod, start func(*exec.Cmd) error) (string, error) {
+	var out strings.Builder
+	cmd := exec.Command("cat", "/proc/self/cgroup")
+	cmd.Stdout = &out
+	if err := In(r, start)(cmd); err != nil {
+		return "", err
+	}
+	err := cmd.Wait()
+	return out.String(), err
+}
+
+// TestNotMade: a pod whose group cannot be made goes on without it, but for a group that
+// the journal does not know.
+func TestNotMade(t *testing.T) {
+	g, log := onHost(t)
+	ctx := testdeadline.Context(t, time.Second)
+	dir := t.TempDir()
+	r := &store.Pod{ID: ".x"}
+	if err := g.Make(ctx, journal.At(filepath.Join(dir, "journal")), r); err != nil {
+		t.Error(err)
+	}
+	if len(r.Cgroup.Dirs) != 0 || !strings.Contains(r.Cgroup.Note, "no name for one") || !strings.Contains(log.String(), "no cgroup") {
+		t.Errorf("%+v, and the log says %s", r.Cgroup, log)
+	}
+	r.Cgroup.Dirs = g.host.Dirs(".x")
+	g.Remake(r)
+	if !strings.Contains(log.String(), "again") {
+		t.Errorf("the log says %s", log)
+	}
+	unknown := &store.Pod{ID: "x"}
+	if err := g.Make(ctx, journal.At(dir), unknown); err == nil || exist(g.host.Dirs("x")) != 0 {
+		t.Errorf("without a journal: %+v, %v", unknown.Cgroup, err)
+	}
+}
+
+// TestAnothersGroup: a group that lies where this host has none is not made again.
+func TestAnothersGroup(t *testing.T) {
+	g, _ := onHost(t)
+	r := &store.Pod{ID: "x"}
+	r.Cgroup.Dirs = []string{filepath.Join(t.TempDir(), "x")}
+	g.Remake(r)
+	if exist(r.Cgroup.Dirs)+exist(g.host.Dirs("x")) != 0 {
+		t.Error("made again")
+	}
+}
+
+// TestReap: groups of no pod end, with the directory around them when they were the last.
+func TestReap(t *testing.T) {
+	g, _ := onHost(t)
+	ctx := testdeadline.Context(t, time.Second)
+	for _, id := range []string{"kept", "lost"} {
+		if err := g.Make(ctx, journal.At(filepath.Join(t.TempDir(), "journal")), &store.Pod{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Reap(ctx, func(id string) bool { return id == "kept" }); err != nil {
+		t.Error(err)
+	}
+	if names, err := g.host.Names(); err != nil || !slices.Equal(names, []string{"kept"}) {
+		t.Errorf("left are %v, %v", names, err)
+	}
+	args, err := json.Marshal(undoArgs{g.host.Dirs("kept")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := End(ctx, args); err != nil {
+		t.Error(err)
+	}
+	g.Tidy()
+	if n := exist(g.host.Dirs("")); n != 0 {
+		t.Errorf("%d directories around the groups are left", n)
+	}
+}
+
+// TestPlaces: engines of other directories or instances have groups of their own.
+func TestPlaces(t *testing.T) {
+	seen := map[string]bool{}
+	for _, place := range []struct {
+		roots    dirs.Roots
+		instance string
+	}{
+		{dirs.Roots{Data: "/a", State: "/b"}, "test"}, {dirs.Roots{Data: "/b", State: "/a"}, "test"},
+		{dirs.Roots{Data: "/a/b"}, "test"}, {dirs.Roots{Data: "/a", State: "/b"}, "other"},
+	} {
+		g := Find(place.roots, place.instance, slog.Default())
+		g.Tidy()
+		for _, dir := range g.host.Dirs("x") {
+			if seen[dir] || !strings.Contains(dir, "/bulkhead-"+place.instance+"-") {
+				t.Errorf("%+v: %s", place, dir)
+			}
+			seen[dir] = true
+		}
+	}
+}
