@@ -134,6 +134,9 @@ func TestMemoryIsGivenBack(t *testing.T) {
 			if held() {
 				t.Error("the memory is still held")
 			}
+			if strings.Contains(log.String(), "give a template's memory back") {
+				t.Errorf("the log says %s", &log)
+			}
 			next, err := h.Template(ctx, m, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -143,6 +146,22 @@ func TestMemoryIsGivenBack(t *testing.T) {
 				t.Errorf("a template without starts: %v", err)
 			}
 		})
+	}
+}
+
+// TestRemovedInVain: a template that could not be removed goes on to be cloned.
+func TestRemovedInVain(t *testing.T) {
+	var log strings.Builder
+	h, m := fakeTemplates(t, &log)
+	first, err := h.Template(t.Context(), m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Remove(t.Context(), first.Key); err == nil {
+		t.Error("removed without a deadline")
+	}
+	if next, err := h.Template(t.Context(), m, nil); err != nil || next.Memory != first.Memory {
+		t.Errorf("%+v, after %+v: %v", next, first, err)
 	}
 }
 
@@ -161,9 +180,9 @@ func TestBuildingIsTold(t *testing.T) {
 		if err := h.Close(); err != nil { // as a later engine finds it
 			t.Fatal(err)
 		}
-	}
-	if built := strings.Count(log.String(), "template built"); told != 1 || built != 1 {
-		t.Errorf("told %d times, logged %d times", told, built)
+		if built := strings.Count(log.String(), "template built"); told != 1 || built != 1 {
+			t.Errorf("told %d times, logged %d times", told, built)
+		}
 	}
 }
 
