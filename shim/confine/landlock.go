@@ -81,7 +81,7 @@ func missing(abi int, p Policy, scopes uint64) error {
 		return nil
 	}
 	err := fmt.Errorf("%w: version %d has no rule for %s, which seccomp alone refuses", ErrPartial, abi, strings.Join(without, ", "))
-	if len(p.Signals) > 0 && abi < 6 {
+	if len(p.Signals) > 0 {
 		err = fmt.Errorf("%w, but for signals of the numbers %v to the user's other processes", err, p.Signals)
 	}
 	return err

@@ -43,6 +43,7 @@ func TestRefused(t *testing.T) {
 			got := results(string(out))
 			for what, want := range map[string]string{
 				"apply": test.apply, "start": test.start, "seal": test.seal, "missing": test.missing, "started": strconv.FormatBool(test.started),
+				"none": strconv.FormatBool(test.missing != ""),
 			} {
 				if want == "" && got[what] != "<nil>" || !strings.Contains(got[what], want) {
 					t.Errorf("%s: %q", what, got[what])

@@ -49,6 +49,11 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer console.Close()
+	library, err := os.Open(readable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer library.Close()
 
 	for _, test := range []struct {
 		name    string
@@ -73,8 +78,8 @@ func TestStart(t *testing.T) {
 		cmd.ExtraFiles = []*os.File{listener, console}
 		cmd.Stdout, cmd.Stderr = w, w
 		missing, err := confine.Start(cmd, confine.Policy{
-			Read: []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", program, readable}, Unlisted: []string{"/proc"},
-			Write: []string{"/dev/null"}, Sockets: test.sockets,
+			Read: []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", program, readable, "/nowhere"}, Unlisted: []string{"/proc"},
+			ReadFiles: []*os.File{library}, Write: []string{"/dev/null"}, Sockets: test.sockets,
 		})
 		w.Close()
 		if err != nil {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,6 +40,7 @@ func main() {
 	fmt.Println("start:", err)
 	fmt.Println("started:", cmd.Process != nil)
 	fmt.Println("seal:", confine.Seal(os.Getpid()))
+	fmt.Println("none:", errors.Is(confine.Landlock(), confine.ErrNone))
 }
 
 func number(arg string) int {
