@@ -159,15 +159,24 @@ const (
 	// ReasonDeadline is that of a pod's status.
 	ReasonDeadline  = "DeadlineExceeded"
 	messageDeadline = "Pod was active on the node longer than the specified deadline"
+	// messageJobDeadline is of a pod that never began.
+	messageJobDeadline = "Job was active longer than specified deadline"
 )
+
+// overdue is what is said of a pod whose deadline has passed.
+func (r *run) overdue() string {
+	if r.turn.awaited {
+		return messageJobDeadline
+	}
+	return messageDeadline
+}
 
 // checkDeadline sees to it that a pod ends when its active deadline passes.
 func (r *run) checkDeadline() {
-	seconds := r.pod.Spec.ActiveDeadlineSeconds
-	if seconds == nil || r.expired || r.stopping != nil {
+	due := r.deadline()
+	if due.IsZero() || r.expired || r.stopping != nil {
 		return
 	}
-	due := r.began.Add(time.Duration(*seconds) * time.Second)
 	switch over := r.over(); {
 	case over && r.lastFinish().Before(due):
 		return
@@ -178,7 +187,7 @@ func (r *run) checkDeadline() {
 	// Also of one that has ended after it, under no engine or one that did
 	// not live to tell.
 	r.expired = true
-	r.event(nil, false, ReasonDeadline, messageDeadline)
+	r.event(nil, false, ReasonDeadline, r.overdue())
 }
 
 // lastFinish is when the last of the containers that the pod is for has ended,

@@ -39,6 +39,7 @@ func (r *run) observe(ctx context.Context) error {
 			return fmt.Errorf("status of sandbox %s: %w", sandboxes[0].GetId(), err)
 		}
 		r.sandbox = status.GetStatus()
+		r.turn.awaited = false
 		r.resumeStart()
 	}
 	r.sweep(ctx, sandboxes)

@@ -47,6 +47,15 @@ type Options struct {
 	// says that its answer has changed.
 	Conditions func() []corev1.PodCondition
 
+	// Turn, if set, tells whether the pod may begin. Until it says TurnNow the pod is
+	// Pending, with neither a sandbox nor an image pulled for it; from then on it is
+	// not asked again. It is asked on the goroutine of Run and must not block; Changed
+	// has it asked again.
+	Turn func() Turn
+	// Deadline, if set, is when the pod ends at the latest, whether its turn has come
+	// or not.
+	Deadline time.Time
+
 	// Earlier is the sandbox that Clear left of an earlier Run, if any: it is none of
 	// this run's.
 	Earlier string

@@ -28,6 +28,7 @@ type run struct {
 
 	name       string // the runtime's
 	began      time.Time
+	turn       turn
 	probes     *probes
 	sandbox    *runtimeapi.PodSandboxStatus // newest; nil before there is one
 	attempt    uint32                       // of the next sandbox
@@ -77,6 +78,7 @@ func newRun(p *Pod) *run {
 		done:  make(chan func()),
 		exits: make(map[string]*runtimeapi.ContainerStatus),
 	}
+	r.turn.awaited = o.Turn != nil
 	r.probes = newProbes(r)
 	r.containers = containersOf(r.pod)
 	r.resize.size, r.resize.actuated = config.SandboxResources(r.pod), r.pod.Generation

@@ -29,12 +29,14 @@ func (r *run) publish() {
 
 // makeStatus is the pod's status as the kubelet would make it.
 func (r *run) makeStatus() corev1.PodStatus {
-	began := metav1.NewTime(r.began)
 	status := corev1.PodStatus{
 		ObservedGeneration: r.pod.Generation,
 		HostIP:             r.o.HostIP,
-		StartTime:          &began,
 		QOSClass:           podspec.QOS(r.pod),
+	}
+	if !r.turn.awaited {
+		began := metav1.NewTime(r.began)
+		status.StartTime = &began
 	}
 	if r.o.HostIP != "" {
 		status.HostIPs = []corev1.HostIP{{IP: r.o.HostIP}}
@@ -49,6 +51,9 @@ func (r *run) makeStatus() corev1.PodStatus {
 		status.PodIP = status.PodIPs[0].IP
 	}
 	for _, c := range r.containers {
+		if r.turn.awaited {
+			break // as of a pod that no kubelet has seen
+		}
 		of := &status.ContainerStatuses
 		switch c.kind {
 		case podspec.Initial, podspec.Sidecar:
@@ -63,7 +68,11 @@ func (r *run) makeStatus() corev1.PodStatus {
 	case r.fatal != nil:
 		status.Reason, status.Message = "FailedStart", r.fatal.Error()
 	case r.expired:
-		status.Reason, status.Message = ReasonDeadline, messageDeadline
+		status.Reason, status.Message = ReasonDeadline, r.overdue()
+	case r.turn.never:
+		status.Reason, status.Message = ReasonJobFailed, messageJobFailed
+	case r.ended && r.turn.awaited:
+		status.Message = messageStopped
 	case r.exhausted():
 		status.Reason, status.Message = ReasonBackoffLimit, messageBackoffLimit
 	case r.sandboxErr != nil:
@@ -126,8 +135,11 @@ func (r *run) conditions(status *corev1.PodStatus) []corev1.PodCondition {
 		{corev1.PodInitialized, podstatus.Initialized(&r.pod.Spec, status)},
 		{corev1.PodReady, podstatus.Ready(&r.pod.Spec, containers, others)},
 		{corev1.ContainersReady, containers},
-		{corev1.PodScheduled, podstatus.Condition{Status: corev1.ConditionTrue}},
+		{corev1.PodScheduled, r.scheduled()},
 	} {
+		if r.turn.awaited && entry.kind != corev1.PodScheduled {
+			continue
+		}
 		out = append(out, corev1.PodCondition{
 			Type: entry.kind, Status: entry.Status, Reason: entry.Reason, Message: entry.Message,
 			ObservedGeneration: r.pod.Generation, LastTransitionTime: r.since(entry.kind, entry.Status),

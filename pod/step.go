@@ -29,6 +29,9 @@ func (r *run) step(ctx context.Context) {
 		r.terminate(ctx, nil)
 		return
 	}
+	if !r.mayBegin(ctx) {
+		return
+	}
 	ready := r.ensureSandbox(ctx)
 	r.prefetch(ctx)
 	if !ready {

@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -36,17 +35,6 @@ func Restarts(pod *corev1.Pod, kind Kind, spec *corev1.Container, code, before i
 		return code != 0
 	}
 	return true
-}
-
-// AnnotationBackoffLimit is the annotation of a Job's pod that says how often what
-// fails in it is tried again.
-const AnnotationBackoffLimit = "batch.bulkhead.io/backoff-limit"
-
-// BackoffLimit is how often what fails in the pod is tried again, if it is a
-// Job's: with either of the policies that a Job's pod may have.
-func BackoffLimit(pod *corev1.Pod) (limit int32, limited bool) {
-	n, err := strconv.ParseInt(pod.Annotations[AnnotationBackoffLimit], 10, 32)
-	return int32(n), err == nil && n >= 0
 }
 
 func matchesExit(on *corev1.ContainerRestartRuleOnExitCodes, code int32) bool {
