@@ -66,6 +66,8 @@ type Manager struct {
 	orphans orphans
 	news    broadcast.Broadcast
 
+	turns sync.Mutex // held by who gives or takes the turns of a Job's pods
+
 	mu   sync.Mutex
 	pods map[types.UID]*Pod
 }
@@ -92,11 +94,14 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 			m.o.Logger.Error("a pod cannot be taken over", "uid", d.Name(), "error", err)
 		}
 	}
+	for _, p := range m.All() { // all are there: they look at each other
+		m.goOn(p)
+	}
 	m.look(ctx)
 	return m, nil
 }
 
-// takeOver goes on with a pod that an earlier manager left.
+// takeOver takes in a pod that an earlier manager left.
 func (m *Manager) takeOver(ctx context.Context, uid string) error {
 	var rec Record
 	err := atomicfile.ReadJSON(filepath.Join(m.o.Dir, uid, recordFile), &rec)
@@ -121,17 +126,22 @@ func (m *Manager) takeOver(ctx context.Context, uid string) error {
 			return err
 		}
 	}
-	m.mu.Lock() // those before it may end already
 	m.pods[types.UID(uid)] = p
-	m.mu.Unlock()
-	if p.rec.Ended == nil {
+	return nil
+}
+
+// goOn supervises a pod that was taken over, and ends the one that nobody wants.
+func (m *Manager) goOn(p *Pod) {
+	rec := p.record()
+	unwanted := rec.Foreground || rec.Stopping || rec.Ended != nil && rec.Remove
+	p.ending.Store(unwanted)
+	if rec.Ended == nil {
 		p.Run()
 	}
-	if rec.Foreground || rec.Stopping || rec.Ended != nil && rec.Remove {
+	if unwanted {
 		end := m.orphans.begin(always)
 		m.wg.Go(func() { defer end(); p.orphaned() })
 	}
-	return nil
 }
 
 // lookPatience bounds the wait for the pods that were taken over to be looked at.

@@ -94,6 +94,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 		Event:    p.event,
 		Logger:   p.m.o.Logger,
 	}
+	p.waits(rec, &o)
 	if err := p.door.Configure(&o); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -22,6 +23,12 @@ type Record struct {
 	Template string                    `json:"template,omitempty"`
 	Accel    string                    `json:"accel,omitempty"`
 	Ports    []*runtimeapi.PortMapping `json:"ports,omitempty"`
+	// Since is when the current run was asked for.
+	Since time.Time `json:"since,omitzero"`
+	// Begun: the turn of a pod has come that waits for others of its Job.
+	Begun bool `json:"begun,omitempty"`
+	// JobFailed: its turn will not come any more.
+	JobFailed bool `json:"jobFailed,omitempty"`
 	// Foreground: the pod ends with the client that ran it.
 	Foreground bool `json:"foreground,omitempty"`
 	// Stopping: somebody wants its end.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,6 +22,9 @@ const minID = 6
 // caller, who calls Run or Forget. The error is of ErrInvalid for a pod that cannot
 // be run, and of ErrExists.
 func (m *Manager) Add(rec Record, given Objects) (*Pod, error) {
+	if rec.Since.IsZero() {
+		rec.Since = time.Now()
+	}
 	p, err := m.newPod(rec, true)
 	if err == nil && !given.Empty() {
 		err = p.PutObjects(given)

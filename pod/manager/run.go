@@ -25,7 +25,9 @@ func (p *Pod) Run() {
 		stop := p.keepVerdicts(supervised)
 		err := supervised.Run(p.m.ctx)
 		stop()
+		p.failJob()
 		remove := p.finish(err)
+		p.passTurn()
 		if remove {
 			defer p.m.orphans.begin(always)()
 		}
@@ -59,8 +61,9 @@ func (p *Pod) finish(err error) (remove bool) {
 
 // release says that no client follows the pod any more. Who would have removed it
 // at its end is gone: with remove its supervision does. The stop that follows
-// writes it down.
+// writes it down; until then the pod's turn does not come.
 func (p *Pod) release(remove bool) {
+	p.ending.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rec.Foreground = false
