@@ -23,11 +23,22 @@ func (s *server) follow(ctx context.Context, entries []*entry, out send) error {
 		})
 	}
 	wg.Wait()
+	for _, e := range entries { // after the end of the one that failed, whose exit code counts
+		if ctx.Err() == nil && state.Queued(e.Status()) {
+			if err := e.tellEnd(out); err != nil {
+				return err
+			}
+		}
+	}
 	return context.Cause(ctx)
 }
 
-// toTheEnd sends the output of one pod's containers until it has ended, and that.
+// toTheEnd sends the output of one pod's containers until it has ended, and that
+// unless it has never begun.
 func (e *entry) toTheEnd(ctx context.Context, out send) error {
+	if err := e.awaitStart(ctx, false, out); err != nil {
+		return err
+	}
 	if err := e.output(ctx, allContainers(e.Given()), everything, out); err != nil {
 		return err
 	}
@@ -39,7 +50,7 @@ func (e *entry) toTheEnd(ctx context.Context, out send) error {
 	if err := relay(e, out); err != nil {
 		return err
 	}
-	if e.givenUp() == nil { // else that is told in its stead
+	if e.givenUp() == nil && !state.Queued(e.Status()) { // else that is told in its stead
 		return e.tellEnd(out)
 	}
 	return nil

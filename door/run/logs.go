@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/state"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
@@ -55,7 +56,12 @@ func (s *server) logs(r *http.Request, out send) error {
 
 // begun says why a container has written nothing: it was never started.
 func (e *entry) begun(name string) error {
-	c := manager.ContainerStatus(e.Status(), name)
+	status := e.Status()
+	if state.Queued(status) {
+		return errclass.With(api.ErrConflict, fmt.Errorf("container %s of pod %s has not been started: the pod waits for its turn, "+
+			"or ended before it came (bulkhead describe %s tells more)", name, e.Key(), e.Name()))
+	}
+	c := manager.ContainerStatus(status, name)
 	if c.State.Waiting == nil || c.RestartCount > 0 || c.LastTerminationState.Terminated != nil {
 		return nil
 	}

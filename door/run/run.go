@@ -184,20 +184,28 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 	return list, nil
 }
 
-// started waits until the pod's start is under way or the pod has ended, passing
-// on what happens meanwhile, and tells that it has.
+// started waits until the pod's start is under way, waits for its turn, or the pod
+// has ended, passing on what happens meanwhile, and tells that it has.
 func (s *server) started(ctx context.Context, e *entry, out send) error {
+	if err := e.awaitStart(ctx, true, out); err != nil {
+		return err
+	}
+	if err := e.Err(); err != nil {
+		return err
+	}
+	return s.tellStarted(ctx, e, out)
+}
+
+// awaitStart waits until the pod's start is under way or the pod has ended, passing
+// on what happens meanwhile; with queued no longer than until it waits for its turn.
+func (e *entry) awaitStart(ctx context.Context, queued bool, out send) error {
 	for {
 		status, changed := e.Watch()
 		if err := relay(e, out); err != nil {
 			return err
 		}
-		ended := e.HasEnded()
-		if ended || state.UnderWay(e.Given(), status) {
-			if err := e.Err(); err != nil {
-				return err
-			}
-			return s.tellStarted(ctx, e, out)
+		if e.HasEnded() || state.UnderWay(e.Given(), status) || queued && state.Queued(status) {
+			return nil
 		}
 		select {
 		case <-changed:

@@ -1,6 +1,10 @@
 package state
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Counts are kubectl's READY and RESTARTS columns.
 type Counts struct {
@@ -56,6 +60,13 @@ func Begun(statuses []corev1.ContainerStatus) int {
 // their time, has begun, and of any other whether all of it has started.
 func UnderWay(p *corev1.Pod, status corev1.PodStatus) bool {
 	return Begun(status.InitContainerStatuses) > 0 || Begun(status.ContainerStatuses) == len(p.Spec.Containers)
+}
+
+// Queued tells whether the pod waits for its turn.
+func Queued(status corev1.PodStatus) bool {
+	return slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+	})
 }
 
 // MemoryLimits are the containers' limits in bytes, by their names: as they are in

@@ -130,3 +130,17 @@ func TestMemoryLimits(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestQueued: a pod waits for its turn as long as it is not scheduled.
+func TestQueued(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionFalse: true, corev1.ConditionTrue: false} {
+		conditions := []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}, {Type: corev1.PodScheduled, Status: status}}
+		if got := Queued(corev1.PodStatus{Conditions: conditions}); got != want {
+			t.Errorf("scheduled is %s: %t", status, got)
+		}
+	}
+	if Queued(corev1.PodStatus{}) {
+		t.Error("of one that says nothing")
+	}
+}
