@@ -18,8 +18,8 @@ const backoffLimit = 6
 // which of its pods they are in.
 const completionIndex = "JOB_COMPLETION_INDEX"
 
-// job reads a Job. There is no controller that makes pods one after the other, so
-// all its pods are run at once; one that fails is tried again in its place.
+// job reads a Job. All its pods are made, and those beyond its parallelism wait for
+// their turn; one that fails is tried again in its place.
 func (d *decoder) job(text []byte, prefix string) {
 	object := &batchv1.Job{}
 	d.workload(text, prefix, object, func() workload {
@@ -38,8 +38,14 @@ func (d *decoder) job(text []byte, prefix string) {
 				label(pod, batchv1.JobNameLabel, object.Name)
 				label(pod, "job-name", object.Name) // its former name
 				annotate(pod, podspec.AnnotationBackoffLimit, fmt.Sprint(*spec.BackoffLimit))
-				// All of the job's pods begin when it does.
+				waits := spec.Completions != nil && *spec.Completions > parallel(spec)
+				if waits {
+					annotate(pod, podspec.AnnotationParallelism, fmt.Sprint(parallel(spec)))
+				}
 				if limit := spec.ActiveDeadlineSeconds; limit != nil {
+					if waits {
+						annotate(pod, podspec.AnnotationJobDeadline, fmt.Sprint(*limit))
+					}
 					if own := pod.Spec.ActiveDeadlineSeconds; own == nil || *own > *limit {
 						pod.Spec.ActiveDeadlineSeconds = limit
 					}
@@ -52,8 +58,8 @@ func (d *decoder) job(text []byte, prefix string) {
 	})
 }
 
-// checkJob refuses what the API server refuses of a Job, and by name what needs
-// pods that are made later.
+// checkJob refuses what the API server refuses of a Job, and by name a Job that is
+// not to run yet.
 func (d *decoder) checkJob(c checker, spec *batchv1.JobSpec, prefix string) {
 	if *spec.BackoffLimit < 0 {
 		c.fault("spec.backoffLimit", "%d is negative", *spec.BackoffLimit)
@@ -61,27 +67,21 @@ func (d *decoder) checkJob(c checker, spec *batchv1.JobSpec, prefix string) {
 	if limit := spec.ActiveDeadlineSeconds; limit != nil && *limit < 1 {
 		c.fault("spec.activeDeadlineSeconds", "%d is not positive", *limit)
 	}
-	parallel := int32(1)
-	if spec.Parallelism != nil {
-		parallel = *spec.Parallelism
-		if parallel < 1 {
-			d.add(0, prefix+"spec.parallelism", ErrNotHonoured, fmt.Sprintf("%d is not honoured: a job is run at once", parallel))
-			return
-		}
-	}
-	if spec.Completions == nil {
-		if spec.CompletionMode != nil && *spec.CompletionMode == batchv1.IndexedCompletion {
-			c.fault("spec.completions", "is required when completionMode is Indexed")
-		}
+	if n := parallel(spec); n < 1 {
+		d.add(0, prefix+"spec.parallelism", ErrNotHonoured, fmt.Sprintf("%d is not honoured: a job is run at once", n))
 		return
 	}
-	if all := *spec.Completions; parallel < all && all <= maxReplicas {
-		field := "spec.parallelism"
-		if spec.Parallelism == nil {
-			field = "spec.completions"
-		}
-		d.add(0, prefix+field, ErrNotHonoured, fmt.Sprintf("is not honoured: all of a job's pods are run at once; set parallelism to %d", all))
+	if spec.Completions == nil && spec.CompletionMode != nil && *spec.CompletionMode == batchv1.IndexedCompletion {
+		c.fault("spec.completions", "is required when completionMode is Indexed")
 	}
+}
+
+// parallel is how many of a Job's pods run at once.
+func parallel(spec *batchv1.JobSpec) int32 {
+	if spec.Parallelism == nil {
+		return 1
+	}
+	return *spec.Parallelism
 }
 
 // setIndex tells a pod of an indexed Job which it is.

@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 func jobOf(rest string) string {
@@ -81,9 +85,8 @@ func TestJobsThatAreRefused(t *testing.T) {
 		rest, want string
 		class      error
 	}{
-		{rest: "  completions: 3\n  parallelism: 2\n", class: ErrNotHonoured,
-			want: "f.yaml:10: spec.parallelism: is not honoured: all of a job's pods are run at once; set parallelism to 3"},
-		{rest: "  completions: 3\n", class: ErrNotHonoured, want: "f.yaml:9: spec.completions: is not honoured: all of a job's pods"},
+		{rest: "  completions: 3\n  parallelism: 0\n", class: ErrNotHonoured,
+			want: "f.yaml:10: spec.parallelism: 0 is not honoured: a job is run at once"},
 		{rest: "  parallelism: 0\n", class: ErrNotHonoured, want: "f.yaml:9: spec.parallelism: 0 is not honoured: a job is run at once"},
 		{rest: "  completions: 101\n  parallelism: 101\n", class: ErrInvalid, want: "f.yaml:9: spec.completions: 101 is not between 0 and 100"},
 		{rest: "  completions: -1\n", class: ErrInvalid, want: "f.yaml:9: spec.completions: -1 is not between 0 and 100"},
@@ -98,6 +101,49 @@ func TestJobsThatAreRefused(t *testing.T) {
 		_, err := Read("f.yaml", []byte(jobOf(test.rest)))
 		if !errors.Is(err, test.class) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.rest, err, test.want)
+		}
+	}
+}
+
+// TestJobsWhosePodsWait: the pods of a Job with more completions than parallelism
+// know how many run at once, how long all may take, and whose they are.
+func TestJobsWhosePodsWait(t *testing.T) {
+	for _, test := range []struct {
+		rest     string
+		parallel int // 0: all run at once
+		deadline time.Duration
+	}{
+		{rest: "  completions: 3\n", parallel: 1},
+		{rest: "  completions: 3\n  parallelism: 2\n  activeDeadlineSeconds: 60\n", parallel: 2, deadline: time.Minute},
+		{rest: "  completions: 3\n  completionMode: Indexed\n", parallel: 1},
+		{rest: "  completions: 3\n  parallelism: 3\n  activeDeadlineSeconds: 60\n"},
+		{rest: "  completions: 3\n  parallelism: 4\n"},
+		{rest: "  completions: 1\n"},
+		{rest: "  completions: 0\n"},
+		{rest: "  parallelism: 3\n"},
+		{rest: ""},
+	} {
+		text := jobOf(test.rest)
+		found, err := Read("f.yaml", []byte(text+"---\n"+strings.Replace(text, "name: sum", "name: other", 1)))
+		if err != nil {
+			t.Errorf("%q: %v", test.rest, err)
+			continue
+		}
+		owners := map[string]types.UID{}
+		for _, pod := range found.Pods {
+			parallel, limited := podspec.Parallelism(pod)
+			deadline, _ := podspec.JobDeadline(pod)
+			if limited != (test.parallel > 0) || parallel != test.parallel || deadline != test.deadline {
+				t.Errorf("%q: %s: %d at once, all within %v", test.rest, pod.Name, parallel, deadline)
+			}
+			job := pod.Labels["job-name"]
+			if known, found := owners[job]; found && known != podspec.Owner(pod) {
+				t.Errorf("%q: %s: another owner than its job's other pods", test.rest, pod.Name)
+			}
+			owners[job] = podspec.Owner(pod)
+		}
+		if len(found.Pods) > 0 && (len(owners) != 2 || owners["sum"] == owners["other"]) {
+			t.Errorf("%q: owners %v", test.rest, owners)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 	w := of()
 	if o, is := object.(runtime.Object); is {
 		gvk := o.GetObjectKind().GroupVersionKind()
-		w.owner = metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: w.meta.Name}
+		w.owner = metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: w.meta.Name, UID: newUID()}
 	}
 	invalid := d.reporter(ErrInvalid, prefix)
 	c := checker{report: invalid}

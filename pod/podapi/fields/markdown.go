@@ -26,8 +26,10 @@ Where only certain values are accepted, any other is refused. Unknown and repeat
 Beside Pods a file may hold ConfigMaps and Secrets, which the pods of the same command refer to; Deployments,
 ReplicaSets, StatefulSets, DaemonSets and Jobs, of which the pods of their template are run; and Lists of all these.
 A pod gets its workload's name; where there are several replicas, and always in a StatefulSet and an indexed Job, NAME-0, NAME-1 and so on.
-They are pods like any other: nothing makes them anew, scales them or rolls them out. All pods of a Job are run at once, and what fails in
-one is started again in it, as often as the Job's backoffLimit says.
+They are pods like any other: nothing makes them anew, scales them or rolls them out. Of a Job's pods as many run at once as its
+parallelism says, 1 unless it is set; the others are Pending, without a VM, until a pod before them has ended. What fails in a pod is
+started again in it, as often as the Job's backoffLimit says. When a pod has failed, or was stopped, those that have not begun
+fail too, with the reason JobFailed.
 `
 
 // Markdown is the table as a document.

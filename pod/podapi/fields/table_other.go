@@ -90,9 +90,9 @@ var otherTable = map[string]Entry{
 	"Job.spec":     honoured("the end of its pods is the job's"),
 	"Job.status":   noEffect(noRecord),
 
-	"JobSpec.parallelism":             honoured("at least as many as completions: all pods are run at once"),
-	"JobSpec.completions":             honoured("so many pods, at most 100, all at once"),
-	"JobSpec.activeDeadlineSeconds":   honoured("each pod's, which begin at once"),
+	"JobSpec.parallelism":             honoured("so many run at once, the others wait for their turn; not 0"),
+	"JobSpec.completions":             honoured("so many pods, at most 100, in the order of their numbers"),
+	"JobSpec.activeDeadlineSeconds":   honoured("from the Job's begin, also of a pod that waits for its turn"),
 	"JobSpec.podFailurePolicy":        never(onePod),
 	"JobSpec.successPolicy":           never(onePod),
 	"JobSpec.backoffLimit":            honoured("for each pod; with either restartPolicy what fails is started again in its pod"),
