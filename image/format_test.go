@@ -249,23 +249,7 @@ func TestPolicyFile(t *testing.T) {
 
 // TestDiskFull pulls an image that does not fit on the store's file system.
 func TestDiskFull(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("a small file system of its own needs root")
-	}
-	base := t.TempDir()
-	if err := syscall.Mount("tmpfs", base, "tmpfs", 0, "size=80m"); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := syscall.Unmount(base, 0); err != nil {
-			t.Error(err)
-		}
-	}()
-	roots := dirs.Roots{Data: filepath.Join(base, "data"), State: filepath.Join(base, "state")}
-	if err := roots.Ensure(); err != nil {
-		t.Fatal(err)
-	}
-	s := reopen(t, roots, "run")
+	s, _ := smallStore(t)
 	host := startRegistry(t, nil)
 	push(t, host+"/bomb:1", imageOf(t, tarOf(t, file("f", strings.Repeat("compresses well ", 2<<20)))))
 	push(t, host+"/large:1", imageOf(t, tarOf(t, file("f", randomText(20<<20)))))

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -144,7 +145,30 @@ func push(t testing.TB, ref string, img v1.Image, opts ...remote.Option) {
 
 func openStore(t testing.TB, instance string) (*Store, dirs.Roots) {
 	t.Helper()
-	base := t.TempDir()
+	return openIn(t, t.TempDir(), instance)
+}
+
+// smallStore is a store on a file system of its own, of 80 MiB, which is mounted on base.
+func smallStore(t testing.TB) (s *Store, base string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("a small file system of its own needs root")
+	}
+	base = t.TempDir()
+	if err := syscall.Mount("tmpfs", base, "tmpfs", 0, "size=80m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(base, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s, _ = openIn(t, base, "run")
+	return s, base
+}
+
+func openIn(t testing.TB, base, instance string) (*Store, dirs.Roots) {
+	t.Helper()
 	roots := dirs.Roots{Data: filepath.Join(base, "data"), State: filepath.Join(base, "state")}
 	if err := roots.Ensure(); err != nil {
 		t.Fatal(err)

@@ -9,11 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
 // roomsOf shares a file system of which so much is free.
@@ -199,23 +196,7 @@ func (r *rooms) wanted() bool {
 // TestPullsLeaveTheReserve: several pulls at once, each of which fits, do not take
 // the reserve together.
 func TestPullsLeaveTheReserve(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("a small file system of its own needs root")
-	}
-	base := t.TempDir()
-	if err := syscall.Mount("tmpfs", base, "tmpfs", 0, "size=80m"); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := syscall.Unmount(base, 0); err != nil {
-			t.Error(err)
-		}
-	}()
-	roots := dirs.Roots{Data: filepath.Join(base, "data"), State: filepath.Join(base, "state")}
-	if err := roots.Ensure(); err != nil {
-		t.Fatal(err)
-	}
-	s := reopen(t, roots, "run")
+	s, base := smallStore(t)
 	host := startRegistry(t, nil)
 	const pulls = 4 // each takes 3 MiB, and 3 more until it is done, of 16
 	noise := rand.NewChaCha8([32]byte{})
