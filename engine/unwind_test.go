@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
@@ -19,18 +20,7 @@ func squatter(t *testing.T, uid int, script string) procid.ID {
 	cmd := exec.Command("/bin/sh", "-c", script)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	id, err := procid.Of(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
+	return testproc.Start(t, cmd)
 }
 
 // TestEndIsNotTheShimsWord: what a pod's directory tells of its end, that it

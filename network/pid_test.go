@@ -8,27 +8,19 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
 // TestReadPID: the pid of another process, or what is no pid at all, is never
 // taken for pasta's, which is killed one day.
 func TestReadPID(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "echo; read -r line", "61")
-	_, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	testproc.Start(t, cmd)
 	// Start returns in the middle of the exec, before there are arguments to be seen.
 	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)

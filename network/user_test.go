@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
@@ -212,7 +213,7 @@ func testUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	// So does a namespace of an earlier version.
-	old := record{Holder: sleeper(t), Pasta: sleeper(t)}
+	old := record{Holder: testproc.Start(t, exec.Command("cat")), Pasta: testproc.Start(t, exec.Command("cat"))}
 	if err := atomicfile.WriteJSON(filepath.Join(dir, "netns.json"), old, 0o600, atomicfile.Volatile); err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
 // The tests of the shared namespace run twice, as root and as an ordinary
@@ -156,13 +156,7 @@ func hostCommands(t *testing.T, world testnet.World, path string) {
 	args := append(world.Enter(), "sh", "-c", `while read -r line; do ip $line; done <>"$1"`, "sh", path)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	testproc.Start(t, cmd)
 }
 
 // command has ip run in the host's namespace.
@@ -187,20 +181,6 @@ func until(ctx context.Context, t *testing.T, what string, met func() bool) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// sleeper is a process that does nothing.
-func sleeper(t *testing.T) procid.ID {
-	cmd := exec.Command("sleep", "infinity")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	id, err := procid.Of(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
 }
 
 // fetch reads what a server says to a process in the pod's network.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 	"github.com/bulkhead-project/bulkhead/internal/testsock"
 )
 
@@ -67,7 +67,7 @@ func TestAdoptPlanted(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			ctx := testdeadline.Context(t, 5*time.Second)
-			process := waiting(t, test.args...)
+			process := testproc.Start(t, exec.Command("sh", append([]string{"-c", "read line"}, test.args...)...))
 			r := hypervisor.Record{Process: process, Dir: impostor(t)}
 			v, err := Driver{}.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: "mine"})
 			if (err == nil) != test.own || errors.Is(err, hypervisor.ErrGone) {
@@ -84,28 +84,6 @@ func TestAdoptPlanted(t *testing.T) {
 			}
 		})
 	}
-}
-
-// waiting is a process with those arguments behind its script, which waits for the
-// test's end.
-func waiting(t *testing.T, args ...string) procid.ID {
-	t.Helper()
-	cmd := exec.Command("sh", append([]string{"-c", "read line"}, args...)...)
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	id, err := procid.Of(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
 }
 
 // impostor is a directory with the sockets of a machine, which greet as QEMU does.

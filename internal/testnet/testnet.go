@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
 // World is one; it ends with its test.
@@ -56,14 +58,7 @@ func enter(pid int) []string {
 func start(t testing.TB, cmd *exec.Cmd) int {
 	t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd.Process.Pid
+	return testproc.Start(t, cmd).PID
 }
 
 // Run runs a command, whose failure is the test's.
