@@ -112,22 +112,26 @@ func TestNoPod(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)
 	ctx := t.Context()
-	for name, do := range map[string]func() error{
-		"pause":   func() error { return e.PausePod(ctx, "gone") },
-		"resume":  func() error { return e.ResumePod(ctx, "gone") },
-		"look":    func() error { _, err := e.Pod("gone"); return err },
-		"facts":   func() error { _, err := e.Facts(ctx, "gone"); return err },
-		"usage":   func() error { _, err := e.Usage(ctx, "gone"); return err },
-		"console": func() error { _, err := e.Console(ctx, "gone"); return err },
-		"stop":    func() error { return e.StopPod(ctx, "gone") },
-		"remove":  func() error { return e.RemovePod(ctx, "gone") },
+	for name, do := range map[string]func(id string) error{
+		"pause":   func(id string) error { return e.PausePod(ctx, id) },
+		"resume":  func(id string) error { return e.ResumePod(ctx, id) },
+		"look":    func(id string) error { _, err := e.Pod(id); return err },
+		"facts":   func(id string) error { _, err := e.Facts(ctx, id); return err },
+		"usage":   func(id string) error { _, err := e.Usage(ctx, id); return err },
+		"console": func(id string) error { _, err := e.Console(ctx, id); return err },
+		"create":  func(id string) error { _, err := e.CreateContainer(ctx, id, ContainerRequest{}); return err },
+		"stop":    func(id string) error { return e.StopPod(ctx, id) },
+		"remove":  func(id string) error { return e.RemovePod(ctx, id) },
 	} {
 		want := codes.NotFound
 		if name == "stop" || name == "remove" {
 			want = codes.OK
 		}
-		if err := do(); codeOf(err) != want {
+		if err := do("gone"); codeOf(err) != want {
 			t.Errorf("%s: %v", name, err)
+		}
+		if err := do(""); codeOf(err) != codes.InvalidArgument {
+			t.Errorf("%s, without an id: %v", name, err)
 		}
 	}
 	if times, now := e.Pauses("gone"); times != 0 || now {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -31,6 +32,7 @@ type scripted struct {
 	exec   *taskv3.StateResponse     // of an exec
 	opened func(*shimv1.OpenRequest) // sees what is opened
 	token  func() (string, error)    // of what is opened; nil: "token"
+	dead   bool                      // its connections are closed
 }
 
 // errSilent has a call wait for the end of its context.
@@ -66,10 +68,31 @@ func (s *scripted) calls() []string {
 }
 
 func (s *scripted) conn() *link.Conn {
+	done := make(chan struct{})
+	if s.dead {
+		close(done)
+	}
 	return &link.Conn{
-		Task: scriptedTask{scripted: s}, Ext: scriptedExt{scripted: s}, Done: make(chan struct{}), Close: func() error { return nil },
+		TTRPCSandboxService: scriptedSandbox{scripted: s}, Task: scriptedTask{scripted: s}, Ext: scriptedExt{scripted: s},
+		Done: done, Close: func() error { return nil },
+		Ended:    func(ctx context.Context) error { return s.call(ctx, "Ended", "") },
 		SendFile: func(ctx context.Context, name string, _ *os.File) error { return s.call(ctx, "SendFile", " "+name) },
 	}
+}
+
+type scriptedSandbox struct {
+	sandboxv1.TTRPCSandboxService
+	*scripted
+}
+
+func (s scriptedSandbox) StopSandbox(ctx context.Context, _ *sandboxv1.StopSandboxRequest) (*sandboxv1.StopSandboxResponse, error) {
+	return &sandboxv1.StopSandboxResponse{}, s.call(ctx, "StopSandbox", "")
+}
+
+func (s scriptedSandbox) ShutdownSandbox(
+	ctx context.Context, _ *sandboxv1.ShutdownSandboxRequest,
+) (*sandboxv1.ShutdownSandboxResponse, error) {
+	return &sandboxv1.ShutdownSandboxResponse{}, s.call(ctx, "ShutdownSandbox", "")
 }
 
 type scriptedTask struct {

@@ -165,12 +165,7 @@ func (e *Engine) endPod(ctx context.Context, id string) error {
 	if err != nil {
 		return errors.Join(asked, err)
 	}
-	killed, err := procid.KillAll(killCtx, func(pid int) bool {
-		if len(owned) > 0 {
-			return slices.ContainsFunc(owned, func(uid int) bool { return procid.RunsAs(pid, uid) })
-		}
-		return procid.RunsAs(pid, os.Geteuid()) && saysIt(procid.Args(pid), id)
-	})
+	killed, err := procid.KillAll(killCtx, processOf(id, owned))
 	if err != nil {
 		return errors.Join(asked, fmt.Errorf("kill what is left of pod %s: %w", shortid.Of(id), err))
 	}
@@ -192,6 +187,17 @@ func (e *Engine) endPod(ctx context.Context, id string) error {
 // crash may have come before the record.
 func (e *Engine) podUsers(id string) ([]int, error) {
 	return uids.Held(e.o.Users, id)
+}
+
+// processOf tells the processes of a pod: all of its own users, or those of the engine's
+// user that say so.
+func processOf(id string, owned []int) func(pid int) bool {
+	if len(owned) == 0 {
+		return func(pid int) bool { return procid.RunsAs(pid, os.Geteuid()) && saysIt(procid.Args(pid), id) }
+	}
+	return func(pid int) bool {
+		return slices.ContainsFunc(owned, func(uid int) bool { return procid.RunsAs(pid, uid) })
+	}
 }
 
 // saysIt reports whether a process of these arguments says that it is the

@@ -1,0 +1,122 @@
+package engine_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+)
+
+// spoil has what lies at path be a directory where it was a file, and a file where it was a
+// directory, until mend is called.
+func spoil(t *testing.T, path string) (mend func()) {
+	t.Helper()
+	aside := path + ".aside"
+	info, err := os.Lstat(path)
+	there := err == nil
+	if there {
+		err = os.Rename(path, aside)
+	}
+	if there && !info.IsDir() {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(path, "full"), 0o700))
+	} else if there || errors.Is(err, os.ErrNotExist) {
+		err = os.WriteFile(path, nil, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		err := os.RemoveAll(path)
+		if there {
+			err = errors.Join(err, os.Rename(aside, path))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestEndOfAPodFails: what could not be stopped or removed is told, stays to be seen, and is
+// ended by the next try.
+func TestEndOfAPodFails(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		fails func(t *testing.T, w *enginetest.World, o engine.Options, id string) (mend func())
+		first bool // the pod is stopped before
+		stops bool // nothing hinders the stop
+	}{
+		{
+			name: "the network cannot be left",
+			fails: func(_ *testing.T, w *enginetest.World, _ engine.Options, _ string) func() {
+				w.Fail("Detach", enginetest.ErrInjected)
+				return func() { w.Fail("Detach", nil) }
+			},
+		},
+		{
+			name:  "the users of a pod that runs",
+			fails: func(t *testing.T, _ *enginetest.World, o engine.Options, _ string) func() { return spoil(t, o.Users) },
+		},
+		{
+			name: "the users of one that was stopped", first: true,
+			fails: func(t *testing.T, _ *enginetest.World, o engine.Options, _ string) func() { return spoil(t, o.Users) },
+		},
+		{
+			name: "its images", stops: true,
+			fails: func(t *testing.T, _ *enginetest.World, o engine.Options, _ string) func() {
+				return spoil(t, filepath.Join(o.Roots.Data, "images", "pins"))
+			},
+		},
+		{
+			name: "its journal",
+			fails: func(t *testing.T, _ *enginetest.World, o engine.Options, id string) func() {
+				return spoil(t, filepath.Join(o.Roots.Sandboxes(), id, "journal"))
+			},
+		},
+		{
+			name: "its journal, after the stop", first: true,
+			fails: func(t *testing.T, _ *enginetest.World, o engine.Options, id string) func() {
+				return spoil(t, filepath.Join(o.Roots.Sandboxes(), id, "journal"))
+			},
+		},
+		{
+			name: "its name", stops: true,
+			fails: func(t *testing.T, _ *enginetest.World, o engine.Options, _ string) func() {
+				return spoil(t, filepath.Join(o.Roots.Data, "names", o.Instance))
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := enginetest.New()
+			o := w.In(enginetest.Options(t, enginetest.Roots(t)))
+			e := enginetest.Open(t, o)
+			id, err := e.StartPod(t.Context(), podRequest("p"))
+			if err == nil && tc.first {
+				err = e.StopPod(t.Context(), id)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			mend := tc.fails(t, w, o, id)
+			if !tc.first {
+				err := e.StopPod(t.Context(), id)
+				p, findErr := e.Pod(id)
+				if (err == nil) != tc.stops || p.Ready == tc.stops || findErr != nil {
+					t.Errorf("stopped: %v; it is ready: %v, %v", err, p.Ready, findErr)
+				}
+			}
+			err = e.RemovePod(t.Context(), id)
+			if _, findErr := e.Pod(id); err == nil || findErr != nil {
+				t.Errorf("removed: %v, %v", err, findErr)
+			}
+			mend()
+			if err := errors.Join(e.StopPod(t.Context(), id), e.RemovePod(t.Context(), id)); err != nil {
+				t.Errorf("once more: %v", err)
+			}
+			enginetest.NothingLeft(t, o)
+			w.Clean(t)
+		})
+	}
+}
