@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -14,7 +13,6 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
-	"github.com/bulkhead-project/bulkhead/oci"
 )
 
 // attempt is the request for a pod's VM of that number.
@@ -55,23 +53,22 @@ func (d *disks) start(r engine.PodRequest) string {
 // mounting gives a pod a container with an emptyDir on that medium.
 func (d *disks) mounting(pod string, on containerv1.Medium) {
 	d.t.Helper()
-	img, err := d.e.Images().Resolve(enginetest.Busybox)
-	if err != nil {
-		d.t.Fatal(err)
+	r := containerRequest(d.t, d.e)
+	r.Spec.Mounts = append(r.Spec.Mounts, emptyDir(on))
+	if id, err := d.e.CreateContainer(d.t.Context(), pod, r); err != nil || id == "" {
+		d.t.Fatalf("%q, %v", id, err)
 	}
-	spec, err := oci.New("", "true")
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	mount := specs.Mount{Destination: "/e"}
-	mount.Type, mount.Source, mount.Options = containerv1.Mount{Source: containerv1.Dir{Name: "e", Medium: on}}.Encode()
-	spec.Mounts = append(spec.Mounts, mount)
-	_, err = d.e.CreateContainer(d.t.Context(), pod, engine.ContainerRequest{
-		Key: "c/0", Name: "c", Spec: spec, Root: containerv1.Image{ID: img.ID}, Stdio: containerv1.Discard{},
-	})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+}
+
+func emptyDir(on containerv1.Medium) specs.Mount {
+	m := specs.Mount{Destination: "/e"}
+	m.Type, m.Source, m.Options = containerv1.Mount{Source: containerv1.Dir{Name: "e", Medium: on}}.Encode()
+	return m
+}
+
+// called waits for a call that was not forgotten.
+func (d *disks) called(name string) {
+	until(d.t, name, func() bool { return slices.Contains(d.w.Calls(), name) })
 }
 
 // stopped starts a pod with an emptyDir, has its VM write to the disk and stops it.
@@ -203,9 +200,7 @@ func TestDiskOfARemovedPod(t *testing.T) {
 				defer close(done)
 				id, err = d.e.StartPod(context.WithoutCancel(t.Context()), attempt("1"))
 			}()
-			for !slices.Contains(d.w.Calls(), "StartSandbox") && t.Context().Err() == nil {
-				runtime.Gosched()
-			}
+			d.called("StartSandbox")
 			if err := d.e.RemovePod(t.Context(), first); err != nil {
 				t.Error(err)
 			}

@@ -3,11 +3,14 @@ package engine_test
 import (
 	"context"
 	"os"
+	"runtime"
 	"testing"
+	"time"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
@@ -15,6 +18,16 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	enginetest.RemoveShim()
 	os.Exit(code)
+}
+
+// until waits for what is told by is.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for ctx := testdeadline.Context(t, 10*time.Second); !is(); runtime.Gosched() {
+		if ctx.Err() != nil {
+			t.Fatalf("%s: %v", what, context.Cause(ctx))
+		}
+	}
 }
 
 // podRequest is that of a pod which asks for nothing.
