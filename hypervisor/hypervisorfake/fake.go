@@ -112,6 +112,9 @@ func (d *Driver) start(
 	if err == nil {
 		fm.l, err = net.Listen("unix", filepath.Join(o.Dir, "ch"))
 	}
+	if err == nil {
+		err = opened(o, fm.record.Process)
+	}
 	if err != nil {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -130,6 +133,14 @@ func (d *Driver) start(
 	return &vm{machine: fm}, nil
 }
 
+// opened calls o.Opened.
+func opened(o hypervisor.Options, process procid.ID) error {
+	if o.Opened == nil {
+		return nil
+	}
+	return o.Opened(process)
+}
+
 // Adopt implements hypervisor.Driver.
 func (d *Driver) Adopt(_ context.Context, r hypervisor.Record, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	d.mu.Lock()
@@ -140,6 +151,9 @@ func (d *Driver) Adopt(_ context.Context, r hypervisor.Record, f hypervisor.File
 	}
 	if m.name != o.Name {
 		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the machine", Err: fmt.Errorf("it is not %s", o.Name)}
+	}
+	if err := opened(o, r.Process); err != nil {
+		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the machine", Err: err}
 	}
 	m.mu.Lock()
 	m.console = f.Console

@@ -97,13 +97,27 @@ func TestCountsCalls(t *testing.T) {
 	if under.open != 2 {
 		t.Errorf("%d calls, not 2", under.open)
 	}
-	c.Write(frame(frameData, 0, 2))
+	for _, row := range []struct {
+		kind, flags byte
+		left        int
+	}{
+		{frameData, 0, 2}, // more of it follows
+		{frameRequest, flagClosed, 2},
+		{frameData, flagClosed, 1},
+	} {
+		c.Write(frame(row.kind, row.flags, 2))
+		if under.open != row.left {
+			t.Errorf("%d calls after %+v", under.open, row)
+		}
+	}
+	c.count(1)
 	c.Write(frame(frameResponse, 0, 2))
 	if under.open != 1 {
 		t.Errorf("%d calls after an answer, not 1", under.open)
 	}
 	c.Close()
 	c.Close()
+	c.count(1) // by a read that has just returned
 	under.wait(t.Context())
 	if under.open != 0 {
 		t.Errorf("%d calls of no connection", under.open)

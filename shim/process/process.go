@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/internal/boundedlog"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
@@ -52,22 +51,28 @@ func Run() error {
 	if err := errors.Join(closeInherited(), limitFiles()); err != nil {
 		return err
 	}
+	return (&shim{host: thisHost, log: log, ended: make(chan string, 1)}).run(conn)
+}
+
+// run is Run for a process that has been set up.
+func (s *shim) run(conn *net.UnixConn) (err error) {
 	_ = conn.SetDeadline(time.Now().Add(bootstrapDeadline))
-	m, files, err := bootstrap.Receive(conn)
-	if err != nil {
+	if s.m, s.files, err = bootstrap.Receive(conn); err != nil {
 		return err
 	}
-	s := &shim{m: m, files: files, log: log, ended: make(chan string, 1)}
 	if err := s.up(); err != nil {
 		_ = bootstrap.Answer(conn, err)
 		return err
 	}
+	// Who gets the answer may send SIGTERM at once.
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
 	_ = conn.SetDeadline(time.Now().Add(bootstrapDeadline))
 	fault.Point("shim.served")
 	if err := bootstrap.Answer(conn, nil); err != nil {
 		// Who started us has gone. A new machine that nobody knows must go
 		// too; one that was taken over waits for the next shim.
-		if m.Adopt {
+		if s.m.Adopt {
 			s.down(term)
 		} else {
 			s.down(removed)
@@ -75,7 +80,7 @@ func Run() error {
 		return err
 	}
 	conn.Close()
-	s.down(s.wait())
+	s.down(s.wait(ctx))
 	return nil
 }
 
@@ -92,7 +97,7 @@ func (s *shim) up() (err error) {
 	}
 	fault.Point("shim.locked")
 	s.lock = lock // held until the process ends
-	driver, err := qemu.New()
+	driver, program, err := s.host.driver()
 	if err != nil {
 		return err
 	}
@@ -106,7 +111,7 @@ func (s *shim) up() (err error) {
 		// bound for the number of pods.
 		s.log.Warn("the machine will not end with its directory", "error", err)
 	}
-	missing, err := confine.Apply(s.policy(driver.Program))
+	missing, err := s.host.confine(s.policy(program))
 	if err != nil {
 		return fmt.Errorf("confine the shim: %w", err)
 	}
@@ -196,9 +201,8 @@ func (s *shim) end(why string) {
 	}
 }
 
-func (s *shim) wait() string {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
-	defer stop()
+// wait returns why the shim is to end; ctx ends with SIGTERM.
+func (s *shim) wait(ctx context.Context) string {
 	select {
 	case why := <-s.ended:
 		return why

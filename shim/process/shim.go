@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
-	"github.com/bulkhead-project/bulkhead/shim/confine"
 	"github.com/bulkhead-project/bulkhead/shim/events"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -30,6 +29,7 @@ import (
 
 // shim is everything that the process holds.
 type shim struct {
+	host  host
 	m     bootstrap.Message
 	files map[string]*os.File
 	log   *slog.Logger
@@ -121,7 +121,7 @@ func (s *shim) name() string { return "bulkhead-" + s.m.ID[:min(len(s.m.ID), 12)
 
 // spawn starts QEMU with less than the shim has.
 func (s *shim) spawn(cmd *exec.Cmd) error {
-	missing, err := confine.Start(cmd, s.machinePolicy(cmd.Path))
+	missing, err := s.host.spawn(cmd, s.machinePolicy(cmd.Path))
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ const connections = 8
 // over by such a byte finds no way to another socket of the shim's user.
 func (s *shim) seal(machine procid.ID) error {
 	s.sealed = true
-	if err := confine.Seal(machine.PID); err != nil {
+	if err := s.host.seal(machine.PID); err != nil {
 		return fmt.Errorf("seal the shim: %w", err)
 	}
 	return nil

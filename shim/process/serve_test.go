@@ -1,0 +1,114 @@
+package process
+
+import (
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// TestReceiveFiles: a file that is sent is there for the call that names it, and who
+// sends none ends nothing.
+func TestReceiveFiles(t *testing.T) {
+	w := newWorld(t)
+	l := w.begin(bootstrap.Message{}, nil)
+	c := l.connect()
+	send := func(name string) {
+		t.Helper()
+		if err := c.SendFile(w.ctx, name, newFile(t, name)); err != nil {
+			t.Fatal(err)
+		}
+		f, err := l.shim.store.Take(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	send("first")
+	w.quiet()
+	conn, err := net.Dial("unix", filepath.Join(w.dir, layout.Files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	send("second")
+	if !strings.Contains(w.logged(), "receive a file") {
+		t.Errorf("nothing is told:\n%s", w.logged())
+	}
+	endPod(t, w, c)
+	if err := l.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServingBreaks: a shim that can be reached no more leaves its VM to another.
+func TestServingBreaks(t *testing.T) {
+	w := newWorld(t)
+	l := w.begin(bootstrap.Message{}, nil)
+	c := l.connect()
+	if err := l.start(c); err != nil {
+		t.Fatal(err)
+	}
+	l.shim.listeners[2].Close()
+	if err := l.end(); err != nil || !w.driver.alive() {
+		t.Errorf("%v, VM alive: %v", err, w.driver.alive())
+	}
+	for _, want := range []string{"level=ERROR msg=serve ", "why=term"} {
+		if !strings.Contains(w.logged(), want) {
+			t.Errorf("it does not say %q:\n%s", want, w.logged())
+		}
+	}
+}
+
+// TestEndDrains: who is attached to a pod that ends gets what its streams have still to
+// say, for as long as the shim has patience.
+func TestEndDrains(t *testing.T) {
+	for _, why := range []string{asked, removed} {
+		t.Run(why, func(t *testing.T) {
+			w := newWorld(t)
+			l := w.begin(bootstrap.Message{}, nil)
+			l.connect().Close()
+			attached, lasted := make(chan struct{}), make(chan time.Duration, 1)
+			token, err := l.shim.streams.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) {
+				return func(ctx context.Context, _ *net.UnixConn) {
+					began := time.Now()
+					close(attached)
+					<-ctx.Done()
+					lasted <- time.Since(began)
+				}, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, err := net.Dial("unix", filepath.Join(w.dir, layout.Stream))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, token+"\n"); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-attached:
+			case <-w.ctx.Done():
+				t.Fatal("the stream is not served")
+			}
+			l.shim.end(why)
+			if err := l.end(); err != nil {
+				t.Error(err)
+			}
+			if d := <-lasted; d < answerPatience/2 {
+				t.Errorf("it is cut off after %v", d)
+			}
+		})
+	}
+}
+
+// TestUnserveNothing: what has not come up needs no end.
+func TestUnserveNothing(*testing.T) { (&shim{}).unserve(true) }
