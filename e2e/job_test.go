@@ -55,6 +55,12 @@ func TestJob(t *testing.T) {
 		t.Error(bad)
 	}
 
+	// The start of those that do not wait is waited for.
+	lost := strings.Replace(jobOf("lost", 2, "", "true"), image, "localhost/lost:test", 1)
+	if c := w.run(t, lost, "run", "-d", "-q", "-"); c.ProcessState.ExitCode() == 0 || c.out.Len() > 0 {
+		t.Error(c)
+	}
+
 	// What waits ends at once, without a VM.
 	w.must(t, jobOf("long", 2, "", "sleep 1000"), "run", "-d", "-q", "-")
 	c := w.run(t, "", "logs", "-c", "c", "long-1")

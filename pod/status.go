@@ -137,8 +137,8 @@ func (r *run) conditions(status *corev1.PodStatus) []corev1.PodCondition {
 		{corev1.ContainersReady, containers},
 		{corev1.PodScheduled, r.scheduled()},
 	} {
-		if r.turn.awaited && entry.kind != corev1.PodScheduled {
-			continue
+		if r.turn.awaited && (entry.kind != corev1.PodScheduled || !r.turn.told && !r.ended) {
+			continue // who follows the start must not be told that a pod waits before it was asked
 		}
 		out = append(out, corev1.PodCondition{
 			Type: entry.kind, Status: entry.Status, Reason: entry.Reason, Message: entry.Message,

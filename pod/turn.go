@@ -30,7 +30,9 @@ const (
 	messageJobFailed = "another pod of the Job failed or was stopped before the turn of this one came"
 
 	// ReasonTurn is that of the condition PodScheduled of a pod that waits for its turn.
-	ReasonTurn     = "WaitingForTurn"
+	ReasonTurn = "WaitingForTurn"
+	// reasonNoTurn is that of the condition when such a pod has ended.
+	reasonNoTurn   = "NeverScheduled"
 	messageStopped = "it was stopped before its turn came"
 )
 
@@ -70,12 +72,15 @@ func (r *run) turnMessage() string {
 	if !limited {
 		return "the pod waits for its turn"
 	}
-	return fmt.Sprintf("the pod waits for its turn: parallelism of the Job is %d", n)
+	return fmt.Sprintf("the pod waits for its turn: the Job's parallelism is %d", n)
 }
 
 // scheduled is the condition PodScheduled.
 func (r *run) scheduled() podstatus.Condition {
-	if r.turn.awaited {
+	switch {
+	case r.turn.awaited && r.ended:
+		return podstatus.Condition{Status: corev1.ConditionFalse, Reason: reasonNoTurn}
+	case r.turn.awaited:
 		return podstatus.Condition{Status: corev1.ConditionFalse, Reason: ReasonTurn, Message: r.turnMessage()}
 	}
 	return podstatus.Condition{Status: corev1.ConditionTrue}

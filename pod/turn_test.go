@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
@@ -53,7 +54,7 @@ func TestTurn(t *testing.T) {
 		if diff := cmp.Diff(map[string]string{"PodScheduled": "False WaitingForTurn"}, conditions(status)); diff != "" {
 			t.Error(diff)
 		}
-		if len(s.events) != 1 || s.events[0].Message != "the pod waits for its turn: parallelism of the Job is 2" {
+		if len(s.events) != 1 || s.events[0].Message != "the pod waits for its turn: the Job's parallelism is 2" {
 			t.Errorf("events %+v", s.events)
 		}
 		turn := time.Now()
@@ -105,6 +106,9 @@ func TestTurnNeverComes(t *testing.T) {
 				if status.Phase != corev1.PodFailed || status.Reason != test.reason || status.Message != test.message {
 					t.Errorf("%s, %q: %q", status.Phase, status.Reason, status.Message)
 				}
+				if got := conditions(status)["PodScheduled"]; got != "False NeverScheduled" {
+					t.Errorf("scheduled: %s", got)
+				}
 				if calls := touched(fake); calls != nil || len(status.ContainerStatuses) != 0 {
 					t.Errorf("it has begun: %v, %+v", calls, status.ContainerStatuses)
 				}
@@ -139,6 +143,22 @@ func TestDeadlineOfARunningPod(t *testing.T) {
 		}
 		if err := s.end(); err != nil || s.Status().Message != messageDeadline {
 			t.Errorf("%v, %+v", err, s.Status())
+		}
+	})
+}
+
+// TestTurnThatComesAtOnce: a pod is not said to wait before it was asked.
+func TestTurnThatComesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		p, err := New(Options{
+			Options: config.Options{Pod: testpod.New("Never", "main")}, Runtime: fake, Images: fake, Turn: func() Turn { return TurnNow },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status := p.Status(); len(status.Conditions) != 0 || status.StartTime != nil {
+			t.Errorf("%+v", status)
 		}
 	})
 }
