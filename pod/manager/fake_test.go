@@ -31,6 +31,8 @@ type fakeCRI struct {
 	containers map[string]*fakeContainer
 	listeners  map[chan *runtimeapi.ContainerEventResponse]struct{}
 	fails      map[string]error // of every call of a method
+	dying      time.Duration    // how long a container takes to end
+	term       int32            // the exit code of one that is asked to end
 }
 
 type fakeContainer struct {
@@ -42,7 +44,7 @@ type fakeContainer struct {
 func newFake() *fakeCRI {
 	return &fakeCRI{
 		sandboxes: map[string]*runtimeapi.PodSandboxStatus{}, containers: map[string]*fakeContainer{},
-		listeners: map[chan *runtimeapi.ContainerEventResponse]struct{}{}, fails: map[string]error{},
+		listeners: map[chan *runtimeapi.ContainerEventResponse]struct{}{}, fails: map[string]error{}, term: 143,
 	}
 }
 
@@ -232,6 +234,7 @@ func (f *fakeCRI) end(c *fakeContainer, code int32) {
 }
 
 func (f *fakeCRI) StopContainer(_ context.Context, id string, timeout int64) error {
+	time.Sleep(f.dying)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.containers[id]
@@ -240,7 +243,7 @@ func (f *fakeCRI) StopContainer(_ context.Context, id string, timeout int64) err
 	}
 	code := int32(137)
 	if timeout > 0 {
-		code = 143
+		code = f.term
 	}
 	f.end(c, code)
 	return nil

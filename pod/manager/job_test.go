@@ -136,6 +136,12 @@ func TestJobFails(t *testing.T) {
 				t.Error(err)
 			}
 		}, want: "FRFF"},
+		{name: "stopped, which it takes well", end: func(t *testing.T, w *world, m *Manager) {
+			w.runtime.term = 0
+			if err := w.find(m, "sum-0").Stop(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		}, want: "SRFF"},
 		{name: "removed by force", end: func(t *testing.T, w *world, m *Manager) {
 			if err := w.find(m, "sum-0").Remove(t.Context(), true); err != nil {
 				t.Error(err)
@@ -216,6 +222,27 @@ func TestJobTakenOver(t *testing.T) {
 	})
 }
 
+// TestJobWithoutASandbox: a pod that had begun when its manager was killed goes on,
+// though nothing had been made for it.
+func TestJobWithoutASandbox(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.open()
+		w.runJob(m, 3, 1, func(r *Record) { r.Begun = r.Pod.Name == "sum-1" })
+		wantPhases(t, m, "PRP")
+	})
+}
+
+// TestJobPodThatIsToEnd: a pod whose end is wanted does not begin before it comes.
+func TestJobPodThatIsToEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.open()
+		w.runJob(m, 2, 1)
+		w.find(m, "sum-1").ending.Store(true)
+		w.exit(w.find(m, "sum-0"), 0)
+		wantPhases(t, m, "SP")
+	})
+}
+
 // TestJobOfAClientThatIsGone: no pod of a foreground run begins under the next
 // manager, which ends them.
 func TestJobOfAClientThatIsGone(t *testing.T) {
@@ -223,12 +250,13 @@ func TestJobOfAClientThatIsGone(t *testing.T) {
 		m := w.open()
 		w.runJob(m, 3, 1, func(r *Record) { r.Foreground = true })
 		m.Close()
+		w.exit(w.find(m, "sum-0"), 0) // its turn is nobody's
 		made := w.runtime.next
 		m = w.open()
 		if err := m.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if wantPhases(t, m, "FFF"); w.runtime.next != made {
+		if wantPhases(t, m, "SFF"); w.runtime.next != made {
 			t.Error("a pod began")
 		}
 	})

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,25 +62,26 @@ func (p *Pod) finish(err error) (remove bool) {
 
 // release says that no client follows the pod any more. Who would have removed it
 // at its end is gone: with remove its supervision does. The stop that follows
-// writes it down; until then the pod's turn does not come.
+// writes it down.
 func (p *Pod) release(remove bool) {
-	p.ending.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rec.Foreground = false
 	p.rec.Remove = p.rec.Remove || remove
 }
 
-// Abandon ends pods within their own grace and removes them, each however long its
-// end takes: those of a client that has gone, or that asked for it.
+// Abandon ends pods side by side, each within its own grace, and removes them, however
+// long that takes: those of a client that has gone, or that asked for it.
 func (m *Manager) Abandon(pods []*Pod) error {
 	for _, p := range pods {
 		p.release(true)
 	}
-	var errs []error
-	for _, p := range pods {
-		errs = append(errs, p.end())
+	var all sync.WaitGroup
+	errs := make([]error, len(pods))
+	for i, p := range pods {
+		all.Go(func() { errs[i] = p.end() })
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 

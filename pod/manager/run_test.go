@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -114,4 +115,23 @@ func TestAbandonedPodThatIsSlowToEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAbandonedTogether: the pods of a client that has gone do not wait for each
+// other's ends.
+func TestAbandonedTogether(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.open()
+		w.runtime.dying = 4 * time.Second
+		for _, name := range []string{"a", "b", "c"} {
+			w.run(m, Record{Pod: spec(name)})
+		}
+		before := time.Now()
+		if err := m.Abandon(m.All()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(before); took >= 2*w.runtime.dying || len(m.All()) != 0 {
+			t.Errorf("%d pods are left after %v", len(m.All()), took)
+		}
+	})
 }
