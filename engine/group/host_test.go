@@ -53,6 +53,7 @@ func TestLifeOfAGroup(t *testing.T) {
 	g, log := onHost(t)
 	ctx := testdeadline.Context(t, 5*time.Second)
 	j, r := journal.At(filepath.Join(t.TempDir(), "journal")), &store.Pod{ID: "x", MemoryMiB: 64}
+	r.Cgroup.Note = "what an earlier host lacked"
 	if err := g.Make(ctx, j, r); err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +136,20 @@ func TestNotMade(t *testing.T) {
 	unknown := &store.Pod{ID: "x"}
 	if err := g.Make(ctx, journal.At(dir), unknown); err == nil || exist(g.host.Dirs("x")) != 0 {
 		t.Errorf("without a journal: %+v, %v", unknown.Cgroup, err)
+	}
+}
+
+// TestNotLimited: limits that the kernel refuses are not recorded, but that it did is.
+func TestNotLimited(t *testing.T) {
+	g, log := onHost(t)
+	r := &store.Pod{ID: "x"}
+	if err := g.Make(testdeadline.Context(t, time.Second), journal.At(filepath.Join(t.TempDir(), "journal")), r); err != nil {
+		t.Fatal(err)
+	}
+	before := r.Cgroup.Limits
+	g.HoldCPU(r, 1, 1, store.Overhead{}) // of a microsecond: no kernel counts that
+	if r.Cgroup.Limits != before || !strings.Contains(r.Cgroup.Note, "limit a cgroup") || !strings.Contains(log.String(), "pod=x") {
+		t.Errorf("%+v, and the log says %s", r.Cgroup, log)
 	}
 }
 

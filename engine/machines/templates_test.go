@@ -90,6 +90,23 @@ func TestCondemned(t *testing.T) {
 	}
 }
 
+// TestCondemnedInVain: that the store does not condemn a template is logged, and not that
+// it did.
+func TestCondemnedInVain(t *testing.T) {
+	var log strings.Builder
+	h, m := fakeTemplates(t, &log)
+	got, err := h.Template(t.Context(), m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range mostFailures {
+		h.Failed(t.Context(), m, got.Key, errors.New("silent")) // without a deadline the store waits for nobody
+	}
+	if said := log.String(); !strings.Contains(said, "condemn a template") || strings.Contains(said, "template condemned") {
+		t.Errorf("the log says %s", said)
+	}
+}
+
 // TestMemoryIsGivenBack: the memory of a template that is condemned or removed goes with
 // the last start that has it, that of another one stays.
 func TestMemoryIsGivenBack(t *testing.T) {
@@ -144,6 +161,12 @@ func TestMemoryIsGivenBack(t *testing.T) {
 			next.Release()
 			if _, err := next.Memory.Stat(); err != nil {
 				t.Errorf("a template without starts: %v", err)
+			}
+			if err := h.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, err := next.Memory.Stat(); err == nil {
+				t.Error("the memory of a template without starts is held")
 			}
 		})
 	}
@@ -230,6 +253,9 @@ func TestPatience(t *testing.T) {
 	// How much within the bounds is a matter of what else the machine does.
 	if quick := patience(); quick < leastPatience || quick > mostPatience {
 		t.Errorf("%v after a proof that took nothing", quick)
+	}
+	if held := h.open[m]; held.pace.Expect(1) != held.Info.Answered || held.Info.Answered <= 0 {
+		t.Errorf("%v are expected after a proof of %v", held.pace.Expect(1), held.Info.Answered)
 	}
 	h.Failed(ctx, m, h.open[m].Info.Key, errors.New("silent"))
 	if again := patience(); again < 2*leastPatience || again > 2*mostPatience {
