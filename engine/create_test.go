@@ -37,6 +37,7 @@ func containerRequest(t *testing.T, e *engine.Engine) engine.ContainerRequest {
 // TestCreateFails: whatever cannot be done of a container is told, leaves nothing of it, and
 // can be tried again.
 func TestCreateFails(t *testing.T) {
+	t.Parallel()
 	nothing := func() {}
 	for _, tc := range []struct {
 		name string
@@ -110,6 +111,7 @@ func TestCreateFails(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			d := newDisks(t)
 			pod := d.start(podRequest("p"))
 			good, r := containerRequest(t, d.e), containerRequest(t, d.e)
@@ -133,6 +135,7 @@ func TestCreateFails(t *testing.T) {
 // TestCreateTwice: before its start a container is the one that is asked for, and after it one
 // that has the name.
 func TestCreateTwice(t *testing.T) {
+	t.Parallel()
 	d := newDisks(t)
 	pod := d.start(podRequest("p"))
 	r := containerRequest(t, d.e)
@@ -159,6 +162,7 @@ func TestCreateTwice(t *testing.T) {
 
 // TestCreateInADyingPod: a container that was made in a VM which has ended meanwhile is none.
 func TestCreateInADyingPod(t *testing.T) {
+	t.Parallel()
 	d := newDisks(t)
 	pod := d.start(podRequest("p"))
 	release := d.w.Block("Create")

@@ -47,6 +47,13 @@ func (e *Engine) TakeDead() (taken bool) {
 	return e.pool.take(context.Background(), e.pool.kind) != nil
 }
 
+// Working counts what is being made, the pool's members among them.
+func (e *Engine) Working() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.working)
+}
+
 // SetClosed has the engine be closed, or open again.
 func (e *Engine) SetClosed(closed bool) {
 	e.mu.Lock()

@@ -42,6 +42,7 @@ func spoil(t *testing.T, path string) (mend func()) {
 // TestEndOfAPodFails: what could not be stopped or removed is told, stays to be seen, and is
 // ended by the next try.
 func TestEndOfAPodFails(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		fails func(t *testing.T, w *enginetest.World, o engine.Options, id string) (mend func())
@@ -89,6 +90,7 @@ func TestEndOfAPodFails(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			w := enginetest.New()
 			o := w.In(enginetest.Options(t, enginetest.Roots(t)))
 			e := enginetest.Open(t, o)

@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/disks"
+	"github.com/bulkhead-project/bulkhead/engine/networks"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// TestPlanFails: what no pod can have is told before anything is made.
+func TestPlanFails(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		r       PodRequest
+		network error
+		accel   error
+		want    codes.Code
+	}{
+		{name: "plain"},
+		{name: "all named", r: PodRequest{Network: NetworkNone, Accel: hypervisor.TCG}},
+		{name: "another network", r: PodRequest{Network: "bridge"}, want: codes.InvalidArgument},
+		{name: "another accelerator", r: PodRequest{Accel: "xen"}, want: codes.InvalidArgument},
+		{name: "no network", network: errInjected, want: codes.Unknown},
+		{name: "no accelerator", accel: errInjected, want: codes.Unknown},
+	} {
+		e := reapEngine(t, &scriptedShims{})
+		e.machines = anyVMs{accel: tc.accel}
+		e.networks = networks.New(func(network.Kind) (network.Provider, error) { return network.None{}, tc.network })
+		if p, err := e.plan(t.Context(), tc.r); codeOf(err) != tc.want || (p == nil) != (err != nil) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
+// TestPredecessor: the disk is that of the newest of a pod's VMs which has one with emptyDirs,
+// whatever other pods there are.
+func TestPredecessor(t *testing.T) {
+	t.Parallel()
+	e := reapEngine(t, &scriptedShims{})
+	begun := time.Now()
+	for _, p := range []struct {
+		id, uid string
+		age     int // in minutes
+		volumes bool
+		disk    bool
+	}{
+		{id: "1", uid: "u", age: 3, volumes: true, disk: true},
+		{id: "2", uid: "u", age: 2, volumes: true, disk: true},
+		{id: "3", uid: "u", age: 1, volumes: true},
+		{id: "4", uid: "u", age: 1, disk: true},
+		{id: "5", uid: "another", volumes: true, disk: true},
+		{id: "6", uid: "another", volumes: true, disk: true},
+		{id: "7", uid: "another", volumes: true, disk: true},
+	} {
+		r := putPod(t, e, idOf(p.id), store.Stopped)
+		r.UID, r.Volumes, r.Created = p.uid, p.volumes, begun.Add(-time.Duration(p.age)*time.Minute)
+		if p.disk {
+			if err := os.WriteFile(filepath.Join(e.store.Dir(r.ID), "scratch.img"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.hold(newPod(e, r))
+	}
+	next := &plan{PodRequest: PodRequest{Identity: Identity{UID: "u"}}}
+	for range 20 { // pods have no order
+		if p := e.predecessor(next); p == nil || p.id != idOf("2") {
+			t.Fatalf("%+v", p)
+		}
+	}
+	e.pods[idOf("4")].record.Phase = store.Ready
+	if p := e.predecessor(next); p != nil {
+		t.Errorf("of one that runs: %s", p.id)
+	}
+}
+
+// TestInheritFails: a disk that cannot be had is no reason to begin with an empty one.
+func TestInheritFails(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tc := range map[string]struct {
+		ctx context.Context
+		do  func(e *Engine, from *pod, id string) error
+	}{
+		"somebody is at the pod": {ctx, func(_ *Engine, from *pod, _ string) error { return from.acquire(t.Context()) }},
+		"it cannot be undone": {t.Context(), func(e *Engine, _ *pod, id string) error {
+			return os.Mkdir(filepath.Join(e.store.Dir(id), "journal"), 0o700)
+		}},
+	} {
+		e := reapEngine(t, &scriptedShims{})
+		from := newPod(e, putPod(t, e, idOf("1"), store.Stopped))
+		f, err := e.disks.Make(t.Context(), from.id, disks.Default)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &building{e: e, plan: &plan{}, from: from, record: store.Pod{ID: idOf("2"), WasPooled: true}}
+		if err := errors.Join(f.Close(), e.store.MakePod(b.record.ID), tc.do(e, from, b.record.ID)); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.store(tc.ctx); err == nil || !e.disks.Has(from.id) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestBuildGivesUp: with its context, before it does anything.
+func TestBuildGivesUp(t *testing.T) {
+	t.Parallel()
+	e := reapEngine(t, &scriptedShims{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b := &building{e: e, plan: &plan{PodRequest: PodRequest{Key: "p"}}}
+	if p, err := b.build(ctx); p != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if names, err := e.store.Names(); err != nil || len(names) > 0 {
+		t.Errorf("left %v, %v", names, err)
+	}
+}
+
+// TestStoreFails: a place on disk that cannot be made is told.
+func TestStoreFails(t *testing.T) {
+	t.Parallel()
+	e := reapEngine(t, &scriptedShims{})
+	putPod(t, e, idOf("1"), store.Stopped)
+	for name, b := range map[string]*building{
+		"is there already":  {record: store.Pod{ID: idOf("1")}},
+		"is not there":      {record: store.Pod{ID: idOf("2"), WasPooled: true}},
+		"of a damaged name": {record: store.Pod{ID: idOf("1"), Key: "damaged", WasPooled: true}},
+		"logs elsewhere":    {record: store.Pod{ID: idOf("1"), WasPooled: true}},
+	} {
+		b.e, b.plan = e, &plan{}
+		if name == "logs elsewhere" {
+			b.plan.LogDirectory = "/nowhere/logs"
+		}
+		if name == "of a damaged name" {
+			if err := e.store.Reserve("damaged", idOf("1")); err != nil {
+				t.Fatal(err)
+			}
+			names, err := filepath.Glob(filepath.Join(e.o.Roots.Data, "names", "test", "*"))
+			for _, path := range names {
+				err = errors.Join(err, os.Remove(path), os.MkdirAll(filepath.Join(path, "full"), 0o700))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.store(t.Context()); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestAttachFails: a network that could not be undone is not attached.
+func TestAttachFails(t *testing.T) {
+	t.Parallel()
+	e := reapEngine(t, &scriptedShims{})
+	id := idOf("1")
+	putPod(t, e, id, store.Starting)
+	if err := os.Mkdir(filepath.Join(e.store.Dir(id), "journal"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.attach(t.Context(), network.None{}, network.Request{ID: id}); err == nil || !strings.Contains(err.Error(), "journal") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestBuildingIsTold: to who wants to hear of it, and of which pod.
+func TestBuildingIsTold(t *testing.T) {
+	t.Parallel()
+	e := reapEngine(t, &scriptedShims{})
+	b := &building{e: e, plan: &plan{PodRequest: PodRequest{Identity: Identity{UID: "u"}}}}
+	b.template()
+	var told []string
+	e.o.Building = func(uid string) { told = append(told, uid) }
+	b.template()
+	if !slices.Equal(told, []string{"u"}) {
+		t.Errorf("%q", told)
+	}
+}
+
+// TestPublishPortFails: only a listener that is open can be handed on.
+func TestPublishPortFails(t *testing.T) {
+	t.Parallel()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	s := &scripted{}
+	for name, l := range map[string]net.Listener{"closed": closed, "without a descriptor": struct{ net.Listener }{closed}} {
+		if err := publishPort(t.Context(), s.conn(), network.Listener{Listener: l}); err == nil {
+			t.Errorf("%s: published", name)
+		}
+	}
+	s.same(t)
+}
+
+// TestCreateTaskFails: nothing is made of a container whose log the shim does not take.
+func TestCreateTaskFails(t *testing.T) {
+	t.Parallel()
+	s := &scripted{errs: errs{"SendFile": {errInjected}}}
+	c := scriptedPod(t, s, ContainerCreated)
+	r := ContainerRequest{Stdio: containerv1.Log{File: filepath.Join(t.TempDir(), "log")}}
+	if err := c.pod.createTask(t.Context(), c.pod.conn, c, r, nil, ""); !errors.Is(err, errInjected) {
+		t.Errorf("%v", err)
+	}
+	s.same(t, "SendFile log-"+c.ID)
+}

@@ -1,0 +1,251 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+)
+
+// silent is how a VM fails that never answers.
+var silent = failure.New(codes.DeadlineExceeded, "no answer")
+
+// count counts the calls of a name.
+func count(w *enginetest.World, name string) (n int) {
+	for _, call := range w.Calls() {
+		if call == name {
+			n++
+		}
+	}
+	return n
+}
+
+// TestStartTriesAgain: a pod gets another VM for a clone that does not answer and for any
+// member of the pool that fails, and its template is held to answer for clones alone.
+func TestStartTriesAgain(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		err    error
+		always bool
+		cold   bool
+		want   codes.Code
+		starts int // of shims
+		blamed int // templates
+	}{
+		{name: "answers", starts: 1},
+		{name: "does not answer", err: silent, starts: 2, blamed: 1},
+		{name: "never answers", err: silent, always: true, want: codes.DeadlineExceeded, starts: 3, blamed: 2},
+		{name: "fails", err: enginetest.ErrInjected, want: codes.Unknown, starts: 1},
+		{name: "is no clone", err: silent, cold: true, want: codes.DeadlineExceeded, starts: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := enginetest.New()
+			o := w.In(enginetest.Options(t, enginetest.Roots(t)))
+			e := enginetest.Open(t, o)
+			w.Once("StartSandbox", tc.err)
+			if tc.always {
+				w.Fail("StartSandbox", tc.err)
+			}
+			r := podRequest("p")
+			r.Cold = tc.cold
+			id, err := e.StartPod(t.Context(), r)
+			if (err != nil) != (tc.want != codes.OK) || err != nil && failure.Code(err) != tc.want {
+				t.Errorf("%v", err)
+			}
+			if blamed := count(w, "Failed"); w.Starts() != tc.starts || blamed != tc.blamed || e.Working() != 0 {
+				t.Errorf("%d shims, %d templates blamed, %d pods in the making", w.Starts(), blamed, e.Working())
+			}
+			if err := e.RemovePod(t.Context(), id); err != nil && id != "" {
+				t.Error(err)
+			}
+			enginetest.NothingLeft(t, o)
+			w.Clean(t)
+		})
+	}
+}
+
+// TestPooledStart: a member of the pool is told what its pod is, and one that fails costs its
+// pod nothing but time.
+func TestPooledStart(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		call  string // that fails
+		spoil string // a file of the member's, instead
+	}{
+		{name: "good"},
+		{name: "no record", spoil: "pod.json"},
+		{name: "no network", call: "Attach"},
+		{name: "no sandbox", call: "CreateSandbox"},
+		{name: "no VM", call: "StartSandbox"},
+		{name: "no port", call: "Publish"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := enginetest.New()
+			o := w.In(enginetest.Options(t, enginetest.Roots(t)))
+			o.Pool = 1
+			e := enginetest.Open(t, o)
+			first, err := e.StartPod(t.Context(), podRequest("first"))
+			if err == nil {
+				err = e.RemovePod(t.Context(), first)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			member := e.Member(t)
+			if tc.call != "" {
+				w.Once(tc.call, enginetest.ErrInjected)
+			}
+			if tc.spoil != "" {
+				spoil(t, filepath.Join(o.Roots.Sandboxes(), member, tc.spoil))
+			}
+			r := podRequest("p")
+			r.LogDirectory = filepath.Join(t.TempDir(), "logs")
+			r.Ports = []network.Port{{HostIP: "127.0.0.1", PodPort: 80, Protocol: "tcp"}}
+			id, err := e.StartPod(t.Context(), r)
+			if err != nil || (id == member) != (tc.name == "good") {
+				t.Fatalf("%s of the pool's %s: %v", id, member, err)
+			}
+			var c sandbox.Config
+			if err := json.Unmarshal(w.Shim(e.StateDir(id)).Config(), &c); err != nil || c.ID != id || c.UID != r.Identity.UID {
+				t.Errorf("it is told that it is %s, %s: %v", c.ID, c.UID, err)
+			}
+			if facts, err := e.Facts(t.Context(), id); err != nil || facts.Pooled != (id == member) {
+				t.Errorf("pooled: %v, %v", facts.Pooled, err)
+			}
+			if info, err := os.Stat(r.LogDirectory); err != nil || !info.IsDir() {
+				t.Errorf("its logs: %v", err)
+			}
+			if slices.Contains(w.Calls(), "Failed") {
+				t.Error("a template is blamed")
+			}
+			if err := errors.Join(e.RemovePod(t.Context(), id), e.Close(context.Background())); err != nil {
+				t.Error(err)
+			}
+			enginetest.NothingLeft(t, o)
+			w.Clean(t)
+		})
+	}
+}
+
+// TestStartFails: whatever cannot be done of a pod is told, and leaves nothing of it.
+func TestStartFails(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		at   string // the call during which
+		do   func(w *enginetest.World, dir string) error
+		logs string
+		want codes.Code
+		says string
+	}{
+		{name: "logs elsewhere", logs: "/nowhere/logs", want: codes.InvalidArgument, says: "log directory"},
+		{
+			name: "no template", at: "Attach", want: codes.Unknown, says: "start the shim: injected",
+			do: func(w *enginetest.World, _ string) error { w.Once("Template", enginetest.ErrInjected); return nil },
+		},
+		{
+			name: "no record of the shim", at: "Template", want: codes.Unknown, says: "start the shim",
+			do: func(_ *enginetest.World, dir string) error {
+				path := filepath.Join(dir, "pod.json")
+				return errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "full"), 0o700))
+			},
+		},
+		{
+			name: "no disk", at: "Start", want: codes.Unknown, says: "scratch disk",
+			do: func(_ *enginetest.World, dir string) error { return os.Mkdir(filepath.Join(dir, "scratch.img"), 0o700) },
+		},
+		{
+			name: "the shim does not take the disk", at: "Start", want: codes.Unknown, says: "scratch disk: injected",
+			do: func(w *enginetest.World, _ string) error { w.Once("SendFile", enginetest.ErrInjected); return nil },
+		},
+		{
+			name: "the shim does not take the port", at: "StartSandbox", want: codes.Unknown, says: "publish port",
+			do: func(w *enginetest.World, _ string) error { w.Once("SendFile", enginetest.ErrInjected); return nil },
+		},
+		{
+			name: "no record of its start", at: "Publish", want: codes.Unknown, says: "store",
+			do: func(_ *enginetest.World, dir string) error {
+				path := filepath.Join(dir, "pod.json")
+				return errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "full"), 0o700))
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDisks(t)
+			r := podRequest("p")
+			r.LogDirectory = tc.logs
+			r.Ports = []network.Port{{HostIP: "127.0.0.1", PodPort: 80, Protocol: "tcp"}}
+			release := func() {}
+			if tc.at != "" {
+				release = d.w.Block(tc.at)
+			}
+			started := make(chan error, 1)
+			go func() {
+				_, err := d.e.StartPod(context.WithoutCancel(t.Context()), r)
+				started <- err
+			}()
+			if tc.at != "" {
+				d.called(tc.at)
+				dirs, err := filepath.Glob(filepath.Join(d.o.Roots.Sandboxes(), "*"))
+				if err != nil || len(dirs) != 1 {
+					t.Fatalf("%q, %v", dirs, err)
+				}
+				if err := tc.do(d.w, dirs[0]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			release()
+			if err := <-started; failure.Code(err) != tc.want || err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%v", err)
+			}
+			if pods := d.e.Pods(); len(pods) > 0 || d.e.Working() != 0 {
+				t.Errorf("%d pods, %d in the making", len(pods), d.e.Working())
+			}
+			enginetest.NothingLeft(t, d.o)
+			d.w.Clean(t)
+		})
+	}
+}
+
+// TestAfterTheEnd: an engine that is closed starts nothing, and is closed again at no cost.
+func TestAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	w := enginetest.New()
+	e := enginetest.Open(t, w.In(enginetest.Options(t, enginetest.Roots(t))))
+	id, err := e.StartPod(t.Context(), podRequest("p"))
+	if err == nil {
+		err = e.RemovePod(t.Context(), id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Once("Release", enginetest.ErrInjected)
+	if err := e.Close(t.Context()); !errors.Is(err, enginetest.ErrInjected) {
+		t.Errorf("a network stays: %v", err)
+	}
+	if err := e.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.StartPod(t.Context(), podRequest("p")); failure.Code(err) != codes.Unavailable {
+		t.Errorf("a start: %v", err)
+	}
+	if sub, err := e.Subscribe(1); failure.Code(err) != codes.Unavailable || sub != nil {
+		t.Errorf("a subscription: %v", err)
+	}
+}
