@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,7 @@ type harness struct {
 	dir   string
 	agent *fakeAgent
 	box   *Sandbox
+	log   *buffer // the sandbox's own
 
 	mu     sync.Mutex
 	vms    []*fakeVM
@@ -49,7 +51,7 @@ func newHarness(t *testing.T) *harness {
 func prepare(t *testing.T) *harness {
 	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(30*time.Second))
 	t.Cleanup(cancel)
-	return &harness{t: t, ctx: ctx, dir: t.TempDir(), agent: newFakeAgent(), seen: make(chan struct{})}
+	return &harness{t: t, ctx: ctx, dir: t.TempDir(), agent: newFakeAgent(), log: newBuffer(), seen: make(chan struct{})}
 }
 
 func (h *harness) use(box *Sandbox) {
@@ -59,7 +61,7 @@ func (h *harness) use(box *Sandbox) {
 
 func (h *harness) options() Options {
 	return Options{
-		ID: podID, StateDir: h.dir, Events: h.onEvent,
+		ID: podID, StateDir: h.dir, Events: h.onEvent, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
 		BootTimeout: testdeadline.For(10 * time.Second), CallTimeout: testdeadline.For(5 * time.Second),
 		Machine: func(context.Context) (hypervisor.VM, error) {
 			h.mu.Lock()

@@ -75,12 +75,25 @@ func TestRehearse(t *testing.T) {
 // A pod that comes meanwhile waits for the step under way and no longer.
 func TestRehearsalEndsForAPod(t *testing.T) {
 	t.Parallel()
+	for _, op := range []agentv1.Op{agentv1.OpConfigure, agentv1.OpStart} {
+		t.Run(string(op), func(t *testing.T) {
+			t.Parallel()
+			rehearsalEnds(t, op)
+		})
+	}
+}
+
+// rehearsalEnds has a pod come during the step that calls op.
+func rehearsalEnds(t *testing.T, op agentv1.Op) {
 	h := newHarness(t)
 	reached, release := make(chan struct{}), make(chan struct{})
-	h.agent.raw[agentv1.OpStart] = func(conn net.Conn) {
+	h.agent.raw[op] = func(conn net.Conn) {
+		h.agent.mu.Lock()
+		delete(h.agent.raw, op) // the pod's own call is as ever
+		h.agent.mu.Unlock()
 		close(reached)
 		<-release
-		_ = agentv1.WriteFrame(conn, agentv1.Reply{}, agentv1.MaxReply)
+		_ = agentv1.WriteFrame(conn, agentv1.Reply{Body: []byte("{}")}, agentv1.MaxReply)
 	}
 	h.must(h.rehearse())
 	<-reached

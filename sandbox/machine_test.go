@@ -1,0 +1,266 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// TestFault: of a call's error only one that the VM's end may have caused is told as
+// that; what the agent or the caller has said stays as it is.
+func TestFault(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	m := h.box.machine
+	if err := m.fault(io.EOF); err != io.EOF { //nolint:errorlint // the very error
+		t.Errorf("of a living VM: %v", err)
+	}
+	h.vm().die(nil)
+	if err := m.fault(io.EOF); !errors.Is(err, ErrMachineGone) || !errors.Is(err, io.EOF) {
+		t.Errorf("of a dead VM: %v", err)
+	}
+	for _, err := range []error{
+		nil, &agentv1.Error{Message: "no"}, fmt.Errorf("a call: %w", ErrMachineGone), fmt.Errorf("a call: %w", ErrMachineStopped),
+		fmt.Errorf("a call: %w", context.DeadlineExceeded), fmt.Errorf("a call: %w", context.Canceled),
+	} {
+		if got := m.fault(err); got != err { //nolint:errorlint // the very error
+			t.Errorf("%v becomes %v", err, got)
+		}
+	}
+}
+
+// TestMachineKilledForMemory: a container whose VM the host has killed for want of
+// memory says so.
+func TestMachineKilledForMemory(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	h.must(h.box.kill(h.ctx, h.box.machine, ReasonOOMKilled, "no memory"))
+	if exit := h.wait(Process{Container: "c"}); exit.Reason != ReasonOOMKilled || exit.Code != 137 {
+		t.Errorf("exit %+v", exit)
+	}
+	h.event(OOM)
+}
+
+// TestDrain: the output of what was alive, and is logged, is waited for; no other is.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	one := func(id string, stdio containerv1.Stdio, state State, followed bool) *process {
+		p := newProcess(Process{Container: id}, nil, false, stdio)
+		p.state, p.followed = state, followed
+		return p
+	}
+	alive := one("alive", containerv1.Log{}, Running, true)
+	h.box.mu.Lock()
+	for _, p := range []*process{
+		one("stopped", containerv1.Log{}, Stopped, true), one("made", containerv1.Log{}, Ready, false),
+		one("watched", containerv1.Stream{}, Running, true), alive,
+	} {
+		h.box.procs[p.id] = p
+	}
+	h.box.mu.Unlock()
+	read := false
+	time.AfterFunc(50*time.Millisecond, func() {
+		read = true
+		close(alive.pumped)
+	})
+	began := time.Now()
+	h.box.drain()
+	if took := time.Since(began); !read || took >= drainTimeout {
+		t.Errorf("it ends after %v, and the output was read: %v", took, read)
+	}
+	h.box.mu.Lock()
+	clear(h.box.procs)
+	h.box.mu.Unlock()
+}
+
+// TestLogIf: errors are told, and not those of a sandbox that is let go.
+func TestLogIf(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.box.logIf("nothing", nil)
+	h.box.logIf("something", errors.New("boom"))
+	h.box.Close()
+	h.box.logIf("late", errors.New("boom"))
+	if log := h.log.String(); strings.Contains(log, "nothing") || !strings.Contains(log, "something") || strings.Contains(log, "late") {
+		t.Error(log)
+	}
+}
+
+// TestStopWithoutAMachine: a VM that has ended is not ended again.
+func TestStopWithoutAMachine(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.vm().die(nil)
+	_, err := h.box.WaitStopped(h.ctx)
+	h.must(err)
+	h.vm().refuse("Kill", errors.New("it is asked to end"))
+	h.must(h.box.Stop(h.ctx))
+	if st := h.box.Status(); !strings.HasPrefix(st.ExitReason, ReasonVMKilled) {
+		t.Errorf("it has ended because of %s", st.ExitReason)
+	}
+}
+
+// TestStopFlushes: a guest that cannot flush its disks is told of, and no other.
+func TestStopFlushes(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []error{nil, errors.New("no")} {
+		h := running(t)
+		h.agent.refuse(agentv1.OpFlush, failure)
+		h.must(h.box.Stop(h.ctx))
+		if told := strings.Contains(h.log.String(), "did not flush"); told != (failure != nil) {
+			t.Errorf("%v: %s", failure, h.log)
+		}
+	}
+}
+
+// TestMemoryThatIsNotReached: a VM has as much memory as before when the hypervisor
+// cannot say how much it has.
+func TestMemoryThatIsNotReached(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.agent.resized()
+	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{}, 512))
+	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{}, 0))
+	if calls := h.agent.resized(); len(calls) != 2 {
+		t.Errorf("no change is made by %v", calls)
+	}
+	h.vm().refuse("Grow", errors.New("boom"))
+	h.vm().mu.Lock()
+	h.vm().grown = 0
+	h.vm().mu.Unlock()
+	if err := h.box.Resize(h.ctx, agentv1.PodLimits{}, 1024); err == nil || h.box.Status().MemoryMiB != 512 {
+		t.Errorf("grown to %d MiB: %v", h.box.Status().MemoryMiB, err)
+	}
+	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{}, 256))
+	if got := h.box.Status().MemoryMiB; got != 512 || !strings.Contains(h.log.String(), "memory not given back") {
+		t.Errorf("shrunk to %d MiB: %s", got, h.log)
+	}
+}
+
+// TestConfigIsChecked: a sandbox is made for its own pod, and one of the pool for any.
+func TestConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		own  string
+		edit func(*Config)
+		ok   bool
+	}{
+		"its own":       {podID, func(*Config) {}, true},
+		"of the pool":   {"", func(*Config) {}, true},
+		"another's":     {podID, func(c *Config) { c.ID = "other" }, false},
+		"nobody's":      {podID, func(c *Config) { c.ID = "" }, false},
+		"pool's nobody": {"", func(c *Config) { c.ID = "" }, false},
+		"of the future": {podID, func(c *Config) { c.Version++ }, false},
+	} {
+		h := prepare(t)
+		o := h.options()
+		o.ID = row.own
+		box, err := New(o)
+		h.must(err)
+		h.use(box)
+		if err := box.Start(h.ctx); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: started without a configuration: %v", name, err)
+		}
+		c := h.config()
+		row.edit(&c)
+		scratch := h.scratch()
+		if err := box.Create(h.ctx, c, Files{Scratch: scratch}); (err == nil) != row.ok || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := scratch.Stat(); (err == nil) != row.ok {
+			t.Errorf("%s: its disk: %v", name, err)
+		}
+		h.must(box.Delete(h.ctx, true))
+		if err := box.Start(h.ctx); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: started after its end: %v", name, err)
+		}
+	}
+}
+
+// TestRehearseRefuses: only a member of the pool rehearses, once, with both disks,
+// which are closed when it does not.
+func TestRehearseRefuses(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*Sandbox, *RehearsalFiles){
+		"with a pod":     func(s *Sandbox, _ *RehearsalFiles) { s.created = true },
+		"deleted":        func(s *Sandbox, _ *RehearsalFiles) { s.deleted = true },
+		"let go":         func(s *Sandbox, _ *RehearsalFiles) { s.closed = true },
+		"again":          func(s *Sandbox, _ *RehearsalFiles) { s.scratch = os.Stdin },
+		"without a VM":   func(s *Sandbox, _ *RehearsalFiles) { s.booting = nil },
+		"without a disk": func(_ *Sandbox, f *RehearsalFiles) { f.Scratch = nil },
+		"without image":  func(_ *Sandbox, f *RehearsalFiles) { f.Image = nil },
+	} {
+		h := newHarness(t)
+		h.must(h.box.WaitBooted(h.ctx))
+		f := RehearsalFiles{Scratch: h.scratch(), Image: h.disk("image")}
+		given := f
+		before := h.box.booting
+		spoil(h.box, &given)
+		if err := h.box.Rehearse(h.ctx, Rehearsal{}, given); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, file := range []*os.File{given.Scratch, given.Image} {
+			if file == nil {
+				continue
+			}
+			if _, err := file.Stat(); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("%s: %s is open: %v", name, file.Name(), err)
+			}
+		}
+		h.box.mu.Lock()
+		h.box.created, h.box.deleted, h.box.closed, h.box.scratch, h.box.booting = false, false, false, nil, before
+		h.box.mu.Unlock()
+	}
+}
+
+// TestRestoreEndsWhatNoPodOwns: the VM of a sandbox that never got its pod ends when
+// its shim has died.
+func TestRestoreEndsWhatNoPodOwns(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.must(h.box.WaitBooted(h.ctx))
+	h.crash()
+	scratch := h.scratch()
+	h.must(h.restore(RestoreFiles{Scratch: scratch}))
+	reason, err := h.box.WaitStopped(h.ctx)
+	h.must(err)
+	if reason != ReasonStartFailed {
+		t.Errorf("reason %q", reason)
+	}
+	h.box.Close()
+	if _, err := scratch.Stat(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("its disk is open: %v", err)
+	}
+}
+
+// TestRestoreFailsClosed: a sandbox that cannot be restored keeps none of the files
+// that were sent for it.
+func TestRestoreFailsClosed(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	h.crash()
+	h.vm().refuse("Adopt", errors.New("boom"))
+	f := h.logFiles("c")
+	f.Scratch = h.scratch()
+	log := f.Logs["c"]
+	if err := h.restore(f); err == nil || errors.Is(err, hypervisor.ErrGone) {
+		t.Fatalf("restored: %v", err)
+	}
+	for _, file := range []*os.File{f.Scratch, log} {
+		if _, err := file.Stat(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s is open: %v", file.Name(), err)
+		}
+	}
+}

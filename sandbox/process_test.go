@@ -1,0 +1,259 @@
+package sandbox
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+)
+
+func TestSubjects(t *testing.T) {
+	t.Parallel()
+	for want, id := range map[string]Process{"container c": {Container: "c"}, "process c/e": {Container: "c", Exec: "e"}} {
+		if got := subject(id); got != want {
+			t.Errorf("%+v is %q", id, got)
+		}
+	}
+	for want, ids := range map[string][2]string{"sandbox in /s": {}, "sandbox o": {"o", ""}, "sandbox c": {"", "c"}, "sandbox d": {"o", "d"}} {
+		s := &Sandbox{o: Options{ID: ids[0], StateDir: "/s"}, config: Config{ID: ids[1]}}
+		if got := s.subject(); got != want {
+			t.Errorf("%q is %q", ids, got)
+		}
+	}
+}
+
+// TestStoredByAge: a container's own process is stored first, and its execs after it by
+// their age; that nothing could be stored refuses an exec.
+func TestStoredByAge(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	h.must(h.box.CreateContainer(h.ctx, h.container("other")))
+	began := now()
+	for i, name := range []string{"e3", "e1", "e4", "e0", "e2"} {
+		id := h.exec(name, false)
+		h.box.mu.Lock()
+		h.box.procs[id].createdAt = began.Add(-time.Duration(i) * time.Hour) // before the container's own
+		h.box.mu.Unlock()
+	}
+	h.box.mu.Lock()
+	err := h.box.storeContainer("c")
+	h.box.mu.Unlock()
+	h.must(err)
+	_, st, err := h.box.store.readContainer("c")
+	h.must(err)
+	var order []string
+	for _, p := range st.Processes {
+		order = append(order, p.Exec)
+	}
+	if want := []string{"", "e2", "e0", "e4", "e1", "e3"}; !slices.Equal(order, want) {
+		t.Errorf("stored as %q", order)
+	}
+	dir := h.box.store.dir
+	h.box.store.dir = "/none"
+	id := Process{Container: "c", Exec: "late"}
+	if err := h.box.CreateExec(h.ctx, ExecConfig{Process: id, Stdio: containerv1.Discard{}}); err == nil {
+		t.Error("an exec is made that is not stored")
+	}
+	if _, err := h.box.ProcessStatus(id); !errors.Is(err, ErrNotFound) {
+		t.Errorf("it is there: %v", err)
+	}
+	h.box.mu.Lock()
+	h.box.storeContainerOrLog("c")
+	h.box.saveOrLog()
+	h.box.store.dir = dir
+	h.box.mu.Unlock()
+	if n := strings.Count(h.log.String(), "state not stored"); n != 2 {
+		t.Errorf("told %d times, of 2:\n%s", n, h.log)
+	}
+}
+
+// TestDeleteTakesItsOwnExecs: with a container its execs go from the guest, and no
+// other container's.
+func TestDeleteTakesItsOwnExecs(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	ids := map[string]Process{}
+	for _, c := range []string{"c", "other"} {
+		p := h.started(c)
+		ids[c] = Process{Container: c, Exec: "e"}
+		h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: ids[c], Spec: []byte(`{}`), Stdio: containerv1.Discard{}}))
+		_, err := h.box.StartProcess(h.ctx, ids[c])
+		h.must(err)
+		h.fake(ids[c]).end(exited(0))
+		h.wait(ids[c])
+		p.end(exited(0))
+		h.wait(Process{Container: c})
+	}
+	_, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"})
+	h.must(err)
+	for c, id := range ids {
+		_, err := h.agent.proc(id)
+		_, told := h.box.ProcessStatus(id)
+		if gone := c == "c"; errors.Is(err, agentv1.ErrNotFound) != gone || errors.Is(told, ErrNotFound) != gone {
+			t.Errorf("%v: %v in the guest, %v here", id, err, told)
+		}
+	}
+}
+
+// TestDeleteOfAFormerVM: a container that its VM has taken along lets go of no image of
+// the next VM.
+func TestDeleteOfAFormerVM(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("former")
+	h.must(h.box.Stop(h.ctx))
+	h.must(h.box.Start(h.ctx))
+	c := h.container("c")
+	c.Root = containerv1.Image{ID: "image-former"}
+	h.must(h.box.CreateContainer(h.ctx, c))
+	_, err := h.box.DeleteProcess(h.ctx, Process{Container: "former"})
+	h.must(err)
+	if n, ok := h.box.slots.Users("image-former"); n != 1 || !ok {
+		t.Errorf("the image has %d users, and a slot: %v", n, ok)
+	}
+}
+
+// TestKillOfWhatTheGuestDoesNotKnow: an exec before its start, and a container whose
+// command cannot run, end without the guest's doing.
+func TestKillOfWhatTheGuestDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	id := h.exec("e", false)
+	h.must(h.box.SignalProcess(h.ctx, id, unix.SIGTERM, false))
+	h.agent.refuse(agentv1.OpCreate, agentv1.ErrNoCommand)
+	h.must(h.box.CreateContainer(h.ctx, h.container("missing")))
+	h.must(h.box.SignalProcess(h.ctx, Process{Container: "missing"}, unix.SIGTERM, false))
+	for _, id := range []Process{id, {Container: "missing"}} {
+		if exit := h.wait(id); exit.Reason != ReasonNeverStarted {
+			t.Errorf("%v: %+v", id, exit)
+		}
+	}
+	if n := h.agent.count(agentv1.OpSignal); n != 0 {
+		t.Errorf("the guest gets %d signals", n)
+	}
+	for _, sig := range []unix.Signal{-1, 0, 65} {
+		if err := h.box.SignalProcess(h.ctx, Process{Container: "c"}, sig, false); !errors.Is(err, ErrInvalid) {
+			t.Errorf("signal %d: %v", sig, err)
+		}
+	}
+	for _, sig := range []unix.Signal{1, 64} {
+		h.must(h.box.SignalProcess(h.ctx, Process{Container: "c"}, sig, false))
+	}
+}
+
+// TestWhoseStdinCloses: the stdin of an exec ends with its client's, and a container's
+// when it is fed once or when somebody has asked for it.
+func TestWhoseStdinCloses(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	for _, row := range []struct {
+		exec    string
+		stdin   containerv1.Stdin
+		closeIn bool
+		want    bool
+	}{
+		{"", containerv1.OpenStdin, false, false},
+		{"", containerv1.OpenStdin, true, true},
+		{"", containerv1.StdinOnce, false, true},
+		{"e", containerv1.OpenStdin, false, true},
+	} {
+		p := newProcess(Process{Container: "c", Exec: row.exec}, nil, false, containerv1.Stream{Stdin: row.stdin})
+		p.fed, p.closeIn = true, row.closeIn
+		if got := h.box.unfeed(p); got != row.want || p.fed {
+			t.Errorf("%+v: %v, fed %v", row, got, p.fed)
+		}
+	}
+}
+
+// TestCloseInput: what has no stdin, or does not run, has none to close; while a client
+// feeds one it stays open.
+func TestCloseInput(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	c := h.container("deaf")
+	c.Stdio = containerv1.Log{File: "log"}
+	h.must(h.box.CreateContainer(h.ctx, c))
+	h.must(h.box.CreateContainer(h.ctx, h.container("ready")))
+	for id, want := range map[string]error{"none": ErrNotFound, "deaf": ErrInvalid, "ready": ErrState} {
+		if err := h.box.CloseInput(h.ctx, Process{Container: id}); !errors.Is(err, want) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if _, err := h.box.Attach(h.ctx, Process{Container: "deaf"}, Streams{Stdin: strings.NewReader("x")}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("attached to no stdin: %v", err)
+	}
+	p := h.started("c")
+	id := Process{Container: "c"}
+	r, w := io.Pipe()
+	fed := h.attach(id, Streams{Stdin: r})
+	if _, err := io.WriteString(w, "x"); err != nil {
+		t.Fatal(err)
+	}
+	h.must(p.until(h.ctx, func() bool { return string(p.input) == "x" }))
+	h.must(h.box.CloseInput(h.ctx, id))
+	if _, err := io.WriteString(w, "y"); err != nil {
+		t.Fatal(err)
+	}
+	h.must(p.until(h.ctx, func() bool { return string(p.input) == "xy" }))
+	w.Close()
+	h.must(p.until(h.ctx, func() bool { return p.inEOF }))
+	p.end(exited(0))
+	h.must(<-fed)
+}
+
+// TestResume: what a restored sandbox makes of its processes follows from what the
+// guest says of them, if it was asked.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	own, exec := Process{Container: "c"}, Process{Container: "c", Exec: "e"}
+	known := func(st ...agentv1.Status) map[Process]agentv1.Status {
+		m := map[Process]agentv1.Status{}
+		for _, s := range st {
+			m[s.Process] = s
+		}
+		return m
+	}
+	for name, row := range map[string]struct {
+		id     Process
+		state  State
+		known  map[Process]agentv1.Status
+		want   State
+		reason string
+		pid    int
+	}{
+		"an exec that had not started":  {exec, Ready, known(), Stopped, ReasonNeverStarted, 0},
+		"a container that is not there": {own, Ready, known(), Stopped, ReasonError, 0},
+		"an exec that is not there":     {exec, Running, known(), Stopped, ReasonError, 0},
+		"an exec, nobody was asked":     {exec, Ready, nil, Ready, "", 0},
+		"a container, nobody was asked": {own, Ready, nil, Ready, "", 0},
+		"a container that is made":      {own, Ready, known(agentv1.Status{Process: own, PID: 5, Created: true}), Ready, "", 5},
+		"a container that was started":  {own, Ready, known(agentv1.Status{Process: own, PID: 5}), Running, "", 5},
+	} {
+		h := running(t)
+		p := newProcess(row.id, h.box.machine, false, containerv1.Discard{})
+		p.state = row.state
+		if row.state == Running {
+			close(p.started)
+		}
+		h.box.mu.Lock()
+		h.box.resume(p, h.box.machine, row.known)
+		state, exit, pid := p.state, p.exit, p.pid
+		h.box.mu.Unlock()
+		reason := ""
+		if exit != nil {
+			reason = exit.Reason
+		}
+		if state != row.want || reason != row.reason || pid != row.pid {
+			t.Errorf("%s: %s, %q, process %d", name, state, reason, pid)
+		}
+	}
+}
