@@ -149,11 +149,11 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 }
 
 func open(ctx context.Context, o Options) (*Engine, error) {
-	if err := o.complete(); err != nil {
-		return nil, err
-	}
 	st, err := store.Open(o.Roots, o.Instance)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.complete(); err != nil {
 		return nil, err
 	}
 	lockCtx, cancelLock := context.WithTimeout(ctx, lockWait)

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -242,7 +241,7 @@ func (e *Engine) consoleTail(id string) string {
 		return ""
 	}
 	tail, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-consoleTail), consoleTail))
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil {
 		return ""
 	}
 	return printable.Text(string(tail))

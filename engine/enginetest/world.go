@@ -385,6 +385,9 @@ func (e *events) Recv() (*shimv1.Event, error) {
 		e.f.mu.Lock()
 		e.last = e.f.changed
 		e.f.mu.Unlock()
+		if e.f.dead() {
+			return nil, ttrpc.ErrClosed
+		}
 		return &shimv1.Event{Topic: "/bulkhead/ready"}, nil
 	}
 	select {

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/guest"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+)
+
+// TestComplete: what the options leave out is what is installed, and where a part is not it is
+// told.
+func TestComplete(t *testing.T) {
+	libexec, bundle := t.TempDir(), t.TempDir()
+	t.Setenv("BULKHEAD_LIBEXEC", libexec)
+	t.Setenv("BULKHEAD_GUEST", bundle)
+	roots := dirs.Roots{Data: filepath.Join(t.TempDir(), "d"), State: filepath.Join(t.TempDir(), "s")}
+	if err := roots.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	options := func() *Options {
+		return &Options{Roots: roots, Instance: "test", Users: t.TempDir(), Machines: noVMs{}}
+	}
+	if err := options().complete(); !errors.Is(err, dirs.ErrNotInstalled) {
+		t.Errorf("without a shim: %v", err)
+	}
+	shim := filepath.Join(libexec, "bulkhead-shim")
+	if err := os.WriteFile(shim, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := options().complete(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a guest: %v", err)
+	}
+	raw, err := json.Marshal(guest.Manifest{Format: guest.Format, Files: map[string]guest.File{guest.KernelFile: {}, guest.InitrdFile: {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{guest.ManifestFile: raw, guest.KernelFile: nil, guest.InitrdFile: nil} {
+		if err := os.WriteFile(filepath.Join(bundle, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := options()
+	if err := o.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if o.Shim != shim || o.Guest.Dir != bundle || o.Guest.Digest == "" || o.Logger != slog.Default() {
+		t.Errorf("%+v", o)
+	}
+	if o.Shims == nil || o.Images == nil || o.Network == nil || o.Groups == nil {
+		t.Errorf("left out: %+v", o)
+	}
+	t.Setenv("BULKHEAD_GUEST", "")
+	if err := options().complete(); !errors.Is(err, dirs.ErrNotInstalled) {
+		t.Errorf("with a guest nowhere: %v", err)
+	}
+}
+
+// TestCloseWaits: also who closes an engine that is being closed already waits for its end.
+func TestCloseWaits(t *testing.T) {
+	t.Parallel()
+	e := bareEngine(t)
+	release := make(chan struct{})
+	var ended atomic.Bool
+	e.spawn(func() {
+		<-release
+		ended.Store(true)
+	})
+	e.SetClosed(true)
+	timer := time.AfterFunc(20*time.Millisecond, func() { close(release) })
+	defer timer.Stop()
+	if err := e.Close(t.Context()); err != nil || !ended.Load() {
+		t.Errorf("ended: %v, %v", ended.Load(), err)
+	}
+	e.SetClosed(false) // for the one that cleans up
+}
+
+// TestAdmitGivesUp: who waits for a turn does so no longer than his context, and gets none.
+func TestAdmitGivesUp(t *testing.T) {
+	t.Parallel()
+	e := bareEngine(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var last func()
+	for range cap(e.turns) {
+		done, err := e.admit(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = done
+	}
+	cancel()
+	if done, err := e.admit(ctx); !errors.Is(err, context.Canceled) || done != nil {
+		t.Errorf("one too many: %v", err)
+	}
+	last()
+	if _, err := e.admit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	// What waits for its turn when the engine ends is not begun.
+	e.cancel()
+	if _, err := e.StartPod(t.Context(), PodRequest{Key: "p"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a pod: %v", err)
+	}
+}
