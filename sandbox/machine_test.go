@@ -111,6 +111,66 @@ func TestStopWithoutAMachine(t *testing.T) {
 	}
 }
 
+// TestStopOfALateMachine: a sandbox that is stopped while its VM is on its way has none.
+func TestStopOfALateMachine(t *testing.T) {
+	t.Parallel()
+	h := prepare(t)
+	o := h.options()
+	vm := newFakeVM(t, h.agent)
+	o.Machine = func(ctx context.Context) (hypervisor.VM, error) {
+		<-ctx.Done()
+		return vm, nil
+	}
+	box, err := New(o)
+	h.must(err)
+	h.use(box)
+	h.must(box.Create(h.ctx, h.config(), Files{}))
+	h.must(box.Stop(h.ctx))
+	if !vm.killed || box.Status().State != Stopped {
+		t.Errorf("its VM is ended: %v, and it is %s", vm.killed, box.Status().State)
+	}
+}
+
+// TestStopFlushesOnce: a guest that stands still cannot flush, and for one that is
+// deleted there is nothing to keep.
+func TestStopFlushesOnce(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*harness) error{
+		"paused":  func(h *harness) error { return errors.Join(h.box.Pause(h.ctx), h.box.Stop(h.ctx)) },
+		"deleted": func(h *harness) error { return h.box.Delete(h.ctx, true) },
+	} {
+		h := running(t)
+		h.must(end(h))
+		if n := h.agent.count(agentv1.OpFlush); n != 0 {
+			t.Errorf("%s: flushed %d times", name, n)
+		}
+	}
+}
+
+// TestResumeTellsOfTheClock: a VM that goes on with a wrong clock does go on.
+func TestResumeTellsOfTheClock(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.must(h.box.Pause(h.ctx))
+	h.agent.refuse(agentv1.OpSetTime, errors.New("boom"))
+	err := h.box.Resume(h.ctx)
+	if err == nil || !strings.Contains(err.Error(), "set the clock") || h.box.Status().State != Running {
+		t.Errorf("%v, %s", err, h.box.Status().State)
+	}
+}
+
+// TestNewRefuses: without a starter or a directory there is no sandbox.
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	for _, edit := range []func(*Options){func(o *Options) { o.Machine = nil }, func(o *Options) { o.StateDir = "" }} {
+		o := prepare(t).options()
+		edit(&o)
+		if _, err := New(o); !errors.Is(err, ErrInvalid) {
+			t.Error(err)
+		}
+	}
+}
+
 // TestStopFlushes: a guest that cannot flush its disks is told of, and no other.
 func TestStopFlushes(t *testing.T) {
 	t.Parallel()
@@ -182,6 +242,9 @@ func TestConfigIsChecked(t *testing.T) {
 			t.Errorf("%s: its disk: %v", name, err)
 		}
 		h.must(box.Delete(h.ctx, true))
+		if _, err := scratch.Stat(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: its disk is open after its end: %v", name, err)
+		}
 		if err := box.Start(h.ctx); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: started after its end: %v", name, err)
 		}
@@ -235,8 +298,8 @@ func TestRestoreEndsWhatNoPodOwns(t *testing.T) {
 	h.must(h.restore(RestoreFiles{Scratch: scratch}))
 	reason, err := h.box.WaitStopped(h.ctx)
 	h.must(err)
-	if reason != ReasonStartFailed {
-		t.Errorf("reason %q", reason)
+	if n := h.agent.count(agentv1.OpList); reason != ReasonStartFailed || n != 0 {
+		t.Errorf("reason %q, its guest is asked %d times", reason, n)
 	}
 	h.box.Close()
 	if _, err := scratch.Stat(); !errors.Is(err, os.ErrClosed) {

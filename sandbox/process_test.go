@@ -210,6 +210,50 @@ func TestCloseInput(t *testing.T) {
 	h.must(<-fed)
 }
 
+// TestFeedOnly: who feeds a container and reads nothing may take any time, and leaves the
+// stdin open for the next.
+func TestFeedOnly(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.box.patience = 20 * time.Millisecond
+	p := h.started("c")
+	r, w := io.Pipe()
+	fed := h.attach(Process{Container: "c"}, Streams{Stdin: r})
+	select {
+	case err := <-fed:
+		t.Fatalf("its client is gone: %v", err)
+	case <-time.After(5 * h.box.patience):
+	}
+	if _, err := io.WriteString(w, "x"); err != nil {
+		t.Fatal(err)
+	}
+	h.must(p.until(h.ctx, func() bool { return string(p.input) == "x" }))
+	w.Close()
+	<-fed // the container lives on
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inEOF {
+		t.Error("its stdin is closed")
+	}
+}
+
+// TestEveryLogIsRestored: a process without a log keeps no other from its own.
+func TestEveryLogIsRestored(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	for _, name := range []string{"e0", "e1", "e2", "e3", "e4", "e5", "e6", "e7"} {
+		h.exec(name, false)
+	}
+	h.crash()
+	h.must(h.restore(h.logFiles("c")))
+	h.box.mu.Lock()
+	defer h.box.mu.Unlock()
+	if h.box.procs[Process{Container: "c"}].log == nil {
+		t.Error("a container has no log any more")
+	}
+}
+
 // TestResume: what a restored sandbox makes of its processes follows from what the
 // guest says of them, if it was asked.
 func TestResume(t *testing.T) {

@@ -93,7 +93,12 @@ func TestRestore(t *testing.T) {
 	if diff := cmp.Diff([]string{"stderr F err"}, errs); diff != "" {
 		t.Error(diff)
 	}
-	// Its image is still counted as in use.
+	if n, _ := h.box.slots.Users("image-c"); n != 1 {
+		t.Errorf("its image has %d users", n)
+	}
+	if log := h.log.String(); strings.Contains(log, "level=ERROR") {
+		t.Error(log)
+	}
 	_, err = h.box.DeleteProcess(h.ctx, Process{Container: "c"})
 	h.must(err)
 	h.must(h.box.Stop(h.ctx))
@@ -144,6 +149,9 @@ func TestRestoreOfAPausedSandbox(t *testing.T) {
 	h.must(h.restore(h.logFiles("c")))
 	if st := h.box.Status().State; st != Paused {
 		t.Fatalf("state %s", st)
+	}
+	if n := h.agent.count(agentv1.OpList); n != 0 {
+		t.Errorf("a guest that stands still is asked %d times", n)
 	}
 	h.must(h.box.Resume(h.ctx))
 	p.end(exited(1))
@@ -291,6 +299,8 @@ func TestDamagedFilesAreErrors(t *testing.T) {
 		{"containers/c/state.json", `"running"`, `"unknown"`},
 		{"containers/c/state.json", `"running"`, `"stopped"`}, // without an exit
 		{"containers/c/state.json", "}\n", ""},
+		{"containers/c/state.json", `"state": "running"`, `"exec": "e", "state": "running"`},
+		{"containers/c/state.json", `"processes": [`, `"processes": [], "former": [`},
 		{"containers/c/config.json", `"id": "c"`, `"id": "d"`},
 	} {
 		t.Run(tt.file+" "+tt.to, func(t *testing.T) {
