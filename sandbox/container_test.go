@@ -402,9 +402,13 @@ func TestKillBeforeStart(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.must(h.box.CreateContainer(h.ctx, h.container("c")))
+	began := time.Now()
 	h.must(h.box.SignalProcess(h.ctx, Process{Container: "c"}, unix.SIGKILL, false))
 	if exit := h.wait(Process{Container: "c"}); exit.Code != 137 {
 		t.Errorf("exit %+v", exit)
+	}
+	if took := time.Since(began); took >= logPatience {
+		t.Errorf("output that never comes is waited for, %v", took)
 	}
 }
 

@@ -23,6 +23,7 @@ type fakeAgent struct {
 	mu         sync.Mutex
 	calls      []agentv1.Op
 	configured []agentv1.Configure
+	created    []agentv1.Create
 	clock      []time.Time
 	ahead      time.Duration // of the host's clock
 	mounts     map[string]int
@@ -45,6 +46,7 @@ type fakeProc struct {
 	running bool
 	exit    *agentv1.Exit
 	signals []int
+	all     bool // the last signal was for all of its container
 	stdin   bool
 	noAcks  bool // input is taken and never acknowledged
 	size    [2]uint16
@@ -244,6 +246,7 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 		agentv1.OpCreate: agentv1.Unary(func(_ context.Context, r agentv1.Create) (agentv1.Created, error) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
+			a.created = append(a.created, r)
 			a.procs[agentv1.Process{Container: r.Container}] = newFakeProc(r.Stdin)
 			return agentv1.Created{PID: 7}, nil
 		}),
@@ -267,7 +270,7 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 			if err != nil {
 				return none{}, err
 			}
-			p.update(func() { p.signals = append(p.signals, r.Signal) })
+			p.update(func() { p.signals, p.all = append(p.signals, r.Signal), r.All })
 			if r.Signal == 9 {
 				p.end(agentv1.Exit{Code: 137, Signal: 9, At: time.Now()})
 			}

@@ -116,6 +116,9 @@ func TestDeleteOfAFormerVM(t *testing.T) {
 	h.must(h.box.CreateContainer(h.ctx, c))
 	_, err := h.box.DeleteProcess(h.ctx, Process{Container: "former"})
 	h.must(err)
+	if n := h.agent.count(agentv1.OpDelete); n != 0 {
+		t.Errorf("the guest is asked %d times", n)
+	}
 	if n, ok := h.box.slots.Users("image-former"); n != 1 || !ok {
 		t.Errorf("the image has %d users, and a slot: %v", n, ok)
 	}

@@ -18,16 +18,19 @@ func (h *harness) rehearse() error {
 		RehearsalFiles{Scratch: h.scratch(), Image: h.disk("image")})
 }
 
-// endExec ends the rehearsal's process as soon as there is one.
-func (h *harness) endExec() {
+// endExec ends the rehearsal's process as soon as there is one, and returns it.
+func (h *harness) endExec() *fakeProc {
 	for h.ctx.Err() == nil {
 		p, err := h.agent.proc(agentv1.Process{Container: rehearsalName, Exec: rehearsalName})
 		if err == nil {
+			h.say(p, "stdout", "some output")
+			h.say(p, "stdout", ", and more")
 			p.end(agentv1.Exit{At: time.Now()})
-			return
+			return p
 		}
 		time.Sleep(time.Millisecond)
 	}
+	return nil
 }
 
 // becomesPod creates and starts the sandbox and looks for what a rehearsal has left.
@@ -49,9 +52,13 @@ func (h *harness) becomesPod() {
 func TestRehearse(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	go h.endExec()
+	ended := make(chan *fakeProc, 1)
+	go func() { ended <- h.endExec() }()
 	h.must(h.rehearse())
 	h.must(h.box.WaitBooted(h.ctx))
+	if p := <-ended; p.out["stdout"].acked != int64(len("some output, and more")) {
+		t.Errorf("of its output %d bytes are taken", p.out["stdout"].acked)
+	}
 	h.becomesPod()
 	if err := h.rehearse(); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a pod rehearses: %v", err)

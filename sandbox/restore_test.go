@@ -178,6 +178,8 @@ func TestRestoreOfADeadMachine(t *testing.T) {
 	if err != nil || got.Code != 137 {
 		t.Errorf("attached to: %+v, %v", got, err)
 	}
+	_, err = h.box.DeleteProcess(h.ctx, id)
+	h.must(err)
 	h.must(h.box.Start(h.ctx)) // on a new machine
 }
 

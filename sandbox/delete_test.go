@@ -1,0 +1,203 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+)
+
+// TestDeleteWhatRuns: what runs in the guest although its start is not known is killed
+// before it is deleted: a container with all that it has left, an exec alone.
+func TestDeleteWhatRuns(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	for name, row := range map[string]struct {
+		exec   bool
+		spoil  func(*harness, *fakeProc)
+		signal bool // it gets one
+		want   string
+	}{
+		"a container":            {false, nil, true, ""},
+		"an exec":                {true, nil, true, ""},
+		"one that has just gone": {false, func(h *harness, _ *fakeProc) { h.agent.refuse(agentv1.OpDelete, agentv1.ErrNotFound) }, false, ""},
+		"no delete":              {false, func(h *harness, _ *fakeProc) { h.agent.refuse(agentv1.OpDelete, boom) }, false, "boom"},
+		"no signal":              {false, func(h *harness, _ *fakeProc) { h.agent.refuse(agentv1.OpSignal, boom) }, false, "boom"},
+		"no wait":                {false, func(h *harness, _ *fakeProc) { h.agent.refuse(agentv1.OpWait, boom) }, true, "boom"},
+		"a busy child": {false, func(h *harness, p *fakeProc) {
+			h.agent.refuse(agentv1.OpSignal, agentv1.ErrNotFound)
+			p.update(func() { p.exit = &agentv1.Exit{At: time.Now()} })
+		}, false, agentv1.ErrBusy.Error()},
+	} {
+		h := running(t)
+		id := Process{Container: "c"}
+		if row.exec {
+			h.started("c")
+			id = h.exec("e", false)
+			h.agent.mu.Lock()
+			h.agent.procs[id] = newFakeProc(false)
+			h.agent.mu.Unlock()
+		} else {
+			h.must(h.box.CreateContainer(h.ctx, h.container("c")))
+		}
+		p := h.fake(id)
+		p.update(func() { p.running = true })
+		if row.spoil != nil {
+			row.spoil(h, p)
+		}
+		_, err := h.box.DeleteProcess(h.ctx, id)
+		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, told := h.box.ProcessStatus(id); errors.Is(told, ErrNotFound) != (err == nil) {
+			t.Errorf("%s: afterwards %v", name, told)
+		}
+		if got := len(p.signals) == 1 && p.signals[0] == 9; got != row.signal || got && p.all == row.exec {
+			t.Errorf("%s: signals %v, to all %v", name, p.signals, p.all)
+		}
+	}
+}
+
+// TestDeleteOfAnExec: an exec goes alone.
+func TestDeleteOfAnExec(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	one, two := h.exec("one", false), h.exec("two", false)
+	for _, id := range []Process{one, two} {
+		_, err := h.box.StartProcess(h.ctx, id)
+		h.must(err)
+	}
+	h.fake(one).end(exited(0))
+	go func() { _, _ = h.box.Attach(h.ctx, one, Streams{Stdout: newBuffer()}) }()
+	h.wait(one)
+	_, err := h.box.DeleteProcess(h.ctx, one)
+	h.must(err)
+	if _, err := h.agent.proc(one); !errors.Is(err, agentv1.ErrNotFound) {
+		t.Errorf("it is left in the guest: %v", err)
+	}
+	if _, err := h.agent.proc(two); err != nil {
+		t.Error(err)
+	}
+	if st, err := h.box.ProcessStatus(two); err != nil || st.State != Running {
+		t.Errorf("the other is %s: %v", st.State, err)
+	}
+}
+
+// TestDeleteThatLeavesFiles: a container whose files cannot be removed is gone, and the
+// error tells of them.
+func TestDeleteThatLeavesFiles(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.must(h.box.CreateContainer(h.ctx, h.container("c")))
+	h.box.mu.Lock()
+	h.box.store.dir = "/none"
+	h.box.mu.Unlock()
+	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"}); err == nil || !strings.Contains(err.Error(), "delete container c") {
+		t.Error(err)
+	}
+}
+
+// TestFilesOfNoVM: without a VM there is no volume to write to.
+func TestFilesOfNoVM(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	if _, err := h.box.WriteFiles(h.ctx, agentv1.Files{}); !errors.Is(err, ErrState) {
+		t.Error(err)
+	}
+}
+
+// TestExecsAreChecked: an exec is of a running container, and has an id of its own.
+func TestExecsAreChecked(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	h.exec("e", false)
+	h.must(h.box.CreateContainer(h.ctx, h.container("ready")))
+	for id, want := range map[Process]error{
+		{Container: "c", Exec: "e"}:     ErrExists,
+		{Container: "none", Exec: "e"}:  ErrNotFound,
+		{Container: "ready", Exec: "e"}: ErrState,
+		{Container: "c", Exec: "../e"}:  ErrInvalid,
+		{Container: "c"}:                ErrInvalid,
+	} {
+		if err := h.box.CreateExec(h.ctx, ExecConfig{Process: id, Stdio: containerv1.Discard{}}); !errors.Is(err, want) {
+			t.Errorf("%+v: %v", id, err)
+		}
+	}
+}
+
+// TestContainerFiles: a container's descriptors are closed, its log's when it is not
+// made; the guest is told what becomes of its stdin.
+func TestContainerFiles(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	for i, in := range []containerv1.Stdin{containerv1.NoStdin, containerv1.OpenStdin, containerv1.StdinOnce} {
+		c := h.container("c" + string(rune('0'+i)))
+		c.Stdio = containerv1.Log{File: "log", Stdin: in}
+		h.must(h.box.CreateContainer(h.ctx, c))
+		got := h.agent.created[i]
+		if got.Stdin != (in != containerv1.NoStdin) || got.StdinOnce != (in == containerv1.StdinOnce) {
+			t.Errorf("%q: %+v", in, got)
+		}
+		if _, err := c.RootFile.Stat(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%q: its disk is open: %v", in, err)
+		}
+		if _, err := c.Log.Stat(); err != nil {
+			t.Errorf("%q: its log: %v", in, err)
+		}
+	}
+	boom, stuck := errors.New("boom"), errors.New("stuck")
+	for _, undo := range []error{nil, stuck} {
+		h.agent.refuse(agentv1.OpCreate, boom)
+		h.agent.refuse(agentv1.OpDelete, undo)
+		c := h.container("fails")
+		err := h.box.CreateContainer(h.ctx, c)
+		if err == nil || !strings.Contains(err.Error(), "boom") || strings.Contains(err.Error(), "stuck") != (undo != nil) ||
+			errors.Is(err, agentv1.ErrNotFound) {
+			t.Errorf("undone with %v: %v", undo, err)
+		}
+		for _, file := range []*os.File{c.RootFile, c.Log} {
+			if _, err := file.Stat(); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("%s is open: %v", file.Name(), err)
+			}
+		}
+	}
+}
+
+// TestCauseOf: a context's cause is added to an error once.
+func TestCauseOf(t *testing.T) {
+	t.Parallel()
+	cause, other := errors.New("cause"), errors.New("other")
+	ended, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	for _, row := range []struct {
+		ctx  context.Context
+		err  error
+		want string
+	}{{t.Context(), other, "other"}, {ended, cause, "cause"}, {ended, other, "cause (other)"}} {
+		if got := causeOf(row.ctx, row.err); got.Error() != row.want || !errors.Is(got, row.err) {
+			t.Errorf("%v is told as %v, not %s", row.err, got, row.want)
+		}
+	}
+}
+
+// TestDefaults: what is not given has its default, and what is given stays.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	o := Options{}.withDefaults()
+	if o.BootTimeout != time.Minute || o.CallTimeout != 30*time.Second || o.Logger == nil || o.bootLimit() != time.Minute {
+		t.Errorf("%+v", o)
+	}
+	given := prepare(t).options()
+	given.BootTimeout, given.CallTimeout, given.Patience = 1, 2, 3
+	o = given.withDefaults()
+	if o.BootTimeout != 1 || o.CallTimeout != 2 || o.Logger != given.Logger || o.bootLimit() != 3*PatienceTimes {
+		t.Errorf("%+v", o)
+	}
+}
