@@ -120,6 +120,16 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		"removed": func(ctx context.Context, h *Templates, _ hypervisor.Machine, key string) error {
 			return h.Remove(ctx, key)
 		},
+		"removed by another engine": func(ctx context.Context, h *Templates, m hypervisor.Machine, key string) error {
+			if err := h.store.Remove(ctx, key); err != nil {
+				return err
+			}
+			next, err := h.Template(ctx, m, nil)
+			if err == nil {
+				next.Release()
+			}
+			return err
+		},
 		"closed": func(_ context.Context, h *Templates, _ hypervisor.Machine, _ string) error { return h.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
