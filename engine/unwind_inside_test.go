@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/uids"
@@ -178,6 +180,7 @@ func TestGiveBack(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args string // not a loan from the pod
+		wait time.Duration
 		do   func(e *Engine) error
 		want string
 	}{
@@ -195,7 +198,7 @@ func TestGiveBack(t *testing.T) {
 			do: func(e *Engine) error { return os.Mkdir(filepath.Join(e.store.Dir(id), "journal"), 0o700) },
 		},
 		{
-			name: "somebody is at the pod", want: "another operation",
+			name: "somebody is at the pod", want: context.DeadlineExceeded.Error(), wait: 10 * time.Millisecond,
 			do: func(e *Engine) error { return e.pods[from].acquire(context.Background()) },
 		},
 		{
@@ -218,7 +221,7 @@ func TestGiveBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.wait, testdeadline.For(time.Minute)))
 		err = e.handlers(id)[disks.Undo](ctx, json.RawMessage(args))
 		cancel()
 		if (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {
