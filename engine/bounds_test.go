@@ -30,6 +30,7 @@ func TestCheckPod(t *testing.T) {
 		{"a larger disk", PodRequest{Key: "k", ScratchBytes: MaxScratch + 1}, codes.ResourceExhausted},
 		{"logs", PodRequest{Key: "k", LogDirectory: t.TempDir()}, codes.OK},
 		{"logs below nothing", PodRequest{Key: "k", LogDirectory: "logs"}, codes.InvalidArgument},
+		{"logs elsewhere", PodRequest{Key: "k", LogDirectory: "/nowhere/logs"}, codes.InvalidArgument},
 	} {
 		if err := e.check(&tc.r); codeOf(err) != tc.code {
 			t.Errorf("%s: %v", tc.name, err)
