@@ -155,7 +155,8 @@ func TestCreateTwice(t *testing.T) {
 	if err := d.e.StopPod(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := d.e.StartPod(t.Context(), podRequest("p")); failure.Code(err) != codes.AlreadyExists {
+	again, err := d.e.StartPod(t.Context(), podRequest("p"))
+	if failure.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "remove it") {
 		t.Errorf("a pod of the same name: %s, %v", again, err)
 	}
 }

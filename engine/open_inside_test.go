@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
@@ -84,7 +87,8 @@ func TestCloseWaits(t *testing.T) {
 // TestAdmitGivesUp: who waits for a turn does so no longer than his context, and gets none.
 func TestAdmitGivesUp(t *testing.T) {
 	t.Parallel()
-	e := bareEngine(t)
+	p := scriptedPod(t, &scripted{}, ContainerRunning).pod
+	e := p.e
 	ctx, cancel := context.WithCancel(t.Context())
 	var last func()
 	for range cap(e.turns) {
@@ -106,5 +110,9 @@ func TestAdmitGivesUp(t *testing.T) {
 	e.cancel()
 	if _, err := e.StartPod(t.Context(), PodRequest{Key: "p"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a pod: %v", err)
+	}
+	r := ContainerRequest{Key: "k", Spec: &specs.Spec{}, Root: containerv1.Image{ID: "i"}, Stdio: containerv1.Discard{}}
+	if _, err := e.CreateContainer(t.Context(), p.id, r); !errors.Is(err, context.Canceled) {
+		t.Errorf("a container: %v", err)
 	}
 }
