@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim"
@@ -45,6 +47,12 @@ func says(t *testing.T, uid uint32, args ...string) int {
 		in.Close()
 		_ = cmd.Wait()
 	})
+	// The kernel shows a program's arguments a little after its start.
+	for ctx := testdeadline.Context(t, 10*time.Second); len(procid.Args(cmd.Process.Pid)) < len(args); runtime.Gosched() {
+		if ctx.Err() != nil {
+			t.Fatal(context.Cause(ctx))
+		}
+	}
 	return cmd.Process.Pid
 }
 
