@@ -152,6 +152,13 @@ func TestContainerFiles(t *testing.T) {
 			t.Errorf("%q: its log: %v", in, err)
 		}
 	}
+	c := h.container("../c")
+	if err := h.box.CreateContainer(h.ctx, c); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+	if _, err := c.Log.Stat(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the log of no container is open: %v", err)
+	}
 	boom, stuck := errors.New("boom"), errors.New("stuck")
 	for _, undo := range []error{nil, stuck} {
 		h.agent.refuse(agentv1.OpCreate, boom)

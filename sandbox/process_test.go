@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -75,29 +76,53 @@ func TestStoredByAge(t *testing.T) {
 	}
 }
 
+// TestStoreNothing: nothing is stored of a container that is not there, nor of a sandbox
+// that was deleted.
+func TestStoreNothing(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	path := h.box.store.container("c", "state.json")
+	h.must(os.Remove(path))
+	h.box.mu.Lock()
+	defer h.box.mu.Unlock()
+	h.must(h.box.storeContainer("none"))
+	h.box.deleted = true
+	h.must(h.box.storeContainer("c"))
+	for _, path := range []string{path, h.box.store.container("none")} {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is there: %v", path, err)
+		}
+	}
+}
+
 // TestDeleteTakesItsOwnExecs: with a container its execs go from the guest, and no
 // other container's.
 func TestDeleteTakesItsOwnExecs(t *testing.T) {
 	t.Parallel()
 	h := running(t)
-	ids := map[string]Process{}
+	var ids []Process
 	for _, c := range []string{"c", "other"} {
 		p := h.started(c)
-		ids[c] = Process{Container: c, Exec: "e"}
-		h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: ids[c], Spec: []byte(`{}`), Stdio: containerv1.Discard{}}))
-		_, err := h.box.StartProcess(h.ctx, ids[c])
-		h.must(err)
-		h.fake(ids[c]).end(exited(0))
-		h.wait(ids[c])
+		for _, name := range []string{"e", "f"} {
+			id := Process{Container: c, Exec: name}
+			h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: id, Spec: []byte(`{}`), Stdio: containerv1.Discard{}}))
+			_, err := h.box.StartProcess(h.ctx, id)
+			h.must(err)
+			h.fake(id).end(exited(0))
+			h.wait(id)
+			ids = append(ids, id)
+		}
+		ids = append(ids, Process{Container: c})
 		p.end(exited(0))
 		h.wait(Process{Container: c})
 	}
 	_, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"})
 	h.must(err)
-	for c, id := range ids {
+	for _, id := range ids {
 		_, err := h.agent.proc(id)
 		_, told := h.box.ProcessStatus(id)
-		if gone := c == "c"; errors.Is(err, agentv1.ErrNotFound) != gone || errors.Is(told, ErrNotFound) != gone {
+		if gone := id.Container == "c"; errors.Is(err, agentv1.ErrNotFound) != gone || errors.Is(told, ErrNotFound) != gone {
 			t.Errorf("%v: %v in the guest, %v here", id, err, told)
 		}
 	}
@@ -142,6 +167,17 @@ func TestKillOfWhatTheGuestDoesNotKnow(t *testing.T) {
 	}
 	if n := h.agent.count(agentv1.OpSignal); n != 0 {
 		t.Errorf("the guest gets %d signals", n)
+	}
+	h.agent.refuse(agentv1.OpCreate, nil)
+	h.must(h.box.CreateContainer(h.ctx, h.container("ready")))
+	runs := h.exec("runs", false)
+	_, err := h.box.StartProcess(h.ctx, runs)
+	h.must(err)
+	for i, id := range []Process{runs, {Container: "ready"}} {
+		h.must(h.box.SignalProcess(h.ctx, id, unix.SIGTERM, false))
+		if st, err := h.box.ProcessStatus(id); err != nil || st.State == Stopped || h.agent.count(agentv1.OpSignal) != i+1 {
+			t.Errorf("%v, which the guest knows: %s, %v", id, st.State, err)
+		}
 	}
 	for _, sig := range []unix.Signal{-1, 0, 65} {
 		if err := h.box.SignalProcess(h.ctx, Process{Container: "c"}, sig, false); !errors.Is(err, ErrInvalid) {
@@ -240,20 +276,24 @@ func TestFeedOnly(t *testing.T) {
 	}
 }
 
-// TestEveryLogIsRestored: a process without a log keeps no other from its own.
+// TestEveryLogIsRestored: a process without a log keeps no other from its own, and each
+// has the standard streams that it had.
 func TestEveryLogIsRestored(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.started("c")
+	h.started("d")
 	for _, name := range []string{"e0", "e1", "e2", "e3", "e4", "e5", "e6", "e7"} {
 		h.exec(name, false)
 	}
 	h.crash()
-	h.must(h.restore(h.logFiles("c")))
+	h.must(h.restore(h.logFiles("c", "d")))
 	h.box.mu.Lock()
 	defer h.box.mu.Unlock()
-	if h.box.procs[Process{Container: "c"}].log == nil {
-		t.Error("a container has no log any more")
+	for id, p := range h.box.procs {
+		if own := id.Exec == ""; own != (p.log != nil) || own != p.logs() || own == p.streams() {
+			t.Errorf("%s: a log %v, standard streams %#v", p.subject(), p.log != nil, p.stdio)
+		}
 	}
 }
 

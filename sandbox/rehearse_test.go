@@ -18,13 +18,15 @@ func (h *harness) rehearse() error {
 		RehearsalFiles{Scratch: h.scratch(), Image: h.disk("image")})
 }
 
+// execOutput is what the rehearsal's process writes: more than one message holds.
+const execOutput = agentv1.MaxChunk + 1
+
 // endExec ends the rehearsal's process as soon as there is one, and returns it.
 func (h *harness) endExec() *fakeProc {
 	for h.ctx.Err() == nil {
 		p, err := h.agent.proc(agentv1.Process{Container: rehearsalName, Exec: rehearsalName})
 		if err == nil {
-			h.say(p, "stdout", "some output")
-			h.say(p, "stdout", ", and more")
+			h.say(p, "stdout", strings.Repeat("x", execOutput))
 			p.end(agentv1.Exit{At: time.Now()})
 			return p
 		}
@@ -56,7 +58,7 @@ func TestRehearse(t *testing.T) {
 	go func() { ended <- h.endExec() }()
 	h.must(h.rehearse())
 	h.must(h.box.WaitBooted(h.ctx))
-	if p := <-ended; p.out["stdout"].acked != int64(len("some output, and more")) {
+	if p := <-ended; p.out["stdout"].acked != execOutput {
 		t.Errorf("of its output %d bytes are taken", p.out["stdout"].acked)
 	}
 	h.becomesPod()
