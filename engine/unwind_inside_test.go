@@ -23,6 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/uids"
@@ -33,27 +34,17 @@ import (
 func says(t *testing.T, uid uint32, args ...string) int {
 	t.Helper()
 	cmd := &exec.Cmd{Path: "/bin/sh", Args: args, Dir: "/"} // which waits for what it is to do
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if uid != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		_ = cmd.Wait()
-	})
+	pid := testproc.Start(t, cmd).PID
 	// The kernel shows a program's arguments a little after its start.
-	for ctx := testdeadline.Context(t, 10*time.Second); len(procid.Args(cmd.Process.Pid)) < len(args); runtime.Gosched() {
+	for ctx := testdeadline.Context(t, 10*time.Second); len(procid.Args(pid)) < len(args); runtime.Gosched() {
 		if ctx.Err() != nil {
 			t.Fatal(context.Cause(ctx))
 		}
 	}
-	return cmd.Process.Pid
+	return pid
 }
 
 // TestProcessOf: a pod of its own users has all of theirs and no other; a pod without one has
