@@ -119,6 +119,9 @@ func (s *Session) writeFrame(b []byte) error {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
 	_, err := s.conn.Write(b)
+	if err != nil {
+		s.broken.CompareAndSwap(nil, &err)
+	}
 	return err
 }
 
@@ -193,6 +196,10 @@ func (s *Session) Peer() Hello { return s.peer }
 
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Ended says that the session has ended or is ending. It is true before a stream
+// fails by the session's end, and Done is closed soon after.
+func (s *Session) Ended() bool { return s.broken.Load() != nil || s.mux.IsClosed() }
 
 // Err says why the session ended; it matches ErrGuest when the guest broke the
 // protocol. It is nil before Done is closed.

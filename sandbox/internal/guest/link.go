@@ -63,15 +63,13 @@ func (l *Link) Connect(ctx context.Context) (*channel.Session, error) {
 	}
 	defer func() { <-l.sem }()
 	if l.session != nil {
-		select {
-		case <-l.session.Done():
-		default:
+		if !l.session.Ended() {
 			return l.session, nil
 		}
+		l.session.Close()
 		if err := l.spend(); err != nil {
 			return nil, err
 		}
-		l.session.Close()
 		l.session, l.resume = nil, true
 	}
 	hello := channel.Hello{Version: agentv1.Version}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
@@ -172,9 +171,6 @@ func (f *Feeder) Drain(ctx context.Context) {
 	}
 }
 
-// cutGrace is how much later than its streams' a session's end may be known.
-const cutGrace = 200 * time.Millisecond
-
 // retry repeats f on a new stream for as long as it is the channel that fails.
 func (f *Feeder) retry(ctx context.Context, try func() error) error {
 	for b := (guest.Backoff{}); ; {
@@ -189,14 +185,8 @@ func (f *Feeder) retry(ctx context.Context, try func() error) error {
 		if errors.As(err, &refusal) || errors.Is(err, ErrNoInput) {
 			return fmt.Errorf("%w: %w", ErrNoInput, err)
 		}
-		if f.session != nil {
-			late := time.NewTimer(cutGrace)
-			select {
-			case <-f.session.Done():
-				late.Stop()
-			case <-late.C:
-				return ErrNoInput // the agent has ended this stream alone
-			}
+		if f.session != nil && !f.session.Ended() {
+			return ErrNoInput // the agent has ended this stream alone
 		}
 		f.Close()
 		if !b.Wait(ctx, f.Gone) {
