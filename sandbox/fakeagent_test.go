@@ -42,6 +42,7 @@ type fakeProc struct {
 	changed chan struct{} // closed and replaced at every change
 	out     map[string]*fakeStream
 	input   []byte
+	feeder  int // number of the newest Input, which ends the older ones
 	inEOF   bool
 	running bool
 	exit    *agentv1.Exit
@@ -438,9 +439,9 @@ func (a *fakeAgent) input(_ context.Context, s *agentv1.Stream) error {
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	at := int64(len(p.input))
-	p.mu.Unlock()
+	var turn int
+	var at int64
+	p.update(func() { p.feeder++; turn, at = p.feeder, int64(len(p.input)) })
 	if err := s.Reply(agentv1.Offset{Offset: at}); err != nil {
 		return err
 	}
@@ -454,10 +455,16 @@ func (a *fakeAgent) input(_ context.Context, s *agentv1.Stream) error {
 		if err != nil {
 			return err
 		}
-		p.update(func() { p.input = append(p.input, data...); at = int64(len(p.input)) })
-		p.mu.Lock()
-		silent := p.noAcks
-		p.mu.Unlock()
+		var replaced, silent bool
+		p.update(func() {
+			if replaced, silent = p.feeder != turn, p.noAcks; !replaced {
+				p.input = append(p.input, data...)
+				at = int64(len(p.input))
+			}
+		})
+		if replaced {
+			return nil
+		}
 		if silent {
 			continue
 		}
