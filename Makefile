@@ -32,6 +32,10 @@ GREMLINS   := v0.6.0
 SOURCES  := $(shell find . \( -path ./build -o -path ./bin -o -path ./.git \) -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 READER   := build/tools/diskread
 PROGRAMS := $(addprefix bin/,$(filter-out bulkhead-guest,$(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))))
+# What forks a warm QEMU; other machines than these have clones.
+ifeq ($(shell uname -m),x86_64)
+PROGRAMS += bin/bulkhead-warm.so
+endif
 TOOL     := build/tools/bulkhead-guest
 BUNDLE   := bin/guest/bundle.json
 IMAGE    := build/busybox.tar
@@ -109,9 +113,14 @@ build/setup-%: hack/setup
 # Each program is linked again only when a source changed; go decides what to
 # compile. The agent carries no version, for it is part of every template's key.
 bin/bulkhead-agent: LDFLAGS := -s -w
-$(PROGRAMS): bin/%: $(SOURCES) | build/setup-run
+$(filter-out %.so,$(PROGRAMS)): bin/%: $(SOURCES) | build/setup-run
 	$(BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 	@touch $@
+
+WARM := hypervisor/warm/preload
+bin/bulkhead-warm.so: $(wildcard $(WARM)/*.c $(WARM)/*.h) | build/setup-build
+	@mkdir -p $(@D)
+	$(CC) -O2 -std=gnu11 -Wall -Wextra -Wconversion -Werror -fPIC -fvisibility=hidden -shared -Wl,-z,now,-z,relro -s -o $@ $(wildcard $(WARM)/*.c)
 
 $(TOOL): $(SOURCES)
 	$(BUILD) -o $@ ./cmd/bulkhead-guest

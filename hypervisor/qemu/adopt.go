@@ -81,7 +81,7 @@ func (d Driver) End(ctx context.Context, dir string) error {
 	if err != nil && !gone(err) {
 		return fmt.Errorf("end the machine of %s: %w", dir, err)
 	}
-	removeSockets(dir)
+	RemoveSockets(dir)
 	return nil
 }
 

@@ -38,7 +38,7 @@ func TestEndTouchesNobodyElse(t *testing.T) {
 	if err := (Driver{}).End(t.Context(), filepath.Join(pod, "vm")); err == nil {
 		t.Error("no machine was ended, and End says so of none")
 	}
-	removeSockets(filepath.Join(pod, "vm"))
+	RemoveSockets(filepath.Join(pod, "vm"))
 	for _, name := range []string{qmpSocket, monitorSocket} {
 		if _, err := os.Lstat(filepath.Join(other, name)); err != nil {
 			t.Errorf("another machine's socket: %v", err)

@@ -24,6 +24,10 @@ const (
 	consoleSocket = "con"
 )
 
+// machineSockets are all of them, in the order in which a process inherits them, from
+// firstFD on.
+var machineSockets = []string{qmpSocket, monitorSocket, channelSocket, consoleSocket}
+
 // start spawns the process and connects to it. Listening sockets are made
 // here and inherited, so the connections are in their queues before QEMU's
 // first instruction: nothing has to be waited for but its greeting.

@@ -114,11 +114,13 @@ func (v *vm) abandon() {
 	defer cancel()
 	_ = v.Kill(ctx)
 	v.Close()
-	removeSockets(v.record.Dir)
+	RemoveSockets(v.record.Dir)
 }
 
-func removeSockets(dir string) {
-	podsock.Remove(dir, qmpSocket, monitorSocket, channelSocket, consoleSocket)
+// RemoveSockets removes what a machine that has ended, or never came to be, has left in its
+// directory.
+func RemoveSockets(dir string) {
+	podsock.Remove(dir, machineSockets...)
 }
 
 // abandonTimeout bounds the death of a killed process; one that stays longer

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -46,6 +47,29 @@ func (g *Group) Start(cmd *exec.Cmd, start func(*exec.Cmd) error) error {
 		return start(cmd)
 	})
 	return <-result
+}
+
+// Doors opens what a process that has one thread writes "0" to, to join the group by
+// itself. The files are the caller's. A nil group has none.
+func (g *Group) Doors() (doors []*os.File, err error) {
+	if g == nil {
+		return nil, nil
+	}
+	name := "tasks" // which the kernel need not hold all processors up for
+	if unified(g.dirs[0]) {
+		name = "cgroup.procs"
+	}
+	for _, dir := range g.dirs {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+		if err != nil {
+			for _, f := range doors {
+				f.Close()
+			}
+			return nil, fmt.Errorf("open a cgroup: %w", err)
+		}
+		doors = append(doors, f)
+	}
+	return doors, nil
 }
 
 // onThread runs f on a thread that ends with it. The program's first thread

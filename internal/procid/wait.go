@@ -49,3 +49,42 @@ func pollEither(pidfd, wake int) error {
 		}
 	}
 }
+
+// Reap waits for the end of a child of this process, and takes its exit status. No thread
+// is blocked meanwhile.
+func Reap(pid int) (status unix.WaitStatus, err error) {
+	id, err := Of(pid)
+	if err == nil {
+		err = id.awaitEnd()
+	}
+	if err != nil && !errors.Is(err, ErrGone) { // it may be over already
+		return 0, err
+	}
+	for {
+		_, err := unix.Wait4(pid, &status, 0, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("reap process %d: %w", pid, err)
+		}
+		return status, nil
+	}
+}
+
+// awaitEnd waits in the runtime's poller.
+func (id ID) awaitEnd() error {
+	f, err := id.Open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+	})
+}

@@ -110,24 +110,35 @@ func attributes(abi int, p Policy, scopes uint64) (unix.LandlockRulesetAttr, uin
 // landlock restricts the threads that call makes calls on. It puts on what the
 // kernel has, or fails, and says what the kernel lacks.
 func landlock(p Policy, scopes uint64, call caller) (lacks, err error) {
+	ruleset, lacks, err := newRuleset(p, scopes)
+	if ruleset == nil {
+		return lacks, err
+	}
+	defer ruleset.Close()
+	if err := call(unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset.Fd(), 0, 0); err != nil {
+		return nil, fmt.Errorf("restrict: %w", err)
+	}
+	return lacks, nil
+}
+
+// newRuleset makes the rules that a thread restricts itself by, nil where the kernel has
+// none, and says what the kernel lacks.
+func newRuleset(p Policy, scopes uint64) (ruleset *os.File, lacks, err error) {
 	abi, err := version()
 	if err != nil {
-		return err, nil
+		return nil, err, nil
 	}
 	attr, size := attributes(abi, p, scopes)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
-		return nil, fmt.Errorf("create a ruleset: %w", errno)
+		return nil, nil, fmt.Errorf("create a ruleset: %w", errno)
 	}
-	ruleset := os.NewFile(fd, "landlock")
-	defer ruleset.Close()
+	ruleset = os.NewFile(fd, "landlock")
 	if err := allow(int(fd), attr.Handled_access_fs, p); err != nil {
-		return nil, err
+		ruleset.Close()
+		return nil, nil, err
 	}
-	if err := call(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); err != nil {
-		return nil, fmt.Errorf("restrict: %w", err)
-	}
-	return missing(abi, p, scopes), nil
+	return ruleset, missing(abi, p, scopes), nil
 }
 
 func allow(ruleset int, handled uint64, p Policy) error {

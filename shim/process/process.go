@@ -16,13 +16,13 @@ import (
 	containerdlog "github.com/containerd/log"
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/boundedlog"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/shim/bootstrap"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
+	"github.com/bulkhead-project/bulkhead/shim/policy"
 )
 
 const (
@@ -143,46 +143,15 @@ func (s *shim) policy(program string) confine.Policy {
 	return p
 }
 
-// machinePolicy is what QEMU needs: the program with its libraries and
-// firmware, and its devices. All else it inherits, open; sockets are for its
-// user network.
+// machinePolicy is what QEMU needs. The files of a cold boot's kernel are opened again.
 func (s *shim) machinePolicy(program string) confine.Policy {
-	p := confine.Policy{
-		Read: append([]string{
-			"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache",
-			"/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom", "/dev/random",
-		}, installed(program)...),
-		Unlisted: []string{"/proc"},
-		Write:    []string{"/dev/null", "/dev/zero"},
-		NoTCP:    s.m.Machine.Network == hypervisor.NetworkNone,
-	}
-	if s.m.Machine.Network != hypervisor.NetworkNone {
-		// QEMU's user network resolves names as the host does.
-		p.Read = append(p.Read, "/etc/resolv.conf", "/run/systemd/resolve", "/run/resolvconf")
-	}
-	if s.m.Machine.Accel == hypervisor.KVM {
-		p.Write = append(p.Write, "/dev/kvm")
-		p.Signals = []uint32{uint32(unix.SIGUSR1)} // interrupts a thread that runs a virtual CPU
-	}
-	if s.m.Machine.Network == hypervisor.NetworkUser || s.m.Machine.Network == hypervisor.NetworkHostLoopback {
-		p.Sockets = []uint32{unix.AF_INET, unix.AF_INET6}
-	}
+	p := policy.Machine(s.m.Machine, program)
 	for _, name := range []string{bootstrap.Kernel, bootstrap.Initrd} {
 		if f := s.files[name]; f != nil {
 			p.ReadFiles = append(p.ReadFiles, f)
 		}
 	}
 	return p
-}
-
-// installed is where a program that lies outside the system's directories has what
-// it needs: not all that lies beside them, which may be a user's home.
-func installed(program string) []string {
-	dirs := []string{filepath.Dir(program)}
-	for _, name := range []string{"lib", "lib64", "libexec", "share", "pc-bios"} {
-		dirs = append(dirs, filepath.Join(filepath.Dir(dirs[0]), name))
-	}
-	return dirs
 }
 
 // Why a shim ends.

@@ -1,0 +1,251 @@
+// Package warm forks running QEMU processes: the Go side of the library in preload,
+// which is preloaded into a QEMU that becomes a parent. A child is a copy of its
+// parent, threads and guest included, and the calling process's own child.
+package warm
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+)
+
+// Control speaks with one parent. One request is served at a time; it may be used by
+// several goroutines. When it is closed, the parent ends.
+type Control struct {
+	mu   sync.Mutex
+	conn *net.UnixConn
+	peer *os.File // the parent's end, until it has been started
+}
+
+// Prepare has cmd, a QEMU that is about to be started, preload the library and
+// be a parent. Started must be called when cmd runs, Close in any case.
+func Prepare(cmd *exec.Cmd, library string) (*Control, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("prepare a warm parent: %w", err)
+	}
+	mine := os.NewFile(uintptr(pair[0]), "control")
+	defer mine.Close()
+	peer := os.NewFile(uintptr(pair[1]), "control of a parent")
+	conn, err := net.FileConn(mine)
+	if err != nil {
+		peer.Close()
+		return nil, fmt.Errorf("prepare a warm parent: %w", err)
+	}
+	cmd.ExtraFiles = append(cmd.ExtraFiles, peer)
+	cmd.Env = append(cmd.Env, "LD_PRELOAD="+library, "BULKHEAD_FORK_FD="+strconv.Itoa(2+len(cmd.ExtraFiles)))
+	return &Control{conn: conn.(*net.UnixConn), peer: peer}, nil
+}
+
+// Started closes what the parent has inherited.
+func (c *Control) Started() error { return c.peer.Close() }
+
+// Close ends the parent.
+func (c *Control) Close() error { return c.conn.Close() }
+
+// Confinement is what a child is held by. Its zero value is the parent's own, with no
+// capabilities and no way to new privileges.
+type Confinement struct {
+	// Owner is the user and group that it becomes; nil is the parent's.
+	Owner *Owner
+	// FileSize is the most bytes that a file of the child's may have; 0: no limit
+	// but the parent's.
+	FileSize uint64
+	// Groups are the lists of the cgroups that it joins: of their processes, or of
+	// their threads.
+	Groups []*os.File
+	// UserNS and NetNS are namespaces that it joins, Landlock a ruleset, Filter the
+	// code of a seccomp filter; each may be nil.
+	UserNS, NetNS, Landlock, Filter *os.File
+	// Alone gives it a network namespace of its own, in which there is nothing.
+	Alone bool
+}
+
+// Owner is a user and a group.
+type Owner struct{ UID, GID int }
+
+// ownSockets gives the owner the sockets in its directory.
+func (c Confinement) ownSockets(dir string) error {
+	if c.Owner == nil {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.Lchown(filepath.Join(dir, e.Name()), c.Owner.UID, c.Owner.GID))
+	}
+	return err
+}
+
+// Request is what a child is to be.
+type Request struct {
+	// Name takes the place of the parent's own -name, of the same length.
+	Name string
+	// Files are its own, in the place of the parent's.
+	Files []qemu.Inherited
+	Confinement
+}
+
+// Answer tells of a fork.
+type Answer struct {
+	PID                 int
+	Threads, Tries      int
+	Freeze, Fork, Ready time.Duration
+}
+
+var (
+	// ErrFork is matched by every failure of a fork.
+	ErrFork = errors.New("fork of a warm parent failed")
+	// ErrGone is matched, beside ErrFork, when the parent answers no more.
+	ErrGone = errors.New("the parent is gone")
+)
+
+const (
+	version   = 1
+	maxFiles  = 16
+	maxGroups = 8
+	nameSize  = 80
+	textSize  = 160
+	alone     = 1 << 4
+)
+
+type wireRequest struct {
+	Version, Flags uint32
+	UID, GID       int32
+	FileSize       uint64
+	Files, Groups  uint32
+	Number         [maxFiles]int32
+	Name           [nameSize]byte
+}
+
+type wireAnswer struct {
+	Version                                   uint32
+	PID, Error                                int32
+	Threads, Tries, FreezeUS, ForkUS, ReadyUS uint32
+	Text                                      [textSize]byte
+}
+
+// encode is a request's packet and descriptors.
+func (r Request) encode() ([]byte, []int, error) {
+	if len(r.Files) > maxFiles || len(r.Groups) > maxGroups || len(r.Name) >= nameSize {
+		return nil, nil, fmt.Errorf("%w: %d files, %d cgroups, a name of %d bytes", ErrFork, len(r.Files), len(r.Groups), len(r.Name))
+	}
+	w := wireRequest{
+		Version: version, UID: -1, GID: -1, FileSize: r.FileSize,
+		Files: uint32(len(r.Files)), Groups: uint32(len(r.Groups)),
+	}
+	if r.Owner != nil {
+		w.UID, w.GID = int32(r.Owner.UID), int32(r.Owner.GID)
+	}
+	if r.Alone {
+		w.Flags = alone
+	}
+	copy(w.Name[:], r.Name)
+	var fds []int
+	for i, f := range r.Files {
+		w.Number[i] = int32(f.Number)
+		fds = append(fds, int(f.File.Fd()))
+	}
+	for _, f := range r.Groups {
+		fds = append(fds, int(f.Fd()))
+	}
+	for i, f := range []*os.File{r.UserNS, r.NetNS, r.Landlock, r.Filter} {
+		if f != nil {
+			w.Flags |= 1 << i
+			fds = append(fds, int(f.Fd()))
+		}
+	}
+	b, err := binary.Append(nil, binary.NativeEndian, w)
+	return b, fds, err
+}
+
+// Fork makes a child. A child that came to be although there is an error is ended and
+// reaped. The end of ctx ends the wait, and the parent: it may be in any state. A child
+// that the parent has not told of by then ends by itself.
+func (c *Control) Fork(ctx context.Context, r Request) (Answer, error) {
+	packet, fds, err := r.encode()
+	if err != nil {
+		return Answer{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// An answer that was sent before the end is still read, and none can be sent after it.
+	stop := context.AfterFunc(ctx, func() { _ = errors.Join(c.conn.CloseWrite(), c.conn.CloseRead()) })
+	defer stop()
+	w, err := c.exchange(packet, fds)
+	if err != nil {
+		err = fmt.Errorf("%w: %w: %w", ErrFork, ErrGone, errors.Join(err, ctx.Err()))
+		return Answer{}, errors.Join(err, end(int(w.PID)))
+	}
+	a := Answer{
+		PID: int(w.PID), Threads: int(w.Threads), Tries: int(w.Tries),
+		Freeze: us(w.FreezeUS), Fork: us(w.ForkUS), Ready: us(w.ReadyUS),
+	}
+	if w.Error == 0 {
+		return a, nil
+	}
+	text, _, _ := bytes.Cut(w.Text[:], []byte{0})
+	err = fmt.Errorf("%w: %s: %w", ErrFork, text, syscall.Errno(w.Error))
+	return Answer{}, errors.Join(err, end(a.PID))
+}
+
+// end ends and reaps a child; 0 is none.
+func end(pid int) error {
+	if pid <= 0 {
+		return nil
+	}
+	_ = unix.Kill(pid, unix.SIGKILL)
+	for {
+		if _, err := unix.Wait4(pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// exchange asks, and returns the last answer. With an error it returns the last one that
+// there was.
+func (c *Control) exchange(packet []byte, fds []int) (w wireAnswer, err error) {
+	if _, _, err := c.conn.WriteMsgUnix(packet, unix.UnixRights(fds...), nil); err != nil {
+		return w, err
+	}
+	for {
+		next, err := c.read()
+		if err != nil {
+			return w, err
+		}
+		if w = next; w.Error != int32(unix.EINPROGRESS) {
+			return w, nil
+		}
+	}
+}
+
+func (c *Control) read() (w wireAnswer, err error) {
+	answer := make([]byte, binary.Size(w))
+	n, err := c.conn.Read(answer)
+	if err == nil && n != len(answer) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil {
+		_, err = binary.Decode(answer, binary.NativeEndian, &w)
+	}
+	if err == nil && w.Version != version {
+		err = fmt.Errorf("version %d instead of %d", w.Version, version)
+	}
+	return w, err
+}
+
+func us(n uint32) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -1,0 +1,48 @@
+// Package policy says what a VM's process may still do, whoever starts it.
+package policy
+
+import (
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
+)
+
+// Machine is what QEMU needs of the host for m: the program with its libraries and
+// firmware, and its devices. All else it inherits, open; sockets are for its
+// user network.
+func Machine(m hypervisor.Machine, program string) confine.Policy {
+	p := confine.Policy{
+		Read: append([]string{
+			"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache",
+			"/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom", "/dev/random",
+		}, installed(program)...),
+		Unlisted: []string{"/proc"},
+		Write:    []string{"/dev/null", "/dev/zero"},
+		NoTCP:    m.Network == hypervisor.NetworkNone,
+	}
+	if m.Network != hypervisor.NetworkNone {
+		// QEMU's user network resolves names as the host does.
+		p.Read = append(p.Read, "/etc/resolv.conf", "/run/systemd/resolve", "/run/resolvconf")
+	}
+	if m.Accel == hypervisor.KVM {
+		p.Write = append(p.Write, "/dev/kvm")
+		p.Signals = []uint32{uint32(unix.SIGUSR1)} // interrupts a thread that runs a virtual CPU
+	}
+	if m.Network == hypervisor.NetworkUser || m.Network == hypervisor.NetworkHostLoopback {
+		p.Sockets = []uint32{unix.AF_INET, unix.AF_INET6}
+	}
+	return p
+}
+
+// installed is where a program that lies outside the system's directories has what
+// it needs: not all that lies beside them, which may be a user's home.
+func installed(program string) []string {
+	dirs := []string{filepath.Dir(program)}
+	for _, name := range []string{"lib", "lib64", "libexec", "share", "pc-bios"} {
+		dirs = append(dirs, filepath.Join(filepath.Dir(dirs[0]), name))
+	}
+	return dirs
+}
