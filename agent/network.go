@@ -13,19 +13,48 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// setNetwork gives the machine's only interface the pod's identity, unless a
-// rehearsal has done so: a machine keeps its network for life.
+// setNetwork gives the machine's only interface the pod's identity. A machine keeps its
+// network for life, but for that of a rehearsal.
 func (a *Agent) setNetwork(n *agentv1.Network) error {
 	if n == nil || reflect.DeepEqual(n, a.network) {
 		return nil
 	}
+	set := n
 	if a.network != nil {
-		return fmt.Errorf("the interface is set up already, and differently: %w", agentv1.ErrExists)
+		if !a.pod.Rehearsal {
+			return fmt.Errorf("the interface is set up already, and differently: %w", agentv1.ErrExists)
+		}
+		same := *a.network
+		if same.MAC = n.MAC; reflect.DeepEqual(&same, n) {
+			set = &agentv1.Network{MAC: n.MAC} // all else stands
+		} else if err := clearInterface(&a.card, a.network); err != nil {
+			return err
+		}
 	}
-	if err := setInterface(&a.card, n); err != nil {
+	if err := setInterface(&a.card, set); err != nil {
 		return err
 	}
 	a.network = n
+	return nil
+}
+
+// clearInterface takes away what setInterface has given.
+func clearInterface(card *boot.Interface, n *agentv1.Network) error {
+	c, err := netlink.Open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for _, s := range n.Gateways {
+		if err := c.RemoveDefaultRoute(card.Index, netip.MustParseAddr(s)); err != nil {
+			return err
+		}
+	}
+	for _, s := range n.Addresses {
+		if err := c.RemoveAddress(card.Index, netip.MustParsePrefix(s)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

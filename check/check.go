@@ -67,6 +67,7 @@ func Probes(o Options) []Probe {
 		{"guest", m.guest},
 		{"accelerator", m.accelerator},
 		{"boot", m.boot},
+		{"forks", m.forks},
 		{"user namespaces", m.namespaces},
 		{"pasta", m.pasta},
 		{"/dev/net/tun", m.tun},

@@ -2,8 +2,10 @@ package check
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,17 +74,7 @@ func TestBrokenKernel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a virtual machine; make test runs it in its second pass")
 	}
-	dir, err := os.MkdirTemp("/tmp", "bhc") // short: sockets lie beneath
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	m := &machine{options: Options{Roots: dirs.Roots{Data: dir + "/d", State: dir + "/s"}}, accel: "tcg"}
-	for _, ask := range []func(context.Context) Finding{m.directories, m.qemu, m.guest} {
-		if f := ask(t.Context()); f.Status == Fail {
-			t.Fatalf("%+v", f)
-		}
-	}
+	m := emulated(t)
 	m.bundle.Cmdline += " rdinit=/nosuch root=/dev/nosuch panic=-1"
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
@@ -91,8 +83,53 @@ func TestBrokenKernel(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	t.Logf("%s\n%s", f.Reason, f.Detail)
-	left, err := filepath.Glob(m.options.Roots.State + "/c*")
-	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+}
+
+// emulated is this machine without KVM. Nothing of what is tried on it may be left.
+func emulated(t *testing.T) *machine {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "bhc") // short: sockets lie beneath
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{options: Options{Roots: dirs.Roots{Data: dir + "/d", State: dir + "/s"}}, accel: "tcg"}
+	t.Cleanup(func() {
+		left, err := filepath.Glob(m.options.Roots.State + "/c*")
+		if err = errors.Join(err, os.RemoveAll(dir)); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
+	for _, ask := range []func(context.Context) Finding{m.directories, m.qemu, m.guest} {
+		if f := ask(t.Context()); f.Status == Fail {
+			t.Fatalf("%+v", f)
+		}
+	}
+	return m
+}
+
+// TestForks really forks, and says why it cannot.
+func TestForks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts virtual machines; make test runs it in its second pass")
+	}
+	m := emulated(t)
+	began := time.Now()
+	f := m.forks(t.Context())
+	if f.Status != OK {
+		t.Errorf("%+v", f)
+	}
+	t.Logf("%s; that took %s", f.Reason, time.Since(began))
+	dir := t.TempDir()
+	t.Setenv("BULKHEAD_LIBEXEC", dir)
+	if f := m.forks(t.Context()); f.Status != Warn || !strings.Contains(f.Reason, "bulkhead-warm.so") {
+		t.Errorf("no library: %+v", f)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bulkhead-warm.so"), []byte("no library"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if f := m.forks(t.Context()); f.Status != Warn || f.Remedy == "" || strings.Contains(f.Reason, "\n") {
+		t.Errorf("not a library: %+v", f)
+	} else {
+		t.Log(f.Reason, f.Detail)
 	}
 }

@@ -234,6 +234,34 @@ func TestJudgements(t *testing.T) {
 			remedy: "--detail",
 		},
 
+		{
+			name:   "forks",
+			got:    judgeForks(forked{accel: hypervisor.TCG, arch: "amd64", took: 6300 * time.Microsecond}),
+			status: OK,
+			reason: "within 6.3 ms",
+		},
+		{name: "KVM needs no forks", got: judgeForks(forked{accel: hypervisor.KVM, arch: "amd64"}), status: OK, reason: "none is needed"},
+		{
+			name:   "forks on ARM",
+			got:    judgeForks(forked{accel: hypervisor.TCG, arch: "arm64", none: broken}),
+			status: Warn,
+			reason: "only x86-64",
+		},
+		{
+			name:   "no library",
+			got:    judgeForks(forked{accel: hypervisor.TCG, arch: "amd64", none: broken}),
+			status: Warn,
+			reason: "broken; pods' VMs are cloned",
+			remedy: "make install",
+		},
+		{
+			name:   "no fork",
+			got:    judgeForks(forked{accel: hypervisor.TCG, arch: "amd64", err: broken}),
+			status: Warn,
+			reason: "could not be forked: broken",
+			remedy: "glibc",
+		},
+
 		{name: "user namespaces", got: judgeNamespaces(userns{}), status: OK, reason: "can make"},
 		{
 			name:   "switched off",

@@ -27,7 +27,7 @@ func TestCheck(t *testing.T) {
 			u := newUser(t, prefix)
 			found := foundBy(t, u, 0, "check", "-o", "json")
 			for _, check := range []string{
-				"directories", "disk", "memory", "cgroups", "Landlock", "programs", "QEMU", "guest", "accelerator", "boot",
+				"directories", "disk", "memory", "cgroups", "Landlock", "programs", "QEMU", "guest", "accelerator", "boot", "forks",
 				"user namespaces", "pasta", "/dev/net/tun", "network",
 			} {
 				f, ok := found[check]
@@ -35,8 +35,8 @@ func TestCheck(t *testing.T) {
 					t.Errorf("%s: %+v", check, f)
 				}
 			}
-			if found["boot"].Status != "ok" {
-				t.Errorf("boot: %+v", found["boot"])
+			if found["boot"].Status != "ok" || found["forks"].Status != "ok" {
+				t.Errorf("boot: %+v, forks: %+v", found["boot"], found["forks"])
 			}
 			_, err := os.Stat(u.dir + "/state/run/run.sock")
 			if left := processes(u.dir); err == nil || len(left) > 0 {
@@ -55,6 +55,9 @@ func TestCheck(t *testing.T) {
 	}
 	if f := found["boot"]; f.Status != "fail" {
 		t.Errorf("boot: %+v", f)
+	}
+	if f := found["forks"]; f.Status != "warn" {
+		t.Errorf("forks: %+v", f)
 	}
 }
 

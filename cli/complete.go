@@ -133,6 +133,7 @@ func (a asker) complete(cmd *cobra.Command) {
 		"network":   cobra.FixedCompletions([]string{"user", "none"}, cobra.ShellCompDirectiveNoFileComp),
 		"accel":     cobra.FixedCompletions([]string{"auto", "kvm", "tcg"}, cobra.ShellCompDirectiveNoFileComp),
 		"template":  cobra.FixedCompletions([]string{"on", "off"}, cobra.ShellCompDirectiveNoFileComp),
+		"warm":      cobra.FixedCompletions([]string{"on", "off"}, cobra.ShellCompDirectiveNoFileComp),
 		"sort":      cobra.FixedCompletions([]string{"cpu", "memory", "name"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if cmd.Flags().Lookup(flag) != nil {

@@ -24,7 +24,7 @@ func TestEnvironmentOfEachCommand(t *testing.T) {
 	reg.Push(t, "demo:1", testimage.BusyboxImage(t))
 	const name = "registry.test/demo:1"
 	proxy := proxyTo(t, reg.Host, "user:geheim")
-	u := newUser(t, nil, noPool)
+	u := newUser(t, nil, noForks)
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(u.dir, name)

@@ -37,7 +37,7 @@ func TestFullDisk(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			u := newUser(t, nil, noPool)
+			u := newUser(t, nil, noForks)
 			data := filepath.Join(u.dir, "data")
 			if err := os.Mkdir(data, 0o711); err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestBadGuest(t *testing.T) {
 		}, "QEMU ended", "kernel"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			u := newUser(t, nil, noPool)
+			u := newUser(t, nil, noForks)
 			guest := filepath.Join(u.dir, "guest")
 			if out, err := exec.Command("cp", "-r", os.Getenv("BULKHEAD_GUEST"), guest).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
@@ -131,8 +131,8 @@ func TestBadGuest(t *testing.T) {
 			}
 		})
 	}
-	u := newUser(t, nil, noPool, "BULKHEAD_GUEST=/no/such")
+	u := newUser(t, nil, noForks, "BULKHEAD_GUEST=/no/such")
 	badInput{args: []string{"ps"}, code: 1, want: []string{"guest bundle", "/no/such"}}.check(t, u)
-	u = newUser(t, nil, noPool, "BULKHEAD_QEMU=/no/such/qemu")
+	u = newUser(t, nil, noForks, "BULKHEAD_QEMU=/no/such/qemu")
 	badInput{args: []string{"ps"}, code: 1, want: []string{"find QEMU", "install qemu-system-x86"}}.check(t, u)
 }

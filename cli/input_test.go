@@ -84,14 +84,14 @@ spec:
 
 const busybox = "localhost/busybox:test"
 
-// noPool keeps no machine ready: every machine is then a pod's.
-const noPool = "BULKHEAD_POOL=0"
+// noForks has every machine be a clone.
+const noForks = "BULKHEAD_WARM=off"
 
 func TestBadInput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
-	u := newUser(t, nil, noPool)
+	u := newUser(t, nil, noForks)
 	u.loadBusybox()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -35,7 +35,7 @@ func TestBadRegistry(t *testing.T) {
 	half, _ := gone.Push(t, "half:1", large(t))
 	serving.Store(false)
 
-	u := newUser(t, nil, noPool)
+	u := newUser(t, nil, noForks)
 	conf := filepath.Join(u.dir, "registries.conf")
 	text := ""
 	for _, host := range []string{closed.Host, gone.Host} {

@@ -29,7 +29,7 @@ func TestUse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
-	u := newUser(t, nil, noPool)
+	u := newUser(t, nil, noForks)
 	u.loadBusybox()
 	t.Run("image", u.runsImages)
 	t.Run("workload", u.usesWorkload)

@@ -43,15 +43,15 @@ func groupValue(t *testing.T, dirs []string, names ...string) string {
 }
 
 // TestCgroup has real machines in the host's cgroups: one that was started for
-// its pod and one of the pool.
+// its pod and one that was forked.
 func TestCgroup(t *testing.T) {
-	s, _ := realService(t, 1)
+	s, _ := realService(t, enginetest.Forks)
 	groupHost(t, s)
 	ctx := testdeadline.Context(t, 4*time.Minute)
-	for _, name := range []string{"own", "pooled"} {
+	for _, name := range []string{"own", "forked"} {
 		t.Run(name, func(t *testing.T) {
-			if name == "pooled" {
-				s.member(t)
+			if name == "forked" {
+				s.warm(ctx, t, 400)
 			}
 			config := podConfig(name)
 			config.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuQuota: 50_000, CpuPeriod: 100_000, MemoryLimitInBytes: 400 << 20}
@@ -63,8 +63,8 @@ func TestCgroup(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if facts.Pooled != (name == "pooled") {
-				t.Errorf("pooled: %v", facts.Pooled)
+			if facts.Forked != (name == "forked") {
+				t.Errorf("forked: %v %s", facts.Forked, facts.ForkNote)
 			}
 			inside(t, facts)
 			limit := facts.MemoryMiB<<20 + 192<<20
@@ -156,7 +156,7 @@ func noGroups(t *testing.T, s *service) {
 // TestCgroupOutlivesNobody kills engine and shim, and finds the group of a pod
 // whose directory somebody has removed.
 func TestCgroupOutlivesNobody(t *testing.T) {
-	s, o := realService(t, enginetest.NoPool)
+	s, o := realService(t, enginetest.Clones)
 	groupHost(t, s)
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	id, err := s.RunPodSandbox(ctx, podConfig("orphan"), "")
@@ -193,7 +193,7 @@ func TestCgroupOutlivesNobody(t *testing.T) {
 // TestGroupHoldsTheMachine lets a guest take more than its group has: the
 // machine dies of it, not the host, and the pod's end says why.
 func TestGroupHoldsTheMachine(t *testing.T) {
-	s, _ := realService(t, enginetest.NoPool)
+	s, _ := realService(t, enginetest.Clones)
 	groupHost(t, s)
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	events := subscribe(t, s)

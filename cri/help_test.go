@@ -62,11 +62,11 @@ func fakeService(t testing.TB, w *enginetest.World, o engine.Options) *service {
 
 func testOptions(t testing.TB, roots dirs.Roots) engine.Options { return enginetest.Options(t, roots) }
 
-// realService serves an engine with real VMs, so many of them ahead, that has the
-// test image. Another one can be started with the same options.
-func realService(t testing.TB, pool int) (*service, engine.Options) {
+// realService serves an engine with real VMs, Clones or Forks, that has the test
+// image. Another one can be started with the same options.
+func realService(t testing.TB, forks bool) (*service, engine.Options) {
 	t.Helper()
-	o := enginetest.Real(t, pool)
+	o := enginetest.Real(t, forks)
 	return serveInGroups(t, o), o
 }
 
@@ -145,33 +145,10 @@ func wait(t *testing.T, events chan *runtimeapi.ContainerEventResponse, id strin
 	}
 }
 
-// member waits for the pool to hold a VM and returns its id.
-func (s *service) member(t *testing.T) string {
+// warm has pods of a size be forked from now on.
+func (s *service) warm(ctx context.Context, t *testing.T, memory int) {
 	t.Helper()
-	for deadline := time.Now().Add(testdeadline.For(time.Minute)); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		pods, _, err := s.store.Pods()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range pods {
-			if p.Phase == store.Pooled {
-				return p.ID
-			}
-		}
-	}
-	t.Fatal("the pool stays empty")
-	return ""
-}
-
-// first runs a pod and removes it: it has the template built, and the pool filled after
-// it.
-func first(ctx context.Context, t *testing.T, s *service) {
-	t.Helper()
-	id, err := s.RunPodSandbox(ctx, podConfig("first"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.RemovePodSandbox(ctx, id); err != nil {
+	if err := s.e.Warm(ctx, engine.TemplateRequest{MemoryMiB: memory}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -146,7 +146,7 @@ func podRequest(
 		Overhead: overheadOf(config.GetLinux().GetOverhead()),
 		Hostname: config.GetHostname(), LogDirectory: config.GetLogDirectory(),
 		Sysctls: config.GetLinux().GetSysctls(),
-		Network: network.Kind(o.Network), Accel: hypervisor.Accel(o.Accel), Cold: o.Cold, ScratchBytes: o.ScratchBytes,
+		Network: network.Kind(o.Network), Accel: hypervisor.Accel(o.Accel), Cold: o.Cold, NoFork: o.NoFork, ScratchBytes: o.ScratchBytes,
 	}
 	if err := oci.CheckSysctls(r.Sysctls); err != nil {
 		return r, err

@@ -22,7 +22,7 @@ import (
 
 // TestPod takes a pod through its whole life in a real machine.
 func TestPod(t *testing.T) {
-	s, _ := realService(t, enginetest.NoPool)
+	s, _ := realService(t, enginetest.Clones)
 	ctx := testdeadline.Context(t, 2*time.Minute)
 
 	events := make(chan *runtimeapi.ContainerEventResponse, 64)

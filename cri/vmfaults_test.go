@@ -18,7 +18,7 @@ import (
 // TestKills kills the shim, the engine and the machine of a real pod, in this
 // order. Its container counts, and no line of its log may be lost or doubled.
 func TestKills(t *testing.T) {
-	s, o := realService(t, enginetest.NoPool)
+	s, o := realService(t, enginetest.Clones)
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	config := podConfig("victim")
 	config.LogDirectory = filepath.Join(t.TempDir(), "logs")
@@ -113,7 +113,7 @@ func kill9(t *testing.T, pid int) {
 // Shim and machine both killed while there is no engine: the next one says how
 // the container ended, and removes what is left.
 func TestAllKilled(t *testing.T) {
-	s, o := realService(t, enginetest.NoPool)
+	s, o := realService(t, enginetest.Clones)
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	pod, err := s.RunPodSandbox(ctx, podConfig("victim"), "")
 	if err != nil {

@@ -28,14 +28,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// TestFeatures tries in one real pod, of the pool, what containers share and
+// TestFeatures tries in one real pod, which is forked, what containers share and
 // what goes in and out of them.
 func TestFeatures(t *testing.T) {
-	s, _ := realService(t, 1)
+	s, _ := realService(t, enginetest.Forks)
 	ctx := testdeadline.Context(t, 3*time.Minute)
 
-	first(ctx, t, s)
-	s.member(t)
+	s.warm(ctx, t, 0)
 	port := freePort(t)
 	config := podConfig("web")
 	config.PortMappings = []*runtimeapi.PortMapping{{HostPort: port, ContainerPort: 8080}}
@@ -45,10 +44,10 @@ func TestFeatures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("pod of the pool: %v", time.Since(began))
+	t.Logf("forked pod: %v", time.Since(began))
 	facts, err := s.PodFacts(ctx, pod)
-	if err != nil || !facts.Pooled || !facts.Clone {
-		t.Errorf("not of the pool: %+v %v", facts, err)
+	if err != nil || !facts.Forked || !facts.Clone {
+		t.Errorf("not a fork: %+v %v", facts, err)
 	}
 	for _, p := range facts.Phases {
 		t.Logf("  %-20s %v", p.Name, p.Took)

@@ -67,6 +67,15 @@ func (p process) qemu() string {
 	return ""
 }
 
+// warm says that it is a machine that others are forked of: these have a thread more.
+func (p process) warm() bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", p.pid))
+	return p.qemu() != "" && slices.ContainsFunc(threads, func(path string) bool {
+		name, err := os.ReadFile(path)
+		return err == nil && string(name) == "warm\n"
+	})
+}
+
 // processes finds every process of the world: by its environment or arguments,
 // which name the directory, or by a socket of the directory that it holds. A
 // zombie is none.

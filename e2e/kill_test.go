@@ -63,12 +63,12 @@ type killing struct {
 }
 
 func (k *killing) run(t *testing.T) {
-	defer func() { k.pool = "0" }()
+	defer func() { k.warm = "off" }()
 	scenarios[k.cell.scenario](k, t)
 	k.faults.disarm()
-	if k.pool != "0" {
-		k.pool = "0"
-		k.shutdown(t) // with its pool
+	if k.warm != "off" {
+		k.warm = "off"
+		k.shutdown(t) // with its warm VMs
 	}
 	if c := k.world.run(t, "", "reap"); c.ProcessState.ExitCode() != 0 {
 		t.Error(c)
@@ -90,11 +90,11 @@ var job = pod(name, "Never", "echo one; sleep 1; echo two")
 // must hold before a reap.
 var scenarios = map[string]func(k *killing, t *testing.T){
 	"run": func(k *killing, t *testing.T) { k.foreground(t) },
-	"pooled": func(k *killing, t *testing.T) {
-		k.fillPool(t)
+	"forked": func(k *killing, t *testing.T) {
+		k.warmUp(t)
 		k.foreground(t)
 	},
-	"pool":  (*killing).poolFill,
+	"warm":  (*killing).warming,
 	"stop":  func(k *killing, t *testing.T) { k.ending(t, "stop", name) },
 	"rm":    func(k *killing, t *testing.T) { k.ending(t, "rm", "-f", name) },
 	"start": (*killing).startAgain,
@@ -112,6 +112,10 @@ func (k *killing) foreground(t *testing.T) {
 		if code == 0 && k.cell.point != "cli.sending" {
 			t.Errorf("a run whose end nobody has seen says that it went well: %v", c)
 		}
+	case "parent":
+		if code != 0 || out != "one\ntwo\n" {
+			t.Errorf("a pod misses what it was forked of: %v", c)
+		}
 	case "qemu":
 		// A machine that dies before it is a pod's is replaced.
 		if code == 0 && (out != "one\ntwo\n" || strings.HasPrefix(k.cell.point, "task.") || strings.HasPrefix(k.cell.point, "container.")) {
@@ -127,38 +131,23 @@ func (k *killing) foreground(t *testing.T) {
 	}
 }
 
-// fillPool has an engine make a machine for the pool.
-func (k *killing) fillPool(t *testing.T) {
+// warmUp has an engine fork VMs.
+func (k *killing) warmUp(t *testing.T) {
 	t.Helper()
 	k.shutdown(t)
-	k.pool = "1"
-	made := k.arm("pool.made")
+	k.warm = "on"
+	made := k.arm("warm.proven")
 	k.must(t, pod("first", "Never", "true"), "run", "--rm", "-q", "-")
-	select {
-	case s := <-made:
-		s.release()
-	case <-time.After(testdeadline.For(30 * time.Second)):
-		t.Fatal("no machine is made for the pool")
-	}
+	await(t, made, nil).release()
 }
 
-// poolFill kills while the pool is filled.
-func (k *killing) poolFill(t *testing.T) {
+// warming kills while a warm VM is made.
+func (k *killing) warming(t *testing.T) {
 	k.shutdown(t)
-	k.pool = "1"
-	first := k.arm("pool.reserved")
+	k.warm = "on"
+	hit := k.arm(k.cell.point)
 	k.must(t, pod("first", "Never", "true"), "run", "--rm", "-q", "-")
-	k.strikeAt(t, func() <-chan stop {
-		s := await(t, first, nil)
-		if k.cell.point == "pool.reserved" {
-			again := make(chan stop, 1)
-			again <- s
-			return again
-		}
-		next := k.arm(k.cell.point)
-		s.release()
-		return next
-	}, nil)
+	k.strikeAt(t, func() <-chan stop { return hit }, nil)
 }
 
 // ending kills while a running pod is stopped or removed.
@@ -248,7 +237,7 @@ func (k *killing) clear(t *testing.T) {
 	t.Helper()
 	for _, pod := range strings.Fields(k.must(t, "", "ps", "-q")) {
 		if pod != k.survivor.name {
-			if k.cell.scenario == "run" || k.cell.scenario == "pooled" {
+			if k.cell.scenario == "run" || k.cell.scenario == "forked" {
 				t.Errorf("pod %s is left of a run that removes it", pod)
 			}
 			k.must(t, "", "rm", "-f", pod)
@@ -328,7 +317,8 @@ func (k *killing) victim(t *testing.T, s stop, c *command) []int {
 			mine := k.survivor.sandbox
 			switch {
 			case k.cell.victim == "shim" && p.shim() != "" && p.shim() != mine,
-				k.cell.victim == "qemu" && strings.HasPrefix(p.qemu(), "bulkhead-") && p.qemu() != "bulkhead-"+mine[:12]:
+				k.cell.victim == "qemu" && strings.HasPrefix(p.qemu(), "bulkhead-") && p.qemu() != "bulkhead-"+mine[:12] && !p.warm(),
+				k.cell.victim == "parent" && p.warm():
 				found = append(found, p.pid)
 			}
 		}

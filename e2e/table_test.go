@@ -15,7 +15,7 @@ type cell struct{ scenario, point, victim string }
 func (c cell) String() string { return c.scenario + "/" + c.point + "/" + c.victim }
 
 // The victims, by their letters in the table.
-var victims = map[rune]string{'c': "cli", 's': "engine", 'h': "shim", 'q': "qemu"}
+var victims = map[rune]string{'c': "cli", 's': "engine", 'h': "shim", 'q': "qemu", 'p': "parent"}
 
 // points of each scenario, in the order in which they come, with the victims
 // that are there by then.
@@ -39,17 +39,15 @@ var points = []struct {
 		{"task.laid", "cshq"}, {"task.recorded", "cshq"}, {"task.created", "cshq"}, {"container.created", "cshq"},
 		{"task.started", "cshq"}, {"container.started", "cshq"},
 	}},
-	// The same with a machine of the pool.
-	{"pooled", [][2]string{
-		{"run.reserve", "cshq"}, {"run.store", "cshq"}, {"run.create", "cshq"}, {"sandbox.created", "cshq"},
-		{"sandbox.configured", "cshq"}, {"run.ready", "cshq"},
+	// The same with a VM that is forked.
+	{"forked", [][2]string{
+		{"run.store", "csp"}, {"shim.recorded", "csp"}, {"shim.spawned", "cshp"}, {"scratch.copied", "csp"},
+		{"shim.copied", "cshqp"}, {"shim.locked", "cshqp"}, {"shim.prepared", "cshqp"}, {"shim.opened", "cshqp"},
+		{"shim.served", "cshqp"}, {"machine.up", "cshqp"}, {"machine.recorded", "cshq"}, {"run.shim", "cshq"},
+		{"run.scratch", "cshq"}, {"sandbox.created", "cshq"}, {"sandbox.configured", "cshqp"}, {"run.ready", "cshqp"},
 	}},
-	// The making of a machine for the pool.
-	{"pool", [][2]string{
-		{"pool.reserved", "s"}, {"pool.recorded", "s"}, {"journal.network", "s"}, {"journal.shim", "s"}, {"shim.recorded", "s"},
-		{"shim.spawned", "sh"}, {"shim.locked", "sh"}, {"shim.prepared", "sh"}, {"qemu.spawned", "shq"},
-		{"machine.up", "shq"}, {"machine.recorded", "shq"}, {"shim.served", "shq"}, {"pool.made", "shq"},
-	}},
+	// The making of a warm VM.
+	{"warm", [][2]string{{"warm.started", "sp"}, {"warm.rehearsed", "sp"}, {"warm.parked", "sp"}, {"warm.proven", "sp"}}},
 	// The end of a pod that asks for it.
 	{"stop", [][2]string{
 		{"cli.sending", "cs"}, {"stop.killed", "cshq"}, {"undo.shim", "cshq"}, {"machine.killed", "csh"},

@@ -42,7 +42,16 @@ var programs = sync.OnceValues(func() (string, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs: %w: %s", err, out)
 	}
-	return dir, nil
+	const library = "bulkhead-warm.so" // which make has built
+	from, err := dirs.Sibling(library)
+	if err != nil {
+		from = filepath.Join("..", "bin", library)
+	}
+	b, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, library), b, 0o755)
+	}
+	return dir, err
 })
 
 // image is what every pod of these tests runs.
@@ -53,7 +62,7 @@ const image = "localhost/busybox:test"
 type world struct {
 	dir, bin string
 	faults   *faults
-	pool     string // how many machines an engine keeps that starts now
+	warm     string // whether an engine forks VMs that starts now: on or off
 	idle     string
 }
 
@@ -76,7 +85,7 @@ func newWorld(t *testing.T) *world {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{dir: dir, bin: bin, pool: "0", idle: "1m"}
+	w := &world{dir: dir, bin: bin, warm: "off", idle: "1m"}
 	w.faults = listen(t, filepath.Join(dir, "faults"))
 	t.Cleanup(func() { w.end(t) })
 	w.must(t, "", "image", "load", "oci:"+testimage.Busybox(t), image)
@@ -116,7 +125,7 @@ func (w *world) start(t *testing.T, stdin string, args ...string) *command {
 	c.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "BULKHEAD_DATA=" + r.Data, "BULKHEAD_STATE=" + r.State,
 		"BULKHEAD_LIBEXEC=" + w.bin, "BULKHEAD_GUEST=" + guest(), "BULKHEAD_FAULTS=" + w.faults.path,
-		"BULKHEAD_POOL=" + w.pool, "BULKHEAD_IDLE=" + w.idle,
+		"BULKHEAD_WARM=" + w.warm, "BULKHEAD_IDLE=" + w.idle,
 	}
 	// What holds its output open must not hold its end up.
 	c.WaitDelay = time.Second

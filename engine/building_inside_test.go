@@ -108,11 +108,11 @@ func TestInheritFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &building{e: e, plan: &plan{}, from: from, record: store.Pod{ID: idOf("2"), WasPooled: true}}
+		b := &building{e: e, plan: &plan{}, from: from, record: store.Pod{ID: idOf("2")}}
 		if err := errors.Join(f.Close(), e.store.MakePod(b.record.ID), tc.do(e, from, b.record.ID)); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.store(tc.ctx); err == nil || !e.disks.Has(from.id) {
+		if err := b.inherit(tc.ctx); err == nil || !e.disks.Has(from.id) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -139,27 +139,10 @@ func TestStoreFails(t *testing.T) {
 	e := reapEngine(t, &scriptedShims{})
 	putPod(t, e, idOf("1"), store.Stopped)
 	for name, b := range map[string]*building{
-		"is there already":  {record: store.Pod{ID: idOf("1")}},
-		"is not there":      {record: store.Pod{ID: idOf("2"), WasPooled: true}},
-		"of a damaged name": {record: store.Pod{ID: idOf("1"), Key: "damaged", WasPooled: true}},
-		"logs elsewhere":    {record: store.Pod{ID: idOf("1"), WasPooled: true}},
+		"is there already": {plan: &plan{}, record: store.Pod{ID: idOf("1")}},
+		"logs elsewhere":   {plan: &plan{PodRequest: PodRequest{LogDirectory: "/nowhere/logs"}}, record: store.Pod{ID: idOf("2")}},
 	} {
-		b.e, b.plan = e, &plan{}
-		if name == "logs elsewhere" {
-			b.plan.LogDirectory = "/nowhere/logs"
-		}
-		if name == "of a damaged name" {
-			if err := e.store.Reserve("damaged", idOf("1")); err != nil {
-				t.Fatal(err)
-			}
-			names, err := filepath.Glob(filepath.Join(e.o.Roots.Data, "names", "test", "*"))
-			for _, path := range names {
-				err = errors.Join(err, os.Remove(path), os.MkdirAll(filepath.Join(path, "full"), 0o700))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		b.e = e
 		if err := b.store(t.Context()); err == nil {
 			t.Errorf("%s: no error", name)
 		}

@@ -27,7 +27,6 @@ func (e *Engine) StartContainer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	defer e.pool.refill(quiet)
 	_, err = e.do(ctx, "start "+c.ID, func(ctx context.Context) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, createTimeout)
 		defer cancel()

@@ -63,8 +63,6 @@ import (
 type Options struct {
 	Roots    dirs.Roots
 	Instance string // "run", "cri", "node": lower-case letters, digits and '-'
-	// Pool is how many ready clones are kept: 0 is one, negative is none.
-	Pool int
 	// HostPaths are the directories below which the paths lie that clients name:
 	// of log directories and of the sources of mounts. They exist. A path
 	// elsewhere is refused, and no link leads out of them.
@@ -95,6 +93,15 @@ type Options struct {
 	Shims    link.Shims
 	Machines machines.Source
 	Groups   *group.Groups
+	// Parents are what VMs are forked of; nil are those of Machines, if that is nil too.
+	Parents Parents
+	// Warm is the path of bulkhead-warm.so; empty finds it beside the executable.
+	Warm string
+	// NoForks has every VM be a clone.
+	NoForks bool
+	// ForksPerParent is how many VMs are forked of one warm VM before there is another; 0
+	// is what package parents thinks best.
+	ForksPerParent int
 }
 
 // Engine makes the pods of an instance. Its methods may be called at once.
@@ -104,6 +111,7 @@ type Engine struct {
 	store    *store.Store
 	shims    link.Shims
 	machines machines.Source
+	parents  Parents
 	images   *image.Store
 	paths    hostpath.Dirs
 	disks    disks.Disks
@@ -121,14 +129,13 @@ type Engine struct {
 
 	flights singleflight.Group
 	events  hub.Hub[Event]
-	pool    pool
 	watches dirwatch.Watches
 	turns   chan struct{} // see admit
 
 	mu      sync.Mutex
 	closed  bool
 	pods    map[string]*pod // those that may be seen, by id
-	working map[string]bool // ids that are being made, or are in the pool
+	working map[string]bool // ids that are being made
 }
 
 var errClosed = failure.New(codes.Unavailable, "the engine is closed")
@@ -162,8 +169,12 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, o.Machines.Close())
 	}
+	// An engine that was killed has left its warm VMs' sockets: they ended with it.
+	if err := os.RemoveAll(o.warmDir()); err != nil {
+		return nil, errors.Join(err, lock.Unlock(), o.Machines.Close())
+	}
 	e := &Engine{
-		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.Machines, images: o.Images, paths: o.HostPaths,
+		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.Machines, parents: o.Parents, images: o.Images, paths: o.HostPaths,
 		disks: disks.Disks{Store: st, Maker: scratch.Maker{Templates: o.Roots.Templates()}}, host: hostOf(), groups: o.Groups,
 		networks: networks.New(o.Network), missing: confine.Landlock(), lock: lock,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
@@ -174,7 +185,6 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	if e.found, err = e.Reap(ctx); err != nil {
 		return nil, errors.Join(err, e.Close(ctx))
 	}
-	e.pool.init(e)
 	return e, nil
 }
 
@@ -215,9 +225,9 @@ func (o *Options) complete() (err error) {
 		o.Groups = group.Find(o.Roots, o.Instance, o.Logger)
 	}
 	if o.Machines == nil {
-		o.Machines, err = machines.Open(o.Roots, o.Guest, o.Logger)
+		return o.completeMachines()
 	}
-	return err
+	return nil
 }
 
 // completeUsers finds the directory of the leases, and takes the leases there that an
@@ -317,7 +327,7 @@ func (e *Engine) Guest() guest.Bundle { return e.o.Guest }
 // HostPaths are the directories below which clients' paths lie.
 func (e *Engine) HostPaths() hostpath.Dirs { return e.paths }
 
-// Close ends the pool and lets go of the pods, which run on. Operations under way
+// Close ends the warm VMs and lets go of the pods, which run on. Operations under way
 // fail and are undone. It returns when no goroutine of the engine runs any more;
 // ctx is not obeyed in that, as each is bounded by itself. Networks that no pod
 // uses are taken down.
@@ -333,7 +343,10 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.cancel()
 	e.wg.Wait()
 	ctx = context.WithoutCancel(ctx)
-	err := e.pool.drain(ctx)
+	var err error
+	if e.parents != nil {
+		err = errors.Join(err, e.parents.Close())
+	}
 	e.mu.Lock()
 	pods := slices.Collect(maps.Values(e.pods))
 	e.mu.Unlock()

@@ -23,8 +23,9 @@ type Facts struct {
 	AccelNote string  `json:"accelNote,omitempty"` // why not a better one
 	Network   string  `json:"network"`             // user, restricted, none
 	NetNote   string  `json:"networkNote,omitempty"`
-	Clone     bool    `json:"clone"`  // of a template; else a cold boot
-	Pooled    bool    `json:"pooled"` // was ready before the pod was wanted
+	Clone     bool    `json:"clone"`              // of a template; else a cold boot
+	Forked    bool    `json:"forked"`             // of a warm VM; else started by itself
+	ForkNote  string  `json:"forkNote,omitempty"` // why a clone was not forked
 	Template  string  `json:"template,omitempty"`
 	VMPID     int     `json:"vmPID,omitempty"`
 	ShimPID   int     `json:"shimPID,omitempty"`
@@ -156,7 +157,7 @@ func (p *pod) facts(ctx context.Context) *Facts {
 	dir := p.e.store.StateDir(p.id)
 	f := &Facts{
 		ID: p.id, State: "stopped", Accel: string(r.Machine.Accel), AccelNote: r.AccelNote,
-		Network: string(r.Machine.Network), NetNote: r.NetNote, Clone: r.Template != "", Pooled: r.WasPooled,
+		Network: string(r.Machine.Network), NetNote: r.NetNote, Clone: r.Template != "", Forked: r.Forked, ForkNote: r.ForkNote,
 		Template: r.Template, VCPUs: r.Machine.VCPUs, MemoryMiB: int64(r.MemoryMiB), Exit: r.Exit,
 		Console: filepath.Join(dir, layout.Console), ShimLog: filepath.Join(dir, layout.Log),
 	}

@@ -46,9 +46,6 @@ func (e *Engine) Records(instance string) (pods []Record, damaged map[string]err
 	}
 	all, damaged, err := st.Pods()
 	for _, r := range all {
-		if r.Phase == store.Pooled {
-			continue
-		}
 		pods = append(pods, Record{
 			ID: r.ID, Record: r.Record, Created: r.Created, Accel: string(r.Machine.Accel), Phase: string(r.Phase),
 			Starting: r.Phase == store.Starting, Ended: r.Phase == store.Stopped || r.Phase == store.Removing,
@@ -73,7 +70,7 @@ func (e *Engine) ReapInstance(ctx context.Context, instance string) (Reaped, err
 		return Reaped{}, err
 	}
 	other, err := Open(ctx, Options{
-		Roots: e.o.Roots, Instance: instance, Guest: e.o.Guest, Shim: e.o.Shim, Pool: -1,
+		Roots: e.o.Roots, Instance: instance, Guest: e.o.Guest, Shim: e.o.Shim, NoForks: true,
 		Logger:    e.log.With("instance", instance),
 		HostPaths: []string{"/"}, // what its records name was checked by its own engine
 		// It starts no pod, and user networks keep nothing for a single one.

@@ -25,15 +25,6 @@ type plan struct {
 	period   int64
 }
 
-// kind is what a pod has to have in common with a member of the pool that is to be
-// its.
-type kind struct {
-	machine hypervisor.Machine
-	memory  int // MiB, grown to
-}
-
-func (p *plan) kind() kind { return kind{p.machine, p.memory} }
-
 // scratchSize is that of the pod's disk.
 func (p *plan) scratchSize() int64 { return max(p.ScratchBytes, disks.Default) }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -204,3 +206,23 @@ func TestTemplatesOfTheHost(t *testing.T) {
 		}
 	}
 }
+
+// anyVMs has any template at once, or fails.
+type anyVMs struct {
+	noVMs
+	accel, template error
+	saved           []machines.Saved
+	list            error
+}
+
+func (v anyVMs) Template(context.Context, hypervisor.Machine, func()) (*machines.Template, error) {
+	return &machines.Template{Key: "key", Release: func() {}}, v.template
+}
+
+func (v anyVMs) Accel(_ context.Context, a hypervisor.Accel) (hypervisor.Accel, string, error) {
+	return a, "", v.accel
+}
+
+func (v anyVMs) List(context.Context) ([]machines.Saved, error) { return v.saved, v.list }
+
+func (v anyVMs) End(context.Context, string) error { return nil }

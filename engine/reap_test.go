@@ -140,7 +140,7 @@ func TestReapPods(t *testing.T) {
 	e := reapEngine(t, &scriptedShims{shim: s, connect: []error{shim.ErrNotRunning}})
 	held := map[string]bool{}
 	for i, phase := range []store.Phase{
-		store.Stopped, store.Starting, store.Pooled, store.Removing, store.Ready, store.Starting, store.Ready, store.Starting,
+		store.Stopped, store.Starting, store.Starting, store.Removing, store.Ready, store.Starting, store.Ready, store.Starting,
 	} {
 		id := idOf(fmt.Sprint(i))
 		putPod(t, e, id, phase)

@@ -37,8 +37,9 @@ type PodRequest struct {
 	Bandwidth network.Bandwidth
 	// Accel is the accelerator; empty and Auto are probed.
 	Accel hypervisor.Accel
-	// Cold asks for a boot of its own instead of a clone.
-	Cold bool
+	// Cold asks for a boot of its own instead of a clone, NoFork for a clone that shares
+	// nothing of its host's process with other pods.
+	Cold, NoFork bool
 	// ScratchBytes is what the pod may write to its disk; 0 is the default size.
 	ScratchBytes int64
 	// LogDirectory is made for the containers' logs; empty is none.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
-	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -56,8 +55,10 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	b := &building{e: e, plan: p, begun: begun, mark: begun}
 	made, err := b.build(ctx)
 	for tries := 1; tries < startTries && ctx.Err() == nil && b.mayRetry(err); tries++ {
-		e.log.Warn("a VM failed its pod, which gets another", "pod", r.Key, "pooled", b.record.WasPooled, "error", err)
-		if !b.record.WasPooled {
+		e.log.Warn("a VM failed its pod, which gets another", "pod", r.Key, "forked", b.record.Forked, "error", err)
+		if b.record.Forked {
+			e.parents.Failed(b.record.Machine)
+		} else {
 			e.machines.Failed(ctx, b.record.Machine, b.record.Template, err)
 		}
 		e.work(b.record.ID, false)
@@ -76,8 +77,8 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	e.log.Info("pod started", "pod", r.Key, "id", made.id, "took", time.Since(b.begun))
 	e.emit(Started, made, made.id)
 	e.spawn(made.follow)
-	if !p.Cold {
-		e.pool.want(p.kind())
+	if !p.Cold && !p.NoFork && e.parents != nil {
+		e.parents.Want(p.machine)
 	}
 	return made.id, nil
 }
@@ -87,9 +88,9 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 const startTries = 3
 
 // mayRetry says of a failed start that another VM may do: whatever is wrong with a
-// member of the pool, or with a clone that never answers, is no fault of the pod's.
+// fork, or with a clone that never answers, is no fault of the pod's.
 func (b *building) mayRetry(err error) bool {
-	return err != nil && (b.record.WasPooled || !b.plan.Cold && failure.Code(err) == codes.DeadlineExceeded)
+	return err != nil && (b.record.Forked || !b.plan.Cold && failure.Code(err) == codes.DeadlineExceeded)
 }
 
 // existing is the id of the ready pod that has the key already.
@@ -118,7 +119,7 @@ type building struct {
 	conn     *link.Conn
 	attached network.Attachment
 	console  string // its last lines, when a step failed
-	alone    bool   // not from the pool
+	alone    bool   // not a fork
 
 	from *pod // the stopped pod whose disk this one takes over, or nil
 
@@ -139,11 +140,8 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 		b.undo.OnError(ctx, &err)
 	}()
 	b.from = b.e.predecessor(b.plan)
-	member := b.takeMember(ctx)
-	if member == nil {
-		b.record.ID = store.NewID()
-		b.e.work(b.record.ID, true)
-	}
+	b.record.ID = store.NewID()
+	b.e.work(b.record.ID, true)
 	for _, step := range []struct {
 		name string
 		do   func(context.Context) error
@@ -156,9 +154,6 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 		{"start", b.boot},
 		{"publish", b.forward},
 	} {
-		if member != nil && step.name == "shim" {
-			continue // the member has one
-		}
 		if err := ctx.Err(); err != nil {
 			return nil, failure.Wrap(err, "%s", step.name)
 		}
@@ -178,22 +173,6 @@ func (b *building) timing(name string) {
 	b.mark = now
 }
 
-func (b *building) takeMember(ctx context.Context) *member {
-	if b.plan.Cold || b.alone || b.from != nil || b.plan.scratchSize() != disks.Default {
-		return nil // a member has a disk, which is empty and of the default size
-	}
-	m := b.e.pool.take(ctx, b.plan.kind())
-	if m == nil {
-		return nil
-	}
-	// From here on the member is this pod's to undo.
-	b.record, b.conn, b.attached = m.record, m.conn, m.attached
-	b.record.Phases = nil
-	b.record.WasPooled = true
-	b.undo.Push("pooled machine", func(ctx context.Context) error { return b.e.pool.drop(ctx, m) })
-	return m
-}
-
 func (b *building) reserve(context.Context) error {
 	key, id := b.plan.Key, b.record.ID
 	b.undo.Push("name", func(context.Context) error { return b.e.store.Release(key, id) })
@@ -211,25 +190,16 @@ func (b *building) closeListeners() {
 
 // store makes the pod's place on disk and writes what it is to be.
 func (b *building) store(ctx context.Context) error {
-	if !b.record.WasPooled {
-		b.undo.Push("sandbox", func(ctx context.Context) error { return b.e.unwind(ctx, b.record.ID) })
-		if err := b.e.store.MakePod(b.record.ID); err != nil {
-			return failure.Wrap(err, "store")
-		}
+	b.undo.Push("sandbox", func(ctx context.Context) error { return b.e.unwind(ctx, b.record.ID) })
+	if err := b.e.store.MakePod(b.record.ID); err != nil {
+		return failure.Wrap(err, "store")
 	}
-	poolKey := b.record.Key
 	b.record.Key, b.record.Phase, b.record.Record, b.record.Overhead = b.plan.Key, store.Starting, b.plan.Record, b.plan.Overhead
 	b.record.UID = b.plan.Identity.UID
 	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.machine, b.plan.memory
 	b.record.AccelNote, b.record.NetNote = b.plan.note, b.plan.netNote
-	b.e.groups.Limit(&b.record, group.MemoryLimits(b.plan.memory, b.plan.Overhead)) // of the pool's VM, which is to grow
 	if err := b.e.store.PutPod(&b.record); err != nil {
 		return failure.Wrap(err, "store")
-	}
-	if poolKey != "" {
-		if err := b.e.store.Release(poolKey, b.record.ID); err != nil {
-			return failure.Wrap(err, "store")
-		}
 	}
 	if err := b.inherit(ctx); err != nil {
 		return err

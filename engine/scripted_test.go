@@ -174,10 +174,6 @@ func (s scriptedExt) Publish(ctx context.Context, _ *shimv1.PublishRequest) (*sh
 	return &shimv1.PublishResponse{}, s.call(ctx, "Publish", "")
 }
 
-func (s scriptedExt) Rehearse(ctx context.Context, _ *shimv1.RehearseRequest) (*shimv1.RehearseResponse, error) {
-	return &shimv1.RehearseResponse{}, s.call(ctx, "Rehearse", "")
-}
-
 func (s scriptedExt) Stats(ctx context.Context, _ *shimv1.StatsRequest) (*shimv1.StatsResponse, error) {
 	return s.stats, s.call(ctx, "Stats", "")
 }

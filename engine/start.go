@@ -33,22 +33,22 @@ import (
 // consoleTail is how many bytes of the console an error carries.
 const consoleTail = 4096
 
-// attach readies the pod's network, that of a member once more as its pod wants it.
+// attach readies the pod's network.
 func (b *building) attach(ctx context.Context) (err error) {
 	b.undo.Push("ports", func(context.Context) error { b.closeListeners(); return nil })
 	r := network.Request{ID: b.record.ID, Ports: b.plan.Ports, DNS: b.plan.DNS, Bandwidth: b.plan.Bandwidth}
-	if b.record.WasPooled {
-		b.attached, err = b.plan.provider.Attach(ctx, r)
-	} else {
-		b.attached, err = b.e.attach(ctx, b.plan.provider, r)
-	}
+	b.attached, err = b.e.attach(ctx, b.plan.provider, r)
 	return failure.Wrap(err, "network")
 }
 
 // start starts the shim, and with it the machine, which comes up while the
 // rest is made ready.
 func (b *building) start(ctx context.Context) (err error) {
-	b.conn, err = b.e.startShim(ctx, &b.record, b.attached, b.plan.Cold, b.template)
+	why := b.whyNoFork()
+	if !b.plan.Cold {
+		b.record.ForkNote = why
+	}
+	b.conn, err = b.e.startShim(ctx, &b.record, b.attached, b.plan.Cold, why == "", b.template)
 	b.cloned = time.Now()
 	return failure.Wrap(err, "start the shim")
 }
@@ -57,10 +57,8 @@ func (b *building) start(ctx context.Context) (err error) {
 func (b *building) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
-	if !b.record.WasPooled { // a member has it
-		if err := b.e.sendScratch(ctx, b.record.ID, b.conn, b.plan.scratchSize()); err != nil {
-			return err
-		}
+	if err := b.e.sendScratch(ctx, b.record.ID, b.conn, b.plan.scratchSize()); err != nil {
+		return err
 	}
 	raw, err := json.Marshal(b.config())
 	if err != nil {
@@ -91,7 +89,7 @@ func (b *building) boot(ctx context.Context) error {
 	if err == nil {
 		b.e.groups.HoldCPU(&b.record, b.plan.quota, b.plan.period, b.plan.Overhead)
 	}
-	if err == nil && !b.record.WasPooled && !b.plan.Cold {
+	if err == nil && !b.record.Forked && !b.plan.Cold {
 		b.e.machines.Answered(b.record.Machine, time.Since(b.cloned))
 	}
 	return failure.Wrap(err, "start the machine")
@@ -185,7 +183,7 @@ func (b *building) template() {
 }
 
 // startShim journals and starts a shim, as a clone unless cold.
-func (e *Engine) startShim(ctx context.Context, r *store.Pod, a network.Attachment, cold bool, building func()) (*link.Conn, error) {
+func (e *Engine) startShim(ctx context.Context, r *store.Pod, a network.Attachment, cold, fork bool, building func()) (*link.Conn, error) {
 	o := e.shimOptions(r)
 	o.Machine, o.Spawn = r.Machine, a.Start
 	if !cold {
@@ -217,6 +215,9 @@ func (e *Engine) startShim(ctx context.Context, r *store.Pod, a network.Attachme
 		return nil, err
 	}
 	fault.Point("shim.recorded")
+	if fork {
+		o.Copy = e.copyOf(r, a, o.Memory)
+	}
 	return e.shims.Start(ctx, o)
 }
 

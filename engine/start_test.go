@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -31,8 +30,8 @@ func count(w *enginetest.World, name string) (n int) {
 	return n
 }
 
-// TestStartTriesAgain: a pod gets another VM for a clone that does not answer and for any
-// member of the pool that fails, and its template is held to answer for clones alone.
+// TestStartTriesAgain: a pod gets another VM for a clone that does not answer, and its
+// template is held to answer for it.
 func TestStartTriesAgain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -77,61 +76,59 @@ func TestStartTriesAgain(t *testing.T) {
 	}
 }
 
-// TestPooledStart: a member of the pool is told what its pod is, and one that fails costs its
+// TestForkedStart: a fork is told what its pod is and has a disk, and one that fails costs its
 // pod nothing but time.
-func TestPooledStart(t *testing.T) {
+func TestForkedStart(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name  string
-		call  string // that fails
-		spoil string // a file of the member's, instead
+		name    string
+		call    string // that fails
+		noFork  bool
+		forks   int // tried
+		blamed  int // parents
+		forked  bool
+		because string
 	}{
-		{name: "good"},
-		{name: "no record", spoil: "pod.json"},
-		{name: "no network", call: "Attach"},
-		{name: "no sandbox", call: "CreateSandbox"},
-		{name: "no VM", call: "StartSandbox"},
-		{name: "no port", call: "Publish"},
+		{name: "good", forks: 1, forked: true},
+		{name: "not wanted", noFork: true, because: "the pod asks for none"},
+		{name: "no parent", call: "Fork", forks: 1, because: "injected"},
+		{name: "no place", call: "Place", because: "injected"},
+		{name: "no sandbox", call: "CreateSandbox", forks: 1, blamed: 1, because: "a VM before it has failed"},
+		{name: "no VM", call: "StartSandbox", forks: 1, blamed: 1, because: "a VM before it has failed"},
+		{name: "no port", call: "Publish", forks: 1, blamed: 1, because: "a VM before it has failed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := enginetest.New()
 			o := w.In(enginetest.Options(t, enginetest.Roots(t)))
-			o.Pool = 1
+			o.Parents = w.Parents(t)
 			e := enginetest.Open(t, o)
-			first, err := e.StartPod(t.Context(), podRequest("first"))
-			if err == nil {
-				err = e.RemovePod(t.Context(), first)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			member := e.Member(t)
 			if tc.call != "" {
 				w.Once(tc.call, enginetest.ErrInjected)
 			}
-			if tc.spoil != "" {
-				spoil(t, filepath.Join(o.Roots.Sandboxes(), member, tc.spoil))
-			}
 			r := podRequest("p")
-			r.LogDirectory = filepath.Join(t.TempDir(), "logs")
+			r.NoFork = tc.noFork
 			r.Ports = []network.Port{{HostIP: "127.0.0.1", PodPort: 80, Protocol: "tcp"}}
 			id, err := e.StartPod(t.Context(), r)
-			if err != nil || (id == member) != (tc.name == "good") {
-				t.Fatalf("%s of the pool's %s: %v", id, member, err)
+			if err != nil {
+				t.Fatal(err)
 			}
 			var c sandbox.Config
 			if err := json.Unmarshal(w.Shim(e.StateDir(id)).Config(), &c); err != nil || c.ID != id || c.UID != r.Identity.UID {
 				t.Errorf("it is told that it is %s, %s: %v", c.ID, c.UID, err)
 			}
-			if facts, err := e.Facts(t.Context(), id); err != nil || facts.Pooled != (id == member) {
-				t.Errorf("pooled: %v, %v", facts.Pooled, err)
+			facts, err := e.Facts(t.Context(), id)
+			if err != nil || facts.Forked != tc.forked || facts.ForkNote != tc.because {
+				t.Errorf("forked: %v, %q, %v", facts.Forked, facts.ForkNote, err)
 			}
-			if info, err := os.Stat(r.LogDirectory); err != nil || !info.IsDir() {
-				t.Errorf("its logs: %v", err)
+			if own := head(t, filepath.Join(e.Dir(id), "scratch.img")); strings.HasPrefix(own, enginetest.ParentsDisk) != tc.forked {
+				t.Errorf("its disk begins with %q", own)
 			}
-			if slices.Contains(w.Calls(), "Failed") {
-				t.Error("a template is blamed")
+			if forks, blamed := count(w, "Fork"), count(w, "FailedFork"); forks != tc.forks || blamed != tc.blamed || count(w, "Failed") > 0 {
+				t.Errorf("%d forks, %d parents blamed, templates blamed: %d", forks, blamed, count(w, "Failed"))
+			}
+			if wanted := count(w, "Want"); wanted != 1 && !tc.noFork || wanted != 0 && tc.noFork {
+				t.Errorf("a parent is wanted %d times", wanted)
 			}
 			if err := errors.Join(e.RemovePod(t.Context(), id), e.Close(context.Background())); err != nil {
 				t.Error(err)
@@ -248,4 +245,20 @@ func TestAfterTheEnd(t *testing.T) {
 	if sub, err := e.Subscribe(1); failure.Code(err) != codes.Unavailable || sub != nil {
 		t.Errorf("a subscription: %v", err)
 	}
+}
+
+// head is how a file begins.
+func head(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, 64)
+	n, err := f.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:n])
 }

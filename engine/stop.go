@@ -25,7 +25,6 @@ func (e *Engine) StopPod(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	defer e.pool.refill(0)
 	_, err = e.do(ctx, "stop "+p.id, func(ctx context.Context) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
 		defer cancel()
@@ -44,7 +43,6 @@ func (e *Engine) RemovePod(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	defer e.pool.refill(0)
 	_, err = e.do(ctx, "remove "+p.id, func(ctx context.Context) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
 		defer cancel()

@@ -43,11 +43,11 @@ func (e *Engine) Templates(ctx context.Context) ([]Template, error) {
 	return out, nil
 }
 
-// TemplateRequest asks for the template of the VMs of pods that state no memory. Empty
-// is what a pod gets that does not choose.
+// TemplateRequest asks for the template of the VMs of some pods. Empty is what a pod gets
+// that does not choose.
 type TemplateRequest struct {
-	VCPUs          int
-	Accel, Network string
+	VCPUs, MemoryMiB int
+	Accel, Network   string
 }
 
 // EnsureTemplate builds a template, unless it is there, and returns its key.
@@ -60,19 +60,7 @@ func (e *Engine) EnsureTemplate(ctx context.Context, r TemplateRequest) (string,
 }
 
 func (e *Engine) ensureTemplate(ctx context.Context, r TemplateRequest) (string, error) {
-	kind := network.Kind(r.Network)
-	if kind == "" {
-		kind = network.KindUser
-	}
-	p, err := e.networks.Get(kind)
-	if err != nil {
-		return "", err
-	}
-	size, err := e.sizeOf(Size{})
-	if err != nil {
-		return "", err
-	}
-	m, _, err := e.machineFor(ctx, r.VCPUs, size.MemoryMiB, hypervisor.Accel(r.Accel), p)
+	m, err := e.machineOf(ctx, r)
 	if err != nil {
 		return "", err
 	}
@@ -82,6 +70,28 @@ func (e *Engine) ensureTemplate(ctx context.Context, r TemplateRequest) (string,
 	}
 	t.Release()
 	return t.Key, nil
+}
+
+// machineOf is the machine of the pods that a request is about.
+func (e *Engine) machineOf(ctx context.Context, r TemplateRequest) (m hypervisor.Machine, err error) {
+	kind := network.Kind(r.Network)
+	if kind == "" {
+		kind = network.KindUser
+	}
+	p, err := e.networks.Get(kind)
+	if err != nil {
+		return m, err
+	}
+	memory := r.MemoryMiB
+	if memory == 0 {
+		size, err := e.sizeOf(Size{})
+		if err != nil {
+			return m, err
+		}
+		memory = size.MemoryMiB
+	}
+	m, _, err = e.machineFor(ctx, max(r.VCPUs, 1), memory, hypervisor.Accel(r.Accel), p)
+	return m, err
 }
 
 // removeWait bounds the wait for a template that is being built or opened.

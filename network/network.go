@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -68,6 +69,8 @@ type Attachment struct {
 	// Start starts a process in the pod's network namespace, from the thread that
 	// calls it: the process is in whatever else that thread is in.
 	Start func(*exec.Cmd) error
+	// Place tells where Start's processes are, for a process that goes there by itself.
+	Place func() (Place, error)
 	// Guest is what the agent sets up, nil for no interface but loopback.
 	Guest *agentv1.Network
 	// IPs are the pod's addresses as its status shows them.
@@ -77,6 +80,31 @@ type Attachment struct {
 	// Listeners are the published ports.
 	Listeners []Listener
 }
+
+// Place is the network namespace of a pod's processes. Its files are the caller's, who
+// closes them.
+type Place struct {
+	// User is the user namespace that Net belongs to and that is entered before; nil
+	// is the caller's own.
+	User *os.File
+	// Net is nil for the caller's own, or, with Alone, for a new one with nothing in it.
+	Net   *os.File
+	Alone bool
+}
+
+// Close closes the files.
+func (p Place) Close() error {
+	var errs []error
+	for _, f := range []*os.File{p.User, p.Net} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// home is where the caller itself is.
+func home() (Place, error) { return Place{}, nil }
 
 // attach gives a what all kinds of networks give: the pod's DNS over the
 // network's, and the ports. Servers that the pod does not name are the network's.

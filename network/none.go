@@ -16,7 +16,7 @@ func (None) Kind() (Kind, string) { return KindNone, "" }
 
 // Attach opens the ports, which go over the channel: the VM has no network device.
 func (None) Attach(_ context.Context, r Request) (Attachment, error) {
-	return Attachment{Start: alone}.attach(r)
+	return Attachment{Start: alone, Place: nowhere}.attach(r)
 }
 
 // alone starts a process in a network namespace of its own, in which there is
@@ -31,6 +31,9 @@ func alone(cmd *exec.Cmd) error {
 	}
 	return cmd.Start()
 }
+
+// nowhere is where alone's processes are.
+func nowhere() (Place, error) { return Place{Alone: os.Geteuid() == 0}, nil }
 
 // Detach does nothing.
 func (None) Detach(context.Context, string) error { return nil }

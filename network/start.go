@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,14 +16,11 @@ func (r record) start(cmd *exec.Cmd) error {
 	if r.OwnUser {
 		return r.startEntering(cmd)
 	}
-	ns, err := os.Open("/proc/" + strconv.Itoa(r.Holder.PID) + "/ns/net")
+	at, err := r.place()
 	if err != nil {
-		return fmt.Errorf("enter the pods' network namespace: %w", err)
+		return err
 	}
-	defer ns.Close()
-	if !r.Holder.Alive() {
-		return fmt.Errorf("enter the pods' network namespace: its holder is gone")
-	}
+	defer at.Close()
 	// A child is cloned from the thread that forks, and gets its namespace, as it
 	// gets whatever else the caller has put this thread into.
 	runtime.LockOSThread()
@@ -32,7 +30,7 @@ func (r record) start(cmd *exec.Cmd) error {
 		return fmt.Errorf("enter the pods' network namespace: %w", err)
 	}
 	defer home.Close()
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+	if err := unix.Setns(int(at.Net.Fd()), unix.CLONE_NEWNET); err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter the pods' network namespace: %w", err)
 	}
@@ -41,6 +39,21 @@ func (r record) start(cmd *exec.Cmd) error {
 		runtime.UnlockOSThread()
 	} // else the thread ends with this goroutine, and nothing else ever runs in that namespace
 	return err
+}
+
+// place is the namespace, as long as its holder lives.
+func (r record) place() (p Place, err error) {
+	at := "/proc/" + strconv.Itoa(r.Holder.PID) + "/ns/"
+	if p.Net, err = os.Open(at + "net"); err == nil && r.OwnUser {
+		p.User, err = os.Open(at + "user")
+	}
+	if err == nil && !r.Holder.Alive() {
+		err = errors.New("its holder is gone")
+	}
+	if err != nil {
+		return Place{}, errors.Join(fmt.Errorf("enter the pods' network namespace: %w", err), p.Close())
+	}
+	return p, nil
 }
 
 // startEntering goes through nsenter: a process with threads, as every Go

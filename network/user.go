@@ -67,13 +67,13 @@ func (u *User) Kind() (Kind, string) { return u.kind, u.reason }
 // Attach makes sure that the shared namespace is there, and opens the ports.
 func (u *User) Attach(ctx context.Context, r Request) (Attachment, error) {
 	a := Attachment{
-		Start: (*exec.Cmd).Start,
+		Start: (*exec.Cmd).Start, Place: home,
 		Guest: &agentv1.Network{Addresses: []string{userAddress}, Gateways: []string{userGateway}},
 		IPs:   []string{"10.0.2.15"},
 	}
 	a.DNS = Resolver(KindUser)
 	if u.kind == KindRestricted {
-		a.Start = alone // what leaves the guest goes nowhere anyway
+		a.Start, a.Place = alone, nowhere // what leaves the guest goes nowhere anyway
 	}
 	if u.ns == nil {
 		return a.attach(r)
@@ -84,7 +84,7 @@ func (u *User) Attach(ctx context.Context, r Request) (Attachment, error) {
 	if err != nil {
 		return Attachment{}, err
 	}
-	a.Start = rec.start
+	a.Start, a.Place = rec.start, rec.place
 	return a.attach(r)
 }
 

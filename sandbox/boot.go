@@ -24,8 +24,11 @@ func (s *Sandbox) boot() *boot {
 	var ctx context.Context
 	limit := s.o.bootLimit()
 	ctx, b.cancel = context.WithTimeoutCause(s.ctx, limit, fmt.Errorf("%w: no machine within %v", ErrTimeout, limit))
-	s.state.Phases, s.mounted = nil, false
+	s.state.Phases = nil
 	s.booting = b
+	if s.first == nil {
+		s.first = b
+	}
 	s.spawn(func() {
 		defer b.cancel()
 		defer close(b.done)
@@ -91,30 +94,19 @@ func (s *Sandbox) phase(name string, f func() error) error {
 	return err
 }
 
-// WaitBooted returns when the machine is up and its agent has answered and a
-// rehearsal that was begun has ended, or with what kept it. A pool asks it of
-// its members.
+// WaitBooted returns when the machine is up and its agent has answered, or with what
+// kept it.
 func (s *Sandbox) WaitBooted(ctx context.Context) error {
 	s.mu.Lock()
-	b, rehearsed := s.booting, s.rehearsed
+	b := s.booting
 	s.mu.Unlock()
 	if b == nil {
 		return fmt.Errorf("wait for the machine of %s: %w", s.subject(), ErrMachineGone)
 	}
 	select {
 	case <-b.done:
+		return b.err
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the machine of %s: %w", s.subject(), context.Cause(ctx))
-	}
-	if b.err != nil || rehearsed == nil {
-		return b.err
-	}
-	select {
-	case <-rehearsed:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.spoiled
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the rehearsal of %s: %w", s.subject(), context.Cause(ctx))
 	}
 }

@@ -113,13 +113,15 @@ type Adopter func(ctx context.Context, r hypervisor.Record) (hypervisor.VM, erro
 
 // Options are what a sandbox needs from its shim.
 type Options struct {
-	// ID is the pod's sandbox id; empty for a member of the pool, which gets
-	// it with Create.
+	// ID is the pod's sandbox id; empty for a machine without one (Rehearse).
 	ID string
 	// StateDir is the sandbox's own directory, which exists.
 	StateDir string
 	// Machine starts the machine; it is called once for every start.
 	Machine Starter
+	// Mounted says that the first machine that Machine starts has the pod's scratch disk
+	// mounted already.
+	Mounted bool
 	// Adopt is what Restore takes the machine over with.
 	Adopt Adopter
 	// Events gets every event in the order it happened, from one goroutine at

@@ -208,7 +208,7 @@ func TestMemoryThatIsNotReached(t *testing.T) {
 	}
 }
 
-// TestConfigIsChecked: a sandbox is made for its own pod, and one of the pool for any.
+// TestConfigIsChecked: a sandbox is made for its own pod, and one without an id for any.
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -217,10 +217,10 @@ func TestConfigIsChecked(t *testing.T) {
 		ok   bool
 	}{
 		"its own":       {podID, func(*Config) {}, true},
-		"of the pool":   {"", func(*Config) {}, true},
+		"of nobody":     {"", func(*Config) {}, true},
 		"another's":     {podID, func(c *Config) { c.ID = "other" }, false},
 		"nobody's":      {podID, func(c *Config) { c.ID = "" }, false},
-		"pool's nobody": {"", func(c *Config) { c.ID = "" }, false},
+		"without an id": {"", func(c *Config) { c.ID = "" }, false},
 		"of the future": {podID, func(c *Config) { c.Version++ }, false},
 	} {
 		h := prepare(t)
@@ -251,38 +251,31 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestRehearseRefuses: only a member of the pool rehearses, once, with both disks,
-// which are closed when it does not.
+// TestRehearseRefuses: only a machine without a pod rehearses; the image's disk is closed when
+// it does not.
 func TestRehearseRefuses(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*Sandbox, *RehearsalFiles){
-		"with a pod":     func(s *Sandbox, _ *RehearsalFiles) { s.created = true },
-		"deleted":        func(s *Sandbox, _ *RehearsalFiles) { s.deleted = true },
-		"let go":         func(s *Sandbox, _ *RehearsalFiles) { s.closed = true },
-		"again":          func(s *Sandbox, _ *RehearsalFiles) { s.scratch = os.Stdin },
-		"without a VM":   func(s *Sandbox, _ *RehearsalFiles) { s.booting = nil },
-		"without a disk": func(_ *Sandbox, f *RehearsalFiles) { f.Scratch = nil },
-		"without image":  func(_ *Sandbox, f *RehearsalFiles) { f.Image = nil },
+	for name, tc := range map[string]struct {
+		spoil func(*Sandbox)
+		want  error
+	}{
+		"with a pod":   {func(s *Sandbox) { s.created = true }, ErrInvalid},
+		"deleted":      {func(s *Sandbox) { s.deleted = true }, ErrInvalid},
+		"let go":       {func(s *Sandbox) { s.closed = true }, ErrInvalid},
+		"without a VM": {func(s *Sandbox) { s.booting = nil }, ErrMachineGone},
 	} {
 		h := newHarness(t)
 		h.must(h.box.WaitBooted(h.ctx))
-		f := RehearsalFiles{Scratch: h.scratch(), Image: h.disk("image")}
-		given := f
-		before := h.box.booting
-		spoil(h.box, &given)
-		if err := h.box.Rehearse(h.ctx, Rehearsal{}, given); !errors.Is(err, ErrInvalid) {
+		image, before := h.disk("image"), h.box.booting
+		tc.spoil(h.box)
+		if err := h.box.Rehearse(h.ctx, Rehearsal{}, h.scratch(), image); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, file := range []*os.File{given.Scratch, given.Image} {
-			if file == nil {
-				continue
-			}
-			if _, err := file.Stat(); !errors.Is(err, os.ErrClosed) {
-				t.Errorf("%s: %s is open: %v", name, file.Name(), err)
-			}
+		if _, err := image.Stat(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: the image is open: %v", name, err)
 		}
 		h.box.mu.Lock()
-		h.box.created, h.box.deleted, h.box.closed, h.box.scratch, h.box.booting = false, false, false, nil, before
+		h.box.created, h.box.deleted, h.box.closed, h.box.booting = false, false, false, before
 		h.box.mu.Unlock()
 	}
 }

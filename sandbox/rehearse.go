@@ -16,123 +16,63 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 )
 
-// Rehearsal is what a member of a pool goes through before there is a pod for
-// it: all that a pod's start will need, once, so that under emulation the code
-// on that way is translated, in the guest as in QEMU. It is stored nowhere.
+// Rehearsal is what a machine goes through of which pods' machines are copied: all that
+// a pod's start will need, once, so that under emulation the code on that way is
+// translated, in the guest as in QEMU.
 type Rehearsal struct {
-	// MemoryMiB is what the machine is grown to; a pod that needs more grows
-	// it further.
-	MemoryMiB int `json:"memoryMiB"`
-	// Network is the member's own, as its pod's Config will have it.
-	Network *agentv1.Network `json:"network,omitempty"`
+	// Network is set up as a pod's Config has it.
+	Network *agentv1.Network
 	// Container is the OCI specification of a container that waits to be
 	// killed, and Exec the process of one in it that ends by itself.
-	Container json.RawMessage `json:"container"`
-	Exec      json.RawMessage `json:"exec"`
-}
-
-// RehearsalFiles are the descriptors that Rehearse takes over; the sandbox
-// closes them.
-type RehearsalFiles struct {
-	Scratch *os.File // the pod's, as in Files; Create is then given none
-	Image   *os.File // the disk of the container's image
-}
-
-func (f RehearsalFiles) close() {
-	for _, file := range []*os.File{f.Scratch, f.Image} {
-		if file != nil {
-			file.Close()
-		}
-	}
+	Container, Exec json.RawMessage
 }
 
 // rehearsalName is the name of all that a rehearsal has in the guest.
 const rehearsalName = "rehearsal"
 
-// errTaken ends the rehearsal of a machine for which a pod has come.
-var errTaken = errors.New("there is a pod for the machine")
-
-// Rehearse begins to make the machine of a sandbox without a pod ready for one,
-// as far as that can be done without knowing it; WaitBooted returns when that
-// is done. Create ends it early, between two of its steps, and then the machine
-// is as good as it was. A sandbox whose rehearsal failed otherwise is of no
-// use: Create refuses.
-func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, f RehearsalFiles) error {
+// Rehearse has the machine of a sandbox without a pod go through the motions of one, and
+// returns when nothing of that is left in it but the scratch disk, which stays mounted. The
+// sandbox gets no pod then: whoever has started its machine makes copies of that. The disk
+// of the container's image is closed, the scratch disk is the caller's.
+func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, scratch, image *os.File) error {
+	defer image.Close()
 	if err := s.acquire(ctx, "rehearse"); err != nil {
-		f.close()
 		return err
 	}
+	defer s.release()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.created || s.deleted || s.closed || s.scratch != nil || s.booting == nil || f.Scratch == nil || f.Image == nil {
-		s.release()
-		f.close()
-		return fmt.Errorf("rehearse: %w: %s has a pod, or has rehearsed, or lacks a disk", ErrInvalid, s.subject())
-	}
-	// Of the sandbox, not of the caller: who asked may go.
-	ctx, s.interrupt = context.WithCancelCause(s.ctx)
-	s.scratch, s.rehearsed = f.Scratch, make(chan struct{})
-	s.spawn(func() {
-		defer close(s.rehearsed)
-		defer s.release()
-		s.endRehearsal(s.rehearse(ctx, r, f.Image))
-		f.Image.Close()
-	})
-	return nil
-}
-
-func (s *Sandbox) endRehearsal(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.interrupt(nil)
-	s.interrupt = nil
-	if err != nil && !errors.Is(err, errTaken) {
-		s.spoiled = fmt.Errorf("rehearse: %w", err)
-	}
-	for i := range s.state.Phases {
-		s.state.Phases[i].Name = "ahead: " + s.state.Phases[i].Name
-	}
-}
-
-// rehearse returns an error that matches errTaken, and nothing else, if it was
-// ended early and has cleaned up.
-func (s *Sandbox) rehearse(ctx context.Context, r Rehearsal, image *os.File) error {
-	s.mu.Lock()
-	b := s.booting
+	unfit := s.created || s.deleted || s.closed
+	s.created = true
 	s.mu.Unlock()
-	select {
-	case <-b.done:
-		if b.err != nil {
-			return b.err
-		}
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if unfit {
+		return fmt.Errorf("rehearse: %w: %s has a pod, or has rehearsed", ErrInvalid, s.subject())
 	}
-	m := b.machine
+	if err := s.WaitBooted(ctx); err != nil {
+		return fmt.Errorf("rehearse: %w", err)
+	}
+	s.mu.Lock()
+	m := s.booting.machine
+	s.mu.Unlock()
 	s.slots.Init(m.vm.Record().Machine)
-	h := &rehearsal{s: s, m: m, r: r, image: image, slot: m.vm.Record().Machine.Scratch}
-	err := h.run(ctx)
-	if !errors.Is(err, errTaken) {
-		err = m.fault(err)
+	h := &rehearsal{s: s, m: m, r: r, scratch: scratch, image: image, slot: m.vm.Record().Machine.Scratch}
+	err := m.fault(h.run(ctx))
+	if m.ctx.Err() == nil {
+		err = errors.Join(err, h.undo.Rollback(ctx))
 	}
-	if m.ctx.Err() != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("rehearse: %w", err)
 	}
-	undo := h.undo.Rollback(ctx)
-	if undo != nil {
-		return fmt.Errorf("clean up: %w", undo) // not err, which may be no failure
-	}
-	return err
+	return nil
 }
 
 // rehearsal is one under way.
 type rehearsal struct {
-	s     *Sandbox
-	m     *machine
-	r     Rehearsal
-	image *os.File
-	slot  int
-	undo  undo.Stack // of what the pod must not find, failure or not
+	s              *Sandbox
+	m              *machine
+	r              Rehearsal
+	scratch, image *os.File
+	slot           int        // the image's
+	undo           undo.Stack // of what no pod must find
 }
 
 func (h *rehearsal) run(ctx context.Context) error {
@@ -141,33 +81,23 @@ func (h *rehearsal) run(ctx context.Context) error {
 		name string
 		do   func(context.Context) error
 	}{
-		{"grow", func(ctx context.Context) error { return s.grow(ctx, m, h.r.MemoryMiB) }},
 		{"configure", func(ctx context.Context) error {
 			_, err := s.introduce(ctx, m, agentv1.Configure{
 				Sandbox: rehearsalName, Hostname: rehearsalName, Network: h.r.Network, Rehearsal: true,
 			})
 			return err
 		}},
-		{"scratch", func(ctx context.Context) error { return s.mountScratch(ctx, m) }},
+		{scratchName, func(ctx context.Context) error { return s.mountScratch(ctx, m, h.scratch) }},
 		{"image", h.mount},
 		{"create", h.create},
 		{"start", func(ctx context.Context) error { return m.agent.Start(ctx, h.first()) }},
 		{"exec", h.exec},
 	} {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		// A step that was begun is finished: half of one is of no use.
-		call, done := m.call(context.WithoutCancel(ctx), s.o.BootTimeout)
-		err := s.phase(step.name, func() error { return step.do(call) })
+		call, done := m.call(ctx, s.o.BootTimeout)
+		err := step.do(call)
 		done()
 		if err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
-		}
-		if step.name == scratchName {
-			s.mu.Lock()
-			s.mounted = true
-			s.mu.Unlock()
 		}
 	}
 	return nil

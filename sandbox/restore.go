@@ -64,7 +64,7 @@ func (s *Sandbox) load() error {
 	s.state = st
 	c, err := s.store.readConfig()
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // of the pool
+		return nil // its pod was not known yet
 	}
 	if err != nil {
 		return err

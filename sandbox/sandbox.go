@@ -41,10 +41,8 @@ type Sandbox struct {
 	stopped   chan struct{}           // closed while the state is Stopped
 	booting   *boot                   // the latest start of a machine
 	machine   *machine                // nil when there is none
-	interrupt context.CancelCauseFunc // ends a Start or Rehearse under way
-	rehearsed chan struct{}           // closed when a rehearsal has ended; nil without one
-	mounted   bool                    // by a rehearsal: the scratch disk
-	spoiled   error                   // how a rehearsal failed
+	first     *boot                   // the first one
+	interrupt context.CancelCauseFunc // ends a Start under way
 	slots     disks.Slots
 	procs     map[Process]*process
 	events    *queue.Queue[Event]
@@ -162,21 +160,13 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 	if c.Version != ConfigVersion || c.ID == "" || s.o.ID != "" && c.ID != s.o.ID {
 		return fmt.Errorf("create sandbox %q: %w: version %d", c.ID, ErrInvalid, c.Version)
 	}
-	s.mu.Lock()
-	if s.interrupt != nil && !s.created {
-		s.interrupt(errTaken)
-	}
-	s.mu.Unlock()
 	if err := s.acquire(ctx, "create"); err != nil {
 		return err
 	}
 	defer s.release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.spoiled != nil {
-		return fmt.Errorf("create %s: %w", s.subject(), s.spoiled)
-	}
-	if s.created || f.Scratch != nil && s.scratch != nil {
+	if s.created {
 		return fmt.Errorf("create %s: %w", s.subject(), ErrExists)
 	}
 	if err := expect(s.subject(), "create", s.state.State, Ready); err != nil {
@@ -186,10 +176,7 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 		return fmt.Errorf("create sandbox %s: %w", c.ID, err)
 	}
 	fault.Point("sandbox.created")
-	if f.Scratch != nil {
-		s.scratch = f.Scratch
-	}
-	s.config, s.created = c, true
+	s.scratch, s.config, s.created = f.Scratch, c, true
 	s.slots.Init(c.Machine)
 	s.emit(Event{Kind: SandboxCreated})
 	return nil

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -91,10 +92,11 @@ func (s *Sandbox) bring(ctx context.Context, b *boot) (*machine, error) {
 	go func() { grown <- s.phase("memory", func() error { return s.grow(ctx, m, s.config.MemoryMiB) }) }()
 	err = s.phase("configure", func() error { return s.configure(ctx, m) })
 	s.mu.Lock()
-	mount := s.scratch != nil && !s.mounted
+	scratch := s.scratch
+	mount := scratch != nil && (!s.o.Mounted || b != s.first)
 	s.mu.Unlock()
 	if err == nil && mount {
-		err = s.phase("scratch", func() error { return s.mountScratch(ctx, m) })
+		err = s.phase(scratchName, func() error { return s.mountScratch(ctx, m, scratch) })
 	}
 	err = errors.Join(err, <-grown)
 	fault.Point("sandbox.configured")
@@ -155,12 +157,12 @@ func (s *Sandbox) grow(ctx context.Context, m *machine, total int) error {
 // scratchName is the scratch disk's among the agent's mounts.
 const scratchName = "scratch"
 
-func (s *Sandbox) mountScratch(ctx context.Context, m *machine) error {
+func (s *Sandbox) mountScratch(ctx context.Context, m *machine, disk *os.File) error {
 	slot, err := s.slots.Scratch()
 	if err != nil {
 		return err
 	}
-	if err := m.vm.Attach(ctx, slot, s.scratch, hypervisor.ReadWrite); err != nil {
+	if err := m.vm.Attach(ctx, slot, disk, hypervisor.ReadWrite); err != nil {
 		return fmt.Errorf("attach the scratch disk: %w", err)
 	}
 	return m.agent.Mount(ctx, agentv1.Mount{Name: scratchName, Slot: slot, FS: "ext4"})

@@ -54,11 +54,15 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
 	defer conn.Close()
+	copied := o.beginCopy(ctx) // beside the shim's own start
 	ended, err := o.spawn(far, log)
 	far.Close()
+	forked := <-copied
 	if err != nil {
+		forked.end()
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
+	m.Copy = forked.record
 	fault.Point("shim.spawned")
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -77,6 +81,7 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 	if err != nil {
 		conn.Close() // which tells the shim to put everything away
 		ended.within(endPatience)
+		forked.end() // which the shim may not have taken over yet
 		return nil, &StartError{Err: err, Stderr: tail.File(log)}
 	}
 	return Connect(ctx, o.StateDir)

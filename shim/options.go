@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"time"
@@ -33,6 +34,11 @@ type Options struct {
 	// Patience is what a healthy clone's first answer may take on this host now,
 	// see sandbox.Options; 0 is half a minute in all. Adopt does not use it.
 	Patience time.Duration
+
+	// Copy, if not nil, makes the machine as a copy of one that runs, in dir, which is
+	// the owner's: the copy stands still, is another user's child, and goes on when the
+	// shim has taken it over. Its guest has the pod's scratch disk mounted. When Copy fails, the shim clones. Adopt does not use it.
+	Copy func(ctx context.Context, dir string) (hypervisor.Record, error)
 
 	// Scratch and Logs, by container id, are what Adopt gives the new shim
 	// again. A container whose log is missing keeps its output in the guest

@@ -4,8 +4,7 @@
 //
 // A shim serves containerd's Task (v3) and Sandbox (v1) services and our
 // extension service on one unix socket of its state directory. Start makes the
-// process and its machine; CreateSandbox and StartSandbox then make the pod; a
-// shim that was started and has got no CreateSandbox yet is a member of a pool.
+// process and its machine; CreateSandbox and StartSandbox then make the pod.
 // A shim lives until ShutdownSandbox or until its state directory is removed,
 // and outlives whoever started it. When it is killed, or gets SIGTERM, its
 // machine lives on, and Adopt starts another shim for it. A shim makes one machine
@@ -66,6 +65,7 @@ func Adopt(ctx context.Context, o Options) (*Client, error) {
 	for id, f := range o.Logs {
 		files[bootstrap.LogPrefix+id] = f
 	}
+	o.Copy = nil
 	return o.launch(ctx, bootstrap.Message{Adopt: true, Machine: o.Machine}, files)
 }
 

@@ -119,9 +119,9 @@ func nothingLeft(t *testing.T, o shim.Options) {
 	}
 }
 
-// TestPoolMember: a shim that gets no CreateSandbox is there, is alone in its
+// TestNoPod: a shim that gets no CreateSandbox is there, is alone in its
 // directory, and goes with its machine when it is told to.
-func TestPoolMember(t *testing.T) {
+func TestNoPod(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"shutdown", "directory removed"} {
 		t.Run(way, func(t *testing.T) {

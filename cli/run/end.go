@@ -24,8 +24,11 @@ func endText(end api.Ended) string {
 	return end.Reason + ": " + text.Plain(end.Message)
 }
 
-func printPhases(w io.Writer, phases []api.Phase) {
-	for _, p := range phases {
+func printTimings(w io.Writer, m api.Started) {
+	if m.VM != "" {
+		fmt.Fprintln(w, "bulkhead: VM: "+text.Plain(m.VM))
+	}
+	for _, p := range m.Phases {
 		fmt.Fprintf(w, "%9.1f ms  %s\n", float64(p.Microseconds)/1000, p.Name)
 	}
 }

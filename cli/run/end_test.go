@@ -1,6 +1,7 @@
 package run
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -23,5 +24,18 @@ func TestEndText(t *testing.T) {
 		if tc.got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, tc.got, tc.want)
 		}
+	}
+}
+
+func TestPrintTimings(t *testing.T) {
+	var out strings.Builder
+	printTimings(&out, api.Started{VM: "cloned, not forked: \x1b[1m", Phases: []api.Phase{{Name: "total", Microseconds: 12345}}})
+	const how = "bulkhead: VM: cloned, not forked: "
+	if s := out.String(); !strings.HasPrefix(s, how) || strings.Contains(s, "\x1b") || !strings.HasSuffix(s, "\n     12.3 ms  total\n") {
+		t.Errorf("%q", s)
+	}
+	out.Reset()
+	if printTimings(&out, api.Started{}); out.String() != "" {
+		t.Errorf("%q of an engine that does not say", out.String())
 	}
 }

@@ -48,6 +48,7 @@ is attached to when this is called from one.`,
 				}
 			}
 			err := errors.Join(app.Choice("network", req.Network, "user", "none"), app.Choice("template", req.Template, "on", "off"),
+				app.Choice("warm", req.Warm, "on", "off"),
 				app.Choice("accel", req.Accel, "auto", "kvm", "tcg"), r.valid(cmd, req))
 			if err != nil {
 				return err
@@ -85,8 +86,9 @@ is attached to when this is called from one.`,
 	f.BoolVar(&req.HostLoopback, "allow-host-loopback", false,
 		"where this user can make no network namespace: reach the outside all the same, and the host's loopback with it")
 	f.StringVar(&req.Template, "template", "on", "off boots the VM cold instead of cloning a template")
+	f.StringVar(&req.Warm, "warm", "on", "off has the VM share no memory layout with others: it is cloned, not forked")
 	f.StringVar(&req.Accel, "accel", "auto", "accelerator: auto, kvm or tcg")
-	f.BoolVar(&r.timings, "timings", false, "print what each phase of the start cost")
+	f.BoolVar(&r.timings, "timings", false, "print how the VM was made, and what each phase of the start cost")
 	f.BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
 	image.add(f)
 	return cmd

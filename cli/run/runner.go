@@ -129,7 +129,7 @@ func (r *runner) message(ctx context.Context, req api.RunRequest, m api.Message)
 		r.mu.Unlock()
 		r.printer.Add(m.Started.Pod.Name, m.Started.Containers)
 		if r.timings {
-			printPhases(r.app.Err, m.Started.Phases)
+			printTimings(r.app.Err, *m.Started)
 		}
 		if req.Detach {
 			fmt.Fprintln(r.app.Out, m.Started.Pod.Name)

@@ -23,8 +23,7 @@ import (
 )
 
 // idle is how long an engine stays when there is nothing to do;
-// BULKHEAD_IDLE names another duration, and BULKHEAD_POOL how many machines it
-// keeps ready (0: none).
+// BULKHEAD_IDLE names another duration. With BULKHEAD_WARM=off it keeps no machine warm.
 const idle = 3 * time.Minute
 
 // logLimit bounds the engine's log, in bytes.
@@ -59,13 +58,12 @@ func supervise(ctx context.Context, log io.Writer) error {
 			return fmt.Errorf("BULKHEAD_IDLE: %w", err)
 		}
 	}
-	if text := os.Getenv("BULKHEAD_POOL"); text != "" {
-		if o.Pool, err = strconv.Atoi(text); err != nil {
-			return fmt.Errorf("BULKHEAD_POOL: %w", err)
-		}
-		if o.Pool == 0 {
-			o.Pool = -1 // in Options 0 is the default
-		}
+	switch text := os.Getenv("BULKHEAD_WARM"); text {
+	case "", "on":
+	case "off":
+		o.NoForks = true
+	default:
+		return fmt.Errorf("BULKHEAD_WARM: %q is neither on nor off", text)
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -71,7 +71,7 @@ func podRequest(r *enginev1.StartRequest) (engine.PodRequest, error) {
 		Hostname: r.GetHostname(), Sysctls: r.GetSysctls(),
 		Network:   network.Kind(r.GetNetwork()),
 		Bandwidth: network.Bandwidth{Ingress: bandwidth.GetIngress(), Egress: bandwidth.GetEgress()},
-		Accel:     hypervisor.Accel(r.GetAccelerator()), Cold: r.GetCold(),
+		Accel:     hypervisor.Accel(r.GetAccelerator()), Cold: r.GetCold(), NoFork: r.GetNoFork(),
 		ScratchBytes: r.GetScratchBytes(), LogDirectory: r.GetLogDirectory(),
 	}
 	for _, p := range r.GetPorts() {

@@ -18,7 +18,7 @@ func TestVM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts VMs")
 	}
-	o := enginetest.Real(t, enginetest.NoPool)
+	o := enginetest.Real(t, enginetest.Clones)
 	p := serve(t, o)
 	c := p.door("oci")
 	pod := start(t, c, "c1")

@@ -84,6 +84,9 @@ func machineCondition(f *engine.Facts, began *metav1.Time) corev1.PodCondition {
 	if f.Clone {
 		c.Reason = "Clone"
 	}
+	if f.Forked {
+		c.Reason = "Fork"
+	}
 	if f.State == "stopped" {
 		c.Status = corev1.ConditionFalse
 	}
@@ -93,6 +96,9 @@ func machineCondition(f *engine.Facts, began *metav1.Time) corev1.PodCondition {
 	if f.Template != "" {
 		parts = append(parts, "template "+f.Template)
 	}
+	if f.ForkNote != "" {
+		parts = append(parts, "not forked: "+f.ForkNote)
+	}
 	if f.VMPID != 0 {
 		parts = append(parts, fmt.Sprintf("process %d", f.VMPID))
 	}
@@ -101,6 +107,19 @@ func machineCondition(f *engine.Facts, began *metav1.Time) corev1.PodCondition {
 	}
 	c.Message = strings.Join(parts, "; ")
 	return c
+}
+
+// madeHow is how a pod's VM was made, and why not in a faster way.
+func madeHow(f *engine.Facts) string {
+	switch {
+	case f.Forked:
+		return "forked"
+	case f.Clone && f.ForkNote != "":
+		return "cloned, not forked: " + f.ForkNote
+	case f.Clone:
+		return "cloned"
+	}
+	return "booted"
 }
 
 func noted(what, note string) string {

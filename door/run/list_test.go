@@ -32,3 +32,16 @@ func TestMachineCondition(t *testing.T) {
 		}
 	}
 }
+
+func TestMadeHow(t *testing.T) {
+	for want, f := range map[string]engine.Facts{
+		"forked":                   {Clone: true, Forked: true},
+		"cloned":                   {Clone: true},
+		"cloned, not forked: late": {Clone: true, ForkNote: "late"},
+		"booted":                   {},
+	} {
+		if got := madeHow(&f); got != want {
+			t.Errorf("%q instead of %q", got, want)
+		}
+	}
+}

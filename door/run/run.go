@@ -162,7 +162,7 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 		p.UID = uuid.NewUUID()
 		p.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 		list = append(list, newPod{manager.Record{
-			Pod: p, Network: req.Network, Template: req.Template, Accel: req.Accel,
+			Pod: p, Network: req.Network, Template: req.Template, Warm: req.Warm, Accel: req.Accel,
 			Foreground: !req.Detach, Remove: req.Remove,
 		}, all.Of(p.Namespace)})
 	}
@@ -238,6 +238,7 @@ func relay(e *entry, out send) error {
 func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
 	m := api.Started{Pod: summary(e), Containers: allContainers(e.Given()), Interactive: interactive(e.Given())}
 	if f, err := s.engine.Facts(ctx, e.Sandbox()); err == nil {
+		m.VM = madeHow(f)
 		for _, p := range f.Phases {
 			m.Phases = append(m.Phases, api.Phase{Name: p.Name, Microseconds: p.Took.Microseconds()})
 		}

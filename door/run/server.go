@@ -32,12 +32,12 @@ import (
 // Options say how an engine runs.
 type Options struct {
 	Roots dirs.Roots
-	// Idle is how long the engine stays, with its pool of ready machines,
+	// Idle is how long the engine stays, with its warm machines,
 	// when no pod runs and nobody asks.
 	Idle time.Duration
-	// Pool is engine.Options.Pool.
-	Pool   int
-	Logger *slog.Logger
+	// NoForks is engine.Options.NoForks.
+	NoForks bool
+	Logger  *slog.Logger
 	// Environment is the default of requests without one, and that of the pods
 	// which an earlier engine left.
 	Environment api.Environment
@@ -108,7 +108,7 @@ func volumesDir(r dirs.Roots) string { return filepath.Join(r.Instance(client.In
 // open makes the engine and what speaks to it.
 func (s *server) open(ctx context.Context, o Options) (err error) {
 	s.engine, err = engine.Open(ctx, engine.Options{
-		Roots: o.Roots, Instance: client.Instance, Pool: o.Pool, Logger: o.Logger, Building: s.building,
+		Roots: o.Roots, Instance: client.Instance, NoForks: o.NoForks, Logger: o.Logger, Building: s.building,
 		HostPaths: []string{podsDir(o.Roots), volumesDir(o.Roots)},
 		LogBytes:  2 * logs.Bound, // room for what comes until a pod's rotator looks
 	})

@@ -62,6 +62,24 @@ func (d Disks) Make(ctx context.Context, id string, size int64) (*os.File, error
 	return d.Open(id)
 }
 
+// Copy makes the pod's disk as a copy of one whose VM stands still, and opens it.
+func (d Disks) Copy(id string, from *os.File) (*os.File, error) {
+	if err := scratch.Copy(d.path(id), from); err != nil {
+		return nil, err
+	}
+	fault.Point("scratch.copied")
+	return d.Open(id)
+}
+
+// Drop removes the pod's disk.
+func (d Disks) Drop(id string) error {
+	err := os.Remove(d.path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // Take moves the disk of the pod from, whose VM has ended, to the pod id, which is
 // being started, for size bytes. The journal of id says how to undo it, until id is
 // ready. A disk that has gone is left alone, and so is one of another size: ErrSize.

@@ -22,8 +22,11 @@ import (
 // Busybox is the name of the image that LoadImage loads.
 const Busybox = "localhost/busybox:test"
 
-// NoPool is for an engine that starts each pod's VM when it is asked for.
-const NoPool = -1
+// How the VMs of Real are made.
+const (
+	Clones = false
+	Forks  = true // of warm ones, as soon as there are some
+)
 
 // Roots are roots whose state is a short path. They go with the test.
 func Roots(t testing.TB) dirs.Roots {
@@ -39,8 +42,7 @@ func Roots(t testing.TB) dirs.Roots {
 	return dirs.Roots{Data: filepath.Join(root, "d"), State: filepath.Join(root, "s")}
 }
 
-// Options are those of an engine of the instance "test" without a pool and without a
-// network, that starts nothing yet: w, or shims and VMs, are still missing.
+// Options are those of an engine of the instance "test" without a network, that starts nothing yet: w, or shims and VMs, are still missing.
 func Options(t testing.TB, roots dirs.Roots) engine.Options {
 	t.Helper()
 	if err := roots.Ensure(); err != nil {
@@ -51,7 +53,7 @@ func Options(t testing.TB, roots dirs.Roots) engine.Options {
 		t.Fatal(err)
 	}
 	return engine.Options{
-		Roots: roots, Instance: "test", Images: images, Pool: NoPool, Users: filepath.Join(roots.Data, "users"),
+		Roots: roots, Instance: "test", Images: images, Users: filepath.Join(roots.Data, "users"),
 		Network:   func(network.Kind) (network.Provider, error) { return network.None{}, nil },
 		HostPaths: []string{os.TempDir()},
 		Logger:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -65,16 +67,17 @@ func (w *World) In(o engine.Options) engine.Options {
 	return o
 }
 
-// Real are the options of an engine with real VMs, in so many of them ahead, that has
-// the test image. Another engine can be opened with the same options. With -short the
+// Real are the options of an engine with real VMs, Clones or Forks, that has the test
+// image. Another engine can be opened with the same options. With -short the
 // test is skipped.
-func Real(t testing.TB, pool int) engine.Options {
+func Real(t testing.TB, forks bool) engine.Options {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots VMs: not with -short")
 	}
 	o := Options(t, Roots(t))
-	o.Pool, o.Users = pool, "" // real processes have users that no other engine of the host leases
+	o.NoForks, o.Warm = !forks, filepath.Join(root(), "bin", "bulkhead-warm.so")
+	o.Users = "" // real processes have users that no other engine of the host leases
 	dir := os.Getenv("BULKHEAD_GUEST")
 	if dir == "" {
 		dir = filepath.Join(root(), "bin", "guest")

@@ -123,6 +123,9 @@ func (w *World) Start(ctx context.Context, o shim.Options) (*link.Conn, error) {
 		os.WriteFile(filepath.Join(o.StateDir, layout.Sandbox), nil, 0o600)); err != nil {
 		return nil, err
 	}
+	if o.Copy != nil {
+		_, _ = o.Copy(ctx, filepath.Join(o.StateDir, layout.VM)) // the shim clones where it fails
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.starts++
@@ -338,10 +341,6 @@ func (f extService) Status(_ context.Context, _ *shimv1.StatusRequest) (*shimv1.
 	return res, nil
 }
 
-func (f extService) Rehearse(ctx context.Context, _ *shimv1.RehearseRequest) (*shimv1.RehearseResponse, error) {
-	return &shimv1.RehearseResponse{}, f.w.call(ctx, "Rehearse")
-}
-
 func (f extService) ReadFile(_ context.Context, r *shimv1.ReadFileRequest) (*shimv1.ReadFileResponse, error) {
 	return &shimv1.ReadFileResponse{Data: []byte("last words of " + r.Path)}, nil
 }
@@ -419,6 +418,7 @@ func (n fakeNet) Attach(ctx context.Context, r network.Request) (network.Attachm
 	listeners, err := network.Listen(r.Ports)
 	return network.Attachment{
 		IPs: []string{"10.0.2.15"}, DNS: network.DNS{Servers: []string{"10.0.2.3"}}, Listeners: listeners,
+		Place: func() (network.Place, error) { return network.Place{}, n.w.call(ctx, "Place") },
 	}, err
 }
 

@@ -27,6 +27,7 @@ const buildTimeout = 2 * time.Minute
 // Templates are the templates of this host, which QEMU clones. The memory of each is
 // held until Close, or until it is removed and no clone is being started from it.
 type Templates struct {
+	qemu   qemu.Driver
 	driver hypervisor.Driver
 	store  *template.Store
 	guest  template.Guest
@@ -65,6 +66,7 @@ func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger) (*Templates, error
 		return nil, err
 	}
 	h := &Templates{
+		qemu:   driver,
 		driver: driver,
 		store:  template.Open(roots, driver),
 		guest:  ready.Steady,
@@ -80,6 +82,9 @@ func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger) (*Templates, error
 	}
 	return h, nil
 }
+
+// QEMU is what clones the templates.
+func (h *Templates) QEMU() qemu.Driver { return h.qemu }
 
 // Accel resolves a wish by the probe.
 func (h *Templates) Accel(ctx context.Context, wish hypervisor.Accel) (hypervisor.Accel, string, error) {

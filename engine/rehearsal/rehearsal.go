@@ -1,4 +1,4 @@
-// Package rehearsal makes the pod that machines in the pool rehearse with: an
+// Package rehearsal makes the pod that warm machines rehearse with: an
 // image of one small program, and a container's specification as the pods of
 // users have it. Under emulation the code that such a container runs through,
 // in the guest's kernel, its agent and crun, is then translated already when

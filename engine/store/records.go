@@ -22,10 +22,9 @@ const (
 // Phase is how far a pod has come, as the engine sees it.
 type Phase string
 
-// The phases. Starting pods are seen by nobody; Pooled ones are clones without
-// a pod; a Stopped one has no process and no network any more.
+// The phases. Starting pods are seen by nobody; a Stopped one has no process and no
+// network any more.
 const (
-	Pooled   Phase = "pooled"
 	Starting Phase = "starting"
 	Ready    Phase = "ready"
 	Stopped  Phase = "stopped"
@@ -34,7 +33,7 @@ const (
 
 func (p Phase) valid() bool {
 	switch p {
-	case Pooled, Starting, Ready, Stopped, Removing:
+	case Starting, Ready, Stopped, Removing:
 		return true
 	}
 	return false
@@ -52,7 +51,7 @@ type Pod struct {
 	// Volumes says that emptyDirs may lie on the disk, which nothing else outlives.
 	Volumes bool  `json:"volumes,omitempty"`
 	Phase   Phase `json:"phase"`
-	// Record is the door's own, which the engine never reads; absent in the pool.
+	// Record is the door's own, which the engine never reads.
 	Record  json.RawMessage `json:"record,omitempty"`
 	Created time.Time       `json:"created"`
 
@@ -61,7 +60,9 @@ type Pod struct {
 	Template  string             `json:"template,omitempty"` // key; absent for a cold boot
 	MemoryMiB int                `json:"memoryMiB"`
 	Owner     *shim.Owner        `json:"owner,omitempty"`
-	WasPooled bool               `json:"wasPooled,omitempty"`
+	// Forked says that the VM is a fork, ForkNote why a clone is none.
+	Forked   bool   `json:"forked,omitempty"`
+	ForkNote string `json:"forkNote,omitempty"`
 	// Overhead is what the VM may take on the host beside the pod's own.
 	Overhead Overhead `json:"overhead,omitzero"`
 	// Sized says that the pod's resources have been told since its start, beside

@@ -144,7 +144,7 @@ func TestRecordsThatLie(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
-	for _, phase := range []Phase{Pooled, Starting, Ready, Stopped, Removing} {
+	for _, phase := range []Phase{Starting, Ready, Stopped, Removing} {
 		p := put(t, s, "in "+string(phase))
 		p.Phase = phase
 		if err := s.PutPod(p); err != nil {

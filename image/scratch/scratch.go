@@ -65,6 +65,19 @@ func (m Maker) Create(ctx context.Context, path string, size int64) error {
 	return nil
 }
 
+// Copy makes a disk at path, which must not exist, with the content of another one, which
+// nobody writes meanwhile. Nothing is left if it fails.
+func Copy(path string, from *os.File) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("copy a scratch disk: %w", err)
+	}
+	if err := errors.Join(copySparse(f, from), f.Close()); err != nil {
+		return fmt.Errorf("copy a scratch disk to %s: %w", path, errors.Join(err, os.Remove(path)))
+	}
+	return nil
+}
+
 // Rounded is the length of the disk that is made for size bytes.
 func Rounded(size int64) int64 { return max(MinSize, (size+Unit-1)/Unit*Unit) }
 

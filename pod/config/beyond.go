@@ -20,7 +20,7 @@ var ErrBeyondCRI = errors.New("the runtime cannot keep it")
 func Beyond(o *Options) runtimev1.PodOptions {
 	limit := podLimits(o.Pod)[corev1.ResourceEphemeralStorage]
 	out := runtimev1.PodOptions{
-		Network: o.Network, Accel: o.Accel, Cold: o.Template == "off",
+		Network: o.Network, Accel: o.Accel, Cold: o.Template == "off", NoFork: o.Warm == "off",
 		WholeCPU: ownLimit(o.Pod, corev1.ResourceCPU), WholeMemory: ownLimit(o.Pod, corev1.ResourceMemory),
 		Unstated: !bounded(o.Pod, corev1.ResourceMemory), ScratchBytes: limit.Value(),
 	}
@@ -72,6 +72,7 @@ func Plain(o *Options) error {
 	for field, asked := range map[string]bool{
 		"the choice of a network": beyond.Network != "", "the choice of an accelerator": beyond.Accel != "",
 		"a boot without a template":                  beyond.Cold,
+		"a VM that is no fork":                       beyond.NoFork,
 		"spec.resources.limits[cpu]":                 beyond.WholeCPU,
 		"spec.resources.limits[memory]":              beyond.WholeMemory,
 		"a container's limits[ephemeral-storage]":    beyond.ScratchBytes != 0,

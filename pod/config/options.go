@@ -45,6 +45,7 @@ type Options struct {
 
 	Network  string // "user", "none" or empty for the engine's default
 	Template string // "off" or empty
+	Warm     string // "off" or empty
 	Accel    string // "kvm", "tcg" or empty for the probed one
 	// Ports are published beside the pod's own hostPorts.
 	Ports []*runtimeapi.PortMapping

@@ -85,6 +85,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 			Objects:    p.objects,
 			Network:    rec.Network,
 			Template:   rec.Template,
+			Warm:       rec.Warm,
 			Accel:      rec.Accel,
 			Ports:      rec.Ports,
 		},

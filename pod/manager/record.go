@@ -18,9 +18,10 @@ const recordFile = "pod.json"
 type Record struct {
 	// Pod is the pod as it was given, defaulted and validated, with a UID.
 	Pod *corev1.Pod `json:"pod"`
-	// Network, Template, Accel and Ports are the like-named pod.Options.
+	// Network, Template, Warm, Accel and Ports are the like-named pod.Options.
 	Network  string                    `json:"network,omitempty"`
 	Template string                    `json:"template,omitempty"`
+	Warm     string                    `json:"warm,omitempty"`
 	Accel    string                    `json:"accel,omitempty"`
 	Ports    []*runtimeapi.PortMapping `json:"ports,omitempty"`
 	// Since is when the current run was asked for.

@@ -53,6 +53,9 @@ type Message struct {
 	// Patience is sandbox.Options.Patience for a clone.
 	Patience time.Duration `json:"patience,omitempty"`
 
+	// Copy is a machine that was made for the shim and stands still.
+	Copy *hypervisor.Record `json:"copy,omitempty"`
+
 	// Clone is the shim's own note.
 	Clone bool `json:"-"`
 }

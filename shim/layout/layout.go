@@ -30,3 +30,6 @@ const LogLimit = 256 << 10
 func IsDead(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
+
+// MachineName is the name of the machine of the sandbox id, as hypervisor.Options have it.
+func MachineName(id string) string { return "bulkhead-" + id[:min(len(id), 12)] }

@@ -7,8 +7,6 @@ const (
 	// in JSON. Scratch is the name that its disk is sent under, if it has one.
 	ConfigType = "io.bulkhead.sandbox.Config+json"
 	Scratch    = "scratch"
-	// RehearsalImage is the name that Rehearse's image is sent under.
-	RehearsalImage = "rehearsal"
 
 	// MemoryAnnotation of an UpdateTaskRequest is what the machine is grown
 	// to before the container's cgroup changes, in MiB. A request without an id is

@@ -32,7 +32,7 @@ func (s *shim) prepare() error {
 		s.m.Clone = st.Clone
 		return nil
 	}
-	s.m.Clone = s.files[bootstrap.Memory] != nil
+	s.m.Clone = s.files[bootstrap.Memory] != nil || s.m.Copy != nil
 	st := stored{Version: bootstrap.Version, Machine: s.m.Machine, Clone: s.m.Clone}
 	if err := atomicfile.WriteJSON(path, st, 0o600, atomicfile.Volatile); err != nil {
 		return fmt.Errorf("store the machine: %w", err)

@@ -65,6 +65,7 @@ func (s *shim) open() (err error) {
 		Machine: s.start, Adopt: s.adopt,
 		Events: service.OnEvent(s.m.ID, &s.hub, s.log),
 	}
+	o.Mounted = s.m.Copy != nil
 	if s.m.Clone {
 		o.BootTimeout, o.Patience = cloneTimeout, s.m.Patience
 	}
@@ -95,6 +96,9 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 	if s.sealed {
 		return nil, errors.New("a shim makes no second machine: adopt the sandbox, whose new shim makes one")
 	}
+	if s.m.Copy != nil {
+		return s.takeCopy(ctx)
+	}
 	dir := s.path(layout.VM)
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("clear the machine's directory: %w", err)
@@ -116,8 +120,20 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 	return s.driver.Boot(ctx, m, files, o)
 }
 
+// takeCopy takes over the machine that was made for this shim, and lets it go on.
+func (s *shim) takeCopy(ctx context.Context) (hypervisor.VM, error) {
+	v, err := s.adopt(ctx, *s.m.Copy)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.Resume(ctx); err != nil {
+		return nil, errors.Join(err, v.Kill(ctx), v.Close())
+	}
+	return v, nil
+}
+
 // name is what the machine's process bears. The pod's id in it is the engine's word.
-func (s *shim) name() string { return "bulkhead-" + s.m.ID[:min(len(s.m.ID), 12)] }
+func (s *shim) name() string { return layout.MachineName(s.m.ID) }
 
 // spawn starts QEMU with less than the shim has.
 func (s *shim) spawn(cmd *exec.Cmd) error {

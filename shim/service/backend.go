@@ -16,7 +16,6 @@ import (
 // Sandbox is what the services need of *sandbox.Sandbox, which documents it.
 type Sandbox interface {
 	Create(ctx context.Context, c sandbox.Config, f sandbox.Files) error
-	Rehearse(ctx context.Context, r sandbox.Rehearsal, f sandbox.RehearsalFiles) error
 	Start(ctx context.Context) error
 	Stop(ctx context.Context) error
 	Pause(ctx context.Context) error

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
@@ -68,11 +67,6 @@ func (f *fake) ReopenLog(_ context.Context, id string, file *os.File) error {
 		f.taken = append(f.taken, file)
 	}
 	return f.call("reopen the log of %s", id)
-}
-
-func (f *fake) Rehearse(_ context.Context, r sandbox.Rehearsal, files sandbox.RehearsalFiles) error {
-	f.taken = append(f.taken, files.Scratch, files.Image)
-	return f.call("rehearse with %d MiB", r.MemoryMiB)
 }
 
 // TestCallsReachTheSandbox: each call reaches the sandbox with what was asked for, and
@@ -186,10 +180,6 @@ func TestCallsOutOfBounds(t *testing.T) {
 			_, err := r.extension.Publish(ctx, &shimv1.PublishRequest{File: "x"})
 			return err
 		},
-		"a rehearsal of nothing": func() error {
-			_, err := r.extension.Rehearse(ctx, &shimv1.RehearseRequest{Options: []byte("{")})
-			return err
-		},
 	} {
 		wantCode(t, name, call(), codes.InvalidArgument)
 	}
@@ -249,34 +239,16 @@ func TestSentFiles(t *testing.T) {
 		_, err := r.extension.ReopenLog(ctx, &shimv1.ReopenLogRequest{ContainerId: "c", File: "log"})
 		return err
 	}
-	rehearse := func() error {
-		_, err := r.extension.Rehearse(ctx, &shimv1.RehearseRequest{Options: []byte(`{"memoryMiB":9}`)})
-		return err
-	}
 	wantCode(t, "a log that was not sent", reopen(), codes.NotFound)
 	log := send("log")
 	wantCode(t, "a log", reopen(), codes.OK)
-	wantCode(t, "a rehearsal without a disk", rehearse(), codes.NotFound)
-	lost := send(layout.Scratch)
-	wantCode(t, "a rehearsal without an image", rehearse(), codes.NotFound)
-	scratch, image := send(layout.Scratch), send(layout.RehearsalImage)
-	wantCode(t, "a rehearsal", rehearse(), codes.OK)
-	if got := r.fake.taken; !slices.Equal(got, []*os.File{log, scratch, image}) {
+	if got := r.fake.taken; !slices.Equal(got, []*os.File{log}) || closed(log) {
 		t.Errorf("taken: %v", got)
-	}
-	if !closed(lost) || closed(log) || closed(scratch) || closed(image) {
-		t.Error("a file that nobody took is open, or one that the sandbox has is not")
 	}
 	r.fake.fails = sandbox.ErrState
 	log = send("log")
 	wantCode(t, "a log that is refused", reopen(), codes.FailedPrecondition)
 	if !closed(log) {
 		t.Error("a log that was refused is open")
-	}
-	send(layout.Scratch)
-	send(layout.RehearsalImage)
-	wantCode(t, "a rehearsal that is refused", rehearse(), codes.FailedPrecondition)
-	if calls := r.fake.noted(); !slices.Contains(calls, "rehearse with 9 MiB") || strings.Contains(calls[0], "rehearse") {
-		t.Errorf("calls %q", calls)
 	}
 }

@@ -51,29 +51,51 @@ func (c *Conn) Link(index int, mac net.HardwareAddr, mtu int, up bool) error {
 
 // Address adds an address to an interface.
 func (c *Conn) Address(index int, p netip.Prefix) error {
+	m := newMessage(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
+	m.address(index, p)
+	return c.do(m, "add address "+p.String())
+}
+
+// RemoveAddress removes an address from an interface.
+func (c *Conn) RemoveAddress(index int, p netip.Prefix) error {
+	m := newMessage(unix.RTM_DELADDR, 0)
+	m.address(index, p)
+	return c.do(m, "remove address "+p.String())
+}
+
+func (m *message) address(index int, p netip.Prefix) {
 	info := unix.IfAddrmsg{Family: family(p.Addr()), Prefixlen: uint8(p.Bits()), Index: uint32(index)}
 	if p.Addr().Is6() {
 		info.Flags = unix.IFA_F_NODAD // the host answers for its uniqueness
 	}
-	m := newMessage(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
 	m.add(unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofIfAddrmsg))
 	m.attr(unix.IFA_LOCAL, p.Addr().AsSlice())
 	m.attr(unix.IFA_ADDRESS, p.Addr().AsSlice())
-	return c.do(m, "add address "+p.String())
 }
 
 // DefaultRoute adds the default route by a gateway, which need not lie within
 // the interface's own network.
 func (c *Conn) DefaultRoute(index int, gateway netip.Addr) error {
+	m := newMessage(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
+	m.defaultRoute(index, gateway)
+	return c.do(m, "add route by "+gateway.String())
+}
+
+// RemoveDefaultRoute removes it.
+func (c *Conn) RemoveDefaultRoute(index int, gateway netip.Addr) error {
+	m := newMessage(unix.RTM_DELROUTE, 0)
+	m.defaultRoute(index, gateway)
+	return c.do(m, "remove route by "+gateway.String())
+}
+
+func (m *message) defaultRoute(index int, gateway netip.Addr) {
 	info := unix.RtMsg{
 		Family: family(gateway), Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT,
 		Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST, Flags: unix.RTNH_F_ONLINK,
 	}
-	m := newMessage(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
 	m.add(unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofRtMsg))
 	m.attr(unix.RTA_GATEWAY, gateway.AsSlice())
 	m.attr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, uint32(index)))
-	return c.do(m, "add route by "+gateway.String())
 }
 
 func family(a netip.Addr) uint8 {

@@ -71,6 +71,26 @@ func TestLink(t *testing.T) {
 	if got := ip("addr", "show", "dev", "lo"); !strings.Contains(got, "127.0.0.1/8") {
 		t.Errorf("loopback: %s", got)
 	}
+	for _, err := range []error{
+		c.RemoveDefaultRoute(eth.Index, netip.MustParseAddr("192.0.2.1")),
+		c.RemoveDefaultRoute(eth.Index, netip.MustParseAddr("fd00::1")),
+		c.RemoveAddress(eth.Index, netip.MustParsePrefix("10.1.2.3/24")),
+		c.RemoveAddress(eth.Index, netip.MustParsePrefix("fd00::3/64")),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, list := range []string{ip("addr", "show", "dev", "eth9"), ip("route"), ip("-6", "route")} {
+		for _, gone := range []string{"10.1.2.3", "fd00::3/64", "default via"} {
+			if strings.Contains(list, gone) {
+				t.Errorf("%s is left in %s", gone, list)
+			}
+		}
+	}
+	if err := c.RemoveAddress(eth.Index, netip.MustParsePrefix("10.1.2.3/24")); err == nil {
+		t.Error("an address that is not there")
+	}
 	if err := c.Link(4711, nil, 0, true); err == nil {
 		t.Error("an interface that is not there")
 	}

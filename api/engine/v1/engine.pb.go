@@ -91,6 +91,7 @@ type StartRequest struct {
 	Bandwidth     *Bandwidth             `protobuf:"bytes,12,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
 	Accelerator   string                 `protobuf:"bytes,13,opt,name=accelerator,proto3" json:"accelerator,omitempty"`                        // auto (the default), kvm, tcg
 	Cold          bool                   `protobuf:"varint,14,opt,name=cold,proto3" json:"cold,omitempty"`                                     // boot instead of cloning a template
+	NoFork        bool                   `protobuf:"varint,17,opt,name=no_fork,json=noFork,proto3" json:"no_fork,omitempty"`                   // clone instead of forking a warm VM
 	ScratchBytes  int64                  `protobuf:"varint,15,opt,name=scratch_bytes,json=scratchBytes,proto3" json:"scratch_bytes,omitempty"` // what the pod may write to its disk
 	LogDirectory  string                 `protobuf:"bytes,16,opt,name=log_directory,json=logDirectory,proto3" json:"log_directory,omitempty"`  // made below one of the engine's own host paths; empty: none
 	unknownFields protoimpl.UnknownFields
@@ -221,6 +222,13 @@ func (x *StartRequest) GetAccelerator() string {
 func (x *StartRequest) GetCold() bool {
 	if x != nil {
 		return x.Cold
+	}
+	return false
+}
+
+func (x *StartRequest) GetNoFork() bool {
+	if x != nil {
+		return x.NoFork
 	}
 	return false
 }
@@ -1250,7 +1258,7 @@ var File_engine_proto protoreflect.FileDescriptor
 
 const file_engine_proto_rawDesc = "" +
 	"\n" +
-	"\fengine.proto\x12\x12bulkhead.engine.v1\"\xc1\x05\n" +
+	"\fengine.proto\x12\x12bulkhead.engine.v1\"\xda\x05\n" +
 	"\fStartRequest\x12\x12\n" +
 	"\x04door\x18\x01 \x01(\tR\x04door\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x16\n" +
@@ -1266,7 +1274,8 @@ const file_engine_proto_rawDesc = "" +
 	"\x03dns\x18\v \x01(\v2\x17.bulkhead.engine.v1.DNSR\x03dns\x12;\n" +
 	"\tbandwidth\x18\f \x01(\v2\x1d.bulkhead.engine.v1.BandwidthR\tbandwidth\x12 \n" +
 	"\vaccelerator\x18\r \x01(\tR\vaccelerator\x12\x12\n" +
-	"\x04cold\x18\x0e \x01(\bR\x04cold\x12#\n" +
+	"\x04cold\x18\x0e \x01(\bR\x04cold\x12\x17\n" +
+	"\ano_fork\x18\x11 \x01(\bR\x06noFork\x12#\n" +
 	"\rscratch_bytes\x18\x0f \x01(\x03R\fscratchBytes\x12#\n" +
 	"\rlog_directory\x18\x10 \x01(\tR\flogDirectory\x1a:\n" +
 	"\fSysctlsEntry\x12\x10\n" +

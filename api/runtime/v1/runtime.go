@@ -37,6 +37,8 @@ type PodOptions struct {
 	Accel string `json:"accel,omitempty"`
 	// Cold asks for a boot of its own instead of a clone.
 	Cold bool `json:"cold,omitempty"`
+	// NoFork asks for a clone that shares nothing of its host's process with other pods.
+	NoFork bool `json:"noFork,omitempty"`
 	// WholeCPU and WholeMemory say that the sandbox's limit holds for the pod as a whole
 	// and not only as the sum of its containers'.
 	WholeCPU    bool `json:"wholeCPU,omitempty"`

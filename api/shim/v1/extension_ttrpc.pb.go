@@ -8,7 +8,6 @@ import (
 )
 
 type ExtensionService interface {
-	Rehearse(context.Context, *RehearseRequest) (*RehearseResponse, error)
 	Events(context.Context, *EventsRequest, Extension_EventsServer) error
 	Open(context.Context, *OpenRequest) (*OpenResponse, error)
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
@@ -37,13 +36,6 @@ func (x *extensionEventsServer) Send(m *Event) error {
 func RegisterExtensionService(srv *ttrpc.Server, svc ExtensionService) {
 	srv.RegisterService("bulkhead.shim.v1.Extension", &ttrpc.ServiceDesc{
 		Methods: map[string]ttrpc.Method{
-			"Rehearse": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
-				var req RehearseRequest
-				if err := unmarshal(&req); err != nil {
-					return nil, err
-				}
-				return svc.Rehearse(ctx, &req)
-			},
 			"Open": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
 				var req OpenRequest
 				if err := unmarshal(&req); err != nil {
@@ -125,7 +117,6 @@ func RegisterExtensionService(srv *ttrpc.Server, svc ExtensionService) {
 }
 
 type ExtensionClient interface {
-	Rehearse(context.Context, *RehearseRequest) (*RehearseResponse, error)
 	Events(context.Context, *EventsRequest) (Extension_EventsClient, error)
 	Open(context.Context, *OpenRequest) (*OpenResponse, error)
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
@@ -146,14 +137,6 @@ func NewExtensionClient(client *ttrpc.Client) ExtensionClient {
 	return &extensionClient{
 		client: client,
 	}
-}
-
-func (c *extensionClient) Rehearse(ctx context.Context, req *RehearseRequest) (*RehearseResponse, error) {
-	var resp RehearseResponse
-	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "Rehearse", req, &resp); err != nil {
-		return nil, err
-	}
-	return &resp, nil
 }
 
 func (c *extensionClient) Events(ctx context.Context, req *EventsRequest) (Extension_EventsClient, error) {

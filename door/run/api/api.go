@@ -68,6 +68,7 @@ type RunRequest struct {
 	// none can be made for it: the pods reach the host's loopback then.
 	HostLoopback bool   `json:"hostLoopback,omitempty"`
 	Template     string `json:"template,omitempty"` // "on" or "off"
+	Warm         string `json:"warm,omitempty"`     // likewise
 	Accel        string `json:"accel,omitempty"`
 }
 
@@ -122,6 +123,8 @@ type Started struct {
 	Pod        Pod      `json:"pod"`
 	Containers []string `json:"containers"`
 	Phases     []Phase  `json:"phases,omitempty"`
+	// VM is how the VM was made.
+	VM string `json:"vm,omitempty"`
 	// Interactive is the pod's default container if its spec asks for stdin or for
 	// a terminal.
 	Interactive *Interactive `json:"interactive,omitempty"`

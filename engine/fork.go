@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/engine/disks"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/engine/networks"
+	"github.com/bulkhead-project/bulkhead/engine/parents"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/image/scratch"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// Parents gives forks of warm VMs; *parents.Parents is the one of an engine, tests have
+// others.
+type Parents interface {
+	Fork(ctx context.Context, m hypervisor.Machine, c parents.Child) (hypervisor.Record, error)
+	// Want tells that pods of m's kind are started.
+	Want(m hypervisor.Machine)
+	// Ready waits until pods of m's kind are forked.
+	Ready(ctx context.Context, m hypervisor.Machine) error
+	// Failed tells that a fork of m's parent was never up.
+	Failed(m hypervisor.Machine)
+	Close() error
+}
+
+// completeMachines opens templates, and what keeps clones of them warm.
+func (o *Options) completeMachines() error {
+	templates, err := machines.Open(o.Roots, o.Guest, o.Logger)
+	if err != nil {
+		return err
+	}
+	o.Machines = templates
+	if o.NoForks {
+		return nil
+	}
+	if o.Warm == "" {
+		if o.Warm, err = dirs.Sibling("bulkhead-warm.so"); err != nil {
+			o.Logger.Info("no VM is forked", "why", err)
+			return nil
+		}
+	}
+	nets := networks.New(o.Network)
+	o.Parents = parents.New(parents.Options{
+		Dir: o.warmDir(), Library: o.Warm, Driver: templates.QEMU(),
+		Template: func(ctx context.Context, m hypervisor.Machine) (*machines.Template, error) {
+			return templates.Template(ctx, m, nil)
+		},
+		Network: func(ctx context.Context, m hypervisor.Machine) (*agentv1.Network, error) {
+			return rehearsalNetwork(ctx, nets, m)
+		},
+		Scratch: func(ctx context.Context, path string) error {
+			return scratch.Maker{Templates: o.Roots.Templates()}.Create(ctx, path, disks.Default)
+		},
+		MostForks: o.ForksPerParent, Logger: o.Logger,
+	})
+	return nil
+}
+
+// warmDir is where the sockets of warm VMs lie.
+func (o *Options) warmDir() string { return filepath.Join(o.Roots.Instance(o.Instance), "warm") }
+
+// rehearsalNetwork is what a guest sets up that is nobody's yet.
+func rehearsalNetwork(ctx context.Context, nets *networks.Networks, m hypervisor.Machine) (*agentv1.Network, error) {
+	p, err := nets.Of(networks.KindOf(m))
+	if err != nil {
+		return nil, err
+	}
+	id := store.NewID()
+	a, err := p.Attach(ctx, network.Request{ID: id})
+	return guestNetwork(id, a), err
+}
+
+// Warm has VMs of a kind be forked from now on, as they are some time after the first of
+// their kind by themselves, and returns when they are.
+func (e *Engine) Warm(ctx context.Context, r TemplateRequest) error {
+	m, err := e.machineOf(ctx, r)
+	if err == nil && e.parents == nil {
+		err = parents.ErrNone
+	}
+	if err == nil {
+		err = e.parents.Ready(ctx, m)
+	}
+	return failure.Wrap(err, "keep a VM warm")
+}
+
+// whyNoFork is why the pod is not to be forked, empty if it may be: a fork has a disk, which
+// is empty and of the default size.
+func (b *building) whyNoFork() string {
+	switch {
+	case b.e.parents == nil:
+		return "this engine keeps no VM warm"
+	case b.alone:
+		return "a VM before it has failed"
+	case b.plan.Cold || b.plan.NoFork:
+		return "the pod asks for none"
+	case b.from != nil:
+		return "it has the disk of a pod before it"
+	case b.plan.scratchSize() != disks.Default:
+		return "its disk is not of the default size"
+	}
+	return ""
+}
+
+// copyOf makes the VM of a pod as a fork, with its disk, confined as one that its shim starts.
+func (e *Engine) copyOf(r *store.Pod, a network.Attachment, memory *os.File) func(context.Context, string) (hypervisor.Record, error) {
+	return func(ctx context.Context, dir string) (hypervisor.Record, error) {
+		made, err := e.fork(ctx, r, a, memory, dir)
+		if r.Forked = err == nil; err != nil {
+			r.ForkNote = err.Error()
+			err = errors.Join(err, e.disks.Drop(r.ID))
+		}
+		return made, err
+	}
+}
+
+func (e *Engine) fork(
+	ctx context.Context,
+	r *store.Pod,
+	a network.Attachment,
+	memory *os.File,
+	dir string,
+) (made hypervisor.Record, err error) {
+	c := parents.Child{ID: r.ID, Dir: dir, Owner: r.Owner, Memory: memory}
+	c.Disk = func(from *os.File) (*os.File, error) { return e.disks.Copy(r.ID, from) }
+	defer func() {
+		for _, f := range c.Groups {
+			f.Close()
+		}
+		err = errors.Join(err, c.Place.Close())
+	}()
+	if c.Groups, err = hostcgroup.At(r.Cgroup.Dirs).Doors(); err != nil {
+		return made, err
+	}
+	if c.Place, err = a.Place(); err != nil {
+		return made, err
+	}
+	return e.parents.Fork(ctx, r.Machine, c)
+}

@@ -1,0 +1,200 @@
+package parents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/engine/rehearsal"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/hypervisor/warm"
+	"github.com/bulkhead-project/bulkhead/image/scratch"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/sandbox/ready"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// makeTimeout bounds the making of a parent; with a template that is there it takes some
+// two seconds of a processor.
+const makeTimeout = 3 * time.Minute
+
+// nameOf is the name of the VM of an id.
+func nameOf(id string) string { return layout.MachineName(id) }
+
+// make makes a parent and proves it.
+func (p *Parents) make(ctx context.Context, k *kind) (_ *parent, err error) {
+	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
+	defer cancel()
+	began := time.Now()
+	if err := p.wallsOf(k); err != nil {
+		return nil, err
+	}
+	t, err := p.o.Template(ctx, k.machine)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Release()
+	id := store.NewID()
+	made := &parent{kind: k, dir: filepath.Join(p.o.Dir, id[:12]), memory: t.Memory}
+	var rollback undo.Stack
+	defer rollback.OnError(ctx, &err)
+	rollback.Push("directory", func(context.Context) error { return os.RemoveAll(made.dir) })
+	for _, dir := range []string{p.o.Dir, made.dir} {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, err
+		}
+	}
+	vm, err := p.rehearse(ctx, made, id, t, &rollback)
+	if err != nil {
+		return nil, fmt.Errorf("rehearse: %w", err)
+	}
+	made.process = vm
+	fault.Point("warm.rehearsed")
+	if err := vm.Park(ctx); err != nil {
+		return nil, err
+	}
+	fault.Point("warm.parked")
+	if made.holes, err = vm.VM().Process().Files(made.disk); err != nil {
+		return nil, err
+	}
+	if err := p.prove(ctx, made); err != nil {
+		return nil, fmt.Errorf("prove it by a fork: %w", err)
+	}
+	fault.Point("warm.proven")
+	p.o.Logger.Info("a VM is warm", "vcpus", k.machine.VCPUs, "memory", k.machine.Memory, "network", k.machine.Network,
+		"took", time.Since(began))
+	return made, nil
+}
+
+// rehearse starts the parent and has it go through a pod's life, of which nothing is left
+// in it.
+func (p *Parents) rehearse(
+	ctx context.Context,
+	made *parent,
+	id string,
+	t *machines.Template,
+	rollback *undo.Stack,
+) (vm *warm.Parent, err error) {
+	script, err := rehearsal.Script()
+	if err != nil {
+		return nil, err
+	}
+	if script.Network, err = p.o.Network(ctx, made.kind.machine); err != nil {
+		return nil, err
+	}
+	box, err := sandbox.New(sandbox.Options{
+		StateDir: made.dir, Logger: p.o.Logger, Patience: t.Patience,
+		Machine: func(ctx context.Context) (hypervisor.VM, error) {
+			console, err := os.OpenFile(filepath.Join(made.dir, layout.Console), os.O_RDWR|os.O_CREATE, 0o600)
+			if err != nil {
+				return nil, err
+			}
+			vm, err = warm.Start(ctx, p.o.Driver, p.o.Library, made.kind.machine,
+				hypervisor.Files{Memory: t.Memory, State: t.State, Console: console},
+				hypervisor.Options{Dir: made.dir, Name: nameOf(id)})
+			if err != nil {
+				console.Close()
+				return nil, err
+			}
+			fault.Point("warm.started")
+			return kept{vm.VM()}, nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	rollback.Push("machine", func(ctx context.Context) error {
+		if vm == nil {
+			return nil
+		}
+		return vm.Close(ctx)
+	})
+	if made.disk, err = p.scratch(ctx, made.dir); err == nil {
+		rollback.Push("disk", func(context.Context) error { return made.disk.Close() })
+		var image *os.File
+		if image, err = rehearsal.Image(); err == nil {
+			err = box.Rehearse(ctx, script, made.disk, image)
+		}
+	}
+	return vm, errors.Join(err, box.Close())
+}
+
+// scratch is the disk that the parent's guest mounts.
+func (p *Parents) scratch(ctx context.Context, dir string) (*os.File, error) {
+	path := filepath.Join(dir, "scratch.img")
+	if err := p.o.Scratch(ctx, path); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_RDWR, 0)
+}
+
+// errDisk is matched by a failed fork that is no fault of its parent's.
+var errDisk = errors.New("its disk")
+
+// fork makes a child, with a disk of its own in the place of the parent's.
+func (from *parent) fork(ctx context.Context, c warm.Child, disk func(*os.File) (*os.File, error)) (hypervisor.Record, error) {
+	own, err := disk(from.disk)
+	if err != nil {
+		return hypervisor.Record{}, fmt.Errorf("%w: %w: %w", warm.ErrFork, errDisk, err)
+	}
+	defer own.Close()
+	for _, n := range from.holes {
+		c.Files = append(c.Files, qemu.Inherited{Number: n, File: own})
+	}
+	r, _, err := from.Fork(ctx, c)
+	return r, err
+}
+
+// kept is a VM that its sandbox lets go of, and that is not let go.
+type kept struct{ hypervisor.VM }
+
+// Close does nothing.
+func (kept) Close() error { return nil }
+
+// prove forks the parent and waits for the fork's agent: whatever it is that this host
+// or this QEMU does otherwise, is then found before there is a pod.
+func (p *Parents) prove(ctx context.Context, made *parent) error {
+	dir := filepath.Join(made.dir, "proof")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, forkTimeout)
+	defer cancel()
+	name := nameOf(store.NewID())
+	child := warm.Child{Name: name, Dir: dir, Confinement: warm.Confinement{
+		FileSize: hypervisor.SlotSize, Landlock: made.kind.walls.Ruleset, Filter: made.kind.walls.Filter,
+	}}
+	r, err := made.fork(ctx, child, func(from *os.File) (*os.File, error) {
+		path := filepath.Join(dir, "scratch.img")
+		if err := scratch.Copy(path, from); err != nil {
+			return nil, err
+		}
+		return os.OpenFile(path, os.O_RDWR, 0)
+	})
+	if err != nil {
+		return err
+	}
+	status := make(chan error, 1)
+	go func() { _, err := procid.Reap(r.Process.PID); status <- err }()
+	v, err := p.o.Driver.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: name, Dir: dir})
+	if err == nil {
+		if err = v.Resume(ctx); err == nil {
+			if err = ready.Answering(ctx, v); err != nil {
+				err = v.Explain("reach the agent", err)
+			}
+		}
+		err = errors.Join(err, v.Kill(context.WithoutCancel(ctx)), v.Close())
+	} else {
+		err = errors.Join(err, r.Process.Signal(9))
+	}
+	return errors.Join(err, <-status, os.RemoveAll(dir))
+}

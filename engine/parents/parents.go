@@ -1,0 +1,307 @@
+// Package parents keeps warm parents: stopped VMs in which no pod has ever run, and of
+// which pods' VMs are forked (package hypervisor/warm). There is one for each kind of
+// VM that was wanted of late. It is made in the background, of a clone that rehearses
+// a pod, and proven by a fork; another takes its place when it is old, when many were
+// forked of it, and when one of its children died as no child should. One that nobody
+// has forked for a while is dropped.
+package parents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/hypervisor/warm"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/shim"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
+	"github.com/bulkhead-project/bulkhead/shim/policy"
+)
+
+// ErrNone is matched when there is no parent to fork: the pod gets a clone.
+var ErrNone = errors.New("no warm VM")
+
+// Options say what parents are made with. All but MostForks and Logger are required.
+type Options struct {
+	// Dir is a directory for the parents' sockets, made with the first and removed by
+	// Close. Its own directory is there by then.
+	Dir string
+	// Library is the path of bulkhead-warm.so.
+	Library string
+	Driver  qemu.Driver
+	// Template gives what parents are cloned from.
+	Template func(ctx context.Context, m hypervisor.Machine) (*machines.Template, error)
+	// Network is what the guest of a machine sets up when it rehearses.
+	Network func(ctx context.Context, m hypervisor.Machine) (*agentv1.Network, error)
+	// Scratch makes the disk that a guest rehearses with.
+	Scratch func(ctx context.Context, path string) error
+	// MostForks is how many forks of a parent have it renewed; 0 is 256.
+	MostForks int
+	Logger    *slog.Logger
+}
+
+// Parents are those of one engine. Its methods may be called at once.
+type Parents struct {
+	o      Options
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // what is made, forked, watched and ended
+	// maker is make, reaper procid.Reap, but for tests.
+	maker  func(ctx context.Context, k *kind) (*parent, error)
+	reaper func(pid int) (unix.WaitStatus, error)
+
+	mu     sync.Mutex
+	closed bool
+	kinds  map[hypervisor.Machine]*kind
+}
+
+// kind is all about the parents of one machine. It is guarded by Parents.mu.
+type kind struct {
+	machine  hypervisor.Machine
+	current  *parent
+	making   chan struct{} // closed when the one that is being made is ready, or is not; nil when none is
+	missed   time.Time     // when a pod had to do without
+	wanted   *time.Timer   // until one is made for the next pods
+	failures int           // of making one, and of what was made
+	paused   time.Time     // until when none is made; since the last failure if that was no reason
+	why      error         // of the last failure, until one is made
+	walls    *confine.Walls
+}
+
+// New makes no parent yet. Dir must not be there.
+func New(o Options) *Parents {
+	if o.MostForks == 0 {
+		o.MostForks = mostForks
+	}
+	p := &Parents{o: o, kinds: map[hypervisor.Machine]*kind{}, reaper: procid.Reap}
+	p.maker = p.make
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// Child is what a pod's VM is to be.
+type Child struct {
+	ID     string      // the pod's
+	Dir    string      // for its sockets, its owner's
+	Owner  *shim.Owner // nil is the engine's own user
+	Groups []*os.File  // as warm.Confinement has them
+	Place  network.Place
+	// Memory is that of the template that the pod would be cloned from. A parent of another
+	// one is replaced.
+	Memory *os.File
+	// Disk makes the pod's scratch disk as a copy of the parent's, which its guest has
+	// mounted. Fork closes it.
+	Disk func(from *os.File) (*os.File, error)
+}
+
+// burst is within which time a second pod that finds no parent waits for one, instead of
+// doing what the parent has to do as well.
+const burst = 3 * time.Second
+
+// mostWait is how long a pod waits for a parent.
+const mostWait = 20 * time.Second
+
+// Fork makes a pod's VM, which stands still. It waits for a parent that is being made.
+// Once a parent has been asked, the end of ctx ends nothing: it would end that for all.
+// Where there is none, and where the fork fails, the error matches ErrNone or
+// warm.ErrFork, and the pod is as well off with a clone.
+func (p *Parents) Fork(ctx context.Context, m hypervisor.Machine, c Child) (hypervisor.Record, error) {
+	if !p.enter() {
+		return hypervisor.Record{}, errClosed
+	}
+	defer p.wg.Done()
+	from, walls, err := p.take(ctx, m, c.Memory)
+	if err != nil {
+		return hypervisor.Record{}, err
+	}
+	child := warm.Child{Name: nameOf(c.ID), Dir: c.Dir, Confinement: warm.Confinement{
+		FileSize: hypervisor.SlotSize, Groups: c.Groups,
+		UserNS: c.Place.User, NetNS: c.Place.Net, Alone: c.Place.Alone,
+		Landlock: walls.Ruleset, Filter: walls.Filter,
+	}}
+	if c.Owner != nil {
+		child.Owner = &warm.Owner{UID: c.Owner.UID, GID: c.Owner.GID}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forkTimeout)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	r, err := from.fork(ctx, child, c.Disk)
+	p.forked(from, err)
+	if err != nil {
+		p.o.Logger.Warn("fork a pod's VM", "pod", c.ID, "error", err)
+		return r, err
+	}
+	p.reap(from, r.Process.PID)
+	return r, nil
+}
+
+// forkTimeout bounds a fork, which takes some milliseconds.
+const forkTimeout = 15 * time.Second
+
+var errClosed = fmt.Errorf("%w: the engine is closed", ErrNone)
+
+// enter has Close wait for the caller, until it calls wg.Done. It fails after Close.
+func (p *Parents) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.wg.Add(1)
+	}
+	return !p.closed
+}
+
+// take counts the caller among those who fork the parent of m.
+func (p *Parents) take(ctx context.Context, m hypervisor.Machine, memory *os.File) (*parent, *confine.Walls, error) {
+	if m.Accel != hypervisor.TCG {
+		return nil, nil, fmt.Errorf("%w: the accelerator is %s", ErrNone, m.Accel)
+	}
+	ctx, cancel := context.WithTimeout(ctx, mostWait)
+	defer cancel()
+	for waited := false; ; waited = true {
+		p.mu.Lock()
+		k := p.kind(m)
+		if k.current != nil && k.current.memory != memory {
+			p.retire(k) // its template was removed, or condemned
+			p.begin(k)
+		}
+		if k.current != nil {
+			defer p.mu.Unlock()
+			k.current.users++
+			return k.current, k.walls, nil
+		}
+		now := time.Now()
+		if k.making == nil && !waited && now.Sub(k.missed) < burst {
+			p.begin(k)
+		}
+		k.missed = now
+		making, none := k.making, k.none()
+		p.mu.Unlock()
+		if making == nil || waited {
+			return nil, nil, none
+		}
+		select {
+		case <-making:
+		case <-ctx.Done():
+			return nil, nil, fmt.Errorf("%w: %w", ErrNone, ctx.Err())
+		}
+	}
+}
+
+// none says why there is none. It is called with mu held.
+func (k *kind) none() error {
+	if k.why == nil {
+		return ErrNone
+	}
+	return fmt.Errorf("%w: %w", ErrNone, k.why)
+}
+
+// kind is called with mu held.
+func (p *Parents) kind(m hypervisor.Machine) *kind {
+	k := p.kinds[m]
+	if k == nil {
+		k = &kind{machine: m}
+		p.kinds[m] = k
+	}
+	return k
+}
+
+// quiet is how long a pod that was just started is left the host's processors, before a
+// parent is made for the next ones.
+const quiet = time.Second
+
+// Want has a parent of m's kind made in a while, if there is none then.
+func (p *Parents) Want(m hypervisor.Machine) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.kind(m)
+	if m.Accel != hypervisor.TCG || k.current != nil || k.making != nil || k.wanted != nil || p.closed {
+		return
+	}
+	k.wanted = time.AfterFunc(quiet, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if k.wanted = nil; k.current == nil {
+			p.begin(k)
+		}
+	})
+}
+
+// Ready has a parent of m's kind made at once, if there is none, and returns when pods are
+// forked of it.
+func (p *Parents) Ready(ctx context.Context, m hypervisor.Machine) error {
+	if m.Accel != hypervisor.TCG {
+		return fmt.Errorf("%w: the accelerator is %s", ErrNone, m.Accel)
+	}
+	p.mu.Lock()
+	k := p.kind(m)
+	if k.current == nil {
+		p.begin(k)
+	}
+	making := k.making
+	p.mu.Unlock()
+	if making != nil {
+		select {
+		case <-making:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k.current == nil {
+		return k.none()
+	}
+	return nil
+}
+
+// wallsOf makes the walls of the kind's children, once. It is called by who makes the
+// kind's parent.
+func (p *Parents) wallsOf(k *kind) error {
+	if k.walls != nil {
+		return nil
+	}
+	w, err := confine.MakeWalls(policy.Machine(k.machine, p.o.Driver.Program))
+	if err != nil {
+		return fmt.Errorf("make the walls of forks: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k.walls = &w
+	return nil
+}
+
+// Close ends the parents and returns when nothing of them is left; their children live
+// on.
+func (p *Parents) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.cancel()
+	for _, k := range p.kinds {
+		p.retire(k)
+		if k.wanted != nil {
+			k.wanted.Stop()
+		}
+	}
+	p.mu.Unlock()
+	p.wg.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for _, k := range p.kinds {
+		if k.walls != nil {
+			errs = append(errs, k.walls.Close())
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(p.o.Dir))...)
+}

@@ -1,0 +1,191 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// warmEngine has pods be forked. Nothing is left of it at the test's end.
+func warmEngine(t *testing.T, change ...func(*engine.Options)) (context.Context, *engine.Engine) {
+	t.Helper()
+	o := enginetest.Real(t, enginetest.Forks)
+	for _, c := range change {
+		c(&o)
+	}
+	ctx := testdeadline.Context(t, 4*time.Minute)
+	e := enginetest.Open(t, o)
+	t.Cleanup(func() {
+		for _, p := range e.Pods() {
+			if err := e.RemovePod(context.WithoutCancel(ctx), p.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := e.Close(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+		enginetest.NothingLeft(t, o)
+	})
+	if err := e.Warm(ctx, engine.TemplateRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	return ctx, e
+}
+
+// fork starts a pod, which has to be a fork, or else a clone, and returns what is told of it.
+func fork(ctx context.Context, t *testing.T, e *engine.Engine, r engine.PodRequest, forked bool) *engine.Facts {
+	t.Helper()
+	id, err := e.StartPod(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := e.Facts(ctx, id)
+	if err != nil || f.Forked != forked || !f.Clone {
+		t.Errorf("%s: %+v, %v", r.Key, f, err)
+	}
+	return f
+}
+
+// TestForksAreNotTwins: two forks of one machine have nothing in common that is their own, and
+// find nothing of the rehearsal.
+func TestForksAreNotTwins(t *testing.T) {
+	ctx, e := warmEngine(t)
+	seen := map[string]string{}
+	for _, name := range []string{"a", "b"} {
+		f := fork(ctx, t, e, podRequest(name), true)
+		c := startContainer(ctx, t, e, f.ID, "c", "sleep", "1000")
+		out, _, err := e.ExecSync(ctx, c, []string{"sh", "-c", `
+			cat /etc/machine-id /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid
+			head -c 16 /dev/urandom | md5sum
+			hostname
+			cat /proc/mounts; ls /sys/fs/cgroup /sys/block; ps`}, testdeadline.For(20*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.SplitN(string(out), "\n", 6)
+		if len(lines) < 6 || len(lines[0]) != 32 || len(lines[1]) != 36 || lines[4] != name || strings.Contains(lines[5], "rehears") {
+			t.Errorf("%s: %q", name, out)
+		}
+		for _, own := range lines[:min(len(lines), 5)] {
+			if seen[own] != "" {
+				t.Errorf("%s and %s have %q", name, seen[own], own)
+			}
+			seen[own] = name
+		}
+	}
+}
+
+// TestNoFork: a pod that wants to share nothing is a clone beside a warm machine.
+func TestNoFork(t *testing.T) {
+	ctx, e := warmEngine(t)
+	r := podRequest("alone")
+	r.NoFork = true
+	fork(ctx, t, e, r, false)
+}
+
+// TestForkOfADeadParent: a pod whose parent does not answer is a clone. That a parent was
+// killed is noticed, so its pod is a clone only if it comes first. The next ones are forks.
+func TestForkOfADeadParent(t *testing.T) {
+	ctx, e := warmEngine(t)
+	for name, signal := range map[string]unix.Signal{"killed": unix.SIGKILL, "stopped": unix.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			signalParent(t, signal)
+			id, err := e.StartPod(ctx, podRequest(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f, err := e.Facts(ctx, id); err != nil || f.Forked != (f.ForkNote == "") || f.Forked && signal == unix.SIGSTOP {
+				t.Errorf("%+v, %v", f, err)
+			}
+			if err := e.Warm(ctx, engine.TemplateRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			fork(ctx, t, e, podRequest(name+"-again"), true)
+		})
+	}
+}
+
+// TestBurst: pods that come at once, before there is anything warm, wait for it rather than
+// do the same work each.
+func TestBurst(t *testing.T) {
+	o := enginetest.Real(t, enginetest.Forks)
+	e := enginetest.Open(t, o)
+	ctx := testdeadline.Context(t, 4*time.Minute)
+	if _, err := e.EnsureTemplate(ctx, engine.TemplateRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	const pods = 8
+	forked := make(chan bool, pods)
+	var all sync.WaitGroup
+	for i := range pods {
+		all.Go(func() {
+			id, err := e.StartPod(ctx, podRequest(string(rune('a'+i))))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f, err := e.Facts(ctx, id)
+			if err == nil {
+				forked <- f.Forked
+				err = e.RemovePod(ctx, id)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	close(forked)
+	forks := 0
+	for f := range forked {
+		if f {
+			forks++
+		}
+	}
+	if forks < pods-1 {
+		t.Errorf("%d of %d pods are forks", forks, pods)
+	}
+	if err := e.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	enginetest.NothingLeft(t, o)
+}
+
+// signalParent signals the one warm machine of this process: a child of its own with a
+// thread that its forks do not have.
+func signalParent(t *testing.T, signal unix.Signal) {
+	t.Helper()
+	threads, err := filepath.Glob("/proc/[0-9]*/task/*/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, path := range threads {
+		name, err := os.ReadFile(path)
+		pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+		status, statusErr := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil || statusErr != nil || string(name) != "warm\n" ||
+			!strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) {
+			continue // of another test, or gone
+		}
+		found++
+		if err := unix.Kill(pid, signal); err != nil {
+			t.Error(err)
+		}
+	}
+	if found != 1 {
+		t.Fatalf("%d warm machines", found)
+	}
+}

@@ -1,0 +1,164 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// TestParentsRenewed: warm machines take each other's place while pods start, and no pod
+// notices.
+func TestParentsRenewed(t *testing.T) {
+	ctx, e := warmEngine(t, func(o *engine.Options) { o.ForksPerParent = 3 })
+	const pods, atOnce = 12, 4
+	var clones atomic.Int32
+	names := make(chan string, pods)
+	for i := range pods {
+		names <- string(rune('a' + i))
+	}
+	close(names)
+	var all sync.WaitGroup
+	for range atOnce {
+		all.Go(func() {
+			for name := range names {
+				id, err := e.StartPod(ctx, podRequest(name))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				f, err := e.Facts(ctx, id)
+				if err != nil {
+					t.Error(err)
+				} else if !f.Forked {
+					clones.Add(1)
+					t.Logf("%s: %s", name, f.ForkNote)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := len(e.Pods()); n != pods || clones.Load() > 1 {
+		t.Errorf("%d pods, of which %d are clones", n, clones.Load())
+	}
+}
+
+// TestMemoryGivenBack: pods give back what they have, and a warm machine does when it goes.
+func TestMemoryGivenBack(t *testing.T) {
+	ctx, e := warmEngine(t)
+	processes, before := children(t)
+	if processes != 1 {
+		t.Errorf("%d processes beside the warm machine", processes-1)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		f := fork(ctx, t, e, podRequest(name), true)
+		startContainer(ctx, t, e, f.ID, "c", "sleep", "1000")
+	}
+	_, with := children(t)
+	for _, p := range e.Pods() {
+		if err := e.RemovePod(ctx, p.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	until(t, "pods' processes end", func() bool { n, _ := children(t); return n == 1 })
+	_, after := children(t)
+	t.Logf("PSS in MiB: %d, with three pods %d, without them %d", before>>10, with>>10, after>>10)
+	// What it shared with its forks is its own again.
+	if with <= before || after > before+16<<10 {
+		t.Errorf("%d KiB, with pods %d, without them %d", before, with, after)
+	}
+	if err := e.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if n, size := children(t); n != 0 {
+		t.Errorf("%d processes left with %d KiB", n, size)
+	}
+}
+
+// children are how many processes this one has started that live, and their PSS together,
+// in KiB.
+func children(t *testing.T) (n, size int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		status, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) ||
+			strings.Contains(string(status), "\nState:\tZ") {
+			continue
+		}
+		n++
+		rollup, err := os.ReadFile(filepath.Join(filepath.Dir(path), "smaps_rollup"))
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(rollup), "\nPss:")
+		kib, err := strconv.Atoi(strings.Fields(rest)[0])
+		if err != nil {
+			t.Error(err)
+		}
+		size += kib
+	}
+	return n, size
+}
+
+// TestForksAreAdopted: a fork outlives its shim, and its engine with the warm machine that it
+// was forked from.
+func TestForksAreAdopted(t *testing.T) {
+	o := enginetest.Real(t, enginetest.Forks)
+	ctx := testdeadline.Context(t, 4*time.Minute)
+	e, err := engine.Open(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Warm(ctx, engine.TemplateRequest{}); err != nil {
+		t.Error(err)
+	}
+	before := fork(ctx, t, e, podRequest("p"), true)
+	c := startContainer(ctx, t, e, before.ID, "c", "sleep", "1000")
+	answers := func(e *engine.Engine) bool {
+		out, _, err := e.ExecSync(ctx, c, []string{"echo", "here"}, testdeadline.For(20*time.Second))
+		return err == nil && string(out) == "here\n"
+	}
+	if err := unix.Kill(before.ShimPID, unix.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	until(t, "there is another shim", func() bool {
+		f, err := e.Facts(ctx, before.ID)
+		return err == nil && f.ShimPID != 0 && f.ShimPID != before.ShimPID && f.VMPID == before.VMPID && answers(e)
+	})
+	if err := e.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	e = enginetest.Open(t, o)
+	if f, err := e.Facts(ctx, before.ID); err != nil || !f.Forked || f.VMPID != before.VMPID || !answers(e) {
+		t.Errorf("opened again: %+v, %v", f, err)
+	}
+	if err := e.StopPod(ctx, before.ID); err != nil {
+		t.Error(err)
+	}
+	if err := e.RemovePod(ctx, before.ID); err != nil {
+		t.Error(err)
+	}
+	if err := e.Close(context.WithoutCancel(ctx)); err != nil {
+		t.Error(err)
+	}
+	if n, _ := children(t); n != 0 {
+		t.Errorf("%d processes left", n)
+	}
+	enginetest.NothingLeft(t, o)
+}
