@@ -25,6 +25,7 @@ const closeTimeout = 5 * time.Minute
 
 type options struct {
 	runs, pods                        int
+	window                            time.Duration
 	rows, bin, against, image, reader string
 	out                               string
 	quiet                             bool
@@ -37,7 +38,8 @@ func main() {
 		groups = append(groups, fmt.Sprintf("%s (%s)", g.Name, g.About))
 	}
 	flag.IntVar(&o.runs, "runs", 20, "samples of each row")
-	flag.IntVar(&o.pods, "pods", 50, "idle pods, of the group idle")
+	flag.IntVar(&o.pods, "pods", 50, "idle pods, of the group idle, and, up to 50, the most that burst starts at once")
+	flag.DurationVar(&o.window, "window", time.Minute, "how long the group sustained runs pods for a sample")
 	flag.StringVar(&o.rows, "rows", "", "groups of rows to measure, with commas between them (default all): "+strings.Join(groups, ", "))
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the programs, with the guest bundle in guest/")
 	flag.StringVar(&o.against, "against", "",
@@ -66,11 +68,11 @@ func bench(o options) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.runs < 1 || o.pods < 2 {
-		return errors.New("there must be one run and two pods at least")
+	if o.runs < 1 || o.pods < 2 || o.window <= 0 {
+		return errors.New("there must be one run, two pods and a moment at least")
 	}
 	b := &rows.Bench{
-		Runs: o.runs, Pods: o.pods, Report: &report.Report{Facts: report.Host(o.runs), Left: []string{}},
+		Runs: o.runs, Pods: o.pods, Window: o.window, Report: &report.Report{Facts: report.Host(o.runs), Left: []string{}},
 		Progress: func(what string) {
 			if !o.quiet {
 				fmt.Fprintf(os.Stderr, "bench: %s %s\n", time.Now().Format(time.TimeOnly), what)

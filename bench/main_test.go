@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/bench/procs"
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
@@ -29,7 +30,7 @@ func TestBench(t *testing.T) {
 	}
 	dir := t.TempDir()
 	o := options{
-		runs: 1, pods: 2, rows: "clone,exec", bin: os.Getenv("BULKHEAD_LIBEXEC"), quiet: true,
+		runs: 1, pods: 2, window: time.Second, rows: "clone,exec", bin: os.Getenv("BULKHEAD_LIBEXEC"), quiet: true,
 		image: filepath.Join(dir, "image.tar"), reader: os.DevNull, out: filepath.Join(dir, "bench.json"),
 	}
 	if o.bin == "" {

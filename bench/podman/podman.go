@@ -6,14 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/bench/account"
 	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
@@ -23,16 +22,17 @@ const patience = time.Minute
 type Podman struct {
 	program string
 	env     []string
-	cgroup  string
+	cgroup  string // below the top of every hierarchy
 	// Version is podman's and its runtime's.
 	Version string
+	Account *account.Account
 }
 
 // ErrAbsent is matched by Open's error when podman is not installed.
 var ErrAbsent = errors.New("podman is not installed")
 
-// Open keeps everything of podman's in dir, which exists.
-func Open(ctx context.Context, dir string) (*Podman, error) {
+// Open keeps everything of podman's in dir, which exists, and counts what it uses.
+func Open(ctx context.Context, dir string, counted *account.Account) (*Podman, error) {
 	program, err := exec.LookPath("podman")
 	if err != nil {
 		return nil, ErrAbsent
@@ -42,7 +42,10 @@ func Open(ctx context.Context, dir string) (*Podman, error) {
 	if _, err := exec.LookPath("runc"); err == nil {
 		runtime = "runc"
 	}
-	p := &Podman{program: program, cgroup: "bulkhead-bench-" + filepath.Base(filepath.Dir(dir))}
+	p := &Podman{program: program, Account: counted, cgroup: "/bulkhead-bench-" + filepath.Base(filepath.Dir(dir))}
+	if counted != nil {
+		p.cgroup = counted.Path
+	}
 	// No static_dir: it follows graphroot, which is all that the process is told
 	// that podman clears up with; with another one a run takes 20 s longer.
 	files := map[string]string{
@@ -70,7 +73,7 @@ volume_path = %q
 	for _, program := range []string{program, runtime} {
 		cmd := exec.CommandContext(ctx, program, "--version")
 		cmd.Env = p.env
-		r, err := site.Time(cmd)
+		r, err := site.Time(cmd, p.Account)
 		if err != nil {
 			return nil, fmt.Errorf("ask for the baseline's version: %w", err)
 		}
@@ -89,12 +92,12 @@ func (p *Podman) Run(ctx context.Context, args ...string) (site.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if args[0] == "run" {
-		flags := append([]string{"run", "--network", "none", "--cgroup-parent", "/" + p.cgroup}, limits...)
+		flags := append([]string{"run", "--network", "none", "--cgroup-parent", p.cgroup}, limits...)
 		args = append(flags, args[1:]...)
 	}
 	cmd := exec.CommandContext(ctx, p.program, args...)
 	cmd.Env, cmd.Dir = p.env, "/"
-	return site.Time(cmd)
+	return site.Time(cmd, p.Account)
 }
 
 // Load takes an image from an archive and gives it a name.
@@ -108,32 +111,13 @@ func (p *Podman) Load(ctx context.Context, archive, name string) error {
 	return err
 }
 
-// Close removes all containers, images and cgroups of the benchmark's.
+// Close removes all containers and images of the benchmark's, and the cgroups that no
+// account is to remove.
 func (p *Podman) Close(ctx context.Context) error {
 	_, rmErr := p.Run(ctx, "rm", "--all", "--force", "--time", "0")
 	_, resetErr := p.Run(ctx, "system", "reset", "--force")
-	return errors.Join(rmErr, resetErr, p.removeCgroups())
-}
-
-// removeCgroups removes the parent cgroups that podman leaves, empty ones only.
-func (p *Podman) removeCgroups() error {
-	roots, err := filepath.Glob("/sys/fs/cgroup/*/" + p.cgroup)
-	if err != nil {
-		return err
+	if p.Account == nil {
+		resetErr = errors.Join(resetErr, account.Sweep(p.cgroup))
 	}
-	for _, root := range append(roots, "/sys/fs/cgroup/"+p.cgroup) {
-		var dirs []string
-		err = errors.Join(err, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				dirs = append(dirs, path)
-			}
-			return nil // what is gone needs no removing
-		}))
-		for _, dir := range slices.Backward(dirs) {
-			if rmErr := os.Remove(dir); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
-				err = errors.Join(err, rmErr)
-			}
-		}
-	}
-	return err
+	return errors.Join(rmErr, resetErr)
 }

@@ -33,7 +33,7 @@ func TestPodman(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p, err := Open(t.Context(), dir)
+	p, err := Open(t.Context(), dir, nil)
 	if errors.Is(err, ErrAbsent) {
 		t.Skip("podman is not installed: make test installs it")
 	}
@@ -53,7 +53,7 @@ func TestPodman(t *testing.T) {
 	if err := p.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	left, err := filepath.Glob("/sys/fs/cgroup/*/" + p.cgroup)
+	left, err := filepath.Glob("/sys/fs/cgroup/*" + p.cgroup)
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %v %v", left, err)
 	}

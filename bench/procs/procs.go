@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -147,4 +149,13 @@ func parseBusy(stat string) (int64, error) {
 		sum += n
 	}
 	return sum, nil
+}
+
+// HasThread says whether a process has a thread of that name.
+func HasThread(pid int, name string) bool {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
+	return err == nil && slices.ContainsFunc(tasks, func(path string) bool {
+		b, err := os.ReadFile(path)
+		return err == nil && strings.TrimSuffix(string(b), "\n") == name
+	})
 }

@@ -185,3 +185,13 @@ func TestHeldMemory(t *testing.T) {
 		t.Errorf("%d bytes more: %v", after-before, err)
 	}
 }
+
+func TestHasThread(t *testing.T) {
+	all, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := strings.TrimSpace(string(all)); !HasThread(os.Getpid(), name) || HasThread(os.Getpid(), name+"x") || HasThread(-1, name) {
+		t.Errorf("threads of %q", name)
+	}
+}

@@ -42,15 +42,15 @@ func exec(ctx context.Context, b *Bench) error {
 	return err
 }
 
-// execOf starts a pod for each sample, out of the pool, and runs commands in it
+// execOf starts a pod for each sample, and runs commands in it
 // when all is at rest.
 func (b *Bench) execOf(ctx context.Context, build *Build) (contender, error) {
 	first := b.row(report.Row{
-		Group: "exec", Name: "exec true, first", Unit: "ms", Aim: 120,
+		Group: "exec", Name: "exec true, first", Unit: "ms", Aim: 50,
 		What: "bulkhead exec of true, from before the command to its end: the first in a pod that idles",
 	}, build)
 	later := b.row(report.Row{
-		Group: "exec", Name: "exec true, later", Unit: "ms", Aim: 50,
+		Group: "exec", Name: "exec true, later", Unit: "ms", Aim: 40,
 		What: fmt.Sprintf("the %d after it in the same pod", laterExecs),
 	}, build)
 	s, err := b.site(ctx, build, false)

@@ -24,6 +24,7 @@ type crowd struct {
 	first, last, ratio, atOnce *report.Row
 	alone, many                weights
 	engine, share, held, busy  *report.Row
+	parents                    *report.Row
 }
 
 func idle(ctx context.Context, b *Bench) error {
@@ -46,14 +47,15 @@ func (b *Bench) newCrowd(ctx context.Context, build *Build) (*crowd, error) {
 	}
 	n := strconv.Itoa(c.n)
 	c.first = add("start, idle pod 1", "ms", 0,
-		"bulkhead run -d of a pod that sleeps, from before the command to its end, when there is none and the pool is filled")
+		"bulkhead run -d of a pod that sleeps, from before the command to its end, when there is none but a warm parent")
 	c.last = add("start, idle pod "+n, "ms", 0, fmt.Sprintf("the same beside %d idle pods", c.n-1))
-	c.ratio = add("start, pod "+n+" : pod 1", "×", 1.4, "the medians' ratio")
+	c.ratio = add("start, pod "+n+" : pod 1", "×", 1.2, "the medians' ratio")
 	c.atOnce = add("start, "+n+" at once", "ms", 0, "bulkhead run -d of one file with all the pods, to its end, when all run")
 	c.alone = newWeights("1", 0, 0, add)
-	c.many = newWeights(n, 70, 10, add)
+	c.many = newWeights(n, 40, 10, add)
 	c.engine = add("PSS, engine at "+n, "MB", 0, "the engine's proportional memory, with all pods there")
 	c.share = add("… and per pod", "MB", 0, "the same divided by the pods")
+	c.parents = add("PSS, warm parents at "+n, "MB", 0, "the proportional memory of the processes that the pods are forks of")
 	c.held = add("template held in memory", "MB", 0,
 		"the memory file that clones share and the engine holds; what is mapped of it is also in the pods' PSS")
 	c.busy = add("CPU of an idle pod at "+n, "%", 0,
@@ -202,7 +204,7 @@ func (c *crowd) count(ctx context.Context) error {
 	return nil
 }
 
-// pods are the processes of the pods, without those of the pool.
+// pods are the processes of the pods, without those that no pod has.
 func (c *crowd) pods(ctx context.Context) (map[string]site.Machine, error) {
 	list, err := c.s.Pods(ctx)
 	if err != nil {

@@ -14,9 +14,9 @@ type weights struct{ pod, qemu, guest, code, shim *report.Row }
 func newWeights(n string, podAim, shimAim float64, add func(name, unit string, aim float64, what string) *report.Row) weights {
 	return weights{
 		pod: add("PSS, idle pod at "+n, "MB", podAim,
-			"proportional memory on the host of QEMU and shim of one pod beside the pool's machine, in 10^6 bytes, at rest"),
+			"proportional memory on the host of QEMU and shim of one pod beside the warm parent, in 10^6 bytes, at rest"),
 		qemu:  add("… its QEMU", "MB", 0, ""),
-		guest: add("…… guest memory", "MB", 0, "the part of QEMU's that is the guest's memory, written or shared with the template"),
+		guest: add("…… guest memory", "MB", 0, "the part of QEMU's that is the guest's memory, written or shared with template and parent"),
 		code:  add("…… translated code", "MB", 0, "the part of QEMU's that is its translation cache"),
 		shim:  add("… its shim", "MB", shimAim, ""),
 	}
@@ -68,6 +68,19 @@ func (c *crowd) weighEngine() error {
 	if err != nil {
 		return err
 	}
+	parents, err := c.s.Parents()
+	if err != nil {
+		return err
+	}
+	warm := int64(0)
+	for _, p := range parents {
+		pss, err := procs.PSS(p.PID)
+		if err != nil {
+			return err
+		}
+		warm += pss
+	}
+	c.parents.Add(mb(warm))
 	c.engine.Add(mb(pss))
 	c.share.Add(mb(pss) / float64(c.n))
 	c.held.Add(mb(held))

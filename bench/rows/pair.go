@@ -45,3 +45,12 @@ func (b *Bench) pair(ctx context.Context, n int, all ...contender) error {
 	}
 	return nil
 }
+
+// ratio adds a row of two rows' medians, if both have samples.
+func (b *Bench) ratio(r report.Row, of, to *report.Row) {
+	if len(of.Samples) == 0 || len(to.Samples) == 0 {
+		return
+	}
+	r.What = "the medians' ratio"
+	b.row(r, nil).Add(of.Median() / to.Median())
+}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/bench/account"
+	"github.com/bulkhead-project/bulkhead/bench/containerd"
 	"github.com/bulkhead-project/bulkhead/bench/payload"
 	"github.com/bulkhead-project/bulkhead/bench/podman"
 	"github.com/bulkhead-project/bulkhead/bench/report"
@@ -29,6 +31,9 @@ func Groups() []Group {
 		{"boot", "cold boot to the agent", boot},
 		{"clone", "clone to the agent's first answer", clone},
 		{"run", "run --rm of busybox true, beside podman", run},
+		{"cpu", "processor time of a pod that runs true, beside podman and containerd", cpu},
+		{"burst", "1, 10 and 50 pods at once, beside podman and containerd", burst},
+		{"sustained", "run --rm for a minute, one and four at a time, beside podman and containerd", sustained},
 		{"exec", "exec of true, first and later, beside podman", exec},
 		{"idle", "start, memory and CPU of 1 and of 50 idle pods", idle},
 		{"pull", "pull and convert an image of 200 MB", pull},
@@ -39,18 +44,22 @@ func Groups() []Group {
 // Bench is what groups measure with. They run one after the other.
 type Bench struct {
 	Runs   int
-	Pods   int    // of the group "idle"
-	Dir    string // for everything
-	Image  string // archive of the small image
-	Reader string // the program that reads disks
+	Pods   int           // of the group "idle", and, up to 50, the most of "burst"
+	Window time.Duration // of a sample of the group "sustained"
+	Dir    string        // for everything
+	Image  string        // archive of the small image
+	Reader string        // the program that reads disks
 	Builds []Build
 	Report *report.Report
 	// Progress is told what is being done.
 	Progress func(string)
 
-	podman       *podman.Podman
-	podmanAbsent string
-	registry     *payload.Registry
+	podman           *podman.Podman
+	podmanAbsent     string
+	containerd       *containerd.Containerd
+	containerdAbsent string
+	registry         *payload.Registry
+	accounts         []*account.Account
 }
 
 // Build is one build of Bulkhead. Mark is what its rows are told apart by, empty
@@ -58,7 +67,7 @@ type Bench struct {
 type Build struct {
 	Bin, Mark string
 
-	sites map[bool]*site.Site // by whether it has no pool
+	sites map[bool]*site.Site // by whether it forks no machine
 }
 
 // row adds a row to the report.
@@ -73,8 +82,8 @@ func (b *Bench) row(r report.Row, build *Build) *report.Row {
 
 // site is the site of a build, which is set up when it is first asked for: with
 // the small image and the template.
-func (b *Bench) site(ctx context.Context, build *Build, noPool bool) (*site.Site, error) {
-	if s := build.sites[noPool]; s != nil {
+func (b *Bench) site(ctx context.Context, build *Build, clones bool) (*site.Site, error) {
+	if s := build.sites[clones]; s != nil {
 		return s, nil
 	}
 	b.Progress("set up the directories, image and template of " + build.Bin)
@@ -86,27 +95,32 @@ func (b *Bench) site(ctx context.Context, build *Build, noPool bool) (*site.Site
 	if err != nil {
 		return nil, err
 	}
-	s, err := site.Open(site.Options{Bin: build.Bin, Dir: dir, NoPool: noPool})
+	s, err := site.Open(site.Options{Bin: build.Bin, Dir: dir, Clones: clones, Account: b.account(dir)})
 	if err != nil {
 		return nil, err
 	}
 	if build.sites == nil {
 		build.sites = map[bool]*site.Site{}
 	}
-	build.sites[noPool] = s // from here on it is closed
+	build.sites[clones] = s // from here on it is closed
 	if _, err := s.Run(ctx, "image", "load", "--quiet", "oci-archive:"+b.Image, Small); err != nil {
 		return nil, err
 	}
 	if _, err := s.Run(ctx, "template", "build"); err != nil {
 		return nil, err
 	}
-	// The first pod makes the pool.
-	file, err := s.Write("once", site.Manifest("once", Small, "true"))
+	return s, s.Prime(ctx, Small)
+}
+
+// account counts what those use who have a directory; it is nil where nothing can.
+func (b *Bench) account(dir string) *account.Account {
+	a, err := account.Open("bulkhead-bench-" + filepath.Base(b.Dir) + "-" + filepath.Base(dir))
 	if err != nil {
-		return nil, err
+		b.note(err.Error())
+		return nil
 	}
-	_, err = s.Run(ctx, "run", "--rm", "--quiet", file)
-	return s, err
+	b.accounts = append(b.accounts, a) // from here on it is closed
+	return a
 }
 
 func (b *Bench) mkdir(name string) (string, error) {
@@ -126,7 +140,7 @@ func (b *Bench) baseline(ctx context.Context) (*podman.Podman, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	p, err := podman.Open(ctx, dir)
+	p, err := podman.Open(ctx, dir, b.account(dir))
 	if err == nil {
 		b.podman = p // from here on it is closed
 		b.Report.Facts.Version("podman", p.Version)
@@ -193,10 +207,17 @@ func (b *Bench) Close(ctx context.Context) []string {
 	if b.podman != nil {
 		failed("close podman", b.podman.Close(ctx))
 	}
+	if b.containerd != nil {
+		failed("close containerd", b.containerd.Close(ctx))
+	}
 	if b.registry != nil {
 		failed("close the registry", b.registry.Close())
 	}
-	return append(left, site.Leftover(ctx, b.Dir)...)
+	left = append(left, site.Leftover(ctx, b.Dir)...)
+	for _, a := range b.accounts {
+		failed("remove the cgroup "+a.Path, a.Close(ctx))
+	}
+	return left
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -15,7 +15,7 @@ func run(ctx context.Context, b *Bench) error {
 		build := &b.Builds[i]
 		c, err := b.runOf(ctx, build, report.Row{
 			Group: "run", Name: "run --rm true", Unit: "ms", Aim: 450,
-			What: "bulkhead run --rm of busybox true with network, from before the command to its end; the engine runs and has a machine ready",
+			What: "bulkhead run --rm of busybox true with network, from before the command to its end; the machine is a fork of a warm parent",
 		}, false)
 		if err != nil {
 			return err
@@ -26,8 +26,8 @@ func run(ctx context.Context, b *Bench) error {
 		name, what string
 		flags      []string
 	}{
-		{"… without a pool", "the same with an engine that keeps no machine ready: each is cloned on demand", nil},
-		{"… booted cold", "the same with --template=off: each machine boots from its kernel", []string{"--template=off"}},
+		{"… as a clone", "the same with an engine that keeps nothing warm (BULKHEAD_WARM=off): each machine is a clone of the template", nil},
+		{"… cold", "the same with --template=off: each machine boots from its kernel", []string{"--template=off"}},
 	} {
 		c, err := b.runOf(ctx, &b.Builds[0], report.Row{Group: "run", Name: cold.name, Unit: "ms", What: cold.what}, true, cold.flags...)
 		if err != nil {
@@ -43,13 +43,17 @@ func run(ctx context.Context, b *Bench) error {
 		Group: "run", Name: "podman run --rm true", Unit: "ms", Absent: absent, What: "podman run --rm --network none of the same image",
 	}, nil)
 	all = append(all, b.inPodman(p, row, "run", "--rm", Small, "true"))
-	return b.pair(ctx, b.Runs, all...)
+	if err := b.pair(ctx, b.Runs, all...); err != nil {
+		return err
+	}
+	b.ratio(report.Row{Group: "run", Name: "run --rm true : podman's", Unit: "×", Aim: 1}, all[0].row, row)
+	return nil
 }
 
 // runOf is `bulkhead run --rm` on a site of a build.
-func (b *Bench) runOf(ctx context.Context, build *Build, r report.Row, noPool bool, flags ...string) (contender, error) {
+func (b *Bench) runOf(ctx context.Context, build *Build, r report.Row, clones bool, flags ...string) (contender, error) {
 	row := b.row(r, build)
-	s, err := b.site(ctx, build, noPool)
+	s, err := b.site(ctx, build, clones)
 	if err != nil {
 		return contender{}, err
 	}

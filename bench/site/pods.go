@@ -8,14 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/bulkhead-project/bulkhead/bench/procs"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
-
-// restPatience bounds the wait for machines to come to rest.
-const restPatience = 30 * time.Second
 
 // Manifest is a pod of one container that runs a command.
 func Manifest(name, image string, command ...string) string {
@@ -86,73 +81,6 @@ func (s *Site) Pods(ctx context.Context) (map[string]api.Pod, error) {
 		pods[p.Name] = p
 	}
 	return pods, nil
-}
-
-// Settle waits until the site's pods and its pool are there and every process of
-// the benchmark is at rest. What has not come to rest in time is returned as a
-// note; the error is ctx's.
-func (s *Site) Settle(ctx context.Context) (note string, err error) {
-	limit := restPatience
-	if s.restless > 1 {
-		limit /= 6 // it will hardly be better the next time
-	}
-	rest, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err = procs.Rest(rest, func(all []procs.Process) error {
-		if got, want := len(s.machines(all)), len(s.pods)+s.pool; got < want {
-			return fmt.Errorf("%d of %d machines are there", got, want)
-		}
-		return nil
-	})
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	if err != nil {
-		s.restless++
-		return "the machine did not " + strings.ReplaceAll(err.Error(), context.DeadlineExceeded.Error(), "in "+limit.String()), nil
-	}
-	s.restless = 0
-	return "", nil
-}
-
-// Machine is one pod's processes.
-type Machine struct {
-	Sandbox string // id
-	Shim    procs.Process
-	QEMU    procs.Process
-}
-
-// Machines are those of the site, the pool's included, by sandbox id.
-func (s *Site) Machines() (map[string]Machine, error) {
-	all, err := procs.Below(procs.Root())
-	if err != nil {
-		return nil, err
-	}
-	return s.machines(all), nil
-}
-
-// machines finds the shims below the site's engine, and what runs below each.
-func (s *Site) machines(all []procs.Process) map[string]Machine {
-	own := map[int]bool{}
-	shims := map[int]Machine{}
-	found := map[string]Machine{}
-	for _, p := range all { // parents come first
-		if own[p.Parent] {
-			own[p.PID] = true
-		}
-		if p.Zombie {
-			continue
-		}
-		if args := procs.Args(p.PID); own[p.PID] && len(args) == 3 && strings.HasSuffix(args[0], "bulkhead-shim") {
-			shims[p.PID] = Machine{Sandbox: args[2], Shim: p}
-		} else if m, ok := shims[p.Parent]; ok && strings.HasPrefix(p.Name, "qemu") {
-			m.QEMU = p
-			found[m.Sandbox] = m
-		} else if s.isEngine(p) {
-			own[p.PID] = true
-		}
-	}
-	return found
 }
 
 // Names are base1 … baseN.

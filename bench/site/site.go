@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/bench/account"
 	"github.com/bulkhead-project/bulkhead/bench/procs"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -25,6 +26,10 @@ import (
 
 // patience bounds every command that names no deadline of its own.
 const patience = 3 * time.Minute
+
+// library is beside the programs of a build that forks. One without it is older, and keeps
+// a machine ready for the next pod.
+const library = "bulkhead-warm.so"
 
 // outputLimit is what is kept of a command's output, in bytes of each stream.
 const outputLimit = 1 << 20
@@ -36,18 +41,23 @@ type Options struct {
 	// Dir is an existing directory of the site's own with a short path, which
 	// everybody may traverse: pods run as users of their own.
 	Dir string
-	// NoPool makes the engine keep no machine ready.
-	NoPool bool
+	// Clones makes the engine fork no machine: each is a clone.
+	Clones bool
+	// Account counts what all processes of the site use; nil counts nothing.
+	Account *account.Account
 }
 
-// Site runs one command at a time.
+// Site starts and removes pods one command at a time; Run may be called at once.
 type Site struct {
-	Bin   string
-	Roots dirs.Roots
+	Bin     string
+	Roots   dirs.Roots
+	Account *account.Account
 
 	dir      string
 	env      []string
-	pool     int // machines that are ready when all is at rest
+	forks    bool   // whether a warm parent is there when all is at rest
+	pool     int    // machines that an older build keeps ready instead
+	primer   string // the manifest of a pod of no other use
 	pods     map[string]bool
 	restless int // how often in a row they have not come to rest
 }
@@ -56,7 +66,7 @@ type Site struct {
 // command.
 func Open(o Options) (*Site, error) {
 	s := &Site{
-		Bin: o.Bin, dir: o.Dir, pool: 1, pods: map[string]bool{},
+		Bin: o.Bin, Account: o.Account, dir: o.Dir, pods: map[string]bool{},
 		Roots: dirs.Roots{Data: filepath.Join(o.Dir, "d"), State: filepath.Join(o.Dir, "s")},
 	}
 	conf := "[[registry]]\nlocation = \"127.0.0.1\"\ninsecure = true\n"
@@ -69,9 +79,14 @@ func Open(o Options) (*Site, error) {
 		"CONTAINERS_REGISTRIES_CONF=" + filepath.Join(o.Dir, "registries.conf"),
 		"BULKHEAD_DATA=" + s.Roots.Data, "BULKHEAD_STATE=" + s.Roots.State, "BULKHEAD_IDLE=2h",
 	}
-	if o.NoPool {
-		s.pool = 0
-		s.env = append(s.env, "BULKHEAD_POOL=0")
+	_, err := os.Stat(filepath.Join(o.Bin, library))
+	switch {
+	case o.Clones:
+		s.env = append(s.env, "BULKHEAD_WARM=off")
+	case err == nil:
+		s.forks = true
+	default:
+		s.pool = 1
 	}
 	return s, nil
 }
@@ -88,11 +103,11 @@ func (s *Site) Run(ctx context.Context, args ...string) (Result, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "bulkhead"), args...)
 	cmd.Env, cmd.Dir = s.env, "/"
-	return Time(cmd)
+	return Time(cmd, s.Account)
 }
 
-// Time runs a command to its end, out of reach of the terminal's Ctrl-C.
-func Time(cmd *exec.Cmd) (Result, error) {
+// Time runs a command to its end, in an account and out of reach of the terminal's Ctrl-C.
+func Time(cmd *exec.Cmd, in *account.Account) (Result, error) {
 	// Not pipes: whoever else holds one open would count as a part of the command.
 	var files [2]*os.File
 	for i := range files {
@@ -105,8 +120,14 @@ func Time(cmd *exec.Cmd) (Result, error) {
 	}
 	cmd.Stdout, cmd.Stderr = files[0], files[1]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	began := time.Now()
-	err := cmd.Run()
+	var began time.Time
+	err := in.Start(cmd, func(cmd *exec.Cmd) error {
+		began = time.Now()
+		return cmd.Start()
+	})
+	if err == nil {
+		err = cmd.Wait()
+	}
 	r := Result{Took: time.Since(began)}
 	var texts [2]string
 	for i, f := range files {

@@ -29,7 +29,7 @@ func TestManifests(t *testing.T) {
 }
 
 func TestTime(t *testing.T) {
-	r, err := Time(exec.CommandContext(t.Context(), "sh", "-c", "echo out; echo err >&2; exit 3"))
+	r, err := Time(exec.CommandContext(t.Context(), "sh", "-c", "echo out; echo err >&2; exit 3"), nil)
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(err.Error(), "err") {
 		t.Errorf("error %v", err)
 	}
@@ -37,7 +37,7 @@ func TestTime(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// Whoever keeps the output open is not waited for.
-	r, err = Time(exec.CommandContext(t.Context(), "sh", "-c", "sleep 5 & echo $!"))
+	r, err = Time(exec.CommandContext(t.Context(), "sh", "-c", "sleep 5 & echo $!"), nil)
 	if err != nil || r.Took.Seconds() > 4 {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -1,0 +1,102 @@
+package rows
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/bench/containerd"
+	"github.com/bulkhead-project/bulkhead/bench/podman"
+	"github.com/bulkhead-project/bulkhead/bench/site"
+)
+
+// kubelets is containerd with the small image, or why there is none.
+func (b *Bench) kubelets(ctx context.Context) (*containerd.Containerd, string, error) {
+	if b.containerd != nil || b.containerdAbsent != "" {
+		return b.containerd, b.containerdAbsent, nil
+	}
+	dir, err := b.mkdir("cd")
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := containerd.Open(ctx, dir, b.account(dir))
+	if err == nil {
+		b.containerd = c // from here on it is closed
+		b.Report.Facts.Version("containerd", c.Version)
+		if err = c.LoadPause(ctx); err == nil {
+			err = c.Load(ctx, b.Image, Small)
+		}
+	}
+	if err != nil {
+		b.containerdAbsent = err.Error()
+	}
+	return b.containerd, b.containerdAbsent, ctx.Err()
+}
+
+// inPodman is podman run.
+func inPodman(p *podman.Podman, absent string) rival {
+	r := rival{name: "podman", what: "podman run --network none", absent: absent}
+	if absent != "" {
+		return r
+	}
+	r.account = p.Account
+	r.once = func(ctx context.Context, _ int) error {
+		_, err := p.Run(ctx, "run", "--rm", Small, "true")
+		return err
+	}
+	r.start = func(ctx context.Context, n int) (time.Duration, error) {
+		names := site.Names("burst", n)
+		return atOnce(n, func(i int) error {
+			_, err := p.Run(ctx, "run", "-d", "--name", names[i], Small, "sleep", "100000")
+			return err
+		})
+	}
+	r.end = func(ctx context.Context, n int) error {
+		_, err := p.Run(ctx, append([]string{"rm", "--force", "--time", "0"}, site.Names("burst", n)...)...)
+		return err
+	}
+	return r
+}
+
+// inContainerd is what a kubelet asks containerd for.
+func inContainerd(c *containerd.Containerd, absent string) rival {
+	r := rival{name: "containerd", what: "containerd with runc through the CRI, on the host's network", absent: absent}
+	if absent != "" {
+		return r
+	}
+	r.account = c.Account
+	var mu sync.Mutex
+	pods := map[string]containerd.Pod{}
+	r.once = func(ctx context.Context, number int) error {
+		p, err := c.Start(ctx, fmt.Sprint("once", number), Small, "true")
+		if err == nil {
+			err = c.Ended(ctx, p)
+		}
+		if err != nil {
+			return err
+		}
+		return c.Remove(ctx, p)
+	}
+	r.start = func(ctx context.Context, n int) (time.Duration, error) {
+		names := site.Names("burst", n)
+		return atOnce(n, func(i int) error {
+			p, err := c.Start(ctx, names[i], Small, "sleep", "100000")
+			mu.Lock()
+			defer mu.Unlock()
+			pods[names[i]] = p
+			return err
+		})
+	}
+	r.end = func(ctx context.Context, n int) error {
+		names := site.Names("burst", n)
+		_, err := atOnce(n, func(i int) error {
+			mu.Lock()
+			p := pods[names[i]]
+			mu.Unlock()
+			return c.Remove(ctx, p)
+		})
+		return err
+	}
+	return r
+}

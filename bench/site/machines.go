@@ -1,0 +1,96 @@
+package site
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/bench/procs"
+	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// Machine is one pod's processes.
+type Machine struct {
+	Sandbox string // id
+	Shim    procs.Process
+	QEMU    procs.Process
+}
+
+// Machines are those of the site's pods, and of an older build's pool, by sandbox id.
+func (s *Site) Machines() (map[string]Machine, error) {
+	all, err := procs.Below(procs.Root())
+	if err != nil {
+		return nil, err
+	}
+	return s.find(all).pods, nil
+}
+
+// Parents are the warm parents of the site, which pods' machines are forks of.
+func (s *Site) Parents() ([]procs.Process, error) {
+	all, err := procs.Below(procs.Root())
+	if err != nil {
+		return nil, err
+	}
+	return s.find(all).parents, nil
+}
+
+// found is what runs below a site's engine.
+type found struct {
+	pods    map[string]Machine // by sandbox id
+	parents []procs.Process
+}
+
+func (s *Site) find(all []procs.Process) found {
+	return find(all, s.isEngine, procs.Args, func(pid int) bool { return procs.HasThread(pid, warmThread) })
+}
+
+// warmThread is the thread of a parent's that its forks do not have.
+const warmThread = "warm"
+
+// find looks for the shims below the engine and for the machine of each: a child of the
+// shim, or a fork, which is the engine's child as its parent is, and bears the sandbox's
+// name.
+func find(all []procs.Process, engine func(procs.Process) bool, args func(pid int) []string, warm func(pid int) bool) found {
+	own := map[int]bool{}
+	f := found{pods: map[string]Machine{}}
+	var shims []Machine
+	below := map[int]procs.Process{}    // machines by their parent process
+	named := map[string]procs.Process{} // and by name
+	for _, p := range all {             // parents come first
+		own[p.PID] = own[p.Parent] || engine(p)
+		if !own[p.Parent] || p.Zombie {
+			continue
+		}
+		line := args(p.PID)
+		name := machineName(line)
+		switch {
+		case len(line) == 3 && filepath.Base(line[0]) == "bulkhead-shim":
+			shims = append(shims, Machine{Sandbox: line[2], Shim: p})
+		case name == "":
+		case warm(p.PID):
+			f.parents = append(f.parents, p)
+		default:
+			below[p.Parent], named[name] = p, p
+		}
+	}
+	for _, m := range shims {
+		var ok bool
+		if m.QEMU, ok = below[m.Shim.PID]; !ok {
+			m.QEMU, ok = named[qemu.ProcessName(layout.MachineName(m.Sandbox))]
+		}
+		if ok {
+			f.pods[m.Sandbox] = m
+		}
+	}
+	return f
+}
+
+// machineName is what the command line of a machine's process calls it, empty for another
+// process.
+func machineName(args []string) string {
+	if i := slices.Index(args, "-name"); i > 0 && i+1 < len(args) && strings.HasPrefix(filepath.Base(args[0]), "qemu-system-") {
+		return args[i+1]
+	}
+	return ""
+}

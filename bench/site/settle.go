@@ -1,0 +1,71 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/bench/procs"
+)
+
+// restPatience bounds the wait for machines to come to rest.
+const restPatience = 30 * time.Second
+
+// Settle waits until the site's pods are there, and what the next one begins with, and
+// every process of the benchmark is at rest. What has not come to rest in time is
+// returned as a note; the error is ctx's.
+func (s *Site) Settle(ctx context.Context) (note string, err error) {
+	limit := restPatience
+	if s.restless > 1 {
+		limit /= 6 // it will hardly be better the next time
+	}
+	rest, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err = s.wake(rest); err == nil {
+		err = procs.Rest(rest, s.complete)
+	}
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	if err != nil {
+		s.restless++
+		return "the machine did not " + strings.ReplaceAll(err.Error(), context.DeadlineExceeded.Error(), "in "+limit.String()), nil
+	}
+	s.restless = 0
+	return "", nil
+}
+
+// complete says what is missing.
+func (s *Site) complete(all []procs.Process) error {
+	f := s.find(all)
+	if got, want := len(f.pods), len(s.pods)+s.pool; got < want {
+		return fmt.Errorf("%d of %d machines are there", got, want)
+	}
+	if s.forks && len(f.parents) == 0 {
+		return errors.New("there is no warm parent")
+	}
+	return nil
+}
+
+// Prime runs a pod of an image, for what the engine makes when it has seen the first.
+func (s *Site) Prime(ctx context.Context, image string) (err error) {
+	if s.primer, err = s.Write("primer", Manifest("primer", image, "true")); err == nil {
+		_, err = s.Run(ctx, "run", "--rm", "--quiet", s.primer)
+	}
+	return err
+}
+
+// wake runs a pod where there is no warm parent, which ends after some minutes without a
+// fork: the pod makes the engine want one.
+func (s *Site) wake(ctx context.Context) error {
+	all, err := procs.Below(procs.Root())
+	if err != nil || !s.forks || s.primer == "" || len(s.find(all).parents) > 0 {
+		return err
+	}
+	if _, err = s.Run(ctx, "run", "--rm", "--quiet", s.primer); err != nil {
+		return fmt.Errorf("come to rest: %w", err)
+	}
+	return nil
+}
