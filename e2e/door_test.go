@@ -19,7 +19,7 @@ func TestDoor(t *testing.T) {
 	w.shutdown(t)
 	for name, value := range map[string]string{
 		"BULKHEAD_LIBEXEC": w.bin, "BULKHEAD_GUEST": guest(), "BULKHEAD_FAULTS": w.faults.path,
-		"BULKHEAD_POOL": "0", "BULKHEAD_IDLE": "300ms", "HOME": w.dir,
+		"BULKHEAD_WARM": "off", "BULKHEAD_IDLE": "300ms", "HOME": w.dir,
 	} {
 		t.Setenv(name, value)
 	}
