@@ -39,6 +39,20 @@ func (h *harness) attach(p Process, c Streams) <-chan error {
 	return done
 }
 
+// attached waits for the first client of a process's output.
+func (h *harness) attached(id Process) {
+	h.t.Helper()
+	h.box.mu.Lock()
+	p, err := h.box.find(id)
+	h.box.mu.Unlock()
+	h.must(err)
+	select {
+	case <-p.attached:
+	case <-h.ctx.Done():
+		h.t.Fatal(context.Cause(h.ctx))
+	}
+}
+
 func TestExecAttachedBeforeStartMissesNothing(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -231,7 +245,9 @@ func TestAttachTellsTheExitOfADeletedProcess(t *testing.T) {
 	go func() {
 		exit, err := h.box.Attach(h.ctx, id, Streams{Stdout: w})
 		done <- result{exit, err}
+		w.Close()
 	}()
+	h.attached(id)
 	_, err := h.box.StartProcess(h.ctx, id)
 	h.must(err)
 	p := h.fake(id)
@@ -357,9 +373,7 @@ func TestSlowClientIsDetached(t *testing.T) {
 		<-release
 		return len(b), nil
 	})})
-	for h.box.procs[id].out[0].Clients() != 1 {
-		time.Sleep(time.Millisecond)
-	}
+	h.attached(id)
 	line := strings.Repeat("x", 1023) + "\n"
 	h.say(p, "stdout", strings.Repeat(line, 2048))
 	<-stuck

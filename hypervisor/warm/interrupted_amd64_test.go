@@ -46,14 +46,13 @@ func (p *parent) stuck(t *testing.T, ctx context.Context) (child int, proceed fu
 		}
 		result <- err
 	}()
-	for child == 0 {
+	for child == 0 || !p.told(t) {
 		for _, pid := range p.children(t) {
-			// pipe_write, which waits.
-			if s, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "syscall")); err == nil && strings.HasPrefix(string(s), "1 0x") {
+			if waitsIn(unix.SYS_WRITE, strconv.Itoa(pid)) { // for the pipe
 				child = pid
 			}
 		}
-		if err := p.ctx.Err(); err != nil {
+		if p.ctx.Err() != nil {
 			t.Fatal(context.Cause(p.ctx))
 		}
 	}
@@ -63,6 +62,30 @@ func (p *parent) stuck(t *testing.T, ctx context.Context) (child int, proceed fu
 		}
 	}
 	return child, proceed, result, path
+}
+
+// told says that the parent has told of its child: its control thread waits for the
+// child to stand.
+func (p *parent) told(t *testing.T) bool {
+	t.Helper()
+	tasks := filepath.Join(strconv.Itoa(p.pid), "task")
+	threads, err := os.ReadDir(filepath.Join("/proc", tasks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range threads {
+		name, err := os.ReadFile(filepath.Join("/proc", tasks, e.Name(), "comm"))
+		if err == nil && string(name) == "warm\n" {
+			return waitsIn(unix.SYS_POLL, filepath.Join(tasks, e.Name()))
+		}
+	}
+	return false
+}
+
+// waitsIn says that a thread, a path in /proc, waits in a system call.
+func waitsIn(call int, thread string) bool {
+	s, err := os.ReadFile(filepath.Join("/proc", thread, "syscall"))
+	return err == nil && strings.HasPrefix(string(s), strconv.Itoa(call)+" ")
 }
 
 // sibling is a name that only p's children have.
