@@ -188,8 +188,7 @@ func (c *Control) Fork(ctx context.Context, r Request) (Answer, error) {
 	defer stop()
 	w, err := c.exchange(packet, fds)
 	if err != nil {
-		err = fmt.Errorf("%w: %w: %w", ErrFork, ErrGone, errors.Join(err, ctx.Err()))
-		return Answer{}, errors.Join(err, end(int(w.PID)))
+		return Answer{}, also(fmt.Errorf("%w: %w: %w", ErrFork, ErrGone, also(err, ctx.Err())), end(int(w.PID)))
 	}
 	a := Answer{
 		PID: int(w.PID), Threads: int(w.Threads), Tries: int(w.Tries),
@@ -200,7 +199,15 @@ func (c *Control) Fork(ctx context.Context, r Request) (Answer, error) {
 	}
 	text, _, _ := bytes.Cut(w.Text[:], []byte{0})
 	err = fmt.Errorf("%w: %s: %w", ErrFork, text, syscall.Errno(w.Error))
-	return Answer{}, errors.Join(err, end(a.PID))
+	return Answer{}, also(err, end(a.PID))
+}
+
+// also is both errors in one line; more may be nil.
+func also(err, more error) error {
+	if more == nil {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", err, more)
 }
 
 // end ends and reaps a child; 0 is none.

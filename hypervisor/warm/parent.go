@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
@@ -85,11 +86,11 @@ func (p *Parent) Fork(ctx context.Context, c Child) (r hypervisor.Record, a Answ
 		return r, a, err
 	}
 	defer func() {
-		for _, f := range files[:len(files):len(files)] {
+		for _, f := range files {
 			f.File.Close()
 		}
 	}()
-	request := Request{Name: qemu.ProcessName(c.Name), Confinement: c.Confinement, Files: append(files, c.Files...)}
+	request := Request{Name: qemu.ProcessName(c.Name), Confinement: c.Confinement, Files: slices.Concat(files, c.Files)}
 	if err = c.ownSockets(c.Dir); err == nil {
 		a, err = p.control.Fork(ctx, request)
 	}
