@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // Wait returns nil when the process has ended, or ctx's error. It need not be
-// a child.
+// a child. No thread is blocked meanwhile.
 func (id ID) Wait(ctx context.Context) error {
 	f, err := id.Open()
 	if errors.Is(err, ErrGone) {
@@ -20,34 +20,29 @@ func (id ID) Wait(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	ended := make(chan error, 1)
-	wakeR, wakeW, err := os.Pipe()
+	raw, err := f.SyscallConn()
 	if err != nil {
 		return fmt.Errorf("wait for process %d: %w", id.PID, err)
 	}
-	defer wakeR.Close()
-	go func() { ended <- pollEither(int(f.Fd()), int(wakeR.Fd())) }()
-	select {
-	case err = <-ended:
-		wakeW.Close()
-		return err
-	case <-ctx.Done():
-		wakeW.Close()
-		<-ended //nolint:errcheck // that it has ended is what counts
-		return fmt.Errorf("wait for process %d: %w", id.PID, ctx.Err())
+	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
+	if err := raw.Read(ended); err != nil {
+		return fmt.Errorf("wait for process %d: %w", id.PID, cause(ctx, err))
 	}
+	return nil
 }
 
-// pollEither blocks until one of two descriptors is ready; closing the other
-// end of the wake pipe ends it.
-func pollEither(pidfd, wake int) error {
-	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}
-	for {
-		_, err := unix.Poll(fds, -1)
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
+// cause is the context's end, which has ended a wait, or else err.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
+	return err
+}
+
+// ended asks a pidfd without waiting; the runtime's poller waits in between.
+func ended(pidfd uintptr) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 }
 
 // Reap waits for the end of a child of this process, and takes its exit status. No thread
@@ -55,7 +50,7 @@ func pollEither(pidfd, wake int) error {
 func Reap(pid int) (status unix.WaitStatus, err error) {
 	id, err := Of(pid)
 	if err == nil {
-		err = id.awaitEnd()
+		err = id.Wait(context.Background())
 	}
 	if err != nil && !errors.Is(err, ErrGone) { // it may be over already
 		return 0, err
@@ -70,21 +65,4 @@ func Reap(pid int) (status unix.WaitStatus, err error) {
 		}
 		return status, nil
 	}
-}
-
-// awaitEnd waits in the runtime's poller.
-func (id ID) awaitEnd() error {
-	f, err := id.Open()
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return raw.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
-	})
 }
