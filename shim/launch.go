@@ -62,7 +62,9 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 		forked.end()
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
-	m.Copy = forked.record
+	if m.Copy = forked.record; m.Copy != nil {
+		files = nil // of what it would clone
+	}
 	fault.Point("shim.spawned")
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
