@@ -102,6 +102,8 @@ type Options struct {
 	// ForksPerParent is how many VMs are forked of one warm VM before there is another; 0
 	// is what package parents thinks best.
 	ForksPerParent int
+
+	networks *networks.Networks // of Network
 }
 
 // Engine makes the pods of an instance. Its methods may be called at once.
@@ -176,7 +178,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.Machines, parents: o.Parents, images: o.Images, paths: o.HostPaths,
 		disks: disks.Disks{Store: st, Maker: scratch.Maker{Templates: o.Roots.Templates()}}, host: hostOf(), groups: o.Groups,
-		networks: networks.New(o.Network), missing: confine.Landlock(), lock: lock,
+		networks: o.networks, missing: confine.Landlock(), lock: lock,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 		pods:  map[string]*pod{}, working: map[string]bool{},
 	}
@@ -218,6 +220,7 @@ func (o *Options) complete() (err error) {
 	if o.Network == nil {
 		o.Network = networks.Own(o.Roots.Instance(o.Instance))
 	}
+	o.networks = networks.New(o.Network)
 	if err := o.completeUsers(); err != nil {
 		return err
 	}

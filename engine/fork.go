@@ -49,15 +49,12 @@ func (o *Options) completeMachines() error {
 			return nil
 		}
 	}
-	nets := networks.New(o.Network)
 	o.Parents = parents.New(parents.Options{
 		Dir: o.warmDir(), Library: o.Warm, Driver: templates.QEMU(),
 		Template: func(ctx context.Context, m hypervisor.Machine) (*machines.Template, error) {
 			return templates.Template(ctx, m, nil)
 		},
-		Network: func(ctx context.Context, m hypervisor.Machine) (*agentv1.Network, error) {
-			return rehearsalNetwork(ctx, nets, m)
-		},
+		Network: o.rehearsalNetwork,
 		Scratch: func(ctx context.Context, path string) error {
 			return scratch.Maker{Templates: o.Roots.Templates()}.Create(ctx, path, disks.Default)
 		},
@@ -70,8 +67,8 @@ func (o *Options) completeMachines() error {
 func (o *Options) warmDir() string { return filepath.Join(o.Roots.Instance(o.Instance), "warm") }
 
 // rehearsalNetwork is what a guest sets up that is nobody's yet.
-func rehearsalNetwork(ctx context.Context, nets *networks.Networks, m hypervisor.Machine) (*agentv1.Network, error) {
-	p, err := nets.Of(networks.KindOf(m))
+func (o *Options) rehearsalNetwork(ctx context.Context, m hypervisor.Machine) (*agentv1.Network, error) {
+	p, err := o.networks.Of(networks.KindOf(m))
 	if err != nil {
 		return nil, err
 	}

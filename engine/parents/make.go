@@ -27,9 +27,6 @@ import (
 // two seconds of a processor.
 const makeTimeout = 3 * time.Minute
 
-// nameOf is the name of the VM of an id.
-func nameOf(id string) string { return layout.MachineName(id) }
-
 // make makes a parent and proves it.
 func (p *Parents) make(ctx context.Context, k *kind) (_ *parent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
@@ -100,7 +97,7 @@ func (p *Parents) rehearse(
 			}
 			vm, err = warm.Start(ctx, p.o.Driver, p.o.Library, made.kind.machine,
 				hypervisor.Files{Memory: t.Memory, State: t.State, Console: console},
-				hypervisor.Options{Dir: made.dir, Name: nameOf(id)})
+				hypervisor.Options{Dir: made.dir, Name: layout.MachineName(id)})
 			if err != nil {
 				console.Close()
 				return nil, err
@@ -169,7 +166,7 @@ func (p *Parents) prove(ctx context.Context, made *parent) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, forkTimeout)
 	defer cancel()
-	name := nameOf(store.NewID())
+	name := layout.MachineName(store.NewID())
 	child := warm.Child{Name: name, Dir: dir, Confinement: warm.Confinement{
 		FileSize: hypervisor.SlotSize, Landlock: made.kind.walls.Ruleset, Filter: made.kind.walls.Filter,
 	}}

@@ -26,6 +26,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
 	"github.com/bulkhead-project/bulkhead/shim/policy"
 )
 
@@ -125,7 +126,7 @@ func (p *Parents) Fork(ctx context.Context, m hypervisor.Machine, c Child) (hype
 	if err != nil {
 		return hypervisor.Record{}, err
 	}
-	child := warm.Child{Name: nameOf(c.ID), Dir: c.Dir, Confinement: warm.Confinement{
+	child := warm.Child{Name: layout.MachineName(c.ID), Dir: c.Dir, Confinement: warm.Confinement{
 		FileSize: hypervisor.SlotSize, Groups: c.Groups,
 		UserNS: c.Place.User, NetNS: c.Place.Net, Alone: c.Place.Alone,
 		Landlock: walls.Ruleset, Filter: walls.Filter,
