@@ -55,6 +55,9 @@ type Agent struct {
 	disks      map[string]*disk
 	containers map[string]*container
 
+	slots   sync.Mutex        // of what follows
+	devices map[string]string // of the slots, by their disks' serials
+
 	volumes            sync.Mutex // while volumes are made; of what follows
 	fileVolumes        map[string]*fileVolume
 	fileVolumesMounted bool
@@ -72,6 +75,9 @@ func Main(build string) error {
 	port, card, err := boot.Setup(agentv1.Port)
 	if err != nil {
 		return fmt.Errorf("set up the guest: %w", err)
+	}
+	if err := calmMonitor(); err != nil {
+		return err
 	}
 	r := reaper.New()
 	go r.Run()

@@ -307,6 +307,7 @@ func (a *Agent) delete(_ context.Context, name agentv1.Process) (agentv1.Exit, e
 	if err := a.remove(c); err != nil {
 		return agentv1.Exit{}, err
 	}
+	a.collectAfterRehearsal()
 	<-p.exited // one that was never started has been killed
 	return p.exit, nil
 }

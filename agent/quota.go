@@ -18,7 +18,7 @@ func (a *Agent) limit(dir string, size int64) error {
 	if d == nil {
 		return fmt.Errorf("there is no scratch disk")
 	}
-	device, err := findDisk(d.request.Slot)
+	device, err := a.findDisk(d.request.Slot)
 	if err != nil {
 		return err
 	}

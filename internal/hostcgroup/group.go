@@ -96,10 +96,7 @@ func setV1(dir string, l Limits) error {
 		errs = append(errs, setMemoryV1(dir, limit(l.Memory, "-1")))
 	}
 	if has(dir, "cpu.cfs_quota_us") {
-		// The kernel checks each against the other: without a quota any
-		// period is right.
-		errs = append(errs, write(dir, "cpu.cfs_quota_us", "-1"), write(dir, "cpu.cfs_period_us", decimal(l.period())),
-			write(dir, "cpu.cfs_quota_us", limit(l.Quota, "-1")))
+		errs = append(errs, setCPUV1(dir, limit(l.Quota, "-1"), decimal(l.period())))
 	}
 	if has(dir, weightV1) {
 		errs = append(errs, write(dir, weightV1, decimal(l.weight(ordinaryV1))))
@@ -108,6 +105,26 @@ func setV1(dir string, l Limits) error {
 		errs = append(errs, write(dir, "pids.max", limit(l.PIDs, "max")))
 	}
 	return errors.Join(errs...)
+}
+
+// setCPUV1 sets a quota and its period. A write of either stops all processors of
+// the host for a moment, and takes milliseconds: what is set already is not written.
+func setCPUV1(dir, quota, period string) error {
+	const quotaFile, periodFile = "cpu.cfs_quota_us", "cpu.cfs_period_us"
+	if holds(dir, periodFile, period) {
+		if holds(dir, quotaFile, quota) {
+			return nil
+		}
+		return write(dir, quotaFile, quota)
+	}
+	// The kernel checks each against the other: without a quota any period is right.
+	return errors.Join(write(dir, quotaFile, "-1"), write(dir, periodFile, period), write(dir, quotaFile, quota))
+}
+
+// holds tells whether a file has that value.
+func holds(dir, file, value string) bool {
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	return err == nil && strings.TrimSpace(string(data)) == value
 }
 
 // setMemoryV1 sets memory, and memory and swap together, where the kernel

@@ -305,3 +305,28 @@ func TestGone(t *testing.T) {
 		}
 	}
 }
+
+// TestCPUIsWrittenOnce: what a group of the older controllers has already is not written
+// again.
+func TestCPUIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fakeGroup(t, dir, map[string]string{"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"})
+	for _, tc := range []struct {
+		limits        Limits
+		quota, period string
+	}{
+		{Limits{}, "-1\n", "100000\n"}, // the kernel's own lines
+		{Limits{Quota: 50000, Period: 100000}, "50000", "100000\n"},
+		{Limits{Quota: 60000, Period: 200000}, "60000", "200000\n"},
+	} {
+		if err := At([]string{dir}).Set(tc.limits); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{"cpu.cfs_quota_us": tc.quota, "cpu.cfs_period_us": tc.period} {
+			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+				t.Errorf("%+v: %s is %q, not %q: %v", tc.limits, name, got, want, err)
+			}
+		}
+	}
+}

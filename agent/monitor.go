@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// The Go runtime's monitor looks every 20 µs, while anything runs, for a system call that
+// has kept its processor too long. Under emulation each of these looks costs as
+// much as many system calls do: they were half of what the agent took for a pod's start.
+// monitorSlack is how much later it may look. Until then other goroutines run on the
+// processors that the runtime has left: processors is more than calls of the agent block
+// at once as a rule, the channel's reader among them.
+const (
+	monitorSlack = 5 * time.Millisecond
+	processors   = 4
+)
+
+// calmMonitor has the runtime's monitor look more rarely. It is the thread that the
+// runtime makes first; it starts no other and runs nothing else, so nobody inherits its slack.
+func calmMonitor() error {
+	runtime.GOMAXPROCS(max(processors, runtime.NumCPU()))
+	entries, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return fmt.Errorf("calm the runtime's monitor: %w", err)
+	}
+	var threads []int
+	for _, e := range entries {
+		id, err := strconv.Atoi(e.Name())
+		if err != nil {
+			return fmt.Errorf("calm the runtime's monitor: %w", err)
+		}
+		threads = append(threads, id)
+	}
+	if len(threads) < 2 {
+		return nil // another runtime
+	}
+	slices.Sort(threads)
+	slack := strconv.FormatInt(monitorSlack.Nanoseconds(), 10)
+	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(threads[1]), "timerslack_ns"), []byte(slack), 0); err != nil {
+		return fmt.Errorf("calm the runtime's monitor: %w", err)
+	}
+	return nil
+}
+
+// collectAfterRehearsal collects the garbage of a rehearsal, so that no pod's start is
+// held up by that.
+func (a *Agent) collectAfterRehearsal() {
+	a.mu.Lock()
+	rehearsal := a.pod.Rehearsal
+	a.mu.Unlock()
+	if rehearsal {
+		runtime.GC()
+	}
+}
