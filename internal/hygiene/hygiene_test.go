@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -41,7 +42,12 @@ func TestTree(t *testing.T) {
 		if !strings.HasSuffix(path, "_test.go") {
 			files[filepath.Dir(name)]++
 		}
-		return longLines(t, path, name)
+		data, err := os.ReadFile(path)
+		if err == nil {
+			lendsVMs(t, data, name)
+			err = longLines(t, data, name)
+		}
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -56,13 +62,22 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// longLines reports each line of the file that is longer than maxLine.
-func longLines(t *testing.T, path, name string) error {
+// vms is of tests that have VMs, unless they are run with -short, and of what these import.
+var vms = regexp.MustCompile(`testing\.Short\(\)|/(enginetest|hypervisortest)"`)
+
+// lendsVMs reports a package that tests have VMs from without the Makefile's knowing: it finds them
+// by what their own files say.
+func lendsVMs(t *testing.T, data []byte, name string) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
+	dir := filepath.Base(filepath.Dir(name))
+	if !strings.HasSuffix(name, "_test.go") && dir != "enginetest" && dir != "hypervisortest" && vms.Match(data) {
+		t.Errorf("%s: make test would not find who has VMs from this package (VMTESTS in the Makefile)", name)
 	}
+}
+
+// longLines reports each line of the file that is longer than maxLine.
+func longLines(t *testing.T, data []byte, name string) error {
+	t.Helper()
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, len(data)+1)
 	for n := 1; lines.Scan(); n++ {
