@@ -175,7 +175,7 @@ func (r Request) encode() ([]byte, []int, error) {
 
 // Fork makes a child. A child that came to be although there is an error is ended and
 // reaped. The end of ctx ends the wait, and the parent: it may be in any state. A child
-// that the parent has not told of by then ends by itself.
+// that was not told of by then ends by itself, in the process group of its parent.
 func (c *Control) Fork(ctx context.Context, r Request) (Answer, error) {
 	packet, fds, err := r.encode()
 	if err != nil {
@@ -210,15 +210,22 @@ func also(err, more error) error {
 	return fmt.Errorf("%w (%w)", err, more)
 }
 
-// end ends and reaps a child; 0 is none.
+// end ends and reaps a child, or with a negative number all of a process group; 0 is none.
+// What is no child of this process, or no more, is left alone.
 func end(pid int) error {
-	if pid <= 0 {
+	if pid == 0 {
 		return nil
 	}
-	_ = unix.Kill(pid, unix.SIGKILL)
-	for {
-		if _, err := unix.Wait4(pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+	for options := unix.WNOHANG; ; {
+		n, err := unix.Wait4(pid, nil, options, nil)
+		switch {
+		case errors.Is(err, unix.ECHILD):
+			return nil
+		case err != nil && !errors.Is(err, unix.EINTR):
 			return err
+		case err == nil && n == 0: // it lives
+			_ = unix.Kill(pid, unix.SIGKILL)
+			options = 0
 		}
 	}
 }

@@ -46,9 +46,9 @@ func (p *parent) stuck(t *testing.T, ctx context.Context) (child int, proceed fu
 		}
 		result <- err
 	}()
-	for child == 0 || !p.told(t) {
+	for child == 0 {
 		for _, pid := range p.children(t) {
-			if waitsIn(unix.SYS_WRITE, strconv.Itoa(pid)) { // for the pipe
+			if waitsIn(unix.SYS_WRITE, strconv.Itoa(pid)) { // for the pipe, and has told of itself
 				child = pid
 			}
 		}
@@ -62,24 +62,6 @@ func (p *parent) stuck(t *testing.T, ctx context.Context) (child int, proceed fu
 		}
 	}
 	return child, proceed, result, path
-}
-
-// told says that the parent has told of its child: its control thread waits for the
-// child to stand.
-func (p *parent) told(t *testing.T) bool {
-	t.Helper()
-	tasks := filepath.Join(strconv.Itoa(p.pid), "task")
-	threads, err := os.ReadDir(filepath.Join("/proc", tasks))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range threads {
-		name, err := os.ReadFile(filepath.Join("/proc", tasks, e.Name(), "comm"))
-		if err == nil && string(name) == "warm\n" {
-			return waitsIn(unix.SYS_POLL, filepath.Join(tasks, e.Name()))
-		}
-	}
-	return false
 }
 
 // waitsIn says that a thread, a path in /proc, waits in a system call.
@@ -104,8 +86,8 @@ func (p *parent) children(t *testing.T) (pids []int) {
 		if err != nil || pid == p.pid {
 			continue
 		}
-		args, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err == nil && (strings.Contains(string(args), p.name) || strings.Contains(string(args), p.sibling())) {
+		comm, err := os.ReadFile(filepath.Join("/proc", e.Name(), "comm"))
+		if err == nil && string(comm) == p.comm+"\n" {
 			pids = append(pids, pid)
 		}
 	}

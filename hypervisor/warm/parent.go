@@ -108,7 +108,11 @@ func (p *Parent) Fork(ctx context.Context, c Child) (r hypervisor.Record, a Answ
 // Done is closed when the parent has ended.
 func (p *Parent) Done() <-chan struct{} { return p.vm.Done() }
 
-// Close ends the parent. Its children live on.
+// Close ends the parent, and reaps children that it had no time to tell of: they are in its
+// process group. Its other children live on.
 func (p *Parent) Close(ctx context.Context) error {
-	return errors.Join(p.vm.Kill(ctx), p.vm.Close(), p.control.Close())
+	if err := errors.Join(p.vm.Kill(ctx), p.vm.Close(), p.control.Close()); err != nil {
+		return err
+	}
+	return end(-p.vm.Record().Process.PID)
 }

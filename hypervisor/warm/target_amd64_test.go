@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,6 +88,7 @@ type parent struct {
 	t     *testing.T
 	ctx   context.Context
 	name  string
+	comm  string     // its processes', dead ones' too
 	ended chan error // what Wait has returned
 }
 
@@ -95,12 +97,20 @@ func (b *build) start(t *testing.T, modes ...string) *parent {
 	t.Helper()
 	b.make(t)
 	ctx := testdeadline.Context(t, patience)
-	p := &parent{t: t, ctx: ctx, name: fmt.Sprintf("test-a-%d-%04d", os.Getpid(), serial.Add(1)), ended: make(chan error, 1)}
+	n := serial.Add(1)
+	p := &parent{
+		t: t, ctx: ctx, name: fmt.Sprintf("test-a-%d-%04d", os.Getpid(), n), comm: fmt.Sprintf("target-%04d", n),
+		ended: make(chan error, 1),
+	}
 	path, listener := socket(t)
 	complaints, stderr := pipe(t)
-	cmd := exec.Command(b.target, append(modes, "-name", p.name)...)
+	program := filepath.Join(t.TempDir(), p.comm)
+	if err := os.Symlink(b.target, program); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, append(modes, "-name", p.name)...)
 	cmd.Env = []string{"ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0", "UBSAN_OPTIONS=print_stacktrace=1"}
-	cmd.ExtraFiles, cmd.Stderr = []*os.File{listener}, stderr
+	cmd.ExtraFiles, cmd.Stderr, cmd.SysProcAttr = []*os.File{listener}, stderr, &syscall.SysProcAttr{Setsid: true}
 	var err error
 	if p.Control, err = Prepare(cmd, b.library); err != nil {
 		t.Fatal(err)

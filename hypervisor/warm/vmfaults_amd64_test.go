@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 	"github.com/bulkhead-project/bulkhead/shim/policy"
@@ -65,6 +66,40 @@ func TestParentLost(t *testing.T) {
 				t.Errorf("there is %v", left)
 			}
 		})
+	}
+}
+
+// TestLimited: the fork of a QEMU that the kernel refuses for want of processes can be asked
+// for again. One for which there is no memory fails, and leaves no process.
+func TestLimited(t *testing.T) {
+	library(t)
+	_, p := warmParent(t, "some")
+	pid := p.vm.Record().Process.PID
+	g := enclose(t, pid, hostcgroup.Limits{PIDs: int64(len(tasks(t, pid)))})
+	fork := func() (Answer, error) {
+		_, a, err := p.Fork(hypervisortest.Within(t), Child{Name: "some", Dir: hypervisortest.Dir(t)})
+		return a, err
+	}
+	if _, err := fork(); !errors.Is(err, ErrFork) || errors.Is(err, ErrGone) || !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("without room for a process: %v", err)
+	}
+	if err := g.Set(hostcgroup.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	a, err := fork()
+	if err != nil {
+		t.Errorf("with room: %v", err)
+	}
+	if err := end(a.PID); err != nil {
+		t.Error(err)
+	}
+	enclose(t, pid, hostcgroup.Limits{Memory: 64 << 10})
+	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) }) // before the cgroup's end
+	if _, err := fork(); !errors.Is(err, ErrFork) {
+		t.Errorf("without memory: %v", err)
+	}
+	if left := copies(t, "bulkhead-some"); len(left) > 0 {
+		t.Errorf("there is %v", left)
 	}
 }
 

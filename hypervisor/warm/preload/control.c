@@ -29,6 +29,13 @@ static struct request request;
 static struct fds given;
 static int ready[2];
 
+// say sends an answer: 0, or -1 where nobody reads it any more.
+static int say(const struct answer *a) {
+	ssize_t n;
+	while ((n = send(control, a, sizeof *a, MSG_NOSIGNAL)) < 0 && errno == EINTR) {}
+	return n < 0 ? -1 : 0;
+}
+
 // message is what a child that could not stand says.
 struct message {
 	int32_t error;
@@ -38,6 +45,10 @@ struct message {
 // child runs in the child, in the main thread's handler, while it is alone.
 void child(const struct thread *me) {
 	struct message m = {0, ""};
+	// The first that it does is to tell of itself: whatever becomes of its parent, whoever
+	// asked for it can end and reap it.
+	struct answer first = {.version = VERSION, .pid = getpid(), .error = EINPROGRESS};
+	if (say(&first)) _exit(99);
 	close(control);
 	close(ready[0]);
 	control = -1;
@@ -70,15 +81,7 @@ static int stood(char text[TEXT]) {
 	return m.error;
 }
 
-// say sends an answer: 0, or -1 where nobody reads it any more.
-static int say(const struct answer *a) {
-	ssize_t n;
-	while ((n = send(control, a, sizeof *a, MSG_NOSIGNAL)) < 0 && errno == EINTR) {}
-	return n < 0 ? -1 : 0;
-}
-
-// fork_all freezes, forks and thaws: 0, or -errno. It tells of a child as soon as there
-// is one.
+// fork_all freezes, forks and thaws: 0, or -errno.
 static int fork_all(struct answer *a) {
 	int n = 0;
 	int64_t began = 0;
@@ -103,13 +106,11 @@ static int fork_all(struct answer *a) {
 	int64_t forked = now_us();
 	a->freeze_us = (uint32_t)(frozen - began);
 	a->fork_us = (uint32_t)(forked - frozen);
+	thaw();
 	if (parking.forked > 0) {
 		a->pid = parking.forked;
-		a->error = EINPROGRESS;
-		say(a);
+		return 0;
 	}
-	thaw();
-	if (parking.forked > 0) return 0;
 	errno = -parking.forked;
 	return failed(a->text, "fork");
 }

@@ -60,10 +60,11 @@ struct request {
 	char name[NAME];      // takes the place of the parent's, of the same length
 };
 
-// answer is a packet that answers a request. The first has the error EINPROGRESS and the
-// pid of a child as soon as there is one; after the last, without an error, it goes on.
-// With another error and a pid whoever asked has to end and to reap the child. A child
-// whose parent ends before the last answer ends as well.
+// answer is a packet that answers a request. The first is the child's, with the error
+// EINPROGRESS and its pid; after the last, its parent's, without an error, it goes on. With
+// another error and a pid whoever asked has to end and to reap the child. A child whose
+// parent ends before the last answer ends as well. One that ends before the first is still
+// in its parent's process group.
 struct answer {
 	uint32_t version;
 	int32_t pid, error;   // errno, or 0
