@@ -99,6 +99,9 @@ type Options struct {
 	Warm string
 	// NoForks has every VM be a clone.
 	NoForks bool
+	// Tenant tells who a pod belongs to: VMs of different tenants' pods are never forks of
+	// one warm VM. Nil is one tenant for all.
+	Tenant func(Identity) string
 	// ForksPerParent is how many VMs are forked of one warm VM before there is another; 0
 	// is what package parents thinks best.
 	ForksPerParent int

@@ -23,13 +23,13 @@ import (
 // Parents gives forks of warm VMs; *parents.Parents is the one of an engine, tests have
 // others.
 type Parents interface {
-	Fork(ctx context.Context, m hypervisor.Machine, c parents.Child) (hypervisor.Record, error)
-	// Want tells that pods of m's kind are started.
-	Want(m hypervisor.Machine)
-	// Ready waits until pods of m's kind are forked.
-	Ready(ctx context.Context, m hypervisor.Machine) error
-	// Failed tells that a fork of m's parent was never up.
-	Failed(m hypervisor.Machine)
+	Fork(ctx context.Context, key parents.Key, c parents.Child) (hypervisor.Record, error)
+	// Want tells that pods with a key are started.
+	Want(key parents.Key)
+	// Ready waits until pods with a key are forked.
+	Ready(ctx context.Context, key parents.Key) error
+	// Failed tells that a fork of a key's parent was never up.
+	Failed(key parents.Key)
 	Close() error
 }
 
@@ -77,15 +77,15 @@ func (o *Options) rehearsalNetwork(ctx context.Context, m hypervisor.Machine) (*
 	return guestNetwork(id, a), err
 }
 
-// Warm has VMs of a kind be forked from now on, as they are some time after the first of
-// their kind by themselves, and returns when they are.
+// Warm has VMs of a kind and a tenant be forked from now on, as they are some time after
+// the first such by themselves, and returns when they are.
 func (e *Engine) Warm(ctx context.Context, r TemplateRequest) error {
 	m, err := e.machineOf(ctx, r)
 	if err == nil && e.parents == nil {
 		err = parents.ErrNone
 	}
 	if err == nil {
-		err = e.parents.Ready(ctx, m)
+		err = e.parents.Ready(ctx, parents.Key{Machine: m, Tenant: r.Tenant})
 	}
 	return failure.Wrap(err, "keep a VM warm")
 }
@@ -108,25 +108,20 @@ func (b *building) whyNoFork() string {
 	return ""
 }
 
-// copyOf makes the VM of a pod as a fork, with its disk, confined as one that its shim starts.
-func (e *Engine) copyOf(r *store.Pod, a network.Attachment, memory *os.File) func(context.Context, string) (hypervisor.Record, error) {
+// copyOf makes the VM of the pod as a fork, with its disk, confined as one that its shim starts.
+func (b *building) copyOf(memory *os.File) func(context.Context, string) (hypervisor.Record, error) {
 	return func(ctx context.Context, dir string) (hypervisor.Record, error) {
-		made, err := e.fork(ctx, r, a, memory, dir)
-		if r.Forked = err == nil; err != nil {
-			r.ForkNote = err.Error()
-			err = errors.Join(err, e.disks.Drop(r.ID))
+		made, err := b.fork(ctx, memory, dir)
+		if b.record.Forked = err == nil; err != nil {
+			b.record.ForkNote = err.Error()
+			err = errors.Join(err, b.e.disks.Drop(b.record.ID))
 		}
 		return made, err
 	}
 }
 
-func (e *Engine) fork(
-	ctx context.Context,
-	r *store.Pod,
-	a network.Attachment,
-	memory *os.File,
-	dir string,
-) (made hypervisor.Record, err error) {
+func (b *building) fork(ctx context.Context, memory *os.File, dir string) (made hypervisor.Record, err error) {
+	e, r := b.e, &b.record
 	c := parents.Child{ID: r.ID, Dir: dir, Owner: r.Owner, Memory: memory}
 	c.Disk = func(from *os.File) (*os.File, error) { return e.disks.Copy(r.ID, from) }
 	defer func() {
@@ -138,8 +133,8 @@ func (e *Engine) fork(
 	if c.Groups, err = hostcgroup.At(r.Cgroup.Dirs).Doors(); err != nil {
 		return made, err
 	}
-	if c.Place, err = a.Place(); err != nil {
+	if c.Place, err = b.attached.Place(); err != nil {
 		return made, err
 	}
-	return e.parents.Fork(ctx, r.Machine, c)
+	return e.parents.Fork(ctx, b.plan.key(), c)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
+	"github.com/bulkhead-project/bulkhead/engine/parents"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
@@ -23,10 +24,14 @@ type plan struct {
 	memory   int    // MiB
 	quota    int64  // of the CPUs, in microseconds of each period; 0 is all of them
 	period   int64
+	tenant   string
 }
 
 // scratchSize is that of the pod's disk.
 func (p *plan) scratchSize() int64 { return max(p.ScratchBytes, disks.Default) }
+
+// key says which parent the pod's VM may be a fork of.
+func (p *plan) key() parents.Key { return parents.Key{Machine: p.machine, Tenant: p.tenant} }
 
 // MaxScratch is the size of a VM's disk slot, in bytes.
 const MaxScratch = 64 << 30
@@ -49,6 +54,9 @@ func (e *Engine) check(r *PodRequest) error {
 // plan decides about a pod. It changes nothing.
 func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	p := &plan{PodRequest: r}
+	if e.o.Tenant != nil {
+		p.tenant = e.o.Tenant(r.Identity)
+	}
 	size, err := e.sizeOf(r.Size)
 	if err != nil {
 		return nil, err

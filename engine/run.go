@@ -57,7 +57,7 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	for tries := 1; tries < startTries && ctx.Err() == nil && b.mayRetry(err); tries++ {
 		e.log.Warn("a VM failed its pod, which gets another", "pod", r.Key, "forked", b.record.Forked, "error", err)
 		if b.record.Forked {
-			e.parents.Failed(b.record.Machine)
+			e.parents.Failed(p.key())
 		} else {
 			e.machines.Failed(ctx, b.record.Machine, b.record.Template, err)
 		}
@@ -78,7 +78,7 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	e.emit(Started, made, made.id)
 	e.spawn(made.follow)
 	if !p.Cold && !p.NoFork && e.parents != nil {
-		e.parents.Want(p.machine)
+		e.parents.Want(p.key())
 	}
 	return made.id, nil
 }

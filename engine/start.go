@@ -48,7 +48,7 @@ func (b *building) start(ctx context.Context) (err error) {
 	if !b.plan.Cold {
 		b.record.ForkNote = why
 	}
-	b.conn, err = b.e.startShim(ctx, &b.record, b.attached, b.plan.Cold, why == "", b.template)
+	b.conn, err = b.startShim(ctx, why == "")
 	b.cloned = time.Now()
 	return failure.Wrap(err, "start the shim")
 }
@@ -182,12 +182,14 @@ func (b *building) template() {
 	}
 }
 
-// startShim journals and starts a shim, as a clone unless cold.
-func (e *Engine) startShim(ctx context.Context, r *store.Pod, a network.Attachment, cold, fork bool, building func()) (*link.Conn, error) {
+// startShim journals and starts the pod's shim, which clones its VM if that is neither to
+// be booted nor can be forked.
+func (b *building) startShim(ctx context.Context, fork bool) (*link.Conn, error) {
+	e, r := b.e, &b.record
 	o := e.shimOptions(r)
-	o.Machine, o.Spawn = r.Machine, a.Start
-	if !cold {
-		t, err := e.machines.Template(ctx, r.Machine, building)
+	o.Machine, o.Spawn = r.Machine, b.attached.Start
+	if !b.plan.Cold {
+		t, err := e.machines.Template(ctx, r.Machine, b.template)
 		if err != nil {
 			return nil, err
 		}
@@ -216,7 +218,7 @@ func (e *Engine) startShim(ctx context.Context, r *store.Pod, a network.Attachme
 	}
 	fault.Point("shim.recorded")
 	if fork {
-		o.Copy = e.copyOf(r, a, o.Memory)
+		o.Copy = b.copyOf(o.Memory)
 	}
 	return e.shims.Start(ctx, o)
 }

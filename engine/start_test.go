@@ -11,8 +11,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/parents"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
@@ -136,6 +139,50 @@ func TestForkedStart(t *testing.T) {
 			enginetest.NothingLeft(t, o)
 			w.Clean(t)
 		})
+	}
+}
+
+// keyed tells which parents were asked about.
+type keyed struct {
+	engine.Parents
+	keys map[string]parents.Key // by what was asked
+}
+
+func (k keyed) Fork(ctx context.Context, key parents.Key, c parents.Child) (hypervisor.Record, error) {
+	k.keys["fork"] = key
+	return k.Parents.Fork(ctx, key, c)
+}
+
+func (k keyed) Want(key parents.Key) { k.keys["want"] = key }
+
+func (k keyed) Failed(key parents.Key) { k.keys["failed"] = key }
+
+func (k keyed) Ready(_ context.Context, key parents.Key) error { k.keys["ready"] = key; return nil }
+
+// TestTenant: whatever is done with a parent for a pod, is done with that of its tenant.
+func TestTenant(t *testing.T) {
+	t.Parallel()
+	for tenant, of := range map[string]func(engine.Identity) string{
+		"":        nil,
+		"default": func(who engine.Identity) string { return who.Namespace },
+	} {
+		w := enginetest.New()
+		o := w.In(enginetest.Options(t, enginetest.Roots(t)))
+		asked := keyed{w.Parents(t), map[string]parents.Key{}}
+		o.Parents, o.Tenant = asked, of
+		e := enginetest.Open(t, o)
+		w.Once("StartSandbox", enginetest.ErrInjected)
+		if _, err := e.StartPod(t.Context(), podRequest("p")); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Warm(t.Context(), engine.TemplateRequest{Tenant: tenant}); err != nil {
+			t.Error(err)
+		}
+		for _, what := range []string{"fork", "failed", "want", "ready"} {
+			if key := asked.keys[what]; key.Tenant != tenant || key != asked.keys["fork"] {
+				t.Errorf("%s: %+v, not of tenant %q", what, key, tenant)
+			}
+		}
 	}
 }
 

@@ -48,6 +48,8 @@ func (e *Engine) Templates(ctx context.Context) ([]Template, error) {
 type TemplateRequest struct {
 	VCPUs, MemoryMiB int
 	Accel, Network   string
+	// Tenant is whose pods Warm is about. A template is for all.
+	Tenant string
 }
 
 // EnsureTemplate builds a template, unless it is there, and returns its key.

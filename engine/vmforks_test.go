@@ -87,6 +87,37 @@ func TestForksAreNotTwins(t *testing.T) {
 	}
 }
 
+// TestTenantsAreNoSiblings: the processes of one tenant's VMs have one address layout, which is
+// no other tenant's.
+func TestTenantsAreNoSiblings(t *testing.T) {
+	ctx, e := warmEngine(t, func(o *engine.Options) {
+		o.Tenant = func(who engine.Identity) string { return who.Labels["tenant"] }
+	})
+	begins := map[string]string{} // the process' first address, by tenant
+	for _, tenant := range []string{"", "red", "blue"} {
+		if err := e.Warm(ctx, engine.TemplateRequest{Tenant: tenant}); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "b"} {
+			r := podRequest(name + tenant)
+			if tenant != "" {
+				r.Identity.Labels = map[string]string{"tenant": tenant}
+			}
+			maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", fork(ctx, t, e, r, true).VMPID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin, _, _ := strings.Cut(string(maps), "-")
+			for other, taken := range begins {
+				if (begin == taken) != (other == tenant) {
+					t.Errorf("the VM of %s begins at %s, those of tenant %q at %s", r.Identity.Name, begin, other, taken)
+				}
+			}
+			begins[tenant] = begin
+		}
+	}
+}
+
 // TestNoFork: a pod that wants to share nothing is a clone beside a warm machine.
 func TestNoFork(t *testing.T) {
 	ctx, e := warmEngine(t)

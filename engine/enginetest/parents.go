@@ -30,7 +30,7 @@ type family struct {
 	disk string
 }
 
-func (f family) Fork(ctx context.Context, m hypervisor.Machine, c parents.Child) (r hypervisor.Record, err error) {
+func (f family) Fork(ctx context.Context, key parents.Key, c parents.Child) (r hypervisor.Record, err error) {
 	from, err := os.Open(f.disk)
 	if err != nil {
 		return r, err
@@ -40,13 +40,13 @@ func (f family) Fork(ctx context.Context, m hypervisor.Machine, c parents.Child)
 	if err != nil {
 		return r, err
 	}
-	return hypervisor.Record{Dir: c.Dir, Machine: m}, errors.Join(own.Close(), f.w.call(ctx, "Fork"))
+	return hypervisor.Record{Dir: c.Dir, Machine: key.Machine}, errors.Join(own.Close(), f.w.call(ctx, "Fork"))
 }
 
-func (f family) Want(hypervisor.Machine) { _ = f.w.call(context.Background(), "Want") }
+func (f family) Want(parents.Key) { _ = f.w.call(context.Background(), "Want") }
 
-func (f family) Failed(hypervisor.Machine) { _ = f.w.call(context.Background(), "FailedFork") }
+func (f family) Failed(parents.Key) { _ = f.w.call(context.Background(), "FailedFork") }
 
-func (f family) Ready(ctx context.Context, _ hypervisor.Machine) error { return f.w.call(ctx, "Ready") }
+func (f family) Ready(ctx context.Context, _ parents.Key) error { return f.w.call(ctx, "Ready") }
 
 func (f family) Close() error { return nil }

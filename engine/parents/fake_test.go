@@ -19,7 +19,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/warm"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
 // making is how long the fake's parents take to be made.
@@ -32,6 +31,7 @@ type host struct {
 	t *testing.T
 	*Parents
 	template *os.File
+	key      Key // what the methods of host ask for
 
 	mu      sync.Mutex
 	fail    error // of making, from now on
@@ -56,7 +56,7 @@ func in(t *testing.T, test func(t *testing.T, h *host)) {
 	dir := filepath.Join(t.TempDir(), "warm")
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-		h := &host{t: t, Parents: p, ends: map[int]chan unix.WaitStatus{}, template: &os.File{}}
+		h := &host{t: t, Parents: p, ends: map[int]chan unix.WaitStatus{}, template: &os.File{}, key: emulated}
 		p.maker, p.reaper = h.make, h.reap
 		defer func() {
 			if err := p.Close(); err != nil {
@@ -93,7 +93,6 @@ func (h *host) make(ctx context.Context, k *kind) (*parent, error) {
 	h.made = append(h.made, f)
 	dir := filepath.Join(h.o.Dir, strconv.Itoa(len(h.made)))
 	disk, err := os.Open(os.DevNull)
-	k.walls = &confine.Walls{}
 	return &parent{process: f, dir: dir, disk: disk, memory: h.template}, errors.Join(err, os.MkdirAll(dir, 0o700))
 }
 
@@ -151,7 +150,7 @@ func (f *fakeParent) alive() bool {
 	}
 }
 
-var emulated = hypervisor.Machine{Accel: hypervisor.TCG, VCPUs: 1}
+var emulated = Key{Machine: hypervisor.Machine{Accel: hypervisor.TCG, VCPUs: 1}}
 
 // disk is a child's.
 func disk(*os.File) (*os.File, error) { return os.Open(os.DevNull) }
@@ -159,7 +158,7 @@ func disk(*os.File) (*os.File, error) { return os.Open(os.DevNull) }
 // fork forks, and returns the child and the number of its parent, or 0 and why not.
 func (h *host) fork() (pid, parent int, err error) {
 	before := h.forks()
-	r, err := h.Fork(h.t.Context(), emulated, Child{ID: "0123456789ab", Memory: h.template, Disk: disk})
+	r, err := h.Fork(h.t.Context(), h.key, Child{ID: "0123456789ab", Memory: h.template, Disk: disk})
 	for i, n := range h.forks() {
 		if i >= len(before) || n > before[i] {
 			parent = i + 1
@@ -206,10 +205,10 @@ func (h *host) parents(want ...int) {
 	}
 }
 
-// ready has there be a first parent.
+// ready has there be a parent.
 func (h *host) ready() {
 	h.t.Helper()
-	if err := h.Ready(h.t.Context(), emulated); err != nil {
+	if err := h.Ready(h.t.Context(), h.key); err != nil {
 		h.t.Fatal(err)
 	}
 }

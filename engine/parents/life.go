@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/warm"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
 // Of the life of a parent. All its children share what its address space looks like: who
@@ -37,12 +38,14 @@ type parent struct {
 	process
 	kind   *kind
 	dir    string
-	memory *os.File // of the template that it was cloned from, which closes it
-	disk   *os.File // its scratch disk
-	holes  []int    // where its process has that
+	walls  confine.Walls // of its children
+	memory *os.File      // of the template that it was cloned from, which closes it
+	disk   *os.File      // its scratch disk
+	holes  []int         // where its process has that
 	over   chan struct{}
 
 	made  time.Time
+	used  time.Time // when it was made, or forked last
 	forks int
 	users int // who are forking it
 	idle  *time.Timer
@@ -62,6 +65,10 @@ func (p *Parents) begin(k *kind) {
 	if p.closed || k.making != nil || time.Now().Before(k.paused) {
 		return
 	}
+	if !p.room(k) {
+		k.why = errBusy
+		return
+	}
 	k.making = make(chan struct{})
 	p.wg.Go(func() {
 		made, err := p.maker(p.ctx, k)
@@ -78,6 +85,7 @@ func (p *Parents) begin(k *kind) {
 		k.why = nil
 		p.retire(k)
 		k.current, made.kind, made.made, made.over = made, k, time.Now(), make(chan struct{})
+		made.used = made.made
 		made.idle = time.AfterFunc(idle, func() { p.drop(made) })
 		p.wg.Go(func() { p.watch(made) })
 		if p.closed {
@@ -110,7 +118,7 @@ func (p *Parents) fail(k *kind, why error) {
 	if more := k.failures - mostFailures; more >= 0 {
 		k.paused = now.Add(pause << min(more, 6))
 	}
-	p.o.Logger.Warn("no VM is warm", "failures", k.failures, "pause", k.paused.Sub(now), "error", why)
+	p.o.Logger.Warn("no VM is warm", "tenant", k.Tenant, "failures", k.failures, "pause", k.paused.Sub(now), "error", why)
 }
 
 // drop ends a parent, if it is in use.
@@ -145,7 +153,7 @@ func (p *Parents) end(old *parent) {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	defer close(old.over)
-	if err := errors.Join(old.Close(ctx), old.disk.Close(), os.RemoveAll(old.dir)); err != nil {
+	if err := errors.Join(old.Close(ctx), old.disk.Close(), old.walls.Close(), os.RemoveAll(old.dir)); err != nil {
 		p.o.Logger.Warn("end a warm VM", "error", err)
 	}
 }
@@ -163,6 +171,7 @@ func (p *Parents) forked(from *parent, err error) {
 	case err != nil && !errors.Is(err, errDisk):
 		p.replace(from, err)
 	default:
+		from.used = time.Now()
 		from.idle.Reset(idle)
 		if from.forks >= p.o.MostForks || time.Since(from.made) >= mostAge {
 			p.begin(from.kind)
@@ -170,11 +179,11 @@ func (p *Parents) forked(from *parent, err error) {
 	}
 }
 
-// Failed tells that a fork of m's parent was never up.
-func (p *Parents) Failed(m hypervisor.Machine) {
+// Failed tells that a fork of a key's parent was never up.
+func (p *Parents) Failed(key Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if k := p.kinds[m]; k != nil && k.current != nil {
+	if k := p.kinds[key]; k != nil && k.current != nil {
 		p.replace(k.current, errors.New("a fork was never up"))
 	}
 }

@@ -20,7 +20,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/sandbox/ready"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
+	"github.com/bulkhead-project/bulkhead/shim/policy"
 )
 
 // makeTimeout bounds the making of a parent; with a template that is there it takes some
@@ -32,10 +34,7 @@ func (p *Parents) make(ctx context.Context, k *kind) (_ *parent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
 	defer cancel()
 	began := time.Now()
-	if err := p.wallsOf(k); err != nil {
-		return nil, err
-	}
-	t, err := p.o.Template(ctx, k.machine)
+	t, err := p.o.Template(ctx, k.Machine)
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +43,10 @@ func (p *Parents) make(ctx context.Context, k *kind) (_ *parent, err error) {
 	made := &parent{kind: k, dir: filepath.Join(p.o.Dir, id[:12]), memory: t.Memory}
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
+	if made.walls, err = confine.MakeWalls(policy.Machine(k.Machine, p.o.Driver.Program)); err != nil {
+		return nil, fmt.Errorf("make the walls of forks: %w", err)
+	}
+	rollback.Push("walls", func(context.Context) error { return made.walls.Close() })
 	rollback.Push("directory", func(context.Context) error { return os.RemoveAll(made.dir) })
 	for _, dir := range []string{p.o.Dir, made.dir} {
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -67,7 +70,7 @@ func (p *Parents) make(ctx context.Context, k *kind) (_ *parent, err error) {
 		return nil, fmt.Errorf("prove it by a fork: %w", err)
 	}
 	fault.Point("warm.proven")
-	p.o.Logger.Info("a VM is warm", "vcpus", k.machine.VCPUs, "memory", k.machine.Memory, "network", k.machine.Network,
+	p.o.Logger.Info("a VM is warm", "tenant", k.Tenant, "vcpus", k.Machine.VCPUs, "memory", k.Machine.Memory, "network", k.Machine.Network,
 		"took", time.Since(began))
 	return made, nil
 }
@@ -85,7 +88,7 @@ func (p *Parents) rehearse(
 	if err != nil {
 		return nil, err
 	}
-	if script.Network, err = p.o.Network(ctx, made.kind.machine); err != nil {
+	if script.Network, err = p.o.Network(ctx, made.kind.Machine); err != nil {
 		return nil, err
 	}
 	box, err := sandbox.New(sandbox.Options{
@@ -95,7 +98,7 @@ func (p *Parents) rehearse(
 			if err != nil {
 				return nil, err
 			}
-			vm, err = warm.Start(ctx, p.o.Driver, p.o.Library, made.kind.machine,
+			vm, err = warm.Start(ctx, p.o.Driver, p.o.Library, made.kind.Machine,
 				hypervisor.Files{Memory: t.Memory, State: t.State, Console: console},
 				hypervisor.Options{Dir: made.dir, Name: layout.MachineName(id)})
 			if err != nil {
@@ -168,7 +171,7 @@ func (p *Parents) prove(ctx context.Context, made *parent) error {
 	defer cancel()
 	name := layout.MachineName(store.NewID())
 	child := warm.Child{Name: name, Dir: dir, Confinement: warm.Confinement{
-		FileSize: hypervisor.SlotSize, Landlock: made.kind.walls.Ruleset, Filter: made.kind.walls.Filter,
+		FileSize: hypervisor.SlotSize, Landlock: made.walls.Ruleset, Filter: made.walls.Filter,
 	}}
 	r, err := made.fork(ctx, child, func(from *os.File) (*os.File, error) {
 		path := filepath.Join(dir, "scratch.img")

@@ -1,9 +1,9 @@
 // Package parents keeps warm parents: stopped VMs in which no pod has ever run, and of
 // which pods' VMs are forked (package hypervisor/warm). There is one for each kind of
-// VM that was wanted of late. It is made in the background, of a clone that rehearses
-// a pod, and proven by a fork; another takes its place when it is old, when many were
-// forked of it, and when one of its children died as no child should. One that nobody
-// has forked for a while is dropped.
+// VM and each tenant that was wanted of late, and at most mostParents. It is made in the
+// background, of a clone that rehearses a pod, and proven by a fork; another takes its
+// place when it is old, when many were forked of it, and when one of its children died as
+// no child should. One that nobody has forked for a while is dropped.
 package parents
 
 import (
@@ -25,9 +25,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim"
-	"github.com/bulkhead-project/bulkhead/shim/confine"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
-	"github.com/bulkhead-project/bulkhead/shim/policy"
 )
 
 // ErrNone is matched when there is no parent to fork: the pod gets a clone.
@@ -64,20 +62,7 @@ type Parents struct {
 
 	mu     sync.Mutex
 	closed bool
-	kinds  map[hypervisor.Machine]*kind
-}
-
-// kind is all about the parents of one machine. It is guarded by Parents.mu.
-type kind struct {
-	machine  hypervisor.Machine
-	current  *parent
-	making   chan struct{} // closed when the one that is being made is ready, or is not; nil when none is
-	missed   time.Time     // when a pod had to do without
-	wanted   *time.Timer   // until one is made for the next pods
-	failures int           // of making one, and of what was made
-	paused   time.Time     // until when none is made; since the last failure if that was no reason
-	why      error         // of the last failure, until one is made
-	walls    *confine.Walls
+	kinds  map[Key]*kind
 }
 
 // New makes no parent yet. Dir must not be there.
@@ -85,7 +70,7 @@ func New(o Options) *Parents {
 	if o.MostForks == 0 {
 		o.MostForks = mostForks
 	}
-	p := &Parents{o: o, kinds: map[hypervisor.Machine]*kind{}, reaper: procid.Reap}
+	p := &Parents{o: o, kinds: map[Key]*kind{}, reaper: procid.Reap}
 	p.maker = p.make
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -117,19 +102,19 @@ const mostWait = 20 * time.Second
 // Once a parent has been asked, the end of ctx ends nothing: it would end that for all.
 // Where there is none, and where the fork fails, the error matches ErrNone or
 // warm.ErrFork, and the pod is as well off with a clone.
-func (p *Parents) Fork(ctx context.Context, m hypervisor.Machine, c Child) (hypervisor.Record, error) {
+func (p *Parents) Fork(ctx context.Context, key Key, c Child) (hypervisor.Record, error) {
 	if !p.enter() {
 		return hypervisor.Record{}, errClosed
 	}
 	defer p.wg.Done()
-	from, walls, err := p.take(ctx, m, c.Memory)
+	from, err := p.take(ctx, key, c.Memory)
 	if err != nil {
 		return hypervisor.Record{}, err
 	}
 	child := warm.Child{Name: layout.MachineName(c.ID), Dir: c.Dir, Confinement: warm.Confinement{
 		FileSize: hypervisor.SlotSize, Groups: c.Groups,
 		UserNS: c.Place.User, NetNS: c.Place.Net, Alone: c.Place.Alone,
-		Landlock: walls.Ruleset, Filter: walls.Filter,
+		Landlock: from.walls.Ruleset, Filter: from.walls.Filter,
 	}}
 	if c.Owner != nil {
 		child.Owner = &warm.Owner{UID: c.Owner.UID, GID: c.Owner.GID}
@@ -162,16 +147,16 @@ func (p *Parents) enter() bool {
 	return !p.closed
 }
 
-// take counts the caller among those who fork the parent of m.
-func (p *Parents) take(ctx context.Context, m hypervisor.Machine, memory *os.File) (*parent, *confine.Walls, error) {
-	if m.Accel != hypervisor.TCG {
-		return nil, nil, fmt.Errorf("%w: the accelerator is %s", ErrNone, m.Accel)
+// take counts the caller among those who fork a key's parent.
+func (p *Parents) take(ctx context.Context, key Key, memory *os.File) (*parent, error) {
+	if err := key.check(); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, mostWait)
 	defer cancel()
 	for waited := false; ; waited = true {
 		p.mu.Lock()
-		k := p.kind(m)
+		k := p.kind(key)
 		if k.current != nil && k.current.memory != memory {
 			p.retire(k) // its template was removed, or condemned
 			p.begin(k)
@@ -179,7 +164,7 @@ func (p *Parents) take(ctx context.Context, m hypervisor.Machine, memory *os.Fil
 		if k.current != nil {
 			defer p.mu.Unlock()
 			k.current.users++
-			return k.current, k.walls, nil
+			return k.current, nil
 		}
 		now := time.Now()
 		if k.making == nil && !waited && now.Sub(k.missed) < burst {
@@ -189,44 +174,29 @@ func (p *Parents) take(ctx context.Context, m hypervisor.Machine, memory *os.Fil
 		making, none := k.making, k.none()
 		p.mu.Unlock()
 		if making == nil || waited {
-			return nil, nil, none
+			return nil, none
 		}
 		select {
 		case <-making:
 		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("%w: %w", ErrNone, ctx.Err())
+			return nil, fmt.Errorf("%w: %w", ErrNone, ctx.Err())
 		}
 	}
-}
-
-// none says why there is none. It is called with mu held.
-func (k *kind) none() error {
-	if k.why == nil {
-		return ErrNone
-	}
-	return fmt.Errorf("%w: %w", ErrNone, k.why)
-}
-
-// kind is called with mu held.
-func (p *Parents) kind(m hypervisor.Machine) *kind {
-	k := p.kinds[m]
-	if k == nil {
-		k = &kind{machine: m}
-		p.kinds[m] = k
-	}
-	return k
 }
 
 // quiet is how long a pod that was just started is left the host's processors, before a
 // parent is made for the next ones.
 const quiet = time.Second
 
-// Want has a parent of m's kind made in a while, if there is none then.
-func (p *Parents) Want(m hypervisor.Machine) {
+// Want has a parent for a key made in a while, if there is none then.
+func (p *Parents) Want(key Key) {
+	if key.check() != nil {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k := p.kind(m)
-	if m.Accel != hypervisor.TCG || k.current != nil || k.making != nil || k.wanted != nil || p.closed {
+	k := p.kind(key)
+	if k.current != nil || k.making != nil || k.wanted != nil || p.closed {
 		return
 	}
 	k.wanted = time.AfterFunc(quiet, func() {
@@ -238,14 +208,14 @@ func (p *Parents) Want(m hypervisor.Machine) {
 	})
 }
 
-// Ready has a parent of m's kind made at once, if there is none, and returns when pods are
+// Ready has a parent for a key made at once, if there is none, and returns when pods are
 // forked of it.
-func (p *Parents) Ready(ctx context.Context, m hypervisor.Machine) error {
-	if m.Accel != hypervisor.TCG {
-		return fmt.Errorf("%w: the accelerator is %s", ErrNone, m.Accel)
+func (p *Parents) Ready(ctx context.Context, key Key) error {
+	if err := key.check(); err != nil {
+		return err
 	}
 	p.mu.Lock()
-	k := p.kind(m)
+	k := p.kind(key)
 	if k.current == nil {
 		p.begin(k)
 	}
@@ -266,22 +236,6 @@ func (p *Parents) Ready(ctx context.Context, m hypervisor.Machine) error {
 	return nil
 }
 
-// wallsOf makes the walls of the kind's children, once. It is called by who makes the
-// kind's parent.
-func (p *Parents) wallsOf(k *kind) error {
-	if k.walls != nil {
-		return nil
-	}
-	w, err := confine.MakeWalls(policy.Machine(k.machine, p.o.Driver.Program))
-	if err != nil {
-		return fmt.Errorf("make the walls of forks: %w", err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	k.walls = &w
-	return nil
-}
-
 // Close ends the parents and returns when nothing of them is left; their children live
 // on.
 func (p *Parents) Close() error {
@@ -296,13 +250,5 @@ func (p *Parents) Close() error {
 	}
 	p.mu.Unlock()
 	p.wg.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var errs []error
-	for _, k := range p.kinds {
-		if k.walls != nil {
-			errs = append(errs, k.walls.Close())
-		}
-	}
-	return errors.Join(append(errs, os.RemoveAll(p.o.Dir))...)
+	return os.RemoveAll(p.o.Dir)
 }

@@ -81,7 +81,7 @@ func TestFirst(t *testing.T) {
 // TestAccelerated: what is not emulated needs no fork.
 func TestAccelerated(t *testing.T) {
 	in(t, func(t *testing.T, h *host) {
-		m := hypervisor.Machine{Accel: hypervisor.KVM}
+		m := Key{Machine: hypervisor.Machine{Accel: hypervisor.KVM}}
 		h.Want(m)
 		time.Sleep(quiet)
 		_, err := h.Fork(t.Context(), m, Child{})
@@ -89,6 +89,7 @@ func TestAccelerated(t *testing.T) {
 			t.Errorf("%v, %v", err, rerr)
 		}
 		h.parents()
+		h.known(0)
 	})
 }
 
