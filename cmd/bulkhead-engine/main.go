@@ -23,7 +23,7 @@ import (
 )
 
 // idle is how long an engine stays when there is nothing to do;
-// BULKHEAD_IDLE names another duration. With BULKHEAD_WARM=off it keeps no machine warm.
+// BULKHEAD_IDLE names another duration.
 const idle = 3 * time.Minute
 
 // logLimit bounds the engine's log, in bytes.
@@ -58,12 +58,8 @@ func supervise(ctx context.Context, log io.Writer) error {
 			return fmt.Errorf("BULKHEAD_IDLE: %w", err)
 		}
 	}
-	switch text := os.Getenv("BULKHEAD_WARM"); text {
-	case "", "on":
-	case "off":
-		o.NoForks = true
-	default:
-		return fmt.Errorf("BULKHEAD_WARM: %q is neither on nor off", text)
+	if o.NoForks, o.Tenant, err = parseWarm(os.Getenv("BULKHEAD_WARM")); err != nil {
+		return fmt.Errorf("BULKHEAD_WARM: %w", err)
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -35,8 +35,9 @@ type Options struct {
 	// Idle is how long the engine stays, with its warm machines,
 	// when no pod runs and nobody asks.
 	Idle time.Duration
-	// NoForks is engine.Options.NoForks.
+	// NoForks and Tenant are those of engine.Options.
 	NoForks bool
+	Tenant  func(engine.Identity) string
 	Logger  *slog.Logger
 	// Environment is the default of requests without one, and that of the pods
 	// which an earlier engine left.
@@ -108,7 +109,8 @@ func volumesDir(r dirs.Roots) string { return filepath.Join(r.Instance(client.In
 // open makes the engine and what speaks to it.
 func (s *server) open(ctx context.Context, o Options) (err error) {
 	s.engine, err = engine.Open(ctx, engine.Options{
-		Roots: o.Roots, Instance: client.Instance, NoForks: o.NoForks, Logger: o.Logger, Building: s.building,
+		Roots: o.Roots, Instance: client.Instance, NoForks: o.NoForks, Tenant: o.Tenant,
+		Logger: o.Logger, Building: s.building,
 		HostPaths: []string{podsDir(o.Roots), volumesDir(o.Roots)},
 		LogBytes:  2 * logs.Bound, // room for what comes until a pod's rotator looks
 	})

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+)
+
+// TestParseWarm: each value of BULKHEAD_WARM tells tenants apart as it says, or is refused.
+func TestParseWarm(t *testing.T) {
+	who := engine.Identity{Name: "p", Namespace: "shop", Labels: map[string]string{"tenant": "red", "example.org/team": "blue"}}
+	for _, c := range []struct {
+		text    string
+		noForks bool
+		apart   bool
+		tenant  string
+		err     string
+	}{
+		{text: ""},
+		{text: "on"},
+		{text: "off", noForks: true},
+		{text: "namespace", apart: true, tenant: "shop"},
+		{text: "label=tenant", apart: true, tenant: "red"},
+		{text: "label=example.org/team", apart: true, tenant: "blue"},
+		{text: "label=other", apart: true},
+		{text: "On", err: `"On" is none of on, off, namespace and label=KEY`},
+		{text: "label", err: `"label" is none of`},
+		{text: "namespace=shop", err: "is none of"},
+		{text: "label=", err: `"" is no label's name`},
+		{text: "label= tenant", err: `" tenant" is no label's name`},
+		{text: "label=a=b", err: `"a=b" is no label's name`},
+	} {
+		t.Run(c.text, func(t *testing.T) {
+			noForks, tenant, err := parseWarm(c.text)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%v, want %s", err, c.err)
+				}
+				return
+			}
+			if err != nil || noForks != c.noForks || (tenant != nil) != c.apart {
+				t.Fatalf("no forks: %v, tenants: %v, %v", noForks, tenant != nil, err)
+			}
+			if c.apart && tenant(who) != c.tenant {
+				t.Errorf("tenant %q, want %q", tenant(who), c.tenant)
+			}
+			if c.apart && tenant(engine.Identity{}) != "" {
+				t.Error("a pod without it has a tenant")
+			}
+		})
+	}
+}
