@@ -25,6 +25,7 @@ func TestEnvironmentOfEachCommand(t *testing.T) {
 	const name = "registry.test/demo:1"
 	proxy := proxyTo(t, reg.Host, "user:geheim")
 	u := newUser(t, nil, noForks)
+	u.shareTemplates()
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(u.dir, name)

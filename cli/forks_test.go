@@ -19,6 +19,7 @@ func TestForksOfAUser(t *testing.T) {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
 	u := newUser(t, ordinary)
+	u.shareTemplates()
 	u.loadBusybox()
 	const most = 5
 	for i := 1; ; i++ {

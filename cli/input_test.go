@@ -92,6 +92,7 @@ func TestBadInput(t *testing.T) {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
 	u := newUser(t, nil, noForks)
+	u.shareTemplates()
 	u.loadBusybox()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

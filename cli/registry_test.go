@@ -36,6 +36,7 @@ func TestBadRegistry(t *testing.T) {
 	serving.Store(false)
 
 	u := newUser(t, nil, noForks)
+	u.shareTemplates()
 	conf := filepath.Join(u.dir, "registries.conf")
 	text := ""
 	for _, host := range []string{closed.Host, gone.Host} {

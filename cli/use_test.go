@@ -30,6 +30,7 @@ func TestUse(t *testing.T) {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
 	u := newUser(t, nil, noForks)
+	u.shareTemplates()
 	u.loadBusybox()
 	t.Run("image", u.runsImages)
 	t.Run("workload", u.usesWorkload)

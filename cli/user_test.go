@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 )
 
 // ordinary makes a program that of an ordinary user without any capability.
@@ -89,6 +90,13 @@ func shortDir(t *testing.T, prefix []string) string {
 		}
 	}
 	return dir
+}
+
+// shareTemplates gives the user the templates of tests before. It is for tests that do not
+// look at templates.
+func (u *user) shareTemplates() {
+	u.t.Helper()
+	testtemplate.Share(u.t, u.dir, u.dir+"/data")
 }
 
 // loadBusybox gives the user localhost/busybox:test.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 )
 
 // In the outside of a test's world stand a web server and a name server. The test
@@ -33,7 +34,9 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	_ = testtemplate.Remove()
+	os.Exit(code)
 }
 
 // outside serves a page, and names that all mean the server itself.
@@ -94,6 +97,7 @@ func enterWorld(t *testing.T, prefix []string, tun bool) {
 
 	home := shortDir(t, prefix)
 	t.Cleanup(func() { endAll(t, home) }) // a test in it that times out clears up nothing
+	testtemplate.Share(t, home, home+"/data")
 	testnet.Run(t, "cp", os.Args[0], home+"/cli.test")
 	testnet.Run(t, "chmod", "a+rx", home+"/cli.test")
 	mode := "600"

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	enginetest.RemoveShim()
+	enginetest.RemoveBuilt()
 	os.Exit(code)
 }
 

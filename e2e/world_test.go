@@ -20,7 +20,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 )
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = testtemplate.Remove()
+	os.Exit(code)
+}
 
 // tags are those that the programs are built with, and the points of package
 // fault.
@@ -86,6 +93,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{dir: dir, bin: bin, warm: "off", idle: "1m"}
+	testtemplate.Share(t, dir, w.roots().Data)
 	w.faults = listen(t, filepath.Join(dir, "faults"))
 	t.Cleanup(func() { w.end(t) })
 	w.must(t, "", "image", "load", "oci:"+testimage.Busybox(t), image)

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	enginetest.RemoveShim()
+	enginetest.RemoveBuilt()
 	os.Exit(code)
 }
 

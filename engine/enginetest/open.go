@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
@@ -68,8 +69,8 @@ func (w *World) In(o engine.Options) engine.Options {
 }
 
 // Real are the options of an engine with real VMs, Clones or Forks, that has the test
-// image. Another engine can be opened with the same options. With -short the
-// test is skipped.
+// image. Another engine can be opened with the same options. The tests of a process
+// make each template once. With -short the test is skipped.
 func Real(t testing.TB, forks bool) engine.Options {
 	t.Helper()
 	if testing.Short() {
@@ -90,6 +91,7 @@ func Real(t testing.TB, forks bool) engine.Options {
 		t.Fatalf("build bulkhead-shim: %v", err)
 	}
 	LoadImage(t, o.Images)
+	testtemplate.Share(t, filepath.Dir(o.Roots.Data), o.Roots.Data)
 	return o
 }
 
@@ -115,8 +117,9 @@ var buildShim = sync.OnceValues(func() (string, error) {
 	return path, cmd.Run()
 })
 
-// RemoveShim removes the program that tests have built; TestMain calls it at the end.
-func RemoveShim() {
+// RemoveBuilt removes the program and the templates that tests have built; TestMain calls it at the end.
+func RemoveBuilt() {
+	_ = testtemplate.Remove()
 	if built {
 		path, err := buildShim()
 		if err == nil {
