@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -61,6 +62,7 @@ func fork(ctx context.Context, t *testing.T, e *engine.Engine, r engine.PodReque
 // TestForksAreNotTwins: two forks of one machine have nothing in common that is their own, and
 // find nothing of the rehearsal.
 func TestForksAreNotTwins(t *testing.T) {
+	t.Parallel()
 	ctx, e := warmEngine(t)
 	seen := map[string]string{}
 	for _, name := range []string{"a", "b"} {
@@ -120,6 +122,7 @@ func TestTenantsAreNoSiblings(t *testing.T) {
 
 // TestNoFork: a pod that wants to share nothing is a clone beside a warm machine.
 func TestNoFork(t *testing.T) {
+	t.Parallel()
 	ctx, e := warmEngine(t)
 	r := podRequest("alone")
 	r.NoFork = true
@@ -129,10 +132,12 @@ func TestNoFork(t *testing.T) {
 // TestForkOfADeadParent: a pod whose parent does not answer is a clone. That a parent was
 // killed is noticed, so its pod is a clone only if it comes first. The next ones are forks.
 func TestForkOfADeadParent(t *testing.T) {
-	ctx, e := warmEngine(t)
+	t.Parallel()
+	var state string
+	ctx, e := warmEngine(t, func(o *engine.Options) { state = o.Roots.State })
 	for name, signal := range map[string]unix.Signal{"killed": unix.SIGKILL, "stopped": unix.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
-			signalParent(t, signal)
+			signalParent(t, state, signal)
 			id, err := e.StartPod(ctx, podRequest(name))
 			if err != nil {
 				t.Fatal(err)
@@ -151,6 +156,7 @@ func TestForkOfADeadParent(t *testing.T) {
 // TestBurst: pods that come at once, before there is anything warm, wait for it rather than
 // do the same work each.
 func TestBurst(t *testing.T) {
+	t.Parallel()
 	o := enginetest.Real(t, enginetest.Forks)
 	e := enginetest.Open(t, o)
 	ctx := testdeadline.Context(t, 4*time.Minute)
@@ -194,9 +200,9 @@ func TestBurst(t *testing.T) {
 	enginetest.NothingLeft(t, o)
 }
 
-// signalParent signals the one warm machine of this process: a child of its own with a
-// thread that its forks do not have.
-func signalParent(t *testing.T, signal unix.Signal) {
+// signalParent signals the one warm machine of the engine with that state: a child of this process
+// with a thread that its forks do not have.
+func signalParent(t *testing.T, state string, signal unix.Signal) {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/[0-9]*/task/*/comm")
 	if err != nil {
@@ -207,7 +213,7 @@ func signalParent(t *testing.T, signal unix.Signal) {
 		name, err := os.ReadFile(path)
 		pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
 		status, statusErr := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil || statusErr != nil || string(name) != "warm\n" ||
+		if err != nil || statusErr != nil || string(name) != "warm\n" || !holds(t, pid, state) ||
 			!strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) {
 			continue // of another test, or gone
 		}
@@ -219,4 +225,17 @@ func signalParent(t *testing.T, signal unix.Signal) {
 	if found != 1 {
 		t.Fatalf("%d warm machines", found)
 	}
+}
+
+// holds says whether a process has a file below dir open.
+func holds(t *testing.T, pid int, dir string) bool {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		path, err := os.Readlink(file)
+		return err == nil && strings.HasPrefix(path, dir+"/")
+	})
 }
