@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/engine/disks"
@@ -28,8 +29,9 @@ type Parents interface {
 	Want(key parents.Key)
 	// Ready waits until pods with a key are forked.
 	Ready(ctx context.Context, key parents.Key) error
-	// Failed tells that a fork of a key's parent was never up.
-	Failed(key parents.Key)
+	// Failed tells that a fork of a key's parent, made before that time, was not up where a
+	// clone was.
+	Failed(key parents.Key, forked time.Time)
 	Close() error
 }
 

@@ -54,10 +54,11 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	begun := time.Now()
 	b := &building{e: e, plan: p, begun: begun, mark: begun}
 	made, err := b.build(ctx)
+	var fork *building // that has failed
 	for tries := 1; tries < startTries && ctx.Err() == nil && b.mayRetry(err); tries++ {
 		e.log.Warn("a VM failed its pod, which gets another", "pod", r.Key, "forked", b.record.Forked, "error", err)
 		if b.record.Forked {
-			e.parents.Failed(p.key())
+			fork = b
 		} else {
 			e.machines.Failed(ctx, b.record.Machine, b.record.Template, err)
 		}
@@ -77,6 +78,9 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	e.log.Info("pod started", "pod", r.Key, "id", made.id, "took", time.Since(b.begun))
 	e.emit(Started, made, made.id)
 	e.spawn(made.follow)
+	if fork != nil { // a pod that no VM starts is at fault itself
+		e.parents.Failed(p.key(), fork.cloned)
+	}
 	if !p.Cold && !p.NoFork && e.parents != nil {
 		e.parents.Want(p.key())
 	}
@@ -87,8 +91,8 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 // clones have failed.
 const startTries = 3
 
-// mayRetry says of a failed start that another VM may do: whatever is wrong with a
-// fork, or with a clone that never answers, is no fault of the pod's.
+// mayRetry says of a failed start that another VM may do: a clone where a fork has failed,
+// another where a clone never answers.
 func (b *building) mayRetry(err error) bool {
 	return err != nil && (b.record.Forked || !b.plan.Cold && failure.Code(err) == codes.DeadlineExceeded)
 }
@@ -124,7 +128,7 @@ type building struct {
 	from *pod // the stopped pod whose disk this one takes over, or nil
 
 	begun, mark time.Time
-	cloned      time.Time // when the VM of its own was begun
+	cloned      time.Time // when its VM had been begun
 }
 
 // build goes through all steps; each registers its undo, on the stack or in

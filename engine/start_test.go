@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -155,7 +156,7 @@ func (k keyed) Fork(ctx context.Context, key parents.Key, c parents.Child) (hype
 
 func (k keyed) Want(key parents.Key) { k.keys["want"] = key }
 
-func (k keyed) Failed(key parents.Key) { k.keys["failed"] = key }
+func (k keyed) Failed(key parents.Key, _ time.Time) { k.keys["failed"] = key }
 
 func (k keyed) Ready(_ context.Context, key parents.Key) error { k.keys["ready"] = key; return nil }
 
@@ -184,6 +185,28 @@ func TestTenant(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPodAtFault: a pod that no VM starts is held against none of them.
+func TestPodAtFault(t *testing.T) {
+	t.Parallel()
+	w := enginetest.New()
+	o := w.In(enginetest.Options(t, enginetest.Roots(t)))
+	o.Parents = w.Parents(t)
+	e := enginetest.Open(t, o)
+	w.Fail("StartSandbox", enginetest.ErrInjected)
+	if _, err := e.StartPod(t.Context(), podRequest("p")); err == nil {
+		t.Error("it starts")
+	}
+	forks, parents, templates := count(w, "Fork"), count(w, "FailedFork"), count(w, "Failed")
+	if forks != 1 || parents != 0 || templates != 0 {
+		t.Errorf("%d forks; %d parents and %d templates blamed", forks, parents, templates)
+	}
+	if err := e.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	enginetest.NothingLeft(t, o)
+	w.Clean(t)
 }
 
 // TestStartFails: whatever cannot be done of a pod is told, and leaves nothing of it.

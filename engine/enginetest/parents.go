@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/parents"
@@ -45,7 +46,9 @@ func (f family) Fork(ctx context.Context, key parents.Key, c parents.Child) (r h
 
 func (f family) Want(parents.Key) { _ = f.w.call(context.Background(), "Want") }
 
-func (f family) Failed(parents.Key) { _ = f.w.call(context.Background(), "FailedFork") }
+func (f family) Failed(parents.Key, time.Time) {
+	_ = f.w.call(context.Background(), "FailedFork")
+}
 
 func (f family) Ready(ctx context.Context, _ parents.Key) error { return f.w.call(ctx, "Ready") }
 

@@ -43,16 +43,16 @@ func TestTenants(t *testing.T) {
 	for name, test := range map[string]func(h *host){
 		"forks of their own": func(h *host) { h.of("b").forked(2) },
 		"a failure": func(h *host) {
-			h.of("b").Failed(h.key)
+			h.of("b").Failed(h.key, time.Now())
 			h.parents(1)
 			h.forked(3)
 			h.of("a").forked(1)
 		},
 		"many failures": func(h *host) {
-			h.of("b").Failed(h.key)
+			h.of("b").Failed(h.key, time.Now())
 			for i := 3; i < 2+mostFailures; i++ {
 				h.forked(i)
-				h.Failed(h.key)
+				h.Failed(h.key, time.Now())
 			}
 			h.forked(0)
 			h.of("a").forked(1)
@@ -125,7 +125,7 @@ func TestRoom(t *testing.T) {
 			}
 		},
 		"another of the same": func(h *host, all []int) {
-			h.of("t3").Failed(h.key)
+			h.of("t3").Failed(h.key, time.Now())
 			h.forked(mostParents + 1)
 			h.parents(append(append(all[:3:3], all[4:]...), mostParents+1)...)
 		},

@@ -179,11 +179,12 @@ func (p *Parents) forked(from *parent, err error) {
 	}
 }
 
-// Failed tells that a fork of a key's parent was never up.
-func (p *Parents) Failed(key Key) {
+// Failed tells that a fork of a key's parent, made before that time, was not up where a clone
+// was. A parent that was made since is not meant.
+func (p *Parents) Failed(key Key, forked time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if k := p.kinds[key]; k != nil && k.current != nil {
+	if k := p.kinds[key]; k != nil && k.current != nil && !k.current.made.After(forked) {
 		p.replace(k.current, errors.New("a fork was never up"))
 	}
 }

@@ -210,7 +210,8 @@ func TestBad(t *testing.T) {
 		fork  int   // of the next pod
 	}{
 		"a fork fails":    {func(h *host) { h.made[0].err = errors.Join(errFake, ErrNone); h.forked(0) }, nil, 2},
-		"never up":        {func(h *host) { h.Failed(emulated) }, nil, 2},
+		"never up":        {func(h *host) { h.Failed(emulated, time.Now()) }, nil, 2},
+		"another's fork":  {func(h *host) { h.Failed(emulated, time.Now().Add(-1)) }, []int{1}, 1},
 		"ended":           {func(h *host) { h.made[0].end() }, nil, 2},
 		"its template is": {func(h *host) { h.template = &os.File{} }, []int{1}, 2},
 		"no disk": {func(h *host) {
@@ -247,7 +248,7 @@ func TestBadForEver(t *testing.T) {
 		h.ready()
 		for i := 1; i <= mostFailures; i++ {
 			h.forked(i)
-			h.Failed(emulated)
+			h.Failed(emulated, time.Now())
 		}
 		h.forked(0)
 		time.Sleep(pause)
@@ -349,7 +350,7 @@ func TestClose(t *testing.T) {
 				}
 				h.parents()
 				h.Want(emulated)
-				h.Failed(emulated)
+				h.Failed(emulated, time.Now())
 				if _, err := h.Fork(t.Context(), emulated, Child{Disk: disk}); !errors.Is(err, ErrNone) {
 					t.Error(err)
 				}
