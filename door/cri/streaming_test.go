@@ -32,9 +32,8 @@ func (s oneSize) Next() *remotecommand.TerminalSize {
 	return nil
 }
 
-// TestStreamingLibrary: k8s.io/cri-streaming, by which a CRI server serves kubectl's exec,
-// attach and port-forward, fits on top of the engine's prepared streams.
-func TestStreamingLibrary(t *testing.T) {
+// TestStreams: kubectl's own clients of exec and attach, through the URLs of the door.
+func TestStreams(t *testing.T) {
 	ctx := testdeadline.Context(t, 30*time.Second)
 	s := serveStreams(ctx, t)
 	dialers := map[string]func(at string) (remotecommand.Executor, error){
@@ -62,7 +61,7 @@ func TestStreamingLibrary(t *testing.T) {
 		for protocol, dial := range dialers {
 			t.Run(tt.name+" by "+protocol, func(t *testing.T) {
 				before := len(s.requests())
-				at, err := s.prepare(tt.exec, tt.tty)
+				at, err := s.prepare(ctx, tt.exec, tt.tty)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -101,12 +100,12 @@ func TestStreamingLibrary(t *testing.T) {
 	}
 }
 
-// TestStreamingLibraryForwards: kubectl's way of port-forward, with two ports at once.
-func TestStreamingLibraryForwards(t *testing.T) {
+// TestPortForward: kubectl's way of port-forward, with two ports at once.
+func TestPortForward(t *testing.T) {
 	ctx, cancel := context.WithCancel(testdeadline.Context(t, 30*time.Second))
 	defer cancel()
 	s := serveStreams(ctx, t)
-	res, err := s.GetPortForward(&runtimeapi.PortForwardRequest{PodSandboxId: s.pod, Port: []int32{80, 443}})
+	res, err := s.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: s.pod, Port: []int32{80, 443}})
 	if err != nil {
 		t.Fatal(err)
 	}

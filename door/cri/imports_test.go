@@ -1,0 +1,29 @@
+package cri
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The door asks the engine and does not go round it: what the engine opens, nobody
+// opens a second time. It speaks with the streams that the engine hands out.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	const module = "github.com/bulkhead-project/bulkhead/"
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(string(out)) {
+		own, ours := strings.CutPrefix(name, module)
+		top, _, _ := strings.Cut(own, "/")
+		if own == "shim/stream" {
+			continue
+		}
+		if ours && (slices.Contains([]string{"guest", "hypervisor", "network", "sandbox", "shim", "agent"}, top) || own == "engine/store") {
+			t.Errorf("the door imports %s, which is the engine's to use", own)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+// Package cri is the door of kubelets: the services of the CRI, by gRPC on a unix
+// socket, and beside them a server of streams on loopback, for exec, attach and
+// port-forward. It has an engine of its own instance, and so lists and removes only its
+// own pods, which outlive it.
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	service "github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/door/run/socket"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/volume/layout"
+)
+
+// Instance is that of the door's engine.
+const Instance = "cri"
+
+// Options say whom the door serves. Roots, Socket and Logger are required.
+type Options struct {
+	Roots dirs.Roots
+	// Socket is the path of the unix socket; its directory is made.
+	Socket string
+	// Kubelet is the root directory of the kubelet, in which its volumes are recognised.
+	Kubelet string
+	// Logs are the directories below which log directories of pods may lie. Missing ones
+	// are made.
+	Logs []string
+	// Engine is what else the engine is opened with; Roots, Instance, HostPaths and Logger
+	// are set by the door.
+	Engine engine.Options
+	Logger *slog.Logger
+}
+
+// endTimeout bounds the end of calls under way when the door is closed. A call that it
+// cuts off goes on in the engine, as far as that lets it.
+const endTimeout = 5 * time.Second
+
+// maxMessage bounds a message in each direction, as the kubelet does.
+const maxMessage = 16 << 20
+
+// Run serves until ctx ends, and calls ready when the socket is served. Pods live on.
+// Where another process serves the instance, the error matches flock.ErrLocked.
+func Run(ctx context.Context, o Options, ready func()) (err error) {
+	e, err := open(ctx, o)
+	if err != nil {
+		return fmt.Errorf("cri: %w", err)
+	}
+	defer func() { err = errors.Join(err, e.Close(context.WithoutCancel(ctx))) }()
+	streams, err := newStreams(ctx, e)
+	if err != nil {
+		return fmt.Errorf("cri: %w", err)
+	}
+	l, err := socket.Listen(ctx, o.Socket)
+	if err != nil {
+		return fmt.Errorf("cri: serve: %w", errors.Join(err, streams.close()))
+	}
+	s := service.New(e, service.Options{Roots: o.Roots, Volumes: layout.Dirs{Kubelet: o.Kubelet}, Logger: o.Logger})
+	return serve(ctx, s, streams, l, ready)
+}
+
+// open opens the engine.
+func open(ctx context.Context, o Options) (*engine.Engine, error) {
+	allowed := o.Logs
+	if o.Kubelet != "" {
+		allowed = append([]string{o.Kubelet}, allowed...)
+	}
+	for _, dir := range append([]string{filepath.Dir(o.Socket)}, allowed...) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	options := o.Engine
+	options.Roots, options.Instance, options.HostPaths, options.Logger = o.Roots, Instance, allowed, o.Logger
+	return engine.Open(ctx, options)
+}
+
+// serve serves both servers until ctx ends.
+func serve(ctx context.Context, s *service.Service, streams *streams, l net.Listener, ready func()) error {
+	srv := grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.UnaryInterceptor(unaryErrors), grpc.StreamInterceptor(streamErrors),
+	)
+	runtimeapi.RegisterRuntimeServiceServer(srv, &runtimeServer{s: s, streams: streams})
+	runtimeapi.RegisterImageServiceServer(srv, &imageServer{s: s})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var streamsErr, closeErr error
+	wg.Go(func() {
+		defer cancel()
+		streamsErr = streams.serve()
+	})
+	wg.Go(func() {
+		<-ctx.Done()
+		closeErr = streams.close()
+		late := time.AfterFunc(endTimeout, srv.Stop)
+		defer late.Stop()
+		srv.GracefulStop()
+	})
+	ready()
+	err := srv.Serve(l)
+	cancel()
+	wg.Wait()
+	if err != nil {
+		err = fmt.Errorf("cri: serve: %w", err)
+	}
+	return errors.Join(err, streamsErr, closeErr)
+}

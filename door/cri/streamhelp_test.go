@@ -1,0 +1,119 @@
+package cri
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/podsock"
+	"github.com/bulkhead-project/bulkhead/shim"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// process plays the process at the far end of an exec or attach. With a terminal it waits
+// for a size first. It repeats a line of stdin on stdout, greets on stderr and ends with code.
+func process(tty bool, code int) stream.Handler {
+	return func(context.Context) (func(context.Context, *net.UnixConn), error) {
+		return func(_ context.Context, conn *net.UnixConn) {
+			r, w := stream.NewReader(conn), stream.NewWriter(conn)
+			var in bytes.Buffer
+			size, ended := "", false
+			for !ended || tty && size == "" {
+				ch, p, err := r.Next()
+				if err != nil {
+					return
+				}
+				switch ch {
+				case stream.Stdin:
+					in.Write(p)
+					ended = bytes.HasSuffix(in.Bytes(), []byte("\n"))
+				case stream.Resize:
+					s, _ := stream.DecodeSize(p)
+					size = fmt.Sprintf("%dx%d ", s.Width, s.Height)
+				}
+			}
+			_ = w.Frame(stream.Stdout, []byte(size+in.String()))
+			if !tty {
+				_ = w.Frame(stream.Stderr, []byte("hello"))
+			}
+			_ = w.Frame(stream.Exited, stream.EncodeExit(code))
+		}, nil
+	}
+}
+
+// echo plays a server in the pod: what it reads to the end it sends back.
+func echo(port uint32) stream.Handler {
+	return func(context.Context) (func(context.Context, *net.UnixConn), error) {
+		return func(_ context.Context, conn *net.UnixConn) {
+			in, _ := io.ReadAll(conn)
+			fmt.Fprintf(conn, "%d: %s", port, in)
+		}, nil
+	}
+}
+
+// streamed is a pod with one container behind the door.
+type streamed struct {
+	client
+	pod, container string
+	mu             sync.Mutex
+	opened         []*shimv1.OpenRequest
+}
+
+func (s *streamed) requests() []*shimv1.OpenRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened
+}
+
+func serveStreams(ctx context.Context, t *testing.T) *streamed {
+	t.Helper()
+	out, far := &streamed{}, stream.NewServer()
+	w := enginetest.New()
+	w.Streams = func(r *shimv1.OpenRequest) (string, error) {
+		out.mu.Lock()
+		defer out.mu.Unlock()
+		out.opened = append(out.opened, r)
+		if r.GetKind() == shimv1.OpenRequest_PORT_FORWARD {
+			return far.Issue(echo(r.GetPort()))
+		}
+		return far.Issue(process(!r.GetStderr(), len(r.GetExecId())/32*3)) // 3 of an exec, 0 of an attach
+	}
+	o := fakeOptions(t, w)
+	out.client = serveDoor(t, o)
+	out.pod = out.run(ctx, t, podConfig("p"))
+	out.container = out.start(ctx, t, out.pod, containerConfig("c", "sh"), podConfig("p"))
+	l, err := podsock.Listen(shim.StreamAddress(filepath.Join(o.Roots.Instance(Instance), out.pod)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- far.Serve(l) }()
+	t.Cleanup(func() {
+		far.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return out
+}
+
+// prepare is the URL of an exec or an attach.
+func (s *streamed) prepare(ctx context.Context, exec, tty bool) (string, error) {
+	if exec {
+		res, err := s.Exec(ctx, &runtimeapi.ExecRequest{
+			ContainerId: s.container, Cmd: []string{"sh"}, Tty: tty, Stdin: true, Stdout: true, Stderr: !tty,
+		})
+		return res.GetUrl(), err
+	}
+	res, err := s.Attach(ctx, &runtimeapi.AttachRequest{ContainerId: s.container, Tty: tty, Stdin: true, Stdout: true, Stderr: !tty})
+	return res.GetUrl(), err
+}

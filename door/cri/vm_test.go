@@ -1,0 +1,143 @@
+package cri
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// TestSequence is what a client of the CRI does with a pod, in a VM: run, create, start,
+// exec, logs, port-forward, stats, stop, remove. In between the door is another process's.
+func TestSequence(t *testing.T) {
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	o := doorOptions(enginetest.Real(t, enginetest.Clones))
+	logs := t.TempDir()
+	o.Logs = append(o.Logs, logs)
+	config := podConfig("p")
+	config.LogDirectory = logs
+
+	var pod, container string
+	t.Run("one door", func(t *testing.T) {
+		c := serveDoor(t, o)
+		pod = c.run(ctx, t, config)
+		words := `echo words; httpd -p 127.0.0.1:8080 -h /etc; exec sleep 1000`
+		container = c.start(ctx, t, pod, containerConfig("c", "sh", "-c", words), config)
+		c.execs(ctx, t, container)
+	})
+	c := serveDoor(t, o)
+	st, err := c.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: container})
+	if err != nil || st.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Fatalf("after another door: %v, %v", st, err)
+	}
+	if log, err := os.ReadFile(filepath.Join(logs, "c.log")); err != nil || !bytes.HasSuffix(log, []byte(" stdout F words\n")) {
+		t.Errorf("log %q, %v", log, err)
+	}
+	c.execs(ctx, t, container)
+	c.forwards(ctx, t, pod)
+	stats, err := c.PodSandboxStats(ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: pod})
+	if err != nil || stats.GetStats().GetLinux().GetMemory().GetWorkingSetBytes().GetValue() == 0 {
+		t.Errorf("stats: %v, %v", stats, err)
+	}
+	_, err = c.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: pod})
+	if err == nil {
+		_, err = c.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pods, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}); err != nil || len(pods.GetItems()) > 0 {
+		t.Errorf("left: %v, %v", pods, err)
+	}
+}
+
+// execs runs a command in both ways.
+func (c client) execs(ctx context.Context, t *testing.T, container string) {
+	t.Helper()
+	cmd := []string{"sh", "-c", "read x; echo $x; echo two >&2; exit 3"}
+	res, err := c.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: cmd})
+	if err != nil || res.GetExitCode() != 3 || string(res.GetStderr()) != "two\n" {
+		t.Errorf("exec sync: %v, %v", res, err)
+	}
+	at, err := c.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: container, Cmd: cmd, Stdin: true, Stdout: true, Stderr: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := remotecommand.NewWebSocketExecutorForProtocols(&rest.Config{}, "GET", at.GetUrl(), "v4.channel.k8s.io")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("one\n"), Stdout: &stdout, Stderr: &stderr})
+	if err == nil || !strings.Contains(err.Error(), "exit code 3") || stdout.String() != "one\n" || stderr.String() != "two\n" {
+		t.Errorf("exec: %q, %q, %v", &stdout, &stderr, err)
+	}
+}
+
+// forwards reads a file of the pod's web server, which listens on the pod's own
+// loopback only.
+func (c client) forwards(ctx context.Context, t *testing.T, pod string) {
+	t.Helper()
+	res, err := c.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: pod, Port: []int32{8080}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(res.GetUrl())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, upgrader, err := spdy.RoundTripperFor(&rest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ready := make(chan struct{})
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, "POST", at)
+	f, err := portforward.NewOnAddressesWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{":8080"}, ready, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f.ForwardPorts() }()
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	ports, err := f.GetPorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/hostname", ports[0].Local), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	if body, err := io.ReadAll(got.Body); err != nil || string(body) != "p\n" {
+		t.Errorf("the pod's server said %q, %v", body, err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	<-done
+}
