@@ -33,10 +33,21 @@ func main() {
 	log := boundedlog.New(os.Stderr, logLimit)
 	logrus.SetLevel(logrus.ErrorLevel) // the image library tells its retries there
 	logrus.SetOutput(log)              // and ttrpc what a shim says that it should not
-	if err := supervise(context.Background(), log); err != nil {
+	if err := serve(log, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bulkhead-engine:", err)
 		os.Exit(1)
 	}
+}
+
+// serve opens the door that the arguments name: the commands' without any.
+func serve(log io.Writer, args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	signal.Ignore(syscall.SIGHUP)
+	if len(args) > 0 && args[0] == "cri" {
+		return serveCRI(ctx, args[1:])
+	}
+	return supervise(ctx, log)
 }
 
 // supervise runs the engine and tells who started it when it is ready.
@@ -61,9 +72,6 @@ func supervise(ctx context.Context, log io.Writer) error {
 	if o.NoForks, o.Tenant, err = parseWarm(os.Getenv("BULKHEAD_WARM")); err != nil {
 		return fmt.Errorf("BULKHEAD_WARM: %w", err)
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	signal.Ignore(syscall.SIGHUP)
 	return run.Run(ctx, o, ready)
 }
 

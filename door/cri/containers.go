@@ -21,11 +21,15 @@ func (r *runtimeServer) CreateContainer(
 	return &runtimeapi.CreateContainerResponse{ContainerId: id}, err
 }
 
-func (r *runtimeServer) StartContainer(ctx context.Context, q *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (r *runtimeServer) StartContainer(
+	ctx context.Context, q *runtimeapi.StartContainerRequest,
+) (*runtimeapi.StartContainerResponse, error) {
 	return &runtimeapi.StartContainerResponse{}, r.s.StartContainer(ctx, q.GetContainerId())
 }
 
-func (r *runtimeServer) StopContainer(ctx context.Context, q *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (r *runtimeServer) StopContainer(
+	ctx context.Context, q *runtimeapi.StopContainerRequest,
+) (*runtimeapi.StopContainerResponse, error) {
 	return &runtimeapi.StopContainerResponse{}, r.s.StopContainer(ctx, q.GetContainerId(), q.GetTimeout())
 }
 
@@ -35,7 +39,9 @@ func (r *runtimeServer) RemoveContainer(
 	return &runtimeapi.RemoveContainerResponse{}, r.s.RemoveContainer(ctx, q.GetContainerId())
 }
 
-func (r *runtimeServer) ListContainers(ctx context.Context, q *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (r *runtimeServer) ListContainers(
+	ctx context.Context, q *runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	all, err := r.s.ListContainers(ctx, q.GetFilter())
 	return &runtimeapi.ListContainersResponse{Containers: all}, err
 }
@@ -98,7 +104,9 @@ func (r *runtimeServer) Attach(ctx context.Context, q *runtimeapi.AttachRequest)
 	return r.streams.GetAttach(q)
 }
 
-func (r *runtimeServer) ContainerStats(ctx context.Context, q *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+func (r *runtimeServer) ContainerStats(
+	ctx context.Context, q *runtimeapi.ContainerStatsRequest,
+) (*runtimeapi.ContainerStatsResponse, error) {
 	stats, err := r.s.ContainerStats(ctx, q.GetContainerId())
 	return &runtimeapi.ContainerStatsResponse{Stats: stats}, err
 }

@@ -25,7 +25,9 @@ func (r *runtimeServer) Status(ctx context.Context, q *runtimeapi.StatusRequest)
 	return r.s.Status(ctx, q.GetVerbose())
 }
 
-func (r *runtimeServer) RuntimeConfig(ctx context.Context, _ *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+func (r *runtimeServer) RuntimeConfig(
+	ctx context.Context, _ *runtimeapi.RuntimeConfigRequest,
+) (*runtimeapi.RuntimeConfigResponse, error) {
 	return r.s.RuntimeConfig(ctx)
 }
 
@@ -35,12 +37,16 @@ func (r *runtimeServer) UpdateRuntimeConfig(
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, r.s.UpdateRuntimeConfig(ctx, q.GetRuntimeConfig())
 }
 
-func (r *runtimeServer) RunPodSandbox(ctx context.Context, q *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (r *runtimeServer) RunPodSandbox(
+	ctx context.Context, q *runtimeapi.RunPodSandboxRequest,
+) (*runtimeapi.RunPodSandboxResponse, error) {
 	id, err := r.s.RunPodSandbox(ctx, q.GetConfig(), q.GetRuntimeHandler())
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: id}, err
 }
 
-func (r *runtimeServer) StopPodSandbox(ctx context.Context, q *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (r *runtimeServer) StopPodSandbox(
+	ctx context.Context, q *runtimeapi.StopPodSandboxRequest,
+) (*runtimeapi.StopPodSandboxResponse, error) {
 	return &runtimeapi.StopPodSandboxResponse{}, r.s.StopPodSandbox(ctx, q.GetPodSandboxId())
 }
 
@@ -56,7 +62,9 @@ func (r *runtimeServer) PodSandboxStatus(
 	return r.s.PodSandboxStatus(ctx, q.GetPodSandboxId(), q.GetVerbose())
 }
 
-func (r *runtimeServer) ListPodSandbox(ctx context.Context, q *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (r *runtimeServer) ListPodSandbox(
+	ctx context.Context, q *runtimeapi.ListPodSandboxRequest,
+) (*runtimeapi.ListPodSandboxResponse, error) {
 	all, err := r.s.ListPodSandbox(ctx, q.GetFilter())
 	return &runtimeapi.ListPodSandboxResponse{Items: all}, err
 }
@@ -99,7 +107,9 @@ func (r *runtimeServer) UpdatePodSandboxResources(
 	return r.s.UpdatePodSandboxResources(ctx, q)
 }
 
-func (r *runtimeServer) CheckpointPod(ctx context.Context, q *runtimeapi.CheckpointPodRequest) (*runtimeapi.CheckpointPodResponse, error) {
+func (r *runtimeServer) CheckpointPod(
+	ctx context.Context, q *runtimeapi.CheckpointPodRequest,
+) (*runtimeapi.CheckpointPodResponse, error) {
 	return &runtimeapi.CheckpointPodResponse{}, r.s.CheckpointPod(ctx, q)
 }
 

@@ -1,0 +1,43 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/door/cri/config"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+)
+
+// CRI is the command cri, which becomes the engine's program.
+func CRI(a *app.App) *cobra.Command {
+	var c config.Config
+	cmd := &cobra.Command{
+		Use:   "cri",
+		Short: "Serve the Container Runtime Interface, for a kubelet or crictl",
+		Long: `Serve the Container Runtime Interface on a unix socket, in the foreground, for a
+kubelet, crictl and other clients: each pod sandbox is a virtual machine of its own.
+
+Its pods are not those of other commands, and outlive it: the next one finds them.`,
+		Example: `  bulkhead cri
+  bulkhead cri --listen unix:///tmp/cri.sock --kubelet-root /var/lib/kubelet
+  crictl --runtime-endpoint unix:///run/bulkhead/cri.sock pods`,
+		Args: app.AtMost(),
+		RunE: func(*cobra.Command, []string) error {
+			if _, err := c.Socket(); err != nil {
+				return err
+			}
+			engine, err := dirs.Sibling("bulkhead-engine")
+			if err != nil {
+				return fmt.Errorf("cri: %w", err)
+			}
+			env := append(os.Environ(), "BULKHEAD_DATA="+a.Roots.Data, "BULKHEAD_STATE="+a.Roots.State)
+			return fmt.Errorf("cri: run %s: %w", engine, syscall.Exec(engine, append([]string{engine, "cri"}, c.Args()...), env))
+		},
+	}
+	c.Add(cmd.Flags())
+	return cmd
+}
