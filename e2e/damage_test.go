@@ -15,6 +15,7 @@ import (
 // command says which file it is or does without it, rm -f removes the pod, and
 // nothing is left; the pod beside it does not notice.
 func TestDamage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := newSurvivor(t, w)
 	before := w.calm()

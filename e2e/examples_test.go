@@ -45,7 +45,7 @@ var examples = map[string]example{
 // ports of the host, which other tests may use.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newForkingWorld(t)
 	w.must(t, "", "image", "load", "oci:"+testimage.Busybox(t), "localhost/busybox:demo")
 	for name, file := range map[string]string{"docker.io/library/nginx:1.27": "nginx.tar", "docker.io/library/redis:7": "redis.tar"} {
 		archive, err := filepath.Abs(filepath.Join("..", "build", "images", file))

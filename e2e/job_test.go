@@ -20,7 +20,7 @@ func jobOf(name string, completions int, more, script string) string {
 // end of the engine; they end with the first that fails.
 func TestJob(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newForkingWorld(t)
 
 	// Detached, the command does not wait for the turns.
 	names := strings.Fields(w.must(t, jobOf("sum", 3, "", "echo begin; sleep 2; echo end"), "run", "-d", "-q", "-"))

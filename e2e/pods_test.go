@@ -120,19 +120,21 @@ var ends = map[string]string{
 // TestPods shows in real machines what the honoured parts of a Pod do.
 func TestPods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newForkingWorld(t)
 	t.Run("honoured", func(t *testing.T) { testHonoured(t, w) })
 	t.Run("restarts", func(t *testing.T) { testRestarts(t, w) })
 	t.Run("probes", func(t *testing.T) { testProbes(t, w) })
 	t.Run("stops", func(t *testing.T) { testStops(t, w) })
 	t.Run("halted", func(t *testing.T) { testHalted(t, w) })
-	t.Run("at once", func(t *testing.T) { testAtOnce(t, w) })
 	t.Run("order", func(t *testing.T) { testOrder(t, w) })
 	t.Run("ends", func(t *testing.T) { testEnds(t, w) })
 	t.Run("initial failure", func(t *testing.T) { testInitialFailure(t, w) })
 	t.Run("deadline", func(t *testing.T) { testDeadline(t, w) })
 	t.Run("replaced", func(t *testing.T) { testReplaced(t, w) })
 	t.Run("debug", func(t *testing.T) { testDebug(t, w) })
+	w.shutdown(t)
+	w.warm = "off" // every VM is a pod's
+	t.Run("at once", func(t *testing.T) { testAtOnce(t, w) })
 }
 
 func testHonoured(t *testing.T, w *world) {

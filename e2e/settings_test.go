@@ -176,7 +176,7 @@ spec:
 // TestSettings shows in real machines what a pod's settings do.
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newForkingWorld(t)
 	t.Run("settings", func(t *testing.T) { testSettings(t, w) })
 	t.Run("resize", func(t *testing.T) { testResize(t, w) })
 }

@@ -177,7 +177,7 @@ var filled = []said{
 // API bring into containers, and that volumes follow their changes.
 func TestVolumes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newForkingWorld(t)
 	tool := testimage.Build(t, []ociimage.Entry{ociimage.Dir("data", 0o755), ociimage.File("data/hello", 0o644, "from an image")})
 	w.must(t, "", "image", "load", "oci:"+tool, "localhost/tool:test")
 	var y strings.Builder

@@ -74,8 +74,19 @@ type world struct {
 }
 
 // newWorld makes the directories and loads the image. Everything that runs in
-// them ends with the test.
+// them ends with the test. Its VMs are clones.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldWith(t, "off")
+}
+
+// newForkingWorld is newWorld for many pods: its VMs are forked as soon as one is warm.
+func newForkingWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldWith(t, "on")
+}
+
+func newWorldWith(t *testing.T, warm string) *world {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
@@ -92,7 +103,7 @@ func newWorld(t *testing.T) *world {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{dir: dir, bin: bin, warm: "off", idle: "1m"}
+	w := &world{dir: dir, bin: bin, warm: warm, idle: "1m"}
 	testtemplate.Share(t, dir, w.roots().Data)
 	w.faults = listen(t, filepath.Join(dir, "faults"))
 	t.Cleanup(func() { w.end(t) })
