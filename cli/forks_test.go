@@ -18,6 +18,7 @@ func TestForksOfAUser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
+	t.Parallel()
 	u := newUser(t, ordinary)
 	u.shareTemplates()
 	u.loadBusybox()

@@ -91,6 +91,7 @@ func TestBadInput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
+	t.Parallel()
 	u := newUser(t, nil, noForks)
 	u.shareTemplates()
 	u.loadBusybox()

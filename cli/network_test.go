@@ -20,6 +20,7 @@ func TestNetwork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		prefix []string

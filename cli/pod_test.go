@@ -42,6 +42,7 @@ func TestPod(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
+	t.Parallel()
 	for name, prefix := range map[string][]string{"root": nil, "ordinary": ordinary} {
 		t.Run(name, func(t *testing.T) { testPods(t, prefix) })
 	}
