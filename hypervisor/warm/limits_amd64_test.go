@@ -75,7 +75,11 @@ func TestOutOfProcesses(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	rooms := []int64{4 << 10}
-	for kib := int64(4); kib <= 512; kib += 8 {
+	step := int64(32)
+	if os.Getenv("BULKHEAD_TEST_LONG") != "" {
+		step = 8
+	}
+	for kib := int64(4); kib <= 512; kib += step {
 		rooms = append(rooms, kib)
 	}
 	for _, kib := range rooms {

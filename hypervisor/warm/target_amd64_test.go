@@ -99,7 +99,7 @@ func (b *build) start(t *testing.T, modes ...string) *parent {
 	ctx := testdeadline.Context(t, patience)
 	n := serial.Add(1)
 	p := &parent{
-		t: t, ctx: ctx, name: fmt.Sprintf("test-a-%d-%04d", os.Getpid(), n), comm: fmt.Sprintf("target-%04d", n),
+		t: t, ctx: ctx, name: fmt.Sprintf("test-a-%d-%04d", os.Getpid(), n), comm: fmt.Sprintf("t%d-%d", os.Getpid(), n),
 		ended: make(chan error, 1),
 	}
 	path, listener := socket(t)
@@ -121,6 +121,7 @@ func (b *build) start(t *testing.T, modes ...string) *parent {
 	if err != nil {
 		t.Fatal(err)
 	}
+	listener.Close() // of a program that ends nobody else answers
 	go func() { p.ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		p.Close()
@@ -199,7 +200,8 @@ func (g target) ask(t *testing.T, ctx context.Context, word string) string {
 		line, err = g.in.ReadString('\n')
 	}
 	if err != nil {
-		t.Fatalf("ask process %d for %q: %v (%v)", g.pid, word, err, context.Cause(ctx))
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.pid))
+		t.Fatalf("ask process %d for %q: %v (%v): %s", g.pid, word, err, context.Cause(ctx), stat)
 	}
 	return strings.TrimSuffix(line, "\n")
 }
