@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"syscall"
 )
 
 // Limit is how many bytes of a stream are kept; then the process blocks.
@@ -40,10 +41,16 @@ func NewOutput(r io.ReadCloser) *Output {
 func (o *Output) run(r io.ReadCloser) {
 	defer r.Close()
 	var chunk [4 << 10]byte
-	for {
+	for hungUp := false; ; {
 		n, err := r.Read(chunk[:])
 		if n > 0 && !o.put(chunk[:n]) {
 			return
+		}
+		// The kernel may find a terminal empty, and then left by all, and say so, although
+		// somebody has written in between. It has that for who asks again.
+		if errors.Is(err, syscall.EIO) && !hungUp {
+			hungUp = true
+			continue
 		}
 		if err != nil {
 			o.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -78,6 +79,35 @@ func TestOutput(t *testing.T) {
 	rest, _ := io.ReadAll(readerFunc(func(p []byte) (int, error) { return rd.Next(within(t), p) }))
 	if !bytes.Equal(rest, want[len(want)-len(rest):]) {
 		t.Error("what was kept differs")
+	}
+}
+
+// TestOutputOfATerminal that is said to be left by all although there is more to read: that
+// is read.
+func TestOutputOfATerminal(t *testing.T) {
+	t.Parallel()
+	for name, reads := range map[string][]string{
+		"as it should be":  {"over\r\n", "", ""},
+		"the end too soon": {"over", "", "\r\n", ""},
+	} {
+		o := stdio.NewOutput(io.NopCloser(readerFunc(func(p []byte) (int, error) {
+			next := reads[0]
+			if reads = reads[1:]; next == "" {
+				return 0, &os.PathError{Op: "read", Path: "ptmx", Err: syscall.EIO}
+			}
+			return copy(p, next), nil
+		})))
+		var got []byte
+		var err error
+		for rd := o.Reader(0); err == nil; {
+			var n int
+			buf := make([]byte, 100)
+			n, err = rd.Next(within(t), buf)
+			got = append(got, buf[:n]...)
+		}
+		if string(got) != "over\r\n" || !errors.Is(err, io.EOF) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
 	}
 }
 
