@@ -87,7 +87,7 @@ func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, e
 	if l.terminal {
 		p.stdout = stdio.NewOutput(p.console)
 		if l.stdin {
-			p.stdin = stdio.NewInput(p.console, p.endOfTerminal)
+			p.stdin = stdio.NewInput(keyboard{p.console}, p.endOfTerminal)
 		}
 	}
 	go func() {
@@ -102,6 +102,9 @@ func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, e
 		close(p.exited)
 		if p.stdin != nil {
 			p.stdin.Close()
+		}
+		if l.terminal {
+			p.stdout.Hangup()
 		}
 	}()
 	c.mu.Lock()
@@ -129,6 +132,12 @@ func (p *process) pipes(theirs *crun.Stdio, stdin bool) error {
 	}
 	return nil
 }
+
+// keyboard is the way into a terminal, whose end leaves what comes out of it.
+type keyboard struct{ *os.File }
+
+// Close ends writes that wait.
+func (k keyboard) Close() error { return k.SetWriteDeadline(time.Unix(1, 0)) }
 
 // endOfTerminal types the terminal's end-of-file character.
 func (p *process) endOfTerminal() error {

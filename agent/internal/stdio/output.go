@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Limit is how many bytes of a stream are kept; then the process blocks.
@@ -25,6 +27,7 @@ type Output struct {
 	base   int64  // offset of the first byte kept
 	end    int64  // offset after the last
 	over   bool   // nothing more will come
+	ending bool   // its process has ended, and it is a terminal
 	closed bool   // nobody wants it any more
 	reader *Reader
 }
@@ -41,15 +44,19 @@ func NewOutput(r io.ReadCloser) *Output {
 func (o *Output) run(r io.ReadCloser) {
 	defer r.Close()
 	var chunk [4 << 10]byte
-	for hungUp := false; ; {
+	for again := true; ; {
+		o.mu.Lock()
+		o.hurry(r)
+		o.mu.Unlock()
 		n, err := r.Read(chunk[:])
 		if n > 0 && !o.put(chunk[:n]) {
 			return
 		}
 		// The kernel may find a terminal empty, and then left by all, and say so, although
-		// somebody has written in between. It has that for who asks again.
-		if errors.Is(err, syscall.EIO) && !hungUp {
-			hungUp = true
+		// somebody has written in between; and time may have passed by while nobody
+		// looked. What there is, is there for who asks once more.
+		if (errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrDeadlineExceeded)) && again {
+			again = false
 			continue
 		}
 		if err != nil {
@@ -59,6 +66,26 @@ func (o *Output) run(r io.ReadCloser) {
 			o.mu.Unlock()
 			return
 		}
+	}
+}
+
+// silence is for how long nothing may come from a terminal whose process has ended,
+// before it is hung up.
+const silence = 300 * time.Millisecond
+
+// Hangup has a terminal be read to its end, and be closed then, also when children of its
+// process still have it. What the process wrote is not lost.
+func (o *Output) Hangup() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ending = true
+	o.hurry(o.from)
+}
+
+// hurry bounds the next Read of a terminal that is hung up. It is called with mu held.
+func (o *Output) hurry(from io.Closer) {
+	if r, ok := from.(interface{ SetReadDeadline(time.Time) error }); ok && o.ending {
+		_ = r.SetReadDeadline(time.Now().Add(silence)) // fails where it is closed
 	}
 }
 

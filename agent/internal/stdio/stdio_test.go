@@ -111,6 +111,35 @@ func TestOutputOfATerminal(t *testing.T) {
 	}
 }
 
+// TestHangup: what was written is read to the end, and who has the terminal still, has it
+// no more.
+func TestHangup(t *testing.T) {
+	t.Parallel()
+	r, w := pipe(t)
+	o := stdio.NewOutput(r)
+	want := bytes.Repeat([]byte("x"), stdio.Limit/2)
+	if _, err := w.Write(want[:1000]); err != nil {
+		t.Fatal(err)
+	}
+	o.Hangup()
+	if _, err := w.Write(want[1000:]); err != nil {
+		t.Fatal(err)
+	}
+	var got []byte
+	var err error
+	for rd, buf := o.Reader(0), make([]byte, 1<<16); err == nil; {
+		var n int
+		n, err = rd.Next(within(t), buf)
+		got = append(got, buf[:n]...)
+	}
+	if !bytes.Equal(got, want) || !errors.Is(err, io.EOF) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(want), err)
+	}
+	if _, err := w.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("write after that: %v", err)
+	}
+}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
