@@ -102,39 +102,14 @@ func TestStreams(t *testing.T) {
 
 // TestPortForward: kubectl's way of port-forward, with two ports at once.
 func TestPortForward(t *testing.T) {
-	ctx, cancel := context.WithCancel(testdeadline.Context(t, 30*time.Second))
-	defer cancel()
+	ctx := testdeadline.Context(t, 30*time.Second)
 	s := serveStreams(ctx, t)
 	res, err := s.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: s.pod, Port: []int32{80, 443}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := url.Parse(res.GetUrl())
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, upgrader, err := spdy.RoundTripperFor(&rest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ready := make(chan struct{})
-	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, "POST", at)
-	forwarder, err := portforward.NewOnAddressesWithContext(
-		ctx, dialer, []string{"127.0.0.1"}, []string{":80", ":443"}, ready, io.Discard, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- forwarder.ForwardPorts() }()
-	select {
-	case <-ready:
-	case err := <-done:
-		t.Fatal(err)
-	}
-	ports, err := forwarder.GetPorts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports, end := forward(ctx, t, res.GetUrl(), ":80", ":443")
+	defer end()
 	for _, port := range ports {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port.Local))
 		if err != nil {
@@ -148,6 +123,39 @@ func TestPortForward(t *testing.T) {
 			t.Errorf("%q, %v, want %q", got, err, want)
 		}
 	}
-	cancel()
-	<-done
+}
+
+// forward listens as kubectl's port-forward does, until end is called.
+func forward(ctx context.Context, t *testing.T, to string, ports ...string) (listening []portforward.ForwardedPort, end func()) {
+	t.Helper()
+	at, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, upgrader, err := spdy.RoundTripperFor(&rest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, "POST", at)
+	f, err := portforward.NewOnAddressesWithContext(ctx, dialer, []string{"127.0.0.1"}, ports, ready, io.Discard, io.Discard)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f.ForwardPorts() }()
+	end = func() { cancel(); <-done }
+	select {
+	case <-ready:
+	case err := <-done:
+		cancel()
+		t.Fatal(err)
+	}
+	if listening, err = f.GetPorts(); err != nil {
+		end()
+		t.Fatal(err)
+	}
+	return listening, end
 }

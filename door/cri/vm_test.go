@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,9 +13,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/transport/spdy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
@@ -98,33 +95,8 @@ func (c client) forwards(ctx context.Context, t *testing.T, pod string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := url.Parse(res.GetUrl())
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, upgrader, err := spdy.RoundTripperFor(&rest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ready := make(chan struct{})
-	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, "POST", at)
-	f, err := portforward.NewOnAddressesWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{":8080"}, ready, io.Discard, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- f.ForwardPorts() }()
-	select {
-	case <-ready:
-	case err := <-done:
-		t.Fatal(err)
-	}
-	ports, err := f.GetPorts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports, end := forward(ctx, t, res.GetUrl(), ":8080")
+	defer end()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/hostname", ports[0].Local), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -138,6 +110,4 @@ func (c client) forwards(ctx context.Context, t *testing.T, pod string) {
 		t.Errorf("the pod's server said %q, %v", body, err)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	cancel()
-	<-done
 }
