@@ -3,6 +3,7 @@ module github.com/bulkhead-project/bulkhead
 go 1.26.0
 
 require (
+	github.com/BurntSushi/toml v1.6.0 // the configuration of bulkhead cri
 	github.com/containerd/containerd/api v1.12.0 // the shim's services, as containerd defines them
 	github.com/containerd/log v0.1.0 // ttrpc's log, sent to ours
 	github.com/containerd/ttrpc v1.2.10 // how containerd talks to a shim
@@ -44,7 +45,6 @@ require (
 
 require (
 	cyphar.com/go-pathrs v0.2.5 // indirect
-	github.com/BurntSushi/toml v1.6.0 // indirect
 	github.com/ProtonMail/go-crypto v1.5.2 // indirect
 	github.com/chzyer/readline v1.5.1 // indirect
 	github.com/cloudflare/circl v1.6.3 // indirect

@@ -15,20 +15,27 @@ import (
 // CRI is the command cri, which becomes the engine's program.
 func CRI(a *app.App) *cobra.Command {
 	var c config.Config
+	var file string
 	cmd := &cobra.Command{
 		Use:   "cri",
 		Short: "Serve the Container Runtime Interface, for a kubelet or crictl",
 		Long: `Serve the Container Runtime Interface on a unix socket, in the foreground, for a
 kubelet, crictl and other clients: each pod sandbox is a virtual machine of its own.
 
-Its pods are not those of other commands, and outlive it: the next one finds them.`,
+Its pods are not those of other commands, and outlive it: the next one finds them.
+
+Every flag but --config is also a key of the configuration file, in TOML. A flag wins.`,
 		Example: `  bulkhead cri
+  bulkhead cri --config /etc/bulkhead/other.toml --log-level debug
   bulkhead cri --listen unix:///tmp/cri.sock --kubelet-root /var/lib/kubelet
   crictl --runtime-endpoint unix:///run/bulkhead/cri.sock pods`,
 		Args: app.AtMost(),
-		RunE: func(*cobra.Command, []string) error {
-			if _, err := c.Socket(); err != nil {
-				return err
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.Load(file, cmd.Flags()); err != nil {
+				return fmt.Errorf("cri: %w", err)
+			}
+			if err := c.Check(); err != nil {
+				return fmt.Errorf("cri: %w", err)
 			}
 			engine, err := dirs.Sibling("bulkhead-engine")
 			if err != nil {
@@ -39,5 +46,6 @@ Its pods are not those of other commands, and outlive it: the next one finds the
 		},
 	}
 	c.Add(cmd.Flags())
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (default "+config.File+", if it is there)")
 	return cmd
 }

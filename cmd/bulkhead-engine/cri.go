@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,19 +24,35 @@ func serveCRI(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	o := cri.Options{Kubelet: c.Kubelet, Logs: c.Logs, Logger: log}
-	var err error
-	if o.Socket, err = c.Socket(); err != nil {
+	if err := c.Check(); err != nil {
 		return err
 	}
+	log, err := logger(c.LogLevel, c.LogFormat)
+	if err != nil {
+		return err
+	}
+	o := cri.Options{Socket: c.Socket(), Kubelet: c.Kubelet, Logs: c.Logs, Logger: log}
 	if o.Roots, err = dirs.Default(); err != nil {
 		return err
 	}
 	var e engine.Options
-	if e.NoForks, e.Tenant, err = parseWarm(os.Getenv("BULKHEAD_WARM")); err != nil {
-		return fmt.Errorf("BULKHEAD_WARM: %w", err)
+	if e.NoForks, e.Tenant, err = parseWarm(cmp.Or(c.Warm, os.Getenv("BULKHEAD_WARM"))); err != nil {
+		return fmt.Errorf("warm: %w", err)
 	}
 	o.Engine = e
 	return cri.Run(ctx, o, func() { log.Info("the CRI is served", "socket", o.Socket) })
+}
+
+// logger writes to stderr.
+func logger(level, format string) (*slog.Logger, error) {
+	var o slog.HandlerOptions
+	least := new(slog.LevelVar)
+	if err := least.UnmarshalText([]byte(level)); err != nil {
+		return nil, err
+	}
+	o.Level = least
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, &o)), nil
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &o)), nil
 }

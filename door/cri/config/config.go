@@ -1,10 +1,13 @@
-// Package config is how the door of kubelets is set up: by the flags of `bulkhead cri`,
-// which it gives to the engine's program in whose process the door is.
+// Package config is how the door of kubelets is set up: by the flags of `bulkhead cri` and
+// the keys of its file, which bear the same names. The command gives what it has read of
+// both as flags to the engine's program, in whose process the door is.
 package config
 
 import (
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -19,30 +22,99 @@ type Config struct {
 	Kubelet string
 	// Logs are the directories below which log directories of pods lie.
 	Logs []string
+	// Warm says which pods' VMs are forks, and of what, as BULKHEAD_WARM does; empty is
+	// what that says.
+	Warm string
+	// LogLevel and LogFormat are those of the door's own log.
+	LogLevel, LogFormat string
+}
+
+// setting is one thing that the door can be told. Value and preset are a *string and a
+// string, or a *[]string and a []string.
+type setting struct {
+	key, help     string
+	value, preset any
+}
+
+// settings are all that there are, in the order of the documentation. A key of the file
+// is the name of a flag.
+func (c *Config) settings() []setting {
+	return []setting{
+		{
+			key: "listen", value: &c.Listen, preset: "unix:///run/bulkhead/cri.sock",
+			help: "unix socket that the kubelet is given as containerRuntimeEndpoint",
+		},
+		{
+			key: "kubelet-root", value: &c.Kubelet, preset: "/var/lib/kubelet",
+			help: "the kubelet's root directory, in which pods' volumes lie",
+		},
+		{
+			key: "log-dir", value: &c.Logs, preset: []string{"/var/log/pods"},
+			help: "directory below which pods' logs may lie (repeatable)",
+		},
+		{
+			key: "warm", value: &c.Warm, preset: "",
+			help: "which pods' VMs are forks of one warm VM: on (all), off (none), namespace or label=KEY (those with the same); " +
+				"empty is BULKHEAD_WARM, or on",
+		},
+		{
+			key: "log-level", value: &c.LogLevel, preset: "info",
+			help: "least level of what is logged: debug, info, warn or error",
+		},
+		{
+			key: "log-format", value: &c.LogFormat, preset: "text",
+			help: "format of the log: text or json",
+		},
+	}
 }
 
 // Add adds the flags to a command's.
 func (c *Config) Add(f *pflag.FlagSet) {
-	f.StringVar(&c.Listen, "listen", "unix:///run/bulkhead/cri.sock", "unix socket that the kubelet is given as containerRuntimeEndpoint")
-	f.StringVar(&c.Kubelet, "kubelet-root", "/var/lib/kubelet", "the kubelet's root directory, in which pods' volumes lie")
-	f.StringSliceVar(&c.Logs, "log-dir", []string{"/var/log/pods"}, "directory below which pods' logs may lie (repeatable)")
+	for _, s := range c.settings() {
+		switch v := s.value.(type) {
+		case *string:
+			f.StringVar(v, s.key, s.preset.(string), s.help)
+		case *[]string:
+			f.StringArrayVar(v, s.key, slices.Clone(s.preset.([]string)), s.help)
+		}
+	}
 }
 
 // Args are the flags again, for another program that has added them.
-func (c *Config) Args() []string {
-	return []string{"--listen=" + c.Listen, "--kubelet-root=" + c.Kubelet, "--log-dir=" + strings.Join(c.Logs, ",")}
-}
-
-// Socket is the path of the socket.
-func (c *Config) Socket() (string, error) {
-	path, ok := strings.CutPrefix(c.Listen, "unix://")
-	if !ok || !filepath.IsAbs(path) {
-		return "", fmt.Errorf("--listen %q is not unix:// and an absolute path", c.Listen)
-	}
-	for _, dir := range append([]string{c.Kubelet}, c.Logs...) {
-		if !filepath.IsAbs(dir) {
-			return "", fmt.Errorf("directory %q is not absolute", dir)
+func (c *Config) Args() (args []string) {
+	for _, s := range c.settings() {
+		switch v := s.value.(type) {
+		case *string:
+			args = append(args, "--"+s.key+"="+*v)
+		case *[]string:
+			for _, one := range *v {
+				args = append(args, "--"+s.key+"="+one)
+			}
 		}
 	}
-	return path, nil
+	return args
 }
+
+// Check refuses what no door can be told. The error names the setting.
+func (c *Config) Check() error {
+	if path, ok := strings.CutPrefix(c.Listen, "unix://"); !ok || !filepath.IsAbs(path) {
+		return fmt.Errorf("listen %q is not unix:// and an absolute path", c.Listen)
+	}
+	for key, dirs := range map[string][]string{"kubelet-root": {c.Kubelet}, "log-dir": c.Logs} {
+		for _, dir := range dirs {
+			if !filepath.IsAbs(dir) {
+				return fmt.Errorf("%s %q is not an absolute path", key, dir)
+			}
+		}
+	}
+	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return fmt.Errorf("log-level %q is none of debug, info, warn and error", c.LogLevel)
+	}
+	if c.LogFormat != "text" && c.LogFormat != "json" {
+		return fmt.Errorf("log-format %q is neither text nor json", c.LogFormat)
+	}
+	return nil
+}
+
+// Socket is the path of the socket, once Check has passed.
+func (c *Config) Socket() string { return strings.TrimPrefix(c.Listen, "unix://") }

@@ -1,52 +1,207 @@
 package config
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 )
 
+// all sets every setting to another value than its preset.
+var all = []string{
+	"--listen", "unix:///tmp/a b.sock", "--kubelet-root=/k", "--log-dir", "/l,with a comma", "--log-dir=/m",
+	"--warm=namespace", "--log-level=debug", "--log-format=json",
+}
+
 // TestArgs: another program has the same of the arguments.
 func TestArgs(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{
-		"nothing": nil,
-		"all":     {"--listen", "unix:///tmp/a b.sock", "--kubelet-root=/k", "--log-dir", "/l", "--log-dir=/m"},
-	} {
-		first := parse(t, args)
-		if diff := cmp.Diff(first, parse(t, first.Args())); diff != "" {
+	preset, _ := parse(t, nil)
+	for name, args := range map[string][]string{"nothing": nil, "all": all} {
+		first, f := parse(t, args)
+		second, _ := parse(t, first.Args())
+		if diff := cmp.Diff(first, second); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+		if err := first.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for i, s := range first.settings() {
+			if name == "all" && (!f.Changed(s.key) || cmp.Equal(s.value, preset.settings()[i].value)) {
+				t.Errorf("this test does not set %s", s.key)
+			}
 		}
 	}
 }
 
-func parse(t *testing.T, args []string) (c Config) {
+func parse(t *testing.T, args []string) (c Config, f *pflag.FlagSet) {
 	t.Helper()
-	f := pflag.NewFlagSet("cri", pflag.ContinueOnError)
+	f = pflag.NewFlagSet("cri", pflag.ContinueOnError)
 	c.Add(f)
 	if err := f.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return c, f
 }
 
-func TestSocket(t *testing.T) {
+// TestMost: more than fifteen settings are more than a node's owner reads.
+func TestMost(t *testing.T) {
 	t.Parallel()
-	for listen, want := range map[string]string{
-		"unix:///run/cri.sock": "/run/cri.sock",
-		"/run/cri.sock":        "",
-		"unix://run/cri.sock":  "",
-		"tcp://127.0.0.1:1":    "",
-		"":                     "",
+	if n := len(new(Config).settings()); n > 15 {
+		t.Errorf("%d settings", n)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ arg, err string }{
+		{arg: "--listen=unix:///run/cri.sock"},
+		{arg: "--log-level=warn"},
+		{"--listen=/run/cri.sock", `listen "/run/cri.sock" is not unix://`},
+		{"--listen=unix://run/cri.sock", "listen"},
+		{"--listen=tcp://127.0.0.1:1", "listen"},
+		{"--listen=", "listen"},
+		{"--kubelet-root=k", `kubelet-root "k" is not an absolute path`},
+		{"--log-dir=", `log-dir "" is not an absolute path`},
+		{"--log-level=loud", `log-level "loud" is none of`},
+		{"--log-format=xml", `log-format "xml" is neither`},
 	} {
-		c := Config{Listen: listen, Kubelet: "/k"}
-		if got, err := c.Socket(); got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v", listen, got, err)
+		c, _ := parse(t, []string{tc.arg})
+		err := c.Check()
+		if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+			t.Errorf("%s: %v, want %q", tc.arg, err, tc.err)
 		}
 	}
-	c := Config{Listen: "unix:///s", Kubelet: "k"}
-	if _, err := c.Socket(); err == nil {
-		t.Error("a directory that is not absolute")
+	c, _ := parse(t, []string{"--listen=unix:///run/cri.sock"})
+	if c.Socket() != "/run/cri.sock" {
+		t.Error(c.Socket())
+	}
+}
+
+// TestFile: a file sets what flags do not, and what it may not say is refused with its
+// line.
+func TestFile(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, text string
+		args       []string
+		want       []string // arguments that mean the same
+		err        string
+	}{
+		{name: "nothing"},
+		{name: "comments", text: "# listen = 'x'\n\n"},
+		{
+			name: "all", text: `
+				listen = "unix:///tmp/a b.sock"
+				kubelet-root = '/k'
+				log-dir = ["/l,with a comma", "/m"]
+				warm = "namespace"
+				log-level = "debug"
+				log-format = "json"`,
+			want: all,
+		},
+		{
+			name: "a flag wins", text: "kubelet-root = '/k'\nlog-dir = ['/l', '/m']",
+			args: []string{"--log-dir=/n"}, want: []string{"--kubelet-root=/k", "--log-dir=/n"},
+		},
+		{name: "a flag wins with its preset", text: "log-level = 'debug'", args: []string{"--log-level=info"}},
+		{name: "unknown", text: "\nlisten = 'unix:///s'\nlissten = 'x'", err: `line 3: unknown key (key "lissten")`},
+		{name: "another case", text: "Listen = 'x'", err: `line 1: unknown key (key "Listen")`},
+		{name: "unknown table", text: "[a]\nb = 1", err: `line 1: unknown key (key "a")`},
+		{name: "unknown table below", text: "\n[a.b]\nc = 1", err: `line 2: unknown key (key "a.b")`},
+		{name: "unknown tables", text: "\n[[a]]\n[[a]]", err: `line 3: unknown key (key "a")`},
+		{name: "a table instead of a string", text: "[listen]", err: `line 1: not a string (key "listen")`},
+		{name: "a key below a string", text: "\nlisten.a = 1", err: `line 2: unknown key (key "listen.a")`},
+		{name: "a number", text: "warm = 1", err: `line 1: not a string (key "warm")`},
+		{name: "one and not a list", text: "\n\nlog-dir = '/l'", err: `line 3: not a list of strings (key "log-dir")`},
+		{name: "numbers", text: "log-dir = ['/l', 1]", err: `line 1: not a list of strings (key "log-dir")`},
+		{name: "none", text: "log-dir = []", err: `line 1: an empty list (key "log-dir")`},
+		{name: "wrong beside a flag", text: "warm = 1", args: []string{"--warm=on"}, err: "line 1: not a string"},
+		{name: "twice", text: "warm = 'on'\nwarm = 'on'", err: `line 2: `},
+		{name: "no TOML", text: "listen: x", err: "line 1: "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "config.toml")
+			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c, f := parse(t, tc.args)
+			err := c.Load(path, f)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), path+": "+tc.err) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%v, want %s", err, tc.err)
+				}
+				return
+			}
+			want, _ := parse(t, tc.want)
+			if diff := cmp.Diff(want, c); diff != "" || err != nil {
+				t.Errorf("%v, %s", err, diff)
+			}
+		})
+	}
+}
+
+func TestFileMissing(t *testing.T) {
+	t.Parallel()
+	c, f := parse(t, nil)
+	if err := c.Load(filepath.Join(t.TempDir(), "no"), f); err == nil {
+		t.Error("a file that is not there")
+	}
+	if err := c.Load(os.DevNull, f); err != nil {
+		t.Error(err)
+	}
+	large := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(large, make([]byte, maxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Load(large, f); err == nil || !strings.Contains(err.Error(), "larger") {
+		t.Error(err)
+	}
+}
+
+// TestDocumented: the documentation's table and the example file say of each setting what
+// it is, and of no other.
+func TestDocumented(t *testing.T) {
+	t.Parallel()
+	var table, file strings.Builder
+	c, _ := parse(t, nil)
+	for _, s := range c.settings() {
+		preset := fmt.Sprintf("%q", s.preset)
+		preset = strings.ReplaceAll(preset, `" "`, `", "`)
+		fmt.Fprintf(&table, "| `%s` | `%s` | %s |\n", s.key, preset, strings.ReplaceAll(s.help, "|", `\|`))
+		fmt.Fprintf(&file, "\n# %s%s\n#%s = %s\n", strings.ToUpper(s.help[:1]), s.help[1:], s.key, preset)
+	}
+	for path, want := range map[string]string{"docs/cri.md": table.String(), "deploy/config.toml": file.String()} {
+		text, err := os.ReadFile(filepath.Join("../../..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s has not:\n%s", path, want)
+		}
+	}
+	// Without its comment signs the example says what holds without it.
+	text, err := os.ReadFile("../../../deploy/config.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "#"); ok && !strings.HasPrefix(rest, " ") {
+			line = rest
+		}
+		lines = append(lines, line)
+	}
+	var read Config
+	if err := read.decode(strings.Join(lines, ""), func(string) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(c, read); diff != "" {
+		t.Error(diff)
 	}
 }

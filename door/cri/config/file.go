@@ -1,0 +1,133 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/pflag"
+)
+
+// File is read if no other is named, and may be missing.
+const File = "/etc/bulkhead/config.toml"
+
+// maxFile bounds a file, in bytes.
+const maxFile = 1 << 20
+
+// Load reads a file into the settings whose flags in f, as Add has added them, were not
+// given. An empty path is File. An error names the key and its line.
+func (c *Config) Load(path string, f *pflag.FlagSet) error {
+	named := path != ""
+	if !named {
+		path = File
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if info.Size() > maxFile {
+		return fmt.Errorf("configuration %s: larger than %d bytes", path, maxFile)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	err = c.decode(string(text), f.Changed)
+	if at, ok := errors.AsType[toml.ParseError](err); ok {
+		err = fmt.Errorf("line %d: %s", at.Position.Line, at.Message)
+		if at.LastKey != "" {
+			err = fmt.Errorf("%w (key %q)", err, at.LastKey)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return nil
+}
+
+// decode takes over the keys of a document but those that given tells of, whose values
+// are only checked.
+func (c *Config) decode(text string, given func(key string) bool) error {
+	known := map[string]setting{}
+	for _, s := range c.settings() {
+		known[s.key] = s
+	}
+	var top map[string]toml.Primitive
+	meta, err := toml.Decode(text, &top)
+	if err != nil {
+		return err
+	}
+	for _, key := range meta.Keys() {
+		s, ok := known[key.String()]
+		into := reader(s.read)
+		switch {
+		case !ok:
+			into = unknown
+		case given(s.key):
+			into = setting{value: copyOf(s.value), preset: s.preset}.read
+		}
+		table, last := top, len(key)-1
+		for _, name := range key[:last] { // of an unknown table
+			var below map[string]toml.Primitive
+			if err := meta.PrimitiveDecode(table[name], &below); err != nil {
+				return err
+			}
+			table = below
+		}
+		if err := meta.PrimitiveDecode(table[key[last]], into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reader takes a value over. The library adds key and line to its error.
+type reader func(any) error
+
+// UnmarshalTOML implements toml.Unmarshaler.
+func (r reader) UnmarshalTOML(v any) error { return r(v) }
+
+func unknown(any) error { return errors.New("unknown key") }
+
+// copyOf is a place of the same type for a value that is only checked.
+func copyOf(value any) any {
+	if _, ok := value.(*string); ok {
+		return new(string)
+	}
+	return new([]string)
+}
+
+// read sets the value to one of a document.
+func (s setting) read(v any) error {
+	switch into := s.value.(type) {
+	case *string:
+		one, ok := v.(string)
+		if !ok {
+			return errors.New("not a string")
+		}
+		*into = one
+	case *[]string:
+		list, ok := v.([]any)
+		if !ok {
+			return errors.New("not a list of strings")
+		}
+		all := []string{}
+		for _, item := range list {
+			one, ok := item.(string)
+			if !ok {
+				return errors.New("not a list of strings")
+			}
+			all = append(all, one)
+		}
+		if len(all) == 0 && len(s.preset.([]string)) > 0 {
+			return errors.New("an empty list")
+		}
+		*into = all
+	}
+	return nil
+}
