@@ -23,6 +23,8 @@ type Options struct {
 	Roots dirs.Roots
 	// Volumes are the directories in which clients' mounts are recognised as volumes.
 	Volumes layout.Dirs
+	// Handlers are runtime handlers beside the built-in ones, or in their place, by name.
+	Handlers map[string]Handler
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 }
@@ -32,6 +34,7 @@ type Service struct {
 	engine     *engine.Engine
 	roots      dirs.Roots
 	volumes    layout.Dirs
+	handlers   map[string]Handler
 	log        *slog.Logger
 	pods       decoded[podRecord]
 	containers decoded[containerRecord]
@@ -48,7 +51,7 @@ func New(e *engine.Engine, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Service{engine: e, roots: o.Roots, volumes: o.Volumes, log: o.Logger}
+	return &Service{engine: e, roots: o.Roots, volumes: o.Volumes, handlers: handlers(o.Handlers), log: o.Logger}
 }
 
 // Close does nothing: the engine's owner closes it.

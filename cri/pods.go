@@ -21,9 +21,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// RuntimeHandler is the handler that pods may name; none means the same.
-const RuntimeHandler = "bulkhead"
-
 // RunPodSandbox makes and starts a pod and returns its id. The pod is seen by
 // nobody before it is ready, and nothing is left of one that fails. A request
 // for a name and attempt that is being started joins that start; for one that
@@ -36,8 +33,12 @@ func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 func (s *Service) RunPodSandboxWith(
 	ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string, o runtimev1.PodOptions,
 ) (string, error) {
-	if err := checkPod(config, handler); err != nil {
+	if err := checkPod(config); err != nil {
 		return "", err
+	}
+	o, err := s.handled(handler, o)
+	if err != nil {
+		return "", failure.Wrap(err, "pod %s", config.GetMetadata().GetName())
 	}
 	req, err := podRequest(config, handler, o)
 	if err != nil {
@@ -106,7 +107,7 @@ func podKey(m *runtimeapi.PodSandboxMetadata) string {
 }
 
 // checkPod refuses what no pod can be. Its errors name the field and what to do.
-func checkPod(config *runtimeapi.PodSandboxConfig, handler string) error {
+func checkPod(config *runtimeapi.PodSandboxConfig) error {
 	meta, options := config.GetMetadata(), config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	const inVM = "cannot be used by a pod in a virtual machine"
 	switch {
@@ -116,8 +117,6 @@ func checkPod(config *runtimeapi.PodSandboxConfig, handler string) error {
 		return failure.Invalid("pod %s: no namespace (metadata.namespace)", meta.GetName())
 	case strings.Contains(meta.GetNamespace(), ":"):
 		return failure.Invalid("pod %s: namespace %q has a colon (metadata.namespace)", meta.GetName(), meta.GetNamespace())
-	case handler != "" && handler != RuntimeHandler:
-		return failure.Invalid("pod %s: unknown runtime handler %q, want %q or none", meta.GetName(), handler, RuntimeHandler)
 	case options.GetNetwork() == runtimeapi.NamespaceMode_NODE:
 		return failure.Invalid("pod %s: the host's network "+inVM+" (hostNetwork)", meta.GetName())
 	case options.GetPid() == runtimeapi.NamespaceMode_NODE:

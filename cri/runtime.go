@@ -41,10 +41,7 @@ func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusR
 		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 			{Type: runtimeapi.RuntimeReady, Status: true}, net,
 		}},
-		RuntimeHandlers: []*runtimeapi.RuntimeHandler{
-			{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}},
-			{Name: RuntimeHandler, Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}},
-		},
+		RuntimeHandlers: s.advertised(),
 	}
 	if !verbose {
 		return res, nil

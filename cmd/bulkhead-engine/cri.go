@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	service "github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/cri"
 	"github.com/bulkhead-project/bulkhead/door/cri/config"
 	"github.com/bulkhead-project/bulkhead/engine"
@@ -32,6 +33,14 @@ func serveCRI(ctx context.Context, args []string) error {
 		return err
 	}
 	o := cri.Options{Socket: c.Socket(), Kubelet: c.Kubelet, Logs: c.Logs, Logger: log}
+	handlers, err := config.ParseHandlers(c.Handlers)
+	if err != nil {
+		return err
+	}
+	o.Handlers = map[string]service.Handler{}
+	for name, h := range handlers {
+		o.Handlers[name] = service.Handler(h)
+	}
 	if o.Roots, err = dirs.Default(); err != nil {
 		return err
 	}

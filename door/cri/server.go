@@ -38,6 +38,8 @@ type Options struct {
 	// Logs are the directories below which log directories of pods may lie. Missing ones
 	// are made.
 	Logs []string
+	// Handlers are runtime handlers beside the built-in ones, or in their place, by name.
+	Handlers map[string]service.Handler
 	// Engine is what else the engine is opened with; Roots, Instance, HostPaths and Logger
 	// are set by the door.
 	Engine engine.Options
@@ -67,7 +69,9 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	if err != nil {
 		return fmt.Errorf("cri: serve: %w", errors.Join(err, streams.close()))
 	}
-	s := service.New(e, service.Options{Roots: o.Roots, Volumes: layout.Dirs{Kubelet: o.Kubelet}, Logger: o.Logger})
+	s := service.New(e, service.Options{
+		Roots: o.Roots, Volumes: layout.Dirs{Kubelet: o.Kubelet}, Handlers: o.Handlers, Logger: o.Logger,
+	})
 	return serve(ctx, s, streams, l, ready)
 }
 

@@ -25,6 +25,8 @@ type Config struct {
 	// Warm says which pods' VMs are forks, and of what, as BULKHEAD_WARM does; empty is
 	// what that says.
 	Warm string
+	// Handlers are runtime handlers, as ParseHandlers reads them.
+	Handlers []string
 	// LogLevel and LogFormat are those of the door's own log.
 	LogLevel, LogFormat string
 }
@@ -56,6 +58,11 @@ func (c *Config) settings() []setting {
 			key: "warm", value: &c.Warm, preset: "",
 			help: "which pods' VMs are forks of one warm VM: on (all), off (none), namespace or label=KEY (those with the same); " +
 				"empty is BULKHEAD_WARM, or on",
+		},
+		{
+			key: "runtime-handler", value: &c.Handlers, preset: []string{},
+			help: "handler for pods of a RuntimeClass, beside bulkhead and bulkhead-cold: NAME=OPTION,..., of cold (boot each VM), " +
+				"no-fork (clone each VM), kvm and tcg (repeatable)",
 		},
 		{
 			key: "log-level", value: &c.LogLevel, preset: "info",
@@ -106,6 +113,9 @@ func (c *Config) Check() error {
 				return fmt.Errorf("%s %q is not an absolute path", key, dir)
 			}
 		}
+	}
+	if _, err := ParseHandlers(c.Handlers); err != nil {
+		return err
 	}
 	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("log-level %q is none of debug, info, warn and error", c.LogLevel)

@@ -14,7 +14,7 @@ import (
 // all sets every setting to another value than its preset.
 var all = []string{
 	"--listen", "unix:///tmp/a b.sock", "--kubelet-root=/k", "--log-dir", "/l,with a comma", "--log-dir=/m",
-	"--warm=namespace", "--log-level=debug", "--log-format=json",
+	"--warm=namespace", "--runtime-handler=kvm=kvm,no-fork", "--runtime-handler=tcg", "--log-level=debug", "--log-format=json",
 }
 
 // TestArgs: another program has the same of the arguments.
@@ -68,6 +68,7 @@ func TestCheck(t *testing.T) {
 		{"--kubelet-root=k", `kubelet-root "k" is not an absolute path`},
 		{"--log-dir=", `log-dir "" is not an absolute path`},
 		{"--log-level=loud", `log-level "loud" is none of`},
+		{"--runtime-handler=a=hot", `runtime-handler "a=hot": option "hot"`},
 		{"--log-format=xml", `log-format "xml" is neither`},
 	} {
 		c, _ := parse(t, []string{tc.arg})
@@ -100,6 +101,7 @@ func TestFile(t *testing.T) {
 				kubelet-root = '/k'
 				log-dir = ["/l,with a comma", "/m"]
 				warm = "namespace"
+				runtime-handler = ["kvm=kvm,no-fork", "tcg"]
 				log-level = "debug"
 				log-format = "json"`,
 			want: all,

@@ -1,0 +1,49 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Handler is how the VMs are made of pods whose RuntimeClass names it.
+type Handler struct {
+	// Cold boots each, NoFork clones each.
+	Cold, NoFork bool
+	// Accel is "kvm" or "tcg"; empty is probed.
+	Accel string
+}
+
+// handlerName is what Kubernetes takes for one.
+var handlerName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// ParseHandlers reads handlers, each a name or NAME=OPTION,….
+func ParseHandlers(texts []string) (map[string]Handler, error) {
+	all := map[string]Handler{}
+	for _, text := range texts {
+		name, options, some := strings.Cut(text, "=")
+		if !handlerName.MatchString(name) {
+			return nil, fmt.Errorf("runtime-handler %q: its name is not of lower-case letters, digits and '-'", text)
+		}
+		if _, twice := all[name]; twice {
+			return nil, fmt.Errorf("runtime-handler %q: there is another of that name", text)
+		}
+		var h Handler
+		if some {
+			for option := range strings.SplitSeq(options, ",") {
+				switch {
+				case option == "cold":
+					h.Cold = true
+				case option == "no-fork":
+					h.NoFork = true
+				case (option == "kvm" || option == "tcg") && (h.Accel == "" || h.Accel == option):
+					h.Accel = option
+				default:
+					return nil, fmt.Errorf("runtime-handler %q: option %q is none of cold, no-fork, and kvm or tcg", text, option)
+				}
+			}
+		}
+		all[name] = h
+	}
+	return all, nil
+}
