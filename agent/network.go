@@ -102,5 +102,22 @@ func setInterface(card *boot.Interface, n *agentv1.Network) error {
 			return err
 		}
 	}
+	return setRoutes(c, index, n.Routes)
+}
+
+func setRoutes(c *netlink.Conn, index int, routes []agentv1.Route) error {
+	for _, r := range routes {
+		to, err := netip.ParsePrefix(r.Destination)
+		var gateway netip.Addr
+		if err == nil && r.Gateway != "" {
+			gateway, err = netip.ParseAddr(r.Gateway)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+		}
+		if err := c.Route(index, to, gateway, r.Metric); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -32,8 +32,8 @@ func (s *Service) Version(context.Context, string) (*runtimeapi.VersionResponse,
 func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
 	net := &runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Status: true}
 	info := map[string]string{}
-	if kind, reason, err := s.engine.Network(); err != nil {
-		net.Status, net.Reason, net.Message = false, "NetworkProviderFailed", err.Error()
+	if kind, reason, err := s.engine.Network(ctx); err != nil {
+		net.Status, net.Reason, net.Message = false, "NetworkPluginNotReady", err.Error()
 	} else {
 		info["network"], info["networkNote"] = string(kind), reason
 	}

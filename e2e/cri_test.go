@@ -22,7 +22,7 @@ func TestCRI(t *testing.T) {
 	w := newWorld(t)
 	ctx := testdeadline.Context(t, 30*time.Second)
 	socket := filepath.Join(w.dir, "c.sock")
-	door := w.start(t, "", "cri", "--listen", "unix://"+socket,
+	door := w.start(t, "", "cri", "--listen", "unix://"+socket, "--network", "user",
 		"--kubelet-root", filepath.Join(w.dir, "k"), "--log-dir", filepath.Join(w.dir, "l"))
 	conn, err := grpc.NewClient("passthrough:///cri", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {

@@ -54,6 +54,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostpath"
 	"github.com/bulkhead-project/bulkhead/internal/hub"
 	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/network/cni"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 	"github.com/bulkhead-project/bulkhead/shim/uids"
@@ -97,6 +98,9 @@ type Options struct {
 	Parents Parents
 	// Warm is the path of bulkhead-warm.so; empty finds it beside the executable.
 	Warm string
+	// CNI says where a node's network plugins are; with it, pods that ask for no network get
+	// theirs. Of what it leaves out, Dir and Logger are the engine's.
+	CNI *cni.Options
 	// NoForks has every VM be a clone.
 	NoForks bool
 	// Tenant tells who a pod belongs to: VMs of different tenants' pods are never forks of
@@ -221,7 +225,7 @@ func (o *Options) complete() (err error) {
 		}
 	}
 	if o.Network == nil {
-		o.Network = networks.Own(o.Roots.Instance(o.Instance))
+		o.Network = networks.Own(o.Roots.Instance(o.Instance), o.plugins())
 	}
 	o.networks = networks.New(o.Network)
 	if err := o.completeUsers(); err != nil {
@@ -234,6 +238,24 @@ func (o *Options) complete() (err error) {
 		return o.completeMachines()
 	}
 	return nil
+}
+
+// plugins are the node's, nil if pods have none.
+func (o *Options) plugins() *cni.Options {
+	if o.CNI == nil {
+		return nil
+	}
+	own := *o.CNI
+	own.Dir, own.Logger = filepath.Join(o.Roots.Data, "cni", o.Instance), o.Logger
+	return &own
+}
+
+// defaultNetwork is that of pods that ask for none.
+func (o *Options) defaultNetwork() network.Kind {
+	if o.CNI != nil {
+		return network.KindCNI
+	}
+	return network.KindUser
 }
 
 // completeUsers finds the directory of the leases, and takes the leases there that an

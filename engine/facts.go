@@ -199,13 +199,14 @@ func (e *Engine) Dir(id string) string { return e.store.Dir(id) }
 func (e *Engine) StateDir(id string) string { return e.store.StateDir(id) }
 
 // Network tells what network pods get that do not choose, and why not a better one.
-func (e *Engine) Network() (kind network.Kind, note string, err error) {
-	p, err := e.networks.Get(network.KindUser)
+// Its error says why they cannot be attached to it now.
+func (e *Engine) Network(ctx context.Context) (kind network.Kind, note string, err error) {
+	p, err := e.networks.Get(e.o.defaultNetwork())
 	if err != nil {
 		return "", "", err
 	}
 	kind, note = p.Kind()
-	return kind, note, nil
+	return kind, note, p.Status(ctx)
 }
 
 // Accel tells what accelerator pods get that do not choose, and why not a better one.

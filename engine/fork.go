@@ -69,14 +69,12 @@ func (o *Options) completeMachines() error {
 func (o *Options) warmDir() string { return filepath.Join(o.Roots.Instance(o.Instance), "warm") }
 
 // rehearsalNetwork is what a guest sets up that is nobody's yet.
-func (o *Options) rehearsalNetwork(ctx context.Context, m hypervisor.Machine) (*agentv1.Network, error) {
+func (o *Options) rehearsalNetwork(_ context.Context, m hypervisor.Machine) (*agentv1.Network, error) {
 	p, err := o.networks.Of(networks.KindOf(m))
 	if err != nil {
 		return nil, err
 	}
-	id := store.NewID()
-	a, err := p.Attach(ctx, network.Request{ID: id})
-	return guestNetwork(id, a), err
+	return guestNetwork(store.NewID(), network.Attachment{Guest: p.Example()}), nil
 }
 
 // Warm has VMs of a kind and a tenant be forked from now on, as they are some time after
@@ -124,7 +122,7 @@ func (b *building) copyOf(memory *os.File) func(context.Context, string) (hyperv
 
 func (b *building) fork(ctx context.Context, memory *os.File, dir string) (made hypervisor.Record, err error) {
 	e, r := b.e, &b.record
-	c := parents.Child{ID: r.ID, Dir: dir, Owner: r.Owner, Memory: memory}
+	c := parents.Child{ID: r.ID, Dir: dir, Owner: r.Owner, Memory: memory, Tap: b.attached.Tap}
 	c.Disk = func(from *os.File) (*os.File, error) { return e.disks.Copy(r.ID, from) }
 	defer func() {
 		for _, f := range c.Groups {

@@ -64,8 +64,8 @@ func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	p.memory, p.quota, p.period = size.MemoryMiB, quota(size), size.Period
 	switch r.Network {
 	case "":
-		p.Network = network.KindUser
-	case network.KindNone, network.KindUser, network.KindHostLoopback:
+		p.Network = e.o.defaultNetwork()
+	case network.KindNone, network.KindUser, network.KindHostLoopback, network.KindCNI:
 	default:
 		return nil, failure.Invalid("unknown network %q (user, none)", r.Network)
 	}

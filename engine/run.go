@@ -154,6 +154,7 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 		{"store", b.store},
 		{"network", b.attach},
 		{"shim", b.start},
+		{"address", b.address},
 		{"create", b.create},
 		{"start", b.boot},
 		{"publish", b.forward},
@@ -167,7 +168,9 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 		fault.Point("run." + step.name)
 		b.timing(step.name)
 	}
-	b.closeListeners()
+	if err := b.closeNetwork(); err != nil {
+		b.e.log.Warn("close a pod's ports", "pod", b.plan.Key, "error", err)
+	}
 	return b.finish()
 }
 
@@ -184,12 +187,18 @@ func (b *building) reserve(context.Context) error {
 	return failure.Wrap(err, "reserve")
 }
 
-// closeListeners closes the engine's copies: the shim has its own.
-func (b *building) closeListeners() {
+// closeNetwork closes the engine's copies: shim and machine have their own.
+func (b *building) closeNetwork() error {
+	var errs []error
 	for _, l := range b.attached.Listeners {
-		l.Close()
+		errs = append(errs, l.Close())
 	}
 	b.attached.Listeners = nil
+	if b.attached.Tap != nil {
+		errs = append(errs, b.attached.Tap.Close())
+		b.attached.Tap = nil
+	}
+	return errors.Join(errs...)
 }
 
 // store makes the pod's place on disk and writes what it is to be.

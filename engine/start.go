@@ -35,8 +35,12 @@ const consoleTail = 4096
 
 // attach readies the pod's network.
 func (b *building) attach(ctx context.Context) (err error) {
-	b.undo.Push("ports", func(context.Context) error { b.closeListeners(); return nil })
-	r := network.Request{ID: b.record.ID, Ports: b.plan.Ports, DNS: b.plan.DNS, Bandwidth: b.plan.Bandwidth}
+	b.undo.Push("network", func(context.Context) error { return b.closeNetwork() })
+	who := b.plan.Identity
+	r := network.Request{
+		ID: b.record.ID, Name: who.Name, Namespace: who.Namespace, UID: who.UID,
+		Ports: b.plan.Ports, DNS: b.plan.DNS, Bandwidth: b.plan.Bandwidth,
+	}
 	b.attached, err = b.e.attach(ctx, b.plan.provider, r)
 	return failure.Wrap(err, "network")
 }
@@ -51,6 +55,14 @@ func (b *building) start(ctx context.Context) (err error) {
 	b.conn, err = b.startShim(ctx, why == "")
 	b.cloned = time.Now()
 	return failure.Wrap(err, "start the shim")
+}
+
+// address waits for the pod's addresses, which its machine did not have to wait for.
+func (b *building) address(ctx context.Context) error {
+	if b.attached.Complete == nil {
+		return nil
+	}
+	return failure.Wrap(b.attached.Complete(ctx, &b.attached), "network")
 }
 
 // create tells the shim what the pod is.
@@ -187,7 +199,7 @@ func (b *building) template() {
 func (b *building) startShim(ctx context.Context, fork bool) (*link.Conn, error) {
 	e, r := b.e, &b.record
 	o := e.shimOptions(r)
-	o.Machine, o.Spawn = r.Machine, b.attached.Start
+	o.Machine, o.Spawn, o.Tap = r.Machine, b.attached.Start, b.attached.Tap
 	if !b.plan.Cold {
 		t, err := e.machines.Template(ctx, r.Machine, b.template)
 		if err != nil {

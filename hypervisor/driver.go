@@ -109,6 +109,9 @@ type Files struct {
 	// Console receives the guest's console, of which the last ConsoleLimit
 	// bytes are kept; nil throws it away. It is open for reading and writing.
 	Console *os.File
+	// Tap is the network card of a machine of NetworkTap (package internal/tap). With nil it
+	// has one that leads nowhere, which only root can make.
+	Tap *os.File
 }
 
 // ConsoleLimit is the most of a guest's console that is kept, in bytes.

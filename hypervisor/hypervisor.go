@@ -29,14 +29,15 @@ type Network string
 
 // The kinds of network: no device at all; QEMU's user network in a network
 // namespace whose loopback is empty; the same without any traffic leaving it
-// (restrict=on); and the same in the host's own namespace, whose loopback the
-// guest then reaches. The last is a kind of its own so that no machine made for
+// (restrict=on); the same in the host's own namespace, whose loopback the
+// guest then reaches; and a tap. Each is a kind of its own so that no machine made for
 // it is ever another pod's.
 const (
 	NetworkNone         Network = "none"
 	NetworkUser         Network = "user"
 	NetworkRestricted   Network = "restricted"
 	NetworkHostLoopback Network = "host-loopback"
+	NetworkTap          Network = "tap"
 )
 
 // Machine is everything that shapes a virtual machine and that a template and

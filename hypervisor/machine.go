@@ -3,6 +3,7 @@ package hypervisor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -49,7 +50,7 @@ func (m Machine) Validate() error {
 		return bad("%d disk slots, of at most %d", m.Slots, MaxSlots)
 	case m.Scratch < 0 || m.Scratch > m.Slots:
 		return bad("%d writable disk slots, of %d", m.Scratch, m.Slots)
-	case m.Network != NetworkNone && m.Network != NetworkUser && m.Network != NetworkRestricted && m.Network != NetworkHostLoopback:
+	case !slices.Contains([]Network{NetworkNone, NetworkUser, NetworkRestricted, NetworkHostLoopback, NetworkTap}, m.Network):
 		return bad("unknown network %q", m.Network)
 	}
 	return nil

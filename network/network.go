@@ -15,12 +15,13 @@ import (
 // Kind is a kind of network.
 type Kind string
 
-// The kinds. Pods ask for the first three; the others are forms of KindUser.
+// The kinds. Pods ask for all but KindRestricted, a form of KindUser.
 const (
 	KindNone         Kind = "none"          // the guest has no network device
 	KindUser         Kind = "user"          // the outside, and nothing of the host
 	KindHostLoopback Kind = "host-loopback" // also the host's loopback, for who asked, where there is no namespace
 	KindRestricted   Kind = "restricted"    // nothing leaves the pod: KindUser where there is no namespace
+	KindCNI          Kind = "cni"           // the network of a node, by its CNI plugins (package network/cni)
 )
 
 // ErrNotSupported is returned for a wish that this network cannot grant.
@@ -28,9 +29,11 @@ var ErrNotSupported = errors.New("not supported by this network")
 
 // Request is what a pod asks of its network.
 type Request struct {
-	ID    string // the VM's, which Detach names
-	Ports []Port // to be published
-	DNS   *DNS   // the pod's own; nil is the network's
+	ID string // the VM's, which Detach names
+	// Name, Namespace and UID are the pod's.
+	Name, Namespace, UID string
+	Ports                []Port // to be published
+	DNS                  *DNS   // the pod's own; nil is the network's
 	// Bandwidth is refused, with ErrNotSupported, by networks that cannot limit it.
 	Bandwidth Bandwidth
 }
@@ -52,6 +55,10 @@ type Provider interface {
 	// Kind is the network that pods get: it may be a lesser kind than asked for,
 	// and reason then says why.
 	Kind() (kind Kind, reason string)
+	// Status is why no pod can be attached now, nil if pods can.
+	Status(ctx context.Context) error
+	// Example is what a guest sets up, as Attachment has it, that is nobody's.
+	Example() *agentv1.Network
 	// Attach readies a pod's network. It may be called again for the same VM: for
 	// one that was made ahead of its pod with the pod's request, and for one whose
 	// shim died with a request without ports. Its listeners are the caller's.
@@ -79,6 +86,11 @@ type Attachment struct {
 	DNS DNS
 	// Listeners are the published ports.
 	Listeners []Listener
+	// Tap is the VM's network card, the caller's to close, nil where it needs none.
+	Tap *os.File
+	// Complete, if not nil, waits until Guest, IPs and DNS are known, and sets them. A VM may
+	// be started before.
+	Complete func(ctx context.Context, a *Attachment) error
 }
 
 // Place is the network namespace of a pod's processes. Its files are the caller's, who

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 // None is the Provider of pods without a network: their guests have a
@@ -13,6 +15,12 @@ type None struct{}
 
 // Kind is always KindNone.
 func (None) Kind() (Kind, string) { return KindNone, "" }
+
+// Status is always nil.
+func (None) Status(context.Context) error { return nil }
+
+// Example is nil.
+func (None) Example() *agentv1.Network { return nil }
 
 // Attach opens the ports, which go over the channel: the VM has no network device.
 func (None) Attach(_ context.Context, r Request) (Attachment, error) {

@@ -16,7 +16,7 @@ type Port struct {
 	HostIP   string // empty means 127.0.0.1
 	HostPort int    // 0 lets the kernel choose
 	PodPort  int
-	Protocol string // "tcp"; others are refused
+	Protocol string // "tcp" or empty; others are for a node's plugins
 }
 
 // Listener is an open published port.

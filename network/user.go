@@ -64,12 +64,19 @@ func NewUser(ctx context.Context, dir string, hostLoopback bool) *User {
 // Kind is KindUser, or KindRestricted or KindHostLoopback with the reason.
 func (u *User) Kind() (Kind, string) { return u.kind, u.reason }
 
+// Status is nil: there is always a kind.
+func (u *User) Status(context.Context) error { return nil }
+
+// Example is what all guests have but for their hardware addresses.
+func (u *User) Example() *agentv1.Network {
+	return &agentv1.Network{Addresses: []string{userAddress}, Gateways: []string{userGateway}}
+}
+
 // Attach makes sure that the shared namespace is there, and opens the ports.
 func (u *User) Attach(ctx context.Context, r Request) (Attachment, error) {
 	a := Attachment{
 		Start: (*exec.Cmd).Start, Place: home,
-		Guest: &agentv1.Network{Addresses: []string{userAddress}, Gateways: []string{userGateway}},
-		IPs:   []string{"10.0.2.15"},
+		Guest: u.Example(), IPs: []string{"10.0.2.15"},
 	}
 	a.DNS = Resolver(KindUser)
 	if u.kind == KindRestricted {

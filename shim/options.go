@@ -31,6 +31,8 @@ type Options struct {
 	// template to clone; both nil mean a cold boot.
 	Memory *os.File
 	State  *os.File
+	// Tap is the card of a machine that has one (hypervisor.Files).
+	Tap *os.File
 	// Patience is what a healthy clone's first answer may take on this host now,
 	// see sandbox.Options; 0 is half a minute in all. Adopt does not use it.
 	Patience time.Duration

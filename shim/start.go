@@ -85,13 +85,13 @@ func (o Options) validate() error {
 // opened here, since it may lie where the owner cannot go.
 func (o Options) machineFiles() (map[string]*os.File, func(), error) {
 	if o.Memory != nil || o.Machine.Kernel == "" {
-		return map[string]*os.File{bootstrap.Memory: o.Memory, bootstrap.State: o.State}, func() {}, nil
+		return map[string]*os.File{bootstrap.Memory: o.Memory, bootstrap.State: o.State, bootstrap.Tap: o.Tap}, func() {}, nil
 	}
 	kernel, initrd, err := o.openKernel()
 	if err != nil {
 		return nil, nil, err
 	}
-	return map[string]*os.File{bootstrap.Kernel: kernel, bootstrap.Initrd: initrd}, func() {
+	return map[string]*os.File{bootstrap.Kernel: kernel, bootstrap.Initrd: initrd, bootstrap.Tap: o.Tap}, func() {
 		kernel.Close()
 		initrd.Close()
 	}, nil

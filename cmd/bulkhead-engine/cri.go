@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/cri/config"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/network/cni"
 )
 
 // serveCRI is the process of `bulkhead cri`, which ends with ctx. Its log goes to
@@ -47,6 +48,9 @@ func serveCRI(ctx context.Context, args []string) error {
 	var e engine.Options
 	if e.NoForks, e.Tenant, err = parseWarm(cmp.Or(c.Warm, os.Getenv("BULKHEAD_WARM"))); err != nil {
 		return fmt.Errorf("warm: %w", err)
+	}
+	if c.Network == config.CNI {
+		e.CNI = &cni.Options{Conf: c.CNIConf, Bin: c.CNIBin}
 	}
 	o.Engine = e
 	return cri.Run(ctx, o, func() { log.Info("the CRI is served", "socket", o.Socket) })

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
@@ -53,7 +54,7 @@ func TestCodes(t *testing.T) {
 		},
 		"removal of an image that is not there": {
 			call: func() error {
-				_, err := c.images.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: "none:1"}})
+				_, err := c.Images.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: "none:1"}})
 				return err
 			},
 		},
@@ -87,7 +88,7 @@ func TestCodes(t *testing.T) {
 		},
 		"an unknown runtime handler": {
 			call: func() error {
-				_, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("p"), RuntimeHandler: "runc"})
+				_, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: critest.Pod("p"), RuntimeHandler: "runc"})
 				return err
 			},
 			code: codes.InvalidArgument,
@@ -110,8 +111,8 @@ func TestCodes(t *testing.T) {
 func TestLists(t *testing.T) {
 	ctx := testdeadline.Context(t, 30*time.Second)
 	c := serveDoor(t, fakeOptions(t, enginetest.New()))
-	pod := c.run(ctx, t, podConfig("p"))
-	container := c.start(ctx, t, pod, containerConfig("c", "sh"), podConfig("p"))
+	pod := c.Run(ctx, t, critest.Pod("p"))
+	container := c.Start(ctx, t, pod, critest.Container("c", "sh"), critest.Pod("p"))
 
 	pods, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil || len(pods.GetItems()) != 1 || pods.GetItems()[0].GetId() != pod {
@@ -129,7 +130,7 @@ func TestLists(t *testing.T) {
 	if got := parts(t, none, err); len(got) != 0 {
 		t.Errorf("parts of nothing: %v", got)
 	}
-	images, err := c.images.StreamImages(ctx, &runtimeapi.StreamImagesRequest{})
+	images, err := c.Images.StreamImages(ctx, &runtimeapi.StreamImagesRequest{})
 	if got := parts(t, images, err); len(got) != 1 || got[0].GetImages()[0].GetRepoTags()[0] != enginetest.Busybox {
 		t.Errorf("images in parts: %v", got)
 	}
@@ -180,7 +181,7 @@ func TestEvents(t *testing.T) {
 	if _, err := events.Header(); err != nil {
 		t.Fatal(err)
 	}
-	pod := c.run(ctx, t, podConfig("p"))
+	pod := c.Run(ctx, t, critest.Pod("p"))
 	e, err := events.Recv()
 	if err != nil || e.GetContainerId() != pod || e.GetContainerEventType() != runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT {
 		t.Errorf("event %v, %v", e, err)

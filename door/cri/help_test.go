@@ -2,16 +2,12 @@ package cri
 
 import (
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
+	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
@@ -38,14 +34,8 @@ func fakeOptions(t testing.TB, w *enginetest.World) Options {
 	return doorOptions(w.In(o))
 }
 
-// client is a kubelet's end of the socket.
-type client struct {
-	runtimeapi.RuntimeServiceClient
-	images runtimeapi.ImageServiceClient
-}
-
 // serveDoor runs a door until the end of the test.
-func serveDoor(t testing.TB, o Options) client {
+func serveDoor(t testing.TB, o Options) critest.Client {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 1)
@@ -66,58 +56,5 @@ func serveDoor(t testing.TB, o Options) client {
 			t.Error("the door does not end")
 		}
 	})
-	return dial(t, o.Socket)
-}
-
-func dial(t testing.TB, socket string) client {
-	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return client{runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)}
-}
-
-func (c client) run(ctx context.Context, t testing.TB, config *runtimeapi.PodSandboxConfig) string {
-	t.Helper()
-	res, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.GetPodSandboxId()
-}
-
-// start makes a container in a pod and starts it.
-func (c client) start(
-	ctx context.Context, t testing.TB, pod string, container *runtimeapi.ContainerConfig, config *runtimeapi.PodSandboxConfig,
-) string {
-	t.Helper()
-	res, err := c.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: pod, Config: container, SandboxConfig: config})
-	if err == nil {
-		_, err = c.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: res.GetContainerId()})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.GetContainerId()
-}
-
-func podConfig(name string) *runtimeapi.PodSandboxConfig {
-	return &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name},
-		Linux:    &runtimeapi.LinuxPodSandboxConfig{},
-	}
-}
-
-func containerConfig(name string, command ...string) *runtimeapi.ContainerConfig {
-	return &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: name},
-		Image:    &runtimeapi.ImageSpec{Image: enginetest.Busybox},
-		Command:  command, LogPath: name + ".log",
-		Linux: &runtimeapi.LinuxContainerConfig{},
-	}
+	return critest.Dial(t, o.Socket)
 }

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
 	"github.com/bulkhead-project/bulkhead/shim"
@@ -62,7 +63,7 @@ func echo(port uint32) stream.Handler {
 
 // streamed is a pod with one container behind the door.
 type streamed struct {
-	client
+	critest.Client
 	pod, container string
 	mu             sync.Mutex
 	opened         []*shimv1.OpenRequest
@@ -88,9 +89,9 @@ func serveStreams(ctx context.Context, t *testing.T) *streamed {
 		return far.Issue(process(!r.GetStderr(), len(r.GetExecId())/32*3)) // 3 of an exec, 0 of an attach
 	}
 	o := fakeOptions(t, w)
-	out.client = serveDoor(t, o)
-	out.pod = out.run(ctx, t, podConfig("p"))
-	out.container = out.start(ctx, t, out.pod, containerConfig("c", "sh"), podConfig("p"))
+	out.Client = serveDoor(t, o)
+	out.pod = out.Run(ctx, t, critest.Pod("p"))
+	out.container = out.Start(ctx, t, out.pod, critest.Container("c", "sh"), critest.Pod("p"))
 	l, err := podsock.Listen(shim.StreamAddress(filepath.Join(o.Roots.Instance(Instance), out.pod)))
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
@@ -27,16 +28,16 @@ func TestSequence(t *testing.T) {
 	o := doorOptions(enginetest.Real(t, enginetest.Clones))
 	logs := t.TempDir()
 	o.Logs = append(o.Logs, logs)
-	config := podConfig("p")
+	config := critest.Pod("p")
 	config.LogDirectory = logs
 
 	var pod, container string
 	t.Run("one door", func(t *testing.T) {
 		c := serveDoor(t, o)
-		pod = c.run(ctx, t, config)
+		pod = c.Run(ctx, t, config)
 		words := `echo words; httpd -p 127.0.0.1:8080 -h /etc; exec sleep 1000`
-		container = c.start(ctx, t, pod, containerConfig("c", "sh", "-c", words), config)
-		c.execs(ctx, t, container)
+		container = c.Start(ctx, t, pod, critest.Container("c", "sh", "-c", words), config)
+		execs(ctx, t, c, container)
 	})
 	c := serveDoor(t, o)
 	st, err := c.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: container})
@@ -46,8 +47,8 @@ func TestSequence(t *testing.T) {
 	if log, err := os.ReadFile(filepath.Join(logs, "c.log")); err != nil || !bytes.HasSuffix(log, []byte(" stdout F words\n")) {
 		t.Errorf("log %q, %v", log, err)
 	}
-	c.execs(ctx, t, container)
-	c.forwards(ctx, t, pod)
+	execs(ctx, t, c, container)
+	forwards(ctx, t, c, pod)
 	stats, err := c.PodSandboxStats(ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: pod})
 	if err != nil || stats.GetStats().GetLinux().GetMemory().GetWorkingSetBytes().GetValue() == 0 {
 		t.Errorf("stats: %v, %v", stats, err)
@@ -65,7 +66,7 @@ func TestSequence(t *testing.T) {
 }
 
 // execs runs a command in both ways.
-func (c client) execs(ctx context.Context, t *testing.T, container string) {
+func execs(ctx context.Context, t *testing.T, c critest.Client, container string) {
 	t.Helper()
 	cmd := []string{"sh", "-c", "read x; echo $x; echo two >&2; exit 3"}
 	res, err := c.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: cmd})
@@ -89,7 +90,7 @@ func (c client) execs(ctx context.Context, t *testing.T, container string) {
 
 // forwards reads a file of the pod's web server, which listens on the pod's own
 // loopback only.
-func (c client) forwards(ctx context.Context, t *testing.T, pod string) {
+func forwards(ctx context.Context, t *testing.T, c critest.Client, pod string) {
 	t.Helper()
 	res, err := c.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: pod, Port: []int32{8080}})
 	if err != nil {

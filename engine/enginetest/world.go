@@ -404,7 +404,10 @@ func (e *events) Recv() (*shimv1.Event, error) {
 }
 
 // Kind, Attach, Detach: the world is a network too.
-type fakeNet struct{ w *World }
+type fakeNet struct {
+	network.None
+	w *World
+}
 
 func (n fakeNet) Kind() (network.Kind, string) { return network.KindUser, "" }
 
@@ -546,7 +549,7 @@ func (m source) Remove(context.Context, string) error           { return nil }
 func (w *World) Machines() machines.Source { return source{w} }
 
 // Network is the World's, for any kind.
-func (w *World) Network(network.Kind) (network.Provider, error) { return fakeNet{w}, nil }
+func (w *World) Network(network.Kind) (network.Provider, error) { return fakeNet{w: w}, nil }
 
 // Update records what it was asked for.
 func (f taskService) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb.Empty, error) {

@@ -12,11 +12,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/network/cni"
 )
 
 // DeviceOf is the network device of VMs in a network of that kind. The hypervisor has a
 // device for each, so that no VM made for one kind is ever another pod's.
-func DeviceOf(kind network.Kind) hypervisor.Network { return hypervisor.Network(kind) }
+func DeviceOf(kind network.Kind) hypervisor.Network {
+	if kind == network.KindCNI {
+		return hypervisor.NetworkTap
+	}
+	return hypervisor.Network(kind)
+}
 
 // asked is the kind of which kind may be a reduced form.
 func asked(kind network.Kind) network.Kind {
@@ -27,7 +33,12 @@ func asked(kind network.Kind) network.Kind {
 }
 
 // KindOf is the kind of network that a VM has.
-func KindOf(m hypervisor.Machine) network.Kind { return network.Kind(m.Network) }
+func KindOf(m hypervisor.Machine) network.Kind {
+	if m.Network == hypervisor.NetworkTap {
+		return network.KindCNI
+	}
+	return network.Kind(m.Network)
+}
 
 // Networks are the providers of an engine. Its methods may be called at once. To make
 // the first of a kind takes a while.
@@ -108,8 +119,9 @@ func (n *Networks) Release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Own opens the networks of an instance that keeps their state below dir.
-func Own(dir string) func(network.Kind) (network.Provider, error) {
+// Own opens the networks of an instance that keeps their state below dir; plugins is nil for
+// an instance that has none.
+func Own(dir string, plugins *cni.Options) func(network.Kind) (network.Provider, error) {
 	return func(kind network.Kind) (network.Provider, error) {
 		switch kind {
 		case network.KindNone:
@@ -120,6 +132,10 @@ func Own(dir string) func(network.Kind) (network.Provider, error) {
 				return nil, err
 			}
 			return network.NewUser(context.Background(), dir, kind == network.KindHostLoopback), nil // bounded by itself
+		case network.KindCNI:
+			if plugins != nil {
+				return cni.New(*plugins), nil
+			}
 		}
 		return nil, fmt.Errorf("network %q: use user or none", kind)
 	}

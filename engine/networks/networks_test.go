@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/network/cni"
 )
 
 // Each kind of network has a device, and a VM tells which it was asked for with.
@@ -16,6 +17,7 @@ func TestNetworkDevices(t *testing.T) {
 	for kind, want := range map[network.Kind]network.Kind{
 		network.KindNone: network.KindNone, network.KindUser: network.KindUser,
 		network.KindHostLoopback: network.KindHostLoopback, network.KindRestricted: network.KindUser,
+		network.KindCNI: network.KindCNI,
 	} {
 		m := hypervisor.Machine{
 			Kernel: "k", Initrd: "i", Accel: hypervisor.TCG, VCPUs: 1, Memory: 256, MaxMem: 256, Network: DeviceOf(kind),
@@ -88,16 +90,21 @@ func TestGetProbesAgain(t *testing.T) {
 
 // TestOwn: an instance opens the kinds that it has, each as itself.
 func TestOwn(t *testing.T) {
-	open := Own(t.TempDir())
+	open := Own(t.TempDir(), nil)
 	if p, err := open(network.KindNone); err != nil || p != (network.None{}) {
 		t.Errorf("none: %v, %v", p, err)
 	}
-	for _, kind := range []network.Kind{network.KindRestricted, "bridge", ""} {
+	for _, kind := range []network.Kind{network.KindRestricted, network.KindCNI, "bridge", ""} {
 		if p, err := open(kind); err == nil {
 			t.Errorf("%q: %v", kind, p)
 		}
 	}
-	if p, err := Own("/dev/null")(network.KindUser); err == nil {
+	if p, err := Own(t.TempDir(), &cni.Options{})(network.KindCNI); err != nil {
+		t.Error(err)
+	} else if kind, _ := p.Kind(); kind != network.KindCNI {
+		t.Errorf("plugins: %s", kind)
+	}
+	if p, err := Own("/dev/null", nil)(network.KindUser); err == nil {
 		t.Errorf("below a file: %v", p)
 	}
 }

@@ -42,6 +42,7 @@ type parent struct {
 	memory *os.File      // of the template that it was cloned from, which closes it
 	disk   *os.File      // its scratch disk
 	holes  []int         // where its process has that
+	cards  []int         // where it has its tap
 	over   chan struct{}
 
 	made  time.Time

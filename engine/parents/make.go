@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/scratch"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/tap"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/sandbox/ready"
@@ -65,6 +66,11 @@ func (p *Parents) make(ctx context.Context, k *kind) (_ *parent, err error) {
 	fault.Point("warm.parked")
 	if made.holes, err = vm.VM().Process().Files(made.disk); err != nil {
 		return nil, err
+	}
+	if k.Machine.Network == hypervisor.NetworkTap {
+		if made.cards, err = taps(vm.VM().Process()); err != nil {
+			return nil, err
+		}
 	}
 	if err := p.prove(ctx, made); err != nil {
 		return nil, fmt.Errorf("prove it by a fork: %w", err)
@@ -140,8 +146,20 @@ func (p *Parents) scratch(ctx context.Context, dir string) (*os.File, error) {
 // errDisk is matched by a failed fork that is no fault of its parent's.
 var errDisk = errors.New("its disk")
 
-// fork makes a child, with a disk of its own in the place of the parent's.
-func (from *parent) fork(ctx context.Context, c warm.Child, disk func(*os.File) (*os.File, error)) (hypervisor.Record, error) {
+// taps are where a process has its network card.
+func taps(id procid.ID) ([]int, error) {
+	node, err := os.Open(tap.Node)
+	if err != nil {
+		return nil, err
+	}
+	defer node.Close()
+	return id.Files(node)
+}
+
+// fork makes a child, with a disk and a card of its own in the place of the parent's.
+func (from *parent) fork(
+	ctx context.Context, c warm.Child, disk func(*os.File) (*os.File, error), card *os.File,
+) (hypervisor.Record, error) {
 	own, err := disk(from.disk)
 	if err != nil {
 		return hypervisor.Record{}, fmt.Errorf("%w: %w: %w", warm.ErrFork, errDisk, err)
@@ -149,6 +167,9 @@ func (from *parent) fork(ctx context.Context, c warm.Child, disk func(*os.File) 
 	defer own.Close()
 	for _, n := range from.holes {
 		c.Files = append(c.Files, qemu.Inherited{Number: n, File: own})
+	}
+	for _, n := range from.cards {
+		c.Files = append(c.Files, qemu.Inherited{Number: n, File: card})
 	}
 	r, _, err := from.Fork(ctx, c)
 	return r, err
@@ -173,13 +194,21 @@ func (p *Parents) prove(ctx context.Context, made *parent) error {
 	child := warm.Child{Name: name, Dir: dir, Confinement: warm.Confinement{
 		FileSize: hypervisor.SlotSize, Landlock: made.walls.Ruleset, Filter: made.walls.Filter,
 	}}
+	var card *os.File
+	if len(made.cards) > 0 {
+		var err error
+		if card, err = tap.Idle(); err != nil {
+			return err
+		}
+		defer card.Close()
+	}
 	r, err := made.fork(ctx, child, func(from *os.File) (*os.File, error) {
 		path := filepath.Join(dir, "scratch.img")
 		if err := scratch.Copy(path, from); err != nil {
 			return nil, err
 		}
 		return os.OpenFile(path, os.O_RDWR, 0)
-	})
+	}, card)
 	if err != nil {
 		return err
 	}

@@ -83,6 +83,7 @@ type Child struct {
 	Owner  *shim.Owner // nil is the engine's own user
 	Groups []*os.File  // as warm.Confinement has them
 	Place  network.Place
+	Tap    *os.File // its card, which the caller closes, nil where it needs none
 	// Memory is that of the template that the pod would be cloned from. A parent of another
 	// one is replaced.
 	Memory *os.File
@@ -122,7 +123,7 @@ func (p *Parents) Fork(ctx context.Context, key Key, c Child) (hypervisor.Record
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forkTimeout)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	r, err := from.fork(ctx, child, c.Disk)
+	r, err := from.fork(ctx, child, c.Disk, c.Tap)
 	p.forked(from, err)
 	if err != nil {
 		p.o.Logger.Warn("fork a pod's VM", "pod", c.ID, "error", err)

@@ -24,7 +24,7 @@ const translationCache = 64
 // fds are the descriptor numbers that the process inherits; 0 is "none".
 type fds struct {
 	qmp, monitor, channel, console int
-	memory, kernel, initrd         int
+	memory, kernel, initrd, tap    int
 }
 
 // processName is the argument by which a machine's process is known again.
@@ -52,7 +52,7 @@ func arguments(m hypervisor.Machine, o hypervisor.Options, fd fds, mode startMod
 	a.socket(channelChardev, fd.channel)
 	a.add("-device", "virtserialport,nr=1,chardev="+channelChardev+",name="+hypervisor.ChannelPort)
 	a.slots(m)
-	a.network(m)
+	a.network(m, fd.tap)
 	if mode == clone {
 		// The kernel lies in the saved memory: to load it again would cost
 		// its whole size in time and, until exit, in memory.
@@ -125,15 +125,17 @@ func (a *args) slots(m hypervisor.Machine) {
 	}
 }
 
-func (a *args) network(m hypervisor.Machine) {
-	if m.Network == hypervisor.NetworkNone {
+func (a *args) network(m hypervisor.Machine, tap int) {
+	switch m.Network {
+	case hypervisor.NetworkNone:
 		return
+	case hypervisor.NetworkTap:
+		a.addf("-netdev", "tap,id=net,fd=%d,vhost=off", tap)
+	case hypervisor.NetworkRestricted:
+		a.add("-netdev", "user,id=net,restrict=on")
+	default:
+		a.add("-netdev", "user,id=net,restrict=off")
 	}
-	restrict := "off"
-	if m.Network == hypervisor.NetworkRestricted {
-		restrict = "on"
-	}
-	a.addf("-netdev", "user,id=net,restrict=%s", restrict)
 	a.add("-device", "virtio-net-pci,disable-legacy=on,netdev=net,romfile=")
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/tap"
 )
 
 // The sockets in a machine's directory.
@@ -55,6 +56,9 @@ func (d Driver) start(
 		qmp: p.listen(qmpSocket), monitor: p.listen(monitorSocket),
 		channel: p.listen(channelSocket), console: p.listen(consoleSocket),
 		memory: p.file(f.Memory),
+	}
+	if m.Network == hypervisor.NetworkTap {
+		fd.tap = p.tap(f.Tap)
 	}
 	if mode == boot {
 		fd.kernel, fd.initrd = p.open(m.Kernel), p.open(m.Initrd)
@@ -142,6 +146,17 @@ func (p *parcel) open(path string) int {
 	f, err := os.Open(path)
 	if err != nil {
 		p.err = err
+		return 0
+	}
+	return p.own(f)
+}
+
+// tap passes a network card, one that leads nowhere if there is none.
+func (p *parcel) tap(f *os.File) int {
+	if p.err != nil || f != nil {
+		return p.file(f)
+	}
+	if f, p.err = tap.Idle(); p.err != nil {
 		return 0
 	}
 	return p.own(f)

@@ -31,6 +31,7 @@ const maxMessage = 64 << 10
 const (
 	Memory    = "memory"
 	State     = "state"
+	Tap       = "tap"
 	Kernel    = "kernel"
 	Initrd    = "initrd"
 	Scratch   = "scratch"

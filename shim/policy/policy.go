@@ -21,9 +21,9 @@ func Machine(m hypervisor.Machine, program string) confine.Policy {
 		}, installed(program)...),
 		Unlisted: []string{"/proc"},
 		Write:    []string{"/dev/null", "/dev/zero"},
-		NoTCP:    m.Network == hypervisor.NetworkNone,
+		NoTCP:    !sockets(m),
 	}
-	if m.Network != hypervisor.NetworkNone {
+	if sockets(m) {
 		// QEMU's user network resolves names as the host does.
 		p.Read = append(p.Read, "/etc/resolv.conf", "/run/systemd/resolve", "/run/resolvconf")
 	}
@@ -35,6 +35,11 @@ func Machine(m hypervisor.Machine, program string) confine.Policy {
 		p.Sockets = []uint32{unix.AF_INET, unix.AF_INET6}
 	}
 	return p
+}
+
+// sockets tells whether the machine's network is QEMU's own: a tap is a file like others.
+func sockets(m hypervisor.Machine) bool {
+	return m.Network != hypervisor.NetworkNone && m.Network != hypervisor.NetworkTap
 }
 
 // installed is where a program that lies outside the system's directories has what

@@ -110,7 +110,9 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 		Dir: dir, Name: s.name(), Start: s.spawn,
 		Connections: connections, Opened: s.seal,
 	}
-	files := hypervisor.Files{Memory: s.files[bootstrap.Memory], State: s.files[bootstrap.State], Console: s.console}
+	files := hypervisor.Files{
+		Memory: s.files[bootstrap.Memory], State: s.files[bootstrap.State], Console: s.console, Tap: s.files[bootstrap.Tap],
+	}
 	if files.Memory != nil {
 		return s.driver.Clone(ctx, s.m.Machine, files, o)
 	}

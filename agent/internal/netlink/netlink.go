@@ -73,6 +73,29 @@ func (m *message) address(index int, p netip.Prefix) {
 	m.attr(unix.IFA_ADDRESS, p.Addr().AsSlice())
 }
 
+// Route adds a route to an interface, by a gateway or, without one, on the link. The gateway
+// need not lie within the interface's own network.
+func (c *Conn) Route(index int, to netip.Prefix, gateway netip.Addr, metric int) error {
+	info := unix.RtMsg{
+		Family: family(to.Addr()), Dst_len: uint8(to.Bits()), Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT,
+		Scope: unix.RT_SCOPE_LINK, Type: unix.RTN_UNICAST,
+	}
+	if gateway.IsValid() {
+		info.Scope, info.Flags = unix.RT_SCOPE_UNIVERSE, unix.RTNH_F_ONLINK
+	}
+	m := newMessage(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
+	m.add(unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofRtMsg))
+	m.attr(unix.RTA_DST, to.Masked().Addr().AsSlice())
+	if gateway.IsValid() {
+		m.attr(unix.RTA_GATEWAY, gateway.AsSlice())
+	}
+	m.attr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, uint32(index)))
+	if metric > 0 {
+		m.attr(unix.RTA_PRIORITY, binary.NativeEndian.AppendUint32(nil, uint32(metric)))
+	}
+	return c.do(m, "add route to "+to.String())
+}
+
 // DefaultRoute adds the default route by a gateway, which need not lie within
 // the interface's own network.
 func (c *Conn) DefaultRoute(index int, gateway netip.Addr) error {

@@ -117,6 +117,16 @@ type Network struct {
 	Addresses []string `json:"addresses"` // CIDR
 	Gateways  []string `json:"gateways"`
 	MTU       int      `json:"mtu,omitempty"`
+	// Routes are those that follow neither from Addresses nor from Gateways, in the order in
+	// which they can be added.
+	Routes []Route `json:"routes,omitempty"`
+}
+
+// Route is one way out of the machine.
+type Route struct {
+	Destination string `json:"destination"`       // CIDR
+	Gateway     string `json:"gateway,omitempty"` // empty: on the link itself
+	Metric      int    `json:"metric,omitempty"`
 }
 
 // Configured reports on the guest.

@@ -22,6 +22,11 @@ type Config struct {
 	Kubelet string
 	// Logs are the directories below which log directories of pods lie.
 	Logs []string
+	// Network is what pods get: CNI or User.
+	Network string
+	// CNIConf is the directory of CNI's configurations, CNIBin are those of its plugins.
+	CNIConf string
+	CNIBin  []string
 	// Warm says which pods' VMs are forks, and of what, as BULKHEAD_WARM does; empty is
 	// what that says.
 	Warm string
@@ -55,6 +60,18 @@ func (c *Config) settings() []setting {
 			help: "directory below which pods' logs may lie (repeatable)",
 		},
 		{
+			key: "network", value: &c.Network, preset: CNI,
+			help: "network of pods: cni, by the node's plugins, or user, which needs none",
+		},
+		{
+			key: "cni-conf-dir", value: &c.CNIConf, preset: "/etc/cni/net.d",
+			help: "directory of CNI's configurations, of which the first by name holds for the next pod",
+		},
+		{
+			key: "cni-bin-dir", value: &c.CNIBin, preset: []string{"/opt/cni/bin", "/usr/lib/cni"},
+			help: "directory of CNI's plugins (repeatable)",
+		},
+		{
 			key: "warm", value: &c.Warm, preset: "",
 			help: "which pods' VMs are forks of one warm VM: on (all), off (none), namespace or label=KEY (those with the same); " +
 				"empty is BULKHEAD_WARM, or on",
@@ -74,6 +91,12 @@ func (c *Config) settings() []setting {
 		},
 	}
 }
+
+// The networks.
+const (
+	CNI  = "cni"
+	User = "user"
+)
 
 // Add adds the flags to a command's.
 func (c *Config) Add(f *pflag.FlagSet) {
@@ -107,12 +130,17 @@ func (c *Config) Check() error {
 	if path, ok := strings.CutPrefix(c.Listen, "unix://"); !ok || !filepath.IsAbs(path) {
 		return fmt.Errorf("listen %q is not unix:// and an absolute path", c.Listen)
 	}
-	for key, dirs := range map[string][]string{"kubelet-root": {c.Kubelet}, "log-dir": c.Logs} {
+	for key, dirs := range map[string][]string{
+		"kubelet-root": {c.Kubelet}, "log-dir": c.Logs, "cni-conf-dir": {c.CNIConf}, "cni-bin-dir": c.CNIBin,
+	} {
 		for _, dir := range dirs {
 			if !filepath.IsAbs(dir) {
 				return fmt.Errorf("%s %q is not an absolute path", key, dir)
 			}
 		}
+	}
+	if c.Network != CNI && c.Network != User {
+		return fmt.Errorf("network %q is neither cni nor user", c.Network)
 	}
 	if _, err := ParseHandlers(c.Handlers); err != nil {
 		return err

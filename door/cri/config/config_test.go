@@ -14,6 +14,7 @@ import (
 // all sets every setting to another value than its preset.
 var all = []string{
 	"--listen", "unix:///tmp/a b.sock", "--kubelet-root=/k", "--log-dir", "/l,with a comma", "--log-dir=/m",
+	"--network=user", "--cni-conf-dir=/c", "--cni-bin-dir=/b", "--cni-bin-dir=/d",
 	"--warm=namespace", "--runtime-handler=kvm=kvm,no-fork", "--runtime-handler=tcg", "--log-level=debug", "--log-format=json",
 }
 
@@ -67,6 +68,9 @@ func TestCheck(t *testing.T) {
 		{"--listen=", "listen"},
 		{"--kubelet-root=k", `kubelet-root "k" is not an absolute path`},
 		{"--log-dir=", `log-dir "" is not an absolute path`},
+		{"--cni-conf-dir=c", `cni-conf-dir "c" is not an absolute path`},
+		{"--cni-bin-dir=", `cni-bin-dir "" is not an absolute path`},
+		{"--network=host", `network "host" is neither`},
 		{"--log-level=loud", `log-level "loud" is none of`},
 		{"--runtime-handler=a=hot", `runtime-handler "a=hot": option "hot"`},
 		{"--log-format=xml", `log-format "xml" is neither`},
@@ -100,6 +104,9 @@ func TestFile(t *testing.T) {
 				listen = "unix:///tmp/a b.sock"
 				kubelet-root = '/k'
 				log-dir = ["/l,with a comma", "/m"]
+				network = "user"
+				cni-conf-dir = "/c"
+				cni-bin-dir = ["/b", "/d"]
 				warm = "namespace"
 				runtime-handler = ["kvm=kvm,no-fork", "tcg"]
 				log-level = "debug"

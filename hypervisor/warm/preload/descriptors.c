@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 // put makes number another name of fresh, which it closes.
@@ -52,11 +53,14 @@ static int renew_socket(int n, char text[TEXT]) {
 
 // harmless: a file that the parent's other children have as well must not be one that they
 // could write to each other: it is open for reading, or sealed as the guest's memory is,
-// or no regular file: /dev/null, a pipe of the parent's.
+// or no regular file: /dev/null, a pipe of the parent's. A tap is none of these.
 static int harmless(int n, char text[TEXT]) {
 	struct stat st;
 	int flags = fcntl(n, F_GETFL);
 	if (flags < 0 || fstat(n, &st)) return failed(text, "ask a file");
+	errno = EBUSY;
+	if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(10, 200)) // /dev/net/tun
+		return failed(text, "a network card that the request does not replace");
 	if (!S_ISREG(st.st_mode) || (flags & O_ACCMODE) == O_RDONLY) return 0;
 	int seals = fcntl(n, F_GET_SEALS);
 	if (seals >= 0 && seals & F_SEAL_WRITE) return 0;

@@ -1,0 +1,101 @@
+// Package critest is a kubelet's end of a CRI socket, for tests.
+package critest
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Busybox is the image that containers have: package enginetest loads it.
+const Busybox = "localhost/busybox:test"
+
+// Client speaks both services.
+type Client struct {
+	runtimeapi.RuntimeServiceClient
+	Images runtimeapi.ImageServiceClient
+}
+
+// Dial returns a client of a socket, which need not be served yet.
+func Dial(t testing.TB, socket string) Client {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return Client{runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)}
+}
+
+// Run runs a pod.
+func (c Client) Run(ctx context.Context, t testing.TB, config *runtimeapi.PodSandboxConfig) string {
+	t.Helper()
+	res, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.GetPodSandboxId()
+}
+
+// Start makes a container in a pod and starts it.
+func (c Client) Start(
+	ctx context.Context, t testing.TB, pod string, container *runtimeapi.ContainerConfig, config *runtimeapi.PodSandboxConfig,
+) string {
+	t.Helper()
+	res, err := c.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: pod, Config: container, SandboxConfig: config})
+	if err == nil {
+		_, err = c.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: res.GetContainerId()})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.GetContainerId()
+}
+
+// Sh runs a script in a container, and returns what it says on stdout. Its failure is the
+// test's.
+func (c Client) Sh(ctx context.Context, t testing.TB, container, script string) string {
+	t.Helper()
+	res, err := c.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: []string{"sh", "-c", script}})
+	if err != nil || res.GetExitCode() != 0 {
+		t.Fatalf("%s: %v, %v", script, res, err)
+	}
+	return string(res.GetStdout())
+}
+
+// Remove stops and removes a pod.
+func (c Client) Remove(ctx context.Context, t testing.TB, pod string) {
+	t.Helper()
+	_, err := c.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: pod})
+	if err == nil {
+		_, err = c.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Pod is a pod's configuration.
+func Pod(name string) *runtimeapi.PodSandboxConfig {
+	return &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name},
+		Linux:    &runtimeapi.LinuxPodSandboxConfig{},
+	}
+}
+
+// Container is the configuration of a container of the test image.
+func Container(name string, command ...string) *runtimeapi.ContainerConfig {
+	return &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: name},
+		Image:    &runtimeapi.ImageSpec{Image: Busybox},
+		Command:  command, LogPath: name + ".log",
+		Linux: &runtimeapi.LinuxContainerConfig{},
+	}
+}

@@ -1,0 +1,129 @@
+package cni
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// load reads the first configuration that is whole.
+func (p *Provider) load() (*libcni.NetworkConfigList, error) {
+	files, err := libcni.ConfFiles(p.o.Conf, []string{".conf", ".conflist", ".json"})
+	if err != nil {
+		return nil, fmt.Errorf("read the network configurations in %s: %w", p.o.Conf, err)
+	}
+	slices.Sort(files)
+	var problems []error
+	for _, file := range files {
+		list, err := readList(file)
+		if err == nil {
+			return list, p.plugins(list)
+		}
+		problems = append(problems, fmt.Errorf("%s: %w", filepath.Base(file), err))
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("no network configuration in %s is valid: %w", p.o.Conf, problems[0])
+	}
+	return nil, fmt.Errorf("no network configuration in %s: install a network plugin's", p.o.Conf)
+}
+
+// readList reads a list of plugins, or the older form of one plugin alone.
+func readList(file string) (*libcni.NetworkConfigList, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if filepath.Ext(file) == ".conflist" {
+		return libcni.NetworkConfFromBytes(data)
+	}
+	plugin, err := libcni.NetworkPluginConfFromBytes(data)
+	if err != nil {
+		return nil, err
+	}
+	list, err := json.Marshal(map[string]any{
+		"cniVersion": plugin.Network.CNIVersion, "name": plugin.Network.Name, "plugins": []json.RawMessage{data},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return libcni.NetworkConfFromBytes(list)
+}
+
+// plugins looks for a configuration's programs.
+func (p *Provider) plugins(list *libcni.NetworkConfigList) error {
+	for _, plugin := range list.Plugins {
+		if _, err := invoke.FindInPath(plugin.Network.Type, p.o.Bin); err != nil {
+			return fmt.Errorf("network %s: %w", list.Name, err)
+		}
+	}
+	return nil
+}
+
+// takes tells whether a plugin of the list has a capability.
+func takes(list *libcni.NetworkConfigList, capability string) bool {
+	return slices.ContainsFunc(list.Plugins, func(p *libcni.NetworkConfig) bool { return p.Network.Capabilities[capability] })
+}
+
+// portMapping and bandwidth are capabilities' arguments, as the conventions of CNI have them.
+type portMapping struct {
+	HostPort      int    `json:"hostPort"`
+	ContainerPort int    `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	HostIP        string `json:"hostIP,omitempty"`
+}
+
+type bandwidth struct {
+	IngressRate  int64 `json:"ingressRate,omitempty"`
+	IngressBurst int64 `json:"ingressBurst,omitempty"`
+	EgressRate   int64 `json:"egressRate,omitempty"`
+	EgressBurst  int64 `json:"egressBurst,omitempty"`
+}
+
+// burst is the most that plugins take, in bits: a limit is one of the rate.
+const burst = math.MaxInt32
+
+// capabilities are the arguments of what a pod asks for. The ports that are left are to be
+// published by others.
+func capabilities(list *libcni.NetworkConfigList, r network.Request) (args map[string]any, left []network.Port, err error) {
+	args, left = map[string]any{}, r.Ports
+	if len(r.Ports) > 0 && takes(list, "portMappings") {
+		var mappings []portMapping
+		for _, p := range r.Ports {
+			mappings = append(mappings, portMapping{p.HostPort, p.PodPort, cmpProtocol(p.Protocol), p.HostIP})
+		}
+		args["portMappings"], left = mappings, nil
+	}
+	if limit := r.Bandwidth; limit != (network.Bandwidth{}) {
+		if !takes(list, "bandwidth") {
+			return nil, nil, fmt.Errorf("%w: a limit of bandwidth, for which network %s has no plugin", network.ErrNotSupported, list.Name)
+		}
+		b := bandwidth{IngressRate: limit.Ingress, EgressRate: limit.Egress}
+		if b.IngressRate > 0 {
+			b.IngressBurst = burst
+		}
+		if b.EgressRate > 0 {
+			b.EgressBurst = burst
+		}
+		args["bandwidth"] = b
+	}
+	if r.DNS != nil && takes(list, "dns") {
+		args["dns"] = map[string][]string{"servers": r.DNS.Servers, "searches": r.DNS.Searches, "options": r.DNS.Options}
+	}
+	return args, left, nil
+}
+
+// cmpProtocol is a protocol as plugins want it.
+func cmpProtocol(p string) string {
+	if p == "" {
+		return "tcp"
+	}
+	return p
+}

@@ -1,0 +1,140 @@
+package cni
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// join joins the interface that plugins have made in the namespace at path with the tap of
+// the VM, and returns what the guest sets up to be that interface.
+func join(path string) (guest *agentv1.Network, err error) {
+	err = inside(path, func() error {
+		eth, err := netlink.LinkByName(ifName)
+		if err != nil {
+			return fmt.Errorf("no interface %s after the plugins: %w", ifName, err)
+		}
+		if err := alone(eth); err != nil {
+			return err
+		}
+		if guest, err = read(eth); err != nil {
+			return fmt.Errorf("read interface %s: %w", ifName, err)
+		}
+		return connect(eth)
+	})
+	return guest, err
+}
+
+// alone refuses a pod that has other interfaces, which its VM has no card for.
+func alone(eth netlink.Link) error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list the interfaces: %w", err)
+	}
+	for _, l := range links {
+		a := l.Attrs()
+		if a.Index == eth.Attrs().Index || a.Name == tapName || a.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		if addresses, err := addressesOf(l); err != nil || len(addresses) > 0 {
+			return cmp.Or(err, fmt.Errorf("%w: interface %s beside %s: a pod has one", errInterfaces, a.Name, ifName))
+		}
+	}
+	return nil
+}
+
+// connect has each packet that comes in at one of the two leave at the other.
+func connect(eth netlink.Link) error {
+	card, err := netlink.LinkByName(tapName)
+	if err != nil {
+		return fmt.Errorf("find the VM's tap: %w", err)
+	}
+	if err := netlink.LinkSetMTU(card, eth.Attrs().MTU); err != nil {
+		return fmt.Errorf("set the MTU of the VM's tap: %w", err)
+	}
+	if err := netlink.LinkSetUp(card); err != nil {
+		return fmt.Errorf("take the VM's tap up: %w", err)
+	}
+	for from, to := range map[netlink.Link]netlink.Link{eth: card, card: eth} {
+		if err := redirect(from.Attrs().Index, to.Attrs().Index); err != nil {
+			return fmt.Errorf("redirect from %s to %s: %w", from.Attrs().Name, to.Attrs().Name, err)
+		}
+	}
+	return nil
+}
+
+// redirect needs u32 and mirred: matchall is not in every kernel.
+func redirect(from, to int) error {
+	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: from, Parent: netlink.HANDLE_INGRESS, Handle: netlink.MakeHandle(0xffff, 0),
+	}}
+	if err := netlink.QdiscAdd(ingress); err != nil {
+		return fmt.Errorf("add an ingress queue: %w", err)
+	}
+	// A filter without a key matches every packet.
+	all := &netlink.U32{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: from, Parent: netlink.MakeHandle(0xffff, 0), Priority: 1, Protocol: unix.ETH_P_ALL,
+		},
+		Actions: []netlink.Action{netlink.NewMirredAction(to)},
+	}
+	if err := netlink.FilterAdd(all); err != nil {
+		return fmt.Errorf("add a filter: %w", err)
+	}
+	return nil
+}
+
+// read reads an interface as the plugins have left it in the kernel: not all of them tell
+// all of it.
+func read(eth netlink.Link) (*agentv1.Network, error) {
+	a := eth.Attrs()
+	guest := &agentv1.Network{MAC: a.HardwareAddr.String(), MTU: a.MTU}
+	var err error
+	if guest.Addresses, err = addressesOf(eth); err != nil {
+		return nil, err
+	}
+	if len(guest.Addresses) == 0 {
+		return nil, errNoAddress
+	}
+	routes, err := netlink.RouteList(eth, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list the routes: %w", err)
+	}
+	for _, r := range routes {
+		if r.Protocol == unix.RTPROT_KERNEL || r.Type != unix.RTN_UNICAST {
+			continue // the guest's kernel makes its own
+		}
+		route := agentv1.Route{Metric: r.Priority}
+		if r.Dst != nil {
+			route.Destination = r.Dst.String()
+		}
+		if r.Gw != nil {
+			route.Gateway = r.Gw.String()
+		}
+		guest.Routes = append(guest.Routes, route)
+	}
+	// Those by which gateways are reached come first.
+	slices.SortStableFunc(guest.Routes, func(a, b agentv1.Route) int { return cmp.Compare(len(a.Gateway), len(b.Gateway)) })
+	return guest, nil
+}
+
+// addressesOf are those of an interface that others can reach, IPv4 first.
+func addressesOf(l netlink.Link) (out []string, err error) {
+	all, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses of %s: %w", l.Attrs().Name, err)
+	}
+	slices.SortStableFunc(all, func(a, b netlink.Addr) int { return cmp.Compare(len(a.IP), len(b.IP)) })
+	for _, a := range all {
+		if !a.IP.IsLinkLocalUnicast() {
+			out = append(out, a.IPNet.String())
+		}
+	}
+	return out, nil
+}

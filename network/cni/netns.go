@@ -1,0 +1,117 @@
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/tap"
+)
+
+// tapName is the VM's card in the pod's namespace.
+const tapName = "tap0"
+
+// makeNamespace makes a network namespace with a loopback that is up and the tap of a VM,
+// held by a mount at path.
+func makeNamespace(path string) (card *os.File, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	err = apart(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return os.NewSyscallError("unshare", err)
+		}
+		if card, err = prepare(); err != nil {
+			return err
+		}
+		err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+		return os.NewSyscallError("mount", err)
+	})
+	if err != nil {
+		if card != nil {
+			card.Close()
+		}
+		return nil, errors.Join(fmt.Errorf("make a network namespace: %w", err), removeNamespace(path))
+	}
+	return card, nil
+}
+
+// prepare makes what is in every pod's namespace, that of the calling thread.
+func prepare() (card *os.File, err error) {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return nil, fmt.Errorf("find the loopback: %w", err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return nil, fmt.Errorf("take the loopback up: %w", err)
+	}
+	if card, err = tap.Make(tapName); err != nil {
+		return nil, err
+	}
+	// The namespace's own kernel has nothing to say to the guest.
+	silent := "/proc/sys/net/ipv6/conf/" + tapName + "/disable_ipv6"
+	if err := os.WriteFile(silent, []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		card.Close()
+		return nil, fmt.Errorf("silence the tap: %w", err)
+	}
+	return card, nil
+}
+
+// removeNamespace lets a namespace go, with all that is in it. One that is gone is none.
+func removeNamespace(path string) error {
+	for {
+		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // nothing is mounted there any more
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("remove network namespace %s: %w", path, err)
+		}
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// holds tells whether a namespace is held at path: after a reboot there is none.
+func holds(path string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
+}
+
+// inside runs f in the namespace at path.
+func inside(path string, f func() error) error {
+	return apart(func() error {
+		ns, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer ns.Close()
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return os.NewSyscallError("setns", err)
+		}
+		return f()
+	})
+}
+
+// apart runs f in a thread that ends with it.
+func apart(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocks
+		done <- f()
+	}()
+	return <-done
+}
