@@ -102,6 +102,10 @@ install: build guest man ## install into $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 0644 build/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -m 0755 $(filter-out bin/bulkhead,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/libexec/bulkhead/
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/bulkhead/kubernetes
+	sed 's|/usr/local|$(PREFIX)|' deploy/systemd/bulkhead-cri.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/bulkhead-cri.service
+	install -m 0644 deploy/config.toml $(DESTDIR)$(PREFIX)/share/bulkhead/
+	install -m 0644 deploy/kubernetes/*.yaml $(DESTDIR)$(PREFIX)/share/bulkhead/kubernetes/
 	install -m 0644 bin/guest/vmlinux bin/guest/initrd bin/guest/bundle.json $(DESTDIR)$(PREFIX)/share/bulkhead/guest/
 
 .PHONY: clean

@@ -7,9 +7,11 @@ import (
 	"os"
 
 	"github.com/bulkhead-project/bulkhead/image/worker"
+	"github.com/bulkhead-project/bulkhead/internal/oomscore"
 )
 
 func main() {
+	_ = oomscore.Unprotect(os.Getpid()) // an image is read also where it stays protected
 	if err := worker.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bulkhead-convert:", err)
 		os.Exit(1)

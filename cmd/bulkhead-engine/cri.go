@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/cri/config"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/sdnotify"
 	"github.com/bulkhead-project/bulkhead/network/cni"
 )
 
@@ -53,7 +54,20 @@ func serveCRI(ctx context.Context, args []string) error {
 		e.CNI = &cni.Options{Conf: c.CNIConf, Bin: c.CNIBin}
 	}
 	o.Engine = e
-	return cri.Run(ctx, o, func() { log.Info("the CRI is served", "socket", o.Socket) })
+	systemd, err := sdnotify.Take()
+	if err != nil {
+		return err
+	}
+	tell := func(state string) {
+		if err := systemd.Tell(state); err != nil {
+			log.Warn("tell of the service", "state", state, "error", err)
+		}
+	}
+	defer context.AfterFunc(ctx, func() { tell(sdnotify.Stopping) })()
+	return cri.Run(ctx, o, func() {
+		log.Info("the CRI is served", "socket", o.Socket)
+		tell(sdnotify.Ready)
+	})
 }
 
 // logger writes to stderr.

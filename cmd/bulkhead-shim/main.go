@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/bulkhead-project/bulkhead/internal/oomscore"
 	"github.com/bulkhead-project/bulkhead/shim/process"
 )
 
@@ -21,6 +22,7 @@ func main() {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
 	debug.SetTraceback("single")
+	_ = oomscore.Unprotect(os.Getpid()) // a pod is started also where it stays protected
 	if err := process.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bulkhead-shim:", err)
 		os.Exit(1)

@@ -56,6 +56,9 @@ func Find(roots dirs.Roots, instance string, log *slog.Logger) *Groups {
 // New takes the groups of host.
 func New(host *hostcgroup.Host, log *slog.Logger) *Groups { return &Groups{host, log} }
 
+// Overhead is what each pod's VM and shim may take on the host beyond what the pod may.
+func Overhead() store.Overhead { return atLeast(store.Overhead{}) }
+
 // atLeast is o, and no less than what Bulkhead knows that a VM takes.
 func atLeast(o store.Overhead) store.Overhead {
 	return store.Overhead{Memory: max(overheadMemory, o.Memory), CPU: max(overheadCPU, o.CPU)}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/internal/oomscore"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
@@ -46,7 +47,10 @@ func Start(
 		if p.control, err = Prepare(cmd, library); err != nil {
 			return err
 		}
-		return errors.Join(start(cmd), p.control.Started())
+		if err = start(cmd); err == nil {
+			_ = oomscore.Unprotect(cmd.Process.Pid) // which its children inherit
+		}
+		return errors.Join(err, p.control.Started())
 	}
 	vm, err := d.Clone(ctx, m, f, o)
 	if err != nil {

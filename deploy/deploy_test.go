@@ -1,0 +1,108 @@
+// Package deploy holds what the files of this directory say to what the programs do.
+package deploy
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	nodev1 "k8s.io/api/node/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/door/cri/config"
+	"github.com/bulkhead-project/bulkhead/engine/group"
+)
+
+// unit reads a file of systemd's: values by section and key, those of a key that is given
+// again one after the other.
+func unit(t *testing.T, path string) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, section := map[string][]string{}, ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		key, value, assigned := strings.Cut(line, "=")
+		switch {
+		case line == "" || line[0] == '#':
+		case strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]"):
+			section = line
+		case !assigned || section == "" || strings.TrimSpace(key) != key:
+			t.Errorf("%s: %q is neither a section nor an assignment in one", path, line)
+		default:
+			values[section+key] = append(values[section+key], value)
+		}
+	}
+	return values
+}
+
+// TestUnit: the service's command is one that there is, and pods outlive it.
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	u := unit(t, "systemd/bulkhead-cri.service")
+	for key, want := range map[string]string{
+		"[Service]Type": "notify", "[Service]NotifyAccess": "main", "[Service]KillMode": "process", "[Service]Delegate": "yes",
+		"[Service]OOMScoreAdjust": "-999", "[Service]Restart": "always", "[Install]WantedBy": "multi-user.target",
+	} {
+		if !slices.Equal(u[key], []string{want}) {
+			t.Errorf("%s: %q, want %q", key, u[key], want)
+		}
+	}
+	for key := range u {
+		// These would be removed, or be others, while pods still use them.
+		if slices.Contains([]string{"[Service]RuntimeDirectory", "[Service]PrivateTmp", "[Service]PrivateNetwork"}, key) {
+			t.Errorf("%s is set", key)
+		}
+	}
+	if len(u["[Service]ExecStart"]) != 1 {
+		t.Fatalf("commands %q", u["[Service]ExecStart"])
+	}
+	command := strings.Fields(u["[Service]ExecStart"][0])
+	if filepath.Base(command[0]) != "bulkhead" || !filepath.IsAbs(command[0]) || len(command) < 2 || command[1] != "cri" {
+		t.Fatalf("command %q", command)
+	}
+	var c config.Config
+	f := pflag.NewFlagSet("cri", pflag.ContinueOnError)
+	f.String("config", "", "")
+	c.Add(f)
+	if err := f.Parse(command[2:]); err != nil || f.NArg() > 0 {
+		t.Errorf("%q: %v", command, err)
+	}
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRuntimeClasses: each built-in handler has a class, whose overhead is what the engine
+// adds.
+func TestRuntimeClasses(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("kubernetes/runtimeclass.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var class nodev1.RuntimeClass
+		if err := yaml.UnmarshalStrict([]byte(document), &class); err != nil {
+			t.Fatal(err)
+		}
+		if class.APIVersion != "node.k8s.io/v1" || class.Kind != "RuntimeClass" || class.Name != class.Handler {
+			t.Errorf("%+v", class)
+		}
+		names = append(names, class.Handler)
+		fixed, want := class.Overhead.PodFixed, group.Overhead()
+		if fixed.Memory().Value() != want.Memory || fixed.Cpu().AsApproximateFloat64() != want.CPU || len(fixed) != 2 {
+			t.Errorf("%s: overhead %v, want %+v", class.Name, fixed, want)
+		}
+	}
+	if !slices.Equal(names, []string{cri.RuntimeHandler, cri.ColdHandler}) {
+		t.Errorf("handlers %q", names)
+	}
+}

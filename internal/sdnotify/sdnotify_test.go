@@ -1,0 +1,57 @@
+package sdnotify
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// TestTell: systemd gets what is told, by a path and by an abstract name.
+func TestTell(t *testing.T) {
+	dir, err := os.MkdirTemp("", "sd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, address := range []string{filepath.Join(dir, "notify"), "@bulkhead-test" + dir} {
+		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		t.Setenv(variable, address)
+		s, err := Take()
+		if _, left := os.LookupEnv(variable); err != nil || left {
+			t.Errorf("taken: %v, still there: %v", err, left)
+		}
+		if err := s.Tell(Ready); err != nil {
+			t.Error(err)
+		}
+		if err := l.SetReadDeadline(time.Now().Add(testdeadline.For(10 * time.Second))); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 64)
+		if n, err := l.Read(got); err != nil || string(got[:n]) != Ready {
+			t.Errorf("%s: %q, %v", address, got[:n], err)
+		}
+	}
+}
+
+// TestNobody: without systemd nothing is told, and where nobody listens that is an error.
+func TestNobody(t *testing.T) {
+	t.Setenv(variable, "")
+	s, err := Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Tell(Ready); err != nil {
+		t.Error(err)
+	}
+	if err := (Socket{"/no/such/socket"}).Tell(Ready); err == nil {
+		t.Error("told nobody")
+	}
+}
