@@ -142,7 +142,7 @@ func podRequest(
 			Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
 		},
 		Size:     sizeOf(config.GetLinux().GetResources(), o),
-		Overhead: overheadOf(config.GetLinux().GetOverhead()),
+		Overhead: overheadOf(config.GetLinux().GetOverhead()), CgroupParent: config.GetLinux().GetCgroupParent(),
 		Hostname: config.GetHostname(), LogDirectory: config.GetLogDirectory(),
 		Sysctls: config.GetLinux().GetSysctls(),
 		Network: network.Kind(o.Network), Accel: hypervisor.Accel(o.Accel), Cold: o.Cold, NoFork: o.NoFork, ScratchBytes: o.ScratchBytes,

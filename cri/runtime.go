@@ -8,6 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // The runtime's name and the version of the CRI that it speaks.
@@ -59,11 +60,14 @@ func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusR
 	return res, nil
 }
 
-// RuntimeConfig tells how cgroups are driven: by hand, in the guest.
+// RuntimeConfig tells who makes the host's cgroups, in which pods' groups are asked for. Those
+// of the guest are nobody else's.
 func (s *Service) RuntimeConfig(context.Context) (*runtimeapi.RuntimeConfigResponse, error) {
-	return &runtimeapi.RuntimeConfigResponse{
-		Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS},
-	}, nil
+	driver := runtimeapi.CgroupDriver_CGROUPFS
+	if hostcgroup.Systemd() {
+		driver = runtimeapi.CgroupDriver_SYSTEMD
+	}
+	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: driver}}, nil
 }
 
 // UpdateRuntimeConfig takes note of nothing: the pods' addresses are the

@@ -26,6 +26,9 @@ type PodRequest struct {
 	Size   Size
 	// Overhead is what the VM may take on the host beside the pod's own.
 	Overhead store.Overhead
+	// CgroupParent is the group of another's that the pod's on the host is to be in, named from
+	// the top of the hierarchies; empty is one of the engine's own.
+	CgroupParent string
 
 	Hostname string
 	Sysctls  map[string]string

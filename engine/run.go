@@ -208,6 +208,7 @@ func (b *building) store(ctx context.Context) error {
 		return failure.Wrap(err, "store")
 	}
 	b.record.Key, b.record.Phase, b.record.Record, b.record.Overhead = b.plan.Key, store.Starting, b.plan.Record, b.plan.Overhead
+	b.record.Cgroup.Parent = b.plan.CgroupParent
 	b.record.UID = b.plan.Identity.UID
 	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.machine, b.plan.memory
 	b.record.AccelNote, b.record.NetNote = b.plan.note, b.plan.netNote

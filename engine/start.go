@@ -208,7 +208,7 @@ func (b *building) startShim(ctx context.Context, fork bool) (*link.Conn, error)
 		defer t.Release() // the shim has its own descriptors then
 		o.Memory, o.State, o.Patience, r.Template = t.Memory, t.State, t.Patience, t.Key
 	}
-	if err := e.groups.Make(ctx, e.store.Journal(r.ID), r); err != nil {
+	if err := e.groups.Make(ctx, e.store.Journal(r.ID), r, b.plan.Size.MemoryLimit); err != nil {
 		return nil, err
 	}
 	o.Spawn = group.In(r, o.Spawn)

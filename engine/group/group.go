@@ -8,7 +8,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"log/slog"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -38,6 +40,8 @@ const Undo = "cgroup"
 
 type undoArgs struct {
 	Dirs []string `json:"dirs"`
+	// Below says that they lie in another's group, in which nothing of ours is to stay.
+	Below bool `json:"below,omitempty"`
 }
 
 // Groups are those of an instance's pods. A host without cgroups has none: pods go
@@ -74,18 +78,25 @@ func MemoryLimits(memoryMiB int, o store.Overhead) hostcgroup.Limits {
 	return hostcgroup.Limits{Memory: int64(memoryMiB)<<20 + atLeast(o).Memory, PIDs: groupPIDs, Weight: startWeight}
 }
 
-// Make journals and makes the group of a pod.
-func (g *Groups) Make(ctx context.Context, j journal.Journal, r *store.Pod) error {
+// Make journals and makes the group of a pod that may use so many bytes of memory, 0 for no
+// limit: in r.Cgroup.Parent if there is that, and that has room for pod and VM, and else among
+// the engine's own. The record says which.
+func (g *Groups) Make(ctx context.Context, j journal.Journal, r *store.Pod, memory int64) error {
 	r.Cgroup.Note = g.host.Support().Missing
-	d := g.host.Dirs(r.ID)
+	l := MemoryLimits(max(r.MemoryMiB, r.Machine.Memory), r.Overhead)
+	host, err := g.of(r, min(l.Memory, memory+atLeast(r.Overhead).Memory))
+	if err != nil {
+		g.log.Warn("a pod's cgroup is not where it was asked for", "pod", r.ID, "error", err)
+		r.Cgroup.Parent, r.Cgroup.Note = "", err.Error()
+	}
+	d := host.Dirs(r.ID)
 	if len(d) == 0 {
 		return nil
 	}
-	if _, err := j.Before(ctx, Undo, undoArgs{d}, atomicfile.Volatile); err != nil {
+	if _, err := j.Before(ctx, Undo, undoArgs{Dirs: d, Below: r.Cgroup.Parent != ""}, atomicfile.Volatile); err != nil {
 		return err
 	}
-	l := MemoryLimits(max(r.MemoryMiB, r.Machine.Memory), r.Overhead)
-	if _, err := g.host.Create(r.ID, l); err != nil {
+	if _, err := host.Create(r.ID, l); err != nil {
 		g.log.Warn("a pod has no cgroup on the host", "pod", r.ID, "error", err)
 		r.Cgroup.Note = err.Error()
 		return nil
@@ -93,6 +104,18 @@ func (g *Groups) Make(ctx context.Context, j journal.Journal, r *store.Pod) erro
 	fault.Point("cgroup.made")
 	r.Cgroup.Dirs, r.Cgroup.Limits = d, l
 	return nil
+}
+
+// of is where a pod's group is made: among the engine's own with an error.
+func (g *Groups) of(r *store.Pod, memory int64) (*hostcgroup.Host, error) {
+	if r.Cgroup.Parent == "" {
+		return g.host, nil
+	}
+	below, err := g.host.Below(r.Cgroup.Parent, memory)
+	if err != nil {
+		return g.host, err
+	}
+	return below, nil
 }
 
 // Limit gives a pod's group other limits.
@@ -130,10 +153,14 @@ func Share(r *store.Pod, o store.Overhead) int64 {
 
 // Remake makes a pod's group again if somebody has removed it.
 func (g *Groups) Remake(r *store.Pod) {
-	if len(r.Cgroup.Dirs) == 0 || !slices.Equal(r.Cgroup.Dirs, g.host.Dirs(r.ID)) {
-		return
+	host, err := g.of(r, 0)
+	if err == nil {
+		if len(r.Cgroup.Dirs) == 0 || !slices.Equal(r.Cgroup.Dirs, host.Dirs(r.ID)) {
+			return
+		}
+		_, err = host.Create(r.ID, r.Cgroup.Limits)
 	}
-	if _, err := g.host.Create(r.ID, r.Cgroup.Limits); err != nil {
+	if err != nil {
 		g.log.Warn("make a pod's cgroup on the host again", "pod", r.ID, "error", err)
 	}
 }
@@ -160,7 +187,15 @@ func End(ctx context.Context, args json.RawMessage) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	return hostcgroup.At(u.Dirs).End(ctx)
+	if err := hostcgroup.At(u.Dirs).End(ctx); err != nil {
+		return err
+	}
+	if u.Below {
+		for _, dir := range u.Dirs {
+			_ = os.Remove(filepath.Dir(dir)) // the kernel refuses while there is another group
+		}
+	}
+	return nil
 }
 
 // Reap ends the groups of this instance that are of no pod any more; keep tells of

@@ -68,7 +68,7 @@ func TestHoldCPU(t *testing.T) {
 // processes start as they would; the record says why.
 func TestWithoutAGroup(t *testing.T) {
 	g, r := New(&hostcgroup.Host{}, slog.Default()), &store.Pod{ID: "x"}
-	if err := g.Make(t.Context(), journal.At(t.TempDir()), r); err != nil || len(r.Cgroup.Dirs) != 0 {
+	if err := g.Make(t.Context(), journal.At(t.TempDir()), r, 0); err != nil || len(r.Cgroup.Dirs) != 0 {
 		t.Errorf("%+v, %v", r.Cgroup, err)
 	}
 	g.HoldCPU(r, 1, 2, store.Overhead{})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 )
@@ -54,7 +55,7 @@ func TestLifeOfAGroup(t *testing.T) {
 	ctx := testdeadline.Context(t, 5*time.Second)
 	j, r := journal.At(filepath.Join(t.TempDir(), "journal")), &store.Pod{ID: "x", MemoryMiB: 64}
 	r.Cgroup.Note = "what an earlier host lacked"
-	if err := g.Make(ctx, j, r); err != nil {
+	if err := g.Make(ctx, j, r, 0); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(r.Cgroup.Dirs, g.host.Dirs("x")) || exist(r.Cgroup.Dirs) != len(r.Cgroup.Dirs) ||
@@ -122,7 +123,7 @@ func TestNotMade(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Second)
 	dir := t.TempDir()
 	r := &store.Pod{ID: ".x"}
-	if err := g.Make(ctx, journal.At(filepath.Join(dir, "journal")), r); err != nil {
+	if err := g.Make(ctx, journal.At(filepath.Join(dir, "journal")), r, 0); err != nil {
 		t.Error(err)
 	}
 	if len(r.Cgroup.Dirs) != 0 || !strings.Contains(r.Cgroup.Note, "no name for one") || !strings.Contains(log.String(), "no cgroup") {
@@ -134,7 +135,7 @@ func TestNotMade(t *testing.T) {
 		t.Errorf("the log says %s", log)
 	}
 	unknown := &store.Pod{ID: "x"}
-	if err := g.Make(ctx, journal.At(dir), unknown); err == nil || exist(g.host.Dirs("x")) != 0 {
+	if err := g.Make(ctx, journal.At(dir), unknown, 0); err == nil || exist(g.host.Dirs("x")) != 0 {
 		t.Errorf("without a journal: %+v, %v", unknown.Cgroup, err)
 	}
 }
@@ -143,7 +144,7 @@ func TestNotMade(t *testing.T) {
 func TestNotLimited(t *testing.T) {
 	g, log := onHost(t)
 	r := &store.Pod{ID: "x"}
-	if err := g.Make(testdeadline.Context(t, time.Second), journal.At(filepath.Join(t.TempDir(), "journal")), r); err != nil {
+	if err := g.Make(testdeadline.Context(t, time.Second), journal.At(filepath.Join(t.TempDir(), "journal")), r, 0); err != nil {
 		t.Fatal(err)
 	}
 	before := r.Cgroup.Limits
@@ -169,7 +170,7 @@ func TestReap(t *testing.T) {
 	g, _ := onHost(t)
 	ctx := testdeadline.Context(t, time.Second)
 	for _, id := range []string{"kept", "lost"} {
-		if err := g.Make(ctx, journal.At(filepath.Join(t.TempDir(), "journal")), &store.Pod{ID: id}); err != nil {
+		if err := g.Make(ctx, journal.At(filepath.Join(t.TempDir(), "journal")), &store.Pod{ID: id}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,7 +180,7 @@ func TestReap(t *testing.T) {
 	if names, err := g.host.Names(); err != nil || !slices.Equal(names, []string{"kept"}) {
 		t.Errorf("left are %v, %v", names, err)
 	}
-	args, err := json.Marshal(undoArgs{g.host.Dirs("kept")})
+	args, err := json.Marshal(undoArgs{Dirs: g.host.Dirs("kept")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,5 +211,54 @@ func TestPlaces(t *testing.T) {
 			}
 			seen[dir] = true
 		}
+	}
+}
+
+// TestBelow: a pod's group is in the one that its client names, if that can hold it, and
+// leaves nothing there.
+func TestBelow(t *testing.T) {
+	g, log := onHost(t)
+	ctx := testdeadline.Context(t, 5*time.Second)
+	parent := "/bulkhead-kubelet-" + filepath.Base(filepath.Dir(g.host.Dirs("x")[0]))
+	var outer []string
+	for _, top := range g.host.Tops() {
+		dir := filepath.Join(top, parent)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Remove(dir) })
+		outer = append(outer, dir)
+	}
+	j, r := journal.At(filepath.Join(t.TempDir(), "journal")), &store.Pod{ID: "x", MemoryMiB: 64}
+	r.Cgroup.Parent = parent
+	if err := g.Make(ctx, j, r, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range r.Cgroup.Dirs {
+		if !strings.Contains(dir, parent+"/") || exist([]string{dir}) != 1 {
+			t.Errorf("made at %s", dir)
+		}
+	}
+	if err := j.Undo(ctx, journal.Handlers{Undo: End}); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(outer[0]); err != nil || slices.ContainsFunc(entries, os.DirEntry.IsDir) {
+		t.Errorf("left in the other's group: %v, %v", entries, err)
+	}
+
+	if err := hostcgroup.At(outer).Set(hostcgroup.Limits{Memory: 64 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	small := &store.Pod{ID: "y", MemoryMiB: 64}
+	small.Cgroup.Parent = parent
+	if err := g.Make(ctx, j, small, 32<<20); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(small.Cgroup.Dirs, g.host.Dirs("y")) || !strings.Contains(small.Cgroup.Note, "RuntimeClass") ||
+		!strings.Contains(log.String(), "RuntimeClass") {
+		t.Errorf("made as %+v", small.Cgroup)
+	}
+	if err := j.Undo(ctx, journal.Handlers{Undo: End}); err != nil {
+		t.Error(err)
 	}
 }

@@ -92,6 +92,8 @@ type Cgroup struct {
 	Dirs   []string          `json:"dirs,omitempty"`
 	Limits hostcgroup.Limits `json:"limits,omitzero"`
 	Note   string            `json:"note,omitempty"` // why there is none, or not all of it
+	// Parent is the group of another's that it is in, empty where it is among the engine's own.
+	Parent string `json:"parent,omitempty"`
 }
 
 // Overhead is what a pod's VM may take on the host beside the pod's own; 0 is what

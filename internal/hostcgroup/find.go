@@ -28,7 +28,7 @@ type hierarchy struct {
 }
 
 func find(v view, tag string) *Host {
-	h := &Host{tag: tag, parents: map[string]string{}}
+	h := &Host{tag: tag, parents: map[string]string{}, mounts: map[string]string{}}
 	all, err := v.hierarchies()
 	if err != nil {
 		h.support.Missing = err.Error()
@@ -45,7 +45,7 @@ func find(v view, tag string) *Host {
 			reasons = append(reasons, fmt.Sprintf("%s: %v", dir, err))
 			continue
 		}
-		h.parents[c] = dir
+		h.parents[c], h.mounts[c] = dir, old.mount
 		h.support.Version, h.support.Controllers = 1, append(h.support.Controllers, c)
 	}
 	unified, ok := all[""]
@@ -81,7 +81,7 @@ func (h *Host) beside(u hierarchy) []string {
 		got, err := prepare(parent, h.tag)
 		if err == nil && len(got) > 0 {
 			h.support.Version, h.support.Controllers = 2, got
-			h.parents[""] = parent
+			h.parents[""], h.mounts[""] = parent, u.mount
 			return nil
 		}
 		if err != nil {

@@ -61,6 +61,8 @@ type Host struct {
 	// parents are the directories that the owner's is made in: by controller
 	// for version 1, and one of the name "" for version 2.
 	parents map[string]string
+	// mounts are the tops of the hierarchies of the same keys.
+	mounts map[string]string
 }
 
 // Find looks for the place for the groups of an owner, whose tag is a file's

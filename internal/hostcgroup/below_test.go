@@ -1,0 +1,54 @@
+package hostcgroup
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSlicePath(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/kubepods/pod1":                  "/kubepods/pod1",
+		"/kubepods.slice":                 "/kubepods.slice",
+		"/kubepods-burstable-podab.slice": "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podab.slice",
+		"/x/a-b.slice":                    "/a.slice/a-b.slice",
+	} {
+		if got := slicePath(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestBelow: groups lie in another's, in each hierarchy, and not where that is missing or
+// too small.
+func TestBelow(t *testing.T) {
+	t.Parallel()
+	memory, pids := t.TempDir(), t.TempDir()
+	h := &Host{
+		tag: "t", support: Support{Version: 1}, mounts: map[string]string{"memory": memory, "pids": pids},
+		parents: map[string]string{"memory": filepath.Join(memory, "own"), "pids": pids},
+	}
+	fakeGroup(t, filepath.Join(memory, "kube/pod"), map[string]string{"memory.limit_in_bytes": "1048576\n"})
+	if _, err := h.Below("/kube/pod", 0); err == nil || !strings.Contains(err.Error(), pids) {
+		t.Errorf("missing from one hierarchy: %v", err)
+	}
+	fakeGroup(t, filepath.Join(pids, "kube/pod"), nil)
+	if _, err := h.Below("/kube/pod", 2<<20); err == nil || !strings.Contains(err.Error(), "RuntimeClass") {
+		t.Errorf("too small: %v", err)
+	}
+	for _, parent := range []string{"/kube/pod", "kube/pod", "../../kube/../kube/pod"} {
+		below, err := h.Below(parent, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{filepath.Join(memory, "kube/pod/t/x"), filepath.Join(pids, "kube/pod/t/x")}
+		if got := below.Dirs("x"); !slices.Equal(got, want) {
+			t.Errorf("%s: %v", parent, got)
+		}
+		if _, err := below.Create("x", Limits{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
