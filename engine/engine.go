@@ -42,6 +42,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/engine/volumes"
@@ -75,6 +76,8 @@ type Options struct {
 	// Identity's UID, is to be cloned from has to be built first. It must not
 	// block.
 	Building func(podUID string)
+	// Observer is told what the engine does; nil is nobody.
+	Observer measure.Observer
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 
@@ -201,6 +204,9 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 func (o *Options) complete() (err error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.Observer == nil {
+		o.Observer = measure.Nobody{}
 	}
 	if o.Shim == "" {
 		if o.Shim, err = dirs.Sibling("bulkhead-shim"); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/parents"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -37,7 +38,7 @@ type Parents interface {
 
 // completeMachines opens templates, and what keeps clones of them warm.
 func (o *Options) completeMachines() error {
-	templates, err := machines.Open(o.Roots, o.Guest, o.Logger)
+	templates, err := machines.Open(o.Roots, o.Guest, o.Logger, o.Observer)
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (o *Options) completeMachines() error {
 		Scratch: func(ctx context.Context, path string) error {
 			return scratch.Maker{Templates: o.Roots.Templates()}.Create(ctx, path, disks.Default)
 		},
-		MostForks: o.ForksPerParent, Logger: o.Logger,
+		MostForks: o.ForksPerParent, Observer: o.Observer, Logger: o.Logger,
 	})
 	return nil
 }
@@ -92,20 +93,37 @@ func (e *Engine) Warm(ctx context.Context, r TemplateRequest) error {
 
 // whyNoFork is why the pod is not to be forked, empty if it may be: a fork has a disk, which
 // is empty and of the default size.
-func (b *building) whyNoFork() string {
+func (b *building) whyNoFork() (measure.NotForked, string) {
 	switch {
 	case b.e.parents == nil:
-		return "this engine keeps no VM warm"
+		return measure.Off, "this engine keeps no VM warm"
 	case b.alone:
-		return "a VM before it has failed"
+		return measure.Retry, "a VM before it has failed"
 	case b.plan.Cold || b.plan.NoFork:
-		return "the pod asks for none"
+		return measure.Asked, "the pod asks for none"
 	case b.from != nil:
-		return "it has the disk of a pod before it"
+		return measure.Disk, "it has the disk of a pod before it"
 	case b.plan.scratchSize() != disks.Default:
-		return "its disk is not of the default size"
+		return measure.Disk, "its disk is not of the default size"
 	}
-	return ""
+	return "", ""
+}
+
+// observe tells of the start, which has ended.
+func (b *building) observe(err error) {
+	s := measure.Start{VM: measure.Clone, NotForked: b.notForked, Took: time.Since(b.begun), Failed: err != nil}
+	switch {
+	case b.plan.Cold:
+		s.VM, s.NotForked = measure.Boot, ""
+	case b.record.Forked:
+		s.VM = measure.Fork
+	}
+	for _, p := range b.record.Phases {
+		if p.Name != totalPhase {
+			s.Phases = append(s.Phases, measure.Phase(p))
+		}
+	}
+	b.e.o.Observer.Started(s)
 }
 
 // copyOf makes the VM of the pod as a fork, with its disk, confined as one that its shim starts.
@@ -113,7 +131,10 @@ func (b *building) copyOf(memory *os.File) func(context.Context, string) (hyperv
 	return func(ctx context.Context, dir string) (hypervisor.Record, error) {
 		made, err := b.fork(ctx, memory, dir)
 		if b.record.Forked = err == nil; err != nil {
-			b.record.ForkNote = err.Error()
+			b.record.ForkNote, b.notForked = err.Error(), measure.Broken
+			if errors.Is(err, parents.ErrNone) {
+				b.notForked = measure.NoParent
+			}
 			err = errors.Join(err, b.e.disks.Drop(b.record.ID))
 		}
 		return made, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
@@ -85,6 +86,11 @@ func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 	}
 	if err := e.machines.Reap(ctx); err != nil {
 		r.Failed = append(r.Failed, err.Error())
+	}
+	for event, n := range map[measure.Event]int{
+		measure.LeakAdopted: r.Adopted, measure.LeakRemoved: r.Removed, measure.LeakFailed: len(r.Failed),
+	} {
+		e.o.Observer.Count(event, n)
 	}
 	return r, nil
 }

@@ -15,6 +15,8 @@ import (
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/measure"
+	"github.com/bulkhead-project/bulkhead/engine/measure/measuretest"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
@@ -199,12 +201,17 @@ func TestReapFails(t *testing.T) {
 			t.Parallel()
 			s := &scripted{status: &shimv1.StatusResponse{State: "running"}}
 			e := reapEngine(t, &scriptedShims{shim: s, connect: []error{tc.connect}, adopt: []error{tc.adopt}})
+			var tally measuretest.Tally
+			e.o.Observer = &tally
 			id := store.NewID()
 			putPod(t, e, id, store.Ready)
 			putState(t, e, id, layout.Machine, layout.Sandbox)
 			r, err := e.Reap(t.Context())
 			if err != nil || r.Adopted+r.Removed != 0 || len(r.Failed) != tc.failed || len(e.all()) != 1 {
 				t.Errorf("%+v, %v, %d pods", r, err, len(e.all()))
+			}
+			if n := tally.Counts()[measure.LeakFailed]; n != tc.failed {
+				t.Errorf("%d failures are counted", n)
 			}
 		})
 	}

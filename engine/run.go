@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
@@ -70,6 +71,7 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 		e.hold(made)
 	}
 	e.work(b.record.ID, false)
+	b.observe(err)
 	if err != nil {
 		failed := &failure.Error{Code: failure.Code(err), Text: "run pod " + r.Identity.Name, Err: err, More: b.console}
 		e.log.Warn("pod failed to start", "pod", r.Key, "error", failed, "detail", failed.Detail())
@@ -124,6 +126,8 @@ type building struct {
 	attached network.Attachment
 	console  string // its last lines, when a step failed
 	alone    bool   // not a fork
+
+	notForked measure.NotForked
 
 	from *pod // the stopped pod whose disk this one takes over, or nil
 
@@ -286,10 +290,13 @@ func (b *building) logDirectory() error {
 	return failure.Wrap(root.MkdirAll(name, 0o755), "make the log directory")
 }
 
+// totalPhase is all phases together.
+const totalPhase = "total"
+
 // finish makes the pod whole.
 func (b *building) finish() (*pod, error) {
 	b.record.Phase = store.Ready
-	b.record.Phases = append(b.record.Phases, store.Timing{Name: "total", Took: time.Since(b.begun)})
+	b.record.Phases = append(b.record.Phases, store.Timing{Name: totalPhase, Took: time.Since(b.begun)})
 	if err := b.e.store.PutPod(&b.record); err != nil {
 		return nil, failure.Wrap(err, "store")
 	}

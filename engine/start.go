@@ -48,11 +48,12 @@ func (b *building) attach(ctx context.Context) (err error) {
 // start starts the shim, and with it the machine, which comes up while the
 // rest is made ready.
 func (b *building) start(ctx context.Context) (err error) {
-	why := b.whyNoFork()
+	reason, why := b.whyNoFork()
+	b.notForked = reason
 	if !b.plan.Cold {
 		b.record.ForkNote = why
 	}
-	b.conn, err = b.startShim(ctx, why == "")
+	b.conn, err = b.startShim(ctx, reason == "")
 	b.cloned = time.Now()
 	return failure.Wrap(err, "start the shim")
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/measure"
+	"github.com/bulkhead-project/bulkhead/engine/measure/measuretest"
 	"github.com/bulkhead-project/bulkhead/engine/parents"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -92,20 +94,22 @@ func TestForkedStart(t *testing.T) {
 		blamed  int // parents
 		forked  bool
 		because string
+		counted measure.NotForked
 	}{
 		{name: "good", forks: 1, forked: true},
-		{name: "not wanted", noFork: true, because: "the pod asks for none"},
-		{name: "no parent", call: "Fork", forks: 1, because: "injected"},
-		{name: "no place", call: "Place", because: "injected"},
-		{name: "no sandbox", call: "CreateSandbox", forks: 1, blamed: 1, because: "a VM before it has failed"},
-		{name: "no VM", call: "StartSandbox", forks: 1, blamed: 1, because: "a VM before it has failed"},
-		{name: "no port", call: "Publish", forks: 1, blamed: 1, because: "a VM before it has failed"},
+		{name: "not wanted", noFork: true, because: "the pod asks for none", counted: measure.Asked},
+		{name: "no parent", call: "Fork", forks: 1, because: "injected", counted: measure.Broken},
+		{name: "no place", call: "Place", because: "injected", counted: measure.Broken},
+		{name: "no sandbox", call: "CreateSandbox", forks: 1, blamed: 1, because: "a VM before it has failed", counted: measure.Retry},
+		{name: "no VM", call: "StartSandbox", forks: 1, blamed: 1, because: "a VM before it has failed", counted: measure.Retry},
+		{name: "no port", call: "Publish", forks: 1, blamed: 1, because: "a VM before it has failed", counted: measure.Retry},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := enginetest.New()
 			o := w.In(enginetest.Options(t, enginetest.Roots(t)))
-			o.Parents = w.Parents(t)
+			var tally measuretest.Tally
+			o.Parents, o.Observer = w.Parents(t), &tally
 			e := enginetest.Open(t, o)
 			if tc.call != "" {
 				w.Once(tc.call, enginetest.ErrInjected)
@@ -124,6 +128,11 @@ func TestForkedStart(t *testing.T) {
 			facts, err := e.Facts(t.Context(), id)
 			if err != nil || facts.Forked != tc.forked || facts.ForkNote != tc.because {
 				t.Errorf("forked: %v, %q, %v", facts.Forked, facts.ForkNote, err)
+			}
+			vm := map[bool]measure.VM{true: measure.Fork, false: measure.Clone}[tc.forked]
+			if s := tally.Starts(); len(s) != 1 || s[0].Failed || s[0].VM != vm || s[0].NotForked != tc.counted ||
+				s[0].Took <= 0 || len(s[0].Phases) < 5 || len(s[0].Phases) >= len(facts.Phases) {
+				t.Errorf("told of %+v", s)
 			}
 			if own := head(t, filepath.Join(e.Dir(id), "scratch.img")); strings.HasPrefix(own, enginetest.ParentsDisk) != tc.forked {
 				t.Errorf("its disk begins with %q", own)
@@ -192,9 +201,18 @@ func TestPodAtFault(t *testing.T) {
 	t.Parallel()
 	w := enginetest.New()
 	o := w.In(enginetest.Options(t, enginetest.Roots(t)))
-	o.Parents = w.Parents(t)
+	var tally measuretest.Tally
+	o.Parents, o.Observer = w.Parents(t), &tally
 	e := enginetest.Open(t, o)
 	w.Fail("StartSandbox", enginetest.ErrInjected)
+	cold := podRequest("cold")
+	cold.Cold = true
+	if _, err := e.StartPod(t.Context(), cold); err == nil {
+		t.Error("it starts")
+	}
+	if s := tally.Starts(); len(s) != 1 || !s[0].Failed || s[0].VM != measure.Boot || s[0].NotForked != "" {
+		t.Errorf("told of %+v", s)
+	}
 	if _, err := e.StartPod(t.Context(), podRequest("p")); err == nil {
 		t.Error("it starts")
 	}

@@ -8,6 +8,8 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
@@ -79,6 +81,25 @@ func (e *Engine) Usages(ctx context.Context, ids []string) map[string]*Usage {
 	}
 	all.Wait()
 	return out
+}
+
+// Memory is what the VMs of pods that are ready have been given, and what they and their
+// shims take of the host's for it, in bytes.
+type Memory struct{ Given, Taken int64 }
+
+// Memory sums up over the pods. It asks no guest. Where the host counts nothing, nothing is
+// taken.
+func (e *Engine) Memory() (m Memory) {
+	for _, p := range e.all() {
+		r := p.snapshot()
+		if r.Phase != store.Ready || r.Exit != "" {
+			continue
+		}
+		m.Given += int64(r.MemoryMiB) << 20
+		taken, _ := hostcgroup.At(r.Cgroup.Dirs).Memory() // 0 where there is no group
+		m.Taken += taken
+	}
+	return m
 }
 
 func (p *pod) usage(ctx context.Context) (*Usage, error) {

@@ -2,10 +2,14 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/store"
 )
 
 // statsGuest tells its figures, or when it is silent never does.
@@ -42,5 +46,30 @@ func TestSilentPodsHideNobody(t *testing.T) {
 	found := e.Usages(t.Context(), ids)
 	if took := time.Since(began); len(found) != 1 || found[ids[0]] == nil || took > 3*usageWait {
 		t.Errorf("%d pods after %v", len(found), took)
+	}
+}
+
+// TestMemory: the VMs of pods that are ready count, with what their cgroups take.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	e := bareEngine(t)
+	for i, phase := range []store.Phase{store.Ready, store.Ready, store.Stopped} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "memory.current"), []byte("1000\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := newPod(e, &store.Pod{ID: idOf(fmt.Sprint(i)), Phase: phase, MemoryMiB: 256})
+		if i != 1 {
+			p.record.Cgroup.Dirs = []string{dir}
+		}
+		e.hold(p)
+	}
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		clear(e.pods)
+	}()
+	if m := e.Memory(); m != (Memory{Given: 512 << 20, Taken: 1000}) {
+		t.Errorf("%+v", m)
 	}
 }

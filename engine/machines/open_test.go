@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisorfake"
@@ -48,7 +49,7 @@ func TestOpen(t *testing.T) {
 			if tc.spoil != "" {
 				empty(t, filepath.Join(roots.State, tc.spoil))
 			}
-			h, err := Open(roots, guest.Bundle{}, slog.Default())
+			h, err := Open(roots, guest.Bundle{}, slog.Default(), measure.Nobody{})
 			if tc.want != "" {
 				if h != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("%v, %v", h, err)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
@@ -33,6 +34,7 @@ type Templates struct {
 	guest  template.Guest
 	prober probe.Prober
 	log    *slog.Logger
+	told   measure.Observer
 
 	// build is held while a template is opened or built, so that pods that
 	// need the same one do not hash and build it at once.
@@ -53,7 +55,7 @@ type heldTemplate struct {
 }
 
 // Open finds QEMU and the templates in roots. The guest is what they boot.
-func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger) (*Templates, error) {
+func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger, o measure.Observer) (*Templates, error) {
 	driver, err := qemu.New()
 	if err != nil {
 		return nil, err
@@ -71,6 +73,7 @@ func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger) (*Templates, error
 		store:  template.Open(roots, driver),
 		guest:  ready.Steady,
 		log:    log,
+		told:   o,
 		open:   map[hypervisor.Machine]*heldTemplate{},
 	}
 	h.prober = probe.Prober{
@@ -101,8 +104,21 @@ func (h *Templates) Accel(ctx context.Context, wish hypervisor.Accel) (hyperviso
 
 // Template opens or builds a template. A miss is logged with its reason.
 func (h *Templates) Template(ctx context.Context, m hypervisor.Machine, building func()) (*Template, error) {
+	t, built, err := h.template(ctx, m, building)
+	switch {
+	case err != nil:
+		h.told.Count(measure.TemplateFailed, 1)
+	case built:
+		h.told.Count(measure.TemplateBuilt, 1)
+	default:
+		h.told.Count(measure.TemplateHit, 1)
+	}
+	return t, err
+}
+
+func (h *Templates) template(ctx context.Context, m hypervisor.Machine, building func()) (_ *Template, built bool, err error) {
 	if t := h.held(m); t != nil {
-		return t, nil
+		return t, false, nil
 	}
 	if building != nil {
 		if key, err := h.store.Key(ctx, m); err == nil && !h.store.Has(key) {
@@ -112,14 +128,14 @@ func (h *Templates) Template(ctx context.Context, m hypervisor.Machine, building
 	h.build.Lock()
 	defer h.build.Unlock()
 	if t := h.held(m); t != nil {
-		return t, nil
+		return t, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	began := time.Now()
 	t, why, err := h.store.Ensure(ctx, m, h.guest)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if why != nil {
 		h.log.Info("template built", "key", t.Info.Key, "why", why, "vcpus", m.VCPUs, "accel", m.Accel,
@@ -127,14 +143,14 @@ func (h *Templates) Template(ctx context.Context, m hypervisor.Machine, building
 	}
 	memory, err := t.Memory()
 	if err != nil {
-		return nil, errors.Join(err, t.Close())
+		return nil, false, errors.Join(err, t.Close())
 	}
 	held := &heldTemplate{Template: t, memory: memory}
 	held.pace.Observe(t.Info.Answered, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open[m] = held
-	return h.out(held), nil
+	return h.out(held), why != nil, nil
 }
 
 // Of the first answer of a clone: how many times what is expected it may take, and

@@ -10,6 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bulkhead-project/bulkhead/engine/measure"
+	"github.com/bulkhead-project/bulkhead/engine/measure/measuretest"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisorfake"
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
@@ -32,7 +36,7 @@ func fakeTemplates(t *testing.T, log *strings.Builder) (*Templates, hypervisor.M
 	none := func(context.Context, hypervisor.VM) error { return nil }
 	h := &Templates{
 		driver: d, store: template.Open(dirs.Roots{Data: t.TempDir(), State: state}, d), guest: template.Guest{Ready: none, Answer: none},
-		log: slog.New(slog.NewTextHandler(log, nil)), open: map[hypervisor.Machine]*heldTemplate{},
+		log: slog.New(slog.NewTextHandler(log, nil)), open: map[hypervisor.Machine]*heldTemplate{}, told: &measuretest.Tally{},
 	}
 	t.Cleanup(func() {
 		if err := h.Close(); err != nil {
@@ -216,6 +220,10 @@ func TestBuildingIsTold(t *testing.T) {
 		if built := strings.Count(log.String(), "template built"); told != 1 || built != 1 {
 			t.Errorf("told %d times, logged %d times", told, built)
 		}
+	}
+	counts := h.told.(*measuretest.Tally).Counts()
+	if diff := cmp.Diff(map[measure.Event]int{measure.TemplateBuilt: 1, measure.TemplateHit: 1}, counts); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/engine/measure/measuretest"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/warm"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
@@ -32,6 +33,7 @@ type host struct {
 	*Parents
 	template *os.File
 	key      Key // what the methods of host ask for
+	tally    *measuretest.Tally
 
 	mu      sync.Mutex
 	fail    error // of making, from now on
@@ -55,8 +57,9 @@ func in(t *testing.T, test func(t *testing.T, h *host)) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "warm")
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-		h := &host{t: t, Parents: p, ends: map[int]chan unix.WaitStatus{}, template: &os.File{}, key: emulated}
+		tally := &measuretest.Tally{}
+		p := New(Options{Dir: dir, Observer: tally, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		h := &host{t: t, Parents: p, ends: map[int]chan unix.WaitStatus{}, template: &os.File{}, key: emulated, tally: tally}
 		p.maker, p.reaper = h.make, h.reap
 		defer func() {
 			if err := p.Close(); err != nil {

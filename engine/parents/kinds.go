@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
@@ -67,6 +68,7 @@ func (p *Parents) room(k *kind) bool {
 	case eldest == nil || time.Since(eldest.used) < busy:
 		return false
 	}
+	p.o.Observer.Count(measure.WarmDropped, 1)
 	p.retire(eldest.kind)
 	return true
 }

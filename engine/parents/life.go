@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/warm"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
@@ -84,7 +85,11 @@ func (p *Parents) begin(k *kind) {
 			return
 		}
 		k.why = nil
-		p.retire(k)
+		p.o.Observer.Count(measure.WarmMade, 1)
+		if k.current != nil {
+			p.o.Observer.Count(measure.WarmRenewed, 1)
+			p.retire(k)
+		}
 		k.current, made.kind, made.made, made.over = made, k, time.Now(), make(chan struct{})
 		made.used = made.made
 		made.idle = time.AfterFunc(idle, func() { p.drop(made) })
@@ -115,6 +120,7 @@ func (p *Parents) fail(k *kind, why error) {
 		k.failures = 0
 	}
 	k.failures++
+	p.o.Observer.Count(measure.WarmFailed, 1)
 	k.why, k.paused = why, now
 	if more := k.failures - mostFailures; more >= 0 {
 		k.paused = now.Add(pause << min(more, 6))
@@ -127,6 +133,7 @@ func (p *Parents) drop(old *parent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if old.kind.current == old {
+		p.o.Observer.Count(measure.WarmDropped, 1)
 		p.retire(old.kind)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/hypervisor/warm"
@@ -31,7 +32,7 @@ import (
 // ErrNone is matched when there is no parent to fork: the pod gets a clone.
 var ErrNone = errors.New("no warm VM")
 
-// Options say what parents are made with. All but MostForks and Logger are required.
+// Options say what parents are made with. All but MostForks, Observer and Logger are required.
 type Options struct {
 	// Dir is a directory for the parents' sockets, made with the first and removed by
 	// Close. Its own directory is there by then.
@@ -47,7 +48,9 @@ type Options struct {
 	Scratch func(ctx context.Context, path string) error
 	// MostForks is how many forks of a parent have it renewed; 0 is 256.
 	MostForks int
-	Logger    *slog.Logger
+	// Observer is told what becomes of parents; nil is nobody.
+	Observer measure.Observer
+	Logger   *slog.Logger
 }
 
 // Parents are those of one engine. Its methods may be called at once.
@@ -69,6 +72,9 @@ type Parents struct {
 func New(o Options) *Parents {
 	if o.MostForks == 0 {
 		o.MostForks = mostForks
+	}
+	if o.Observer == nil {
+		o.Observer = measure.Nobody{}
 	}
 	p := &Parents{o: o, kinds: map[Key]*kind{}, reaper: procid.Reap}
 	p.maker = p.make

@@ -10,8 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
@@ -307,6 +309,10 @@ func TestRenewed(t *testing.T) {
 					t.Error(err)
 				}
 				h.parents(2)
+				want := map[measure.Event]int{measure.WarmMade: 2, measure.WarmFailed: 1, measure.WarmRenewed: 1}
+				if diff := cmp.Diff(want, h.tally.Counts()); diff != "" {
+					t.Error(diff)
+				}
 			})
 		})
 	}
@@ -314,7 +320,7 @@ func TestRenewed(t *testing.T) {
 
 // TestIdle: a parent that nobody forks goes, and another comes as the first did.
 func TestIdle(t *testing.T) {
-	in(t, func(_ *testing.T, h *host) {
+	in(t, func(t *testing.T, h *host) {
 		h.ready()
 		time.Sleep(idle - 1)
 		h.forked(1)
@@ -322,6 +328,9 @@ func TestIdle(t *testing.T) {
 		h.parents(1)
 		time.Sleep(time.Nanosecond)
 		h.parents()
+		if n := h.tally.Counts()[measure.WarmDropped]; n != 1 {
+			t.Errorf("dropped %d times", n)
+		}
 		h.forked(0)
 	})
 }

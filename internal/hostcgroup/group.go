@@ -56,6 +56,25 @@ func (g *Group) Set(l Limits) error {
 	return nil
 }
 
+// Memory is what the group takes of the host's memory, in bytes. It is false where no
+// controller counts that.
+func (g *Group) Memory() (int64, bool) {
+	if g == nil {
+		return 0, false
+	}
+	for _, dir := range g.dirs {
+		for _, file := range []string{"memory.current", "memory.usage_in_bytes"} {
+			text, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				continue
+			}
+			n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
 func setV2(dir string, l Limits) error {
 	type file struct{ name, value string }
 	limit := func(n int64) string {

@@ -165,6 +165,30 @@ func TestSupport(t *testing.T) {
 	})
 }
 
+// TestMemory: what a group takes is told of either version, and of no group nothing.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		files map[string]string
+		want  int64
+		ok    bool
+	}{
+		"cgroup2":       {files: map[string]string{"memory.current": "4096\n"}, want: 4096, ok: true},
+		"cgroup1":       {files: map[string]string{"memory.usage_in_bytes": "8192\n"}, want: 8192, ok: true},
+		"no controller": {files: map[string]string{"cgroup.procs": ""}},
+		"no number":     {files: map[string]string{"memory.current": "max\n"}},
+	} {
+		other, dir := t.TempDir(), t.TempDir()
+		fakeGroup(t, dir, tc.files)
+		if got, ok := At([]string{other, dir}).Memory(); got != tc.want || ok != tc.ok {
+			t.Errorf("%s: %d, %v", name, got, ok)
+		}
+	}
+	if _, ok := At(nil).Memory(); ok {
+		t.Error("no group takes memory")
+	}
+}
+
 func TestNames(t *testing.T) {
 	top := t.TempDir()
 	h := find(fakeView(t, "4:memory:/\n", "cgroup / "+top+" memory"), "tag")

@@ -1,0 +1,50 @@
+// Package measuretest counts for tests what an engine does.
+package measuretest
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/bulkhead-project/bulkhead/engine/measure"
+)
+
+// Tally is an Observer that remembers. Its zero value remembers nothing yet.
+type Tally struct {
+	mu     sync.Mutex
+	starts []measure.Start
+	counts map[measure.Event]int
+}
+
+// Started implements measure.Observer.
+func (t *Tally) Started(s measure.Start) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.starts = append(t.starts, s)
+}
+
+// Count implements measure.Observer.
+func (t *Tally) Count(e measure.Event, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts == nil {
+		t.counts = map[measure.Event]int{}
+	}
+	if t.counts[e] += n; t.counts[e] == 0 {
+		delete(t.counts, e)
+	}
+}
+
+// Starts are those that were told, in their order.
+func (t *Tally) Starts() []measure.Start {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.starts)
+}
+
+// Counts are how often something happened that did.
+func (t *Tally) Counts() map[measure.Event]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.counts)
+}
