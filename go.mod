@@ -22,6 +22,7 @@ require (
 	github.com/opencontainers/image-spec v1.1.1 // images
 	github.com/opencontainers/runtime-spec v1.3.0 // containers
 	github.com/pierrec/lz4/v4 v4.1.33 // a compressed kernel
+	github.com/prometheus/client_golang v1.25.0 // the metrics of bulkhead cri
 	github.com/sirupsen/logrus v1.10.2 // the log of the registry library, sent to ours
 	github.com/spf13/cobra v1.10.2 // commands, help, completion, manual pages
 	github.com/spf13/pflag v1.0.10 // cobra's flags, to suggest the nearest
@@ -51,6 +52,7 @@ require (
 require (
 	cyphar.com/go-pathrs v0.2.5 // indirect
 	github.com/ProtonMail/go-crypto v1.5.2 // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/chzyer/readline v1.5.1 // indirect
 	github.com/cloudflare/circl v1.6.3 // indirect
@@ -83,6 +85,9 @@ require (
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/proglottis/gpgme v0.1.6 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/secure-systems-lab/go-securesystemslib v0.11.1 // indirect
 	github.com/sigstore/fulcio v1.8.8 // indirect

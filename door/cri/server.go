@@ -19,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	service "github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/door/cri/metrics"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -40,8 +41,10 @@ type Options struct {
 	Logs []string
 	// Handlers are runtime handlers beside the built-in ones, or in their place, by name.
 	Handlers map[string]service.Handler
-	// Engine is what else the engine is opened with; Roots, Instance, HostPaths and Logger
-	// are set by the door.
+	// Metrics is the address of the server of metrics; empty is none.
+	Metrics string
+	// Engine is what else the engine is opened with; Roots, Instance, HostPaths, Observer and
+	// Logger are set by the door.
 	Engine engine.Options
 	Logger *slog.Logger
 }
@@ -56,23 +59,41 @@ const maxMessage = 16 << 20
 // Run serves until ctx ends, and calls ready when the socket is served. Pods live on.
 // Where another process serves the instance, the error matches flock.ErrLocked.
 func Run(ctx context.Context, o Options, ready func()) (err error) {
+	seen := observer{metrics.New(), o.Logger}
+	o.Engine.Observer = seen.metrics
 	e, err := open(ctx, o)
 	if err != nil {
 		return fmt.Errorf("cri: %w", err)
 	}
 	defer func() { err = errors.Join(err, e.Close(context.WithoutCancel(ctx))) }()
+	seen.metrics.Of(e)
 	streams, err := newStreams(ctx, e)
 	if err != nil {
 		return fmt.Errorf("cri: %w", err)
 	}
+	all := webs{streams.web}
+	if o.Metrics != "" {
+		w, err := listenWeb(ctx, "metrics", o.Metrics)
+		if err != nil {
+			return fmt.Errorf("cri: %w", errors.Join(err, all.close()))
+		}
+		w.server.Handler = seen.metrics.Handler()
+		all = append(all, w)
+	}
 	l, err := socket.Listen(ctx, o.Socket)
 	if err != nil {
-		return fmt.Errorf("cri: serve: %w", errors.Join(err, streams.close()))
+		return fmt.Errorf("cri: serve: %w", errors.Join(err, all.close()))
 	}
+	srv := grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.UnaryInterceptor(seen.unary), grpc.StreamInterceptor(seen.stream),
+	)
 	s := service.New(e, service.Options{
 		Roots: o.Roots, Volumes: layout.Dirs{Kubelet: o.Kubelet}, Handlers: o.Handlers, Logger: o.Logger,
 	})
-	return serve(ctx, s, streams, l, ready)
+	runtimeapi.RegisterRuntimeServiceServer(srv, &runtimeServer{s: s, streams: streams})
+	runtimeapi.RegisterImageServiceServer(srv, &imageServer{s: s})
+	return serve(ctx, srv, all, l, ready)
 }
 
 // open opens the engine.
@@ -91,25 +112,21 @@ func open(ctx context.Context, o Options) (*engine.Engine, error) {
 	return engine.Open(ctx, options)
 }
 
-// serve serves both servers until ctx ends.
-func serve(ctx context.Context, s *service.Service, streams *streams, l net.Listener, ready func()) error {
-	srv := grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.UnaryInterceptor(unaryErrors), grpc.StreamInterceptor(streamErrors),
-	)
-	runtimeapi.RegisterRuntimeServiceServer(srv, &runtimeServer{s: s, streams: streams})
-	runtimeapi.RegisterImageServiceServer(srv, &imageServer{s: s})
+// serve serves all servers until ctx ends, or one of them.
+func serve(ctx context.Context, srv *grpc.Server, all webs, l net.Listener, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	var streamsErr, closeErr error
-	wg.Go(func() {
-		defer cancel()
-		streamsErr = streams.serve()
-	})
+	errs := make([]error, len(all)+2)
+	for i, w := range all {
+		wg.Go(func() {
+			defer cancel()
+			errs[i] = w.serve()
+		})
+	}
 	wg.Go(func() {
 		<-ctx.Done()
-		closeErr = streams.close()
+		errs[len(all)] = all.close()
 		late := time.AfterFunc(endTimeout, srv.Stop)
 		defer late.Stop()
 		srv.GracefulStop()
@@ -119,7 +136,7 @@ func serve(ctx context.Context, s *service.Service, streams *streams, l net.List
 	cancel()
 	wg.Wait()
 	if err != nil {
-		err = fmt.Errorf("cri: serve: %w", err)
+		errs[len(all)+1] = fmt.Errorf("cri: serve: %w", err)
 	}
-	return errors.Join(err, streamsErr, closeErr)
+	return errors.Join(errs...)
 }

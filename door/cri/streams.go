@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
-	"time"
 
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
@@ -21,39 +19,22 @@ import (
 // is good for one client and for a minute.
 type streams struct {
 	streaming.Server
-	http     *http.Server
-	listener net.Listener
+	*web
 }
 
 func newStreams(ctx context.Context, e *engine.Engine) (*streams, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	w, err := listenWeb(ctx, "streams", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("serve streams: %w", err)
+		return nil, err
 	}
 	config := streaming.DefaultConfig
-	config.BaseURL = &url.URL{Scheme: "http", Host: l.Addr().String()}
+	config.BaseURL = &url.URL{Scheme: "http", Host: w.listener.Addr().String()}
 	server, err := streaming.NewServer(config, prepared{e})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("serve streams: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("serve streams: %w", err), w.close())
 	}
-	return &streams{server, &http.Server{Handler: server, ReadHeaderTimeout: 10 * time.Second}, l}, nil
-}
-
-func (s *streams) serve() error {
-	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve streams: %w", err)
-	}
-	return nil
-}
-
-// close cuts off the streams that there are: a client's end is an end of its own for each.
-func (s *streams) close() error { return errors.Join(s.http.Close(), ignoreClosed(s.listener.Close())) }
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
+	w.server.Handler = server
+	return &streams{server, w}, nil
 }
 
 // prepared connects the library's clients with the engine's streams. The library calls it

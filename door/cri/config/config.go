@@ -6,6 +6,7 @@ package config
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ type Config struct {
 	Warm string
 	// Handlers are runtime handlers, as ParseHandlers reads them.
 	Handlers []string
+	// Metrics is the address of the server of metrics; empty is none.
+	Metrics string
 	// LogLevel and LogFormat are those of the door's own log.
 	LogLevel, LogFormat string
 }
@@ -80,6 +83,10 @@ func (c *Config) settings() []setting {
 			key: "runtime-handler", value: &c.Handlers, preset: []string{},
 			help: "handler for pods of a RuntimeClass, beside bulkhead and bulkhead-cold: NAME=OPTION,..., of cold (boot each VM), " +
 				"no-fork (clone each VM), kvm and tcg (repeatable)",
+		},
+		{
+			key: "metrics-address", value: &c.Metrics, preset: "",
+			help: "IP:PORT where Prometheus reads /metrics, by plain HTTP; empty is nowhere",
 		},
 		{
 			key: "log-level", value: &c.LogLevel, preset: "info",
@@ -141,6 +148,11 @@ func (c *Config) Check() error {
 	}
 	if c.Network != CNI && c.Network != User {
 		return fmt.Errorf("network %q is neither cni nor user", c.Network)
+	}
+	if c.Metrics != "" {
+		if _, err := netip.ParseAddrPort(c.Metrics); err != nil {
+			return fmt.Errorf("metrics-address %q is no IP:PORT", c.Metrics)
+		}
 	}
 	if _, err := ParseHandlers(c.Handlers); err != nil {
 		return err

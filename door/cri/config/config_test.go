@@ -15,7 +15,8 @@ import (
 var all = []string{
 	"--listen", "unix:///tmp/a b.sock", "--kubelet-root=/k", "--log-dir", "/l,with a comma", "--log-dir=/m",
 	"--network=user", "--cni-conf-dir=/c", "--cni-bin-dir=/b", "--cni-bin-dir=/d",
-	"--warm=namespace", "--runtime-handler=kvm=kvm,no-fork", "--runtime-handler=tcg", "--log-level=debug", "--log-format=json",
+	"--warm=namespace", "--runtime-handler=kvm=kvm,no-fork", "--runtime-handler=tcg",
+	"--metrics-address=127.0.0.1:1338", "--log-level=debug", "--log-format=json",
 }
 
 // TestArgs: another program has the same of the arguments.
@@ -73,6 +74,8 @@ func TestCheck(t *testing.T) {
 		{"--network=host", `network "host" is neither`},
 		{"--log-level=loud", `log-level "loud" is none of`},
 		{"--runtime-handler=a=hot", `runtime-handler "a=hot": option "hot"`},
+		{arg: "--metrics-address=[::1]:0"},
+		{"--metrics-address=:1338", `metrics-address ":1338" is no IP:PORT`},
 		{"--log-format=xml", `log-format "xml" is neither`},
 	} {
 		c, _ := parse(t, []string{tc.arg})
@@ -109,6 +112,7 @@ func TestFile(t *testing.T) {
 				cni-bin-dir = ["/b", "/d"]
 				warm = "namespace"
 				runtime-handler = ["kvm=kvm,no-fork", "tcg"]
+				metrics-address = "127.0.0.1:1338"
 				log-level = "debug"
 				log-format = "json"`,
 			want: all,

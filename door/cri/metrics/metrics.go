@@ -1,0 +1,127 @@
+// Package metrics are those of the door of kubelets, as Prometheus reads them: what its
+// engine tells (engine/measure), what its engine has, and its clients' calls.
+package metrics
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc/codes"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/measure"
+	"github.com/bulkhead-project/bulkhead/internal/version"
+)
+
+// Metrics are those of one door. They are its engine's measure.Observer. The methods may
+// be called at once.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	starts, notForked *prometheus.CounterVec
+	took, phases      *prometheus.HistogramVec
+	events            [measure.Events]prometheus.Counter
+	calls             *prometheus.CounterVec
+	callTook          *prometheus.HistogramVec
+}
+
+// The buckets of durations, in seconds: from a fork's phases to the longest start, and of
+// calls, from a version to the pull of a large image.
+var (
+	startBuckets = prometheus.ExponentialBuckets(0.001, 2, 18)
+	callBuckets  = prometheus.ExponentialBuckets(0.001, 4, 10)
+)
+
+// New are metrics of which nothing has been counted.
+func New() *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.starts = m.counter("bulkhead_pod_starts_total",
+		"Starts of pods, by how the VM was made (fork, clone, boot) and by result (ok, failed).", "vm", "result")
+	m.notForked = m.counter("bulkhead_pod_not_forked_total", "Started pods whose VM is a clone, by why it is no fork.", "reason")
+	m.took = m.histogram("bulkhead_pod_start_seconds", "Duration of the starts of pods that did not fail.", startBuckets, "vm")
+	m.phases = m.histogram("bulkhead_pod_start_phase_seconds", "Duration of each phase of them.", startBuckets, "phase", "vm")
+	templates := m.counter("bulkhead_template_requests_total",
+		"Requests for the template of a VM: it was there (hit), was built, or could not be (failed).", "result")
+	warm := m.counter("bulkhead_warm_vms_total",
+		"Warm VMs that were made, that took the place of older ones (renewed), failed, or were dropped.", "event")
+	leaks := m.counter("bulkhead_reaped_total",
+		"What killed processes had left: pods adopted by another shim, leaks removed, and what could not be (failed).", "result")
+	m.events = [measure.Events]prometheus.Counter{
+		measure.TemplateHit:    templates.WithLabelValues("hit"),
+		measure.TemplateBuilt:  templates.WithLabelValues("built"),
+		measure.TemplateFailed: templates.WithLabelValues("failed"),
+		measure.WarmMade:       warm.WithLabelValues("made"),
+		measure.WarmRenewed:    warm.WithLabelValues("renewed"),
+		measure.WarmFailed:     warm.WithLabelValues("failed"),
+		measure.WarmDropped:    warm.WithLabelValues("dropped"),
+		measure.LeakAdopted:    leaks.WithLabelValues("adopted"),
+		measure.LeakRemoved:    leaks.WithLabelValues("removed"),
+		measure.LeakFailed:     leaks.WithLabelValues("failed"),
+	}
+	// These two are called as they are of other gRPC servers.
+	m.calls = m.counter("grpc_server_handled_total", "Calls that have ended, by code.", "grpc_service", "grpc_method", "grpc_code")
+	m.callTook = m.histogram("grpc_server_handling_seconds", "Duration of calls.", callBuckets, "grpc_service", "grpc_method")
+	for _, vm := range []measure.VM{measure.Fork, measure.Clone, measure.Boot} {
+		for _, result := range []string{"ok", "failed"} {
+			m.starts.WithLabelValues(string(vm), result)
+		}
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "bulkhead_build_info", Help: "Always 1.", ConstLabels: prometheus.Labels{"version": version.Version},
+	})
+	build.Set(1)
+	m.registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	m.registry.MustRegister(h)
+	return h
+}
+
+// Started implements measure.Observer.
+func (m *Metrics) Started(s measure.Start) {
+	vm := string(s.VM)
+	if s.Failed {
+		m.starts.WithLabelValues(vm, "failed").Inc()
+		return
+	}
+	m.starts.WithLabelValues(vm, "ok").Inc()
+	m.took.WithLabelValues(vm).Observe(s.Took.Seconds())
+	for _, p := range s.Phases {
+		m.phases.WithLabelValues(p.Name, vm).Observe(p.Took.Seconds())
+	}
+	if s.NotForked != "" {
+		m.notForked.WithLabelValues(string(s.NotForked)).Inc()
+	}
+}
+
+// Count implements measure.Observer.
+func (m *Metrics) Count(e measure.Event, n int) { m.events[e].Add(float64(n)) }
+
+// Called tells of a call that has ended.
+func (m *Metrics) Called(service, method string, code codes.Code, took time.Duration) {
+	m.calls.WithLabelValues(service, method, code.String()).Inc()
+	m.callTook.WithLabelValues(service, method).Observe(took.Seconds())
+}
+
+// Of has metrics tell what an engine has at the time when they are read. It is called
+// once.
+func (m *Metrics) Of(e *engine.Engine) { m.registry.MustRegister(possessions{e}) }
+
+// Handler serves the metrics.
+func (m *Metrics) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	return mux
+}

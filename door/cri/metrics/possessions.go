@@ -1,0 +1,53 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+)
+
+// possessions are what an engine has.
+type possessions struct{ e *engine.Engine }
+
+var (
+	podsDesc       = prometheus.NewDesc("bulkhead_pods", "Pods, by state (ready, notready).", []string{"state"}, nil)
+	containersDesc = prometheus.NewDesc("bulkhead_containers", "Containers, by state (created, running, exited).", []string{"state"}, nil)
+	givenDesc      = prometheus.NewDesc("bulkhead_vm_memory_given_bytes", "Memory that the VMs of ready pods have been given.", nil, nil)
+	takenDesc      = prometheus.NewDesc("bulkhead_vm_memory_taken_bytes",
+		"Memory that the cgroups around these VMs and their shims take on the host.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (possessions) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{podsDesc, containersDesc, givenDesc, takenDesc} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector. It asks no guest.
+func (p possessions) Collect(to chan<- prometheus.Metric) {
+	pods := map[string]int{"ready": 0, "notready": 0}
+	containers := map[engine.State]int{engine.ContainerCreated: 0, engine.ContainerRunning: 0, engine.ContainerExited: 0}
+	for _, pod := range p.e.Pods() {
+		if pod.Ready {
+			pods["ready"]++
+		} else {
+			pods["notready"]++
+		}
+		for i := range pod.Containers {
+			containers[pod.Containers[i].State]++
+		}
+	}
+	gauge := func(d *prometheus.Desc, n int64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	}
+	for state, n := range pods {
+		gauge(podsDesc, int64(n), state)
+	}
+	for state, n := range containers {
+		gauge(containersDesc, int64(n), string(state))
+	}
+	memory := p.e.Memory()
+	gauge(givenDesc, memory.Given)
+	gauge(takenDesc, memory.Taken)
+}

@@ -1,0 +1,103 @@
+package cri
+
+import (
+	"context"
+	"log/slog"
+	"path"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/cri/metrics"
+)
+
+// observer counts and logs the calls of clients. It logs whom a call is about and never
+// what it says: environments, commands and credentials may be secrets.
+type observer struct {
+	metrics *metrics.Metrics
+	log     *slog.Logger
+}
+
+func (o observer) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+	began := time.Now()
+	res, err := h(ctx, q)
+	err = coded(err)
+	o.ended(ctx, info.FullMethod, began, err, q, res)
+	return res, err
+}
+
+func (o observer) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+	began := time.Now()
+	err := coded(h(srv, s))
+	o.ended(s.Context(), info.FullMethod, began, err)
+	return err
+}
+
+// ended tells of a call whose request and response, if it has any, are about.
+func (o observer) ended(ctx context.Context, full string, began time.Time, err error, about ...any) {
+	service, method, took, code := path.Base(path.Dir(full)), path.Base(full), time.Since(began), status.Code(err)
+	o.metrics.Called(service, method, code, took)
+	level := levelOf(method, code)
+	if !o.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := append([]slog.Attr{slog.String("method", method)}, names(about)...)
+	attrs = append(attrs, slog.Duration("took", took))
+	if err != nil {
+		attrs = append(attrs, slog.String("code", code.String()), slog.String("error", status.Convert(err).Message()))
+	}
+	o.log.LogAttrs(ctx, level, "call", attrs...)
+}
+
+// changes are the calls after which something is different.
+var changes = []string{
+	"RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "UpdatePodSandboxResources", "CreateContainer", "StartContainer",
+	"StopContainer", "RemoveContainer", "UpdateContainerResources", "PullImage", "RemoveImage",
+}
+
+func levelOf(method string, code codes.Code) slog.Level {
+	switch code {
+	case codes.OK:
+		if slices.Contains(changes, method) {
+			return slog.LevelInfo
+		}
+		return slog.LevelDebug
+	case codes.NotFound, codes.Canceled, codes.Unimplemented: // as clients expect
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
+}
+
+// names say whom requests and responses are about.
+func names(about []any) (attrs []slog.Attr) {
+	add := func(key, value string) {
+		same := func(a slog.Attr) bool { return a.Key == key }
+		if value != "" && !slices.ContainsFunc(attrs, same) {
+			attrs = append(attrs, slog.String(key, value))
+		}
+	}
+	for _, a := range about {
+		if m, ok := a.(interface{ GetPodSandboxId() string }); ok {
+			add("pod", m.GetPodSandboxId())
+		}
+		if m, ok := a.(interface{ GetContainerId() string }); ok {
+			add("container", m.GetContainerId())
+		}
+		if m, ok := a.(*runtimeapi.RunPodSandboxRequest); ok {
+			meta := m.GetConfig().GetMetadata()
+			add("namespace", meta.GetNamespace())
+			add("name", meta.GetName())
+		}
+		if m, ok := a.(*runtimeapi.CreateContainerRequest); ok {
+			add("name", m.GetConfig().GetMetadata().GetName())
+		}
+		if m, ok := a.(interface{ GetImage() *runtimeapi.ImageSpec }); ok {
+			add("image", m.GetImage().GetImage())
+		}
+	}
+	return attrs
+}
