@@ -225,7 +225,17 @@ func (c *container) remove(ctx context.Context) error {
 			return err
 		}
 	}
-	// The record last: until it is gone, a crash leaves something to find.
+	if err := c.drop(); err != nil {
+		return err
+	}
+	p.e.emit(Deleted, p, c.ID)
+	return nil
+}
+
+// drop removes what the host has of a container without a task. The record goes last: until
+// then a crash leaves something to find.
+func (c *container) drop() error {
+	p := c.pod
 	if err := bundle.Remove(p.e.store.StateDir(p.id), c.ID); err != nil {
 		return err
 	}
@@ -233,9 +243,8 @@ func (c *container) remove(ctx context.Context) error {
 		return err
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	delete(p.containers, c.ID)
-	p.mu.Unlock()
-	p.e.emit(Deleted, p, c.ID)
 	return nil
 }
 

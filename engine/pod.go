@@ -58,6 +58,7 @@ type pod struct {
 type container struct {
 	pod *pod
 	store.Stored
+	loaded bool // an earlier engine's, and no shim has told of it yet
 }
 
 func newPod(e *Engine, record *store.Pod) *pod {

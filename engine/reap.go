@@ -247,7 +247,7 @@ func (p *pod) load() error {
 		}
 	}
 	for _, st := range stored {
-		p.containers[st.ID] = &container{pod: p, Stored: st}
+		p.containers[st.ID] = &container{pod: p, Stored: st, loaded: true}
 	}
 	return nil
 }

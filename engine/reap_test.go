@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/ttrpc"
 
@@ -383,5 +384,36 @@ func TestReapStopped(t *testing.T) {
 	}
 	if what, err := e.reapPod(t.Context(), store.NewID()); err != nil || what != nothing {
 		t.Errorf("one that is gone: %v, %v", what, err)
+	}
+}
+
+// TestHalfMadeContainers: what an engine was making when it was killed, and its shim has never
+// heard of, is dropped; what the shim knows, and what has run, stays.
+func TestHalfMadeContainers(t *testing.T) {
+	t.Parallel()
+	made, half, ran := idOf("1"), idOf("2"), idOf("3")
+	s := &scripted{status: &shimv1.StatusResponse{
+		State: "running", Containers: []*shimv1.ContainerStatus{{Id: made, State: string(sandbox.Ready)}},
+	}}
+	e := reapEngine(t, &scriptedShims{shim: s})
+	id := store.NewID()
+	putPod(t, e, id, store.Ready)
+	putState(t, e, id, layout.Machine, layout.Sandbox)
+	for _, ctr := range []*store.Container{{ID: made, Key: "m"}, {ID: half, Key: "h"}, {ID: ran, Key: "r", Started: time.Now()}} {
+		if err := e.store.PutContainer(id, ctr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.Reap(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stored, _, err := e.store.Containers(id)
+	var left []string
+	for _, ctr := range stored {
+		left = append(left, ctr.ID)
+	}
+	slices.Sort(left)
+	if err != nil || !slices.Equal(left, []string{made, ran}) || len(e.all()[0].containers) != 2 {
+		t.Errorf("left %v, %v", left, err)
 	}
 }

@@ -55,6 +55,9 @@ func (p *pod) reconcile(ctx context.Context, c *link.Conn) error {
 			p.take(ctx, c, ctr, word)
 		}
 	}
+	if !stopped {
+		err = errors.Join(err, p.dropHalfMade(known))
+	}
 	p.mu.Lock()
 	p.paused = status.GetState() == string(sandbox.Paused)
 	p.mu.Unlock()
@@ -62,6 +65,26 @@ func (p *pod) reconcile(ctx context.Context, c *link.Conn) error {
 		p.settle(time.Now(), sandbox.ReasonVMKilled, reason)
 	}
 	return err
+}
+
+// dropHalfMade drops the containers that an earlier engine was making when it was killed: they
+// have a record, and known, all that the shim has, is without them.
+func (p *pod) dropHalfMade(known map[string]bool) error {
+	p.mu.Lock()
+	var lost []*container
+	for id, ctr := range p.containers {
+		if ctr.loaded && !known[id] && ctr.state() == ContainerCreated {
+			lost = append(lost, ctr)
+		}
+		ctr.loaded = false
+	}
+	p.mu.Unlock()
+	var errs []error
+	for _, ctr := range lost {
+		p.e.log.Info("a container that was never made is dropped", "pod", p.id, "container", ctr.ID)
+		errs = append(errs, ctr.drop())
+	}
+	return errors.Join(errs...)
 }
 
 // take takes over the word on one container.
