@@ -126,7 +126,7 @@ func (w *world) inodes() map[string]string {
 		seen[ns] = true
 		for line := range strings.Lines(string(table)) {
 			fields := strings.Fields(line)
-			if len(fields) == 8 && strings.HasPrefix(fields[7], w.dir+"/") && fields[7] != w.faults.path {
+			if len(fields) == 8 && strings.HasPrefix(fields[7], w.dir+"/") && fields[7] != w.faults.Path {
 				found["socket:["+fields[6]+"]"] = fields[7]
 			}
 		}
@@ -174,7 +174,7 @@ func (w *world) census() []string {
 			return nil //nolint:nilerr // it went meanwhile
 		case strings.HasPrefix(name, "/data/images/") && !strings.HasPrefix(name, "/data/images/pins") && strings.Count(name, "/") > 2,
 			strings.HasPrefix(name, "/data/templates/") && strings.Count(name, "/") > 3,
-			filepath.Base(name) == "run.sock", filepath.Base(name) == "engine.log", path == w.faults.path:
+			filepath.Base(name) == "run.sock", filepath.Base(name) == "engine.log", path == w.faults.Path:
 			return nil
 		}
 		all = append(all, "file "+temporary.ReplaceAllString(name, ".TMP"))

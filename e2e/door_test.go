@@ -10,6 +10,7 @@ import (
 	doors "github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testfaults"
 )
 
 // TestDoor: a door in a process of its own starts the engine that it finds missing. Its
@@ -18,7 +19,7 @@ func TestDoor(t *testing.T) {
 	w := newWorld(t)
 	w.shutdown(t)
 	for name, value := range map[string]string{
-		"BULKHEAD_LIBEXEC": w.bin, "BULKHEAD_GUEST": guest(), "BULKHEAD_FAULTS": w.faults.path,
+		"BULKHEAD_LIBEXEC": w.bin, "BULKHEAD_GUEST": testfaults.Guest(), "BULKHEAD_FAULTS": w.faults.Path,
 		"BULKHEAD_WARM": "off", "BULKHEAD_IDLE": "300ms", "HOME": w.dir,
 	} {
 		t.Setenv(name, value)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testfaults"
 )
 
 // sampleSize is how many cells of the table an ordinary run takes.
@@ -65,7 +66,7 @@ type killing struct {
 func (k *killing) run(t *testing.T) {
 	defer func() { k.warm = "off" }()
 	scenarios[k.cell.scenario](k, t)
-	k.faults.disarm()
+	k.faults.Disarm()
 	if k.warm != "off" {
 		k.warm = "off"
 		k.shutdown(t) // with its warm VMs
@@ -138,7 +139,7 @@ func (k *killing) warmUp(t *testing.T) {
 	k.warm = "on"
 	made := k.arm("warm.proven")
 	k.must(t, pod("first", "Never", "true"), "run", "--rm", "-q", "-")
-	await(t, made, nil).release()
+	await(t, made, nil).Release()
 }
 
 // warming kills while a warm VM is made.
@@ -147,7 +148,7 @@ func (k *killing) warming(t *testing.T) {
 	k.warm = "on"
 	hit := k.arm(k.cell.point)
 	k.must(t, pod("first", "Never", "true"), "run", "--rm", "-q", "-")
-	k.strikeAt(t, func() <-chan stop { return hit }, nil)
+	k.strikeAt(t, func() <-chan testfaults.Stop { return hit }, nil)
 }
 
 // ending kills while a running pod is stopped or removed.
@@ -198,7 +199,7 @@ func (k *killing) adopt(t *testing.T) {
 			}
 		}
 	}
-	k.strikeAt(t, func() <-chan stop { return hit }, nil)
+	k.strikeAt(t, func() <-chan testfaults.Stop { return hit }, nil)
 	k.must(t, "", "reap")
 	for deadline := time.Now().Add(testdeadline.For(30 * time.Second)); ; time.Sleep(100 * time.Millisecond) {
 		c := k.world.run(t, "", "exec", name, "--", "echo", "there")
@@ -246,8 +247,8 @@ func (k *killing) clear(t *testing.T) {
 }
 
 // arm stops the next process that comes to point, the survivor's apart.
-func (k *killing) arm(point string) <-chan stop {
-	return k.faults.arm(func(h fault.Hit) bool {
+func (k *killing) arm(point string) <-chan testfaults.Stop {
+	return k.faults.Arm(func(h fault.Hit) bool {
 		return h.Point == point && process{h.PID, h.Args}.shim() != k.survivor.sandbox
 	})
 }
@@ -258,14 +259,14 @@ func (k *killing) strike(t *testing.T, start func() *command) *command {
 	t.Helper()
 	hit := k.arm(k.cell.point)
 	c := start()
-	k.strikeAt(t, func() <-chan stop { return hit }, c)
+	k.strikeAt(t, func() <-chan testfaults.Stop { return hit }, c)
 	return c
 }
 
-func (k *killing) strikeAt(t *testing.T, hit func() <-chan stop, c *command) {
+func (k *killing) strikeAt(t *testing.T, hit func() <-chan testfaults.Stop, c *command) {
 	t.Helper()
 	s := await(t, hit(), c)
-	defer s.release()
+	defer s.Release()
 	for _, pid := range k.victim(t, s, c) {
 		if err := kill(pid); err != nil {
 			t.Fatalf("kill the %s: %v", k.cell.victim, err)
@@ -274,7 +275,7 @@ func (k *killing) strikeAt(t *testing.T, hit func() <-chan stop, c *command) {
 }
 
 // await returns the process that stops at the point that was armed.
-func await(t *testing.T, hit <-chan stop, c *command) stop {
+func await(t *testing.T, hit <-chan testfaults.Stop, c *command) testfaults.Stop {
 	t.Helper()
 	var ended chan struct{}
 	if c != nil {
@@ -300,7 +301,7 @@ func await(t *testing.T, hit <-chan stop, c *command) stop {
 }
 
 // victim finds the processes to kill; they may be about to be born.
-func (k *killing) victim(t *testing.T, s stop, c *command) []int {
+func (k *killing) victim(t *testing.T, s testfaults.Stop, c *command) []int {
 	t.Helper()
 	switch k.cell.victim {
 	case "cli":

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testfaults"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 )
@@ -29,38 +29,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tags are those that the programs are built with, and the points of package
-// fault.
-const tags = "faults,containers_image_openpgp,grpcnotrace,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper"
-
-// programs builds the programs with their points, once.
-var programs = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join("..", "build", "faults")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-o", dir,
-		"../cmd/bulkhead", "../cmd/bulkhead-engine", "../cmd/bulkhead-shim", "../cmd/bulkhead-convert")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the programs: %w: %s", err, out)
-	}
-	const library = "bulkhead-warm.so" // which make has built
-	from, err := dirs.Sibling(library)
-	if err != nil {
-		from = filepath.Join("..", "bin", library)
-	}
-	b, err := os.ReadFile(from)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, library), b, 0o755)
-	}
-	return dir, err
-})
-
 // image is what every pod of these tests runs.
 const image = "localhost/busybox:test"
 
@@ -68,7 +36,7 @@ const image = "localhost/busybox:test"
 // test that they are given.
 type world struct {
 	dir, bin string
-	faults   *faults
+	faults   *testfaults.Faults
 	warm     string // whether an engine forks VMs that starts now: on or off
 	idle     string
 }
@@ -91,7 +59,7 @@ func newWorldWith(t *testing.T, warm string) *world {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
-	bin, err := programs()
+	bin, err := testfaults.Programs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +73,7 @@ func newWorldWith(t *testing.T, warm string) *world {
 	}
 	w := &world{dir: dir, bin: bin, warm: warm, idle: "1m"}
 	testtemplate.Share(t, dir, w.roots().Data)
-	w.faults = listen(t, filepath.Join(dir, "faults"))
+	w.faults = testfaults.Listen(t, filepath.Join(dir, "faults"))
 	t.Cleanup(func() { w.end(t) })
 	w.must(t, "", "image", "load", "oci:"+testimage.Busybox(t), image)
 	return w
@@ -113,15 +81,6 @@ func newWorldWith(t *testing.T, warm string) *world {
 
 func (w *world) roots() dirs.Roots {
 	return dirs.Roots{Data: filepath.Join(w.dir, "data"), State: filepath.Join(w.dir, "state")}
-}
-
-// guest is the bundle's directory: where make says, or where it puts it.
-func guest() string {
-	if dir := os.Getenv("BULKHEAD_GUEST"); dir != "" {
-		return dir
-	}
-	dir, _ := filepath.Abs(filepath.Join("..", "bin", "guest"))
-	return dir
 }
 
 // commandLimit bounds every command, on an idle machine.
@@ -143,7 +102,7 @@ func (w *world) start(t *testing.T, stdin string, args ...string) *command {
 	c.Dir, c.Stdin, c.Stdout, c.Stderr = "/", strings.NewReader(stdin), &c.out, &c.err
 	c.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "BULKHEAD_DATA=" + r.Data, "BULKHEAD_STATE=" + r.State,
-		"BULKHEAD_LIBEXEC=" + w.bin, "BULKHEAD_GUEST=" + guest(), "BULKHEAD_FAULTS=" + w.faults.path,
+		"BULKHEAD_LIBEXEC=" + w.bin, "BULKHEAD_GUEST=" + testfaults.Guest(), "BULKHEAD_FAULTS=" + w.faults.Path,
 		"BULKHEAD_WARM=" + w.warm, "BULKHEAD_IDLE=" + w.idle,
 	}
 	// What holds its output open must not hold its end up.
@@ -213,7 +172,7 @@ func (w *world) shutdown(t *testing.T) {
 // end removes every pod, ends the engine, and checks that nothing runs.
 func (w *world) end(t *testing.T) {
 	began := time.Now()
-	w.faults.disarm()
+	w.faults.Disarm()
 	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(time.Minute))
 	defer cancel()
 	c := client.New(w.roots(), nil)

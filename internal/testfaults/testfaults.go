@@ -1,4 +1,5 @@
-package e2e
+// Package testfaults stops processes at the points of package fault, for tests of crashes.
+package testfaults
 
 import (
 	"bufio"
@@ -11,29 +12,31 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
-// faults is the socket to which the programs tell their points. Every point is
+// Faults is the socket to which the programs tell their points. Every point is
 // answered at once, but for the one that is armed.
-type faults struct {
-	path string
+type Faults struct {
+	// Path is what BULKHEAD_FAULTS names.
+	Path string
 
 	mu   sync.Mutex
 	want func(fault.Hit) bool
-	hit  chan stop
+	hit  chan Stop
 	seen map[string]bool // every point that any process has told
 }
 
-// stop is a process that waits at a point.
-type stop struct {
+// Stop is a process that waits at a point.
+type Stop struct {
 	fault.Hit
 	conn net.Conn
 }
 
-// release lets the process go on, if it still lives.
-func (s stop) release() { goOn(s.conn) }
+// Release lets the process go on, if it still lives.
+func (s Stop) Release() { goOn(s.conn) }
 
 func goOn(conn net.Conn) { _, _ = conn.Write([]byte{0}) }
 
-func listen(t *testing.T, path string) *faults {
+// Listen makes the socket, which ends with the test.
+func Listen(t *testing.T, path string) *Faults {
 	t.Helper()
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -42,7 +45,7 @@ func listen(t *testing.T, path string) *faults {
 	if err := os.Chmod(path, 0o777); err != nil { // shims run as users of their own
 		t.Fatal(err)
 	}
-	f := &faults{path: path, seen: map[string]bool{}}
+	f := &Faults{Path: path, seen: map[string]bool{}}
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -56,7 +59,7 @@ func listen(t *testing.T, path string) *faults {
 	return f
 }
 
-func (f *faults) serve(conn net.Conn) {
+func (f *Faults) serve(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	for {
@@ -70,7 +73,7 @@ func (f *faults) serve(conn net.Conn) {
 }
 
 // point deals with one point that a process has told over conn.
-func (f *faults) point(h fault.Hit, conn net.Conn) {
+func (f *Faults) point(h fault.Hit, conn net.Conn) {
 	f.mu.Lock()
 	f.seen[h.Point] = true
 	wanted := f.want != nil && f.want(h)
@@ -83,25 +86,25 @@ func (f *faults) point(h fault.Hit, conn net.Conn) {
 		goOn(conn)
 		return
 	}
-	hit <- stop{h, conn}
+	hit <- Stop{h, conn}
 }
 
-// arm stops the next process at a point that want accepts.
-func (f *faults) arm(want func(fault.Hit) bool) <-chan stop {
+// Arm stops the next process at a point that want accepts.
+func (f *Faults) Arm(want func(fault.Hit) bool) <-chan Stop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.want, f.hit = want, make(chan stop, 1)
+	f.want, f.hit = want, make(chan Stop, 1)
 	return f.hit
 }
 
-// disarm lets everything go on.
-func (f *faults) disarm() {
+// Disarm lets everything go on.
+func (f *Faults) Disarm() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.want = nil
 	select {
 	case s := <-f.hit:
-		s.release()
+		s.Release()
 	default:
 	}
 }

@@ -1,0 +1,235 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/cri/critest"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testfaults"
+	"github.com/bulkhead-project/bulkhead/internal/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
+)
+
+// killPoints are those of each call, in the order in which they come.
+var killPoints = []struct {
+	call   string
+	points []string
+}{
+	{"RunPodSandbox", []string{
+		"run.reserve", "run.store", "journal.network", "cni.recorded", "cni.namespace", "run.network", "cni.added", "cgroup.made",
+		"shim.recorded", "shim.spawned", "run.shim", "run.address", "run.create", "run.start", "run.ready",
+	}},
+	{"CreateContainer", []string{"container.recorded", "container.pinned", "container.bundled", "container.created"}},
+	{"StartContainer", []string{"container.started"}},
+	{"StopPodSandbox", []string{
+		"stop.killed", "undo.shim", "undone.shim", "undo.network", "cni.deleted", "cni.removed", "undone.network", "stop.undone",
+		"stop.recorded",
+	}},
+	{"RemovePodSandbox", []string{"remove.marked", "unwind.undone", "unwind.state", "remove.unwound", "remove.released"}},
+}
+
+// killParts is in how many days each cell's turn comes.
+const killParts = 5
+
+// TestKill: the server is killed at a step of a call. The next one has the pod as it was or as
+// it was to be, the call can be made again, and nothing is left once the pod is removed.
+func TestKill(t *testing.T) {
+	n := newKilled(t)
+	cell := 0
+	for _, c := range killPoints {
+		for _, point := range c.points {
+			cell++
+			if os.Getenv("BULKHEAD_TEST_LONG") == "" && cell%killParts != int(time.Now().Unix()/86400)%killParts &&
+				!strings.Contains(strings.Join(os.Args, " "), "TestKill/") {
+				continue
+			}
+			t.Run(c.call+"/"+point, func(t *testing.T) { n.kill(t, c.call, point) })
+		}
+	}
+}
+
+// killed is a node whose server is a process of its own.
+type killed struct {
+	*node
+	faults *testfaults.Faults
+	bin    string
+	server *exec.Cmd
+}
+
+func newKilled(t *testing.T) *killed {
+	t.Helper()
+	n := &killed{node: newNode(t, enginetest.Clones)}
+	var err error
+	if n.bin, err = testfaults.Programs(); err != nil {
+		t.Fatal(err)
+	}
+	images, err := image.Open(n.o.Roots, "cri")
+	if err != nil {
+		t.Fatal(err)
+	}
+	enginetest.LoadImage(t, images)
+	n.faults = testfaults.Listen(t, filepath.Join(filepath.Dir(n.o.Roots.State), "faults"))
+	return n
+}
+
+// start starts the server.
+func (n *killed) start(ctx context.Context, t *testing.T) {
+	t.Helper()
+	n.server = exec.Command(filepath.Join(n.bin, "bulkhead-engine"), "cri", "--listen=unix://"+n.o.Socket,
+		"--kubelet-root="+filepath.Join(n.data, "kubelet"), "--log-dir="+n.logs, "--warm=off",
+		"--cni-conf-dir="+n.o.Engine.CNI.Conf, "--cni-bin-dir="+testnet.Plugins)
+	n.server.Env = append(os.Environ(), "BULKHEAD_DATA="+n.o.Roots.Data, "BULKHEAD_STATE="+n.o.Roots.State,
+		"BULKHEAD_LIBEXEC="+n.bin, "BULKHEAD_GUEST="+testfaults.Guest(), "BULKHEAD_FAULTS="+n.faults.Path)
+	n.server.Stdout, n.server.Stderr = t.Output(), t.Output()
+	testproc.Start(t, n.server)
+	if _, err := n.Version(ctx, &runtimeapi.VersionRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *killed) end(t *testing.T) {
+	t.Helper()
+	if err := n.server.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = n.server.Wait()
+}
+
+func (n *killed) kill(t *testing.T, call, point string) {
+	ctx := testdeadline.Context(t, time.Minute)
+	n.start(ctx, t)
+	config, container := critest.Pod("victim"), critest.Container("c", "sleep", "1000")
+	config.LogDirectory = filepath.Join(n.logs, "victim")
+	var pod, id string
+	calls := []struct {
+		name string
+		do   func(ctx context.Context) error
+	}{
+		{"RunPodSandbox", func(ctx context.Context) error {
+			res, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+			pod = res.GetPodSandboxId()
+			return err
+		}},
+		{"CreateContainer", func(ctx context.Context) error {
+			res, err := n.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: pod, Config: container, SandboxConfig: config})
+			id = res.GetContainerId()
+			return err
+		}},
+		{"StartContainer", func(ctx context.Context) error {
+			_, err := n.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
+			return err
+		}},
+		{"StopPodSandbox", func(ctx context.Context) error {
+			_, err := n.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: pod})
+			return err
+		}},
+		{"RemovePodSandbox", func(ctx context.Context) error {
+			_, err := n.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod})
+			return err
+		}},
+	}
+	for _, c := range calls {
+		if c.name == call {
+			n.strike(ctx, t, point, c.do)
+			n.start(ctx, t)
+			n.consistent(ctx, t)
+		}
+		err := c.do(ctx)
+		if c.name == "StartContainer" && call == c.name && err != nil && strings.Contains(err.Error(), "running") {
+			err = nil // it had been started
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if c.name == "RunPodSandbox" {
+			if got := n.addresses(ctx, t, pod); len(got) != 2 {
+				t.Errorf("addresses %q", got)
+			}
+		}
+	}
+	n.end(t)
+	n.nothingLeft(t)
+	n.noProcess(t)
+}
+
+// strike makes a call and kills the server at a point of it.
+func (n *killed) strike(ctx context.Context, t *testing.T, point string, call func(context.Context) error) {
+	t.Helper()
+	pid := n.server.Process.Pid
+	hit := n.faults.Arm(func(h fault.Hit) bool { return h.Point == point && h.PID == pid })
+	defer n.faults.Disarm()
+	done := make(chan error, 1)
+	go func() { done <- call(ctx) }()
+	select {
+	case s := <-hit:
+		n.end(t)
+		s.Release()
+		<-done
+	case err := <-done:
+		t.Fatalf("%s was not met: %v", point, err)
+	}
+}
+
+// consistent: what the server lists has a status, and lists twice as once.
+func (n *killed) consistent(ctx context.Context, t *testing.T) {
+	t.Helper()
+	pods, err := n.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods.GetItems() {
+		if _, err := n.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.GetId()}); err != nil {
+			t.Error(err)
+		}
+	}
+	containers, err := n.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range containers.GetContainers() {
+		if _, err := n.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// noProcess looks for a shim or a VM of this node.
+func (n *killed) noProcess(t *testing.T) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		// Its environment tells whose it is.
+		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if strings.Contains(string(env), n.faults.Path) {
+			t.Errorf("process %d is left: %q", pid, procid.Args(pid))
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	dirs, err := os.ReadDir(n.o.Roots.Sandboxes())
+	if err != nil || len(dirs) > 0 {
+		t.Errorf("sandboxes left: %v, %v", dirs, err)
+	}
+}
