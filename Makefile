@@ -86,7 +86,13 @@ test-long: build guest $(IMAGE) $(SERVERS) build/setup-test ## the same with the
 bench: build guest $(IMAGE) $(READER) ## set up and measure (RUNS=5 ROWS=run,exec AGAINST=../other)
 	@hack/setup test || echo "bench: without podman" >&2
 	@$(GO) build -tags '$(TAGS)' -o build/tools/bench ./bench
-	@build/tools/bench --runs $(RUNS) --pods $(PODS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER)
+	@build/tools/bench --runs $(RUNS) --pods $(PODS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER) $(BENCHFLAGS)
+
+.PHONY: bench-cri
+bench-cri: RUNS = 30
+bench-cri: ROWS = cri
+bench-cri: BENCHFLAGS = --out bench-cri.json
+bench-cri: bench ## measure the CRI beside containerd and runc, as root
 
 .PHONY: mutants
 mutants: build/tools/gremlins-$(GREMLINS) ## put small faults into PKG=internal/undo, and list those that its quick tests miss

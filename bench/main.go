@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/procs"
 	"github.com/bulkhead-project/bulkhead/bench/report"
 	"github.com/bulkhead-project/bulkhead/bench/rows"
+	"github.com/bulkhead-project/bulkhead/internal/alone"
 )
 
 // closeTimeout bounds the clearing up.
@@ -33,14 +34,14 @@ type options struct {
 
 func main() {
 	var o options
-	var groups []string
+	var known []string
 	for _, g := range rows.Groups() {
-		groups = append(groups, fmt.Sprintf("%s (%s)", g.Name, g.About))
+		known = append(known, fmt.Sprintf("%s (%s)", g.Name, g.About))
 	}
 	flag.IntVar(&o.runs, "runs", 20, "samples of each row")
 	flag.IntVar(&o.pods, "pods", 50, "idle pods, of the group idle, and, up to 50, the most that burst starts at once")
 	flag.DurationVar(&o.window, "window", time.Minute, "how long the group sustained runs pods for a sample")
-	flag.StringVar(&o.rows, "rows", "", "groups of rows to measure, with commas between them (default all): "+strings.Join(groups, ", "))
+	flag.StringVar(&o.rows, "rows", "", "groups of rows to measure, with commas between them (default all): "+strings.Join(known, ", "))
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the programs, with the guest bundle in guest/")
 	flag.StringVar(&o.against, "against", "",
 		"such a directory of another build, or a checkout with bin/, whose commands are measured in turns with ours")
@@ -49,6 +50,14 @@ func main() {
 	flag.StringVar(&o.out, "out", "bench.json", "file for all samples, empty for none")
 	flag.BoolVar(&o.quiet, "quiet", false, "do not tell on stderr what is being measured")
 	flag.Parse()
+	groups, err := selected(o.rows)
+	if err == nil && groups[0].Alone {
+		err = alone.Enter()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: "+err.Error())
+		os.Exit(1)
+	}
 	code, err := procs.Keep(func() int {
 		if err := bench(o); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: "+err.Error())
@@ -136,11 +145,12 @@ func measure(ctx context.Context, b *rows.Bench, groups []rows.Group) error {
 	return errors.Join(errs...)
 }
 
-// selected are the groups of a list of names, all of an empty one.
+// selected are the groups of a list of names, of an empty one all that are not measured
+// alone.
 func selected(names string) ([]rows.Group, error) {
 	all := rows.Groups()
 	if names == "" {
-		return all, nil
+		return slices.DeleteFunc(all, func(g rows.Group) bool { return g.Alone }), nil
 	}
 	wanted := strings.FieldsFunc(names, func(r rune) bool { return r == ',' || r == ' ' })
 	var known []string
@@ -152,7 +162,14 @@ func selected(names string) ([]rows.Group, error) {
 			return nil, fmt.Errorf("there is no row %q: choose of %s", name, strings.Join(known, ", "))
 		}
 	}
-	return slices.DeleteFunc(all, func(g rows.Group) bool { return !slices.Contains(wanted, g.Name) }), nil
+	all = slices.DeleteFunc(all, func(g rows.Group) bool { return !slices.Contains(wanted, g.Name) })
+	if len(all) > 1 && slices.ContainsFunc(all, func(g rows.Group) bool { return g.Alone }) {
+		return nil, fmt.Errorf("one of %s is measured alone", names)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there is no row %q", names)
+	}
+	return all, nil
 }
 
 // paths makes what was named absolute, and looks whether it is there.

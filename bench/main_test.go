@@ -5,16 +5,22 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/bench/procs"
+	"github.com/bulkhead-project/bulkhead/bench/rows"
+	"github.com/bulkhead-project/bulkhead/internal/alone"
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// TestMain runs the tests below a keeper, as main does.
+// TestMain runs the tests in a network of their own and below a keeper, as main does.
 func TestMain(m *testing.M) {
+	if err := alone.Enter(); err != nil {
+		log.Fatal(err)
+	}
 	code, err := procs.Keep(m.Run)
 	if err != nil {
 		log.Fatal(err)
@@ -28,9 +34,16 @@ func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
+	for _, groups := range []string{"clone,exec", "cri"} {
+		t.Run(groups, func(t *testing.T) { measureOnce(t, groups) })
+	}
+}
+
+func measureOnce(t *testing.T, groups string) {
+	t.Helper()
 	dir := t.TempDir()
 	o := options{
-		runs: 1, pods: 2, window: time.Second, rows: "clone,exec", bin: os.Getenv("BULKHEAD_LIBEXEC"), quiet: true,
+		runs: 1, pods: 2, window: time.Second, rows: groups, bin: os.Getenv("BULKHEAD_LIBEXEC"), quiet: true,
 		image: filepath.Join(dir, "image.tar"), reader: os.DevNull, out: filepath.Join(dir, "bench.json"),
 	}
 	if o.bin == "" {
@@ -76,7 +89,12 @@ func TestSelected(t *testing.T) {
 	if err != nil || len(some) != 2 || some[0].Name != "clone" || some[1].Name != "exec" {
 		t.Errorf("%v: %v", some, err)
 	}
-	if _, err := selected("exec,nothing"); err == nil {
-		t.Error("an unknown group is taken")
+	for _, wrong := range []string{"exec,nothing", "exec,cri", ","} {
+		if _, err := selected(wrong); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+	if slices.ContainsFunc(all, func(g rows.Group) bool { return g.Alone }) {
+		t.Error("what is measured alone is among all")
 	}
 }

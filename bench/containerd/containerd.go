@@ -3,6 +3,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,42 +14,45 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/bulkhead-project/bulkhead/bench/account"
-	"github.com/bulkhead-project/bulkhead/bench/procs"
+	"github.com/bulkhead-project/bulkhead/bench/kubelet"
 	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
 const (
-	startPatience = 30 * time.Second
-	patience      = time.Minute
-	// retry is how often something is asked for that tells nobody by itself.
-	retry = 10 * time.Millisecond
+	endPatience  = 30 * time.Second
+	loadPatience = time.Minute
 )
 
 // ErrAbsent is matched by Open's error when containerd or runc is not installed.
 var ErrAbsent = errors.New("containerd with runc is not installed")
 
+// Options say what containerd is started with.
+type Options struct {
+	// Dir is an existing directory for everything of its own.
+	Dir string
+	// Account counts what it and its containers use.
+	Account *account.Account
+	// CNIConf is the directory of the configuration of the pods' network, CNIBin that of
+	// its plugins. Without them pods are on the host's network.
+	CNIConf, CNIBin string
+}
+
 // Containerd runs pods through the CRI. Its methods may be called at once.
 type Containerd struct {
-	// Version is containerd's.
-	Version string
+	*kubelet.Kubelet
 	Account *account.Account
 
 	dir, socket string
 	cmd         *exec.Cmd
-	died        chan error
-	conn        *grpc.ClientConn
-	cri         runtimeapi.RuntimeServiceClient
+	died        chan struct{}
+	err         error    // how it has died
 	made        []string // directories that were not there
 }
 
-// Open starts containerd with everything of its own in dir, which exists, and counts what
-// it and its containers use. Pods consist of images that Load loads.
-func Open(ctx context.Context, dir string, counted *account.Account) (c *Containerd, err error) {
+// Open starts containerd. Pods consist of images that Load loads.
+func Open(ctx context.Context, o Options) (c *Containerd, err error) {
+	dir, counted := o.Dir, o.Account
 	for _, program := range []string{"containerd", "ctr", "containerd-shim-runc-v2", "runc"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return nil, ErrAbsent
@@ -57,8 +61,8 @@ func Open(ctx context.Context, dir string, counted *account.Account) (c *Contain
 	if counted == nil {
 		return nil, errors.New("containerd's pods are put into a cgroup, which there is none for")
 	}
-	c = &Containerd{Account: counted, dir: dir, socket: filepath.Join(dir, "c.sock"), died: make(chan error, 1)}
-	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config(dir)), 0o600); err != nil {
+	c = &Containerd{Account: counted, dir: dir, socket: filepath.Join(dir, "c.sock"), died: make(chan struct{})}
+	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config(o)), 0o600); err != nil {
 		return nil, fmt.Errorf("configure containerd: %w", err)
 	}
 	// Shims have their sockets there, whatever they are told.
@@ -78,8 +82,14 @@ func Open(ctx context.Context, dir string, counted *account.Account) (c *Contain
 	if err := counted.Start(c.cmd, (*exec.Cmd).Start); err != nil {
 		return nil, fmt.Errorf("start containerd: %w", err)
 	}
-	go func() { c.died <- c.cmd.Wait() }()
-	if err := c.reach(ctx); err != nil {
+	go func() {
+		c.err = c.cmd.Wait()
+		close(c.died)
+	}()
+	c.Kubelet, err = kubelet.Dial(ctx, kubelet.Options{
+		Socket: c.socket, Logs: dir, Cgroup: counted.Path, HostNetwork: o.CNIConf == "",
+	}, c.died)
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start containerd: %w", err), c.Close(context.WithoutCancel(ctx)))
 	}
 	return c, nil
@@ -87,8 +97,10 @@ func Open(ctx context.Context, dir string, counted *account.Account) (c *Contain
 
 // config is containerd's, of version 1.5 and later. What the benchmark's user may lack is
 // not asked for.
-func config(dir string) string {
-	return strings.NewReplacer("DIR", dir, "PAUSE", pause).Replace(`version = 2
+func config(o Options) string {
+	return strings.NewReplacer(
+		"DIR", o.Dir, "PAUSE", pause, "CNIBIN", cmp.Or(o.CNIBin, o.Dir), "CNICONF", cmp.Or(o.CNIConf, o.Dir),
+	).Replace(`version = 2
 root = "DIR/root"
 state = "DIR/state"
 [grpc]
@@ -105,8 +117,8 @@ stream_server_port = "0"
 restrict_oom_score_adj = true
 disable_apparmor = true
 [plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "DIR/cni"
-conf_dir = "DIR/cni"
+bin_dir = "CNIBIN"
+conf_dir = "CNICONF"
 [plugins."io.containerd.grpc.v1.cri".containerd]
 snapshotter = "overlayfs"
 default_runtime_name = "runc"
@@ -117,34 +129,9 @@ Root = "DIR/runc"
 `)
 }
 
-// reach connects and waits until the CRI is served.
-func (c *Containerd) reach(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
-	defer cancel()
-	if c.conn, err = grpc.NewClient("unix://"+c.socket, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
-		return err
-	}
-	c.cri = runtimeapi.NewRuntimeServiceClient(c.conn)
-	for {
-		v, err := c.cri.Version(ctx, &runtimeapi.VersionRequest{})
-		if err == nil {
-			c.Version = v.RuntimeVersion
-			return nil
-		}
-		select {
-		case died := <-c.died:
-			c.died <- died
-			return fmt.Errorf("it ended: %w", errors.Join(died, err))
-		case <-time.After(retry):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		}
-	}
-}
-
 // Load takes an image from an archive and gives it a name.
 func (c *Containerd) Load(ctx context.Context, archive, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
 	_, err := site.Time(exec.CommandContext(
 		ctx, "ctr", "--address", c.socket, "--namespace", "k8s.io", "images", "import", "--index-name", name, archive,
@@ -155,15 +142,15 @@ func (c *Containerd) Load(ctx context.Context, archive, name string) error {
 // Close removes all pods, ends containerd, and removes what it keeps outside of its
 // directory.
 func (c *Containerd) Close(ctx context.Context) (err error) {
-	if c.conn != nil {
-		err = errors.Join(c.removeAll(ctx), c.conn.Close())
+	if c.Kubelet != nil {
+		err = c.Kubelet.Close(ctx)
 	}
 	err = errors.Join(err, c.cmd.Process.Signal(syscall.SIGTERM))
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
 	select {
-	case died := <-c.died:
-		err = errors.Join(err, died)
+	case <-c.died:
+		err = errors.Join(err, c.err)
 	case <-ctx.Done():
 		err = errors.Join(err, fmt.Errorf("containerd does not end: %w", ctx.Err()), c.cmd.Process.Kill())
 	}
@@ -172,5 +159,3 @@ func (c *Containerd) Close(ctx context.Context) (err error) {
 	}
 	return err
 }
-
-func wait(ctx context.Context) error { return procs.Wait(ctx, retry) }

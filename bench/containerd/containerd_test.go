@@ -46,7 +46,7 @@ func TestContainerd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Open(ctx, dir, counted)
+	c, err := Open(ctx, Options{Dir: dir, Account: counted})
 	if errors.Is(err, ErrAbsent) {
 		_ = counted.Close(ctx)
 		t.Skip("containerd is not installed: make test installs it")
@@ -79,7 +79,7 @@ func pods(ctx context.Context, t *testing.T, c *Containerd, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.Ended(ctx, once), c.Remove(ctx, once)); err != nil {
+	if err := errors.Join(c.Ended(ctx, once), c.End(ctx, once)); err != nil {
 		return err
 	}
 	_, err = c.Start(ctx, "stays", image, "sleep", "1000")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/bench/containerd"
+	"github.com/bulkhead-project/bulkhead/bench/kubelet"
 	"github.com/bulkhead-project/bulkhead/bench/podman"
 	"github.com/bulkhead-project/bulkhead/bench/site"
 )
@@ -20,18 +21,26 @@ func (b *Bench) kubelets(ctx context.Context) (*containerd.Containerd, string, e
 	if err != nil {
 		return nil, "", err
 	}
-	c, err := containerd.Open(ctx, dir, b.account(dir))
-	if err == nil {
-		b.containerd = c // from here on it is closed
-		b.Report.Facts.Version("containerd", c.Version)
-		if err = c.LoadPause(ctx); err == nil {
-			err = c.Load(ctx, b.Image, Small)
-		}
+	c, absent, err := b.openContainerd(ctx, containerd.Options{Dir: dir, Account: b.account(dir)})
+	b.containerd, b.containerdAbsent = c, absent
+	return c, absent, err
+}
+
+// openContainerd is a containerd with the small image, or why there is none.
+func (b *Bench) openContainerd(ctx context.Context, o containerd.Options) (*containerd.Containerd, string, error) {
+	c, err := containerd.Open(ctx, o)
+	if err != nil {
+		return nil, err.Error(), ctx.Err()
+	}
+	b.served = append(b.served, c) // from here on it is closed
+	b.Report.Facts.Version("containerd", c.Version)
+	if err = c.LoadPause(ctx); err == nil {
+		err = c.Load(ctx, b.Image, Small)
 	}
 	if err != nil {
-		b.containerdAbsent = err.Error()
+		return nil, err.Error(), ctx.Err()
 	}
-	return b.containerd, b.containerdAbsent, ctx.Err()
+	return c, "", nil
 }
 
 // inPodman is podman run.
@@ -67,7 +76,7 @@ func inContainerd(c *containerd.Containerd, absent string) rival {
 	}
 	r.account = c.Account
 	var mu sync.Mutex
-	pods := map[string]containerd.Pod{}
+	pods := map[string]*kubelet.Pod{}
 	r.once = func(ctx context.Context, number int) error {
 		p, err := c.Start(ctx, fmt.Sprint("once", number), Small, "true")
 		if err == nil {
@@ -76,7 +85,7 @@ func inContainerd(c *containerd.Containerd, absent string) rival {
 		if err != nil {
 			return err
 		}
-		return c.Remove(ctx, p)
+		return c.End(ctx, p)
 	}
 	r.start = func(ctx context.Context, n int) (time.Duration, error) {
 		names := site.Names("burst", n)
@@ -94,7 +103,7 @@ func inContainerd(c *containerd.Containerd, absent string) rival {
 			mu.Lock()
 			p := pods[names[i]]
 			mu.Unlock()
-			return c.Remove(ctx, p)
+			return c.End(ctx, p)
 		})
 		return err
 	}

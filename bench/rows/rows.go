@@ -23,21 +23,24 @@ const Small = "localhost/busybox:bench"
 type Group struct {
 	Name, About string
 	Measure     func(ctx context.Context, b *Bench) error
+	// Alone says that the group is measured in a network of its own, without others.
+	Alone bool
 }
 
 // Groups are all, in the order in which they are measured.
 func Groups() []Group {
 	return []Group{
-		{"boot", "cold boot to the agent", boot},
-		{"clone", "clone to the agent's first answer", clone},
-		{"run", "run --rm of busybox true, beside podman", run},
-		{"cpu", "processor time of a pod that runs true, beside podman and containerd", cpu},
-		{"burst", "1, 10 and 50 pods at once, beside podman and containerd", burst},
-		{"sustained", "run --rm for a minute, one and four at a time, beside podman and containerd", sustained},
-		{"exec", "exec of true, first and later, beside podman", exec},
-		{"idle", "start, memory and CPU of 1 and of 50 idle pods", idle},
-		{"pull", "pull and convert an image of 200 MB", pull},
-		{"disk", "read the image's and the scratch disk", disk},
+		{Name: "boot", About: "cold boot to the agent", Measure: boot},
+		{Name: "clone", About: "clone to the agent's first answer", Measure: clone},
+		{Name: "run", About: "run --rm of busybox true, beside podman", Measure: run},
+		{Name: "cpu", About: "processor time of a pod that runs true, beside podman and containerd", Measure: cpu},
+		{Name: "burst", About: "1, 10 and 50 pods at once, beside podman and containerd", Measure: burst},
+		{Name: "sustained", About: "run --rm for a minute, one and four at a time, beside podman and containerd", Measure: sustained},
+		{Name: "exec", About: "exec of true, first and later, beside podman", Measure: exec},
+		{Name: "idle", About: "start, memory and CPU of 1 and of 50 idle pods", Measure: idle},
+		{Name: "pull", About: "pull and convert an image of 200 MB", Measure: pull},
+		{Name: "disk", About: "read the image's and the scratch disk", Measure: disk},
+		{Name: "cri", About: "a kubelet's calls on CNI's network, beside containerd, by itself", Measure: cri, Alone: true},
 	}
 }
 
@@ -60,6 +63,7 @@ type Bench struct {
 	containerdAbsent string
 	registry         *payload.Registry
 	accounts         []*account.Account
+	served           []interface{ Close(context.Context) error } // runtimes, by which pods run
 }
 
 // Build is one build of Bulkhead. Mark is what its rows are told apart by, empty
@@ -197,6 +201,9 @@ func (b *Bench) Close(ctx context.Context) []string {
 			left = append(left, what+": "+err.Error())
 		}
 	}
+	for _, runtime := range b.served {
+		failed("close a runtime", runtime.Close(ctx))
+	}
 	for i := range b.Builds {
 		for _, s := range b.Builds[i].sites {
 			files, err := s.Close(ctx)
@@ -206,9 +213,6 @@ func (b *Bench) Close(ctx context.Context) []string {
 	}
 	if b.podman != nil {
 		failed("close podman", b.podman.Close(ctx))
-	}
-	if b.containerd != nil {
-		failed("close containerd", b.containerd.Close(ctx))
 	}
 	if b.registry != nil {
 		failed("close the registry", b.registry.Close())

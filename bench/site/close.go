@@ -40,13 +40,20 @@ func (s *Site) Close(ctx context.Context) (left []string, err error) {
 			left = append(left, "file "+filepath.Join(dir, e.Name()))
 		}
 	}
-	states, readErr := os.ReadDir(s.Roots.Instance("run"))
-	if readErr != nil && !errors.Is(readErr, os.ErrNotExist) {
-		err = errors.Join(err, readErr)
+	networks, globErr := filepath.Glob(filepath.Join(s.Roots.Data, "cni", "*", "*.json"))
+	err = errors.Join(err, globErr)
+	for _, path := range networks {
+		left = append(left, "file "+path)
 	}
-	for _, e := range states {
-		if len(e.Name()) == 64 || strings.HasSuffix(e.Name(), ".sock") && e.Name() != "run.sock" {
-			left = append(left, "state "+filepath.Join(s.Roots.Instance("run"), e.Name()))
+	for _, instance := range []string{"run", "cri"} {
+		states, readErr := os.ReadDir(s.Roots.Instance(instance))
+		if readErr != nil && !errors.Is(readErr, os.ErrNotExist) {
+			err = errors.Join(err, readErr)
+		}
+		for _, e := range states {
+			if len(e.Name()) == 64 || strings.HasSuffix(e.Name(), ".sock") && e.Name() != instance+".sock" {
+				left = append(left, "state "+filepath.Join(s.Roots.Instance(instance), e.Name()))
+			}
 		}
 	}
 	return left, err
