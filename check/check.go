@@ -41,6 +41,8 @@ type Options struct {
 	// Fresh probes KVM again instead of believing what was found since the
 	// host's last boot.
 	Fresh bool
+	// CRI asks what a node needs for `bulkhead cri` as well; nil does not.
+	CRI *CRI
 }
 
 // Probe asks one question. Probes share what they have found: each is asked
@@ -56,7 +58,7 @@ const probeTimeout = time.Minute
 // Probes are the questions about this machine.
 func Probes(o Options) []Probe {
 	m := &machine{options: o}
-	return []Probe{
+	probes := []Probe{
 		{"directories", m.directories},
 		{"disk", m.disk},
 		{"memory", m.memory},
@@ -68,11 +70,15 @@ func Probes(o Options) []Probe {
 		{"accelerator", m.accelerator},
 		{"boot", m.boot},
 		{"forks", m.forks},
-		{"user namespaces", m.namespaces},
-		{"pasta", m.pasta},
-		{"/dev/net/tun", m.tun},
-		{"network", m.network},
 	}
+	if o.CRI != nil {
+		probes = append(probes, m.criProbes()...)
+	}
+	if o.CRI != nil && o.CRI.CNIConf != "" {
+		return probes // pods have no other network
+	}
+	return append(probes,
+		Probe{"user namespaces", m.namespaces}, Probe{"pasta", m.pasta}, Probe{"/dev/net/tun", m.tun}, Probe{"network", m.network})
 }
 
 // Run asks the probes in order and gives each finding to report. It returns
@@ -96,11 +102,12 @@ func Run(ctx context.Context, probes []Probe, report func(Finding)) (bool, error
 // machine is what the probes know of the host; a nil or empty field is what
 // was not found.
 type machine struct {
-	options Options
-	stateOK bool
-	driver  *qemu.Driver
-	bundle  *guest.Bundle
-	accel   hypervisor.Accel
+	options     Options
+	stateOK     bool
+	driver      *qemu.Driver
+	bundle      *guest.Bundle
+	accel       hypervisor.Accel
+	redirection error // between taps
 	// remedies of what the network needs, the most basic first.
 	networkRemedies []string
 }

@@ -6,16 +6,19 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bulkhead-project/bulkhead/check"
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/cli/internal/output"
+	"github.com/bulkhead-project/bulkhead/door/cri/config"
 )
 
 // Check is the command check.
 func Check(a *app.App) *cobra.Command {
 	var f output.Format
-	var fresh bool
+	var fresh, forCRI bool
+	var file string
 	cmd := &cobra.Command{
 		Use:        "check",
 		Short:      "Find out what this machine can do for pods, and what would help",
@@ -24,16 +27,27 @@ func Check(a *app.App) *cobra.Command {
 guest is really booted, a network really made. A warning says what pods have to
 do without; pods cannot run only where a line fails, and the exit code is then 1.
 
+With --cri it is about a node as well: what bulkhead cri needs with the settings of
+its configuration file, and the network that it gives to pods.
+
 Whether KVM works is remembered until the host's next boot; --probe tries again.`,
 		Example: `  bulkhead check
   bulkhead check --probe
+  sudo bulkhead check --cri
   bulkhead check -o json | jq -r '.[] | select(.status != "ok") | .remedy'`,
 		Args: app.AtMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.Valid(); err != nil {
 				return err
 			}
-			probes := check.Probes(check.Options{Roots: a.Roots, Fresh: fresh})
+			o := check.Options{Roots: a.Roots, Fresh: fresh}
+			if forCRI {
+				var err error
+				if o.CRI, err = node(file); err != nil {
+					return fmt.Errorf("check: %w", err)
+				}
+			}
+			probes := check.Probes(o)
 			t := newFindings(a.Out, probes)
 			found := []check.Finding{}
 			able, err := check.Run(cmd.Context(), probes, func(one check.Finding) {
@@ -58,5 +72,25 @@ Whether KVM works is remembered until the host's next boot; --probe tries again.
 	}
 	f.Add(cmd)
 	cmd.Flags().BoolVar(&fresh, "probe", false, "probe KVM again instead of believing what was found since the host's last boot")
+	cmd.Flags().BoolVar(&forCRI, "cri", false, "find out what bulkhead cri needs on a node as well")
+	cmd.Flags().StringVar(&file, "config", "", "configuration file of bulkhead cri (default "+config.File+", if it is there)")
 	return cmd
+}
+
+// node is what bulkhead cri is told by a file.
+func node(file string) (*check.CRI, error) {
+	var c config.Config
+	f := pflag.NewFlagSet("cri", pflag.ContinueOnError)
+	c.Add(f)
+	if err := c.Load(file, f); err != nil {
+		return nil, err
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	n := &check.CRI{Socket: c.Socket(), Kubelet: c.Kubelet}
+	if c.Network == config.CNI {
+		n.CNIConf, n.CNIBin = c.CNIConf, c.CNIBin
+	}
+	return n, nil
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bulkhead-project/bulkhead/check"
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
@@ -32,5 +35,35 @@ func TestCRIRefuses(t *testing.T) {
 		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: %v, want %s", name, err, tc.err)
 		}
+	}
+}
+
+// TestNode: a node is checked as its file says that it is served.
+func TestNode(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.toml")
+	for text, want := range map[string]check.CRI{
+		"": {
+			Socket: "/run/bulkhead/cri.sock", Kubelet: "/var/lib/kubelet", CNIConf: "/etc/cni/net.d",
+			CNIBin: []string{"/opt/cni/bin", "/usr/lib/cni"},
+		},
+		"network = 'user'\nlisten = 'unix:///s'": {Socket: "/s", Kubelet: "/var/lib/kubelet"},
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := node(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, *got); diff != "" {
+			t.Errorf("%q: %s", text, diff)
+		}
+	}
+	if err := os.WriteFile(file, []byte("listen = 'x'"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node(file); err == nil {
+		t.Error("a file that no door can be told")
 	}
 }

@@ -1,0 +1,42 @@
+package cni
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/tap"
+)
+
+// Try tells what this host's kernel lacks for pods: a VM's tap in a network namespace, and
+// the redirection of packets between two interfaces. It leaves nothing.
+func Try() (taps, redirection error) {
+	taps = apart(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make a network namespace: %w", os.NewSyscallError("unshare", err))
+		}
+		card, err := prepare()
+		if err != nil {
+			return err
+		}
+		defer card.Close()
+		other, err := tap.Make(ifName)
+		if err != nil {
+			return err
+		}
+		defer other.Close()
+		redirection = tryRedirection()
+		return nil
+	})
+	return taps, redirection
+}
+
+func tryRedirection() error {
+	eth, err := netlink.LinkByName(ifName)
+	if err != nil {
+		return err
+	}
+	return connect(eth)
+}
