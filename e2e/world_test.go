@@ -39,6 +39,7 @@ type world struct {
 	faults   *testfaults.Faults
 	warm     string // whether an engine forks VMs that starts now: on or off
 	idle     string
+	notify   string // the socket of a service manager that starts what starts now; empty is none
 }
 
 // newWorld makes the directories and loads the image. Everything that runs in
@@ -103,7 +104,7 @@ func (w *world) start(t *testing.T, stdin string, args ...string) *command {
 	c.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "BULKHEAD_DATA=" + r.Data, "BULKHEAD_STATE=" + r.State,
 		"BULKHEAD_LIBEXEC=" + w.bin, "BULKHEAD_GUEST=" + testfaults.Guest(), "BULKHEAD_FAULTS=" + w.faults.Path,
-		"BULKHEAD_WARM=" + w.warm, "BULKHEAD_IDLE=" + w.idle,
+		"BULKHEAD_WARM=" + w.warm, "BULKHEAD_IDLE=" + w.idle, "NOTIFY_SOCKET=" + w.notify,
 	}
 	// What holds its output open must not hold its end up.
 	c.WaitDelay = time.Second
