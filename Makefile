@@ -73,13 +73,17 @@ lint: build/tools/golangci-lint-$(GOLANGCI) ## check the code with golangci-lint
 VMTESTS = $(shell find . \( -path ./build -o -path ./bin -o -path ./.git \) -prune -o -name '*_test.go' \
 	-exec grep -lE 'testing\.Short\(\)|/(enginetest|hypervisortest)"' {} + | xargs -n 1 dirname | sort -u)
 
+.PHONY: kubeall
+kubeall: ## build etcd, the control plane and the kubelet for e2e/kube, once (ten minutes and 4 GB of caches)
+	@GO=$(GO) hack/build-kubeall >/dev/null
+
 .PHONY: test
-test: build guest $(IMAGE) $(SERVERS) build/setup-test ## set up and run every test, those with virtual machines included
+test: build guest $(IMAGE) $(SERVERS) build/setup-test kubeall ## set up and run every test, those with virtual machines included
 	$(TEST) -race -short -timeout 20m ./...
 	$(TEST) -vet=off -p 1 -parallel 2 -timeout 30m $(VMTESTS)
 
 .PHONY: test-long
-test-long: build guest $(IMAGE) $(SERVERS) build/setup-test ## the same with the whole tables of faults and inputs (an hour or more)
+test-long: build guest $(IMAGE) $(SERVERS) build/setup-test kubeall ## the same with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
 
 .PHONY: bench

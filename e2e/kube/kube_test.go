@@ -1,0 +1,50 @@
+package kube
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// TestKubelet: what a cluster does with pods, it does with bulkhead's.
+func TestKubelet(t *testing.T) {
+	w := newWorld(t)
+	t.Run("pod", w.testPod)
+	t.Run("beside each other", func(t *testing.T) {
+		t.Run("deployment", w.testDeployment)
+		t.Run("static", w.testStatic)
+		t.Run("shared", w.testShared)
+		t.Run("job", w.testJob)
+		t.Run("init", w.testInit)
+		t.Run("liveness", w.testLiveness)
+		t.Run("volumes", w.testVolumes)
+		t.Run("streams", w.testStreams)
+		t.Run("resize", w.testResize)
+		t.Run("delete", w.testDelete)
+		t.Run("stats", w.testStats)
+	})
+	t.Run("restart", w.testRestart)
+}
+
+// testPod: a pod runs, has logs, and answers commands.
+func (w *world) testPod(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.pod(ctx, t, "one", `{containers: [{name: c, command: [sh, -c, "echo words; exec sleep 1000"]}]}`)
+	pod := w.ready(ctx, t, "one")
+	if pod.Status.PodIP == "" {
+		t.Errorf("no address: %s", &pod.Status)
+	}
+	w.Wait(ctx, t, "the pod's words", func(ctx context.Context) error {
+		return is("words\n", func() (string, error) { return w.logs(ctx, t, "one", corev1.PodLogOptions{}), nil })
+	})
+	out, errs, err := w.exec(ctx, "one", corev1.PodExecOptions{Command: []string{"sh", "-c", "cat; echo two >&2; exit 3"}},
+		strings.NewReader("one\n"))
+	if out != "one\n" || errs != "two\n" || err == nil || !strings.Contains(err.Error(), "exit code 3") {
+		t.Errorf("exec: %q, %q, %v", out, errs, err)
+	}
+}

@@ -1,0 +1,162 @@
+// Package testkube gives tests a Kubernetes cluster of one node: etcd, the control plane
+// and a kubelet as they are released. A package that has one runs its tests by testnet.Alone:
+// the cluster takes the ports of a network namespace, and of its loopback an address.
+package testkube
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testnet"
+)
+
+// NodeName and NodeIP are the node's; NodeIP is an address of the loopback, whose 127.0.0.1
+// no kubelet has for its own.
+const (
+	NodeName = "node"
+	NodeIP   = "10.99.0.1"
+)
+
+// The ports that clients know.
+const (
+	apiPort     = 6443
+	kubeletPort = 10250
+)
+
+// Cluster is a control plane. It ends with its test.
+type Cluster struct {
+	// Dir holds all files of the cluster and of its node. Its path is short: sockets lie
+	// beneath.
+	Dir string
+	// Config is an administrator's.
+	Config *rest.Config
+	Client kubernetes.Interface
+
+	program string // kubeall
+	pki     *authority
+}
+
+// Start starts a control plane and returns when it answers.
+func Start(t testing.TB) *Cluster {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "bk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("remove the cluster's directory: %v", err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil { // shims are other users
+		t.Fatal(err)
+	}
+	c := &Cluster{Dir: dir, program: kubeall(t)}
+	testnet.Run(t, "ip", "addr", "add", NodeIP+"/32", "dev", "lo")
+	if err := c.certify(); err != nil {
+		t.Fatal(err)
+	}
+	c.Config = &rest.Config{
+		Host: fmt.Sprintf("https://127.0.0.1:%d", apiPort), QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: c.file("ca.crt"), CertFile: c.file("admin.crt"), KeyFile: c.file("admin.key")},
+	}
+	if c.Client, err = kubernetes.NewForConfig(c.Config); err != nil {
+		t.Fatal(err)
+	}
+	ctx := testdeadline.Context(t, time.Minute)
+	c.etcd(t)
+	c.apiServer(t)
+	// The controller-manager ends where it finds no API.
+	c.Wait(ctx, t, "the API server to be ready", func(ctx context.Context) error {
+		_, err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
+	c.controllers(t)
+	c.scheduler(t)
+	return c
+}
+
+// kubeall is the program that is all of Kubernetes' programs.
+func kubeall(t testing.TB) string {
+	t.Helper()
+	_, file, _, _ := runtime.Caller(0)
+	build := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(file), "..", "..", "hack", "build-kubeall"))
+	var stderr strings.Builder
+	build.Stderr = &stderr
+	out, err := build.Output()
+	if err != nil {
+		t.Fatalf("build kubeall: %v: %s", err, &stderr)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// certify makes all certificates, and the files by which the programs find the API.
+func (c *Cluster) certify() (err error) {
+	dir := filepath.Join(c.Dir, "pki")
+	if err = os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if c.pki, err = newAuthority(dir); err != nil {
+		return err
+	}
+	for _, one := range []struct {
+		file, name, group string
+		hosts             []string
+	}{
+		{file: "admin", name: "admin", group: "system:masters"},
+		{file: "apiserver", name: "kube-apiserver", group: "system:masters", hosts: []string{
+			"127.0.0.1", NodeIP, "10.96.0.1", "localhost", "kubernetes.default.svc",
+		}},
+		{file: "proxy", name: "proxy"},
+		{file: "service-accounts", name: "service-accounts"},
+		{file: "controllers", name: "system:kube-controller-manager", hosts: []string{"127.0.0.1"}},
+		{file: "scheduler", name: "system:kube-scheduler", hosts: []string{"127.0.0.1"}},
+		{file: "kubelet", name: "system:node:" + NodeName, group: "system:nodes", hosts: []string{NodeName, NodeIP, "127.0.0.1"}},
+	} {
+		if err = c.pki.issue(one.file, one.name, one.group, one.hosts...); err != nil {
+			return err
+		}
+		if err = c.pki.kubeconfig(one.file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file is one of the certificates' files.
+func (c *Cluster) file(name string) string { return filepath.Join(c.pki.dir, name) }
+
+// Wait calls f until it succeeds, and fails the test with its last error when ctx ends.
+func (c *Cluster) Wait(ctx context.Context, t testing.TB, what string, f func(context.Context) error) {
+	t.Helper()
+	c.WaitEvery(ctx, t, 100*time.Millisecond, what, f)
+}
+
+// WaitEvery is Wait for what is not to be asked for as often.
+func (c *Cluster) WaitEvery(ctx context.Context, t testing.TB, interval time.Duration, what string, f func(context.Context) error) {
+	t.Helper()
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		err := f(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited for %s: %v: %v", what, context.Cause(ctx), err)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package testkube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// KubeletRoot is the kubelet's root directory, LogDir that of pods' logs, and Manifests that
+// of static pods.
+func (c *Cluster) KubeletRoot() string { return filepath.Join(c.Dir, "k") }
+
+// LogDir is where pods' logs lie.
+func (c *Cluster) LogDir() string { return filepath.Join(c.Dir, "l") }
+
+// Manifests is where the kubelet finds its static pods.
+func (c *Cluster) Manifests() string { return filepath.Join(c.Dir, "m") }
+
+// StartKubelet starts the kubelet over a runtime's socket, and returns when its node is
+// ready. At the test's end nothing is left of it; its pods are the runtime's.
+func (c *Cluster) StartKubelet(t testing.TB, socket string) *Process {
+	t.Helper()
+	for _, dir := range []string{c.KubeletRoot(), c.LogDir(), c.Manifests()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := unmountBelow(c.KubeletRoot()); err != nil {
+			t.Errorf("unmount the kubelet's volumes: %v", err)
+		}
+	})
+	cgroup := newCgroup(t, filepath.Base(c.Dir))
+	config := filepath.Join(c.Dir, "kubelet.yaml")
+	if err := os.WriteFile(config, []byte(c.kubeletConfig(socket, cgroup)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := c.start(t, "kubelet", "--config="+config, "--kubeconfig="+c.file("kubelet.conf"), "--root-dir="+c.KubeletRoot(),
+		"--hostname-override="+NodeName, "--node-ip="+NodeIP, "--cert-dir="+filepath.Join(c.Dir, "kubelet"), "-v=2")
+	c.Wait(testdeadline.Context(t, time.Minute), t, "the node to be ready", c.nodeReady)
+	return p
+}
+
+func (c *Cluster) nodeReady(ctx context.Context) error {
+	node, err := c.Client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("not ready: %v", node.Status.Conditions)
+}
+
+// kubeletConfig is for a machine that others work on: swap, a full disk and cgroups of
+// version 1 are no reason not to run.
+func (c *Cluster) kubeletConfig(socket, cgroup string) string {
+	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix://%s
+port: %d
+tlsCertFile: %s
+tlsPrivateKeyFile: %s
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s}}
+authorization: {mode: Webhook}
+staticPodPath: %s
+podLogsDir: %s
+fileCheckFrequency: 1s
+syncFrequency: 2s
+clusterDomain: cluster.local
+clusterDNS: [10.96.0.10]
+failCgroupV1: false
+failSwapOn: false
+cgroupDriver: cgroupfs
+cgroupRoot: /%s
+cgroupsPerQOS: true
+enforceNodeAllocatable: [pods]
+makeIPTablesUtilChains: false
+evictionHard: {memory.available: 50Mi, nodefs.available: 1%%, nodefs.inodesFree: 1%%, imagefs.available: 1%%}
+imageGCHighThresholdPercent: 100
+`, socket, kubeletPort, c.file("kubelet.crt"), c.file("kubelet.key"), c.file("ca.crt"), c.Manifests(), c.LogDir(), cgroup)
+}
+
+// unmountBelow unmounts all that is mounted in a directory.
+func unmountBelow(dir string) error {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	for i := len(mounts) - 1; i >= 0; i-- { // the last lies on top
+		err = errors.Join(err, unix.Unmount(mounts[i].Mountpoint, unix.MNT_DETACH))
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package testkube
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// Process is a program that runs for a test. Its methods are for the goroutine that
+// started it.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Run starts a command, which is killed at the test's end, and dies with the test's process. Its output is appended to the
+// file NAME.log in the cluster's directory; a test that fails shows the end of it.
+func (c *Cluster) Run(t testing.TB, name string, cmd *exec.Cmd) *Process {
+	t.Helper()
+	path := filepath.Join(c.Dir, name+".log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		_ = cmd.Wait() // how it ended is in its log
+	}()
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("%s:\n%s", name, end(path))
+		}
+	})
+	return p
+}
+
+// end is what a log ends with.
+func end(path string) []byte {
+	const most = 8 << 10
+	log, _ := os.ReadFile(path)
+	return bytes.TrimSpace(log[max(0, len(log)-most):])
+}
+
+// PID is the program's.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Kill kills the program, if it runs, and waits for its end.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// Stop asks the program to end, and reports one that does not, or not well.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	late := time.AfterFunc(testdeadline.For(30*time.Second), func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
+	<-p.done
+	if !p.cmd.ProcessState.Success() {
+		t.Errorf("%s: %v", filepath.Base(p.cmd.Args[0]), p.cmd.ProcessState)
+	}
+}
