@@ -139,8 +139,9 @@ func (w *adding) complete(ctx context.Context, a *network.Attachment, own *netwo
 	return nil
 }
 
-// Detach has the plugins give the pod's addresses back, and removes its namespace. What
-// fails is there for the next try.
+// Detach has the plugins give the pod's addresses back, and removes its namespace. The VM may
+// still run: it reaches nobody by these addresses any more. What fails is there for the next
+// try.
 func (p *Provider) Detach(ctx context.Context, id string) error {
 	p.mu.Lock()
 	work := p.adding[id]
@@ -158,6 +159,9 @@ func (p *Provider) Detach(ctx context.Context, id string) error {
 		return removeNamespace(path)
 	}
 	if err != nil {
+		return err
+	}
+	if err := silence(path); err != nil {
 		return err
 	}
 	if err := p.del(ctx, id, rec, path); err != nil {

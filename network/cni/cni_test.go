@@ -288,3 +288,26 @@ func TestCapabilities(t *testing.T) {
 	}
 	n.nothingLeft(t)
 }
+
+// TestSilence: a VM that still runs reaches nobody by addresses that are being given back.
+func TestSilence(t *testing.T) {
+	n := newNode(t)
+	seen := filepath.Join(t.TempDir(), "seen")
+	n.script(t, `cd /; case $CNI_COMMAND in
+ADD) nsenter --net=$CNI_NETNS sh -c 'ip link add eth0 type veth peer name other && ip addr add 10.1.2.3/24 dev eth0'
+	echo '{"cniVersion": "1.0.0"}';;
+DEL) nsenter --net=$CNI_NETNS ip -o link show tap0 >`+seen+`;;
+esac`)
+	r := request()
+	if _, err := n.add(t, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Detach(t.Context(), r.ID); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(seen)
+	if err != nil || !strings.Contains(string(got), "tap0") || strings.Contains(string(got), ",UP") {
+		t.Errorf("the VM's tap: %s, %v", got, err)
+	}
+	n.nothingLeft(t)
+}

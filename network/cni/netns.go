@@ -68,6 +68,26 @@ func prepare() (card *os.File, err error) {
 	return card, nil
 }
 
+// silence keeps the VM from a pod's network, as far as it has one.
+func silence(path string) error {
+	if !holds(path) {
+		return nil
+	}
+	return inside(path, func() error {
+		card, err := netlink.LinkByName(tapName)
+		if err == nil {
+			err = netlink.LinkSetDown(card)
+		}
+		if _, none := errors.AsType[netlink.LinkNotFoundError](err); none || errors.Is(err, unix.ENODEV) {
+			return nil // the VM ends, and its tap with it
+		}
+		if err != nil {
+			return fmt.Errorf("take the VM's tap down: %w", err)
+		}
+		return nil
+	})
+}
+
 // removeNamespace lets a namespace go, with all that is in it. One that is gone is none.
 func removeNamespace(path string) error {
 	for {
