@@ -31,7 +31,7 @@ type Facts struct {
 	ShimPID   int     `json:"shimPID,omitempty"`
 	VCPUs     int     `json:"vcpus"`
 	MemoryMiB int64   `json:"memoryMiB"`
-	Phases    []Phase `json:"phases,omitempty"` // of the start: the engine's, then the machine's
+	Phases    []Phase `json:"phases,omitempty"` // of the start and the stop: the engine's, then the machine's
 	Exit      string  `json:"exit,omitempty"`   // why the machine ended
 	// Console and ShimLog are files on the host, bounded; their content is
 	// hostile.

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
+	"sync"
 	"time"
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
@@ -12,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 )
 
 // StopPod ends a pod's machine, with whatever runs in it, its shim and
@@ -67,20 +70,29 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	if p.snapshot().Phase != store.Ready {
 		return nil
 	}
+	var parts phases
+	ended := parts.begun("containers")
 	p.endContainers(ctx)
+	ended()
 	fault.Point("stop.killed")
 	p.mu.Lock()
 	p.ending = true
 	p.mu.Unlock()
 	if flush && p.snapshot().Volumes {
+		flushed := parts.begun("flush")
 		p.flush(ctx)
+		flushed()
 	}
-	if err := p.e.store.Journal(p.id).Undo(ctx, p.e.handlers(p.id)); err != nil {
+	// The pod leaves its network while its VM ends.
+	undone := parts.timed(p.e.handlers(p.id))
+	if err := p.e.store.Journal(p.id).Undo(ctx, undone, undoShim, undoNetwork); err != nil {
 		return failure.Wrap(err, "stop pod %s", shortid.Of(p.id))
 	}
 	fault.Point("stop.undone")
 	p.settle(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
-	if err := p.assume(func(r *store.Pod) { r.Phase, r.Stopped = store.Stopped, time.Now() }); err != nil {
+	if err := p.assume(func(r *store.Pod) {
+		r.Phase, r.Stopped, r.Phases = store.Stopped, time.Now(), append(r.Phases, parts.took...)
+	}); err != nil {
 		// Whoever reads the old record finds no machine, and stops it again.
 		p.e.log.Warn("that a pod has stopped could not be written down", "pod", p.id, "error", err)
 	}
@@ -88,6 +100,33 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	p.release()
 	p.e.emit(Stopped, p, p.id)
 	return nil
+}
+
+// phases are what the parts of a stop take.
+type phases struct {
+	mu   sync.Mutex
+	took []store.Timing
+}
+
+// begun returns what ends a part of that name.
+func (p *phases) begun(name string) func() {
+	at := time.Now()
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.took = append(p.took, store.Timing{Name: "stop: " + name, Took: time.Since(at)})
+	}
+}
+
+// timed has each handler be a part.
+func (p *phases) timed(all journal.Handlers) journal.Handlers {
+	for kind, undo := range all {
+		all[kind] = func(ctx context.Context, args json.RawMessage) error {
+			defer p.begun(kind)()
+			return undo(ctx, args)
+		}
+	}
+	return all
 }
 
 // flushWait is what a guest has to write its caches to its disk.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/engine"
@@ -120,5 +121,27 @@ func TestEndOfAPodFails(t *testing.T) {
 			enginetest.NothingLeft(t, o)
 			w.Clean(t)
 		})
+	}
+}
+
+// TestPhasesOfAStop: the facts of a stopped pod tell what its stop consisted of.
+func TestPhasesOfAStop(t *testing.T) {
+	t.Parallel()
+	e := enginetest.Open(t, enginetest.New().In(enginetest.Options(t, enginetest.Roots(t))))
+	id, err := e.StartPod(t.Context(), podRequest("p"))
+	if err == nil {
+		err = e.StopPod(t.Context(), id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := e.Facts(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"total", "stop: containers", "stop: shim", "stop: network"} {
+		if !slices.ContainsFunc(f.Phases, func(p engine.Phase) bool { return p.Name == want }) {
+			t.Errorf("no phase %q: %v", want, f.Phases)
+		}
 	}
 }

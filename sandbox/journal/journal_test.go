@@ -4,16 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 type args struct {
@@ -235,6 +238,45 @@ func TestFullToTheByte(t *testing.T) {
 }
 
 // Undo on a context that ends stops, and forgets nothing.
+// TestUndoTogether: entries of some kinds are undone at once, after what is newer and before
+// what is older than all of them, and what fails of them stays.
+func TestUndoTogether(t *testing.T) {
+	j := newJournal(t)
+	for i, kind := range []string{"first", "a", "between", "b", "last"} {
+		j.add(t, kind, fmt.Sprint(i))
+	}
+	var order []string
+	met := map[string]chan struct{}{"a": make(chan struct{}), "b": make(chan struct{})}
+	boom := errors.New("boom")
+	h := Handlers{}
+	for _, kind := range []string{"first", "between", "last"} {
+		h[kind] = func(context.Context, json.RawMessage) error { order = append(order, kind); return nil }
+	}
+	for kind, other := range map[string]string{"a": "b", "b": "a"} {
+		h[kind] = func(ctx context.Context, _ json.RawMessage) error {
+			close(met[kind])
+			select {
+			case <-met[other]:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if kind == "b" {
+				return boom
+			}
+			return nil
+		}
+	}
+	if err := j.Undo(testdeadline.Context(t, 10*time.Second), h, "a", "b"); !errors.Is(err, boom) {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"last", "between", "first"}, order); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"b"}, j.kinds(t)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestUndoInterrupted(t *testing.T) {
 	j := newJournal(t)
 	j.add(t, "k", "/1")
