@@ -19,6 +19,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
+	"github.com/bulkhead-project/bulkhead/agent/internal/listening"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
@@ -64,6 +65,8 @@ type Agent struct {
 	projects           uint32 // the last that was given away on the scratch disk
 
 	files map[string]string // those that specifications brought, by place and content; guarded by volumes
+
+	ports listening.Watch
 
 	holding sync.Mutex
 	holder  *reaper.Child // of the pod's own process namespace; nil until it is wanted
@@ -148,6 +151,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpPack:      a.pack,
 		agentv1.OpUnpack:    a.unpack,
 		agentv1.OpUsage:     agentv1.Unary(a.usage),
+		agentv1.OpListening: agentv1.Waiting(a.listening),
 	}
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -36,6 +37,12 @@ func (a *Agent) setNetwork(n *agentv1.Network) error {
 	}
 	a.network = n
 	return nil
+}
+
+// listening tells of the ports that processes listen on when they are others than known.
+func (a *Agent) listening(ctx context.Context, known agentv1.Listening) (agentv1.Listening, error) {
+	ports, err := a.ports.Wait(ctx, known.Ports)
+	return agentv1.Listening{Ports: ports}, err
 }
 
 // clearInterface takes away what setInterface has given.

@@ -109,7 +109,6 @@ func podKey(m *runtimeapi.PodSandboxMetadata) string {
 // checkPod refuses what no pod can be. Its errors name the field and what to do.
 func checkPod(config *runtimeapi.PodSandboxConfig) error {
 	meta, options := config.GetMetadata(), config.GetLinux().GetSecurityContext().GetNamespaceOptions()
-	const inVM = "cannot be used by a pod in a virtual machine"
 	switch {
 	case meta.GetName() == "":
 		return failure.Invalid("the pod has no name (metadata.name)")
@@ -117,12 +116,10 @@ func checkPod(config *runtimeapi.PodSandboxConfig) error {
 		return failure.Invalid("pod %s: no namespace (metadata.namespace)", meta.GetName())
 	case strings.Contains(meta.GetNamespace(), ":"):
 		return failure.Invalid("pod %s: namespace %q has a colon (metadata.namespace)", meta.GetName(), meta.GetNamespace())
-	case options.GetNetwork() == runtimeapi.NamespaceMode_NODE:
-		return failure.Invalid("pod %s: the host's network "+inVM+" (hostNetwork)", meta.GetName())
 	case options.GetPid() == runtimeapi.NamespaceMode_NODE:
 		return failure.Invalid("pod %s: the host's processes cannot be seen by a pod in a virtual machine (hostPID)", meta.GetName())
 	case options.GetIpc() == runtimeapi.NamespaceMode_NODE:
-		return failure.Invalid("pod %s: the host's IPC "+inVM+" (hostIPC)", meta.GetName())
+		return failure.Invalid("pod %s: the host's IPC cannot be used by a pod in a virtual machine (hostIPC)", meta.GetName())
 	case config.GetLogDirectory() != "" && !filepath.IsAbs(config.GetLogDirectory()):
 		return failure.Invalid("pod %s: log directory %q is not absolute", meta.GetName(), config.GetLogDirectory())
 	}
@@ -152,6 +149,9 @@ func podRequest(
 	}
 	if err := wishes(&r, config); err != nil {
 		return r, err
+	}
+	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
+		r.Network, r.Ports = network.KindHost, nil // its ports are the host's already
 	}
 	r.Record, err = encode(config, stored{Handler: handler, Options: o})
 	return r, err

@@ -90,7 +90,6 @@ func TestRefusedPods(t *testing.T) {
 		{"no name", func(c *runtimeapi.PodSandboxConfig) { c.Metadata.Name = "" }, codes.InvalidArgument, "name"},
 		{"no metadata", func(c *runtimeapi.PodSandboxConfig) { c.Metadata = nil }, codes.InvalidArgument, "name"},
 		{"no namespace", func(c *runtimeapi.PodSandboxConfig) { c.Metadata.Namespace = "" }, codes.InvalidArgument, "namespace"},
-		{"host network", options(&runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}), codes.InvalidArgument, "hostNetwork"},
 		{"host pid", options(&runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_NODE}), codes.InvalidArgument, "hostPID"},
 		{"host ipc", options(&runtimeapi.NamespaceOption{Ipc: runtimeapi.NamespaceMode_NODE}), codes.InvalidArgument, "hostIPC"},
 		{"unsafe sysctl", func(c *runtimeapi.PodSandboxConfig) {

@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/containerd/containerd/api/events"
 	"google.golang.org/protobuf/proto"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/hostports"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -31,7 +33,9 @@ func (p *pod) follow() {
 		c, err := p.shim()
 		if err == nil {
 			wait = firstRetry
+			stop := p.hostPorts(ctx, c)
 			err = p.listen(ctx, c)
+			stop()
 		}
 		if ctx.Err() != nil || p.snapshot().Phase != store.Ready {
 			return
@@ -53,6 +57,59 @@ func (p *pod) follow() {
 			wait = min(2*wait, lastRetry)
 		}
 	}
+}
+
+// hostPorts publishes what a pod of the host's network listens on, until stop is called.
+func (p *pod) hostPorts(ctx context.Context, c *link.Conn) (stop func()) {
+	if !p.snapshot().HostPorts {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := hostports.Follow(ctx, portsPod{p, c}, p.e.log.With("pod", p.id))
+		p.mu.Lock()
+		ending := p.ending
+		p.mu.Unlock()
+		if ctx.Err() == nil && !lost(err) && !ending {
+			p.e.log.Warn("what a pod listens on is not followed any more", "pod", p.id, "error", err)
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// portsPod is a pod and its present shim.
+type portsPod struct {
+	p *pod
+	c *link.Conn
+}
+
+func (h portsPod) Listening(ctx context.Context, known []hostports.Port) (out []hostports.Port, err error) {
+	var r shimv1.ListeningRequest
+	for _, p := range known {
+		r.Ports = append(r.Ports, &shimv1.ListeningPort{Port: uint32(p.Number), Loopback: p.Loopback})
+	}
+	res, err := h.c.Ext.Listening(ctx, &r)
+	for _, p := range res.GetPorts() {
+		out = append(out, hostports.Port{Number: int(p.GetPort()), Loopback: p.GetLoopback()})
+	}
+	return out, err
+}
+
+func (h portsPod) Ports() []store.Port { return slices.Clone(h.p.snapshot().Ports) }
+
+func (h portsPod) SetPorts(ports []store.Port) error {
+	return h.p.update(func(r *store.Pod) { r.Ports = slices.Clone(ports) })
+}
+
+func (h portsPod) Publish(ctx context.Context, l network.Listener) error {
+	return publishPort(ctx, h.c, l)
+}
+
+func (h portsPod) Unpublish(ctx context.Context, p store.Port) error {
+	_, err := h.c.Ext.Unpublish(ctx, &shimv1.UnpublishRequest{File: portFile(p.HostPort)})
+	return err
 }
 
 // files are the volumes of files that the pod's containers mount.

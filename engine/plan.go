@@ -65,7 +65,7 @@ func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	switch r.Network {
 	case "":
 		p.Network = e.o.defaultNetwork()
-	case network.KindNone, network.KindUser, network.KindHostLoopback, network.KindCNI:
+	case network.KindNone, network.KindUser, network.KindHostLoopback, network.KindHost, network.KindCNI:
 	default:
 		return nil, failure.Invalid("unknown network %q (user, none)", r.Network)
 	}

@@ -215,6 +215,7 @@ func (b *building) store(ctx context.Context) error {
 	b.record.Cgroup.Parent = b.plan.CgroupParent
 	b.record.UID = b.plan.Identity.UID
 	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.machine, b.plan.memory
+	b.record.HostPorts = b.plan.Network == network.KindHost
 	b.record.AccelNote, b.record.NetNote = b.plan.note, b.plan.netNote
 	if err := b.e.store.PutPod(&b.record); err != nil {
 		return failure.Wrap(err, "store")

@@ -131,13 +131,16 @@ func publishPort(ctx context.Context, c *link.Conn, l network.Listener) error {
 		return err
 	}
 	defer f.Close()
-	name := fmt.Sprintf("port-%d", l.HostPort)
+	name := portFile(l.HostPort)
 	if err := c.SendFile(ctx, name, f); err != nil {
 		return err
 	}
 	_, err = c.Ext.Publish(ctx, &shimv1.PublishRequest{File: name, PodPort: uint32(l.PodPort)})
 	return err
 }
+
+// portFile is what a published port's socket is called among the files that a shim is sent.
+func portFile(port int) string { return fmt.Sprintf("port-%d", port) }
 
 // config is the sandbox's configuration. The engine's own annotations win over
 // the user's.

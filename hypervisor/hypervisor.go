@@ -38,6 +38,7 @@ const (
 	NetworkRestricted   Network = "restricted"
 	NetworkHostLoopback Network = "host-loopback"
 	NetworkTap          Network = "tap"
+	NetworkHost         Network = "host" // as NetworkHostLoopback, for pods of the host's network
 )
 
 // Machine is everything that shapes a virtual machine and that a template and

@@ -50,7 +50,7 @@ func (m Machine) Validate() error {
 		return bad("%d disk slots, of at most %d", m.Slots, MaxSlots)
 	case m.Scratch < 0 || m.Scratch > m.Slots:
 		return bad("%d writable disk slots, of %d", m.Scratch, m.Slots)
-	case !slices.Contains([]Network{NetworkNone, NetworkUser, NetworkRestricted, NetworkHostLoopback, NetworkTap}, m.Network):
+	case !slices.Contains([]Network{NetworkNone, NetworkUser, NetworkRestricted, NetworkHostLoopback, NetworkTap, NetworkHost}, m.Network):
 		return bad("unknown network %q", m.Network)
 	}
 	return nil

@@ -21,6 +21,7 @@ const (
 	KindUser         Kind = "user"          // the outside, and nothing of the host
 	KindHostLoopback Kind = "host-loopback" // also the host's loopback, for who asked, where there is no namespace
 	KindRestricted   Kind = "restricted"    // nothing leaves the pod: KindUser where there is no namespace
+	KindHost         Kind = "host"          // the host's own
 	KindCNI          Kind = "cni"           // the network of a node, by its CNI plugins (package network/cni)
 )
 

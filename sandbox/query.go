@@ -43,6 +43,20 @@ func (s *Sandbox) Memory(ctx context.Context) (agentv1.Memory, error) {
 	return mem, m.fault(err)
 }
 
+// Listening returns the TCP ports that the guest's processes listen on when they are others
+// than known.
+func (s *Sandbox) Listening(ctx context.Context, known agentv1.Listening) (agentv1.Listening, error) {
+	m, err := s.running("watch the ports of", Running)
+	if err != nil {
+		return agentv1.Listening{}, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
+	now, err := m.agent.Listening(ctx, known)
+	return now, m.fault(err)
+}
+
 // ReadFile returns at most limit bytes from the end of a container's file,
 // also of a container that has ended.
 func (s *Sandbox) ReadFile(ctx context.Context, id, path string, limit int) ([]byte, error) {

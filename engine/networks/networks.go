@@ -132,6 +132,8 @@ func Own(dir string, plugins *cni.Options) func(network.Kind) (network.Provider,
 				return nil, err
 			}
 			return network.NewUser(context.Background(), dir, kind == network.KindHostLoopback), nil // bounded by itself
+		case network.KindHost:
+			return network.Host{}, nil
 		case network.KindCNI:
 			if plugins != nil {
 				return cni.New(*plugins), nil

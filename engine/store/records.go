@@ -73,6 +73,8 @@ type Pod struct {
 	IPs     []string `json:"ips,omitempty"`
 	Ports   []Port   `json:"ports,omitempty"`
 	Phases  []Timing `json:"phases,omitempty"`
+	// HostPorts says that Ports are all that its processes listen on.
+	HostPorts bool `json:"hostPorts,omitempty"`
 	// Cgroup is the pod's on the host.
 	Cgroup Cgroup `json:"cgroup,omitzero"`
 	// Exit says why the machine ended, once it has.

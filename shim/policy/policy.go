@@ -31,7 +31,7 @@ func Machine(m hypervisor.Machine, program string) confine.Policy {
 		p.Write = append(p.Write, "/dev/kvm")
 		p.Signals = []uint32{uint32(unix.SIGUSR1)} // interrupts a thread that runs a virtual CPU
 	}
-	if m.Network == hypervisor.NetworkUser || m.Network == hypervisor.NetworkHostLoopback {
+	if m.Network == hypervisor.NetworkUser || m.Network == hypervisor.NetworkHostLoopback || m.Network == hypervisor.NetworkHost {
 		p.Sockets = []uint32{unix.AF_INET, unix.AF_INET6}
 	}
 	return p

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
 	"github.com/bulkhead-project/bulkhead/sandbox"
@@ -37,9 +39,58 @@ func (e extension) Publish(_ context.Context, r *shimv1.PublishRequest) (*shimv1
 	if err != nil {
 		return nil, toStatus(fmt.Errorf("publish port %d: %w: %w", r.PodPort, sandbox.ErrInvalid, err))
 	}
+	if old := e.published.swap(r.File, l); old != nil {
+		old.Close()
+	}
 	e.wg.Add(1)
 	go e.accept(l, uint16(r.PodPort))
 	return &shimv1.PublishResponse{}, nil
+}
+
+// Unpublish ends that. Connections that it has accepted go on.
+func (e extension) Unpublish(_ context.Context, r *shimv1.UnpublishRequest) (*shimv1.UnpublishResponse, error) {
+	if l := e.published.swap(r.File, nil); l != nil {
+		l.Close()
+	}
+	return &shimv1.UnpublishResponse{}, nil
+}
+
+// Listening waits for other ports than the request's.
+func (e extension) Listening(ctx context.Context, r *shimv1.ListeningRequest) (*shimv1.ListeningResponse, error) {
+	var known agentv1.Listening
+	for _, p := range r.Ports {
+		known.Ports = append(known.Ports, agentv1.ListeningPort{Port: uint16(p.Port), Loopback: p.Loopback})
+	}
+	now, err := e.o.Sandbox.Listening(ctx, known)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	res := &shimv1.ListeningResponse{}
+	for _, p := range now.Ports {
+		res.Ports = append(res.Ports, &shimv1.ListeningPort{Port: uint32(p.Port), Loopback: p.Loopback})
+	}
+	return res, nil
+}
+
+// published are the listening sockets by the names of their files.
+type published struct {
+	mu  sync.Mutex
+	all map[string]net.Listener
+}
+
+// swap puts a listener, or nil, in the place of the one of that name, and returns that.
+func (p *published) swap(name string, l net.Listener) net.Listener {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := p.all[name]
+	delete(p.all, name)
+	if l != nil {
+		if p.all == nil {
+			p.all = map[string]net.Listener{}
+		}
+		p.all[name] = l
+	}
+	return old
 }
 
 func (e extension) accept(l net.Listener, port uint16) {

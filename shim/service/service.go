@@ -48,7 +48,8 @@ type Services struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	slots     slots        // of published ports' connections
+	slots     slots // of published ports' connections
+	published published
 	followers atomic.Int32 // streams of Events
 
 	mu      sync.Mutex

@@ -145,6 +145,11 @@ func (c *Client) Wait(ctx context.Context, r Process) (Exit, error) {
 	return ask[Exit](ctx, c, OpWait, r)
 }
 
+// Listening returns the ports that are listened on when they are others than known.
+func (c *Client) Listening(ctx context.Context, known Listening) (Listening, error) {
+	return ask[Listening](ctx, c, OpListening, known)
+}
+
 // Delete forgets a process that has ended or was never started, and what it
 // left. It fails with ErrBusy while the process runs.
 func (c *Client) Delete(ctx context.Context, r Process) (Exit, error) {

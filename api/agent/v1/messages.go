@@ -62,6 +62,7 @@ const (
 	OpUnpack    Op = "unpack"    // Unpack -> -, then entries and files' bytes; then -
 	OpUsage     Op = "usage"     // - -> Usage
 	OpFiles     Op = "files"     // Files -> FilesState
+	OpListening Op = "listening" // Listening -> Listening; when it is another, as long as it takes
 )
 
 // Call is the first frame of a stream.
@@ -127,6 +128,18 @@ type Route struct {
 	Destination string `json:"destination"`       // CIDR
 	Gateway     string `json:"gateway,omitempty"` // empty: on the link itself
 	Metric      int    `json:"metric,omitempty"`
+}
+
+// Listening are the TCP ports that processes of the guest listen on, sorted by number, and at
+// most 256 of them.
+type Listening struct {
+	Ports []ListeningPort `json:"ports"`
+}
+
+// ListeningPort is one of them. Loopback says that only the guest's own processes reach it.
+type ListeningPort struct {
+	Port     uint16 `json:"port"`
+	Loopback bool   `json:"loopback,omitempty"`
 }
 
 // Configured reports on the guest.

@@ -15,6 +15,8 @@ type ExtensionService interface {
 	Pause(context.Context, *PauseRequest) (*PauseResponse, error)
 	Resume(context.Context, *ResumeRequest) (*ResumeResponse, error)
 	Publish(context.Context, *PublishRequest) (*PublishResponse, error)
+	Unpublish(context.Context, *UnpublishRequest) (*UnpublishResponse, error)
+	Listening(context.Context, *ListeningRequest) (*ListeningResponse, error)
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	Files(context.Context, *FilesRequest) (*FilesResponse, error)
@@ -78,6 +80,20 @@ func RegisterExtensionService(srv *ttrpc.Server, svc ExtensionService) {
 				}
 				return svc.Publish(ctx, &req)
 			},
+			"Unpublish": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req UnpublishRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Unpublish(ctx, &req)
+			},
+			"Listening": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ListeningRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Listening(ctx, &req)
+			},
 			"Stats": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
 				var req StatsRequest
 				if err := unmarshal(&req); err != nil {
@@ -124,6 +140,8 @@ type ExtensionClient interface {
 	Pause(context.Context, *PauseRequest) (*PauseResponse, error)
 	Resume(context.Context, *ResumeRequest) (*ResumeResponse, error)
 	Publish(context.Context, *PublishRequest) (*PublishResponse, error)
+	Unpublish(context.Context, *UnpublishRequest) (*UnpublishResponse, error)
+	Listening(context.Context, *ListeningRequest) (*ListeningResponse, error)
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	Files(context.Context, *FilesRequest) (*FilesResponse, error)
@@ -211,6 +229,22 @@ func (c *extensionClient) Resume(ctx context.Context, req *ResumeRequest) (*Resu
 func (c *extensionClient) Publish(ctx context.Context, req *PublishRequest) (*PublishResponse, error) {
 	var resp PublishResponse
 	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "Publish", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *extensionClient) Unpublish(ctx context.Context, req *UnpublishRequest) (*UnpublishResponse, error) {
+	var resp UnpublishResponse
+	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "Unpublish", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *extensionClient) Listening(ctx context.Context, req *ListeningRequest) (*ListeningResponse, error) {
+	var resp ListeningResponse
+	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "Listening", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

@@ -1,0 +1,192 @@
+// Package listening tells which TCP ports the guest's processes listen on.
+package listening
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// most is how many ports are told of: a process may listen on all of them.
+const most = 256
+
+// tables are the kernel's lists of sockets, those that listen first.
+var tables = []string{"/proc/net/tcp", "/proc/net/tcp6"}
+
+// Watch waits for changes. Its zero value watches nothing before Wait is called. Its
+// methods may be called at once.
+type Watch struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed with the next change; nil before the first call
+}
+
+// Wait returns the ports when they are others than known, which is as Wait has returned them
+// or empty.
+func (w *Watch) Wait(ctx context.Context, known []agentv1.ListeningPort) ([]agentv1.ListeningPort, error) {
+	for {
+		changed, err := w.next()
+		if err != nil {
+			return nil, fmt.Errorf("watch the ports: %w", err)
+		}
+		ports, err := read(tables)
+		if err != nil || !slices.Equal(ports, known) {
+			return ports, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// next is closed with the next change. The first call has the kernel tell of changes, for as
+// long as it runs.
+func (w *Watch) next() (chan struct{}, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.changed != nil {
+		return w.changed, nil
+	}
+	events, err := trace()
+	if err != nil {
+		return nil, err
+	}
+	w.changed = make(chan struct{})
+	go w.follow(events)
+	return w.changed, nil
+}
+
+// The kernel tells that a socket is to listen before its lists have it.
+var delays = []time.Duration{0, 10 * time.Millisecond, 200 * time.Millisecond}
+
+// follow has waiters look at the lists after each event.
+func (w *Watch) follow(events io.Reader) {
+	told := make(chan struct{}, 1)
+	go func() {
+		defer close(told)
+		buf := make([]byte, 4096)
+		for {
+			if _, err := events.Read(buf); err != nil {
+				return // it never ends, but for a fault of the kernel's
+			}
+			select {
+			case told <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	for range told {
+		for _, d := range delays {
+			<-time.After(d) // nothing tells of it
+			w.mu.Lock()
+			close(w.changed)
+			w.changed = make(chan struct{})
+			w.mu.Unlock()
+		}
+	}
+}
+
+// dir is where the kernel's tracing is mounted. No container sees it.
+const dir = "/run/bulkhead-tracing"
+
+// listen is the state of a socket that listens (TCP_LISTEN).
+const listen = "10"
+
+// trace has the kernel write a line whenever a socket begins or ends to listen.
+func trace() (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := unix.Mount("tracefs", dir, "tracefs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil &&
+		!errors.Is(err, unix.EBUSY) {
+		return nil, fmt.Errorf("mount tracefs: %w", err)
+	}
+	event := filepath.Join(dir, "events/sock/inet_sock_set_state")
+	for _, step := range [][2]string{{"filter", "newstate==" + listen + "||oldstate==" + listen}, {"enable", "1"}} {
+		if err := os.WriteFile(filepath.Join(event, step[0]), []byte(step[1]), 0); err != nil {
+			return nil, err
+		}
+	}
+	return os.Open(filepath.Join(dir, "trace_pipe"))
+}
+
+// read reads the ports that are listened on, sorted.
+func read(tables []string) (ports []agentv1.ListeningPort, err error) {
+	for _, name := range tables {
+		f, err := os.Open(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // a kernel without IPv6
+		}
+		if err != nil {
+			return nil, err
+		}
+		ports, err = parse(f, ports)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	// Of one port that is there twice, the address that more can reach counts.
+	slices.SortFunc(ports, func(a, b agentv1.ListeningPort) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), compareBool(a.Loopback, b.Loopback))
+	})
+	ports = slices.CompactFunc(ports, func(a, b agentv1.ListeningPort) bool { return a.Port == b.Port })
+	return ports[:min(len(ports), most)], nil
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// parse adds a table's to ports.
+func parse(r io.Reader, ports []agentv1.ListeningPort) ([]agentv1.ListeningPort, error) {
+	lines := bufio.NewScanner(r)
+	lines.Scan() // the heads of the columns
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 4 || f[3] != "0A" {
+			break // those that listen come first
+		}
+		address, port, _ := strings.Cut(f[1], ":")
+		n, err := strconv.ParseUint(port, 16, 16)
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, agentv1.ListeningPort{Port: uint16(n), Loopback: loopback(address)})
+	}
+	return ports, lines.Err()
+}
+
+// loopback reads an address as the kernel writes it: words of four bytes, each of the
+// host's order, which is little-endian.
+func loopback(address string) bool {
+	switch len(address) {
+	case 8:
+		return strings.HasSuffix(address, "7F")
+	case 32:
+		const v4 = "0000000000000000FFFF0000"
+		return address == "00000000000000000000000001000000" || strings.HasPrefix(address, v4) && strings.HasSuffix(address, "7F")
+	}
+	return false
+}

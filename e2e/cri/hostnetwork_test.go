@@ -1,0 +1,86 @@
+package cri
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/cri/critest"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// TestHostNetwork: what a pod of the host's network listens on is there on the host while it
+// listens, whether or not a door is there, and its packets leave by the host.
+func TestHostNetwork(t *testing.T) {
+	n := newNode(t, enginetest.Clones)
+	end := n.serve(t)
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	config := critest.Pod("host")
+	config.LogDirectory = n.logs
+	config.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{
+		NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
+	}
+	config.PortMappings = []*runtimeapi.PortMapping{{HostPort: 8081, ContainerPort: 8081}} // as a kubelet has them
+	pod := n.Run(ctx, t, config)
+	web := `hostname > /tmp/index.html; httpd -p 8081 -h /tmp; httpd -p 127.0.0.1:8082 -h /tmp; exec sleep 1000`
+	container := critest.Container("c", "sh", "-c", web)
+	container.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{
+		NamespaceOptions: config.Linux.SecurityContext.NamespaceOptions,
+	}
+	id := n.Start(ctx, t, pod, container, config)
+	for _, url := range []string{"http://127.0.0.1:8081/", "http://127.0.0.1:8082/", "http://[::1]:8081/"} {
+		if got := get(ctx, t, url); got != "host\n" {
+			t.Errorf("%s: %q", url, got)
+		}
+	}
+	if st, err := n.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: pod}); err != nil ||
+		st.GetStatus().GetNetwork().GetIp() != "" {
+		t.Errorf("its address is the kubelet's to tell: %v, %v", st.GetStatus().GetNetwork(), err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the host\n")) }))
+	defer server.Close()
+	_, port, _ := strings.Cut(server.Listener.Addr().String(), ":")
+	if got := n.Sh(ctx, t, id, "wget -qO- http://10.0.2.2:"+port); got != "the host\n" {
+		t.Errorf("the pod asks the host: %q", got)
+	}
+
+	end()
+	if got := get(ctx, t, "http://127.0.0.1:8081/"); got != "host\n" {
+		t.Errorf("without a door: %q", got)
+	}
+	n.serve(t)
+	n.Sh(ctx, t, id, `httpd -p 8083 -h /tmp; kill $(ps | grep "[h]ttpd -p 8081" | sed 's/^ *//; s/ .*//')`)
+	if got := get(ctx, t, "http://127.0.0.1:8083/"); got != "host\n" {
+		t.Errorf("with another door: %q", got)
+	}
+	closed(ctx, t, "127.0.0.1:8081")
+	n.Remove(ctx, t, pod)
+	for _, address := range []string{"127.0.0.1:8082", "127.0.0.1:8083"} {
+		closed(ctx, t, address)
+	}
+	n.nothingLeft(t)
+}
+
+// closed waits until nobody listens at an address.
+func closed(ctx context.Context, t *testing.T, address string) {
+	t.Helper()
+	for {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		conn.Close()
+		select {
+		case <-time.After(10 * time.Millisecond): // nothing tells of it
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", address, ctx.Err())
+		}
+	}
+}

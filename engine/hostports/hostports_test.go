@@ -1,0 +1,123 @@
+package hostports
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// fake is a pod whose guest tells of one list after the other.
+type fake struct {
+	lists     [][]Port
+	known     [][]Port // that it was asked with
+	ports     []store.Port
+	calls     []string
+	unpublish error
+}
+
+var errEnd = errors.New("no more lists")
+
+func (f *fake) Listening(_ context.Context, known []Port) ([]Port, error) {
+	f.known = append(f.known, known)
+	if len(f.lists) == 0 {
+		return nil, errEnd
+	}
+	next := f.lists[0]
+	f.lists = f.lists[1:]
+	return next, nil
+}
+
+func (f *fake) Ports() []store.Port { return slices.Clone(f.ports) }
+
+func (f *fake) SetPorts(ports []store.Port) error {
+	f.ports = slices.Clone(ports)
+	return nil
+}
+
+func (f *fake) Publish(_ context.Context, l network.Listener) error {
+	f.calls = append(f.calls, "+"+l.Listener.Addr().String())
+	return nil
+}
+
+func (f *fake) Unpublish(_ context.Context, p store.Port) error {
+	f.calls = append(f.calls, "-"+strconv.Itoa(p.PodPort))
+	return f.unpublish
+}
+
+// free are ports of this host that nobody has.
+func free(t *testing.T, n int) (out []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", ":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		out = append(out, l.Addr().(*net.TCPAddr).Port)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	n := free(t, 2)
+	taken, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	has := taken.Addr().(*net.TCPAddr).Port
+	var log strings.Builder
+	f := &fake{lists: [][]Port{
+		{{Number: n[0]}, {Number: n[1], Loopback: true}, {Number: has}, {Number: 0}, {Number: 70000}},
+		{{Number: n[1], Loopback: true}},
+		nil,
+	}}
+	if err := Follow(t.Context(), f, slog.New(slog.NewTextHandler(&log, nil))); !errors.Is(err, errEnd) {
+		t.Fatal(err)
+	}
+	first, second := strconv.Itoa(n[0]), strconv.Itoa(n[1])
+	want := []string{"+[::]:" + first, "+127.0.0.1:" + second, "-" + first, "-" + second}
+	if !slices.Equal(f.calls, want) || len(f.ports) != 0 {
+		t.Errorf("%q, and published are %v", f.calls, f.ports)
+	}
+	if !strings.Contains(log.String(), strconv.Itoa(has)) {
+		t.Errorf("nothing is said of a port that is taken: %s", &log)
+	}
+}
+
+// TestGoesOn: another engine asks with what is published, and ends what is not listened on
+// any more.
+func TestGoesOn(t *testing.T) {
+	t.Parallel()
+	f := &fake{ports: []store.Port{{HostIP: "::", HostPort: 81, PodPort: 81}, {HostIP: "127.0.0.1", HostPort: 80, PodPort: 80}}}
+	f.lists, f.unpublish = [][]Port{{{Number: 80, Loopback: true}}}, errors.New("no")
+	if err := Follow(t.Context(), f, slog.Default()); err == nil || errors.Is(err, errEnd) {
+		t.Error(err)
+	}
+	if want := []Port{{Number: 80, Loopback: true}, {Number: 81}}; !slices.Equal(f.known[0], want) || len(f.ports) != 2 {
+		t.Errorf("asked with %v", f.known)
+	}
+}
+
+// TestMany: a guest that tells of all ports gets some.
+func TestMany(t *testing.T) {
+	t.Parallel()
+	var all []Port
+	for i := range 65535 {
+		all = append(all, Port{Number: i + 1, Loopback: true})
+	}
+	f := &fake{lists: [][]Port{all}}
+	if err := Follow(t.Context(), f, slog.New(slog.DiscardHandler)); !errors.Is(err, errEnd) || len(f.ports) > most {
+		t.Errorf("%v, %d ports", err, len(f.ports))
+	}
+}
