@@ -37,6 +37,9 @@ func (s *Service) specify(p *engine.Pod, in spec.Input, last *store.Termination)
 	if err := checkTarget(p, config); err != nil {
 		return nil, err
 	}
+	if err := s.kubeletDirs(&in.Options, config); err != nil {
+		return nil, err
+	}
 	if last != nil {
 		in.Termination = last.Container
 	}
