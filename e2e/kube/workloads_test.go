@@ -116,10 +116,10 @@ spec: {terminationGracePeriodSeconds: 1, containers: [{name: c, image: %q, comma
 func (w *world) testShared(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
-	w.pod(ctx, t, "shared", `{volumes: [{name: v, emptyDir: {}}], containers: [
+	w.pod(ctx, t, "shared", `{volumes: [{name: v, emptyDir: {}}, {name: m, emptyDir: {medium: Memory, sizeLimit: 4Mi}}], containers: [
   {name: a, command: [sh, -c, "echo from a >/v/f; httpd -p 127.0.0.1:80 -h /v; exec sleep 1000"],
-    volumeMounts: [{name: v, mountPath: /v}]},
-  {name: b, command: [sleep, "1000"], volumeMounts: [{name: v, mountPath: /w, subPath: sub}]}]}`)
+    volumeMounts: [{name: v, mountPath: /v}, {name: m, mountPath: /m}]},
+  {name: b, command: [sleep, "1000"], volumeMounts: [{name: v, mountPath: /w, subPath: sub}, {name: m, mountPath: /m}]}]}`)
 	w.ready(ctx, t, "shared")
 	in := func(container, script string) string {
 		out, errs, err := w.exec(ctx, "shared", corev1.PodExecOptions{Container: container, Command: []string{"sh", "-c", script}}, nil)
@@ -131,7 +131,7 @@ func (w *world) testShared(t *testing.T) {
 	if got := in("b", "hostname; wget -q -O - http://127.0.0.1/f; echo from b >/w/g"); got != "shared\nfrom a" {
 		t.Errorf("b has %q", got)
 	}
-	if got := in("a", "cat /v/sub/g"); got != "from b" {
+	if got := in("a", "cat /v/sub/g; stat -f -c %T /m; df -k /m | tail -n 1 | awk '{print $2}'"); got != "from b\ntmpfs\n4096" {
 		t.Errorf("a has %q", got)
 	}
 }

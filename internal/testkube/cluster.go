@@ -44,6 +44,7 @@ type Cluster struct {
 	Client kubernetes.Interface
 
 	program string // kubeall
+	cgroup  string // the kubelet's, in which its pods are
 	pki     *authority
 }
 
@@ -62,7 +63,7 @@ func Start(t testing.TB) *Cluster {
 	if err := os.Chmod(dir, 0o755); err != nil { // shims are other users
 		t.Fatal(err)
 	}
-	c := &Cluster{Dir: dir, program: kubeall(t)}
+	c := &Cluster{Dir: dir, program: kubeall(t), cgroup: newCgroup(t, filepath.Base(dir))}
 	testnet.Run(t, "ip", "addr", "add", NodeIP+"/32", "dev", "lo")
 	if err := c.certify(); err != nil {
 		t.Fatal(err)

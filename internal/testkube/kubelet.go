@@ -28,7 +28,7 @@ func (c *Cluster) LogDir() string { return filepath.Join(c.Dir, "l") }
 func (c *Cluster) Manifests() string { return filepath.Join(c.Dir, "m") }
 
 // StartKubelet starts the kubelet over a runtime's socket, and returns when its node is
-// ready. At the test's end nothing is left of it; its pods are the runtime's.
+// ready. At the test's end nothing is left of it; its pods are the runtime's to remove.
 func (c *Cluster) StartKubelet(t testing.TB, socket string) *Process {
 	t.Helper()
 	for _, dir := range []string{c.KubeletRoot(), c.LogDir(), c.Manifests()} {
@@ -41,9 +41,8 @@ func (c *Cluster) StartKubelet(t testing.TB, socket string) *Process {
 			t.Errorf("unmount the kubelet's volumes: %v", err)
 		}
 	})
-	cgroup := newCgroup(t, filepath.Base(c.Dir))
 	config := filepath.Join(c.Dir, "kubelet.yaml")
-	if err := os.WriteFile(config, []byte(c.kubeletConfig(socket, cgroup)), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(c.kubeletConfig(socket)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := c.start(t, "kubelet", "--config="+config, "--kubeconfig="+c.file("kubelet.conf"), "--root-dir="+c.KubeletRoot(),
@@ -67,7 +66,7 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 
 // kubeletConfig is for a machine that others work on: swap, a full disk and cgroups of
 // version 1 are no reason not to run.
-func (c *Cluster) kubeletConfig(socket, cgroup string) string {
+func (c *Cluster) kubeletConfig(socket string) string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix://%s
@@ -91,7 +90,7 @@ enforceNodeAllocatable: [pods]
 makeIPTablesUtilChains: false
 evictionHard: {memory.available: 50Mi, nodefs.available: 1%%, nodefs.inodesFree: 1%%, imagefs.available: 1%%}
 imageGCHighThresholdPercent: 100
-`, socket, kubeletPort, c.file("kubelet.crt"), c.file("kubelet.key"), c.file("ca.crt"), c.Manifests(), c.LogDir(), cgroup)
+`, socket, kubeletPort, c.file("kubelet.crt"), c.file("kubelet.key"), c.file("ca.crt"), c.Manifests(), c.LogDir(), c.cgroup)
 }
 
 // unmountBelow unmounts all that is mounted in a directory.
