@@ -111,7 +111,7 @@ func (w *world) testStats(t *testing.T) {
 				continue
 			}
 			for _, c := range pod.Containers {
-				if pod.Memory.WorkingSetBytes > 0 &&
+				if pod.CPU.UsageCoreNanoSeconds > 0 && pod.Memory.WorkingSetBytes > 0 &&
 					c.CPU.UsageCoreNanoSeconds > 0 && c.Memory.WorkingSetBytes > 0 && c.Rootfs.UsedBytes > 4<<20 {
 					return nil
 				}

@@ -48,6 +48,12 @@ func find(v view, tag string) *Host {
 		h.parents[c], h.mounts[c] = dir, old.mount
 		h.support.Version, h.support.Controllers = 1, append(h.support.Controllers, c)
 	}
+	if h.support.Version == 1 {
+		counts, ok := all[accounting]
+		if dir := filepath.Join(counts.mount, counts.own); ok && unix.Access(dir, unix.W_OK) == nil {
+			h.parents[accounting], h.mounts[accounting] = dir, counts.mount
+		}
+	}
 	unified, ok := all[""]
 	if h.support.Version == 0 && len(reasons) == 0 && ok {
 		reasons = h.beside(unified)

@@ -42,6 +42,15 @@ const defaultPeriod = 100_000
 // The controllers that limits need.
 var controllers = []string{"memory", "cpu", "pids"}
 
+// accounting is the older controller that counts the processors' time. It limits nothing:
+// where it has a hierarchy of its own, a pod's processes are in a group there for who reads
+// the figures of the groups around it. cgroup2 counts without one.
+const accounting = "cpuacct"
+
+// keys are of a Host's directories, in the order in which Dirs has them: those that may be
+// one are beside each other.
+var keys = []string{"", "memory", "cpu", accounting, "pids"}
+
 // Support is what there is of cgroups for pods.
 type Support struct {
 	Version     int      // 2, 1 (the older controllers), or 0: there is none
@@ -79,7 +88,7 @@ func (h *Host) Support() Support { return h.support }
 // groups cannot be had.
 func (h *Host) Dirs(name string) []string {
 	var dirs []string
-	for _, key := range append([]string{""}, controllers...) {
+	for _, key := range keys {
 		if parent, ok := h.parents[key]; ok {
 			dirs = append(dirs, filepath.Join(parent, h.tag, name))
 		}

@@ -149,6 +149,29 @@ func TestSupport(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+	t.Run("version 1, counted by itself", func(t *testing.T) {
+		dirs := map[string]string{}
+		var mounts []string
+		for _, c := range []string{"memory", "cpu", "cpuacct", "pids"} {
+			dirs[c] = t.TempDir()
+			mounts = append(mounts, "cgroup / "+dirs[c]+" "+c)
+		}
+		h := find(fakeView(t, "4:memory:/\n3:cpu:/\n2:cpuacct:/\n1:pids:/\n", mounts...), "tag")
+		if diff := cmp.Diff(Support{1, controllers, ""}, h.Support()); diff != "" {
+			t.Error(diff)
+		}
+		want := []string{dirs["memory"] + "/tag/x", dirs["cpu"] + "/tag/x", dirs["cpuacct"] + "/tag/x", dirs["pids"] + "/tag/x"}
+		if diff := cmp.Diff(want, h.Dirs("x")); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("version 1, counted together", func(t *testing.T) {
+		top, cpu := t.TempDir(), t.TempDir()
+		h := find(fakeView(t, "4:memory:/\n3:cpu,cpuacct:/\n", "cgroup / "+top+" memory", "cgroup / "+cpu+" cpu,cpuacct"), "tag")
+		if diff := cmp.Diff([]string{top + "/tag/x", cpu + "/tag/x"}, h.Dirs("x")); diff != "" {
+			t.Error(diff)
+		}
+	})
 	t.Run("delegated", func(t *testing.T) {
 		top := t.TempDir()
 		own := filepath.Join(top, "app.slice")
