@@ -34,7 +34,7 @@ func serveCRI(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	o := cri.Options{Socket: c.Socket(), Kubelet: c.Kubelet, Logs: c.Logs, Metrics: c.Metrics, Logger: log}
+	o := cri.Options{Socket: c.Socket(), Kubelet: c.Kubelet, Logs: c.Logs, Metrics: c.Metrics, Traces: c.Traces, Logger: log}
 	handlers, err := config.ParseHandlers(c.Handlers)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"path"
@@ -13,13 +14,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/cri/metrics"
+	"github.com/bulkhead-project/bulkhead/door/cri/tracing"
+	"github.com/bulkhead-project/bulkhead/engine"
 )
 
 // observer counts and logs the calls of clients. It logs whom a call is about and never
 // what it says: environments, commands and credentials may be secrets.
 type observer struct {
 	metrics *metrics.Metrics
+	tracer  *tracing.Tracer
 	log     *slog.Logger
+	// facts are about a pod that has started.
+	facts func(ctx context.Context, pod string) (*engine.Facts, error)
 }
 
 func (o observer) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
@@ -41,11 +47,16 @@ func (o observer) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerIn
 func (o observer) ended(ctx context.Context, full string, began time.Time, err error, about ...any) {
 	service, method, took, code := path.Base(path.Dir(full)), path.Base(full), time.Since(began), status.Code(err)
 	o.metrics.Called(service, method, code, took)
+	whom := names(about)
+	o.tracer.About(ctx, whom)
+	if err == nil && method == "RunPodSandbox" {
+		o.tracer.Started(ctx, took, func() (*engine.Facts, error) { return o.facts(ctx, podOf(about)) })
+	}
 	level := levelOf(method, code)
 	if !o.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := append([]slog.Attr{slog.String("method", method)}, names(about)...)
+	attrs := append([]slog.Attr{slog.String("method", method)}, whom...)
 	attrs = append(attrs, slog.Duration("took", took))
 	if err != nil {
 		attrs = append(attrs, slog.String("code", code.String()), slog.String("error", status.Convert(err).Message()))
@@ -72,6 +83,16 @@ func levelOf(method string, code codes.Code) slog.Level {
 	return slog.LevelWarn
 }
 
+// podOf is the pod that requests and responses are about.
+func podOf(about []any) (id string) {
+	for _, a := range about {
+		if m, ok := a.(interface{ GetPodSandboxId() string }); ok {
+			id = cmp.Or(id, m.GetPodSandboxId())
+		}
+	}
+	return id
+}
+
 // names say whom requests and responses are about.
 func names(about []any) (attrs []slog.Attr) {
 	add := func(key, value string) {
@@ -80,10 +101,8 @@ func names(about []any) (attrs []slog.Attr) {
 			attrs = append(attrs, slog.String(key, value))
 		}
 	}
+	add("pod", podOf(about))
 	for _, a := range about {
-		if m, ok := a.(interface{ GetPodSandboxId() string }); ok {
-			add("pod", m.GetPodSandboxId())
-		}
 		if m, ok := a.(interface{ GetContainerId() string }); ok {
 			add("container", m.GetContainerId())
 		}

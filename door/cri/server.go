@@ -20,6 +20,7 @@ import (
 
 	service "github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/cri/metrics"
+	"github.com/bulkhead-project/bulkhead/door/cri/tracing"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -43,6 +44,8 @@ type Options struct {
 	Handlers map[string]service.Handler
 	// Metrics is the address of the server of metrics; empty is none.
 	Metrics string
+	// Traces is the URL that spans are sent to, by OTLP over HTTP; empty is nowhere.
+	Traces string
 	// Engine is what else the engine is opened with; Roots, Instance, HostPaths, Observer and
 	// Logger are set by the door.
 	Engine engine.Options
@@ -59,12 +62,21 @@ const maxMessage = 16 << 20
 // Run serves until ctx ends, and calls ready when the socket is served. Pods live on.
 // Where another process serves the instance, the error matches flock.ErrLocked.
 func Run(ctx context.Context, o Options, ready func()) (err error) {
-	seen := observer{metrics.New(), o.Logger}
+	seen := observer{metrics: metrics.New(), log: o.Logger}
+	if seen.tracer, err = tracing.New(ctx, o.Traces, o.Logger); err != nil {
+		return fmt.Errorf("cri: %w", err)
+	}
+	defer func() {
+		if err := seen.tracer.Close(ctx); err != nil {
+			o.Logger.Warn("end the traces", "error", err)
+		}
+	}()
 	o.Engine.Observer = seen.metrics
 	e, err := open(ctx, o)
 	if err != nil {
 		return fmt.Errorf("cri: %w", err)
 	}
+	seen.facts = e.Facts
 	defer func() { err = errors.Join(err, e.Close(context.WithoutCancel(ctx))) }()
 	seen.metrics.Of(e)
 	streams, err := newStreams(ctx, e)
@@ -84,10 +96,10 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	if err != nil {
 		return fmt.Errorf("cri: serve: %w", errors.Join(err, all.close()))
 	}
-	srv := grpc.NewServer(
+	srv := grpc.NewServer(append(seen.tracer.ServerOptions(),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(seen.unary), grpc.StreamInterceptor(seen.stream),
-	)
+	)...)
 	s := service.New(e, service.Options{
 		Roots: o.Roots, Volumes: layout.Dirs{Kubelet: o.Kubelet}, Handlers: o.Handlers, Logger: o.Logger,
 	})

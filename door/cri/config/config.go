@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,6 +36,8 @@ type Config struct {
 	Handlers []string
 	// Metrics is the address of the server of metrics; empty is none.
 	Metrics string
+	// Traces is the URL of a collector of traces; empty is none.
+	Traces string
 	// LogLevel and LogFormat are those of the door's own log.
 	LogLevel, LogFormat string
 }
@@ -87,6 +90,10 @@ func (c *Config) settings() []setting {
 		{
 			key: "metrics-address", value: &c.Metrics, preset: "",
 			help: "IP:PORT where Prometheus reads /metrics, by plain HTTP; empty is nowhere",
+		},
+		{
+			key: "trace-endpoint", value: &c.Traces, preset: "",
+			help: "URL that OpenTelemetry's traces are sent to, by OTLP over HTTP; empty is nowhere",
 		},
 		{
 			key: "log-level", value: &c.LogLevel, preset: "info",
@@ -152,6 +159,11 @@ func (c *Config) Check() error {
 	if c.Metrics != "" {
 		if _, err := netip.ParseAddrPort(c.Metrics); err != nil {
 			return fmt.Errorf("metrics-address %q is no IP:PORT", c.Metrics)
+		}
+	}
+	if c.Traces != "" {
+		if u, err := url.Parse(c.Traces); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("trace-endpoint %q is no URL of http or https", c.Traces)
 		}
 	}
 	if _, err := ParseHandlers(c.Handlers); err != nil {

@@ -16,7 +16,7 @@ var all = []string{
 	"--listen", "unix:///tmp/a b.sock", "--kubelet-root=/k", "--log-dir", "/l,with a comma", "--log-dir=/m",
 	"--network=user", "--cni-conf-dir=/c", "--cni-bin-dir=/b", "--cni-bin-dir=/d",
 	"--warm=namespace", "--runtime-handler=kvm=kvm,no-fork", "--runtime-handler=tcg",
-	"--metrics-address=127.0.0.1:1338", "--log-level=debug", "--log-format=json",
+	"--metrics-address=127.0.0.1:1338", "--trace-endpoint=http://127.0.0.1:4318", "--log-level=debug", "--log-format=json",
 }
 
 // TestArgs: another program has the same of the arguments.
@@ -75,6 +75,9 @@ func TestCheck(t *testing.T) {
 		{"--log-level=loud", `log-level "loud" is none of`},
 		{"--runtime-handler=a=hot", `runtime-handler "a=hot": option "hot"`},
 		{arg: "--metrics-address=[::1]:0"},
+		{arg: "--trace-endpoint=https://collector/v1/traces"},
+		{"--trace-endpoint=127.0.0.1:4318", `trace-endpoint "127.0.0.1:4318" is no URL`},
+		{"--trace-endpoint=http:///x", "trace-endpoint"},
 		{"--metrics-address=:1338", `metrics-address ":1338" is no IP:PORT`},
 		{"--log-format=xml", `log-format "xml" is neither`},
 	} {
@@ -113,6 +116,7 @@ func TestFile(t *testing.T) {
 				warm = "namespace"
 				runtime-handler = ["kvm=kvm,no-fork", "tcg"]
 				metrics-address = "127.0.0.1:1338"
+				trace-endpoint = "http://127.0.0.1:4318"
 				log-level = "debug"
 				log-format = "json"`,
 			want: all,
