@@ -1,14 +1,12 @@
 package cri
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,44 +17,39 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
+// collect serves a collector of traces, whose log is what it was sent.
+func collect(t *testing.T) (url string, got *lines) {
+	t.Helper()
+	got = &lines{}
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(got, r.Body); err != nil || r.URL.Path != "/v1/traces" {
+			t.Errorf("traces are sent to %s: %v", r.URL.Path, err)
+		}
+	}))
+	t.Cleanup(collector.Close)
+	return collector.URL, got
+}
+
 // TestTraced: a collector gets the spans of a pod's start, in the trace of the client.
 func TestTraced(t *testing.T) {
-	var mu sync.Mutex
-	var got bytes.Buffer
-	path := ""
-	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		path = r.URL.Path
-		got.Write(body)
-	}))
-	defer collector.Close()
+	collector, got := collect(t)
 	const id = "\xab\xcd\xef\x01\xab\xcd\xef\x01\xab\xcd\xef\x01\xab\xcd\xef\x01"
 	pod := ""
 	t.Run("door", func(t *testing.T) {
 		ctx := testdeadline.Context(t, 30*time.Second)
 		o := fakeOptions(t, enginetest.New())
-		o.Traces = collector.URL
+		o.Traces = collector
 		c := serveDoor(t, o)
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", "00-abcdef01abcdef01abcdef01abcdef01-0123456789abcdef-01")
 		pod = c.Run(ctx, t, critest.Pod("p"))
 		c.Remove(ctx, t, pod)
 	})
-	mu.Lock()
-	defer mu.Unlock()
-	if path != "/v1/traces" {
-		t.Errorf("sent to %q", path)
-	}
 	for _, want := range []string{
 		"runtime.v1.RuntimeService/RunPodSandbox", "runtime.v1.RuntimeService/RemovePodSandbox", "engine network", "engine shim",
 		"bulkhead.pod", pod, "bulkhead-cri", id,
 	} {
 		if !strings.Contains(got.String(), want) {
-			t.Errorf("%d bytes of spans, without %q", got.Len(), want)
+			t.Errorf("%d bytes of spans, without %q", len(got.String()), want)
 		}
 	}
 }

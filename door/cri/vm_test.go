@@ -30,6 +30,8 @@ func TestSequence(t *testing.T) {
 	o.Logs = append(o.Logs, logs)
 	config := critest.Pod("p")
 	config.LogDirectory = logs
+	var spans *lines
+	o.Traces, spans = collect(t)
 
 	var pod, container string
 	t.Run("one door", func(t *testing.T) {
@@ -39,6 +41,12 @@ func TestSequence(t *testing.T) {
 		container = c.Start(ctx, t, pod, critest.Container("c", "sh", "-c", words), config)
 		execs(ctx, t, c, container)
 	})
+	for _, want := range []string{"engine shim", "machine await", "machine configure"} {
+		if !strings.Contains(spans.String(), want) {
+			t.Errorf("no span %s", want)
+		}
+	}
+	o.Traces, o.Metrics = "", freeAddress(ctx, t)
 	c := serveDoor(t, o)
 	st, err := c.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: container})
 	if err != nil || st.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
@@ -52,6 +60,13 @@ func TestSequence(t *testing.T) {
 	stats, err := c.PodSandboxStats(ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: pod})
 	if err != nil || stats.GetStats().GetLinux().GetMemory().GetWorkingSetBytes().GetValue() == 0 {
 		t.Errorf("stats: %v, %v", stats, err)
+	}
+	_, page := get(ctx, t, "http://"+o.Metrics+"/metrics")
+	http.DefaultClient.CloseIdleConnections()
+	const ready, running = `bulkhead_pods{state="ready"} 1`, `bulkhead_containers{state="running"} 1`
+	if !strings.Contains(page, ready+"\n") || !strings.Contains(page, running+"\n") ||
+		strings.Contains(page, "given_bytes 0\n") || strings.Contains(page, "taken_bytes 0\n") {
+		t.Errorf("metrics: %s", page)
 	}
 	_, err = c.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: pod})
 	if err == nil {
