@@ -46,8 +46,12 @@ func TestTable(t *testing.T) {
 	matches := func(point, row string) bool {
 		return point == row || strings.HasSuffix(point, ".") && strings.HasPrefix(row, point)
 	}
+	others, err := os.ReadFile("cri/kill_test.go") // the CRI's server has a table of its own
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, point := range inSource {
-		found := false
+		found := strings.Contains(string(others), `"`+point+`"`)
 		for row := range rows {
 			found = found || matches(point, row)
 		}
