@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
@@ -98,6 +100,7 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	}
 	fault.Point("stop.recorded")
 	p.release()
+	p.e.o.Observer.Stopped(parts.measured())
 	p.e.emit(Stopped, p, p.id)
 	return nil
 }
@@ -114,8 +117,19 @@ func (p *phases) begun(name string) func() {
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.took = append(p.took, store.Timing{Name: "stop: " + name, Took: time.Since(at)})
+		p.took = append(p.took, store.Timing{Name: stopPrefix + name, Took: time.Since(at)})
 	}
+}
+
+// stopPrefix tells the parts of a stop from the phases of the start before it.
+const stopPrefix = "stop: "
+
+// measured are the parts as an observer is told of them.
+func (p *phases) measured() (out []measure.Phase) {
+	for _, t := range p.took {
+		out = append(out, measure.Phase{Name: strings.TrimPrefix(t.Name, stopPrefix), Took: t.Took})
+	}
+	return out
 }
 
 // timed has each handler be a part.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/engine/measure"
+	"github.com/bulkhead-project/bulkhead/engine/measure/measuretest"
 )
 
 // spoil has what lies at path be a directory where it was a file, and a file where it was a
@@ -127,13 +129,25 @@ func TestEndOfAPodFails(t *testing.T) {
 // TestPhasesOfAStop: the facts of a stopped pod tell what its stop consisted of.
 func TestPhasesOfAStop(t *testing.T) {
 	t.Parallel()
-	e := enginetest.Open(t, enginetest.New().In(enginetest.Options(t, enginetest.Roots(t))))
+	var tally measuretest.Tally
+	o := enginetest.New().In(enginetest.Options(t, enginetest.Roots(t)))
+	o.Observer = &tally
+	e := enginetest.Open(t, o)
 	id, err := e.StartPod(t.Context(), podRequest("p"))
-	if err == nil {
-		err = e.StopPod(t.Context(), id)
+	for range 2 { // the second does nothing
+		if err == nil {
+			err = e.StopPod(t.Context(), id)
+		}
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	stops := tally.Stops()
+	for _, want := range []string{"containers", "shim", "network"} {
+		named := func(p measure.Phase) bool { return p.Name == want }
+		if len(stops) != 1 || !slices.ContainsFunc(stops[0], named) {
+			t.Errorf("told of %v, without %s", stops, want)
+		}
 	}
 	f, err := e.Facts(t.Context(), id)
 	if err != nil {

@@ -8,6 +8,8 @@ import "time"
 type Observer interface {
 	// Started tells of a pod's start that has ended, well or not.
 	Started(s Start)
+	// Stopped tells what the parts of a pod's stop took, of which some run at once.
+	Stopped(parts []Phase)
 	// Count tells that something has happened n times.
 	Count(e Event, n int)
 }
@@ -33,7 +35,7 @@ type Start struct {
 	Failed bool
 }
 
-// Phase is one step of a start and what it cost.
+// Phase is one step of a start or a stop, and what it cost.
 type Phase struct {
 	Name string
 	Took time.Duration
@@ -77,6 +79,9 @@ type Nobody struct{}
 
 // Started implements Observer.
 func (Nobody) Started(Start) {}
+
+// Stopped implements Observer.
+func (Nobody) Stopped([]Phase) {}
 
 // Count implements Observer.
 func (Nobody) Count(Event, int) {}

@@ -25,6 +25,7 @@ func everything(t *testing.T) served {
 	for _, vm := range []measure.VM{measure.Fork, measure.Clone, measure.Boot} {
 		m.Started(measure.Start{VM: vm, Took: 1, NotForked: measure.Asked, Phases: []measure.Phase{{Name: "shim", Took: 1}}})
 	}
+	m.Stopped([]measure.Phase{{Name: "shim", Took: 1}})
 	for _, method := range []string{"RunPodSandbox", "StartContainer"} {
 		m.Called("runtime.v1.RuntimeService", method, codes.OK, 1)
 	}

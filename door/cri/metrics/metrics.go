@@ -23,6 +23,7 @@ type Metrics struct {
 
 	starts, notForked *prometheus.CounterVec
 	took, phases      *prometheus.HistogramVec
+	stopParts         *prometheus.HistogramVec
 	events            [measure.Events]prometheus.Counter
 	calls             *prometheus.CounterVec
 	callTook          *prometheus.HistogramVec
@@ -43,6 +44,8 @@ func New() *Metrics {
 	m.notForked = m.counter("bulkhead_pod_not_forked_total", "Started pods whose VM is a clone, by why it is no fork.", "reason")
 	m.took = m.histogram("bulkhead_pod_start_seconds", "Duration of the starts of pods that did not fail.", startBuckets, "vm")
 	m.phases = m.histogram("bulkhead_pod_start_phase_seconds", "Duration of each phase of them.", startBuckets, "phase", "vm")
+	m.stopParts = m.histogram("bulkhead_pod_stop_phase_seconds",
+		"Duration of each part of the stops of pods, some of which run at once.", startBuckets, "phase")
 	templates := m.counter("bulkhead_template_requests_total",
 		"Requests for the template of a VM: it was there (hit), was built, or could not be (failed).", "result")
 	warm := m.counter("bulkhead_warm_vms_total",
@@ -103,6 +106,13 @@ func (m *Metrics) Started(s measure.Start) {
 	}
 	if s.NotForked != "" {
 		m.notForked.WithLabelValues(string(s.NotForked)).Inc()
+	}
+}
+
+// Stopped implements measure.Observer.
+func (m *Metrics) Stopped(parts []measure.Phase) {
+	for _, p := range parts {
+		m.stopParts.WithLabelValues(p.Name).Observe(p.Took.Seconds())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 type Tally struct {
 	mu     sync.Mutex
 	starts []measure.Start
+	stops  [][]measure.Phase
 	counts map[measure.Event]int
 }
 
@@ -21,6 +22,13 @@ func (t *Tally) Started(s measure.Start) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.starts = append(t.starts, s)
+}
+
+// Stopped implements measure.Observer.
+func (t *Tally) Stopped(parts []measure.Phase) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stops = append(t.stops, parts)
 }
 
 // Count implements measure.Observer.
@@ -40,6 +48,13 @@ func (t *Tally) Starts() []measure.Start {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.starts)
+}
+
+// Stops are the parts of those that were told, in their order.
+func (t *Tally) Stops() [][]measure.Phase {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.stops)
 }
 
 // Counts are how often something happened that did.
