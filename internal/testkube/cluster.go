@@ -39,6 +39,8 @@ type Cluster struct {
 	// Dir holds all files of the cluster and of its node. Its path is short: sockets lie
 	// beneath.
 	Dir string
+	// Root and Logs are the kubelet's directories, if not below Dir.
+	Root, Logs string
 	// Config is an administrator's.
 	Config *rest.Config
 	Client kubernetes.Interface

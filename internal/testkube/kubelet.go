@@ -1,6 +1,7 @@
 package testkube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +20,10 @@ import (
 
 // KubeletRoot is the kubelet's root directory, LogDir that of pods' logs, and Manifests that
 // of static pods.
-func (c *Cluster) KubeletRoot() string { return filepath.Join(c.Dir, "k") }
+func (c *Cluster) KubeletRoot() string { return cmp.Or(c.Root, filepath.Join(c.Dir, "k")) }
 
 // LogDir is where pods' logs lie.
-func (c *Cluster) LogDir() string { return filepath.Join(c.Dir, "l") }
+func (c *Cluster) LogDir() string { return cmp.Or(c.Logs, filepath.Join(c.Dir, "l")) }
 
 // Manifests is where the kubelet finds its static pods.
 func (c *Cluster) Manifests() string { return filepath.Join(c.Dir, "m") }
@@ -100,4 +101,19 @@ func unmountBelow(dir string) error {
 		err = errors.Join(err, unix.Unmount(mounts[i].Mountpoint, unix.MNT_DETACH))
 	}
 	return err
+}
+
+// Kubectl makes a directory with kubectl in it, and returns that and the variable by which
+// it finds the cluster.
+func (c *Cluster) Kubectl(t testing.TB) (dir, env string) {
+	t.Helper()
+	dir = filepath.Join(c.Dir, "bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("#!/bin/sh\nexec %s kubectl \"$@\"\n", c.program)
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir, "KUBECONFIG=" + c.file("admin.conf")
 }

@@ -1,5 +1,5 @@
-// Command kubeall is etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubelet,
-// each as it is, in one program: the first argument says which. Tests run them. It is a module
+// Command kubeall is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and
+// kubectl, each as it is, in one program: the first argument says which. Tests run them. It is a module
 // of its own, so that none of this is a dependency of Bulkhead's.
 package main
 
@@ -15,6 +15,7 @@ import (
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // as Kubernetes' own programs have it
 	_ "k8s.io/component-base/metrics/prometheus/version"  // likewise
+	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -27,6 +28,7 @@ var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllers.NewControllerManagerCommand,
 	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+	"kubectl":                 func() *cobra.Command { return kubectl.NewDefaultKubectlCommand() },
 	"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
 }
 
