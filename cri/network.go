@@ -1,6 +1,8 @@
 package cri
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -40,14 +42,15 @@ func ports(mappings []*runtimeapi.PortMapping) ([]network.Port, error) {
 		if m.GetHostPort() == 0 {
 			continue
 		}
-		if m.GetProtocol() != runtimeapi.Protocol_TCP {
-			return nil, failure.Unsupported("port %d: protocol %s cannot be published yet, only TCP", m.GetHostPort(), m.GetProtocol())
+		protocol, known := runtimeapi.Protocol_name[int32(m.GetProtocol())]
+		if !known {
+			return nil, failure.Invalid("port %d: unknown protocol %d", m.GetHostPort(), m.GetProtocol())
 		}
 		if m.GetHostPort() < 0 || m.GetHostPort() > 65535 || m.GetContainerPort() < 1 || m.GetContainerPort() > 65535 {
 			return nil, failure.Invalid("port %d:%d is out of range", m.GetHostPort(), m.GetContainerPort())
 		}
 		out = append(out, network.Port{
-			HostIP: m.GetHostIp(), HostPort: int(m.GetHostPort()), PodPort: int(m.GetContainerPort()), Protocol: "tcp",
+			HostIP: m.GetHostIp(), HostPort: int(m.GetHostPort()), PodPort: int(m.GetContainerPort()), Protocol: strings.ToLower(protocol),
 		})
 	}
 	return out, nil

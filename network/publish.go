@@ -101,7 +101,7 @@ func Listen(ports []Port) (listeners []Listener, err error) {
 		p.HostIP = cmp.Or(p.HostIP, "127.0.0.1")
 		address := net.JoinHostPort(p.HostIP, strconv.Itoa(p.HostPort))
 		if !strings.EqualFold(p.Protocol, "tcp") && p.Protocol != "" {
-			return listeners, fmt.Errorf("%w %s: protocol %s cannot be published yet, only TCP", ErrPublish, address, p.Protocol)
+			return listeners, fmt.Errorf("%w: %w %s: protocol %s, only TCP", ErrNotSupported, ErrPublish, address, p.Protocol)
 		}
 		l, err := net.Listen("tcp", address)
 		if errors.Is(err, syscall.EADDRINUSE) {
