@@ -120,10 +120,19 @@ func checkPod(config *runtimeapi.PodSandboxConfig) error {
 		return failure.Invalid("pod %s: the host's processes cannot be seen by a pod in a virtual machine (hostPID)", meta.GetName())
 	case options.GetIpc() == runtimeapi.NamespaceMode_NODE:
 		return failure.Invalid("pod %s: the host's IPC cannot be used by a pod in a virtual machine (hostIPC)", meta.GetName())
+	case mapped(options):
+		return failure.Invalid("pod %s: user namespaces are not made in a virtual machine (hostUsers: false)", meta.GetName())
 	case config.GetLogDirectory() != "" && !filepath.IsAbs(config.GetLogDirectory()):
 		return failure.Invalid("pod %s: log directory %q is not absolute", meta.GetName(), config.GetLogDirectory())
 	}
 	return nil
+}
+
+// mapped reports whether a pod is to have a user namespace of its own. No
+// mapping, with the mode that is the zero value, is what a client means that says nothing.
+func mapped(o *runtimeapi.NamespaceOption) bool {
+	u := o.GetUsernsOptions()
+	return u.GetMode() == runtimeapi.NamespaceMode_POD && len(u.GetUids())+len(u.GetGids()) > 0
 }
 
 // podRequest is what the engine is asked for.

@@ -97,7 +97,10 @@ func TestRefusedPods(t *testing.T) {
 		}, codes.Unimplemented, "kernel.panic"},
 		{"udp port", func(c *runtimeapi.PodSandboxConfig) {
 			c.PortMappings = []*runtimeapi.PortMapping{{HostPort: 53, ContainerPort: 53, Protocol: runtimeapi.Protocol_UDP}}
-		}, codes.Unimplemented, "UDP"},
+		}, codes.Unimplemented, "udp"},
+		{"user namespace", options(&runtimeapi.NamespaceOption{
+			UsernsOptions: &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: []*runtimeapi.IDMapping{{Length: 1}}},
+		}), codes.InvalidArgument, "hostUsers"},
 		{"too much memory", func(c *runtimeapi.PodSandboxConfig) {
 			c.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 60}
 		}, codes.ResourceExhausted, "MiB"},

@@ -16,6 +16,9 @@ func linux(out *specs.Linux, in Input, caps *specs.LinuxCapabilities) error {
 	if security.GetSelinuxOptions() != nil {
 		return fmt.Errorf("%w: SELinux options", oci.ErrNotSupported)
 	}
+	if confined(security) {
+		return fmt.Errorf("%w: AppArmor: the guest has none", oci.ErrNotSupported)
+	}
 	var err error
 	if out.Namespaces, err = namespaces(security.GetNamespaceOptions()); err != nil {
 		return err
@@ -37,6 +40,16 @@ func linux(out *specs.Linux, in Input, caps *specs.LinuxCapabilities) error {
 		out.Resources.Devices = []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}
 	}
 	return nil
+}
+
+// confined reports whether a profile of AppArmor is asked for, by the field or by its
+// predecessor.
+func confined(security *runtimeapi.LinuxContainerSecurityContext) bool {
+	if p := security.GetApparmor(); p != nil {
+		return p.GetProfileType() != runtimeapi.SecurityProfile_Unconfined
+	}
+	p := security.GetApparmorProfile() //nolint:staticcheck // clients of before the field set it alone
+	return p != "" && p != "unconfined"
 }
 
 // namespaces are those of the container's own; it shares the VM's. A user

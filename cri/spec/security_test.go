@@ -86,6 +86,24 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
+// TestAppArmor: a profile that the guest cannot hold a container to is refused.
+func TestAppArmor(t *testing.T) {
+	for profile, want := range map[*runtimeapi.LinuxContainerSecurityContext]error{
+		{Apparmor: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}}: nil,
+		{ApparmorProfile: "unconfined"}:           nil,
+		{Apparmor: &runtimeapi.SecurityProfile{}}: oci.ErrNotSupported,
+		{Apparmor: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost}}: oci.ErrNotSupported,
+		{ApparmorProfile: "runtime/default"}: oci.ErrNotSupported,
+	} {
+		_, err := Container(Input{Container: &runtimeapi.ContainerConfig{
+			Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: profile},
+		}})
+		if !errors.Is(err, want) {
+			t.Errorf("%v: %v, want %v", profile, err, want)
+		}
+	}
+}
+
 func TestStorageLimit(t *testing.T) {
 	for _, limit := range []int64{0, 1048576} {
 		spec, err := Container(Input{
