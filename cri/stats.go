@@ -128,33 +128,38 @@ func (s *Service) attributes(c *engine.Container) *runtimeapi.ContainerStats {
 
 func (s *Service) sum(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandboxStats {
 	st, now, all := s.podStatus(p), time.Now().UnixNano(), s.containerStats(p, u)
-	var cpu, working, usage, rss uint64
+	var cpu, working, usage, rss, pids uint64
 	for _, c := range all {
 		cpu += c.GetCpu().GetUsageCoreNanoSeconds().GetValue()
 		working += c.GetMemory().GetWorkingSetBytes().GetValue()
 		usage += c.GetMemory().GetUsageBytes().GetValue()
 		rss += c.GetMemory().GetRssBytes().GetValue()
 	}
+	linux := &runtimeapi.LinuxPodSandboxStats{
+		Cpu: &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: value(cpu)},
+		Memory: &runtimeapi.MemoryUsage{
+			Timestamp: now, WorkingSetBytes: value(working), UsageBytes: value(usage), RssBytes: value(rss),
+		},
+		Containers: all,
+	}
+	if u != nil {
+		for _, c := range u.Containers {
+			pids += c.Pids
+		}
+		linux.Process = &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: value(pids)}
+	}
+	if u != nil && u.Network != nil {
+		linux.Network = &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{
+			Name: guestInterface, RxBytes: value(u.Network.Rx), TxBytes: value(u.Network.Tx),
+		}}
+	}
 	return &runtimeapi.PodSandboxStats{
 		Attributes: &runtimeapi.PodSandboxAttributes{Id: st.Id, Metadata: st.Metadata, Labels: st.Labels, Annotations: st.Annotations},
-		Linux: &runtimeapi.LinuxPodSandboxStats{
-			Cpu: &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: value(cpu)},
-			Memory: &runtimeapi.MemoryUsage{
-				Timestamp: now, WorkingSetBytes: value(working), UsageBytes: value(usage), RssBytes: value(rss),
-			},
-			Containers: all,
-		},
+		Linux:      linux,
 	}
 }
 
+// guestInterface is a pod's, as its containers see it.
+const guestInterface = "eth0"
+
 func value(v uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: v} }
-
-// ListMetricDescriptors has none yet.
-func (s *Service) ListMetricDescriptors(context.Context) ([]*runtimeapi.MetricDescriptor, error) {
-	return nil, nil
-}
-
-// ListPodSandboxMetrics has none yet.
-func (s *Service) ListPodSandboxMetrics(context.Context) ([]*runtimeapi.PodSandboxMetrics, error) {
-	return nil, nil
-}
