@@ -2,23 +2,20 @@ package cri
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/transport/spdy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
@@ -108,7 +105,7 @@ func TestPortForward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports, end := forward(ctx, t, res.GetUrl(), ":80", ":443")
+	ports, end := critest.Forward(ctx, t, res.GetUrl(), ":80", ":443")
 	defer end()
 	for _, port := range ports {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port.Local))
@@ -123,39 +120,4 @@ func TestPortForward(t *testing.T) {
 			t.Errorf("%q, %v, want %q", got, err, want)
 		}
 	}
-}
-
-// forward listens as kubectl's port-forward does, until end is called.
-func forward(ctx context.Context, t *testing.T, to string, ports ...string) (listening []portforward.ForwardedPort, end func()) {
-	t.Helper()
-	at, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, upgrader, err := spdy.RoundTripperFor(&rest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ready := make(chan struct{})
-	ctx, cancel := context.WithCancel(ctx)
-	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, "POST", at)
-	f, err := portforward.NewOnAddressesWithContext(ctx, dialer, []string{"127.0.0.1"}, ports, ready, io.Discard, io.Discard)
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- f.ForwardPorts() }()
-	end = func() { cancel(); <-done }
-	select {
-	case <-ready:
-	case err := <-done:
-		cancel()
-		t.Fatal(err)
-	}
-	if listening, err = f.GetPorts(); err != nil {
-		end()
-		t.Fatal(err)
-	}
-	return listening, end
 }

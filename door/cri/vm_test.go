@@ -111,7 +111,7 @@ func forwards(ctx context.Context, t *testing.T, c critest.Client, pod string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports, end := forward(ctx, t, res.GetUrl(), ":8080")
+	ports, end := critest.Forward(ctx, t, res.GetUrl(), ":8080")
 	defer end()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/hostname", ports[0].Local), nil)
 	if err != nil {

@@ -26,6 +26,7 @@ type Client struct {
 func Dial(t testing.TB, socket string) Client {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)), // as the kubelet
 		// A server that is started just now is found at once.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: time.Second},
