@@ -185,14 +185,8 @@ func (r *runtime) live(ctx context.Context) (err error) {
 	if err == nil {
 		err = r.settle(ctx)
 	}
-	for i := 0; err == nil && i < 1+laterExecs; i++ {
-		var took time.Duration
-		took, err = r.k.Exec(ctx, p, "true")
-		if i == 0 {
-			r.first.Add(ms(took))
-		} else {
-			r.exec.Add(ms(took))
-		}
+	if err == nil {
+		err = r.execs(ctx, p)
 	}
 	err = errors.Join(err, r.k.EndLooking(ctx, p, func() error {
 		_, err := r.part(ctx, p, r.end, known)
@@ -211,6 +205,32 @@ func (r *runtime) live(ctx context.Context) (err error) {
 	after, err := r.account.Used()
 	r.cpu.Add(ms(after - before))
 	return err
+}
+
+// execs runs the commands in a pod. A phase of them is all but the command: the way into the
+// pod and back.
+func (r *runtime) execs(ctx context.Context, p *kubelet.Pod) error {
+	for i := range 1 + laterExecs {
+		took, err := r.k.Exec(ctx, p, "true")
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			r.first.Add(ms(took))
+			continue
+		}
+		r.exec.Add(ms(took))
+		if r.phases == nil {
+			continue
+		}
+		trip, err := r.k.Trip(ctx, p)
+		if err != nil {
+			return err
+		}
+		r.exec.AddPhase("engine, shim and agent, as of ContainerStats", ms(trip))
+		r.exec.AddPhase("crun and the command in the VM: the rest", ms(took-trip))
+	}
+	return nil
 }
 
 // part adds the phases to a row that are told now and are not known yet.
