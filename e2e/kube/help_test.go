@@ -2,10 +2,13 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -54,7 +57,7 @@ func (w *world) pod(ctx context.Context, t testing.TB, name, spec string) {
 	pod.Spec.TerminationGracePeriodSeconds = &grace
 	for _, all := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range all {
-			all[i].Image = w.image
+			all[i].Image = cmp.Or(all[i].Image, w.image)
 		}
 	}
 	if _, err := w.Client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
@@ -106,6 +109,17 @@ func (w *world) logs(ctx context.Context, t testing.TB, pod string, o corev1.Pod
 	return string(out)
 }
 
+// says waits until a container has logged just that.
+func (w *world) says(ctx context.Context, t testing.TB, pod string, o corev1.PodLogOptions, words string) {
+	t.Helper()
+	w.Wait(ctx, t, "the words of "+pod, func(ctx context.Context) error {
+		return is(words, func() (string, error) {
+			out, err := w.Client.CoreV1().Pods(ns).GetLogs(pod, &o).DoRaw(ctx)
+			return string(out), err
+		})
+	})
+}
+
 // exec runs a command in a container, as kubectl does.
 func (w *world) exec(ctx context.Context, pod string, o corev1.PodExecOptions, in io.Reader) (stdout, stderr string, err error) {
 	var out, errs bytes.Buffer
@@ -118,4 +132,25 @@ func (w *world) exec(ctx context.Context, pod string, o corev1.PodExecOptions, i
 	}
 	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Stderr: &errs, Tty: o.TTY})
 	return out.String(), errs.String(), err
+}
+
+// events are a pod's warnings, or all there are, a line each.
+func (w *world) events(ctx context.Context, pod string) (string, error) {
+	o := metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning}
+	if pod != "" {
+		o.FieldSelector += ",involvedObject.name=" + pod
+	}
+	list, err := w.Client.CoreV1().Events(ns).List(ctx, o)
+	var out strings.Builder
+	for _, e := range list.Items {
+		fmt.Fprintf(&out, "%s: %s: %s (%d times)\n", e.InvolvedObject.Name, e.Reason, e.Message, max(e.Count, 1))
+	}
+	return out.String(), err
+}
+
+// sorted is a text with its lines in order.
+func sorted(text string) string {
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -27,8 +26,23 @@ func TestKubelet(t *testing.T) {
 		t.Run("resize", w.testResize)
 		t.Run("delete", w.testDelete)
 		t.Run("stats", w.testStats)
+		t.Run("network", w.testNetwork)
+		t.Run("token", w.testToken)
+		t.Run("security", w.testSecurity)
+		t.Run("refused", w.testRefused)
 	})
 	t.Run("restart", w.testRestart)
+	t.Run("reboot", w.testReboot)
+	w.report(t)
+}
+
+// report shows the warnings that the kubelet has written, of which none tells of an eviction.
+func (w *world) report(t *testing.T) {
+	events, err := w.events(testdeadline.Context(t, 10*time.Second), "")
+	if err != nil || strings.Contains(events, "Evicted") {
+		t.Errorf("events: %v", err)
+	}
+	t.Logf("warnings:\n%s", events)
 }
 
 // testPod: a pod runs, has logs, and answers commands.
@@ -39,9 +53,7 @@ func (w *world) testPod(t *testing.T) {
 	if pod.Status.PodIP == "" {
 		t.Errorf("no address: %s", &pod.Status)
 	}
-	w.Wait(ctx, t, "the pod's words", func(ctx context.Context) error {
-		return is("words\n", func() (string, error) { return w.logs(ctx, t, "one", corev1.PodLogOptions{}), nil })
-	})
+	w.says(ctx, t, "one", corev1.PodLogOptions{}, "words\n")
 	out, errs, err := w.exec(ctx, "one", corev1.PodExecOptions{Command: []string{"sh", "-c", "cat; echo two >&2; exit 3"}},
 		strings.NewReader("one\n"))
 	if out != "one\n" || errs != "two\n" || err == nil || !strings.Contains(err.Error(), "exit code 3") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,21 +26,21 @@ func (w *world) testResize(t *testing.T) {
   requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 200m, memory: 64Mi}}}]}`)
 	w.ready(ctx, t, "resize")
 	patch := `{"spec": {"containers": [{"name": "c", "resources": {
-  "requests": {"cpu": "100m", "memory": "96Mi"}, "limits": {"cpu": "400m", "memory": "96Mi"}}}]}}`
+  "requests": {"cpu": "100m", "memory": "640Mi"}, "limits": {"cpu": "400m", "memory": "640Mi"}}}]}}`
 	api := w.Client.CoreV1().Pods(ns)
 	if _, err := api.Patch(ctx, "resize", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
 		t.Fatal(err)
 	}
 	pod := w.until(ctx, t, "resize", "resized", func(pod *corev1.Pod) bool {
 		r := pod.Status.ContainerStatuses[0].Resources
-		return r != nil && r.Limits.Cpu().MilliValue() == 400 && r.Limits.Memory().Value() == 96<<20
+		return r != nil && r.Limits.Cpu().MilliValue() == 400 && r.Limits.Memory().Value() == 640<<20
 	})
 	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 0 {
 		t.Errorf("the container was started anew %d times", n)
 	}
 	out, errs, err := w.exec(ctx, "resize",
 		corev1.PodExecOptions{Command: []string{"cat", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cpu.max"}}, nil)
-	if want := strconv.Itoa(96<<20) + "\n40000 100000\n"; err != nil || out != want {
+	if want := strconv.Itoa(640<<20) + "\n40000 100000\n"; err != nil || out != want {
 		t.Errorf("in the container: %q, %q, %v, want %q", out, errs, err, want)
 	}
 }
@@ -57,8 +58,8 @@ func (w *world) testDelete(t *testing.T) {
 	} {
 		ctx := testdeadline.Context(t, time.Minute)
 		w.pod(ctx, t, name, fmt.Sprintf(`{containers: [{name: c,
-  command: [sh, -c, "trap '%s' TERM; while :; do sleep 1 & wait; done"]}]}`, c.trap))
-		w.ready(ctx, t, name)
+  command: [sh, -c, "trap '%s' TERM; echo set; while :; do sleep 1 & wait; done"]}]}`, c.trap))
+		w.says(ctx, t, name, corev1.PodLogOptions{}, "set\n")
 		began, grace := time.Now(), int64(c.grace.Seconds())
 		if err := w.Client.CoreV1().Pods(ns).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
 			t.Fatal(err)
@@ -158,5 +159,35 @@ func (w *world) testRestart(t *testing.T) {
 		if line != strconv.Itoa(i+1) {
 			t.Fatalf("line %d of the log is %s", i+1, line)
 		}
+	}
+}
+
+// testReboot takes from the node what a reboot takes: every process, and the state directory.
+// Pods run again, and what they have on their disks and in their logs is there.
+func (w *world) testReboot(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.pod(ctx, t, "reboot", `{volumes: [{name: v, emptyDir: {}}], containers: [{name: c,
+  command: [sh, -c, "echo x >>/v/f; sync; cat /v/f; exec sleep 1000"], volumeMounts: [{name: v, mountPath: /v}]}]}`)
+	w.says(ctx, t, "reboot", corev1.PodLogOptions{}, "x\n")
+	before := w.ready(ctx, t, "reboot")
+	w.kubelet.Kill()
+	w.cri.Kill()
+	if err := w.KillPods(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(w.state()); err != nil {
+		t.Fatal(err)
+	}
+	w.serveCRI(t)
+	w.kubelet = w.StartKubelet(w.top, w.socket())
+	after := w.until(ctx, t, "reboot", "running again", func(pod *corev1.Pod) bool {
+		st := pod.Status.ContainerStatuses[0]
+		return st.State.Running != nil && st.RestartCount == 1
+	})
+	if after.UID != before.UID {
+		t.Error("it is another pod")
+	}
+	for previous, want := range map[bool]string{true: "x\n", false: "x\nx\n"} {
+		w.says(ctx, t, "reboot", corev1.PodLogOptions{Previous: previous}, want)
 	}
 }

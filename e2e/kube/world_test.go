@@ -24,9 +24,10 @@ func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
 // world is a cluster whose node is run by bulkhead.
 type world struct {
 	*testkube.Cluster
-	top   *testing.T // whose end is the world's
-	image string     // busybox
-	cri   *testkube.Process
+	top          *testing.T // whose end is the world's
+	registry     *testimage.Server
+	image        string // busybox
+	cri, kubelet *testkube.Process
 }
 
 // newWorld starts everything, and returns when the node is ready.
@@ -42,16 +43,16 @@ func newWorld(t *testing.T) *world {
 	}
 	testnet.WriteBridge(t, w.networks(), filepath.Join(w.Dir, "leases"))
 	w.serveCRI(t)
-	w.StartKubelet(t, w.socket())
+	w.kubelet = w.StartKubelet(t, w.socket())
 	return w
 }
 
 // serveImages starts a registry.
 func (w *world) serveImages(t *testing.T) {
 	t.Helper()
-	registry := testimage.Registry(t)
-	w.image, _ = registry.Push(t, "busybox:1", testimage.BusyboxImage(t))
-	conf := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", registry.Host)
+	w.registry = testimage.Registry(t)
+	w.image, _ = w.registry.Push(t, "busybox:1", testimage.BusyboxImage(t))
+	conf := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", w.registry.Host)
 	if err := os.WriteFile(w.registries(), []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +60,7 @@ func (w *world) serveImages(t *testing.T) {
 
 func (w *world) registries() string { return filepath.Join(w.Dir, "registries.conf") }
 func (w *world) networks() string   { return filepath.Join(w.Dir, "n") }
+func (w *world) state() string      { return filepath.Join(w.Dir, "s") }
 func (w *world) socket() string     { return filepath.Join(w.Dir, "c.sock") }
 
 // bin is where make has put the programs.
@@ -82,7 +84,7 @@ func (w *world) serveCRI(t *testing.T) {
 	cmd.Dir = "/"
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.Dir, "BULKHEAD_LIBEXEC=" + bin(), "BULKHEAD_GUEST=" + guest,
-		"BULKHEAD_DATA=" + filepath.Join(w.Dir, "d"), "BULKHEAD_STATE=" + filepath.Join(w.Dir, "s"),
+		"BULKHEAD_DATA=" + filepath.Join(w.Dir, "d"), "BULKHEAD_STATE=" + w.state(),
 		"CONTAINERS_REGISTRIES_CONF=" + w.registries(),
 	}
 	w.cri = w.Run(w.top, "cri", cmd)

@@ -1,14 +1,19 @@
 package testkube
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 )
 
 // newCgroup makes a group in every hierarchy, which goes with the test and all that is in
@@ -62,4 +67,38 @@ func removeTree(dir string) error {
 		err = errors.Join(err, os.Remove(dir))
 	}
 	return err
+}
+
+// KillPods kills all processes of pods, as the node's end does.
+func (c *Cluster) KillPods(ctx context.Context) error {
+	for {
+		left := 0
+		err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil // a group that has ended
+			case err != nil || e.Name() != "cgroup.procs" || !strings.Contains(path, "/"+c.cgroup+"/"):
+				return err
+			}
+			pids, err := os.ReadFile(path)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
+				return err
+			}
+			for word := range strings.FieldsSeq(string(pids)) {
+				if pid, err := strconv.Atoi(word); err == nil {
+					_ = unix.Kill(pid, unix.SIGKILL)
+					left++
+				}
+			}
+			return nil
+		})
+		if err != nil || left == 0 {
+			return err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond): // nothing tells of it
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }

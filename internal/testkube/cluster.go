@@ -28,9 +28,13 @@ const (
 	NodeIP   = "10.99.0.1"
 )
 
+// apiIP is the address of the Service of the API server, which stands on the loopback for
+// want of a kube-proxy.
+const apiIP = "10.96.0.1"
+
 // The ports that clients know.
 const (
-	apiPort     = 6443
+	apiPort     = 443
 	kubeletPort = 10250
 )
 
@@ -66,7 +70,9 @@ func Start(t testing.TB) *Cluster {
 		t.Fatal(err)
 	}
 	c := &Cluster{Dir: dir, program: kubeall(t), cgroup: newCgroup(t, filepath.Base(dir))}
-	testnet.Run(t, "ip", "addr", "add", NodeIP+"/32", "dev", "lo")
+	for _, ip := range []string{NodeIP, apiIP} {
+		testnet.Run(t, "ip", "addr", "add", ip+"/32", "dev", "lo")
+	}
 	if err := c.certify(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +125,7 @@ func (c *Cluster) certify() (err error) {
 	}{
 		{file: "admin", name: "admin", group: "system:masters"},
 		{file: "apiserver", name: "kube-apiserver", group: "system:masters", hosts: []string{
-			"127.0.0.1", NodeIP, "10.96.0.1", "localhost", "kubernetes.default.svc",
+			"127.0.0.1", NodeIP, apiIP, "localhost", "kubernetes.default.svc",
 		}},
 		{file: "proxy", name: "proxy"},
 		{file: "service-accounts", name: "service-accounts"},
