@@ -27,6 +27,7 @@ func TestKubelet(t *testing.T) {
 		t.Run("delete", w.testDelete)
 		t.Run("stats", w.testStats)
 		t.Run("network", w.testNetwork)
+		t.Run("host network", w.testHostNetwork)
 		t.Run("token", w.testToken)
 		t.Run("security", w.testSecurity)
 		t.Run("refused", w.testRefused)

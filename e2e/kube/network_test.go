@@ -44,6 +44,21 @@ func (w *world) testNetwork(t *testing.T) {
 	}
 }
 
+// testHostNetwork: a pod of the host's network has the node's address, and its ports are the
+// node's.
+func (w *world) testHostNetwork(t *testing.T) {
+	t.Parallel()
+	ctx := testdeadline.Context(t, time.Minute)
+	w.pod(ctx, t, "host", `{hostNetwork: true, containers: [{name: c, command: [httpd, -f, -p, "18081", -h, /home]}]}`)
+	if ip := w.ready(ctx, t, "host").Status.PodIP; ip != testkube.NodeIP {
+		t.Errorf("its address is %s", ip)
+	}
+	w.Wait(ctx, t, "the port on the node", func(ctx context.Context) error {
+		_, err := get(ctx, "http://"+testkube.NodeIP+":18081/")
+		return err
+	})
+}
+
 func get(ctx context.Context, url string) (string, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -34,9 +35,30 @@ func (w *world) testStreams(t *testing.T) {
 			t.Errorf("%q, %v", out, err)
 		}
 	})
+	t.Run("follow", func(t *testing.T) { w.testFollow(ctx, t) })
 	t.Run("copy", func(t *testing.T) { w.testCopy(ctx, t) })
 	t.Run("attach", func(t *testing.T) { w.testAttach(ctx, t) })
 	t.Run("forward", func(t *testing.T) { w.testForward(ctx, t) })
+}
+
+// testFollow reads a log while it is written.
+func (w *world) testFollow(ctx context.Context, t *testing.T) {
+	log, err := w.Client.CoreV1().Pods(ns).GetLogs("streams", &corev1.PodLogOptions{Container: "c", Follow: true}).Stream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	lines := bufio.NewScanner(log)
+	for _, word := range []string{"one", "two"} {
+		_, errs, err := w.exec(ctx, "streams",
+			corev1.PodExecOptions{Container: "c", Command: []string{"sh", "-c", "echo " + word + " >/proc/1/fd/1"}}, nil)
+		if err != nil {
+			t.Fatalf("%v: %s", err, errs)
+		}
+		if !lines.Scan() || lines.Text() != word {
+			t.Errorf("%q, %v, not %s", lines.Text(), lines.Err(), word)
+		}
+	}
 }
 
 // testCopy carries more than fits into any buffer, as kubectl cp does.
