@@ -112,6 +112,8 @@ type Options struct {
 	// ForksPerParent is how many VMs are forked of one warm VM before there is another; 0
 	// is what package parents thinks best.
 	ForksPerParent int
+	// ReapEvery is after what time what could not be undone is tried again; 0 is a minute.
+	ReapEvery time.Duration
 
 	networks *networks.Networks // of Network
 }
@@ -197,6 +199,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	if e.found, err = e.Reap(ctx); err != nil {
 		return nil, errors.Join(err, e.Close(ctx))
 	}
+	e.spawn(e.reapAgain)
 	return e, nil
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,6 +94,22 @@ func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 		e.o.Observer.Count(event, n)
 	}
 	return r, nil
+}
+
+// reapAgain reaps for as long as the engine is open.
+func (e *Engine) reapAgain() {
+	tick := time.NewTicker(cmp.Or(e.o.ReapEvery, time.Minute))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if _, err := e.Reap(e.ctx); err != nil && e.ctx.Err() == nil {
+				e.log.Error("reap", "error", err)
+			}
+		case <-e.ctx.Done():
+			return
+		}
+	}
 }
 
 // reapAtOnce is how many pods are reaped at once, so that one that hangs does not

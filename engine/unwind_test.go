@@ -72,3 +72,28 @@ func TestEndIsNotTheShimsWord(t *testing.T) {
 		})
 	}
 }
+
+// TestReapedAgain: what a failed start could not undo is undone later, while nobody asks.
+func TestReapedAgain(t *testing.T) {
+	w := enginetest.New()
+	o := w.In(enginetest.Options(t, enginetest.Roots(t)))
+	o.ReapEvery = 10 * time.Millisecond
+	e := enginetest.Open(t, o)
+	w.Fail("StartSandbox", enginetest.ErrInjected)
+	w.Fail("Detach", enginetest.ErrInjected)
+	if _, err := e.StartPod(t.Context(), podRequest("p")); err == nil {
+		t.Fatal("started")
+	}
+	left := func() bool {
+		entries, err := os.ReadDir(o.Roots.Sandboxes())
+		return err != nil || len(entries) > 0
+	}
+	if !left() {
+		t.Fatal("nothing is left to undo")
+	}
+	w.Fail("Detach", nil)
+	until(t, "the pod's rest is undone", func() bool { return !left() })
+	if w.Networks() != 0 {
+		t.Error("its network is left")
+	}
+}
