@@ -54,13 +54,13 @@ func TryAsk(v hypervisor.VM, format string, args ...any) (string, error) {
 // test.
 func Dir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "vm")
+	own, err := os.MkdirTemp("", "vm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { os.RemoveAll(own) })
 	// Below one that is the test's alone: see package internal/podsock.
-	dir = filepath.Join(dir, "vm")
+	dir := filepath.Join(own, "vm")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
