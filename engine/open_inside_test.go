@@ -77,6 +77,7 @@ func TestCloseWaits(t *testing.T) {
 		ended.Store(true)
 	})
 	e.SetClosed(true)
+	e.cancel()
 	time.AfterFunc(20*time.Millisecond, func() { close(release) })
 	if err := e.Close(t.Context()); err != nil || !ended.Load() {
 		t.Errorf("ended: %v, %v", ended.Load(), err)

@@ -29,7 +29,7 @@ func Dial(t testing.TB, socket string) Client {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)), // as the kubelet
 		// A server that is started just now is found at once.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: time.Second},
+			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: time.Second}, MinConnectTimeout: 20 * time.Second,
 		}),
 		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
