@@ -6,6 +6,7 @@ package testkube
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,6 +71,7 @@ func Start(t testing.TB) *Cluster {
 		t.Fatal(err)
 	}
 	c := &Cluster{Dir: dir, program: kubeall(t), cgroup: newCgroup(t, filepath.Base(dir))}
+	t.Cleanup(func() { clearNetwork(t) })
 	for _, ip := range []string{NodeIP, apiIP} {
 		testnet.Run(t, "ip", "addr", "add", ip+"/32", "dev", "lo")
 	}
@@ -94,6 +96,23 @@ func Start(t testing.TB) *Cluster {
 	c.controllers(t)
 	c.scheduler(t)
 	return c
+}
+
+// clearNetwork takes from the namespace what the cluster and its pods' network had there: the
+// next test's has it again.
+func clearNetwork(t testing.TB) {
+	t.Helper()
+	testnet.Run(t, "ip", "addr", "flush", "dev", "lo", "to", NodeIP+"/32")
+	testnet.Run(t, "ip", "addr", "flush", "dev", "lo", "to", apiIP+"/32")
+	links, err := net.Interfaces()
+	if err != nil {
+		t.Errorf("remove the bridges: %v", err)
+	}
+	for _, link := range links {
+		if link.Flags&net.FlagLoopback == 0 {
+			testnet.Run(t, "ip", "link", "del", link.Name)
+		}
+	}
 }
 
 // kubeall is the program that is all of Kubernetes' programs.
