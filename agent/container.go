@@ -39,6 +39,7 @@ type container struct {
 	giveBack func() error
 	// sharedPID says that the container's processes do not end with its first.
 	sharedPID bool
+	user      *agentv1.User // of its first process
 
 	// op is held by what changes the container: create, start, pause,
 	// resume, update, delete. Nothing waits for the container's doings under it.
@@ -100,7 +101,7 @@ func (a *Agent) create(_ context.Context, r agentv1.Create) (agentv1.Created, er
 		}
 		return agentv1.Created{}, err
 	}
-	return agentv1.Created{PID: p.pid}, nil
+	return agentv1.Created{PID: p.pid, User: c.user}, nil
 }
 
 func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
@@ -149,6 +150,9 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	}
 	c.lastAt = s.LastAt
 	c.sharedPID = s.SharedPID
+	if c.user, err = s.User(); err != nil {
+		return nil, err
+	}
 	if c.giveBack, err = a.reserve(s.HugePages); err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusR
 			{Type: runtimeapi.RuntimeReady, Status: true}, net,
 		}},
 		RuntimeHandlers: s.advertised(),
+		Features:        &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
 	}
 	if !verbose {
 		return res, nil

@@ -69,6 +69,12 @@ func (s *Service) containerStatus(c *engine.Container) *runtimeapi.ContainerStat
 		Labels: config.GetLabels(), Annotations: config.GetAnnotations(), Mounts: config.GetMounts(),
 		LogPath: c.Log, StopSignal: criSignal(config, c.StopSignal),
 	}
+	if u := c.User; u != nil {
+		st.User = &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: int64(u.UID), Gid: int64(u.GID)}}
+		for _, g := range u.Groups {
+			st.User.Linux.SupplementalGroups = append(st.User.Linux.SupplementalGroups, int64(g))
+		}
+	}
 	if r := config.GetLinux().GetResources(); r != nil {
 		st.Resources = &runtimeapi.ContainerResources{Linux: r}
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/bundle"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
@@ -110,6 +111,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 		return "", err
 	}
 	fault.Point("container.created")
+	p.askUser(ctx, c, ctr)
 	if err := p.show(ctr); err != nil {
 		return "", err
 	}
@@ -129,6 +131,21 @@ func newContainer(p *pod, r ContainerRequest) *container {
 		linux.CgroupsPath = "/" + ctr.ID
 	}
 	return ctr
+}
+
+// askUser asks who a container's first process is. Without an answer the next word on it tells.
+func (p *pod) askUser(ctx context.Context, c *link.Conn, ctr *container) {
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	st, err := c.Ext.Status(ctx, &shimv1.StatusRequest{})
+	if err != nil {
+		return
+	}
+	for _, word := range st.GetContainers() {
+		if word.GetId() == ctr.ID && word.GetExecId() == "" {
+			p.setUser(ctr, word.GetUser())
+		}
+	}
 }
 
 // existing is the id of a container with that key which waits for its start.

@@ -94,6 +94,7 @@ func (p *pod) take(ctx context.Context, c *link.Conn, ctr *container, word *shim
 	if word.GetStartedAt() != nil {
 		started = word.GetStartedAt().AsTime()
 	}
+	p.setUser(ctr, word.GetUser())
 	if !started.IsZero() {
 		p.setStarted(ctr, started)
 	}
@@ -149,6 +150,15 @@ func (p *pod) lastWords(ctx context.Context, c *link.Conn, ctr *container) error
 	defer f.Close()
 	_, err = f.WriteAt(data[max(0, len(data)-maxTermination):], 0)
 	return err
+}
+
+// setUser takes over who a container's first process is, once.
+func (p *pod) setUser(ctr *container, u *shimv1.User) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if u != nil && ctr.User == nil {
+		ctr.User = &store.User{UID: u.GetUid(), GID: u.GetGid(), Groups: u.GetGroups()}
+	}
 }
 
 // setStarted stores and tells that a container has started, once.

@@ -47,7 +47,8 @@ type Container struct {
 	Created, Started time.Time
 	Exit             *Exit // nil: it has not ended
 	StopSignal       int
-	Log              string // path, empty for none
+	Log              string      // path, empty for none
+	User             *store.User // of its first process; nil while it is not known
 }
 
 // ReasonCannotRun is an Exit's of a container whose command could not be started. Its code
@@ -160,7 +161,7 @@ func (p *pod) ready() bool { return p.record.Phase == store.Ready && p.record.Ex
 func (c *container) snapshot() Container {
 	s := Container{
 		ID: c.ID, PodID: c.pod.id, Key: c.Key, Name: c.Name, Record: c.Record, ImageID: c.ImageID,
-		State: c.state(), Created: c.Created, Started: c.Started, StopSignal: c.StopSignal, Log: c.Log,
+		State: c.state(), Created: c.Created, Started: c.Started, StopSignal: c.StopSignal, Log: c.Log, User: c.User,
 	}
 	if x := c.Exit; x != nil {
 		s.Exit = &Exit{Code: x.Code, Reason: x.Reason, Message: printable.Text(x.Message), At: x.At}

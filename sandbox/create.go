@@ -94,7 +94,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	if s.machine != m {
 		return ErrMachineGone
 	}
-	p.hidden, p.pid, p.startErr = false, created.PID, err
+	p.hidden, p.pid, p.user, p.startErr = false, created.PID, created.User, err
 	s.emit(Event{Kind: ContainerCreated, Process: p.id, PID: p.pid})
 	return nil
 }

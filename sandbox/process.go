@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
@@ -35,10 +36,11 @@ type process struct {
 	startErr  error           // what its start will return
 	exit      *Exit
 	startedAt time.Time
-	followed  bool // its output is read
-	awaited   bool // its exit is waited for
-	fed       bool // a client feeds its stdin
-	closeIn   bool // its stdin is to be closed when that client has ended
+	user      *agentv1.User // nil while it is not known
+	followed  bool          // its output is read
+	awaited   bool          // its exit is waited for
+	fed       bool          // a client feeds its stdin
+	closeIn   bool          // its stdin is to be closed when that client has ended
 	log       *logs.Writer
 }
 
@@ -82,7 +84,7 @@ func subject(id Process) string {
 func (p *process) status() ProcessStatus {
 	return ProcessStatus{
 		Process: p.id, State: p.state, PID: p.pid, Terminal: p.terminal, Exit: p.exit,
-		CreatedAt: p.createdAt, StartedAt: p.startedAt,
+		CreatedAt: p.createdAt, StartedAt: p.startedAt, User: p.user,
 	}
 }
 
@@ -90,6 +92,7 @@ func (p *process) stored() processState {
 	return processState{
 		Exec: p.id.Exec, State: p.state, PID: p.pid, Terminal: p.terminal,
 		stdioRecord: recordOf(p.stdio), Exit: p.exit, CreatedAt: p.createdAt, StartedAt: p.startedAt,
+		User: p.user,
 	}
 }
 

@@ -125,5 +125,6 @@ type ProcessStatus struct {
 	Terminal  bool
 	Exit      *Exit // set when State is Stopped
 	CreatedAt time.Time
-	StartedAt time.Time // zero if it never was
+	StartedAt time.Time     // zero if it never was
+	User      *agentv1.User // of a container; nil while it is not known
 }

@@ -55,6 +55,8 @@ type processState struct {
 	Exit      *Exit     `json:"exit,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 	StartedAt time.Time `json:"startedAt,omitzero"`
+
+	User *agentv1.User `json:"user,omitempty"`
 }
 
 // containerRecord is a container's config.json: what of its ContainerConfig is stored.

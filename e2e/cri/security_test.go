@@ -1,7 +1,9 @@
 package cri
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,7 +26,9 @@ type look struct {
 }
 
 // looks runs the scripts, each in a container of its own.
-func (n *node) looks(ctx context.Context, t *testing.T, pod string, config *runtimeapi.PodSandboxConfig, all []look) {
+func (n *node) looks(
+	ctx context.Context, t *testing.T, pod string, config *runtimeapi.PodSandboxConfig, all []look, also ...func(l look, id string),
+) {
 	t.Helper()
 	for _, l := range all {
 		id := n.sleeper(ctx, t, pod, l.name, config, func(c *runtimeapi.ContainerConfig) {
@@ -33,6 +37,9 @@ func (n *node) looks(ctx context.Context, t *testing.T, pod string, config *runt
 			}
 			c.Linux.SecurityContext = l.security
 		})
+		for _, f := range also {
+			f(l, id)
+		}
 		if got := strings.TrimSpace(n.Sh(ctx, t, id, l.script)); got != l.want {
 			t.Errorf("%s: %q, want %q", l.name, got, l.want)
 		}
@@ -52,11 +59,18 @@ func users(ctx context.Context, t *testing.T, n *node) {
 	n.looks(ctx, t, pod, config, []look{
 		{"root", &security{}, who, "0:0:0"},
 		{"user", &security{RunAsUser: number(1234)}, who, "1234:0:0"},
-		{"user-group", &security{RunAsUser: number(1234), RunAsGroup: number(55), SupplementalGroups: []int64{77}}, who, "1234:55:55 77"},
+		{"group", &security{RunAsUser: number(1234), RunAsGroup: number(55), SupplementalGroups: []int64{77}}, who, "1234:55:55 77"},
 		{"strict", &security{
 			RunAsUser: number(1234), RunAsGroup: number(55), SupplementalGroups: []int64{77},
 			SupplementalGroupsPolicy: runtimeapi.SupplementalGroupsPolicy_Strict,
 		}, who, "1234:55:55 77"},
+	}, func(l look, id string) {
+		u := n.containerOf(ctx, t, id).GetUser().GetLinux()
+		got := fmt.Sprintf("%d:%d:%s", u.GetUid(), u.GetGid(), strings.Trim(fmt.Sprint(u.GetSupplementalGroups()), "[]"))
+		// The command counts the first group among the others, of which root has none.
+		if want := map[string]string{"root": "0:0:"}[l.name]; u == nil || got != cmp.Or(want, l.want) {
+			t.Errorf("%s: the status tells user %s (%v)", l.name, got, u)
+		}
 	})
 	c := critest.Container("named", "true")
 	c.Linux.SecurityContext = &security{RunAsUsername: "nobody-of-that-name"}
@@ -64,6 +78,10 @@ func users(ctx context.Context, t *testing.T, n *node) {
 	expect(t, "a user who is not in the image", err, codes.InvalidArgument)
 	if err != nil && !strings.Contains(err.Error(), "nobody-of-that-name") {
 		t.Errorf("a user who is not in the image: %v", err)
+	}
+	res, err := n.Status(ctx, &runtimeapi.StatusRequest{})
+	if err != nil || !res.GetFeatures().GetSupplementalGroupsPolicy() {
+		t.Errorf("the policy of groups is not advertised: %v, %v", res, err)
 	}
 }
 

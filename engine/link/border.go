@@ -16,6 +16,7 @@ import (
 const (
 	maxWord   = 1 << 10 // bytes of a text
 	maxPhases = 64
+	maxGroups = 1 << 10        // of a user
 	maxAhead  = 24 * time.Hour // of a time, from now
 )
 
@@ -37,6 +38,9 @@ func (b border) Status(ctx context.Context, r *shimv1.StatusRequest) (*shimv1.St
 	for _, c := range res.Containers {
 		c.State, c.Reason, c.Message = word(c.State), word(c.Reason), text(c.Message)
 		c.CreatedAt, c.StartedAt, c.ExitedAt = when(c.CreatedAt, now), when(c.StartedAt, now), when(c.ExitedAt, now)
+		if c.User != nil {
+			c.User.Groups = c.User.Groups[:min(len(c.User.Groups), maxGroups)]
+		}
 	}
 	return res, nil
 }

@@ -28,6 +28,7 @@ func (l liar) Status(context.Context, *shimv1.StatusRequest) (*shimv1.StatusResp
 	}
 	res.Containers = []*shimv1.ContainerStatus{{
 		State: l.text, Reason: l.text, Message: l.text, CreatedAt: l.at, StartedAt: l.at, ExitedAt: l.at,
+		User: &shimv1.User{Groups: make([]uint32, 1<<16)},
 	}}
 	return res, nil
 }
@@ -48,8 +49,8 @@ func TestBorder(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := res.Containers[0]
-			if len(res.Phases) > maxPhases {
-				t.Errorf("%d phases", len(res.Phases))
+			if len(res.Phases) > maxPhases || len(c.User.Groups) > maxGroups {
+				t.Errorf("%d phases, %d groups", len(res.Phases), len(c.User.Groups))
 			}
 			for _, s := range []string{res.State, res.Accel, res.ExitReason, res.Phases[0].Name, c.State, c.Reason} {
 				if len(s) > maxWord+utf8.UTFMax || strings.ContainsAny(s, "\n\r\x1b\x07\u009b") || !utf8.ValidString(s) {

@@ -142,6 +142,15 @@ type Container struct {
 	StopSignal int `json:"stopSignal"`
 	// Termination is where its last words are and where they go.
 	Termination *Termination `json:"termination,omitempty"`
+	// User is who its first process is; nil while that is not known.
+	User *User `json:"user,omitempty"`
+}
+
+// User is who a container's first process is, as its guest tells it.
+type User struct {
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
 }
 
 // Termination says which file of the container is copied, when it has ended,

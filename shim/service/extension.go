@@ -78,6 +78,9 @@ func processStatus(p sandbox.ProcessStatus) *shimv1.ContainerStatus {
 		Id: p.Container, ExecId: p.Exec, State: string(p.State), Pid: uint32(p.PID),
 		CreatedAt: timestamp(p.CreatedAt), StartedAt: timestamp(p.StartedAt),
 	}
+	if u := p.User; u != nil {
+		res.User = &shimv1.User{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
+	}
 	if p.Exit != nil {
 		res.ExitCode, res.Reason, res.Message = uint32(p.Exit.Code), p.Exit.Reason, p.Exit.Message
 		res.ExitedAt = timestamp(p.Exit.At)

@@ -168,6 +168,21 @@ func (s *Spec) Adjust(m Machine, terminal bool) error {
 // Encode is the specification as crun reads it.
 func (s *Spec) Encode() ([]byte, error) { return json.Marshal(s.top) }
 
+// User is who the container's first process is, once the specification is adjusted.
+func (s *Spec) User() (*agentv1.User, error) {
+	var process struct {
+		User struct {
+			UID    uint32   `json:"uid"`
+			GID    uint32   `json:"gid"`
+			Groups []uint32 `json:"additionalGids"`
+		} `json:"user"`
+	}
+	if err := s.top.get("process", &process); err != nil {
+		return nil, err
+	}
+	return &agentv1.User{UID: process.User.UID, GID: process.User.GID, Groups: process.User.Groups}, nil
+}
+
 // linux leaves a container its own mounts, processes and cgroup; network, IPC
 // and host name are the machine's.
 func (s *Spec) linux(m Machine) error {

@@ -260,6 +260,27 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// TestUser: the specification tells who the first process is, in numbers.
+func TestUser(t *testing.T) {
+	t.Parallel()
+	for process, want := range map[string]agentv1.User{
+		`{"args":["a"],"user":{"username":"demo:4","additionalGids":[7]}}`: {UID: 1000, GID: 4, Groups: []uint32{4, 2000, 7}},
+		`{"args":["a"],"user":{"uid":5,"gid":6},"env":["HOME=/"]}`:         {UID: 5, GID: 6},
+		`{"args":["a"]}`: {},
+	} {
+		s, err := spec.Parse([]byte(`{"process":` + process + `}`))
+		if err == nil {
+			err = s.Adjust(machine(new([]containerv1.Mount)), false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.User(); err != nil || !cmp.Equal(*got, want) {
+			t.Errorf("%s: %+v, %v", process, got, err)
+		}
+	}
+}
+
 func FuzzAdjust(f *testing.F) {
 	f.Add([]byte(`{"process":{"args":["a"],"user":{"username":"demo"}},
 		"mounts":[{"destination":"/v","type":"bulkhead.emptydir"}],"linux":null}`))

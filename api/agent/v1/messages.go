@@ -212,9 +212,17 @@ type Exec struct {
 	Stdin    bool            `json:"stdin,omitempty"`
 }
 
-// Created tells the process's id within the guest.
+// Created tells the process's id within the guest, and who a container's first process is.
 type Created struct {
-	PID int `json:"pid"`
+	PID  int   `json:"pid"`
+	User *User `json:"user,omitempty"` // nil of an exec
+}
+
+// User is who a process is: the image's names are numbers.
+type User struct {
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
 }
 
 // Signal is sent to a process, or with All to every one of the container.

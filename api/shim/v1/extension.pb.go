@@ -564,6 +564,7 @@ type ContainerStatus struct {
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	ExitedAt      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=exited_at,json=exitedAt,proto3" json:"exited_at,omitempty"`
+	User          *User                  `protobuf:"bytes,11,opt,name=user,proto3" json:"user,omitempty"` // of a container that was made
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -668,6 +669,74 @@ func (x *ContainerStatus) GetExitedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ContainerStatus) GetUser() *User {
+	if x != nil {
+		return x.User
+	}
+	return nil
+}
+
+// User is who a process is.
+type User struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           uint32                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Gid           uint32                 `protobuf:"varint,2,opt,name=gid,proto3" json:"gid,omitempty"`
+	Groups        []uint32               `protobuf:"varint,3,rep,packed,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *User) Reset() {
+	*x = User{}
+	mi := &file_extension_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *User) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*User) ProtoMessage() {}
+
+func (x *User) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use User.ProtoReflect.Descriptor instead.
+func (*User) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *User) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *User) GetGid() uint32 {
+	if x != nil {
+		return x.Gid
+	}
+	return 0
+}
+
+func (x *User) GetGroups() []uint32 {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 type ReopenLogRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ContainerId   string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
@@ -678,7 +747,7 @@ type ReopenLogRequest struct {
 
 func (x *ReopenLogRequest) Reset() {
 	*x = ReopenLogRequest{}
-	mi := &file_extension_proto_msgTypes[8]
+	mi := &file_extension_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +759,7 @@ func (x *ReopenLogRequest) String() string {
 func (*ReopenLogRequest) ProtoMessage() {}
 
 func (x *ReopenLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[8]
+	mi := &file_extension_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +772,7 @@ func (x *ReopenLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReopenLogRequest.ProtoReflect.Descriptor instead.
 func (*ReopenLogRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{8}
+	return file_extension_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReopenLogRequest) GetContainerId() string {
@@ -728,7 +797,7 @@ type ReopenLogResponse struct {
 
 func (x *ReopenLogResponse) Reset() {
 	*x = ReopenLogResponse{}
-	mi := &file_extension_proto_msgTypes[9]
+	mi := &file_extension_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +809,7 @@ func (x *ReopenLogResponse) String() string {
 func (*ReopenLogResponse) ProtoMessage() {}
 
 func (x *ReopenLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[9]
+	mi := &file_extension_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +822,7 @@ func (x *ReopenLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReopenLogResponse.ProtoReflect.Descriptor instead.
 func (*ReopenLogResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{9}
+	return file_extension_proto_rawDescGZIP(), []int{10}
 }
 
 type PauseRequest struct {
@@ -764,7 +833,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_extension_proto_msgTypes[10]
+	mi := &file_extension_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +845,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[10]
+	mi := &file_extension_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +858,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{10}
+	return file_extension_proto_rawDescGZIP(), []int{11}
 }
 
 type PauseResponse struct {
@@ -800,7 +869,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_extension_proto_msgTypes[11]
+	mi := &file_extension_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +881,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[11]
+	mi := &file_extension_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +894,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{11}
+	return file_extension_proto_rawDescGZIP(), []int{12}
 }
 
 type ResumeRequest struct {
@@ -836,7 +905,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_extension_proto_msgTypes[12]
+	mi := &file_extension_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +917,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[12]
+	mi := &file_extension_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +930,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{12}
+	return file_extension_proto_rawDescGZIP(), []int{13}
 }
 
 type ResumeResponse struct {
@@ -872,7 +941,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_extension_proto_msgTypes[13]
+	mi := &file_extension_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +953,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[13]
+	mi := &file_extension_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +966,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{13}
+	return file_extension_proto_rawDescGZIP(), []int{14}
 }
 
 type PublishRequest struct {
@@ -910,7 +979,7 @@ type PublishRequest struct {
 
 func (x *PublishRequest) Reset() {
 	*x = PublishRequest{}
-	mi := &file_extension_proto_msgTypes[14]
+	mi := &file_extension_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +991,7 @@ func (x *PublishRequest) String() string {
 func (*PublishRequest) ProtoMessage() {}
 
 func (x *PublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[14]
+	mi := &file_extension_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1004,7 @@ func (x *PublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishRequest.ProtoReflect.Descriptor instead.
 func (*PublishRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{14}
+	return file_extension_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PublishRequest) GetFile() string {
@@ -960,7 +1029,7 @@ type PublishResponse struct {
 
 func (x *PublishResponse) Reset() {
 	*x = PublishResponse{}
-	mi := &file_extension_proto_msgTypes[15]
+	mi := &file_extension_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1041,7 @@ func (x *PublishResponse) String() string {
 func (*PublishResponse) ProtoMessage() {}
 
 func (x *PublishResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[15]
+	mi := &file_extension_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1054,7 @@ func (x *PublishResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishResponse.ProtoReflect.Descriptor instead.
 func (*PublishResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{15}
+	return file_extension_proto_rawDescGZIP(), []int{16}
 }
 
 type UnpublishRequest struct {
@@ -997,7 +1066,7 @@ type UnpublishRequest struct {
 
 func (x *UnpublishRequest) Reset() {
 	*x = UnpublishRequest{}
-	mi := &file_extension_proto_msgTypes[16]
+	mi := &file_extension_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1078,7 @@ func (x *UnpublishRequest) String() string {
 func (*UnpublishRequest) ProtoMessage() {}
 
 func (x *UnpublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[16]
+	mi := &file_extension_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1091,7 @@ func (x *UnpublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishRequest.ProtoReflect.Descriptor instead.
 func (*UnpublishRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{16}
+	return file_extension_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UnpublishRequest) GetFile() string {
@@ -1040,7 +1109,7 @@ type UnpublishResponse struct {
 
 func (x *UnpublishResponse) Reset() {
 	*x = UnpublishResponse{}
-	mi := &file_extension_proto_msgTypes[17]
+	mi := &file_extension_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1121,7 @@ func (x *UnpublishResponse) String() string {
 func (*UnpublishResponse) ProtoMessage() {}
 
 func (x *UnpublishResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[17]
+	mi := &file_extension_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1134,7 @@ func (x *UnpublishResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishResponse.ProtoReflect.Descriptor instead.
 func (*UnpublishResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{17}
+	return file_extension_proto_rawDescGZIP(), []int{18}
 }
 
 type ListeningRequest struct {
@@ -1077,7 +1146,7 @@ type ListeningRequest struct {
 
 func (x *ListeningRequest) Reset() {
 	*x = ListeningRequest{}
-	mi := &file_extension_proto_msgTypes[18]
+	mi := &file_extension_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1158,7 @@ func (x *ListeningRequest) String() string {
 func (*ListeningRequest) ProtoMessage() {}
 
 func (x *ListeningRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[18]
+	mi := &file_extension_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1171,7 @@ func (x *ListeningRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListeningRequest.ProtoReflect.Descriptor instead.
 func (*ListeningRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{18}
+	return file_extension_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListeningRequest) GetPorts() []*ListeningPort {
@@ -1121,7 +1190,7 @@ type ListeningResponse struct {
 
 func (x *ListeningResponse) Reset() {
 	*x = ListeningResponse{}
-	mi := &file_extension_proto_msgTypes[19]
+	mi := &file_extension_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1202,7 @@ func (x *ListeningResponse) String() string {
 func (*ListeningResponse) ProtoMessage() {}
 
 func (x *ListeningResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[19]
+	mi := &file_extension_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1215,7 @@ func (x *ListeningResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListeningResponse.ProtoReflect.Descriptor instead.
 func (*ListeningResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{19}
+	return file_extension_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListeningResponse) GetPorts() []*ListeningPort {
@@ -1166,7 +1235,7 @@ type ListeningPort struct {
 
 func (x *ListeningPort) Reset() {
 	*x = ListeningPort{}
-	mi := &file_extension_proto_msgTypes[20]
+	mi := &file_extension_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1247,7 @@ func (x *ListeningPort) String() string {
 func (*ListeningPort) ProtoMessage() {}
 
 func (x *ListeningPort) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[20]
+	mi := &file_extension_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1260,7 @@ func (x *ListeningPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListeningPort.ProtoReflect.Descriptor instead.
 func (*ListeningPort) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{20}
+	return file_extension_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListeningPort) GetPort() uint32 {
@@ -1216,7 +1285,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_extension_proto_msgTypes[21]
+	mi := &file_extension_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1297,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[21]
+	mi := &file_extension_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1310,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{21}
+	return file_extension_proto_rawDescGZIP(), []int{22}
 }
 
 type StatsResponse struct {
@@ -1257,7 +1326,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_extension_proto_msgTypes[22]
+	mi := &file_extension_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1269,7 +1338,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[22]
+	mi := &file_extension_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1282,7 +1351,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{22}
+	return file_extension_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StatsResponse) GetGuestMemoryTotal() int64 {
@@ -1334,7 +1403,7 @@ type NetworkStats struct {
 
 func (x *NetworkStats) Reset() {
 	*x = NetworkStats{}
-	mi := &file_extension_proto_msgTypes[23]
+	mi := &file_extension_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1415,7 @@ func (x *NetworkStats) String() string {
 func (*NetworkStats) ProtoMessage() {}
 
 func (x *NetworkStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[23]
+	mi := &file_extension_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1428,7 @@ func (x *NetworkStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkStats.ProtoReflect.Descriptor instead.
 func (*NetworkStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{23}
+	return file_extension_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NetworkStats) GetName() string {
@@ -1408,7 +1477,7 @@ type DiskStats struct {
 
 func (x *DiskStats) Reset() {
 	*x = DiskStats{}
-	mi := &file_extension_proto_msgTypes[24]
+	mi := &file_extension_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1489,7 @@ func (x *DiskStats) String() string {
 func (*DiskStats) ProtoMessage() {}
 
 func (x *DiskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[24]
+	mi := &file_extension_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1502,7 @@ func (x *DiskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskStats.ProtoReflect.Descriptor instead.
 func (*DiskStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{24}
+	return file_extension_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DiskStats) GetReadBytes() uint64 {
@@ -1469,7 +1538,7 @@ type ContainerStats struct {
 
 func (x *ContainerStats) Reset() {
 	*x = ContainerStats{}
-	mi := &file_extension_proto_msgTypes[25]
+	mi := &file_extension_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1550,7 @@ func (x *ContainerStats) String() string {
 func (*ContainerStats) ProtoMessage() {}
 
 func (x *ContainerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[25]
+	mi := &file_extension_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1563,7 @@ func (x *ContainerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStats.ProtoReflect.Descriptor instead.
 func (*ContainerStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{25}
+	return file_extension_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ContainerStats) GetId() string {
@@ -1585,7 +1654,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_extension_proto_msgTypes[26]
+	mi := &file_extension_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1666,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[26]
+	mi := &file_extension_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1679,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{26}
+	return file_extension_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReadFileRequest) GetContainerId() string {
@@ -1643,7 +1712,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_extension_proto_msgTypes[27]
+	mi := &file_extension_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1724,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[27]
+	mi := &file_extension_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1737,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{27}
+	return file_extension_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -1692,7 +1761,7 @@ type FilesRequest struct {
 
 func (x *FilesRequest) Reset() {
 	*x = FilesRequest{}
-	mi := &file_extension_proto_msgTypes[28]
+	mi := &file_extension_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1773,7 @@ func (x *FilesRequest) String() string {
 func (*FilesRequest) ProtoMessage() {}
 
 func (x *FilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[28]
+	mi := &file_extension_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1786,7 @@ func (x *FilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilesRequest.ProtoReflect.Descriptor instead.
 func (*FilesRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{28}
+	return file_extension_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FilesRequest) GetVolume() string {
@@ -1776,7 +1845,7 @@ type VolumeFile struct {
 
 func (x *VolumeFile) Reset() {
 	*x = VolumeFile{}
-	mi := &file_extension_proto_msgTypes[29]
+	mi := &file_extension_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1857,7 @@ func (x *VolumeFile) String() string {
 func (*VolumeFile) ProtoMessage() {}
 
 func (x *VolumeFile) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[29]
+	mi := &file_extension_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1870,7 @@ func (x *VolumeFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeFile.ProtoReflect.Descriptor instead.
 func (*VolumeFile) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{29}
+	return file_extension_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *VolumeFile) GetPath() string {
@@ -1848,7 +1917,7 @@ type FilesResponse struct {
 
 func (x *FilesResponse) Reset() {
 	*x = FilesResponse{}
-	mi := &file_extension_proto_msgTypes[30]
+	mi := &file_extension_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +1929,7 @@ func (x *FilesResponse) String() string {
 func (*FilesResponse) ProtoMessage() {}
 
 func (x *FilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[30]
+	mi := &file_extension_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +1942,7 @@ func (x *FilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilesResponse.ProtoReflect.Descriptor instead.
 func (*FilesResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{30}
+	return file_extension_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FilesResponse) GetDigest() string {
@@ -1933,7 +2002,7 @@ const file_extension_proto_rawDesc = "" +
 	"exitReason\"?\n" +
 	"\x05Phase\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
-	"\fmicroseconds\x18\x02 \x01(\x03R\fmicroseconds\"\xe0\x02\n" +
+	"\fmicroseconds\x18\x02 \x01(\x03R\fmicroseconds\"\x8c\x03\n" +
 	"\x0fContainerStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x14\n" +
@@ -1947,7 +2016,12 @@ const file_extension_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x127\n" +
 	"\texited_at\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\bexitedAt\"I\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\bexitedAt\x12*\n" +
+	"\x04user\x18\v \x01(\v2\x16.bulkhead.shim.v1.UserR\x04user\"B\n" +
+	"\x04User\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
+	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x16\n" +
+	"\x06groups\x18\x03 \x03(\rR\x06groups\"I\n" +
 	"\x10ReopenLogRequest\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\"\x13\n" +
@@ -2053,7 +2127,7 @@ func file_extension_proto_rawDescGZIP() []byte {
 }
 
 var file_extension_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_extension_proto_goTypes = []any{
 	(OpenRequest_Kind)(0),         // 0: bulkhead.shim.v1.OpenRequest.Kind
 	(*EventsRequest)(nil),         // 1: bulkhead.shim.v1.EventsRequest
@@ -2064,77 +2138,79 @@ var file_extension_proto_goTypes = []any{
 	(*StatusResponse)(nil),        // 6: bulkhead.shim.v1.StatusResponse
 	(*Phase)(nil),                 // 7: bulkhead.shim.v1.Phase
 	(*ContainerStatus)(nil),       // 8: bulkhead.shim.v1.ContainerStatus
-	(*ReopenLogRequest)(nil),      // 9: bulkhead.shim.v1.ReopenLogRequest
-	(*ReopenLogResponse)(nil),     // 10: bulkhead.shim.v1.ReopenLogResponse
-	(*PauseRequest)(nil),          // 11: bulkhead.shim.v1.PauseRequest
-	(*PauseResponse)(nil),         // 12: bulkhead.shim.v1.PauseResponse
-	(*ResumeRequest)(nil),         // 13: bulkhead.shim.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 14: bulkhead.shim.v1.ResumeResponse
-	(*PublishRequest)(nil),        // 15: bulkhead.shim.v1.PublishRequest
-	(*PublishResponse)(nil),       // 16: bulkhead.shim.v1.PublishResponse
-	(*UnpublishRequest)(nil),      // 17: bulkhead.shim.v1.UnpublishRequest
-	(*UnpublishResponse)(nil),     // 18: bulkhead.shim.v1.UnpublishResponse
-	(*ListeningRequest)(nil),      // 19: bulkhead.shim.v1.ListeningRequest
-	(*ListeningResponse)(nil),     // 20: bulkhead.shim.v1.ListeningResponse
-	(*ListeningPort)(nil),         // 21: bulkhead.shim.v1.ListeningPort
-	(*StatsRequest)(nil),          // 22: bulkhead.shim.v1.StatsRequest
-	(*StatsResponse)(nil),         // 23: bulkhead.shim.v1.StatsResponse
-	(*NetworkStats)(nil),          // 24: bulkhead.shim.v1.NetworkStats
-	(*DiskStats)(nil),             // 25: bulkhead.shim.v1.DiskStats
-	(*ContainerStats)(nil),        // 26: bulkhead.shim.v1.ContainerStats
-	(*ReadFileRequest)(nil),       // 27: bulkhead.shim.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 28: bulkhead.shim.v1.ReadFileResponse
-	(*FilesRequest)(nil),          // 29: bulkhead.shim.v1.FilesRequest
-	(*VolumeFile)(nil),            // 30: bulkhead.shim.v1.VolumeFile
-	(*FilesResponse)(nil),         // 31: bulkhead.shim.v1.FilesResponse
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*anypb.Any)(nil),             // 33: google.protobuf.Any
+	(*User)(nil),                  // 9: bulkhead.shim.v1.User
+	(*ReopenLogRequest)(nil),      // 10: bulkhead.shim.v1.ReopenLogRequest
+	(*ReopenLogResponse)(nil),     // 11: bulkhead.shim.v1.ReopenLogResponse
+	(*PauseRequest)(nil),          // 12: bulkhead.shim.v1.PauseRequest
+	(*PauseResponse)(nil),         // 13: bulkhead.shim.v1.PauseResponse
+	(*ResumeRequest)(nil),         // 14: bulkhead.shim.v1.ResumeRequest
+	(*ResumeResponse)(nil),        // 15: bulkhead.shim.v1.ResumeResponse
+	(*PublishRequest)(nil),        // 16: bulkhead.shim.v1.PublishRequest
+	(*PublishResponse)(nil),       // 17: bulkhead.shim.v1.PublishResponse
+	(*UnpublishRequest)(nil),      // 18: bulkhead.shim.v1.UnpublishRequest
+	(*UnpublishResponse)(nil),     // 19: bulkhead.shim.v1.UnpublishResponse
+	(*ListeningRequest)(nil),      // 20: bulkhead.shim.v1.ListeningRequest
+	(*ListeningResponse)(nil),     // 21: bulkhead.shim.v1.ListeningResponse
+	(*ListeningPort)(nil),         // 22: bulkhead.shim.v1.ListeningPort
+	(*StatsRequest)(nil),          // 23: bulkhead.shim.v1.StatsRequest
+	(*StatsResponse)(nil),         // 24: bulkhead.shim.v1.StatsResponse
+	(*NetworkStats)(nil),          // 25: bulkhead.shim.v1.NetworkStats
+	(*DiskStats)(nil),             // 26: bulkhead.shim.v1.DiskStats
+	(*ContainerStats)(nil),        // 27: bulkhead.shim.v1.ContainerStats
+	(*ReadFileRequest)(nil),       // 28: bulkhead.shim.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),      // 29: bulkhead.shim.v1.ReadFileResponse
+	(*FilesRequest)(nil),          // 30: bulkhead.shim.v1.FilesRequest
+	(*VolumeFile)(nil),            // 31: bulkhead.shim.v1.VolumeFile
+	(*FilesResponse)(nil),         // 32: bulkhead.shim.v1.FilesResponse
+	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
+	(*anypb.Any)(nil),             // 34: google.protobuf.Any
 }
 var file_extension_proto_depIdxs = []int32{
-	32, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
-	33, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
+	33, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
+	34, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
 	0,  // 2: bulkhead.shim.v1.OpenRequest.kind:type_name -> bulkhead.shim.v1.OpenRequest.Kind
 	7,  // 3: bulkhead.shim.v1.StatusResponse.phases:type_name -> bulkhead.shim.v1.Phase
 	8,  // 4: bulkhead.shim.v1.StatusResponse.containers:type_name -> bulkhead.shim.v1.ContainerStatus
-	32, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	32, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	32, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
-	21, // 8: bulkhead.shim.v1.ListeningRequest.ports:type_name -> bulkhead.shim.v1.ListeningPort
-	21, // 9: bulkhead.shim.v1.ListeningResponse.ports:type_name -> bulkhead.shim.v1.ListeningPort
-	26, // 10: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
-	24, // 11: bulkhead.shim.v1.StatsResponse.network:type_name -> bulkhead.shim.v1.NetworkStats
-	25, // 12: bulkhead.shim.v1.StatsResponse.disk:type_name -> bulkhead.shim.v1.DiskStats
-	32, // 13: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
-	30, // 14: bulkhead.shim.v1.FilesRequest.files:type_name -> bulkhead.shim.v1.VolumeFile
-	1,  // 15: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
-	3,  // 16: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
-	5,  // 17: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
-	9,  // 18: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
-	11, // 19: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
-	13, // 20: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
-	15, // 21: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
-	17, // 22: bulkhead.shim.v1.Extension.Unpublish:input_type -> bulkhead.shim.v1.UnpublishRequest
-	19, // 23: bulkhead.shim.v1.Extension.Listening:input_type -> bulkhead.shim.v1.ListeningRequest
-	22, // 24: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
-	27, // 25: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
-	29, // 26: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
-	2,  // 27: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
-	4,  // 28: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
-	6,  // 29: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
-	10, // 30: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
-	12, // 31: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
-	14, // 32: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
-	16, // 33: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
-	18, // 34: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
-	20, // 35: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
-	23, // 36: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
-	28, // 37: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
-	31, // 38: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
-	27, // [27:39] is the sub-list for method output_type
-	15, // [15:27] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	33, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	33, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	33, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
+	9,  // 8: bulkhead.shim.v1.ContainerStatus.user:type_name -> bulkhead.shim.v1.User
+	22, // 9: bulkhead.shim.v1.ListeningRequest.ports:type_name -> bulkhead.shim.v1.ListeningPort
+	22, // 10: bulkhead.shim.v1.ListeningResponse.ports:type_name -> bulkhead.shim.v1.ListeningPort
+	27, // 11: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
+	25, // 12: bulkhead.shim.v1.StatsResponse.network:type_name -> bulkhead.shim.v1.NetworkStats
+	26, // 13: bulkhead.shim.v1.StatsResponse.disk:type_name -> bulkhead.shim.v1.DiskStats
+	33, // 14: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
+	31, // 15: bulkhead.shim.v1.FilesRequest.files:type_name -> bulkhead.shim.v1.VolumeFile
+	1,  // 16: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
+	3,  // 17: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
+	5,  // 18: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
+	10, // 19: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
+	12, // 20: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
+	14, // 21: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
+	16, // 22: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
+	18, // 23: bulkhead.shim.v1.Extension.Unpublish:input_type -> bulkhead.shim.v1.UnpublishRequest
+	20, // 24: bulkhead.shim.v1.Extension.Listening:input_type -> bulkhead.shim.v1.ListeningRequest
+	23, // 25: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
+	28, // 26: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
+	30, // 27: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
+	2,  // 28: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
+	4,  // 29: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
+	6,  // 30: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
+	11, // 31: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
+	13, // 32: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
+	15, // 33: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
+	17, // 34: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
+	19, // 35: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
+	21, // 36: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
+	24, // 37: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
+	29, // 38: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
+	32, // 39: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
+	28, // [28:40] is the sub-list for method output_type
+	16, // [16:28] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_extension_proto_init() }
@@ -2148,7 +2224,7 @@ func file_extension_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_extension_proto_rawDesc), len(file_extension_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
