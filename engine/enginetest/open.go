@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -40,7 +41,24 @@ func Roots(t testing.TB) dirs.Roots {
 	if err := os.Chmod(root, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	return dirs.Roots{Data: filepath.Join(root, "d"), State: filepath.Join(root, "s")}
+	r := dirs.Roots{Data: filepath.Join(root, "d"), State: filepath.Join(root, "s")}
+	t.Cleanup(func() { endGroups(t, r) })
+	return r
+}
+
+// endGroups removes the host's cgroups of pods that a test has left running.
+func endGroups(t testing.TB, r dirs.Roots) {
+	t.Helper()
+	instances, err := os.ReadDir(r.State)
+	if err != nil && !os.IsNotExist(err) {
+		t.Error(err)
+	}
+	for _, i := range instances {
+		groups := group.Find(r, i.Name(), slog.New(slog.DiscardHandler))
+		if err := groups.Reap(context.Background(), func(string) bool { return false }); err != nil {
+			t.Errorf("remove the cgroups of instance %s: %v", i.Name(), err)
+		}
+	}
 }
 
 // Options are those of an engine of the instance "test" without a network, that starts nothing yet: w, or shims and VMs, are still missing.
