@@ -44,6 +44,7 @@ func newWorld(t *testing.T) *world {
 	testnet.WriteBridge(t, w.networks(), filepath.Join(w.Dir, "leases"))
 	w.serveCRI(t)
 	w.kubelet = w.StartKubelet(t, w.socket())
+	serviceAccount(t, w.Cluster)
 	return w
 }
 
