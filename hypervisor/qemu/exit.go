@@ -158,14 +158,24 @@ func (v *vm) deathOr(err error) error {
 	}
 }
 
-// deathDelay bounds the wait for the end of a process that has closed its
-// sockets, which those of a dying process are a little before it ends.
-const deathDelay = time.Second
+// deathDelay bounds the wait for the end of a process that has cut a connection, and
+// lastDelay that for one that is known to be dying: its sockets are closed before its
+// memory is given back, which takes seconds where the host is busy.
+const (
+	deathDelay = time.Second
+	lastDelay  = 30 * time.Second
+)
 
 func (v *vm) awaitDeath() {
-	select {
-	case <-v.done:
-	case <-time.After(deathDelay):
+	for limit := time.Now().Add(lastDelay); time.Now().Before(limit); {
+		select {
+		case <-v.done:
+			return
+		case <-time.After(deathDelay):
+		}
+		if p := v.record.Process; p.Alive() && !p.Dying() {
+			return
+		}
 	}
 }
 

@@ -114,6 +114,42 @@ func (id ID) Stopped() bool {
 	return err == nil && (fields[0] == "T" || fields[0] == "t") && id.Alive()
 }
 
+// Dying reports whether the process has begun to end, or must: a kill that it has
+// not noticed yet counts. It is false for one that is gone.
+func (id ID) Dying() bool {
+	fields, err := stat(id.PID)
+	if err != nil {
+		return false
+	}
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	if err != nil || !id.Alive() {
+		return false
+	}
+	return flags&exiting != 0 || killed(id.PID)
+}
+
+// exiting is PF_EXITING of the flags in /proc/PID/stat.
+const exiting = 0x4
+
+// killed reports whether SIGKILL waits for the first thread of pid.
+func killed(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(line, ":")
+		if name != "SigPnd" && name != "ShdPnd" {
+			continue
+		}
+		set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		if err == nil && set&(1<<(unix.SIGKILL-1)) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func startTime(pid int) (uint64, error) {
 	fields, err := stat(pid)
 	if err != nil || fields[0] == "Z" || fields[0] == "X" {
