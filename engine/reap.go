@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
+	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
@@ -96,20 +97,45 @@ func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 	return r, nil
 }
 
-// reapAgain reaps for as long as the engine is open.
+// reapAgain reaps for as long as the engine is open, and has the network collect what no pod has:
+// once, and after each reap that has removed something.
 func (e *Engine) reapAgain() {
 	tick := time.NewTicker(cmp.Or(e.o.ReapEvery, time.Minute))
 	defer tick.Stop()
+	due := e.collect()
 	for {
 		select {
 		case <-tick.C:
-			if _, err := e.Reap(e.ctx); err != nil && e.ctx.Err() == nil {
+			r, err := e.Reap(e.ctx)
+			if err != nil && e.ctx.Err() == nil {
 				e.log.Error("reap", "error", err)
+			}
+			if due || r.Removed > 0 {
+				due = e.collect()
 			}
 		case <-e.ctx.Done():
 			return
 		}
 	}
+}
+
+// collect has the pods' network free what no pod has, and tells whether that is to be tried
+// again.
+func (e *Engine) collect() (again bool) {
+	if e.o.CNI == nil {
+		return false
+	}
+	err := e.networks.Collect(e.ctx, network.KindCNI, func(id string) bool {
+		if e.busy(id) {
+			return true
+		}
+		_, err := e.store.Pod(id)
+		return !errors.Is(err, fs.ErrNotExist)
+	})
+	if err != nil && e.ctx.Err() == nil {
+		e.log.Warn("collect what no pod has in the network", "error", err)
+	}
+	return err != nil
 }
 
 // reapAtOnce is how many pods are reaped at once, so that one that hangs does not

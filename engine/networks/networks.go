@@ -93,6 +93,20 @@ func (n *Networks) Of(kind network.Kind) (network.Provider, error) {
 	return n.Get(asked(kind))
 }
 
+// Collector is a network that can free what no pod has, as exists tells.
+type Collector interface {
+	Collect(ctx context.Context, exists func(id string) bool) error
+}
+
+// Collect frees what no pod has in the network of a kind, where that can be done.
+func (n *Networks) Collect(ctx context.Context, kind network.Kind, exists func(id string) bool) error {
+	p, err := n.Get(kind)
+	if c, ok := p.(Collector); err == nil && ok {
+		err = c.Collect(ctx, exists)
+	}
+	return err
+}
+
 // Close ends what providers do in this process.
 func (n *Networks) Close() {
 	n.mu.Lock()

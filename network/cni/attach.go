@@ -25,6 +25,12 @@ type adding struct {
 	err    error
 }
 
+// end has the plugins end, and waits for them.
+func (w *adding) end() {
+	w.cancel()
+	<-w.done
+}
+
 // Attach makes the pod's namespace and has the plugins begin. The attachment is complete when
 // they have ended. For a pod that has its namespace already, the attachment is where its
 // processes run and no more.
@@ -33,6 +39,13 @@ func (p *Provider) Attach(ctx context.Context, r network.Request) (network.Attac
 	if holds(path) {
 		return network.None{}.Attach(ctx, network.Request{ID: r.ID})
 	}
+	p.working.RLock()
+	begun := false
+	defer func() {
+		if !begun {
+			p.working.RUnlock()
+		}
+	}()
 	list, err := p.load()
 	if err != nil {
 		return network.Attachment{}, fmt.Errorf("%w: %w", ErrNotReady, err)
@@ -61,6 +74,7 @@ func (p *Provider) Attach(ctx context.Context, r network.Request) (network.Attac
 	}
 	fault.Point("cni.namespace")
 	work := p.begin(ctx, list, rec.runtimeConf(r.ID, path))
+	begun = true
 	a.Complete = func(ctx context.Context, a *network.Attachment) error { return work.complete(ctx, a, r.DNS) }
 	return a, nil
 }
@@ -75,7 +89,7 @@ func arguments(r network.Request) [][2]string {
 }
 
 // begin has the plugins add the pod, and joins the interface that they make to its VM's tap.
-// Detach and Close wait for it.
+// Detach and Close wait for it. It lets go of p.working when it has ended.
 func (p *Provider) begin(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) *adding {
 	ctx, cancel := context.WithTimeout(ctx, addTimeout)
 	work := &adding{cancel: cancel, done: make(chan struct{})}
@@ -83,7 +97,9 @@ func (p *Provider) begin(ctx context.Context, list *libcni.NetworkConfigList, rt
 	p.adding[rt.ContainerID] = work
 	p.mu.Unlock()
 	go func() {
+		defer p.working.RUnlock()
 		defer close(work.done)
+		defer p.ended(rt.ContainerID)
 		defer cancel()
 		work.err = p.add(ctx, list, rt, work)
 		if work.err != nil && ctx.Err() != nil {
@@ -91,6 +107,13 @@ func (p *Provider) begin(ctx context.Context, list *libcni.NetworkConfigList, rt
 		}
 	}()
 	return work
+}
+
+// ended forgets the work for a pod.
+func (p *Provider) ended(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.adding, id)
 }
 
 func (p *Provider) add(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf, work *adding) error {
@@ -147,12 +170,10 @@ func (p *Provider) Detach(ctx context.Context, id string) error {
 	work := p.adding[id]
 	p.mu.Unlock()
 	if work != nil {
-		work.cancel()
-		<-work.done
-		p.mu.Lock()
-		delete(p.adding, id)
-		p.mu.Unlock()
+		work.end()
 	}
+	p.working.RLock()
+	defer p.working.RUnlock()
 	rec, err := p.recordOf(id)
 	path := namespace(id)
 	if errors.Is(err, os.ErrNotExist) { // nothing has begun, or all has ended

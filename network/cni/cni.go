@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +41,8 @@ const (
 	addTimeout    = time.Minute
 	delTimeout    = time.Minute
 	statusTimeout = 10 * time.Second
+	// Pods that are being started wait for it.
+	collectTimeout = 20 * time.Second
 )
 
 var (
@@ -66,8 +70,12 @@ type Provider struct {
 	o   Options
 	cni *libcni.CNIConfig
 
+	// working is held for reading while plugins are at work on a pod, and for writing while
+	// all that no pod has is collected.
+	working sync.RWMutex
+
 	mu     sync.Mutex
-	adding map[string]*adding // by the pods' ids
+	adding map[string]*adding // by the pods' ids, while the plugins run
 }
 
 // New makes the provider. It asks nothing of the host yet.
@@ -106,10 +114,10 @@ func (p *Provider) Release(context.Context) error { return nil }
 // Close waits for plugins that still run.
 func (p *Provider) Close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, a := range p.adding {
-		a.cancel()
-		<-a.done
+	all := slices.Collect(maps.Values(p.adding))
+	p.mu.Unlock()
+	for _, a := range all {
+		a.end()
 	}
 }
 

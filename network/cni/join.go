@@ -106,6 +106,7 @@ func read(eth netlink.Link) (*agentv1.Network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the routes: %w", err)
 	}
+	direct := 0
 	for _, r := range routes {
 		if r.Protocol == unix.RTPROT_KERNEL || r.Type != unix.RTN_UNICAST {
 			continue // the guest's kernel makes its own
@@ -117,10 +118,13 @@ func read(eth netlink.Link) (*agentv1.Network, error) {
 		if r.Gw != nil {
 			route.Gateway = r.Gw.String()
 		}
+		if route.Gateway == "" { // by which gateways may be reached, so it is made before theirs
+			guest.Routes = slices.Insert(guest.Routes, direct, route)
+			direct++
+			continue
+		}
 		guest.Routes = append(guest.Routes, route)
 	}
-	// Those by which gateways are reached come first.
-	slices.SortStableFunc(guest.Routes, func(a, b agentv1.Route) int { return cmp.Compare(len(a.Gateway), len(b.Gateway)) })
 	return guest, nil
 }
 

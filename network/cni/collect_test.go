@@ -1,0 +1,155 @@
+package cni
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// collects is a plugin's part that knows the verb GC, and writes what it is told to a file.
+const collects = `cd /; case $CNI_COMMAND in
+ADD) nsenter --net=$CNI_NETNS sh -c 'ip link add eth0 type veth peer name other && ip addr add 10.1.2.3/24 dev eth0'
+	echo '{"cniVersion": "1.1.0"}';;
+DEL) echo $CNI_CONTAINERID >>FILE.deleted;;
+VERSION) echo '{"cniVersion": "1.1.0", "supportedVersions": ["1.0.0", "1.1.0"]}';;
+GC) cat >FILE;;
+esac`
+
+// collector is a node whose plugin collects; told is what it was told last.
+func collector(t *testing.T, version string) (n *node, told string) {
+	t.Helper()
+	n, told = newNode(t), filepath.Join(t.TempDir(), "told")
+	n.script(t, strings.ReplaceAll(collects, "FILE", told))
+	text := `{"cniVersion": "` + version + `", "name": "scripted", "plugins": [{"type": "scripted"}]}`
+	if err := os.WriteFile(filepath.Join(n.conf, "05-scripted.conflist"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return n, told
+}
+
+// TestCollect: what belongs to no pod is given back, by a delete where there is a record of it
+// and else by the plugins, which are told whose attachments are to stay.
+func TestCollect(t *testing.T) {
+	n, told := collector(t, "1.1.0")
+	stays, goes := request(), request()
+	if _, err := n.add(t, stays); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.add(t, goes); err != nil {
+		t.Fatal(err)
+	}
+	if len(n.adding) > 0 {
+		t.Errorf("%d plugins are said to run", len(n.adding))
+	}
+	if err := n.Collect(t.Context(), func(id string) bool { return id == stays.ID }); err != nil {
+		t.Fatal(err)
+	}
+	if deleted, err := os.ReadFile(told + ".deleted"); err != nil || string(deleted) != goes.ID+"\n" {
+		t.Errorf("deleted: %s, %v", deleted, err)
+	}
+	var got struct {
+		Valid []struct{ ContainerID, IfName string } `json:"cni.dev/valid-attachments"`
+	}
+	data, err := os.ReadFile(told)
+	if err == nil {
+		err = json.Unmarshal(data, &got)
+	}
+	if err != nil || len(got.Valid) != 1 || got.Valid[0].ContainerID != stays.ID || got.Valid[0].IfName != "eth0" {
+		t.Errorf("told %s, %v", data, err)
+	}
+	if err := n.Detach(t.Context(), stays.ID); err != nil {
+		t.Error(err)
+	}
+	n.nothingLeft(t)
+}
+
+// TestCollectOld: plugins of an older version are not asked.
+func TestCollectOld(t *testing.T) {
+	n, told := collector(t, "1.0.0")
+	if err := n.Collect(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(told); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("asked: %v", err)
+	}
+}
+
+// TestCollectFails: what fails is said, and without a configuration there is nobody to ask.
+func TestCollectFails(t *testing.T) {
+	n, _ := collector(t, "1.1.0")
+	n.script(t, `[ $CNI_COMMAND = GC ] && { echo '{"code": 7, "msg": "no list"}'; exit 1; }
+		echo '{"cniVersion": "1.1.0", "supportedVersions": ["1.1.0"]}'`)
+	text := `{"cniVersion": "1.1.0", "name": "scripted", "plugins": [{"type": "scripted"}]}`
+	file := filepath.Join(n.conf, "05-scripted.conflist")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Collect(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no list") {
+		t.Errorf("the plugin's error: %v", err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Collect(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCollectWaits: while plugins are at work on a pod nothing is collected, which its delete
+// ends.
+func TestCollectWaits(t *testing.T) {
+	n := newNode(t)
+	never := filepath.Join(t.TempDir(), "never")
+	n.script(t, "[ $CNI_COMMAND = DEL ] && exit 0\nmkfifo "+never+"; cat "+never)
+	r := request()
+	ctx := testdeadline.Context(t, 30*time.Second)
+	a, err := n.Attach(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Tap.Close()
+	all := func(string) bool { return true }
+	if err := n.Collect(ctx, all); !errors.Is(err, ErrBusy) {
+		t.Errorf("collected beside a plugin: %v", err)
+	}
+	if err := n.Detach(ctx, r.ID); err != nil {
+		t.Error(err)
+	}
+	if err := a.Complete(ctx, &a); err == nil {
+		t.Error("complete")
+	}
+	n.nothingLeft(t)
+}
+
+// TestRoutes: routes without a gateway come first, and each kind stays in the kernel's order.
+func TestRoutes(t *testing.T) {
+	n := newNode(t)
+	n.script(t, `cd /; [ $CNI_COMMAND = ADD ] || exit 0
+nsenter --net=$CNI_NETNS sh -c 'ip link add eth0 type veth peer name other && ip addr add 10.1.2.3/32 dev eth0 && ip link set eth0 up
+	ip link set other up; ip route add 169.254.1.1 dev eth0; ip route add default via 169.254.1.1
+	ip route add 9.9.9.0/24 via 169.254.1.1; ip route add 11.0.0.0/8 dev eth0'
+echo '{"cniVersion": "1.0.0"}'`)
+	r := request()
+	a, err := n.add(t, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, route := range a.Guest.Routes {
+		got = append(got, route.Destination+" "+route.Gateway)
+	}
+	want := []string{"11.0.0.0/8 ", "169.254.1.1/32 ", "0.0.0.0/0 169.254.1.1", "9.9.9.0/24 169.254.1.1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if err := n.Detach(t.Context(), r.ID); err != nil {
+		t.Error(err)
+	}
+}
