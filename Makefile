@@ -75,15 +75,20 @@ VMTESTS = $(shell find . \( -path ./build -o -path ./bin -o -path ./.git \) -pru
 
 .PHONY: kubeall
 kubeall: ## build etcd, the control plane and the kubelet for e2e/kube, once (ten minutes and 4 GB of caches)
-	@GO=$(GO) hack/build-kubeall >/dev/null
+	@GO=$(GO) hack/build-once kubeall >/dev/null
+
+.PHONY: critools
+critools: ## build crictl and critest for e2e/cri, once (three minutes of a processor)
+	@GO=$(GO) hack/build-once crictl >/dev/null
+	@GO=$(GO) hack/build-once critest >/dev/null
 
 .PHONY: test
-test: build guest $(IMAGE) $(SERVERS) build/setup-test kubeall ## set up and run every test, those with virtual machines included
+test: build guest $(IMAGE) $(SERVERS) build/setup-test kubeall critools ## set up and run every test, those with virtual machines included
 	$(TEST) -race -short -timeout 20m ./...
 	$(TEST) -vet=off -p 1 -parallel 2 -timeout 30m $(VMTESTS)
 
 .PHONY: test-long
-test-long: build guest $(IMAGE) $(SERVERS) build/setup-test kubeall ## the same with the whole tables of faults and inputs (an hour or more)
+test-long: build guest $(IMAGE) $(SERVERS) build/setup-test kubeall critools ## the same with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
 
 .PHONY: bench

@@ -83,7 +83,9 @@ func (s *Service) containerRequest(
 	}, last); err != nil {
 		return r, err
 	}
-	r.Record, err = encode(kept(config, last), stored{ImageRef: imageRef(img)})
+	keep := kept(config, last)
+	keep.Image.Image = imageName(config.GetImage(), img)
+	r.Record, err = encode(keep, stored{ImageRef: imageRef(img)})
 	return r, err
 }
 
@@ -165,6 +167,21 @@ func withoutTermination(config *runtimeapi.ContainerConfig) (*runtimeapi.Contain
 		}
 	}
 	return config, nil
+}
+
+// imageName is what a container's status calls its image: a name of the image's, where the
+// client gives the id that it has pulled.
+func imageName(spec *runtimeapi.ImageSpec, img image.Image) string {
+	user := spec.GetUserSpecifiedImage()
+	switch {
+	case spec.GetImage() != img.ID:
+		return spec.GetImage()
+	case slices.Contains(img.Names, user):
+		return user
+	case len(img.Names) > 0:
+		return img.Names[0]
+	}
+	return imageRef(img)
 }
 
 func imageRef(img image.Image) string {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/image"
 )
 
 // fakePodOf starts a pod in a fake world, with the test image at hand.
@@ -176,5 +177,25 @@ func TestStopGrace(t *testing.T) {
 				t.Errorf("exit code %d, want %d (%v)", st.Status.ExitCode, want, err)
 			}
 		})
+	}
+}
+
+func TestImageName(t *testing.T) {
+	img := image.Image{ID: "id", Names: []string{"a:1", "b:1"}, Digests: []string{"a@sha256:0"}}
+	for _, tt := range []struct {
+		spec *runtimeapi.ImageSpec
+		img  image.Image
+		want string
+	}{
+		{&runtimeapi.ImageSpec{Image: "c"}, img, "c"},
+		{&runtimeapi.ImageSpec{Image: "id"}, img, "a:1"},
+		{&runtimeapi.ImageSpec{Image: "id", UserSpecifiedImage: "b:1"}, img, "b:1"},
+		{&runtimeapi.ImageSpec{Image: "id", UserSpecifiedImage: "gone:1"}, img, "a:1"},
+		{&runtimeapi.ImageSpec{Image: "id"}, image.Image{ID: "id", Digests: img.Digests}, "a@sha256:0"},
+		{&runtimeapi.ImageSpec{Image: "id"}, image.Image{ID: "id"}, "id"},
+	} {
+		if got := imageName(tt.spec, tt.img); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.spec, got, tt.want)
+		}
 	}
 }

@@ -64,8 +64,8 @@ func (s *Service) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, ver
 	return res, nil
 }
 
-// PullImage pulls an image and returns what ImageStatus finds it by. When to
-// pull is the caller's to decide: this always asks the registry.
+// PullImage pulls an image and returns its id. When to pull is the caller's to
+// decide: this always asks the registry.
 func (s *Service) PullImage(
 	ctx context.Context,
 	spec *runtimeapi.ImageSpec,
@@ -83,16 +83,19 @@ func (s *Service) PullImage(
 	if err != nil {
 		return "", failure.Wrap(err, "pull")
 	}
-	return imageRef(img), nil
+	return img.ID, nil
 }
 
-// RemoveImage removes an image, or one of its names. It succeeds for one that
-// is not there, and fails for one in use.
+// RemoveImage removes an image with all of its names. It succeeds for one that is not
+// there, and fails for one in use.
 func (s *Service) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
 	if spec.GetImage() == "" {
 		return failure.Invalid("no image is named")
 	}
-	err := s.engine.Images().Remove(ctx, spec.GetImage(), image.RemoveOptions{})
+	img, err := s.engine.Images().Resolve(spec.GetImage())
+	if err == nil {
+		err = s.engine.Images().Remove(ctx, img.ID, image.RemoveOptions{})
+	}
 	if failure.NotFound(failure.Wrap(err, "")) {
 		return nil
 	}

@@ -67,7 +67,7 @@ func images(ctx context.Context, t *testing.T, n *node) {
 	st, err := n.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: spec, Verbose: true})
 	i := st.GetImage()
 	if err != nil || i.GetSize() == 0 || i.GetUid().GetValue() != 1234 || i.GetPinned() || st.GetInfo()["config"] == "" ||
-		!slices.Contains(i.GetRepoTags(), ref) || len(i.GetRepoDigests()) != 1 {
+		!slices.Contains(i.GetRepoTags(), ref) || len(i.GetRepoDigests()) != 1 || pulled.GetImageRef() != i.GetId() {
 		t.Fatalf("status %v, %v", st, err)
 	}
 	for _, name := range []string{pulled.GetImageRef(), i.GetId(), i.GetRepoDigests()[0], i.GetSpec().GetImage()} {
@@ -87,8 +87,11 @@ func images(ctx context.Context, t *testing.T, n *node) {
 		fs.GetImageFilesystems()[0].GetUsedBytes().GetValue() == 0 || fs.GetImageFilesystems()[0].GetFsId().GetMountpoint() == "" {
 		t.Errorf("file systems %v, %v", fs, err)
 	}
-	for range 2 {
-		_, err := n.Images.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: i.GetId()}})
+	again, _ := r.Push(t, "other/image:2", img)
+	_, err = n.Images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: again}, Auth: auth})
+	expect(t, "another name", err, codes.OK)
+	for range 2 { // by one name, with the other one
+		_, err := n.Images.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: again}})
 		expect(t, "RemoveImage", err, codes.OK)
 	}
 	none, err := n.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: spec})

@@ -70,7 +70,7 @@ func Start(t testing.TB) *Cluster {
 	if err := os.Chmod(dir, 0o755); err != nil { // shims are other users
 		t.Fatal(err)
 	}
-	c := &Cluster{Dir: dir, program: kubeall(t), cgroup: newCgroup(t, filepath.Base(dir))}
+	c := &Cluster{Dir: dir, program: Program(t, "kubeall"), cgroup: newCgroup(t, filepath.Base(dir))}
 	t.Cleanup(func() { clearNetwork(t) })
 	for _, ip := range []string{NodeIP, apiIP} {
 		testnet.Run(t, "ip", "addr", "add", ip+"/32", "dev", "lo")
@@ -115,16 +115,16 @@ func clearNetwork(t testing.TB) {
 	}
 }
 
-// kubeall is the program that is all of Kubernetes' programs.
-func kubeall(t testing.TB) string {
+// Program is the path of one of the programs that hack/build-once knows.
+func Program(t testing.TB, name string) string {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)
-	build := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(file), "..", "..", "hack", "build-kubeall"))
+	build := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(file), "..", "..", "hack", "build-once"), name)
 	var stderr strings.Builder
 	build.Stderr = &stderr
 	out, err := build.Output()
 	if err != nil {
-		t.Fatalf("build kubeall: %v: %s", err, &stderr)
+		t.Fatalf("build %s: %v: %s", name, err, &stderr)
 	}
 	return strings.TrimSpace(string(out))
 }
