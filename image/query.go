@@ -47,7 +47,7 @@ func (s *Store) List() ([]Image, error) {
 		}
 		seen[r.ID] = true
 		img, err := s.load(r.ID, refs)
-		if errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, ErrNotFound) {
 			continue // removed since
 		}
 		if err != nil {
@@ -80,10 +80,14 @@ func (s *Store) ConfigJSON(id string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxManifest))
 }
 
-// load reads a stored image, as refs know it.
+// load reads a stored image, as refs know it. ErrNotFound for one that was removed since.
 func (s *Store) load(id string, refs []ref) (Image, error) {
 	var m meta
-	if err := atomicfile.ReadJSON(s.path(id, metaFile), &m); err != nil {
+	err := atomicfile.ReadJSON(s.path(id, metaFile), &m)
+	if errors.Is(err, os.ErrNotExist) {
+		return Image{}, ErrNotFound
+	}
+	if err != nil {
 		return Image{}, err
 	}
 	blob, err := s.ConfigJSON(id)

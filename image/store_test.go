@@ -94,6 +94,23 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestResolveRemoved: an image that is being removed is not found, wherever its removal is.
+func TestResolveRemoved(t *testing.T) {
+	s, _ := openStore(t, "run")
+	img := load(t, s, "docker-archive:"+archived(t, "registry.test/demo:1", "body"), "")
+	if err := os.RemoveAll(s.path(img.ID)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"registry.test/demo:1", img.ID} {
+		if _, err := s.Resolve(name); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if all, err := s.List(); err != nil || len(all) > 0 {
+		t.Errorf("listed: %v, %v", all, err)
+	}
+}
+
 func TestLoadFails(t *testing.T) {
 	cut := archived(t, "registry.test/demo:1", randomText(100000))
 	if err := os.Truncate(cut, 60000); err != nil {
