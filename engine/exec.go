@@ -124,7 +124,7 @@ func (e *Engine) execSync(
 	}
 	err = <-result
 	if err != nil && running.Err() != nil {
-		err = failure.New(failure.Code(context.Cause(running)), "exec in container %s: not done within %v", c.Name, timeout)
+		err = failure.New(failure.Code(context.Cause(running)), "not done within %v", timeout)
 	}
 	if err == nil && exitCode != 0 {
 		err = &ExitError{exitCode}
