@@ -186,6 +186,9 @@ static int receive(int *fd, int *n, char text[TEXT]) {
 	return err ? err : 1;
 }
 
+// found is set when the control thread needs the main thread no more.
+static _Atomic int found;
+
 static void *run(void *main_block) {
 	struct answer first = {.version = VERSION};
 	prctl(PR_SET_NAME, "warm");
@@ -193,6 +196,8 @@ static void *run(void *main_block) {
 		say(&first);
 		_exit(98);
 	}
+	found = 1;
+	futex_wake(&found);
 	for (;;) {
 		struct answer a = {.version = VERSION};
 		int fd[MAX_FDS], n, r = receive(fd, &n, a.text);
@@ -232,6 +237,8 @@ __attribute__((constructor)) static void begin(int argc, char **argv, char **env
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	if (!err && (errno = pthread_create(&control_thread, 0, run, (void *)pthread_self()))) err = failed(a.text, "make the control thread");
 	pthread_sigmask(SIG_SETMASK, &old, 0);
+	// A main thread that goes on may end, and its block says no more who it was.
+	while (!err && !found) futex_wait(&found, 0, 1000);
 	if (!err) return;
 	a.error = -err;
 	say(&a);

@@ -84,7 +84,7 @@ static void drain(int fd) {
 static void *futex(void *w) {
 	self = w;
 	pthread_mutex_lock(&lock);
-	for (int seen = kicks;;) {
+	for (int seen = 0;;) { // what came before it began, it does first
 		while (kicks == seen) pthread_cond_wait(&kicked, &lock);
 		seen = kicks;
 		step();
