@@ -152,6 +152,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpUnpack:    a.unpack,
 		agentv1.OpUsage:     agentv1.Unary(a.usage),
 		agentv1.OpListening: agentv1.Waiting(a.listening),
+		agentv1.OpDatagrams: a.datagrams,
 	}
 }
 

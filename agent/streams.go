@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/datagrams"
 	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
@@ -141,8 +142,19 @@ func (a *Agent) forward(_ context.Context, s *agentv1.Stream) error {
 	return nil
 }
 
-// dial tries the loopback addresses first, then the pod's own.
-func (a *Agent) dial(port uint16) (io.ReadWriteCloser, error) {
+// datagrams carries those of the pod's UDP ports.
+func (a *Agent) datagrams(_ context.Context, s *agentv1.Stream) error {
+	if err := s.Reply(nil); err != nil {
+		return err
+	}
+	conn := agentv1.NewChunkConn(s.Conn)
+	defer conn.Close()
+	datagrams.Serve(conn, a.hosts())
+	return nil
+}
+
+// hosts are where processes of the pod listen: the loopback addresses first, then the pod's own.
+func (a *Agent) hosts() []netip.Addr {
 	hosts := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 	a.mu.Lock()
 	if a.pod.Network != nil {
@@ -153,8 +165,13 @@ func (a *Agent) dial(port uint16) (io.ReadWriteCloser, error) {
 		}
 	}
 	a.mu.Unlock()
+	return hosts
+}
+
+// dial connects to the first of the hosts where somebody listens.
+func (a *Agent) dial(port uint16) (io.ReadWriteCloser, error) {
 	var first error
-	for _, host := range hosts {
+	for _, host := range a.hosts() {
 		conn, err := dialTCP(netip.AddrPortFrom(host, port))
 		if err == nil {
 			return conn, nil

@@ -95,9 +95,9 @@ func TestRefusedPods(t *testing.T) {
 		{"unsafe sysctl", func(c *runtimeapi.PodSandboxConfig) {
 			c.Linux.Sysctls = map[string]string{"kernel.panic": "1"}
 		}, codes.Unimplemented, "kernel.panic"},
-		{"udp port", func(c *runtimeapi.PodSandboxConfig) {
-			c.PortMappings = []*runtimeapi.PortMapping{{HostPort: 53, ContainerPort: 53, Protocol: runtimeapi.Protocol_UDP}}
-		}, codes.Unimplemented, "udp"},
+		{"sctp port", func(c *runtimeapi.PodSandboxConfig) {
+			c.PortMappings = []*runtimeapi.PortMapping{{HostPort: 53, ContainerPort: 53, Protocol: runtimeapi.Protocol_SCTP}}
+		}, codes.Unimplemented, "sctp"},
 		{"user namespace", options(&runtimeapi.NamespaceOption{
 			UsernsOptions: &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: []*runtimeapi.IDMapping{{Length: 1}}},
 		}), codes.InvalidArgument, "hostUsers"},

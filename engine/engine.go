@@ -388,6 +388,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	pods := slices.Collect(maps.Values(e.pods))
 	e.mu.Unlock()
 	for _, p := range pods {
+		p.datagrams.Close()
 		p.release()
 	}
 	e.events.Close()

@@ -65,6 +65,7 @@ type Port struct {
 	HostIP   string `json:"hostIP"`
 	HostPort int    `json:"hostPort"`
 	PodPort  int    `json:"podPort"`
+	Protocol string `json:"protocol,omitempty"` // "udp", or empty for TCP
 }
 
 // PausePod stops a pod's machine. It is idempotent.

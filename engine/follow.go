@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/network"
 	shimevents "github.com/bulkhead-project/bulkhead/shim/events"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
 // Adoption is tried again after these times, the last for as long as it takes.
@@ -88,11 +90,11 @@ type portsPod struct {
 func (h portsPod) Listening(ctx context.Context, known []hostports.Port) (out []hostports.Port, err error) {
 	var r shimv1.ListeningRequest
 	for _, p := range known {
-		r.Ports = append(r.Ports, &shimv1.ListeningPort{Port: uint32(p.Number), Loopback: p.Loopback})
+		r.Ports = append(r.Ports, &shimv1.ListeningPort{Port: uint32(p.Number), Loopback: p.Loopback, Datagrams: p.Datagrams})
 	}
 	res, err := h.c.Ext.Listening(ctx, &r)
 	for _, p := range res.GetPorts() {
-		out = append(out, hostports.Port{Number: int(p.GetPort()), Loopback: p.GetLoopback()})
+		out = append(out, hostports.Port{Number: int(p.GetPort()), Loopback: p.GetLoopback(), Datagrams: p.GetDatagrams()})
 	}
 	return out, err
 }
@@ -104,10 +106,19 @@ func (h portsPod) SetPorts(ports []store.Port) error {
 }
 
 func (h portsPod) Publish(ctx context.Context, l network.Listener) error {
+	if l.UDP != nil {
+		h.p.publishDatagrams([]network.Listener{l})
+		return nil
+	}
+	defer l.Close()
 	return publishPort(ctx, h.c, l)
 }
 
 func (h portsPod) Unpublish(ctx context.Context, p store.Port) error {
+	if p.Protocol == hostports.UDP {
+		h.p.datagrams.Unpublish(p.HostPort)
+		return nil
+	}
 	_, err := h.c.Ext.Unpublish(ctx, &shimv1.UnpublishRequest{File: portFile(p.HostPort)})
 	return err
 }
@@ -202,11 +213,53 @@ func (p *pod) adopt(ctx context.Context, lost error) error {
 func (p *pod) republish(ctx context.Context, c *link.Conn) error {
 	var errs []error
 	for _, port := range p.snapshot().Ports {
-		ls, err := network.Listen([]network.Port{{HostIP: port.HostIP, HostPort: port.HostPort, PodPort: port.PodPort, Protocol: "tcp"}})
+		if port.Protocol == hostports.UDP {
+			continue // their sockets are the engine's
+		}
+		ls, err := network.Listen([]network.Port{network.Port(port)})
 		for _, l := range ls {
 			err = errors.Join(publishPort(ctx, c, l), l.Close())
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// openDatagrams opens the stream that carries datagrams of the pod's UDP ports.
+func (p *pod) openDatagrams(ctx context.Context) (net.Conn, error) {
+	c, err := p.shim()
+	if err != nil {
+		return nil, err
+	}
+	s, err := openStream(ctx, c, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_DATAGRAMS})
+	if err != nil {
+		return nil, err
+	}
+	return stream.Dial(ctx, s.Socket, s.Token)
+}
+
+// publishDatagrams takes the sockets of UDP over.
+func (p *pod) publishDatagrams(listeners []network.Listener) {
+	for _, l := range listeners {
+		if l.UDP == nil {
+			continue
+		}
+		if err := p.datagrams.Publish(l.UDP, uint16(l.PodPort)); err != nil {
+			p.e.log.Warn("publish a pod's port", "pod", p.id, "port", l.HostPort, "error", err)
+		}
+	}
+}
+
+// resumeDatagrams opens the UDP ports again whose sockets ended with an earlier engine.
+func (p *pod) resumeDatagrams() {
+	for _, port := range p.snapshot().Ports {
+		if port.Protocol != hostports.UDP {
+			continue
+		}
+		listeners, err := network.Listen([]network.Port{network.Port(port)})
+		if err != nil {
+			p.e.log.Warn("publish a pod's port again", "pod", p.id, "error", err)
+		}
+		p.publishDatagrams(listeners)
+	}
 }

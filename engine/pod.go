@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/bulkhead-project/bulkhead/engine/datagrams"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
@@ -34,7 +35,8 @@ type pod struct {
 	// is a channel so that who waits for it can give up.
 	op chan struct{}
 
-	volumes *volumes.Set // of files
+	volumes   *volumes.Set     // of files
+	datagrams *datagrams.Relay // of published UDP ports
 
 	// reconcile is held while the shim's word is taken over.
 	reconciling sync.Mutex
@@ -66,6 +68,7 @@ func newPod(e *Engine, record *store.Pod) *pod {
 		e: e, id: record.ID, record: *record, op: make(chan struct{}, 1),
 		containers: map[string]*container{}, making: map[string]*container{}, renewed: make(chan struct{}),
 	}
+	p.datagrams = datagrams.New(p.openDatagrams, e.log.With("pod", p.id))
 	p.volumes = volumes.New(volumePod{p}, volumes.Host{Paths: e.paths, Logger: e.log.With("pod", p.id)})
 	return p
 }

@@ -185,6 +185,7 @@ func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
 	fresh, err := p.connect(ctx)
 	// Seen in any case: it is tried again for as long as the engine lives.
 	e.hold(p)
+	p.resumeDatagrams()
 	e.spawn(p.follow)
 	e.spawn(func() { // which sees to the network again, for as long as the pod is in it
 		if _, err := e.networks.Of(networks.KindOf(p.snapshot().Machine)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -172,10 +173,13 @@ func (b *building) build(ctx context.Context) (made *pod, err error) {
 		fault.Point("run." + step.name)
 		b.timing(step.name)
 	}
-	if err := b.closeNetwork(); err != nil {
-		b.e.log.Warn("close a pod's ports", "pod", b.plan.Key, "error", err)
+	made, err = b.finish()
+	if err == nil {
+		if err := b.closeNetwork(); err != nil {
+			b.e.log.Warn("close a pod's ports", "pod", b.plan.Key, "error", err)
+		}
 	}
-	return b.finish()
+	return made, err
 }
 
 func (b *building) timing(name string) {
@@ -304,5 +308,7 @@ func (b *building) finish() (*pod, error) {
 	fault.Point("run.ready")
 	p := newPod(b.e, &b.record)
 	p.conn = b.conn
+	p.publishDatagrams(b.attached.Listeners)
+	b.attached.Listeners = slices.DeleteFunc(b.attached.Listeners, func(l network.Listener) bool { return l.UDP != nil })
 	return p, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/guestfiles"
+	"github.com/bulkhead-project/bulkhead/engine/hostports"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
@@ -108,13 +109,16 @@ func (b *building) boot(ctx context.Context) error {
 	return failure.Wrap(err, "start the machine")
 }
 
-// forward hands the published ports' listeners to the shim.
+// forward hands the published ports' listeners to the shim. Sockets of UDP stay with the engine.
 func (b *building) forward(ctx context.Context) error {
 	for _, l := range b.attached.Listeners {
-		if err := publishPort(ctx, b.conn, l); err != nil {
+		entry := store.Port{HostIP: l.HostIP, HostPort: l.HostPort, PodPort: l.PodPort}
+		if l.UDP != nil {
+			entry.Protocol = hostports.UDP
+		} else if err := publishPort(ctx, b.conn, l); err != nil {
 			return failure.Wrap(err, "publish port %d", l.HostPort)
 		}
-		b.record.Ports = append(b.record.Ports, store.Port{HostIP: l.HostIP, HostPort: l.HostPort, PodPort: l.PodPort})
+		b.record.Ports = append(b.record.Ports, entry)
 	}
 	return nil
 }

@@ -80,6 +80,7 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	p.mu.Lock()
 	p.ending = true
 	p.mu.Unlock()
+	p.datagrams.Close()
 	if flush && p.snapshot().Volumes {
 		flushed := parts.begun("flush")
 		p.flush(ctx)

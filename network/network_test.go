@@ -69,8 +69,19 @@ func TestListenIsAllOrNothing(t *testing.T) {
 	if err := again[0].Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := Listen([]Port{{PodPort: 53, Protocol: "UDP"}}); !errors.Is(err, ErrNotSupported) {
-		t.Errorf("UDP: %v", err)
+	if _, err := Listen([]Port{{PodPort: 53, Protocol: "SCTP"}}); !errors.Is(err, ErrNotSupported) {
+		t.Errorf("SCTP: %v", err)
+	}
+	udp, err := Listen([]Port{{PodPort: 53, Protocol: "UDP"}})
+	if err != nil || udp[0].UDP == nil || udp[0].HostPort == 0 {
+		t.Fatalf("UDP: %+v, %v", udp, err)
+	}
+	_, err = Listen([]Port{{PodPort: 53, HostPort: udp[0].HostPort, Protocol: "UDP"}})
+	if !errors.Is(err, ErrPortInUse) {
+		t.Errorf("a taken port of UDP: %v", err)
+	}
+	if err := udp[0].Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -16,13 +16,25 @@ type Port struct {
 	HostIP   string // empty means 127.0.0.1
 	HostPort int    // 0 lets the kernel choose
 	PodPort  int
-	Protocol string // "tcp" or empty; others are for a node's plugins
+	Protocol string // "tcp" or empty, "udp"; others are for a node's plugins
 }
 
-// Listener is an open published port.
+// Datagrams tells that the port is one of UDP.
+func (p Port) Datagrams() bool { return strings.EqualFold(p.Protocol, "udp") }
+
+// Listener is an open published port: a Listener of TCP, or a socket of UDP.
 type Listener struct {
 	Port
 	net.Listener
+	UDP *net.UDPConn
+}
+
+// Close closes what it has.
+func (l Listener) Close() error {
+	if l.UDP != nil {
+		return l.UDP.Close()
+	}
+	return l.Listener.Close()
 }
 
 // ErrPublish is the class of the errors of ports that cannot be published.
@@ -87,7 +99,7 @@ func ChooseFree(ports []Port) ([]Port, error) {
 }
 
 // Listen opens every port, or none: a port in use is ErrPortInUse, and a
-// protocol other than TCP is refused. The caller closes the listeners.
+// protocol other than TCP and UDP is refused. The caller closes the listeners.
 func Listen(ports []Port) (listeners []Listener, err error) {
 	defer func() {
 		if err != nil {
@@ -100,18 +112,35 @@ func Listen(ports []Port) (listeners []Listener, err error) {
 	for _, p := range ports {
 		p.HostIP = cmp.Or(p.HostIP, "127.0.0.1")
 		address := net.JoinHostPort(p.HostIP, strconv.Itoa(p.HostPort))
-		if !strings.EqualFold(p.Protocol, "tcp") && p.Protocol != "" {
-			return listeners, fmt.Errorf("%w: %w %s: protocol %s, only TCP", ErrNotSupported, ErrPublish, address, p.Protocol)
-		}
-		l, err := net.Listen("tcp", address)
+		l, err := p.listen(address)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return listeners, fmt.Errorf("%w %s: %w: choose another, or end the program that has it", ErrPublish, address, ErrPortInUse)
 		}
 		if err != nil {
 			return listeners, fmt.Errorf("%w %s: %w", ErrPublish, address, err)
 		}
-		p.HostPort = l.Addr().(*net.TCPAddr).Port
-		listeners = append(listeners, Listener{p, l})
+		listeners = append(listeners, l)
 	}
 	return listeners, nil
+}
+
+func (p Port) listen(address string) (l Listener, err error) {
+	switch {
+	case p.Datagrams():
+		conn, err := net.ListenPacket("udp", address)
+		if err != nil {
+			return l, err
+		}
+		l.UDP = conn.(*net.UDPConn)
+		p.HostPort = conn.LocalAddr().(*net.UDPAddr).Port
+	case p.Protocol == "" || strings.EqualFold(p.Protocol, "tcp"):
+		if l.Listener, err = net.Listen("tcp", address); err != nil {
+			return l, err
+		}
+		p.HostPort = l.Listener.Addr().(*net.TCPAddr).Port
+	default:
+		return l, fmt.Errorf("%w: protocol %s, only TCP and UDP", ErrNotSupported, p.Protocol)
+	}
+	l.Port = p
+	return l, nil
 }

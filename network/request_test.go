@@ -63,7 +63,7 @@ func TestAttachRefuses(t *testing.T) {
 		{name: "egress", request: Request{Bandwidth: Bandwidth{Egress: 1}}, want: ErrNotSupported},
 		{name: "a taken port", request: Request{Ports: []Port{{HostPort: port, PodPort: 1}}}, want: ErrPortInUse},
 		{name: "a port that fails", request: Request{Ports: []Port{{HostPort: port, PodPort: 1}}}, want: ErrPublish},
-		{name: "a protocol", request: Request{Ports: []Port{{PodPort: 1, Protocol: "UDP"}}}, want: ErrPublish},
+		{name: "a protocol", request: Request{Ports: []Port{{PodPort: 1, Protocol: "SCTP"}}}, want: ErrPublish},
 		{name: "an address", request: Request{Ports: []Port{{HostIP: "192.0.2.1", PodPort: 1}}}, want: ErrPublish},
 	} {
 		for _, p := range []Provider{None{}, &User{kind: KindRestricted}} {

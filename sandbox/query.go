@@ -43,7 +43,7 @@ func (s *Sandbox) Memory(ctx context.Context) (agentv1.Memory, error) {
 	return mem, m.fault(err)
 }
 
-// Listening returns the TCP ports that the guest's processes listen on when they are others
+// Listening returns the ports that the guest's processes listen on when they are others
 // than known.
 func (s *Sandbox) Listening(ctx context.Context, known agentv1.Listening) (agentv1.Listening, error) {
 	m, err := s.running("watch the ports of", Running)
@@ -94,6 +94,18 @@ func (s *Sandbox) Forward(ctx context.Context, port uint16) (net.Conn, error) {
 	ctx, done := m.call(ctx, s.o.CallTimeout)
 	defer done()
 	conn, err := m.agent.Forward(ctx, port)
+	return conn, m.fault(err)
+}
+
+// Datagrams opens the stream of the pod's UDP ports; see agentv1.Datagram.
+func (s *Sandbox) Datagrams(ctx context.Context) (net.Conn, error) {
+	m, err := s.running("forward UDP ports of", Running)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	conn, err := m.agent.Datagrams(ctx)
 	return conn, m.fault(err)
 }
 

@@ -80,7 +80,11 @@ func ofDoor(p *engine.Pod, door, key string) api.Pod {
 // portsOf are published ports as they are shown.
 func portsOf(ports []engine.Port) (out []string) {
 	for _, port := range ports {
-		out = append(out, fmt.Sprintf("%s:%d->%d", port.HostIP, port.HostPort, port.PodPort))
+		text := fmt.Sprintf("%s:%d->%d", port.HostIP, port.HostPort, port.PodPort)
+		if port.Protocol != "" {
+			text += "/" + port.Protocol
+		}
+		out = append(out, text)
 	}
 	return out
 }

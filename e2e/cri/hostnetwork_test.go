@@ -40,6 +40,12 @@ func TestHostNetwork(t *testing.T) {
 			t.Errorf("%s: %q", url, got)
 		}
 	}
+	echoes := n.echoes(t, ":8053", "127.0.0.1:8054")
+	echoes.Linux.SecurityContext = container.Linux.SecurityContext
+	n.Start(ctx, t, pod, echoes, config)
+	for _, address := range []string{"127.0.0.1:8053", "[::1]:8053", "127.0.0.1:8054"} {
+		echo(ctx, t, address)
+	}
 	if st, err := n.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: pod}); err != nil ||
 		st.GetStatus().GetNetwork().GetIp() != "" {
 		t.Errorf("its address is the kubelet's to tell: %v, %v", st.GetStatus().GetNetwork(), err)
@@ -56,11 +62,21 @@ func TestHostNetwork(t *testing.T) {
 		t.Errorf("without a door: %q", got)
 	}
 	n.serve(t)
+	echo(ctx, t, "127.0.0.1:8053")
 	n.Sh(ctx, t, id, `httpd -p 8083 -h /tmp; kill $(ps | grep "[h]ttpd -p 8081" | sed 's/^ *//; s/ .*//')`)
 	if got := get(ctx, t, "http://127.0.0.1:8083/"); got != "host\n" {
 		t.Errorf("with another door: %q", got)
 	}
 	closed(ctx, t, "127.0.0.1:8081")
+	send(ctx, t, "127.0.0.1:8053", "end")
+	for taken := true; taken; {
+		conn, err := net.ListenPacket("udp", ":8053")
+		if taken = err != nil; taken {
+			pause(ctx, t)
+			continue
+		}
+		conn.Close()
+	}
 	n.Remove(ctx, t, pod)
 	for _, address := range []string{"127.0.0.1:8082", "127.0.0.1:8083"} {
 		closed(ctx, t, address)

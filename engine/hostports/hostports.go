@@ -12,14 +12,19 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// most is how many ports of a pod are published: what a guest tells of is its own word.
+// most is how many ports of a pod and of a kind are published: what a guest tells of is its own
+// word.
 const most = 256
 
 // Port is one that a process of the pod listens on.
 type Port struct {
-	Number   int
-	Loopback bool // only who is inside reaches it
+	Number    int
+	Loopback  bool // only who is inside reaches it
+	Datagrams bool // of UDP
 }
+
+// UDP is the protocol of published ports of UDP, as their records have it.
+const UDP = "udp"
 
 // Pod is the pod.
 type Pod interface {
@@ -28,7 +33,7 @@ type Pod interface {
 	// Ports are those that are published, and SetPorts writes down which are.
 	Ports() []store.Port
 	SetPorts(ports []store.Port) error
-	// Publish forwards what l accepts, which the caller closes; Unpublish ends that.
+	// Publish forwards what l accepts, which it closes; Unpublish ends that.
 	Publish(ctx context.Context, l network.Listener) error
 	Unpublish(ctx context.Context, p store.Port) error
 }
@@ -43,12 +48,21 @@ func Follow(ctx context.Context, p Pod, log *slog.Logger) error {
 			return err
 		}
 		now = slices.DeleteFunc(now, func(p Port) bool { return p.Number < 1 || p.Number > 65535 })
-		now = now[:min(len(now), most)]
+		now = bounded(now)
 		if err := adapt(ctx, p, now, log); err != nil {
 			return err
 		}
 		known = now
 	}
+}
+
+// bounded leaves out what is beyond the most of each kind.
+func bounded(all []Port) []Port {
+	count := map[bool]int{}
+	return slices.DeleteFunc(all, func(p Port) bool {
+		count[p.Datagrams]++
+		return count[p.Datagrams] > most
+	})
 }
 
 // adapt publishes what is new and ends what is gone. What is published is written down after
@@ -69,11 +83,14 @@ func adapt(ctx context.Context, p Pod, now []Port, log *slog.Logger) error {
 	}
 	for _, port := range now {
 		entry := store.Port{HostIP: hostIP(port), HostPort: port.Number, PodPort: port.Number}
+		if port.Datagrams {
+			entry.Protocol = UDP
+		}
 		if slices.Contains(published, entry) {
 			continue
 		}
 		if err := publish(ctx, p, entry); err != nil {
-			log.Warn("a port that a pod listens on is not published", "port", port.Number, "error", err)
+			log.Warn("a port that a pod listens on is not published", "port", port.Number, "udp", port.Datagrams, "error", err)
 			continue
 		}
 		published = append(published, entry)
@@ -85,13 +102,11 @@ func adapt(ctx context.Context, p Pod, now []Port, log *slog.Logger) error {
 }
 
 func publish(ctx context.Context, p Pod, port store.Port) error {
-	listeners, err := network.Listen([]network.Port{{HostIP: port.HostIP, HostPort: port.HostPort, PodPort: port.PodPort}})
+	listeners, err := network.Listen([]network.Port{network.Port(port)})
 	if err != nil {
 		return err
 	}
-	l := listeners[0]
-	defer l.Close()
-	return p.Publish(ctx, l)
+	return p.Publish(ctx, listeners[0])
 }
 
 // hostIP is where a port is published: on all addresses, or on the loopback.
@@ -105,8 +120,15 @@ func hostIP(p Port) string {
 // of are published ports as a guest tells of them.
 func of(ports []store.Port) (out []Port) {
 	for _, p := range ports {
-		out = append(out, Port{Number: p.PodPort, Loopback: p.HostIP == hostIP(Port{Loopback: true})})
+		out = append(out, Port{
+			Number: p.PodPort, Loopback: p.HostIP == hostIP(Port{Loopback: true}), Datagrams: p.Protocol == UDP,
+		})
 	}
-	slices.SortFunc(out, func(a, b Port) int { return a.Number - b.Number })
+	slices.SortFunc(out, func(a, b Port) int { // as a guest does
+		if a.Datagrams != b.Datagrams {
+			return map[bool]int{false: -1, true: 1}[a.Datagrams]
+		}
+		return a.Number - b.Number
+	})
 	return out
 }

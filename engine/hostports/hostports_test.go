@@ -43,12 +43,18 @@ func (f *fake) SetPorts(ports []store.Port) error {
 }
 
 func (f *fake) Publish(_ context.Context, l network.Listener) error {
-	f.calls = append(f.calls, "+"+l.Listener.Addr().String())
-	return nil
+	var at net.Addr
+	if l.UDP != nil {
+		at = l.UDP.LocalAddr()
+	} else {
+		at = l.Addr()
+	}
+	f.calls = append(f.calls, "+"+at.Network()+at.String())
+	return l.Close()
 }
 
 func (f *fake) Unpublish(_ context.Context, p store.Port) error {
-	f.calls = append(f.calls, "-"+strconv.Itoa(p.PodPort))
+	f.calls = append(f.calls, "-"+strconv.Itoa(p.PodPort)+p.Protocol)
 	return f.unpublish
 }
 
@@ -78,7 +84,7 @@ func TestFollow(t *testing.T) {
 	has := taken.Addr().(*net.TCPAddr).Port
 	var log strings.Builder
 	f := &fake{lists: [][]Port{
-		{{Number: n[0]}, {Number: n[1], Loopback: true}, {Number: has}, {Number: 0}, {Number: 70000}},
+		{{Number: n[0]}, {Number: n[1], Loopback: true}, {Number: has}, {Number: 0}, {Number: 70000}, {Number: n[1], Datagrams: true}},
 		{{Number: n[1], Loopback: true}},
 		nil,
 	}}
@@ -86,7 +92,9 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := strconv.Itoa(n[0]), strconv.Itoa(n[1])
-	want := []string{"+[::]:" + first, "+127.0.0.1:" + second, "-" + first, "-" + second}
+	want := []string{
+		"+tcp[::]:" + first, "+tcp127.0.0.1:" + second, "+udp[::]:" + second, "-" + first, "-" + second + "udp", "-" + second,
+	}
 	if !slices.Equal(f.calls, want) || len(f.ports) != 0 {
 		t.Errorf("%q, and published are %v", f.calls, f.ports)
 	}
@@ -99,12 +107,16 @@ func TestFollow(t *testing.T) {
 // any more.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
-	f := &fake{ports: []store.Port{{HostIP: "::", HostPort: 81, PodPort: 81}, {HostIP: "127.0.0.1", HostPort: 80, PodPort: 80}}}
+	f := &fake{ports: []store.Port{
+		{HostIP: "::", HostPort: 9, PodPort: 9, Protocol: UDP}, {HostIP: "::", HostPort: 81, PodPort: 81},
+		{HostIP: "127.0.0.1", HostPort: 80, PodPort: 80},
+	}}
 	f.lists, f.unpublish = [][]Port{{{Number: 80, Loopback: true}}}, errors.New("no")
 	if err := Follow(t.Context(), f, slog.Default()); err == nil || errors.Is(err, errEnd) {
 		t.Error(err)
 	}
-	if want := []Port{{Number: 80, Loopback: true}, {Number: 81}}; !slices.Equal(f.known[0], want) || len(f.ports) != 2 {
+	want := []Port{{Number: 80, Loopback: true}, {Number: 81}, {Number: 9, Datagrams: true}}
+	if !slices.Equal(f.known[0], want) || len(f.ports) != 3 {
 		t.Errorf("asked with %v", f.known)
 	}
 }
@@ -116,8 +128,11 @@ func TestMany(t *testing.T) {
 	for i := range 65535 {
 		all = append(all, Port{Number: i + 1, Loopback: true})
 	}
+	for i := range 10 {
+		all = append(all, Port{Number: i + 1, Datagrams: true, Loopback: true})
+	}
 	f := &fake{lists: [][]Port{all}}
-	if err := Follow(t.Context(), f, slog.New(slog.DiscardHandler)); !errors.Is(err, errEnd) || len(f.ports) > most {
+	if err := Follow(t.Context(), f, slog.New(slog.DiscardHandler)); !errors.Is(err, errEnd) || len(f.ports) > most+10 {
 		t.Errorf("%v, %d ports", err, len(f.ports))
 	}
 }

@@ -87,6 +87,7 @@ type Port struct {
 	HostIP   string `json:"hostIP"`
 	HostPort int    `json:"hostPort"`
 	PodPort  int    `json:"podPort"`
+	Protocol string `json:"protocol,omitempty"` // "udp", or empty for TCP
 }
 
 // Cgroup is a group of the host's; without Dirs there is none.

@@ -260,8 +260,8 @@ func TestHanging(t *testing.T) {
 func TestCapabilities(t *testing.T) {
 	n := newNode(t)
 	n.script(t, "[ $CNI_COMMAND = DEL ]")
-	ports := []network.Port{{HostPort: 80, PodPort: 8080, Protocol: "udp"}}
-	if _, err := n.Attach(t.Context(), network.Request{ID: "x", Ports: ports}); err == nil || !strings.Contains(err.Error(), "udp") {
+	ports := []network.Port{{HostPort: 80, PodPort: 8080, Protocol: "sctp"}}
+	if _, err := n.Attach(t.Context(), network.Request{ID: "x", Ports: ports}); err == nil || !strings.Contains(err.Error(), "sctp") {
 		t.Errorf("a port that nobody publishes: %v", err)
 	}
 	if err := n.Detach(t.Context(), "x"); err != nil {
@@ -281,7 +281,7 @@ func TestCapabilities(t *testing.T) {
 	}
 	args, left, err := capabilities(list, network.Request{Ports: ports, Bandwidth: limit, DNS: &network.DNS{}})
 	want := map[string]any{
-		"portMappings": []portMapping{{80, 8080, "udp", ""}}, "bandwidth": bandwidth{EgressRate: 1000, EgressBurst: burst},
+		"portMappings": []portMapping{{80, 8080, "sctp", ""}}, "bandwidth": bandwidth{EgressRate: 1000, EgressBurst: burst},
 	}
 	if diff := cmp.Diff(want, args); diff != "" || len(left) > 0 || err != nil {
 		t.Errorf("%s, %v, %v", diff, left, err)

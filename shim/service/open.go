@@ -45,6 +45,8 @@ func (e extension) handler(r *shimv1.OpenRequest) (stream.Handler, error) {
 			return nil, invalid("forward to port %d", r.Port)
 		}
 		return e.forward(uint16(r.Port)), nil
+	case shimv1.OpenRequest_DATAGRAMS:
+		return splice(e.o.Sandbox.Datagrams), nil
 	case shimv1.OpenRequest_CONSOLE:
 		return e.console, nil
 	case shimv1.OpenRequest_COPY_OUT:
@@ -56,8 +58,13 @@ func (e extension) handler(r *shimv1.OpenRequest) (stream.Handler, error) {
 }
 
 func (e extension) forward(port uint16) stream.Handler {
+	return splice(func(ctx context.Context) (net.Conn, error) { return e.o.Sandbox.Forward(ctx, port) })
+}
+
+// splice joins a client to what open has opened.
+func splice(open func(context.Context) (net.Conn, error)) stream.Handler {
 	return func(ctx context.Context) (func(context.Context, *net.UnixConn), error) {
-		guest, err := e.o.Sandbox.Forward(ctx, port)
+		guest, err := open(ctx)
 		if err != nil {
 			return nil, err
 		}

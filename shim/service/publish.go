@@ -59,7 +59,9 @@ func (e extension) Unpublish(_ context.Context, r *shimv1.UnpublishRequest) (*sh
 func (e extension) Listening(ctx context.Context, r *shimv1.ListeningRequest) (*shimv1.ListeningResponse, error) {
 	var known agentv1.Listening
 	for _, p := range r.Ports {
-		known.Ports = append(known.Ports, agentv1.ListeningPort{Port: uint16(p.Port), Loopback: p.Loopback})
+		known.Ports = append(known.Ports, agentv1.ListeningPort{
+			Port: uint16(p.Port), Loopback: p.Loopback, Datagrams: p.Datagrams,
+		})
 	}
 	now, err := e.o.Sandbox.Listening(ctx, known)
 	if err != nil {
@@ -67,7 +69,7 @@ func (e extension) Listening(ctx context.Context, r *shimv1.ListeningRequest) (*
 	}
 	res := &shimv1.ListeningResponse{}
 	for _, p := range now.Ports {
-		res.Ports = append(res.Ports, &shimv1.ListeningPort{Port: uint32(p.Port), Loopback: p.Loopback})
+		res.Ports = append(res.Ports, &shimv1.ListeningPort{Port: uint32(p.Port), Loopback: p.Loopback, Datagrams: p.Datagrams})
 	}
 	return res, nil
 }

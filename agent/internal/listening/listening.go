@@ -1,4 +1,4 @@
-// Package listening tells which TCP ports the guest's processes listen on.
+// Package listening tells which ports the guest's processes listen on.
 package listening
 
 import (
@@ -21,11 +21,20 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// most is how many ports are told of: a process may listen on all of them.
+// most is how many ports of a kind are told of: a process may listen on all of them.
 const most = 256
 
-// tables are the kernel's lists of sockets, those that listen first.
-var tables = []string{"/proc/net/tcp", "/proc/net/tcp6"}
+// tables are the kernel's lists of sockets.
+type tables struct {
+	tcp, udp []string
+	// ephemeral is where the kernel tells which ports it gives to who asks for any.
+	ephemeral string
+}
+
+var kernel = tables{
+	tcp: []string{"/proc/net/tcp", "/proc/net/tcp6"}, udp: []string{"/proc/net/udp", "/proc/net/udp6"},
+	ephemeral: "/proc/sys/net/ipv4/ip_local_port_range",
+}
 
 // Watch waits for changes. Its zero value watches nothing before Wait is called. Its
 // methods may be called at once.
@@ -42,7 +51,7 @@ func (w *Watch) Wait(ctx context.Context, known []agentv1.ListeningPort) ([]agen
 		if err != nil {
 			return nil, fmt.Errorf("watch the ports: %w", err)
 		}
-		ports, err := read(tables)
+		ports, err := kernel.read()
 		if err != nil || !slices.Equal(ports, known) {
 			return ports, err
 		}
@@ -107,7 +116,8 @@ const dir = "/run/bulkhead-tracing"
 // listen is the state of a socket that listens (TCP_LISTEN).
 const listen = "10"
 
-// trace has the kernel write a line whenever a socket begins or ends to listen.
+// trace has the kernel write a line whenever a socket begins or ends to listen, and whenever one
+// of UDP ends.
 func trace() (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -116,17 +126,58 @@ func trace() (*os.File, error) {
 		!errors.Is(err, unix.EBUSY) {
 		return nil, fmt.Errorf("mount tracefs: %w", err)
 	}
-	event := filepath.Join(dir, "events/sock/inet_sock_set_state")
-	for _, step := range [][2]string{{"filter", "newstate==" + listen + "||oldstate==" + listen}, {"enable", "1"}} {
-		if err := os.WriteFile(filepath.Join(event, step[0]), []byte(step[1]), 0); err != nil {
+	for _, step := range [][2]string{
+		{"kprobe_events", probes},
+		{"events/sock/inet_sock_set_state/filter", "newstate==" + listen + "||oldstate==" + listen},
+		{"events/sock/inet_sock_set_state/enable", "1"},
+		{"events/bulkhead/udp_bind/filter", "port!=0"}, // 0 is any
+		{"events/bulkhead/enable", "1"},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, step[0]), []byte(step[1]), 0); err != nil {
 			return nil, err
 		}
 	}
 	return os.Open(filepath.Join(dir, "trace_pipe"))
 }
 
-// read reads the ports that are listened on, sorted.
-func read(tables []string) (ports []agentv1.ListeningPort, err error) {
+// probes are for UDP, of which the kernel has no event: a socket that takes a port, and one that
+// gives it back.
+const probes = "p:bulkhead/udp_bind udp_lib_get_port port=$arg2:u16\np:bulkhead/udp_close udp_lib_unhash\n"
+
+// read reads the ports that are listened on, sorted, those of TCP first. A UDP socket listens
+// that is connected to nobody and has a port of its own choice.
+func (t tables) read() ([]agentv1.ListeningPort, error) {
+	tcp, err := readAll(t.tcp, func(f []string) bool { return f[3] == "0A" })
+	if err != nil {
+		return nil, err
+	}
+	udp, err := readAll(t.udp, func(f []string) bool { return f[3] == "07" && strings.Trim(f[2], "0:") == "" })
+	if err != nil {
+		return nil, err
+	}
+	first, last, err := t.anybodys()
+	if err != nil {
+		return nil, err
+	}
+	udp = slices.DeleteFunc(udp, func(p agentv1.ListeningPort) bool { return p.Port >= first && p.Port <= last })
+	udp = udp[:min(len(udp), most)]
+	for i := range udp {
+		udp[i].Datagrams = true
+	}
+	return append(tcp[:min(len(tcp), most)], udp...), nil
+}
+
+// anybodys are the first and the last of the ports that the kernel chooses among.
+func (t tables) anybodys() (first, last uint16, err error) {
+	text, err := os.ReadFile(t.ephemeral)
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &first, &last)
+	}
+	return first, last, err
+}
+
+// readAll reads the ports of the sockets in tables that listen, by their fields, sorted.
+func readAll(tables []string, listens func(fields []string) bool) (ports []agentv1.ListeningPort, err error) {
 	for _, name := range tables {
 		f, err := os.Open(name)
 		if errors.Is(err, os.ErrNotExist) {
@@ -135,7 +186,7 @@ func read(tables []string) (ports []agentv1.ListeningPort, err error) {
 		if err != nil {
 			return nil, err
 		}
-		ports, err = parse(f, ports)
+		ports, err = parse(f, ports, listens)
 		f.Close()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -145,8 +196,7 @@ func read(tables []string) (ports []agentv1.ListeningPort, err error) {
 	slices.SortFunc(ports, func(a, b agentv1.ListeningPort) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), compareBool(a.Loopback, b.Loopback))
 	})
-	ports = slices.CompactFunc(ports, func(a, b agentv1.ListeningPort) bool { return a.Port == b.Port })
-	return ports[:min(len(ports), most)], nil
+	return slices.CompactFunc(ports, func(a, b agentv1.ListeningPort) bool { return a.Port == b.Port }), nil
 }
 
 func compareBool(a, b bool) int {
@@ -160,13 +210,13 @@ func compareBool(a, b bool) int {
 }
 
 // parse adds a table's to ports.
-func parse(r io.Reader, ports []agentv1.ListeningPort) ([]agentv1.ListeningPort, error) {
+func parse(r io.Reader, ports []agentv1.ListeningPort, listens func([]string) bool) ([]agentv1.ListeningPort, error) {
 	lines := bufio.NewScanner(r)
 	lines.Scan() // the heads of the columns
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())
-		if len(f) < 4 || f[3] != "0A" {
-			break // those that listen come first
+		if len(f) < 4 || !listens(f) {
+			continue
 		}
 		address, port, _ := strings.Cut(f[1], ":")
 		n, err := strconv.ParseUint(port, 16, 16)

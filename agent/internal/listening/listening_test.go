@@ -20,20 +20,36 @@ func TestRead(t *testing.T) {
 		"   0: 0100007F:1F90 00000000:0000 0A 0\n"+ // 127.0.0.1:8080
 		"   1: 00000000:0016 00000000:0000 0A 0\n"+ // 0.0.0.0:22
 		"   2: 0F02000A:01BB 00000000:0000 0A 0\n"+ // 10.0.2.15:443
-		"   3: 0100007F:0050 0100007F:9C40 01 0\n"+ // established: no more that listen
-		"   4: 00000000:0051 00000000:0000 0A 0\n")
+		"   3: 0100007F:0050 0100007F:9C40 01 0\n"+ // established
+		"   4: 00000000:0050 0100007F:9C40 06 0\n")
 	write(t, v6, heads+
 		"   0: 00000000000000000000000001000000:2382 00000000000000000000000000000000:0000 0A 0\n"+ // [::1]:9090
 		"   1: 0000000000000000FFFF00000100007F:2383 00000000000000000000000000000000:0000 0A 0\n"+
 		"   2: 00000000000000000000000000000000:1F90 00000000000000000000000000000000:0000 0A 0\n") // [::]:8080
-	got, err := read([]string{v4, filepath.Join(dir, "none"), v6})
-	want := []agentv1.ListeningPort{{Port: 22}, {Port: 443}, {Port: 8080}, {Port: 9090, Loopback: true}, {Port: 9091, Loopback: true}}
+	udp, ephemeral := filepath.Join(dir, "udp"), filepath.Join(dir, "range")
+	write(t, udp, heads+
+		"  12: 00000000:0035 00000000:0000 07 0\n"+ // 0.0.0.0:53
+		"  13: 0100007F:0043 00000000:0000 07 0\n"+ // 127.0.0.1:67
+		"  14: 0100007F:0044 0100007F:0035 01 0\n"+ // a client
+		"  15: 00000000:8000 00000000:0000 07 0\n"+ // of the kernel's choice, as a client's
+		"  16: 00000000:7FFF 00000000:0000 07 0\n")
+	write(t, ephemeral, "32768\t60999\n")
+	all := tables{tcp: []string{v4, filepath.Join(dir, "none"), v6}, udp: []string{udp}, ephemeral: ephemeral}
+	got, err := all.read()
+	want := []agentv1.ListeningPort{
+		{Port: 22}, {Port: 443}, {Port: 8080}, {Port: 9090, Loopback: true}, {Port: 9091, Loopback: true},
+		{Port: 53, Datagrams: true}, {Port: 67, Loopback: true, Datagrams: true}, {Port: 0x7fff, Datagrams: true},
+	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
 	write(t, v4, heads+"   0: 0100007F:1F90F 00000000:0000 0A 0\n")
-	if _, err := read([]string{v4}); err == nil {
+	if _, err := all.read(); err == nil {
 		t.Error("a port of five digits")
+	}
+	all.tcp, all.ephemeral = nil, v4
+	if _, err := all.read(); err == nil {
+		t.Error("a range that is none")
 	}
 }
 
@@ -75,7 +91,7 @@ func TestFollow(t *testing.T) {
 	<-done
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	all, err := read(tables)
+	all, err := kernel.read()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,16 @@ import (
 // net.Conn's methods. The context covers only the connecting. An error matches
 // syscall.ECONNREFUSED when nothing listens there.
 func (c *Client) Forward(ctx context.Context, port uint16) (net.Conn, error) {
-	conn, stop, err := c.begin(ctx, OpForward, Forward{Port: port}, nil)
+	return c.stream(ctx, OpForward, Forward{Port: port})
+}
+
+// Datagrams opens a stream of Datagrams, as bytes. The context covers only the opening.
+func (c *Client) Datagrams(ctx context.Context) (net.Conn, error) {
+	return c.stream(ctx, OpDatagrams, nil)
+}
+
+func (c *Client) stream(ctx context.Context, op Op, body any) (net.Conn, error) {
+	conn, stop, err := c.begin(ctx, op, body, nil)
 	if err != nil {
 		return nil, err
 	}

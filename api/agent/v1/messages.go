@@ -63,6 +63,7 @@ const (
 	OpUsage     Op = "usage"     // - -> Usage
 	OpFiles     Op = "files"     // Files -> FilesState
 	OpListening Op = "listening" // Listening -> Listening; when it is another, as long as it takes
+	OpDatagrams Op = "datagrams" // - -> -, then Datagrams both ways
 )
 
 // Call is the first frame of a stream.
@@ -130,16 +131,18 @@ type Route struct {
 	Metric      int    `json:"metric,omitempty"`
 }
 
-// Listening are the TCP ports that processes of the guest listen on, sorted by number, and at
-// most 256 of them.
+// Listening are the ports that processes of the guest listen on, those of TCP first, sorted by
+// number, and at most 256 of each kind.
 type Listening struct {
 	Ports []ListeningPort `json:"ports"`
 }
 
-// ListeningPort is one of them. Loopback says that only the guest's own processes reach it.
+// ListeningPort is one of them, with Datagrams one of UDP. Loopback says that only the guest's
+// own processes reach it.
 type ListeningPort struct {
-	Port     uint16 `json:"port"`
-	Loopback bool   `json:"loopback,omitempty"`
+	Port      uint16 `json:"port"`
+	Loopback  bool   `json:"loopback,omitempty"`
+	Datagrams bool   `json:"datagrams,omitempty"`
 }
 
 // Configured reports on the guest.

@@ -35,6 +35,7 @@ const (
 	OpenRequest_CONSOLE      OpenRequest_Kind = 2 // raw bytes, from the start, following
 	OpenRequest_COPY_OUT     OpenRequest_Kind = 3 // framed as ATTACH: stdout is a tar stream of path, stderr what was left out
 	OpenRequest_COPY_IN      OpenRequest_Kind = 4 // framed as ATTACH: stdin is a tar stream that comes to path
+	OpenRequest_DATAGRAMS    OpenRequest_Kind = 5 // agent/v1's Datagrams both ways, to and from UDP ports of the pod
 )
 
 // Enum value maps for OpenRequest_Kind.
@@ -45,6 +46,7 @@ var (
 		2: "CONSOLE",
 		3: "COPY_OUT",
 		4: "COPY_IN",
+		5: "DATAGRAMS",
 	}
 	OpenRequest_Kind_value = map[string]int32{
 		"ATTACH":       0,
@@ -52,6 +54,7 @@ var (
 		"CONSOLE":      2,
 		"COPY_OUT":     3,
 		"COPY_IN":      4,
+		"DATAGRAMS":    5,
 	}
 )
 
@@ -1225,10 +1228,12 @@ func (x *ListeningResponse) GetPorts() []*ListeningPort {
 	return nil
 }
 
+// ListeningPort is one of TCP or, with datagrams, of UDP; loopback: of the pod's own only.
 type ListeningPort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
 	Loopback      bool                   `protobuf:"varint,2,opt,name=loopback,proto3" json:"loopback,omitempty"`
+	Datagrams     bool                   `protobuf:"varint,3,opt,name=datagrams,proto3" json:"datagrams,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1273,6 +1278,13 @@ func (x *ListeningPort) GetPort() uint32 {
 func (x *ListeningPort) GetLoopback() bool {
 	if x != nil {
 		return x.Loopback
+	}
+	return false
+}
+
+func (x *ListeningPort) GetDatagrams() bool {
+	if x != nil {
+		return x.Datagrams
 	}
 	return false
 }
@@ -1961,7 +1973,7 @@ const file_extension_proto_rawDesc = "" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12*\n" +
-	"\x05event\x18\x03 \x01(\v2\x14.google.protobuf.AnyR\x05event\"\xe7\x02\n" +
+	"\x05event\x18\x03 \x01(\v2\x14.google.protobuf.AnyR\x05event\"\xf6\x02\n" +
 	"\vOpenRequest\x126\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\".bulkhead.shim.v1.OpenRequest.KindR\x04kind\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x17\n" +
@@ -1973,14 +1985,15 @@ const file_extension_proto_rawDesc = "" +
 	"\x04path\x18\b \x01(\tR\x04path\x12\x12\n" +
 	"\x04into\x18\t \x01(\bR\x04into\x12\x14\n" +
 	"\x05start\x18\n" +
-	" \x01(\bR\x05start\"L\n" +
+	" \x01(\bR\x05start\"[\n" +
 	"\x04Kind\x12\n" +
 	"\n" +
 	"\x06ATTACH\x10\x00\x12\x10\n" +
 	"\fPORT_FORWARD\x10\x01\x12\v\n" +
 	"\aCONSOLE\x10\x02\x12\f\n" +
 	"\bCOPY_OUT\x10\x03\x12\v\n" +
-	"\aCOPY_IN\x10\x04\">\n" +
+	"\aCOPY_IN\x10\x04\x12\r\n" +
+	"\tDATAGRAMS\x10\x05\">\n" +
 	"\fOpenResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"'\n" +
@@ -2040,10 +2053,11 @@ const file_extension_proto_rawDesc = "" +
 	"\x10ListeningRequest\x125\n" +
 	"\x05ports\x18\x01 \x03(\v2\x1f.bulkhead.shim.v1.ListeningPortR\x05ports\"J\n" +
 	"\x11ListeningResponse\x125\n" +
-	"\x05ports\x18\x01 \x03(\v2\x1f.bulkhead.shim.v1.ListeningPortR\x05ports\"?\n" +
+	"\x05ports\x18\x01 \x03(\v2\x1f.bulkhead.shim.v1.ListeningPortR\x05ports\"]\n" +
 	"\rListeningPort\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x1a\n" +
-	"\bloopback\x18\x02 \x01(\bR\bloopback\"\x0e\n" +
+	"\bloopback\x18\x02 \x01(\bR\bloopback\x12\x1c\n" +
+	"\tdatagrams\x18\x03 \x01(\bR\tdatagrams\"\x0e\n" +
 	"\fStatsRequest\"\xa0\x02\n" +
 	"\rStatsResponse\x12,\n" +
 	"\x12guest_memory_total\x18\x01 \x01(\x03R\x10guestMemoryTotal\x124\n" +

@@ -1,0 +1,207 @@
+// Package datagrams carries datagrams between the host and UDP ports of the guest.
+package datagrams
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// Serve carries the datagrams of a stream until it ends. A flow's go to the first of the hosts
+// where somebody has its port: a datagram to one where nobody has it comes back as refused, and
+// goes to the next. It returns when the goroutines of all flows have ended.
+func Serve(stream io.ReadWriteCloser, hosts []netip.Addr) {
+	s := &server{stream: stream, hosts: hosts, flows: map[uint32]*flow{}, buf: make([]byte, agentv1.DatagramHeader+agentv1.MaxDatagram)}
+	defer s.wg.Wait()
+	defer s.end()
+	in, buf := bufio.NewReader(stream), make([]byte, agentv1.MaxDatagram)
+	for {
+		d, err := agentv1.ReadDatagram(in, buf)
+		if err != nil {
+			return
+		}
+		s.take(d)
+	}
+}
+
+type server struct {
+	stream io.ReadWriteCloser
+	hosts  []netip.Addr
+	wg     sync.WaitGroup
+
+	out sync.Mutex // held while a datagram is received into buf and written to the stream
+	buf []byte
+
+	mu    sync.Mutex
+	ended bool
+	flows map[uint32]*flow
+}
+
+// flow is a socket that is connected to a port of the guest.
+type flow struct {
+	id   uint32
+	port uint16
+	// What follows is guarded by the server's mu.
+	socket *os.File
+	host   int // its index
+	// first is the first datagram, for the next host, until somebody has answered. One that is
+	// larger than most are is lost at a change of the host.
+	first    []byte
+	answered bool
+}
+
+const maxFirst = 2048
+
+func (s *server) take(d agentv1.Datagram) {
+	s.mu.Lock()
+	f := s.flows[d.Flow]
+	switch {
+	case d.Port == 0:
+		if f != nil {
+			f.socket.Close()
+			delete(s.flows, d.Flow)
+		}
+		s.mu.Unlock()
+		return
+	case f == nil:
+		if f = s.begin(d); f == nil {
+			s.mu.Unlock()
+			return
+		}
+	}
+	socket := f.socket
+	s.mu.Unlock()
+	s.send(f, socket, d.Data)
+}
+
+// begin is called with mu held, and returns nil where there is no room for another flow.
+func (s *server) begin(d agentv1.Datagram) *flow {
+	if len(s.flows) >= agentv1.MaxFlows || len(s.hosts) == 0 {
+		return nil
+	}
+	socket, err := dial(netip.AddrPortFrom(s.hosts[0], d.Port))
+	if err != nil {
+		return nil
+	}
+	f := &flow{id: d.Flow, port: d.Port, socket: socket}
+	if len(d.Data) <= maxFirst {
+		f.first = append([]byte{}, d.Data...)
+	}
+	s.flows[d.Flow] = f
+	s.wg.Go(func() { s.receive(f, socket) })
+	return f
+}
+
+// send sends to a flow's socket, which may have been replaced or closed meanwhile.
+func (s *server) send(f *flow, socket *os.File, data []byte) {
+	err := control(socket, syscall.RawConn.Write, func(fd int) error { return unix.Send(fd, data, unix.MSG_NOSIGNAL) })
+	if errors.Is(err, unix.ECONNREFUSED) {
+		s.refused(f, socket)
+	}
+}
+
+// receive passes on what comes at a flow's socket until that is closed.
+func (s *server) receive(f *flow, socket *os.File) {
+	for {
+		err := control(socket, syscall.RawConn.Read, func(fd int) error {
+			s.out.Lock()
+			defer s.out.Unlock()
+			n, _, err := unix.Recvfrom(fd, s.buf[agentv1.DatagramHeader:], 0)
+			if err != nil {
+				return err
+			}
+			agentv1.PutDatagram(s.buf, f.id, f.port, n)
+			if _, err := s.stream.Write(s.buf[:agentv1.DatagramHeader+n]); err != nil {
+				return io.ErrClosedPipe
+			}
+			return nil
+		})
+		switch {
+		case err == nil:
+			s.mu.Lock()
+			f.answered, f.first = true, nil
+			s.mu.Unlock()
+		case errors.Is(err, unix.ECONNREFUSED):
+			s.refused(f, socket)
+		case errors.Is(err, io.ErrClosedPipe), errors.Is(err, os.ErrClosed):
+			return
+		}
+	}
+}
+
+// refused has a flow that nobody has answered yet go on at the next host.
+func (s *server) refused(f *flow, socket *os.File) {
+	s.mu.Lock()
+	if f.socket != socket || f.answered || s.ended || s.flows[f.id] != f || f.host+1 == len(s.hosts) {
+		s.mu.Unlock()
+		return
+	}
+	f.host++
+	next, err := dial(netip.AddrPortFrom(s.hosts[f.host], f.port))
+	if err != nil {
+		s.mu.Unlock()
+		return
+	}
+	socket.Close()
+	f.socket = next
+	first := f.first
+	s.wg.Go(func() { s.receive(f, next) })
+	s.mu.Unlock()
+	if first != nil {
+		s.send(f, next, first)
+	}
+}
+
+func (s *server) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.stream.Close()
+	for _, f := range s.flows {
+		f.socket.Close()
+	}
+}
+
+// dial returns a socket that is connected to an address. Package net's would make the agent a
+// quarter larger.
+func dial(to netip.AddrPort) (*os.File, error) {
+	family, addr := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()})
+	if to.Addr().Is4() {
+		family, addr = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Connect(fd, addr); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), to.String()), nil
+}
+
+// control does one thing with a socket as soon as that is ready for it. A file's own methods
+// take an empty datagram for its end.
+func control(socket *os.File, wait func(syscall.RawConn, func(uintptr) bool) error, do func(fd int) error) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return os.ErrClosed
+	}
+	var done error
+	err = wait(raw, func(fd uintptr) bool {
+		done = do(int(fd))
+		return !errors.Is(done, unix.EAGAIN)
+	})
+	if err != nil {
+		return os.ErrClosed
+	}
+	return done
+}

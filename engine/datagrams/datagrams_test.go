@@ -1,0 +1,254 @@
+package datagrams
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// echo is a guest that answers each datagram with itself, and keeps which flows there are.
+type echo struct {
+	mu     sync.Mutex
+	opened int
+	flows  []uint32
+	most   int
+	ended  chan uint32
+	refuse bool
+	also   []agentv1.Datagram // that it says beside each answer
+}
+
+func (e *echo) open(context.Context) (net.Conn, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.opened++; e.refuse {
+		return nil, errors.New("no guest")
+	}
+	host, guest := net.Pipe()
+	go e.serve(guest)
+	return host, nil
+}
+
+func (e *echo) serve(conn net.Conn) {
+	defer conn.Close()
+	buf := make([]byte, agentv1.MaxDatagram)
+	for {
+		d, err := agentv1.ReadDatagram(conn, buf)
+		if err != nil {
+			return
+		}
+		e.mu.Lock()
+		if d.Port == 0 {
+			e.flows = slices.DeleteFunc(e.flows, func(id uint32) bool { return id == d.Flow })
+			e.mu.Unlock()
+			if e.ended != nil {
+				e.ended <- d.Flow
+			}
+			continue
+		}
+		if !slices.Contains(e.flows, d.Flow) {
+			e.flows = append(e.flows, d.Flow)
+		}
+		e.most = max(e.most, len(e.flows))
+		answers := append(slices.Clone(e.also), d)
+		e.mu.Unlock()
+		for _, a := range answers {
+			frame := make([]byte, agentv1.DatagramHeader+len(a.Data))
+			agentv1.PutDatagram(frame, a.Flow, a.Port, len(a.Data))
+			copy(frame[agentv1.DatagramHeader:], a.Data)
+			if _, err := conn.Write(frame); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (e *echo) count() (opened, flows int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.opened, len(e.flows)
+}
+
+// publish has a relay publish a port of this host.
+func publish(t *testing.T, e *echo, idle time.Duration, address string) (r *Relay, at *net.UDPAddr) {
+	t.Helper()
+	r = New(e.open, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	t.Cleanup(r.Close)
+	r.idle = idle
+	return r, more(t, r, address)
+}
+
+func more(t *testing.T, r *Relay, address string) *net.UDPAddr {
+	t.Helper()
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(address)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := conn.LocalAddr().(*net.UDPAddr)
+	if err := r.Publish(conn, 53); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// dial is a client.
+func dial(t *testing.T, network string, to *net.UDPAddr) *net.UDPConn {
+	t.Helper()
+	conn, err := net.DialUDP(network, nil, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(testdeadline.For(10 * time.Second))); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func ask(t *testing.T, conn *net.UDPConn, question []byte) {
+	t.Helper()
+	if _, err := conn.Write(question); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, agentv1.MaxDatagram)
+	n, err := conn.Read(buf)
+	if err != nil || !bytes.Equal(buf[:n], question) {
+		t.Errorf("%d bytes are answered with %d, %v", len(question), n, err)
+	}
+}
+
+// TestRelay: datagrams of every size come and go, each client's to itself, from the address that
+// it has asked.
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	e := &echo{}
+	_, at := publish(t, e, time.Minute, "[::]:0")
+	for _, ip := range []string{"127.0.0.1", "127.0.0.9", "::1"} {
+		for range 2 {
+			conn := dial(t, "udp", &net.UDPAddr{IP: net.ParseIP(ip), Port: at.Port})
+			for _, size := range []int{0, 1, 1472, 65507} {
+				ask(t, conn, bytes.Repeat([]byte(ip[:1]), size))
+			}
+		}
+	}
+	if opened, flows := e.count(); opened != 1 || flows != 6 {
+		t.Errorf("%d streams, %d flows", opened, flows)
+	}
+}
+
+// TestRelayOfOneKind: a socket of IPv4 alone answers from the right address as well.
+func TestRelayOfOneKind(t *testing.T) {
+	t.Parallel()
+	_, at := publish(t, &echo{}, time.Minute, "0.0.0.0:0")
+	ask(t, dial(t, "udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 7), Port: at.Port}), []byte("hello"))
+}
+
+// TestManyFlows: clients that never come back do not take the place of one that stays.
+func TestManyFlows(t *testing.T) {
+	t.Parallel()
+	e := &echo{}
+	_, at := publish(t, e, time.Minute, "127.0.0.1:0")
+	stays := dial(t, "udp", at)
+	ask(t, stays, []byte("first"))
+	for range 3 * agentv1.MaxFlows {
+		conn := dial(t, "udp", at)
+		ask(t, conn, []byte("once"))
+		conn.Close()
+		ask(t, stays, []byte("again"))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.most > agentv1.MaxFlows || !slices.Contains(e.flows, 1) {
+		t.Errorf("the guest had %d flows at once, the first of which is left: %v", e.most, slices.Contains(e.flows, 1))
+	}
+}
+
+// TestIdle: a flow that nobody uses ends, and another socket's with it; without any there is no
+// stream.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	e := &echo{ended: make(chan uint32, 10)}
+	r, at := publish(t, e, 400*time.Millisecond, "127.0.0.1:0")
+	other := more(t, r, "127.0.0.1:0")
+	one, two := dial(t, "udp", at), dial(t, "udp", other)
+	ask(t, one, []byte("one"))
+	ask(t, two, []byte("two"))
+	r.Unpublish(other.Port)
+	for ended := false; !ended; {
+		ask(t, one, []byte("one"))
+		select {
+		case id := <-e.ended:
+			if ended = true; id != 2 {
+				t.Errorf("flow %d has ended", id)
+			}
+		default:
+		}
+	}
+	if _, err := two.Write([]byte("nobody")); err == nil {
+		if _, err = two.Read(make([]byte, 1)); err == nil {
+			t.Error("an unpublished port answers")
+		}
+	}
+	ctx := testdeadline.Context(t, 10*time.Second)
+	for gone := false; !gone; {
+		r.mu.Lock()
+		gone = r.guest == nil
+		r.mu.Unlock()
+		if ctx.Err() != nil {
+			t.Fatal("the stream stays")
+		}
+	}
+	ask(t, one, []byte("one"))
+	if opened, _ := e.count(); opened != 2 {
+		t.Errorf("%d streams", opened)
+	}
+}
+
+// TestHostileGuest: what a guest says of flows that are none reaches nobody, and one that is cut
+// off in the middle ends the stream alone.
+func TestHostileGuest(t *testing.T) {
+	t.Parallel()
+	e := &echo{also: []agentv1.Datagram{
+		{Flow: 0, Port: 1, Data: []byte("x")}, {Flow: 77, Port: 1, Data: []byte("x")}, {Flow: 1, Port: 0, Data: []byte("x")},
+	}}
+	_, at := publish(t, e, time.Minute, "127.0.0.1:0")
+	conn := dial(t, "udp", at)
+	for range 3 {
+		ask(t, conn, []byte("question"))
+	}
+}
+
+// TestNoGuest: a guest that is not there costs one attempt a second, whatever clients send.
+func TestNoGuest(t *testing.T) {
+	t.Parallel()
+	e := &echo{refuse: true}
+	r, at := publish(t, e, time.Minute, "127.0.0.1:0")
+	conn := dial(t, "udp", at)
+	begun := time.Now()
+	for range 1000 {
+		if _, err := conn.Write([]byte(strings.Repeat("x", 100))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Close()
+	if most := 1 + int(time.Since(begun)/retry); e.opened > most { // nobody opens any more
+		t.Errorf("%d attempts", e.opened)
+	}
+	l, err := net.ListenUDP("udp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Publish(l, 1); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("publish after the end: %v", err)
+	}
+}
