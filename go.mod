@@ -47,6 +47,8 @@ require (
 	k8s.io/cri-streaming v0.37.2 // tests that the library of kubelets' streams fits on top of ours
 	sigs.k8s.io/json v0.0.0-20260909141634-11ed52e25bc5 // decoding as strict as the API server's
 	sigs.k8s.io/yaml v1.6.0 // YAML by way of JSON
+	tags.cncf.io/container-device-interface v1.1.1 // devices of a node, by CDI
+	tags.cncf.io/container-device-interface/specs-go v1.1.1 // what they give to containers
 )
 
 require (

@@ -13,6 +13,7 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
+	"github.com/bulkhead-project/bulkhead/cri/cdi"
 	"github.com/bulkhead-project/bulkhead/cri/spec"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -44,8 +45,6 @@ func (s *Service) CreateContainerWith(
 		return "", failure.Invalid("the container has no name (metadata.name)")
 	case config.GetImage().GetImage() == "":
 		return "", failure.Invalid("container %s: no image", meta.GetName())
-	case len(config.GetDevices()) > 0 || len(config.GetCDIDevices()) > 0:
-		return "", failure.Unsupported("container %s: devices of the host are not supported yet", meta.GetName())
 	case config.GetLogPath() != "" && !filepath.IsLocal(config.GetLogPath()):
 		return "", failure.Invalid("container %s: log path %q leaves the pod's log directory", meta.GetName(), config.GetLogPath())
 	}
@@ -66,6 +65,9 @@ func (s *Service) containerRequest(
 		return r, err
 	}
 	if err := s.resolveImages(config); err != nil {
+		return r, err
+	}
+	if err := cdi.Apply(config, s.cdi); err != nil {
 		return r, err
 	}
 	config, last := withoutTermination(config)

@@ -145,7 +145,7 @@ func TestRefusedContainers(t *testing.T) {
 		}, codes.Unimplemented, "/host"},
 		{"device", func(c *runtimeapi.ContainerConfig) {
 			c.Devices = []*runtimeapi.Device{{HostPath: "/dev/sda"}}
-		}, codes.Unimplemented, "devices"},
+		}, codes.Unimplemented, "/dev/sda"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			config := containerConfig("c")

@@ -13,6 +13,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
+	"github.com/bulkhead-project/bulkhead/cri/cdi"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
@@ -35,6 +36,7 @@ type Service struct {
 	roots      dirs.Roots
 	volumes    layout.Dirs
 	handlers   map[string]Handler
+	cdi        []string // directories of devices' specifications
 	log        *slog.Logger
 	pods       decoded[podRecord]
 	containers decoded[containerRecord]
@@ -51,7 +53,7 @@ func New(e *engine.Engine, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Service{engine: e, roots: o.Roots, volumes: o.Volumes, handlers: handlers(o.Handlers), log: o.Logger}
+	return &Service{engine: e, roots: o.Roots, volumes: o.Volumes, handlers: handlers(o.Handlers), cdi: cdi.Dirs, log: o.Logger}
 }
 
 // Close does nothing: the engine's owner closes it.

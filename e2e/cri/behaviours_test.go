@@ -39,6 +39,7 @@ func TestBehaviours(t *testing.T) {
 		{"privileges", privileges},
 		{"seccomp", seccomp},
 		{"refused", refused},
+		{"devices", devices},
 		{"sysctls", sysctls},
 		{"images", images},
 		{"port-forward", portForward},

@@ -162,8 +162,11 @@ func refused(ctx context.Context, t *testing.T, n *node) {
 		{"capability", codes.InvalidArgument, secure(&security{Capabilities: &runtimeapi.Capability{AddCapabilities: []string{"X"}}})},
 		{"run_as_group", codes.InvalidArgument, secure(&security{RunAsGroup: number(5)})},
 		{"range", codes.InvalidArgument, secure(&security{RunAsUser: number(-1)})},
-		{"devices", codes.Unimplemented, func(c *runtimeapi.ContainerConfig) {
-			c.Devices = []*runtimeapi.Device{{HostPath: "/dev/null", ContainerPath: "/dev/x"}}
+		{"/dev/sda", codes.Unimplemented, func(c *runtimeapi.ContainerConfig) {
+			c.Devices = []*runtimeapi.Device{{HostPath: "/dev/sda", ContainerPath: "/dev/x"}}
+		}},
+		{"example.com/card=none", codes.FailedPrecondition, func(c *runtimeapi.ContainerConfig) {
+			c.CDIDevices = []*runtimeapi.CDIDevice{{Name: "example.com/card=none"}}
 		}},
 		{"host path", codes.Unimplemented, func(c *runtimeapi.ContainerConfig) {
 			c.Mounts = []*runtimeapi.Mount{{HostPath: "/etc", ContainerPath: "/x"}}

@@ -271,7 +271,14 @@ func (s *Spec) devices(m Machine, linux object) error {
 	if err != nil {
 		return fmt.Errorf("the machine's devices: %w", err)
 	}
-	return linux.set("devices", all)
+	var own []Device // at other places than the machine's
+	if err := linux.get("devices", &own); err != nil {
+		return err
+	}
+	own = slices.DeleteFunc(own, func(d Device) bool {
+		return slices.ContainsFunc(all, func(of Device) bool { return of.Path == d.Path })
+	})
+	return linux.set("devices", append(all, own...))
 }
 
 func (s *Spec) mounts(m Machine, readonly bool) error {

@@ -1,0 +1,64 @@
+package spec
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/oci"
+)
+
+// node is a character device that the guest has as every Linux does.
+type node struct {
+	major, minor int64
+	mode         os.FileMode
+	common       bool // every container has it, at the same path
+}
+
+// nodes are the devices of the host that mean the same in the pod's machine.
+var nodes = map[string]node{
+	"/dev/null":    {1, 3, 0o666, true},
+	"/dev/zero":    {1, 5, 0o666, true},
+	"/dev/full":    {1, 7, 0o666, true},
+	"/dev/random":  {1, 8, 0o666, true},
+	"/dev/urandom": {1, 9, 0o666, true},
+	"/dev/tty":     {5, 0, 0o666, true},
+	"/dev/kmsg":    {1, 11, 0o644, false}, // the pod's own kernel's
+	"/dev/fuse":    {10, 229, 0o666, false},
+}
+
+// devices adds the devices that the container names by the host's paths. Others than nodes are
+// refused: the pod's machine does not have them.
+func devices(out *specs.Linux, wanted []*runtimeapi.Device) error {
+	for _, w := range wanted {
+		at, access := path.Clean(w.GetContainerPath()), w.GetPermissions()
+		if access == "" {
+			access = "rwm"
+		}
+		n, ok := nodes[w.GetHostPath()]
+		switch {
+		case !ok:
+			return fmt.Errorf("%w: device %s of the host: the pod's machine has none of it", oci.ErrNotSupported, w.GetHostPath())
+		case !path.IsAbs(at) || at == "/":
+			return fmt.Errorf("%w: device %s at %q", oci.ErrInvalid, w.GetHostPath(), w.GetContainerPath())
+		case strings.Trim(access, "rwm") != "":
+			return fmt.Errorf("%w: permissions %q of device %s", oci.ErrInvalid, access, w.GetHostPath())
+		}
+		if !n.common {
+			out.Resources.Devices = append(out.Resources.Devices, specs.LinuxDeviceCgroup{
+				Allow: true, Type: "c", Major: &n.major, Minor: &n.minor, Access: access,
+			})
+		}
+		there := func(d specs.LinuxDevice) bool { return d.Path == at }
+		if n.common && at == w.GetHostPath() || slices.ContainsFunc(out.Devices, there) {
+			continue
+		}
+		out.Devices = append(out.Devices, specs.LinuxDevice{Path: at, Type: "c", Major: n.major, Minor: n.minor, FileMode: &n.mode})
+	}
+	return nil
+}
