@@ -108,7 +108,9 @@ func containerConfig(name string, command ...string) *runtimeapi.ContainerConfig
 		Metadata: &runtimeapi.ContainerMetadata{Name: name},
 		Image:    &runtimeapi.ImageSpec{Image: enginetest.Busybox},
 		Command:  command, LogPath: name + ".log",
-		Linux: &runtimeapi.LinuxContainerConfig{},
+		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}, // as a kubelet has it
+		}},
 	}
 }
 

@@ -60,14 +60,11 @@ func confined(security *runtimeapi.LinuxContainerSecurityContext) bool {
 func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, error) {
 	own := []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace}}
 	pid := specs.LinuxNamespace{Type: specs.PIDNamespace}
-	switch mode := options.GetPid(); {
-	case mode == runtimeapi.NamespaceMode_CONTAINER:
-	case mode == runtimeapi.NamespaceMode_POD && options == nil:
-		// The zero value: what a client means that says nothing is the
-		// kubelet's default, a namespace for each container.
-	case mode == runtimeapi.NamespaceMode_POD:
+	switch mode := options.GetPid(); mode {
+	case runtimeapi.NamespaceMode_CONTAINER:
+	case runtimeapi.NamespaceMode_POD: // the CRI's default; a kubelet says CONTAINER
 		pid.Path = agentv1.PIDNamespace("")
-	case mode == runtimeapi.NamespaceMode_TARGET:
+	case runtimeapi.NamespaceMode_TARGET:
 		if options.GetTargetId() == "" {
 			return nil, fmt.Errorf("%w: no container is named whose processes are to be seen", oci.ErrInvalid)
 		}

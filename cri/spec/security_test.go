@@ -12,7 +12,7 @@ import (
 )
 
 // A privileged container has everything of its machine's; one that is not has
-// the masks of the kubelet's procMount, and an own process namespace by default.
+// the masks of the kubelet's procMount, and the pod's process namespace by default.
 func TestSecurity(t *testing.T) {
 	type security = runtimeapi.LinuxContainerSecurityContext
 	runtimeDefault := &runtimeapi.SecurityProfile{}
@@ -24,13 +24,15 @@ func TestSecurity(t *testing.T) {
 		pid                string
 		devices            bool
 	}{
-		"nothing said": {nil, len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, "", false},
-		"masks of its own": {&security{Seccomp: runtimeDefault, MaskedPaths: []string{"/proc/x"}}, 1, 0, len(oci.DefaultCapabilities()), true,
-			true, "", false},
+		"nothing said": {nil, len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true,
+			agentv1.PIDNamespace(""), false},
+		"masks of its own": {&security{Seccomp: runtimeDefault, MaskedPaths: []string{"/proc/x"}},
+			1, 0, len(oci.DefaultCapabilities()), true, true, agentv1.PIDNamespace(""), false},
 		"unmasked": {&security{Seccomp: runtimeDefault, NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}},
 			0, 0, len(oci.DefaultCapabilities()), true, true, "", false},
 		"privileged": {&security{Seccomp: runtimeDefault, Privileged: true, NoNewPrivs: true, MaskedPaths: []string{"/proc/x"},
-			Capabilities: &runtimeapi.Capability{DropCapabilities: []string{"ALL"}}}, 0, 0, len(oci.AllCapabilities()), false, false, "", true},
+			Capabilities: &runtimeapi.Capability{DropCapabilities: []string{"ALL"}}},
+			0, 0, len(oci.AllCapabilities()), false, false, agentv1.PIDNamespace(""), true},
 		"pod's processes": {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD}},
 			len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, agentv1.PIDNamespace(""), false},
 		"another's processes": {&security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_TARGET, TargetId: "c1"}},

@@ -68,9 +68,6 @@ func (n *node) sleeper(
 ) string {
 	t.Helper()
 	c := critest.Container(name, "sleep", "1000")
-	c.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{
-		NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER},
-	}
 	if change != nil {
 		change(c)
 	}

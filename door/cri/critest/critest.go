@@ -97,12 +97,15 @@ func Pod(name string) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// Container is the configuration of a container of the test image.
+// Container is the configuration of a container of the test image, which has a process namespace
+// of its own as a kubelet's have.
 func Container(name string, command ...string) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name},
 		Image:    &runtimeapi.ImageSpec{Image: Busybox},
 		Command:  command, LogPath: name + ".log",
-		Linux: &runtimeapi.LinuxContainerConfig{},
+		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER},
+		}},
 	}
 }
