@@ -62,7 +62,7 @@ func write(t *testing.T, dir, name, text string) string {
 // document is a message as crictl reads it.
 func document(t *testing.T, m proto.Message) string {
 	t.Helper()
-	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	text, err := protojson.MarshalOptions{UseProtoNames: true, UseEnumNumbers: true}.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
