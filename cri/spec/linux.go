@@ -13,8 +13,8 @@ import (
 // linux changes the defaults to what the container's configuration says.
 func linux(out *specs.Linux, in Input, caps *specs.LinuxCapabilities) error {
 	security := in.Container.GetLinux().GetSecurityContext()
-	if security.GetSelinuxOptions() != nil {
-		return fmt.Errorf("%w: SELinux options", oci.ErrNotSupported)
+	if labelled(security.GetSelinuxOptions()) {
+		return fmt.Errorf("%w: SELinux options: the guest has no policy", oci.ErrNotSupported)
 	}
 	if confined(security) {
 		return fmt.Errorf("%w: AppArmor: the guest has none", oci.ErrNotSupported)
@@ -53,6 +53,11 @@ func confined(security *runtimeapi.LinuxContainerSecurityContext) bool {
 	}
 	p := security.GetApparmorProfile() //nolint:staticcheck // clients of before the field set it alone
 	return p != "" && p != "unconfined"
+}
+
+// labelled says whether a label asks for more than what everything has without a policy: the level s0.
+func labelled(o *runtimeapi.SELinuxOption) bool {
+	return o.GetUser() != "" || o.GetRole() != "" || o.GetType() != "" || o.GetLevel() != "" && o.GetLevel() != "s0"
 }
 
 // namespaces are those of the container's own; it shares the VM's. A user

@@ -331,7 +331,12 @@ func TestMountsRefused(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for name, change := range map[string]func(*runtimeapi.LinuxContainerSecurityContext){
-		"selinux": func(s *runtimeapi.LinuxContainerSecurityContext) { s.SelinuxOptions = &runtimeapi.SELinuxOption{} },
+		"selinux type": func(s *runtimeapi.LinuxContainerSecurityContext) {
+			s.SelinuxOptions = &runtimeapi.SELinuxOption{Type: "t", Level: "s0"}
+		},
+		"selinux categories": func(s *runtimeapi.LinuxContainerSecurityContext) {
+			s.SelinuxOptions = &runtimeapi.SELinuxOption{Level: "s0:c1,c5"}
+		},
 		"host pid": func(s *runtimeapi.LinuxContainerSecurityContext) {
 			s.NamespaceOptions.Pid = runtimeapi.NamespaceMode_NODE
 		},
@@ -343,6 +348,17 @@ func TestRefused(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+// The kubelet's clients ask for the level that everything has without asking.
+func TestUnlabelled(t *testing.T) {
+	for _, options := range []*runtimeapi.SELinuxOption{nil, {}, {Level: "s0"}} {
+		config := container()
+		config.Linux.SecurityContext.SelinuxOptions = options
+		if _, err := Container(Input{Container: config}); err != nil {
+			t.Errorf("%v: %v", options, err)
+		}
 	}
 }
 
