@@ -1,0 +1,147 @@
+// Package testpty gives tests a pseudo-terminal to sit at.
+package testpty
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// Terminal is a pseudo-terminal whose user is the test. It ends with the test.
+// Its methods are for the test's goroutine.
+type Terminal struct {
+	t             testing.TB
+	master, slave *os.File
+
+	mu    sync.Mutex
+	said  strings.Builder
+	heard chan struct{} // has room for one
+}
+
+// New makes a terminal of a size.
+func New(t testing.TB, rows, columns uint16) *Terminal {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { slave.Close() })
+	term := &Terminal{t: t, master: master, slave: slave, heard: make(chan struct{}, 1)}
+	term.Resize(rows, columns)
+	go term.listen()
+	return term
+}
+
+// listen keeps what is printed, until the terminal is closed.
+func (p *Terminal) listen() {
+	for b := make([]byte, 4096); ; {
+		n, err := p.master.Read(b)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		p.said.Write(b[:n])
+		p.mu.Unlock()
+		select {
+		case p.heard <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Resize changes the terminal's size, of which its programs are told.
+func (p *Terminal) Resize(rows, columns uint16) {
+	p.t.Helper()
+	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Modes are the terminal's settings.
+func (p *Terminal) Modes() unix.Termios {
+	p.t.Helper()
+	m, err := unix.IoctlGetTermios(int(p.slave.Fd()), unix.TCGETS)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return *m
+}
+
+// Type types a text.
+func (p *Terminal) Type(text string) {
+	p.t.Helper()
+	if _, err := p.master.WriteString(text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Expect waits until the terminal shows what matches, and forgets what it has
+// shown until then.
+func (p *Terminal) Expect(pattern string) string {
+	p.t.Helper()
+	re, limit := regexp.MustCompile(pattern), testdeadline.Context(p.t, 30*time.Second)
+	for {
+		p.mu.Lock()
+		text := p.said.String()
+		if at := re.FindStringIndex(text); at != nil {
+			p.said.Reset()
+			p.said.WriteString(text[at[1]:])
+			p.mu.Unlock()
+			return text[at[0]:at[1]]
+		}
+		p.mu.Unlock()
+		select {
+		case <-p.heard:
+		case <-limit.Done():
+			p.t.Fatalf("the terminal does not show %s, but %q", pattern, text)
+		}
+	}
+}
+
+// Start starts a command in a session of its own, whose terminal this is, and forgets what the terminal has shown.
+func (p *Terminal) Start(cmd *exec.Cmd) {
+	p.t.Helper()
+	p.mu.Lock()
+	p.said.Reset()
+	p.mu.Unlock()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.slave, p.slave, p.slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// End waits for a command, and wants its code and the terminal as it was.
+func (p *Terminal) End(cmd *exec.Cmd, code int, before unix.Termios) {
+	p.t.Helper()
+	_ = cmd.Wait() // the code tells
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		p.t.Errorf("exit code %d, want %d", got, code)
+	}
+	if diff := cmp.Diff(before, p.Modes()); diff != "" {
+		p.t.Errorf("the terminal is not as it was: %s", diff)
+	}
+}
