@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -15,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
 // testResize: a running pod gets other limits in place, which its container sees.
@@ -60,11 +57,8 @@ func (w *world) testDelete(t *testing.T) {
 		w.pod(ctx, t, name, fmt.Sprintf(`{containers: [{name: c,
   command: [sh, -c, "trap '%s' TERM; echo set; while :; do sleep 1 & wait; done"]}]}`, c.trap))
 		w.says(ctx, t, name, corev1.PodLogOptions{}, "set\n")
-		began, grace := time.Now(), int64(c.grace.Seconds())
-		if err := w.Client.CoreV1().Pods(ns).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
-			t.Fatal(err)
-		}
-		w.gone(ctx, t, name)
+		began := time.Now()
+		w.typed(ctx, t, "", "delete", "pod", name, fmt.Sprintf("--grace-period=%.0f", c.grace.Seconds())) // waits for its end
 		took := time.Since(began)
 		t.Logf("%s: %v", name, took)
 		if most := testdeadline.For(10 * time.Second); name == "willing" && took > most || took > c.grace+most {
@@ -74,53 +68,6 @@ func (w *world) testDelete(t *testing.T) {
 			t.Errorf("%s was gone after %v, before its time", name, took)
 		}
 	}
-}
-
-// summary is what is read of the kubelet's figures.
-type summary struct {
-	Pods []struct {
-		PodRef     struct{ Name string }
-		CPU        struct{ UsageCoreNanoSeconds uint64 }
-		Memory     struct{ WorkingSetBytes uint64 }
-		Containers []struct {
-			Name   string
-			CPU    struct{ UsageCoreNanoSeconds uint64 }
-			Memory struct{ WorkingSetBytes uint64 }
-			Rootfs struct{ UsedBytes uint64 }
-		}
-	}
-}
-
-// testStats: the kubelet has figures of a pod and of its container.
-func (w *world) testStats(t *testing.T) {
-	t.Parallel()
-	ctx := testdeadline.Context(t, time.Minute)
-	w.pod(ctx, t, "stats", `{containers: [{name: c, command: [sh, -c, "dd if=/dev/zero of=/f bs=1M count=4; while :; do :; done"],
-  resources: {limits: {cpu: 200m}}}]}`)
-	w.ready(ctx, t, "stats")
-	w.WaitEvery(ctx, t, time.Second, "figures of the pod", func(ctx context.Context) error {
-		raw, err := w.Client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + testkube.NodeName + "/proxy/stats/summary").DoRaw(ctx)
-		if err != nil {
-			return err
-		}
-		var s summary
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return err
-		}
-		for _, pod := range s.Pods {
-			if pod.PodRef.Name != "stats" {
-				continue
-			}
-			for _, c := range pod.Containers {
-				if pod.CPU.UsageCoreNanoSeconds > 0 && pod.Memory.WorkingSetBytes > 0 &&
-					c.CPU.UsageCoreNanoSeconds > 0 && c.Memory.WorkingSetBytes > 0 && c.Rootfs.UsedBytes > 4<<20 {
-					return nil
-				}
-			}
-			return fmt.Errorf("they are %+v", pod)
-		}
-		return fmt.Errorf("there are none of it in %s", raw)
-	})
 }
 
 // testRestart kills the server while pods run: they run on, and what has become of them

@@ -4,23 +4,22 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
+	"crypto/rand"
 	"io"
-	"net/http"
-	"strings"
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/tools/remotecommand"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testpty"
 )
 
-// testStreams: exec with a terminal, a copy in and out, attach, logs that are followed, and
-// port-forward.
+// testStreams types what users type of a running pod: exec with a terminal, cp in and out, attach, logs that are followed,
+// port-forward and debug.
 func (w *world) testStreams(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -28,68 +27,81 @@ func (w *world) testStreams(t *testing.T) {
   {name: c, command: [sh, -c, "httpd -p 127.0.0.1:8080 -h /etc; exec sleep 1000"]},
   {name: in, stdin: true, stdinOnce: true, command: [sh, -c, "while read l; do echo got $l; done"]}]}`)
 	w.ready(ctx, t, "streams")
-	t.Run("terminal", func(t *testing.T) {
-		out, _, err := w.exec(ctx, "streams",
-			corev1.PodExecOptions{Container: "c", TTY: true, Command: []string{"sh", "-c", "tty; stty size; exit 4"}}, strings.NewReader(""))
-		if err == nil || !strings.Contains(err.Error(), "exit code 4") || !strings.HasPrefix(out, "/dev/pts/") {
-			t.Errorf("%q, %v", out, err)
-		}
-	})
+	t.Run("terminal", func(t *testing.T) { w.testTerminal(ctx, t) })
 	t.Run("follow", func(t *testing.T) { w.testFollow(ctx, t) })
 	t.Run("copy", func(t *testing.T) { w.testCopy(ctx, t) })
 	t.Run("attach", func(t *testing.T) { w.testAttach(ctx, t) })
 	t.Run("forward", func(t *testing.T) { w.testForward(ctx, t) })
+	t.Run("debug", func(t *testing.T) { w.testDebug(ctx, t) })
+}
+
+// testTerminal sits at a shell whose terminal has the size of the user's own, also after that has changed.
+func (w *world) testTerminal(ctx context.Context, t *testing.T) {
+	p := testpty.New(t, 40, 100)
+	before := p.Modes()
+	shell := w.kubectl(ctx, "exec", "-it", "streams", "-c", "c", "--", "sh")
+	p.Start(shell)
+	p.Expect("# ")
+	p.Type("stty size; tty\r")
+	p.Expect(`40 100\r\n/dev/pts/0\r\n`)
+	p.Resize(24, 81)
+	// The new size travels beside what is typed: asked until it is there.
+	p.Type("until [ \"$(stty size)\" = '24 81' ]; do sleep 0.1; done; echo re''sized\r")
+	p.Expect(`resized\r\n`)
+	p.Type("exit 4\r")
+	p.End(shell, 4, before)
 }
 
 // testFollow reads a log while it is written.
 func (w *world) testFollow(ctx context.Context, t *testing.T) {
-	log, err := w.Client.CoreV1().Pods(ns).GetLogs("streams", &corev1.PodLogOptions{Container: "c", Follow: true}).Stream(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	follow := w.kubectl(ctx, "logs", "-f", "streams", "-c", "c")
+	log, err := follow.StdoutPipe()
+	if err == nil {
+		err = follow.Start()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
+	defer func() {
+		cancel()
+		_ = follow.Wait() // it was killed
+	}()
 	lines := bufio.NewScanner(log)
 	for _, word := range []string{"one", "two"} {
-		_, errs, err := w.exec(ctx, "streams",
-			corev1.PodExecOptions{Container: "c", Command: []string{"sh", "-c", "echo " + word + " >/proc/1/fd/1"}}, nil)
-		if err != nil {
-			t.Fatalf("%v: %s", err, errs)
-		}
+		w.typed(ctx, t, "", "exec", "streams", "-c", "c", "--", "sh", "-c", "echo "+word+" >/proc/1/fd/1")
 		if !lines.Scan() || lines.Text() != word {
 			t.Errorf("%q, %v, not %s", lines.Text(), lines.Err(), word)
 		}
 	}
 }
 
-// testCopy carries more than fits into any buffer, as kubectl cp does.
+// testCopy carries a directory, with more than fits into any buffer, into the pod and out of it.
 func (w *world) testCopy(ctx context.Context, t *testing.T) {
-	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // 2 MiB
-	_, errs, err := w.exec(ctx, "streams",
-		corev1.PodExecOptions{Container: "c", Command: []string{"sh", "-c", "cat >/tmp/f"}}, bytes.NewReader(data))
-	if err != nil {
-		t.Fatalf("in: %v: %s", err, errs)
+	in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
+	data := make([]byte, 2<<20)
+	_, _ = rand.Read(data)
+	if err := os.MkdirAll(filepath.Join(in, "sub"), 0o755); err != nil {
+		t.Fatal(err)
 	}
-	out, errs, err := w.exec(ctx, "streams", corev1.PodExecOptions{Container: "c", Command: []string{"cat", "/tmp/f"}}, nil)
-	if err != nil || out != string(data) {
-		t.Errorf("out: %d of %d bytes, %v: %s", len(out), len(data), err, errs)
+	if err := os.WriteFile(filepath.Join(in, "sub", "f"), data, 0o755); err != nil { //nolint:gosec // a mode to be carried
+		t.Fatal(err)
+	}
+	w.typed(ctx, t, "", "cp", in, "streams:/tmp/d", "-c", "c")
+	w.typed(ctx, t, "", "cp", ns+"/streams:/tmp/d", out, "-c", "c")
+	w.typed(ctx, t, "", "exec", "streams", "-c", "c", "--", "test", "-x", "/tmp/d/sub/f")
+	if got, err := os.ReadFile(filepath.Join(out, "sub", "f")); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("out: %d of %d bytes, %v", len(got), len(data), err)
 	}
 }
 
 // testAttach: what is written to a container's input comes back, and is in its log as well.
 func (w *world) testAttach(ctx context.Context, t *testing.T) {
-	o := corev1.PodAttachOptions{Container: "in", Stdin: true, Stdout: true, Stderr: true}
-	r := w.Client.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name("streams").SubResource("attach").
-		VersionedParams(&o, scheme.ParameterCodec)
-	e, err := remotecommand.NewWebSocketExecutor(w.Config, "GET", r.URL().String())
-	if err != nil {
-		t.Fatal(err)
+	const want = "got a\ngot b\n"
+	if out := w.typed(ctx, t, "a\nb\n", "attach", "-q", "-i", "streams", "-c", "in"); out != want {
+		t.Errorf("it says %q", out)
 	}
-	var out, errs bytes.Buffer
-	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("a\nb\n"), Stdout: &out, Stderr: &errs})
-	if err != nil || out.String() != "got a\ngot b\n" {
-		t.Errorf("%q, %q, %v", &out, &errs, err)
-	}
-	previous := w.until(ctx, t, "streams", "restarted", func(pod *corev1.Pod) bool {
+	w.until(ctx, t, "streams", "restarted", func(pod *corev1.Pod) bool {
 		for _, st := range pod.Status.ContainerStatuses {
 			if st.Name == "in" && st.RestartCount > 0 {
 				return true
@@ -97,55 +109,46 @@ func (w *world) testAttach(ctx context.Context, t *testing.T) {
 		}
 		return false
 	})
-	if got := w.logs(ctx, t, previous.Name, corev1.PodLogOptions{Container: "in", Previous: true}); got != out.String() {
+	if got := w.typed(ctx, t, "", "logs", "-p", "streams", "-c", "in"); got != want {
 		t.Errorf("log %q", got)
 	}
 }
 
 // testForward reads a file of a server that listens on the pod's own loopback only.
 func (w *world) testForward(ctx context.Context, t *testing.T) {
-	r := w.Client.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name("streams").SubResource("portforward")
-	dialer, err := portforward.NewSPDYOverWebsocketDialer(r.URL(), w.Config)
+	ctx, cancel := context.WithCancel(ctx)
+	forward := w.kubectl(ctx, "port-forward", "pod/streams", ":8080")
+	said, err := forward.StdoutPipe()
+	if err == nil {
+		err = forward.Start()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, ready := make(chan struct{}), make(chan struct{})
-	var errs bytes.Buffer
-	f, err := portforward.New(dialer, []string{"0:8080"}, stop, ready, io.Discard, &errs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- f.ForwardPorts() }()
 	defer func() {
-		close(stop)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		cancel()
+		_, _ = io.Copy(io.Discard, said)
+		_ = forward.Wait() // it was killed
 	}()
-	select {
-	case <-ready:
-	case err := <-done:
-		done <- nil
-		t.Fatal(err)
-	case <-ctx.Done():
-		t.Fatal(context.Cause(ctx))
+	lines := bufio.NewScanner(said)
+	lines.Scan()
+	at := regexp.MustCompile(`^Forwarding from (127\.0\.0\.1:\d+) -> 8080$`).FindStringSubmatch(lines.Text())
+	if at == nil {
+		t.Fatalf("it says %q, %v", lines.Text(), lines.Err())
 	}
-	ports, err := f.GetPorts()
-	if err != nil {
-		t.Fatal(err)
+	for range 2 { // connections
+		if body, err := get(ctx, "http://"+at[1]+"/hostname"); err != nil || body != "streams\n" {
+			t.Errorf("the pod's server said %q, %v", body, err)
+		}
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/hostname", ports[0].Local), nil)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// testDebug looks at a container's processes and files from an ephemeral one.
+func (w *world) testDebug(ctx context.Context, t *testing.T) {
+	out := w.typed(ctx, t, `tr '\0' ' ' </proc/1/cmdline; echo; cat /proc/1/root/tmp/d/sub/f | wc -c; exit`+"\n",
+		"debug", "-q", "-i", "streams", "--image="+w.image, "--target=c", "-c", "look", "--", "sh")
+	if want := "sleep 1000 \n2097152\n"; out != want {
+		t.Errorf("it sees %q, not %q", out, want)
 	}
-	q.Close = true
-	res, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if body, err := io.ReadAll(res.Body); err != nil || string(body) != "streams\n" {
-		t.Errorf("the pod's server said %q, %v, %s", body, err, &errs)
-	}
+	w.typed(ctx, t, "", "exec", "streams", "-c", "c", "--", "true")
 }

@@ -115,5 +115,8 @@ func (c *Cluster) Kubectl(t testing.TB) (dir, env string) {
 	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return dir, "KUBECONFIG=" + c.file("admin.conf")
+	return dir, "KUBECONFIG=" + c.Kubeconfig()
 }
+
+// Kubeconfig is the file by which an administrator finds the cluster.
+func (c *Cluster) Kubeconfig() string { return c.file("admin.conf") }
