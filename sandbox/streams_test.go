@@ -348,11 +348,11 @@ func TestAttachToAContainer(t *testing.T) {
 	for _, done := range []<-chan error{first, second, third} {
 		h.must(<-done)
 	}
-	if diff := cmp.Diff([]string{"stdout F prompt> "}, h.logged("c")); diff == "" {
+	if diff := cmp.Diff([]string{"stdout P prompt> "}, h.logged("c")); diff == "" {
 		return
 	}
 	h.wait(id)
-	if diff := cmp.Diff([]string{"stdout F prompt> "}, h.logged("c")); diff != "" {
+	if diff := cmp.Diff([]string{"stdout P prompt> "}, h.logged("c")); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -37,7 +37,7 @@ func (w *Writer) write(s Stream, data []byte, end bool) error {
 			rest = rest[MaxLine:]
 			continue
 		case end:
-			w.line(now, s, 'F', rest)
+			w.line(now, s, 'P', rest) // without the newline, which was not written
 			rest = nil
 		}
 		break

@@ -71,11 +71,11 @@ func TestFormat(t *testing.T) {
 		{"lines at once", []string{"a\nb\n\nc\n"}, false, []string{"F a", "F b", "F ", "F c"}, 7},
 		{"line in pieces", []string{"he", "llo", "\n"}, false, []string{"F hello"}, 6},
 		{"kept back", []string{"a\nprompt> "}, false, []string{"F a"}, 2},
-		{"last line without an end", []string{"a\nb"}, true, []string{"F a", "F b"}, 3},
+		{"last line without an end", []string{"a\nb"}, true, []string{"F a", "P b"}, 3},
 		{"as long as may be", []string{long + "\n"}, false, []string{"F " + long}, MaxLine + 1},
 		{"one too long", []string{long + "y\n"}, false, []string{"P " + long, "F y"}, MaxLine + 2},
 		{"three parts", []string{long + long + "y\n"}, false, []string{"P " + long, "P " + long, "F y"}, 2*MaxLine + 2},
-		{"long without an end", []string{long + "y"}, true, []string{"P " + long, "F y"}, MaxLine + 1},
+		{"long without an end", []string{long + "y"}, true, []string{"P " + long, "P y"}, MaxLine + 1},
 		{"carriage returns and bytes", []string{"a\r\n\x00\xff\n"}, false, []string{"F a\r", "F \x00\xff"}, 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

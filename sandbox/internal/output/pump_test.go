@@ -197,20 +197,22 @@ func openLog(t *testing.T, path string) *os.File {
 	return f
 }
 
-// messages are the lines of a log without what stands before their text.
+// messages are what a log says was written, without the last line's end.
 func messages(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []string
+	var all strings.Builder
 	for line := range strings.Lines(string(b)) {
 		if _, text, ok := strings.Cut(line, " F "); ok {
-			all = append(all, strings.TrimSuffix(text, "\n"))
+			all.WriteString(text)
+		} else if _, text, ok := strings.Cut(line, " P "); ok {
+			all.WriteString(strings.TrimSuffix(text, "\n"))
 		}
 	}
-	return strings.Join(all, "\n")
+	return strings.TrimSuffix(all.String(), "\n")
 }
 
 // TestCarryStops: the end of the context ends a stream, and its clients, without a word.
