@@ -1,0 +1,93 @@
+package cri
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testkube"
+)
+
+// apart are the specs of critest that are not run, or skip themselves.
+var apart = []struct{ specs, why string }{
+	{"HostPID|HostIpc is true", "a VM has processes and shared memory of its own: such pods are refused"},
+	{"HostNetwork is true", "the guest's kernel has no sockets of the host, which the spec lists in the container"},
+	{"Mount Propagation|adding volume and device", "paths of the host that are no volume are refused"},
+	{"should support (non-)?recursive readonly mounts", "likewise"},
+	{"image with digest", "the one digest that the spec names is of an image that cannot be had"},
+	{"MaskedPaths", "the shell of Debian's busybox runs its own ls, whatever /bin/ls is"},
+	{"AppArmor", "the guest has none"},
+	{"UserNamespaces", "no handler advertises them"},
+	{"benchmark", "no test"},
+}
+
+// report is what is read of ginkgo's JSON.
+type report []struct {
+	SpecReports []struct {
+		ContainerHierarchyTexts []string
+		LeafNodeText, State     string
+		RunTime                 time.Duration
+		Failure                 struct{ Message string }
+	}
+}
+
+// TestCritest runs the CRI's own suite.
+func TestCritest(t *testing.T) {
+	critestImages(t)
+	n := newNode(t, enginetest.Forks)
+	tmp := filepath.Join(n.o.Roots.Data, "seccomp") // where the kubelet has profiles
+	if err := os.MkdirAll(tmp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.o.Logs = append(n.o.Logs, tmp)
+	n.serve(t)
+	var skip []string
+	for _, a := range apart {
+		skip = append(skip, a.specs)
+	}
+	file := filepath.Join(n.logs, "report.json")
+	cmd := exec.CommandContext(testdeadline.Context(t, 5*time.Minute), testkube.Program(t, "critest"),
+		"-runtime-endpoint", "unix://"+n.o.Socket, "-ginkgo.json-report", file, "-ginkgo.no-color", "-ginkgo.skip", strings.Join(skip, "|"))
+	cmd.Dir, cmd.Env = tmp, append(os.Environ(), "TMPDIR="+tmp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWIPC} // it leaves shared memory
+	out, ended := cmd.CombinedOutput()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v, %v: %s", ended, err, out)
+	}
+	var r report
+	if err := json.Unmarshal(text, &r); err != nil || len(r) != 1 {
+		t.Fatalf("the report: %v", err)
+	}
+	matched := map[string]bool{}
+	for _, s := range r[0].SpecReports {
+		name := strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " ")
+		why := slices.IndexFunc(apart, func(a struct{ specs, why string }) bool { return regexp.MustCompile(a.specs).MatchString(name) })
+		switch {
+		case s.State == "passed":
+			t.Logf("%.1f s: %s", s.RunTime.Seconds(), name)
+		case s.State == "skipped" && why >= 0:
+			matched[apart[why].specs] = true
+		default:
+			t.Errorf("%s: %s: %s", name, s.State, s.Failure.Message)
+		}
+	}
+	for _, a := range apart {
+		if !matched[a.specs] {
+			t.Errorf("no spec was skipped as %s", a.specs)
+		}
+	}
+	if t.Failed() {
+		t.Logf("critest ended with %v: %s", ended, out)
+	}
+	n.nothingLeft(t)
+}
