@@ -42,7 +42,10 @@ func (c *container) start(ctx context.Context) error {
 	if state != ContainerCreated {
 		return failure.New(codes.FailedPrecondition, "it is %s, not created", state)
 	}
+	// Not when the shim has answered: a short command has ended by then.
+	var began time.Time
 	for started := false; !started; {
+		began = time.Now()
 		shim, err := c.pod.live(ctx)
 		if err != nil {
 			return err
@@ -65,7 +68,7 @@ func (c *container) start(ctx context.Context) error {
 		started = true
 	}
 	fault.Point("container.started")
-	c.pod.setStarted(c, time.Now())
+	c.pod.setStarted(c, began)
 	return nil
 }
 
