@@ -42,6 +42,8 @@ func TestBehaviours(t *testing.T) {
 		{"devices", devices},
 		{"sysctls", sysctls},
 		{"images", images},
+		{"stalled registry", stalled},
+		{"updates", updates},
 		{"port-forward", portForward},
 		{"host ports", hostPorts},
 		{"killed VM", killedVM},

@@ -2,18 +2,24 @@ package cri
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/busybox"
+	"github.com/bulkhead-project/bulkhead/internal/ociimage"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
@@ -61,6 +67,13 @@ func images(ctx context.Context, t *testing.T, n *node) {
 	if err == nil || !strings.Contains(err.Error(), "arm64") && !strings.Contains(err.Error(), "amd64") {
 		t.Errorf("an image of another architecture: %v", err)
 	}
+	index := r.PushIndex(t, "arm/index:1", mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
+		Add: foreign(t, img), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}},
+	}))
+	_, err = n.Images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: index}, Auth: auth})
+	if err == nil || !strings.Contains(err.Error(), "amd64") {
+		t.Errorf("an index of other architectures: %v", err)
+	}
 	_, err = n.Images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: r.Host + "/no/image:1"}, Auth: auth})
 	expect(t, "an image that is not there", err, codes.NotFound)
 
@@ -98,6 +111,46 @@ func images(ctx context.Context, t *testing.T, n *node) {
 	if err != nil || none.GetImage() != nil {
 		t.Errorf("the status of a removed image: %v, %v", none, err)
 	}
+}
+
+// stalled: a registry that sends half of a layer and no more costs its caller the time that
+// that one gives, and nobody else anything.
+func stalled(ctx context.Context, t *testing.T, n *node) {
+	registries(t)
+	var stall atomic.Bool
+	free := make(chan struct{})
+	r := testimage.Registry(t, testimage.Wrap(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if !stall.Load() || !strings.Contains(req.URL.Path, "/blobs/") {
+				next.ServeHTTP(w, req)
+				return
+			}
+			w.Header().Set("Content-Length", "1000000")
+			_, _ = w.Write(make([]byte, 1000))
+			w.(http.Flusher).Flush()
+			select {
+			case <-free:
+			case <-req.Context().Done():
+			}
+		})
+	}))
+	t.Cleanup(func() { close(free) })
+	img := testimage.Image(t, v1.Config{}, []ociimage.Entry{ociimage.File("stalled", 0o644, "as it is")})
+	ref, _ := r.Push(t, "stalled:1", img)
+	pull := func(ctx context.Context) error {
+		_, err := n.Images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+		return err
+	}
+	stall.Store(true)
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	expect(t, "a registry that stalls", pull(short), codes.DeadlineExceeded)
+	began := time.Now()
+	if _, err := n.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{}); err != nil || time.Since(began) > testdeadline.For(5*time.Second) {
+		t.Errorf("the images, while a registry stalls: %v after %v", err, time.Since(began))
+	}
+	stall.Store(false)
+	expect(t, "a registry that has recovered", pull(ctx), codes.OK)
 }
 
 // foreign is an image of another architecture.

@@ -64,6 +64,7 @@ func users(ctx context.Context, t *testing.T, n *node) {
 			RunAsUser: number(1234), RunAsGroup: number(55), SupplementalGroups: []int64{77},
 			SupplementalGroupsPolicy: runtimeapi.SupplementalGroupsPolicy_Strict,
 		}, who, "1234:55:55 77"},
+		{"name", &security{RunAsUsername: "demo"}, who, "1000:1000:1000 2000"},
 	}, func(l look, id string) {
 		u := n.containerOf(ctx, t, id).GetUser().GetLinux()
 		got := fmt.Sprintf("%d:%d:%s", u.GetUid(), u.GetGid(), strings.Trim(fmt.Sprint(u.GetSupplementalGroups()), "[]"))

@@ -107,17 +107,29 @@ func (s *Server) Requests() []string {
 // reference and the image's digest.
 func (s *Server) Push(t testing.TB, repository string, img v1.Image) (reference string, digest v1.Hash) {
 	t.Helper()
-	reference = s.Host + "/" + repository
-	ref, err := name.ParseReference(reference, name.Insecure)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(ref, img, remote.WithAuth(s.auth)); err != nil {
-		t.Fatalf("push %s: %v", reference, err)
-	}
-	digest, err = img.Digest()
+	reference = s.put(t, repository, func(ref name.Reference, auth remote.Option) error { return remote.Write(ref, img, auth) })
+	digest, err := img.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return reference, digest
+}
+
+// PushIndex is Push for images of several platforms.
+func (s *Server) PushIndex(t testing.TB, repository string, index v1.ImageIndex) (reference string) {
+	t.Helper()
+	return s.put(t, repository, func(ref name.Reference, auth remote.Option) error { return remote.WriteIndex(ref, index, auth) })
+}
+
+func (s *Server) put(t testing.TB, repository string, write func(name.Reference, remote.Option) error) string {
+	t.Helper()
+	reference := s.Host + "/" + repository
+	ref, err := name.ParseReference(reference, name.Insecure)
+	if err == nil {
+		err = write(ref, remote.WithAuth(s.auth))
+	}
+	if err != nil {
+		t.Fatalf("push %s: %v", reference, err)
+	}
+	return reference
 }
