@@ -11,14 +11,21 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
+	"github.com/bulkhead-project/bulkhead/agent/internal/cpus"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 // defaultPeriod is the kernel's, in microseconds.
 const defaultPeriod = 100_000
 
-// limitPod sets the cgroup that holds those of the pod's containers.
+// limitPod sets the cgroup that holds those of the pod's containers, after it has brought
+// CPUs online, or taken them away.
 func limitPod(l agentv1.PodLimits) error {
+	if l.VCPUs > 0 {
+		if err := cpus.Set(cpus.Dir, l.VCPUs); err != nil {
+			return err
+		}
+	}
 	memory, cpu := "max", "max"
 	if l.MemoryBytes > 0 {
 		memory = strconv.FormatInt(l.MemoryBytes, 10)

@@ -72,6 +72,19 @@ func testResize(t *testing.T, w *world) {
 		t.Errorf("after a resize of b: %+v, %+v", a, b)
 	}
 
+	// The machine was made with one CPU.
+	if was := cpusOf(t, w); was != "1" {
+		t.Fatalf("the pod has %s CPUs", was)
+	}
+	w.must(t, "", "update", "web", "-c", "a", "--cpu", "1500m")
+	if now := cpusOf(t, w); now != "2" {
+		t.Errorf("grown to 1.75 CPUs, the pod has %s", now)
+	}
+	w.must(t, "", "update", "web", "-c", "a", "--cpu", "600m")
+	if now := cpusOf(t, w); now != "1" {
+		t.Errorf("shrunk again, the pod has %s CPUs", now)
+	}
+
 	if c := w.run(t, "", "update", "web", "--cpu", "63"); c.ProcessState.ExitCode() == 0 || !strings.Contains(c.err.String(), "Infeasible") {
 		t.Errorf("63 CPUs: %v", c)
 	}
@@ -90,6 +103,12 @@ func testResize(t *testing.T, w *world) {
 		t.Error("a memory of lots is accepted")
 	}
 	w.must(t, "", "rm", "-f", "web")
+}
+
+// cpusOf is how many CPUs a process of the pod sees.
+func cpusOf(t *testing.T, w *world) string {
+	t.Helper()
+	return strings.TrimSpace(w.must(t, "", "exec", "web", "-c", "b", "--", "nproc"))
 }
 
 func resizePending(pod corev1.Pod) string {

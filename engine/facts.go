@@ -159,7 +159,7 @@ func (p *pod) facts(ctx context.Context) *Facts {
 	f := &Facts{
 		ID: p.id, State: "stopped", Accel: string(r.Machine.Accel), AccelNote: r.AccelNote,
 		Network: string(r.Machine.Network), NetNote: r.NetNote, Clone: r.Template != "", Forked: r.Forked, ForkNote: r.ForkNote,
-		Template: r.Template, VCPUs: r.Machine.VCPUs, MemoryMiB: int64(r.MemoryMiB), Exit: r.Exit,
+		Template: r.Template, VCPUs: max(r.VCPUs, r.Machine.VCPUs), MemoryMiB: int64(r.MemoryMiB), Exit: r.Exit,
 		Console: filepath.Join(dir, layout.Console), ShimLog: filepath.Join(dir, layout.Log),
 	}
 	for _, t := range r.Phases {

@@ -22,10 +22,9 @@ import (
 
 // ResizePod resizes a running pod: its VM's memory, what the host lets it have, and
 // what holds for its containers together. The containers' own limits are updated
-// one by one: after this where they grow, before it where they shrink. A VM keeps
-// the CPUs that it was made with: more of them than that, or more memory than it can
-// be grown to, is refused (ResourceExhausted), and nothing is changed. A nil
-// overhead stays as it is.
+// one by one: after this where they grow, before it where they shrink. More CPUs or more
+// memory than the VM can be grown to is refused (ResourceExhausted), and nothing is
+// changed. A nil overhead stays as it is.
 func (e *Engine) ResizePod(ctx context.Context, id string, s Size, overhead *store.Overhead) error {
 	p, err := e.find(id)
 	if err != nil {
@@ -59,7 +58,9 @@ func (p *pod) resize(ctx context.Context, s Size, overhead *store.Overhead) erro
 	if grows {
 		p.e.groups.Limit(&r, memory)
 	}
-	if err := resizeMachine(ctx, c, s.Limits, size.MemoryMiB); err != nil {
+	limits := s.Limits
+	limits.VCPUs = size.VCPUs
+	if err := resizeMachine(ctx, c, limits, size.MemoryMiB); err != nil {
 		return err // a host that allows more than there is does no harm
 	}
 	if !grows {
@@ -67,7 +68,8 @@ func (p *pod) resize(ctx context.Context, s Size, overhead *store.Overhead) erro
 	}
 	p.e.groups.HoldCPU(&r, quota(size), size.Period, r.Overhead)
 	return p.assume(func(record *store.Pod) {
-		record.Cgroup, record.MemoryMiB, record.Overhead, record.Sized = r.Cgroup, size.MemoryMiB, r.Overhead, true
+		record.Cgroup, record.VCPUs, record.MemoryMiB = r.Cgroup, size.VCPUs, size.MemoryMiB
+		record.Overhead, record.Sized = r.Overhead, true
 	})
 }
 
@@ -77,12 +79,11 @@ func (p *pod) newSize(r *store.Pod, s Size) (sizing.Size, error) {
 	if err != nil {
 		return size, err
 	}
-	if size.VCPUs > r.Machine.VCPUs {
-		return size, &sizing.TooLargeError{What: "CPUs", Want: int64(size.VCPUs), Have: int64(r.Machine.VCPUs), Machine: true}
+	if most := r.Machine.CanHave(); size.VCPUs > most {
+		return size, &sizing.TooLargeError{What: "CPUs", Want: int64(size.VCPUs), Have: int64(most), Machine: true}
 	}
-	// A VM that has more CPUs than it would be made with now is held to its share
-	// of them.
-	size.VCPUs = r.Machine.VCPUs
+	// A VM that was made with more CPUs than it would be now is held to its share of them.
+	size.VCPUs = max(size.VCPUs, r.Machine.VCPUs)
 	size.MemoryMiB = max(size.MemoryMiB, r.Machine.Memory)
 	if most := r.Machine.MaxMem; size.MemoryMiB > most {
 		return size, &sizing.TooLargeError{What: "MiB of memory", Want: int64(size.MemoryMiB), Have: int64(most), Machine: true}

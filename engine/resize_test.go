@@ -143,6 +143,7 @@ func TestResizePod(t *testing.T) {
 		errs     errs
 		code     codes.Code
 		want     int  // MiB
+		vcpus    int  // that are online then, if not those of its making
 		before   bool // the limit on the host is changed before the VM is
 	}{
 		{name: "grows", to: 1024, want: 1280, before: true},
@@ -152,7 +153,8 @@ func TestResizePod(t *testing.T) {
 		{name: "as much as there can be", to: 1888, want: 2048, before: true},
 		{name: "more than there can be", to: 1889, want: 768, code: codes.ResourceExhausted},
 		{name: "all CPUs", to: 512, cpus: 200_000, want: 768},
-		{name: "a CPU too many", to: 512, cpus: 200_001, want: 768, code: codes.ResourceExhausted},
+		{name: "more CPUs than it was made with", to: 512, cpus: 200_001, want: 768, vcpus: 4},
+		{name: "a CPU too many", to: 512, cpus: 400_001, want: 768, code: codes.ResourceExhausted},
 		{name: "with another overhead", to: 512, want: 768, overhead: &store.Overhead{Memory: 300 * mib, CPU: 2}},
 		{name: "fails to grow", to: 1024, errs: errs{"Update": {errInjected}}, code: codes.Unknown, want: 768, before: true},
 		{name: "fails to shrink", to: 256, errs: errs{"Update": {errInjected}}, code: codes.Unknown, want: 768},
@@ -164,6 +166,7 @@ func TestResizePod(t *testing.T) {
 			p := c.pod
 			p.e.host = sizing.Host{CPUs: 8, MemoryMiB: 1 << 20}
 			grouped(t, p, 0)
+			p.record.Machine.MaxVCPUs = 4
 			p.record.Machine.VCPUs, p.record.Machine.Memory, p.record.Machine.MaxMem, p.record.MemoryMiB = 2, 512, 2048, 768
 			limit, before := filepath.Join(p.record.Cgroup.Dirs[0], "memory.limit_in_bytes"), false
 			if err := os.WriteFile(limit, nil, 0o600); err != nil {
@@ -180,6 +183,9 @@ func TestResizePod(t *testing.T) {
 			r := p.snapshot()
 			if r.MemoryMiB != tc.want || r.Sized != (err == nil) {
 				t.Errorf("%d MiB, sized %v", r.MemoryMiB, r.Sized)
+			}
+			if want := max(tc.vcpus, 2); err == nil && r.VCPUs != want || err != nil && r.VCPUs != 0 {
+				t.Errorf("%d CPUs, not %d", r.VCPUs, want)
 			}
 			if before != tc.before || written(t, limit) != (tc.before || err == nil) {
 				t.Errorf("the host's limit is changed before: %v, at all: %v", before, written(t, limit))

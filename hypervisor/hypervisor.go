@@ -44,16 +44,19 @@ const (
 // Machine is everything that shapes a virtual machine and that a template and
 // its clones must have in common. Two equal Machines (Key) are interchangeable.
 type Machine struct {
-	Kernel  string  `json:"kernel"`  // path of an uncompressed PVH vmlinux
-	Initrd  string  `json:"initrd"`  // path
-	Cmdline string  `json:"cmdline"` // kernel command line, without console
-	Accel   Accel   `json:"accel"`
-	VCPUs   int     `json:"vcpus"`
-	Memory  int     `json:"memoryMiB"`    // at boot
-	MaxMem  int     `json:"maxMemoryMiB"` // the most that virtio-mem can grow to, boot memory included
-	Slots   int     `json:"slots"`        // virtio-blk devices that Attach fills
-	Scratch int     `json:"scratch"`      // how many of them, the first, are writable
-	Network Network `json:"network"`
+	Kernel  string `json:"kernel"`  // path of an uncompressed PVH vmlinux
+	Initrd  string `json:"initrd"`  // path
+	Cmdline string `json:"cmdline"` // kernel command line, without console
+	Accel   Accel  `json:"accel"`
+	VCPUs   int    `json:"vcpus"` // at boot
+	// MaxVCPUs is how many of them the guest can bring online, those of its boot included;
+	// 0 is no more than these.
+	MaxVCPUs int     `json:"maxVCPUs,omitempty"`
+	Memory   int     `json:"memoryMiB"`    // at boot
+	MaxMem   int     `json:"maxMemoryMiB"` // the most that virtio-mem can grow to, boot memory included
+	Slots    int     `json:"slots"`        // virtio-blk devices that Attach fills
+	Scratch  int     `json:"scratch"`      // how many of them, the first, are writable
+	Network  Network `json:"network"`
 }
 
 // SlotSize is the size of every disk slot: a guest knows its disks' sizes from

@@ -29,6 +29,9 @@ func SlotSerial(slot int) string { return "slot" + strconv.Itoa(slot) }
 // the others are not, and that cannot change in a running guest.
 func (m Machine) SlotMode(slot int) DiskMode { return DiskMode(slot < m.Scratch) }
 
+// CanHave is how many virtual CPUs the guest can have.
+func (m Machine) CanHave() int { return max(m.VCPUs, m.MaxVCPUs) }
+
 // Validate returns an error that names the first impossible field, and matches
 // ErrInvalid.
 func (m Machine) Validate() error {
@@ -42,6 +45,8 @@ func (m Machine) Validate() error {
 		return bad("accelerator %q is not %s or %s", m.Accel, KVM, TCG)
 	case m.VCPUs < 1 || m.VCPUs > MaxVCPUs:
 		return bad("%d virtual CPUs, of 1 to %d", m.VCPUs, MaxVCPUs)
+	case m.MaxVCPUs != 0 && (m.MaxVCPUs < m.VCPUs || m.MaxVCPUs > MaxVCPUs):
+		return bad("at most %d virtual CPUs, with %d at boot, of at most %d", m.MaxVCPUs, m.VCPUs, MaxVCPUs)
 	case m.Memory < 64 || m.Memory%MemoryStep != 0:
 		return bad("%d MiB of memory, of 64 or more in steps of %d", m.Memory, MemoryStep)
 	case m.MaxMem != 0 && (m.MaxMem < m.Memory || m.MaxMem%MemoryStep != 0):

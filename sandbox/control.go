@@ -144,9 +144,9 @@ func (s *Sandbox) UpdateContainer(ctx context.Context, id string, resources []by
 	return s.save()
 }
 
-// Resize changes what holds for all containers together: the machine's memory,
-// 0 for no change, grown before the limits within the guest and shrunk after
-// them. That a guest gives less memory back is no error.
+// Resize changes what holds for all containers together: limits, with the machine's CPUs
+// among them, and its memory, 0 for no change, grown before the limits within the guest
+// and shrunk after them. That a guest gives less memory back is no error.
 func (s *Sandbox) Resize(ctx context.Context, limits agentv1.PodLimits, memoryMiB int) error {
 	m, err := s.running("resize", Running)
 	if err != nil {

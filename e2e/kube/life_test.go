@@ -15,7 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// testResize: a running pod gets other limits in place, which its container sees.
+// testResize: a running pod gets other limits in place, which its container sees, as it does
+// the CPU that its machine was made without.
 func (w *world) testResize(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -23,21 +24,21 @@ func (w *world) testResize(t *testing.T) {
   requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 200m, memory: 64Mi}}}]}`)
 	w.ready(ctx, t, "resize")
 	patch := `{"spec": {"containers": [{"name": "c", "resources": {
-  "requests": {"cpu": "100m", "memory": "640Mi"}, "limits": {"cpu": "400m", "memory": "640Mi"}}}]}}`
+  "requests": {"cpu": "100m", "memory": "640Mi"}, "limits": {"cpu": "1400m", "memory": "640Mi"}}}]}}`
 	api := w.Client.CoreV1().Pods(ns)
 	if _, err := api.Patch(ctx, "resize", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
 		t.Fatal(err)
 	}
 	pod := w.until(ctx, t, "resize", "resized", func(pod *corev1.Pod) bool {
 		r := pod.Status.ContainerStatuses[0].Resources
-		return r != nil && r.Limits.Cpu().MilliValue() == 400 && r.Limits.Memory().Value() == 640<<20
+		return r != nil && r.Limits.Cpu().MilliValue() == 1400 && r.Limits.Memory().Value() == 640<<20
 	})
 	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 0 {
 		t.Errorf("the container was started anew %d times", n)
 	}
 	out, errs, err := w.exec(ctx, "resize",
-		corev1.PodExecOptions{Command: []string{"cat", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cpu.max"}}, nil)
-	if want := strconv.Itoa(640<<20) + "\n40000 100000\n"; err != nil || out != want {
+		corev1.PodExecOptions{Command: []string{"sh", "-c", "cd /sys/fs/cgroup; cat memory.max cpu.max; nproc"}}, nil)
+	if want := strconv.Itoa(640<<20) + "\n140000 100000\n2\n"; err != nil || out != want {
 		t.Errorf("in the container: %q, %q, %v, want %q", out, errs, err, want)
 	}
 }

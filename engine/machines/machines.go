@@ -60,6 +60,10 @@ var (
 	maxMemory  = 4096
 )
 
+// maxVCPUs is how many CPUs a VM can be grown to on a host that has as many, if it is not
+// made with more: each is a thread of QEMU's, also while it is offline.
+const maxVCPUs = 4
+
 // What every VM of the engine has, whatever its pod: templates are kept for each
 // combination of the rest.
 const (
@@ -72,7 +76,7 @@ func Of(b guest.Bundle, h sizing.Host, vcpus, memory int, accel hypervisor.Accel
 	boot, most := memoryClass(memory, h)
 	return hypervisor.Machine{
 		Kernel: b.KernelPath(), Initrd: b.InitrdPath(), Cmdline: b.Cmdline,
-		Accel: accel, VCPUs: vcpus, Memory: boot, MaxMem: most,
+		Accel: accel, VCPUs: vcpus, MaxVCPUs: max(vcpus, min(h.CPUs, maxVCPUs)), Memory: boot, MaxMem: most,
 		Slots: diskSlots, Scratch: rwSlots, Network: net,
 	}
 }

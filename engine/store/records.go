@@ -59,6 +59,7 @@ type Pod struct {
 	AccelNote string             `json:"accelNote,omitempty"`
 	Template  string             `json:"template,omitempty"` // key; absent for a cold boot
 	MemoryMiB int                `json:"memoryMiB"`
+	VCPUs     int                `json:"vcpus,omitempty"` // since it was resized; 0 is as its machine was made
 	Owner     *shim.Owner        `json:"owner,omitempty"`
 	// Forked says that the VM is a fork, ForkNote why a clone is none.
 	Forked   bool   `json:"forked,omitempty"`

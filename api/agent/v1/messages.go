@@ -111,6 +111,7 @@ type PodLimits struct {
 	MemoryBytes int64 `json:"memoryBytes,omitempty"`
 	CPUQuota    int64 `json:"cpuQuota,omitempty"`  // microseconds of each period
 	CPUPeriod   int64 `json:"cpuPeriod,omitempty"` // microseconds; 0 is 100000
+	VCPUs       int   `json:"vcpus,omitempty"`     // how many of the machine's are online; 0 is no change
 }
 
 // Network is how the guest sets up its only interface.
