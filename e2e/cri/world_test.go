@@ -40,7 +40,8 @@ func newNode(t *testing.T, forks bool) *node {
 	o := enginetest.Real(t, forks)
 	o.Network, o.CNI = nil, &cni.Options{Conf: conf, Bin: []string{testnet.Plugins}}
 	n.o = door.Options{
-		Roots: o.Roots, Kubelet: t.TempDir(), Socket: filepath.Join(o.Roots.State, "cri.sock"), Logs: append(o.HostPaths, n.logs), Engine: o, Logger: o.Logger,
+		Roots: o.Roots, Kubelet: t.TempDir(), Socket: filepath.Join(o.Roots.State, "cri.sock"),
+		Logs: append(o.HostPaths, n.logs), Engine: o, Logger: o.Logger,
 	}
 	n.Client = critest.Dial(t, n.o.Socket)
 	return n
