@@ -22,7 +22,7 @@ AGAINST ?=
 
 # The image library without its C dependencies, gRPC without its debugging pages
 # (3 MB of every shim).
-TAGS       := containers_image_openpgp grpcnotrace exclude_graphdriver_btrfs exclude_graphdriver_devicemapper
+TAGS       := containers_image_openpgp grpcnotrace exclude_graphdriver_btrfs exclude_graphdriver_devicemapper nri_no_wasm
 MODULE     := github.com/bulkhead-project/bulkhead
 LDFLAGS    := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 BUILD      := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)'

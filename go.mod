@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/BurntSushi/toml v1.6.0 // the configuration of bulkhead cri
 	github.com/containerd/containerd/api v1.12.0 // the shim's services, as containerd defines them
+	github.com/containerd/nri v0.12.5 // the plugins of a node, NRI
 	github.com/containerd/log v0.1.0 // ttrpc's log, sent to ours
 	github.com/containerd/ttrpc v1.2.10 // how containerd talks to a shim
 	github.com/docker/distribution v2.8.3+incompatible // a registry's errors, to tell them apart
@@ -102,6 +103,7 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/klauspost/pgzip v1.2.7 // indirect
+	github.com/knqyf263/go-plugin v0.9.0 // indirect
 	github.com/manifoldco/promptui v0.9.0 // indirect
 	github.com/moby/moby/client v0.6.2 // indirect
 	github.com/moby/spdystream v0.5.1 // indirect
@@ -118,6 +120,7 @@ require (
 	github.com/sigstore/fulcio v1.8.8 // indirect
 	github.com/sigstore/protobuf-specs v0.5.2 // indirect
 	github.com/sigstore/sigstore v1.10.11 // indirect
+	github.com/tetratelabs/wazero v1.11.0 // indirect
 	github.com/ulikunitz/xz v0.5.17 // indirect
 	github.com/vbatts/tar-split v0.12.3 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -85,10 +86,38 @@ func (s *Service) containerRequest(
 	}, last); err != nil {
 		return r, err
 	}
+	r.Adjust = s.adjusted(p.ID, config, r.Spec)
 	keep := kept(config, last)
 	keep.Image.Image = imageName(config.GetImage(), img)
 	r.Record, err = encode(keep, stored{ImageRef: imageRef(img)})
 	return r, err
+}
+
+// Making is a container that is being made. Its configuration must not be changed.
+type Making struct {
+	ID, PodID string
+	Config    *runtimeapi.ContainerConfig
+}
+
+// adjusted has Options.Adjust change a copy of a specification, nil without one.
+func (s *Service) adjusted(
+	pod string, config *runtimeapi.ContainerConfig, spec *specs.Spec,
+) func(context.Context, string) (*specs.Spec, func(), error) {
+	if s.adjust == nil {
+		return nil
+	}
+	return func(ctx context.Context, id string) (*specs.Spec, func(), error) {
+		var own specs.Spec
+		raw, err := json.Marshal(spec)
+		if err == nil {
+			err = json.Unmarshal(raw, &own)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("copy the specification: %w", err)
+		}
+		undo, err := s.adjust(ctx, Making{ID: id, PodID: pod, Config: config}, &own)
+		return &own, undo, err
+	}
 }
 
 // kept is the configuration that is stored: without the environment and the command,

@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	internalapi "k8s.io/cri-api/pkg/apis"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
@@ -28,6 +29,9 @@ type Options struct {
 	Handlers map[string]Handler
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
+	// Adjust, if not nil, changes the specification of each container that is made, but for its
+	// mounts; undo is called if the container is not made then.
+	Adjust func(ctx context.Context, m Making, spec *specs.Spec) (undo func(), err error)
 }
 
 // Service serves the CRI's interfaces. Its methods may be called at once.
@@ -37,6 +41,7 @@ type Service struct {
 	volumes    layout.Dirs
 	handlers   map[string]Handler
 	cdi        []string // directories of devices' specifications
+	adjust     func(ctx context.Context, m Making, spec *specs.Spec) (undo func(), err error)
 	log        *slog.Logger
 	pods       decoded[podRecord]
 	containers decoded[containerRecord]
@@ -53,7 +58,9 @@ func New(e *engine.Engine, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Service{engine: e, roots: o.Roots, volumes: o.Volumes, handlers: handlers(o.Handlers), cdi: cdi.Dirs, log: o.Logger}
+	return &Service{
+		engine: e, roots: o.Roots, volumes: o.Volumes, handlers: handlers(o.Handlers), cdi: cdi.Dirs, adjust: o.Adjust, log: o.Logger,
+	}
 }
 
 // Close does nothing: the engine's owner closes it.

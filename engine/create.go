@@ -71,9 +71,17 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if err := p.volumes.Ensure(ctx, r.Files); err != nil {
 		return "", err
 	}
-	ctr := newContainer(p, r)
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
+	id = store.NewID()
+	if r.Adjust != nil {
+		var undo func()
+		if r.Spec, undo, err = r.Adjust(ctx, id); err != nil {
+			return "", err
+		}
+		rollback.Push("adjusted", func(context.Context) error { undo(); return nil })
+	}
+	ctr := newContainer(p, id, r)
 	rollback.Push("record", func(context.Context) error { return p.e.store.DropContainer(p.id, ctr.ID) })
 	if err := p.e.store.PutContainer(p.id, &ctr.Container); err != nil {
 		return "", err
@@ -119,11 +127,11 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	return ctr.ID, nil
 }
 
-func newContainer(p *pod, r ContainerRequest) *container {
+func newContainer(p *pod, id string, r ContainerRequest) *container {
 	log, _ := r.Stdio.(containerv1.Log)
 	root, _ := r.Root.(containerv1.Image)
 	ctr := &container{pod: p, Stored: store.Stored{Container: store.Container{
-		ID: store.NewID(), Key: r.Key, Name: r.Name, Record: r.Record, ImageID: root.ID, Created: time.Now(), Log: log.File,
+		ID: id, Key: r.Key, Name: r.Name, Record: r.Record, ImageID: root.ID, Created: time.Now(), Log: log.File,
 		Files: r.Files, StopSignal: r.StopSignal, Termination: r.Termination,
 	}}}
 	if linux := r.Spec.Linux; linux != nil {

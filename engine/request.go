@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -75,7 +76,11 @@ type ContainerRequest struct {
 	// Spec is for the guest's runtime; the engine names its cgroup. Its mounts that
 	// are the project's own are those of package containerv1.
 	Spec *specs.Spec
-	Root containerv1.Root
+	// Adjust, if not nil, gives the specification of the container that gets this id, in the
+	// place of Spec, whose mounts it has. It may be called again, with another id, for a
+	// container that had to be made again; undo is called if the container is not made.
+	Adjust func(ctx context.Context, id string) (spec *specs.Spec, undo func(), err error)
+	Root   containerv1.Root
 	// Files say where on the host the files lie of the mounts whose source is
 	// containerv1.Files.
 	Files []store.Files

@@ -12,6 +12,7 @@ import (
 	service "github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/cri"
 	"github.com/bulkhead-project/bulkhead/door/cri/config"
+	"github.com/bulkhead-project/bulkhead/door/cri/nri"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/sdnotify"
@@ -35,6 +36,9 @@ func serveCRI(ctx context.Context, args []string) error {
 		return err
 	}
 	o := cri.Options{Socket: c.Socket(), Kubelet: c.Kubelet, Logs: c.Logs, Metrics: c.Metrics, Traces: c.Traces, Logger: log}
+	if c.NRI {
+		o.NRI = &nri.Options{}
+	}
 	handlers, err := config.ParseHandlers(c.Handlers)
 	if err != nil {
 		return err

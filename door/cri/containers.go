@@ -17,14 +17,14 @@ import (
 func (r *runtimeServer) CreateContainer(
 	ctx context.Context, q *runtimeapi.CreateContainerRequest,
 ) (*runtimeapi.CreateContainerResponse, error) {
-	id, err := r.s.CreateContainer(ctx, q.GetPodSandboxId(), q.GetConfig(), q.GetSandboxConfig())
+	id, err := r.calls.CreateContainer(ctx, q.GetPodSandboxId(), q.GetConfig(), q.GetSandboxConfig())
 	return &runtimeapi.CreateContainerResponse{ContainerId: id}, err
 }
 
 func (r *runtimeServer) StartContainer(
 	ctx context.Context, q *runtimeapi.StartContainerRequest,
 ) (*runtimeapi.StartContainerResponse, error) {
-	return &runtimeapi.StartContainerResponse{}, r.s.StartContainer(ctx, q.GetContainerId())
+	return &runtimeapi.StartContainerResponse{}, r.calls.StartContainer(ctx, q.GetContainerId())
 }
 
 func (r *runtimeServer) StopContainer(
@@ -65,7 +65,7 @@ func (r *runtimeServer) UpdateContainerResources(
 	ctx context.Context, q *runtimeapi.UpdateContainerResourcesRequest,
 ) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	resources := &runtimeapi.ContainerResources{Linux: q.GetLinux(), Windows: q.GetWindows()}
-	return &runtimeapi.UpdateContainerResourcesResponse{}, r.s.UpdateContainerResources(ctx, q.GetContainerId(), resources)
+	return &runtimeapi.UpdateContainerResourcesResponse{}, r.calls.UpdateContainerResources(ctx, q.GetContainerId(), resources)
 }
 
 func (r *runtimeServer) ReopenContainerLog(

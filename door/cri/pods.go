@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	service "github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/door/cri/nri"
 )
 
 // runtimeServer gives the calls of a client to the service. It is compiled only as long as
@@ -14,8 +15,24 @@ import (
 type runtimeServer struct {
 	runtimeapi.UnsafeRuntimeServiceServer
 	s       *service.Service
+	calls   calls
 	streams *streams
 }
+
+// calls are those before which a node's plugins may stand.
+type calls interface {
+	RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error)
+	CreateContainer(
+		ctx context.Context, pod string, c *runtimeapi.ContainerConfig, p *runtimeapi.PodSandboxConfig,
+	) (string, error)
+	StartContainer(ctx context.Context, id string) error
+	UpdateContainerResources(ctx context.Context, id string, r *runtimeapi.ContainerResources) error
+}
+
+var (
+	_ calls = (*service.Service)(nil)
+	_ calls = (*nri.Plugins)(nil)
+)
 
 func (r *runtimeServer) Version(ctx context.Context, q *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return r.s.Version(ctx, q.GetVersion())
@@ -40,7 +57,7 @@ func (r *runtimeServer) UpdateRuntimeConfig(
 func (r *runtimeServer) RunPodSandbox(
 	ctx context.Context, q *runtimeapi.RunPodSandboxRequest,
 ) (*runtimeapi.RunPodSandboxResponse, error) {
-	id, err := r.s.RunPodSandbox(ctx, q.GetConfig(), q.GetRuntimeHandler())
+	id, err := r.calls.RunPodSandbox(ctx, q.GetConfig(), q.GetRuntimeHandler())
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: id}, err
 }
 

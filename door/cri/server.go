@@ -20,6 +20,7 @@ import (
 
 	service "github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/cri/metrics"
+	"github.com/bulkhead-project/bulkhead/door/cri/nri"
 	"github.com/bulkhead-project/bulkhead/door/cri/tracing"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
 	"github.com/bulkhead-project/bulkhead/engine"
@@ -46,6 +47,8 @@ type Options struct {
 	Metrics string
 	// Traces is the URL that spans are sent to, by OTLP over HTTP; empty is nowhere.
 	Traces string
+	// NRI says where a node's plugins are; nil is that none are asked. Its Logger is the door's.
+	NRI *nri.Options
 	// Engine is what else the engine is opened with; Roots, Instance, HostPaths, Observer and
 	// Logger are set by the door.
 	Engine engine.Options
@@ -100,12 +103,35 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(seen.unary), grpc.StreamInterceptor(seen.stream),
 	)...)
-	s := service.New(e, service.Options{
-		Roots: o.Roots, Volumes: layout.Dirs{Kubelet: o.Kubelet}, Handlers: o.Handlers, Logger: o.Logger,
-	})
-	runtimeapi.RegisterRuntimeServiceServer(srv, &runtimeServer{s: s, streams: streams})
+	s, calls, end, err := services(ctx, e, o)
+	if err != nil {
+		return fmt.Errorf("cri: %w", errors.Join(err, l.Close(), all.close()))
+	}
+	defer end()
+	runtimeapi.RegisterRuntimeServiceServer(srv, &runtimeServer{s: s, calls: calls, streams: streams})
 	runtimeapi.RegisterImageServiceServer(srv, &imageServer{s: s})
 	return serve(ctx, srv, all, l, ready)
+}
+
+// services makes the service of an engine, with the node's plugins before it where they are
+// asked for. The caller calls end.
+func services(ctx context.Context, e *engine.Engine, o Options) (s *service.Service, c calls, end func(), err error) {
+	options := service.Options{
+		Roots: o.Roots, Volumes: layout.Dirs{Kubelet: o.Kubelet}, Handlers: o.Handlers, Logger: o.Logger,
+	}
+	if o.NRI == nil {
+		s = service.New(e, options)
+		return s, s, func() {}, nil
+	}
+	where := *o.NRI
+	where.Logger = o.Logger
+	plugins, err := nri.New(where)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	options.Adjust = plugins.Adjust
+	s = service.New(e, options)
+	return s, plugins, plugins.Close, plugins.Start(ctx, s)
 }
 
 // open opens the engine.

@@ -47,9 +47,9 @@ func devices(ctx context.Context, t *testing.T, n *node) {
 		}
 		c.CDIDevices = []*runtimeapi.CDIDevice{{Name: "example.com/card=soft"}}
 	})
-	const script = `head -c 3 /dev/nothing | od -An -c; echo word >/dev/null; stat -c %t:%T /dev/kmsg; : </dev/kmsg || echo closed
+	const script = `head -c 3 /dev/nothing | od -An -c; echo word >/dev/null; stat -c %t:%T /dev/kmsg; echo word >/dev/kmsg && echo written
 		stat -c %t:%T /dev/card; echo $CARDS $MODEL; id -G; exec 3<>/dev/card && echo open`
-	want := "  \\0  \\0  \\0\n1:b\na:e5\n1 soft\n0 77\nopen\n"
+	want := "  \\0  \\0  \\0\n1:b\nwritten\na:e5\n1 soft\n0 77\nopen\n"
 	if got := n.Sh(ctx, t, id, script); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

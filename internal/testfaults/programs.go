@@ -13,7 +13,7 @@ import (
 
 // tags are those that the programs are built with, and the points of package
 // fault.
-const tags = "faults,containers_image_openpgp,grpcnotrace,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper"
+const tags = "faults,containers_image_openpgp,grpcnotrace,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper,nri_no_wasm"
 
 // Programs builds the programs with their points, once, and returns their directory.
 var Programs = sync.OnceValues(func() (string, error) {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -38,6 +39,8 @@ type Config struct {
 	Metrics string
 	// Traces is the URL of a collector of traces; empty is none.
 	Traces string
+	// NRI has the node's plugins of NRI be asked.
+	NRI bool
 	// LogLevel and LogFormat are those of the door's own log.
 	LogLevel, LogFormat string
 }
@@ -96,6 +99,10 @@ func (c *Config) settings() []setting {
 			help: "URL that OpenTelemetry's traces are sent to, by OTLP over HTTP; empty is nowhere",
 		},
 		{
+			key: "nri", value: &c.NRI, preset: false,
+			help: "ask plugins of NRI, of /opt/nri/plugins and at /var/run/nri/nri.sock, which no other runtime has then",
+		},
+		{
 			key: "log-level", value: &c.LogLevel, preset: "info",
 			help: "least level of what is logged: debug, info, warn or error",
 		},
@@ -120,6 +127,8 @@ func (c *Config) Add(f *pflag.FlagSet) {
 			f.StringVar(v, s.key, s.preset.(string), s.help)
 		case *[]string:
 			f.StringArrayVar(v, s.key, slices.Clone(s.preset.([]string)), s.help)
+		case *bool:
+			f.BoolVar(v, s.key, s.preset.(bool), s.help)
 		}
 	}
 }
@@ -134,6 +143,8 @@ func (c *Config) Args() (args []string) {
 			for _, one := range *v {
 				args = append(args, "--"+s.key+"="+one)
 			}
+		case *bool:
+			args = append(args, "--"+s.key+"="+strconv.FormatBool(*v))
 		}
 	}
 	return args

@@ -16,7 +16,8 @@ var all = []string{
 	"--listen", "unix:///tmp/a b.sock", "--kubelet-root=/k", "--log-dir", "/l,with a comma", "--log-dir=/m",
 	"--network=user", "--cni-conf-dir=/c", "--cni-bin-dir=/b", "--cni-bin-dir=/d",
 	"--warm=namespace", "--runtime-handler=kvm=kvm,no-fork", "--runtime-handler=tcg",
-	"--metrics-address=127.0.0.1:1338", "--trace-endpoint=http://127.0.0.1:4318", "--log-level=debug", "--log-format=json",
+	"--metrics-address=127.0.0.1:1338", "--trace-endpoint=http://127.0.0.1:4318", "--nri", "--log-level=debug",
+	"--log-format=json",
 }
 
 // TestArgs: another program has the same of the arguments.
@@ -117,6 +118,7 @@ func TestFile(t *testing.T) {
 				runtime-handler = ["kvm=kvm,no-fork", "tcg"]
 				metrics-address = "127.0.0.1:1338"
 				trace-endpoint = "http://127.0.0.1:4318"
+				nri = true
 				log-level = "debug"
 				log-format = "json"`,
 			want: all,
@@ -133,6 +135,8 @@ func TestFile(t *testing.T) {
 		{name: "unknown tables", text: "\n[[a]]\n[[a]]", err: `line 3: unknown key (key "a")`},
 		{name: "a table instead of a string", text: "[listen]", err: `line 1: not a string (key "listen")`},
 		{name: "a key below a string", text: "\nlisten.a = 1", err: `line 2: unknown key (key "listen.a")`},
+		{name: "a word for a switch", text: "nri = 'yes'", err: `line 1: neither true nor false (key "nri")`},
+		{name: "a switch beside its flag", text: "nri = 1", args: []string{"--nri"}, err: "line 1: neither"},
 		{name: "a number", text: "warm = 1", err: `line 1: not a string (key "warm")`},
 		{name: "one and not a list", text: "\n\nlog-dir = '/l'", err: `line 3: not a list of strings (key "log-dir")`},
 		{name: "numbers", text: "log-dir = ['/l', 1]", err: `line 1: not a list of strings (key "log-dir")`},
@@ -189,6 +193,9 @@ func TestDocumented(t *testing.T) {
 	c, _ := parse(t, nil)
 	for _, s := range c.settings() {
 		preset := fmt.Sprintf("%q", s.preset)
+		if _, ok := s.preset.(bool); ok {
+			preset = fmt.Sprint(s.preset)
+		}
 		preset = strings.ReplaceAll(preset, `" "`, `", "`)
 		fmt.Fprintf(&table, "| `%s` | `%s` | %s |\n", s.key, preset, strings.ReplaceAll(s.help, "|", `\|`))
 		fmt.Fprintf(&file, "\n# %s%s\n#%s = %s\n", strings.ToUpper(s.help[:1]), s.help[1:], s.key, preset)

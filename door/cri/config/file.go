@@ -96,8 +96,11 @@ func unknown(any) error { return errors.New("unknown key") }
 
 // copyOf is a place of the same type for a value that is only checked.
 func copyOf(value any) any {
-	if _, ok := value.(*string); ok {
+	switch value.(type) {
+	case *string:
 		return new(string)
+	case *bool:
+		return new(bool)
 	}
 	return new([]string)
 }
@@ -109,6 +112,12 @@ func (s setting) read(v any) error {
 		one, ok := v.(string)
 		if !ok {
 			return errors.New("not a string")
+		}
+		*into = one
+	case *bool:
+		one, ok := v.(bool)
+		if !ok {
+			return errors.New("neither true nor false")
 		}
 		*into = one
 	case *[]string:

@@ -1,0 +1,180 @@
+package nri
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// follow tells the plugins of ends and removals, whoever has caused them, until ctx ends. It calls
+// followed when no event can be missed any more.
+func (p *Plugins) follow(ctx context.Context, followed func()) {
+	defer followed()
+	for ctx.Err() == nil {
+		ch := make(chan *runtimeapi.ContainerEventResponse)
+		done := make(chan error, 1)
+		go func() {
+			done <- p.run.GetContainerEvents(ctx, ch, func(runtimeapi.RuntimeService_GetContainerEventsClient) { followed() })
+		}()
+		for open := true; open; {
+			select {
+			case e := <-ch:
+				p.tell(ctx, e)
+			case err := <-done:
+				open = false
+				if ctx.Err() == nil {
+					p.o.Logger.Warn("follow events for plugins", "error", err)
+				}
+			}
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (p *Plugins) tell(ctx context.Context, e *runtimeapi.ContainerEventResponse) {
+	id := e.GetContainerId()
+	stopped := e.GetContainerEventType() == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+	deleted := e.GetContainerEventType() == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+	if id == e.GetPodSandboxStatus().GetId() {
+		p.mu.Lock()
+		pod := p.pods[id]
+		if deleted {
+			delete(p.pods, id)
+		}
+		p.mu.Unlock()
+		switch {
+		case pod == nil:
+		case stopped:
+			p.log("stop", id, p.a.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod}))
+		case deleted:
+			p.log("remove", id, p.a.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod}))
+		}
+		return
+	}
+	for _, st := range e.GetContainersStatuses() {
+		if st.GetId() == id {
+			p.set(id, func(c *api.Container) { state(c, st) })
+		}
+	}
+	c, pod := p.container(id)
+	switch {
+	case c == nil:
+	case stopped:
+		res, err := p.a.StopContainer(ctx, &api.StopContainerRequest{Pod: pod, Container: c})
+		p.log("stop", id, err)
+		if _, err := p.unsolicited(ctx, res.GetUpdate()); err != nil {
+			p.log("stop", id, err)
+		}
+	case deleted:
+		p.drop(id)
+		p.log("remove", id, p.a.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: pod, Container: c}))
+	}
+}
+
+// read reads what there is before the first plugin.
+func (p *Plugins) read(ctx context.Context) error {
+	pods, err := p.run.ListPodSandbox(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		p.pod(ctx, pod.GetId())
+	}
+	all, err := p.run.ListContainers(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		res, err := p.run.ContainerStatus(ctx, c.GetId(), false)
+		if err != nil {
+			continue // removed meanwhile
+		}
+		known := &api.Container{
+			Id: c.GetId(), PodSandboxId: c.GetPodSandboxId(), Name: c.GetMetadata().GetName(),
+			Labels: c.GetLabels(), Annotations: c.GetAnnotations(),
+			Linux: &api.LinuxContainer{Resources: ofCRI(res.GetStatus().GetResources().GetLinux())},
+			Image: &api.Image{Name: c.GetImage().GetImage()},
+		}
+		state(known, res.GetStatus())
+		p.mu.Lock()
+		p.containers[c.GetId()] = known
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// pod returns a pod as plugins know it, and whether it was known before; nil for one that is gone.
+func (p *Plugins) pod(ctx context.Context, id string) (pod *api.PodSandbox, known bool) {
+	p.mu.Lock()
+	pod, known = p.pods[id]
+	p.mu.Unlock()
+	if known {
+		return pod, true
+	}
+	res, err := p.run.PodSandboxStatus(ctx, id, false)
+	if err != nil {
+		return nil, false
+	}
+	st := res.GetStatus()
+	pod = &api.PodSandbox{
+		Id: st.GetId(), Name: st.GetMetadata().GetName(), Uid: st.GetMetadata().GetUid(), Namespace: st.GetMetadata().GetNamespace(),
+		Labels: st.GetLabels(), Annotations: st.GetAnnotations(), RuntimeHandler: st.GetRuntimeHandler(), Linux: &api.LinuxPodSandbox{},
+	}
+	for _, ip := range append([]string{st.GetNetwork().GetIp()}, more(st.GetNetwork())...) {
+		if ip != "" {
+			pod.Ips = append(pod.Ips, ip)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := p.pods[id]; now != nil {
+		return now, true
+	}
+	p.pods[id] = pod
+	return pod, false
+}
+
+func more(n *runtimeapi.PodSandboxNetworkStatus) (out []string) {
+	for _, ip := range n.GetAdditionalIps() {
+		out = append(out, ip.GetIp())
+	}
+	return out
+}
+
+// container returns a container that id, or a prefix of one, names, and its pod; nil for one that
+// is not known.
+func (p *Plugins) container(id string) (*api.Container, *api.PodSandbox) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.containers[id]
+	for full := range p.containers {
+		if c == nil && id != "" && strings.HasPrefix(full, id) {
+			c = p.containers[full]
+		}
+	}
+	return c, p.pods[c.GetPodSandboxId()]
+}
+
+// set changes what is known of a container. What has been handed out stays as it is.
+func (p *Plugins) set(id string, change func(*api.Container)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.containers[id]; c != nil {
+		c = proto.CloneOf(c)
+		change(c)
+		p.containers[id] = c
+	}
+}
+
+func (p *Plugins) drop(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.containers, id)
+}

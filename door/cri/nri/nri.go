@@ -1,0 +1,169 @@
+// Package nri lets a node's plugins (containerd/nri) see pods and containers, and adjust what a
+// virtual machine can have. What needs the host is refused by name.
+package nri
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	service "github.com/bulkhead-project/bulkhead/cri"
+)
+
+// Options say where plugins are; the zero values are the standard places.
+type Options struct {
+	Socket, Dir, Conf string
+	Logger            *slog.Logger
+}
+
+// Runtime is what plugins see; *service.Service is the one of a door.
+type Runtime interface {
+	RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error)
+	StopPodSandbox(ctx context.Context, id string) error
+	RemovePodSandbox(ctx context.Context, id string) error
+	PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
+	ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
+	CreateContainer(
+		ctx context.Context, pod string, c *runtimeapi.ContainerConfig, p *runtimeapi.PodSandboxConfig,
+	) (string, error)
+	StartContainer(ctx context.Context, id string) error
+	StopContainer(ctx context.Context, id string, timeout int64) error
+	ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
+	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
+	UpdateContainerResources(ctx context.Context, id string, r *runtimeapi.ContainerResources) error
+	GetContainerEvents(
+		ctx context.Context, ch chan *runtimeapi.ContainerEventResponse,
+		established func(runtimeapi.RuntimeService_GetContainerEventsClient),
+	) error
+}
+
+var _ Runtime = (*service.Service)(nil)
+
+// Plugins are those of a node. Adjust is for the runtime, whose calls of the same names the others
+// stand before. Each request to a plugin has a deadline (two seconds), after which the plugin is
+// dropped; the request goes on without it unless the plugin has asked to be required.
+type Plugins struct {
+	o   Options
+	a   *adaptation.Adaptation
+	run Runtime
+
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu         sync.Mutex
+	pods       map[string]*api.PodSandbox
+	containers map[string]*api.Container
+}
+
+// updateTimeout bounds what plugins ask for by themselves.
+const updateTimeout = time.Minute
+
+// New readies plugins, of which none is called before Start.
+func New(o Options) (*Plugins, error) {
+	useLogger(o.Logger)
+	p := &Plugins{o: o, pods: map[string]*api.PodSandbox{}, containers: map[string]*api.Container{}}
+	var options []adaptation.Option
+	for path, option := range map[string]func(string) adaptation.Option{
+		o.Socket: adaptation.WithSocketPath, o.Dir: adaptation.WithPluginPath, o.Conf: adaptation.WithPluginConfigPath,
+	} {
+		if path != "" {
+			options = append(options, option(path))
+		}
+	}
+	version, err := (&service.Service{}).Version(context.Background(), "")
+	if err == nil {
+		p.a, err = adaptation.New(service.RuntimeName, version.GetRuntimeVersion(), p.synchronize, p.unsolicited, options...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("nri: %w", err)
+	}
+	return p, nil
+}
+
+// Start starts the plugins that are installed and listens to others, which it tells of what there
+// is. Close ends all.
+func (p *Plugins) Start(ctx context.Context, run Runtime) error {
+	p.run = run
+	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := p.read(ctx); err != nil {
+		return fmt.Errorf("nri: %w", err)
+	}
+	followed := make(chan struct{})
+	p.wg.Go(func() { p.follow(ctx, sync.OnceFunc(func() { close(followed) })) })
+	<-followed
+	if err := p.a.Start(); err != nil {
+		p.Close()
+		return fmt.Errorf("nri: %w", err)
+	}
+	return nil
+}
+
+// Close ends the installed plugins, and lets go of the others.
+func (p *Plugins) Close() {
+	p.cancel()
+	p.a.Stop()
+	p.wg.Wait()
+}
+
+// synchronize tells a plugin of all there is.
+func (p *Plugins) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
+	p.mu.Lock()
+	var pods []*api.PodSandbox
+	for _, pod := range p.pods {
+		pods = append(pods, pod)
+	}
+	var containers []*api.Container
+	for _, c := range p.containers {
+		containers = append(containers, c)
+	}
+	p.mu.Unlock()
+	updates, err := tell(ctx, pods, containers)
+	if err != nil {
+		return err
+	}
+	_, err = p.unsolicited(ctx, updates)
+	return err
+}
+
+// unsolicited makes updates that plugins ask for, and returns those that fail.
+func (p *Plugins) unsolicited(ctx context.Context, updates []*api.ContainerUpdate) (failed []*api.ContainerUpdate, err error) {
+	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+	defer cancel()
+	for _, u := range updates {
+		err := p.update(ctx, u)
+		if err == nil {
+			continue
+		}
+		p.o.Logger.Warn("update a container for a plugin", "container", u.GetContainerId(), "error", err)
+		if !u.GetIgnoreFailure() {
+			failed = append(failed, u)
+		}
+	}
+	return failed, nil
+}
+
+func (p *Plugins) update(ctx context.Context, u *api.ContainerUpdate) error {
+	r, err := resources(u.GetLinux().GetResources(), nil)
+	if err != nil {
+		return err
+	}
+	return p.run.UpdateContainerResources(ctx, u.GetContainerId(), &runtimeapi.ContainerResources{Linux: r})
+}
+
+// evict stops containers that plugins want ended.
+func (p *Plugins) evict(ctx context.Context, all []*api.ContainerEviction) {
+	for _, e := range all {
+		p.o.Logger.Info("a plugin ends a container", "container", e.GetContainerId(), "reason", e.GetReason())
+		p.wg.Go(func() {
+			if err := p.run.StopContainer(context.WithoutCancel(ctx), e.GetContainerId(), 10); err != nil {
+				p.o.Logger.Warn("end a container for a plugin", "container", e.GetContainerId(), "error", err)
+			}
+		})
+	}
+}

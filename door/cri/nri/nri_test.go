@@ -1,0 +1,226 @@
+package nri
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+func podConfig(name string) *runtimeapi.PodSandboxConfig {
+	return &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: name}}
+}
+
+func config(name string) *runtimeapi.ContainerConfig {
+	return &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: name}}
+}
+
+// TestLife: a plugin hears of all that happens, once each and in order.
+func TestLife(t *testing.T) {
+	w := newWorld(t)
+	w.fake.pods["old"], w.fake.containers["old-c"] = true, "old"
+	w.start(t)
+	p := &plugin{}
+	w.join(t, "life", p)
+	ctx := t.Context()
+	for range 2 { // a kubelet asks again
+		if _, err := w.Plugins.RunPodSandbox(ctx, podConfig("p"), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, err := w.Plugins.CreateContainer(ctx, "p", config("c"), nil)
+	if err == nil {
+		err = w.Plugins.StartContainer(ctx, id)
+	}
+	if err == nil {
+		err = w.Plugins.UpdateContainerResources(ctx, id, &runtimeapi.ContainerResources{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.StopContainer(ctx, id, 0); err != nil {
+		t.Fatal(err)
+	}
+	w.send("p", id, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT)
+	if err := errors.Join(w.StopPodSandbox(ctx, "p"), w.RemovePodSandbox(ctx, "p")); err != nil {
+		t.Fatal(err)
+	}
+	w.send("p", "p-unknown", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	p.has(t, "sync 1 1", "run p 10.1.1.1+fd00::1", "create c", "created c", "start c", "started c true", "update c", "updated c",
+		"end c 3", "delete c", "stop p", "remove p")
+	// What the runtime knows and plugins do not, goes on without them.
+	if err := w.Plugins.StartContainer(ctx, "other"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAdjust: what a VM can have is adjusted, and what it cannot have is refused by name.
+func TestAdjust(t *testing.T) {
+	w := newWorld(t)
+	w.start(t)
+	var a *api.ContainerAdjustment
+	p := &plugin{create: func(*api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) { return a, nil, nil }}
+	w.join(t, "adjusts", p)
+	a = &api.ContainerAdjustment{}
+	a.AddAnnotation("example.org/a", "b")
+	a.AddEnv("NEW", "2")
+	a.RemoveEnv("OLD")
+	a.SetArgs([]string{"true", "x"})
+	a.AddRlimit("RLIMIT_CORE", 7, 5)
+	a.SetLinuxMemoryLimit(1 << 20)
+	a.SetLinuxCPUQuota(5000)
+	a.SetLinuxPidLimits(9)
+	a.AddLinuxUnified("memory.high", "1000")
+	score := 77
+	a.SetLinuxOomScoreAdj(&score)
+	id, err := w.Plugins.CreateContainer(t.Context(), "p", config("c"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := w.specs[id]
+	r := s.Linux.Resources
+	if s.Annotations["example.org/a"] != "b" || !slices.Contains(s.Process.Env, "NEW=2") || slices.Contains(s.Process.Env, "OLD=1") ||
+		!slices.Equal(s.Process.Args, []string{"true", "x"}) || s.Process.Rlimits[0].Hard != 7 || *s.Process.OOMScoreAdj != 77 ||
+		*r.Memory.Limit != 1<<20 || *r.Memory.Swap != 1<<20 || *r.CPU.Quota != 5000 || *r.Pids.Limit != 9 || r.Unified["memory.high"] != "1000" {
+		t.Errorf("%+v\n%+v\n%+v", s.Annotations, s.Process, r)
+	}
+	if len(r.Devices) == 0 {
+		t.Error("the rules of devices are gone")
+	}
+	for word, change := range map[string]func(*api.ContainerAdjustment){
+		"/usr/lib": func(a *api.ContainerAdjustment) {
+			a.AddMount(&api.Mount{Source: "/usr/lib", Destination: "/x", Type: "bind"})
+		},
+		"/dev/sda":    func(a *api.ContainerAdjustment) { a.AddDevice(&api.LinuxDevice{Path: "/dev/sda", Type: "b"}) },
+		"hooks":       func(a *api.ContainerAdjustment) { a.AddHooks(&api.Hooks{Poststop: []*api.Hook{{Path: "/bin/true"}}}) },
+		"a.org/b=c":   func(a *api.ContainerAdjustment) { a.AddCDIDevice(&api.CDIDevice{Name: "a.org/b=c"}) },
+		"io.bulkhead": func(a *api.ContainerAdjustment) { a.AddAnnotation("io.bulkhead.all-devices", "true") },
+		"/group":      func(a *api.ContainerAdjustment) { a.SetLinuxCgroupsPath("/group") },
+		"I/O":         func(a *api.ContainerAdjustment) { a.SetLinuxBlockIOClass("fast") },
+		"RDT":         func(a *api.ContainerAdjustment) { a.SetLinuxRDTClass("fast") },
+		"sysctl":      func(a *api.ContainerAdjustment) { a.SetLinuxSysctl("net.core.somaxconn", "1") },
+		"network":     func(a *api.ContainerAdjustment) { a.AddOrReplaceNamespace(&api.LinuxNamespace{Type: "network"}) },
+		"seccomp":     func(a *api.ContainerAdjustment) { a.SetLinuxSeccompPolicy(&api.LinuxSeccomp{DefaultAction: "x"}) },
+		`"A=B"`:       func(a *api.ContainerAdjustment) { a.AddEnv("A=B", "x") },
+	} {
+		a = &api.ContainerAdjustment{}
+		change(a)
+		_, err := w.Plugins.CreateContainer(t.Context(), "p", config("bad"), nil)
+		if failure.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v", word, err)
+		}
+	}
+	if c, _ := w.container("p-bad"); c != nil {
+		t.Error("a container that was never made is known")
+	}
+}
+
+// TestUndone: a plugin hears that a container that it has adjusted was not made.
+func TestUndone(t *testing.T) {
+	w := newWorld(t)
+	w.start(t)
+	p := &plugin{}
+	w.join(t, "undone", p)
+	w.fail = errors.New("no room")
+	if _, err := w.Plugins.CreateContainer(t.Context(), "p", config("c"), nil); !errors.Is(err, w.fail) {
+		t.Error(err)
+	}
+	p.has(t, "sync 0 0", "create c", "delete c")
+}
+
+// TestUpdate: plugins change limits, when they are asked and by themselves.
+func TestUpdate(t *testing.T) {
+	w := newWorld(t)
+	w.start(t)
+	p := &plugin{}
+	w.join(t, "updates", p)
+	ctx := t.Context()
+	for _, name := range []string{"a", "b"} {
+		if _, err := w.Plugins.CreateContainer(ctx, "p", config(name), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change := func(id string, shares uint64) *api.ContainerUpdate {
+		u := &api.ContainerUpdate{ContainerId: id}
+		u.SetLinuxCPUShares(shares)
+		return u
+	}
+	p.update = func(*api.Container, *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+		return []*api.ContainerUpdate{change("p-a", 20), change("p-b", 30)}, nil
+	}
+	limits := &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{CpuShares: 10, MemoryLimitInBytes: 99}}
+	if err := w.Plugins.UpdateContainerResources(ctx, "p-a", limits); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := w.updates["p-a"], w.updates["p-b"]; a.GetCpuShares() != 20 || a.GetMemoryLimitInBytes() != 99 || b.GetCpuShares() != 30 {
+		t.Errorf("%v, %v", a, b)
+	}
+	failed, err := p.stub.UpdateContainers([]*api.ContainerUpdate{change("p-b", 40), change("nobody", 1)})
+	if err != nil || len(failed) != 1 || failed[0].GetContainerId() != "nobody" {
+		t.Errorf("failed %v, %v", failed, err)
+	}
+	w.fake.mu.Lock()
+	defer w.fake.mu.Unlock()
+	if got := w.updates["p-b"].GetCpuShares(); got != 40 {
+		t.Errorf("shares %d", got)
+	}
+}
+
+// TestRefusingPlugin: a pod that a plugin refuses is removed, and the error names both.
+func TestRefusingPlugin(t *testing.T) {
+	w := newWorld(t)
+	w.start(t)
+	w.join(t, "refuses", &plugin{run: errors.New("not today")})
+	_, err := w.Plugins.RunPodSandbox(t.Context(), podConfig("p"), "")
+	if err == nil || !strings.Contains(err.Error(), "not today") || !strings.Contains(err.Error(), "pod p") || w.fake.pods["p"] {
+		t.Errorf("%v, pods %v", err, w.fake.pods)
+	}
+}
+
+// TestHangingPlugin: a plugin that hangs is dropped after the deadline, and the request goes on
+// without it, or fails with its name if it is required. One that dies is no more.
+func TestHangingPlugin(t *testing.T) {
+	never := make(chan struct{})
+	for name, required := range map[string]bool{"any": false, "required": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.start(t)
+			p := &plugin{create: func(*api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+				<-never
+				return nil, nil, nil
+			}}
+			w.join(t, "hangs", p, stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: required}))
+			begun := time.Now()
+			_, err := w.Plugins.CreateContainer(t.Context(), "p", config("c"), nil)
+			if required != (err != nil && strings.Contains(err.Error(), "hangs")) {
+				t.Errorf("the container: %v", err)
+			}
+			if took := time.Since(begun); took > testdeadline.For(2*api.DefaultPluginRequestTimeout) {
+				t.Errorf("it took %v", took)
+			}
+			if _, err := w.Plugins.CreateContainer(t.Context(), "p", config("next"), nil); err != nil {
+				t.Errorf("the next one: %v", err)
+			}
+		})
+	}
+	t.Cleanup(func() { close(never) })
+	t.Run("dead", func(t *testing.T) {
+		w := newWorld(t)
+		w.start(t)
+		p := &plugin{}
+		w.join(t, "dies", p)
+		p.stub.Stop()
+		if _, err := w.Plugins.CreateContainer(t.Context(), "p", config("c"), nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
