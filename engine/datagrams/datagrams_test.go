@@ -109,14 +109,14 @@ func dial(t *testing.T, network string, to *net.UDPAddr) *net.UDPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(testdeadline.For(10 * time.Second))); err != nil {
-		t.Fatal(err)
-	}
 	return conn
 }
 
 func ask(t *testing.T, conn *net.UDPConn, question []byte) {
 	t.Helper()
+	if err := conn.SetDeadline(time.Now().Add(testdeadline.For(10 * time.Second))); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := conn.Write(question); err != nil {
 		t.Fatal(err)
 	}

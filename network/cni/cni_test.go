@@ -2,6 +2,7 @@ package cni
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -53,7 +54,7 @@ var ids = 0
 
 func request() network.Request {
 	ids++
-	return network.Request{ID: strings.Repeat("0", 60) + string(rune('a'+ids)), Name: "p", Namespace: "default", UID: "u"}
+	return network.Request{ID: fmt.Sprintf("%064x", ids), Name: "p", Namespace: "default", UID: "u"}
 }
 
 // add attaches a pod and waits until that is complete.

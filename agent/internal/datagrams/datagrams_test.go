@@ -27,9 +27,6 @@ func begin(t *testing.T) net.Conn {
 			t.Error("it does not end")
 		}
 	})
-	if err := host.SetDeadline(time.Now().Add(testdeadline.For(10 * time.Second))); err != nil {
-		t.Fatal(err)
-	}
 	return host
 }
 
@@ -58,6 +55,9 @@ func echo(t *testing.T, address string) (port uint16, from chan netip.AddrPort) 
 
 func send(t *testing.T, host net.Conn, flow uint32, port uint16, data []byte) {
 	t.Helper()
+	if err := host.SetDeadline(time.Now().Add(testdeadline.For(10 * time.Second))); err != nil {
+		t.Fatal(err)
+	}
 	frame := make([]byte, agentv1.DatagramHeader+len(data))
 	agentv1.PutDatagram(frame, flow, port, len(data))
 	copy(frame[agentv1.DatagramHeader:], data)
