@@ -33,6 +33,7 @@ func TestKubelet(t *testing.T) {
 		t.Run("security", w.testSecurity)
 		t.Run("refused", w.testRefused)
 	})
+	t.Run("conformance", w.testConformance)
 	t.Run("restart", w.testRestart)
 	t.Run("reboot", w.testReboot)
 	w.report(t)
