@@ -22,7 +22,8 @@ const (
 )
 
 // calmMonitor has the runtime's monitor look more rarely. It is the thread that the
-// runtime makes first; it starts no other and runs nothing else, so nobody inherits its slack.
+// runtime makes first. A thread that it starts inherits its slack: timers that fire on that
+// one may be as much late, which nothing of the agent's minds.
 func calmMonitor() error {
 	runtime.GOMAXPROCS(max(processors, runtime.NumCPU()))
 	entries, err := os.ReadDir("/proc/self/task")
