@@ -30,6 +30,7 @@ var nodes = map[string]node{
 	"/dev/tty":     {5, 0, 0o666, true},
 	"/dev/kmsg":    {1, 11, 0o644, false}, // the pod's own kernel's
 	"/dev/fuse":    {10, 229, 0o666, false},
+	"/dev/net/tun": {10, 200, 0o666, false},
 }
 
 // devices adds the devices that the container names by the host's paths. Others than nodes are

@@ -37,7 +37,7 @@ func TestDevices(t *testing.T) {
 		word   string
 	}{
 		{&runtimeapi.Device{HostPath: "/dev/nvidia0", ContainerPath: "/dev/nvidia0"}, oci.ErrNotSupported, "/dev/nvidia0"},
-		{&runtimeapi.Device{HostPath: "/dev/net/tun", ContainerPath: "/dev/net/tun"}, oci.ErrNotSupported, "/dev/net/tun"},
+		{&runtimeapi.Device{HostPath: "/dev/kvm", ContainerPath: "/dev/kvm"}, oci.ErrNotSupported, "/dev/kvm"},
 		{&runtimeapi.Device{HostPath: "/dev/null", ContainerPath: "x"}, oci.ErrInvalid, `"x"`},
 		{&runtimeapi.Device{HostPath: "/dev/null", ContainerPath: "/dev/.."}, oci.ErrInvalid, "/dev/null"},
 		{&runtimeapi.Device{HostPath: "/dev/null", ContainerPath: "/x", Permissions: "rx"}, oci.ErrInvalid, "rx"},

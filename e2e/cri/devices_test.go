@@ -44,12 +44,14 @@ func devices(ctx context.Context, t *testing.T, n *node) {
 			{HostPath: "/dev/null", ContainerPath: "/dev/null", Permissions: "rwm"},
 			{HostPath: "/dev/zero", ContainerPath: "/dev/nothing", Permissions: "r"},
 			{HostPath: "/dev/kmsg", ContainerPath: "/dev/kmsg", Permissions: "rw"},
+			{HostPath: "/dev/net/tun", ContainerPath: "/dev/net/tun", Permissions: "rw"},
 		}
 		c.CDIDevices = []*runtimeapi.CDIDevice{{Name: "example.com/card=soft"}}
 	})
 	const script = `head -c 3 /dev/nothing | od -An -c; echo word >/dev/null; stat -c %t:%T /dev/kmsg; echo word >/dev/kmsg && echo written
-		stat -c %t:%T /dev/card; echo $CARDS $MODEL; id -G; exec 3<>/dev/card && echo open`
-	want := "  \\0  \\0  \\0\n1:b\nwritten\na:e5\n1 soft\n0 77\nopen\n"
+		stat -c %t:%T /dev/card; echo $CARDS $MODEL; id -G; exec 3<>/dev/card && echo open
+		exec 3<>/dev/net/tun && echo tun`
+	want := "  \\0  \\0  \\0\n1:b\nwritten\na:e5\n1 soft\n0 77\nopen\ntun\n"
 	if got := n.Sh(ctx, t, id, script); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -15,6 +15,7 @@ var required = []string{
 	"quota_v2",       // limits of its volumes
 	"overlay",        // a container's root
 	"fuse",           // shared directories
+	"tun",            // VPNs in pods
 }
 
 // wanted are taken where the kernel has them. A kernel either has its checksum
