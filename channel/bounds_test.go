@@ -67,3 +67,20 @@ func TestHelloBounds(t *testing.T) {
 		t.Errorf("a hello that is too large: %v", err)
 	}
 }
+
+// FuzzGuard splits bytes in two at will: the verdict is the same.
+func FuzzGuard(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 'x', 0, 2, 0, 0}, 5)
+	f.Fuzz(func(t *testing.T, b []byte, at int) {
+		var whole, parts guard
+		at = max(0, min(at, len(b)))
+		want := whole.check(b)
+		got := parts.check(b[:at])
+		if got == nil {
+			got = parts.check(b[at:])
+		}
+		if (want == nil) != (got == nil) {
+			t.Fatalf("%v, in parts %v", want, got)
+		}
+	})
+}

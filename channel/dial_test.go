@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
 // TestDialPatience: Dial gives up a connection over which nothing comes, and makes another
@@ -47,13 +49,13 @@ func TestDialPatience(t *testing.T) {
 				case none:
 					return nil, refused
 				case broken:
-					go func() { io.ReadFull(far, make([]byte, headLen)); far.Close() }()
+					go func() { io.ReadFull(far, make([]byte, frame.Head)); far.Close() }()
 				case deaf, answering:
 					go func() {
-						d := newDecoder(guest, true)
-						for f, err := d.next(); err == nil; f, err = d.next() {
-							if kind == answering && f.kind == kindHello {
-								far.Write(appendFrame(nil, kindAnswer, f.epoch, []byte("{}")))
+						d := frame.NewDecoder(guest, true)
+						for f, err := d.Next(); err == nil; f, err = d.Next() {
+							if kind == answering && f.Kind == frame.Hello {
+								far.Write(frame.Append(nil, frame.Answer, f.Epoch, []byte("{}")))
 							}
 						}
 					}()

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
 // TestGreetRetries: a guest that does not answer is greeted again after a second and then
@@ -22,13 +24,13 @@ func TestGreetRetries(t *testing.T) {
 			raw := &firstByte{r: far}
 			go func() {
 				defer close(ended)
-				d := newDecoder(raw, true)
+				d := frame.NewDecoder(raw, true)
 				for {
-					f, err := d.next()
+					f, err := d.Next()
 					if err != nil {
 						return
 					}
-					if f.kind == kindHello {
+					if f.Kind == frame.Hello {
 						hellos = append(hellos, time.Since(began))
 					}
 				}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
 // Hello is what each side tells the other when a session begins.
@@ -57,15 +59,15 @@ const (
 
 // greet sends the hello of an epoch until it is answered, or the connection's
 // use is ended from outside by abort.
-func greet(conn net.Conn, d *decoder, epoch uint64, own Hello, resume bool, aborted func() bool) (Hello, error) {
+func greet(conn net.Conn, d *frame.Decoder, epoch uint64, own Hello, resume bool, aborted func() bool) (Hello, error) {
 	body, err := own.encode()
 	if err != nil {
 		return Hello{}, fmt.Errorf("encode hello: %w", err)
 	}
-	hello := appendFrame(nil, kindHello, epoch, body)
+	hello := frame.Append(nil, frame.Hello, epoch, body)
 	// A frame that a former host left in part waits for bytes that will
 	// never come. As many zeros as the longest frame end its wait.
-	padded := append(make([]byte, maxFrame), hello...)
+	padded := append(make([]byte, frame.Max), hello...)
 	out := hello
 	if resume {
 		out = padded
@@ -78,10 +80,10 @@ func greet(conn net.Conn, d *decoder, epoch uint64, own Hello, resume bool, abor
 		if _, err := conn.Write(out); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return Hello{}, fmt.Errorf("send hello: %w", err)
 		}
-		answer, err := d.seek(epoch)
+		answer, err := d.Seek(epoch)
 		if err == nil {
 			conn.SetDeadline(time.Time{})
-			peer, err := decodeHello(answer.payload)
+			peer, err := decodeHello(answer.Payload)
 			if err != nil {
 				return Hello{}, fmt.Errorf("%w: its hello: %w", ErrGuest, err)
 			}

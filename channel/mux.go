@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/yamux"
+
+	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
 // window is how much of a stream's data may be on its way, in bytes, and so
@@ -55,8 +57,8 @@ func (f *framer) Write(p []byte) (int, error) {
 	}
 	total := len(p)
 	for len(p) > 0 {
-		n := min(len(p), maxPayload-len(f.held))
-		f.buf = appendFrame(f.buf[:0], kindData, f.epoch, f.held, p[:n])
+		n := min(len(p), frame.MaxPayload-len(f.held))
+		f.buf = frame.Append(f.buf[:0], frame.Data, f.epoch, f.held, p[:n])
 		f.held = f.held[:0]
 		if err := f.write(f.buf); err != nil {
 			return 0, err

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/hashicorp/yamux"
+
+	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
 // Serve is the guest's side: it answers hellos that come over the port, and
@@ -48,28 +50,28 @@ type server struct {
 }
 
 func (s *server) serve() error {
-	d := newDecoder(s.port, true)
+	d := frame.NewDecoder(s.port, true)
 	// While no host is there a read returns at once, and this write waits.
-	if err := s.write(kindReady, 0); err != nil {
+	if err := s.write(frame.Ready, 0); err != nil {
 		return err
 	}
 	for {
-		f, err := d.next()
+		f, err := d.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrNoProgress) {
-			d.reset()
+			d.Reset()
 			s.end()
-			err = s.write(kindReady, 0)
+			err = s.write(frame.Ready, 0)
 		}
 		if err != nil {
 			return err
 		}
 		switch {
-		case f.kind == kindHello:
+		case f.Kind == frame.Hello:
 			err = s.hello(f)
-		case f.kind == kindData && s.current != nil && f.epoch == s.current.epoch:
+		case f.Kind == frame.Data && s.current != nil && f.Epoch == s.current.epoch:
 			// Fails only when the session has ended by itself.
-			_, _ = s.current.in.Write(f.payload)
-		case f.kind == kindEnd && s.current != nil && f.epoch == s.current.epoch:
+			_, _ = s.current.in.Write(f.Payload)
+		case f.Kind == frame.End && s.current != nil && f.Epoch == s.current.epoch:
 			s.end()
 		}
 		if err != nil {
@@ -80,15 +82,15 @@ func (s *server) serve() error {
 
 // hello begins the session of a new epoch; one that is repeated is only
 // answered again.
-func (s *server) hello(f frame) error {
-	if _, err := decodeHello(f.payload); err != nil || f.epoch == 0 {
+func (s *server) hello(f frame.Frame) error {
+	if _, err := decodeHello(f.Payload); err != nil || f.Epoch == 0 {
 		return nil //nolint:nilerr // garbage is no hello, and gets no answer
 	}
-	if s.current == nil || s.current.epoch != f.epoch {
+	if s.current == nil || s.current.epoch != f.Epoch {
 		s.end()
-		s.begin(f.epoch)
+		s.begin(f.Epoch)
 	}
-	return s.write(kindAnswer, f.epoch, s.own)
+	return s.write(frame.Answer, f.Epoch, s.own)
 }
 
 func (s *server) begin(epoch uint64) {
@@ -141,7 +143,7 @@ func (s *server) over(epoch uint64) {
 	}
 	s.mu.Unlock()
 	if mine {
-		_ = s.write(kindEnd, epoch)
+		_ = s.write(frame.End, epoch)
 	}
 }
 
@@ -158,10 +160,10 @@ func (s *server) writeFrame(epoch uint64, b []byte) error {
 	return err
 }
 
-func (s *server) write(k kind, epoch uint64, payload ...[]byte) error {
+func (s *server) write(k frame.Kind, epoch uint64, payload ...[]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := s.port.Write(appendFrame(nil, k, epoch, payload...))
+	_, err := s.port.Write(frame.Append(nil, k, epoch, payload...))
 	return err
 }
 

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
 // script is a guest's port whose host the test plays, frame by frame.
@@ -85,20 +88,20 @@ func (p *script) send(frames ...[]byte) {
 }
 
 // expect wants the guest's next frame that is no data to be of a kind and epoch.
-func (p *script) expect(k kind, epoch uint64) {
+func (p *script) expect(k frame.Kind, epoch uint64) {
 	p.t.Helper()
 	for {
 		select {
 		case b := <-p.out:
-			f, size, err := parse(b)
-			if err != nil || size != len(b) {
+			f, err := frame.NewDecoder(bytes.NewReader(b), false).Next()
+			if err != nil {
 				p.t.Fatalf("% x: %v", b, err)
 			}
-			if f.kind == kindData {
+			if f.Kind == frame.Data {
 				continue
 			}
-			if f.kind != k || f.epoch != epoch {
-				p.t.Fatalf("a frame of kind %d and epoch %d, want %d and %d", f.kind, f.epoch, k, epoch)
+			if f.Kind != k || f.Epoch != epoch {
+				p.t.Fatalf("a frame of kind %d and epoch %d, want %d and %d", f.Kind, f.Epoch, k, epoch)
 			}
 			return
 		case <-time.After(5 * time.Second):
@@ -118,7 +121,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 }
 
 func helloFrame(epoch uint64, body string) []byte {
-	return appendFrame(nil, kindHello, epoch, []byte(body))
+	return frame.Append(nil, frame.Hello, epoch, []byte(body))
 }
 
 // inner is a data frame with a header of yamux and what follows it.
@@ -126,7 +129,7 @@ func inner(epoch uint64, typ byte, flags uint16, stream uint32, data string) []b
 	b := binary.BigEndian.AppendUint16([]byte{0, typ}, flags)
 	b = binary.BigEndian.AppendUint32(b, stream)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(data)))
-	return appendFrame(nil, kindData, epoch, b, []byte(data))
+	return frame.Append(nil, frame.Data, epoch, b, []byte(data))
 }
 
 // TestServeEpochs: a session takes the frames of its own epoch only, a hello that is
@@ -134,13 +137,13 @@ func inner(epoch uint64, typ byte, flags uint16, stream uint32, data string) []b
 func TestServeEpochs(t *testing.T) {
 	t.Parallel()
 	p, got, _, _ := serveScript(t)
-	p.expect(kindReady, 0)
+	p.expect(frame.Ready, 0)
 	// No hello, and so no answer: the first one is the next hello's.
-	p.send(helloFrame(9, "not JSON"), helloFrame(0, "{}"), inner(9, muxData, 0, 1, "abc"), appendFrame(nil, kindEnd, 9))
+	p.send(helloFrame(9, "not JSON"), helloFrame(0, "{}"), inner(9, muxData, 0, 1, "abc"), frame.Append(nil, frame.End, 9))
 	begin := func(epoch uint64) {
 		t.Helper()
 		p.send(helloFrame(epoch, "{}"))
-		p.expect(kindAnswer, epoch)
+		p.expect(frame.Answer, epoch)
 		p.send(inner(epoch, muxWindow, muxSYN, 1, ""), inner(epoch, muxData, 0, 1, "abc"))
 		if text := receive(t, got); text != "abc" {
 			t.Fatalf("the stream reads %q", text)
@@ -148,20 +151,20 @@ func TestServeEpochs(t *testing.T) {
 	}
 	begin(5)
 	p.send(helloFrame(5, "{}"))
-	p.expect(kindAnswer, 5)
-	p.send(inner(6, muxData, 0, 1, "old"), appendFrame(nil, kindEnd, 6), appendFrame(nil, kindReady, 5), inner(5, muxData, 0, 1, "def"))
+	p.expect(frame.Answer, 5)
+	p.send(inner(6, muxData, 0, 1, "old"), frame.Append(nil, frame.End, 6), frame.Append(nil, frame.Ready, 5), inner(5, muxData, 0, 1, "def"))
 	if text := receive(t, got); text != "def" {
 		t.Errorf("another epoch's frames changed the stream: it reads %q", text)
 	}
 	for _, end := range []struct {
 		name  string
 		sent  []byte
-		kind  kind
+		kind  frame.Kind
 		epoch uint64
 		next  uint64
 	}{
-		{"the next session", helloFrame(10, "{}"), kindAnswer, 10, 11},
-		{"a host that goes", nil, kindReady, 0, 12},
+		{"the next session", helloFrame(10, "{}"), frame.Answer, 10, 11},
+		{"a host that goes", nil, frame.Ready, 0, 12},
 	} {
 		p.send(end.sent)
 		p.expect(end.kind, end.epoch)
@@ -171,11 +174,11 @@ func TestServeEpochs(t *testing.T) {
 		p.send(inner(5, muxData, 0, 1, "old"))
 		begin(end.next)
 	}
-	p.send(appendFrame(nil, kindEnd, 12))
+	p.send(frame.Append(nil, frame.End, 12))
 	if text := receive(t, got); text != "ended" {
 		t.Errorf("the host's end: the stream reads %q", text)
 	}
-	p.send(inner(12, muxData, 0, 1, "old"), appendFrame(nil, kindEnd, 12))
+	p.send(inner(12, muxData, 0, 1, "old"), frame.Append(nil, frame.End, 12))
 	begin(13)
 }
 
@@ -184,12 +187,12 @@ func TestServeEpochs(t *testing.T) {
 func TestServeTellsItsEnd(t *testing.T) {
 	t.Parallel()
 	p, _, _, _ := serveScript(t)
-	p.expect(kindReady, 0)
+	p.expect(frame.Ready, 0)
 	for epoch := uint64(5); epoch < 8; epoch++ {
 		p.send(helloFrame(epoch, "{}"))
-		p.expect(kindAnswer, epoch)
-		p.send(appendFrame(nil, kindData, epoch, []byte("this is no header of yamux")))
-		p.expect(kindEnd, epoch)
+		p.expect(frame.Answer, epoch)
+		p.send(frame.Append(nil, frame.Data, epoch, []byte("this is no header of yamux")))
+		p.expect(frame.End, epoch)
 	}
 }
 
@@ -197,13 +200,13 @@ func TestServeTellsItsEnd(t *testing.T) {
 func TestServeEnds(t *testing.T) {
 	t.Parallel()
 	p, _, served, cancel := serveScript(t)
-	p.expect(kindReady, 0)
+	p.expect(frame.Ready, 0)
 	cancel()
 	if err := receive(t, served); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 	p, _, served, _ = serveScript(t)
-	p.expect(kindReady, 0)
+	p.expect(frame.Ready, 0)
 	p.Close()
 	if err := receive(t, served); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a port that fails: %v", err)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/yamux"
+
+	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
 // ErrTooMany is returned by Open when MaxStreams are open.
@@ -90,7 +92,7 @@ func Host(ctx context.Context, conn net.Conn, o Options) (*Session, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	s := &Session{conn: conn, epoch: epoch, done: make(chan struct{})}
-	d := newDecoder(conn, false)
+	d := frame.NewDecoder(conn, false)
 	s.peer, err = greet(conn, d, s.epoch, o.Hello, o.Resume, func() bool { return ctx.Err() != nil })
 	stop()
 	if err == nil {
@@ -217,7 +219,7 @@ func (s *Session) Err() error {
 func (s *Session) Close() error {
 	if s.writeMu.TryLock() { // no frame is half written
 		s.conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-		_, _ = s.conn.Write(appendFrame(nil, kindEnd, s.epoch)) // a courtesy
+		_, _ = s.conn.Write(frame.Append(nil, frame.End, s.epoch)) // a courtesy
 		s.writeMu.Unlock()
 	}
 	s.mux.Close()
@@ -230,7 +232,7 @@ func (s *Session) Close() error {
 type hostConn struct {
 	io.Writer
 	s     *Session
-	d     *decoder
+	d     *frame.Decoder
 	guard guard
 	rest  []byte
 }
@@ -250,22 +252,22 @@ func (c *hostConn) Read(p []byte) (int, error) {
 }
 
 func (c *hostConn) next() ([]byte, error) {
-	f, err := c.d.next()
+	f, err := c.d.Next()
 	switch {
-	case errors.Is(err, errFraming):
+	case errors.Is(err, frame.ErrFraming):
 		return nil, fmt.Errorf("%w: %w", ErrGuest, err)
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("the machine closed the connection")
 	case err != nil:
 		return nil, err
-	case f.epoch != c.s.epoch:
+	case f.Epoch != c.s.epoch:
 		return nil, nil
-	case f.kind == kindEnd:
+	case f.Kind == frame.End:
 		return nil, errors.New("the guest ended the session")
-	case f.kind != kindData:
+	case f.Kind != frame.Data:
 		return nil, nil // an answer to a repeated hello
 	}
-	return f.payload, c.guard.check(f.payload)
+	return f.Payload, c.guard.check(f.Payload)
 }
 
 // Close closes the machine's socket.

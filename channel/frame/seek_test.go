@@ -1,4 +1,4 @@
-package channel
+package frame
 
 import (
 	"bytes"
@@ -15,28 +15,28 @@ import (
 func TestSeek(t *testing.T) {
 	t.Parallel()
 	const epoch = 0xfeedface
-	answer := appendFrame(nil, kindAnswer, epoch, []byte("{}"))
-	stale := appendFrame(nil, kindAnswer, epoch+1, []byte(`{"version":9}`))
+	answer := Append(nil, Answer, epoch, []byte("{}"))
+	stale := Append(nil, Answer, epoch+1, []byte(`{"version":9}`))
 	tooLong := bytes.Clone(answer)
-	binary.BigEndian.PutUint16(tooLong[6:], maxPayload+1)
+	binary.BigEndian.PutUint16(tooLong[6:], MaxPayload+1)
 	for name, before := range map[string][]byte{
 		"nothing":                       nil,
 		"noise":                         []byte("noise"),
 		"the beginning of a frame":      magic[:2],
-		"a frame of another kind":       appendFrame(nil, kindData, epoch, []byte("old")),
+		"a frame of another kind":       Append(nil, Data, epoch, []byte("old")),
 		"another epoch's answer":        stale,
 		"two other answers":             append(slices.Clone(stale), stale...),
-		"another answer's head":         stale[:headLen],
-		"another answer's half head":    stale[:headLen-3],
-		"an answer that was cut off":    answer[:headLen+1],
-		"an answer that is too long":    tooLong[:headLen],
+		"another answer's head":         stale[:Head],
+		"another answer's half head":    stale[:Head-3],
+		"an answer that was cut off":    answer[:Head+1],
+		"an answer that is too long":    tooLong[:Head],
 		"an answer with another tail":   append(slices.Clone(answer[:len(answer)-1]), 0),
-		"more than the decoder's store": bytes.Repeat(stale, 2*maxFrame/len(stale)),
+		"more than the decoder's store": bytes.Repeat(stale, 2*Max/len(stale)),
 	} {
 		for kind, reader := range map[string]func(io.Reader) io.Reader{"whole": asIs, "byte by byte": iotest.OneByteReader} {
-			d := newDecoder(reader(bytes.NewReader(slices.Concat(before, answer, []byte("next")))), false)
-			f, err := d.seek(epoch)
-			if err != nil || f.kind != kindAnswer || f.epoch != epoch || string(f.payload) != "{}" {
+			d := NewDecoder(reader(bytes.NewReader(slices.Concat(before, answer, []byte("next")))), false)
+			f, err := d.Seek(epoch)
+			if err != nil || f.Kind != Answer || f.Epoch != epoch || string(f.Payload) != "{}" {
 				t.Errorf("%s, %s: %+v, %v", name, kind, f, err)
 			}
 			if rest, _ := io.ReadAll(io.MultiReader(bytes.NewReader(d.buf[d.start:d.end]), d.r)); string(rest) != "next" {
@@ -44,7 +44,7 @@ func TestSeek(t *testing.T) {
 			}
 		}
 	}
-	if _, err := newDecoder(bytes.NewReader(stale), false).seek(epoch); !errors.Is(err, io.EOF) {
+	if _, err := NewDecoder(bytes.NewReader(stale), false).Seek(epoch); !errors.Is(err, io.EOF) {
 		t.Errorf("without an answer: %v", err)
 	}
 }
@@ -53,8 +53,8 @@ func asIs(r io.Reader) io.Reader { return r }
 
 // TestFrameFitsOneWrite: the guest's port takes 32 KiB in one write.
 func TestFrameFitsOneWrite(t *testing.T) {
-	if got := len(appendFrame(nil, kindData, 1, make([]byte, maxPayload))); got > 32<<10 || got < maxFrame {
-		t.Errorf("the longest frame has %d bytes, of at most %d", got, maxFrame)
+	if got := len(Append(nil, Data, 1, make([]byte, MaxPayload))); got > 32<<10 || got < Max {
+		t.Errorf("the longest frame has %d bytes, of at most %d", got, Max)
 	}
 }
 
@@ -63,26 +63,26 @@ func TestFrameFitsOneWrite(t *testing.T) {
 func TestFrameBounds(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		kind   kind
+		kind   Kind
 		length int
 		zero   byte
 		frame  bool
 	}{
-		{name: "the first kind", kind: kindHello, frame: true},
-		{name: "the last kind", kind: kindEnd, frame: true},
-		{name: "before the first kind", kind: kindHello - 1},
-		{name: "after the last kind", kind: kindEnd + 1},
-		{name: "the longest payload", kind: kindData, length: maxPayload, frame: true},
-		{name: "a longer payload", kind: kindData, length: maxPayload + 1},
-		{name: "a byte that has no meaning", kind: kindData, zero: 1},
+		{name: "the first kind", kind: Hello, frame: true},
+		{name: "the last kind", kind: End, frame: true},
+		{name: "before the first kind", kind: Hello - 1},
+		{name: "after the last kind", kind: End + 1},
+		{name: "the longest payload", kind: Data, length: MaxPayload, frame: true},
+		{name: "a longer payload", kind: Data, length: MaxPayload + 1},
+		{name: "a byte that has no meaning", kind: Data, zero: 1},
 	} {
-		b := appendFrame(nil, tc.kind, 1, make([]byte, tc.length))
+		b := Append(nil, tc.kind, 1, make([]byte, tc.length))
 		b[5] = tc.zero
 		f, size, err := parse(b)
-		if tc.frame && (err != nil || size != len(b) || len(f.payload) != tc.length) || !tc.frame && !errors.Is(err, errFraming) {
+		if tc.frame && (err != nil || size != len(b) || len(f.Payload) != tc.length) || !tc.frame && !errors.Is(err, ErrFraming) {
 			t.Errorf("%s: size %d of %d, %v", tc.name, size, len(b), err)
 		}
-		for _, n := range []int{0, 1, headLen - 1, headLen, len(b) - 1} {
+		for _, n := range []int{0, 1, Head - 1, Head, len(b) - 1} {
 			if _, size, err := parse(b[:n]); size != 0 || tc.frame && err != nil {
 				t.Errorf("%s, of which %d bytes came: size %d, %v", tc.name, n, size, err)
 			}
@@ -123,7 +123,7 @@ func TestFramer(t *testing.T) {
 	head := func(typ byte, length uint32) string {
 		return string(binary.BigEndian.AppendUint32([]byte{0, typ, 0, 0, 0, 0, 0, 1}, length))
 	}
-	long := string(bytes.Repeat([]byte("d"), maxPayload))
+	long := string(bytes.Repeat([]byte("d"), MaxPayload))
 	for _, tc := range []struct {
 		name         string
 		writes, want []string // payloads
@@ -142,7 +142,7 @@ func TestFramer(t *testing.T) {
 		var got []string
 		f := &framer{epoch: 5, write: func(b []byte) error {
 			frame, size, err := parse(b)
-			if err != nil || size != len(b) || frame.kind != kindData || frame.epoch != 5 {
+			if err != nil || size != len(b) || frame.kind != Data || frame.epoch != 5 {
 				t.Errorf("%s: %+v, size %d, %v", tc.name, frame, size, err)
 			}
 			got = append(got, string(frame.payload))
