@@ -1,10 +1,15 @@
 package channel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
 // TestGuardHeaders: of what a guest may say to the multiplexer each kind passes up to
@@ -83,4 +88,77 @@ func FuzzGuard(f *testing.F) {
 			t.Fatalf("%v, in parts %v", want, got)
 		}
 	})
+}
+
+// TestGuardSeesAllThatComesAtOnce: data hides nothing that follows it.
+func TestGuardSeesAllThatComesAtOnce(t *testing.T) {
+	head := func(typ byte, length uint32) []byte {
+		return binary.BigEndian.AppendUint32([]byte{0, typ, 0, 0, 0, 0, 0, 1}, length)
+	}
+	for name, tc := range map[string]struct {
+		bytes   []byte
+		allowed bool
+	}{
+		"data and data":        {slices.Concat(head(muxData, 3), []byte("abc"), head(muxData, 1), []byte("x")), true},
+		"a ping within data":   {slices.Concat(head(muxData, muxHead), head(muxPing, 0), head(muxWindow, 9)), true},
+		"a ping behind data":   {slices.Concat(head(muxData, 3), []byte("abc"), head(muxPing, 0)), false},
+		"a ping behind window": {slices.Concat(head(muxWindow, 3), head(muxPing, 0)), false},
+	} {
+		for _, step := range []int{len(tc.bytes), 1, 5} {
+			var g guard
+			var err error
+			for part := range slices.Chunk(tc.bytes, step) {
+				err = errors.Join(err, g.check(part))
+			}
+			if tc.allowed != (err == nil) || !tc.allowed && !errors.Is(err, ErrGuest) {
+				t.Errorf("%s, %d bytes at once: %v", name, step, err)
+			}
+		}
+	}
+}
+
+// TestFramer: a header that data follows travels with its data, every other one at once,
+// and what is too long for one frame in as few as can be.
+func TestFramer(t *testing.T) {
+	head := func(typ byte, length uint32) string {
+		return string(binary.BigEndian.AppendUint32([]byte{0, typ, 0, 0, 0, 0, 0, 1}, length))
+	}
+	long := string(bytes.Repeat([]byte("d"), frame.MaxPayload))
+	for _, tc := range []struct {
+		name         string
+		writes, want []string // payloads
+	}{
+		{"a header and its data", []string{head(muxData, 3), "abc"}, []string{head(muxData, 3) + "abc"}},
+		{"twice", []string{head(muxData, 1), "a", head(muxData, 1), "b"}, []string{head(muxData, 1) + "a", head(muxData, 1) + "b"}},
+		{"data that looks like a header", []string{head(muxData, muxHead), head(muxData, 5)}, []string{
+			head(muxData, muxHead) + head(muxData, 5),
+		}},
+		{"a header without data", []string{head(muxData, 0)}, []string{head(muxData, 0)}},
+		{"a window update", []string{head(muxWindow, 7)}, []string{head(muxWindow, 7)}},
+		{"what is longer than a frame", []string{head(muxData, uint32(len(long))), long}, []string{
+			head(muxData, uint32(len(long))) + long[muxHead:], long[:muxHead],
+		}},
+	} {
+		var got []string
+		f := &framer{epoch: 5, write: func(b []byte) error {
+			sent, err := frame.NewDecoder(bytes.NewReader(b), false).Next()
+			if err != nil || sent.Kind != frame.Data || sent.Epoch != 5 {
+				t.Errorf("%s: %+v, %v", tc.name, sent, err)
+			}
+			got = append(got, string(sent.Payload))
+			return nil
+		}}
+		for _, w := range tc.writes {
+			if n, err := f.Write([]byte(w)); n != len(w) || err != nil {
+				t.Errorf("%s: %d of %d, %v", tc.name, n, len(w), err)
+			}
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %d frames: %.80q", tc.name, len(got), got)
+		}
+	}
+	broken := &framer{write: func([]byte) error { return io.ErrClosedPipe }}
+	if n, err := broken.Write([]byte("x")); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a write that fails: %d, %v", n, err)
+	}
 }
