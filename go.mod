@@ -13,6 +13,7 @@ require (
 	github.com/fsnotify/fsnotify v1.10.1 // logs and volumes are followed without polling
 	github.com/google/go-cmp v0.7.0 // tests
 	github.com/google/go-containerregistry v0.22.1 // tests: a registry that really serves
+	github.com/hanwen/go-fuse/v2 v2.12.1 // the FUSE protocol of shared directories
 	github.com/hashicorp/yamux v0.1.2 // streams on the one channel to the guest
 	github.com/klauspost/compress v1.20.3 // zstd layers, packages and modules
 	github.com/mikelolasagasti/xz v1.0.1 // the kernel's package

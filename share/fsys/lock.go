@@ -1,0 +1,96 @@
+package fsys
+
+import (
+	"math"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/share/fsys/locks"
+	"github.com/bulkhead-project/bulkhead/share/fsys/nodes"
+)
+
+// GetLk implements [fuse.RawFileSystem].
+func (fs *FS) GetLk(_ <-chan struct{}, in *fuse.LkIn, out *fuse.LkOut) fuse.Status {
+	h, err := fs.handles.hold(in.Fh, in.NodeId)
+	if err != nil {
+		return status(err)
+	}
+	defer h.release()
+	l, err := rangeOf(&in.Lk)
+	if err != nil {
+		return status(err)
+	}
+	if err := fs.locks.Get(fs.owner(in, h), &l); err != nil {
+		return status(err)
+	}
+	out.Lk = fuse.FileLock{Typ: uint32(l.Type)}
+	if l.Type != unix.F_UNLCK {
+		out.Lk.Start, out.Lk.End = uint64(l.Start), math.MaxInt64
+		if l.Len > 0 {
+			out.Lk.End = uint64(l.Start + l.Len - 1)
+		}
+	}
+	return fuse.OK
+}
+
+// SetLk implements [fuse.RawFileSystem].
+func (fs *FS) SetLk(cancel <-chan struct{}, in *fuse.LkIn) fuse.Status {
+	return fs.setLk(cancel, in, false)
+}
+
+// SetLkw implements [fuse.RawFileSystem].
+func (fs *FS) SetLkw(cancel <-chan struct{}, in *fuse.LkIn) fuse.Status {
+	return fs.setLk(cancel, in, true)
+}
+
+func (fs *FS) setLk(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.Status {
+	h, err := fs.handles.hold(in.Fh, in.NodeId)
+	if err != nil {
+		return status(err)
+	}
+	defer h.release()
+	w := locks.Wait{Cancel: cancel, Blocks: wait}
+	if in.LkFlags&fuse.FUSE_LK_FLOCK != 0 {
+		return status(fs.locks.Flock(h.fd, int(in.Lk.Typ), w))
+	}
+	l, err := rangeOf(&in.Lk)
+	if err != nil {
+		return status(err)
+	}
+	return status(fs.locks.Set(fs.owner(in, h), l, w))
+}
+
+// owner is whose locks a request is about.
+func (fs *FS) owner(in *fuse.LkIn, h *handle) locks.Owner {
+	return locks.Owner{Node: in.NodeId, ID: in.Owner, Handle: in.Fh, Open: func() (int, error) {
+		if h.ref.Type() != unix.S_IFREG {
+			return -1, unix.EBADF
+		}
+		return fs.openLock(h.ref, h.flags)
+	}}
+}
+
+// openLock opens a file for locks, to be written if that is possible, since locks against others' reading need it.
+func (fs *FS) openLock(r *nodes.Ref, flags int) (int, error) {
+	if r.Tree().ReadOnly {
+		return fs.open(r, unix.O_RDONLY)
+	}
+	fd, err := fs.open(r, unix.O_RDWR)
+	if err != nil {
+		fd, err = fs.open(r, flags&unix.O_ACCMODE)
+	}
+	return fd, err
+}
+
+// rangeOf is the lock that a request is about.
+func rangeOf(in *fuse.FileLock) (unix.Flock_t, error) {
+	if in.Start > math.MaxInt64 || in.End > math.MaxInt64 || in.End < in.Start || in.Typ > unix.F_UNLCK {
+		return unix.Flock_t{}, unix.EINVAL
+	}
+	l := unix.Flock_t{Type: int16(in.Typ), Whence: unix.SEEK_SET, Start: int64(in.Start)}
+	if in.End < math.MaxInt64 {
+		l.Len = int64(in.End-in.Start) + 1
+	}
+	return l, nil
+}

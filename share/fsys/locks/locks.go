@@ -1,0 +1,164 @@
+// Package locks has a guest's file locks on the host, where other guests and the host's own programs see them.
+//
+// A POSIX lock has an owner, a process of the guest's. Each owner has, for each file, a descriptor of its own, and its
+// locks belong to that (F_OFD_SETLK). Who waits for a lock tries again when one is given back here, and now and then,
+// since the host's kernel does not tell of others: it holds no thread, and can be interrupted. A deadlock of POSIX
+// locks is not found (EDEADLK).
+package locks
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/broadcast"
+)
+
+// Limits bounds what a guest has.
+type Limits struct {
+	// Descriptors is how many owners of locks there are, each of one file.
+	Descriptors int
+	// Waiters is how many requests may wait.
+	Waiters int
+}
+
+// Locks are those of one guest. Its methods may be called at once from any goroutine.
+type Locks struct {
+	limits Limits
+	stop   <-chan struct{}
+	freed  broadcast.Broadcast
+
+	mu      sync.Mutex
+	waiters int
+	files   map[uint64]map[uint64]*owned // by node and owner
+	open    int
+}
+
+// owned is an owner's descriptor of one file.
+type owned struct {
+	fd     int
+	handle uint64 // the last that a lock was asked with
+	users  int
+	dead   bool
+}
+
+// New is without locks. Who waits ends with EIO when stop is closed.
+func New(limits Limits, stop <-chan struct{}) *Locks {
+	return &Locks{limits: limits, stop: stop, files: map[uint64]map[uint64]*owned{}}
+}
+
+// Owner is whose POSIX locks a request is about.
+type Owner struct {
+	// Node is the file.
+	Node uint64
+	// ID is the guest's number of the process.
+	ID uint64
+	// Handle is what the file was locked with.
+	Handle uint64
+	// Open opens the file.
+	Open func() (int, error)
+}
+
+// Wait says how long to wait for a lock.
+type Wait struct {
+	// Blocks waits until there is the lock, or Cancel is closed (EINTR).
+	Blocks bool
+	Cancel <-chan struct{}
+}
+
+// Get replaces l by a lock that is in its way, or by one of type F_UNLCK.
+func (ls *Locks) Get(o Owner, l *unix.Flock_t) error {
+	f, err := ls.hold(o)
+	if err != nil {
+		return err
+	}
+	defer ls.release(f)
+	return unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_GETLK, l)
+}
+
+// Set locks or unlocks a range.
+func (ls *Locks) Set(o Owner, l unix.Flock_t, w Wait) error {
+	if l.Type == unix.F_UNLCK && !ls.has(o) {
+		return nil
+	}
+	f, err := ls.hold(o)
+	if err != nil {
+		return err
+	}
+	defer ls.release(f)
+	return ls.try(w, l.Type == unix.F_UNLCK, func() error {
+		now := l
+		return unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_SETLK, &now)
+	})
+}
+
+// Flock sets a lock of flock(2) on an open file: typ is F_RDLCK, F_WRLCK or F_UNLCK.
+func (ls *Locks) Flock(fd, typ int, w Wait) error {
+	how := map[int]int{unix.F_RDLCK: unix.LOCK_SH, unix.F_WRLCK: unix.LOCK_EX, unix.F_UNLCK: unix.LOCK_UN}[typ]
+	if how == 0 {
+		return unix.EINVAL
+	}
+	return ls.try(w, typ == unix.F_UNLCK, func() error { return unix.Flock(fd, how|unix.LOCK_NB) })
+}
+
+const (
+	// soonest and latest are the pauses of who waits for what may be held by others.
+	soonest = time.Millisecond
+	latest  = 50 * time.Millisecond
+)
+
+// try locks until that is done, fails otherwise than for another's lock, or must not wait.
+func (ls *Locks) try(w Wait, unlock bool, lock func() error) error {
+	if unlock {
+		defer ls.freed.Tell()
+	}
+	pause := soonest
+	for first := true; ; first = false {
+		freed := ls.freed.Next()
+		err := lock()
+		if err == unix.EACCES { //nolint:errorlint // fcntl(2) says either
+			err = unix.EAGAIN
+		}
+		if err != unix.EAGAIN || !w.Blocks { //nolint:errorlint // the kernel's own number
+			return err
+		}
+		if first {
+			if !ls.enter() {
+				return unix.ENOLCK
+			}
+			defer ls.leave()
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-freed:
+			pause = soonest
+		case <-timer.C:
+			pause = min(2*pause, latest)
+		case <-w.Cancel:
+			err = unix.EINTR
+		case <-ls.stop:
+			err = unix.EIO
+		}
+		timer.Stop()
+		if err != unix.EAGAIN { //nolint:errorlint // set above
+			return err
+		}
+	}
+}
+
+func (ls *Locks) enter() bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.waiters >= ls.limits.Waiters {
+		return false
+	}
+	ls.waiters++
+	return true
+}
+
+func (ls *Locks) leave() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.waiters--
+}

@@ -1,0 +1,94 @@
+package locks
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// has is whether the owner may have locks.
+func (ls *Locks) has(o Owner) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.files[o.Node][o.ID] != nil
+}
+
+// hold is the owner's descriptor, in use until it is released.
+func (ls *Locks) hold(o Owner) (*owned, error) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	f := ls.files[o.Node][o.ID]
+	if f == nil {
+		if ls.open >= ls.limits.Descriptors {
+			return nil, unix.ENOLCK
+		}
+		fd, err := o.Open()
+		if err != nil {
+			return nil, err
+		}
+		f = &owned{fd: fd}
+		ls.open++
+		if ls.files[o.Node] == nil {
+			ls.files[o.Node] = map[uint64]*owned{}
+		}
+		ls.files[o.Node][o.ID] = f
+	}
+	f.handle = o.Handle
+	f.users++
+	return f, nil
+}
+
+func (ls *Locks) release(f *owned) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	f.users--
+	ls.settle(f)
+}
+
+// settle closes a descriptor that is dead and not in use, which gives its locks back.
+func (ls *Locks) settle(f *owned) {
+	if f.dead && f.users == 0 && f.fd >= 0 {
+		_ = unix.Close(f.fd)
+		f.fd = -1
+		ls.open--
+		ls.freed.Tell()
+	}
+}
+
+// Drop gives back what the owner has on a file.
+func (ls *Locks) Drop(node, owner uint64) {
+	ls.drop(node, func(id uint64, _ *owned) bool { return id == owner })
+}
+
+// Closed gives back the locks that were asked for with a handle, which is closed: those of F_OFD_SETLK in the guest
+// end with it. Those of its processes have ended before.
+func (ls *Locks) Closed(node, handle uint64) {
+	ls.drop(node, func(_ uint64, f *owned) bool { return f.handle == handle })
+	ls.freed.Tell() // its flock(2) has ended with it
+}
+
+// Close gives everything back.
+func (ls *Locks) Close() {
+	ls.mu.Lock()
+	nodes := make([]uint64, 0, len(ls.files))
+	for node := range ls.files {
+		nodes = append(nodes, node)
+	}
+	ls.mu.Unlock()
+	for _, node := range nodes {
+		ls.drop(node, func(uint64, *owned) bool { return true })
+	}
+}
+
+func (ls *Locks) drop(node uint64, match func(owner uint64, f *owned) bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for id, f := range ls.files[node] {
+		if match(id, f) {
+			delete(ls.files[node], id)
+			f.dead = true
+			ls.settle(f)
+		}
+	}
+	if len(ls.files[node]) == 0 {
+		delete(ls.files, node)
+	}
+}

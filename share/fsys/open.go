@@ -1,0 +1,171 @@
+package fsys
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/share/fsys/nodes"
+)
+
+// passed are the flags of open(2) that the host is told besides how the file is accessed. O_DIRECT is not: it would
+// ask the guest for addresses that fit the host's disk.
+const passed = unix.O_APPEND | unix.O_TRUNC | unix.O_SYNC | unix.O_NOATIME
+
+// openFlags are the host's for the guest's.
+func openFlags(t *nodes.Tree, guest uint32) (int, error) {
+	flags := int(guest) & (unix.O_ACCMODE | passed)
+	if flags&unix.O_ACCMODE == unix.O_ACCMODE {
+		return 0, unix.EINVAL
+	}
+	if t.ReadOnly {
+		if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
+			return 0, unix.EROFS
+		}
+		flags |= unix.O_NOATIME
+	}
+	return flags, nil
+}
+
+// Open implements [fuse.RawFileSystem].
+func (fs *FS) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	r, err := fs.hold(in.NodeId, false)
+	if err != nil {
+		return status(err)
+	}
+	if r.Type() != unix.S_IFREG {
+		r.Release()
+		return fuse.EPERM
+	}
+	return status(fs.openFile(r, in.Flags, in.Mode, out))
+}
+
+// openFile makes a handle of r, which belongs to it.
+func (fs *FS) openFile(r *nodes.Ref, guest, kill uint32, out *fuse.OpenOut) error {
+	flags, err := openFlags(r.Tree(), guest)
+	if err != nil {
+		r.Release()
+		return err
+	}
+	fd, err := fs.openData(r, flags, kill&fuse.OPEN_KILL_SUIDGID != 0)
+	if err != nil {
+		r.Release()
+		return err
+	}
+	return fs.opened(fd, flags, r, out)
+}
+
+// openData opens a regular file or a directory for its data.
+func (fs *FS) openData(r *nodes.Ref, flags int, kill bool) (int, error) {
+	truncate := flags&unix.O_TRUNC != 0
+	fd, err := fs.open(r, flags&^unix.O_TRUNC)
+	if err == unix.EPERM && r.Tree().ReadOnly { //nolint:errorlint // the kernel's own number
+		fd, err = fs.open(r, flags&^unix.O_NOATIME) // another's file
+	}
+	if err != nil || !truncate {
+		return fd, err
+	}
+	// O_TRUNC alone asks for no access: the file is opened to be written for it.
+	at := fd
+	if flags&unix.O_ACCMODE == unix.O_RDONLY {
+		if at, err = fs.open(r, unix.O_WRONLY); err != nil {
+			_ = unix.Close(fd)
+			return -1, err
+		}
+		defer unix.Close(at)
+	}
+	if err = fs.disarm(r.Tree(), at, kill); err == nil {
+		err = unix.Ftruncate(at, 0)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// opened makes a handle of an open file, which like r belongs to it, and tells the guest.
+func (fs *FS) opened(fd, flags int, r *nodes.Ref, out *fuse.OpenOut) error {
+	keep := fs.unchanged(fd, r)
+	h, err := fs.handles.add(fd, flags, r)
+	if err != nil {
+		return err
+	}
+	out.Fh = h.id
+	directory := r.Type() == unix.S_IFDIR
+	switch {
+	case r.Tree().Cache == CacheNone && !directory:
+		out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
+	case keep:
+		out.OpenFlags = fuse.FOPEN_KEEP_CACHE
+	}
+	if directory && r.Tree().Cache != CacheNone {
+		out.OpenFlags |= fuse.FOPEN_CACHE_DIR
+	}
+	return nil
+}
+
+// settled is how long ago a file must have been changed for its times to tell it from its next change: file systems
+// count in ticks of the kernel's.
+const settled = 100 * time.Millisecond
+
+// unchanged is whether the guest may keep what it has of the file's data.
+func (fs *FS) unchanged(fd int, r *nodes.Ref) bool {
+	switch r.Tree().Cache {
+	case CacheAlways:
+		return true
+	case CacheNone:
+		return false
+	}
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || time.Since(time.Unix(st.Ctim.Unix())) < settled {
+		return r.Seen(0)
+	}
+	return r.Seen(fingerprint(&st))
+}
+
+func fingerprint(st *unix.Stat_t) uint64 {
+	mark := uint64(1469598103934665603)
+	for _, v := range []int64{st.Mtim.Nano(), st.Ctim.Nano(), st.Size} {
+		mark = (mark ^ uint64(v)) * 0x9e3779b97f4a7c15
+		mark ^= mark >> 29
+	}
+	return max(mark, 1)
+}
+
+// Flush implements [fuse.RawFileSystem]: a process has closed the file, and its locks end.
+func (fs *FS) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
+	h, err := fs.handles.hold(in.Fh, in.NodeId)
+	if err != nil {
+		return status(err)
+	}
+	defer h.release()
+	fs.locks.Drop(in.NodeId, in.LockOwner)
+	return fuse.OK
+}
+
+// Release implements [fuse.RawFileSystem].
+func (fs *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
+	fs.handles.end(in.Fh, in.NodeId)
+	fs.locks.Closed(in.NodeId, in.Fh)
+}
+
+// Fsync implements [fuse.RawFileSystem].
+func (fs *FS) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	h, err := fs.handles.hold(in.Fh, in.NodeId)
+	if err != nil {
+		return status(err)
+	}
+	defer h.release()
+	const dataOnly = 1
+	if in.FsyncFlags&dataOnly != 0 {
+		return status(unix.Fdatasync(h.fd))
+	}
+	return status(unix.Fsync(h.fd))
+}
+
+// FsyncDir implements [fuse.RawFileSystem].
+func (fs *FS) FsyncDir(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	return fs.Fsync(cancel, in)
+}

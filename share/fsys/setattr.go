@@ -1,0 +1,155 @@
+package fsys
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/share/fsys/nodes"
+)
+
+// SetAttr implements [fuse.RawFileSystem].
+func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
+	r, err := fs.hold(in.NodeId, true)
+	if err != nil {
+		return status(err)
+	}
+	defer r.Release()
+	// The owner comes before the mode, since a change of owner drops bits of it.
+	if in.Valid&(fuse.FATTR_UID|fuse.FATTR_GID) != 0 {
+		err = fs.chown(r, &in.SetAttrInCommon)
+	}
+	if err == nil && in.Valid&fuse.FATTR_MODE != 0 {
+		err = fs.chmod(r, in.Mode)
+	}
+	if err == nil && in.Valid&fuse.FATTR_SIZE != 0 {
+		err = fs.truncate(r, &in.SetAttrInCommon)
+	}
+	if err == nil && in.Valid&(fuse.FATTR_ATIME|fuse.FATTR_MTIME) != 0 {
+		err = fs.utimes(r, &in.SetAttrInCommon)
+	}
+	if err == nil {
+		err = fs.attrOut(r, out)
+	}
+	return status(err)
+}
+
+func (fs *FS) chown(r *nodes.Ref, in *fuse.SetAttrInCommon) error {
+	uid, gid := -1, -1
+	if id, ok := in.GetUID(); ok {
+		uid = int(id)
+	}
+	if id, ok := in.GetGID(); ok {
+		gid = int(id)
+	}
+	if o := fs.opts.Owner; o != nil {
+		var st unix.Statx_t
+		if err := nodes.Stat(r.FD, &st); err != nil {
+			return err
+		}
+		now := fs.shown(st.Uid, st.Gid)
+		if uid >= 0 && (uint32(uid) != now.Uid || st.Uid != fs.uid) || gid >= 0 && (uint32(gid) != now.Gid || st.Gid != fs.gid) {
+			return unix.EPERM
+		}
+		uid, gid = -1, -1 // as it is; the kernel still drops the bits that a change of owner drops
+	}
+	return unix.Fchownat(r.FD, "", uid, gid, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
+}
+
+func (fs *FS) chmod(r *nodes.Ref, mode uint32) error {
+	if r.Type() == unix.S_IFLNK {
+		return unix.EOPNOTSUPP
+	}
+	return unix.Fchmodat(fs.proc, strconv.Itoa(r.FD), allowed(r, mode), 0)
+}
+
+// allowed is a mode that the guest may give a file of that type.
+func allowed(r *nodes.Ref, mode uint32) uint32 {
+	mode &= 0o7777
+	if r.Type() != unix.S_IFDIR {
+		mode = modeOf(r.Tree(), mode)
+	}
+	return mode
+}
+
+// modeOf is the mode of a new file in a tree, or of one that is no directory.
+func modeOf(t *nodes.Tree, mode uint32) uint32 {
+	if !t.SetID {
+		mode &^= unix.S_ISUID | unix.S_ISGID
+	}
+	return mode & 0o7777
+}
+
+func (fs *FS) truncate(r *nodes.Ref, in *fuse.SetAttrInCommon) error {
+	if in.Size > math.MaxInt64 {
+		return unix.EINVAL
+	}
+	if fh, ok := in.GetFh(); ok {
+		h, err := fs.handles.hold(fh, r.ID())
+		if err != nil {
+			return err
+		}
+		defer h.release()
+		return fs.resize(r, h.fd, in)
+	}
+	if r.Type() != unix.S_IFREG {
+		return unix.EINVAL
+	}
+	fd, err := fs.open(r, unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return fs.resize(r, fd, in)
+}
+
+func (fs *FS) resize(r *nodes.Ref, fd int, in *fuse.SetAttrInCommon) error {
+	if err := fs.disarm(r.Tree(), fd, in.Valid&fuse.FATTR_KILL_SUIDGID != 0); err != nil {
+		return err
+	}
+	return unix.Ftruncate(fd, int64(in.Size))
+}
+
+func (fs *FS) utimes(r *nodes.Ref, in *fuse.SetAttrInCommon) error {
+	times := []unix.Timespec{
+		when(in.Valid, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec),
+		when(in.Valid, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec),
+	}
+	if in.Atimensec >= 1e9 || in.Mtimensec >= 1e9 {
+		return unix.EINVAL
+	}
+	return unix.UtimesNanoAt(fs.proc, strconv.Itoa(r.FD), times, 0)
+}
+
+// when is one time of utimensat(2).
+func when(valid, set, now uint32, sec uint64, nsec uint32) unix.Timespec {
+	switch {
+	case valid&set == 0:
+		return unix.Timespec{Nsec: unix.UTIME_OMIT}
+	case valid&now != 0:
+		return unix.Timespec{Nsec: unix.UTIME_NOW}
+	}
+	return unix.Timespec{Sec: int64(sec), Nsec: int64(nsec)}
+}
+
+// disarm takes the set-user-id and set-group-id bits of a regular file that is about to be written, if the tree has
+// none or the guest's kernel asks for it.
+func (fs *FS) disarm(t *nodes.Tree, fd int, asked bool) error {
+	if t.SetID && !asked {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	bits := uint32(unix.S_ISUID)
+	if st.Mode&unix.S_IXGRP != 0 {
+		bits |= unix.S_ISGID // without it the bit is of mandatory locks
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&bits == 0 {
+		return nil
+	}
+	return unix.Fchmod(fd, st.Mode&0o7777&^bits)
+}

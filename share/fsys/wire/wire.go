@@ -1,0 +1,124 @@
+// Package wire answers a guest's FUSE messages with a file system.
+//
+// go-fuse reads and writes the messages. It trusts its peer, which is a kernel elsewhere: it allocates what a request
+// says that its answer takes, lets a second greeting change what was agreed, and logs what it does not understand.
+// So a message is checked here before go-fuse sees it.
+package wire
+
+import (
+	"encoding/binary"
+	"io"
+	"log"
+	"sync"
+	"unsafe"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// inHeader is the length of what every request begins with.
+	inHeader = int(unsafe.Sizeof(fuse.InHeader{}))
+	// OutHeader is the length of what every answer begins with.
+	OutHeader = int(unsafe.Sizeof(fuse.OutHeader{}))
+	// Overhead is how much longer than its data a message may be: headers, and for an entry of a directory nothing.
+	Overhead = 4096
+)
+
+// Options are those of a connection.
+type Options struct {
+	// MaxWrite is how many bytes of data one request writes or reads: 4,096 to 1 MiB.
+	MaxWrite int
+	// ACL has the guest's kernel check access control lists, which the file system passes on.
+	ACL bool
+	// Background is how many requests the guest sends ahead of answers; 64 if 0.
+	Background int
+}
+
+// Wire is one guest's connection. Answer may be called at once from any goroutine.
+type Wire struct {
+	server *fuse.ProtocolServer
+
+	mu    sync.RWMutex // held for writing while the guest is greeted
+	ready bool
+}
+
+// New answers with fs.
+func New(fs fuse.RawFileSystem, o Options) *Wire {
+	if o.Background == 0 {
+		o.Background = 64
+	}
+	return &Wire{server: fuse.NewProtocolServer(fs, &fuse.MountOptions{
+		MaxWrite:             o.MaxWrite,
+		MaxReadAhead:         o.MaxWrite,
+		MaxBackground:        o.Background,
+		EnableLocks:          true,
+		EnableSymlinkCaching: true,
+		EnableAcl:            o.ACL,
+		ExtraCapabilities:    fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_DONT_MASK | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO,
+		DisabledCapabilities: fuse.CAP_PASSTHROUGH | fuse.CAP_NO_OPEN_SUPPORT,
+		Logger:               log.New(io.Discard, "", 0),
+	})}
+}
+
+// Answer is the length of the answer that it has written to reply; 0 is of requests that have none. A request that
+// cannot be answered within reply is answered with an error.
+func (w *Wire) Answer(request, reply []byte) int {
+	if len(request) < inHeader || len(reply) < OutHeader {
+		return 0
+	}
+	h := header{
+		length: binary.NativeEndian.Uint32(request),
+		opcode: binary.NativeEndian.Uint32(request[4:]),
+		unique: binary.NativeEndian.Uint64(request[8:]),
+		node:   binary.NativeEndian.Uint64(request[16:]),
+		extra:  binary.NativeEndian.Uint16(request[36:]),
+	}
+	op, known := operations[h.opcode]
+	if err := h.check(op, known, request, len(reply)); err != 0 {
+		if op.silent {
+			return 0
+		}
+		return fail(h.unique, err, reply)
+	}
+	if !w.begin(h.opcode) {
+		return fail(h.unique, unix.EIO, reply)
+	}
+	defer w.end(h.opcode)
+	n, st := w.server.HandleRequest([][]byte{request}, [][]byte{reply})
+	if st != fuse.OK {
+		return fail(h.unique, unix.Errno(st), reply)
+	}
+	return n
+}
+
+// begin and end stand around a request. The first must be the greeting, and there is one only.
+func (w *Wire) begin(opcode uint32) bool {
+	if opcode == opInit {
+		w.mu.Lock()
+		if w.ready {
+			w.mu.Unlock()
+			return false
+		}
+		return true
+	}
+	w.mu.RLock()
+	ready := w.ready
+	w.mu.RUnlock()
+	return ready
+}
+
+func (w *Wire) end(opcode uint32) {
+	if opcode == opInit {
+		w.ready = true
+		w.mu.Unlock()
+	}
+}
+
+// fail writes an error.
+func fail(unique uint64, err unix.Errno, reply []byte) int {
+	binary.NativeEndian.PutUint32(reply, uint32(OutHeader))
+	binary.NativeEndian.PutUint32(reply[4:], uint32(-int32(err)))
+	binary.NativeEndian.PutUint64(reply[8:], unique)
+	return OutHeader
+}

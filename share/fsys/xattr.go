@@ -1,0 +1,147 @@
+package fsys
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/share/fsys/nodes"
+)
+
+const (
+	accessACL  = "system.posix_acl_access"
+	defaultACL = "system.posix_acl_default"
+	// maxList is the kernel's bound of names and of values.
+	maxList = 64 << 10
+)
+
+// shared is whether an attribute is the guest's: those of users, and access control lists if they are passed.
+// security.capability is not: it would make programs of the guest's privileged on the host.
+func (fs *FS) shared(name string) bool {
+	return strings.HasPrefix(name, "user.") || fs.opts.ACL && (name == accessACL || name == defaultACL)
+}
+
+// attributes opens a node for its attributes. Files that are neither regular nor directories have none, as for
+// users' attributes on the host.
+func (fs *FS) attributes(r *nodes.Ref) (int, error) {
+	fd, err := fs.open(r, unix.O_RDONLY)
+	if errors.Is(err, unix.EACCES) {
+		fd, err = fs.open(r, unix.O_WRONLY)
+	}
+	return fd, err
+}
+
+// GetXAttr implements [fuse.RawFileSystem].
+func (fs *FS) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
+	if !fs.shared(name) {
+		if name == "security.capability" {
+			return 0, fuse.ENODATA
+		}
+		return 0, fuse.ENOTSUP
+	}
+	if in.NodeId == nodes.Root {
+		return 0, fuse.ENODATA
+	}
+	r, err := fs.hold(in.NodeId, false)
+	if err != nil {
+		return 0, status(err)
+	}
+	defer r.Release()
+	fd, err := fs.attributes(r)
+	if err == unix.EPERM { //nolint:errorlint // of open
+		return 0, fuse.ENODATA
+	}
+	if err != nil {
+		return 0, status(err)
+	}
+	defer unix.Close(fd)
+	n, err := unix.Fgetxattr(fd, name, dest)
+	if err == unix.EOPNOTSUPP && !strings.HasPrefix(name, "user.") { //nolint:errorlint // the kernel's own number
+		return 0, fuse.ENODATA // else the guest's kernel would refuse access
+	}
+	return uint32(max(n, 0)), status(err)
+}
+
+// hasDefaultACL is whether new entries of dir get an access control list from it.
+func (fs *FS) hasDefaultACL(dir *nodes.Ref) bool {
+	fd, err := fs.attributes(dir)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	n, err := unix.Fgetxattr(fd, defaultACL, nil)
+	return err == nil && n > 0
+}
+
+// ListXAttr implements [fuse.RawFileSystem].
+func (fs *FS) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
+	if in.NodeId == nodes.Root {
+		return 0, fuse.OK
+	}
+	r, err := fs.hold(in.NodeId, false)
+	if err != nil {
+		return 0, status(err)
+	}
+	defer r.Release()
+	fd, err := fs.attributes(r)
+	if err == unix.EPERM { //nolint:errorlint // of open
+		return 0, fuse.OK
+	}
+	if err != nil {
+		return 0, status(err)
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, maxList)
+	n, err := unix.Flistxattr(fd, buf)
+	if err != nil {
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			return 0, fuse.OK
+		}
+		return 0, status(err)
+	}
+	var list []byte
+	for name := range bytes.SplitAfterSeq(buf[:n], []byte{0}) {
+		if fs.shared(strings.TrimSuffix(string(name), "\x00")) {
+			list = append(list, name...)
+		}
+	}
+	if len(list) > len(dest) {
+		return uint32(len(list)), fuse.ERANGE
+	}
+	return uint32(copy(dest, list)), fuse.OK
+}
+
+// SetXAttr implements [fuse.RawFileSystem].
+func (fs *FS) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
+	if len(data) < int(in.Size) {
+		return fuse.EINVAL
+	}
+	return fs.change(&in.InHeader, name, func(fd int) error {
+		return unix.Fsetxattr(fd, name, data[:in.Size], int(in.Flags))
+	})
+}
+
+// RemoveXAttr implements [fuse.RawFileSystem].
+func (fs *FS) RemoveXAttr(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
+	return fs.change(in, name, func(fd int) error { return unix.Fremovexattr(fd, name) })
+}
+
+func (fs *FS) change(in *fuse.InHeader, name string, do func(fd int) error) fuse.Status {
+	r, err := fs.hold(in.NodeId, true)
+	if err != nil {
+		return status(err)
+	}
+	defer r.Release()
+	if !fs.shared(name) {
+		return fuse.ENOTSUP
+	}
+	fd, err := fs.attributes(r)
+	if err != nil {
+		return status(err)
+	}
+	defer unix.Close(fd)
+	return status(do(fd))
+}
