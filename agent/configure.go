@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/interfaces"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -39,6 +40,7 @@ func (a *Agent) configure(_ context.Context, c agentv1.Configure) (agentv1.Confi
 		{"write the pod's files", func() error { return podFiles(c) }},
 		{"mount /dev/shm", func() error { return a.mountShm(c.ShmBytes) }},
 		{"set up the network", func() error { return a.setNetwork(c.Network) }},
+		{"set up the further interfaces", func() error { return interfaces.SetCards(c.Cards) }},
 		{"set sysctls", func() error { return setSysctls(c.Sysctls) }},
 		{"limit the pod", func() error { return limitPod(c.Limits) }},
 		{"limit the scratch disk", func() error { return a.limitScratch(c.ScratchBytes) }},

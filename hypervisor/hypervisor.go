@@ -86,6 +86,11 @@ type VM interface {
 	// the last part to use some milliseconds later. To shrink takes seconds.
 	// An error of ctx comes with the size that was reached until then.
 	Grow(ctx context.Context, totalMiB int) (int, error)
+	// AddCards gives a running machine of NetworkTap one more network card for each tap, which
+	// the guest finds by its hardware address (card.MAC) some 100 ms later. It may be called
+	// once, with at most card.Most. The caller keeps the taps. A machine with which it fails is
+	// of no more use.
+	AddCards(ctx context.Context, taps []*os.File) error
 	// Attach puts disk, of SlotSize bytes, into an empty slot of the given
 	// mode, which the guest sees as the block device with serial
 	// SlotSerial(slot). The caller keeps disk, which is open for writing only

@@ -36,6 +36,7 @@ type Config struct {
 	Hosts     string             `json:"hosts"`
 	Sysctls   map[string]string  `json:"sysctls,omitempty"`
 	Network   *agentv1.Network   `json:"network,omitempty"`
+	Cards     []agentv1.Network  `json:"cards,omitempty"` // further interfaces
 	Machine   hypervisor.Machine `json:"machine"`
 	MemoryMiB int                `json:"memoryMiB"` // what the machine is grown to before its first container
 	Limits    agentv1.PodLimits  `json:"limits,omitzero"`
@@ -159,6 +160,17 @@ type Files struct {
 	// Scratch is the disk of the pod's writable layers and volumes, ext4, or
 	// nil for memory.
 	Scratch *os.File
+	// Cards are the taps of Config.Cards. The machine of the first start has them then; a
+	// sandbox with further interfaces is started once.
+	Cards []*os.File
+}
+
+func (f Files) close() {
+	for _, file := range append([]*os.File{f.Scratch}, f.Cards...) {
+		if file != nil {
+			closeQuietly(file)
+		}
+	}
 }
 
 // RestoreFiles are the descriptors that a new shim is given again. The

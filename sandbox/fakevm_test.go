@@ -162,6 +162,14 @@ func (v *fakeVM) Grow(_ context.Context, total int) (int, error) {
 	return total, nil
 }
 
+func (v *fakeVM) AddCards(_ context.Context, taps []*os.File) error {
+	err := v.failing("AddCards")
+	for _, f := range taps {
+		v.agent.note("card " + filepath.Base(f.Name()))
+	}
+	return err
+}
+
 func (v *fakeVM) Attach(_ context.Context, slot int, disk *os.File, _ hypervisor.DiskMode) error {
 	if err := v.failing("Attach"); err != nil {
 		return err

@@ -37,6 +37,7 @@ type Sandbox struct {
 	closed    bool
 	config    Config
 	scratch   *os.File
+	cards     []*os.File // taps that the machine has not been given yet
 	state     sandboxState
 	stopped   chan struct{}           // closed while the state is Stopped
 	booting   *boot                   // the latest start of a machine
@@ -153,10 +154,13 @@ func (s *Sandbox) saveOrLog() {
 // sandbox is created once.
 func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 	defer func() {
-		if err != nil && f.Scratch != nil {
-			f.Scratch.Close()
+		if err != nil {
+			f.close()
 		}
 	}()
+	if len(f.Cards) != len(c.Cards) {
+		return fmt.Errorf("create sandbox %q: %w: %d taps for %d more interfaces", c.ID, ErrInvalid, len(f.Cards), len(c.Cards))
+	}
 	if c.Version != ConfigVersion || c.ID == "" || s.o.ID != "" && c.ID != s.o.ID {
 		return fmt.Errorf("create sandbox %q: %w: version %d", c.ID, ErrInvalid, c.Version)
 	}
@@ -176,7 +180,7 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 		return fmt.Errorf("create sandbox %s: %w", c.ID, err)
 	}
 	fault.Point("sandbox.created")
-	s.scratch, s.config, s.created = f.Scratch, c, true
+	s.scratch, s.cards, s.config, s.created = f.Scratch, f.Cards, c, true
 	s.slots.Init(c.Machine)
 	s.emit(Event{Kind: SandboxCreated})
 	return nil
@@ -212,6 +216,7 @@ func (s *Sandbox) Delete(ctx context.Context, force bool) error {
 		s.scratch.Close()
 		s.scratch = nil
 	}
+	s.closeCards()
 	s.deleted = true
 	if err := s.store.remove(); err != nil {
 		return fmt.Errorf("delete %s: %w", s.subject(), err)
@@ -248,7 +253,16 @@ func (s *Sandbox) Close() error {
 		errs = append(errs, s.scratch.Close())
 		s.scratch = nil
 	}
+	s.closeCards()
 	return errors.Join(errs...)
+}
+
+// closeCards lets go of taps; the caller holds mu.
+func (s *Sandbox) closeCards() {
+	for _, f := range s.cards {
+		closeQuietly(f)
+	}
+	s.cards = nil
 }
 
 var errClosed = errors.New("the shim lets go of the sandbox")

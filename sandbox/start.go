@@ -90,7 +90,9 @@ func (s *Sandbox) bring(ctx context.Context, b *boot) (*machine, error) {
 	ctx, done := m.call(ctx, s.o.BootTimeout)
 	defer done()
 	go func() { grown <- s.phase("memory", func() error { return s.grow(ctx, m, s.config.MemoryMiB) }) }()
-	err = s.phase("configure", func() error { return s.configure(ctx, m) })
+	if err = s.addCards(ctx, m); err == nil {
+		err = s.phase("configure", func() error { return s.configure(ctx, m) })
+	}
 	s.mu.Lock()
 	scratch := s.scratch
 	mount := scratch != nil && (!s.o.Mounted || b != s.first)
@@ -117,7 +119,7 @@ func (s *Sandbox) configure(ctx context.Context, m *machine) error {
 	c := s.config
 	guest, err := s.introduce(ctx, m, agentv1.Configure{
 		Sandbox: c.ID, Hostname: c.Hostname, Resolv: c.Resolv, Hosts: c.Hosts,
-		Sysctls: c.Sysctls, Network: c.Network, Limits: c.Limits, ScratchBytes: c.ScratchBytes,
+		Sysctls: c.Sysctls, Network: c.Network, Cards: c.Cards, Limits: c.Limits, ScratchBytes: c.ScratchBytes,
 	})
 	if err != nil {
 		return err
@@ -126,6 +128,25 @@ func (s *Sandbox) configure(ctx context.Context, m *machine) error {
 	defer s.mu.Unlock()
 	s.state.Guest = agentv1.Configured{Kernel: told(guest.Kernel), Crun: told(guest.Crun), BootID: told(guest.BootID)}
 	return nil
+}
+
+// addCards gives the machine the cards of the pod's further interfaces, for which the agent
+// waits when it is configured.
+func (s *Sandbox) addCards(ctx context.Context, m *machine) error {
+	if len(s.config.Cards) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	taps := s.cards
+	s.cards = nil
+	s.mu.Unlock()
+	for _, f := range taps {
+		defer f.Close()
+	}
+	if len(taps) == 0 {
+		return fmt.Errorf("%w: the taps of its further interfaces went with its first machine", ErrInvalid)
+	}
+	return s.phase("cards", func() error { return m.vm.AddCards(ctx, taps) })
 }
 
 // told is what is kept of a guest's name for something.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/api/card"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
@@ -59,6 +60,17 @@ func (v *vm) Grow(ctx context.Context, totalMiB int) (int, error) {
 	const step = hypervisor.MemoryStep
 	v.memory = max(m.Memory, (totalMiB+step-1)/step*step)
 	return v.memory, nil
+}
+
+func (v *vm) AddCards(ctx context.Context, taps []*os.File) error {
+	const op = "plug network cards in"
+	if err := v.alive(ctx, op); err != nil {
+		return err
+	}
+	if v.record.Machine.Network != hypervisor.NetworkTap || len(taps) > card.Most {
+		return v.failed(op, hypervisor.ErrInvalid)
+	}
+	return nil
 }
 
 func (v *vm) Attach(ctx context.Context, slot int, disk *os.File, mode hypervisor.DiskMode) error {

@@ -140,6 +140,9 @@ func (a *args) network(m hypervisor.Machine, tap int) {
 		a.add("-netdev", "user,id=net,restrict=off")
 	}
 	a.add("-device", "virtio-net-pci,disable-legacy=on,netdev=net,romfile=")
+	if m.Network == hypervisor.NetworkTap {
+		a.add("-device", "pcie-root-port,id="+cardPort)
+	}
 }
 
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

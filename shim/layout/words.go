@@ -1,5 +1,7 @@
 package layout
 
+import "strconv"
+
 // What the services say beyond containerd's own API; the doors and the shim
 // use the same words.
 const (
@@ -13,3 +15,6 @@ const (
 	// about the whole pod; its resources are agentv1.PodLimits in JSON.
 	MemoryAnnotation = "io.bulkhead.internal/memory-mib"
 )
+
+// Card is the name that the tap of a further interface is sent under, from 0 on.
+func Card(number int) string { return "card-" + strconv.Itoa(number) }

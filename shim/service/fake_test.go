@@ -65,6 +65,10 @@ func (f *fake) Create(_ context.Context, c sandbox.Config, files sandbox.Files) 
 		files.Scratch.Close()
 		f.note("scratch")
 	}
+	for _, card := range files.Cards {
+		card.Close()
+		f.note("card")
+	}
 	f.note("create")
 	f.config = c
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/containerd/api/types"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/bulkhead-project/bulkhead/api/card"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/events"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
@@ -46,11 +47,23 @@ func (p pod) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandboxReques
 	if config.ID != p.o.ID {
 		return nil, invalid("create sandbox: the configuration is of sandbox %q, the shim of %s", config.ID, p.o.ID)
 	}
-	scratch, err := p.o.Files.Take(layout.Scratch)
-	if err != nil && !errors.Is(err, fdpass.ErrNoFile) {
+	if len(config.Cards) > card.Most {
+		return nil, invalid("create sandbox: %d more interfaces, of at most %d", len(config.Cards), card.Most)
+	}
+	var names []string
+	for i := range config.Cards {
+		names = append(names, layout.Card(i))
+	}
+	cards, err := p.takeFiles(names...)
+	if err != nil {
 		return nil, toStatus(err)
 	}
-	if err := p.o.Sandbox.Create(ctx, config, sandbox.Files{Scratch: scratch}); err != nil {
+	scratch, err := p.o.Files.Take(layout.Scratch)
+	if err != nil && !errors.Is(err, fdpass.ErrNoFile) {
+		fdpass.CloseAll(cards)
+		return nil, toStatus(err)
+	}
+	if err := p.o.Sandbox.Create(ctx, config, sandbox.Files{Scratch: scratch, Cards: cards}); err != nil {
 		return nil, toStatus(err)
 	}
 	return &sandboxv1.CreateSandboxResponse{}, nil

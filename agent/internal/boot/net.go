@@ -52,17 +52,29 @@ func (i *Interface) IPv6(on bool) error {
 	return err
 }
 
+// FindByAddress finds the interface of a hardware address. Index is 0 if there is none.
+func (i *Interface) FindByAddress(mac string) error {
+	return i.search("address", func(content string) bool { return strings.TrimSpace(content) == mac })
+}
+
 // find finds the interface of the machine's network device, the one that has a
 // device.
 func (i *Interface) find() error {
+	return i.search("device/uevent", func(string) bool { return true })
+}
+
+// search finds the first interface with an attribute that is right.
+func (i *Interface) search(attribute string, right func(content string) bool) error {
 	const dir = "/sys/class/net"
+	*i = Interface{}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if _, err := os.Stat(filepath.Join(dir, e.Name(), "device")); err != nil {
-			continue
+		content, err := os.ReadFile(filepath.Join(dir, e.Name(), attribute))
+		if err != nil || !right(string(content)) {
+			continue // it may have gone, or has another name by now
 		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name(), "ifindex"))
 		if err != nil {

@@ -49,6 +49,15 @@ func (c *Conn) Link(index int, mac net.HardwareAddr, mtu int, up bool) error {
 	return c.do(m, "set link")
 }
 
+// Rename gives an interface that is down another name.
+func (c *Conn) Rename(index int, name string) error {
+	info := unix.IfInfomsg{Family: unix.AF_UNSPEC, Index: int32(index)}
+	m := newMessage(unix.RTM_NEWLINK, 0)
+	m.add(unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofIfInfomsg))
+	m.attr(unix.IFLA_IFNAME, append([]byte(name), 0))
+	return c.do(m, "rename link")
+}
+
 // Address adds an address to an interface.
 func (c *Conn) Address(index int, p netip.Prefix) error {
 	m := newMessage(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)

@@ -100,8 +100,11 @@ type Configure struct {
 	Hosts     string            `json:"hosts"`     // content of /etc/hosts
 	Sysctls   map[string]string `json:"sysctls,omitempty"`
 	Network   *Network          `json:"network,omitempty"`
-	ShmBytes  int64             `json:"shmBytes,omitempty"` // size of the pod's /dev/shm; 0 is 64 MiB
-	Limits    PodLimits         `json:"limits,omitzero"`
+	// Cards are the further interfaces, by the numbers of the cards that the machine has been
+	// given for them (package card). The agent waits for these.
+	Cards    []Network `json:"cards,omitempty"`
+	ShmBytes int64     `json:"shmBytes,omitempty"` // size of the pod's /dev/shm; 0 is 64 MiB
+	Limits   PodLimits `json:"limits,omitzero"`
 	// ScratchBytes is what may be written to the scratch disk; 0 is all of it.
 	ScratchBytes int64 `json:"scratchBytes,omitempty"`
 }
@@ -114,8 +117,10 @@ type PodLimits struct {
 	VCPUs       int   `json:"vcpus,omitempty"`     // how many of the machine's are online; 0 is no change
 }
 
-// Network is how the guest sets up its only interface.
+// Network is how the guest sets up an interface.
 type Network struct {
+	// Name is the interface's; empty is as the guest's kernel calls it.
+	Name      string   `json:"name,omitempty"`
 	MAC       string   `json:"mac"`
 	Addresses []string `json:"addresses"` // CIDR
 	Gateways  []string `json:"gateways"`

@@ -1,0 +1,101 @@
+package interfaces
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
+	"github.com/bulkhead-project/bulkhead/agent/internal/netlink"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/api/card"
+)
+
+// cardsTimeout bounds the wait for cards, which the kernel finds some 100 ms after the host has
+// plugged them in.
+const cardsTimeout = 30 * time.Second
+
+// maxInterfaceName is the kernel's bound, in bytes.
+const maxInterfaceName = 15
+
+// SetCards waits for the machine's further cards and makes them the pod's interfaces, which have
+// names. Nothing of the pod may run yet: a card is known by its hardware address.
+func SetCards(wanted []agentv1.Network) error {
+	if len(wanted) == 0 {
+		return nil
+	}
+	if err := validateCards(wanted); err != nil {
+		return err
+	}
+	cards := make([]boot.Interface, len(wanted))
+	err := netlink.AwaitLinks(cardsTimeout, func() (bool, error) {
+		for i := range cards {
+			if err := cards[i].FindByAddress(card.MAC(i)); err != nil || cards[i].Index == 0 {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %d network cards: %w", len(cards), err)
+	}
+	if err := nameCards(cards, wanted); err != nil {
+		return err
+	}
+	for i := range cards {
+		if err := cards[i].IPv6(false); err != nil {
+			return err
+		}
+		if err := Set(&cards[i], &wanted[i]); err != nil {
+			return fmt.Errorf("%s: %w", cards[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func validateCards(wanted []agentv1.Network) error {
+	if len(wanted) > card.Most {
+		return fmt.Errorf("%d further interfaces, of at most %d: %w", len(wanted), card.Most, agentv1.ErrInvalid)
+	}
+	taken := map[string]bool{"": true, ".": true, "..": true, "all": true, "default": true, "lo": true, "eth0": true}
+	for _, n := range wanted {
+		if taken[n.Name] || len(n.Name) > maxInterfaceName || strings.ContainsAny(n.Name, "/: \t\n") {
+			return fmt.Errorf("interface %.40q: %w", n.Name, agentv1.ErrInvalid)
+		}
+		taken[n.Name] = true
+	}
+	return nil
+}
+
+// nameCards gives cards their names. The kernel has numbered them, so one may have the name of
+// another. No card is named twice without need: each time costs the kernel some 10 ms.
+func nameCards(cards []boot.Interface, wanted []agentv1.Network) error {
+	c, err := netlink.Open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	rename := func(card *boot.Interface, name string) error {
+		if card.Name == name {
+			return nil
+		}
+		if err := c.Rename(card.Index, name); err != nil {
+			return fmt.Errorf("name interface %s: %w", name, err)
+		}
+		card.Name = name
+		return nil
+	}
+	for i := range cards {
+		for j := range cards[i+1:] {
+			if other := &cards[i+1+j]; other.Name == wanted[i].Name {
+				if err := rename(other, fmt.Sprintf("bulkhead-%d", i)); err != nil {
+					return err
+				}
+			}
+		}
+		if err := rename(&cards[i], wanted[i].Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

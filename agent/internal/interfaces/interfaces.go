@@ -1,0 +1,99 @@
+// Package interfaces sets up the guest's network interfaces.
+package interfaces
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
+	"github.com/bulkhead-project/bulkhead/agent/internal/netlink"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// Clear takes away what Set has given.
+func Clear(card *boot.Interface, n *agentv1.Network) error {
+	c, err := netlink.Open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for _, s := range n.Gateways {
+		if err := c.RemoveDefaultRoute(card.Index, netip.MustParseAddr(s)); err != nil {
+			return err
+		}
+	}
+	for _, s := range n.Addresses {
+		if err := c.RemoveAddress(card.Index, netip.MustParsePrefix(s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Set gives an interface its pod's identity, and takes it up.
+func Set(card *boot.Interface, n *agentv1.Network) error {
+	var mac net.HardwareAddr
+	var err error
+	if n.MAC != "" {
+		if mac, err = net.ParseMAC(n.MAC); err != nil {
+			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+		}
+	}
+	if card.Index == 0 {
+		return fmt.Errorf("the machine has no network device: %w", agentv1.ErrNotFound)
+	}
+	index := card.Index
+	c, err := netlink.Open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	// It is up, which the address of a virtio device may change in.
+	if err := c.Link(index, mac, n.MTU, true); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(n.Addresses, func(s string) bool { return strings.Contains(s, ":") }) {
+		if err := card.IPv6(true); err != nil {
+			return err
+		}
+	}
+	for _, s := range n.Addresses {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+		}
+		if err := c.Address(index, p); err != nil {
+			return err
+		}
+	}
+	for _, s := range n.Gateways {
+		gateway, err := netip.ParseAddr(s)
+		if err != nil {
+			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+		}
+		if err := c.DefaultRoute(index, gateway); err != nil {
+			return err
+		}
+	}
+	return setRoutes(c, index, n.Routes)
+}
+
+func setRoutes(c *netlink.Conn, index int, routes []agentv1.Route) error {
+	for _, r := range routes {
+		to, err := netip.ParsePrefix(r.Destination)
+		var gateway netip.Addr
+		if err == nil && r.Gateway != "" {
+			gateway, err = netip.ParseAddr(r.Gateway)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+		}
+		if err := c.Route(index, to, gateway, r.Metric); err != nil {
+			return err
+		}
+	}
+	return nil
+}

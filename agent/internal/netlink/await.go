@@ -1,0 +1,42 @@
+package netlink
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// AwaitLinks calls look at once and whenever an interface comes or changes, until look is content
+// or fails. After limit its error matches os.ErrDeadlineExceeded.
+func AwaitLinks(limit time.Duration, look func() (bool, error)) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open rtnetlink: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_LINK}); err != nil {
+		return fmt.Errorf("listen for interfaces: %w", err)
+	}
+	buf := make([]byte, 4096) // what does not fit is cut off: only that there was something counts
+	for end := time.Now().Add(limit); ; {
+		if done, err := look(); done || err != nil {
+			return err
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			return os.ErrDeadlineExceeded
+		}
+		// A time of 0 would be none.
+		wait := unix.NsecToTimeval(max(left, time.Millisecond).Nanoseconds())
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+			return fmt.Errorf("listen for interfaces: %w", err)
+		}
+		switch _, _, err := unix.Recvfrom(fd, buf, 0); err {
+		case nil, unix.EINTR, unix.EAGAIN, unix.ENOBUFS:
+		default:
+			return fmt.Errorf("listen for interfaces: %w", err)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package netlink
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// TestAwaitLinks: whoever waits for an interface looks again when one has come, and is told when
+// none does.
+func TestAwaitLinks(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, for a network namespace")
+	}
+	runtime.LockOSThread() // and never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	looks := 0
+	err := AwaitLinks(testdeadline.For(10*time.Second), func() (bool, error) {
+		if looks++; looks > 1 {
+			return true, nil
+		}
+		out, err := exec.Command("ip", "link", "add", "eth9", "type", "veth", "peer", "name", "peer9").CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return false, nil
+	})
+	if err != nil || looks != 2 {
+		t.Errorf("%d looks, %v", looks, err)
+	}
+	if err := AwaitLinks(time.Millisecond, func() (bool, error) { return false, nil }); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("nothing comes: %v", err)
+	}
+	boom := errors.New("boom")
+	if err := AwaitLinks(time.Minute, func() (bool, error) { return false, boom }); !errors.Is(err, boom) {
+		t.Errorf("a look that fails: %v", err)
+	}
+}
