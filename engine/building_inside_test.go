@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
@@ -160,6 +161,25 @@ func TestAttachFails(t *testing.T) {
 	}
 	if _, err := e.attach(t.Context(), network.None{}, network.Request{ID: id}); err == nil || !strings.Contains(err.Error(), "journal") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestCards: a pod's further interfaces are the guest's, and the engine keeps none of their taps.
+func TestCards(t *testing.T) {
+	t.Parallel()
+	e := reapEngine(t, &scriptedShims{})
+	tap, err := os.Create(filepath.Join(t.TempDir(), "tap"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &building{e: e, plan: &plan{}, record: store.Pod{ID: idOf("1")}, attached: network.Attachment{
+		Cards: []network.Card{{Guest: &agentv1.Network{Name: "net1"}, Tap: tap}},
+	}}
+	if got := b.config().Cards; len(got) != 1 || got[0].Name != "net1" {
+		t.Errorf("%+v", got)
+	}
+	if err := b.closeNetwork(); err != nil || !errors.Is(tap.Close(), os.ErrClosed) || b.attached.Cards != nil {
+		t.Errorf("%v, %+v", err, b.attached.Cards)
 	}
 }
 

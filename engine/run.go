@@ -206,6 +206,8 @@ func (b *building) closeNetwork() error {
 		errs = append(errs, b.attached.Tap.Close())
 		b.attached.Tap = nil
 	}
+	errs = append(errs, network.CloseCards(b.attached.Cards))
+	b.attached.Cards = nil
 	return errors.Join(errs...)
 }
 

@@ -74,6 +74,11 @@ func (b *building) create(ctx context.Context) error {
 	if err := b.e.sendScratch(ctx, b.record.ID, b.conn, b.plan.scratchSize()); err != nil {
 		return err
 	}
+	for i, c := range b.attached.Cards {
+		if err := b.conn.SendFile(ctx, layout.Card(i), c.Tap); err != nil {
+			return failure.Wrap(err, "network card %d", i)
+		}
+	}
 	raw, err := json.Marshal(b.config())
 	if err != nil {
 		return failure.Wrap(err, "encode the configuration")
@@ -163,12 +168,16 @@ func (b *building) config() sandbox.Config {
 	})
 	host := guestfiles.Hostname(b.plan.Hostname, who.Name)
 	b.record.IPs = b.attached.IPs
+	var cards []agentv1.Network
+	for _, c := range b.attached.Cards {
+		cards = append(cards, *c.Guest)
+	}
 	return sandbox.Config{
 		Version: sandbox.ConfigVersion, ID: b.record.ID, Instance: b.e.o.Instance,
 		Name: who.Name, Namespace: who.Namespace, UID: who.UID, Attempt: who.Attempt,
 		Labels: who.Labels, Annotations: all, Created: b.record.Created,
 		Hostname: host, Resolv: guestfiles.Resolv(b.attached.DNS), Hosts: guestfiles.Hosts(host, b.attached.IPs),
-		Sysctls: b.plan.Sysctls, Network: guestNetwork(b.record.ID, b.attached),
+		Sysctls: b.plan.Sysctls, Network: guestNetwork(b.record.ID, b.attached), Cards: cards,
 		LogBytes: b.e.o.LogBytes,
 		Machine:  b.plan.machine, MemoryMiB: b.plan.memory, Limits: b.plan.Size.Limits, ScratchBytes: b.plan.ScratchBytes,
 	}

@@ -89,9 +89,26 @@ type Attachment struct {
 	Listeners []Listener
 	// Tap is the VM's network card, the caller's to close, nil where it needs none.
 	Tap *os.File
-	// Complete, if not nil, waits until Guest, IPs and DNS are known, and sets them. A VM may
-	// be started before.
+	// Cards are those of the pod's further interfaces, with which the VM does not start.
+	Cards []Card
+	// Complete, if not nil, waits until Guest, IPs, DNS and Cards are known, and sets them. A VM
+	// may be started before.
 	Complete func(ctx context.Context, a *Attachment) error
+}
+
+// Card is one more network card of a VM.
+type Card struct {
+	Guest *agentv1.Network // with its interface's name
+	Tap   *os.File         // the caller's to close
+}
+
+// CloseCards closes the taps.
+func CloseCards(cards []Card) error {
+	var errs []error
+	for _, c := range cards {
+		errs = append(errs, c.Tap.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Place is the network namespace of a pod's processes. Its files are the caller's, who

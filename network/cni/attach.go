@@ -20,7 +20,9 @@ import (
 type adding struct {
 	cancel context.CancelFunc
 	done   chan struct{}
+	path   string // the namespace
 	guest  *agentv1.Network
+	more   []*agentv1.Network // further interfaces
 	dns    types.DNS
 	err    error
 }
@@ -92,7 +94,7 @@ func arguments(r network.Request) [][2]string {
 // Detach and Close wait for it. It lets go of p.working when it has ended.
 func (p *Provider) begin(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) *adding {
 	ctx, cancel := context.WithTimeout(ctx, addTimeout)
-	work := &adding{cancel: cancel, done: make(chan struct{})}
+	work := &adding{cancel: cancel, done: make(chan struct{}), path: rt.NetNS}
 	p.mu.Lock()
 	p.adding[rt.ContainerID] = work
 	p.mu.Unlock()
@@ -122,7 +124,7 @@ func (p *Provider) add(ctx context.Context, list *libcni.NetworkConfigList, rt *
 		return fmt.Errorf("add to network %s: %w", list.Name, err)
 	}
 	fault.Point("cni.added")
-	if work.guest, err = join(rt.NetNS); err != nil {
+	if work.guest, work.more, err = join(rt.NetNS); err != nil {
 		return fmt.Errorf("network %s: %w", list.Name, err)
 	}
 	result, err := types100.NewResultFromResult(res)
@@ -144,6 +146,12 @@ func (w *adding) complete(ctx context.Context, a *network.Attachment, own *netwo
 	if w.err != nil {
 		return w.err
 	}
+	var err error
+	if a.Cards, err = joinMore(w.path, w.more); err != nil {
+		return err
+	}
+	// The pod's own addresses are those of its first interface, as with other runtimes: what
+	// its peers know it by.
 	a.Guest, a.IPs = w.guest, nil
 	for _, address := range w.guest.Addresses {
 		a.IPs = append(a.IPs, addressOnly(address))

@@ -48,7 +48,7 @@ const (
 var (
 	// ErrNotReady is matched while pods cannot be attached.
 	ErrNotReady   = errors.New("network plugin is not ready")
-	errInterfaces = errors.New("more than one interface")
+	errInterfaces = errors.New("an interface that a VM cannot have")
 	errNoAddress  = errors.New("the plugins gave it no address")
 )
 

@@ -3,7 +3,6 @@ package cni
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -13,44 +12,40 @@ import (
 )
 
 // join joins the interface that plugins have made in the namespace at path with the tap of
-// the VM, and returns what the guest sets up to be that interface.
-func join(path string) (guest *agentv1.Network, err error) {
+// the VM, and returns what the guest sets up to be that interface, and to be the others that
+// plugins have made beside it.
+func join(path string) (guest *agentv1.Network, more []*agentv1.Network, err error) {
 	err = inside(path, func() error {
-		eth, err := netlink.LinkByName(ifName)
+		links, err := netlink.LinkList()
 		if err != nil {
-			return fmt.Errorf("no interface %s after the plugins: %w", ifName, err)
+			return fmt.Errorf("list the interfaces: %w", err)
 		}
-		if err := alone(eth); err != nil {
+		at := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Attrs().Name == ifName })
+		if at < 0 {
+			return fmt.Errorf("no interface %s after the plugins", ifName)
+		}
+		eth := links[at]
+		if more, err = further(slices.Delete(links, at, at+1)); err != nil {
 			return err
+		}
+		if len(more) > 0 {
+			if err := unruled(); err != nil {
+				return err
+			}
 		}
 		if guest, err = read(eth); err != nil {
 			return fmt.Errorf("read interface %s: %w", ifName, err)
 		}
-		return connect(eth)
+		if len(guest.Addresses) == 0 {
+			return fmt.Errorf("read interface %s: %w", ifName, errNoAddress)
+		}
+		return connect(eth, tapName)
 	})
-	return guest, err
+	return guest, more, err
 }
 
-// alone refuses a pod that has other interfaces, which its VM has no card for.
-func alone(eth netlink.Link) error {
-	links, err := netlink.LinkList()
-	if err != nil {
-		return fmt.Errorf("list the interfaces: %w", err)
-	}
-	for _, l := range links {
-		a := l.Attrs()
-		if a.Index == eth.Attrs().Index || a.Name == tapName || a.Flags&net.FlagLoopback != 0 {
-			continue
-		}
-		if addresses, err := addressesOf(l); err != nil || len(addresses) > 0 {
-			return cmp.Or(err, fmt.Errorf("%w: interface %s beside %s: a pod has one", errInterfaces, a.Name, ifName))
-		}
-	}
-	return nil
-}
-
-// connect has each packet that comes in at one of the two leave at the other.
-func connect(eth netlink.Link) error {
+// connect has each packet that comes in at an interface leave at a tap, and the other way round.
+func connect(eth netlink.Link, tapName string) error {
 	card, err := netlink.LinkByName(tapName)
 	if err != nil {
 		return fmt.Errorf("find the VM's tap: %w", err)
@@ -98,9 +93,6 @@ func read(eth netlink.Link) (*agentv1.Network, error) {
 	var err error
 	if guest.Addresses, err = addressesOf(eth); err != nil {
 		return nil, err
-	}
-	if len(guest.Addresses) == 0 {
-		return nil, errNoAddress
 	}
 	routes, err := netlink.RouteList(eth, netlink.FAMILY_ALL)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -14,8 +15,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/tap"
 )
 
-// tapName is the VM's card in the pod's namespace.
-const tapName = "tap0"
+// tapName is the VM's card in the pod's namespace; that of a further interface is furtherTap with
+// a number from 1 on.
+const (
+	tapName    = "tap0"
+	furtherTap = "bulkhead"
+)
+
+// isTap tells whether an interface is a card of the VM's.
+func isTap(l netlink.Link) bool {
+	name := l.Attrs().Name
+	return name == tapName || l.Type() == "tuntap" && strings.HasPrefix(name, furtherTap)
+}
 
 // makeNamespace makes a network namespace with a loopback that is up and the tap of a VM,
 // held by a mount at path.
@@ -56,11 +67,17 @@ func prepare() (card *os.File, err error) {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		return nil, fmt.Errorf("take the loopback up: %w", err)
 	}
-	if card, err = tap.Make(tapName); err != nil {
+	return makeTap(tapName)
+}
+
+// makeTap makes a tap in the calling thread's namespace.
+func makeTap(name string) (*os.File, error) {
+	card, err := tap.Make(name)
+	if err != nil {
 		return nil, err
 	}
 	// The namespace's own kernel has nothing to say to the guest.
-	silent := "/proc/sys/net/ipv6/conf/" + tapName + "/disable_ipv6"
+	silent := "/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6"
 	if err := os.WriteFile(silent, []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		card.Close()
 		return nil, fmt.Errorf("silence the tap: %w", err)
@@ -74,15 +91,18 @@ func silence(path string) error {
 		return nil
 	}
 	return inside(path, func() error {
-		card, err := netlink.LinkByName(tapName)
-		if err == nil {
-			err = netlink.LinkSetDown(card)
-		}
-		if _, none := errors.AsType[netlink.LinkNotFoundError](err); none || errors.Is(err, unix.ENODEV) {
-			return nil // the VM ends, and its tap with it
-		}
+		links, err := netlink.LinkList()
 		if err != nil {
-			return fmt.Errorf("take the VM's tap down: %w", err)
+			return fmt.Errorf("list the interfaces: %w", err)
+		}
+		for _, l := range links {
+			if !isTap(l) {
+				continue
+			}
+			// The VM may end, and its taps with it.
+			if err := netlink.LinkSetDown(l); err != nil && !errors.Is(err, unix.ENODEV) {
+				return fmt.Errorf("take the VM's tap down: %w", err)
+			}
 		}
 		return nil
 	})

@@ -38,5 +38,5 @@ func tryRedirection() error {
 	if err != nil {
 		return err
 	}
-	return connect(eth)
+	return connect(eth, tapName)
 }

@@ -1,0 +1,104 @@
+package cni
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/api/card"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// further reads those of the links that plugins have made beside the pod's first interface, in
+// the order in which they were made.
+func further(links []netlink.Link) (more []*agentv1.Network, err error) {
+	slices.SortFunc(links, func(a, b netlink.Link) int { return cmp.Compare(a.Attrs().Index, b.Attrs().Index) })
+	for _, l := range links {
+		a := l.Attrs()
+		// What belongs to a bond or a bridge is reached by that one.
+		if a.Flags&net.FlagLoopback != 0 || a.MasterIndex != 0 || isTap(l) {
+			continue
+		}
+		guest, err := read(l)
+		if err != nil {
+			return nil, fmt.Errorf("read interface %s: %w", a.Name, err)
+		}
+		// Kernels have interfaces of their own in every namespace, for tunnels.
+		if len(guest.Addresses) == 0 && (a.EncapType != ethernet || a.Flags&net.FlagUp == 0) {
+			continue
+		}
+		switch {
+		case a.EncapType != ethernet:
+			return nil, fmt.Errorf("%w: %s is of type %s", errInterfaces, a.Name, l.Type())
+		case stacked(l):
+			return nil, fmt.Errorf("%w: %s lies on another one of the pod's", errInterfaces, a.Name)
+		case len(more) == card.Most:
+			return nil, fmt.Errorf("%w: %s is one too many: a pod has at most %d", errInterfaces, a.Name, card.Most+1)
+		}
+		guest.Name = a.Name
+		more = append(more, guest)
+	}
+	return more, nil
+}
+
+// ethernet is the encapsulation of interfaces that a VM has cards for.
+const ethernet = "ether"
+
+// stacked tells whether an interface has its packets from another one of the same namespace,
+// where they are redirected before that one sees them.
+func stacked(l netlink.Link) bool {
+	a := l.Attrs()
+	return l.Type() != "veth" && a.NetNsID < 0 && a.ParentIndex != 0 && a.ParentIndex != a.Index
+}
+
+// unruled refuses rules by which packets take other routes than those of the main table, which the
+// guest is not given.
+func unruled() error {
+	rules, err := netlink.RuleList(netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("list the rules of routing: %w", err)
+	}
+	for _, r := range rules {
+		if r.Table != unix.RT_TABLE_LOCAL && r.Table != unix.RT_TABLE_MAIN && r.Table != unix.RT_TABLE_DEFAULT {
+			return fmt.Errorf("%w: one with a rule of routing (%s)", errInterfaces, r)
+		}
+	}
+	return nil
+}
+
+// joinMore makes the cards of further interfaces in the namespace at path, and joins each
+// interface with its own.
+func joinMore(path string, more []*agentv1.Network) (cards []network.Card, err error) {
+	if len(more) == 0 {
+		return nil, nil
+	}
+	err = inside(path, func() error {
+		for i, guest := range more {
+			name := furtherTap + strconv.Itoa(i+1)
+			file, err := makeTap(name)
+			if err != nil {
+				return err
+			}
+			cards = append(cards, network.Card{Guest: guest, Tap: file})
+			l, err := netlink.LinkByName(guest.Name)
+			if err == nil {
+				err = connect(l, name)
+			}
+			if err != nil {
+				return fmt.Errorf("join interface %s: %w", guest.Name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, network.CloseCards(cards))
+	}
+	return cards, nil
+}
