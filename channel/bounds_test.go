@@ -117,12 +117,15 @@ func TestGuardSeesAllThatComesAtOnce(t *testing.T) {
 	}
 }
 
-// TestFramer: a header that data follows travels with its data, every other one at once,
-// and what is too long for one frame in as few as can be.
+// TestFramer: a header that data follows travels with its data, one that only begins a stream
+// with whatever is next, every other one at once, and what is too long for one frame in as
+// few as can be.
 func TestFramer(t *testing.T) {
-	head := func(typ byte, length uint32) string {
-		return string(binary.BigEndian.AppendUint32([]byte{0, typ, 0, 0, 0, 0, 0, 1}, length))
+	flagged := func(typ, flags byte, length uint32) string {
+		return string(binary.BigEndian.AppendUint32([]byte{0, typ, 0, flags, 0, 0, 0, 1}, length))
 	}
+	head := func(typ byte, length uint32) string { return flagged(typ, 0, length) }
+	const muxFIN = 4
 	long := string(bytes.Repeat([]byte("d"), frame.MaxPayload))
 	for _, tc := range []struct {
 		name         string
@@ -135,6 +138,16 @@ func TestFramer(t *testing.T) {
 		}},
 		{"a header without data", []string{head(muxData, 0)}, []string{head(muxData, 0)}},
 		{"a window update", []string{head(muxWindow, 7)}, []string{head(muxWindow, 7)}},
+		{"a stream's begin and its call", []string{flagged(muxWindow, muxSYN, 0), head(muxData, 3), "abc"}, []string{
+			flagged(muxWindow, muxSYN, 0) + head(muxData, 3) + "abc",
+		}},
+		{"two begins", []string{flagged(muxWindow, muxACK, 0), flagged(muxWindow, muxACK, 0), head(muxWindow, 7)}, []string{
+			flagged(muxWindow, muxACK, 0) + flagged(muxWindow, muxACK, 0) + head(muxWindow, 7),
+		}},
+		{"a begin and room", []string{flagged(muxWindow, muxSYN, 7)}, []string{flagged(muxWindow, muxSYN, 7)}},
+		{"a begin and the end", []string{flagged(muxWindow, muxSYN, 0), flagged(muxWindow, muxFIN, 0)}, []string{
+			flagged(muxWindow, muxSYN, 0) + flagged(muxWindow, muxFIN, 0),
+		}},
 		{"what is longer than a frame", []string{head(muxData, uint32(len(long))), long}, []string{
 			head(muxData, uint32(len(long))) + long[muxHead:], long[:muxHead],
 		}},

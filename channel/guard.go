@@ -18,6 +18,7 @@ const (
 	muxPing   = 2
 	muxAway   = 3
 	muxSYN    = 1
+	muxACK    = 2
 )
 
 // guard watches the guest's yamux bytes before yamux sees them and refuses

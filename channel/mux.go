@@ -42,19 +42,23 @@ func muxConfig() *yamux.Config {
 }
 
 // framer turns what yamux writes into data frames. yamux writes a header and
-// its data apart; they travel in one frame.
+// its data apart; they travel in one frame. What only begins a stream travels with
+// the next frame: the call that it is opened for, or the answer to that.
 type framer struct {
 	epoch uint64
 	write func([]byte) error // one frame
-	held  []byte             // a header whose data follows
+	held  []byte             // headers that wait for what follows
+	body  bool               // the last of them is one whose data follows
 	buf   []byte
 }
 
 func (f *framer) Write(p []byte) (int, error) {
-	if len(f.held) == 0 && len(p) == muxHead && p[1] == muxData && binary.BigEndian.Uint32(p[8:]) > 0 {
+	if !f.body && len(p) == muxHead && waits(p) && len(f.held) < maxHeld {
 		f.held = append(f.held, p...)
+		f.body = p[1] == muxData
 		return len(p), nil
 	}
+	f.body = false
 	total := len(p)
 	for len(p) > 0 {
 		n := min(len(p), frame.MaxPayload-len(f.held))
@@ -66,4 +70,17 @@ func (f *framer) Write(p []byte) (int, error) {
 		p = p[n:]
 	}
 	return total, nil
+}
+
+// waits says that something follows a header: its data, or, where it only begins a stream or
+// says that it has begun, what that is for.
+func waits(head []byte) bool {
+	flags, length := binary.BigEndian.Uint16(head[2:]), binary.BigEndian.Uint32(head[8:])
+	switch head[1] {
+	case muxData:
+		return length > 0
+	case muxWindow:
+		return (flags == muxSYN || flags == muxACK) && length == 0
+	}
+	return false
 }

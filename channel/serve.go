@@ -24,13 +24,14 @@ func Serve(ctx context.Context, port io.ReadWriteCloser, own Hello, handler func
 	if err != nil {
 		return fmt.Errorf("channel: %w", err)
 	}
-	s := &server{port: port, own: body, handler: handler}
+	s := &server{port: port, out: newOutbox(port), own: body, handler: handler}
 	stop := context.AfterFunc(ctx, func() { port.Close() })
 	defer stop()
 	err = s.serve()
 	port.Close()
 	s.end()
 	s.group.wait()
+	s.out.close()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -39,11 +40,12 @@ func Serve(ctx context.Context, port io.ReadWriteCloser, own Hello, handler func
 
 type server struct {
 	port    io.ReadWriteCloser
+	out     *outbox // to the port
 	own     []byte
 	handler func(net.Conn)
 	group   group
 
-	mu    sync.Mutex // of writes to port, and of epoch
+	mu    sync.Mutex // of the order of what is written, and of epoch
 	epoch uint64     // of the session whose frames may be written; 0 for none
 
 	current *guestConn // of the reading goroutine
@@ -149,22 +151,24 @@ func (s *server) over(epoch uint64) {
 
 var errStale = errors.New("the session is over")
 
-// writeFrame writes a data frame of the current epoch.
+// writeFrame writes a data frame of the current epoch, some time soon.
 func (s *server) writeFrame(epoch uint64, b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.epoch != epoch {
 		return errStale
 	}
-	_, err := s.port.Write(b)
-	return err
+	return s.out.add(b)
 }
 
+// write returns when the frame is written, and waits while no host is there.
 func (s *server) write(k frame.Kind, epoch uint64, payload ...[]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := s.port.Write(frame.Append(nil, k, epoch, payload...))
-	return err
+	if err := s.out.add(frame.Append(nil, k, epoch, payload...)); err != nil {
+		return err
+	}
+	return s.out.flush()
 }
 
 // guestConn is a session's connection as yamux sees it.
