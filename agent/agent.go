@@ -103,8 +103,7 @@ func Main(build string) error {
 	if err := unix.Mount("tmpfs", podDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=16m"); err != nil {
 		return fmt.Errorf("mount %s: %w", podDir, err)
 	}
-	// A blocking file: the channel's reader and writer wait in the kernel.
-	fd, err := unix.Open(port, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(port, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open the channel's port %s: %w", port, err)
 	}

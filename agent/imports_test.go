@@ -22,7 +22,6 @@ func TestImports(t *testing.T) {
 		"github.com/containerd/":     "containers are crun's",
 		"log/slog":                   "there is one line to log in a guest's life",
 		"os/exec":                    "package reaper alone waits for children",
-		"os/signal":                  "children are waited for, not announced",
 		"math/rand":                  "clones share its state; only the kernel's random numbers are renewed",
 		"crypto/":                    "the channel needs none, and its self-tests cost time at the start",
 		"os/user":                    "users are the image's, not the guest's",

@@ -13,12 +13,13 @@ import (
 // The Go runtime's monitor looks every 20 µs, while anything runs, for a system call that
 // has kept its processor too long. Under emulation each of these looks costs as
 // much as many system calls do: they were half of what the agent took for a pod's start.
-// monitorSlack is how much later it may look. Until then other goroutines run on the
-// processors that the runtime has left: processors is more than calls of the agent block
-// at once as a rule, the channel's reader among them.
+// monitorSlack is how much later it may look. Until then nothing else of the agent runs, so
+// no call of it blocks in the kernel as a rule: the channel's port and the processes' ends
+// are waited for by the runtime's poller and by signal. With one processor goroutines hand
+// on to each other without waking threads, which took a quarter of an exec.
 const (
 	monitorSlack = 5 * time.Millisecond
-	processors   = 4
+	processors   = 1
 )
 
 // calmMonitor has the runtime's monitor look more rarely. It is the thread that the

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,7 +14,7 @@ import (
 // resolver, would make the agent a quarter larger.
 type tcpConn struct{ *os.File }
 
-const dialSeconds = 10
+const dialTimeout = 10 * time.Second
 
 // dialTCP connects to an address of this machine.
 func dialTCP(to netip.AddrPort) (*tcpConn, error) {
@@ -20,22 +22,48 @@ func dialTCP(to netip.AddrPort) (*tcpConn, error) {
 	if to.Addr().Is4() {
 		family, addr = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: dialSeconds})
-	if err == nil {
-		err = unix.Connect(fd, addr)
-	}
-	if err == nil {
-		err = unix.SetNonblock(fd, true)
+	err = unix.Connect(fd, addr)
+	c := &tcpConn{os.NewFile(uintptr(fd), to.String())}
+	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR) {
+		err = c.connected()
 	}
 	if err != nil {
-		unix.Close(fd)
+		c.Close()
 		return nil, fmt.Errorf("connect to %s: %w", to, err)
 	}
-	return &tcpConn{os.NewFile(uintptr(fd), to.String())}, nil
+	return c, nil
+}
+
+// connected waits for the end of a connecting under way.
+func (c *tcpConn) connected() error {
+	conn, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(dialTimeout)); err != nil {
+		return err
+	}
+	var failed error
+	err = conn.Write(func(fd uintptr) bool {
+		if n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR); err != nil {
+			failed = err
+		} else if n != 0 {
+			failed = unix.Errno(n)
+		}
+		_, err := unix.Getpeername(int(fd))
+		return failed != nil || !errors.Is(err, unix.ENOTCONN)
+	})
+	if err == nil {
+		err = failed
+	}
+	if err == nil {
+		err = c.SetWriteDeadline(time.Time{})
+	}
+	return err
 }
 
 // CloseWrite ends the stream to the other side.

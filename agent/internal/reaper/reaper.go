@@ -5,6 +5,8 @@ package reaper
 
 import (
 	"fmt"
+	"os"
+	"os/signal"
 	"sync"
 	"syscall"
 
@@ -14,18 +16,14 @@ import (
 // Reaper keeps the children. Its methods may be called at once.
 type Reaper struct {
 	mu       sync.Mutex
-	cond     *sync.Cond // a child was started
 	children map[int]*Child
 	adopting int                     // calls under way whose process's id is not known yet
 	strays   map[int]unix.WaitStatus // children that ended while adopting
-	starts   uint64                  // children started, and adoptions begun
 }
 
 // New makes a reaper, whose Run must be called.
 func New() *Reaper {
-	r := &Reaper{children: map[int]*Child{}, strays: map[int]unix.WaitStatus{}}
-	r.cond = sync.NewCond(&r.mu)
-	return r
+	return &Reaper{children: map[int]*Child{}, strays: map[int]unix.WaitStatus{}}
 }
 
 // Child is a process that is waited for.
@@ -73,8 +71,6 @@ func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Chi
 func (r *Reaper) add(pid int, onExit func()) *Child {
 	c := &Child{pid: pid, r: r, onExit: onExit, done: make(chan struct{})}
 	r.children[pid] = c
-	r.starts++
-	r.cond.Broadcast()
 	return c
 }
 
@@ -110,26 +106,15 @@ func (r *Reaper) Adopt(pid int, onExit func()) *Child {
 	return c
 }
 
-// Run reaps for ever.
+// Run reaps for ever. It waits for the kernel's signal and not in waitid: a system call that
+// blocks keeps one of the runtime's processors for milliseconds, of which an emulated guest
+// has one.
 func (r *Reaper) Run() {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGCHLD)
 	for {
-		r.mu.Lock()
-		starts := r.starts
-		r.mu.Unlock()
-		// The process stays a zombie, and its id its own, until the lock is
-		// held.
-		var info unix.Siginfo
-		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WALL, nil)
-		switch err {
-		case nil:
-			r.reap()
-		case unix.ECHILD:
-			r.mu.Lock()
-			for r.starts == starts {
-				r.cond.Wait()
-			}
-			r.mu.Unlock()
-		}
+		r.reap()
+		<-ended
 	}
 }
 
