@@ -230,13 +230,13 @@ func TestDeleteFails(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// TestHanging: a plugin that hangs in a program of its own is ended with it when its pod is
-// given up.
-func TestHanging(t *testing.T) {
+// hang attaches a pod whose plugin hangs in a program of its own, has do run meanwhile, and checks
+// that the pod's delete ends the plugin and that nothing is left.
+func hang(t *testing.T, do func(n *node)) {
+	t.Helper()
 	n := newNode(t)
-	begun := filepath.Join(t.TempDir(), "begun")
-	n.script(t, `[ $CNI_COMMAND = DEL ] && exit 0
-		mkfifo `+begun+`.never; echo > `+begun+`; cat `+begun+`.never; echo`)
+	never := filepath.Join(t.TempDir(), "never")
+	n.script(t, "[ $CNI_COMMAND = DEL ] && exit 0\nmkfifo "+never+"; cat "+never+"; echo")
 	r := request()
 	ctx := testdeadline.Context(t, 30*time.Second)
 	a, err := n.Attach(ctx, r)
@@ -244,6 +244,7 @@ func TestHanging(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Tap.Close()
+	do(n)
 	if err := n.Detach(ctx, r.ID); err != nil {
 		t.Error(err)
 	}
@@ -252,6 +253,10 @@ func TestHanging(t *testing.T) {
 	}
 	n.nothingLeft(t)
 }
+
+// TestHanging: a plugin that hangs in a program of its own is ended with it when its pod is
+// given up.
+func TestHanging(t *testing.T) { hang(t, func(*node) {}) }
 
 // TestCapabilities are of what the plugins take.
 func TestCapabilities(t *testing.T) {

@@ -8,9 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // collects is a plugin's part that knows the verb GC, and writes what it is told to a file.
@@ -105,27 +102,11 @@ func TestCollectFails(t *testing.T) {
 // TestCollectWaits: while plugins are at work on a pod nothing is collected, which its delete
 // ends.
 func TestCollectWaits(t *testing.T) {
-	n := newNode(t)
-	never := filepath.Join(t.TempDir(), "never")
-	n.script(t, "[ $CNI_COMMAND = DEL ] && exit 0\nmkfifo "+never+"; cat "+never)
-	r := request()
-	ctx := testdeadline.Context(t, 30*time.Second)
-	a, err := n.Attach(ctx, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Tap.Close()
-	all := func(string) bool { return true }
-	if err := n.Collect(ctx, all); !errors.Is(err, ErrBusy) {
-		t.Errorf("collected beside a plugin: %v", err)
-	}
-	if err := n.Detach(ctx, r.ID); err != nil {
-		t.Error(err)
-	}
-	if err := a.Complete(ctx, &a); err == nil {
-		t.Error("complete")
-	}
-	n.nothingLeft(t)
+	hang(t, func(n *node) {
+		if err := n.Collect(t.Context(), func(string) bool { return true }); !errors.Is(err, ErrBusy) {
+			t.Errorf("collected beside a plugin: %v", err)
+		}
+	})
 }
 
 // TestRoutes: routes without a gateway come first, and each kind stays in the kernel's order.
