@@ -90,8 +90,8 @@ func TestRefusedPods(t *testing.T) {
 		{"no name", func(c *runtimeapi.PodSandboxConfig) { c.Metadata.Name = "" }, codes.InvalidArgument, "name"},
 		{"no metadata", func(c *runtimeapi.PodSandboxConfig) { c.Metadata = nil }, codes.InvalidArgument, "name"},
 		{"no namespace", func(c *runtimeapi.PodSandboxConfig) { c.Metadata.Namespace = "" }, codes.InvalidArgument, "namespace"},
-		{"host pid", options(&runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_NODE}), codes.InvalidArgument, "hostPID"},
-		{"host ipc", options(&runtimeapi.NamespaceOption{Ipc: runtimeapi.NamespaceMode_NODE}), codes.InvalidArgument, "hostIPC"},
+		{"host pid", options(&runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_NODE}), codes.Unimplemented, "hostPID"},
+		{"host ipc", options(&runtimeapi.NamespaceOption{Ipc: runtimeapi.NamespaceMode_NODE}), codes.Unimplemented, "hostIPC"},
 		{"unsafe sysctl", func(c *runtimeapi.PodSandboxConfig) {
 			c.Linux.Sysctls = map[string]string{"kernel.panic": "1"}
 		}, codes.Unimplemented, "kernel.panic"},
@@ -100,7 +100,7 @@ func TestRefusedPods(t *testing.T) {
 		}, codes.Unimplemented, "sctp"},
 		{"user namespace", options(&runtimeapi.NamespaceOption{
 			UsernsOptions: &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: []*runtimeapi.IDMapping{{Length: 1}}},
-		}), codes.InvalidArgument, "hostUsers"},
+		}), codes.Unimplemented, "hostUsers"},
 		{"too much memory", func(c *runtimeapi.PodSandboxConfig) {
 			c.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 60}
 		}, codes.ResourceExhausted, "MiB"},

@@ -77,8 +77,12 @@ func levelOf(method string, code codes.Code) slog.Level {
 			return slog.LevelInfo
 		}
 		return slog.LevelDebug
-	case codes.NotFound, codes.Canceled, codes.Unimplemented: // as clients expect
+	case codes.NotFound, codes.Canceled: // as clients expect
 		return slog.LevelDebug
+	case codes.Unimplemented: // clients try some calls, and do without
+		if !slices.Contains(changes, method) {
+			return slog.LevelDebug
+		}
 	}
 	return slog.LevelWarn
 }

@@ -97,6 +97,13 @@ func TestObserved(t *testing.T) {
 	if _, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: critest.Pod("q"), RuntimeHandler: "runc"}); err == nil {
 		t.Error("run by another runtime")
 	}
+	host := critest.Pod("r")
+	host.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{
+		NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_NODE},
+	}
+	if _, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: host}); err == nil {
+		t.Error("run among the host's processes")
+	}
 	status, page := get(ctx, t, "http://"+o.Metrics+"/metrics")
 	for _, want := range []string{
 		`bulkhead_pods{state="ready"} 1`, `bulkhead_containers{state="running"} 1`,
@@ -127,6 +134,7 @@ func TestObserved(t *testing.T) {
 		{"method": "ContainerStatus", "level": "DEBUG", "container": container},
 		{"method": "PullImage", "level": "WARN", "image": "127.0.0.1:1/none:1"},
 		{"method": "RunPodSandbox", "level": "WARN", "name": "q", "code": codes.InvalidArgument.String()},
+		{"method": "RunPodSandbox", "level": "WARN", "name": "r", "code": codes.Unimplemented.String()},
 		{"method": "RemovePodSandbox", "level": "INFO", "pod": pod},
 	} {
 		if !logged(t, text, want) {

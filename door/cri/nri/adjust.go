@@ -105,19 +105,18 @@ func over[T any](out **T, in *T) {
 
 // check refuses what a VM cannot have, or what is not the plugins'. The reason names it.
 func check(a *api.ContainerAdjustment) error {
-	refuse := func(format string, args ...any) error {
-		return failure.Invalid("a container in a virtual machine cannot have a plugin's "+format, args...)
-	}
+	const cannot = "a container in a virtual machine cannot have a plugin's "
+	refuse := func(format string, args ...any) error { return failure.Unsupported(cannot+format, args...) }
 	l := a.GetLinux()
 	for key := range a.GetAnnotations() {
 		name, _ := api.IsMarkedForRemoval(key)
 		if strings.HasPrefix(name, ours) {
-			return refuse("annotation %s", name)
+			return failure.Invalid(cannot+"annotation %s", name)
 		}
 	}
 	for _, e := range a.GetEnv() {
 		if key, _ := e.IsMarkedForRemoval(); key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(e.GetValue(), 0) {
-			return refuse("variable %q", key)
+			return failure.Invalid(cannot+"variable %q", key)
 		}
 	}
 	switch h := a.GetHooks(); {
@@ -156,11 +155,11 @@ func check(a *api.ContainerAdjustment) error {
 func checkResources(r *api.LinuxResources) error {
 	switch {
 	case r.GetBlockioClass().Get() != nil:
-		return failure.Invalid("a container in a virtual machine has no class of block I/O (%s)", *r.GetBlockioClass().Get())
+		return failure.Unsupported("a container in a virtual machine has no class of block I/O (%s)", *r.GetBlockioClass().Get())
 	case r.GetRdtClass().Get() != nil:
-		return failure.Invalid("a container in a virtual machine has no class of RDT (%s)", *r.GetRdtClass().Get())
+		return failure.Unsupported("a container in a virtual machine has no class of RDT (%s)", *r.GetRdtClass().Get())
 	case len(r.GetDevices()) > 0:
-		return failure.Invalid("a plugin's rules of devices mean nothing in a virtual machine")
+		return failure.Unsupported("a plugin's rules of devices mean nothing in a virtual machine")
 	}
 	return nil
 }
