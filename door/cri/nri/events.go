@@ -10,15 +10,27 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// followAgain is how long after their end events are followed anew.
+const followAgain = time.Second
+
 // follow tells the plugins of ends and removals, whoever has caused them, until ctx ends. It calls
-// followed when no event can be missed any more.
+// followed when no event can be missed any more. Where the events end, it follows them anew and
+// tells what was missed.
 func (p *Plugins) follow(ctx context.Context, followed func()) {
 	defer followed()
-	for ctx.Err() == nil {
+	for first := true; ctx.Err() == nil; first = false {
 		ch := make(chan *runtimeapi.ContainerEventResponse)
 		done := make(chan error, 1)
 		go func() {
-			done <- p.run.GetContainerEvents(ctx, ch, func(runtimeapi.RuntimeService_GetContainerEventsClient) { followed() })
+			done <- p.run.GetContainerEvents(ctx, ch, func(runtimeapi.RuntimeService_GetContainerEventsClient) {
+				followed()
+				if first {
+					return
+				}
+				if err := p.missed(ctx); err != nil && ctx.Err() == nil {
+					p.o.Logger.Warn("look for what plugins have missed", "error", err)
+				}
+			})
 		}()
 		for open := true; open; {
 			select {
@@ -32,7 +44,7 @@ func (p *Plugins) follow(ctx context.Context, followed func()) {
 			}
 		}
 		select {
-		case <-time.After(time.Second):
+		case <-time.After(followAgain):
 		case <-ctx.Done():
 		}
 	}
@@ -47,11 +59,12 @@ func (p *Plugins) tell(ctx context.Context, e *runtimeapi.ContainerEventResponse
 		pod := p.pods[id]
 		if deleted {
 			delete(p.pods, id)
+			delete(p.stopped, id)
 		}
 		p.mu.Unlock()
 		switch {
 		case pod == nil:
-		case stopped:
+		case stopped && p.ended(id):
 			p.log("stop", id, p.a.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod}))
 		case deleted:
 			p.log("remove", id, p.a.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod}))
@@ -66,7 +79,7 @@ func (p *Plugins) tell(ctx context.Context, e *runtimeapi.ContainerEventResponse
 	c, pod := p.container(id)
 	switch {
 	case c == nil:
-	case stopped:
+	case stopped && p.ended(id):
 		res, err := p.a.StopContainer(ctx, &api.StopContainerRequest{Pod: pod, Container: c})
 		p.log("stop", id, err)
 		if _, err := p.unsolicited(ctx, res.GetUpdate()); err != nil {
@@ -86,6 +99,9 @@ func (p *Plugins) read(ctx context.Context) error {
 	}
 	for _, pod := range pods {
 		p.pod(ctx, pod.GetId())
+		if pod.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
+			p.ended(pod.GetId())
+		}
 	}
 	all, err := p.run.ListContainers(ctx, nil)
 	if err != nil {
@@ -106,6 +122,10 @@ func (p *Plugins) read(ctx context.Context) error {
 		p.mu.Lock()
 		p.containers[c.GetId()] = known
 		p.mu.Unlock()
+		p.known(c.GetId())
+		if c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+			p.ended(c.GetId())
+		}
 	}
 	return nil
 }
@@ -177,4 +197,6 @@ func (p *Plugins) drop(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.containers, id)
+	delete(p.made, id)
+	delete(p.stopped, id)
 }

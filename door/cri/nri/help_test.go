@@ -31,6 +31,7 @@ type fake struct {
 	mu         sync.Mutex
 	pods       map[string]bool
 	containers map[string]string // their pods
+	exited     map[string]bool
 	specs      map[string]*specs.Spec
 	updates    map[string]*runtimeapi.LinuxContainerResources
 }
@@ -71,6 +72,8 @@ func (f *fake) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimea
 }
 
 func (f *fake) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) (out []*runtimeapi.PodSandbox, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for id := range f.pods {
 		out = append(out, &runtimeapi.PodSandbox{Id: id})
 	}
@@ -108,14 +111,34 @@ func (f *fake) StopContainer(_ context.Context, id string, _ int64) error {
 }
 
 func (f *fake) ListContainers(context.Context, *runtimeapi.ContainerFilter) (out []*runtimeapi.Container, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for id, pod := range f.containers {
-		out = append(out, &runtimeapi.Container{Id: id, PodSandboxId: pod, Metadata: &runtimeapi.ContainerMetadata{Name: "c"}})
+		out = append(out, &runtimeapi.Container{
+			Id: id, PodSandboxId: pod, Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, State: f.state(id),
+		})
 	}
 	return out, nil
 }
 
+func (f *fake) state(id string) runtimeapi.ContainerState {
+	if f.exited[id] {
+		return runtimeapi.ContainerState_CONTAINER_EXITED
+	}
+	return runtimeapi.ContainerState_CONTAINER_RUNNING
+}
+
 func (f *fake) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
-	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id}}, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.containers[id] == "" {
+		return nil, errors.New("no such container")
+	}
+	st := &runtimeapi.ContainerStatus{Id: id, State: f.state(id)}
+	if f.exited[id] {
+		st.ExitCode = 4
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: st}, nil
 }
 
 func (f *fake) UpdateContainerResources(_ context.Context, id string, r *runtimeapi.ContainerResources) error {
@@ -135,6 +158,9 @@ func (f *fake) GetContainerEvents(
 	for {
 		select {
 		case e := <-f.events:
+			if e == nil {
+				return errors.New("too slow")
+			}
 			ch <- e
 		case <-ctx.Done():
 			return nil
@@ -154,7 +180,7 @@ func newWorld(t *testing.T) *world {
 	dir := t.TempDir()
 	w := &world{socket: filepath.Join(dir, "nri.sock"), fake: &fake{
 		events: make(chan *runtimeapi.ContainerEventResponse), pods: map[string]bool{}, containers: map[string]string{},
-		specs: map[string]*specs.Spec{}, updates: map[string]*runtimeapi.LinuxContainerResources{},
+		exited: map[string]bool{}, specs: map[string]*specs.Spec{}, updates: map[string]*runtimeapi.LinuxContainerResources{},
 	}}
 	var err error
 	w.Plugins, err = New(Options{
@@ -214,11 +240,17 @@ func (p *plugin) hear(format string, args ...any) {
 // has waits until it has heard these, in this order.
 func (p *plugin) has(t *testing.T, want ...string) {
 	t.Helper()
+	p.wait(t, want, func([]string) {})
+}
+
+func (p *plugin) wait(t *testing.T, want []string, order func([]string)) {
+	t.Helper()
 	ctx := testdeadline.Context(t, 10*time.Second)
 	for {
 		p.mu.Lock()
 		got := slices.Clone(p.heard)
 		p.mu.Unlock()
+		order(got)
 		if slices.Equal(got, want) {
 			return
 		}
@@ -227,6 +259,13 @@ func (p *plugin) has(t *testing.T, want ...string) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// hasAll is has for what comes in any order.
+func (p *plugin) hasAll(t *testing.T, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	p.wait(t, want, func(heard []string) { slices.Sort(heard) })
 }
 
 func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, all []*api.Container) ([]*api.ContainerUpdate, error) {

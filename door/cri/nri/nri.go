@@ -59,6 +59,8 @@ type Plugins struct {
 	mu         sync.Mutex
 	pods       map[string]*api.PodSandbox
 	containers map[string]*api.Container
+	made       map[string]bool // the containers that the runtime has, or had
+	stopped    map[string]bool // the pods and containers whose end has been told
 }
 
 // updateTimeout bounds what plugins ask for by themselves.
@@ -67,7 +69,10 @@ const updateTimeout = time.Minute
 // New readies plugins, of which none is called before Start.
 func New(o Options) (*Plugins, error) {
 	useLogger(o.Logger)
-	p := &Plugins{o: o, pods: map[string]*api.PodSandbox{}, containers: map[string]*api.Container{}}
+	p := &Plugins{
+		o: o, pods: map[string]*api.PodSandbox{}, containers: map[string]*api.Container{},
+		made: map[string]bool{}, stopped: map[string]bool{},
+	}
 	var options []adaptation.Option
 	for path, option := range map[string]func(string) adaptation.Option{
 		o.Socket: adaptation.WithSocketPath, o.Dir: adaptation.WithPluginPath, o.Conf: adaptation.WithPluginConfigPath,
