@@ -110,12 +110,25 @@ func TestTermLeavesTheVM(t *testing.T) {
 	w.quiet()
 }
 
+// unheard begins a shim whose starter goes before the shim can answer.
+func (w *world) unheard(m bootstrap.Message) *life {
+	gone, apply := make(chan struct{}), w.host.confine
+	w.host.confine = func(p confine.Policy) (missing, err error) {
+		<-gone
+		return apply(p)
+	}
+	l := w.begin(m, nil)
+	w.host.confine = apply
+	l.near.Close()
+	close(gone)
+	return l
+}
+
 // TestNobodyHears: when who started the shim has gone before the answer, a new VM goes
 // too, and one that was taken over waits for the next shim.
 func TestNobodyHears(t *testing.T) {
 	w := newWorld(t)
-	l := w.begin(bootstrap.Message{}, nil)
-	l.near.Close()
+	l := w.unheard(bootstrap.Message{})
 	if err := l.end(); err == nil || w.driver.alive() || !strings.Contains(w.logged(), "why=removed") {
 		t.Fatalf("%v, VM alive: %v\n%s", err, w.driver.alive(), w.logged())
 	}
@@ -129,8 +142,7 @@ func TestNobodyHears(t *testing.T) {
 	if err := l.end(); err != nil {
 		t.Fatal(err)
 	}
-	l = w.begin(bootstrap.Message{Adopt: true}, nil)
-	l.near.Close()
+	l = w.unheard(bootstrap.Message{Adopt: true})
 	if err := l.end(); err == nil || !w.driver.alive() {
 		t.Errorf("adopted: %v, VM alive: %v", err, w.driver.alive())
 	}
