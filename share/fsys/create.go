@@ -140,7 +140,7 @@ func (fs *FS) openEntered(r *nodes.Ref, in *fuse.CreateIn, out *fuse.CreateOut) 
 	var err error
 	switch kind {
 	case unix.S_IFREG:
-		err = fs.openFile(r, in.Flags, in.OpenFlags, &out.OpenOut)
+		err = fs.openFile(r, &in.InHeader, in.Flags, in.OpenFlags, &out.OpenOut)
 	case unix.S_IFDIR:
 		err = unix.EISDIR
 	case unix.S_IFLNK:

@@ -30,7 +30,7 @@ func (fs *FS) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 		r.Release()
 		return fuse.ENOTDIR
 	}
-	return status(fs.openFile(r, unix.O_RDONLY|in.Flags&unix.O_NOATIME, 0, out))
+	return status(fs.openFile(r, &in.InHeader, unix.O_RDONLY|in.Flags&unix.O_NOATIME, 0, out))
 }
 
 // ReadDir implements [fuse.RawFileSystem].

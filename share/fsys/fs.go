@@ -34,7 +34,7 @@ type Root struct {
 	// Name is its entry in the guest's file system: one component.
 	Name string
 	// Dir is an O_PATH descriptor of it, which Add takes over.
-	Dir *os.File
+	Dir *os.File `json:"-"`
 	// ReadOnly refuses every change with EROFS, and reads without changing access times.
 	ReadOnly bool
 	// SetID lets the guest make files that are set-user-id on the host. Without it these bits are dropped from what
@@ -56,7 +56,7 @@ type Options struct {
 	// ACL passes POSIX access control lists on. It needs Owner to be nil, and a guest's kernel that was told.
 	ACL bool
 	// ProcSelfFD is /proc/self/fd, opened with O_PATH. New takes it over. Nil opens it.
-	ProcSelfFD *os.File
+	ProcSelfFD *os.File `json:"-"`
 	// Nodes is how many files the guest may know, each at some 300 bytes; 262,144 if 0.
 	Nodes int
 	// Descriptors is how many the file system may have; most of RLIMIT_NOFILE if 0.

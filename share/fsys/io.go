@@ -58,7 +58,7 @@ func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32
 	if h.flags&unix.O_ACCMODE == unix.O_RDONLY {
 		return 0, fuse.EBADF
 	}
-	if err := fs.disarm(h.ref.Tree(), fd, in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0); err != nil {
+	if err := fs.disarm(h.ref.Tree(), fd, &in.InHeader, in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0); err != nil {
 		return 0, status(err)
 	}
 	for {
@@ -101,7 +101,7 @@ func (fs *FS) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fus
 	return status(err)
 }
 
-// Fallocate implements [fuse.RawFileSystem].
+// Fallocate implements [fuse.RawFileSystem]. Its request does not say whether set-user-id bits go: only root keeps them.
 func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	h, err := fs.handles.hold(in.Fh, in.NodeId)
 	if err != nil {
@@ -114,7 +114,7 @@ func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	if h.flags&unix.O_ACCMODE == unix.O_RDONLY {
 		return fuse.EBADF
 	}
-	if err := fs.disarm(h.ref.Tree(), h.fd, false); err != nil {
+	if err := fs.disarm(h.ref.Tree(), h.fd, &in.InHeader, in.Uid != 0); err != nil {
 		return status(err)
 	}
 	return status(unix.Fallocate(h.fd, in.Mode, int64(in.Offset), int64(in.Length)))
@@ -141,7 +141,7 @@ func (fs *FS) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32
 	if to.flags&unix.O_ACCMODE == unix.O_RDONLY {
 		return 0, fuse.EBADF
 	}
-	if err := fs.disarm(to.ref.Tree(), to.fd, false); err != nil {
+	if err := fs.disarm(to.ref.Tree(), to.fd, &in.InHeader, in.Uid != 0); err != nil {
 		return 0, status(err)
 	}
 	offIn, offOut := int64(in.OffIn), int64(in.OffOut)

@@ -38,17 +38,17 @@ func (fs *FS) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.S
 		r.Release()
 		return fuse.EPERM
 	}
-	return status(fs.openFile(r, in.Flags, in.Mode, out))
+	return status(fs.openFile(r, &in.InHeader, in.Flags, in.Mode, out))
 }
 
 // openFile makes a handle of r, which belongs to it.
-func (fs *FS) openFile(r *nodes.Ref, guest, kill uint32, out *fuse.OpenOut) error {
+func (fs *FS) openFile(r *nodes.Ref, by *fuse.InHeader, guest, kill uint32, out *fuse.OpenOut) error {
 	flags, err := openFlags(r.Tree(), guest)
 	if err != nil {
 		r.Release()
 		return err
 	}
-	fd, err := fs.openData(r, flags, kill&fuse.OPEN_KILL_SUIDGID != 0)
+	fd, err := fs.openData(r, by, flags, kill&fuse.OPEN_KILL_SUIDGID != 0)
 	if err != nil {
 		r.Release()
 		return err
@@ -57,7 +57,7 @@ func (fs *FS) openFile(r *nodes.Ref, guest, kill uint32, out *fuse.OpenOut) erro
 }
 
 // openData opens a regular file or a directory for its data.
-func (fs *FS) openData(r *nodes.Ref, flags int, kill bool) (int, error) {
+func (fs *FS) openData(r *nodes.Ref, by *fuse.InHeader, flags int, kill bool) (int, error) {
 	truncate := flags&unix.O_TRUNC != 0
 	fd, err := fs.open(r, flags&^unix.O_TRUNC)
 	if err == unix.EPERM && r.Tree().ReadOnly { //nolint:errorlint // the kernel's own number
@@ -75,7 +75,7 @@ func (fs *FS) openData(r *nodes.Ref, flags int, kill bool) (int, error) {
 		}
 		defer unix.Close(at)
 	}
-	if err = fs.disarm(r.Tree(), at, kill); err == nil {
+	if err = fs.disarm(r.Tree(), at, by, kill); err == nil {
 		err = unix.Ftruncate(at, 0)
 	}
 	if err != nil {

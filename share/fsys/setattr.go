@@ -106,7 +106,7 @@ func (fs *FS) truncate(r *nodes.Ref, in *fuse.SetAttrInCommon) error {
 }
 
 func (fs *FS) resize(r *nodes.Ref, fd int, in *fuse.SetAttrInCommon) error {
-	if err := fs.disarm(r.Tree(), fd, in.Valid&fuse.FATTR_KILL_SUIDGID != 0); err != nil {
+	if err := fs.disarm(r.Tree(), fd, &in.InHeader, in.Valid&fuse.FATTR_KILL_SUIDGID != 0); err != nil {
 		return err
 	}
 	return unix.Ftruncate(fd, int64(in.Size))
@@ -135,8 +135,8 @@ func when(valid, set, now uint32, sec uint64, nsec uint32) unix.Timespec {
 }
 
 // disarm takes the set-user-id and set-group-id bits of a regular file that is about to be written, if the tree has
-// none or the guest's kernel asks for it.
-func (fs *FS) disarm(t *nodes.Tree, fd int, asked bool) error {
+// none or the guest's kernel asks for it. Of a file that its group cannot execute, members of the group keep the bit.
+func (fs *FS) disarm(t *nodes.Tree, fd int, by *fuse.InHeader, asked bool) error {
 	if t.SetID && !asked {
 		return nil
 	}
@@ -145,8 +145,8 @@ func (fs *FS) disarm(t *nodes.Tree, fd int, asked bool) error {
 		return err
 	}
 	bits := uint32(unix.S_ISUID)
-	if st.Mode&unix.S_IXGRP != 0 {
-		bits |= unix.S_ISGID // without it the bit is of mandatory locks
+	if st.Mode&unix.S_IXGRP != 0 || by.Gid != st.Gid {
+		bits |= unix.S_ISGID
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&bits == 0 {
 		return nil

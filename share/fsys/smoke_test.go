@@ -10,19 +10,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 )
 
+func TestMain(m *testing.M) { fsystest.Main(m) }
+
 // share is the mounted side and the host's side of a directory.
 func share(t *testing.T, o fsys.Options, r fsys.Root) (mounted, host string) {
 	t.Helper()
-	fs, err := fsys.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	top := fsystest.Mount(t, fs)
 	host = t.TempDir()
-	if r.Name == "" {
-		r.Name = "data"
-	}
-	fsystest.Share(t, fs, r, host)
+	r.Name = "data"
+	top := fsystest.Mount(t, fsystest.Spec{Options: o, Roots: []fsystest.Root{{Root: r, Path: host}}})
 	return filepath.Join(top, r.Name), host
 }
 

@@ -1,124 +1,127 @@
 // Package fsystest mounts a file system of package fsys on this host, for tests, which are root's.
+//
+// The file system is served by a process of its own, the test's own program started again: a process that is its own
+// file server stops for ever when it touches a mapping of a file, since Go's runtime does not know that it waits.
 package fsystest
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
-	"sync"
+	"os/exec"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/share/fsys"
-	"github.com/bulkhead-project/bulkhead/share/fsys/wire"
 )
 
-// maxWrite is of one request's data.
-const maxWrite = 128 << 10
+const (
+	// maxWrite is of one request's data.
+	maxWrite = 128 << 10
+	// served is the variable in which a server's process finds its Spec.
+	served = "BULKHEAD_FSYSTEST_SERVE"
+	// private is the variable of a process whose mounts are its own.
+	private = "BULKHEAD_FSYSTEST_PRIVATE"
+)
 
-// Mount is a directory with the roots of fs, until the test ends.
-func Mount(t testing.TB, fs *fsys.FS) string {
+// Spec is a file system with its roots.
+type Spec struct {
+	Options fsys.Options
+	Roots   []Root
+	// As serves as another user than root.
+	As *syscall.Credential `json:"-"`
+}
+
+// Root is a root and where it is on the host.
+type Root struct {
+	fsys.Root
+	Path string
+}
+
+// Main runs a package's tests, or is the server of one of them. The tests' mounts end with their process.
+func Main(m *testing.M) {
+	if spec := os.Getenv(served); spec != "" {
+		if err := serve(spec); err != nil {
+			fmt.Fprintln(os.Stderr, "fsystest:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if os.Getenv(private) != "" || os.Geteuid() != 0 {
+		os.Exit(m.Run())
+	}
+	tests := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // as long as the tests run
+	tests.Stdin, tests.Stdout, tests.Stderr = os.Stdin, os.Stdout, os.Stderr
+	tests.Env = append(os.Environ(), private+"=1")
+	tests.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	if err := tests.Run(); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Mount is a directory with the roots, until the test ends.
+func Mount(t testing.TB, s Spec) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fsys")
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := Attach(dir)
+	fd, err := attach(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		Serve(fd, fs, wire.Options{MaxWrite: maxWrite})
-	}()
+	spec, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, told, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := exec.Command("/proc/self/exe") //nolint:noctx // until the file system is unmounted
+	server.Env = append(os.Environ(), served+"="+string(spec))
+	server.Stdout, server.Stderr = os.Stderr, os.Stderr
+	server.ExtraFiles = []*os.File{fd, told}
+	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Credential: s.As}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fd.Close()
+	told.Close()
 	t.Cleanup(func() {
+		ready.Close()
 		if err := unix.Unmount(dir, 0); err != nil {
 			t.Errorf("unmount, so a test has left something open: %v", err)
-			_ = unix.Unmount(dir, unix.MNT_DETACH)
+			_ = unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH)
 		}
-		<-ended
-		_ = unix.Close(fd)
-		fs.Close()
+		if err := server.Wait(); err != nil {
+			t.Errorf("the server: %v", err)
+		}
 		if err := os.Remove(dir); err != nil {
 			t.Error(err)
 		}
 	})
-	settlePoll(t, fs, dir)
+	if _, err := io.ReadFull(ready, make([]byte, 1)); err != nil {
+		t.Fatalf("the server has not begun: %v", err)
+	}
 	return dir
 }
 
-// Attach mounts a file system on dir, and is the descriptor that its requests come from.
-func Attach(dir string) (int, error) {
+// attach mounts a file system on dir, and is what its requests come from.
+func attach(dir string) (*os.File, error) {
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
+	f := os.NewFile(uintptr(fd), "/dev/fuse")
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions,max_read=%d", fd, maxWrite)
 	if err := unix.Mount("bulkhead", dir, "fuse.bulkhead", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		_ = unix.Close(fd)
-		return -1, err
+		f.Close()
+		return nil, err
 	}
-	return fd, nil
-}
-
-// Serve answers the requests from fd until the file system is unmounted.
-func Serve(fd int, fs *fsys.FS, o wire.Options) {
-	o.MaxWrite = maxWrite
-	w := wire.New(fs, o)
-	var all sync.WaitGroup
-	defer all.Wait()
-	buffers := sync.Pool{New: func() any { return new([2][maxWrite + wire.Overhead]byte) }}
-	for {
-		b := buffers.Get().(*[2][maxWrite + wire.Overhead]byte)
-		n, err := unix.Read(fd, b[0][:])
-		switch {
-		case err == unix.EINTR || err == unix.EAGAIN || err == unix.ENOENT:
-			continue
-		case err != nil:
-			return
-		}
-		all.Go(func() {
-			if n := w.Answer(b[0][:n], b[1][:]); n > 0 {
-				_, _ = unix.Write(fd, b[1][:n])
-			}
-			buffers.Put(b)
-		})
-	}
-}
-
-// settlePoll has the kernel learn that the file system does not answer FUSE_POLL. Go asks for it when package os opens
-// a file, in a way that stops this very process until there is an answer.
-func settlePoll(t testing.TB, fs *fsys.FS, dir string) {
-	t.Helper()
-	const name = "settle-poll"
-	Share(t, fs, fsys.Root{Name: name, Cache: fsys.CacheNone}, t.TempDir())
-	if err := os.Mkdir(filepath.Join(dir, name, "d"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.Open(filepath.Join(dir, name, "f"), unix.O_RDWR|unix.O_CREAT, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); err != nil {
-		t.Fatal(err)
-	}
-	if err := fs.Remove(name); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Share adds the directory or file path to fs as root, which has everything else.
-func Share(t testing.TB, fs *fsys.FS, root fsys.Root, path string) {
-	t.Helper()
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root.Dir = os.NewFile(uintptr(fd), path)
-	if err := fs.Add(root); err != nil {
-		t.Fatal(err)
-	}
+	return f, nil
 }
