@@ -144,7 +144,8 @@ func (fs *FS) Remove(name string) error {
 	return nil
 }
 
-// Close ends requests that wait, closes all descriptors and removes all roots.
+// Close ends requests that wait for locks, removes all roots and closes all descriptors. No other requests may be under
+// way.
 func (fs *FS) Close() {
 	fs.once.Do(func() {
 		close(fs.stop)
@@ -152,6 +153,7 @@ func (fs *FS) Close() {
 			_ = fs.Remove(tree.Name)
 		}
 		fs.locks.Close()
+		_ = unix.Close(fs.proc)
 	})
 }
 

@@ -15,7 +15,11 @@ type op struct {
 }
 
 // generator makes operations from a seed.
-type generator struct{ *rand.Rand }
+type generator struct {
+	*rand.Rand
+	// shared is of files that others shorten meanwhile, which must not be mapped.
+	shared bool
+}
 
 func pick[T any](g generator, of ...T) T { return of[g.IntN(len(of))] }
 
@@ -75,9 +79,12 @@ func (g generator) next() op {
 		uid, gid = 1001, 1000
 	}
 	kinds := []func() op{
-		g.open, g.open, g.open, g.open, g.read, g.write, g.write, g.write, g.append, g.mapped, g.stat, g.stat, g.mkdir, g.mkdir, g.remove,
+		g.open, g.open, g.open, g.open, g.read, g.read, g.write, g.write, g.write, g.append, g.append, g.mapped, g.stat, g.stat, g.mkdir, g.mkdir, g.remove,
 		g.remove, g.rename, g.rename, g.link, g.symlink, g.chmod, g.chown, g.truncate, g.times, g.list, g.xattr, g.allocate, g.seek, g.copy,
 		g.sync, g.mknod, g.tmpfile, g.flock, g.lock, g.close, g.access,
+	}
+	if g.shared {
+		kinds[11] = g.copy
 	}
 	o := pick(g, kinds...)()
 	run := o.run

@@ -52,7 +52,7 @@ func compare(t *testing.T, seed uint64, count int, mounted, plain, behind string
 	a, b := newSide(mounted), newSide(plain)
 	defer a.close()
 	defer b.close()
-	g := generator{rand.New(rand.NewPCG(seed, 0))}
+	g := generator{Rand: rand.New(rand.NewPCG(seed, 0))}
 	var last []string
 	for i := range count {
 		o := g.next()

@@ -33,6 +33,8 @@ type Options struct {
 	ACL bool
 	// Background is how many requests the guest sends ahead of answers; 64 if 0.
 	Background int
+	// Panicked is told of a panic while a request was answered, which is answered with EIO.
+	Panicked func(what any)
 }
 
 // Wire is one guest's connection. Answer may be called at once from any goroutine.
@@ -58,6 +60,12 @@ func New(fs fuse.RawFileSystem, o Options) *Wire {
 		ExtraCapabilities:    fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_DONT_MASK | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO,
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH | fuse.CAP_NO_OPEN_SUPPORT,
 		Logger:               log.New(io.Discard, "", 0),
+		PanicHandler: func(what any) fuse.Status {
+			if o.Panicked != nil {
+				o.Panicked(what)
+			}
+			return fuse.EIO
+		},
 	})}
 }
 

@@ -1,0 +1,71 @@
+package wire_test
+
+import (
+	"encoding/binary"
+)
+
+// The opcodes of requests, as <linux/fuse.h> has them.
+const (
+	lookup, forget, getattr, setattr, readlink, symlink      = 1, 2, 3, 4, 5, 6
+	mknod, mkdir, unlink, rmdir, rename, link                = 8, 9, 10, 11, 12, 13
+	open, read, write, statfs, release, fsync                = 14, 15, 16, 17, 18, 20
+	setxattr, getxattr, listxattr, removexattr, flush, greet = 21, 22, 23, 24, 25, 26
+	opendir, readdir, releasedir, getlk, setlk, setlkw       = 27, 28, 29, 31, 32, 33
+	create, interrupt, destroy, batchForget, fallocate       = 35, 36, 38, 42, 43
+	readdirplus, rename2, lseek, copyRange, tmpfile          = 44, 45, 46, 47, 51
+)
+
+// message is a request of node, whose numbers and names follow the header.
+func message(opcode uint32, node uint64, parts ...any) []byte {
+	b := make([]byte, 40)
+	for _, part := range parts {
+		switch v := part.(type) {
+		case uint32:
+			b = binary.NativeEndian.AppendUint32(b, v)
+		case uint64:
+			b = binary.NativeEndian.AppendUint64(b, v)
+		case string:
+			b = append(append(b, v...), 0)
+		case []byte:
+			b = append(b, v...)
+		}
+	}
+	binary.NativeEndian.PutUint32(b, uint32(len(b)))
+	binary.NativeEndian.PutUint32(b[4:], opcode)
+	binary.NativeEndian.PutUint64(b[8:], uint64(opcode)<<32|node)
+	binary.NativeEndian.PutUint64(b[16:], node)
+	return b
+}
+
+// hello is the greeting of a kernel.
+func hello() []byte {
+	return message(greet, 0, uint32(7), uint32(38), uint32(128<<10), ^uint32(0), ^uint32(0), make([]byte, 44))
+}
+
+// script has requests in the form that the fuzzer changes: of each its opcode, node and length in a byte, and what
+// follows its header.
+func script(messages ...[]byte) []byte {
+	var b []byte
+	for _, m := range messages {
+		body := m[40:min(len(m), 40+255)]
+		b = append(b, m[4], m[16], byte(len(body)))
+		b = append(b, body...)
+	}
+	return b
+}
+
+// messages are those of a script.
+func messages(script []byte) [][]byte {
+	var all [][]byte
+	for len(script) >= 3 {
+		opcode, node, size := uint32(script[0]), uint64(script[1]), int(script[2])
+		script = script[3:]
+		size = min(size, len(script))
+		if node >= 250 {
+			node = -node % 251 // ids that nobody was given
+		}
+		all = append(all, message(opcode, node, script[:size]))
+		script = script[size:]
+	}
+	return all
+}
