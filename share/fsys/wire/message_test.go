@@ -17,7 +17,8 @@ const (
 
 // message is a request of node, whose numbers and names follow the header.
 func message(opcode uint32, node uint64, parts ...any) []byte {
-	b := make([]byte, 40)
+	var b []byte
+	b = append(b, make([]byte, 40)...)
 	for _, part := range parts {
 		switch v := part.(type) {
 		case uint32:
