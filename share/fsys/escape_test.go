@@ -24,6 +24,7 @@ const stranger = 4242
 // TestEscape has one pod swap names for links and move parents, while another one does everything that there is below
 // these names: nothing outside of the shared directory is seen or changed.
 func TestEscape(t *testing.T) {
+	t.Parallel()
 	lasts := 3 * time.Second
 	if os.Getenv("BULKHEAD_TEST_LONG") != "" {
 		lasts = 3 * time.Minute

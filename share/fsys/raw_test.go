@@ -116,8 +116,9 @@ func TestNames(t *testing.T) {
 		return g.Lookup(nil, &h, name, new(fuse.EntryOut))
 	}}
 	for name, want := range map[string]fuse.Status{
-		"": fuse.EINVAL, ".": fuse.EINVAL, "..": fuse.EINVAL, "../x": fuse.EINVAL, "a/b": fuse.EINVAL, "/": fuse.EINVAL, "/etc/passwd": fuse.EINVAL,
-		"a\x00b": fuse.EINVAL, strings.Repeat("n", 256): fuse.Status(unix.ENAMETOOLONG), strings.Repeat("n", 4096): fuse.Status(unix.ENAMETOOLONG),
+		"": fuse.EINVAL, ".": fuse.EINVAL, "..": fuse.EINVAL, "../x": fuse.EINVAL, "a/b": fuse.EINVAL, "/": fuse.EINVAL,
+		"/etc/passwd": fuse.EINVAL, "a\x00b": fuse.EINVAL,
+		strings.Repeat("n", 256): fuse.Status(unix.ENAMETOOLONG), strings.Repeat("n", 4096): fuse.Status(unix.ENAMETOOLONG),
 	} {
 		for _, c := range append([]change{lookup}, named...) {
 			if got := c.do(g, dir, name, node, 0); got != want {
@@ -142,7 +143,9 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	host := filepath.Join(base, "shared")
-	for link, to := range map[string]string{"dangling": "../outside/new", "up": "../outside", "all": filepath.Join(base, "outside/new"), "proc": "/proc/self/cwd"} {
+	for link, to := range map[string]string{
+		"dangling": "../outside/new", "up": "../outside", "all": filepath.Join(base, "outside/new"), "proc": "/proc/self/cwd",
+	} {
 		if err := os.Symlink(to, filepath.Join(host, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -168,16 +171,15 @@ func TestLinks(t *testing.T) {
 			"open":     g.Open(nil, &fuse.OpenIn{InHeader: h, Flags: unix.O_RDWR}, new(fuse.OpenOut)),
 			"opendir":  g.OpenDir(nil, &fuse.OpenIn{InHeader: h}, new(fuse.OpenOut)),
 			"lookup":   g.Lookup(nil, &h, "new", new(fuse.EntryOut)),
-			"truncate": g.SetAttr(nil, &fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{InHeader: h, Valid: fuse.FATTR_SIZE}}, new(fuse.AttrOut)),
-			"chmod":    g.SetAttr(nil, &fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{InHeader: h, Valid: fuse.FATTR_MODE}}, new(fuse.AttrOut)),
+			"truncate": setattr(fuse.FATTR_SIZE)(g, dir, "", at, 0),
+			"chmod":    setattr(fuse.FATTR_MODE)(g, dir, "", at, 0),
 			"setxattr": g.SetXAttr(nil, &fuse.SetXAttrIn{InHeader: h, Size: 1}, "user.a", []byte("v")),
 		} {
 			if got.Ok() {
 				t.Errorf("%s of a link", what)
 			}
 		}
-		attr := &fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{InHeader: h, Valid: fuse.FATTR_UID | fuse.FATTR_MTIME, Owner: fuse.Owner{Uid: 7}}}
-		if got := g.SetAttr(nil, attr, new(fuse.AttrOut)); !got.Ok() {
+		if got := setattr(fuse.FATTR_UID|fuse.FATTR_MTIME)(g, dir, "", at, 0); !got.Ok() {
 			t.Errorf("chown of a link itself: %v", got)
 		}
 	}

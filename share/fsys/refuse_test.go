@@ -182,7 +182,7 @@ func TestSpecial(t *testing.T) {
 			t.Errorf("mknod of %o: %v", mode, st)
 		}
 	}
-	for name := range map[string]bool{"security.capability": true, "trusted.a": true, "security.selinux": true, "system.posix_acl_access": true} {
+	for _, name := range []string{"security.capability", "trusted.a", "security.selinux", "system.posix_acl_access"} {
 		if st := g.SetXAttr(nil, &fuse.SetXAttrIn{InHeader: head(dir), Size: 1}, name, []byte("v")); st != fuse.ENOTSUP {
 			t.Errorf("%s: %v", name, st)
 		}

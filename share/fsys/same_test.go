@@ -18,6 +18,7 @@ import (
 // TestSame does the same at random on a shared directory and on a directory of the host's, by three users, and compares
 // data, errors and attributes. BULKHEAD_TEST_SEED repeats a run.
 func TestSame(t *testing.T) {
+	t.Parallel()
 	count := 3000
 	if os.Getenv("BULKHEAD_TEST_LONG") != "" {
 		count = 200_000
@@ -28,6 +29,7 @@ func TestSame(t *testing.T) {
 		"crowded": {Descriptors: 70},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			seed := rand.Uint64()
 			if s := os.Getenv("BULKHEAD_TEST_SEED"); s != "" {
 				seed, _ = strconv.ParseUint(s, 10, 64)

@@ -17,6 +17,7 @@ var before = time.Unix(1_000_000_000, 0)
 // TestSetID drops set-user-id bits from what a guest makes, changes the mode of, or writes to. Those of directories
 // are about groups, and stay.
 func TestSetID(t *testing.T) {
+	t.Parallel()
 	mounted, host := share(t, fsys.Options{}, fsys.Root{})
 	mode := func(name string) uint32 {
 		var st unix.Stat_t

@@ -23,6 +23,7 @@ func share(t *testing.T, o fsys.Options, r fsys.Root) (mounted, host string) {
 
 // TestSmoke writes here and reads there.
 func TestSmoke(t *testing.T) {
+	t.Parallel()
 	mounted, host := share(t, fsys.Options{}, fsys.Root{})
 	want := bytes.Repeat([]byte("0123456789abcdef"), 50_000)
 	if err := os.MkdirAll(filepath.Join(mounted, "a/b/c"), 0o755); err != nil {
