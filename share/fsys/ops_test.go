@@ -79,7 +79,8 @@ func (g generator) next() op {
 		uid, gid = 1001, 1000
 	}
 	kinds := []func() op{
-		g.open, g.open, g.open, g.open, g.read, g.read, g.write, g.write, g.write, g.append, g.append, g.mapped, g.stat, g.stat, g.mkdir, g.mkdir, g.remove,
+		g.open, g.open, g.open, g.open, g.read, g.read, g.write, g.write, g.write, g.append, g.append, g.mapped,
+		g.stat, g.stat, g.mkdir, g.mkdir, g.remove,
 		g.remove, g.rename, g.rename, g.link, g.symlink, g.chmod, g.chown, g.truncate, g.times, g.list, g.xattr, g.allocate, g.seek, g.copy,
 		g.sync, g.mknod, g.tmpfile, g.flock, g.lock, g.close, g.access,
 	}
