@@ -43,7 +43,7 @@ func TestOwners(t *testing.T) {
 	for dir, want := range map[string]string{"plain": "1000:1001", "group": "1000:2000"} {
 		for what, do := range map[string]func(path string) error{
 			"file": func(path string) error {
-				fd, err := unix.Open(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600)
+				fd, err := unix.Open(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 				_ = unix.Close(fd)
 				return err
 			},

@@ -187,3 +187,14 @@ func TestLinks(t *testing.T) {
 		t.Errorf("outside was\n%sand is\n%s", before, after)
 	}
 }
+
+// keeps opens a node, and is whether its pages may be kept.
+func (g guest) keeps(node uint64) bool {
+	g.Helper()
+	var out fuse.OpenOut
+	if st := g.Open(nil, &fuse.OpenIn{InHeader: head(node)}, &out); !st.Ok() {
+		g.Fatal(st)
+	}
+	g.Release(nil, &fuse.ReleaseIn{InHeader: head(node), Fh: out.Fh})
+	return out.OpenFlags&fuse.FOPEN_KEEP_CACHE != 0
+}

@@ -99,7 +99,7 @@ func tree(t *testing.T, top string) []string {
 		name, _ := filepath.Rel(top, path)
 		line := name + " " + s.lstat(place{-1, name})
 		if e.Type().IsRegular() {
-			fd, err := unix.Open(path, unix.O_RDONLY, 0)
+			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
 				return err
 			}

@@ -26,7 +26,7 @@ func TestSetID(t *testing.T) {
 		}
 		return st.Mode & 0o7777
 	}
-	fd, err := unix.Open(filepath.Join(mounted, "created"), unix.O_CREAT|unix.O_RDWR, 0o6755)
+	fd, err := unix.Open(filepath.Join(mounted, "created"), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o6755)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestSetID(t *testing.T) {
 		"written":   func(path string) error { return os.WriteFile(path, []byte("x"), 0) },
 		"truncated": func(path string) error { return unix.Truncate(path, 1) },
 		"emptied": func(path string) error {
-			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_TRUNC, 0)
+			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0)
 			_ = unix.Close(fd)
 			return err
 		},

@@ -1,0 +1,137 @@
+package fsys_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/share/fsys"
+	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
+)
+
+// within waits until good is true, for as long as a change on the host may stay unseen.
+func within(t *testing.T, what string, limit time.Duration, good func() bool) {
+	t.Helper()
+	for start := time.Now(); !good(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > testdeadline.For(limit) {
+			t.Errorf("%s: not within %v", what, limit)
+			return
+		}
+	}
+}
+
+func exists(path string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(path, &st) == nil
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func content(path string) string {
+	b, _ := os.ReadFile(path)
+	return string(b)
+}
+
+// TestHostChanges is of changes on the host, which a guest sees within a second, or at once where nothing is cached.
+func TestHostChanges(t *testing.T) {
+	t.Parallel()
+	for cache, limit := range map[fsys.Cache]time.Duration{fsys.CacheAuto: time.Second, fsys.CacheNone: 50 * time.Millisecond} {
+		t.Run(limit.String(), func(t *testing.T) {
+			t.Parallel()
+			mounted, host := share(t, fsys.Options{}, fsys.Root{Cache: cache})
+			a, b := filepath.Join(mounted, "a"), filepath.Join(mounted, "b")
+			put(t, filepath.Join(host, "a"), "one")
+			if !exists(a) || exists(b) {
+				t.Fatal("not as on the host")
+			}
+			fd, err := unix.Open(a, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			if err := os.Rename(filepath.Join(host, "a"), filepath.Join(host, "b")); err != nil {
+				t.Fatal(err)
+			}
+			within(t, "a new name", limit, func() bool { return exists(b) })
+			within(t, "the old name", limit, func() bool { return !exists(a) })
+			if err := os.Chmod(filepath.Join(host, "b"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			within(t, "a mode", limit, func() bool {
+				var st unix.Stat_t
+				return unix.Fstat(fd, &st) == nil && st.Mode&0o777 == 0o600
+			})
+			put(t, filepath.Join(host, "b"), "longer than before")
+			within(t, "data of an open file", limit, func() bool {
+				buf := make([]byte, 100)
+				n, _ := unix.Pread(fd, buf, 0)
+				return string(buf[:max(n, 0)]) == "longer than before"
+			})
+		})
+	}
+}
+
+// TestCloseToOpen has two guests: what one has written when it closes a file, the other reads when it opens it, also
+// if size and, within a tick of the kernel's, times are the same.
+func TestCloseToOpen(t *testing.T) {
+	t.Parallel()
+	first, host := share(t, fsys.Options{}, fsys.Root{})
+	top := fsystest.Mount(t, fsystest.Spec{Roots: []fsystest.Root{{Root: fsys.Root{Name: "data"}, Path: host}}})
+	second := filepath.Join(top, "data")
+	put(t, filepath.Join(first, "file"), "text 000")
+	for i := range 100 {
+		writer, reader := first, second
+		if i%2 == 1 {
+			writer, reader = second, first
+		}
+		text := "text " + string([]byte{byte('0' + i/100), byte('0' + i/10%10), byte('0' + i%10)})
+		put(t, filepath.Join(writer, "file"), text)
+		if got := content(filepath.Join(reader, "file")); got != text {
+			t.Fatalf("round %d: %q", i, got)
+		}
+	}
+}
+
+// TestKeepsPages reads a file that nobody has changed from the guest's own memory.
+func TestKeepsPages(t *testing.T) {
+	t.Parallel()
+	host := t.TempDir()
+	put(t, filepath.Join(host, "file"), "data")
+	put(t, filepath.Join(host, "fresh"), "data")
+	if err := os.Chtimes(filepath.Join(host, "file"), before, before); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond) // changes of the last moments are not trusted
+	put(t, filepath.Join(host, "fresh"), "data")
+	for name, c := range map[string]struct {
+		cache fsys.Cache
+		file  string
+		keep  bool
+	}{
+		"auto":  {fsys.CacheAuto, "file", true},
+		"fresh": {fsys.CacheAuto, "fresh", false},
+		"none":  {fsys.CacheNone, "file", false},
+	} {
+		g, dir := raw(t, fsys.Options{}, fsys.Root{Cache: c.cache}, host)
+		node := g.lookup(dir, c.file)
+		if g.keeps(node) {
+			t.Errorf("%s: pages are kept that are from nowhere", name)
+		}
+		if got := g.keeps(node); got != c.keep {
+			t.Errorf("%s: kept is %v", name, got)
+		}
+	}
+	g, dir := raw(t, fsys.Options{}, fsys.Root{Cache: fsys.CacheAlways, ReadOnly: true}, host)
+	if !g.keeps(g.lookup(dir, "fresh")) {
+		t.Error("a tree that nobody changes is not kept")
+	}
+}
