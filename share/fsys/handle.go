@@ -31,9 +31,10 @@ type handle struct {
 type handles struct {
 	max int
 
-	mu   sync.Mutex
-	next uint64
-	open map[uint64]*handle
+	mu    sync.Mutex
+	next  uint64
+	open  map[uint64]*handle
+	plain int // handles that have a second descriptor
 }
 
 // add makes a handle of fd and of r, which both belong to it from then on, also if it fails.
@@ -41,7 +42,7 @@ func (hs *handles) add(fd, flags int, r *nodes.Ref) (*handle, error) {
 	h := &handle{fd: fd, flags: flags, ref: r, all: hs, plain: -1}
 	r.Opened()
 	hs.mu.Lock()
-	full := len(hs.open) >= hs.max
+	full := len(hs.open)+hs.plain >= hs.max
 	if !full {
 		hs.next++
 		h.id = hs.next
@@ -75,6 +76,17 @@ func (h *handle) release() {
 	if last {
 		h.close()
 	}
+}
+
+// second counts a second descriptor, if there is room for one.
+func (hs *handles) second() bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if len(hs.open)+hs.plain >= hs.max {
+		return false
+	}
+	hs.plain++
+	return true
 }
 
 // drop ends the handles that match.
@@ -119,6 +131,9 @@ func (h *handle) close() {
 	_ = unix.Close(h.fd)
 	if h.plain >= 0 {
 		_ = unix.Close(h.plain)
+		h.all.mu.Lock()
+		h.all.plain--
+		h.all.mu.Unlock()
 	}
 	h.ref.Closed()
 	h.ref.Release()

@@ -37,9 +37,10 @@ func descriptors(wanted int) (int, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return 0, fmt.Errorf("get the limit of descriptors: %w", err)
 	}
-	const others = 64 // the process's own, and those of requests under way
-	have := int(min(l.Cur, 1<<20)) - others
-	if have < others {
+	limit := int(min(l.Cur, 1<<20))
+	others := max(64, limit/16) // the process's own, and those of requests under way
+	have := limit - others
+	if have < 64 {
 		return 0, fmt.Errorf("%d descriptors do not suffice: %w", l.Cur, unix.EMFILE)
 	}
 	if wanted > 0 {

@@ -73,13 +73,20 @@ func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32
 func (fs *FS) plain(h *handle) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.plain < 0 {
-		fd, err := fs.again(h.fd, h.flags&^(unix.O_APPEND|unix.O_TRUNC))
-		if err != nil {
-			return -1, err
-		}
-		h.plain = fd
+	if h.plain >= 0 {
+		return h.plain, nil
 	}
+	if !h.all.second() {
+		return -1, unix.ENFILE
+	}
+	fd, err := fs.again(h.fd, h.flags&^(unix.O_APPEND|unix.O_TRUNC))
+	if err != nil {
+		h.all.mu.Lock()
+		h.all.plain--
+		h.all.mu.Unlock()
+		return -1, err
+	}
+	h.plain = fd
 	return h.plain, nil
 }
 

@@ -83,7 +83,8 @@ func Mount(t testing.TB, s Spec) string {
 		t.Fatal(err)
 	}
 	server := exec.Command("/proc/self/exe") //nolint:noctx // until the file system is unmounted
-	server.Env = append(os.Environ(), served+"="+string(spec))
+	// With the race detector a process sleeps a second at its end, unless it is told not to.
+	server.Env = append(os.Environ(), served+"="+string(spec), "GORACE=atexit_sleep_ms=0")
 	server.Stdout, server.Stderr = os.Stderr, os.Stderr
 	server.ExtraFiles = []*os.File{fd, told}
 	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Credential: s.As}

@@ -13,27 +13,41 @@ func (ls *Locks) has(o Owner) bool {
 
 // hold is the owner's descriptor, in use until it is released.
 func (ls *Locks) hold(o Owner) (*owned, error) {
+	fd := -1
+	if !ls.has(o) {
+		// Opening may take its time, on a file system of another machine's.
+		var err error
+		if fd, err = o.Open(); err != nil {
+			return nil, err
+		}
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	f := ls.files[o.Node][o.ID]
-	if f == nil {
-		if ls.open >= ls.limits.Descriptors {
-			return nil, unix.ENOLCK
-		}
-		fd, err := o.Open()
-		if err != nil {
-			return nil, err
-		}
-		f = &owned{fd: fd}
-		ls.open++
-		if ls.files[o.Node] == nil {
-			ls.files[o.Node] = map[uint64]*owned{}
-		}
-		ls.files[o.Node][o.ID] = f
+	switch {
+	case f != nil && fd >= 0:
+		_ = unix.Close(fd) // another request was quicker
+	case f == nil && fd < 0:
+		return nil, unix.EINTR // its locks have ended meanwhile, with a close: the guest asks again
+	case f == nil && ls.open >= ls.limits.Descriptors:
+		_ = unix.Close(fd)
+		return nil, unix.ENOLCK
+	case f == nil:
+		f = ls.add(o, fd)
 	}
 	f.handle = o.Handle
 	f.users++
 	return f, nil
+}
+
+func (ls *Locks) add(o Owner, fd int) *owned {
+	f := &owned{fd: fd}
+	ls.open++
+	if ls.files[o.Node] == nil {
+		ls.files[o.Node] = map[uint64]*owned{}
+	}
+	ls.files[o.Node][o.ID] = f
+	return f
 }
 
 func (ls *Locks) release(f *owned) {
