@@ -33,6 +33,7 @@ require (
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0 // how they are sent
 	go.opentelemetry.io/otel/sdk v1.47.0 // how they are made
 	go.opentelemetry.io/otel/trace v1.47.0 // the phases of a start among them
+	go.opentelemetry.io/proto/otlp v1.11.0 // what a test reads of them
 	go.podman.io/image/v5 v5.42.0 // registries, credentials and policies as podman has them
 	go.podman.io/storage v1.65.0 // where podman looks for configuration
 	go.yaml.in/yaml/v3 v3.0.5 // lines of documents, for errors
@@ -131,7 +132,6 @@ require (
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
-	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect

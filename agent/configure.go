@@ -19,7 +19,7 @@ import (
 
 // configure makes this clone distinct. The random pool comes first: the boot
 // id is made of it, at its first reading.
-func (a *Agent) configure(_ context.Context, c agentv1.Configure) (agentv1.Configured, error) {
+func (a *Agent) configure(ctx context.Context, c agentv1.Configure) (agentv1.Configured, error) {
 	a.configuring.Lock()
 	defer a.configuring.Unlock()
 	if done, err := a.isConfigured(c.Sandbox); err != nil {
@@ -34,18 +34,21 @@ func (a *Agent) configure(_ context.Context, c agentv1.Configure) (agentv1.Confi
 		name string
 		do   func() error
 	}{
-		{"reseed", func() error { return reseed(c.Entropy) }},
-		{"set the clock", func() error { return setClock(c.Time) }},
-		{"set the host name", func() error { return setHostname(c.Hostname) }},
-		{"write the pod's files", func() error { return podFiles(c) }},
-		{"mount /dev/shm", func() error { return a.mountShm(c.ShmBytes) }},
-		{"set up the network", func() error { return a.setNetwork(c.Network) }},
-		{"set up the further interfaces", func() error { return interfaces.SetCards(c.Cards) }},
-		{"set sysctls", func() error { return setSysctls(c.Sysctls) }},
-		{"limit the pod", func() error { return limitPod(c.Limits) }},
-		{"limit the scratch disk", func() error { return a.limitScratch(c.ScratchBytes) }},
+		{agentv1.PartReseed, func() error { return reseed(c.Entropy) }},
+		{agentv1.PartClock, func() error { return setClock(c.Time) }},
+		{agentv1.PartHostname, func() error { return setHostname(c.Hostname) }},
+		{agentv1.PartFiles, func() error { return podFiles(c) }},
+		{agentv1.PartShm, func() error { return a.mountShm(c.ShmBytes) }},
+		{agentv1.PartNetwork, func() error { return a.setNetwork(c.Network) }},
+		{agentv1.PartCards, func() error { return interfaces.SetCards(c.Cards) }},
+		{agentv1.PartSysctls, func() error { return setSysctls(c.Sysctls) }},
+		{agentv1.PartLimits, func() error { return limitPod(c.Limits) }},
+		{agentv1.PartScratch, func() error { return a.limitScratch(c.ScratchBytes) }},
 	} {
-		if err := step.do(); err != nil {
+		end := agentv1.Begin(ctx, step.name)
+		err := step.do()
+		end()
+		if err != nil {
 			return agentv1.Configured{}, fmt.Errorf("%s: %w", step.name, err)
 		}
 	}

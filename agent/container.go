@@ -70,7 +70,7 @@ func (a *Agent) container(id string) (*container, error) {
 	return c, nil
 }
 
-func (a *Agent) create(_ context.Context, r agentv1.Create) (agentv1.Created, error) {
+func (a *Agent) create(ctx context.Context, r agentv1.Create) (agentv1.Created, error) {
 	if !validID(r.Container) {
 		return agentv1.Created{}, fmt.Errorf("container id %.128q: %w", r.Container, agentv1.ErrInvalid)
 	}
@@ -93,7 +93,7 @@ func (a *Agent) create(_ context.Context, r agentv1.Create) (agentv1.Created, er
 	a.containers[c.id] = c
 	a.mu.Unlock()
 
-	p, err := a.build(c, r)
+	p, err := a.build(ctx, c, r)
 	if err != nil {
 		err = fmt.Errorf("create container %s: %w", c.id, err)
 		if undo := a.remove(c); undo != nil {
@@ -104,7 +104,7 @@ func (a *Agent) create(_ context.Context, r agentv1.Create) (agentv1.Created, er
 	return agentv1.Created{PID: p.pid, User: c.user}, nil
 }
 
-func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
+func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*process, error) {
 	image, err := a.lower(c, r)
 	if err != nil {
 		return nil, err
@@ -112,6 +112,7 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	if err := os.MkdirAll(filepath.Join(c.dir, "rootfs"), 0o711); err != nil {
 		return nil, err
 	}
+	end := agentv1.Begin(ctx, agentv1.PartSpec)
 	s, err := spec.Parse(r.Spec)
 	if err != nil {
 		return nil, err
@@ -120,9 +121,13 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	end()
+	end = agentv1.Begin(ctx, agentv1.PartRoot)
 	if err := a.mountRoot(c, image, room); err != nil {
 		return nil, err
 	}
+	end()
+	end = agentv1.Begin(ctx, agentv1.PartSpec)
 	files := map[string]string{}
 	for _, name := range podFileNames {
 		files["/etc/"+name] = filepath.Join(podDir, name)
@@ -171,7 +176,9 @@ func (a *Agent) build(c *container, r agentv1.Create) (*process, error) {
 	if err := os.WriteFile(filepath.Join(c.dir, "config.json"), config, 0o600); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	end()
+	defer agentv1.Begin(ctx, agentv1.PartCrun)()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout)
 	defer cancel()
 	p, err := a.launch(ctx, c, launch{terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce})
 	if err != nil {

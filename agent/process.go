@@ -194,7 +194,7 @@ func (a *Agent) process(name agentv1.Process) (*container, *process, error) {
 	return c, p, nil
 }
 
-func (a *Agent) exec(_ context.Context, r agentv1.Exec) (agentv1.Created, error) {
+func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, error) {
 	c, first, err := a.process(agentv1.Process{Container: r.Container})
 	if err != nil {
 		return agentv1.Created{}, err
@@ -214,6 +214,7 @@ func (a *Agent) exec(_ context.Context, r agentv1.Exec) (agentv1.Created, error)
 	case paused:
 		return fail(fmt.Errorf("the container is paused: %w", agentv1.ErrBusy))
 	}
+	end := agentv1.Begin(ctx, agentv1.PartSpec)
 	described, err := spec.Process(r.Spec, rootOf(c.root), r.Terminal)
 	if err != nil {
 		return fail(err)
@@ -228,10 +229,13 @@ func (a *Agent) exec(_ context.Context, r agentv1.Exec) (agentv1.Created, error)
 	file := filepath.Join(dir, "process.json")
 	var p *process
 	if err = os.WriteFile(file, described, 0o600); err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+		end()
+		end = agentv1.Begin(ctx, agentv1.PartCrun)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout)
 		defer cancel()
 		p, err = a.launch(ctx, c, launch{exec: r.Exec, file: file, terminal: r.Terminal, stdin: r.Stdin, stdinOnce: true})
 	}
+	end()
 	if err != nil {
 		os.RemoveAll(dir)
 		return fail(err)

@@ -54,6 +54,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/hostpath"
 	"github.com/bulkhead-project/bulkhead/internal/hub"
+	"github.com/bulkhead-project/bulkhead/internal/timeline"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/network/cni"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
@@ -328,7 +329,7 @@ func (e *Engine) do(ctx context.Context, key string, f func(context.Context) (st
 			return "", errClosed
 		}
 		defer e.wg.Done()
-		return f(e.ctx)
+		return f(timeline.Carry(e.ctx, ctx))
 	})
 	select {
 	case r := <-result:

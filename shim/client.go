@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
+	"github.com/bulkhead-project/bulkhead/shim/steps"
 )
 
 // ErrNotRunning is returned by Connect when no shim serves the directory: it
@@ -72,11 +73,19 @@ func newClient(dir string, conn *net.UnixConn) (*Client, error) {
 		return nil, fmt.Errorf("identify the shim in %s: %w: %w", dir, ErrNotRunning, err)
 	}
 	c := &Client{dir: dir, self: self, done: make(chan struct{})}
-	c.rpc = ttrpc.NewClient(conn, ttrpc.WithUnaryClientInterceptor(shorten), ttrpc.WithOnClose(func() { c.once.Do(func() { close(c.done) }) }))
+	c.rpc = ttrpc.NewClient(conn,
+		ttrpc.WithUnaryClientInterceptor(c.intercept), ttrpc.WithOnClose(func() { c.once.Do(func() { close(c.done) }) }))
 	c.Sandbox = sandboxv1.NewTTRPCSandboxClient(c.rpc)
 	c.Task = taskv3.NewTTRPCTaskClient(c.rpc)
 	c.Extension = shimv1.NewExtensionClient(c.rpc)
 	return c, nil
+}
+
+// intercept bounds what a shim says of a failure, and has a call that is traced tell its steps.
+func (c *Client) intercept(
+	ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, info *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker,
+) error {
+	return steps.Client(ctx, req, c.Extension, func() error { return shorten(ctx, req, resp, info, invoke) })
 }
 
 // maxMessage bounds the message of a status, in bytes: errors are logged and kept.

@@ -30,7 +30,9 @@ type observer struct {
 
 func (o observer) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 	began := time.Now()
-	res, err := h(ctx, q)
+	following, steps := o.tracer.Follow(ctx)
+	res, err := h(following, q)
+	o.tracer.Steps(ctx, steps)
 	err = coded(err)
 	o.ended(ctx, info.FullMethod, began, err, q, res)
 	return res, err

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	tracev1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
@@ -30,6 +32,30 @@ func collect(t *testing.T) (url string, got *lines) {
 	return collector.URL, got
 }
 
+// parents are the collected spans as "name of the parent > name".
+func parents(t *testing.T, got *lines) map[string]bool {
+	t.Helper()
+	var all tracev1.ExportTraceServiceRequest // what requests one after the other are as well
+	if err := proto.Unmarshal([]byte(got.String()), &all); err != nil {
+		t.Fatal(err)
+	}
+	names, below := map[string]string{}, map[string]bool{}
+	for do := range 2 {
+		for _, resource := range all.GetResourceSpans() {
+			for _, scope := range resource.GetScopeSpans() {
+				for _, span := range scope.GetSpans() {
+					if do == 0 {
+						names[string(span.GetSpanId())] = span.GetName()
+					} else {
+						below[names[string(span.GetParentSpanId())]+" > "+span.GetName()] = true
+					}
+				}
+			}
+		}
+	}
+	return below
+}
+
 // TestTraced: a collector gets the spans of a pod's start, in the trace of the client.
 func TestTraced(t *testing.T) {
 	collector, got := collect(t)
@@ -42,8 +68,15 @@ func TestTraced(t *testing.T) {
 		c := serveDoor(t, o)
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", "00-abcdef01abcdef01abcdef01abcdef01-0123456789abcdef-01")
 		pod = c.Run(ctx, t, critest.Pod("p"))
+		c.Start(ctx, t, pod, critest.Container("c", "true"), critest.Pod("p"))
 		c.Remove(ctx, t, pod)
 	})
+	below := parents(t, got)
+	for _, want := range []string{"runtime.v1.RuntimeService/CreateContainer > agent create", "agent create > guest run crun"} {
+		if !below[want] {
+			t.Errorf("no span %s among %v", want, below)
+		}
+	}
 	for _, want := range []string{
 		"runtime.v1.RuntimeService/RunPodSandbox", "runtime.v1.RuntimeService/RemovePodSandbox", "engine network", "engine shim",
 		"bulkhead.pod", pod, "bulkhead-cri", id,

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,9 +43,16 @@ func TestSequence(t *testing.T) {
 		container = c.Start(ctx, t, pod, critest.Container("c", "sh", "-c", words), config)
 		execs(ctx, t, c, container)
 	})
-	for _, want := range []string{"engine shim", "machine await", "machine configure"} {
-		if !strings.Contains(spans.String(), want) {
-			t.Errorf("no span %s", want)
+	const service = "runtime.v1.RuntimeService/"
+	below := parents(t, spans)
+	for _, want := range []string{
+		service + "RunPodSandbox > engine shim", "engine start > machine await", "engine start > machine configure",
+		service + "RunPodSandbox > agent configure", "agent configure > guest reseed",
+		service + "CreateContainer > agent create", "agent create > guest mount the root", "agent create > guest run crun",
+		service + "StartContainer > agent start", service + "ExecSync > agent exec", "agent exec > guest run crun",
+	} {
+		if !below[want] {
+			t.Errorf("no span %s among %v", want, slices.Sorted(maps.Keys(below)))
 		}
 	}
 	o.Traces, o.Metrics = "", freeAddress(ctx, t)

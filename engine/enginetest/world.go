@@ -22,10 +22,12 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/timeline"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -255,6 +257,7 @@ func (f taskService) Create(ctx context.Context, r *taskv3.CreateTaskRequest) (*
 		return nil, err
 	}
 	f.change(func() { f.containers[r.ID] = &shimv1.ContainerStatus{Id: r.ID, State: "ready"} })
+	timeline.From(ctx).Add(timeline.Step{Name: "agent create", Begin: time.Now(), Parts: []timeline.Part{{Name: agentv1.PartCrun}}})
 	return &taskv3.CreateTaskResponse{}, nil
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 	"github.com/bulkhead-project/bulkhead/shim/service"
+	"github.com/bulkhead-project/bulkhead/shim/steps"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
@@ -193,7 +194,8 @@ func (s *shim) listen() error {
 
 // serve serves the sockets that listen has opened.
 func (s *shim) serve() (err error) {
-	if s.server, err = ttrpc.NewServer(); err != nil {
+	var traced steps.Store
+	if s.server, err = ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(traced.Intercept)); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	s.streams = stream.NewServer()
@@ -201,7 +203,7 @@ func (s *shim) serve() (err error) {
 		ID: s.m.ID, Sandbox: s.sandbox, Hub: &s.hub, Files: &s.store, Streams: s.streams,
 		StreamAddress: s.path(layout.Stream), Console: s.follow,
 		Accel: string(s.m.Machine.Accel), Clone: s.m.Clone, Logger: s.log,
-		Shutdown: func() { s.end(asked) },
+		Shutdown: func() { s.end(asked) }, Steps: &traced,
 	})
 	s.services.Register(s.server)
 	files, streams, api := s.listeners[0], s.listeners[1], s.listeners[2]

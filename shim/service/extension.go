@@ -100,6 +100,10 @@ func (e extension) ReopenLog(ctx context.Context, r *shimv1.ReopenLogRequest) (*
 	return &shimv1.ReopenLogResponse{}, nil
 }
 
+func (e extension) Steps(_ context.Context, r *shimv1.StepsRequest) (*shimv1.StepsResponse, error) {
+	return e.o.Steps.Take(r), nil
+}
+
 func (e extension) Pause(ctx context.Context, _ *shimv1.PauseRequest) (*shimv1.PauseResponse, error) {
 	if err := e.join(ctx, "pause", e.o.Sandbox.Pause); err != nil {
 		return nil, toStatus(err)

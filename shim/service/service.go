@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/events"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
+	"github.com/bulkhead-project/bulkhead/shim/steps"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
@@ -39,6 +40,8 @@ type Options struct {
 	// returns at once.
 	Shutdown func()
 	Logger   *slog.Logger
+	// Steps are those of calls that are traced.
+	Steps *steps.Store
 }
 
 // Services are one pod's. They are made by New and ended by Close.

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/timeline"
 )
 
 // Client calls an agent. Its methods may be used at once; each opens a stream
@@ -31,7 +34,7 @@ func (c *Client) begin(ctx context.Context, op Op, body, answer any) (conn net.C
 	}
 	opened := conn // the result is cleared by a failure while the context ends
 	stop = context.AfterFunc(ctx, func() { opened.Close() })
-	if err := exchange(conn, op, body, answer); err != nil {
+	if err := exchange(conn, op, body, answer, timeline.From(ctx)); err != nil {
 		stop()
 		conn.Close()
 		if ctx.Err() != nil {
@@ -42,8 +45,9 @@ func (c *Client) begin(ctx context.Context, op Op, body, answer any) (conn net.C
 	return conn, stop, nil
 }
 
-func exchange(conn net.Conn, op Op, body, answer any) error {
-	call := Call{Op: op}
+func exchange(conn net.Conn, op Op, body, answer any, asks *timeline.Recorder) error {
+	call := Call{Op: op, Trace: asks != nil}
+	began := time.Now()
 	if body != nil {
 		raw, err := json.Marshal(body)
 		if err != nil {
@@ -60,6 +64,9 @@ func exchange(conn net.Conn, op Op, body, answer any) error {
 			err = io.ErrUnexpectedEOF
 		}
 		return fmt.Errorf("read reply: %w", err)
+	}
+	if asks != nil {
+		asks.Add(step(op, began, reply.Parts)...)
 	}
 	if reply.Error != nil {
 		return reply.Error.bounded()

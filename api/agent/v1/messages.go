@@ -70,12 +70,15 @@ const (
 type Call struct {
 	Op   Op              `json:"op"`
 	Body json.RawMessage `json:"body,omitempty"`
+	// Trace asks for the parts of the call.
+	Trace bool `json:"trace,omitempty"`
 }
 
-// Reply answers a Call; exactly one of its fields may be set.
+// Reply answers a Call; at most one of Error and Body is set.
 type Reply struct {
 	Error *Error          `json:"error,omitempty"`
 	Body  json.RawMessage `json:"body,omitempty"`
+	Parts []Part          `json:"parts,omitempty"` // of a call that is traced
 }
 
 // Process names a container's first process (Exec empty) or an exec'd one.

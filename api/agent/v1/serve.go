@@ -14,12 +14,13 @@ type Stream struct {
 	net.Conn
 	Body    json.RawMessage // of the call
 	replied bool
+	parts   *partList // nil of a call that nobody traces
 }
 
 // Reply answers the call; nil means an empty answer. It is made at most once. An answer
 // that cannot be told, because it is too long or no JSON, leaves the call unanswered.
 func (s *Stream) Reply(answer any) error {
-	var reply Reply
+	reply := Reply{Parts: s.parts.list()}
 	if answer != nil {
 		body, err := json.Marshal(answer)
 		if err != nil {
@@ -92,6 +93,10 @@ func Serve(ctx context.Context, conn net.Conn, handlers Handlers) error {
 		return fmt.Errorf("read call: %w", err)
 	}
 	s := &Stream{Conn: conn, Body: call.Body}
+	if call.Trace {
+		s.parts = &partList{}
+		ctx = context.WithValue(ctx, partsKey{}, s.parts)
+	}
 	var err error
 	if handler := handlers[call.Op]; handler != nil {
 		err = handler(ctx, s)

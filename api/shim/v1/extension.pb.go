@@ -1964,6 +1964,163 @@ func (x *FilesResponse) GetDigest() string {
 	return ""
 }
 
+type StepsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Trace         string                 `protobuf:"bytes,1,opt,name=trace,proto3" json:"trace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepsRequest) Reset() {
+	*x = StepsRequest{}
+	mi := &file_extension_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepsRequest) ProtoMessage() {}
+
+func (x *StepsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepsRequest.ProtoReflect.Descriptor instead.
+func (*StepsRequest) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *StepsRequest) GetTrace() string {
+	if x != nil {
+		return x.Trace
+	}
+	return ""
+}
+
+type StepsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Steps         []*Step                `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepsResponse) Reset() {
+	*x = StepsResponse{}
+	mi := &file_extension_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepsResponse) ProtoMessage() {}
+
+func (x *StepsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepsResponse.ProtoReflect.Descriptor instead.
+func (*StepsResponse) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *StepsResponse) GetSteps() []*Step {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// Step is a call to the agent, by the host's clock, with the parts that the guest tells of.
+type Step struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Begin         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=begin,proto3" json:"begin,omitempty"`
+	Microseconds  int64                  `protobuf:"varint,3,opt,name=microseconds,proto3" json:"microseconds,omitempty"`
+	Parts         []*Phase               `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Step) Reset() {
+	*x = Step{}
+	mi := &file_extension_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Step) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Step) ProtoMessage() {}
+
+func (x *Step) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Step.ProtoReflect.Descriptor instead.
+func (*Step) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Step) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Step) GetBegin() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+func (x *Step) GetMicroseconds() int64 {
+	if x != nil {
+		return x.Microseconds
+	}
+	return 0
+}
+
+func (x *Step) GetParts() []*Phase {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
 var File_extension_proto protoreflect.FileDescriptor
 
 const file_extension_proto_rawDesc = "" +
@@ -2113,7 +2270,16 @@ const file_extension_proto_rawDesc = "" +
 	"\x03gid\x18\x04 \x01(\rR\x03gid\x12\x12\n" +
 	"\x04data\x18\x05 \x01(\fR\x04data\"'\n" +
 	"\rFilesResponse\x12\x16\n" +
-	"\x06digest\x18\x01 \x01(\tR\x06digest2\xb5\a\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\"$\n" +
+	"\fStepsRequest\x12\x14\n" +
+	"\x05trace\x18\x01 \x01(\tR\x05trace\"=\n" +
+	"\rStepsResponse\x12,\n" +
+	"\x05steps\x18\x01 \x03(\v2\x16.bulkhead.shim.v1.StepR\x05steps\"\x9f\x01\n" +
+	"\x04Step\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\x05begin\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05begin\x12\"\n" +
+	"\fmicroseconds\x18\x03 \x01(\x03R\fmicroseconds\x12-\n" +
+	"\x05parts\x18\x04 \x03(\v2\x17.bulkhead.shim.v1.PhaseR\x05parts2\xff\a\n" +
 	"\tExtension\x12D\n" +
 	"\x06Events\x12\x1f.bulkhead.shim.v1.EventsRequest\x1a\x17.bulkhead.shim.v1.Event0\x01\x12E\n" +
 	"\x04Open\x12\x1d.bulkhead.shim.v1.OpenRequest\x1a\x1e.bulkhead.shim.v1.OpenResponse\x12K\n" +
@@ -2126,7 +2292,8 @@ const file_extension_proto_rawDesc = "" +
 	"\tListening\x12\".bulkhead.shim.v1.ListeningRequest\x1a#.bulkhead.shim.v1.ListeningResponse\x12H\n" +
 	"\x05Stats\x12\x1e.bulkhead.shim.v1.StatsRequest\x1a\x1f.bulkhead.shim.v1.StatsResponse\x12Q\n" +
 	"\bReadFile\x12!.bulkhead.shim.v1.ReadFileRequest\x1a\".bulkhead.shim.v1.ReadFileResponse\x12H\n" +
-	"\x05Files\x12\x1e.bulkhead.shim.v1.FilesRequest\x1a\x1f.bulkhead.shim.v1.FilesResponseB9Z7github.com/bulkhead-project/bulkhead/api/shim/v1;shimv1b\x06proto3"
+	"\x05Files\x12\x1e.bulkhead.shim.v1.FilesRequest\x1a\x1f.bulkhead.shim.v1.FilesResponse\x12H\n" +
+	"\x05Steps\x12\x1e.bulkhead.shim.v1.StepsRequest\x1a\x1f.bulkhead.shim.v1.StepsResponseB9Z7github.com/bulkhead-project/bulkhead/api/shim/v1;shimv1b\x06proto3"
 
 var (
 	file_extension_proto_rawDescOnce sync.Once
@@ -2141,7 +2308,7 @@ func file_extension_proto_rawDescGZIP() []byte {
 }
 
 var file_extension_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_extension_proto_goTypes = []any{
 	(OpenRequest_Kind)(0),         // 0: bulkhead.shim.v1.OpenRequest.Kind
 	(*EventsRequest)(nil),         // 1: bulkhead.shim.v1.EventsRequest
@@ -2176,55 +2343,63 @@ var file_extension_proto_goTypes = []any{
 	(*FilesRequest)(nil),          // 30: bulkhead.shim.v1.FilesRequest
 	(*VolumeFile)(nil),            // 31: bulkhead.shim.v1.VolumeFile
 	(*FilesResponse)(nil),         // 32: bulkhead.shim.v1.FilesResponse
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(*anypb.Any)(nil),             // 34: google.protobuf.Any
+	(*StepsRequest)(nil),          // 33: bulkhead.shim.v1.StepsRequest
+	(*StepsResponse)(nil),         // 34: bulkhead.shim.v1.StepsResponse
+	(*Step)(nil),                  // 35: bulkhead.shim.v1.Step
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*anypb.Any)(nil),             // 37: google.protobuf.Any
 }
 var file_extension_proto_depIdxs = []int32{
-	33, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
-	34, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
+	36, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
+	37, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
 	0,  // 2: bulkhead.shim.v1.OpenRequest.kind:type_name -> bulkhead.shim.v1.OpenRequest.Kind
 	7,  // 3: bulkhead.shim.v1.StatusResponse.phases:type_name -> bulkhead.shim.v1.Phase
 	8,  // 4: bulkhead.shim.v1.StatusResponse.containers:type_name -> bulkhead.shim.v1.ContainerStatus
-	33, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	33, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	33, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
+	36, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	36, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	36, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
 	9,  // 8: bulkhead.shim.v1.ContainerStatus.user:type_name -> bulkhead.shim.v1.User
 	22, // 9: bulkhead.shim.v1.ListeningRequest.ports:type_name -> bulkhead.shim.v1.ListeningPort
 	22, // 10: bulkhead.shim.v1.ListeningResponse.ports:type_name -> bulkhead.shim.v1.ListeningPort
 	27, // 11: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
 	25, // 12: bulkhead.shim.v1.StatsResponse.network:type_name -> bulkhead.shim.v1.NetworkStats
 	26, // 13: bulkhead.shim.v1.StatsResponse.disk:type_name -> bulkhead.shim.v1.DiskStats
-	33, // 14: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
+	36, // 14: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
 	31, // 15: bulkhead.shim.v1.FilesRequest.files:type_name -> bulkhead.shim.v1.VolumeFile
-	1,  // 16: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
-	3,  // 17: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
-	5,  // 18: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
-	10, // 19: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
-	12, // 20: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
-	14, // 21: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
-	16, // 22: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
-	18, // 23: bulkhead.shim.v1.Extension.Unpublish:input_type -> bulkhead.shim.v1.UnpublishRequest
-	20, // 24: bulkhead.shim.v1.Extension.Listening:input_type -> bulkhead.shim.v1.ListeningRequest
-	23, // 25: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
-	28, // 26: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
-	30, // 27: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
-	2,  // 28: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
-	4,  // 29: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
-	6,  // 30: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
-	11, // 31: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
-	13, // 32: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
-	15, // 33: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
-	17, // 34: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
-	19, // 35: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
-	21, // 36: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
-	24, // 37: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
-	29, // 38: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
-	32, // 39: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
-	28, // [28:40] is the sub-list for method output_type
-	16, // [16:28] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	35, // 16: bulkhead.shim.v1.StepsResponse.steps:type_name -> bulkhead.shim.v1.Step
+	36, // 17: bulkhead.shim.v1.Step.begin:type_name -> google.protobuf.Timestamp
+	7,  // 18: bulkhead.shim.v1.Step.parts:type_name -> bulkhead.shim.v1.Phase
+	1,  // 19: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
+	3,  // 20: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
+	5,  // 21: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
+	10, // 22: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
+	12, // 23: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
+	14, // 24: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
+	16, // 25: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
+	18, // 26: bulkhead.shim.v1.Extension.Unpublish:input_type -> bulkhead.shim.v1.UnpublishRequest
+	20, // 27: bulkhead.shim.v1.Extension.Listening:input_type -> bulkhead.shim.v1.ListeningRequest
+	23, // 28: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
+	28, // 29: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
+	30, // 30: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
+	33, // 31: bulkhead.shim.v1.Extension.Steps:input_type -> bulkhead.shim.v1.StepsRequest
+	2,  // 32: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
+	4,  // 33: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
+	6,  // 34: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
+	11, // 35: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
+	13, // 36: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
+	15, // 37: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
+	17, // 38: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
+	19, // 39: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
+	21, // 40: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
+	24, // 41: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
+	29, // 42: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
+	32, // 43: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
+	34, // 44: bulkhead.shim.v1.Extension.Steps:output_type -> bulkhead.shim.v1.StepsResponse
+	32, // [32:45] is the sub-list for method output_type
+	19, // [19:32] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_extension_proto_init() }
@@ -2238,7 +2413,7 @@ func file_extension_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_extension_proto_rawDesc), len(file_extension_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   32,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

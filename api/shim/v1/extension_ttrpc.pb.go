@@ -20,6 +20,7 @@ type ExtensionService interface {
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	Files(context.Context, *FilesRequest) (*FilesResponse, error)
+	Steps(context.Context, *StepsRequest) (*StepsResponse, error)
 }
 
 type Extension_EventsServer interface {
@@ -115,6 +116,13 @@ func RegisterExtensionService(srv *ttrpc.Server, svc ExtensionService) {
 				}
 				return svc.Files(ctx, &req)
 			},
+			"Steps": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req StepsRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Steps(ctx, &req)
+			},
 		},
 		Streams: map[string]ttrpc.Stream{
 			"Events": {
@@ -145,6 +153,7 @@ type ExtensionClient interface {
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	Files(context.Context, *FilesRequest) (*FilesResponse, error)
+	Steps(context.Context, *StepsRequest) (*StepsResponse, error)
 }
 
 type extensionClient struct {
@@ -269,6 +278,14 @@ func (c *extensionClient) ReadFile(ctx context.Context, req *ReadFileRequest) (*
 func (c *extensionClient) Files(ctx context.Context, req *FilesRequest) (*FilesResponse, error) {
 	var resp FilesResponse
 	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "Files", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *extensionClient) Steps(ctx context.Context, req *StepsRequest) (*StepsResponse, error) {
+	var resp StepsResponse
+	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "Steps", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/internal/timeline"
 	"github.com/bulkhead-project/bulkhead/internal/version"
 )
 
@@ -94,6 +95,27 @@ func (t *Tracer) Started(ctx context.Context, took time.Duration, facts func() (
 		return // the pod is gone again
 	}
 	t.phases(ctx, ended, took, f.Phases)
+}
+
+// Follow has what a call does tell its steps, if somebody sees its span.
+func (t *Tracer) Follow(ctx context.Context) (context.Context, *timeline.Recorder) {
+	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
+		return ctx, nil
+	}
+	return timeline.With(ctx)
+}
+
+// Steps makes spans of what a call consisted of, below its own: those of its calls to the
+// agent, and below these the parts that the guest tells of, one after the other.
+func (t *Tracer) Steps(ctx context.Context, took *timeline.Recorder) {
+	for _, s := range took.Steps() {
+		below := t.span(ctx, s.Name, s.Begin, s.Took)
+		at := s.Begin
+		for _, p := range s.Parts {
+			t.span(below, "guest "+p.Name, at, p.Took)
+			at = at.Add(p.Took)
+		}
+	}
 }
 
 // The phases of the engine during which those of the machine are.

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/internal/timeline"
 )
 
 // TestStarted: the phases of a start follow one another below its call, those of the machine
@@ -70,6 +71,39 @@ func TestStarted(t *testing.T) {
 	}
 }
 
+// TestSteps: calls to the agent are below the call that has made them, and the guest's parts
+// follow one another within.
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	kept := tracetest.NewInMemoryExporter()
+	tr := newTracer(sdk.WithSyncer(kept))
+	ctx, call := tr.tracer.Start(t.Context(), "call")
+	following, steps := tr.Follow(ctx)
+	begin := time.Unix(1000, 0)
+	timeline.From(following).Add(timeline.Step{
+		Name: "agent create", Begin: begin, Took: 9, Parts: []timeline.Part{{Name: "a", Took: 2}, {Name: "b", Took: 3}},
+	})
+	tr.Steps(ctx, steps)
+	call.End()
+	names, got := map[string]string{}, map[string][3]any{}
+	for _, s := range kept.GetSpans() {
+		names[s.SpanContext.SpanID().String()] = s.Name
+	}
+	for _, s := range kept.GetSpans() {
+		if s.Name != "call" {
+			got[s.Name] = [3]any{names[s.Parent.SpanID().String()], s.StartTime.Sub(begin), s.EndTime.Sub(s.StartTime)}
+		}
+	}
+	want := map[string][3]any{
+		"agent create": {"call", time.Duration(0), time.Duration(9)},
+		"guest a":      {"agent create", time.Duration(0), time.Duration(2)},
+		"guest b":      {"agent create", time.Duration(2), time.Duration(3)},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestNone: without an endpoint nothing is done and nobody asked.
 func TestNone(t *testing.T) {
 	t.Parallel()
@@ -78,6 +112,10 @@ func TestNone(t *testing.T) {
 		t.Errorf("%v, %v", tr, err)
 	}
 	tr.About(t.Context(), nil)
+	ctx, steps := tr.Follow(t.Context())
+	if tr.Steps(ctx, steps); timeline.From(ctx) != nil {
+		t.Error("somebody asks for steps")
+	}
 	tr.Started(t.Context(), time.Second, func() (*engine.Facts, error) { panic("asked") })
 	if err := tr.Close(t.Context()); err != nil {
 		t.Error(err)
