@@ -1,0 +1,281 @@
+package nodes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// fixture is a table with a tree, and the tree's root held.
+func fixture(t *testing.T, limits Limits) (*Table, *Ref, string) {
+	t.Helper()
+	host := t.TempDir()
+	fd, err := unix.Open(host, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := New(limits)
+	if err := table.AddTree(&Tree{Name: "tree"}, fd); err != nil {
+		t.Fatal(err)
+	}
+	root, err := table.Tree("tree")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table, root, host
+}
+
+// enter looks a name up and releases its node.
+func enter(t *testing.T, table *Table, dir *Ref, name string) uint64 {
+	t.Helper()
+	fd, err := OpenAt(dir.FD, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Statx_t
+	if err := Stat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	r, err := table.Enter(dir, name, dir.Tree(), fd, &st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	return r.ID()
+}
+
+func mkdir(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func counts(t *testing.T, table *Table, nodes, descriptors int) {
+	t.Helper()
+	if n, d := table.Count(); n != nodes || d != descriptors {
+		t.Errorf("%d nodes and %d descriptors, not %d and %d", n, d, nodes, descriptors)
+	}
+}
+
+// stale is whether the file of a node is not there any more.
+func stale(table *Table, id uint64) bool {
+	r, err := table.Hold(id)
+	if err == nil {
+		r.Release()
+	}
+	return errors.Is(err, unix.ESTALE)
+}
+
+// TestForget keeps nodes while they are looked up, have children, or are used.
+func TestForget(t *testing.T) {
+	table, root, host := fixture(t, Limits{Nodes: 10, Descriptors: 10})
+	mkdir(t, filepath.Join(host, "a/b"))
+	a := enter(t, table, root, "a")
+	ref, err := table.Hold(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := enter(t, table, ref, "b")
+	if again := enter(t, table, root, "a"); again != a {
+		t.Errorf("the same file is %d and %d", a, again)
+	}
+	ref.Release()
+	counts(t, table, 3, 3)
+	table.Forget(a, 5) // it was looked up twice
+	counts(t, table, 3, 3)
+	held, err := table.Hold(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.Forget(b, 1)
+	counts(t, table, 3, 3)
+	held.Release()
+	counts(t, table, 1, 1)
+	if !stale(table, a) || !stale(table, b) || !stale(table, Root) || !stale(table, 99) {
+		t.Error("what was forgotten is there")
+	}
+	table.Forget(root.ID(), 1)
+	root.Release()
+	counts(t, table, 1, 1)
+}
+
+// TestEvict closes the descriptors of what is used least, and opens them again by the file's name.
+func TestEvict(t *testing.T) {
+	const count = 40
+	table, root, host := fixture(t, Limits{Nodes: 100, Descriptors: 5})
+	ids := make([]uint64, count)
+	for i := range ids {
+		mkdir(t, filepath.Join(host, fmt.Sprint(i)))
+		ids[i] = enter(t, table, root, fmt.Sprint(i))
+	}
+	counts(t, table, count+1, 5)
+	for i := range ids {
+		if stale(table, ids[i]) {
+			t.Errorf("%d is not there", i)
+		}
+	}
+	counts(t, table, count+1, 5)
+	// 0 has moved, 1 was replaced, and 2 was moved by the guest.
+	for _, move := range [][2]string{{"0", "moved"}, {"1", "aside"}, {"2", "known"}} {
+		if err := os.Rename(filepath.Join(host, move[0]), filepath.Join(host, move[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mkdir(t, filepath.Join(host, "1"))
+	known := table.Known(root, "known")
+	if known == nil || known.ID() != ids[2] {
+		t.Fatal("a node is not found by its file")
+	}
+	known.Release()
+	for i, want := range []bool{true, true, false} {
+		for j := 10; j < 20; j++ {
+			stale(table, ids[j])
+		}
+		if got := stale(table, ids[i]); got != want {
+			t.Errorf("%d: stale is %v", i, got)
+		}
+	}
+	if again := enter(t, table, root, "moved"); again != ids[0] {
+		t.Errorf("the moved file is %d, and was %d", again, ids[0])
+	}
+	// What is in use stays open, until there is room for nothing more.
+	var held []*Ref
+	for i := 10; i < 20; i++ {
+		r, err := table.Hold(ids[i])
+		if err != nil {
+			if !errors.Is(err, unix.ENFILE) {
+				t.Error(err)
+			}
+			break
+		}
+		held = append(held, r)
+	}
+	if len(held) != 4 {
+		t.Errorf("%d are in use", len(held))
+	}
+	for _, r := range held {
+		r.Release()
+	}
+}
+
+// TestPinned keeps the descriptors of open files and of those without a name.
+func TestPinned(t *testing.T) {
+	table, root, host := fixture(t, Limits{Nodes: 100, Descriptors: 4})
+	for _, name := range []string{"open", "removed", "1", "2", "3", "4"} {
+		mkdir(t, filepath.Join(host, name))
+	}
+	opened, removed := enter(t, table, root, "open"), enter(t, table, root, "removed")
+	o, _ := table.Hold(opened)
+	o.Opened()
+	o.Release()
+	r, _ := table.Hold(removed)
+	r.Pin()
+	r.Release()
+	for _, name := range []string{"open", "removed"} {
+		if err := os.Remove(filepath.Join(host, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"1", "2", "3", "4"} {
+		enter(t, table, root, name)
+	}
+	if stale(table, opened) || stale(table, removed) {
+		t.Error("an open or nameless file has lost its descriptor")
+	}
+	table.Forget(removed, 1)
+	if !stale(table, removed) {
+		t.Error("what was forgotten is there")
+	}
+}
+
+// TestCycle moves directories on the host until two are each other's parent in memory.
+func TestCycle(t *testing.T) {
+	table, root, host := fixture(t, Limits{Nodes: 100, Descriptors: 3})
+	mkdir(t, filepath.Join(host, "a/b"))
+	a := enter(t, table, root, "a")
+	ref, err := table.Hold(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := enter(t, table, ref, "b")
+	ref.Release()
+	inner, err := table.Hold(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, move := range [][2]string{{"a/b", "b"}, {"a", "b/a"}} {
+		if err := os.Rename(filepath.Join(host, move[0]), filepath.Join(host, move[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := enter(t, table, inner, "a"); again != a {
+		t.Errorf("a is %d, and was %d", again, a)
+	}
+	inner.Release()
+	table.Forget(a, 9)
+	table.Forget(b, 9)
+	counts(t, table, 1, 1)
+}
+
+// TestReused takes an inode number that is used again for another file.
+func TestReused(t *testing.T) {
+	table, root, host := fixture(t, Limits{Nodes: 3, Descriptors: 2})
+	mkdir(t, filepath.Join(host, "a"))
+	mkdir(t, filepath.Join(host, "b"))
+	a := enter(t, table, root, "a")
+	b := enter(t, table, root, "b") // a is closed for it
+	table.nodes[a].born--           // as if a had been removed, and its number used again
+	if !stale(table, a) {
+		t.Error("another file is taken for it")
+	}
+	table.Forget(b, 1)
+	if again := enter(t, table, root, "a"); again == a {
+		t.Error("another file has its node")
+	}
+}
+
+// TestRemoveTree closes what a tree has open, and lets what is in use end.
+func TestRemoveTree(t *testing.T) {
+	table, root, host := fixture(t, Limits{Nodes: 10, Descriptors: 10})
+	mkdir(t, filepath.Join(host, "a"))
+	a := enter(t, table, root, "a")
+	if _, err := table.RemoveTree("tree"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Tree("tree"); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("the tree: %v", err)
+	}
+	counts(t, table, 2, 1)
+	if !stale(table, a) {
+		t.Error("a file of it is there")
+	}
+	root.Release()
+	table.Forget(a, 1)
+	counts(t, table, 0, 0)
+	if _, err := table.RemoveTree("tree"); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("removed again: %v", err)
+	}
+}
+
+// TestIno has numbers of several devices differ, those of the first be the host's, and large ones fit.
+func TestIno(t *testing.T) {
+	table := New(Limits{})
+	seen := map[uint64]bool{}
+	for dev := range uint64(100) {
+		for _, ino := range []uint64{1, 2, 1<<48 - 1, 1 << 48, ^uint64(0)} {
+			got := table.InoOf(dev, ino)
+			if seen[got] || got == RootIno || got == 0 {
+				t.Errorf("%d of device %d is %x, as another's", ino, dev, got)
+			}
+			seen[got] = true
+			if dev == 0 && ino < 1<<48 && got != ino {
+				t.Errorf("%d is %d", ino, got)
+			}
+		}
+	}
+}
