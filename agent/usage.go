@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,27 +26,34 @@ func (a *Agent) usage(context.Context, none) (agentv1.Usage, error) {
 	if err != nil {
 		return u, fmt.Errorf("usage of the disks: %w", err)
 	}
-	u.Network = parseNetDev(string(net))
+	a.mu.Lock()
+	cards := a.pod.Cards
+	a.mu.Unlock()
+	u.Network, u.Cards = parseNetDev(string(net), cards)
 	u.Disk = parseDiskstats(string(disks))
 	return u, nil
 }
 
-// parseNetDev returns the counters of the first interface that is not the
-// loopback.
-func parseNetDev(data string) *agentv1.NetUsage {
+// parseNetDev returns the counters of the first interface that is not the loopback, and of those
+// of the cards.
+func parseNetDev(data string, cards []agentv1.Network) (first *agentv1.NetUsage, further []agentv1.NetUsage) {
 	for line := range strings.Lines(data) {
 		name, counters, ok := strings.Cut(strings.TrimSpace(line), ":")
 		f := strings.Fields(counters)
 		if !ok || name == "lo" || len(f) < 11 {
 			continue
 		}
-		n := &agentv1.NetUsage{Name: name}
+		n := agentv1.NetUsage{Name: name}
 		for at, to := range map[int]*uint64{0: &n.RxBytes, 2: &n.RxErrors, 8: &n.TxBytes, 10: &n.TxErrors} {
 			*to, _ = strconv.ParseUint(f[at], 10, 64) // what is no number is 0
 		}
-		return n
+		if slices.ContainsFunc(cards, func(c agentv1.Network) bool { return c.Name == name }) {
+			further = append(further, n)
+		} else if first == nil {
+			first = &n
+		}
 	}
-	return nil
+	return first, further
 }
 
 // parseDiskstats adds up the virtual disks; none of them has partitions.

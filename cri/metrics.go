@@ -102,14 +102,17 @@ func (s *Service) ListPodSandboxMetrics(ctx context.Context) ([]*runtimeapi.PodS
 func (s *Service) metricsOf(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandboxMetrics {
 	meta := s.podOf(p).config.GetMetadata()
 	out := &runtimeapi.PodSandboxMetrics{PodSandboxId: p.ID}
+	cards := u.Cards
+	if u.Network != nil {
+		cards = append([]engine.CardUsage{{Name: guestInterface, NetworkUsage: *u.Network}}, cards...)
+	}
 	for _, m := range podMetrics {
-		if u.Network == nil {
-			break
+		for _, c := range cards {
+			out.Metrics = append(out.Metrics, &runtimeapi.Metric{
+				Name: m.name, MetricType: counter, Value: value(m.of(&c.NetworkUsage)),
+				LabelValues: []string{"", p.ID, "", p.ID, meta.GetNamespace(), meta.GetName(), c.Name},
+			})
 		}
-		out.Metrics = append(out.Metrics, &runtimeapi.Metric{
-			Name: m.name, MetricType: counter, Value: value(m.of(u.Network)),
-			LabelValues: []string{"", p.ID, "", p.ID, meta.GetNamespace(), meta.GetName(), guestInterface},
-		})
 	}
 	for i := range u.Containers {
 		used := &u.Containers[i]

@@ -149,9 +149,10 @@ func (s *Service) sum(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandboxStat
 		linux.Process = &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: value(pids)}
 	}
 	if u != nil && u.Network != nil {
-		linux.Network = &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{
-			Name: guestInterface, RxBytes: value(u.Network.Rx), TxBytes: value(u.Network.Tx),
-		}}
+		linux.Network = &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: interfaceUsage(guestInterface, *u.Network)}
+		for _, c := range u.Cards {
+			linux.Network.Interfaces = append(linux.Network.Interfaces, interfaceUsage(c.Name, c.NetworkUsage))
+		}
 	}
 	return &runtimeapi.PodSandboxStats{
 		Attributes: &runtimeapi.PodSandboxAttributes{Id: st.Id, Metadata: st.Metadata, Labels: st.Labels, Annotations: st.Annotations},
@@ -159,7 +160,11 @@ func (s *Service) sum(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandboxStat
 	}
 }
 
-// guestInterface is a pod's, as its containers see it.
+func interfaceUsage(name string, u engine.NetworkUsage) *runtimeapi.NetworkInterfaceUsage {
+	return &runtimeapi.NetworkInterfaceUsage{Name: name, RxBytes: value(u.Rx), TxBytes: value(u.Tx)}
+}
+
+// guestInterface is a pod's first, as its containers see it.
 const guestInterface = "eth0"
 
 func value(v uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: v} }

@@ -171,6 +171,7 @@ func (b *building) config() sandbox.Config {
 	var cards []agentv1.Network
 	for _, c := range b.attached.Cards {
 		cards = append(cards, *c.Guest)
+		b.record.Cards = append(b.record.Cards, c.Guest.Name)
 	}
 	return sandbox.Config{
 		Version: sandbox.ConfigVersion, ID: b.record.ID, Instance: b.e.o.Instance,

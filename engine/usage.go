@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,12 +22,19 @@ type Usage struct {
 	// that more could be had of it.
 	MemoryTotal, MemoryAvailable int64
 	Network                      *NetworkUsage // nil: the pod has no interface
+	Cards                        []CardUsage   // of its further interfaces
 	DiskRead, DiskWritten        uint64        // bytes since the VM's start
 	Containers                   []ContainerUsage
 }
 
 // NetworkUsage are bytes since the VM's start.
 type NetworkUsage struct{ Rx, Tx uint64 }
+
+// CardUsage is that of a further interface.
+type CardUsage struct {
+	Name string
+	NetworkUsage
+}
 
 // ContainerUsage is one running container's.
 type ContainerUsage struct {
@@ -121,7 +129,14 @@ func (p *pod) usage(ctx context.Context) (*Usage, error) {
 		DiskWritten:     min(res.GetDisk().GetWriteBytes(), maxCounter),
 	}
 	if n := res.GetNetwork(); n != nil {
-		u.Network = &NetworkUsage{Rx: min(n.GetRxBytes(), maxCounter), Tx: min(n.GetTxBytes(), maxCounter)}
+		used := networkUsage(n)
+		u.Network = &used
+	}
+	for _, name := range p.snapshot().Cards { // whatever others the guest tells of
+		at := slices.IndexFunc(res.GetCards(), func(n *shimv1.NetworkStats) bool { return n.GetName() == name })
+		if at >= 0 {
+			u.Cards = append(u.Cards, CardUsage{name, networkUsage(res.GetCards()[at])})
+		}
 	}
 	for _, told := range res.GetContainers() {
 		if ctr := p.container(told.GetId()); ctr != nil {
@@ -129,6 +144,10 @@ func (p *pod) usage(ctx context.Context) (*Usage, error) {
 		}
 	}
 	return u, nil
+}
+
+func networkUsage(n *shimv1.NetworkStats) NetworkUsage {
+	return NetworkUsage{Rx: min(n.GetRxBytes(), maxCounter), Tx: min(n.GetTxBytes(), maxCounter)}
 }
 
 func (c *container) usage(told *shimv1.ContainerStats) ContainerUsage {

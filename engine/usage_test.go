@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 type statsGuest struct {
 	shimv1.ExtensionClient
 	silent bool
+	cards  []*shimv1.NetworkStats
 }
 
 func (g statsGuest) Stats(ctx context.Context, _ *shimv1.StatsRequest) (*shimv1.StatsResponse, error) {
@@ -23,7 +25,25 @@ func (g statsGuest) Stats(ctx context.Context, _ *shimv1.StatsRequest) (*shimv1.
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &shimv1.StatsResponse{}, nil
+	return &shimv1.StatsResponse{Cards: g.cards}, nil
+}
+
+// TestUsageOfCards: of what a guest tells of interfaces, that of the pod's own counts, once.
+func TestUsageOfCards(t *testing.T) {
+	t.Parallel()
+	e := bareEngine(t)
+	told := func(name string, rx uint64) *shimv1.NetworkStats {
+		return &shimv1.NetworkStats{Name: name, RxBytes: rx}
+	}
+	p := barePod(e, statsGuest{cards: []*shimv1.NetworkStats{
+		told("eth0", 1), told("net2", 1<<60), told("net1", 2), told("net1", 3), told("own0", 4),
+	}})
+	p.record.Cards = []string{"net1", "net2", "gone"}
+	u, err := p.usage(t.Context())
+	want := []CardUsage{{"net1", NetworkUsage{Rx: 2}}, {"net2", NetworkUsage{Rx: maxCounter}}}
+	if err != nil || !slices.Equal(u.Cards, want) {
+		t.Errorf("%+v, %v", u, err)
+	}
 }
 
 // TestSilentPodsHideNobody: guests that do not answer cost those who ask for all

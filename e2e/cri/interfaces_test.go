@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
@@ -94,11 +97,11 @@ func TestInterfaces(t *testing.T) {
 						t.Errorf("the node asks at %s: %q", url, got)
 					}
 				}
-				before := n.sent(ctx, t, container)
+				before := n.sent(ctx, t, pod)
 				if got := len(get(ctx, t, "http://10.89.0.2:80/data")); got != 4000000 {
 					t.Errorf("%d bytes", got)
 				}
-				if passed := n.sent(ctx, t, container) - before; passed < 4000000 {
+				if passed := n.sent(ctx, t, pod) - before; passed < 4000000 {
 					t.Errorf("%d bytes have passed eth2", passed)
 				}
 				ask("wget -qO- "+serveNode(t, "10.89.0.1"), "the node")
@@ -115,14 +118,20 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-// sent is how much has left a pod by eth2, in bytes.
-func (n *node) sent(ctx context.Context, t *testing.T, container string) (bytes int) {
+// sent is how much has left a pod by eth2, in bytes, as its statistics have it.
+func (n *node) sent(ctx context.Context, t *testing.T, pod string) int {
 	t.Helper()
-	text := n.Sh(ctx, t, container, "cat /sys/class/net/eth2/statistics/tx_bytes")
-	if _, err := fmt.Sscan(text, &bytes); err != nil {
-		t.Fatalf("%q: %v", text, err)
+	res, err := n.PodSandboxStats(ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: pod})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return bytes
+	network := res.GetStats().GetLinux().GetNetwork()
+	all := network.GetInterfaces()
+	at := slices.IndexFunc(all, func(i *runtimeapi.NetworkInterfaceUsage) bool { return i.GetName() == "eth2" })
+	if at < 0 || len(all) != 2 || network.GetDefaultInterface().GetName() != "eth0" {
+		t.Fatalf("statistics of %v", network)
+	}
+	return int(all[at].GetTxBytes().GetValue())
 }
 
 // serveNode serves a word at one of the node's addresses, until the end of the test.

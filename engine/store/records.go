@@ -72,6 +72,7 @@ type Pod struct {
 
 	NetNote string   `json:"networkNote,omitempty"`
 	IPs     []string `json:"ips,omitempty"`
+	Cards   []string `json:"cards,omitempty"` // the names of its further interfaces
 	Ports   []Port   `json:"ports,omitempty"`
 	Phases  []Timing `json:"phases,omitempty"`
 	// HostPorts says that Ports are all that its processes listen on.

@@ -114,7 +114,11 @@ func (f *fake) Memory(context.Context) (agentv1.Memory, error) {
 }
 
 func (f *fake) Usage(context.Context) (agentv1.Usage, error) {
-	return agentv1.Usage{Network: &agentv1.NetUsage{Name: "eth0\x1b[31m", RxBytes: 5}, Disk: agentv1.DiskUsage{WriteBytes: 6}}, nil
+	cards := make([]agentv1.NetUsage, 100) // a hostile guest's
+	cards[0] = agentv1.NetUsage{Name: "net1", TxBytes: 9}
+	return agentv1.Usage{
+		Network: &agentv1.NetUsage{Name: "eth0\x1b[31m", RxBytes: 5}, Cards: cards, Disk: agentv1.DiskUsage{WriteBytes: 6},
+	}, nil
 }
 
 func (f *fake) ContainerStats(context.Context, string) (agentv1.Stats, error) {

@@ -457,6 +457,9 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	stats, err := r.extension.Stats(t.Context(), &shimv1.StatsRequest{})
+	if n := stats.GetCards(); len(n) != 7 || n[0].GetName() != "net1" || n[0].GetTxBytes() != 9 {
+		t.Errorf("further interfaces: %v", n)
+	}
 	if n := stats.GetNetwork(); n.GetRxBytes() != 5 || n.GetName() != `eth0\x1b[31m` || stats.GetDisk().GetWriteBytes() != 6 {
 		t.Errorf("the pod's counters: %v", stats)
 	}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/api/card"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
@@ -34,9 +35,10 @@ func (s *Services) stats(ctx context.Context) (*shimv1.StatsResponse, error) {
 	}
 	res.Disk = &shimv1.DiskStats{ReadBytes: usage.Disk.ReadBytes, WriteBytes: usage.Disk.WriteBytes}
 	if n := usage.Network; n != nil {
-		res.Network = &shimv1.NetworkStats{
-			Name: printable(n.Name), RxBytes: n.RxBytes, RxErrors: n.RxErrors, TxBytes: n.TxBytes, TxErrors: n.TxErrors,
-		}
+		res.Network = networkStats(n)
+	}
+	for _, n := range usage.Cards[:min(len(usage.Cards), card.Most)] {
+		res.Cards = append(res.Cards, networkStats(&n))
 	}
 	for _, p := range s.o.Sandbox.Status().Processes {
 		if p.Exec != "" || p.State != sandbox.Running && p.State != sandbox.Paused {
@@ -47,6 +49,12 @@ func (s *Services) stats(ctx context.Context) (*shimv1.StatsResponse, error) {
 		}
 	}
 	return res, nil
+}
+
+func networkStats(n *agentv1.NetUsage) *shimv1.NetworkStats {
+	return &shimv1.NetworkStats{
+		Name: printable(n.Name), RxBytes: n.RxBytes, RxErrors: n.RxErrors, TxBytes: n.TxBytes, TxErrors: n.TxErrors,
+	}
 }
 
 // printable is a name that the guest tells, fit for a terminal.

@@ -284,10 +284,12 @@ type Stats struct {
 // Usage are the pod's counters since the machine's start.
 type Usage struct {
 	Network *NetUsage `json:"network,omitempty"` // nil: it has no interface
-	Disk    DiskUsage `json:"disk"`
+	// Cards are those of the further interfaces that Configure has named and that are there.
+	Cards []NetUsage `json:"cards,omitempty"`
+	Disk  DiskUsage  `json:"disk"`
 }
 
-// NetUsage are those of the pod's interface.
+// NetUsage are those of an interface of the pod's.
 type NetUsage struct {
 	Name     string `json:"name"`
 	RxBytes  uint64 `json:"rxBytes"`

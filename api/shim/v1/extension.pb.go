@@ -1332,6 +1332,7 @@ type StatsResponse struct {
 	Containers           []*ContainerStats      `protobuf:"bytes,3,rep,name=containers,proto3" json:"containers,omitempty"`
 	Network              *NetworkStats          `protobuf:"bytes,4,opt,name=network,proto3" json:"network,omitempty"` // none: the pod has no interface
 	Disk                 *DiskStats             `protobuf:"bytes,5,opt,name=disk,proto3" json:"disk,omitempty"`
+	Cards                []*NetworkStats        `protobuf:"bytes,6,rep,name=cards,proto3" json:"cards,omitempty"` // of the pod's further interfaces
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -1401,7 +1402,14 @@ func (x *StatsResponse) GetDisk() *DiskStats {
 	return nil
 }
 
-// NetworkStats are the counters of the pod's interface.
+func (x *StatsResponse) GetCards() []*NetworkStats {
+	if x != nil {
+		return x.Cards
+	}
+	return nil
+}
+
+// NetworkStats are the counters of an interface of the pod's.
 type NetworkStats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2215,7 +2223,7 @@ const file_extension_proto_rawDesc = "" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x1a\n" +
 	"\bloopback\x18\x02 \x01(\bR\bloopback\x12\x1c\n" +
 	"\tdatagrams\x18\x03 \x01(\bR\tdatagrams\"\x0e\n" +
-	"\fStatsRequest\"\xa0\x02\n" +
+	"\fStatsRequest\"\xd6\x02\n" +
 	"\rStatsResponse\x12,\n" +
 	"\x12guest_memory_total\x18\x01 \x01(\x03R\x10guestMemoryTotal\x124\n" +
 	"\x16guest_memory_available\x18\x02 \x01(\x03R\x14guestMemoryAvailable\x12@\n" +
@@ -2223,7 +2231,8 @@ const file_extension_proto_rawDesc = "" +
 	"containers\x18\x03 \x03(\v2 .bulkhead.shim.v1.ContainerStatsR\n" +
 	"containers\x128\n" +
 	"\anetwork\x18\x04 \x01(\v2\x1e.bulkhead.shim.v1.NetworkStatsR\anetwork\x12/\n" +
-	"\x04disk\x18\x05 \x01(\v2\x1b.bulkhead.shim.v1.DiskStatsR\x04disk\"\x92\x01\n" +
+	"\x04disk\x18\x05 \x01(\v2\x1b.bulkhead.shim.v1.DiskStatsR\x04disk\x124\n" +
+	"\x05cards\x18\x06 \x03(\v2\x1e.bulkhead.shim.v1.NetworkStatsR\x05cards\"\x92\x01\n" +
 	"\fNetworkStats\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\brx_bytes\x18\x02 \x01(\x04R\arxBytes\x12\x1b\n" +
@@ -2364,42 +2373,43 @@ var file_extension_proto_depIdxs = []int32{
 	27, // 11: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
 	25, // 12: bulkhead.shim.v1.StatsResponse.network:type_name -> bulkhead.shim.v1.NetworkStats
 	26, // 13: bulkhead.shim.v1.StatsResponse.disk:type_name -> bulkhead.shim.v1.DiskStats
-	36, // 14: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
-	31, // 15: bulkhead.shim.v1.FilesRequest.files:type_name -> bulkhead.shim.v1.VolumeFile
-	35, // 16: bulkhead.shim.v1.StepsResponse.steps:type_name -> bulkhead.shim.v1.Step
-	36, // 17: bulkhead.shim.v1.Step.begin:type_name -> google.protobuf.Timestamp
-	7,  // 18: bulkhead.shim.v1.Step.parts:type_name -> bulkhead.shim.v1.Phase
-	1,  // 19: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
-	3,  // 20: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
-	5,  // 21: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
-	10, // 22: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
-	12, // 23: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
-	14, // 24: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
-	16, // 25: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
-	18, // 26: bulkhead.shim.v1.Extension.Unpublish:input_type -> bulkhead.shim.v1.UnpublishRequest
-	20, // 27: bulkhead.shim.v1.Extension.Listening:input_type -> bulkhead.shim.v1.ListeningRequest
-	23, // 28: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
-	28, // 29: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
-	30, // 30: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
-	33, // 31: bulkhead.shim.v1.Extension.Steps:input_type -> bulkhead.shim.v1.StepsRequest
-	2,  // 32: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
-	4,  // 33: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
-	6,  // 34: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
-	11, // 35: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
-	13, // 36: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
-	15, // 37: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
-	17, // 38: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
-	19, // 39: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
-	21, // 40: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
-	24, // 41: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
-	29, // 42: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
-	32, // 43: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
-	34, // 44: bulkhead.shim.v1.Extension.Steps:output_type -> bulkhead.shim.v1.StepsResponse
-	32, // [32:45] is the sub-list for method output_type
-	19, // [19:32] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	25, // 14: bulkhead.shim.v1.StatsResponse.cards:type_name -> bulkhead.shim.v1.NetworkStats
+	36, // 15: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
+	31, // 16: bulkhead.shim.v1.FilesRequest.files:type_name -> bulkhead.shim.v1.VolumeFile
+	35, // 17: bulkhead.shim.v1.StepsResponse.steps:type_name -> bulkhead.shim.v1.Step
+	36, // 18: bulkhead.shim.v1.Step.begin:type_name -> google.protobuf.Timestamp
+	7,  // 19: bulkhead.shim.v1.Step.parts:type_name -> bulkhead.shim.v1.Phase
+	1,  // 20: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
+	3,  // 21: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
+	5,  // 22: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
+	10, // 23: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
+	12, // 24: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
+	14, // 25: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
+	16, // 26: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
+	18, // 27: bulkhead.shim.v1.Extension.Unpublish:input_type -> bulkhead.shim.v1.UnpublishRequest
+	20, // 28: bulkhead.shim.v1.Extension.Listening:input_type -> bulkhead.shim.v1.ListeningRequest
+	23, // 29: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
+	28, // 30: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
+	30, // 31: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
+	33, // 32: bulkhead.shim.v1.Extension.Steps:input_type -> bulkhead.shim.v1.StepsRequest
+	2,  // 33: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
+	4,  // 34: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
+	6,  // 35: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
+	11, // 36: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
+	13, // 37: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
+	15, // 38: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
+	17, // 39: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
+	19, // 40: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
+	21, // 41: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
+	24, // 42: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
+	29, // 43: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
+	32, // 44: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
+	34, // 45: bulkhead.shim.v1.Extension.Steps:output_type -> bulkhead.shim.v1.StepsResponse
+	33, // [33:46] is the sub-list for method output_type
+	20, // [20:33] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_extension_proto_init() }
