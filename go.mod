@@ -5,8 +5,8 @@ go 1.26.0
 require (
 	github.com/BurntSushi/toml v1.6.0 // the configuration of bulkhead cri
 	github.com/containerd/containerd/api v1.12.0 // the shim's services, as containerd defines them
-	github.com/containerd/nri v0.12.5 // the plugins of a node, NRI
 	github.com/containerd/log v0.1.0 // ttrpc's log, sent to ours
+	github.com/containerd/nri v0.12.5 // the plugins of a node, NRI
 	github.com/containerd/ttrpc v1.2.10 // how containerd talks to a shim
 	github.com/docker/distribution v2.8.3+incompatible // a registry's errors, to tell them apart
 	github.com/erofs/go-erofs v0.3.1 // reads what our writer has written: in tests, and for image save

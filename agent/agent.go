@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
 	"github.com/bulkhead-project/bulkhead/agent/internal/listening"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
+	"github.com/bulkhead-project/bulkhead/agent/internal/shares"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
 )
@@ -67,6 +68,8 @@ type Agent struct {
 	files map[string]string // those that specifications brought, by place and content; guarded by volumes
 
 	ports listening.Watch
+
+	shares shares.Shares // of the host's directories
 
 	holding sync.Mutex
 	holder  *reaper.Child // of the pod's own process namespace; nil until it is wanted

@@ -17,8 +17,8 @@ import (
 // the host's packages.
 func TestSeams(t *testing.T) {
 	t.Parallel()
-	if agentv1.Port != hypervisor.ChannelPort {
-		t.Errorf("the port is %q here and %q there", agentv1.Port, hypervisor.ChannelPort)
+	if agentv1.Port != hypervisor.ChannelPort || agentv1.SharePort != hypervisor.SharePort {
+		t.Errorf("the ports are %q, %q here and %q, %q there", agentv1.Port, agentv1.SharePort, hypervisor.ChannelPort, hypervisor.SharePort)
 	}
 	for slot := range hypervisor.MaxSlots {
 		if serial(slot) != hypervisor.SlotSerial(slot) {

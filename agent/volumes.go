@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
+	"github.com/bulkhead-project/bulkhead/agent/internal/shares"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
@@ -25,6 +27,9 @@ func (a *Agent) volume(c *container, v containerv1.Mount) (at string, err error)
 		missing = false
 	case containerv1.Dir:
 		at, err = a.emptyDir(source, v.Group)
+	case containerv1.Share:
+		at, err = a.shareAt(source.Name)
+		missing = false
 	default:
 		err = fmt.Errorf("%T is no volume: %w", source, agentv1.ErrUnsupported)
 	}
@@ -49,6 +54,30 @@ func (a *Agent) imageAt(c *container, name string) (string, error) {
 	before := c.free
 	c.free = func() { before(); free() }
 	return at, nil
+}
+
+// ForwarderName is the name of the process that Forward is the life of.
+const ForwarderName = shares.Forwarder
+
+// Forward passes on what is asked of the host's directories, and what is answered. It
+// returns only with an error.
+func Forward() error {
+	if err := calmMonitor(); err != nil {
+		return err
+	}
+	return shares.Forward()
+}
+
+// shareAt is where a directory of the host is.
+func (a *Agent) shareAt(name string) (string, error) {
+	if !validID(name) {
+		return "", fmt.Errorf("name %.128q: %w", name, agentv1.ErrInvalid)
+	}
+	port, err := boot.Port(agentv1.SharePort)
+	if err != nil {
+		return "", err
+	}
+	return a.shares.At(a.reaper, port, name)
 }
 
 // emptyDir makes a pod's volume at its first use; containers share it.

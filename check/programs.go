@@ -15,7 +15,7 @@ import (
 
 func (m *machine) programs(context.Context) Finding {
 	var paths []string
-	for _, name := range []string{"bulkhead-engine", "bulkhead-shim", "bulkhead-convert"} {
+	for _, name := range []string{"bulkhead-engine", "bulkhead-shim", "bulkhead-convert", "bulkhead-share"} {
 		path, err := dirs.Sibling(name)
 		if err != nil {
 			return judgePrograms(nil, err)

@@ -141,7 +141,7 @@ func TestRefusedContainers(t *testing.T) {
 		{"unknown image", func(c *runtimeapi.ContainerConfig) { c.Image.Image = "localhost/none:1" }, codes.NotFound, "none:1"},
 		{"log path", func(c *runtimeapi.ContainerConfig) { c.LogPath = "../../etc/x" }, codes.InvalidArgument, "log"},
 		{"host path", func(c *runtimeapi.ContainerConfig) {
-			c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/host", HostPath: "/etc"}}
+			c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/host", HostPath: "/proc/sys"}}
 		}, codes.Unimplemented, "/host"},
 		{"device", func(c *runtimeapi.ContainerConfig) {
 			c.Devices = []*runtimeapi.Device{{HostPath: "/dev/sda"}}

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/bundle"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/shares"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
@@ -71,6 +72,10 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if err := p.volumes.Ensure(ctx, r.Files); err != nil {
 		return "", err
 	}
+	shared, err := p.shares.Of(r.Root, mounts)
+	if err != nil {
+		return "", err
+	}
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
 	id = store.NewID()
@@ -81,12 +86,19 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 		}
 		rollback.Push("adjusted", func(context.Context) error { undo(); return nil })
 	}
+	if r.Spec, err = shares.Named(r.Spec, shared); err != nil {
+		return "", err
+	}
 	ctr := newContainer(p, id, r)
+	ctr.Shares = shared
 	rollback.Push("record", func(context.Context) error { return p.e.store.DropContainer(p.id, ctr.ID) })
 	if err := p.e.store.PutContainer(p.id, &ctr.Container); err != nil {
 		return "", err
 	}
 	fault.Point("container.recorded")
+	if err := p.shares.Ensure(ctx, shared); err != nil {
+		return "", err
+	}
 	if hasEmptyDirs(mounts) && !p.snapshot().Volumes {
 		if err := p.assume(func(r *store.Pod) { r.Volumes = true }); err != nil {
 			return "", err

@@ -58,6 +58,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/network/cni"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+	"github.com/bulkhead-project/bulkhead/share"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
@@ -82,8 +83,9 @@ type Options struct {
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 
-	// Shim is the path of bulkhead-shim; empty finds it beside the executable.
-	Shim string
+	// Shim and Share are the paths of bulkhead-shim and bulkhead-share; empty finds them
+	// beside the executable.
+	Shim, Share string
 	// Guest is what VMs boot; its zero value is the installed one.
 	Guest guest.Bundle
 	// Users is the directory in which pods' users are leased; empty is the one that
@@ -217,6 +219,11 @@ func (o *Options) complete() (err error) {
 			return err
 		}
 	}
+	if o.Share == "" {
+		if o.Share, err = dirs.Sibling(share.Program); err != nil {
+			return err
+		}
+	}
 	if o.Shims == nil {
 		o.Shims = link.Processes{}
 	}
@@ -249,6 +256,9 @@ func (o *Options) complete() (err error) {
 	}
 	return nil
 }
+
+// own are the directories that no pod gets of the host.
+func (o *Options) own() []string { return []string{o.Roots.Data, o.Roots.State, o.Users} }
 
 // plugins are the node's, nil if pods have none.
 func (o *Options) plugins() *cni.Options {

@@ -30,6 +30,7 @@ const (
 func (p *pod) follow() {
 	ctx := p.e.ctx
 	p.volumes.Resume(p.files())
+	p.shares.Resume(p.shared())
 	wait := firstRetry
 	for ctx.Err() == nil && p.snapshot().Phase == store.Ready {
 		c, err := p.shim()
@@ -130,6 +131,17 @@ func (p *pod) files() []store.Files {
 	var all []store.Files
 	for _, ctr := range p.containers {
 		all = append(all, ctr.Files...)
+	}
+	return all
+}
+
+// shared are the directories of the host that the pod's containers mount.
+func (p *pod) shared() []store.Share {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []store.Share
+	for _, ctr := range p.containers {
+		all = append(all, ctr.Shares...)
 	}
 	return all
 }

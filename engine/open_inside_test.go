@@ -38,6 +38,12 @@ func TestComplete(t *testing.T) {
 	if err := os.WriteFile(shim, nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if err := options().complete(); !errors.Is(err, dirs.ErrNotInstalled) {
+		t.Errorf("without a server of directories: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(libexec, "bulkhead-share"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := options().complete(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a guest: %v", err)
 	}

@@ -17,8 +17,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
+	"github.com/bulkhead-project/bulkhead/engine/shares"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/engine/volumes"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/shim"
@@ -36,6 +39,7 @@ type pod struct {
 	op chan struct{}
 
 	volumes   *volumes.Set     // of files
+	shares    *shares.Set      // directories of the host
 	datagrams *datagrams.Relay // of published UDP ports
 
 	// reconcile is held while the shim's word is taken over.
@@ -69,6 +73,9 @@ func newPod(e *Engine, record *store.Pod) *pod {
 		containers: map[string]*container{}, making: map[string]*container{}, renewed: make(chan struct{}),
 	}
 	p.datagrams = datagrams.New(p.openDatagrams, e.log.With("pod", p.id))
+	p.shares = shares.New(sharesPod{p}, shares.Host{
+		Program: e.o.Share, StateDir: e.store.StateDir(p.id), Own: e.o.own(), Logger: e.log.With("pod", p.id),
+	})
 	p.volumes = volumes.New(volumePod{p}, volumes.Host{Paths: e.paths, Logger: e.log.With("pod", p.id)})
 	return p
 }
@@ -98,6 +105,32 @@ func (p volumePod) Spawn(f func(context.Context)) error {
 	}
 	return nil
 }
+
+// sharesPod is a pod as the directories of the host see it that it has.
+type sharesPod struct{ *pod }
+
+// Record implements shares.Pod.
+func (p sharesPod) Record() store.Pod { return p.snapshot() }
+
+// Up implements shares.Pod.
+func (p sharesPod) Up() bool {
+	up, _ := volumePod(p).Up()
+	return up && !p.ended()
+}
+
+// Serving implements shares.Pod.
+func (p sharesPod) Serving(process procid.ID) error {
+	return p.assume(func(r *store.Pod) { r.ShareServer = process })
+}
+
+// Journal implements shares.Pod.
+func (p sharesPod) Journal(ctx context.Context) error {
+	_, err := p.e.store.Journal(p.id).Before(ctx, undoShares, struct{}{}, atomicfile.Volatile)
+	return err
+}
+
+// Spawn implements shares.Pod.
+func (p sharesPod) Spawn(f func(context.Context)) error { return volumePod(p).Spawn(f) }
 
 // acquire takes op, or gives up with ctx.
 func (p *pod) acquire(ctx context.Context) error {

@@ -13,7 +13,6 @@ import (
 
 func TestContainerRequestCheck(t *testing.T) {
 	hook := containerv1.Hook{Path: "/hook"}
-	shared := specs.Mount{Destination: "/at", Type: "bulkhead.share", Source: "/srv"}
 	for _, tt := range []struct {
 		name string
 		with func(*ContainerRequest)
@@ -35,10 +34,6 @@ func TestContainerRequestCheck(t *testing.T) {
 		{
 			name: "a shared root", want: codes.Unimplemented, says: "as the root",
 			with: func(r *ContainerRequest) { r.Root = containerv1.Share{Name: "/srv"} },
-		},
-		{
-			name: "a shared directory", want: codes.Unimplemented, says: "shared directory",
-			with: func(r *ContainerRequest) { r.Spec.Mounts = []specs.Mount{shared} },
 		},
 	} {
 		r := ContainerRequest{Key: "k", Spec: &specs.Spec{}, Root: containerv1.Image{ID: "i"}, Stdio: containerv1.Discard{}}

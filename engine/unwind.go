@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
+	"github.com/bulkhead-project/bulkhead/engine/shares"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
@@ -31,6 +32,7 @@ import (
 const (
 	undoNetwork = "network"
 	undoShim    = "shim"
+	undoShares  = "shares"
 )
 
 // networkUndo is what a network is detached with.
@@ -60,9 +62,24 @@ func (e *Engine) handlers(id string) journal.Handlers {
 			defer cancel()
 			return e.endPod(ctx, id)
 		},
+		undoShares: func(ctx context.Context, _ json.RawMessage) error { return e.endShares(ctx, id) },
 		disks.Undo: func(ctx context.Context, args json.RawMessage) error { return e.giveBack(ctx, id, args) },
 		group.Undo: group.End,
 	}
+}
+
+// endShares ends the process that serves the host's directories.
+func (e *Engine) endShares(ctx context.Context, id string) error {
+	r, err := e.store.Pod(id)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // there never was one: it begins when it is on record
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	return shares.End(ctx, r.ShareServer)
 }
 
 // giveBack undoes that a pod has taken its predecessor's disk over. While the end of

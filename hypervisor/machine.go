@@ -19,8 +19,15 @@ const (
 	MemoryStep = 2
 )
 
-// ChannelPort is the name of the guest's virtio-serial port.
-const ChannelPort = "io.bulkhead.channel"
+// The names of the guest's virtio-serial ports: of the channel, and of shared directories.
+const (
+	ChannelPort = "io.bulkhead.channel"
+	SharePort   = "io.bulkhead.share"
+)
+
+// ShareSocket is the socket in the machine's directory (Options.Dir) at which the server of
+// its shared directories connects to SharePort. One connection is served at a time.
+const ShareSocket = "fs"
 
 // SlotSerial is the serial number by which the guest knows a slot's disk.
 func SlotSerial(slot int) string { return "slot" + strconv.Itoa(slot) }

@@ -67,6 +67,21 @@ func Append(b []byte, k Kind, epoch uint64, payload ...[]byte) []byte {
 	return binary.BigEndian.AppendUint64(b, epoch)
 }
 
+// Enclose makes a frame of b, whose payload lies between its first Head and its last Tail
+// bytes already, and is at most MaxPayload.
+func Enclose(b []byte, k Kind, epoch uint64) {
+	Marks(b[:Head], b[len(b)-Tail:], k, epoch, len(b)-Head-Tail)
+}
+
+// Marks writes what stands before and after a payload of length bytes, at most MaxPayload.
+func Marks(head, tail []byte, k Kind, epoch uint64, length int) {
+	copy(head, magic[:])
+	head[4], head[5] = byte(k), 0
+	binary.BigEndian.PutUint16(head[6:], uint16(length))
+	binary.BigEndian.PutUint64(head[8:], epoch)
+	binary.BigEndian.PutUint64(tail, epoch)
+}
+
 // Decoder reads frames. It holds at most one frame's bytes.
 type Decoder struct {
 	r      io.Reader
@@ -115,8 +130,10 @@ func (d *Decoder) skip() {
 
 // fill reads more. Parse needs at most Max bytes, so there is room.
 func (d *Decoder) fill() error {
-	d.end = copy(d.buf, d.buf[d.start:d.end])
-	d.start = 0
+	if d.start > 0 {
+		d.end = copy(d.buf, d.buf[d.start:d.end])
+		d.start = 0
+	}
 	n, err := d.r.Read(d.buf[d.end:])
 	d.end += n
 	if n > 0 {

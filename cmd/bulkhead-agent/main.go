@@ -12,8 +12,12 @@ import (
 )
 
 func main() {
-	if os.Args[0] == agent.HolderName {
+	switch os.Args[0] {
+	case agent.HolderName:
 		fmt.Fprintln(os.Stderr, agent.Hold())
+		os.Exit(1)
+	case agent.ForwarderName:
+		agent.Log("forward: %v", agent.Forward())
 		os.Exit(1)
 	}
 	if os.Getpid() != 1 {

@@ -72,8 +72,7 @@ func encode(m containerv1.Mount) specs.Mount {
 	return specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options}
 }
 
-// volume converts a mount. The only host paths that mean something in the guest are
-// those of volumes.
+// volume converts a mount. A host path that is no volume's is shared with the guest.
 func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) {
 	destination := mount.GetContainerPath()
 	if !path.IsAbs(destination) || path.Clean(destination) == "/" {
@@ -91,8 +90,11 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 	switch {
 	case err != nil:
 		return m, fmt.Errorf("%w: mount at %s: %w", oci.ErrInvalid, destination, err)
+	case !ok && !path.IsAbs(mount.GetHostPath()):
+		return m, fmt.Errorf("%w: mount of the host path %.200q at %s", oci.ErrInvalid, mount.GetHostPath(), destination)
 	case !ok:
-		return m, fmt.Errorf("%w: mount of a host path at %s", oci.ErrNotSupported, destination)
+		m.Source = containerv1.Share{Name: mount.GetHostPath()}
+		return m, nil
 	case v.Files:
 		m.Source = containerv1.Files{Name: v.Name}
 	default:

@@ -44,6 +44,8 @@ func TestBehaviours(t *testing.T) {
 		{"images", images},
 		{"stalled registry", stalled},
 		{"updates", updates},
+		{"host paths", hostPaths},
+		{"host paths refused", hostPathsRefused},
 		{"port-forward", portForward},
 		{"host ports", hostPorts},
 		{"killed VM", killedVM},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,10 +36,14 @@ var killPoints = []struct {
 		"run.reserve", "run.store", "journal.network", "cni.recorded", "cni.namespace", "run.network", "cni.added", "cgroup.made",
 		"shim.recorded", "shim.spawned", "run.shim", "run.address", "run.create", "run.start", "run.ready",
 	}},
-	{"CreateContainer", []string{"container.recorded", "container.pinned", "container.bundled", "container.created"}},
+	{"CreateContainer", []string{
+		"container.recorded", "journal.shares", "share.spawned", "share.recorded", "container.pinned", "container.bundled",
+		"container.created",
+	}},
 	{"StartContainer", []string{"container.started"}},
 	{"StopPodSandbox", []string{
-		"stop.killed", "undo.shim", "undone.shim", "undo.network", "cni.deleted", "cni.removed", "undone.network", "stop.undone",
+		"stop.killed", "undo.shares", "undone.shares",
+		"undo.shim", "undone.shim", "undo.network", "cni.deleted", "cni.removed", "undone.network", "stop.undone",
 		"stop.recorded",
 	}},
 	{"RemovePodSandbox", []string{"remove.marked", "unwind.undone", "unwind.state", "remove.unwound", "remove.released"}},
@@ -116,6 +121,7 @@ func (n *killed) kill(t *testing.T, call, point string) {
 	n.start(ctx, t)
 	config, container := critest.Pod("victim"), critest.Container("c", "sleep", "1000")
 	config.LogDirectory = filepath.Join(n.logs, "victim")
+	container.Mounts = []*runtimeapi.Mount{{ContainerPath: "/host", HostPath: t.TempDir()}}
 	var pod, id string
 	calls := []struct {
 		name string
@@ -165,7 +171,7 @@ func (n *killed) kill(t *testing.T, call, point string) {
 	}
 	n.end(t)
 	n.nothingLeft(t)
-	n.noProcess(t)
+	n.noProcess(t, pod)
 }
 
 // strike makes a call and kills the server at a point of it.
@@ -209,8 +215,8 @@ func (n *killed) consistent(ctx context.Context, t *testing.T) {
 	}
 }
 
-// noProcess looks for a shim or a VM of this node.
-func (n *killed) noProcess(t *testing.T) {
+// noProcess looks for a shim or a VM of this node, or what has served the pod.
+func (n *killed) noProcess(t *testing.T, pod string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -223,7 +229,7 @@ func (n *killed) noProcess(t *testing.T) {
 		}
 		// Its environment tells whose it is.
 		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if strings.Contains(string(env), n.faults.Path) {
+		if strings.Contains(string(env), n.faults.Path) || slices.Contains(procid.Args(pid), pod) {
 			t.Errorf("process %d is left: %q", pid, procid.Args(pid))
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
@@ -79,6 +80,8 @@ type Pod struct {
 	HostPorts bool `json:"hostPorts,omitempty"`
 	// Cgroup is the pod's on the host.
 	Cgroup Cgroup `json:"cgroup,omitzero"`
+	// ShareServer is the process that serves the host's directories, once there is one.
+	ShareServer procid.ID `json:"shareServer,omitzero"`
 	// Exit says why the machine ended, once it has.
 	Exit    string    `json:"exit,omitempty"`
 	Stopped time.Time `json:"stopped,omitzero"`
@@ -116,6 +119,14 @@ type Files struct {
 	Group int    `json:"group,omitempty"` // that the copies belong to; 0 is the files' own
 }
 
+// Share is a directory or a file of the host that a container mounts.
+type Share struct {
+	Asked    string `json:"asked"` // as it was named
+	Path     string `json:"path"`  // as it was found, without links
+	ReadOnly bool   `json:"readOnly,omitempty"`
+	Cache    string `json:"cache"`
+}
+
 // Timing is one phase of the start.
 type Timing struct {
 	Name string        `json:"name"`
@@ -138,7 +149,9 @@ type Container struct {
 	Quota  int64 `json:"quota,omitempty"`
 	Period int64 `json:"period,omitempty"`
 	// Files are the volumes of files that it mounts.
-	Files   []Files   `json:"files,omitempty"`
+	Files []Files `json:"files,omitempty"`
+	// Shares are the host's directories that it mounts.
+	Shares  []Share   `json:"shares,omitempty"`
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"`
 	// StopSignal is the number of the signal that asks it to end.

@@ -23,8 +23,8 @@ const translationCache = 64
 
 // fds are the descriptor numbers that the process inherits; 0 is "none".
 type fds struct {
-	qmp, monitor, channel, console int
-	memory, kernel, initrd, tap    int
+	qmp, monitor, channel, share, console int
+	memory, kernel, initrd, tap           int
 }
 
 // processName is the argument by which a machine's process is known again.
@@ -48,9 +48,11 @@ func arguments(m hypervisor.Machine, o hypervisor.Options, fd fds, mode startMod
 	a.socket("console", fd.console)
 	a.add("-device", "isa-serial,chardev=console")
 	a.memory(m, fd.memory, mode)
-	a.add("-device", "virtio-serial-pci,disable-legacy=on,max_ports=2")
+	a.add("-device", "virtio-serial-pci,disable-legacy=on,max_ports=3")
 	a.socket(channelChardev, fd.channel)
 	a.add("-device", "virtserialport,nr=1,chardev="+channelChardev+",name="+hypervisor.ChannelPort)
+	a.socket(shareChardev, fd.share)
+	a.add("-device", "virtserialport,nr=2,chardev="+shareChardev+",name="+hypervisor.SharePort)
 	a.slots(m)
 	a.network(m, fd.tap)
 	if mode == clone {
@@ -68,8 +70,11 @@ func arguments(m hypervisor.Machine, o hypervisor.Options, fd fds, mode startMod
 	return a
 }
 
-// channelChardev is the id of the socket behind the guest's port.
-const channelChardev = "channel"
+// The ids of the sockets behind the guest's ports.
+const (
+	channelChardev = "channel"
+	shareChardev   = "share"
+)
 
 type args []string
 

@@ -27,7 +27,7 @@ const (
 
 // machineSockets are all of them, in the order in which a process inherits them, from
 // firstFD on.
-var machineSockets = []string{qmpSocket, monitorSocket, channelSocket, consoleSocket}
+var machineSockets = []string{qmpSocket, monitorSocket, channelSocket, consoleSocket, hypervisor.ShareSocket}
 
 // start spawns the process and connects to it. Listening sockets are made
 // here and inherited, so the connections are in their queues before QEMU's
@@ -55,6 +55,7 @@ func (d Driver) start(
 	fd := fds{
 		qmp: p.listen(qmpSocket), monitor: p.listen(monitorSocket),
 		channel: p.listen(channelSocket), console: p.listen(consoleSocket),
+		share:  p.listen(hypervisor.ShareSocket),
 		memory: p.file(f.Memory),
 	}
 	if m.Network == hypervisor.NetworkTap {

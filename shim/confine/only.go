@@ -2,6 +2,7 @@ package confine
 
 import (
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,18 +13,26 @@ import (
 // the limits of a process do not count, neither of shared memory nor of stacks; of
 // fallocate, which can take room beyond the limit of a file's size, the giving back
 // of room.
-func Only(calls []uint32) error {
+func Only(calls []uint32, exceptions ...Exception) error {
 	pid := uint32(os.Getpid())
-	only := func(arch uint32, _ Policy) filter { return onlyFilter(arch, pid, calls) }
+	only := func(arch uint32, _ Policy) filter { return onlyFilter(arch, pid, calls, exceptions) }
 	return install(only, Policy{}, unix.SECCOMP_FILTER_FLAG_TSYNC)
 }
 
-func onlyFilter(arch, pid uint32, calls []uint32) filter {
+// Exception is from what Only does with the arguments of calls.
+type Exception int
+
+// AnyFallocate lets fallocate do all that it can.
+const AnyFallocate Exception = 1
+
+func onlyFilter(arch, pid uint32, calls []uint32, exceptions []Exception) filter {
 	f := newFilter(arch)
 	f.requireFlag(unix.SYS_CLONE, 0, unix.CLONE_THREAD)
 	f.refuseOthers(unix.SYS_TGKILL, 0, pid)
 	f.refuseFlags(unix.SYS_MMAP, 3, unix.MAP_SHARED|unix.MAP_GROWSDOWN)
-	f.refuseOthers(unix.SYS_FALLOCATE, 1, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE)
+	if !slices.Contains(exceptions, AnyFallocate) {
+		f.refuseOthers(unix.SYS_FALLOCATE, 1, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE)
+	}
 	for _, number := range append([]uint32{unix.SYS_CLONE, unix.SYS_TGKILL}, calls...) {
 		f = append(f, unix.SockFilter{Code: opEqual, K: number, Jf: 1}, unix.SockFilter{Code: opReturn, K: unix.SECCOMP_RET_ALLOW})
 	}

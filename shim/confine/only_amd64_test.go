@@ -12,7 +12,7 @@ import (
 func TestOnlyFilter(t *testing.T) {
 	const pid = 4711
 	calls := []uint32{unix.SYS_READ, unix.SYS_WRITE, unix.SYS_MMAP, unix.SYS_FALLOCATE, unix.SYS_EXIT_GROUP}
-	filter := onlyFilter(amd64, pid, calls)
+	filter := onlyFilter(amd64, pid, calls, nil)
 	for number := range uint32(600) {
 		want := refused
 		if slices.Contains(calls, number) && number != unix.SYS_FALLOCATE {

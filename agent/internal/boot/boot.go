@@ -30,7 +30,7 @@ func Setup(portName string) (port string, net Interface, err error) {
 			return "", net, fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	port, err = findPort(portName)
+	port, err = Port(portName)
 	return port, net, err
 }
 
@@ -152,8 +152,8 @@ func rest() error {
 	return err
 }
 
-// findPort finds the virtio-serial port by its name.
-func findPort(name string) (string, error) {
+// Port is the device of the virtio-serial port of that name.
+func Port(name string) (string, error) {
 	ports, err := filepath.Glob("/sys/class/virtio-ports/*/name")
 	if err != nil {
 		return "", err

@@ -158,10 +158,10 @@ func TestAdjustRefuses(t *testing.T) {
 			"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["medium=Paper"]}]}`,
 			agentv1.ErrInvalid,
 		},
-		"a shared directory": {
+		"a shared directory of no name": {
 			`{"process":{"args":["a"]},
-			"mounts":[{"destination":"/v","type":"bulkhead.share","source":"/srv"}]}`,
-			agentv1.ErrUnsupported,
+			"mounts":[{"destination":"/v","type":"bulkhead.share","source":""}]}`,
+			agentv1.ErrInvalid,
 		},
 		"a block device": {
 			`{"process":{"args":["a"]},

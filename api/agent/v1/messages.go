@@ -19,8 +19,11 @@ import (
 // a host speaks to agents of its own version and of the one before.
 const Version = 1
 
-// Port is the name of the virtio-serial port that carries the channel.
-const Port = "io.bulkhead.channel"
+// The names of the virtio-serial ports: of the channel, and of shared directories.
+const (
+	Port      = "io.bulkhead.channel"
+	SharePort = "io.bulkhead.share"
+)
 
 // The bounds of a frame, in bytes.
 const (

@@ -34,7 +34,9 @@ func Check(c Container) error {
 			return fmt.Errorf("%w: mount at %.128q has no source", ErrInvalid, m.Destination)
 		case Dir, Files, Text, Termination, Image:
 		case Share:
-			return unsupported("a shared directory of the host (%.128q) at %.128q", s.Name, m.Destination)
+			if s.Name == "" {
+				return fmt.Errorf("%w: mount at %.128q is of no directory of the host", ErrInvalid, m.Destination)
+			}
 		case Block:
 			return unsupported("a block device (%.128q) at %.128q", s.Name, m.Destination)
 		}

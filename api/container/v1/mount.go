@@ -99,6 +99,9 @@ func (m Mount) Encode() (kind, source string, options []string) {
 		kind, source = typeImage, s.ID
 	case Share:
 		kind, source = typeShare, s.Name
+		if s.Cache != "" {
+			add("cache", s.Cache)
+		}
 	case Block:
 		kind, source = typeBlock, s.Name
 	}
@@ -128,7 +131,7 @@ func ParseMount(destination, kind, source string, options []string) (m Mount, ou
 	case typeImage:
 		m.Source = Image{source}
 	case typeShare:
-		m.Source = Share{source}
+		m.Source = Share{Name: source}
 	case typeBlock:
 		m.Source = Block{source}
 	default:
@@ -171,6 +174,8 @@ func (m *Mount) parse(dir *Dir, kind, key, value string, err *error) bool {
 		var group uint64
 		group, *err = strconv.ParseUint(value, 10, 31)
 		m.Group = int(group)
+	case kind == typeShare && key == "cache":
+		m.Source = Share{Name: m.Source.(Share).Name, Cache: value}
 	case !whole && key == "subpath":
 		m.SubPath = value
 	default:

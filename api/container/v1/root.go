@@ -15,8 +15,9 @@ type Root interface{ isRoot() }
 // a writable layer; as a Source it is read-only.
 type Image struct{ ID string }
 
-// Share is a directory of the host.
-type Share struct{ Name string }
+// Share is a directory of the host, or a file. Cache is what the guest may remember of it: a
+// word of package share, of which none is that package's default.
+type Share struct{ Name, Cache string }
 
 // Block is a block device, or a file that stands for one, with a file system on it.
 type Block struct{ Name string }
@@ -53,7 +54,7 @@ func (r RootRecord) Root() (Root, error) {
 		roots = append(roots, Image{r.Image})
 	}
 	if r.Share != "" {
-		roots = append(roots, Share{r.Share})
+		roots = append(roots, Share{Name: r.Share})
 	}
 	if r.Block != "" {
 		roots = append(roots, Block{r.Block})

@@ -62,7 +62,9 @@ func (t *Table) find(tree *Tree, st *unix.Statx_t, spare int) (*Node, error) {
 	if len(t.nodes) >= t.limits.Nodes-spare {
 		return nil, unix.ENFILE
 	}
-	return t.add(k, tree, st), nil
+	id := t.next
+	t.next++
+	return t.add(id, k, tree, st), nil
 }
 
 // Forget takes back n lookups. More than there were, and nodes that do not exist, are nothing.

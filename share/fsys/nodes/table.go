@@ -2,6 +2,8 @@ package nodes
 
 import (
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -35,13 +37,25 @@ type Table struct {
 func New(limits Limits) *Table {
 	return &Table{
 		limits:  limits,
-		next:    Root + 1,
+		next:    firstID(),
 		nodes:   map[uint64]*Node{},
 		files:   map[key]*Node{},
 		trees:   map[string]*Tree{},
 		volumes: map[volume]uint32{},
 		devices: map[uint64]uint64{},
 	}
+}
+
+// firstID is where the ids of nodes begin: elsewhere in each process, since a guest may ask with an id that a server
+// before this one gave it, which must not be another file's.
+func firstID() uint64 { return uint64(1+rand.Uint32N(1<<30)) << 32 }
+
+// treeID is the id of a tree's root, the same in every process: what the guest has mounted of it, another server's
+// guest goes on with.
+func treeID(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	return 1<<63 | h.Sum64()>>1
 }
 
 // Count is how many nodes there are, and how many have a descriptor.
@@ -71,7 +85,11 @@ func (t *Table) AddTree(tree *Tree, fd int) error {
 	if err != nil {
 		return err
 	}
-	n := t.add(k, tree, &st)
+	id := treeID(tree.Name)
+	if t.nodes[id] != nil || t.files[k] != nil {
+		return unix.EEXIST
+	}
+	n := t.add(id, k, tree, &st)
 	n.fd, n.pinned = int32(fd), true
 	t.open++
 	tree.root = n
@@ -156,9 +174,8 @@ func (t *Table) use(n *Node) *Ref {
 }
 
 // add makes a node.
-func (t *Table) add(k key, tree *Tree, st *unix.Statx_t) *Node {
-	n := &Node{id: t.next, key: k, born: born(st), tree: tree, Type: uint32(st.Mode) & unix.S_IFMT, fd: -1}
-	t.next++
+func (t *Table) add(id uint64, k key, tree *Tree, st *unix.Statx_t) *Node {
+	n := &Node{id: id, key: k, born: born(st), tree: tree, Type: uint32(st.Mode) & unix.S_IFMT, fd: -1}
 	t.nodes[n.id] = n
 	t.files[k] = n
 	return n

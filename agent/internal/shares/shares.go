@@ -1,0 +1,96 @@
+// Package shares mounts the host's shared directories in the guest: one file system of FUSE,
+// whose top has an entry for each of them.
+package shares
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
+	"github.com/bulkhead-project/bulkhead/share/wire"
+)
+
+// Forwarder is the name of the process that passes FUSE's messages on. It is one of its own:
+// Go has the kernel watch what it opens, of FUSE's files too, and who forwards must never wait
+// for itself.
+const Forwarder = "bulkhead-share"
+
+// dir is where the file system is mounted.
+const dir = "/run/bulkhead/shares"
+
+// The forwarder's descriptors.
+const (
+	portFD = 3
+	fuseFD = 4
+)
+
+// Shares is the file system, which is mounted when it is first asked for.
+type Shares struct {
+	mu      sync.Mutex
+	mounted bool
+}
+
+// At is where the shared directory of that name is, which is its own to check: the host says
+// of one that it does not share that it is not there.
+func (s *Shares) At(r *reaper.Reaper, port, name string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.mounted {
+		if err := mount(r, port); err != nil {
+			return "", fmt.Errorf("mount the host's directories: %w", err)
+		}
+		s.mounted = true
+	}
+	at := filepath.Join(dir, name)
+	var st unix.Stat_t
+	if err := unix.Lstat(at, &st); err != nil {
+		return "", fmt.Errorf("directory of the host: %w", err)
+	}
+	return at, nil
+}
+
+// mount mounts the file system and starts its forwarder.
+func mount(r *reaper.Reaper, port string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	ports, err := unix.Open(port, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", port, err)
+	}
+	defer unix.Close(ports)
+	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open /dev/fuse: %w", err)
+	}
+	defer unix.Close(fuse)
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read=%d", fuse, wire.MaxData)
+	// Before the first read of it, which fails else.
+	if err := unix.Mount("bulkhead", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return err
+	}
+	_, err = r.Start("/proc/self/exe", []string{Forwarder}, &syscall.ProcAttr{
+		Dir: "/", Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(ports), uintptr(fuse)},
+		Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		_ = unix.Unmount(dir, unix.MNT_DETACH)
+	}
+	return err
+}
+
+// Forward is the whole life of the forwarder. It returns only with an error.
+func Forward() error {
+	// Blocking files: its reader and its writer wait in the kernel.
+	return wire.Forward(os.NewFile(portFD, "port"), os.NewFile(fuseFD, "fuse"))
+}

@@ -1,0 +1,29 @@
+// Command bulkhead-share serves directories of the host to one pod, or puts them where a
+// server finds them. Engines start it; it has no use on a command line.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/bulkhead-project/bulkhead/internal/oomscore"
+	"github.com/bulkhead-project/bulkhead/share"
+	"github.com/bulkhead-project/bulkhead/share/attach"
+	"github.com/bulkhead-project/bulkhead/share/server"
+)
+
+func main() {
+	err := fmt.Errorf("it is started by the engine: %s, %s", share.Serve, share.Attach)
+	switch {
+	case len(os.Args) == 4 && os.Args[1] == share.Serve:
+		_ = oomscore.Unprotect(os.Getpid())                 // it serves also where it stays protected
+		err = server.Main(context.Background(), os.Args[2]) // the last one is the pod, for people to read
+	case len(os.Args) == 2 && os.Args[1] == share.Attach:
+		err = attach.Main(os.Stdin)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, share.Program+":", err)
+		os.Exit(1)
+	}
+}

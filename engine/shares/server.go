@@ -1,0 +1,212 @@
+package shares
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/engine/group"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/podsock"
+	"github.com/bulkhead-project/bulkhead/internal/printable"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/share"
+	"github.com/bulkhead-project/bulkhead/share/attach"
+)
+
+const socketName = hypervisor.ShareSocket
+
+// start starts a server of all directories.
+func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
+	if err := s.pod.Journal(ctx); err != nil {
+		return id, err
+	}
+	dir, name := s.socket()
+	conn, err := podsock.Dial(ctx, dir, name)
+	if err != nil {
+		return id, err
+	}
+	defer conn.Close()
+	port, err := conn.File()
+	if err != nil {
+		return id, err
+	}
+	defer port.Close()
+	record := s.pod.Record()
+	cmd := exec.Command(s.host.Program, share.Serve, ownerOf(record), record.ID)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{"GOTRACEBACK=none"}, []*os.File{port}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true, Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+	}
+	if os.Geteuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+	}
+	begin, err := cmd.StdinPipe()
+	if err != nil {
+		return id, err
+	}
+	defer begin.Close()
+	says, err := cmd.StdoutPipe()
+	if err != nil {
+		return id, err
+	}
+	defer says.Close()
+	run := group.In(&record, nil)
+	if run == nil {
+		run = (*exec.Cmd).Start
+	}
+	if err := run(cmd); err != nil {
+		return id, fmt.Errorf("start %s: %w", share.Program, err)
+	}
+	fault.Point("share.spawned")
+	defer func() {
+		if err != nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	}()
+	if id, err = procid.Of(cmd.Process.Pid); err != nil {
+		return id, err
+	}
+	// It begins when it can be found again: without this it ends by itself.
+	if err := s.pod.Serving(id); err != nil {
+		return id, err
+	}
+	fault.Point("share.recorded")
+	if _, err := begin.Write([]byte{1}); err != nil {
+		return id, fmt.Errorf("begin: %w", err)
+	}
+	if err := awaitReady(ctx, says.(*os.File)); err != nil {
+		return id, err
+	}
+	if err := s.attach(ctx, id); err != nil {
+		return id, err
+	}
+	if _, err := begin.Write([]byte{1}); err != nil {
+		return id, fmt.Errorf("serve: %w", err)
+	}
+	return id, nil
+}
+
+// ownerOf is the user that a pod's server becomes, empty for who this engine is.
+func ownerOf(r store.Pod) string {
+	if r.Owner == nil {
+		return ""
+	}
+	return strconv.Itoa(r.Owner.UID)
+}
+
+// awaitReady reads what a server says.
+func awaitReady(ctx context.Context, says *os.File) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := says.SetReadDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	line, err := bufio.NewReader(io.LimitReader(says, 1<<10)).ReadString('\n')
+	switch line = strings.TrimSpace(line); {
+	case line == share.Ready:
+		return nil
+	case line != "":
+		return errors.New(printable.Text(line))
+	}
+	return fmt.Errorf("the server does not begin: %w", err)
+}
+
+// reap collects a server that was this process's child.
+func reap(id procid.ID) {
+	_, _ = unix.Wait4(id.PID, nil, unix.WNOHANG, nil)
+}
+
+// End kills a server, and returns when it has ended.
+func End(ctx context.Context, id procid.ID) error {
+	if id.PID == 0 {
+		return nil
+	}
+	if err := id.Signal(unix.SIGKILL); err != nil && !errors.Is(err, procid.ErrGone) {
+		return fmt.Errorf("end the server of the host's directories: %w", err)
+	}
+	if err := id.Wait(ctx); err != nil {
+		return fmt.Errorf("end the server of the host's directories: %w", err)
+	}
+	reap(id)
+	return nil
+}
+
+// attach gives a server the directories that it lacks.
+func (s *Set) attach(ctx context.Context, server procid.ID) error {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(s.all)) {
+		if !s.placed[name] {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	at := "/proc/" + strconv.Itoa(server.PID) + "/ns/"
+	mounts, err := os.Open(at + "mnt")
+	if err != nil {
+		return fmt.Errorf("find the server's mounts: %w", err)
+	}
+	defer mounts.Close()
+	cmd := exec.CommandContext(ctx, s.host.Program, share.Attach)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{"GOTRACEBACK=none"}, []*os.File{mounts}
+	const first = 3
+	r := attach.Request{Namespace: first, Unshare: os.Geteuid() != 0}
+	for _, name := range names {
+		one := s.all[name]
+		p, err := s.host.open(one.Path)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, p.File)
+		r.Trees = append(r.Trees, attach.Tree{
+			Name: name, FD: first + len(cmd.ExtraFiles) - 1, Path: p.path, ReadOnly: one.ReadOnly, Masks: p.masks,
+		})
+	}
+	if r.Unshare {
+		// A process with threads, as every Go program is, cannot join a user namespace.
+		nsenter, err := exec.LookPath("nsenter")
+		if err != nil {
+			return err
+		}
+		cmd.Args = append([]string{nsenter, "--user=" + at + "user", "--preserve-credentials", "--", cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = nsenter
+	}
+	if !server.Alive() { // the descriptor may be another's
+		return procid.ErrGone
+	}
+	request, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	cmd.Stdin = bytes.NewReader(request)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, printable.Text(strings.TrimSpace(said.String())))
+	}
+	for _, name := range names {
+		s.placed[name] = true
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+// Package shares has directories of the host served to a pod, by a process of the pod's own
+// (package share), which it starts, finds again and starts anew.
+package shares
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc/codes"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/share"
+)
+
+// Pod is what directories are served to.
+type Pod interface {
+	// Record is the pod's as it is now, Up whether its machine runs.
+	Record() store.Pod
+	Up() bool
+	// Serving notes which process serves it.
+	Serving(process procid.ID) error
+	// Journal notes, before there is a process, that there may be one.
+	Journal(ctx context.Context) error
+	// Spawn runs f beside its caller. Its context ends with the engine; an error says
+	// that it has ended already.
+	Spawn(f func(ctx context.Context)) error
+}
+
+// Host is where the directories lie, and who serves them.
+type Host struct {
+	Program  string   // of package share
+	StateDir string   // of the pod
+	Own      []string // directories that no pod gets: Bulkhead's
+	Logger   *slog.Logger
+}
+
+// Set is the shared directories of one pod. Its methods may be called at once.
+type Set struct {
+	pod  Pod
+	host Host
+
+	mu      sync.Mutex // of what follows; held while a server is started or given a directory
+	all     map[string]store.Share
+	placed  map[string]bool // what this engine has given the server that runs
+	watched procid.ID
+}
+
+// New returns the shared directories of a pod: none as yet.
+func New(pod Pod, host Host) *Set {
+	return &Set{pod: pod, host: host, all: map[string]store.Share{}, placed: map[string]bool{}}
+}
+
+// Of are the shared directories that mounts are of, without repetition, each by its path. One
+// that is missing is made.
+func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store.Share, err error) {
+	add := func(source containerv1.Share, readOnly bool) error {
+		s.host.make(source.Name)
+		p, err := s.host.open(source.Name)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		cache, err := share.ParseCache(source.Cache)
+		if err != nil {
+			return &failure.Error{Code: codes.InvalidArgument, Text: fmt.Sprintf("host path %.200q", source.Name), Err: err}
+		}
+		one := store.Share{Asked: source.Name, Path: p.path, ReadOnly: readOnly, Cache: string(cache)}
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+		return nil
+	}
+	if root, ok := root.(containerv1.Share); ok {
+		if err := add(root, false); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range mounts {
+		if source, ok := m.Source.(containerv1.Share); ok {
+			if err := add(source, readOnly(m)); err != nil {
+				return nil, failure.Wrap(err, "mount at %s", m.Destination)
+			}
+		}
+	}
+	return all, nil
+}
+
+func readOnly(m containerv1.Mount) bool {
+	return slices.Contains(m.Options, "ro") || slices.Contains(m.Options, "rro")
+}
+
+// Name is what a shared directory is called in the guest.
+func Name(s store.Share) string { return share.Name(s.Path, s.ReadOnly, share.Cache(s.Cache)) }
+
+// Named is a specification whose mounts of shared directories have the guest's names for them.
+func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
+	if len(all) == 0 {
+		return spec, nil
+	}
+	named := *spec
+	named.Mounts = slices.Clone(spec.Mounts)
+	for i, mount := range named.Mounts {
+		m, ours, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
+		source, shared := m.Source.(containerv1.Share)
+		if err != nil || !ours || !shared {
+			continue
+		}
+		at := slices.IndexFunc(all, func(s store.Share) bool {
+			cache, err := share.ParseCache(source.Cache)
+			return err == nil && s.Asked == source.Name && s.ReadOnly == readOnly(m) && s.Cache == string(cache)
+		})
+		if at < 0 {
+			return nil, failure.Invalid("mount at %s: its directory of the host is not shared", m.Destination)
+		}
+		m.Source = containerv1.Share{Name: Name(all[at])}
+		named.Mounts[i].Type, named.Mounts[i].Source, named.Mounts[i].Options = m.Encode()
+	}
+	return &named, nil
+}
+
+// Ensure returns when the guest can have those directories.
+func (s *Set) Ensure(ctx context.Context, all []store.Share) error {
+	if len(all) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range all {
+		s.all[Name(one)] = one
+	}
+	return s.serve(ctx)
+}
+
+// Resume goes on where an earlier engine stopped, whose pod has those directories.
+func (s *Set) Resume(all []store.Share) {
+	if len(all) == 0 {
+		return
+	}
+	err := s.pod.Spawn(func(ctx context.Context) {
+		if err := s.Ensure(ctx, all); err != nil {
+			s.host.Logger.Warn("serve the host's directories", "error", err)
+			s.again(ctx)
+		}
+	})
+	if err != nil {
+		s.host.Logger.Debug("serve the host's directories", "error", err)
+	}
+}
+
+// serve has a server run that has all directories; the caller holds mu.
+func (s *Set) serve(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
+	defer cancel()
+	server := s.pod.Record().ShareServer
+	var err error
+	if server.Alive() {
+		err = s.attach(ctx, server)
+	} else {
+		clear(s.placed)
+		server, err = s.start(ctx)
+	}
+	if err != nil {
+		return failure.Wrap(err, "serve the host's directories")
+	}
+	return s.watch(server)
+}
+
+// serveTimeout bounds the start of a server, on a host that is busy with other VMs' starts.
+const serveTimeout = 30 * time.Second
+
+// A server that ends is started again after these times.
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// watch starts another server when this one has ended, for as long as the pod has a machine.
+func (s *Set) watch(server procid.ID) error {
+	if s.watched == server {
+		return nil
+	}
+	s.watched = server
+	return s.pod.Spawn(func(ctx context.Context) {
+		if server.Wait(ctx) != nil || ctx.Err() != nil {
+			return
+		}
+		reap(server)
+		if !s.pod.Up() {
+			return
+		}
+		s.host.Logger.Warn("the server of the host's directories has ended, and is started again")
+		s.again(ctx)
+	})
+}
+
+// again serves until it succeeds, or the pod or the engine ends.
+func (s *Set) again(ctx context.Context) {
+	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return
+		}
+		if !s.pod.Up() {
+			return
+		}
+		s.mu.Lock()
+		err := s.serve(ctx)
+		s.mu.Unlock()
+		if err == nil {
+			return
+		}
+		s.host.Logger.Warn("serve the host's directories again", "error", err)
+	}
+}
+
+// socket is where a machine listens for its server.
+func (s *Set) socket() (dir, name string) { return s.host.StateDir, filepath.Join("vm", socketName) }

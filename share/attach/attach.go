@@ -1,0 +1,211 @@
+// Package attach puts directories of the host into the mount namespace of a server of shared
+// directories. A process of its own does that, for a moment: a thread that has joined a mount
+// namespace is of no other use, and an ordinary user's engine cannot join a user namespace.
+package attach
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/share"
+)
+
+// Tree is a directory or a file of the host. Those that the process is given are what it asks
+// for on stdin, in JSON.
+type Tree struct {
+	Name string `json:"name"` // share.Name
+	// FD is its number among the process's descriptors, Path where it lies. Where the
+	// process has the host's own mounts the descriptor counts, and the path else.
+	FD       int    `json:"fd"`
+	Path     string `json:"path"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+	// Masks are directories below it in the place of which nothing is to be seen.
+	Masks []string `json:"masks,omitempty"`
+}
+
+// Request is what is asked of the process.
+type Request struct {
+	Namespace int    `json:"namespace"` // the descriptor of the server's mount namespace
+	Unshare   bool   `json:"unshare"`   // the process is in a user namespace, and has none of the host's mounts
+	Trees     []Tree `json:"trees"`
+}
+
+// Main is the whole life of the process. A tree that is there already stays.
+func Main(in io.Reader) error {
+	var r Request
+	if err := json.NewDecoder(in).Decode(&r); err != nil {
+		return fmt.Errorf("read what to attach: %w", err)
+	}
+	runtime.LockOSThread() // and never unlocked: the thread belongs to the namespace from now on
+	if r.Unshare {
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("have mounts of its own: %w", err)
+		}
+	}
+	trees := make([]int, len(r.Trees))
+	for i, t := range r.Trees {
+		fd, err := t.open(r.Unshare)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Path, err)
+		}
+		trees[i] = fd
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Setns(r.Namespace, unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("join the server's mounts: %w", err)
+	}
+	dir, err := unix.Open(share.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open the server's directory: %w", err)
+	}
+	for i, t := range r.Trees {
+		if err := t.place(dir, trees[i]); err != nil {
+			return fmt.Errorf("%s: %w", t.Path, err)
+		}
+	}
+	return nil
+}
+
+// Attributes of every tree: nothing of it is executed here, and no link in it is followed.
+const attributes = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_NOSYMFOLLOW
+
+// open makes a mount of the tree that is nowhere yet, with all that is mounted below it.
+func (t Tree) open(byPath bool) (int, error) {
+	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
+	at, name, more := t.FD, "", uint(unix.AT_EMPTY_PATH)
+	if byPath {
+		at, name, more = unix.AT_FDCWD, t.Path, unix.AT_SYMLINK_NOFOLLOW
+	}
+	fd, err := unix.OpenTree(at, name, flags|more)
+	if err != nil {
+		return -1, fmt.Errorf("clone its mount: %w", err)
+	}
+	attr := unix.MountAttr{Attr_set: attributes, Propagation: unix.MS_SLAVE}
+	if t.ReadOnly {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		return -1, fmt.Errorf("set its mount's attributes: %w", err)
+	}
+	return fd, nil
+}
+
+// place puts a mount into the server's directory, where nobody but this process is believed.
+func (t Tree) place(dir, tree int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(tree, &st); err != nil {
+		return err
+	}
+	if there, err := mounted(dir, t.Name); there || err != nil {
+		return err
+	}
+	// It is made whole under a name that no guest can ask for.
+	hidden := "." + t.Name
+	for _, name := range []string{hidden, t.Name} {
+		if err := makePlace(dir, name, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
+			return err
+		}
+		if err := move(tree, dir, name); err != nil {
+			return err
+		}
+		if name != hidden {
+			continue
+		}
+		for _, mask := range t.Masks {
+			if err := hide(tree, mask); err != nil {
+				return fmt.Errorf("hide %s: %w", mask, err)
+			}
+		}
+	}
+	return unix.Unlinkat(dir, hidden, removeFlag(st.Mode))
+}
+
+// move moves a mount to the place of that name.
+func move(mount, dir int, name string) error {
+	target, err := unix.Openat2(dir, name, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(target)
+	return unix.MoveMount(mount, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// makePlace makes what a directory, or a file, is mounted on.
+func makePlace(dir int, name string, directory bool) error {
+	if directory {
+		if err := unix.Mkdirat(dir, name, 0o700); !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+		return nil
+	}
+	fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+func removeFlag(mode uint32) int {
+	if mode&unix.S_IFMT == unix.S_IFDIR {
+		return unix.AT_REMOVEDIR
+	}
+	return 0
+}
+
+// mounted tells whether there is a mount of that name.
+func mounted(dir int, name string) (bool, error) {
+	var st unix.Statx_t
+	err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, 0, &st)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, err
+}
+
+// hide puts an empty directory over one of a tree. One that is not there needs none.
+func hide(tree int, mask string) error {
+	target, err := unix.Openat2(tree, path.Clean(mask), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(target)
+	empty, err := emptyDirectory()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(empty)
+	return unix.MoveMount(empty, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// emptyDirectory is a mount in which there is nothing, and nothing can be made.
+func emptyDirectory() (int, error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fs)
+	for key, value := range map[string]string{"mode": "0555", "size": "4k"} {
+		if err := unix.FsconfigSetString(fs, key, value); err != nil {
+			return -1, err
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, err
+	}
+	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes|unix.MOUNT_ATTR_RDONLY)
+}

@@ -1,0 +1,108 @@
+package server
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	protocol "github.com/bulkhead-project/bulkhead/share/fsys/wire"
+	"github.com/bulkhead-project/bulkhead/share/wire"
+)
+
+// What is answered at once is bounded: requests in number, those that move much data more so,
+// since each has two buffers of its size.
+const (
+	atOnce      = 96
+	atOnceLarge = 16
+	// largest is the size of a request, and of its answer, that is not large: a page with
+	// the head of either.
+	largest = 8 << 10
+	waiters = 32 // for locks, of atOnce
+	// background is how many requests the guest's kernel sends ahead of answers.
+	background = 12
+)
+
+// answerer answers requests, each in a goroutine of its own.
+type answerer struct {
+	host  *wire.Host
+	fuse  *protocol.Wire
+	slots chan struct{}
+	large chan struct{}
+	small sync.Pool
+	wg    sync.WaitGroup
+}
+
+// answer answers until the machine closes the port, which is nil. When it returns, no request is
+// answered any more.
+func answer(host *wire.Host, files fuse.RawFileSystem) error {
+	a := &answerer{
+		host: host, slots: make(chan struct{}, atOnce), large: make(chan struct{}, atOnceLarge),
+		fuse: protocol.New(files, protocol.Options{MaxWrite: wire.MaxData, Background: background}),
+	}
+	a.small.New = func() any { return new([2 * largest]byte) }
+	defer a.wg.Wait()
+	for {
+		request, err := host.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		a.take(request)
+	}
+}
+
+// take copies a request and has it answered, when there is room for another one.
+func (a *answerer) take(request []byte) {
+	a.slots <- struct{}{}
+	size := replySize(request)
+	if len(request) <= largest && size <= largest {
+		buf := a.small.Get().(*[2 * largest]byte)
+		n := copy(buf[:largest], request)
+		a.wg.Go(func() {
+			defer func() { <-a.slots }()
+			a.answer(buf[:n], buf[largest:largest+size])
+			a.small.Put(buf)
+		})
+		return
+	}
+	a.large <- struct{}{}
+	own := append(make([]byte, 0, len(request)), request...)
+	a.wg.Go(func() {
+		defer func() { <-a.large; <-a.slots }()
+		a.answer(own, make([]byte, size))
+	})
+}
+
+// answer answers one request. An error of the port's is the reader's to see.
+func (a *answerer) answer(request, reply []byte) {
+	if n := a.fuse.Answer(request, reply); n > 0 {
+		_ = a.host.Reply(reply[:n])
+	}
+}
+
+// The requests whose answer is as long as they say, and where they say it.
+const (
+	opRead, opReaddir, opReaddirPlus = 15, 28, 44
+	opGetXattr, opListXattr          = 22, 23
+	readSize, xattrSize              = 40 + 16, 40
+)
+
+// replySize is the room for the answer. What a request claims beyond all bounds has no room.
+func replySize(request []byte) int {
+	at := 0
+	switch binary.NativeEndian.Uint32(request[4:]) {
+	case opRead, opReaddir, opReaddirPlus:
+		at = readSize
+	case opGetXattr, opListXattr:
+		at = xattrSize
+	}
+	if at == 0 || len(request) < at+4 {
+		return protocol.Overhead
+	}
+	return protocol.Overhead + int(min(binary.NativeEndian.Uint32(request[at:]), wire.MaxData))
+}

@@ -1,0 +1,37 @@
+package server
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/share"
+)
+
+// enterRoot leaves this process, which is in a mount namespace of its own, a root directory
+// with nothing in it but the directory of the shared ones. Mounts that come to be on the
+// host below a shared directory still come here.
+func enterRoot() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("keep mounts to itself: %w", err)
+	}
+	const at = "/proc" // a directory that every host has
+	if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755,size=1m"); err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	if err := unix.Chdir(at); err != nil {
+		return err
+	}
+	if err := os.Mkdir("."+share.Dir, 0o755); err != nil {
+		return err
+	}
+	// The old root lies over the new one then, and is taken off it.
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("pivot: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("leave the host's: %w", err)
+	}
+	return unix.Chdir("/")
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/share"
+	"github.com/bulkhead-project/bulkhead/share/fsys"
+)
+
+// roots is the file system with the directories that the engine has put into dir, which it
+// finds when the guest asks for them by name.
+type roots struct {
+	*fsys.FS
+	dir *os.File
+
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+func newRoots(files *fsys.FS, dir *os.File) *roots {
+	return &roots{FS: files, dir: dir, known: map[string]bool{}}
+}
+
+// Lookup implements fuse.RawFileSystem.
+func (r *roots) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	if header.NodeId == fuse.FUSE_ROOT_ID {
+		if err := r.find(name); err != nil {
+			return fuse.ToStatus(err)
+		}
+	}
+	return r.FS.Lookup(cancel, header, name, out)
+}
+
+// findAll shares what is there already: the guest of a server before this one knows it.
+func (r *roots) findAll() error {
+	fd, err := unix.Openat(int(r.dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	dir := os.NewFile(uintptr(fd), share.Dir)
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	for _, name := range names {
+		if err := r.find(name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return err
+}
+
+// find shares the directory of that name, if it is not shared yet.
+func (r *roots) find(name string) error {
+	cache, ok := share.CacheOf(name)
+	if !ok {
+		return unix.ENOENT
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known[name] {
+		return nil
+	}
+	fd, err := unix.Openat2(int(r.dir.Fd()), name, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return err
+	}
+	err = r.Add(fsys.Root{Name: name, Dir: os.NewFile(uintptr(fd), name), Cache: caches[cache]})
+	if err != nil {
+		return fmt.Errorf("%w: %w", unix.EIO, err)
+	}
+	r.known[name] = true
+	return nil
+}
+
+// caches are fsys's. That a directory is read-only is its mount's to say.
+var caches = map[share.Cache]fsys.Cache{share.Auto: fsys.CacheAuto, share.None: fsys.CacheNone, share.Always: fsys.CacheAlways}

@@ -1,0 +1,123 @@
+// Package server is the process that answers a pod's guest what it asks of the host's
+// directories.
+//
+// It reads what a hostile guest writes, so it has nothing else: no network, no file but the
+// shared ones, which lie in a mount namespace of its own; under root a user of the pod's own,
+// with the capabilities over files that their owners and modes need; Landlock, and a list of
+// system calls.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/share"
+	"github.com/bulkhead-project/bulkhead/share/fsys"
+	"github.com/bulkhead-project/bulkhead/share/wire"
+)
+
+// Main is the whole life of a server, as the engine starts it: owner is the user that it
+// becomes, or "" to stay who it is. It returns when the machine has ended, with nil, or with
+// an error.
+func Main(ctx context.Context, owner string) error {
+	if err := begin(os.Stdin); err != nil {
+		return err
+	}
+	s, err := prepare(owner)
+	if err != nil {
+		fmt.Fprintln(os.Stdout, err)
+		return err
+	}
+	defer s.files.Close()
+	if _, err := fmt.Fprintln(os.Stdout, share.Ready); err != nil {
+		return err
+	}
+	os.Stdout.Close()
+	if err := begin(os.Stdin); err != nil {
+		return err
+	}
+	os.Stdin.Close()
+	if err := s.files.findAll(); err != nil {
+		return err
+	}
+	return s.serve(ctx)
+}
+
+// begin waits for the engine's word: first that it has written down that this process is
+// there, then that the directories are.
+func begin(in io.Reader) error {
+	_, err := io.ReadFull(in, make([]byte, 1))
+	if err != nil {
+		return fmt.Errorf("the engine has ended: %w", err)
+	}
+	return nil
+}
+
+type server struct {
+	port  net.Conn
+	files *roots
+}
+
+// prepare opens what the server needs, and gives up everything else.
+func prepare(owner string) (*server, error) {
+	uid := -1
+	if owner != "" {
+		n, err := strconv.ParseUint(owner, 10, 31)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("user %.32q: %w", owner, errors.Join(err, unix.EINVAL))
+		}
+		uid = int(n)
+	}
+	f := os.NewFile(share.PortFD, "port")
+	port, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("the guest's port: %w", err)
+	}
+	f.Close()
+	proc, err := os.OpenFile("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := enterRoot(); err != nil {
+		return nil, fmt.Errorf("root: %w", err)
+	}
+	dir, err := os.OpenFile(share.Dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := limit(); err != nil {
+		return nil, err
+	}
+	options := fsys.Options{ProcSelfFD: proc, Waiters: waiters}
+	if uid < 0 {
+		options.Owner = &fsys.Owner{}
+	}
+	if err := becomeServer(uid); err != nil {
+		return nil, err
+	}
+	files, err := fsys.New(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := wallIn(); err != nil {
+		return nil, err
+	}
+	return &server{port, newRoots(files, dir)}, nil
+}
+
+// serve answers the guest until the machine closes its port.
+func (s *server) serve(ctx context.Context) error {
+	host, err := wire.Greet(ctx, s.port)
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	return answer(host, s.files)
+}

@@ -1,0 +1,41 @@
+package wire
+
+import "fmt"
+
+// assembly puts a message together from the payloads of frames.
+type assembly struct {
+	buf  []byte
+	want int // the message's length, 0 before its first frame
+}
+
+// add takes a payload, and returns the message that is whole with it, nil before. The
+// message is valid until the next call. An error says that it is none. No more is allocated
+// than has come.
+func (a *assembly) add(payload []byte, least int) ([]byte, error) {
+	if a.want == 0 {
+		if len(payload) < least {
+			return nil, fmt.Errorf("a message that begins with %d bytes", len(payload))
+		}
+		a.want = lengthOf(payload)
+		if a.want < least || a.want > MaxMessage {
+			return nil, fmt.Errorf("a message of %d bytes", a.want)
+		}
+		if a.want == len(payload) {
+			a.want = 0
+			return payload, nil
+		}
+		a.buf = a.buf[:0]
+	}
+	a.buf = append(a.buf, payload...)
+	switch {
+	case len(a.buf) > a.want:
+		return nil, fmt.Errorf("%d bytes of a message of %d", len(a.buf), a.want)
+	case len(a.buf) < a.want:
+		return nil, nil
+	}
+	a.want = 0
+	return a.buf, nil
+}
+
+// reset forgets a message that was put together in part.
+func (a *assembly) reset() { a.want = 0 }

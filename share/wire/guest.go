@@ -1,0 +1,225 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/channel/frame"
+)
+
+// Forward passes the messages of the guest's kernel on to whoever serves at the port, and
+// the answers back, for as long as both files work. Both are blocking: fuse is of /dev/fuse
+// and belongs to a mount. It returns io.EOF when the mount is no more.
+func Forward(port, fuse io.ReadWriter) error {
+	g := &guest{port: port, fuse: fuse, asked: map[uint64]struct{}{}}
+	g.begun.L = &g.mu
+	ends := make(chan error, 2)
+	go func() { ends <- g.requests() }()
+	go func() { ends <- g.replies() }()
+	// The other one waits in the kernel, and ends with the process.
+	return <-ends
+}
+
+type guest struct {
+	port, fuse io.ReadWriter
+
+	mu    sync.Mutex // of what follows
+	begun sync.Cond  // a session
+	epoch uint64     // of the session, 0 for none
+	asked map[uint64]struct{}
+	init  []byte // the kernel's FUSE_INIT
+	// again is the number of that request while it is asked again.
+	again uint64
+
+	write sync.Mutex // of writes to the port
+}
+
+// requests reads what the kernel asks.
+func (g *guest) requests() error {
+	buf := make([]byte, frame.Head+MaxMessage+frame.Tail)
+	for {
+		n, err := g.fuse.Read(buf[frame.Head : frame.Head+MaxMessage])
+		switch {
+		case errors.Is(err, unix.ENODEV):
+			return io.EOF
+		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOENT):
+			continue // a request that was given up
+		case err != nil:
+			return fmt.Errorf("read what the kernel asks: %w", err)
+		case n < minRequest:
+			continue
+		}
+		if err := g.send(buf, n, g.ask(buf[frame.Head:frame.Head+n])); err != nil {
+			return err
+		}
+	}
+}
+
+// ask waits for a session, and notes what is asked in it.
+func (g *guest) ask(request []byte) (epoch uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.epoch == 0 {
+		g.begun.Wait()
+	}
+	op := codeOf(request)
+	if op == opInit {
+		g.init = append([]byte(nil), request...)
+	}
+	if !silent(op) {
+		g.asked[uniqueOf(request)] = struct{}{}
+	}
+	return g.epoch
+}
+
+// send writes the message of n bytes that lies in buf behind a frame's head. It is the
+// buffer's own bytes that travel: each frame's marks are written over its neighbours.
+func (g *guest) send(buf []byte, n int, epoch uint64) error {
+	g.write.Lock()
+	defer g.write.Unlock()
+	for at := 0; at < n; at += frame.MaxPayload {
+		size := min(n-at, frame.MaxPayload)
+		part := buf[at : at+frame.Head+size+frame.Tail]
+		next := [frame.Tail]byte(part[frame.Head+size:])
+		frame.Enclose(part, frame.Data, epoch)
+		if _, err := g.port.Write(part); err != nil {
+			return fmt.Errorf("ask the host: %w", err)
+		}
+		copy(part[frame.Head+size:], next[:])
+	}
+	return nil
+}
+
+// replies reads what the host says.
+func (g *guest) replies() error {
+	d := frame.NewDecoder(g.port, true)
+	var in assembly
+	for {
+		f, err := d.Next()
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrNoProgress):
+			// Nobody is there. Reads return at once until there is; this write waits, and so
+			// does what the kernel asks from now on.
+			d.Reset()
+			in.reset()
+			g.mu.Lock()
+			g.epoch = 0
+			g.mu.Unlock()
+			if err := g.say(frame.Ready, 0); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("read what the host answers: %w", err)
+		case f.Kind == frame.Hello:
+			in.reset()
+			if err := g.hello(f); err != nil {
+				return err
+			}
+			continue
+		case f.Kind != frame.Data || f.Epoch != g.epoch || f.Epoch == 0: // which this goroutine alone changes
+			continue
+		}
+		message, err := in.add(f.Payload, minReply)
+		if err != nil {
+			in.reset()
+			continue
+		}
+		if message != nil && g.wanted(message) {
+			if err := g.answer(message); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// wanted tells whether the kernel waits for a reply. Without a number it is a notice.
+func (g *guest) wanted(reply []byte) bool {
+	unique := uniqueOf(reply)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if unique != 0 && unique == g.again {
+		g.again = 0
+		return false
+	}
+	_, asked := g.asked[unique]
+	delete(g.asked, unique)
+	return asked || unique == 0
+}
+
+// answer gives the kernel a reply. It may have given the request up.
+func (g *guest) answer(reply []byte) error {
+	_, err := g.fuse.Write(reply)
+	if errors.Is(err, unix.ENODEV) {
+		return io.EOF
+	}
+	return nil
+}
+
+// hello begins a session.
+func (g *guest) hello(f frame.Frame) error {
+	if f.Epoch == 0 || len(f.Payload) != 1 || f.Payload[0] != version {
+		return nil
+	}
+	if f.Epoch == g.epoch { // which is only said again
+		return g.say(frame.Answer, f.Epoch, version)
+	}
+	g.mu.Lock()
+	g.epoch = 0 // what is asked from now on waits for this session
+	lost, init := g.asked, g.init
+	g.asked, g.again = map[uint64]struct{}{}, 0
+	if init != nil {
+		g.again = uniqueOf(init)
+		if _, open := lost[g.again]; open { // the kernel still waits for it
+			delete(lost, g.again)
+			g.asked[g.again], g.again = struct{}{}, 0
+		}
+	}
+	g.mu.Unlock()
+	if err := g.say(frame.Answer, f.Epoch, version); err != nil {
+		return err
+	}
+	if err := g.introduce(init, f.Epoch); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	g.epoch = f.Epoch
+	g.begun.Broadcast()
+	g.mu.Unlock()
+	for unique := range lost {
+		if err := g.answer(failed(unique)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// introduce tells a server what the kernel told the one before.
+func (g *guest) introduce(init []byte, epoch uint64) error {
+	if init == nil {
+		return nil
+	}
+	buf := append(make([]byte, frame.Head, frame.Head+len(init)+frame.Tail), init...)
+	return g.send(append(buf, make([]byte, frame.Tail)...), len(init), epoch)
+}
+
+// failed is the reply EIO.
+func failed(unique uint64) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, minReply)
+	b = binary.NativeEndian.AppendUint32(b, ^uint32(unix.EIO)+1) // negative, as the kernel has it
+	return binary.NativeEndian.AppendUint64(b, unique)
+}
+
+func (g *guest) say(k frame.Kind, epoch uint64, payload ...byte) error {
+	g.write.Lock()
+	defer g.write.Unlock()
+	if _, err := g.port.Write(frame.Append(nil, k, epoch, payload)); err != nil {
+		return fmt.Errorf("speak to the host: %w", err)
+	}
+	return nil
+}

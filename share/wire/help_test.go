@@ -1,0 +1,5 @@
+package wire
+
+import "os"
+
+func osFile(fd int) *os.File { return os.NewFile(uintptr(fd), "port") }

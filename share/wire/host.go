@@ -1,0 +1,133 @@
+package wire
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/channel/frame"
+)
+
+// Host is the server's side of one session. Next is for one goroutine, Reply for any number.
+type Host struct {
+	conn  net.Conn
+	d     *frame.Decoder
+	in    assembly
+	epoch uint64
+
+	mu  sync.Mutex // of what follows
+	out net.Buffers
+	// heads and tails are those of a message's frames.
+	marks []byte
+}
+
+// A hello is repeated until it is answered: half a frame of a former server may have
+// swallowed it. The guest's forwarder may also not have begun yet.
+const helloEvery = 2 * time.Second
+
+// Greet begins a session over a connection to the guest's port, which it owns from then on.
+// It returns when the guest has answered, or the context ends.
+func Greet(ctx context.Context, conn net.Conn) (*Host, error) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	h, err := greet(conn)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("greet the guest: %w", err)
+	}
+	return h, nil
+}
+
+func greet(conn net.Conn) (*Host, error) {
+	var number [8]byte
+	// Package crypto/rand would make the guest's forwarder, which has no use for it, larger.
+	if _, err := unix.Getrandom(number[:], 0); err != nil {
+		return nil, err
+	}
+	h := &Host{conn: conn, d: frame.NewDecoder(conn, false), epoch: binary.NativeEndian.Uint64(number[:]) | 1}
+	// As many zeros as the longest frame end the wait for the rest of one.
+	hello := frame.Append(make([]byte, frame.Max), frame.Hello, h.epoch, []byte{version})
+	for {
+		if err := conn.SetDeadline(time.Now().Add(helloEvery)); err != nil {
+			return nil, err
+		}
+		_, err := conn.Write(hello)
+		if err == nil {
+			var answer frame.Frame
+			if answer, err = h.d.Seek(h.epoch); err == nil {
+				if len(answer.Payload) != 1 || answer.Payload[0] != version {
+					return nil, fmt.Errorf("%w: it answers % .16x", ErrGuest, answer.Payload)
+				}
+				return h, conn.SetDeadline(time.Time{})
+			}
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, err
+		}
+	}
+}
+
+// Next returns the guest's next request, which is valid until the next call. Errors are the
+// connection's (io.EOF when the machine has closed it), or match ErrGuest.
+func (h *Host) Next() ([]byte, error) {
+	for {
+		f, err := h.d.Next()
+		if errors.Is(err, frame.ErrFraming) {
+			return nil, fmt.Errorf("%w: %w", ErrGuest, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if f.Epoch != h.epoch || f.Kind != frame.Data {
+			continue // what a former session has left, or another answer to the hello
+		}
+		message, err := h.in.add(f.Payload, minRequest)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrGuest, err)
+		}
+		if message != nil {
+			return message, nil
+		}
+	}
+}
+
+// Reply sends a message, of at most MaxMessage bytes.
+func (h *Host) Reply(message []byte) error {
+	if len(message) < minReply || len(message) > MaxMessage {
+		return fmt.Errorf("a reply of %d bytes: %w", len(message), io.ErrShortBuffer)
+	}
+	const mark = frame.Head + frame.Tail
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	frames := (len(message) + frame.MaxPayload - 1) / frame.MaxPayload
+	if cap(h.marks) < frames*mark {
+		h.marks = make([]byte, frames*mark)
+	}
+	out := h.out[:0]
+	for i := range frames {
+		m := h.marks[i*mark : (i+1)*mark]
+		part := message[i*frame.MaxPayload:]
+		part = part[:min(len(part), frame.MaxPayload)]
+		frame.Marks(m[:frame.Head], m[frame.Head:], frame.Data, h.epoch, len(part))
+		out = append(out, m[:frame.Head], part, m[frame.Head:])
+	}
+	h.out = out
+	_, err := out.WriteTo(h.conn)
+	return err
+}
+
+// Close ends the session.
+func (h *Host) Close() error { return h.conn.Close() }

@@ -1,0 +1,49 @@
+package confine
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Become makes this process one of that user and group, who has these capabilities and no
+// others, nor a way to more. Who is that user already stays in the groups that it is in. It is
+// for a program without cgo.
+func Become(uid, gid int, capabilities []uint) error {
+	// With it a change of user leaves the capabilities alone, also that of a thread.
+	const keep = 1<<2 | 1<<4 // SECBIT_NO_SETUID_FIXUP, SECBIT_KEEP_CAPS
+	if uid != os.Geteuid() {
+		if err := allThreads(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, keep, 0); err != nil {
+			return fmt.Errorf("keep capabilities: %w", err)
+		}
+		if err := syscall.Setgroups(nil); err != nil {
+			return fmt.Errorf("setgroups: %w", err)
+		}
+		if err := syscall.Setresgid(gid, gid, gid); err != nil {
+			return fmt.Errorf("become group %d: %w", gid, err)
+		}
+		if err := syscall.Setresuid(uid, uid, uid); err != nil {
+			return fmt.Errorf("become user %d: %w", uid, err)
+		}
+	}
+	if err := allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
+	}
+	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	data := &[2]unix.CapUserData{}
+	for _, c := range capabilities {
+		data[c/32].Effective |= 1 << (c % 32)
+		data[c/32].Permitted |= 1 << (c % 32)
+	}
+	if err := allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(data)), 0); err != nil {
+		return fmt.Errorf("capset: %w", err)
+	}
+	return nil
+}
+
+// Files leaves this process the files that p names and no others, for good, where the kernel
+// has Landlock; what it lacks is missing, as with Apply.
+func Files(p Policy) (missing, err error) { return first(p, 0, allThreads) }
