@@ -208,3 +208,39 @@ func open(t *testing.T) int {
 	}
 	return len(all)
 }
+
+// TestMounts shows what the host has mounted in a shared directory, read-only where the root is.
+func TestMounts(t *testing.T) {
+	t.Parallel()
+	host := t.TempDir()
+	inner := filepath.Join(host, "a/inner")
+	if err := os.MkdirAll(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("mounts", inner, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(inner, unix.MNT_DETACH) }()
+	put(t, filepath.Join(inner, "file"), "data")
+	top := fsystest.Mount(t, fsystest.Spec{Roots: []fsystest.Root{
+		{Root: fsys.Root{Name: "rw"}, Path: host}, {Root: fsys.Root{Name: "ro", ReadOnly: true}, Path: host},
+	}})
+	for _, tree := range []string{"rw", "ro"} {
+		if got := content(filepath.Join(top, tree, "a/inner/file")); got != "data" {
+			t.Errorf("%s: %q", tree, got)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(top, "ro/a/inner/file"), nil, 0); !errors.Is(err, unix.EROFS) {
+		t.Errorf("written: %v", err)
+	}
+	if err := os.Rename(filepath.Join(top, "rw/a/inner/file"), filepath.Join(top, "rw/file")); !errors.Is(err, unix.EXDEV) {
+		t.Errorf("moved between mounts: %v", err)
+	}
+	if err := os.Remove(filepath.Join(top, "rw/a/inner")); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("removed: %v", err)
+	}
+	put(t, filepath.Join(top, "rw/a/inner/file"), "new data")
+	if got := content(filepath.Join(inner, "file")); got != "new data" {
+		t.Errorf("on the host: %q", got)
+	}
+}
