@@ -89,7 +89,8 @@ func TestShort(t *testing.T) {
 			t.Errorf("%x is answered by %x", m, reply[:n])
 		}
 	}
-	if n := g.wire.Answer(message(statfs, 1), reply[:20]); n != 16 || unix.Errno(-int32(binary.NativeEndian.Uint32(reply[4:]))) != unix.EINVAL {
+	n := g.wire.Answer(message(statfs, 1), reply[:20])
+	if n != 16 || unix.Errno(-int32(binary.NativeEndian.Uint32(reply[4:]))) != unix.EINVAL {
 		t.Errorf("no room for the answer: %x", reply[:n])
 	}
 }
