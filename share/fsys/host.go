@@ -1,6 +1,7 @@
 package fsys
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -25,10 +26,14 @@ func component(name string) error {
 
 // status is the number that the guest is told.
 func status(err error) fuse.Status {
-	if err == nil {
+	var errno unix.Errno
+	switch {
+	case err == nil:
 		return fuse.OK
+	case errors.As(err, &errno):
+		return fuse.Status(errno)
 	}
-	return fuse.ToStatus(err)
+	return fuse.EIO
 }
 
 // descriptors is how many the file system may have.

@@ -2,7 +2,6 @@
 package creds
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -10,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrIdentity is of users and groups that the process cannot act as.
-var ErrIdentity = errors.New("cannot act as this user")
+// ErrIdentity is of users and groups that the process cannot act as. It is EOVERFLOW, as the kernel has it for those
+// that a user namespace does not know.
+var ErrIdentity = fmt.Errorf("cannot act as this user: %w", unix.EOVERFLOW)
 
 // As runs do on a thread whose file system user and group are uid and gid: files that it makes belong to them.
 // What the process may do by CAP_DAC_OVERRIDE do may as well, since the guest has checked permissions already. do must
