@@ -34,6 +34,7 @@ func (s Suite) Run(t *testing.T) {
 		{"a writable disk is written", writableDisk},
 		{"a writable disk has an end", shortDisk},
 		{"wrong slots, modes and sizes are refused", wrongDisks},
+		{"cards of a machine without a tap are refused", wrongCards},
 		{"a machine is adopted from its stored record", adopt},
 		{"kill is idempotent and final", killTwice},
 		{"a guest that powers off ends without error", powerOff},
@@ -202,6 +203,13 @@ func wrongDisks(t *testing.T, d hypervisor.Driver, s Saved) {
 	wantError(t, v.Attach(ctx, s.Machine.Scratch, short, hypervisor.ReadOnly), hypervisor.ErrInvalid)
 	wantError(t, v.Detach(ctx, s.Machine.Slots), hypervisor.ErrInvalid)
 	want(t, Ask(t, v, "echo fine"), "fine")
+}
+
+func wrongCards(t *testing.T, d hypervisor.Driver, s Saved) {
+	v := s.Clone(t, d)
+	wantError(t, v.AddCards(within(t), []*os.File{nil}), hypervisor.ErrInvalid)
+	wantError(t, v.AddCards(within(t), make([]*os.File, 8)), hypervisor.ErrInvalid)
+	want(t, Ask(t, v, "get"), "template")
 }
 
 func adopt(t *testing.T, d hypervisor.Driver, s Saved) {
