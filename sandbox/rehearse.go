@@ -75,12 +75,19 @@ type rehearsal struct {
 	undo           undo.Stack // of what no pod must find
 }
 
+// rounds is how often a rehearsal goes through a container's life: what the first round has
+// changed for good, in the kernel as in the agent, the second goes through as pods do.
+const rounds = 2
+
+// step is one of a rehearsal's.
+type step struct {
+	name string
+	do   func(context.Context) error
+}
+
 func (h *rehearsal) run(ctx context.Context) error {
 	s, m := h.s, h.m
-	for _, step := range []struct {
-		name string
-		do   func(context.Context) error
-	}{
+	steps := []step{
 		{"configure", func(ctx context.Context) error {
 			_, err := s.introduce(ctx, m, agentv1.Configure{
 				Sandbox: rehearsalName, Hostname: rehearsalName, Network: h.r.Network, Rehearsal: true,
@@ -89,10 +96,13 @@ func (h *rehearsal) run(ctx context.Context) error {
 		}},
 		{scratchName, func(ctx context.Context) error { return s.mountScratch(ctx, m, h.scratch) }},
 		{"image", h.mount},
-		{"create", h.create},
-		{"start", func(ctx context.Context) error { return m.agent.Start(ctx, h.first()) }},
-		{"exec", h.exec},
-	} {
+	}
+	for range rounds {
+		steps = append(steps, step{"create", h.create},
+			step{"start", func(ctx context.Context) error { return m.agent.Start(ctx, h.first()) }},
+			step{"exec", h.exec}, step{"delete", h.end})
+	}
+	for _, step := range steps {
 		call, done := m.call(ctx, s.o.BootTimeout)
 		err := step.do(call)
 		done()
@@ -115,21 +125,27 @@ func (h *rehearsal) mount(ctx context.Context) error {
 	if err := h.m.vm.Attach(ctx, h.slot, h.image, hypervisor.ReadOnly); err != nil {
 		return err
 	}
-	return h.m.agent.Mount(ctx, agentv1.Mount{Name: rehearsalName, Slot: h.slot, FS: "erofs", ReadOnly: true})
+	if err := h.m.agent.Mount(ctx, agentv1.Mount{Name: rehearsalName, Slot: h.slot, FS: "erofs", ReadOnly: true}); err != nil {
+		return err
+	}
+	h.undo.Push("container", h.end) // before the image that it is of
+	return nil
+}
+
+// end ends the container, if there is one.
+func (h *rehearsal) end(ctx context.Context) error {
+	_ = h.m.agent.Signal(ctx, agentv1.Signal{Process: h.first(), Signal: int(unix.SIGKILL)}) // it may have ended
+	if _, err := h.m.agent.Wait(ctx, h.first()); err != nil && !errors.Is(err, agentv1.ErrNotFound) {
+		return err
+	}
+	_, err := h.m.agent.Delete(ctx, h.first())
+	if errors.Is(err, agentv1.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 func (h *rehearsal) create(ctx context.Context) error {
-	h.undo.Push("container", func(ctx context.Context) error {
-		_ = h.m.agent.Signal(ctx, agentv1.Signal{Process: h.first(), Signal: int(unix.SIGKILL)}) // it may have ended
-		if _, err := h.m.agent.Wait(ctx, h.first()); err != nil && !errors.Is(err, agentv1.ErrNotFound) {
-			return err
-		}
-		_, err := h.m.agent.Delete(ctx, h.first())
-		if errors.Is(err, agentv1.ErrNotFound) {
-			return nil
-		}
-		return err
-	})
 	_, err := h.m.agent.Create(ctx, agentv1.Create{
 		Container:  rehearsalName,
 		RootRecord: containerv1.RecordOf(containerv1.Image{ID: rehearsalName}),

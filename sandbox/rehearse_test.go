@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,18 +17,18 @@ func (h *harness) rehearse() error {
 	return h.box.Rehearse(h.ctx, Rehearsal{Container: []byte(`{}`), Exec: []byte(`{}`)}, h.scratch(), h.disk("image"))
 }
 
-// endExec ends the rehearsal's process as soon as there is one, and returns it.
-func (h *harness) endExec() *fakeProc {
-	for h.ctx.Err() == nil {
+// endExecs ends the rehearsal's processes as soon as there are, and returns them.
+func (h *harness) endExecs() (all []*fakeProc) {
+	for h.ctx.Err() == nil && len(all) < rounds {
 		p, err := h.agent.proc(agentv1.Process{Container: rehearsalName, Exec: rehearsalName})
-		if err == nil {
+		if err == nil && !slices.Contains(all, p) {
 			h.say(p, "stdout", strings.Repeat("x", execOutput))
 			p.end(agentv1.Exit{At: time.Now()})
-			return p
+			all = append(all, p)
 		}
 		time.Sleep(time.Millisecond)
 	}
-	return nil
+	return all
 }
 
 // TestRehearse: a whole rehearsal leaves nothing in the machine but its disk; it gets no pod and
@@ -35,11 +36,16 @@ func (h *harness) endExec() *fakeProc {
 func TestRehearse(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	ended := make(chan *fakeProc, 1)
-	go func() { ended <- h.endExec() }()
+	ended := make(chan []*fakeProc, 1)
+	go func() { ended <- h.endExecs() }()
 	h.must(h.rehearse())
-	if p := <-ended; p.out["stdout"].acked != execOutput {
-		t.Errorf("of its output %d bytes are taken", p.out["stdout"].acked)
+	for _, p := range <-ended {
+		if p.out["stdout"].acked != execOutput {
+			t.Errorf("of its output %d bytes are taken", p.out["stdout"].acked)
+		}
+	}
+	if n := h.agent.count(agentv1.OpCreate); n != rounds {
+		t.Errorf("%d containers", n)
 	}
 	h.agent.mu.Lock()
 	if len(h.agent.procs) > 0 || len(h.agent.mounts) != 1 {
@@ -80,7 +86,7 @@ func TestRehearsalThatFails(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)
 			h.agent.refuse(op, boom)
-			go h.endExec()
+			go h.endExecs()
 			if err := h.rehearse(); err == nil || !strings.Contains(err.Error(), "boom") {
 				t.Errorf("rehearsal: %v", err)
 			}
