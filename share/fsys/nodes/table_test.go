@@ -279,3 +279,76 @@ func TestIno(t *testing.T) {
 		}
 	}
 }
+
+// TestFull leaves a quarter of the nodes to those that are asked for by name.
+func TestFull(t *testing.T) {
+	table, root, host := fixture(t, Limits{Nodes: 8, Descriptors: 8})
+	list := func(name string) (uint64, error) {
+		mkdir(t, filepath.Join(host, name))
+		var st unix.Statx_t
+		if err := StatAt(root.FD, name, &st); err != nil {
+			t.Fatal(err)
+		}
+		return table.List(root, name, &st)
+	}
+	for i := range 5 {
+		if _, err := list(fmt.Sprint(i)); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	counts(t, table, 6, 1)
+	if _, err := list("many"); !errors.Is(err, unix.ENFILE) {
+		t.Errorf("listed though there are many: %v", err)
+	}
+	first, err := list("0")
+	if err != nil || table.Lookups(first) != 2 || enter(t, table, root, "0") != first || stale(table, first) {
+		t.Errorf("listed again: %d, %v, looked up %d times", first, err, table.Lookups(first))
+	}
+	enter(t, table, root, "many")
+	mkdir(t, filepath.Join(host, "last"))
+	enter(t, table, root, "last")
+	mkdir(t, filepath.Join(host, "too many"))
+	fd, err := OpenAt(root.FD, "too many")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Statx_t
+	if err := Stat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Enter(root, "too many", root.Tree(), fd, &st); !errors.Is(err, unix.ENFILE) {
+		t.Errorf("looked up though there are too many: %v", err)
+	}
+	if err := unix.Fstat(fd, new(unix.Stat_t)); !errors.Is(err, unix.EBADF) {
+		t.Errorf("its descriptor: %v", err)
+	}
+}
+
+// TestKnown finds no node for a file that is not there, or that the guest does not know, or that has another's number.
+func TestKnown(t *testing.T) {
+	table, root, host := fixture(t, Limits{Nodes: 8, Descriptors: 2})
+	mkdir(t, filepath.Join(host, "a"))
+	mkdir(t, filepath.Join(host, "b"))
+	for _, name := range []string{"a", "nowhere"} {
+		if r := table.Known(root, name); r != nil {
+			t.Errorf("%s is known as %d", name, r.ID())
+		}
+	}
+	a := enter(t, table, root, "a")
+	r := table.Known(root, "a")
+	if r == nil || r.ID() != a || r.FD < 0 {
+		t.Fatalf("a is not known: %v", r)
+	}
+	r.Release()
+	enter(t, table, root, "b") // a is closed for it
+	if r := table.Known(root, "a"); r == nil || r.FD < 0 {
+		t.Errorf("a is not opened again: %v", r)
+	} else {
+		r.Release()
+	}
+	enter(t, table, root, "b")
+	table.nodes[a].born--
+	if r := table.Known(root, "a"); r != nil {
+		t.Error("another file with its number is taken for it")
+	}
+}
