@@ -141,6 +141,11 @@ func (ls *Locks) try(w Wait, unlock bool, lock func() error) error {
 			err = unix.EIO
 		}
 		timer.Stop()
+		select {
+		case <-ls.stop: // also if a lock was given back at the end
+			err = unix.EIO
+		default:
+		}
 		if err != unix.EAGAIN { //nolint:errorlint // set above
 			return err
 		}

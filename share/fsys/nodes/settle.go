@@ -16,7 +16,9 @@ func (t *Table) settle(n *Node) {
 			return
 		}
 		t.shut(n)
-		delete(t.nodes, n.id)
+		if t.nodes[n.id] == n {
+			delete(t.nodes, n.id)
+		}
 		if t.files[n.key] == n {
 			delete(t.files, n.key)
 		}

@@ -27,6 +27,7 @@ type Table struct {
 	files   map[key]*Node
 	trees   map[string]*Tree
 	order   []*Tree // by id
+	added   uint32  // the last tree's id
 	volumes map[volume]uint32
 	devices map[uint64]uint64
 	open    int
@@ -65,7 +66,8 @@ func (t *Table) Count() (nodes, descriptors int) {
 	return len(t.nodes), t.open
 }
 
-// AddTree takes over fd, an O_PATH descriptor of the tree's root. It is an error if a tree has the name.
+// AddTree takes over fd, an O_PATH descriptor of the tree's root. It is an error if a tree has the name. What the guest
+// remembers of the root of a tree that was removed is the new one's.
 func (t *Table) AddTree(tree *Tree, fd int) error {
 	var st unix.Statx_t
 	if err := Stat(fd, &st); err != nil {
@@ -76,18 +78,15 @@ func (t *Table) AddTree(tree *Tree, fd int) error {
 	if t.trees[tree.Name] != nil {
 		return unix.EEXIST
 	}
-	last := uint32(0)
-	if n := len(t.order); n > 0 {
-		last = t.order[n-1].id
+	id := treeID(tree.Name)
+	if old := t.nodes[id]; old != nil && !old.tree.dead {
+		return unix.EEXIST
 	}
-	tree.id = last + 1
+	t.added++
+	tree.id = t.added
 	k, err := t.keyOf(tree, &st)
 	if err != nil {
 		return err
-	}
-	id := treeID(tree.Name)
-	if t.nodes[id] != nil || t.files[k] != nil {
-		return unix.EEXIST
 	}
 	n := t.add(id, k, tree, &st)
 	n.fd, n.pinned = int32(fd), true

@@ -352,3 +352,39 @@ func TestKnown(t *testing.T) {
 		t.Error("another file with its number is taken for it")
 	}
 }
+
+// TestAgain adds a tree of the name of one that was removed, of which the guest has not forgotten everything.
+func TestAgain(t *testing.T) {
+	table, root, host := fixture(t, Limits{Nodes: 20, Descriptors: 10})
+	mkdir(t, filepath.Join(host, "a"))
+	was := []uint64{root.ID(), enter(t, table, root, "a")}
+	root.LookedUp()
+	root.Release()
+	for range 3 {
+		if _, err := table.RemoveTree("tree"); err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Open(host, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := table.AddTree(&Tree{Name: "tree"}, fd); err != nil {
+			t.Fatal(err)
+		}
+		if err := table.AddTree(&Tree{Name: "tree"}, fd); !errors.Is(err, unix.EEXIST) {
+			t.Errorf("added twice: %v", err)
+		}
+		root, err := table.Tree("tree")
+		if err != nil || root.ID() != was[0] {
+			t.Fatalf("the root: %v", err)
+		}
+		if a := enter(t, table, root, "a"); a == was[1] || stale(table, a) || !stale(table, was[1]) {
+			t.Errorf("a is %d, and was %d", a, was[1])
+		}
+		root.Release()
+	}
+	for id := range table.nodes {
+		table.Forget(id, 9)
+	}
+	counts(t, table, 1, 1)
+}
