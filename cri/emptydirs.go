@@ -26,7 +26,7 @@ func (s *Service) kubeletDirs(o *runtimev1.PodOptions, config *runtimeapi.Contai
 	o.EmptyDirs = maps.Clone(o.EmptyDirs)
 	for _, mount := range config.GetMounts() {
 		v, ok, err := s.volumes.Of(mount.GetHostPath())
-		if err != nil || !ok || v.Files || s.volumes.Kubelet == "" || !strings.HasPrefix(v.Dir, filepath.Clean(s.volumes.Kubelet)+"/") {
+		if err != nil || !ok || v.Files || v.Host || s.volumes.Kubelet == "" || !strings.HasPrefix(v.Dir, filepath.Clean(s.volumes.Kubelet)+"/") {
 			continue // what is wrong with a mount is said where it is specified
 		}
 		dir, group, err := kubeletDir(v)

@@ -17,7 +17,9 @@ import (
 type Manager struct {
 	dir     string
 	objects Objects
-	mu      sync.Mutex
+
+	mu       sync.Mutex
+	prepared bool // the hostPaths
 }
 
 // New makes the manager of the volumes below dir, which belongs to the one pod
@@ -29,10 +31,10 @@ func New(dir string, objects Objects) *Manager {
 	return &Manager{dir: dir, objects: objects}
 }
 
-// Needed tells whether the pod has volumes that Refresh writes.
+// Needed tells whether the pod has volumes that Refresh writes or makes.
 func Needed(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Volumes {
-		if Plugin(&pod.Spec.Volumes[i].VolumeSource) != "" {
+		if source := &pod.Spec.Volumes[i].VolumeSource; Plugin(source) != "" || source.HostPath != nil {
 			return true
 		}
 	}
@@ -41,22 +43,15 @@ func Needed(pod *corev1.Pod) bool {
 
 // Refresh writes what the volumes of the pod hold now; allocatable is what a
 // container has that sets no limit. A volume that cannot be written is left as
-// it was, and is named in the error; the others are written all the same.
+// it was, and is named in the error; the others are written all the same. The first call that
+// succeeds finds the hostPaths to be what their types say.
 func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod, allocatable corev1.ResourceList) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var failed error
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		plugin := Plugin(&volume.VolumeSource)
-		if plugin == "" {
-			continue
-		}
-		p := &payload{pod: pod, objects: m.objects, allocatable: allocatable}
-		err := p.collect(ctx, &volume.VolumeSource)
-		if err == nil {
-			err = m.write(plugin, volume.Name, p.files)
-		}
+		err := m.refresh(ctx, pod, volume, allocatable)
 		if err != nil {
 			err = fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err)
 			if failed != nil {
@@ -65,7 +60,23 @@ func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod, allocatable core
 			failed = err
 		}
 	}
+	m.prepared = m.prepared || failed == nil
 	return failed
+}
+
+func (m *Manager) refresh(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, allocatable corev1.ResourceList) error {
+	if volume.HostPath != nil && !m.prepared {
+		return prepareHostPath(volume.HostPath)
+	}
+	plugin := Plugin(&volume.VolumeSource)
+	if plugin == "" {
+		return nil
+	}
+	p := &payload{pod: pod, objects: m.objects, allocatable: allocatable}
+	if err := p.collect(ctx, &volume.VolumeSource); err != nil {
+		return err
+	}
+	return m.write(plugin, volume.Name, p.files)
 }
 
 func (m *Manager) write(plugin, name string, files []atomicdir.File) error {

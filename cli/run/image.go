@@ -12,7 +12,8 @@ import (
 // files the documents do that.
 type imageFlags struct {
 	stdin, tty                           bool
-	env, volumes                         []string
+	env                                  []string
+	volumes                              volumeFlags
 	name, cpus, memory, user             string
 	workdir, entrypoint, imagePullPolicy string
 }
@@ -29,7 +30,7 @@ func (f *imageFlags) add(flags *pflag.FlagSet) {
 	of.StringVarP(&f.workdir, "workdir", "w", "", "image: working directory")
 	of.StringVar(&f.entrypoint, "entrypoint", "", `image: program in place of the image's own; '["sh","-c"]' for one with arguments`)
 	of.StringVar(&f.imagePullPolicy, "pull", "missing", "image: when to pull it: missing, always or never")
-	of.StringArrayVarP(&f.volumes, "volume", "v", nil, "image: not possible yet")
+	f.volumes.add(of)
 	of.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{ofImage: nil} })
 	flags.AddFlagSet(of)
 }

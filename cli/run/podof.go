@@ -3,7 +3,6 @@ package run
 import (
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -24,6 +23,7 @@ type (
 		Spec struct {
 			RestartPolicy string      `json:"restartPolicy"`
 			Containers    []container `json:"containers"`
+			Volumes       []volume    `json:"volumes,omitempty"`
 		} `json:"spec"`
 	}
 	container struct {
@@ -39,6 +39,7 @@ type (
 		TTY             bool              `json:"tty,omitempty"`
 		Resources       *resources        `json:"resources,omitempty"`
 		SecurityContext map[string]uint32 `json:"securityContext,omitempty"`
+		VolumeMounts    []volumeMount     `json:"volumeMounts,omitempty"`
 	}
 	variable struct {
 		Name  string `json:"name"`
@@ -52,10 +53,6 @@ type (
 // manifest is the Pod that runs an image with arguments of its own, none for the
 // image's.
 func (f imageFlags) manifest(image string, args []string) (api.Manifest, error) {
-	if len(f.volumes) > 0 {
-		return api.Manifest{}, errors.New(
-			"-v: directories of this machine cannot be shared with a pod yet; bulkhead cp copies files to and from one")
-	}
 	base := baseName(image)
 	c := container{
 		Name: base, Image: image, Args: verbatim(args), WorkingDir: f.workdir,
@@ -71,6 +68,7 @@ func (f imageFlags) manifest(image string, args []string) (api.Manifest, error) 
 		p.Metadata.Name = base + "-" + strings.ToLower(rand.Text()[:5])
 	}
 	p.Spec.RestartPolicy, p.Spec.Containers = "Never", []container{c}
+	f.volumes.setVolumes(&p)
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return api.Manifest{}, fmt.Errorf("describe the pod of %s: %w", image, err)

@@ -1,6 +1,8 @@
 package run
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -86,7 +88,6 @@ func TestImageNames(t *testing.T) {
 
 func TestBadImageFlags(t *testing.T) {
 	for _, tc := range []struct{ flag, value, want string }{
-		{"-v", "/srv:/srv", "cannot be shared with a pod yet"},
 		{"--user", "root", "give numbers"},
 		{"--user", "1:", "give numbers"},
 		{"--user", "-1", "give numbers"},
@@ -119,6 +120,75 @@ func TestBytesOf(t *testing.T) {
 	} {
 		if got, err := bytesOf(text); got != want || err != nil {
 			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+}
+
+// TestVolumes has -v and --mount read as podman reads them.
+func TestVolumes(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Mkdir("data", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m, err := described(t, "-v", dir+":/a", "-v", "./data:/b:ro,z", "--mount", "type=bind,source=./data/..,target=/c,readonly",
+		"--mount", "type=tmpfs,dst=/d,tmpfs-size=1Mi", "-v", "/e", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := podapi.Read(m.Name, []byte(m.YAML))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	spec := found.Pods[0].Spec
+	for i, mount := range spec.Containers[0].VolumeMounts {
+		source := spec.Volumes[i].VolumeSource
+		what := ""
+		switch {
+		case source.HostPath != nil:
+			what = source.HostPath.Path
+		case source.EmptyDir != nil:
+			what = string(source.EmptyDir.Medium) + source.EmptyDir.SizeLimit.String()
+		}
+		got = append(got, fmt.Sprintf("%s %s %t", mount.MountPath, what, mount.ReadOnly))
+	}
+	want := []string{"/a " + dir + " false", "/b " + dir + "/data true", "/c " + dir + " true", "/d Memory1Mi false", "/e <nil> false"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestVolumesRefused: what is no volume is said when it is typed.
+func TestVolumesRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"":              "no absolute path",
+		"a:/b":          "volumes with names",
+		":/b":           "no path of this machine",
+		"/:b":           "no absolute path",
+		"/:/b:exec":     `option "exec"`,
+		"/:/b:ro:x":     "more than",
+		"/not/there:/b": "no such file",
+		"/:/b ":         "",
+	} {
+		var f volumeFlags
+		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		f.add(flags)
+		if err := flags.Parse([]string{"-v", text}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"type=bind,src=/":                "no target",
+		"type=nfs,src=/,dst=/x":          `type "nfs"`,
+		"src=v,dst=/x":                   "volumes with names",
+		"type=bind,src=/,dst=/x,foo=bar": `"foo" is not known`,
+	} {
+		var f volumeFlags
+		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		f.add(flags)
+		if err := flags.Parse([]string{"--mount", text}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func main() {
 	switch {
 	case len(os.Args) == 4 && os.Args[1] == share.Serve:
 		_ = oomscore.Unprotect(os.Getpid())                 // it serves also where it stays protected
-		err = server.Main(context.Background(), os.Args[2]) // the last one is the pod, for people to read
+		err = server.Main(context.Background(), os.Args[2]) // the last one is the pod's directory, for people to read
 	case len(os.Args) == 2 && os.Args[1] == share.Attach:
 		err = attach.Main(os.Stdin)
 	}

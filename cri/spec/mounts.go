@@ -95,6 +95,13 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 	case !ok:
 		m.Source = containerv1.Share{Name: mount.GetHostPath()}
 		return m, nil
+	case v.Host:
+		share, named := in.Options.HostPaths[v.Name]
+		if !named {
+			return m, fmt.Errorf("%w: mount at %s: the pod has no directory of the host %q", oci.ErrInvalid, destination, v.Name)
+		}
+		m.Source, m.SubPath = share, v.SubPath
+		return m, nil
 	case v.Files:
 		m.Source = containerv1.Files{Name: v.Name}
 	default:

@@ -229,7 +229,7 @@ func (n *killed) noProcess(t *testing.T, pod string) {
 		}
 		// Its environment tells whose it is.
 		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if strings.Contains(string(env), n.faults.Path) || slices.Contains(procid.Args(pid), pod) {
+		if strings.Contains(string(env), n.faults.Path) || slices.Contains(procid.Args(pid), filepath.Join(n.o.Roots.Instance("cri"), pod)) {
 			t.Errorf("process %d is left: %q", pid, procid.Args(pid))
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}

@@ -43,8 +43,9 @@ func (h Host) make(path string) {
 	}
 }
 
-// open opens what path names, links followed, if pods may have it.
-func (h Host) open(path string) (p *place, err error) {
+// open opens what path names, links followed, or a part of that, from which no link leads,
+// if pods may have it. The directories of a part that are missing are made.
+func (h Host) open(path, part string) (p *place, err error) {
 	if !filepath.IsAbs(path) {
 		return nil, failure.Invalid("host path %.200q is not absolute", path)
 	}
@@ -52,12 +53,60 @@ func (h Host) open(path string) (p *place, err error) {
 	if err != nil {
 		return nil, &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("host path %.200q", path), Err: err}
 	}
+	if part != "" {
+		base := fd
+		fd, err = openPart(base, part)
+		_ = unix.Close(base)
+		if err != nil {
+			return nil, &failure.Error{Code: codes.InvalidArgument, Text: fmt.Sprintf("part %.200q of host path %.200q", part, path), Err: err}
+		}
+	}
 	p = &place{File: os.NewFile(uintptr(fd), path)}
 	if err := h.judge(p, path); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
+}
+
+// openPart opens a part of a directory, step by step: whoever else has the directory may
+// change it meanwhile.
+func openPart(dir int, part string) (int, error) {
+	if !filepath.IsLocal(part) {
+		return -1, errors.New("it leaves the directory")
+	}
+	fd := -1
+	names := strings.Split(filepath.Clean(part), "/")
+	for i := range names {
+		parent := fd
+		var err error
+		fd, err = stepInto(dir, parent, names[:i+1])
+		if parent >= 0 {
+			_ = unix.Close(parent)
+		}
+		if err != nil {
+			return -1, err
+		}
+	}
+	return fd, nil
+}
+
+// stepInto opens what the names lead to from dir, whose last one it makes in parent if it is
+// missing.
+func stepInto(dir, parent int, names []string) (int, error) {
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
+	path := strings.Join(names, "/")
+	fd, err := unix.Openat2(dir, path, how)
+	if !errors.Is(err, unix.ENOENT) {
+		return fd, err
+	}
+	if parent < 0 {
+		parent = dir
+	}
+	if err := unix.Mkdirat(parent, names[len(names)-1], 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, err
+	}
+	return unix.Openat2(dir, path, how)
 }
 
 // judge finds out where a place is, and refuses what no pod gets.

@@ -48,7 +48,7 @@ func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
 	}
 	defer port.Close()
 	record := s.pod.Record()
-	cmd := exec.Command(s.host.Program, share.Serve, ownerOf(record), record.ID)
+	cmd := exec.Command(s.host.Program, share.Serve, ownerOf(record), s.host.StateDir)
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{"GOTRACEBACK=none"}, []*os.File{port}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid: true, Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
@@ -173,7 +173,7 @@ func (s *Set) attach(ctx context.Context, server procid.ID) error {
 	r := attach.Request{Namespace: first, Unshare: os.Geteuid() != 0}
 	for _, name := range names {
 		one := s.all[name]
-		p, err := s.host.open(one.Path)
+		p, err := s.host.open(one.Path, "")
 		if err != nil {
 			return err
 		}

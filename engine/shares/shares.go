@@ -62,9 +62,9 @@ func New(pod Pod, host Host) *Set {
 // Of are the shared directories that mounts are of, without repetition, each by its path. One
 // that is missing is made.
 func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store.Share, err error) {
-	add := func(source containerv1.Share, readOnly bool) error {
+	add := func(source containerv1.Share, part string, readOnly bool) error {
 		s.host.make(source.Name)
-		p, err := s.host.open(source.Name)
+		p, err := s.host.open(source.Name, part)
 		if err != nil {
 			return err
 		}
@@ -73,20 +73,20 @@ func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store
 		if err != nil {
 			return &failure.Error{Code: codes.InvalidArgument, Text: fmt.Sprintf("host path %.200q", source.Name), Err: err}
 		}
-		one := store.Share{Asked: source.Name, Path: p.path, ReadOnly: readOnly, Cache: string(cache)}
+		one := store.Share{Asked: source.Name, SubPath: part, Path: p.path, ReadOnly: readOnly, Cache: string(cache)}
 		if !slices.Contains(all, one) {
 			all = append(all, one)
 		}
 		return nil
 	}
 	if root, ok := root.(containerv1.Share); ok {
-		if err := add(root, false); err != nil {
+		if err := add(root, "", false); err != nil {
 			return nil, err
 		}
 	}
 	for _, m := range mounts {
 		if source, ok := m.Source.(containerv1.Share); ok {
-			if err := add(source, readOnly(m)); err != nil {
+			if err := add(source, m.SubPath, readOnly(m)); err != nil {
 				return nil, failure.Wrap(err, "mount at %s", m.Destination)
 			}
 		}
@@ -116,12 +116,12 @@ func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
 		}
 		at := slices.IndexFunc(all, func(s store.Share) bool {
 			cache, err := share.ParseCache(source.Cache)
-			return err == nil && s.Asked == source.Name && s.ReadOnly == readOnly(m) && s.Cache == string(cache)
+			return err == nil && s.Asked == source.Name && s.SubPath == m.SubPath && s.ReadOnly == readOnly(m) && s.Cache == string(cache)
 		})
 		if at < 0 {
 			return nil, failure.Invalid("mount at %s: its directory of the host is not shared", m.Destination)
 		}
-		m.Source = containerv1.Share{Name: Name(all[at])}
+		m.Source, m.SubPath = containerv1.Share{Name: Name(all[at])}, ""
 		named.Mounts[i].Type, named.Mounts[i].Source, named.Mounts[i].Options = m.Encode()
 	}
 	return &named, nil

@@ -122,7 +122,8 @@ type Files struct {
 // Share is a directory or a file of the host that a container mounts.
 type Share struct {
 	Asked    string `json:"asked"` // as it was named
-	Path     string `json:"path"`  // as it was found, without links
+	SubPath  string `json:"subPath,omitempty"`
+	Path     string `json:"path"` // as it was found, without links
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Cache    string `json:"cache"`
 }

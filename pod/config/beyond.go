@@ -28,6 +28,12 @@ func Beyond(o *Options) runtimev1.PodOptions {
 		out.FSGroup = int(*group)
 	}
 	for _, volume := range o.Pod.Spec.Volumes {
+		if volume.HostPath != nil {
+			if out.HostPaths == nil {
+				out.HostPaths = map[string]containerv1.Share{}
+			}
+			out.HostPaths[volume.Name] = containerv1.Share{Name: volume.HostPath.Path}
+		}
 		if volume.EmptyDir == nil {
 			continue
 		}

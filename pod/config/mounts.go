@@ -65,6 +65,8 @@ func containerMount(o *Options, mount *corev1.VolumeMount, part string, images m
 	switch {
 	case source.EmptyDir != nil:
 		directory = layout.EmptyDir
+	case source.HostPath != nil:
+		directory = layout.HostPath
 	case source.Image != nil:
 		out.Readonly, out.ImageSubPath = true, part
 		out.Image = &runtimeapi.ImageSpec{Image: images[mount.Name], UserSpecifiedImage: source.Image.Reference}

@@ -36,6 +36,10 @@ func (c checker) volume(pod *corev1.Pod, source *corev1.VolumeSource, at string)
 			c.fault(at+"emptyDir.mode", "%d is not between 0 and 01777", *mode)
 		}
 	}
+	if host := source.HostPath; host != nil {
+		kinds++
+		c.hostPath(host, at+"hostPath.")
+	}
 	if from := source.Image; from != nil {
 		kinds++
 		if from.Reference == "" {
@@ -75,6 +79,21 @@ func (c checker) volume(pod *corev1.Pod, source *corev1.VolumeSource, at string)
 }
 
 // projected checks the sources of one volume, no two of which may have one path.
+func (c checker) hostPath(source *corev1.HostPathVolumeSource, at string) {
+	switch {
+	case source.Path == "":
+		c.fault(at+"path", "is required")
+	case !path.IsAbs(source.Path):
+		c.fault(at+"path", "%.200q is not an absolute path", source.Path)
+	case slices.Contains(strings.Split(source.Path, "/"), ".."):
+		c.fault(at+"path", "must not contain '..'")
+	}
+	if source.Type != nil {
+		oneOf(c, at+"type", *source.Type, corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
+			corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)
+	}
+}
+
 func (c checker) projected(pod *corev1.Pod, sources []corev1.VolumeProjection, at string) {
 	paths := map[string]bool{}
 	once := func(field, name string) {

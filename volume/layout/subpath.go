@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -30,11 +31,13 @@ func findSubPath(table []*mountinfo.Info, volumesDir, name, at string) (Volume, 
 	if mounted == nil {
 		return Volume{}, fmt.Errorf("%s: nothing is mounted there: %w", at, ErrUnknownSubPath)
 	}
+	other := true
 	for kind, files := range kinds {
 		dir := path.Join(volumesDir, kind, name)
 		if _, err := os.Lstat(dir); err != nil {
 			continue
 		}
+		other = false
 		under := covering(table, dir)
 		if under == nil || under.Major != mounted.Major || under.Minor != mounted.Minor {
 			continue
@@ -48,8 +51,14 @@ func findSubPath(table []*mountinfo.Info, volumesDir, name, at string) (Volume, 
 			return Volume{Name: name, Dir: dir, SubPath: published(rest, files), Files: files}, nil
 		}
 	}
+	if other {
+		return Volume{}, errOther
+	}
 	return Volume{}, fmt.Errorf("%s: %w", at, ErrUnknownSubPath)
 }
+
+// errOther is of a part of a volume of another kind: a directory of the host.
+var errOther = errors.New("no volume of a kind that the guest has")
 
 // covering is the mount that a path lies in.
 func covering(table []*mountinfo.Info, name string) *mountinfo.Info {

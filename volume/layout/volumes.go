@@ -21,6 +21,8 @@ const (
 	Secret      = "kubernetes.io~secret"
 	DownwardAPI = "kubernetes.io~downward-api"
 	Projected   = "kubernetes.io~projected"
+	// HostPath is only a name below Own: what lies there is where the pod's options say.
+	HostPath = "kubernetes.io~host-path"
 )
 
 // kinds tells of each kind whether the host has the volume's files.
@@ -39,9 +41,9 @@ type Volume struct {
 	Name    string
 	Dir     string // on the host
 	SubPath string // below Dir; empty is all
-	// Files says that the host has the volume's files; else it is an EmptyDir, which
-	// only the guest has.
-	Files bool
+	// Files says that the host has the volume's files, and Host that it is a directory of the
+	// host's that the pod's options name; else it is an EmptyDir, which only the guest has.
+	Files, Host bool
 }
 
 // Of returns the volume that a path of the host stands for. ok is false for an ordinary
@@ -50,6 +52,9 @@ func (d Dirs) Of(hostPath string) (v Volume, ok bool, err error) {
 	hostPath = path.Clean(hostPath)
 	if rest, below := below(d.Own, hostPath); below {
 		v, ok = volume(d.Own, rest[:1], rest[1:])
+		if v.Host = !ok && len(rest) > 2 && rest[1] == HostPath; v.Host {
+			ok = true
+		}
 		return v, ok, nil
 	}
 	pods := ""
@@ -65,6 +70,9 @@ func (d Dirs) Of(hostPath string) (v Volume, ok bool, err error) {
 		return v, ok, nil
 	case rest[1] == "volume-subpaths":
 		v, err = subPath(path.Join(pods, rest[0], "volumes"), rest[2], hostPath)
+		if errors.Is(err, errOther) {
+			return Volume{}, false, nil
+		}
 		return v, err == nil, err
 	}
 	return Volume{}, false, nil

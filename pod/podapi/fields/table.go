@@ -309,7 +309,7 @@ var table = map[string]Entry{
 	"PodDNSConfigOption.value":                 honoured(),
 
 	"Volume.name":                        honoured(),
-	"VolumeSource.hostPath":              notYet(),
+	"VolumeSource.hostPath":              honoured("directories and regular files, of the host: [volumes](volumes.md)"),
 	"VolumeSource.emptyDir":              honoured("lives as long as the pod; in memory, as long as the pod's VM"),
 	"VolumeSource.gcePersistentDisk":     never("removed from Kubernetes"),
 	"VolumeSource.awsElasticBlockStore":  never("removed from Kubernetes"),
@@ -340,6 +340,8 @@ var table = map[string]Entry{
 	"VolumeSource.ephemeral":             never(noClaims),
 	"VolumeSource.image":                 honoured(),
 
+	"HostPathVolumeSource.path":         honoured("not Bulkhead's own directories, nor those of the host's kernel"),
+	"HostPathVolumeSource.type":         honoured("a socket or a device is refused when it is mounted"),
 	"ConfigMapVolumeSource.items":       honoured(),
 	"ConfigMapVolumeSource.defaultMode": honoured(),
 	"ConfigMapVolumeSource.optional":    honoured(),
