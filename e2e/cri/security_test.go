@@ -170,7 +170,7 @@ func refused(ctx context.Context, t *testing.T, n *node) {
 			c.CDIDevices = []*runtimeapi.CDIDevice{{Name: "example.com/card=none"}}
 		}},
 		{"host path", codes.Unimplemented, func(c *runtimeapi.ContainerConfig) {
-			c.Mounts = []*runtimeapi.Mount{{HostPath: "/etc", ContainerPath: "/x"}}
+			c.Mounts = []*runtimeapi.Mount{{HostPath: "/proc/sys", ContainerPath: "/x"}}
 		}},
 		{"log", codes.InvalidArgument, func(c *runtimeapi.ContainerConfig) { c.LogPath = "../up.log" }},
 		{"image", codes.NotFound, func(c *runtimeapi.ContainerConfig) { c.Image.Image = "localhost/none:1" }},

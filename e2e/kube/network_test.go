@@ -130,7 +130,7 @@ func (w *world) testRefused(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	for name, c := range map[string]struct{ spec, says string }{
 		"host-pid": {`{hostPID: true, containers: [{name: c, command: ["true"]}]}`, "hostPID"},
-		"host-path": {`{volumes: [{name: v, hostPath: {path: /etc}}],
+		"host-path": {`{volumes: [{name: v, hostPath: {path: /proc/sys}}],
   containers: [{name: c, command: ["true"], volumeMounts: [{name: v, mountPath: /v}]}]}`, "host path"},
 	} {
 		w.pod(ctx, t, name, c.spec)

@@ -18,8 +18,7 @@ What Bulkhead does with each field of a v1 Pod, and of the other objects that
 
 - **honoured**: it does what the Kubernetes API says it does.
 - **no effect**: it may be set and changes nothing, by its nature.
-- **refused, not yet**: a pod that sets it is refused with an error that names it, until a later version honours it.
-- **refused**: a pod that sets it is refused, for it has no meaning here.
+- **refused**: a pod that sets it is refused with an error that names it, for it has no meaning here.
 
 Where only certain values are accepted, any other is refused. Unknown and repeated fields are refused too.
 

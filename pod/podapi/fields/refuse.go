@@ -66,10 +66,7 @@ func check(entry Entry, value reflect.Value, path string, report func(field, mes
 
 // refusal says why, and what is accepted.
 func refusal(entry Entry) string {
-	message := "is not honoured yet"
-	if entry.Status == Never {
-		message = "is not honoured"
-	}
+	message := "is not honoured"
 	if len(entry.Values) > 0 && entry.Values[0] != "" {
 		message += ", only " + strings.Join(entry.Values, " and ")
 	}

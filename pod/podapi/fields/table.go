@@ -14,8 +14,6 @@ const (
 	Honoured Status = "honoured"
 	// NoEffect: the field may be set and changes nothing, by its nature.
 	NoEffect Status = "no effect"
-	// NotYet: the field is refused until a later version honours it.
-	NotYet Status = "refused, not yet"
 	// Never: the field is refused, for it has no meaning here.
 	Never Status = "refused"
 )
@@ -32,7 +30,6 @@ type Entry struct {
 
 func honoured(note ...string) Entry { return entry(Honoured, note) }
 func noEffect(note ...string) Entry { return entry(NoEffect, note) }
-func notYet(note ...string) Entry   { return entry(NotYet, note) }
 func never(note ...string) Entry    { return entry(Never, note) }
 
 func entry(status Status, note []string) Entry {
