@@ -1,7 +1,9 @@
 package wire_test
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 )
 
 // The opcodes of requests, as <linux/fuse.h> has them.
@@ -55,17 +57,49 @@ func script(messages ...[]byte) []byte {
 	return b
 }
 
-// messages are those of a script.
+// guestIDs are the ids that a guest was told, which are other ones each time: a script has their places, from 2 on, as
+// 1 is the root.
+type guestIDs []uint64
+
+// real is the id for a place. Those from 250 on are ids that nobody was given.
+func (ids guestIDs) real(place uint64) uint64 {
+	switch {
+	case place >= 2 && place-2 < uint64(len(ids)):
+		return ids[place-2]
+	case place >= 250 && place < 256:
+		return -place
+	}
+	return place
+}
+
+// learn adds the id of an answer that tells of a file.
+func (ids *guestIDs) learn(opcode uint32, answer []byte) {
+	if !slices.Contains([]uint32{lookup, symlink, mknod, mkdir, link, create, tmpfile}, opcode) || len(answer) < 8 {
+		return
+	}
+	if id := binary.NativeEndian.Uint64(answer); id != 0 && !slices.Contains(*ids, id) {
+		*ids = append(*ids, id)
+	}
+}
+
+// fit puts real ids into a message.
+func (ids guestIDs) fit(m []byte) {
+	at := map[uint32][]int{link: {40}, rename: {40}, rename2: {40}, copyRange: {56}, batchForget: {48, 64}}
+	for _, offset := range append([]int{16}, at[binary.NativeEndian.Uint32(m[4:])]...) {
+		if len(m) >= offset+8 {
+			binary.NativeEndian.PutUint64(m[offset:], ids.real(binary.NativeEndian.Uint64(m[offset:])))
+		}
+	}
+}
+
+// messages are those of a script, whose ids are places.
 func messages(script []byte) [][]byte {
 	var all [][]byte
 	for len(script) >= 3 {
 		opcode, node, size := uint32(script[0]), uint64(script[1]), int(script[2])
 		script = script[3:]
 		size = min(size, len(script))
-		if node >= 250 {
-			node = -node % 251 // ids that nobody was given
-		}
-		all = append(all, message(opcode, node, script[:size]))
+		all = append(all, message(opcode, node, bytes.Clone(script[:size])))
 		script = script[size:]
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/share/fsys"
@@ -123,6 +124,32 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
+// TestEverything has each request of the fuzzer's first script answered as it ought to be, so that what the fuzzer
+// changes is of use.
+func TestEverything(t *testing.T) {
+	g := newGuest(t, filepath.Join(small(t), "shared"))
+	defer g.fs.Close()
+	var ids guestIDs
+	failed := map[uint32]unix.Errno{}
+	for _, m := range messages(script(everything()...)) {
+		ids.fit(m)
+		opcode := binary.NativeEndian.Uint32(m[4:])
+		if opcode == setlkw {
+			continue // it waits
+		}
+		errno, answer := g.send(m)
+		ids.learn(opcode, answer)
+		if errno != 0 {
+			failed[opcode] = errno
+		}
+	}
+	// The FIFO is not opened, and nothing is there to interrupt.
+	want := map[uint32]unix.Errno{open: unix.EPERM, interrupt: unix.EAGAIN}
+	if diff := cmp.Diff(want, failed); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // FuzzAnswer sends requests that lie: nothing panics, every answer is one, nothing stays open, and nothing outside of
 // the shared directory changes.
 func FuzzAnswer(f *testing.F) {
@@ -138,12 +165,15 @@ func FuzzAnswer(f *testing.F) {
 		before := descriptors(t)
 		g := newGuest(t, filepath.Join(dir, "shared"))
 		var blocking sync.WaitGroup
+		var ids guestIDs
 		for _, m := range messages(data) {
+			ids.fit(m)
 			if binary.NativeEndian.Uint32(m[4:]) == setlkw {
 				blocking.Go(func() { g.send(m) })
 				continue
 			}
-			g.send(m)
+			_, answer := g.send(m)
+			ids.learn(binary.NativeEndian.Uint32(m[4:]), answer)
 		}
 		g.fs.Close()
 		blocking.Wait()
