@@ -19,6 +19,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
+	"github.com/bulkhead-project/bulkhead/agent/internal/devices"
 	"github.com/bulkhead-project/bulkhead/agent/internal/listening"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
 	"github.com/bulkhead-project/bulkhead/agent/internal/shares"
@@ -70,6 +71,8 @@ type Agent struct {
 	ports listening.Watch
 
 	shares shares.Shares // of the host's directories
+
+	programs devices.Programs
 
 	holding sync.Mutex
 	holder  *reaper.Child // of the pod's own process namespace; nil until it is wanted

@@ -136,6 +136,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 		return nil, err
 	}
 	files[terminationLog] = c.last
+	ruled := false      // by a program that there is already
 	var joined *os.File // held open until the container is in it
 	defer func() { joined.Close() }()
 	err = s.Adjust(spec.Machine{
@@ -148,7 +149,10 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 			}
 			return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), joined.Fd()), nil
 		},
-		File: a.file, Devices: devices,
+		File: a.file, Devices: allDevices, Ruled: func(rules string) bool {
+			ruled = a.programs.Has(rules)
+			return ruled
+		},
 	}, r.Terminal)
 	if err != nil {
 		return nil, err
@@ -184,7 +188,25 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	if err != nil {
 		return nil, err
 	}
+	if err := a.rule(c, s.DeviceRules, ruled); err != nil {
+		return nil, err
+	}
 	return p, c.limitTasks()
+}
+
+// rule has the container's rules of devices hold before anything of it runs, if crun has not
+// seen to that, and keeps what crun has made of them for the next one otherwise.
+func (a *Agent) rule(c *container, rules string, ruled bool) error {
+	if rules == "" {
+		return nil
+	}
+	if ruled {
+		return a.programs.Attach(rules, c.cgroup)
+	}
+	if err := a.programs.Keep(rules, c.cgroup); err != nil {
+		Log("the next container gets a device program of its own: %v", err)
+	}
+	return nil
 }
 
 // lower makes what the container's root is made from ready and returns its path.

@@ -39,9 +39,9 @@ func (a *Agent) file(destination, content string) (string, error) {
 // maxDevices bounds a container's devices.
 const maxDevices = 1024
 
-// devices are the nodes of the machine's /dev but those of file systems that a
+// allDevices are the nodes of the machine's /dev but those of file systems that a
 // container has of its own.
-func devices() ([]spec.Device, error) {
+func allDevices() ([]spec.Device, error) {
 	var out []spec.Device
 	err := filepath.WalkDir("/dev", func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

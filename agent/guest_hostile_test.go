@@ -50,3 +50,47 @@ func testRoom(t *testing.T, tm *template) {
 		t.Errorf("another container: %+v", e)
 	}
 }
+
+// testDevices: each container may use the devices of its own rules and no other, also one whose
+// rules a container before it has had.
+func testDevices(t *testing.T, tm *template) {
+	g := tm.start(t)
+	rule := func(allow bool, kind string, minor int, access string) map[string]any {
+		r := map[string]any{"allow": allow, "access": access}
+		if kind != "" {
+			r["type"] = kind
+		}
+		if minor > 0 {
+			r["major"], r["minor"] = 1, minor
+		}
+		return r
+	}
+	ordinary := []any{rule(false, "", 0, "rwm"), rule(true, "c", 0, "m"), rule(true, "c", 3, "rwm")}
+	const log = 11 // the kernel's
+	for round := range 2 {
+		for name, tc := range map[string]struct {
+			rules []any
+			want  string
+		}{
+			"ordinary": {ordinary, "null\n"},
+			"wider":    {append(ordinary[:len(ordinary):len(ordinary)], rule(true, "c", log, "rwm")), "log\nnull\n"},
+			"reading":  {append(ordinary[:len(ordinary):len(ordinary)], rule(true, "c", log, "r")), "null\n"},
+			"none":     {nil, "log\nnull\n"},
+		} {
+			s := spec("sh", "-c", "mknod /dev/log c 1 11; echo x >/dev/log && echo log; echo x >/dev/null && echo null")
+			caps := []string{"CAP_MKNOD"}
+			s["process"].(map[string]any)["capabilities"] = map[string]any{"bounding": caps, "effective": caps, "permitted": caps}
+			if tc.rules != nil {
+				s["linux"].(map[string]any)["resources"] = map[string]any{"devices": tc.rules}
+			}
+			c := agentv1.Process{Container: name}
+			g.launch(name, s)
+			if got := g.read(c, "stdout"); got != tc.want {
+				t.Errorf("round %d, %s rules: %q instead of %q, %s", round, name, got, tc.want, g.read(c, "stderr"))
+			}
+			g.exit(c)
+			_, err := g.Delete(g.ctx(), c)
+			g.must(err)
+		}
+	}
+}

@@ -63,6 +63,8 @@ type Machine struct {
 	File func(destination, content string) (string, error)
 	// Devices are all that the machine has, for a container that gets them.
 	Devices func() ([]Device, error)
+	// Ruled says that the container's cgroup will get the rules of its devices without crun.
+	Ruled func(rules string) bool
 	// Volume makes a Dir, Files or an Image ready and returns the path of what is
 	// mounted.
 	Volume func(containerv1.Mount) (string, error)
@@ -82,6 +84,9 @@ type Spec struct {
 	HugePages map[string]uint64
 	// SharedPID says that the container's processes do not end with its first.
 	SharedPID bool
+	// DeviceRules are those of the container's cgroup, as the host has written them; empty is
+	// none. They are taken out if Machine.Ruled says so.
+	DeviceRules string
 }
 
 // Device is an OCI device.
@@ -230,23 +235,42 @@ func (s *Spec) linux(m Machine) error {
 	if err := linux.set("cgroupsPath", m.Cgroup); err != nil {
 		return err
 	}
-	var resources struct {
-		HugePages []struct {
-			Size  string `json:"pageSize"`
-			Limit uint64 `json:"limit"`
-		} `json:"hugepageLimits"`
-	}
-	if err := linux.get("resources", &resources); err != nil {
+	if err := s.resources(m, linux); err != nil {
 		return err
-	}
-	s.HugePages = map[string]uint64{}
-	for _, pages := range resources.HugePages {
-		s.HugePages[pages.Size] = pages.Limit
 	}
 	if err := s.devices(m, linux); err != nil {
 		return err
 	}
 	return s.top.set("linux", linux)
+}
+
+// resources reads those of the container's cgroup that are not crun's alone.
+func (s *Spec) resources(m Machine, linux object) error {
+	var resources object
+	if err := linux.get("resources", &resources); err != nil {
+		return err
+	}
+	var huge []struct {
+		Size  string `json:"pageSize"`
+		Limit uint64 `json:"limit"`
+	}
+	if err := resources.get("hugepageLimits", &huge); err != nil {
+		return err
+	}
+	s.HugePages = map[string]uint64{}
+	for _, pages := range huge {
+		s.HugePages[pages.Size] = pages.Limit
+	}
+	var rules []json.RawMessage
+	if err := resources.get("devices", &rules); err != nil || len(rules) == 0 {
+		return err
+	}
+	s.DeviceRules = string(resources["devices"])
+	if m.Ruled == nil || !m.Ruled(s.DeviceRules) {
+		return nil
+	}
+	delete(resources, "devices")
+	return linux.set("resources", resources)
 }
 
 // pidOf resolves the path of a PID namespace.

@@ -297,3 +297,42 @@ func FuzzAdjust(f *testing.F) {
 		}
 	})
 }
+
+// TestDeviceRules: rules that hold without crun are taken out, as the host has written them, and
+// no others.
+func TestDeviceRules(t *testing.T) {
+	t.Parallel()
+	const rules = `[{"allow":false, "access":"rwm"}]`
+	for name, tc := range map[string]struct {
+		resources, rules, want string
+		ruled                  bool
+	}{
+		"without":     {`{"pids":{"limit":5}}`, "", `{"pids":{"limit":5}}`, true},
+		"an empty":    {`{"devices":[]}`, "", `{"devices":[]}`, true},
+		"of crun's":   {`{"devices":` + rules + `}`, rules, `{"devices":` + rules + `}`, false},
+		"of a before": {`{"devices":` + rules + `,"pids":{"limit":5}}`, rules, `{"pids":{"limit":5}}`, true},
+	} {
+		s, err := spec.Parse(json.RawMessage(`{"process":{"args":["a"]},"linux":{"resources":` + tc.resources + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := machine(nil)
+		m.Ruled = func(rules string) bool { return tc.ruled && rules == tc.rules }
+		if err := s.Adjust(m, false); err != nil {
+			t.Fatal(err)
+		}
+		config, err := s.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Linux struct{ Resources json.RawMessage }
+		}
+		if err := json.Unmarshal(config, &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(decode(t, []byte(tc.want)), decode(t, got.Linux.Resources)); diff != "" || s.DeviceRules != tc.rules {
+			t.Errorf("%s: rules %q, %s", name, s.DeviceRules, diff)
+		}
+	}
+}
