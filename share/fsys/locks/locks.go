@@ -33,6 +33,7 @@ type Locks struct {
 	waiters int
 	files   map[uint64]map[uint64]*owned // by node and owner
 	open    int
+	closed  bool
 }
 
 // owned is an owner's descriptor of one file.

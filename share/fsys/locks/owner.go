@@ -25,6 +25,11 @@ func (ls *Locks) hold(o Owner) (*owned, error) {
 	defer ls.mu.Unlock()
 	f := ls.files[o.Node][o.ID]
 	switch {
+	case ls.closed:
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		return nil, unix.EIO
 	case f != nil && fd >= 0:
 		_ = unix.Close(fd) // another request was quicker
 	case f == nil && fd < 0:
@@ -79,9 +84,10 @@ func (ls *Locks) Closed(node, handle uint64) {
 	ls.freed.Tell() // its flock(2) has ended with it
 }
 
-// Close gives everything back.
+// Close gives everything back, and nothing out any more.
 func (ls *Locks) Close() {
 	ls.mu.Lock()
+	ls.closed = true
 	nodes := make([]uint64, 0, len(ls.files))
 	for node := range ls.files {
 		nodes = append(nodes, node)
