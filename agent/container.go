@@ -191,6 +191,12 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	if err := a.rule(c, s.DeviceRules, ruled); err != nil {
 		return nil, err
 	}
+	if config, err = s.EncodeForExec(); err != nil {
+		return nil, err
+	}
+	if err := a.crun.Replace(c.id, config); err != nil {
+		return nil, err
+	}
 	return p, c.limitTasks()
 }
 

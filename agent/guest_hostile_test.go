@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -91,6 +92,33 @@ func testDevices(t *testing.T, tm *template) {
 			g.exit(c)
 			_, err := g.Delete(g.ctx(), c)
 			g.must(err)
+		}
+	}
+}
+
+// testFiltered: every process of a container is under its seccomp filter and has its
+// capabilities and no more, one that comes later as well, and in a container whose filter crun
+// has made before.
+func testFiltered(t *testing.T, tm *template) {
+	g := tm.start(t)
+	for _, id := range []string{"first", "second"} {
+		s := spec("sleep", "1000")
+		s["linux"].(map[string]any)["seccomp"] = map[string]any{
+			"defaultAction": "SCMP_ACT_ALLOW",
+			"syscalls":      []any{map[string]any{"names": []string{"mkdir", "mkdirat"}, "action": "SCMP_ACT_ERRNO"}},
+		}
+		g.launch(id, s)
+		const look = `mkdir /tmp/x && echo made; grep -E "Seccomp:|CapBnd|CapEff|NoNewPrivs" /proc/self/status`
+		const want = "CapEff:\t0000000000000020\nCapBnd:\t0000000000000020\nNoNewPrivs:\t1\nSeccomp:\t2\n"
+		p := process("sh", "-c", look)
+		p["noNewPrivileges"] = true
+		out, _ := g.exec(id, "look", p)
+		if out, _, _ = strings.Cut(out, "mkdir: "); out != want {
+			t.Errorf("%s: %q instead of %q", id, out, want)
+		}
+		delete(p, "capabilities") // are those of the container's first process then
+		if out, _ := g.exec(id, "again", p); !strings.Contains(out, want) {
+			t.Errorf("%s: %q instead of %q", id, out, want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestGuest(t *testing.T) {
 		"OOM": testOOM, "Pod": testPod, "Reconnect": testReconnect, "Pause": testPause,
 		"Terminal": testTerminal, "Stdin": testStdin, "Users": testUsers, "Forward": testForward,
 		"Confined": testConfined, "Backpressure": testBackpressure, "Distinct": testDistinct, "Update": testUpdate, "Size": testSize,
-		"Tasks": testTasks, "Room": testRoom, "Devices": testDevices,
+		"Tasks": testTasks, "Room": testRoom, "Devices": testDevices, "Filtered": testFiltered,
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(name, func(t *testing.T) { tests[name](t, tm) })

@@ -131,6 +131,14 @@ func (r *Runtime) Start(id string) error {
 	return nil
 }
 
+// Replace replaces what crun keeps of a container's specification.
+func (r *Runtime) Replace(id string, config []byte) error {
+	if err := os.WriteFile(filepath.Join(r.state, id, "config.json"), config, 0o600); err != nil {
+		return fmt.Errorf("replace the specification of %s: %w", id, err)
+	}
+	return nil
+}
+
 // Forget removes what crun keeps of a container whose processes are gone.
 func (r *Runtime) Forget(id string) error { return os.RemoveAll(filepath.Join(r.state, id)) }
 

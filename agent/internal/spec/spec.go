@@ -75,6 +75,7 @@ type Machine struct {
 // Spec is a specification under way.
 type Spec struct {
 	top     object
+	within  object            // top's "linux", once the specification is adjusted
 	Sysctls map[string]string // which were taken out, for the whole pod
 	// LastAt is where the container has the file for its last words, if it
 	// mounts it anywhere of its own.
@@ -173,6 +174,37 @@ func (s *Spec) Adjust(m Machine, terminal bool) error {
 // Encode is the specification as crun reads it.
 func (s *Spec) Encode() ([]byte, error) { return json.Marshal(s.top) }
 
+// EncodeForExec is what crun reads of the specification when it runs one more process in the
+// container: without what the container was made of, and without the calls of its seccomp
+// filter, which crun has translated. It is read and parsed for each such process.
+func (s *Spec) EncodeForExec() ([]byte, error) {
+	linux, kept := object{}, object{}
+	for _, key := range []string{"namespaces", "personality", "seccomp", "uidMappings", "gidMappings"} {
+		if raw, ok := s.within[key]; ok {
+			linux[key] = raw
+		}
+	}
+	var seccomp object
+	if err := linux.get("seccomp", &seccomp); err != nil {
+		return nil, err
+	}
+	if seccomp != nil {
+		delete(seccomp, "syscalls")
+		if err := linux.set("seccomp", seccomp); err != nil {
+			return nil, err
+		}
+	}
+	for _, key := range []string{"ociVersion", "root", "process", "annotations"} {
+		if raw, ok := s.top[key]; ok {
+			kept[key] = raw
+		}
+	}
+	if err := kept.set("linux", linux); err != nil {
+		return nil, err
+	}
+	return json.Marshal(kept)
+}
+
 // User is who the container's first process is, once the specification is adjusted.
 func (s *Spec) User() (*agentv1.User, error) {
 	var process struct {
@@ -241,6 +273,7 @@ func (s *Spec) linux(m Machine) error {
 	if err := s.devices(m, linux); err != nil {
 		return err
 	}
+	s.within = linux
 	return s.top.set("linux", linux)
 }
 

@@ -3,6 +3,7 @@ package spec_test
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -334,5 +335,40 @@ func TestDeviceRules(t *testing.T) {
 		if diff := cmp.Diff(decode(t, []byte(tc.want)), decode(t, got.Linux.Resources)); diff != "" || s.DeviceRules != tc.rules {
 			t.Errorf("%s: rules %q, %s", name, s.DeviceRules, diff)
 		}
+	}
+}
+
+// TestEncodeForExec: what crun needs for one more process is there, and nothing large.
+func TestEncodeForExec(t *testing.T) {
+	t.Parallel()
+	s, err := spec.Parse(json.RawMessage(`{"process":{"args":["a"]},"annotations":{"k":"v"},"mounts":[{"destination":"/x"}],
+		"linux":{"namespaces":[{"type":"pid"}],"personality":{"domain":"LINUX32"},"resources":{"pids":{"limit":5}},"maskedPaths":["/proc/x"],
+		"seccomp":{"defaultAction":"SCMP_ACT_ERRNO","flags":["SECCOMP_FILTER_FLAG_LOG"],"syscalls":[{"names":["read"]}]}}}`))
+	if err == nil {
+		err = s.Adjust(machine(nil), false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.EncodeForExec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"ociVersion":"1.0.2","root":{"path":"/r"},"annotations":{"k":"v"},
+		"process":{"args":["a"],"cwd":"/","env":["HOME=/root"],"terminal":false,"user":{}},
+		"linux":{"namespaces":[{"type":"mount"},{"type":"pid"}],"personality":{"domain":"LINUX32"},
+			"seccomp":{"defaultAction":"SCMP_ACT_ERRNO","flags":["SECCOMP_FILTER_FLAG_LOG"]}}}`
+	if diff := cmp.Diff(decode(t, []byte(want)), decode(t, got)); diff != "" {
+		t.Error(diff)
+	}
+	bare, err := spec.Parse(json.RawMessage(`{"process":{"args":["a"]}}`))
+	if err == nil {
+		err = bare.Adjust(machine(nil), false)
+	}
+	if err == nil {
+		got, err = bare.EncodeForExec()
+	}
+	if err != nil || strings.Contains(string(got), "seccomp") {
+		t.Errorf("without a filter: %s, %v", got, err)
 	}
 }
