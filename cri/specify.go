@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/hostpath"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
@@ -27,6 +28,7 @@ const maxHosts = 1 << 20
 // configuration names by a path on the host.
 func (s *Service) specify(p *engine.Pod, in spec.Input, last *store.Termination) (*specs.Spec, error) {
 	config := in.Container
+	in.Known = func(path string) bool { return s.engine.HostPaths().Check(path) == nil }
 	var err error
 	if in.Hosts, err = s.hostsOf(config); err != nil {
 		return nil, err
@@ -65,6 +67,9 @@ func (s *Service) hostsOf(config *runtimeapi.ContainerConfig) (string, error) {
 			continue
 		}
 		root, name, err := s.engine.HostPaths().Open(mount.GetHostPath())
+		if errors.Is(err, hostpath.ErrOutside) {
+			continue // a file of the host like any other
+		}
 		if err != nil {
 			return "", fmt.Errorf("read the hosts file: %w", err)
 		}

@@ -92,15 +92,17 @@ func TestHostsOf(t *testing.T) {
 		t.Errorf("another file: %q, %v", got, err)
 	}
 	for name, from := range map[string]string{
-		"a directory": dir,
-		"nothing":     filepath.Join(dir, "none"),
-		"a device":    "/dev/zero",
-		"outside":     outside,
-		"a link":      link,
-		"..":          dir + "/../" + filepath.Base(filepath.Dir(outside)) + "/hosts",
+		"nothing": filepath.Join(dir, "none"),
+		"a link":  link,
 	} {
 		if got, err := hostsOf(mounts("/etc/hosts", from)); err == nil {
 			t.Errorf("%s: %q", name, got)
+		}
+	}
+	// A file of the host like any other is mounted, and not read here.
+	for _, from := range []string{dir, "/dev/zero", outside, dir + "/../" + filepath.Base(filepath.Dir(outside)) + "/hosts"} {
+		if got, err := hostsOf(mounts("/etc/hosts", from)); err != nil || got != "" {
+			t.Errorf("%s: %q, %v", from, got, err)
 		}
 	}
 }

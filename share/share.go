@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -60,9 +59,10 @@ func ParseCache(text string) (Cache, error) {
 }
 
 // Name is what a directory or file of the host is called in a pod: the same for the same path
-// and the same way of sharing it, whichever engine asks.
-func Name(path string, readOnly bool, c Cache) string {
-	sum := sha256.Sum256([]byte(path + "\x00" + strconv.FormatBool(readOnly)))
+// and the same way of sharing it, whichever engine asks. With follow mounts are seen that the
+// host makes below it later.
+func Name(path string, readOnly, follow bool, c Cache) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%t%t", path, readOnly, follow))
 	return string(c) + "-" + hex.EncodeToString(sum[:12])
 }
 

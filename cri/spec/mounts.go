@@ -25,7 +25,7 @@ func mounts(out []specs.Mount, in Input) ([]specs.Mount, error) {
 	}
 	var volumes []specs.Mount
 	for _, mount := range in.Container.GetMounts() {
-		if at := mount.GetContainerPath(); written(at) {
+		if at := mount.GetContainerPath(); written(at) && in.known(mount.GetHostPath()) {
 			if at == "/etc/hosts" && in.Hosts != "" {
 				volumes = append(volumes, encode(containerv1.Mount{
 					Destination: at, Source: containerv1.Text{Content: in.Hosts}, Options: []string{"bind", access(mount)},
@@ -56,6 +56,9 @@ func mounts(out []specs.Mount, in Input) ([]specs.Mount, error) {
 	})
 	return append(out, volumes...), nil
 }
+
+// known tells a door's own files from those of the host that a client has at the same place.
+func (in Input) known(hostPath string) bool { return in.Known == nil || in.Known(hostPath) }
 
 // written tells the files that the agent writes for every container: a mount
 // of the door's own copy is left out.

@@ -31,6 +31,9 @@ type Input struct {
 	Termination string
 	// Hosts is the content of /etc/hosts; empty is the machine's own.
 	Hosts string
+	// Known tells whether a path of the host is of a door's own files, such as its /etc/hosts;
+	// nil is all of them.
+	Known func(hostPath string) bool
 	// Seccomp is the profile of type Localhost that the container names.
 	Seccomp *specs.LinuxSeccomp
 }

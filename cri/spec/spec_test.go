@@ -346,6 +346,24 @@ func TestHostPaths(t *testing.T) {
 	}
 }
 
+// TestForeignFiles: a file of the host at a place that a door has files for is mounted there.
+func TestForeignFiles(t *testing.T) {
+	for path, shared := range map[string]bool{"/etc/hosts": true, "/own/hosts": false} {
+		config := container()
+		config.Mounts = []*runtimeapi.Mount{{HostPath: path, ContainerPath: "/etc/hosts"}}
+		known := func(path string) bool { return strings.HasPrefix(path, "/own/") }
+		spec, err := Container(Input{Container: config, Volumes: dirs, Hosts: "text", Known: known})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mount := spec.Mounts[len(spec.Mounts)-1]
+		m, _, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
+		if _, is := m.Source.(containerv1.Share); err != nil || is != shared || m.Destination != "/etc/hosts" {
+			t.Errorf("%s: %+v, %v", path, mount, err)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for name, change := range map[string]func(*runtimeapi.LinuxContainerSecurityContext){
 		"selinux type": func(s *runtimeapi.LinuxContainerSecurityContext) {

@@ -180,7 +180,7 @@ func (s *Set) attach(ctx context.Context, server procid.ID) error {
 		defer p.Close()
 		cmd.ExtraFiles = append(cmd.ExtraFiles, p.File)
 		r.Trees = append(r.Trees, attach.Tree{
-			Name: name, FD: first + len(cmd.ExtraFiles) - 1, Path: p.path, ReadOnly: one.ReadOnly, Masks: p.masks,
+			Name: name, FD: first + len(cmd.ExtraFiles) - 1, Path: p.path, ReadOnly: one.ReadOnly, Follow: one.Follow, Masks: p.masks,
 		})
 	}
 	if r.Unshare {

@@ -62,9 +62,9 @@ func New(pod Pod, host Host) *Set {
 // Of are the shared directories that mounts are of, without repetition, each by its path. One
 // that is missing is made.
 func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store.Share, err error) {
-	add := func(source containerv1.Share, part string, readOnly bool) error {
+	add := func(source containerv1.Share, m containerv1.Mount) error {
 		s.host.make(source.Name)
-		p, err := s.host.open(source.Name, part)
+		p, err := s.host.open(source.Name, m.SubPath)
 		if err != nil {
 			return err
 		}
@@ -73,20 +73,21 @@ func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store
 		if err != nil {
 			return &failure.Error{Code: codes.InvalidArgument, Text: fmt.Sprintf("host path %.200q", source.Name), Err: err}
 		}
-		one := store.Share{Asked: source.Name, SubPath: part, Path: p.path, ReadOnly: readOnly, Cache: string(cache)}
+		one := asked(source, m, cache)
+		one.Path = p.path
 		if !slices.Contains(all, one) {
 			all = append(all, one)
 		}
 		return nil
 	}
 	if root, ok := root.(containerv1.Share); ok {
-		if err := add(root, "", false); err != nil {
+		if err := add(root, containerv1.Mount{}); err != nil {
 			return nil, err
 		}
 	}
 	for _, m := range mounts {
 		if source, ok := m.Source.(containerv1.Share); ok {
-			if err := add(source, m.SubPath, readOnly(m)); err != nil {
+			if err := add(source, m); err != nil {
 				return nil, failure.Wrap(err, "mount at %s", m.Destination)
 			}
 		}
@@ -94,12 +95,20 @@ func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store
 	return all, nil
 }
 
-func readOnly(m containerv1.Mount) bool {
-	return slices.Contains(m.Options, "ro") || slices.Contains(m.Options, "rro")
+// asked is how a mount has its directory, without where that is found.
+func asked(source containerv1.Share, m containerv1.Mount, c share.Cache) store.Share {
+	has := func(options ...string) bool {
+		return slices.ContainsFunc(m.Options, func(o string) bool { return slices.Contains(options, o) })
+	}
+	return store.Share{
+		Asked: source.Name, SubPath: m.SubPath, ReadOnly: has("ro", "rro"), Follow: has("rslave", "slave"), Cache: string(c),
+	}
 }
 
 // Name is what a shared directory is called in the guest.
-func Name(s store.Share) string { return share.Name(s.Path, s.ReadOnly, share.Cache(s.Cache)) }
+func Name(s store.Share) string {
+	return share.Name(s.Path, s.ReadOnly, s.Follow, share.Cache(s.Cache))
+}
 
 // Named is a specification whose mounts of shared directories have the guest's names for them.
 func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
@@ -116,7 +125,9 @@ func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
 		}
 		at := slices.IndexFunc(all, func(s store.Share) bool {
 			cache, err := share.ParseCache(source.Cache)
-			return err == nil && s.Asked == source.Name && s.SubPath == m.SubPath && s.ReadOnly == readOnly(m) && s.Cache == string(cache)
+			want := asked(source, m, cache)
+			want.Path = s.Path
+			return err == nil && s == want
 		})
 		if at < 0 {
 			return nil, failure.Invalid("mount at %s: its directory of the host is not shared", m.Destination)

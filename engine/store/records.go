@@ -125,6 +125,7 @@ type Share struct {
 	SubPath  string `json:"subPath,omitempty"`
 	Path     string `json:"path"` // as it was found, without links
 	ReadOnly bool   `json:"readOnly,omitempty"`
+	Follow   bool   `json:"follow,omitempty"` // mounts that come below it later
 	Cache    string `json:"cache"`
 }
 

@@ -25,6 +25,7 @@ type Tree struct {
 	FD       int    `json:"fd"`
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
+	Follow   bool   `json:"follow,omitempty"` // share.Name
 	// Masks are directories below it in the place of which nothing is to be seen.
 	Masks []string `json:"masks,omitempty"`
 }
@@ -88,7 +89,10 @@ func (t Tree) open(byPath bool) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("clone its mount: %w", err)
 	}
-	attr := unix.MountAttr{Attr_set: attributes, Propagation: unix.MS_SLAVE}
+	attr := unix.MountAttr{Attr_set: attributes, Propagation: unix.MS_PRIVATE}
+	if t.Follow {
+		attr.Propagation = unix.MS_SLAVE
+	}
 	if t.ReadOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}

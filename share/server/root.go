@@ -10,8 +10,7 @@ import (
 )
 
 // enterRoot leaves this process, which is in a mount namespace of its own, a root directory
-// with nothing in it but the directory of the shared ones. Mounts that come to be on the
-// host below a shared directory still come here.
+// with nothing in it but the directory of the shared ones.
 func enterRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("keep mounts to itself: %w", err)

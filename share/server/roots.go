@@ -46,6 +46,9 @@ func (r *roots) findAll() error {
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	for _, name := range names {
+		if _, ok := share.CacheOf(name); !ok {
+			continue // what has been left half made
+		}
 		if err := r.find(name); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

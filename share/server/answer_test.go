@@ -1,0 +1,37 @@
+package server
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/share/wire"
+)
+
+// TestReplySize: no request gets more room than the longest answer, and each what it asks for.
+func TestReplySize(t *testing.T) {
+	request := func(op uint32, length, at int, size uint32) []byte {
+		b := make([]byte, length)
+		binary.NativeEndian.PutUint32(b[4:], op)
+		if at > 0 {
+			binary.NativeEndian.PutUint32(b[at:], size)
+		}
+		return b
+	}
+	least := replySize(request(1, 40, 0, 0))
+	for name, tt := range map[string]struct {
+		request []byte
+		want    int
+	}{
+		"a lookup":              {request(1, 60, 0, 0), least},
+		"a read":                {request(opRead, 80, readSize, 4096), least + 4096},
+		"a read of too much":    {request(opRead, 80, readSize, 1<<32-1), least + wire.MaxData},
+		"a read that is cut":    {request(opRead, 58, 0, 0), least},
+		"a listing":             {request(opReaddirPlus, 80, readSize, 100), least + 100},
+		"an attribute":          {request(opGetXattr, 60, xattrSize, 65536), least + 65536},
+		"an attribute, cut off": {request(opListXattr, 40, 0, 0), least},
+	} {
+		if got := replySize(tt.request); got != tt.want {
+			t.Errorf("%s: %d, want %d", name, got, tt.want)
+		}
+	}
+}

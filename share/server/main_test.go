@@ -1,0 +1,46 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestBegin: a server whose engine has ended before it was on record does nothing.
+func TestBegin(t *testing.T) {
+	if err := begin(strings.NewReader("")); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	if err := begin(strings.NewReader("\x01")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOwner: no user but an ordinary one is taken.
+func TestOwner(t *testing.T) {
+	for _, owner := range []string{"0", "-1", "root", "4294967296", "1 "} {
+		if _, err := prepare(owner); !errors.Is(err, unix.EINVAL) {
+			t.Errorf("%q: %v", owner, err)
+		}
+	}
+}
+
+// TestMainWithoutEngine: by itself the program is of no use, and says so.
+func TestMainWithoutEngine(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	stdin := os.Stdin
+	os.Stdin = null
+	defer func() { os.Stdin = stdin }()
+	if err := Main(context.Background(), ""); err == nil || !strings.Contains(err.Error(), "engine") {
+		t.Error(err)
+	}
+}
