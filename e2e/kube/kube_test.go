@@ -22,6 +22,7 @@ func TestKubelet(t *testing.T) {
 		t.Run("init", w.testInit)
 		t.Run("liveness", w.testLiveness)
 		t.Run("volumes", w.testVolumes)
+		t.Run("host paths", w.testHostPaths)
 		t.Run("streams", w.testStreams)
 		t.Run("resize", w.testResize)
 		t.Run("delete", w.testDelete)
