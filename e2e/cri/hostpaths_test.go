@@ -43,18 +43,18 @@ func hostPaths(ctx context.Context, t *testing.T, n *node) {
 		&runtimeapi.Mount{ContainerPath: "/ro", HostPath: dir, Readonly: true},
 		&runtimeapi.Mount{ContainerPath: "/one", HostPath: filepath.Join(dir, "file"), Readonly: true},
 	))
-	for script, want := range map[string]string{
-		"cat /host/sub/greeting /one":                                 "helloa file",
-		"stat -c '%u %g %a' /host/sub/greeting":                       "1234 5678 640",
-		"touch /ro/new 2>&1":                                          "touch: /ro/new: Read-only file system",
-		"echo changed >/host/made && stat -c '%u %a' /host/made":      "0 644",
-		"mkdir /host/d && ln -s /etc/shadow /host/d/out && ls /ro/d":  "out",
-		"mv /host/made /host/d/moved && cat /ro/d/moved":              "changed",
-		"ls /ro | sort | tr '\\n' ' '":                                "d file sub ",
-		"grep ' /host ' /proc/mounts | cut -d' ' -f1,3 | tr -d '\\n'": "bulkhead fuse",
+	for _, tc := range []struct{ script, want string }{ // in this order
+		{"cat /host/sub/greeting /one", "helloa file"},
+		{"stat -c '%u %g %a' /host/sub/greeting", "1234 5678 640"},
+		{"touch /ro/new 2>&1", "touch: /ro/new: Read-only file system"},
+		{"echo changed >/host/made && stat -c '%u %a' /host/made", "0 644"},
+		{"mkdir /host/d && ln -s /etc/shadow /host/d/out && ls /ro/d", "out"},
+		{"mv /host/made /host/d/moved && cat /ro/d/moved", "changed"},
+		{"ls /ro | sort | tr '\\n' ' '", "d file sub "},
+		{"grep ' /host ' /proc/mounts | cut -d' ' -f1,3 | tr -d '\\n'", "bulkhead fuse"},
 	} {
-		if got := strings.TrimSuffix(n.Sh(ctx, t, first, script+"; true"), "\n"); got != want {
-			t.Errorf("%s: %q, want %q", script, got, want)
+		if got := strings.TrimSuffix(n.Sh(ctx, t, first, tc.script+"; true"), "\n"); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.script, got, tc.want)
 		}
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "d/moved")); err != nil || string(text) != "changed\n" {
