@@ -102,7 +102,7 @@ func replySize(request []byte) int {
 		at = xattrSize
 	}
 	if at == 0 || len(request) < at+4 {
-		return protocol.Overhead
+		return largest // a link's target is the longest of the others
 	}
 	return protocol.Overhead + int(min(binary.NativeEndian.Uint32(request[at:]), wire.MaxData))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	protocol "github.com/bulkhead-project/bulkhead/share/fsys/wire"
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
@@ -17,18 +18,18 @@ func TestReplySize(t *testing.T) {
 		}
 		return b
 	}
-	least := replySize(request(1, 40, 0, 0))
+	const least, others = protocol.Overhead, largest
 	for name, tt := range map[string]struct {
 		request []byte
 		want    int
 	}{
-		"a lookup":              {request(1, 60, 0, 0), least},
+		"a lookup":              {request(1, 60, 0, 0), others},
 		"a read":                {request(opRead, 80, readSize, 4096), least + 4096},
 		"a read of too much":    {request(opRead, 80, readSize, 1<<32-1), least + wire.MaxData},
-		"a read that is cut":    {request(opRead, 58, 0, 0), least},
+		"a read that is cut":    {request(opRead, 58, 0, 0), others},
 		"a listing":             {request(opReaddirPlus, 80, readSize, 100), least + 100},
 		"an attribute":          {request(opGetXattr, 60, xattrSize, 65536), least + 65536},
-		"an attribute, cut off": {request(opListXattr, 40, 0, 0), least},
+		"an attribute, cut off": {request(opListXattr, 40, 0, 0), others},
 	} {
 		if got := replySize(tt.request); got != tt.want {
 			t.Errorf("%s: %d, want %d", name, got, tt.want)
