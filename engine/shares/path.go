@@ -69,6 +69,20 @@ func (h Host) open(path, part string) (p *place, err error) {
 	return p, nil
 }
 
+// reopen opens a place again by its path. A link that has come into it since, which whoever has
+// a directory above it can put there, is not followed.
+func (h Host) reopen(path string) (*place, error) {
+	p, err := h.open(path, "")
+	if err != nil {
+		return nil, err
+	}
+	if p.path != path {
+		p.Close()
+		return nil, failure.New(codes.PermissionDenied, "host path %.200q leads to %.200q now", path, p.path)
+	}
+	return p, nil
+}
+
 // openPart opens a part of a directory, step by step: whoever else has the directory may
 // change it meanwhile.
 func openPart(dir int, part string) (int, error) {
@@ -127,17 +141,30 @@ func (h Host) judge(p *place, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, hidden := range slices.Concat(h.Own, mounts) {
+	own := h.own()
+	for _, hidden := range slices.Concat(own, mounts) {
 		switch below, ok := beneath(p.path, hidden); {
 		case ok:
 			p.masks = append(p.masks, below)
-		case within(hidden, p.path) && slices.Contains(h.Own, hidden):
+		case within(hidden, p.path) && slices.Contains(own, hidden):
 			return failure.New(codes.PermissionDenied, "host path %.200q lies in %s, which is Bulkhead's own", path, hidden)
 		case within(hidden, p.path):
 			return failure.New(codes.Unimplemented, "host path %.200q is of the host's kernel: a pod has a kernel of its own", path)
 		}
 	}
 	return nil
+}
+
+// own are Bulkhead's directories where they really are. One that is not there yet is where it
+// would be.
+func (h Host) own() []string {
+	dirs := slices.Clone(h.Own)
+	for i, dir := range dirs {
+		if at, err := filepath.EvalSymlinks(dir); err == nil {
+			dirs[i] = at
+		}
+	}
+	return dirs
 }
 
 func codeOf(err error) codes.Code {

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,10 +32,13 @@ import (
 
 const socketName = hypervisor.ShareSocket
 
-// start starts a server of all directories.
-func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
-	if err := s.pod.Journal(ctx); err != nil {
-		return id, err
+// start starts a server of all directories, of which it must have those asked for.
+func (s *Set) start(ctx context.Context, asked []store.Share) (id procid.ID, err error) {
+	if !s.journaled { // once: how often a server ends is up to the guest
+		if err := s.pod.Journal(ctx); err != nil {
+			return id, err
+		}
+		s.journaled = true
 	}
 	dir, name := s.socket()
 	conn, err := podsock.Dial(ctx, dir, name)
@@ -96,7 +100,7 @@ func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
 	if err := awaitReady(ctx, says.(*os.File)); err != nil {
 		return id, err
 	}
-	if err := s.attach(ctx, id); err != nil {
+	if err := s.attach(ctx, id, asked); err != nil {
 		return id, err
 	}
 	if _, err := begin.Write([]byte{1}); err != nil {
@@ -115,17 +119,17 @@ func ownerOf(r store.Pod) string {
 
 // awaitReady reads what a server says.
 func awaitReady(ctx context.Context, says *os.File) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := says.SetReadDeadline(deadline); err != nil {
-			return err
-		}
-	}
+	stop := context.AfterFunc(ctx, func() { _ = says.SetReadDeadline(time.Now()) })
+	defer stop()
 	line, err := bufio.NewReader(io.LimitReader(says, 1<<10)).ReadString('\n')
 	switch line = strings.TrimSpace(line); {
 	case line == share.Ready:
 		return nil
 	case line != "":
 		return errors.New(printable.Text(line))
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
 	}
 	return fmt.Errorf("the server does not begin: %w", err)
 }
@@ -150,8 +154,9 @@ func End(ctx context.Context, id procid.ID) error {
 	return nil
 }
 
-// attach gives a server the directories that it lacks.
-func (s *Set) attach(ctx context.Context, server procid.ID) error {
+// attach gives a server the directories that it lacks. One that is not there any more fails it
+// if it is asked for, and holds the others up no further if not.
+func (s *Set) attach(ctx context.Context, server procid.ID, asked []store.Share) error {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(s.all)) {
 		if !s.placed[name] {
@@ -173,15 +178,22 @@ func (s *Set) attach(ctx context.Context, server procid.ID) error {
 	r := attach.Request{Namespace: first, Unshare: os.Geteuid() != 0}
 	for _, name := range names {
 		one := s.all[name]
-		p, err := s.host.open(one.Path, "")
-		if err != nil {
+		p, err := s.host.reopen(one.Path)
+		switch {
+		case err != nil && slices.ContainsFunc(asked, func(a store.Share) bool { return Name(a) == name }):
 			return err
+		case err != nil:
+			s.host.Logger.Warn("a directory of the host is not served any more", "error", err)
+			continue
 		}
 		defer p.Close()
 		cmd.ExtraFiles = append(cmd.ExtraFiles, p.File)
 		r.Trees = append(r.Trees, attach.Tree{
 			Name: name, FD: first + len(cmd.ExtraFiles) - 1, Path: p.path, ReadOnly: one.ReadOnly, Follow: one.Follow, Masks: p.masks,
 		})
+	}
+	if len(r.Trees) == 0 {
+		return nil
 	}
 	if r.Unshare {
 		// A process with threads, as every Go program is, cannot join a user namespace.
@@ -205,8 +217,8 @@ func (s *Set) attach(ctx context.Context, server procid.ID) error {
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%w: %s", err, printable.Text(strings.TrimSpace(said.String())))
 	}
-	for _, name := range names {
-		s.placed[name] = true
+	for _, tree := range r.Trees {
+		s.placed[tree.Name] = true
 	}
 	return nil
 }

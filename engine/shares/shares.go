@@ -52,6 +52,8 @@ type Set struct {
 	all     map[string]store.Share
 	placed  map[string]bool // what this engine has given the server that runs
 	watched procid.ID
+	// journaled tells that the pod's journal has the entry that ends a server.
+	journaled bool
 }
 
 // New returns the shared directories of a pod: none as yet.
@@ -148,7 +150,7 @@ func (s *Set) Ensure(ctx context.Context, all []store.Share) error {
 	for _, one := range all {
 		s.all[Name(one)] = one
 	}
-	return s.serve(ctx)
+	return s.serve(ctx, all)
 }
 
 // Resume goes on where an earlier engine stopped, whose pod has those directories.
@@ -167,17 +169,18 @@ func (s *Set) Resume(all []store.Share) {
 	}
 }
 
-// serve has a server run that has all directories; the caller holds mu.
-func (s *Set) serve(ctx context.Context) error {
+// serve has a server run that has all directories, and must have those asked for; the caller
+// holds mu.
+func (s *Set) serve(ctx context.Context, asked []store.Share) error {
 	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
 	defer cancel()
 	server := s.pod.Record().ShareServer
 	var err error
 	if server.Alive() {
-		err = s.attach(ctx, server)
+		err = s.attach(ctx, server, asked)
 	} else {
 		clear(s.placed)
-		server, err = s.start(ctx)
+		server, err = s.start(ctx, asked)
 	}
 	if err != nil {
 		return failure.Wrap(err, "serve the host's directories")
@@ -225,7 +228,7 @@ func (s *Set) again(ctx context.Context) {
 			return
 		}
 		s.mu.Lock()
-		err := s.serve(ctx)
+		err := s.serve(ctx, nil)
 		s.mu.Unlock()
 		if err == nil {
 			return

@@ -20,8 +20,9 @@ import (
 // for on stdin, in JSON.
 type Tree struct {
 	Name string `json:"name"` // share.Name
-	// FD is its number among the process's descriptors, Path where it lies. Where the
-	// process has the host's own mounts the descriptor counts, and the path else.
+	// FD is its number among the process's descriptors, Path where it lies, without links.
+	// Where the process has none of the host's own mounts the path is opened again, and has
+	// to lead to the same.
 	FD       int    `json:"fd"`
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
@@ -81,11 +82,15 @@ const attributes = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_A
 // open makes a mount of the tree that is nowhere yet, with all that is mounted below it.
 func (t Tree) open(byPath bool) (int, error) {
 	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
-	at, name, more := t.FD, "", uint(unix.AT_EMPTY_PATH)
+	at := t.FD
 	if byPath {
-		at, name, more = unix.AT_FDCWD, t.Path, unix.AT_SYMLINK_NOFOLLOW
+		var err error
+		if at, err = t.reopen(); err != nil {
+			return -1, err
+		}
+		defer unix.Close(at)
 	}
-	fd, err := unix.OpenTree(at, name, flags|more)
+	fd, err := unix.OpenTree(at, "", flags|unix.AT_EMPTY_PATH)
 	if err != nil {
 		return -1, fmt.Errorf("clone its mount: %w", err)
 	}
@@ -98,6 +103,24 @@ func (t Tree) open(byPath bool) (int, error) {
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
 		return -1, fmt.Errorf("set its mount's attributes: %w", err)
+	}
+	return fd, nil
+}
+
+// reopen opens the path. A guest that has a directory above it may have changed that meanwhile.
+func (t Tree) reopen() (int, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, t.Path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return -1, fmt.Errorf("open it again: %w", err)
+	}
+	var was, is unix.Stat_t
+	err = errors.Join(unix.Fstat(t.FD, &was), unix.Fstat(fd, &is))
+	if err == nil && (was.Dev != is.Dev || was.Ino != is.Ino) {
+		err = unix.ESTALE
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("open it again: %w", err)
 	}
 	return fd, nil
 }
