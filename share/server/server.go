@@ -75,6 +75,9 @@ func prepare(owner string) (*server, error) {
 		}
 		uid = int(n)
 	}
+	if err := closeInherited(); err != nil {
+		return nil, err
+	}
 	f := os.NewFile(share.PortFD, "port")
 	port, err := net.FileConn(f)
 	if err != nil {
