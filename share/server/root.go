@@ -34,3 +34,13 @@ func enterRoot() error {
 	}
 	return unix.Chdir("/")
 }
+
+// openDescriptors opens /proc/self/fd, as a mount of its own: no way leads from there to the
+// rest of /proc, where other processes have roots.
+func openDescriptors() (*os.File, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, "/proc/self/fd", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("descriptors: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "/proc/self/fd"), nil
+}

@@ -84,7 +84,7 @@ func prepare(owner string) (*server, error) {
 		return nil, fmt.Errorf("the guest's port: %w", err)
 	}
 	f.Close()
-	proc, err := os.OpenFile("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY, 0)
+	proc, err := openDescriptors()
 	if err != nil {
 		return nil, err
 	}

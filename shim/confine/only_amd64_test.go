@@ -11,7 +11,7 @@ import (
 // TestOnlyFilter tries every number of the table, and other architectures.
 func TestOnlyFilter(t *testing.T) {
 	const pid = 4711
-	calls := []uint32{unix.SYS_READ, unix.SYS_WRITE, unix.SYS_MMAP, unix.SYS_FALLOCATE, unix.SYS_EXIT_GROUP}
+	calls := []uint32{unix.SYS_READ, unix.SYS_WRITE, unix.SYS_MMAP, unix.SYS_FALLOCATE, unix.SYS_FCNTL, unix.SYS_EXIT_GROUP}
 	filter := onlyFilter(amd64, pid, calls, nil)
 	for number := range uint32(600) {
 		want := refused
@@ -40,6 +40,11 @@ func TestOnlyFilter(t *testing.T) {
 		{what: "a process", number: unix.SYS_CLONE, arg: uint32(unix.SIGCHLD)},
 		{what: "a signal to itself", number: unix.SYS_TGKILL, arg: pid, allowed: true},
 		{what: "a signal to another", number: unix.SYS_TGKILL, arg: uint32(os.Getpid()) + pid},
+		{what: "a descriptor's flags", number: unix.SYS_FCNTL, at: 1, arg: unix.F_SETFL, allowed: true},
+		{what: "a lock", number: unix.SYS_FCNTL, at: 1, arg: unix.F_OFD_SETLK, allowed: true},
+		{what: "a descriptor's signals", number: unix.SYS_FCNTL, at: 1, arg: unix.F_SETOWN},
+		{what: "a descriptor's signals, of another kind", number: unix.SYS_FCNTL, at: 1, arg: unix.F_SETOWN_EX},
+		{what: "which signal that is", number: unix.SYS_FCNTL, at: 1, arg: unix.F_SETSIG},
 		{what: "memory", number: unix.SYS_MMAP, at: 3, arg: unix.MAP_PRIVATE | unix.MAP_ANONYMOUS, allowed: true},
 		{what: "shared memory", number: unix.SYS_MMAP, at: 3, arg: unix.MAP_SHARED | unix.MAP_ANONYMOUS},
 		{what: "a shared file", number: unix.SYS_MMAP, at: 3, arg: unix.MAP_SHARED_VALIDATE},
