@@ -54,6 +54,7 @@ type Set struct {
 	watched procid.ID
 	// journaled tells that the pod's journal has the entry that ends a server.
 	journaled bool
+	pause     time.Duration // before the last start of another server
 }
 
 // New returns the shared directories of a pod: none as yet.
@@ -161,7 +162,7 @@ func (s *Set) Resume(all []store.Share) {
 	err := s.pod.Spawn(func(ctx context.Context) {
 		if err := s.Ensure(ctx, all); err != nil {
 			s.host.Logger.Warn("serve the host's directories", "error", err)
-			s.again(ctx)
+			s.again(ctx, 0)
 		}
 	})
 	if err != nil {
@@ -195,6 +196,8 @@ const serveTimeout = 30 * time.Second
 const (
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 30 * time.Second
+	// steady is how long one serves after which the first of them is next.
+	steady = 10 * time.Second
 )
 
 // watch starts another server when this one has ended, for as long as the pod has a machine.
@@ -203,6 +206,7 @@ func (s *Set) watch(server procid.ID) error {
 		return nil
 	}
 	s.watched = server
+	began := time.Now()
 	return s.pod.Spawn(func(ctx context.Context) {
 		if server.Wait(ctx) != nil || ctx.Err() != nil {
 			return
@@ -212,15 +216,16 @@ func (s *Set) watch(server procid.ID) error {
 			return
 		}
 		s.host.Logger.Warn("the server of the host's directories has ended, and is started again")
-		s.again(ctx)
+		s.again(ctx, time.Since(began))
 	})
 }
 
-// again serves until it succeeds, or the pod or the engine ends.
-func (s *Set) again(ctx context.Context) {
-	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
+// again serves until it succeeds, or the pod or the engine ends, after a server that has served
+// for so long.
+func (s *Set) again(ctx context.Context, served time.Duration) {
+	for ; ; served = 0 {
 		select {
-		case <-time.After(delay):
+		case <-time.After(s.next(served)):
 		case <-ctx.Done():
 			return
 		}
@@ -235,6 +240,18 @@ func (s *Set) again(ctx context.Context) {
 		}
 		s.host.Logger.Warn("serve the host's directories again", "error", err)
 	}
+}
+
+// next is the pause before another start. It grows with each, also with those that succeed: a
+// guest can end its server as soon as that serves.
+func (s *Set) next(served time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if served >= steady {
+		s.pause = 0
+	}
+	s.pause = min(max(2*s.pause, firstRetry), lastRetry)
+	return s.pause
 }
 
 // socket is where a machine listens for its server.

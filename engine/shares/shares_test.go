@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -76,6 +77,25 @@ func TestOwnBehindLink(t *testing.T) {
 	defer p.Close()
 	if len(p.masks) != 1 || p.masks[0] != "own" {
 		t.Errorf("hidden are %q", p.masks)
+	}
+}
+
+// TestNext: a guest that ends its servers is given them ever later, until one serves for a while.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	s := New(nil, Host{})
+	for i, tt := range []struct{ served, want time.Duration }{
+		{0, firstRetry}, {time.Second, 2 * firstRetry}, {0, 4 * firstRetry}, {steady, firstRetry}, {0, 2 * firstRetry},
+	} {
+		if got := s.next(tt.served); got != tt.want {
+			t.Errorf("%d: %v, want %v", i, got, tt.want)
+		}
+	}
+	for range 20 {
+		s.next(0)
+	}
+	if got := s.next(0); got != lastRetry {
+		t.Errorf("in the end: %v", got)
 	}
 }
 
