@@ -63,12 +63,21 @@ func ParseCache(text string) (Cache, error) {
 // host makes below it later.
 func Name(path string, readOnly, follow bool, c Cache) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%t%t", path, readOnly, follow))
-	return string(c) + "-" + hex.EncodeToString(sum[:12])
+	name := string(c) + "-" + hex.EncodeToString(sum[:12])
+	if readOnly {
+		name += readOnlySuffix
+	}
+	return name
 }
+
+const readOnlySuffix = "-ro"
+
+// ReadOnly tells whether the directory of that name is only to be read.
+func ReadOnly(name string) bool { return strings.HasSuffix(name, readOnlySuffix) }
 
 // CacheOf is the cache of the directory of that name, false for what is no such name.
 func CacheOf(name string) (Cache, bool) {
-	word, sum, cut := strings.Cut(name, "-")
+	word, sum, cut := strings.Cut(strings.TrimSuffix(name, readOnlySuffix), "-")
 	if c, err := ParseCache(word); err == nil && cut && word != "" && len(sum) == 24 && strings.Trim(sum, "0123456789abcdef") == "" {
 		return c, true
 	}

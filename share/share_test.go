@@ -11,7 +11,7 @@ func TestName(t *testing.T) {
 				for _, c := range []Cache{Auto, None, Always} {
 					name := Name(path, readOnly, follow, c)
 					got, ok := CacheOf(name)
-					if seen[name] || !ok || got != c || name != Name(path, readOnly, follow, c) {
+					if seen[name] || !ok || got != c || ReadOnly(name) != readOnly || name != Name(path, readOnly, follow, c) {
 						t.Errorf("%s: %q, %v", name, got, ok)
 					}
 					seen[name] = true

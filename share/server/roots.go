@@ -73,7 +73,7 @@ func (r *roots) find(name string) error {
 	if err != nil {
 		return err
 	}
-	err = r.Add(fsys.Root{Name: name, Dir: os.NewFile(uintptr(fd), name), Cache: caches[cache]})
+	err = r.Add(fsys.Root{Name: name, Dir: os.NewFile(uintptr(fd), name), ReadOnly: share.ReadOnly(name), Cache: caches[cache]})
 	if err != nil {
 		return fmt.Errorf("%w: %w", unix.EIO, err)
 	}
@@ -81,5 +81,5 @@ func (r *roots) find(name string) error {
 	return nil
 }
 
-// caches are fsys's. That a directory is read-only is its mount's to say.
+// caches are fsys's.
 var caches = map[share.Cache]fsys.Cache{share.Auto: fsys.CacheAuto, share.None: fsys.CacheNone, share.Always: fsys.CacheAlways}

@@ -72,3 +72,34 @@ func TestRoots(t *testing.T) {
 		t.Errorf("the next server knows nothing of %x: %v", id, st)
 	}
 }
+
+// TestReadOnlyRoot: what is shared read-only is so by its name, whatever its mount says: one that
+// the host makes below it later has attributes of its own.
+func TestReadOnlyRoot(t *testing.T) {
+	dir := t.TempDir()
+	files, err := fsys.New(fsys.Options{Descriptors: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	at, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	r := newRoots(files, at)
+	for readOnly, want := range map[bool]fuse.Status{false: fuse.OK, true: fuse.EROFS} {
+		name := share.Name("/it", readOnly, true, share.Auto)
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var out fuse.EntryOut
+		if st := r.Lookup(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, name, &out); st != fuse.OK {
+			t.Fatal(st)
+		}
+		in := &fuse.MkdirIn{InHeader: fuse.InHeader{NodeId: out.NodeId}, Mode: 0o755}
+		if st := r.Mkdir(nil, in, "new", &out); st != want {
+			t.Errorf("read-only %v: %v, want %v", readOnly, st, want)
+		}
+	}
+}
