@@ -56,10 +56,15 @@ func answer(host *wire.Host, files fuse.RawFileSystem) error {
 	}
 }
 
-// take copies a request and has it answered, when there is room for another one.
+// take copies a request and has it answered, when there is room for another one. The greeting is
+// answered before the next is read: what comes behind it relies on it.
 func (a *answerer) take(request []byte) {
-	a.slots <- struct{}{}
 	size := replySize(request)
+	if binary.NativeEndian.Uint32(request[4:]) == opInit {
+		a.answer(request, make([]byte, size))
+		return
+	}
+	a.slots <- struct{}{}
 	if len(request) <= largest && size <= largest {
 		buf := a.small.Get().(*[2 * largest]byte)
 		n := copy(buf[:largest], request)
@@ -84,6 +89,9 @@ func (a *answerer) answer(request, reply []byte) {
 		_ = a.host.Reply(reply[:n])
 	}
 }
+
+// opInit is the kernel's greeting.
+const opInit = 26
 
 // The requests whose answer is as long as they say, and where they say it.
 const (
