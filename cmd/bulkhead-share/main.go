@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/bulkhead-project/bulkhead/internal/oomscore"
 	"github.com/bulkhead-project/bulkhead/share"
 	"github.com/bulkhead-project/bulkhead/share/attach"
 	"github.com/bulkhead-project/bulkhead/share/server"
@@ -17,7 +16,6 @@ func main() {
 	err := fmt.Errorf("it is started by the engine: %s, %s", share.Serve, share.Attach)
 	switch {
 	case len(os.Args) == 4 && os.Args[1] == share.Serve:
-		_ = oomscore.Unprotect(os.Getpid())                 // it serves also where it stays protected
 		err = server.Main(context.Background(), os.Args[2]) // the last one is the pod's directory, for people to read
 	case len(os.Args) == 2 && os.Args[1] == share.Attach:
 		err = attach.Main(os.Stdin)

@@ -173,6 +173,8 @@ func codeOf(err error) codes.Code {
 		return codes.NotFound
 	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
 		return codes.PermissionDenied
+	case errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENAMETOOLONG):
+		return codes.InvalidArgument
 	}
 	return codes.Internal
 }

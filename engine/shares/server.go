@@ -173,6 +173,7 @@ func (s *Set) attach(ctx context.Context, server procid.ID, asked []store.Share)
 	}
 	defer mounts.Close()
 	cmd := exec.CommandContext(ctx, s.host.Program, share.Attach)
+	cmd.WaitDelay = time.Second // of nsenter's child, which has its pipes
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{"GOTRACEBACK=none"}, []*os.File{mounts}
 	const first = 3
 	r := attach.Request{Namespace: first, Unshare: os.Geteuid() != 0}

@@ -88,6 +88,10 @@ func prepare(owner string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Where the pod's memory is short it is this process that goes, and not its machine.
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0); err != nil {
+		return nil, err
+	}
 	if err := enterRoot(); err != nil {
 		return nil, fmt.Errorf("root: %w", err)
 	}

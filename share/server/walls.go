@@ -13,7 +13,7 @@ import (
 
 // softMemory is where the collector begins to work harder: 16 large requests, 262,144 files
 // that the guest knows, and what a Go program has.
-const softMemory = 160 << 20
+const softMemory = 112 << 20
 
 // limit raises what the process may have open to all that it may, and bounds its memory.
 func limit() error {
