@@ -123,9 +123,9 @@ func TestBadInput(t *testing.T) {
 		},
 		{
 			name:  "a field that is not honoured",
-			stdin: manifest(busybox, yes, "  volumes: [{name: v, hostPath: {path: /}}]\n"),
+			stdin: manifest(busybox, yes, "  volumes: [{name: v, nfs: {server: s, path: /}}]\n"),
 			code:  125,
-			want:  []string{"-:10: spec.volumes[0].hostPath", "not honoured yet"},
+			want:  []string{"-:10: spec.volumes[0].nfs", "is not honoured"},
 		},
 		{
 			name:  "an unknown capability",
