@@ -61,7 +61,7 @@ func stacked(l netlink.Link) bool {
 // unruled refuses rules by which packets take other routes than those of the main table, which the
 // guest is not given.
 func unruled() error {
-	rules, err := netlink.RuleList(netlink.FAMILY_ALL)
+	rules, err := list(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
 	if err != nil {
 		return fmt.Errorf("list the rules of routing: %w", err)
 	}

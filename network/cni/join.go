@@ -16,7 +16,7 @@ import (
 // plugins have made beside it.
 func join(path string) (guest *agentv1.Network, more []*agentv1.Network, err error) {
 	err = inside(path, func() error {
-		links, err := netlink.LinkList()
+		links, err := list(netlink.LinkList)
 		if err != nil {
 			return fmt.Errorf("list the interfaces: %w", err)
 		}
@@ -94,7 +94,7 @@ func read(eth netlink.Link) (*agentv1.Network, error) {
 	if guest.Addresses, err = addressesOf(eth); err != nil {
 		return nil, err
 	}
-	routes, err := netlink.RouteList(eth, netlink.FAMILY_ALL)
+	routes, err := list(func() ([]netlink.Route, error) { return netlink.RouteList(eth, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("list the routes: %w", err)
 	}
@@ -122,7 +122,7 @@ func read(eth netlink.Link) (*agentv1.Network, error) {
 
 // addressesOf are those of an interface that others can reach, IPv4 first.
 func addressesOf(l netlink.Link) (out []string, err error) {
-	all, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	all, err := list(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("list the addresses of %s: %w", l.Attrs().Name, err)
 	}

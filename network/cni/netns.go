@@ -91,7 +91,7 @@ func silence(path string) error {
 		return nil
 	}
 	return inside(path, func() error {
-		links, err := netlink.LinkList()
+		links, err := list(netlink.LinkList)
 		if err != nil {
 			return fmt.Errorf("list the interfaces: %w", err)
 		}
