@@ -34,6 +34,16 @@ func (fs *FS) attributes(r *nodes.Ref) (int, error) {
 	return fd, err
 }
 
+// attributesOf opens a node of that id for its attributes.
+func (fs *FS) attributesOf(id uint64) (int, error) {
+	r, err := fs.hold(id, false)
+	if err != nil {
+		return -1, err
+	}
+	defer r.Release()
+	return fs.attributes(r)
+}
+
 // GetXAttr implements [fuse.RawFileSystem].
 func (fs *FS) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
 	if !fs.shared(name) {
@@ -45,12 +55,7 @@ func (fs *FS) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest [
 	if in.NodeId == nodes.Root {
 		return 0, fuse.ENODATA
 	}
-	r, err := fs.hold(in.NodeId, false)
-	if err != nil {
-		return 0, status(err)
-	}
-	defer r.Release()
-	fd, err := fs.attributes(r)
+	fd, err := fs.attributesOf(in.NodeId)
 	if err == unix.EPERM { //nolint:errorlint // of open
 		return 0, fuse.ENODATA
 	}
@@ -81,12 +86,7 @@ func (fs *FS) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint
 	if in.NodeId == nodes.Root {
 		return 0, fuse.OK
 	}
-	r, err := fs.hold(in.NodeId, false)
-	if err != nil {
-		return 0, status(err)
-	}
-	defer r.Release()
-	fd, err := fs.attributes(r)
+	fd, err := fs.attributesOf(in.NodeId)
 	if err == unix.EPERM { //nolint:errorlint // of open
 		return 0, fuse.OK
 	}
