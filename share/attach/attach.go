@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +38,9 @@ type Request struct {
 }
 
 // Main is the whole life of the process. A tree that is there already stays.
+//
+// A tree is finished, its masks included, in a mount namespace that only this process has: a
+// server that was taken over opens what comes into its directory at once.
 func Main(in io.Reader) error {
 	var r Request
 	if err := json.NewDecoder(in).Decode(&r); err != nil {
@@ -57,6 +59,9 @@ func Main(in io.Reader) error {
 			return fmt.Errorf("%s: %w", t.Path, err)
 		}
 		trees[i] = fd
+	}
+	if err := finishAll(r.Trees, trees); err != nil {
+		return err
 	}
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
@@ -127,32 +132,22 @@ func (t Tree) reopen() (int, error) {
 
 // place puts a mount into the server's directory, where nobody but this process is believed.
 func (t Tree) place(dir, tree int) error {
+	if there, err := mounted(dir, t.Name); there || err != nil {
+		return err
+	}
+	return put(tree, dir, t.Name)
+}
+
+// put moves a mount to a place of that name in dir, which it makes.
+func put(tree, dir int, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(tree, &st); err != nil {
 		return err
 	}
-	if there, err := mounted(dir, t.Name); there || err != nil {
+	if err := makePlace(dir, name, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 		return err
 	}
-	// It is made whole under a name that no guest can ask for.
-	hidden := "." + t.Name
-	for _, name := range []string{hidden, t.Name} {
-		if err := makePlace(dir, name, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
-			return err
-		}
-		if err := move(tree, dir, name); err != nil {
-			return err
-		}
-		if name != hidden {
-			continue
-		}
-		for _, mask := range t.Masks {
-			if err := hide(tree, mask); err != nil {
-				return fmt.Errorf("hide %s: %w", mask, err)
-			}
-		}
-	}
-	return unix.Unlinkat(dir, hidden, removeFlag(st.Mode))
+	return move(tree, dir, name)
 }
 
 // move moves a mount to the place of that name.
@@ -182,13 +177,6 @@ func makePlace(dir int, name string, directory bool) error {
 	return unix.Close(fd)
 }
 
-func removeFlag(mode uint32) int {
-	if mode&unix.S_IFMT == unix.S_IFDIR {
-		return unix.AT_REMOVEDIR
-	}
-	return 0
-}
-
 // mounted tells whether there is a mount of that name.
 func mounted(dir int, name string) (bool, error) {
 	var st unix.Statx_t
@@ -197,42 +185,4 @@ func mounted(dir int, name string) (bool, error) {
 		return false, nil
 	}
 	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, err
-}
-
-// hide puts an empty directory over one of a tree. One that is not there needs none.
-func hide(tree int, mask string) error {
-	target, err := unix.Openat2(tree, path.Clean(mask), &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer unix.Close(target)
-	empty, err := emptyDirectory()
-	if err != nil {
-		return err
-	}
-	defer unix.Close(empty)
-	return unix.MoveMount(empty, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
-}
-
-// emptyDirectory is a mount in which there is nothing, and nothing can be made.
-func emptyDirectory() (int, error) {
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(fs)
-	for key, value := range map[string]string{"mode": "0555", "size": "4k"} {
-		if err := unix.FsconfigSetString(fs, key, value); err != nil {
-			return -1, err
-		}
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, err
-	}
-	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes|unix.MOUNT_ATTR_RDONLY)
 }
