@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/BurntSushi/toml v1.6.0 // the configuration of bulkhead cri
+	github.com/container-storage-interface/spec v1.13.0 // in tests, a driver of volumes
 	github.com/containerd/containerd/api v1.12.0 // the shim's services, as containerd defines them
 	github.com/containerd/log v0.1.0 // ttrpc's log, sent to ours
 	github.com/containerd/nri v0.12.5 // the plugins of a node, NRI
@@ -48,6 +49,7 @@ require (
 	k8s.io/client-go v0.37.2 // jsonpath as kubectl has it; in tests, exec, attach and port-forward as well
 	k8s.io/cri-api v0.37.2 // the engine's interface
 	k8s.io/cri-streaming v0.37.2 // tests that the library of kubelets' streams fits on top of ours
+	k8s.io/kubelet v0.37.2 // in tests, how a CSI driver becomes a kubelet's
 	sigs.k8s.io/json v0.0.0-20260909141634-11ed52e25bc5 // decoding as strict as the API server's
 	sigs.k8s.io/yaml v1.6.0 // YAML by way of JSON
 	tags.cncf.io/container-device-interface v1.1.1 // devices of a node, by CDI

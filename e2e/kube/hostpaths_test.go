@@ -61,13 +61,18 @@ func (w *world) testHostPaths(t *testing.T) {
 // local makes a volume of a directory of the node, and a claim that is bound to it.
 func (w *world) local(ctx context.Context, t *testing.T, name, path string) {
 	t.Helper()
+	w.volume(ctx, t, name, corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}})
+}
+
+// volume makes a volume that is the node's, and a claim that is bound to it.
+func (w *world) volume(ctx context.Context, t *testing.T, name string, source corev1.PersistentVolumeSource) {
+	t.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	class := "by-hand"
 	on := corev1.NodeSelectorRequirement{Key: "kubernetes.io/os", Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
-		Capacity: size, AccessModes: modes, StorageClassName: class,
-		PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
+		Capacity: size, AccessModes: modes, StorageClassName: class, PersistentVolumeSource: source,
 		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{on}}},
 		}},

@@ -23,6 +23,7 @@ func TestKubelet(t *testing.T) {
 		t.Run("liveness", w.testLiveness)
 		t.Run("volumes", w.testVolumes)
 		t.Run("host paths", w.testHostPaths)
+		t.Run("csi", w.testCSI)
 		t.Run("streams", w.testStreams)
 		t.Run("resize", w.testResize)
 		t.Run("delete", w.testDelete)

@@ -1,0 +1,123 @@
+// Package testcsi is a CSI driver of one node for tests: its volumes are disks of ext4, files
+// below a directory, mounted by loop devices as a driver of a real storage would mount its own.
+package testcsi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// Name is the driver's.
+const Name = "disks.testcsi"
+
+// Driver serves a kubelet. It ends with its test, whose pods have ended then.
+type Driver struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedNodeServer
+	registration.UnimplementedRegistrationServer
+
+	node, root, dir, socket string
+	registered              chan error // holds the kubelet's first word
+}
+
+// Start serves a driver to the kubelet whose root that is, and keeps the volumes in a
+// directory of the test's.
+func Start(t testing.TB, kubeletRoot, node string) *Driver {
+	t.Helper()
+	d := &Driver{
+		node: node, root: kubeletRoot, dir: t.TempDir(), socket: filepath.Join(kubeletRoot, "plugins", Name, "csi.sock"),
+		registered: make(chan error, 1),
+	}
+	d.serve(t, d.socket, func(s *grpc.Server) {
+		csi.RegisterIdentityServer(s, d)
+		csi.RegisterNodeServer(s, d)
+	})
+	d.serve(t, filepath.Join(kubeletRoot, "plugins_registry", Name+".sock"), func(s *grpc.Server) {
+		registration.RegisterRegistrationServer(s, d)
+	})
+	return d
+}
+
+func (d *Driver) serve(t testing.TB, socket string, register func(*grpc.Server)) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	register(s)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-done; err != nil {
+			t.Errorf("serve %s: %v", socket, err)
+		}
+	})
+}
+
+// Registered returns when the kubelet has taken the driver.
+func (d *Driver) Registered(ctx context.Context) error {
+	select {
+	case err := <-d.registered:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// GetInfo tells the kubelet's watcher of plugins where the driver is.
+func (d *Driver) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{
+		Type: registration.CSIPlugin, Name: Name, Endpoint: d.socket, SupportedVersions: []string{"1.0.0"},
+	}, nil
+}
+
+// NotifyRegistrationStatus hears whether the kubelet has taken it.
+func (d *Driver) NotifyRegistrationStatus(
+	_ context.Context, s *registration.RegistrationStatus,
+) (*registration.RegistrationStatusResponse, error) {
+	var err error
+	if !s.GetPluginRegistered() {
+		err = errors.New(s.GetError())
+	}
+	select {
+	case d.registered <- err:
+	default: // it had a first word
+	}
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// GetPluginInfo implements csi.IdentityServer.
+func (d *Driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: Name, VendorVersion: "1"}, nil
+}
+
+// Probe implements csi.IdentityServer.
+func (d *Driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	return &csi.ProbeResponse{}, nil
+}
+
+// NodeGetInfo implements csi.NodeServer.
+func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return &csi.NodeGetInfoResponse{NodeId: d.node}, nil
+}
+
+// NodeGetCapabilities implements csi.NodeServer.
+func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	stage := &csi.NodeServiceCapability_RPC{Type: csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME}
+	return &csi.NodeGetCapabilitiesResponse{
+		Capabilities: []*csi.NodeServiceCapability{{Type: &csi.NodeServiceCapability_Rpc{Rpc: stage}}},
+	}, nil
+}

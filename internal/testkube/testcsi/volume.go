@@ -1,0 +1,103 @@
+package testcsi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// size is that of each volume, in bytes.
+const size = 16 << 20
+
+// NodeStageVolume mounts a volume's disk, which it makes for the first time.
+func (d *Driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+	disk, err := d.disk(ctx, r.GetVolumeId())
+	if err == nil && r.GetVolumeCapability().GetBlock() == nil {
+		err = mount(ctx, "-o", "loop", disk, r.GetStagingTargetPath())
+	}
+	return &csi.NodeStageVolumeResponse{}, err
+}
+
+// NodeUnstageVolume is the inverse of NodeStageVolume.
+func (d *Driver) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+	return &csi.NodeUnstageVolumeResponse{}, unmount(r.GetStagingTargetPath())
+}
+
+// NodePublishVolume binds what was staged to where a pod has it. A volume that lives with its
+// pod is memory of its own.
+func (d *Driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	at := r.GetTargetPath()
+	if err := os.MkdirAll(at, 0o750); err != nil {
+		return nil, err
+	}
+	if r.GetVolumeContext()["csi.storage.k8s.io/ephemeral"] == "true" {
+		return &csi.NodePublishVolumeResponse{}, mount(ctx, "-t", "tmpfs", "-o", "size=1m", "tmpfs", at)
+	}
+	err := mount(ctx, "--bind", r.GetStagingTargetPath(), at)
+	if err == nil && r.GetReadonly() {
+		err = mount(ctx, "-o", "remount,bind,ro", at)
+	}
+	return &csi.NodePublishVolumeResponse{}, err
+}
+
+// NodeUnpublishVolume is the inverse of NodePublishVolume.
+func (d *Driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	err := unmount(r.GetTargetPath())
+	if err == nil {
+		err = os.Remove(r.GetTargetPath())
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, err
+}
+
+// disk is the file of a volume, with a file system on it.
+func (d *Driver) disk(ctx context.Context, volume string) (string, error) {
+	at := filepath.Join(d.dir, filepath.Base(volume))
+	f, err := os.OpenFile(at, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return at, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
+		return "", err
+	}
+	if out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", at).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("mkfs.ext4: %w: %s", err, out)
+	}
+	return at, nil
+}
+
+func mount(ctx context.Context, args ...string) error {
+	if out, err := exec.CommandContext(ctx, "mount", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("mount %v: %w: %s", args, err, out)
+	}
+	return nil
+}
+
+// unmount is done where nothing is mounted.
+func unmount(at string) error {
+	if err := unix.Unmount(at, 0); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmount %s: %w", at, err)
+	}
+	return nil
+}
+
+// Unmounted is an error while one of the volumes is mounted.
+func (d *Driver) Unmounted() error {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(d.root, "plugins")))
+	if err == nil && len(mounts) > 0 {
+		err = fmt.Errorf("%s is mounted", mounts[0].Mountpoint)
+	}
+	return err
+}
