@@ -31,7 +31,6 @@ var unconformed = []struct {
 }{
 	{regexp.MustCompile(`should be consumable via the environment`), "busybox's shell of Debian drops the names that have a hyphen"},
 	{regexp.MustCompile(`node-pod communication: udp`), "Debian's busybox has no nc for UDP"},
-	{regexp.MustCompile(`PrivilegedPod `), "the guest's kernel has no dummy interfaces"},
 	{regexp.MustCompile(`Probing |report node status infrequently`), "takes minutes"},
 }
 

@@ -3,6 +3,7 @@ package build
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/bulkhead-project/bulkhead/guest/internal/cpio"
 	"github.com/bulkhead-project/bulkhead/guest/internal/kmod"
@@ -13,7 +14,7 @@ const (
 	initName    = "init"
 	crunName    = "usr/bin/crun"
 	moduleDir   = "lib/modules"
-	moduleList  = "etc/modules.load" // one absolute path a line, in load order
+	moduleList  = "etc/modules.load" // an absolute path a line, and after a space its parameters, in load order
 	consoleName = "dev/console"      // what init's standard streams are opened on
 )
 
@@ -44,7 +45,7 @@ func initrd(agent, crun []byte, modules []kmod.Module) ([]byte, error) {
 	for _, m := range modules {
 		name := moduleDir + "/" + m.Name + ".ko"
 		file(name, 0o644, m.Data)
-		fmt.Fprintf(&list, "/%s\n", name)
+		fmt.Fprintln(&list, strings.TrimSpace("/"+name+" "+parameters[m.Name]))
 	}
 	file(moduleList, 0o644, list.Bytes())
 

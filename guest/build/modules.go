@@ -21,7 +21,13 @@ var required = []string{
 // wanted are taken where the kernel has them. A kernel either has its checksum
 // as a module of this name, which erofs and ext4 ask for by an alias only, or
 // has it in its library.
-var wanted = []string{"crc32c_generic"}
+var wanted = []string{
+	"crc32c_generic",
+	"dummy", // interfaces of privileged pods that lead nowhere
+}
+
+// parameters are what modules are loaded with. A dummy would begin with an interface.
+var parameters = map[string]string{"dummy": "numdummies=0"}
 
 func pickModules(dir *kmod.Dir) ([]kmod.Module, error) {
 	var names []string

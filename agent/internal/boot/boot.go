@@ -64,21 +64,22 @@ func modules() error {
 	if err != nil {
 		return err
 	}
-	for path := range strings.FieldsSeq(string(list)) {
-		if err := load(path); err != nil {
+	for line := range strings.Lines(string(list)) {
+		path, parameters, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if err := load(path, parameters); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	return nil
 }
 
-func load(path string) error {
+func load(path, parameters string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && err != unix.EEXIST {
+	if err := unix.FinitModule(int(f.Fd()), parameters, 0); err != nil && err != unix.EEXIST {
 		return err
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,10 +33,11 @@ func run() error {
 	defer list.Close()
 	lines := bufio.NewScanner(list)
 	for lines.Scan() {
-		if err := load(lines.Text()); err != nil {
+		path, parameters, _ := strings.Cut(lines.Text(), " ")
+		if err := load(path, parameters); err != nil {
 			return err
 		}
-		fmt.Println("init: loaded", lines.Text())
+		fmt.Println("init: loaded", path)
 	}
 	if err := lines.Err(); err != nil {
 		return err
@@ -43,13 +45,13 @@ func run() error {
 	return report()
 }
 
-func load(path string) error {
+func load(path, parameters string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil {
+	if err := unix.FinitModule(int(f.Fd()), parameters, 0); err != nil {
 		return fmt.Errorf("load %s: %w", path, err)
 	}
 	return nil
