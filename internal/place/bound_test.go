@@ -1,0 +1,90 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testfs"
+)
+
+// TestSilent: a file system that does not answer keeps nobody for longer than he waits, nor those who
+// ask for other paths; who asks for it again and again is refused at once.
+func TestSilent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	silent := testfs.Silent(t, filepath.Join(dir, "dead"))
+	path := filepath.Join(silent.Dir, "x")
+	for range mostAbandoned {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, ErrSilent)
+		_, err := Rules{}.Open(ctx, path, How{Missing: MakeDir})
+		cancel()
+		if !errors.Is(err, ErrSilent) || !strings.Contains(err.Error(), path) {
+			t.Error(err)
+		}
+	}
+	began := time.Now()
+	if _, err := (Rules{}).Open(t.Context(), path, How{}); !errors.Is(err, ErrSilent) || time.Since(began) > patience/2 {
+		t.Errorf("once more: %v after %v", err, time.Since(began))
+	}
+	p, err := Rules{}.Open(t.Context(), dir, How{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	silent.End()
+	// Its calls end with it.
+	ctx := testdeadline.Context(t, 10*time.Second)
+	for {
+		left.mu.Lock()
+		n := left.paths[path]
+		left.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("%d calls are left", n)
+		}
+	}
+}
+
+// TestGivenUp: what is opened for who has gone is closed.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	a := abandoned{paths: map[string]int{}}
+	f, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	answer, answered := make(chan struct{}), make(chan struct{})
+	_, err = a.bound(ctx, "p", func() (*Place, error) {
+		defer close(answered)
+		<-answer
+		return &Place{File: f}, nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	close(answer)
+	<-answered
+	ctx = testdeadline.Context(t, 10*time.Second)
+	for {
+		if _, err := f.Stat(); errors.Is(err, os.ErrClosed) {
+			return
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("it is open still")
+		}
+	}
+}

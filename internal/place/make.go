@@ -1,0 +1,139 @@
+package place
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// make makes what is missing of a path, below the last directory that is there, and opens it.
+func (r Rules) make(path string, kind Missing) (int, error) {
+	dir, names, err := existing(path)
+	if err != nil {
+		return -1, err
+	}
+	if kind == MakeFile {
+		defer unix.Close(dir)
+		if len(names) != 1 {
+			return -1, unix.ENOENT
+		}
+		return r.makeFile(dir, names[0], path)
+	}
+	for _, name := range names {
+		next := -1
+		if err = r.makeDir(dir, name, path); err == nil {
+			next, err = openAt(dir, name, unix.O_PATH)
+		}
+		_ = unix.Close(dir)
+		if err != nil {
+			return -1, err
+		}
+		dir = next
+	}
+	return dir, nil
+}
+
+// existing opens the last directory of a path that is there, and returns the names after it.
+func existing(path string) (dir int, names []string, err error) {
+	for {
+		path = strings.TrimRight(path, "/")
+		cut := strings.LastIndexByte(path, '/')
+		name := path[cut+1:]
+		path = path[:cut+1]
+		switch name {
+		case "..": // of what is not there
+			return -1, nil, unix.ENOENT
+		case "", ".":
+		default:
+			names = append([]string{name}, names...)
+		}
+		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if !errors.Is(err, unix.ENOENT) || path == "/" {
+			return fd, names, err
+		}
+	}
+}
+
+// makeDir makes a directory in dir, if that is a place for it. One that is there is as good.
+func (r Rules) makeDir(dir int, name, path string) error {
+	if err := r.may(dir, name, path); err != nil {
+		return err
+	}
+	if err := unix.Mkdirat(dir, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}
+
+func (r Rules) makeFile(dir int, name, path string) (int, error) {
+	if err := r.may(dir, name, path); err != nil {
+		return -1, err
+	}
+	how := &unix.OpenHow{Flags: unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_CLOEXEC, Mode: 0o644, Resolve: unix.RESOLVE_BENEATH}
+	fd, err := unix.Openat2(dir, name, how)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, err
+	}
+	return openAt(dir, name, unix.O_PATH)
+}
+
+// may tells whether a pod's things may be made in dir.
+func (r Rules) may(dir int, name, path string) error {
+	parent, err := at(dir)
+	if err == nil {
+		_, err = r.check(filepath.Join(parent, name), path)
+	}
+	return err
+}
+
+// openAt opens an entry of a directory, which is no link.
+func openAt(dir int, name string, flags uint64) (int, error) {
+	return unix.Openat2(dir, name, &unix.OpenHow{
+		Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+}
+
+// openPart opens a part of a directory, step by step: whoever else has the directory may
+// change it meanwhile.
+func (r Rules) openPart(dir int, part string) (int, error) {
+	if !filepath.IsLocal(part) {
+		return -1, ErrPart
+	}
+	fd := -1
+	names := strings.Split(filepath.Clean(part), "/")
+	for i := range names {
+		parent := fd
+		var err error
+		fd, err = r.stepInto(dir, parent, names[:i+1])
+		if parent >= 0 {
+			_ = unix.Close(parent)
+		}
+		if err != nil {
+			return -1, err
+		}
+	}
+	return fd, nil
+}
+
+// stepInto opens what the names lead to from dir, whose last one it makes in parent if it is
+// missing.
+func (r Rules) stepInto(dir, parent int, names []string) (int, error) {
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
+	path := strings.Join(names, "/")
+	fd, err := unix.Openat2(dir, path, how)
+	if !errors.Is(err, unix.ENOENT) {
+		return fd, err
+	}
+	if parent < 0 {
+		parent = dir
+	}
+	if err := r.makeDir(parent, names[len(names)-1], path); err != nil {
+		return -1, err
+	}
+	return unix.Openat2(dir, path, how)
+}
