@@ -3,11 +3,13 @@
 package shares
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,22 +38,50 @@ type Shares struct {
 }
 
 // At is where the shared directory of that name is, which is its own to check: the host says
-// of one that it does not share that it is not there.
+// of one that it does not share that it is not there, and a host that does not say anything is ErrSilent.
 func (s *Shares) At(r *reaper.Reaper, port, name string) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.mounted {
-		if err := mount(r, port); err != nil {
-			return "", fmt.Errorf("mount the host's directories: %w", err)
-		}
-		s.mounted = true
+	if err := s.mount(r, port); err != nil {
+		return "", fmt.Errorf("mount the host's directories: %w", err)
 	}
 	at := filepath.Join(dir, name)
-	var st unix.Stat_t
-	if err := unix.Lstat(at, &st); err != nil {
-		return "", fmt.Errorf("directory of the host: %w", err)
+	return at, look(at, patience)
+}
+
+// ErrSilent is matched where the host does not answer.
+var ErrSilent = errors.New("the host does not answer")
+
+// patience is how long the host has to answer: longer than its engine waits for another server.
+const patience = 30 * time.Second
+
+// look asks whether there is something. An asker that gets no answer is left to wait for it in the
+// kernel, and holds nobody else up.
+func look(at string, patience time.Duration) error {
+	said := make(chan error, 1)
+	go func() {
+		var st unix.Stat_t
+		said <- unix.Lstat(at, &st)
+	}()
+	err := ErrSilent
+	select {
+	case err = <-said:
+	case <-time.After(patience):
 	}
-	return at, nil
+	if err != nil {
+		return fmt.Errorf("directory of the host: %w", err)
+	}
+	return nil
+}
+
+// mount mounts the file system if it is not.
+func (s *Shares) mount(r *reaper.Reaper, port string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mounted {
+		return nil
+	}
+	err := mount(r, port)
+	s.mounted = err == nil
+	return err
 }
 
 // mount mounts the file system and starts its forwarder.

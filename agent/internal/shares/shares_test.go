@@ -1,0 +1,25 @@
+package shares
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testfs"
+)
+
+// TestLook: a host that does not answer is waited for no longer than that.
+func TestLook(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	silent := testfs.Silent(t, filepath.Join(dir, "silent"))
+	for path, want := range map[string]error{
+		dir: nil, filepath.Join(dir, "none"): os.ErrNotExist, filepath.Join(silent.Dir, "x"): ErrSilent,
+	} {
+		if err := look(path, 100*time.Millisecond); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+	}
+}
