@@ -72,7 +72,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if err := p.volumes.Ensure(ctx, r.Files); err != nil {
 		return "", err
 	}
-	shared, err := p.shares.Of(r.Root, mounts)
+	shared, err := p.shares.Of(ctx, r.Root, mounts)
 	if err != nil {
 		return "", err
 	}

@@ -54,6 +54,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/hostpath"
 	"github.com/bulkhead-project/bulkhead/internal/hub"
+	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/internal/timeline"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/network/cni"
@@ -259,6 +260,9 @@ func (o *Options) complete() (err error) {
 
 // own are the directories that no pod gets of the host.
 func (o *Options) own() []string { return []string{o.Roots.Data, o.Roots.State, o.Users} }
+
+// Places says what of the host no pod gets.
+func (e *Engine) Places() place.Rules { return place.Rules{Own: e.o.own()} }
 
 // plugins are the node's, nil if pods have none.
 func (o *Options) plugins() *cni.Options {

@@ -74,7 +74,7 @@ func newPod(e *Engine, record *store.Pod) *pod {
 	}
 	p.datagrams = datagrams.New(p.openDatagrams, e.log.With("pod", p.id))
 	p.shares = shares.New(sharesPod{p}, shares.Host{
-		Program: e.o.Share, StateDir: e.store.StateDir(p.id), Own: e.o.own(), Logger: e.log.With("pod", p.id),
+		Program: e.o.Share, StateDir: e.store.StateDir(p.id), Rules: e.Places(), Logger: e.log.With("pod", p.id),
 	})
 	p.volumes = volumes.New(volumePod{p}, volumes.Host{Paths: e.paths, Logger: e.log.With("pod", p.id)})
 	return p
@@ -118,9 +118,14 @@ func (p sharesPod) Up() bool {
 	return up && !p.ended()
 }
 
-// Serving implements shares.Pod.
+// Serving implements shares.Pod. A pod that ends has begun to end its server, or has no record any more.
 func (p sharesPod) Serving(process procid.ID) error {
-	return p.assume(func(r *store.Pod) { r.ShareServer = process })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.record.Phase != store.Ready || p.record.Exit != "" || p.ending || p.gone {
+		return p.notReady()
+	}
+	return p.assumeLocked(func(r *store.Pod) { r.ShareServer = process })
 }
 
 // Journal implements shares.Pod.
@@ -178,6 +183,11 @@ func (p *pod) update(change func(*store.Pod)) error {
 func (p *pod) assume(change func(*store.Pod)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.assumeLocked(change)
+}
+
+// assumeLocked is called with mu held.
+func (p *pod) assumeLocked(change func(*store.Pod)) error {
 	change(&p.record)
 	p.wake()
 	return p.e.store.PutPod(&p.record)

@@ -67,7 +67,7 @@ func New(options Options) (*Pod, error) {
 		log:     options.Logger.With("pod", pod.Namespace+"/"+pod.Name, "uid", string(pod.UID)),
 		changed: make(chan struct{}), observed: make(chan struct{}),
 		wake:    make(chan struct{}, 1),
-		volumes: volume.New(options.Volumes(), options.AllObjects()),
+		volumes: volume.New(options.Volumes(), options.AllObjects(), options.Places),
 	}
 	p.status = newRun(p).makeStatus()
 	return p, nil

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
 
@@ -17,18 +18,20 @@ import (
 type Manager struct {
 	dir     string
 	objects Objects
+	rules   place.Rules
 
 	mu       sync.Mutex
 	prepared bool // the hostPaths
 }
 
 // New makes the manager of the volumes below dir, which belongs to the one pod
-// and may be anywhere that is private to it. Nothing is written yet.
-func New(dir string, objects Objects) *Manager {
+// and may be anywhere that is private to it. Nothing is written yet. Where rules say that no
+// pod's things lie, no hostPath is made.
+func New(dir string, objects Objects, rules place.Rules) *Manager {
 	if objects == nil {
 		objects = None{}
 	}
-	return &Manager{dir: dir, objects: objects}
+	return &Manager{dir: dir, objects: objects, rules: rules}
 }
 
 // Needed tells whether the pod has volumes that Refresh writes or makes.
@@ -66,7 +69,7 @@ func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod, allocatable core
 
 func (m *Manager) refresh(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, allocatable corev1.ResourceList) error {
 	if volume.HostPath != nil && !m.prepared {
-		return prepareHostPath(volume.HostPath)
+		return prepareHostPath(ctx, m.rules, volume.HostPath)
 	}
 	plugin := Plugin(&volume.VolumeSource)
 	if plugin == "" {

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -167,7 +169,7 @@ func TestManagerWritesVolumes(t *testing.T) {
 				t.Error("not needed")
 			}
 			dir := filepath.Join(t.TempDir(), "pod")
-			m := New(dir, set)
+			m := New(dir, set, place.Rules{})
 			err := m.Refresh(t.Context(), pod, corev1.ResourceList{"memory": resource.MustParse("256Mi")})
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(),
@@ -211,7 +213,7 @@ func TestRefreshChangesWhatHasChanged(t *testing.T) {
 			Items: []corev1.DownwardAPIVolumeFile{fieldFile("l", "metadata.labels['b']")},
 		}}}}
 	dir := filepath.Join(t.TempDir(), "pod")
-	m := New(dir, set)
+	m := New(dir, set, place.Rules{})
 	data := func() (out []string) {
 		t.Helper()
 		for _, at := range []string{"kubernetes.io~configmap/c", "kubernetes.io~secret/s", "kubernetes.io~downward-api/d"} {

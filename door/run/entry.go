@@ -78,6 +78,7 @@ func (e *entry) Configure(o *pod.Options) error {
 	o.Pauses = vms.Pauses
 	o.Resume = vms.ResumePod
 	o.SeccompDir = e.s.roots.Seccomp()
+	o.Places = e.s.places
 	o.Allocatable = e.s.allocatable
 	o.NodeName = node
 	o.HostIP = "127.0.0.1"

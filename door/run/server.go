@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/pod/logs"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
@@ -54,6 +55,7 @@ type server struct {
 	engine *engine.Engine
 	cri    *cri.Service // over the engine
 	images *image.Store // as the command that started the engine has them
+	places place.Rules
 	// ownEnvironment is Options.Environment.
 	ownEnvironment api.Environment
 	pods           *manager.Manager
@@ -117,6 +119,7 @@ func (s *server) open(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	s.places = s.engine.Places()
 	s.images = s.engine.Images().With(o.Environment.Get)
 	s.cri = cri.New(s.engine, cri.Options{
 		Roots: o.Roots, Logger: o.Logger, Volumes: layout.Dirs{Own: volumesDir(o.Roots)},

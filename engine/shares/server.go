@@ -2,16 +2,12 @@ package shares
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,13 +23,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/printable"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/share"
-	"github.com/bulkhead-project/bulkhead/share/attach"
 )
 
 const socketName = hypervisor.ShareSocket
 
-// start starts a server of all directories, of which it must have those asked for.
-func (s *Set) start(ctx context.Context, asked []store.Share) (id procid.ID, err error) {
+// start starts a server of all directories that there are still. The caller has the turn.
+func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
 	if !s.journaled { // once: how often a server ends is up to the guest
 		if err := s.pod.Journal(ctx); err != nil {
 			return id, err
@@ -100,7 +95,7 @@ func (s *Set) start(ctx context.Context, asked []store.Share) (id procid.ID, err
 	if err := awaitReady(ctx, says.(*os.File)); err != nil {
 		return id, err
 	}
-	if err := s.attach(ctx, id, asked); err != nil {
+	if err := s.attach(ctx, id, nil); err != nil {
 		return id, err
 	}
 	if _, err := begin.Write([]byte{1}); err != nil {
@@ -151,75 +146,5 @@ func End(ctx context.Context, id procid.ID) error {
 		return fmt.Errorf("end the server of the host's directories: %w", err)
 	}
 	reap(id)
-	return nil
-}
-
-// attach gives a server the directories that it lacks. One that is not there any more fails it
-// if it is asked for, and holds the others up no further if not.
-func (s *Set) attach(ctx context.Context, server procid.ID, asked []store.Share) error {
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(s.all)) {
-		if !s.placed[name] {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	at := "/proc/" + strconv.Itoa(server.PID) + "/ns/"
-	mounts, err := os.Open(at + "mnt")
-	if err != nil {
-		return fmt.Errorf("find the server's mounts: %w", err)
-	}
-	defer mounts.Close()
-	cmd := exec.CommandContext(ctx, s.host.Program, share.Attach)
-	cmd.WaitDelay = time.Second // of nsenter's child, which has its pipes
-	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{"GOTRACEBACK=none"}, []*os.File{mounts}
-	const first = 3
-	r := attach.Request{Namespace: first, Unshare: os.Geteuid() != 0}
-	for _, name := range names {
-		one := s.all[name]
-		p, err := s.host.reopen(one.Path)
-		switch {
-		case err != nil && slices.ContainsFunc(asked, func(a store.Share) bool { return Name(a) == name }):
-			return err
-		case err != nil:
-			s.host.Logger.Warn("a directory of the host is not served any more", "error", err)
-			continue
-		}
-		defer p.Close()
-		cmd.ExtraFiles = append(cmd.ExtraFiles, p.File)
-		r.Trees = append(r.Trees, attach.Tree{
-			Name: name, FD: first + len(cmd.ExtraFiles) - 1, Path: p.path, ReadOnly: one.ReadOnly, Follow: one.Follow, Masks: p.masks,
-		})
-	}
-	if len(r.Trees) == 0 {
-		return nil
-	}
-	if r.Unshare {
-		// A process with threads, as every Go program is, cannot join a user namespace.
-		nsenter, err := exec.LookPath("nsenter")
-		if err != nil {
-			return err
-		}
-		cmd.Args = append([]string{nsenter, "--user=" + at + "user", "--preserve-credentials", "--", cmd.Path}, cmd.Args[1:]...)
-		cmd.Path = nsenter
-	}
-	if !server.Alive() { // the descriptor may be another's
-		return procid.ErrGone
-	}
-	request, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	cmd.Stdin = bytes.NewReader(request)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w: %s", err, printable.Text(strings.TrimSpace(said.String())))
-	}
-	for _, tree := range r.Trees {
-		s.placed[tree.Name] = true
-	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/share"
 )
@@ -37,9 +38,9 @@ type Pod interface {
 
 // Host is where the directories lie, and who serves them.
 type Host struct {
-	Program  string   // of package share
-	StateDir string   // of the pod
-	Own      []string // directories that no pod gets: Bulkhead's
+	Program  string // of package share
+	StateDir string // of the pod
+	Rules    place.Rules
 	Logger   *slog.Logger
 }
 
@@ -48,26 +49,28 @@ type Set struct {
 	pod  Pod
 	host Host
 
-	mu      sync.Mutex // of what follows; held while a server is started or given a directory
-	all     map[string]store.Share
-	placed  map[string]bool // what this engine has given the server that runs
-	watched procid.ID
-	// journaled tells that the pod's journal has the entry that ends a server.
+	turn chan struct{} // has room for who starts a server and has it watched
+	// journaled tells that the pod's journal has the entry that ends a server; the turn's.
 	journaled bool
-	pause     time.Duration // before the last start of another server
+
+	mu      sync.Mutex // of what follows; nobody waits for anything while it is held
+	all     map[string]store.Share
+	server  procid.ID
+	placed  map[string]bool // what this engine has given the server
+	watched procid.ID
+	pause   time.Duration // before the last start of another server
 }
 
 // New returns the shared directories of a pod: none as yet.
 func New(pod Pod, host Host) *Set {
-	return &Set{pod: pod, host: host, all: map[string]store.Share{}, placed: map[string]bool{}}
+	return &Set{pod: pod, host: host, turn: make(chan struct{}, 1), all: map[string]store.Share{}, placed: map[string]bool{}}
 }
 
 // Of are the shared directories that mounts are of, without repetition, each by its path. One
-// that is missing is made.
-func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store.Share, err error) {
+// that is missing is made. Its errors have the codes of what is wrong with a path.
+func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv1.Mount) (all []store.Share, err error) {
 	add := func(source containerv1.Share, m containerv1.Mount) error {
-		s.host.make(source.Name)
-		p, err := s.host.open(source.Name, m.SubPath)
+		p, err := s.host.open(ctx, source.Name, place.How{Part: m.SubPath, Missing: place.MakeDir})
 		if err != nil {
 			return err
 		}
@@ -77,7 +80,7 @@ func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store
 			return &failure.Error{Code: codes.InvalidArgument, Text: fmt.Sprintf("host path %.200q", source.Name), Err: err}
 		}
 		one := asked(source, m, cache)
-		one.Path = p.path
+		one.Path = p.Path
 		if !slices.Contains(all, one) {
 			all = append(all, one)
 		}
@@ -147,10 +150,10 @@ func (s *Set) Ensure(ctx context.Context, all []store.Share) error {
 		return nil
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, one := range all {
 		s.all[Name(one)] = one
 	}
+	s.mu.Unlock()
 	return s.serve(ctx, all)
 }
 
@@ -170,23 +173,31 @@ func (s *Set) Resume(all []store.Share) {
 	}
 }
 
-// serve has a server run that has all directories, and must have those asked for; the caller
-// holds mu.
+// serve has a server run that has those directories, or with nil all that there are.
 func (s *Set) serve(ctx context.Context, asked []store.Share) error {
 	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
 	defer cancel()
-	server := s.pod.Record().ShareServer
-	var err error
-	if server.Alive() {
+	server, err := s.running(ctx)
+	if err == nil {
 		err = s.attach(ctx, server, asked)
-	} else {
-		clear(s.placed)
-		server, err = s.start(ctx, asked)
 	}
-	if err != nil {
-		return failure.Wrap(err, "serve the host's directories")
+	return failure.Wrap(err, "serve the host's directories")
+}
+
+// running is the server that runs, or is started.
+func (s *Set) running(ctx context.Context) (server procid.ID, err error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return server, failure.Wrap(ctx.Err(), "wait for the server's start")
 	}
-	return s.watch(server)
+	if server = s.pod.Record().ShareServer; !server.Alive() {
+		if server, err = s.start(ctx); err != nil {
+			return server, err
+		}
+	}
+	return server, s.watch(server)
 }
 
 // serveTimeout bounds the start of a server, on a host that is busy with other VMs' starts.
@@ -202,10 +213,13 @@ const (
 
 // watch starts another server when this one has ended, for as long as the pod has a machine.
 func (s *Set) watch(server procid.ID) error {
-	if s.watched == server {
+	s.mu.Lock()
+	known := s.watched == server
+	s.watched = server
+	s.mu.Unlock()
+	if known {
 		return nil
 	}
-	s.watched = server
 	began := time.Now()
 	return s.pod.Spawn(func(ctx context.Context) {
 		if server.Wait(ctx) != nil || ctx.Err() != nil {
@@ -232,9 +246,7 @@ func (s *Set) again(ctx context.Context, served time.Duration) {
 		if !s.pod.Up() {
 			return
 		}
-		s.mu.Lock()
 		err := s.serve(ctx, nil)
-		s.mu.Unlock()
 		if err == nil {
 			return
 		}

@@ -1,9 +1,12 @@
 package shares
 
 import (
+	"context"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testfs"
 )
 
 // TestAttachFollowsNoLink: what a pod shares is a path without links. A guest that has a
@@ -55,28 +59,68 @@ func TestAttachFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestOwnBehindLink: Bulkhead's own directory is not shared where a link leads to it.
-func TestOwnBehindLink(t *testing.T) {
+// TestSilent: a directory whose file system does not answer fails who asks for it, is named, and holds
+// nobody else up: neither other containers nor the server's next start.
+func TestSilent(t *testing.T) {
 	t.Parallel()
 	dir := realDir(t)
-	own, link := filepath.Join(dir, "own"), filepath.Join(dir, "link")
-	if err := os.Mkdir(own, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(own, link); err != nil {
-		t.Fatal(err)
-	}
-	h := Host{Own: []string{link}}
-	if p, err := h.open(own, ""); failure.Code(err) != codes.PermissionDenied {
-		t.Errorf("%v, %v", p, err)
-	}
-	p, err := h.open(dir, "")
+	dead := testfs.Silent(t, filepath.Join(dir, "dead"))
+	self, err := procid.Of(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
-	if len(p.masks) != 1 || p.masks[0] != "own" {
-		t.Errorf("hidden are %q", p.masks)
+	s := New(&pod{server: self}, Host{Program: "/bin/true", Logger: slog.New(slog.DiscardHandler)})
+	silent, good := store.Share{Path: filepath.Join(dead.Dir, "x"), Cache: "auto"}, store.Share{Path: dir, Cache: "auto"}
+	failed := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		failed <- s.Ensure(ctx, []store.Share{silent})
+	}()
+	for s.known() == 0 { // it has asked
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Ensure(t.Context(), []store.Share{good}); err != nil {
+		t.Errorf("another container: %v", err)
+	}
+	select {
+	case err := <-failed:
+		t.Errorf("it was first: %v", err)
+	default:
+	}
+	if err := <-failed; failure.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), silent.Path) {
+		t.Error(err)
+	}
+	// All of them, as a server is given that is started again.
+	s.placed = map[string]bool{}
+	if err := s.serve(t.Context(), nil); err != nil || !s.placed[Name(good)] || s.placed[Name(silent)] {
+		t.Errorf("%v, %v", s.placed, err)
+	}
+}
+
+func (s *Set) known() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
+// pod is one that has a server already.
+type pod struct{ server procid.ID }
+
+func (p *pod) Record() store.Pod                   { return store.Pod{ShareServer: p.server} }
+func (*pod) Up() bool                              { return true }
+func (*pod) Serving(procid.ID) error               { return nil }
+func (*pod) Journal(context.Context) error         { return nil }
+func (*pod) Spawn(func(ctx context.Context)) error { return nil }
+
+// TestHelperThatHangs: a helper that cannot be killed keeps nobody.
+func TestHelperThatHangs(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := run(ctx, exec.Command("sleep", "600"), []store.Share{{Path: "/the/path"}})
+	if failure.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "/the/path") {
+		t.Error(err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	// Objects are the ConfigMaps and Secrets of the pod's namespace; nil is
 	// none.
 	Objects volume.Objects
+	// Places says what no pod gets of the host, and where nothing is made for it.
+	Places place.Rules
 	// HostsFile is where the pod's /etc/hosts is written; its directory exists.
 	// Empty leaves the file to the runtime, and hostAliases are refused.
 	HostsFile string

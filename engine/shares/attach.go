@@ -1,0 +1,164 @@
+package shares
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/place"
+	"github.com/bulkhead-project/bulkhead/internal/printable"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/share"
+	"github.com/bulkhead-project/bulkhead/share/attach"
+)
+
+// othersPatience is how long directories that nobody asks for now have to be opened.
+const othersPatience = 3 * time.Second
+
+// attach gives a server those directories that it lacks: the ones asked for, of which each must be
+// there, or with nil all. Of these, one that is not there any more, or does not answer, holds the
+// others up no further.
+func (s *Set) attach(ctx context.Context, server procid.ID, asked []store.Share) error {
+	var missing []store.Share
+	wanted := map[string]bool{}
+	for _, one := range asked {
+		wanted[Name(one)] = true
+	}
+	s.mu.Lock()
+	if s.server != server {
+		s.server = server
+		clear(s.placed)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.all)) {
+		if one := s.all[name]; !s.placed[name] && (asked == nil || wanted[name]) {
+			missing = append(missing, one)
+		}
+	}
+	s.mu.Unlock()
+	opened, err := s.host.openAll(ctx, missing, asked != nil)
+	defer func() {
+		for _, p := range opened {
+			p.Close()
+		}
+	}()
+	if err != nil || len(opened) == 0 {
+		return err
+	}
+	if err := s.host.attach(ctx, server, opened); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for one := range opened {
+		s.placed[Name(one)] = s.server == server
+	}
+	return nil
+}
+
+// openAll opens directories again by their paths, in which no link may be: whoever has a directory
+// above one can put it there. Where not all must be opened, what was opened in time is returned.
+func (h Host) openAll(ctx context.Context, all []store.Share, must bool) (map[store.Share]*place.Place, error) {
+	if !must {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, othersPatience, place.ErrSilent)
+		defer cancel()
+	}
+	var (
+		mu     sync.Mutex
+		opened = map[store.Share]*place.Place{}
+		failed error
+		wg     sync.WaitGroup
+	)
+	for _, one := range all {
+		wg.Go(func() {
+			p, err := h.open(ctx, one.Path, place.How{Exact: true})
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				opened[one] = p
+			case must:
+				failed = err
+			default:
+				h.Logger.Warn("a directory of the host is not served any more", "error", err)
+			}
+		})
+	}
+	wg.Wait()
+	return opened, failed
+}
+
+// attach has a helper put directories into a server's namespace.
+func (h Host) attach(ctx context.Context, server procid.ID, opened map[store.Share]*place.Place) error {
+	at := "/proc/" + strconv.Itoa(server.PID) + "/ns/"
+	mounts, err := os.Open(at + "mnt")
+	if err != nil {
+		return fmt.Errorf("find the server's mounts: %w", err)
+	}
+	defer mounts.Close()
+	if !server.Alive() { // the descriptor may be another's
+		return procid.ErrGone
+	}
+	const first = 3
+	cmd := exec.Command(h.Program, share.Attach)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{"GOTRACEBACK=none"}, []*os.File{mounts}
+	r := attach.Request{Namespace: first, Unshare: os.Geteuid() != 0}
+	for one, p := range opened {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, p.File)
+		r.Trees = append(r.Trees, attach.Tree{
+			Name: Name(one), FD: first + len(cmd.ExtraFiles) - 1, Path: p.Path, ReadOnly: one.ReadOnly, Follow: one.Follow, Masks: p.Masks,
+		})
+	}
+	if r.Unshare {
+		// A process with threads, as every Go program is, cannot join a user namespace.
+		nsenter, err := exec.LookPath("nsenter")
+		if err != nil {
+			return err
+		}
+		cmd.Args = append([]string{nsenter, "--user=" + at + "user", "--preserve-credentials", "--", cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = nsenter
+	}
+	request, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	cmd.Stdin = bytes.NewReader(request)
+	return run(ctx, cmd, slices.Collect(maps.Keys(opened)))
+}
+
+// run runs a helper to its end, or kills it. One that waits for a file system which does not
+// answer cannot be killed; then it is left to end when it can.
+func run(ctx context.Context, cmd *exec.Cmd, what []store.Share) error {
+	var said bytes.Buffer
+	cmd.Stderr, cmd.WaitDelay = &said, time.Second // of nsenter's child, which has its pipes
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, printable.Text(strings.TrimSpace(said.String())))
+		}
+		return err
+	case <-ctx.Done():
+	}
+	_ = cmd.Process.Kill()
+	paths := make([]string, 0, len(what))
+	for _, one := range what {
+		paths = append(paths, one.Path)
+	}
+	return failure.Wrap(ctx.Err(), "attach %.400q", paths)
+}

@@ -1,0 +1,75 @@
+package shares
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc/codes"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/share"
+)
+
+// TestNamed: each mount has the name of its own directory, and keeps its options.
+func TestNamed(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "part"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var mounts []containerv1.Mount
+	spec := &specs.Spec{Mounts: []specs.Mount{{Destination: "/proc", Type: "proc", Source: "proc"}}}
+	for _, m := range []containerv1.Mount{
+		{Destination: "/a", Source: containerv1.Share{Name: dir}, Options: []string{"rw", "nosuid", "rslave"}},
+		{Destination: "/b", Source: containerv1.Share{Name: dir}, Options: []string{"ro"}},
+		{Destination: "/c", Source: containerv1.Share{Name: dir, Cache: "none"}, SubPath: "part"},
+		{Destination: "/d", Source: containerv1.Dir{Name: "v"}},
+	} {
+		mounts = append(mounts, m)
+		kind, source, options := m.Encode()
+		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
+	}
+	s := New(nil, Host{})
+	all, err := s.Of(t.Context(), containerv1.Image{ID: "i"}, append(mounts, mounts[0]))
+	if err != nil || len(all) != 3 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	want := []store.Share{
+		{Asked: dir, Path: dir, Follow: true, Cache: "auto"}, {Asked: dir, Path: dir, ReadOnly: true, Cache: "auto"},
+		{Asked: dir, SubPath: "part", Path: dir + "/part", Cache: "none"},
+	}
+	if !slices.Equal(all, want) {
+		t.Errorf("%+v", all)
+	}
+	named, err := Named(spec, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for i, at := range []int{1, 2, 3} {
+		m, _, err := containerv1.ParseMount("", named.Mounts[at].Type, named.Mounts[at].Source, named.Mounts[at].Options)
+		source, _ := m.Source.(containerv1.Share)
+		cache, ok := share.CacheOf(source.Name)
+		if err != nil || !ok || string(cache) != all[i].Cache || m.SubPath != "" || source.Name != Name(all[i]) {
+			t.Errorf("%d: %+v, %v", at, m, err)
+		}
+		names[source.Name] = true
+	}
+	if len(names) != 3 || !slices.Contains(named.Mounts[1].Options, "nosuid") || named.Mounts[0].Source != "proc" {
+		t.Errorf("%+v", named.Mounts)
+	}
+	if spec.Mounts[1].Source != dir {
+		t.Error("the request's own specification is changed")
+	}
+	if _, err := Named(spec, all[:1]); err == nil {
+		t.Error("a directory that is not shared has a name")
+	}
+	some := []containerv1.Mount{{Source: containerv1.Share{Name: dir, Cache: "some"}}}
+	if _, err := s.Of(t.Context(), containerv1.Image{ID: "i"}, some); failure.Code(err) != codes.InvalidArgument {
+		t.Error(err)
+	}
+}
