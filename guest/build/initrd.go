@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/bulkhead-project/bulkhead/guest/internal/cpio"
 	"github.com/bulkhead-project/bulkhead/guest/internal/kmod"
+	"github.com/bulkhead-project/bulkhead/internal/cpio"
 )
 
 // The names in the initrd that the agent knows.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bulkhead-project/bulkhead/guest/internal/cpio"
+	"github.com/bulkhead-project/bulkhead/internal/cpio"
 )
 
 var entries = []cpio.Entry{

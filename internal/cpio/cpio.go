@@ -13,6 +13,7 @@ const (
 	Dir    = 0o040000
 	File   = 0o100000
 	Device = 0o020000 // character
+	Link   = 0o120000 // symbolic, whose data is its target
 )
 
 // Entry is one file of the archive.
@@ -20,7 +21,7 @@ type Entry struct {
 	Name         string // relative, no leading slash
 	Mode         uint32 // type and permissions
 	Major, Minor uint32 // of a device
-	Data         []byte // of a file
+	Data         []byte // of a file or link
 }
 
 const trailer = "TRAILER!!!"
