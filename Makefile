@@ -31,6 +31,7 @@ GREMLINS   := v0.6.0
 
 SOURCES  := $(shell find . \( -path ./build -o -path ./bin -o -path ./.git \) -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 READER   := build/tools/diskread
+WORKER   := build/tools/filework
 PROGRAMS := $(addprefix bin/,$(filter-out bulkhead-guest,$(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))))
 # What forks a warm QEMU; other machines than these have clones.
 ifeq ($(shell uname -m),x86_64)
@@ -92,10 +93,10 @@ test-long: build guest $(IMAGE) $(SERVERS) build/setup-test kubeall critools ## 
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
 
 .PHONY: bench
-bench: build guest $(IMAGE) $(READER) ## set up and measure (RUNS=5 ROWS=run,exec AGAINST=../other)
+bench: build guest $(IMAGE) $(READER) $(WORKER) ## set up and measure (RUNS=5 ROWS=run,exec AGAINST=../other)
 	@hack/setup test || echo "bench: without podman" >&2
 	@$(GO) build -tags '$(TAGS)' -o build/tools/bench ./bench
-	@build/tools/bench --runs $(RUNS) --pods $(PODS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER) $(BENCHFLAGS)
+	@build/tools/bench --runs $(RUNS) --pods $(PODS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER) --worker $(WORKER) $(BENCHFLAGS)
 
 .PHONY: bench-cri
 bench-cri: RUNS = 30
@@ -184,8 +185,8 @@ $(PAGES): $(SOURCES) | build/setup-run
 	@rm -rf build/man
 	@SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct 2>/dev/null || date +%s)" $(GO) run -tags '$(TAGS)' ./hack/man '$(VERSION)' build/man
 
-$(READER): bench/diskread/main.go
-	$(BUILD) -ldflags '-s -w' -o $@ ./bench/diskread
+$(READER) $(WORKER): build/tools/%: bench/%/main.go
+	$(BUILD) -ldflags '-s -w' -o $@ ./bench/$*
 
 $(IMAGE): $(TOOL) | build/setup-demo
 	@$(TOOL) demo-image --out $@

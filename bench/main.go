@@ -28,7 +28,7 @@ type options struct {
 	runs, pods                        int
 	window                            time.Duration
 	rows, bin, against, image, reader string
-	out                               string
+	worker, module, out               string
 	quiet                             bool
 }
 
@@ -47,6 +47,8 @@ func main() {
 		"such a directory of another build, or a checkout with bin/, whose commands are measured in turns with ours")
 	flag.StringVar(&o.image, "image", "build/busybox.tar", "archive of the busybox image")
 	flag.StringVar(&o.reader, "reader", "build/tools/diskread", "the program that reads disks in a container")
+	flag.StringVar(&o.worker, "worker", "build/tools/filework", "the program that works with files in shared directories")
+	flag.StringVar(&o.module, "module", "build/kernel/modules/kernel/fs/fuse/virtiofs.ko", "the module for virtiofsd of the guest's kernel")
 	flag.StringVar(&o.out, "out", "bench.json", "file for all samples, empty for none")
 	flag.BoolVar(&o.quiet, "quiet", false, "do not tell on stderr what is being measured")
 	flag.Parse()
@@ -204,6 +206,11 @@ func paths(b *rows.Bench, o options) error {
 	if b.Image, err = abs(o.image); err != nil {
 		return err
 	}
-	b.Reader, err = abs(o.reader)
-	return err
+	for path, to := range map[string]*string{o.reader: &b.Reader, o.worker: &b.Worker} {
+		if *to, err = abs(path); err != nil {
+			return err
+		}
+	}
+	b.Module = o.module // whose row says that it is missing
+	return nil
 }

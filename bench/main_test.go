@@ -44,7 +44,7 @@ func measureOnce(t *testing.T, groups string) {
 	dir := t.TempDir()
 	o := options{
 		runs: 1, pods: 2, window: time.Second, rows: groups, bin: os.Getenv("BULKHEAD_LIBEXEC"), quiet: true,
-		image: filepath.Join(dir, "image.tar"), reader: os.DevNull, out: filepath.Join(dir, "bench.json"),
+		image: filepath.Join(dir, "image.tar"), reader: os.DevNull, worker: os.DevNull, out: filepath.Join(dir, "bench.json"),
 	}
 	if o.bin == "" {
 		o.bin = "../bin"

@@ -40,6 +40,7 @@ func Groups() []Group {
 		{Name: "idle", About: "start, memory and CPU of 1 and of 50 idle pods", Measure: idle},
 		{Name: "pull", About: "pull and convert an image of 200 MB", Measure: pull},
 		{Name: "disk", About: "read the image's and the scratch disk", Measure: disk},
+		{Name: "share", About: "a directory of the host, beside virtiofsd and the host itself", Measure: shares},
 		{Name: "cri", About: "a kubelet's calls on CNI's network, beside containerd, by itself", Measure: cri, Alone: true},
 	}
 }
@@ -52,6 +53,8 @@ type Bench struct {
 	Dir    string        // for everything
 	Image  string        // archive of the small image
 	Reader string        // the program that reads disks
+	Worker string        // the program that works with files
+	Module string        // virtiofs.ko of the guest's kernel
 	Builds []Build
 	Report *report.Report
 	// Progress is told what is being done.

@@ -33,6 +33,14 @@ func WithScratch(name, image, path string, command ...string) string {
 	return m + "  volumes: [{name: scratch, emptyDir: {}}]\n"
 }
 
+// WithHostPath is the same with a directory of the host at /data, which is made if it is missing. The
+// container is privileged, so that it may empty its guest's caches.
+func WithHostPath(name, image, path string, command ...string) string {
+	m := Manifest(name, image, command...)
+	m = strings.Replace(m, "}]\n", ", securityContext: {privileged: true}, volumeMounts: [{name: data, mountPath: /data}]}]\n", 1)
+	return m + fmt.Sprintf("  volumes: [{name: data, hostPath: {path: %q, type: DirectoryOrCreate}}]\n", path)
+}
+
 // Write puts manifests into a file of the site and returns its path.
 func (s *Site) Write(name string, manifests ...string) (string, error) {
 	path := filepath.Join(s.dir, name+".yaml")
