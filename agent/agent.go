@@ -60,6 +60,7 @@ type Agent struct {
 
 	slots   sync.Mutex        // of what follows
 	devices map[string]string // of the slots, by their disks' serials
+	resized map[int]bool      // slots whose disk the kernel knows at another size than the template's
 
 	volumes            sync.Mutex // while volumes are made; of what follows
 	fileVolumes        map[string]*fileVolume

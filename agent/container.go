@@ -33,7 +33,7 @@ type container struct {
 	last   string // its termination message, which its own /dev would lose
 	lastAt string // where it has that file beside the usual place, if anywhere
 	cgroup cgroup.Dir
-	free   func()   // lets go of the image
+	free   func()   // lets go of its disks
 	binds  []string // mounts of parts of volumes
 	// giveBack, if set, gives back the memory of its huge pages.
 	giveBack func() error
@@ -141,7 +141,8 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	defer func() { joined.Close() }()
 	err = s.Adjust(spec.Machine{
 		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files, Last: c.last,
-		Volume: func(v containerv1.Mount) (string, error) { return a.volume(c, v) }, Users: rootOf(c.root),
+		Volume: func(v containerv1.Mount) (string, error) { return a.volume(c, v) },
+		Block:  func(b containerv1.Block) (uint32, uint32, error) { return a.deviceOf(c, b) }, Users: rootOf(c.root),
 		PIDs: func(target string) (string, error) {
 			var err error
 			if joined, err = a.pidNamespace(target); err != nil {
@@ -226,8 +227,7 @@ func (a *Agent) lower(c *container, r agentv1.Create) (at string, err error) {
 	}
 	switch root := root.(type) {
 	case containerv1.Image:
-		at, c.free, err = a.useImage(root.ID)
-		return at, err
+		return a.imageAt(c, root.ID)
 	default:
 		return "", fmt.Errorf("%T as the root: %w", root, agentv1.ErrUnsupported)
 	}

@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/blockdev"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/api/slot"
 )
 
 // scratch is the Name of the disk that holds what containers write.
@@ -21,8 +23,10 @@ const scratch = "scratch"
 type disk struct {
 	request agentv1.Mount
 	at      string
+	device  string // set when it is ready
 	ready   bool
-	users   int // containers whose root it is
+	users   int // containers that have it as their root, or a volume
+	owned   int // the group that has been given a volume's files; 0 is none
 }
 
 // serial is how the host marks the disk in a slot.
@@ -36,7 +40,7 @@ func (a *Agent) mount(_ context.Context, m agentv1.Mount) (none, error) {
 	switch {
 	case m.Name == "" || m.Slot < 0:
 		return none{}, fmt.Errorf("disk %.64q in slot %d: %w", m.Name, m.Slot, agentv1.ErrInvalid)
-	case m.FS != "erofs" && m.FS != "ext4":
+	case m.FS != "erofs" && m.FS != "ext4" && (m.FS != "" || !m.Volume):
 		return none{}, fmt.Errorf("file system %.32q: %w", m.FS, agentv1.ErrUnsupported)
 	}
 	a.mu.Lock()
@@ -54,7 +58,7 @@ func (a *Agent) mount(_ context.Context, m agentv1.Mount) (none, error) {
 	default:
 		return none{}, nil
 	}
-	err := a.mountDisk(m, d.at)
+	device, err := a.mountDisk(m, d.at)
 	if err == nil && m.Name == scratch {
 		if err = reuse(d.at); err != nil {
 			err = errors.Join(err, unix.Unmount(d.at, 0))
@@ -66,7 +70,7 @@ func (a *Agent) mount(_ context.Context, m agentv1.Mount) (none, error) {
 		a.mu.Unlock()
 		return none{}, fmt.Errorf("mount disk %.64q of slot %d: %w", m.Name, m.Slot, err)
 	}
-	d.ready = true
+	d.ready, d.device = true, device
 	room := a.pod.ScratchBytes // 0 before there is a pod, which limits it then
 	a.mu.Unlock()
 	if m.Name != scratch {
@@ -75,32 +79,63 @@ func (a *Agent) mount(_ context.Context, m agentv1.Mount) (none, error) {
 	return none{}, ballast(scratchDir, room)
 }
 
-func (a *Agent) mountDisk(m agentv1.Mount, at string) error {
-	device, err := a.findDisk(m.Slot)
-	if err != nil {
-		return err
+// mountDisk mounts the disk of a slot, unless it is to be a device, and returns the device.
+func (a *Agent) mountDisk(m agentv1.Mount, at string) (device string, err error) {
+	if device, err = a.findDisk(m.Slot); err != nil {
+		return "", err
+	}
+	if err := a.fit(device, m); err != nil {
+		return "", err
 	}
 	// The kernel may still hold what the slot had before its disk.
-	if err := forget(device); err != nil {
-		return err
+	if err := blockdev.Forget(device); err != nil {
+		return "", err
+	}
+	if m.FS == "" {
+		return device, nil
 	}
 	if err := os.MkdirAll(at, 0o711); err != nil {
-		return err
+		return "", err
 	}
 	// Set-user-id programs and devices of an image work as in any container;
 	// what a container may do with them is its specification's.
 	var flags uintptr
 	data := ""
-	if m.ReadOnly || m.FS == "erofs" {
+	switch {
+	case m.ReadOnly || m.FS == "erofs":
 		flags |= unix.MS_RDONLY
-	} else {
+	case m.Volume:
+		data = "noinit_itable" // whoever made a file system has cleared it, or wants it sparse
+	default:
 		flags |= unix.MS_NOATIME
 		data = "noinit_itable,prjquota" // the disk is a file of zeros: there is nothing to clear
 	}
 	if err := unix.Mount(device, at, m.FS, flags, data); err != nil {
-		return fmt.Errorf("%s has no %s that can be mounted: %w", device, m.FS, err)
+		if m.Volume && m.ReadOnly && errors.Is(err, unix.EROFS) {
+			err = fmt.Errorf("it was not unmounted, and has to be mounted writable once: %w", err)
+		}
+		return "", fmt.Errorf("%s has no %s that can be mounted: %w", device, m.FS, err)
 	}
-	return nil
+	return device, nil
+}
+
+// fit has the kernel know a volume's size, and the slot's own again for what comes after it.
+// Disks of images, and scratch disks, leave it alone.
+func (a *Agent) fit(device string, m agentv1.Mount) error {
+	a.slots.Lock()
+	defer a.slots.Unlock()
+	want := m.Bytes
+	if !m.Volume {
+		want = slot.Size
+	}
+	if !m.Volume && !a.resized[m.Slot] {
+		return nil
+	}
+	if a.resized == nil {
+		a.resized = map[int]bool{}
+	}
+	a.resized[m.Slot] = want != slot.Size
+	return blockdev.Fit(device, want, readAhead)
 }
 
 // readAhead is how much a disk is asked for at once, in KiB. Each request
@@ -109,10 +144,10 @@ const readAhead = "512"
 
 // findDisk is the device of a slot. A machine has its slots for life, and each look at a
 // serial is a request to its disk: all are looked at once.
-func (a *Agent) findDisk(slot int) (string, error) {
+func (a *Agent) findDisk(number int) (string, error) {
 	a.slots.Lock()
 	defer a.slots.Unlock()
-	if device := a.devices[serial(slot)]; device != "" {
+	if device := a.devices[serial(number)]; device != "" {
 		return device, nil
 	}
 	files, err := filepath.Glob("/sys/block/vd*/serial")
@@ -125,30 +160,19 @@ func (a *Agent) findDisk(slot int) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "queue", "read_ahead_kb"), []byte(readAhead), 0); err != nil {
+		device := filepath.Join("/dev", filepath.Base(filepath.Dir(file)))
+		if err := blockdev.ReadAhead(device, readAhead); err != nil {
 			return "", err
 		}
-		a.devices[strings.Trim(string(data), "\x00\n")] = filepath.Join("/dev", filepath.Base(filepath.Dir(file)))
+		a.devices[strings.Trim(string(data), "\x00\n")] = device
 	}
-	if device := a.devices[serial(slot)]; device != "" {
+	if device := a.devices[serial(number)]; device != "" {
 		return device, nil
 	}
 	return "", fmt.Errorf("no device: %w", agentv1.ErrNotFound)
 }
 
-func forget(device string) error {
-	f, err := os.Open(device)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil {
-		return fmt.Errorf("flush %s: %w", device, err)
-	}
-	return nil
-}
-
-func (a *Agent) unmount(_ context.Context, m agentv1.Unmount) (none, error) {
+func (a *Agent) unmount(ctx context.Context, m agentv1.Unmount) (none, error) {
 	a.mu.Lock()
 	d := a.disks[m.Name]
 	if d == nil {
@@ -161,7 +185,7 @@ func (a *Agent) unmount(_ context.Context, m agentv1.Unmount) (none, error) {
 	}
 	d.ready = false
 	a.mu.Unlock()
-	err := unix.Unmount(d.at, 0)
+	err := d.leave(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil && !errors.Is(err, unix.EINVAL) {
@@ -175,21 +199,31 @@ func (a *Agent) unmount(_ context.Context, m agentv1.Unmount) (none, error) {
 	return none{}, nil
 }
 
+// leave unmounts a disk. A volume's device is free then, and has all that was written.
+func (d *disk) leave(ctx context.Context) error {
+	if d.request.FS != "" {
+		if err := unix.Unmount(d.at, 0); err != nil || !d.request.Volume {
+			return err
+		}
+	}
+	return blockdev.Free(ctx, d.device, d.request.ReadOnly)
+}
+
 func (a *Agent) flush(context.Context, none) (none, error) {
 	unix.Sync()
 	return none{}, nil
 }
 
-// useImage counts a container in; release counts it out.
-func (a *Agent) useImage(name string) (at string, release func(), err error) {
+// useDisk counts a container in; release counts it out.
+func (a *Agent) useDisk(name string) (d *disk, release func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	d := a.disks[name]
+	d = a.disks[name]
 	if d == nil || !d.ready {
-		return "", nil, fmt.Errorf("image %.64q is not mounted: %w", name, agentv1.ErrNotFound)
+		return nil, nil, fmt.Errorf("disk %.64q is not mounted: %w", name, agentv1.ErrNotFound)
 	}
 	d.users++
-	return d.at, func() {
+	return d, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		d.users--

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/blockdev"
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/shares"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -25,6 +26,8 @@ func (a *Agent) volume(c *container, v containerv1.Mount) (at string, err error)
 	case containerv1.Image:
 		at, err = a.imageAt(c, source.ID)
 		missing = false
+	case containerv1.Block:
+		at, err = a.blockAt(c, source, v.Group)
 	case containerv1.Dir:
 		at, err = a.emptyDir(source, v.Group)
 	case containerv1.Share:
@@ -47,13 +50,61 @@ func (a *Agent) volume(c *container, v containerv1.Mount) (at string, err error)
 // imageAt is where an image is mounted, which stays so as long as the
 // container is there.
 func (a *Agent) imageAt(c *container, name string) (string, error) {
-	at, free, err := a.useImage(name)
+	d, err := a.diskOf(c, name)
 	if err != nil {
 		return "", err
 	}
+	return d.at, nil
+}
+
+// diskOf is a disk that stays where it is as long as the container is there.
+func (a *Agent) diskOf(c *container, name string) (*disk, error) {
+	d, free, err := a.useDisk(name)
+	if err != nil {
+		return nil, err
+	}
 	before := c.free
-	c.free = func() { before(); free() }
-	return at, nil
+	c.free = func() {
+		if before != nil {
+			before()
+		}
+		free()
+	}
+	return d, nil
+}
+
+// blockAt is where a block device's file system is mounted. Its files are given to the group
+// by the first container that mounts it.
+func (a *Agent) blockAt(c *container, b containerv1.Block, group int) (string, error) {
+	d, err := a.diskOf(c, b.Name)
+	if err != nil {
+		return "", err
+	}
+	if d.request.FS != string(b.FS) {
+		return "", fmt.Errorf("disk %.64q has file system %q here: %w", b.Name, d.request.FS, agentv1.ErrInvalid)
+	}
+	a.volumes.Lock()
+	defer a.volumes.Unlock()
+	if group == 0 || d.owned != 0 {
+		return d.at, nil
+	}
+	if err := blockdev.Give(d.at, group, !d.request.ReadOnly); err != nil {
+		return "", err
+	}
+	d.owned = group
+	return d.at, nil
+}
+
+// deviceOf is the device of a block device without a file system.
+func (a *Agent) deviceOf(c *container, b containerv1.Block) (major, minor uint32, err error) {
+	d, err := a.diskOf(c, b.Name)
+	if err != nil {
+		return 0, 0, err
+	}
+	if d.request.FS != "" {
+		return 0, 0, fmt.Errorf("disk %.64q is mounted: %w", b.Name, agentv1.ErrInvalid)
+	}
+	return blockdev.Number(d.device)
 }
 
 // ForwarderName is the name of the process that Forward is the life of.

@@ -220,6 +220,11 @@ func (c *container) remove(ctx context.Context) error {
 	if p.container(c.ID) == nil {
 		return nil
 	}
+	done, err := p.blocks.Turn(ctx, c.Blocks)
+	if err != nil {
+		return err
+	}
+	defer done()
 	if shim, err := p.shim(); err == nil {
 		if err := c.stop(ctx, 0); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/blocks"
 	"github.com/bulkhead-project/bulkhead/engine/bundle"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
@@ -76,6 +77,15 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if err != nil {
 		return "", err
 	}
+	devices, err := blocks.Of(mounts)
+	if err != nil {
+		return "", err
+	}
+	done, err := p.blocks.Turn(ctx, devices)
+	if err != nil {
+		return "", err
+	}
+	defer done()
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
 	id = store.NewID()
@@ -89,8 +99,11 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if r.Spec, err = shares.Named(r.Spec, shared); err != nil {
 		return "", err
 	}
+	if r.Spec, err = blocks.Named(r.Spec, devices); err != nil {
+		return "", err
+	}
 	ctr := newContainer(p, id, r)
-	ctr.Shares = shared
+	ctr.Shares, ctr.Blocks = shared, devices
 	rollback.Push("record", func(context.Context) error { return p.e.store.DropContainer(p.id, ctr.ID) })
 	if err := p.e.store.PutContainer(p.id, &ctr.Container); err != nil {
 		return "", err
@@ -220,6 +233,13 @@ func (p *pod) createTask(ctx context.Context, c *link.Conn, ctr *container, r Co
 		}
 		parts = append(parts, layout.Part{Of: containerv1.Image{ID: id}, File: name})
 	}
+	for i, b := range ctr.Blocks {
+		part, err := p.sendBlock(ctx, c, fmt.Sprintf("block-%s-%d", ctr.ID, i), ctr.ID, b)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, part)
+	}
 	req.Rootfs = layout.EncodeRootfs(parts)
 	stdio := r.Stdio
 	if log, ok := stdio.(containerv1.Log); ok {
@@ -250,6 +270,20 @@ func (p *pod) sendDisk(ctx context.Context, c *link.Conn, name, id string) error
 		return fmt.Errorf("send the image's disk: %w", err)
 	}
 	return nil
+}
+
+// sendBlock gives the shim a block device for a container, unless the VM has it.
+func (p *pod) sendBlock(ctx context.Context, c *link.Conn, name, id string, b store.Block) (layout.Part, error) {
+	part, disk, err := p.blocks.Part(ctx, id, b)
+	if err != nil || disk == nil {
+		return part, err
+	}
+	defer disk.Close()
+	if err := c.SendFile(ctx, name, disk.File); err != nil {
+		return part, fmt.Errorf("send a block device: %w", err)
+	}
+	part.File = name
+	return part, nil
 }
 
 // openNewLog opens a log file; one that was not there goes again if the operation

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/bulkhead-project/bulkhead/engine/blocks"
 	"github.com/bulkhead-project/bulkhead/engine/datagrams"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
@@ -40,6 +41,7 @@ type pod struct {
 
 	volumes   *volumes.Set     // of files
 	shares    *shares.Set      // directories of the host
+	blocks    *blocks.Set      // and its block devices
 	datagrams *datagrams.Relay // of published UDP ports
 
 	// reconcile is held while the shim's word is taken over.
@@ -76,6 +78,7 @@ func newPod(e *Engine, record *store.Pod) *pod {
 	p.shares = shares.New(sharesPod{p}, shares.Host{
 		Program: e.o.Share, StateDir: e.store.StateDir(p.id), Rules: e.Places(), Logger: e.log.With("pod", p.id),
 	})
+	p.blocks = blocks.New(blocksPod{p})
 	p.volumes = volumes.New(volumePod{p}, volumes.Host{Paths: e.paths, Logger: e.log.With("pod", p.id)})
 	return p
 }
@@ -136,6 +139,21 @@ func (p sharesPod) Journal(ctx context.Context) error {
 
 // Spawn implements shares.Pod.
 func (p sharesPod) Spawn(f func(context.Context)) error { return volumePod(p).Spawn(f) }
+
+// blocksPod is a pod as the block devices of the host see it that it has.
+type blocksPod struct{ *pod }
+
+// Blocks implements blocks.Pod.
+func (p blocksPod) Blocks(but string) (all []store.Block) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, ctr := range p.containers {
+		if ctr.ID != but {
+			all = append(all, ctr.Blocks...)
+		}
+	}
+	return all
+}
 
 // acquire takes op, or gives up with ctx.
 func (p *pod) acquire(ctx context.Context) error {

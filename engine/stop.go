@@ -67,7 +67,7 @@ func (p *pod) stop(ctx context.Context) error {
 }
 
 // stopLocked is called with op held. With flush the guest writes its caches to a disk
-// that has emptyDirs.
+// that has emptyDirs. Block devices outlive the pod: it unmounts those in any case.
 func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	if p.snapshot().Phase != store.Ready {
 		return nil
@@ -81,7 +81,7 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	p.ending = true
 	p.mu.Unlock()
 	p.datagrams.Close()
-	if flush && p.snapshot().Volumes {
+	if flush && p.snapshot().Volumes || len(blocksPod{p}.Blocks("")) > 0 {
 		flushed := parts.begun("flush")
 		p.flush(ctx)
 		flushed()

@@ -59,8 +59,8 @@ type Machine struct {
 	Network  Network `json:"network"`
 }
 
-// SlotSize is the size of every disk slot: a guest knows its disks' sizes from
-// the template, so a disk is extended, sparsely, to this size.
+// SlotSize is the size of every disk slot in a template. The disks of images, and scratch
+// disks, are sparse files of this size at most, so that a guest need not be told theirs.
 const SlotSize = slot.Size
 
 // VM is a running machine. Its methods may be called at once from several
@@ -91,12 +91,17 @@ type VM interface {
 	// once, with at most card.Most. The caller keeps the taps. A machine with which it fails is
 	// of no more use.
 	AddCards(ctx context.Context, taps []*os.File) error
-	// Attach puts disk, of SlotSize bytes, into an empty slot of the given
-	// mode, which the guest sees as the block device with serial
+	// Attach puts disk, a regular file or a block device, into an empty slot of the
+	// given mode, which the guest sees as the block device with serial
 	// SlotSerial(slot). The caller keeps disk, which is open for writing only
-	// if mode is ReadWrite; then it may be shorter, and what the guest wants
-	// beyond its end fails.
+	// if mode is ReadWrite. The machine's process has the same open file, and the
+	// locks on it, until Detach or its end. A guest goes on with the size that the slot
+	// had before, SlotSize at first: what it wants beyond the disk's end fails. It sees
+	// the disk's own size when its driver binds to the device again, or after Resize.
 	Attach(ctx context.Context, slot int, disk *os.File, mode DiskMode) error
+	// Resize has the guest see a size, in bytes, of the disk in a writable slot. A regular
+	// file becomes as long as that.
+	Resize(ctx context.Context, slot int, size int64) error
 	// Detach makes a slot empty again; an empty slot stays so.
 	Detach(ctx context.Context, slot int) error
 	// Save pauses the machine and writes its device state into state; with

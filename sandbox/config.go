@@ -11,6 +11,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
 )
 
 // ConfigVersion is the version of Config's stored form.
@@ -56,9 +57,9 @@ type ContainerConfig struct {
 	// RootFile is what Root names: an image's EROFS disk. It may be nil for an image
 	// that the machine has. CreateContainer closes it.
 	RootFile *os.File
-	// Volumes are more images, which the spec's mounts name. CreateContainer
-	// closes their disks.
-	Volumes []ImageVolume
+	// Volumes are more images, and block devices, which the spec's mounts name.
+	// CreateContainer closes their disks.
+	Volumes []Volume
 	// Spec is the OCI runtime specification, which is stored nowhere: it holds the
 	// environment.
 	Spec     json.RawMessage
@@ -69,19 +70,31 @@ type ContainerConfig struct {
 	Log *os.File
 }
 
-// ImageVolume is an image that a container mounts beside its own.
-type ImageVolume struct {
-	ID   string   `json:"id"`
+// Volume is a disk that a container has beside its root: an image's, or a block device.
+type Volume struct {
+	// ID is an image's, or the block device's name in the machine.
+	ID string `json:"id"`
+	// Disk may be nil for one that the machine has.
 	Disk *os.File `json:"-"`
+	// Block says what the machine does with a block device; it is nil for an image.
+	Block *containerv1.Block `json:"-"`
 }
 
-// images are all of the container's, its root's first.
-func (c *ContainerConfig) images() []ImageVolume {
+// disk is the volume as a machine's slots know it.
+func (v Volume) disk() disks.Disk {
+	if v.Block == nil {
+		return disks.Image(v.ID)
+	}
+	return disks.Disk{Name: v.ID, FS: string(v.Block.FS), ReadOnly: v.Block.ReadOnly, Volume: true}
+}
+
+// disks are all of the container's, its root's first.
+func (c *ContainerConfig) disks() []Volume {
 	root, ok := c.Root.(containerv1.Image)
 	if !ok {
 		return c.Volumes
 	}
-	return append([]ImageVolume{{root.ID, c.RootFile}}, c.Volumes...)
+	return append([]Volume{{ID: root.ID, Disk: c.RootFile}}, c.Volumes...)
 }
 
 // ExecConfig is one more process for a running container.

@@ -205,7 +205,7 @@ func TestInvalidContainers(t *testing.T) {
 		{"no root", func(c *ContainerConfig) { c.Root = nil }},
 		{"no standard streams", func(c *ContainerConfig) { c.Stdio = nil }},
 		{"a log's file and no log", func(c *ContainerConfig) { c.Stdio = containerv1.Discard{} }},
-		{"a volume without an id", func(c *ContainerConfig) { c.Volumes = []ImageVolume{{}} }},
+		{"a volume without an id", func(c *ContainerConfig) { c.Volumes = []Volume{{}} }},
 		{"log without a file", func(c *ContainerConfig) { c.Log = nil }},
 		{"no disk", func(c *ContainerConfig) { c.RootFile = nil }},
 	} {

@@ -12,7 +12,6 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
-	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
@@ -23,9 +22,9 @@ var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
 // takes over the configuration's descriptors, also when it fails. A command
 // that cannot be found or run is StartProcess's error.
 func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err error) {
-	for _, image := range c.images() {
-		if image.Disk != nil {
-			defer image.Disk.Close()
+	for _, v := range c.disks() {
+		if v.Disk != nil {
+			defer v.Disk.Close()
 		}
 	}
 	var rollback undo.Stack
@@ -58,12 +57,13 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 		return err
 	}
 	fault.Point("task.laid")
-	for _, image := range c.images() {
-		if err := s.useImage(ctx, m, image.ID, image.Disk); err != nil {
+	for _, v := range c.disks() {
+		rollback.Push("disk", func(ctx context.Context) error { return s.releaseVolumes(ctx, m) })
+		if err := s.useDisk(ctx, m, v.disk(), v.Disk); err != nil {
 			return err
 		}
-		rollback.Push("image", func(context.Context) error { s.slots.Drop(image.ID); return nil })
-		p.images = append(p.images, image.ID)
+		rollback.Push("disk", func(context.Context) error { s.slots.Drop(v.ID); return nil })
+		p.disks = append(p.disks, v.ID)
 	}
 	// Stored before the agent makes it: a shim that finds it stored and not
 	// made knows what happened, the other way round it would not.
@@ -110,8 +110,8 @@ func (c ContainerConfig) validate() error {
 		return fmt.Errorf("%w: id %.80q", ErrInvalid, c.ID)
 	case c.Root == nil || c.Stdio == nil:
 		return fmt.Errorf("%w: no root or no standard streams", ErrInvalid)
-	case slices.ContainsFunc(c.images(), func(v ImageVolume) bool { return v.ID == "" || v.ID == scratchName }):
-		return fmt.Errorf("%w: id of an image", ErrInvalid)
+	case slices.ContainsFunc(c.disks(), func(v Volume) bool { return v.ID == "" || v.ID == scratchName }):
+		return fmt.Errorf("%w: id of an image or a block device", ErrInvalid)
 	case (c.Log != nil) != logs:
 		return fmt.Errorf("%w: a log without a file, or a file that is no log", ErrInvalid)
 	}
@@ -162,28 +162,6 @@ func (s *Sandbox) layOut(p *process, c ContainerConfig, rollback *undo.Stack) er
 	}
 	p.log = w
 	rollback.Push("log's record", func(context.Context) error { return w.Close() })
-	return nil
-}
-
-// useImage mounts an image for one more container. What it succeeds in is undone by
-// slots.Drop.
-func (s *Sandbox) useImage(ctx context.Context, m *machine, image string, disk *os.File) error {
-	mounted, err := s.slots.Use(ctx, disks.Machine{VM: m.vm, Agent: m.agent, Undo: s.o.CallTimeout}, image, disk)
-	if errors.Is(err, disks.ErrNoDisk) {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if err != nil || !mounted {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.machine != m {
-		return nil // the end of the VM has emptied its slots
-	}
-	if err := s.save(); err != nil {
-		s.slots.Drop(image) // it stays mounted, for who comes next
-		return err
-	}
 	return nil
 }
 

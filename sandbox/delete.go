@@ -35,8 +35,12 @@ func (s *Sandbox) DeleteProcess(ctx context.Context, id Process) (Exit, error) {
 		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.forget(p)
+	exit, err := s.forget(p)
+	s.mu.Unlock()
+	if m != nil && id.Exec == "" {
+		s.logIf("take out volumes that nobody uses", s.releaseVolumes(ctx, m))
+	}
+	return exit, err
 }
 
 // deletable returns the machine that the process is still in, if any.
@@ -112,8 +116,8 @@ func (s *Sandbox) forget(p *process) (Exit, error) {
 	delete(s.procs, p.id)
 	p.closeLog()
 	if p.machine != nil && p.machine == s.machine {
-		for _, image := range p.images {
-			s.slots.Drop(image)
+		for _, disk := range p.disks {
+			s.slots.Drop(disk)
 		}
 	}
 	s.emit(Event{Kind: ProcessDeleted, Process: p.id, PID: p.pid, Exit: p.exit})

@@ -193,6 +193,8 @@ func (v *fakeVM) Detach(_ context.Context, slot int) error {
 	return nil
 }
 
+func (v *fakeVM) Resize(_ context.Context, slot int, size int64) error { return v.failing("Resize") }
+
 func (v *fakeVM) attached() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -32,7 +32,7 @@ type process struct {
 	state     State
 	pid       int
 	spec      json.RawMessage // of an exec'd one, until it starts
-	images    []string        // of a container, its own first
+	disks     []string        // of a container, its root's first
 	startErr  error           // what its start will return
 	exit      *Exit
 	startedAt time.Time

@@ -96,7 +96,7 @@ func (s *Sandbox) loadProcess(c containerRecord, st processState) {
 	p.state, p.pid, p.exit = st.State, st.PID, st.Exit
 	p.createdAt, p.startedAt, p.user, p.restored = st.CreatedAt, st.StartedAt, st.User, true
 	if st.Exec == "" {
-		p.images = c.images()
+		p.disks = c.disks()
 	} else {
 		close(p.attached) // whom its output was for is gone
 	}
@@ -140,7 +140,7 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 	s.booting = &boot{done: make(chan struct{}), cancel: func() {}, machine: m}
 	close(s.booting.done)
 	memory := s.state.MemoryMiB
-	s.slots.Restore(s.state.Images)
+	s.slots.Restore(s.state.Images, s.state.Volumes)
 	s.adopt(m)
 	s.state.MemoryMiB = memory
 	for _, p := range s.procs {
@@ -148,6 +148,9 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 	}
 	if err := s.save(); err != nil {
 		s.log.Error("state not stored", "error", err)
+	}
+	if s.state.State == Running {
+		s.spawn(func() { s.logIf("take out volumes that nobody uses", s.releaseVolumes(s.ctx, m)) })
 	}
 	if s.state.Starting || !s.created {
 		s.spawn(func() {
@@ -179,8 +182,8 @@ func (s *Sandbox) reconnect(ctx context.Context, m *machine) (map[Process]agentv
 // resume goes on with one process; the caller holds mu.
 func (s *Sandbox) resume(p *process, m *machine, known map[Process]agentv1.Status) {
 	p.machine = m
-	for _, image := range p.images {
-		s.slots.Retain(image)
+	for _, disk := range p.disks {
+		s.slots.Retain(disk)
 	}
 	st, there := known[p.id]
 	switch {

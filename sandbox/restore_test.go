@@ -387,7 +387,7 @@ func TestStdioIsWhatWasStored(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"id":"c","imageID":"i","volumes":[{"id":"v"}],"stdin":true,"output":"log"}`), &former); err != nil {
 		t.Fatal(err)
 	}
-	if ids := former.images(); !slices.Equal(ids, []string{"i", "v"}) || former.stdio() != (containerv1.Log{Stdin: containerv1.OpenStdin}) {
-		t.Errorf("images %q, streams %#v", ids, former.stdio())
+	if ids := former.disks(); !slices.Equal(ids, []string{"i", "v"}) || former.stdio() != (containerv1.Log{Stdin: containerv1.OpenStdin}) {
+		t.Errorf("disks %q, streams %#v", ids, former.stdio())
 	}
 }

@@ -139,7 +139,7 @@ func (s *Sandbox) save() error {
 	if s.deleted {
 		return nil
 	}
-	s.state.Images = s.slots.Images()
+	s.state.Images, s.state.Volumes = s.slots.Stored()
 	return s.store.write(s.store.path("state.json"), s.state)
 }
 

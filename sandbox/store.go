@@ -29,7 +29,9 @@ type sandboxState struct {
 	Starting bool               `json:"starting,omitempty"`
 	VM       *hypervisor.Record `json:"vm,omitempty"`
 	// Images are the ids of the images in the machine's disk slots.
-	Images      map[int]string     `json:"images,omitempty"`
+	Images map[int]string `json:"images,omitempty"`
+	// Volumes are the names of the block devices there.
+	Volumes     map[int]string     `json:"volumes,omitempty"`
 	MemoryMiB   int                `json:"memoryMiB,omitempty"`
 	Guest       agentv1.Configured `json:"guest"`
 	Phases      []Phase            `json:"phases,omitempty"`
@@ -64,9 +66,9 @@ type containerRecord struct {
 	ID string `json:"id"`
 	containerv1.RootRecord
 	// ImageID stands for the root in records of former versions.
-	ImageID  string        `json:"imageID,omitempty"`
-	Volumes  []ImageVolume `json:"volumes,omitempty"`
-	Terminal bool          `json:"terminal,omitempty"`
+	ImageID  string   `json:"imageID,omitempty"`
+	Volumes  []Volume `json:"volumes,omitempty"`
+	Terminal bool     `json:"terminal,omitempty"`
 	stdioRecord
 }
 
@@ -77,8 +79,8 @@ func (c *ContainerConfig) record() containerRecord {
 	}
 }
 
-// images are the ids of the container's images, its root's first.
-func (c *containerRecord) images() (ids []string) {
+// disks are the ids of the container's disks, its root's first.
+func (c *containerRecord) disks() (ids []string) {
 	for _, id := range []string{c.Image, c.ImageID} {
 		if id != "" {
 			ids = append(ids, id)

@@ -67,8 +67,8 @@ const maxVCPUs = 4
 // What every VM of the engine has, whatever its pod: templates are kept for each
 // combination of the rest.
 const (
-	diskSlots = 8 // images of one pod, and its scratch disk
-	rwSlots   = 1 // the scratch disk
+	diskSlots = 12 // images of one pod, and what is writable
+	rwSlots   = 5  // the scratch disk, and block devices
 )
 
 // Of is the machine of a pod with so many virtual CPUs and so much memory, in MiB.

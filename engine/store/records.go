@@ -129,6 +129,14 @@ type Share struct {
 	Cache    string `json:"cache"`
 }
 
+// Block is a block device of the host, or a file that stands for one, that a container has.
+type Block struct {
+	Asked    string `json:"asked"` // as it was named
+	Path     string `json:"path"`  // as it was found, without links
+	FS       string `json:"fs,omitempty"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+}
+
 // Timing is one phase of the start.
 type Timing struct {
 	Name string        `json:"name"`
@@ -153,7 +161,9 @@ type Container struct {
 	// Files are the volumes of files that it mounts.
 	Files []Files `json:"files,omitempty"`
 	// Shares are the host's directories that it mounts.
-	Shares  []Share   `json:"shares,omitempty"`
+	Shares []Share `json:"shares,omitempty"`
+	// Blocks are the block devices that it has.
+	Blocks  []Block   `json:"blocks,omitempty"`
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"`
 	// StopSignal is the number of the signal that asks it to end.

@@ -51,6 +51,7 @@ type machine struct {
 
 	mu      sync.Mutex
 	disks   map[int]*os.File
+	sizes   map[int]int64 // of slots whose size the guest has been told
 	memory  int
 	exit    error
 	console *os.File

@@ -41,6 +41,18 @@ func serve(g *hypervisorfake.Guest, conn net.Conn) {
 			g.PowerOff()
 		case "panic":
 			g.Crash("Kernel panic\n")
+		case "size", "rebind":
+			slot, err := strconv.Atoi(args[1])
+			answer := "bound"
+			if args[0] == "size" {
+				answer = strconv.FormatInt(g.Size(slot), 10)
+			} else if err == nil {
+				err = g.Rebind(slot)
+			}
+			if err != nil {
+				answer = err.Error()
+			}
+			fmt.Fprintln(conn, answer)
 		case "read", "write":
 			fmt.Fprintln(conn, access(g, args))
 		}

@@ -99,6 +99,32 @@ func (g *Guest) Disk(slot int) *os.File {
 	return g.m.disks[slot]
 }
 
+// Size is a slot's size, in bytes, as the guest knows it.
+func (g *Guest) Size(slot int) int64 {
+	g.m.mu.Lock()
+	defer g.m.mu.Unlock()
+	if size := g.m.sizes[slot]; size != 0 {
+		return size
+	}
+	return hypervisor.SlotSize
+}
+
+// Rebind has the guest look at a slot's size anew.
+func (g *Guest) Rebind(slot int) error {
+	g.m.mu.Lock()
+	defer g.m.mu.Unlock()
+	size := int64(hypervisor.SlotSize)
+	if disk := g.m.disks[slot]; disk != nil {
+		info, err := disk.Stat()
+		if err != nil {
+			return err
+		}
+		size = info.Size()
+	}
+	g.m.tell(slot, size)
+	return nil
+}
+
 // tail is the end of the console.
 func (m *machine) tail() string {
 	m.mu.Lock()

@@ -88,8 +88,7 @@ func (v *vm) Attach(ctx context.Context, slot int, disk *os.File, mode hyperviso
 	m := v.record.Machine
 	switch {
 	case slot < 0 || slot >= m.Slots, m.SlotMode(slot) != mode, filled,
-		info.Mode().IsRegular() && info.Size() != hypervisor.SlotSize &&
-			(mode != hypervisor.ReadWrite || info.Size() == 0 || info.Size() > hypervisor.SlotSize):
+		info.Mode().IsRegular() && info.Size() == 0:
 		return v.failed(op, fmt.Errorf("%w: slot, mode or size", hypervisor.ErrInvalid))
 	}
 	fd, err := unix.FcntlInt(disk.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -100,6 +99,31 @@ func (v *vm) Attach(ctx context.Context, slot int, disk *os.File, mode hyperviso
 	defer v.mu.Unlock()
 	v.disks[slot] = os.NewFile(uintptr(fd), disk.Name())
 	return nil
+}
+
+func (v *vm) Resize(ctx context.Context, slot int, size int64) error {
+	op := fmt.Sprintf("resize the disk of slot %d", slot)
+	if err := v.alive(ctx, op); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	valid := v.disks[slot] != nil && v.record.Machine.SlotMode(slot) == hypervisor.ReadWrite && size > 0
+	if valid {
+		v.tell(slot, size)
+	}
+	v.mu.Unlock()
+	if !valid {
+		return v.failed(op, hypervisor.ErrInvalid)
+	}
+	return nil
+}
+
+// tell has the guest know a slot's size; the caller holds mu.
+func (m *machine) tell(slot int, size int64) {
+	if m.sizes == nil {
+		m.sizes = map[int]int64{}
+	}
+	m.sizes[slot] = size
 }
 
 func (v *vm) Detach(ctx context.Context, slot int) error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -33,6 +34,7 @@ func (s Suite) Run(t *testing.T) {
 		{"a read-only disk comes and goes", readOnlyDisk},
 		{"a writable disk is written", writableDisk},
 		{"a writable disk has an end", shortDisk},
+		{"a disk has its own size", diskSizes},
 		{"wrong slots, modes and sizes are refused", wrongDisks},
 		{"cards of a machine without a tap are refused", wrongCards},
 		{"a machine is adopted from its stored record", adopt},
@@ -190,6 +192,34 @@ func shortDisk(t *testing.T, d hypervisor.Driver, s Saved) {
 	}
 	must(t, v.Attach(ctx, 0, open(t, Disk(t, ""), os.O_RDWR), hypervisor.ReadWrite))
 	want(t, Ask(t, v, "write 0 %d 62756c6b", int64(40<<30)), "written")
+}
+
+// diskSizes: a guest sees the size of a writable disk when it is told, and that of any disk
+// when its driver looks anew, as it does the slot's own after that.
+func diskSizes(t *testing.T, d hypervisor.Driver, s Saved) {
+	ctx, v := within(t), s.Clone(t, d)
+	for _, size := range []int64{1 << 30, 100 << 30, 1 << 20} {
+		path, length := Disk(t, ""), strconv.FormatInt(size, 10)
+		must(t, os.Truncate(path, size))
+		must(t, v.Attach(ctx, 0, open(t, path, os.O_RDWR), hypervisor.ReadWrite))
+		must(t, v.Resize(ctx, 0, size))
+		for ctx.Err() == nil && Ask(t, v, "size 0") != length {
+			runtime.Gosched() // its kernel hears of it a little later
+		}
+		want(t, Ask(t, v, "size 0"), length)
+		want(t, Ask(t, v, "write 0 %d 62756c6b", size-4), "written")
+		must(t, v.Detach(ctx, 0))
+		slot := s.Machine.Scratch
+		must(t, v.Attach(ctx, slot, open(t, path, os.O_RDONLY), hypervisor.ReadOnly))
+		want(t, Ask(t, v, "rebind %d", slot), "bound")
+		want(t, Ask(t, v, "size %d", slot), length)
+		want(t, Ask(t, v, "read %d %d 4", slot, size-4), "62756c6b")
+		wantError(t, v.Resize(ctx, slot, size), hypervisor.ErrInvalid)
+		must(t, v.Detach(ctx, slot))
+		want(t, Ask(t, v, "rebind %d", slot), "bound")
+		want(t, Ask(t, v, "size %d", slot), strconv.FormatInt(hypervisor.SlotSize, 10))
+	}
+	wantError(t, v.Resize(ctx, 0, 1<<30), hypervisor.ErrInvalid)
 }
 
 func wrongDisks(t *testing.T, d hypervisor.Driver, s Saved) {

@@ -50,9 +50,8 @@ func (v *vm) checkDisk(slot int, disk *os.File, mode hypervisor.DiskMode) error 
 	if err != nil {
 		return err
 	}
-	shorter := mode == hypervisor.ReadWrite && info.Size() > 0 && info.Size() < hypervisor.SlotSize
-	if info.Mode().IsRegular() && info.Size() != hypervisor.SlotSize && !shorter {
-		return fmt.Errorf("%w: the disk has %d bytes instead of %d", hypervisor.ErrInvalid, info.Size(), int64(hypervisor.SlotSize))
+	if info.Mode().IsRegular() && info.Size() == 0 {
+		return fmt.Errorf("%w: the disk is empty", hypervisor.ErrInvalid)
 	}
 	return nil
 }
@@ -63,9 +62,13 @@ func (v *vm) fill(ctx context.Context, slot int, disk *os.File, mode hypervisor.
 	if err := v.qmp.ExecuteFile(ctx, "add-fd", args, nil, disk); err != nil {
 		return err
 	}
+	driver, err := driverOf(disk)
+	if err != nil {
+		return err
+	}
 	readOnly := mode == hypervisor.ReadOnly
-	err := v.qmp.Execute(ctx, "blockdev-add", map[string]any{
-		"driver": "file", "node-name": diskNode(slot), "filename": "/dev/fdset/" + strconv.Itoa(set),
+	err = v.qmp.Execute(ctx, "blockdev-add", map[string]any{
+		"driver": driver, "node-name": diskNode(slot), "filename": "/dev/fdset/" + strconv.Itoa(set),
 		"read-only": readOnly, "discard": "unmap",
 		// The owner of the disk locks it; QEMU's own locks would need more
 		// rights on a file that many machines read.
@@ -81,6 +84,15 @@ func (v *vm) fill(ctx context.Context, slot int, disk *os.File, mode hypervisor.
 	return v.reopen(ctx, slot, diskNode(slot))
 }
 
+// driverOf is QEMU's driver for what the disk is.
+func driverOf(disk *os.File) (string, error) {
+	info, err := disk.Stat()
+	if err == nil && info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice {
+		return "host_device", nil
+	}
+	return "file", err
+}
+
 // reopen puts another node beneath a slot's.
 func (v *vm) reopen(ctx context.Context, slot int, child string) error {
 	return v.qmp.Execute(ctx, "blockdev-reopen", map[string]any{
@@ -89,6 +101,27 @@ func (v *vm) reopen(ctx context.Context, slot int, child string) error {
 			"read-only": v.record.Machine.SlotMode(slot) == hypervisor.ReadOnly,
 		}},
 	}, nil)
+}
+
+// Resize implements hypervisor.VM.
+func (v *vm) Resize(ctx context.Context, slot int, size int64) error {
+	op := fmt.Sprintf("resize the disk of slot %d", slot)
+	if m := v.record.Machine; slot < 0 || slot >= m.Scratch || size <= 0 {
+		return v.failed("run", op, fmt.Errorf("%w: %d bytes, of %d writable slots", hypervisor.ErrInvalid, size, m.Scratch))
+	}
+	v.disks.Lock()
+	defer v.disks.Unlock()
+	filled, err := v.filled(ctx, slot)
+	if err == nil && !filled {
+		err = fmt.Errorf("%w: the slot is empty", hypervisor.ErrInvalid)
+	}
+	if err == nil {
+		err = v.qmp.Execute(ctx, "block_resize", map[string]any{"node-name": slotNode(slot), "size": size}, nil)
+	}
+	if err != nil {
+		return v.failed("run", op, v.deathOr(err))
+	}
+	return nil
 }
 
 // Detach implements hypervisor.VM.

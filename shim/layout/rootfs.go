@@ -10,7 +10,7 @@ import (
 )
 
 // Part is one thing that a container's file systems are made from, with the name under
-// which its descriptor was sent. The name may be missing for an image that the VM has.
+// which its descriptor was sent. The name may be missing for a disk that the VM has.
 type Part struct {
 	Of   containerv1.Root
 	File string
@@ -22,12 +22,14 @@ const (
 	shareType = "bulkhead-share"
 	blockType = "bulkhead-block"
 
-	fileOption = "file=" // with a Part's File
+	fileOption     = "file=" // with a Part's File
+	fsOption       = "fs="   // with a block device's FS
+	readOnlyOption = "ro"    // of a block device
 )
 
 // EncodeRootfs are a task's root mounts: the first part is the container's root, the
-// others are the images that the mounts of its specification name. The inverse is
-// ParseRootfs.
+// others are the images and block devices that the mounts of its specification name. What a
+// mount does with a device is the mount's. The inverse is ParseRootfs.
 func EncodeRootfs(parts []Part) []*types.Mount {
 	var mounts []*types.Mount
 	for _, part := range parts {
@@ -39,9 +41,15 @@ func EncodeRootfs(parts []Part) []*types.Mount {
 			m.Type, m.Source = shareType, of.Name
 		case containerv1.Block:
 			m.Type, m.Source = blockType, of.Name
+			if of.FS != containerv1.NoFS {
+				m.Options = append(m.Options, fsOption+string(of.FS))
+			}
+			if of.ReadOnly {
+				m.Options = append(m.Options, readOnlyOption)
+			}
 		}
 		if part.File != "" {
-			m.Options = []string{fileOption + part.File}
+			m.Options = append(m.Options, fileOption+part.File)
 		}
 		mounts = append(mounts, m)
 	}
@@ -64,11 +72,9 @@ func ParseRootfs(mounts []*types.Mount) (parts []Part, err error) {
 			return nil, fmt.Errorf("%w: root mount of type %.64q", containerv1.ErrInvalid, m.GetType())
 		}
 		for _, option := range m.GetOptions() {
-			name, ok := strings.CutPrefix(option, fileOption)
-			if !ok || name == "" || part.File != "" {
+			if !part.parse(option) {
 				return nil, fmt.Errorf("%w: option %.64q of a root mount", containerv1.ErrInvalid, option)
 			}
-			part.File = name
 		}
 		parts = append(parts, part)
 	}
@@ -76,4 +82,25 @@ func ParseRootfs(mounts []*types.Mount) (parts []Part, err error) {
 		return nil, fmt.Errorf("%w: a container without a root", containerv1.ErrInvalid)
 	}
 	return parts, nil
+}
+
+// parse takes one option of a root mount.
+func (p *Part) parse(option string) bool {
+	if name, ok := strings.CutPrefix(option, fileOption); ok {
+		first := p.File == ""
+		p.File = name
+		return first && name != ""
+	}
+	block, ok := p.Of.(containerv1.Block)
+	if !ok {
+		return false
+	}
+	if fs, ok := strings.CutPrefix(option, fsOption); ok {
+		block.FS = containerv1.FS(fs)
+		p.Of = block
+		return block.FS == containerv1.FSExt4
+	}
+	block.ReadOnly = option == readOnlyOption
+	p.Of = block
+	return block.ReadOnly
 }

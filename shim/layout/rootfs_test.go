@@ -16,6 +16,7 @@ func TestRootfsIsWhatWasPrinted(t *testing.T) {
 		{Of: containerv1.Image{ID: "sha256:2"}},
 		{Of: containerv1.Share{Name: "srv"}, File: "share-1"},
 		{Of: containerv1.Block{Name: "sdb"}, File: "block=2"},
+		{Of: containerv1.Block{Name: "sdc", FS: containerv1.FSExt4, ReadOnly: true}, File: "f"},
 	}
 	mounts := EncodeRootfs(want)
 	got, err := ParseRootfs(mounts)
@@ -36,6 +37,8 @@ func TestParseRootfsRefuses(t *testing.T) {
 		"no root":           nil,
 		"a host's overlay":  {{Type: "overlay", Source: "overlay"}},
 		"an unknown option": {{Type: "bulkhead-disk", Source: "i", Options: []string{"ro"}}},
+		"a file system":     {{Type: "bulkhead-block", Source: "i", Options: []string{"fs=xfs"}}},
+		"fs of an image":    {{Type: "bulkhead-disk", Source: "i", Options: []string{"fs=ext4"}}},
 		"no name of a file": {{Type: "bulkhead-disk", Source: "i", Options: []string{"file="}}},
 		"two files":         {{Type: "bulkhead-disk", Source: "i", Options: []string{"file=a", "file=b"}}},
 		"a second of none":  {{Type: "bulkhead-disk", Source: "i"}, {}},

@@ -57,11 +57,14 @@ func (t task) containerConfig(r *taskv3.CreateTaskRequest, names stdio) (c sandb
 		return c, err
 	}
 	for _, part := range parts[1:] {
-		image, ok := part.Of.(containerv1.Image)
-		if !ok {
+		switch of := part.Of.(type) {
+		case containerv1.Image:
+			c.Volumes = append(c.Volumes, sandbox.Volume{ID: of.ID})
+		case containerv1.Block:
+			c.Volumes = append(c.Volumes, sandbox.Volume{ID: of.Name, Block: &of})
+		default:
 			return c, fmt.Errorf("%w: %T beside the root", containerv1.ErrInvalid, part.Of)
 		}
-		c.Volumes = append(c.Volumes, sandbox.ImageVolume{ID: image.ID})
 	}
 	if c.Spec, err = readSpec(r.Bundle); err != nil {
 		return c, err

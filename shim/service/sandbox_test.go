@@ -196,7 +196,7 @@ func TestCreateTakesItsFiles(t *testing.T) {
 	}
 	c := r.fake.procs[sandbox.Process{Container: "c"}].config
 	if c.Root != (containerv1.Image{ID: "root"}) || c.RootFile != sent[0] || len(c.Volumes) != 2 ||
-		c.Volumes[0] != (sandbox.ImageVolume{ID: "one", Disk: sent[1]}) || c.Volumes[1] != (sandbox.ImageVolume{ID: "two", Disk: sent[2]}) {
+		c.Volumes[0] != (sandbox.Volume{ID: "one", Disk: sent[1]}) || c.Volumes[1] != (sandbox.Volume{ID: "two", Disk: sent[2]}) {
 		t.Errorf("made of %+v", c)
 	}
 	sent, _, err = create("short")

@@ -39,6 +39,22 @@ func (o object) get(key string, v any) error {
 	return nil
 }
 
+// append adds the elements of a slice to the array at key.
+func (o object) append(key string, more any) error {
+	var have, added []json.RawMessage
+	if err := o.get(key, &have); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(more)
+	if err == nil {
+		err = json.Unmarshal(raw, &added)
+	}
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", key, err)
+	}
+	return o.set(key, append(have, added...))
+}
+
 // Mount is an OCI mount.
 type Mount struct {
 	Destination string   `json:"destination"`
@@ -65,9 +81,11 @@ type Machine struct {
 	Devices func() ([]Device, error)
 	// Ruled says that the container's cgroup will get the rules of its devices without crun.
 	Ruled func(rules string) bool
-	// Volume makes a Dir, Files or an Image ready and returns the path of what is
-	// mounted.
+	// Volume makes a Dir, Files, an Image, a Share or a Block ready and returns the path of
+	// what is mounted.
 	Volume func(containerv1.Mount) (string, error)
+	// Block is the device of a Block without a file system.
+	Block func(containerv1.Block) (major, minor uint32, err error)
 	// Users looks up users of the image.
 	Users Users
 }
@@ -155,6 +173,9 @@ func (s *Spec) Adjust(m Machine, terminal bool) error {
 	}
 	root.Path = m.Root
 	if err := s.top.set("root", root); err != nil {
+		return err
+	}
+	if err := s.blocks(m); err != nil {
 		return err
 	}
 	if err := s.linux(m); err != nil {

@@ -31,7 +31,16 @@ func machine(volumes *[]containerv1.Mount) spec.Machine {
 		Files: map[string]string{"/etc/hosts": "/pod/hosts", "/etc/resolv.conf": "/pod/resolv"},
 		Volume: func(v containerv1.Mount) (string, error) {
 			*volumes = append(*volumes, v)
+			if block, ok := v.Source.(containerv1.Block); ok {
+				return "/volumes/" + block.Name, nil
+			}
 			return "/volumes/" + v.Source.(containerv1.Dir).Name, nil
+		},
+		Block: func(b containerv1.Block) (major, minor uint32, err error) {
+			if b.Name != "sdb" {
+				return 0, 0, agentv1.ErrNotFound
+			}
+			return 254, 16, nil
 		},
 		PIDs: func(container string) (string, error) {
 			if container == "gone" {
@@ -89,6 +98,20 @@ func TestAdjust(t *testing.T) {
 				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
 			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"pid","path":"/ns/"},{"type":"pid","path":"/ns/c1"}],
 				"devices":[{"path":"/dev/x","type":"c","major":1,"minor":2,"fileMode":384,"uid":0,"gid":0}]}}`,
+		},
+		"a block device": {
+			`{"process":{"args":["a"]},
+			"mounts":[{"destination":"/dev/xvda","type":"bulkhead.block","source":"sdb","options":["access=rw","mode=660","group=6"]},
+				{"destination":"/v","type":"bulkhead.block","source":"v","options":["ro","fs=ext4"]}],
+			"linux":{"resources":{"devices":[{"allow":false}]}}}`,
+			`{"ociVersion":"1.0.2","root":{"path":"/r"},
+			"process":{"args":["a"],"cwd":"/","env":["HOME=/root"],"terminal":false,"user":{}},
+			"mounts":[{"destination":"/v","type":"bind","source":"/volumes/v","options":["rbind","ro"]},
+				{"destination":"/etc/hosts","type":"bind","source":"/pod/hosts","options":["bind","rw"]},
+				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}],
+				"devices":[{"path":"/dev/xvda","type":"b","major":254,"minor":16,"fileMode":432,"uid":0,"gid":6}],
+				"resources":{"devices":[{"allow":false},{"allow":true,"type":"b","major":254,"minor":16,"access":"rw"}]}}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,8 +189,18 @@ func TestAdjustRefuses(t *testing.T) {
 		},
 		"a block device": {
 			`{"process":{"args":["a"]},
+			"mounts":[{"destination":"/v","type":"bulkhead.block","source":"/dev/sdb","options":["fs=xfs"]}]}`,
+			agentv1.ErrInvalid,
+		},
+		"a device without access": {
+			`{"process":{"args":["a"]},
 			"mounts":[{"destination":"/v","type":"bulkhead.block","source":"/dev/sdb"}]}`,
-			agentv1.ErrUnsupported,
+			agentv1.ErrInvalid,
+		},
+		"a device that is not there": {
+			`{"process":{"args":["a"]},
+			"mounts":[{"destination":"/v","type":"bulkhead.block","source":"none","options":["access=r"]}]}`,
+			agentv1.ErrNotFound,
 		},
 		"user":  {`{"process":{"args":["a"],"user":{"username":"nobody"}}}`, agentv1.ErrInvalid},
 		"group": {`{"process":{"args":["a"],"user":{"username":"demo:nobody"}}}`, agentv1.ErrInvalid},

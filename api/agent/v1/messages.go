@@ -192,10 +192,13 @@ type Memory struct {
 // Mount mounts the disk in a slot at the guest's place for Name. Image disks
 // are erofs and read-only; the scratch disk is ext4.
 type Mount struct {
-	Name     string `json:"name"` // "scratch" or an image's id
+	Name     string `json:"name"` // "scratch", an image's id, or a volume's name
 	Slot     int    `json:"slot"`
-	FS       string `json:"fs"` // "erofs" or "ext4"
+	FS       string `json:"fs"` // "erofs" or "ext4"; a volume may have none
 	ReadOnly bool   `json:"readOnly,omitempty"`
+	// Volume says that it is a block device of the host's, of so many Bytes.
+	Volume bool  `json:"volume,omitempty"`
+	Bytes  int64 `json:"bytes,omitempty"`
 }
 
 // Unmount is the inverse of Mount; ErrBusy while a container uses it.

@@ -38,7 +38,9 @@ func Check(c Container) error {
 				return fmt.Errorf("%w: mount at %.128q is of no directory of the host", ErrInvalid, m.Destination)
 			}
 		case Block:
-			return unsupported("a block device (%.128q) at %.128q", s.Name, m.Destination)
+			if err := s.check(m); err != nil {
+				return err
+			}
 		}
 	}
 	switch s := c.Stdio.(type) {

@@ -16,7 +16,7 @@ func TestRootIsWhatWasPrinted(t *testing.T) {
 	}{
 		{root: Image{ID: "sha256:1"}, want: `{"image":"sha256:1"}`},
 		{root: Share{Name: "/srv"}, want: `{"share":"/srv"}`},
-		{root: Block{Name: "/dev/sdb"}, want: `{"block":"/dev/sdb"}`},
+		{root: Block{Name: "/dev/sdb", FS: FSExt4}, want: `{"block":"/dev/sdb"}`},
 	} {
 		raw, err := json.Marshal(RecordOf(tt.root))
 		if err != nil || string(raw) != tt.want {
@@ -62,7 +62,16 @@ func TestCheck(t *testing.T) {
 		{name: "a block root", root: Block{Name: "/dev/sdb"}, want: errors.ErrUnsupported, says: "block device (\"/dev/sdb\")"},
 		{name: "a shared mount", root: Image{ID: "i"}, mounts: at(Share{Name: "/srv"})},
 		{name: "a shared mount of nothing", mounts: at(Share{}), want: ErrInvalid, says: "/at"},
-		{name: "a block mount", mounts: at(Block{Name: "/dev/sdb"}), want: errors.ErrUnsupported, says: "(\"/dev/sdb\") at \"/at\""},
+		{name: "a block mount", root: Image{ID: "i"}, mounts: at(Block{Name: "/dev/sdb", FS: FSExt4, ReadOnly: true})},
+		{name: "a device", root: Image{ID: "i"}, mounts: at(Block{Name: "/dev/sdb", Access: "rwm", Mode: 0o660})},
+		{name: "a device without access", mounts: at(Block{Name: "/dev/sdb"}), want: ErrInvalid, says: "/dev/sdb"},
+		{name: "a block mount with access", mounts: at(Block{Name: "/d", FS: FSExt4, Access: "r"}), want: ErrInvalid, says: "/d"},
+		{name: "a block mount of nothing", mounts: at(Block{FS: FSExt4}), want: ErrInvalid, says: "/at"},
+		{name: "another file system", mounts: at(Block{Name: "/d", FS: "xfs"}), want: errors.ErrUnsupported, says: `"xfs"`},
+		{
+			name: "a part of a device", mounts: []Mount{{Destination: "/at", SubPath: "p", Source: Block{Name: "/d", Access: "r"}}},
+			want: ErrInvalid, says: `"p"`,
+		},
 		{name: "descriptors", stdio: Descriptors{Stdout: "o"}, want: errors.ErrUnsupported, says: "descriptors"},
 		{name: "no hook", root: Image{ID: "i"}, hooks: Hooks{Prestart: nil}},
 		{name: "an unknown hook", hooks: Hooks{"prestop": nil}, want: ErrInvalid, says: `"prestop"`},

@@ -55,7 +55,7 @@ type Mount struct {
 	// SubPath is what of the source is mounted; empty is all. A directory that is
 	// missing is made in a Dir and in Files, and is an error elsewhere.
 	SubPath string
-	// Group owns a Dir or Files beside root (fsGroup); 0 is none.
+	// Group owns a Dir, Files or a Block beside root (fsGroup); 0 is none.
 	Group int
 	// Options are mount(8)'s: "ro", "rbind", "rprivate", "noexec" … None is one that
 	// Encode writes itself.
@@ -104,6 +104,7 @@ func (m Mount) Encode() (kind, source string, options []string) {
 		}
 	case Block:
 		kind, source = typeBlock, s.Name
+		s.encode(add)
 	}
 	if m.Group != 0 {
 		add("group", strconv.Itoa(m.Group))
@@ -119,6 +120,7 @@ func (m Mount) Encode() (kind, source string, options []string) {
 func ParseMount(destination, kind, source string, options []string) (m Mount, ours bool, err error) {
 	m = Mount{Destination: destination}
 	var dir Dir
+	var block Block
 	switch kind {
 	case typeDir:
 		dir.Name = source
@@ -133,27 +135,30 @@ func ParseMount(destination, kind, source string, options []string) (m Mount, ou
 	case typeShare:
 		m.Source = Share{Name: source}
 	case typeBlock:
-		m.Source = Block{source}
+		block.Name = source
 	default:
 		return Mount{}, false, nil
 	}
 	for _, option := range options {
 		key, value, valued := strings.Cut(option, "=")
-		if !valued || !m.parse(&dir, kind, key, value, &err) {
+		if !valued || !m.parse(&dir, &block, kind, key, value, &err) {
 			m.Options = append(m.Options, option)
 		}
 		if err != nil {
 			return Mount{}, true, fmt.Errorf("%w: mount at %.128q: %s %.32q: %w", ErrInvalid, destination, key, value, err)
 		}
 	}
-	if kind == typeDir {
+	switch kind {
+	case typeDir:
 		m.Source = dir
+	case typeBlock:
+		m.Source = block
 	}
 	return m, true, nil
 }
 
 // parse takes one option with a value, and returns false for one that is mount(8)'s.
-func (m *Mount) parse(dir *Dir, kind, key, value string, err *error) bool {
+func (m *Mount) parse(dir *Dir, block *Block, kind, key, value string, err *error) bool {
 	isDir := kind == typeDir
 	whole := kind == typeText || kind == typeTermination
 	switch {
@@ -170,7 +175,8 @@ func (m *Mount) parse(dir *Dir, kind, key, value string, err *error) bool {
 		var mode uint64
 		mode, *err = strconv.ParseUint(value, 8, 12)
 		dir.Mode = uint32(mode)
-	case (isDir || kind == typeFiles) && key == "group":
+	case kind == typeBlock && block.parse(key, value, err):
+	case (isDir || kind == typeFiles || kind == typeBlock) && key == "group":
 		var group uint64
 		group, *err = strconv.ParseUint(value, 10, 31)
 		m.Group = int(group)

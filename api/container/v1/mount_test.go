@@ -13,7 +13,8 @@ import (
 var sources = []Source{
 	Dir{Name: "v"}, Dir{Name: "v", Medium: Memory, Size: 77, Mode: 0o1700}, Dir{Name: "v", Medium: HugePages},
 	Files{Name: "v"}, Text{Content: "127.0.0.1 a=b,c\n"}, Termination{},
-	Image{ID: "sha256:1"}, Share{Name: "/srv"}, Block{Name: "/dev/sdb"},
+	Image{ID: "sha256:1"}, Share{Name: "/srv"},
+	Block{Name: "/dev/sdb", FS: FSExt4}, Block{Name: "/dev/sdb", ReadOnly: true, Access: "rm", Mode: 0o660},
 }
 
 func TestMountIsWhatWasPrinted(t *testing.T) {
@@ -22,7 +23,9 @@ func TestMountIsWhatWasPrinted(t *testing.T) {
 		switch source.(type) {
 		case Dir, Files:
 			want.Group, want.SubPath = 7, "a=b,c"
-		case Image, Share, Block:
+		case Block:
+			want.Group, want.SubPath = 7, "a/b"
+		case Image, Share:
 			want.SubPath = "a/b"
 		}
 		kind, from, options := want.Encode()
@@ -57,6 +60,10 @@ func TestParseMountRefuses(t *testing.T) {
 		{name: "a mode of 13 bits", kind: typeDir, option: "mode=10000"},
 		{name: "a decimal mode", kind: typeDir, option: "mode=9"},
 		{name: "a negative group", kind: typeDir, option: "group=-1"},
+		{name: "a file system that no guest mounts", kind: typeBlock, option: "fs=xfs"},
+		{name: "a disk that is neither", kind: typeBlock, option: "disk=rw"},
+		{name: "an unknown access", kind: typeBlock, option: "access=x"},
+		{name: "no access", kind: typeBlock, option: "access="},
 		{name: "a group of 32 bits", kind: typeFiles, option: "group=2147483648"},
 	} {
 		if m, ours, err := ParseMount("/at", tt.kind, "v", []string{tt.option}); !errors.Is(err, ErrInvalid) || !ours {

@@ -19,8 +19,27 @@ type Image struct{ ID string }
 // word of package share, of which none is that package's default.
 type Share struct{ Name, Cache string }
 
-// Block is a block device, or a file that stands for one, with a file system on it.
-type Block struct{ Name string }
+// Block is a block device of the host, or a regular file that stands for one. As a Source one
+// without a file system is a device at the mount's destination; as a Root it has FSExt4.
+type Block struct {
+	Name string
+	// FS is the file system that is on it: FSExt4, or NoFS.
+	FS       FS
+	ReadOnly bool
+	// Access is what the container may do with a device: some of "rwm", as a device cgroup has
+	// them. Mode is that of the device's node. Neither is there with a file system.
+	Access string
+	Mode   uint32
+}
+
+// FS is a file system on a Block.
+type FS string
+
+// The file systems that a guest mounts from a Block.
+const (
+	NoFS   FS = ""
+	FSExt4 FS = "ext4"
+)
 
 func (Image) isRoot() {}
 func (Share) isRoot() {}
@@ -57,7 +76,7 @@ func (r RootRecord) Root() (Root, error) {
 		roots = append(roots, Share{Name: r.Share})
 	}
 	if r.Block != "" {
-		roots = append(roots, Block{r.Block})
+		roots = append(roots, Block{Name: r.Block, FS: FSExt4})
 	}
 	if len(roots) != 1 {
 		return nil, fmt.Errorf("%w: %d roots, not one", ErrInvalid, len(roots))

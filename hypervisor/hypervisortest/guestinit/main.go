@@ -166,6 +166,10 @@ func obey(args []string, saved *string) (string, error) {
 		return pciDevices()
 	case "read": // slot offset length
 		return readDisk(args[1], args[2], args[3])
+	case "size": // slot
+		return diskSize(args[1])
+	case "rebind": // slot, whose size is then looked at anew
+		return rebind(args[1])
 	case "write": // slot offset hex
 		return writeDisk(args[1], args[2], args[3])
 	case "flood": // bytes to the console
@@ -247,4 +251,33 @@ func writeDisk(slot, offset, data string) (string, error) {
 	}
 	_, err = f.WriteAt(buf, off)
 	return "written", err
+}
+
+// diskSize is the size of a slot's disk as the kernel knows it, in bytes.
+func diskSize(slot string) (string, error) {
+	dev, err := disk("slot" + slot)
+	if err != nil {
+		return "", err
+	}
+	b, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(dev), "size"))
+	if err != nil {
+		return "", err
+	}
+	sectors, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return strconv.FormatInt(sectors*512, 10), err
+}
+
+// rebind has the driver look at a slot's device anew.
+func rebind(slot string) (string, error) {
+	dev, err := disk("slot" + slot)
+	if err != nil {
+		return "", err
+	}
+	device, err := os.Readlink(filepath.Join("/sys/block", filepath.Base(dev), "device"))
+	for _, verb := range []string{"unbind", "bind"} {
+		if err == nil {
+			err = os.WriteFile("/sys/bus/virtio/drivers/virtio_blk/"+verb, []byte(filepath.Base(device)), 0)
+		}
+	}
+	return "bound", err
 }

@@ -1,5 +1,6 @@
 // Package disks keeps account of a VM's disk slots: the first is the scratch disk's if
-// the VM has a writable one, the read-only ones hold images.
+// the VM has a writable one. The other writable ones hold volumes, the read-only ones images
+// and volumes.
 package disks
 
 import (
@@ -13,9 +14,24 @@ import (
 var (
 	// ErrNoSlot is returned when every slot is in use.
 	ErrNoSlot = errors.New("no free disk slot")
-	// ErrNoDisk is returned for an image that is not mounted yet and comes without a disk.
+	// ErrNoDisk is returned for a disk that is not mounted yet and comes without its file.
 	ErrNoDisk = errors.New("no disk was sent")
 )
+
+// Disk is what a slot can hold: an image, or a volume.
+type Disk struct {
+	// Name is the disk's own in the VM.
+	Name string
+	// FS is the file system on it; with none it is a device for containers.
+	FS       string
+	ReadOnly bool
+	// Volume says that it is no image: it leaves its slot with the last container that
+	// uses it, for somebody else may wait for it.
+	Volume bool
+}
+
+// Image is the disk of an image.
+func Image(id string) Disk { return Disk{Name: id, FS: "erofs", ReadOnly: true} }
 
 // Slots are those of one VM. An image that no container uses stays where it is until
 // its slot is needed: a restarted container finds it. The zero value has none; its
@@ -27,10 +43,12 @@ type Slots struct {
 }
 
 type slot struct {
-	image string
-	refs  int
-	ready chan struct{} // closed when it is mounted, or err set
-	err   error
+	name   string // empty for one that is unmounted, and not out of its slot yet
+	volume bool
+	refs   int
+	ready  chan struct{} // closed when it is mounted, or err set
+	err    error
+	left   chan struct{} // of a volume that is being taken out: closed after that
 }
 
 // Init empties all slots, which are those of m from now on.
@@ -57,54 +75,59 @@ func (s *Slots) Scratch() (int, error) {
 	return 0, nil
 }
 
-// Images are the mounted ones, by their slots, as they are stored.
-func (s *Slots) Images() map[int]string {
+// Stored are the names of the disks by their slots, as they are stored: the images that are
+// mounted, and the volumes whose slots may be filled.
+func (s *Slots) Stored() (images, volumes map[int]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	images := map[int]string{}
+	images, volumes = map[int]string{}, map[int]string{}
 	for i, slot := range s.used {
-		if slot.mounted() {
-			images[i] = slot.image
+		if slot.volume {
+			volumes[i] = slot.name
+		} else if slot.mounted() {
+			images[i] = slot.name
 		}
 	}
-	return images
+	return images, volumes
 }
 
-// Restore notes the mounted images that a former shim has left, which no container
-// uses yet.
-func (s *Slots) Restore(images map[int]string) {
+// Restore notes the disks that a former shim has left, which no container uses yet.
+func (s *Slots) Restore(images, volumes map[int]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, image := range images {
-		ready := make(chan struct{})
-		close(ready)
-		s.used[i] = &slot{image: image, ready: ready}
+	ready := make(chan struct{})
+	close(ready)
+	for i, name := range images {
+		s.used[i] = &slot{name: name, ready: ready}
+	}
+	for i, name := range volumes {
+		s.used[i] = &slot{name: name, volume: true, ready: ready}
 	}
 }
 
-// Retain notes one more container that uses an image, if it is mounted.
-func (s *Slots) Retain(image string) {
+// Retain notes one more container that uses a disk, if it is mounted.
+func (s *Slots) Retain(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slot := s.find(image); slot != nil {
+	if slot := s.find(name); slot != nil {
 		slot.refs++
 	}
 }
 
-// Drop is the inverse of Use and Retain.
-func (s *Slots) Drop(image string) {
+// Drop is the inverse of Use and Retain. A volume that nobody uses is taken out by Release.
+func (s *Slots) Drop(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slot := s.find(image); slot != nil && slot.refs > 0 {
+	if slot := s.find(name); slot != nil && slot.refs > 0 {
 		slot.refs--
 	}
 }
 
-// Users is how many containers use an image; ok is false for one that is in no slot.
-func (s *Slots) Users(image string) (n int, ok bool) {
+// Users is how many containers use a disk; ok is false for one that is in no slot.
+func (s *Slots) Users(name string) (n int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slot := s.find(image); slot != nil {
+	if slot := s.find(name); slot != nil {
 		return slot.refs, true
 	}
 	return 0, false
@@ -119,34 +142,46 @@ func (s *slot) mounted() bool {
 	}
 }
 
-// find returns the slot of an image; the caller holds mu.
-func (s *Slots) find(image string) *slot {
+// find returns the slot of a disk; the caller holds mu.
+func (s *Slots) find(name string) *slot {
 	for _, slot := range s.used {
-		if slot.image == image {
+		if slot.name == name {
 			return slot
 		}
 	}
 	return nil
 }
 
-// reserve puts a new slot for image where nothing is, or in place of an image
-// that nobody uses, which it returns. The caller holds mu.
-func (s *Slots) reserve(image string) (at int, fresh, old *slot, err error) {
+// reserve puts a new slot for a disk where nothing is, or in place of an image that nobody
+// uses, which it returns. The caller holds mu.
+func (s *Slots) reserve(d Disk) (at int, fresh, old *slot, err error) {
+	first, end, kind := s.machine.Scratch, s.machine.Slots, "read-only"
+	if !d.ReadOnly {
+		first, end, kind = 1, s.machine.Scratch, "writable"
+	}
 	at = -1
-	for i := s.machine.Scratch; i < s.machine.Slots; i++ {
+	for i := first; i < end; i++ {
 		old := s.used[i]
 		if old == nil {
 			at = i
 			break
 		}
-		if at < 0 && old.refs == 0 && old.mounted() {
+		if at < 0 && old.refs == 0 && !old.volume && old.mounted() {
 			at = i
 		}
 	}
 	if at < 0 {
-		return 0, nil, nil, fmt.Errorf("image %s: %w: all %d are in use", image, ErrNoSlot, s.machine.Slots-s.machine.Scratch)
+		return 0, nil, nil, fmt.Errorf("%s: %w: all %d %s ones of the pod are in use", d, ErrNoSlot, max(end-first, 0), kind)
 	}
-	old, fresh = s.used[at], &slot{image: image, refs: 1, ready: make(chan struct{})}
+	old, fresh = s.used[at], &slot{name: d.Name, volume: d.Volume, refs: 1, ready: make(chan struct{})}
 	s.used[at] = fresh
 	return at, fresh, old, nil
+}
+
+// String names the disk in errors.
+func (d Disk) String() string {
+	if d.Volume {
+		return "volume " + d.Name
+	}
+	return "image " + d.Name
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -18,21 +19,40 @@ type Machine struct {
 	// Undo bounds what is undone after a failure, when the caller's context may have
 	// ended.
 	Undo time.Duration
+	// Store, if not nil, stores what Stored returns before a volume is put into its slot.
+	Store func() error
 }
 
-// Use mounts an image for one more container, from disk if it is not mounted yet, which
+// Use mounts a disk for one more container, from its file if it is not mounted yet, which
 // it then says: the caller stores it. What it succeeds in is undone by Drop.
-func (s *Slots) Use(ctx context.Context, m Machine, image string, disk *os.File) (mounted bool, err error) {
+func (s *Slots) Use(ctx context.Context, m Machine, d Disk, file *os.File) (mounted bool, err error) {
 	for {
 		s.mu.Lock()
-		shared := s.find(image)
+		shared := s.find(d.Name)
 		if shared == nil {
-			at, fresh, old, err := s.reserve(image)
+			at, fresh, old, err := s.reserve(d)
 			s.mu.Unlock()
 			if err != nil {
 				return false, err
 			}
-			return true, s.fill(ctx, m, at, fresh, old, disk)
+			return true, s.fill(ctx, m, at, fresh, old, d, file)
+		}
+		if left := shared.left; left != nil {
+			s.mu.Unlock()
+			select {
+			case <-left:
+				continue
+			case <-ctx.Done():
+				return false, context.Cause(ctx)
+			}
+		}
+		if shared.volume && shared.refs == 0 {
+			// A former shim may have died in the middle of mounting it.
+			s.mu.Unlock()
+			if _, err := s.Release(ctx, m); err != nil {
+				return false, err
+			}
+			continue
 		}
 		shared.refs++
 		s.mu.Unlock()
@@ -51,13 +71,18 @@ func (s *Slots) Use(ctx context.Context, m Machine, image string, disk *os.File)
 	}
 }
 
-// fill mounts an image's disk in a slot that was reserved for it.
-func (s *Slots) fill(ctx context.Context, m Machine, at int, fresh, old *slot, disk *os.File) error {
+// fill mounts a disk in a slot that was reserved for it.
+func (s *Slots) fill(ctx context.Context, m Machine, at int, fresh, old *slot, d Disk, file *os.File) error {
 	err := m.empty(ctx, at, old)
 	keep := old
 	if err == nil {
 		keep = nil
-		err = m.mount(ctx, at, fresh.image, disk)
+		if d.Volume && m.Store != nil {
+			err = m.Store()
+		}
+	}
+	if err == nil {
+		err = m.mount(ctx, at, d, file)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,24 +102,43 @@ func (m Machine) empty(ctx context.Context, at int, old *slot) error {
 	if old == nil {
 		return nil
 	}
-	if err := m.Agent.Unmount(ctx, agentv1.Unmount{Name: old.image}); err != nil {
-		return fmt.Errorf("unmount image %s: %w", old.image, err)
+	if err := m.Agent.Unmount(ctx, agentv1.Unmount{Name: old.name}); err != nil {
+		return fmt.Errorf("unmount image %s: %w", old.name, err)
 	}
 	return m.VM.Detach(ctx, at)
 }
 
-func (m Machine) mount(ctx context.Context, at int, image string, disk *os.File) error {
-	if disk == nil {
-		return fmt.Errorf("mount image %s: %w", image, ErrNoDisk)
+func (m Machine) mount(ctx context.Context, at int, d Disk, file *os.File) (err error) {
+	if file == nil {
+		return fmt.Errorf("mount %s: %w", d, ErrNoDisk)
 	}
-	if err := m.VM.Attach(ctx, at, disk, hypervisor.ReadOnly); err != nil {
-		return fmt.Errorf("attach image %s: %w", image, err)
+	if err := m.VM.Attach(ctx, at, file, hypervisor.DiskMode(!d.ReadOnly)); err != nil {
+		return fmt.Errorf("attach %s: %w", d, err)
 	}
-	err := m.Agent.Mount(ctx, agentv1.Mount{Name: image, Slot: at, FS: "erofs", ReadOnly: true})
+	request := agentv1.Mount{Name: d.Name, Slot: at, FS: d.FS, ReadOnly: d.ReadOnly, Volume: d.Volume}
+	if d.Volume {
+		request.Bytes, err = m.size(ctx, at, d, file)
+	}
+	if err == nil {
+		err = m.Agent.Mount(ctx, request)
+	}
 	if err == nil {
 		return nil
 	}
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.Undo)
 	defer cancel()
-	return errors.Join(fmt.Errorf("mount image %s: %w", image, err), m.VM.Detach(undo, at))
+	return errors.Join(fmt.Errorf("mount %s: %w", d, err), m.VM.Detach(undo, at))
+}
+
+// size is a volume's, in bytes, of which the guest is told if it has a writable disk. A guest
+// that has not heard of it, or whose disk is read-only, looks at the disk anew.
+func (m Machine) size(ctx context.Context, at int, d Disk, file *os.File) (int64, error) {
+	size, err := file.Seek(0, io.SeekEnd) // of a block device too
+	if err != nil {
+		return 0, fmt.Errorf("size: %w", err)
+	}
+	if !d.ReadOnly {
+		err = m.VM.Resize(ctx, at, size)
+	}
+	return size, err
 }

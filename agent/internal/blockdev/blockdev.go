@@ -1,0 +1,118 @@
+// Package blockdev looks after the guest's block devices: their sizes, and when they are free.
+package blockdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sector is the unit in which the kernel tells sizes, whatever the device's own.
+const sector = 512
+
+// sysfs is what the kernel tells of a device.
+func sysfs(device string, names ...string) string {
+	return filepath.Join(append([]string{"/sys/block", filepath.Base(device)}, names...)...)
+}
+
+// Size is a device's size in bytes, as the kernel knows it.
+func Size(device string) (int64, error) {
+	raw, err := os.ReadFile(sysfs(device, "size"))
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+	return n * sector, err
+}
+
+// Fit has the kernel know that a device of virtio, which nobody uses, is so many bytes long: if
+// it does not yet, its driver looks at it anew. The device keeps its name, and its read-ahead.
+func Fit(device string, bytes int64, readAhead string) error {
+	size, err := Size(device)
+	if err != nil || size == bytes/sector*sector {
+		return err
+	}
+	to, err := os.Readlink(sysfs(device, "device"))
+	if err != nil {
+		return err
+	}
+	for _, verb := range []string{"unbind", "bind"} {
+		if err := os.WriteFile("/sys/bus/virtio/drivers/virtio_blk/"+verb, []byte(filepath.Base(to)), 0); err != nil {
+			return fmt.Errorf("%s %s: %w", verb, device, err)
+		}
+	}
+	if err := ReadAhead(device, readAhead); err != nil {
+		return err
+	}
+	if size, err = Size(device); err == nil && size != bytes/sector*sector {
+		err = fmt.Errorf("%s has %d bytes, not %d", device, size, bytes)
+	}
+	return err
+}
+
+// ReadAhead sets how many KiB of a device are asked for at once.
+func ReadAhead(device, kib string) error {
+	return os.WriteFile(sysfs(device, "queue", "read_ahead_kb"), []byte(kib), 0)
+}
+
+// Forget has the kernel forget what it knows of a device's contents.
+func Forget(device string) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		return fmt.Errorf("flush %s: %w", device, err)
+	}
+	return nil
+}
+
+// freeWait is how long a file system may take to end that is mounted nowhere any more: a
+// container that is being made has a copy of every mount for a moment.
+const (
+	freeWait = 2 * time.Second
+	freeLook = 5 * time.Millisecond // the kernel has no event for it
+)
+
+// Free returns when no file system has a device any more, with all written that was to be, or
+// an error that matches EBUSY.
+func Free(ctx context.Context, device string, readOnly bool) error {
+	ctx, cancel := context.WithTimeout(ctx, freeWait)
+	defer cancel()
+	flags := unix.O_RDWR
+	if readOnly {
+		flags = unix.O_RDONLY
+	}
+	for {
+		fd, err := unix.Open(device, flags|unix.O_EXCL|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Fsync(fd)
+			unix.Close(fd)
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		select {
+		case <-time.After(freeLook):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// Number is the device's number.
+func Number(device string) (major, minor uint32, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(device, &st); err != nil {
+		return 0, 0, fmt.Errorf("%s: %w", device, err)
+	}
+	return unix.Major(st.Rdev), unix.Minor(st.Rdev), nil
+}

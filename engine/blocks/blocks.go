@@ -1,0 +1,139 @@
+// Package blocks has block devices of the host, and files that stand for them, in the disk slots
+// of a pod's VM. The host never mounts one, and reads nothing of it. Whoever has one holds a lock
+// on its open file, which the VM's process has too: the lock lives as long as the VM has the
+// disk, whoever else dies.
+package blocks
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// Pod is what block devices are a pod's.
+type Pod interface {
+	// Blocks are the block devices of all its containers but one.
+	Blocks(but string) []store.Block
+}
+
+// Set is the block devices of one pod. Its methods may be called at once.
+type Set struct {
+	pod  Pod
+	turn chan struct{}
+}
+
+// New returns the block devices of a pod.
+func New(pod Pod) *Set { return &Set{pod: pod, turn: make(chan struct{}, 1)} }
+
+// Turn waits until no other container with block devices is being made or removed: a device that
+// one of them lets go of must not be counted on by the next. Done lets the next one begin.
+func (s *Set) Turn(ctx context.Context, all []store.Block) (done func(), err error) {
+	if len(all) == 0 {
+		return func() {}, nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }, nil
+	case <-ctx.Done():
+		return nil, failure.Wrap(context.Cause(ctx), "wait for another container with block devices")
+	}
+}
+
+// Of are the block devices that mounts are of, without repetition, each by the path where it is.
+func Of(mounts []containerv1.Mount) (all []store.Block, err error) {
+	for _, m := range mounts {
+		source, ok := m.Source.(containerv1.Block)
+		if !ok {
+			continue
+		}
+		path, err := find(source.Name)
+		if err != nil {
+			return nil, failure.Wrap(err, "mount at %s", m.Destination)
+		}
+		one := store.Block{Asked: source.Name, Path: path, FS: string(source.FS), ReadOnly: source.ReadOnly}
+		at := slices.IndexFunc(all, func(b store.Block) bool { return b.Path == path })
+		switch {
+		case at < 0:
+			all = append(all, one)
+		case all[at].FS != one.FS:
+			return nil, failure.Invalid("mount at %s: block device %.200q is mounted with its file system, and without", m.Destination, path)
+		default:
+			all[at].ReadOnly = all[at].ReadOnly && one.ReadOnly
+		}
+	}
+	return all, nil
+}
+
+// Name is what a block device is called in the VM.
+func Name(b store.Block) string {
+	sum := sha256.Sum256([]byte(b.Path))
+	return "volume-" + hex.EncodeToString(sum[:8])
+}
+
+// Named is a specification whose mounts of block devices have the VM's names for them. What is
+// to be read only cannot be written, also where the VM has the disk writable.
+func Named(spec *specs.Spec, all []store.Block) (*specs.Spec, error) {
+	if len(all) == 0 {
+		return spec, nil
+	}
+	named := *spec
+	named.Mounts = slices.Clone(spec.Mounts)
+	for i, mount := range named.Mounts {
+		m, ours, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
+		block, ok := m.Source.(containerv1.Block)
+		if err != nil || !ours || !ok {
+			continue
+		}
+		path, err := find(block.Name)
+		at := slices.IndexFunc(all, func(b store.Block) bool { return b.Path == path })
+		if err != nil || at < 0 {
+			return nil, failure.Invalid("mount at %s: its block device is not the container's", m.Destination)
+		}
+		block.Name = Name(all[at])
+		if block.ReadOnly {
+			readOnly(&m, &block)
+		}
+		m.Source = block
+		named.Mounts[i].Type, named.Mounts[i].Source, named.Mounts[i].Options = m.Encode()
+	}
+	return &named, nil
+}
+
+func readOnly(m *containerv1.Mount, block *containerv1.Block) {
+	if block.FS == containerv1.NoFS {
+		block.Access = string(slices.DeleteFunc([]byte(block.Access), func(c byte) bool { return c == 'w' }))
+		return
+	}
+	m.Options = append(slices.DeleteFunc(m.Options, func(o string) bool { return o == "rw" }), "ro")
+}
+
+// Part is a block device as the pod's shim is told of it, and the file to be sent with it,
+// which is locked and the caller's to close; nil where the pod has the device already. But is
+// the container that it is for. An error matches ErrInUse where somebody else has the device.
+func (s *Set) Part(ctx context.Context, but string, b store.Block) (layout.Part, *Disk, error) {
+	part := layout.Part{Of: containerv1.Block{Name: Name(b), FS: containerv1.FS(b.FS), ReadOnly: b.ReadOnly}}
+	var have *store.Block
+	for _, other := range s.pod.Blocks(but) {
+		if other.Path == b.Path && (have == nil || !other.ReadOnly) {
+			have = &other
+		}
+	}
+	switch {
+	case have == nil:
+		disk, err := Open(ctx, b.Path, b.ReadOnly)
+		return part, disk, err
+	case have.FS != b.FS:
+		return part, nil, failure.Invalid("block device %.200q is mounted with its file system, and without", b.Path)
+	case have.ReadOnly && !b.ReadOnly:
+		return part, nil, inUse(b.Path, "the pod itself has it read-only")
+	}
+	return part, nil, nil
+}

@@ -1,0 +1,277 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/blocks"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/oci"
+)
+
+// diskFile is a file of so many bytes with an empty file system on it.
+func diskFile(t *testing.T, size int64) string {
+	t.Helper()
+	path := filepath.Join(realDir(t), "disk.img")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "mkfs.ext4", "-q", path)
+	return path
+}
+
+func realDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// run is what a program of the host's prints.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// blockPods is an engine with pods that have block devices. Nothing is left of it at the end.
+type blockPods struct {
+	*testing.T
+	*engine.Engine
+	o   engine.Options
+	ctx context.Context
+}
+
+func newBlockPods(t *testing.T, forks bool) *blockPods {
+	t.Helper()
+	o := enginetest.Real(t, forks)
+	p := &blockPods{T: t, o: o, ctx: testdeadline.Context(t, 4*time.Minute), Engine: enginetest.Open(t, o)}
+	t.Cleanup(func() {
+		for _, pod := range p.Pods() {
+			if err := p.RemovePod(context.WithoutCancel(p.ctx), pod.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := p.Close(context.WithoutCancel(p.ctx)); err != nil {
+			t.Error(err)
+		}
+		enginetest.NothingLeft(t, o)
+	})
+	if forks {
+		if err := p.Warm(p.ctx, engine.TemplateRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// pod starts a pod.
+func (p *blockPods) pod(name string) *engine.Facts {
+	p.Helper()
+	id, err := p.StartPod(p.ctx, podRequest(name))
+	if err != nil {
+		p.Fatal(err)
+	}
+	f, err := p.Facts(p.ctx, id)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return f
+}
+
+// create makes and starts a container that sleeps and has mounts.
+func (p *blockPods) create(pod, name string, mounts ...containerv1.Mount) (string, error) {
+	p.Helper()
+	img, err := p.Images().Resolve(enginetest.Busybox)
+	if err != nil {
+		p.Fatal(err)
+	}
+	spec, err := oci.New("", "sleep", "1000")
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, m := range mounts {
+		spec.Mounts = append(spec.Mounts, mountOf(m))
+	}
+	id, err := p.CreateContainer(p.ctx, pod, engine.ContainerRequest{
+		Key: name + "/0", Name: name, Spec: spec, Root: containerv1.Image{ID: img.ID}, Stdio: containerv1.Discard{},
+	})
+	if err == nil {
+		err = p.StartContainer(p.ctx, id)
+	}
+	return id, err
+}
+
+func (p *blockPods) must(id string, err error) string {
+	p.Helper()
+	if err != nil {
+		p.Fatal(err)
+	}
+	return id
+}
+
+// sh is what a shell prints in a container, and its errors.
+func (p *blockPods) sh(container, script string) string {
+	p.Helper()
+	out, _, err := p.ExecSync(p.ctx, container, []string{"sh", "-c", "exec 2>&1; " + script + "\ntrue"}, testdeadline.For(20*time.Second))
+	if err != nil {
+		p.Fatalf("%s: %v", script, err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (p *blockPods) remove(containers ...string) {
+	p.Helper()
+	for _, id := range containers {
+		if err := p.RemoveContainer(p.ctx, id); err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+// says fails unless one text is another.
+func (p *blockPods) says(got, want string) {
+	p.Helper()
+	if got != want {
+		p.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func ext4(at, path string, options ...string) containerv1.Mount {
+	return containerv1.Mount{Destination: at, Source: containerv1.Block{Name: path, FS: containerv1.FSExt4}, Options: options}
+}
+
+// clean fails unless the file system was unmounted.
+func (p *blockPods) clean(path string) {
+	p.Helper()
+	state := run(p.T, "dumpe2fs", "-h", path)
+	if !strings.Contains(state, "state:         clean") || strings.Contains(state, "needs_recovery") {
+		p.Errorf("%s was not unmounted: %s", path, state)
+	}
+}
+
+// TestBlockVolume: containers of a pod share a disk, other pods are refused it by name, and it is
+// free, and clean, when the last of the containers is gone.
+func TestBlockVolume(t *testing.T) {
+	for name, forks := range map[string]bool{"clone": enginetest.Clones, "fork": enginetest.Forks} {
+		t.Run(name, func(t *testing.T) {
+			p, path := newBlockPods(t, forks), diskFile(t, 300<<20)
+			one, two := p.pod("one").ID, p.pod("two").ID
+			part := ext4("/part", path)
+			part.SubPath = "dir/part"
+			a := p.must(p.create(one, "a", ext4("/data", path), part))
+			b := p.must(p.create(one, "b", ext4("/data", path, "ro")))
+			p.says(p.sh(a, `echo kept >/data/file; echo part >/part/f
+				cat /data/dir/part/f; df -m /data | tail -1 | tr -s " " | cut -d" " -f2`), "part\n271")
+			p.says(p.sh(b, "cat /data/file; echo x >/data/file"), "kept\nsh: can't create /data/file: Read-only file system")
+			_, err := p.create(two, "c", ext4("/data", path))
+			if !errors.Is(err, blocks.ErrInUse) || !strings.Contains(err.Error(), path) {
+				t.Errorf("a disk of another pod: %v", err)
+			}
+			p.remove(a)
+			p.says(p.sh(b, "cat /data/file"), "kept")
+			p.remove(b)
+			p.clean(path)
+			c := p.must(p.create(two, "c", ext4("/data", path)))
+			p.says(p.sh(c, "cat /data/file /data/dir/part/f; echo more >/data/more"), "kept\npart")
+			if err := p.RemovePod(p.ctx, two); err != nil {
+				t.Fatal(err)
+			}
+			p.clean(path)
+			d := p.must(p.create(one, "d", ext4("/data", path)))
+			p.says(p.sh(d, "cat /data/more"), "more")
+		})
+	}
+}
+
+// TestBlockVolumeKilled: the disk outlives the shim, which finds it again, and the VM, whose
+// journal is replayed: what was synced is there, at once.
+func TestBlockVolumeKilled(t *testing.T) {
+	p, path := newBlockPods(t, enginetest.Clones), diskFile(t, 100<<20)
+	pod := p.pod("one")
+	a := p.must(p.create(pod.ID, "a", ext4("/data", path)))
+	p.says(p.sh(a, "echo kept >/data/file; sync"), "")
+	if err := unix.Kill(pod.ShimPID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "another shim", func() bool {
+		f, err := p.Facts(p.ctx, pod.ID)
+		return err == nil && f.ShimPID != 0 && f.ShimPID != pod.ShimPID
+	})
+	p.says(p.sh(a, "cat /data/file"), "kept")
+	b := p.must(p.create(pod.ID, "b", ext4("/data", path)))
+	p.remove(a, b)
+	p.clean(path)
+	c := p.must(p.create(pod.ID, "c", ext4("/data", path)))
+	p.says(p.sh(c, "echo more >>/data/file; sync; while :; do echo lost >>/data/lost; done >/dev/null 2>&1 &"), "")
+	if err := unix.Kill(pod.VMPID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	d := p.must(p.create(p.pod("two").ID, "d", ext4("/data", path)))
+	p.says(p.sh(d, "cat /data/file"), "kept\nmore")
+}
+
+// TestBlockDevice: a device of the host is a node in the container that asked for it, with what
+// it asked for and its own size, and no other container can reach it.
+func TestBlockDevice(t *testing.T) {
+	p, path := newBlockPods(t, enginetest.Clones), filepath.Join(realDir(t), "disk")
+	const size = 70 << 30
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+	loop := strings.TrimSpace(run(t, "losetup", "--find", "--show", path))
+	t.Cleanup(func() { run(t, "losetup", "--detach", loop) })
+	device := func(access string) containerv1.Mount {
+		return containerv1.Mount{
+			Destination: "/dev/xvda", Group: 6,
+			Source: containerv1.Block{Name: loop, Access: access, Mode: 0o660, ReadOnly: !strings.Contains(access, "w")},
+		}
+	}
+	pod := p.pod("one").ID
+	a := p.must(p.create(pod, "a", device("rw")))
+	p.says(p.sh(a, `
+		stat -c "%F %a %u %g" /dev/xvda; blockdev --getsize64 /dev/xvda
+		echo written | dd of=/dev/xvda bs=8 seek=1 conv=fsync status=none; dd if=/dev/xvda bs=8 skip=1 count=1 status=none`),
+		"block special file 660 0 6\n"+strconv.FormatInt(size, 10)+"\nwritten")
+	other := p.must(p.create(pod, "other"))
+	// Not by a node of its own either, of whatever disk of the machine's.
+	p.says(p.sh(other, `ls /dev/xvda; mkdir /n
+		for n in $(seq 0 15); do mknod /n/$n b $(sed -n "s/ virtblk//p" /proc/devices) $((n * 16)) || echo not made; done
+		for n in /n/*; do head -c 1 $n >/dev/null && echo "$n is open"; done 2>&1 | grep -v "Operation not permitted"`),
+		"ls: /dev/xvda: No such file or directory")
+	p.remove(a)
+	r := p.must(p.create(pod, "r", device("r")))
+	p.says(p.sh(r, `blockdev --getsize64 /dev/xvda; dd if=/dev/xvda bs=8 skip=1 count=1 status=none; echo x >/dev/xvda`),
+		strconv.FormatInt(size, 10)+"\nwritten\nsh: can't create /dev/xvda: Operation not permitted")
+}
+
+func mountOf(m containerv1.Mount) specs.Mount {
+	kind, source, options := m.Encode()
+	return specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options}
+}

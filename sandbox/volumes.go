@@ -1,0 +1,79 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
+)
+
+// slotsOf is the machine as its slots need it.
+func (s *Sandbox) slotsOf(m *machine) disks.Machine {
+	return disks.Machine{VM: m.vm, Agent: m.agent, Undo: s.o.CallTimeout, Store: func() error { return s.saveSlots(m) }}
+}
+
+// saveSlots stores what is in the slots of a machine that is still the sandbox's.
+func (s *Sandbox) saveSlots(m *machine) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.machine != m {
+		return nil // the end of the VM has emptied its slots
+	}
+	return s.save()
+}
+
+// useDisk mounts a disk for one more container. What it succeeds in is undone by slots.Drop.
+func (s *Sandbox) useDisk(ctx context.Context, m *machine, d disks.Disk, file *os.File) error {
+	mounted, err := s.slots.Use(ctx, s.slotsOf(m), d, file)
+	if errors.Is(err, disks.ErrNoDisk) {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if err != nil || !mounted {
+		return err
+	}
+	if err := s.saveSlots(m); err != nil {
+		s.slots.Drop(d.Name) // it stays mounted, for who comes next
+		return err
+	}
+	return nil
+}
+
+// releaseVolumes takes the volumes that no container uses out of a machine.
+func (s *Sandbox) releaseVolumes(ctx context.Context, m *machine) error {
+	if m.ctx.Err() != nil {
+		return nil // they are free
+	}
+	call, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	left, err := s.slots.Release(call, s.slotsOf(m))
+	if left {
+		err = errors.Join(err, s.saveSlots(m))
+	}
+	return err
+}
+
+// endVolumes takes all volumes out of a machine that is being ended, and the containers that
+// use them before: a file system is clean only when it is unmounted.
+func (s *Sandbox) endVolumes(ctx context.Context, m *machine) error {
+	if _, volumes := s.slots.Stored(); len(volumes) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	var containers []Process
+	for id := range s.procs {
+		if id.Exec == "" {
+			containers = append(containers, id)
+		}
+	}
+	s.mu.Unlock()
+	for _, id := range containers {
+		if err := deleteInGuest(ctx, m, id); err != nil {
+			return fmt.Errorf("delete container %s: %w", id.Container, err)
+		}
+	}
+	s.slots.DropVolumes()
+	_, err := s.slots.Release(ctx, s.slotsOf(m))
+	return err
+}
