@@ -80,6 +80,21 @@ func (a asker) completeImages(*cobra.Command, []string, string) ([]string, cobra
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeVolumes completes names of volumes: the first most arguments of them.
+func (a asker) completeVolumes(most int) completer {
+	return func(_ *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+		var list []api.Volume
+		if most > 0 && len(given) >= most || !a.ask("/v1/volumes", &list) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		for _, v := range list {
+			names = append(names, v.Name+"\t"+v.Kind)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // completeTemplates completes templates' keys.
 func (a asker) completeTemplates(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var list []api.Template
@@ -120,6 +135,10 @@ func (a asker) complete(cmd *cobra.Command) {
 		cmd.ValidArgsFunction = a.completePods(1)
 	case strings.HasPrefix(args, "IMAGE"):
 		cmd.ValidArgsFunction = a.completeImages
+	case strings.HasPrefix(args, "VOLUME…"):
+		cmd.ValidArgsFunction = a.completeVolumes(0)
+	case strings.HasPrefix(args, "VOLUME"):
+		cmd.ValidArgsFunction = a.completeVolumes(1)
 	case strings.HasPrefix(args, "KEY"):
 		cmd.ValidArgsFunction = a.completeTemplates
 	case args == "" && !cmd.HasSubCommands():

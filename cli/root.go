@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/session"
 	"github.com/bulkhead-project/bulkhead/cli/template"
 	"github.com/bulkhead-project/bulkhead/cli/top"
+	"github.com/bulkhead-project/bulkhead/cli/volume"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/version"
@@ -70,7 +71,7 @@ without root, without KVM, without a daemon to set up and without configuration.
 		run.Command(a), pod.Ps(a), pod.Inspect(a), pod.Describe(a), pod.Logs(a), pod.Events(a), top.Stats(a), top.Top(a),
 		session.Exec(a), session.Debug(a), session.Attach(a), session.Cp(a), session.PortForward(a), session.Console(a),
 		pod.Stop(a), pod.Start(a), pod.Restart(a), pod.Kill(a), pod.Pause(a), pod.Resume(a), pod.Rm(a), pod.Wait(a), pod.Update(a), pod.Kube(a),
-		image.Command(a), image.Login(a), image.Logout(a), template.Command(a),
+		image.Command(a), image.Login(a), image.Logout(a), template.Command(a), volume.Command(a),
 		host.Check(a), host.CRI(a), host.Version(a), host.Reap(a), host.System(a), completionCmd(a),
 	)
 	namespaces(a, root)

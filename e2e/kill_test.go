@@ -101,6 +101,9 @@ var scenarios = map[string]func(k *killing, t *testing.T){
 	"start": (*killing).startAgain,
 	"adopt": (*killing).adopt,
 	"reap":  (*killing).reapAgain,
+
+	"make-volume":   (*killing).createVolume,
+	"remove-volume": (*killing).removeVolume,
 }
 
 // foreground kills during a run.

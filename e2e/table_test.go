@@ -74,6 +74,9 @@ var points = []struct {
 		{"undo.shim", "cs"}, {"machine.killed", "csh"}, {"undone.shim", "cs"}, {"undo.network", "cs"}, {"undone.network", "cs"},
 		{"unwind.undone", "cs"}, {"unwind.unpinned", "cs"}, {"unwind.freed", "cs"}, {"unwind.journal", "cs"}, {"unwind.state", "cs"},
 	}},
+	// The life of a named volume.
+	{"make-volume", [][2]string{{"volume.begun", "cs"}, {"volume.made", "cs"}, {"volume.named", "cs"}}},
+	{"remove-volume", [][2]string{{"volume.renamed", "cs"}}},
 }
 
 // table is every cell.

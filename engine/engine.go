@@ -43,6 +43,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/measure"
+	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/engine/volumes"
@@ -132,6 +133,7 @@ type Engine struct {
 	parents  Parents
 	images   *image.Store
 	paths    hostpath.Dirs
+	named    *named.Store
 	disks    disks.Disks
 	host     sizing.Host
 	groups   *group.Groups
@@ -194,7 +196,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.Machines, parents: o.Parents, images: o.Images, paths: o.HostPaths,
 		disks: disks.Disks{Store: st, Maker: scratch.Maker{Templates: o.Roots.Templates()}}, host: hostOf(), groups: o.Groups,
-		networks: o.networks, missing: confine.Landlock(), lock: lock,
+		named: named.In(o.Roots.Data), networks: o.networks, missing: confine.Landlock(), lock: lock,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 		pods:  map[string]*pod{}, working: map[string]bool{},
 	}
@@ -372,6 +374,9 @@ func (e *Engine) admit(ctx context.Context) (done func(), err error) {
 
 // Images are the instance's.
 func (e *Engine) Images() *image.Store { return e.images }
+
+// Volumes are those with names, of all instances.
+func (e *Engine) Volumes() *named.Store { return e.named }
 
 // Guest is what VMs boot.
 func (e *Engine) Guest() guest.Bundle { return e.o.Guest }

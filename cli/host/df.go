@@ -15,7 +15,7 @@ import (
 func df(a *app.App) *cobra.Command {
 	var f output.Format
 	cmd := &cobra.Command{
-		Use: "df", Short: "Show what pods, images and templates take of the disk", Args: app.AtMost(),
+		Use: "df", Short: "Show what pods, images, volumes and templates take of the disk", Args: app.AtMost(),
 		Example: "  bulkhead system df\n  bulkhead system df -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list := []api.DiskShare{}

@@ -21,9 +21,11 @@ func systemPrune(a *app.App) *cobra.Command {
 	return prune.Command(a, &cobra.Command{
 		Short: "Remove ended pods, images that no pod uses, and templates of an earlier guest",
 		Long: `Remove pods that have ended, images without a name that no pod uses (with --all every
-image that no pod uses), and templates that were made with another kernel, guest or QEMU
-than those of today.`,
+image that no pod uses), with --volumes the volumes that no pod uses, and templates that
+were made with another kernel, guest or QEMU than those of today.`,
 		Example: `  bulkhead system prune
-  bulkhead system prune --all --force`,
-	}, "/v1/system/prune", "This removes ended pods, %s, and templates of an earlier guest.")
+  bulkhead system prune --all --volumes --force`,
+	}, prune.Of{
+		Path: "/v1/system/prune", Warning: "This removes ended pods, %s, and templates of an earlier guest.", Images: true, Volumes: true,
+	})
 }

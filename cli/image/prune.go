@@ -14,5 +14,5 @@ func pruneCmd(a *app.App) *cobra.Command {
 --all every one.`,
 		Example: `  bulkhead image prune
   bulkhead image prune --all --force`,
-	}, "/v1/images/prune", "This removes %s.")
+	}, prune.Of{Path: "/v1/images/prune", Warning: "This removes %s.", Images: true})
 }

@@ -126,13 +126,13 @@ func (f imageFlags) setEnv(c *container) error {
 func (f imageFlags) setLimits(c *container) error {
 	limits := map[string]string{}
 	for _, l := range []struct {
-		resource, text string
-		read           func(string) (string, error)
-	}{{"cpu", f.cpus, cpusOf}, {"memory", f.memory, bytesOf}} {
-		if l.text == "" {
+		resource, typed string
+		read            func(string) (string, error)
+	}{{"cpu", f.cpus, cpusOf}, {"memory", f.memory, memoryOf}} {
+		if l.typed == "" {
 			continue
 		}
-		quantity, err := l.read(l.text)
+		quantity, err := l.read(l.typed)
 		if err != nil {
 			return err
 		}

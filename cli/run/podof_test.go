@@ -108,22 +108,6 @@ func TestBadImageFlags(t *testing.T) {
 	}
 }
 
-func TestBytesOf(t *testing.T) {
-	for text, want := range map[string]string{
-		"512m":    "512Mi",
-		"1G":      "1Gi",
-		"64k":     "64Ki",
-		"1048576": "1048576",
-		"5mb":     "5Mi",
-		"10b":     "10",
-		"256Mi":   "256Mi",
-	} {
-		if got, err := bytesOf(text); got != want || err != nil {
-			t.Errorf("%s: %s, %v", text, got, err)
-		}
-	}
-}
-
 // TestVolumes has -v and --mount read as podman reads them.
 func TestVolumes(t *testing.T) {
 	dir := t.TempDir()

@@ -2,26 +2,18 @@ package run
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
-	"strings"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 )
 
-// memory is a size as podman writes it: a number of bytes, or of units of 1024 with
-// b, k, m or g after it. A Pod's own form (256Mi) is taken as it is.
-var memory = regexp.MustCompile(`^([0-9]+)([bkmg]?)b?$`)
-
-// bytesOf makes a Pod's quantity of --memory.
-func bytesOf(text string) (string, error) {
-	if strings.HasSuffix(text, "i") {
-		return text, nil
+// memoryOf makes a Pod's quantity of --memory.
+func memoryOf(typed string) (string, error) {
+	quantity, err := text.Quantity(typed)
+	if err != nil {
+		return "", fmt.Errorf("--memory %w", err)
 	}
-	m := memory.FindStringSubmatch(strings.ToLower(text))
-	if m == nil {
-		return "", fmt.Errorf("--memory %q: give a number with k, m or g, as 512m", text)
-	}
-	unit := map[string]string{"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi"}[m[2]]
-	return m[1] + unit, nil
+	return quantity, nil
 }
 
 // cpusOf makes a Pod's quantity of --cpus.

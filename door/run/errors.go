@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod"
@@ -25,6 +26,12 @@ var classes = map[error]error{
 	manager.ErrConflict:   api.ErrConflict,
 	manager.ErrExists:     api.ErrConflict,
 	manager.ErrRuns:       api.ErrConflict,
+	named.ErrName:         api.ErrInvalid,
+	named.ErrInvalid:      api.ErrInvalid,
+	named.ErrSize:         api.ErrInvalid,
+	named.ErrNotFound:     api.ErrNotFound,
+	named.ErrExists:       api.ErrConflict,
+	named.ErrInUse:        api.ErrConflict,
 	pod.ErrName:           api.ErrConflict,
 	pod.ErrEnded:          api.ErrConflict,
 	pod.ErrTarget:         api.ErrNotFound,

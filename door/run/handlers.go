@@ -53,6 +53,12 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("GET /v1/templates", answered(s.listTemplates))
 	mux.HandleFunc("POST /v1/templates", answered(s.buildTemplate))
 	mux.HandleFunc("DELETE /v1/templates/{key}", answered(s.removeTemplate))
+	mux.HandleFunc("GET /v1/volumes", answered(s.listVolumes))
+	mux.HandleFunc("POST /v1/volumes", answered(s.createVolume))
+	mux.HandleFunc("GET /v1/volumes/{name}", answered(s.inspectVolume))
+	mux.HandleFunc("DELETE /v1/volumes/{name}", answered(s.removeVolume))
+	mux.HandleFunc("POST /v1/volumes/{name}/resize", answered(s.resizeVolume))
+	mux.HandleFunc("POST /v1/prune/volumes", answered(s.pruneVolumes))
 	mux.HandleFunc("POST /v1/reap", answered(s.reap))
 	mux.HandleFunc("GET /v1/version", answered(s.version))
 	mux.HandleFunc("POST /v1/shutdown", answered(func(*http.Request) (any, error) {

@@ -117,6 +117,11 @@ func (s *server) prune(r *http.Request) (any, error) {
 	if err := s.collectImages(r.Context(), r.URL.Query().Get("all") == "true", &p); err != nil {
 		return nil, err
 	}
+	if r.URL.Query().Get("volumes") == "true" {
+		if err := s.collectVolumes(r.Context(), &p); err != nil {
+			return nil, err
+		}
+	}
 	all, err := s.engine.Templates(r.Context())
 	if err != nil {
 		return nil, err
@@ -141,6 +146,10 @@ func (s *server) diskUsage(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all, err := s.engine.Templates(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := s.volumeShare(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +181,23 @@ func (s *server) diskUsage(r *http.Request) (any, error) {
 		}
 	}
 	pods.Type, imgs.Type, templates.Type = "Pods", "Images", "Templates"
-	return []api.DiskShare{pods, imgs, templates}, nil
+	return []api.DiskShare{pods, imgs, volumes, templates}, nil
+}
+
+func (s *server) volumeShare(ctx context.Context) (share api.DiskShare, err error) {
+	all, err := s.volumes.List()
+	share.Type, share.Total = "Volumes", len(all)
+	users := s.volumeUsers()
+	for _, v := range all {
+		used := s.volumes.Used(ctx, v)
+		share.Bytes += used
+		if len(users[v.Name]) > 0 {
+			share.Active++
+		} else {
+			share.Reclaimable += used
+		}
+	}
+	return share, err
 }
 
 // podSize is what a pod takes of the disk: its record, its logs, its scratch disk.

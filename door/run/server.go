@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/life"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/place"
@@ -59,10 +60,13 @@ type server struct {
 	// ownEnvironment is Options.Environment.
 	ownEnvironment api.Environment
 	pods           *manager.Manager
-	opened         chan struct{} // closed when pods is set
-	idle           *life.Idle
-	found          sync.Once // told what the engine found when it was made
-	stop           context.CancelFunc
+	volumes        *named.Store
+	// naming is held by who adds pods that name volumes, and by who removes those that none names.
+	naming sync.Mutex
+	opened chan struct{} // closed when pods is set
+	idle   *life.Idle
+	found  sync.Once // told what the engine found when it was made
+	stop   context.CancelFunc
 }
 
 // Run serves until ctx ends or the engine has been idle for long enough,
@@ -120,6 +124,7 @@ func (s *server) open(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	s.places = s.engine.Places()
+	s.volumes = s.engine.Volumes()
 	s.images = s.engine.Images().With(o.Environment.Get)
 	s.cri = cri.New(s.engine, cri.Options{
 		Roots: o.Roots, Logger: o.Logger, Volumes: layout.Dirs{Own: volumesDir(o.Roots)},

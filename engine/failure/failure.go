@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/hostpath"
@@ -85,6 +86,12 @@ var codeOf = []struct {
 	{errors.ErrUnsupported, codes.Unimplemented},
 	{oci.ErrInvalid, codes.InvalidArgument},
 	{oci.ErrNotSupported, codes.Unimplemented},
+	{named.ErrNotFound, codes.NotFound},
+	{named.ErrExists, codes.AlreadyExists},
+	{named.ErrInUse, codes.FailedPrecondition},
+	{named.ErrName, codes.InvalidArgument},
+	{named.ErrSize, codes.InvalidArgument},
+	{named.ErrInvalid, codes.InvalidArgument},
 	{image.ErrNotFound, codes.NotFound},
 	{image.ErrAmbiguous, codes.InvalidArgument},
 	{image.ErrInvalid, codes.InvalidArgument},

@@ -128,7 +128,7 @@ func (m Maker) template(ctx context.Context, size int64) (*os.File, error) {
 // features are of the oldest kernel a guest may have. Quotas of projects bound
 // the volumes that have a limit.
 func mkfs(ctx context.Context, path string, size int64) error {
-	tool, err := lookMkfs()
+	tool, err := lookTool("mkfs.ext4")
 	if err != nil {
 		return err
 	}
@@ -156,13 +156,13 @@ func mkfs(ctx context.Context, path string, size int64) error {
 // four million.
 func inodes(size int64) int64 { return min(max(size>>14, 1024), 4<<20) }
 
-// lookMkfs finds mkfs.ext4, which an ordinary user's PATH often has not.
-func lookMkfs() (string, error) {
-	if path, err := exec.LookPath("mkfs.ext4"); err == nil {
+// lookTool finds a program of e2fsprogs, which an ordinary user's PATH often has not: ErrNoMkfs.
+func lookTool(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
-	for _, path := range []string{"/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"} {
-		if unix.Access(path, unix.X_OK) == nil {
+	for _, dir := range []string{"/usr/sbin", "/sbin"} {
+		if path := filepath.Join(dir, name); unix.Access(path, unix.X_OK) == nil {
 			return path, nil
 		}
 	}

@@ -19,39 +19,66 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// Command makes cmd one that has the engine remove what nobody needs. In the
-// warning before that, %s is which images.
-func Command(a *app.App, cmd *cobra.Command, path, warning string) *cobra.Command {
-	var all, force bool
+// Of is what a command removes.
+type Of struct {
+	// Path is the call to the engine.
+	Path string
+	// Warning is what is asked before; %s, if Images is set, is which images.
+	Warning string
+	// Images gives the command --all, and Volumes --volumes.
+	Images, Volumes bool
+}
+
+// Command makes cmd one that has the engine remove what nobody needs.
+func Command(a *app.App, cmd *cobra.Command, of Of) *cobra.Command {
+	var all, volumes, force bool
 	cmd.Use, cmd.Args = "prune", app.AtMost()
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		images := "images without a name that no pod uses"
-		if all {
-			images = "every image that no pod uses"
-		}
 		if !force {
-			yes, err := confirm(a, fmt.Sprintf(warning, images))
+			yes, err := confirm(a, of.warning(all, volumes))
 			if err != nil || !yes {
 				return err
 			}
 		}
-		return prune(cmd.Context(), a, path, all)
+		query := url.Values{"all": {strconv.FormatBool(all)}, "volumes": {strconv.FormatBool(volumes)}}
+		return prune(cmd.Context(), a, of.Path, query)
 	}
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "also images with a name")
+	if of.Images {
+		cmd.Flags().BoolVarP(&all, "all", "a", false, "also images with a name")
+	}
+	if of.Volumes {
+		cmd.Flags().BoolVar(&volumes, "volumes", false, "also volumes that no pod uses, with all that is in them")
+	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not ask")
 	return cmd
 }
 
+// warning says what will be gone.
+func (of Of) warning(all, volumes bool) string {
+	if !of.Images {
+		return of.Warning
+	}
+	images := "images without a name that no pod uses"
+	if all {
+		images = "every image that no pod uses"
+	}
+	text := fmt.Sprintf(of.Warning, images)
+	if volumes {
+		text += " It removes all volumes that no pod uses, and what is in them."
+	}
+	return text
+}
+
 // prune has something removed, and tells what was.
-func prune(ctx context.Context, a *app.App, path string, all bool) error {
+func prune(ctx context.Context, a *app.App, path string, query url.Values) error {
 	var p api.Pruned
-	if err := a.Client.Call(ctx, "POST", path, url.Values{"all": {strconv.FormatBool(all)}}, nil, &p); err != nil {
+	if err := a.Client.Call(ctx, "POST", path, query, nil, &p); err != nil {
 		return err
 	}
 	for _, list := range []struct {
 		what  string
 		names []string
-	}{{"pod", p.Pods}, {"image", p.Images}, {"template", p.Templates}} {
+	}{{"pod", p.Pods}, {"image", p.Images}, {"volume", p.Volumes}, {"template", p.Templates}} {
 		for _, name := range list.names {
 			fmt.Fprintf(a.Out, "%s %s\n", list.what, name)
 		}

@@ -31,7 +31,7 @@
 //	GET    /v1/images/{ref...}           -> ImageDetail
 //	POST   /v1/images/prune?all=         -> Pruned; all: also images with a name
 //	GET    /v1/system/df                 -> []DiskShare
-//	POST   /v1/system/prune?all=         -> Pruned
+//	POST   /v1/system/prune?all=&volumes= -> Pruned
 //	POST   /v1/jsonpath                  JSONPathRequest -> JSONPathResult
 //	POST   /v1/images/pull               PullRequest -> Messages
 //	POST   /v1/images/load               LoadRequest -> Messages
@@ -42,6 +42,12 @@
 //	GET    /v1/templates                 -> []Template
 //	POST   /v1/templates                 TemplateRequest -> Template
 //	DELETE /v1/templates/{key}           -> Result
+//	GET    /v1/volumes                   -> []Volume
+//	POST   /v1/volumes                   VolumeRequest -> Volume
+//	GET    /v1/volumes/{name}            -> Volume
+//	DELETE /v1/volumes/{name}?force=     -> Result; force: the pods that use it, too
+//	POST   /v1/volumes/{name}/resize     VolumeRequest -> Volume
+//	POST   /v1/prune/volumes             -> Pruned
 //	POST   /v1/reap?all=                 -> Reaped; all: of every instance
 //	GET    /v1/version                   -> Version
 //	POST   /v1/shutdown                  -> Result; pods run on
@@ -325,6 +331,7 @@ type Pruned struct {
 	Pods      []string `json:"pods,omitempty"`
 	Images    []string `json:"images,omitempty"`
 	Templates []string `json:"templates,omitempty"`
+	Volumes   []string `json:"volumes,omitempty"`
 	Bytes     int64    `json:"bytes"` // of the disk
 }
 
@@ -335,6 +342,29 @@ type DiskShare struct {
 	Active      int    `json:"active"` // that are in use
 	Bytes       int64  `json:"bytes"`
 	Reclaimable int64  `json:"reclaimableBytes"` // by system prune --all
+}
+
+// VolumeRequest describes a volume that is to be made, or its new size.
+type VolumeRequest struct {
+	Name   string            `json:"name,omitempty"`
+	Size   string            `json:"size,omitempty"` // as the Kubernetes API has it; empty is 10Gi
+	Shared bool              `json:"shared,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Volume is a line of volume ls.
+type Volume struct {
+	Name        string            `json:"name"`
+	Kind        string            `json:"kind"` // "disk", "shared" or "block"
+	Size        int64             `json:"size"` // bytes
+	Used        int64             `json:"used"` // bytes on disk
+	Created     time.Time         `json:"created"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Claim       string            `json:"claim,omitempty"` // NAMESPACE/NAME of the claim it was made for
+	AccessModes []string          `json:"accessModes,omitempty"`
+	Path        string            `json:"path"`             // on this machine; of a shared one its files'
+	Pods        []string          `json:"pods"`             // that name it, ended ones included
+	Damage      string            `json:"damage,omitempty"` // why it cannot be used
 }
 
 // JSONPathRequest fills a template in with a value, in kubectl's language.

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestVolumes has volumes made, listed, grown and removed, by root and by an ordinary user.
+func TestVolumes(t *testing.T) {
+	t.Parallel()
+	for name, prefix := range map[string][]string{"root": nil, "ordinary": ordinary} {
+		t.Run(name, func(t *testing.T) { testVolumes(t, newUser(t, prefix)) })
+	}
+}
+
+func testVolumes(t *testing.T, u *user) {
+	if out := u.must("", "volume", "ls"); out != "NAME  KIND  SIZE  USED  PODS  AGE\n" {
+		t.Errorf("ls of nothing: %q", out)
+	}
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"create", "data", "--size", "100m", "--label", "team=db", "--label", "x"}, "data\n"},
+		{[]string{"create", "Media_1.x", "--shared"}, "Media_1.x\n"},
+		{[]string{"ls", "-o", "name"}, "Media_1.x\ndata\n"},
+		{[]string{"inspect", "data", "-o", "jsonpath={.items[0].size} {.items[0].kind} {.items[0].labels}"}, `104857600 disk {"team":"db","x":""}`},
+		{[]string{"inspect", "Media_1.x", "-o", "jsonpath={.items[0].path}"}, u.dir + "/data/volumes/Media_1.x/files"},
+		{[]string{"resize", "data", "200Mi"}, "data 210 MB\n"},
+		{[]string{"inspect", "data", "-o", "jsonpath={.items[0].size}"}, "209715200"},
+	} {
+		if out := u.must("", append([]string{"volume"}, tc.args...)...); out != tc.want {
+			t.Errorf("volume %v: %q, want %q", tc.args, out, tc.want)
+		}
+	}
+	if out := u.must("", "volume", "ls", "-o", "wide"); !regexp.MustCompile(`data +disk +210 MB +\S+ kB +- +\d+s +- +team=db,x=`).MatchString(out) {
+		t.Errorf("ls: %s", out)
+	}
+	if out := u.must("", "system", "df"); !regexp.MustCompile(`Volumes +2 +0 `).MatchString(out) {
+		t.Errorf("system df: %s", out)
+	}
+	for _, b := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"create"}, []string{"NAME is missing"}},
+		{[]string{"create", "data"}, []string{"volume data", "there is such a volume"}},
+		{[]string{"create", "../x"}, []string{`"../x"`, "not a name for a volume"}},
+		{[]string{"create", "-x"}, []string{"-x"}},
+		{[]string{"create", "x", "--size", "lots"}, []string{"--size", "512m"}},
+		{[]string{"create", "x", "--size", "0"}, []string{"size", "10Gi"}},
+		{[]string{"create", "x", "--size", "9Pi"}, []string{"impossible size"}},
+		{[]string{"create", "x", "--label", "=y"}, []string{"KEY=VALUE"}},
+		{[]string{"inspect", "none"}, []string{"volume none", "volume ls"}},
+		{[]string{"rm", "none"}, []string{"volume none", "volume ls"}},
+		{[]string{"resize", "none", "1g"}, []string{"volume none", "volume ls"}},
+		{[]string{"resize", "data", "1m"}, []string{"volumes do not shrink"}},
+		{[]string{"prune"}, []string{"--force"}},
+	} {
+		u.refused(t, append([]string{"volume"}, b.args...), b.want...)
+	}
+	// What a crash leaves is no volume, and goes with the next reap.
+	for _, left := range []string{".making/files", ".gone-1/data"} {
+		u.shell(t, `mkdir -p "$1"`, filepath.Join(u.dir, "data/volumes", left))
+	}
+	u.must("", "reap")
+	if left, err := filepath.Glob(u.dir + "/data/volumes/.[mg]*"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	// One that is damaged can be removed.
+	u.shell(t, `echo '{' >"$1"`, filepath.Join(u.dir, "data/volumes/Media_1.x/volume.json"))
+	if out := u.must("", "volume", "ls"); !regexp.MustCompile(`Media_1.x +damaged `).MatchString(out) {
+		t.Errorf("ls of a damaged one: %s", out)
+	}
+	if out := u.must("", "volume", "rm", "Media_1.x"); out != "Media_1.x\n" {
+		t.Errorf("rm: %q", out)
+	}
+	u.must("", "volume", "rm", "-f", "none")
+	if out := u.must("", "system", "prune", "--force"); strings.Contains(out, "volume") {
+		t.Errorf("system prune: %q", out)
+	}
+	if out := u.must("", "system", "prune", "--volumes", "--force"); !strings.HasPrefix(out, "volume data\nfreed ") {
+		t.Errorf("system prune --volumes: %q", out)
+	}
+	if _, err := os.Lstat(u.dir + "/data/volumes/data"); !os.IsNotExist(err) {
+		t.Errorf("after its removal: %v", err)
+	}
+}

@@ -1,0 +1,178 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/engine/named"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+func (s *server) listVolumes(r *http.Request) (any, error) {
+	all, err := s.volumes.List()
+	if err != nil {
+		return nil, err
+	}
+	list, users := []api.Volume{}, s.volumeUsers()
+	for _, v := range all {
+		list = append(list, s.apiVolume(r.Context(), v, users))
+	}
+	return list, nil
+}
+
+func (s *server) inspectVolume(r *http.Request) (any, error) {
+	v, err := s.volumes.Get(r.PathValue("name"))
+	if err != nil {
+		return nil, listedVolume(err)
+	}
+	return s.apiVolume(r.Context(), v, s.volumeUsers()), nil
+}
+
+func (s *server) apiVolume(ctx context.Context, v named.Volume, users map[string][]*entry) api.Volume {
+	out := api.Volume{
+		Name: v.Name, Kind: string(v.Kind), Size: v.Bytes, Used: s.volumes.Used(ctx, v), Created: v.Created,
+		Labels: v.Labels, Claim: v.Claim, AccessModes: v.Modes, Damage: v.Damage, Path: s.volumes.Dir(v.Name), Pods: []string{},
+	}
+	if v.Kind == named.Shared {
+		out.Path = s.volumes.Files(v.Name)
+	}
+	for _, e := range users[v.Name] {
+		out.Pods = append(out.Pods, e.Key())
+	}
+	return out
+}
+
+// volumeUsers are the pods that name each volume, ended ones included: they can be started
+// again.
+func (s *server) volumeUsers() map[string][]*entry {
+	users := map[string][]*entry{}
+	for _, e := range s.all() {
+		for _, name := range volume.Names(e.Spec()) {
+			users[name] = append(users[name], e)
+		}
+	}
+	return users
+}
+
+func (s *server) createVolume(r *http.Request) (any, error) {
+	req, err := decode[api.VolumeRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	v := named.Volume{Name: req.Name, Kind: named.Disk, Labels: req.Labels}
+	if req.Shared {
+		v.Kind = named.Shared
+	}
+	if req.Size != "" {
+		if v.Bytes, err = bytesOf(req.Size); err != nil {
+			return nil, err
+		}
+	}
+	made, err := s.volumes.Create(r.Context(), v)
+	if err != nil {
+		return nil, err
+	}
+	return s.apiVolume(r.Context(), made, nil), nil
+}
+
+// bytesOf reads a size in the API's form, such as 10Gi.
+func bytesOf(size string) (int64, error) {
+	q, err := resource.ParseQuantity(size)
+	if err != nil || q.Sign() <= 0 {
+		return 0, errclass.With(api.ErrInvalid, fmt.Errorf("size %.64q: give a number of bytes, as 10Gi", size))
+	}
+	return q.Value(), nil
+}
+
+func (s *server) resizeVolume(r *http.Request) (any, error) {
+	req, err := decode[api.VolumeRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	size, err := bytesOf(req.Size)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.volumes.Grow(r.Context(), r.PathValue("name"), size)
+	if err != nil {
+		return nil, listedVolume(err)
+	}
+	return s.apiVolume(r.Context(), v, s.volumeUsers()), nil
+}
+
+// removeVolume removes a volume that no pod names, or with force the pods that name it before.
+func (s *server) removeVolume(r *http.Request) (any, error) {
+	name, force := r.PathValue("name"), r.URL.Query().Get("force") == "true"
+	s.naming.Lock()
+	defer s.naming.Unlock()
+	users := s.volumeUsers()[name]
+	if len(users) > 0 && !force {
+		return nil, usedBy(name, users)
+	}
+	for _, e := range users {
+		if err := e.Remove(r.Context(), true); err != nil {
+			return nil, err
+		}
+	}
+	err := s.volumes.Remove(r.Context(), name)
+	if force && errors.Is(err, named.ErrNotFound) {
+		err = nil
+	}
+	return api.Result{}, listedVolume(err)
+}
+
+func usedBy(name string, users []*entry) error {
+	var pods []string
+	for _, e := range users {
+		pods = append(pods, e.Key())
+	}
+	slices.Sort(pods)
+	return errclass.With(api.ErrConflict, fmt.Errorf("volume %s is used by pod %s: remove it first, or give --force", name, strings.Join(pods, ", ")))
+}
+
+// pruneVolumes removes the volumes that no pod names.
+func (s *server) pruneVolumes(r *http.Request) (any, error) {
+	var p api.Pruned
+	err := s.collectVolumes(r.Context(), &p)
+	return p, err
+}
+
+func (s *server) collectVolumes(ctx context.Context, p *api.Pruned) error {
+	s.naming.Lock()
+	defer s.naming.Unlock()
+	all, err := s.volumes.List()
+	if err != nil {
+		return err
+	}
+	users := s.volumeUsers()
+	for _, v := range all {
+		if len(users[v.Name]) > 0 {
+			continue
+		}
+		used := s.volumes.Used(ctx, v)
+		switch err := s.volumes.Remove(ctx, v.Name); {
+		case errors.Is(err, named.ErrInUse), errors.Is(err, named.ErrNotFound):
+		case err != nil:
+			return err
+		default:
+			p.Volumes, p.Bytes = append(p.Volumes, v.Name), p.Bytes+used
+		}
+	}
+	return nil
+}
+
+// listedVolume says where to look for a volume that there is not.
+func listedVolume(err error) error {
+	if errors.Is(err, named.ErrNotFound) {
+		err = fmt.Errorf("%w: bulkhead volume ls lists the volumes", err)
+	}
+	return err
+}

@@ -1,0 +1,242 @@
+package named
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/image/scratch"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+)
+
+// turnWait bounds the wait for who else makes or removes a volume.
+const turnWait = time.Minute
+
+// turn has the caller alone make, remove or grow volumes, until done.
+func (s *Store) turn(ctx context.Context) (done func() error, err error) {
+	if err := dirs.Ensure(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, turnWait)
+	defer cancel()
+	lock, err := flock.Acquire(ctx, filepath.Join(s.dir, lockFile))
+	if err != nil {
+		return nil, fmt.Errorf("wait for another command's volumes: %w", err)
+	}
+	return lock.Unlock, nil
+}
+
+// Create makes a volume, with DefaultSize if it says none. One that is there already is
+// returned with ErrExists; who asks for the same one at once gets it. ErrName, ErrSize, ErrInvalid,
+// scratch.ErrNoMkfs.
+func (s *Store) Create(ctx context.Context, v Volume) (made Volume, err error) {
+	if err := v.check(); err != nil {
+		return Volume{}, err
+	}
+	done, err := s.turn(ctx)
+	if err != nil {
+		return Volume{}, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	old, err := s.Get(v.Name)
+	switch {
+	case err == nil:
+		return old, fmt.Errorf("volume %s: %w", v.Name, ErrExists)
+	case !errors.Is(err, ErrNotFound):
+		return Volume{}, err
+	}
+	v.Created = time.Now().UTC().Truncate(time.Second)
+	if err := s.make(ctx, v); err != nil {
+		return Volume{}, fmt.Errorf("make volume %s: %w", v.Name, errors.Join(err, os.RemoveAll(s.Dir(makingDir))))
+	}
+	return s.Get(v.Name)
+}
+
+func (s *Store) make(ctx context.Context, v Volume) error {
+	dir := s.Dir(makingDir)
+	if err := os.RemoveAll(dir); err != nil { // what a killed process has left
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	fault.Point("volume.begun")
+	if err := fill(ctx, dir, v); err != nil {
+		return err
+	}
+	if err := atomicfile.WriteJSON(filepath.Join(dir, recordFile), v, 0o600, atomicfile.Durable); err != nil {
+		return err
+	}
+	fault.Point("volume.made")
+	if err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, s.Dir(v.Name), unix.RENAME_NOREPLACE); err != nil {
+		return err
+	}
+	fault.Point("volume.named")
+	return atomicfile.SyncDir(s.dir)
+}
+
+// fill makes what the volume stores in.
+func fill(ctx context.Context, dir string, v Volume) error {
+	switch v.Kind {
+	case Shared:
+		files := filepath.Join(dir, filesDir)
+		if err := os.Mkdir(files, 0o700); err != nil {
+			return err
+		}
+		return os.Chmod(files, 0o777) // as an emptyDir, for whatever users a pod has
+	case Disk:
+		return scratch.CreateVolume(ctx, filepath.Join(dir, diskFile), v.Bytes)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(v.Bytes), f.Sync(), f.Close())
+}
+
+// Remove removes a volume with all that is in it: ErrNotFound, and ErrInUse of one whose disk
+// a pod's machine has. Of a Shared one the caller has to know whether a pod uses it. When the
+// deletion fails the volume is gone all the same, and Reap deletes the rest.
+func (s *Store) Remove(ctx context.Context, name string) error {
+	gone, err := s.setAside(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(gone); err != nil {
+		return fmt.Errorf("delete what was in volume %s: %w", name, err)
+	}
+	return nil
+}
+
+// setAside takes a volume's name away, and returns where the rest lies.
+func (s *Store) setAside(ctx context.Context, name string) (gone string, err error) {
+	if err := Check(name); err != nil {
+		return "", err
+	}
+	done, err := s.turn(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	if _, err := s.Get(name); err != nil {
+		return "", err
+	}
+	disk, err := s.hold(name)
+	if err != nil {
+		return "", err
+	}
+	if disk != nil {
+		defer disk.Close()
+	}
+	parent, err := os.MkdirTemp(s.dir, gonePrefix)
+	if err != nil {
+		return "", fmt.Errorf("remove volume %s: %w", name, err)
+	}
+	if err := os.Rename(s.Dir(name), filepath.Join(parent, name)); err != nil {
+		return "", fmt.Errorf("remove volume %s: %w", name, errors.Join(err, os.Remove(parent)))
+	}
+	fault.Point("volume.renamed")
+	if err := atomicfile.SyncDir(s.dir); err != nil {
+		return "", fmt.Errorf("remove volume %s: %w", name, err)
+	}
+	return parent, nil
+}
+
+// hold locks a volume's disk, until the file is closed, so that no machine gets it: ErrInUse.
+// It is nil for a volume without one.
+func (s *Store) hold(name string) (*os.File, error) {
+	f, err := os.OpenFile(s.Image(name), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("volume %s: %w", name, err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrInUse
+		}
+		return nil, fmt.Errorf("volume %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// Grow makes a volume larger, which no machine has; its file system follows when the next one
+// mounts it. It never shrinks: ErrSize. ErrNotFound, ErrInUse.
+func (s *Store) Grow(ctx context.Context, name string, bytes int64) (v Volume, err error) {
+	done, err := s.turn(ctx)
+	if err != nil {
+		return Volume{}, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	if v, err = s.Growable(name, bytes); err != nil || v.Kind == Shared && v.Bytes == bytes {
+		return v, err
+	}
+	if v.Kind == Shared {
+		v.Bytes = bytes
+		return v, atomicfile.WriteJSON(filepath.Join(s.Dir(name), recordFile), v, 0o600, atomicfile.Durable)
+	}
+	disk, err := s.hold(name)
+	if err != nil {
+		return Volume{}, err
+	}
+	defer disk.Close()
+	v.Bytes = scratch.Rounded(bytes)
+	if err := errors.Join(disk.Truncate(v.Bytes), disk.Sync()); err != nil {
+		return Volume{}, fmt.Errorf("grow volume %s: %w", name, err)
+	}
+	return v, nil
+}
+
+// Growable is a volume that may become so large: ErrNotFound, ErrSize, ErrInvalid.
+func (s *Store) Growable(name string, bytes int64) (Volume, error) {
+	v, err := s.Get(name)
+	switch {
+	case err != nil:
+		return v, err
+	case v.Damage != "":
+		return v, fmt.Errorf("volume %s is damaged: %w: %s", name, ErrInvalid, v.Damage)
+	case bytes < v.Bytes && (v.Kind == Shared || scratch.Rounded(bytes) < v.Bytes):
+		return v, fmt.Errorf("volume %s: %w: it has %d bytes, and volumes do not shrink", name, ErrSize, v.Bytes)
+	case v.Kind != Shared && bytes > scratch.MaxSize:
+		return v, fmt.Errorf("volume %s: %w: %d bytes, at most %d", name, ErrSize, bytes, int64(scratch.MaxSize))
+	}
+	return v, nil
+}
+
+// Reap deletes what processes have left that were killed while they made or removed volumes. It
+// leaves that to the next call while another process has its turn.
+func (s *Store) Reap() error {
+	if _, err := os.Lstat(s.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	lock, err := flock.Try(filepath.Join(s.dir, lockFile))
+	if errors.Is(err, flock.ErrLocked) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reap volumes: %w", err)
+	}
+	entries, err := os.ReadDir(s.dir)
+	err = errors.Join(err, os.RemoveAll(s.Dir(makingDir)), lock.Unlock())
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), gonePrefix) {
+			err = errors.Join(err, os.RemoveAll(s.Dir(e.Name())))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("reap volumes: %w", err)
+	}
+	return nil
+}
