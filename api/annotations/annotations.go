@@ -10,5 +10,9 @@ const Prefix = "io.bulkhead.internal/"
 // notes it on each sandbox and reads it back.
 const Started = Prefix + "started"
 
+// Cache, followed by the name of a volume that is a directory of the host or a shared volume, is
+// what the pod's guest may remember of it: "auto", "none" or "always" (package share). A user's.
+const Cache = "io.bulkhead.cache/"
+
 // Internal tells whether key is reserved.
 func Internal(key string) bool { return strings.HasPrefix(key, Prefix) }

@@ -10,14 +10,15 @@ import (
 
 // kinds are the objects that are read, by their apiVersion and kind.
 var kinds = map[string]func(d *decoder, text []byte, prefix string){
-	"v1 Pod":              (*decoder).pod,
-	"v1 ConfigMap":        (*decoder).configMap,
-	"v1 Secret":           (*decoder).secret,
-	"apps/v1 Deployment":  (*decoder).deployment,
-	"apps/v1 ReplicaSet":  (*decoder).replicaSet,
-	"apps/v1 StatefulSet": (*decoder).statefulSet,
-	"apps/v1 DaemonSet":   (*decoder).daemonSet,
-	"batch/v1 Job":        (*decoder).job,
+	"v1 Pod":                   (*decoder).pod,
+	"v1 ConfigMap":             (*decoder).configMap,
+	"v1 Secret":                (*decoder).secret,
+	"v1 PersistentVolumeClaim": (*decoder).claim,
+	"apps/v1 Deployment":       (*decoder).deployment,
+	"apps/v1 ReplicaSet":       (*decoder).replicaSet,
+	"apps/v1 StatefulSet":      (*decoder).statefulSet,
+	"apps/v1 DaemonSet":        (*decoder).daemonSet,
+	"batch/v1 Job":             (*decoder).job,
 }
 
 // unsupported are kinds that need a cluster, with what to do instead.
@@ -38,9 +39,8 @@ var unsupported = map[string]string{
 	"ClusterRoleBinding":      noServer,
 	"LimitRange":              noServer,
 	"ResourceQuota":           noServer,
-	"PersistentVolume":        "there are no persistent volumes",
-	"PersistentVolumeClaim":   "there are no persistent volumes",
-	"StorageClass":            "there are no persistent volumes",
+	"PersistentVolume":        "a claim makes its volume itself",
+	"StorageClass":            "volumes are this machine's; a claim says what it needs",
 	"HorizontalPodAutoscaler": "nothing is scaled",
 	"PodDisruptionBudget":     "nothing is evicted",
 	"PriorityClass":           "nothing is preempted or evicted",
@@ -110,5 +110,5 @@ func hint(kind string) string {
 		}
 		names = append(names, of)
 	}
-	return "only Pods, workloads made of them, ConfigMaps and Secrets are read" + nearest.Suggest(kind, names)
+	return "only Pods, workloads made of them, ConfigMaps, Secrets and PersistentVolumeClaims are read" + nearest.Suggest(kind, names)
 }

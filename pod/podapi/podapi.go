@@ -96,6 +96,9 @@ type Documents struct {
 	// stringData is merged into its data.
 	ConfigMaps []*corev1.ConfigMap
 	Secrets    []*corev1.Secret
+	// Claims are defaulted and validated, and have a namespace. Those of StatefulSets' pods
+	// are among them.
+	Claims []*corev1.PersistentVolumeClaim
 	// Warnings tell what was skipped, one line for each kind of object.
 	Warnings []string
 }
@@ -114,8 +117,8 @@ type Options struct {
 	IgnoreUnsupported bool
 }
 
-// ReadAll reads the YAML (or JSON) documents in files: v1 Pods, ConfigMaps and
-// Secrets, the workloads that are made of pods, and Lists of all these. Every
+// ReadAll reads the YAML (or JSON) documents in files: v1 Pods, ConfigMaps, Secrets
+// and PersistentVolumeClaims, the workloads that are made of pods, and Lists of all these. Every
 // fault found is in the error, which is a FieldErrors; then there are no objects.
 // A file without any object at all is an error, as are two objects of one kind
 // and name. What is read is bounded, as is what its aliases and replicas stand

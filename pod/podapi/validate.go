@@ -53,6 +53,9 @@ func validate(pod *corev1.Pod, report func(field, message string)) {
 		if annotations.Internal(key) {
 			c.fault("metadata.annotations", "%q: the prefix %s is reserved", key, annotations.Prefix)
 		}
+		if name, is := strings.CutPrefix(key, annotations.Cache); is {
+			c.cache(pod, key, name)
+		}
 	}
 	spec := &pod.Spec
 	oneOf(c, "spec.restartPolicy", spec.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)

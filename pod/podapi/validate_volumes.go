@@ -40,6 +40,10 @@ func (c checker) volume(pod *corev1.Pod, source *corev1.VolumeSource, at string)
 		kinds++
 		c.hostPath(host, at+"hostPath.")
 	}
+	if from := source.PersistentVolumeClaim; from != nil {
+		kinds++
+		c.claimSource(from, at+"persistentVolumeClaim.")
+	}
 	if from := source.Image; from != nil {
 		kinds++
 		if from.Reference == "" {
@@ -78,7 +82,19 @@ func (c checker) volume(pod *corev1.Pod, source *corev1.VolumeSource, at string)
 	}
 }
 
-// projected checks the sources of one volume, no two of which may have one path.
+// cache checks what a pod says of a volume beside the API.
+func (c checker) cache(pod *corev1.Pod, key, volume string) {
+	const field = "metadata.annotations"
+	at := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume })
+	if at < 0 || pod.Spec.Volumes[at].HostPath == nil && pod.Spec.Volumes[at].PersistentVolumeClaim == nil {
+		c.fault(field, "%q: the pod has no hostPath or persistentVolumeClaim %q", key, volume)
+		return
+	}
+	if value := pod.Annotations[key]; !slices.Contains([]string{"auto", "none", "always"}, value) {
+		c.fault(field, "%q: %.64q is not auto, none or always", key, value)
+	}
+}
+
 func (c checker) hostPath(source *corev1.HostPathVolumeSource, at string) {
 	switch {
 	case source.Path == "":
@@ -94,6 +110,7 @@ func (c checker) hostPath(source *corev1.HostPathVolumeSource, at string) {
 	}
 }
 
+// projected checks the sources of one volume, no two of which may have one path.
 func (c checker) projected(pod *corev1.Pod, sources []corev1.VolumeProjection, at string) {
 	paths := map[string]bool{}
 	once := func(field, name string) {

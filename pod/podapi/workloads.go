@@ -29,6 +29,9 @@ type workload struct {
 	finish   func(pod *corev1.Pod, number int32)
 	owner    metav1.OwnerReference
 	check    func(c checker) // what is the workload's own; nil for nothing
+	// volumes are claims that each pod gets of its own, by claims, which is nil for none.
+	volumes []corev1.PersistentVolumeClaim
+	claims  func(pod *corev1.Pod) []*corev1.PersistentVolumeClaim
 }
 
 var always = []corev1.RestartPolicy{corev1.RestartPolicyAlways}
@@ -63,7 +66,8 @@ func (d *decoder) statefulSet(text []byte, prefix string) {
 		}
 		return workload{
 			meta: &object.ObjectMeta, template: &object.Spec.Template, replicas: object.Spec.Replicas, policies: always,
-			ordinal: true, first: first,
+			ordinal: true, first: first, volumes: object.Spec.VolumeClaimTemplates,
+			claims: func(pod *corev1.Pod) []*corev1.PersistentVolumeClaim { return claims(object, pod) },
 			finish: func(pod *corev1.Pod, number int32) {
 				label(pod, appsv1.StatefulSetPodNameLabel, pod.Name)
 				label(pod, appsv1.PodIndexLabel, fmt.Sprint(number))
@@ -102,6 +106,7 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 	if w.check != nil {
 		w.check(c)
 	}
+	c.claimTemplates(w.volumes)
 	const at = "spec.template."
 	policy := w.template.Spec.RestartPolicy
 	setDefault(&policy, corev1.RestartPolicyAlways)
@@ -113,6 +118,10 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 		return
 	}
 	for _, pod := range w.pods() {
+		var own []*corev1.PersistentVolumeClaim
+		if w.claims != nil {
+			own = w.claims(pod)
+		}
 		validate(pod, func(field, message string) {
 			// What is the workload's own has been looked at.
 			if !strings.HasPrefix(field, "metadata.name") {
@@ -127,6 +136,12 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 			return
 		}
 		d.keep(pod)
+		for _, claim := range own {
+			if !d.once(claim.Kind, &claim.ObjectMeta, prefix) {
+				return
+			}
+			d.found.Claims = append(d.found.Claims, claim)
+		}
 	}
 }
 

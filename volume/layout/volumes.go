@@ -21,7 +21,8 @@ const (
 	Secret      = "kubernetes.io~secret"
 	DownwardAPI = "kubernetes.io~downward-api"
 	Projected   = "kubernetes.io~projected"
-	// HostPath is only a name below Own: what lies there is where the pod's options say.
+	// HostPath is only a name below Own, of claims too: what lies there is where the pod's options
+	// say.
 	HostPath = "kubernetes.io~host-path"
 )
 

@@ -22,7 +22,8 @@ What Bulkhead does with each field of a v1 Pod, and of the other objects that
 
 Where only certain values are accepted, any other is refused. Unknown and repeated fields are refused too.
 
-Beside Pods a file may hold ConfigMaps and Secrets, which the pods of the same command refer to; Deployments,
+Beside Pods a file may hold ConfigMaps and Secrets, which the pods of the same command refer to; PersistentVolumeClaims,
+which become volumes of this machine ([volumes](volumes.md)); Deployments,
 ReplicaSets, StatefulSets, DaemonSets and Jobs, of which the pods of their template are run; and Lists of all these.
 A pod gets its workload's name; where there are several replicas, and always in a StatefulSet and an indexed Job, NAME-0, NAME-1 and so on.
 They are pods like any other: nothing makes them anew, scales them or rolls them out. Of a Job's pods as many run at once as its

@@ -50,7 +50,6 @@ const (
 	setByAPI   = "set by Bulkhead, as an API server would"
 	noWindows  = "pods are Linux machines"
 	noStorage  = "the machine has no storage over a network"
-	noClaims   = "without a cluster nobody provisions volumes"
 	alphaUser  = "alpha in the API; the files are root's and fsGroup's"
 	noSELinux  = "the guest loads no SELinux policy; the machine's wall is around the pod"
 
@@ -178,7 +177,7 @@ var table = map[string]Entry{
 	"Container.restartPolicy":            honoured("Always makes an init container a sidecar"),
 	"Container.restartPolicyRules":       honoured(),
 	"Container.volumeMounts":             honoured(),
-	"Container.volumeDevices":            never(noClaims),
+	"Container.volumeDevices":            never("volumes have file systems"),
 	"Container.livenessProbe":            honoured(),
 	"Container.readinessProbe":           honoured("until a container is ready for the first time it is asked more often"),
 	"Container.startupProbe":             honoured("asked more often in the first period, in which only a success counts"),
@@ -315,7 +314,7 @@ var table = map[string]Entry{
 	"VolumeSource.nfs":                   never(noStorage),
 	"VolumeSource.iscsi":                 never(noStorage),
 	"VolumeSource.glusterfs":             never("removed from Kubernetes"),
-	"VolumeSource.persistentVolumeClaim": never(noClaims),
+	"VolumeSource.persistentVolumeClaim": honoured("a volume of this machine, which outlives the pod: [volumes](volumes.md)"),
 	"VolumeSource.rbd":                   never("removed from Kubernetes"),
 	"VolumeSource.flexVolume":            never("deprecated; there are no drivers"),
 	"VolumeSource.cinder":                never("removed from Kubernetes"),
@@ -334,15 +333,18 @@ var table = map[string]Entry{
 	"VolumeSource.scaleIO":               never("removed from Kubernetes"),
 	"VolumeSource.storageos":             never("removed from Kubernetes"),
 	"VolumeSource.csi":                   never("there are no storage drivers"),
-	"VolumeSource.ephemeral":             never(noClaims),
+	"VolumeSource.ephemeral":             never("an emptyDir is a disk of the pod's own"),
 	"VolumeSource.image":                 honoured(),
 
-	"HostPathVolumeSource.path":         honoured("not Bulkhead's own directories, nor those of the host's kernel"),
-	"HostPathVolumeSource.type":         honoured("a socket or a device is refused when it is mounted"),
-	"ConfigMapVolumeSource.items":       honoured(),
-	"ConfigMapVolumeSource.defaultMode": honoured(),
-	"ConfigMapVolumeSource.optional":    honoured(),
-	"ConfigMapVolumeSource.defaultUser": never(alphaUser),
+	"PersistentVolumeClaimVolumeSource.claimName": honoured("a claim of the same files, or a volume that is there; a name of a volume " +
+		"that no claim could have, too"),
+	"PersistentVolumeClaimVolumeSource.readOnly": honoured(),
+	"HostPathVolumeSource.path":                  honoured("not Bulkhead's own directories, nor those of the host's kernel"),
+	"HostPathVolumeSource.type":                  honoured("a socket or a device is refused when it is mounted"),
+	"ConfigMapVolumeSource.items":                honoured(),
+	"ConfigMapVolumeSource.defaultMode":          honoured(),
+	"ConfigMapVolumeSource.optional":             honoured(),
+	"ConfigMapVolumeSource.defaultUser":          never(alphaUser),
 
 	"SecretVolumeSource.secretName":  honoured(),
 	"SecretVolumeSource.items":       honoured(),

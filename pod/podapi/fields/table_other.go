@@ -10,7 +10,7 @@ import (
 
 // otherTypes are the objects beside pods, in the order of the document.
 var otherTypes = []reflect.Type{
-	reflect.TypeFor[corev1.ConfigMap](), reflect.TypeFor[corev1.Secret](),
+	reflect.TypeFor[corev1.ConfigMap](), reflect.TypeFor[corev1.Secret](), reflect.TypeFor[corev1.PersistentVolumeClaim](),
 	reflect.TypeFor[appsv1.Deployment](), reflect.TypeFor[appsv1.ReplicaSet](), reflect.TypeFor[appsv1.StatefulSet](),
 	reflect.TypeFor[appsv1.DaemonSet](), reflect.TypeFor[batchv1.Job](),
 }
@@ -19,6 +19,9 @@ const (
 	oneTemplate = "the pods are those of the template"
 	noRollout   = "nothing is rolled out"
 	noRecord    = "the status is not kept"
+
+	claimIsVolume = "there are no PersistentVolumes to choose from: a claim makes its volume itself"
+	noSource      = "a volume begins empty"
 )
 
 // otherTable is the table of the objects beside pods.
@@ -33,6 +36,25 @@ var otherTable = map[string]Entry{
 	"Secret.data":       honoured(),
 	"Secret.stringData": honoured(),
 	"Secret.type":       honoured("says which keys there must be"),
+
+	"PersistentVolumeClaim.metadata": honoured(),
+	"PersistentVolumeClaim.spec": honoured("in the namespace default it is the volume of its name, in another NAMESPACE_NAME; nothing " +
+		"but bulkhead volume rm and prune removes that"),
+	"PersistentVolumeClaim.status": noEffect(noRecord),
+
+	"PersistentVolumeClaimSpec.accessModes": honoured("with ReadWriteMany or ReadOnlyMany a shared directory, else a disk, which one " +
+		"pod at a time can have"),
+	"PersistentVolumeClaimSpec.selector":                  never(claimIsVolume),
+	"PersistentVolumeClaimSpec.resources":                 honoured(),
+	"PersistentVolumeClaimSpec.volumeName":                never(claimIsVolume),
+	"PersistentVolumeClaimSpec.storageClassName":          noEffect("volumes are this machine's"),
+	"PersistentVolumeClaimSpec.volumeMode":                never("volumes have file systems").only("Filesystem"),
+	"PersistentVolumeClaimSpec.dataSource":                never(noSource),
+	"PersistentVolumeClaimSpec.dataSourceRef":             never(noSource),
+	"PersistentVolumeClaimSpec.volumeAttributesClassName": noEffect("volumes are this machine's"),
+	"VolumeResourceRequirements.limits":                   noEffect("a volume is as large as is requested"),
+	"VolumeResourceRequirements.requests": honoured("of a shared directory the size is a promise; of a volume that is there it may be less, " +
+		"and if it is more the volume grows").only("storage"),
 
 	"Deployment.metadata": honoured(),
 	"Deployment.spec":     honoured(),
@@ -66,15 +88,18 @@ var otherTable = map[string]Entry{
 	"StatefulSetSpec.replicas":                             honoured("at most 100"),
 	"StatefulSetSpec.selector":                             noEffect(oneTemplate),
 	"StatefulSetSpec.template":                             honoured(),
-	"StatefulSetSpec.volumeClaimTemplates":                 never("there are no persistent volumes"),
+	"StatefulSetSpec.volumeClaimTemplates":                 honoured("claims TEMPLATE-POD, which stay when the pods are removed"),
 	"StatefulSetSpec.serviceName":                          noEffect("there are no services"),
 	"StatefulSetSpec.podManagementPolicy":                  noEffect("the pods start at once"),
 	"StatefulSetSpec.updateStrategy":                       noEffect(noRollout),
 	"StatefulSetSpec.revisionHistoryLimit":                 noEffect(noRollout),
 	"StatefulSetSpec.minReadySeconds":                      noEffect(noRollout),
-	"StatefulSetSpec.persistentVolumeClaimRetentionPolicy": noEffect("there are no persistent volumes"),
+	"StatefulSetSpec.persistentVolumeClaimRetentionPolicy": honoured(),
 	"StatefulSetSpec.ordinals":                             honoured(),
-	"StatefulSetOrdinals.start":                            honoured(),
+	"StatefulSetPersistentVolumeClaimRetentionPolicy.whenDeleted": never("nothing but bulkhead volume rm and prune removes volumes").
+		only("Retain"),
+	"StatefulSetPersistentVolumeClaimRetentionPolicy.whenScaled": noEffect("nothing is scaled"),
+	"StatefulSetOrdinals.start":                                  honoured(),
 
 	"DaemonSet.metadata": honoured(),
 	"DaemonSet.spec":     honoured("one pod, as there is one machine"),

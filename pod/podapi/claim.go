@@ -1,0 +1,119 @@
+package podapi
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
+)
+
+func (d *decoder) claim(text []byte, prefix string) {
+	object := &corev1.PersistentVolumeClaim{}
+	before := len(d.problems)
+	if !d.strictly(text, object, prefix) {
+		return
+	}
+	fields.Refuse(object, d.reporter(ErrNotHonoured, prefix))
+	object.APIVersion, object.Kind, object.Status = "v1", "PersistentVolumeClaim", corev1.PersistentVolumeClaimStatus{}
+	c := checker{report: d.reporter(ErrInvalid, prefix)}
+	c.objectMeta(&object.ObjectMeta)
+	c.claim(&object.Spec, "spec.")
+	if len(d.problems) == before && d.once(object.Kind, &object.ObjectMeta, prefix) {
+		d.found.Claims = append(d.found.Claims, object)
+	}
+}
+
+// claim defaults and checks what a claim asks for.
+func (c checker) claim(spec *corev1.PersistentVolumeClaimSpec, at string) {
+	if spec.VolumeMode == nil {
+		mode := corev1.PersistentVolumeFilesystem
+		spec.VolumeMode = &mode
+	}
+	oneOf(c, at+"volumeMode", *spec.VolumeMode, corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock)
+	if len(spec.AccessModes) == 0 {
+		c.fault(at+"accessModes", "is required")
+	}
+	for i, mode := range spec.AccessModes {
+		oneOf(c, fmt.Sprintf("%saccessModes[%d]", at, i), mode, corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany,
+			corev1.ReadWriteOncePod)
+	}
+	if len(spec.AccessModes) > 1 && slices.Contains(spec.AccessModes, corev1.ReadWriteOncePod) {
+		c.fault(at+"accessModes", "ReadWriteOncePod cannot be together with others")
+	}
+	size, asked := spec.Resources.Requests[corev1.ResourceStorage]
+	switch {
+	case !asked:
+		c.fault(at+"resources.requests.storage", "is required")
+	case size.Sign() <= 0:
+		c.fault(at+"resources.requests.storage", "%s is not greater than 0", size.String())
+	}
+}
+
+// volumeName is what a claim that a pod names may be called: a claim's name, or that of any
+// volume, as bulkhead run -v has made it.
+var volumeName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
+
+func (c checker) claimSource(source *corev1.PersistentVolumeClaimVolumeSource, at string) {
+	c.name(at+"claimName", source.ClaimName, func(name string) []string {
+		if len(name) <= validation.DNS1123SubdomainMaxLength && volumeName.MatchString(name) {
+			return nil
+		}
+		return validation.IsDNS1123Subdomain(name)
+	})
+}
+
+// claimTemplates checks the claims that each pod of a set gets.
+func (c checker) claimTemplates(templates []corev1.PersistentVolumeClaim) {
+	seen := map[string]bool{}
+	for i := range templates {
+		t, at := &templates[i], fmt.Sprintf("spec.volumeClaimTemplates[%d].", i)
+		c.name(at+"metadata.name", t.Name, validation.IsDNS1123Label)
+		if seen[t.Name] {
+			c.fault(at+"metadata.name", "%q is there twice", t.Name)
+		}
+		seen[t.Name] = true
+		c.labels(at+"metadata.", t.Labels)
+		c.claim(&t.Spec, at+"spec.")
+	}
+}
+
+// claims gives a pod of a set its own claims, in the place of volumes of the same names, and
+// returns them.
+func claims(set *appsv1.StatefulSet, pod *corev1.Pod) (own []*corev1.PersistentVolumeClaim) {
+	var volumes []corev1.Volume
+	for i := range set.Spec.VolumeClaimTemplates {
+		template := &set.Spec.VolumeClaimTemplates[i]
+		claim := &corev1.PersistentVolumeClaim{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: template.Name + "-" + pod.Name, Namespace: pod.Namespace,
+				Labels: maps.Clone(template.Labels), Annotations: template.Annotations,
+			},
+			Spec: *template.Spec.DeepCopy(),
+		}
+		if selector := set.Spec.Selector; selector != nil && len(selector.MatchLabels) > 0 {
+			if claim.Labels == nil {
+				claim.Labels = map[string]string{}
+			}
+			maps.Copy(claim.Labels, selector.MatchLabels)
+		}
+		own = append(own, claim)
+		volumes = append(volumes, corev1.Volume{Name: template.Name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+		}})
+	}
+	for _, v := range pod.Spec.Volumes {
+		if !slices.ContainsFunc(volumes, func(own corev1.Volume) bool { return own.Name == v.Name }) {
+			volumes = append(volumes, v)
+		}
+	}
+	pod.Spec.Volumes = volumes
+	return own
+}
