@@ -13,9 +13,11 @@ import (
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/cri/spec"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/hostpath"
 	"github.com/bulkhead-project/bulkhead/oci"
@@ -29,6 +31,7 @@ const maxHosts = 1 << 20
 func (s *Service) specify(p *engine.Pod, in spec.Input, last *store.Termination) (*specs.Spec, error) {
 	config := in.Container
 	in.Known = func(path string) bool { return s.engine.HostPaths().Check(path) == nil }
+	in.Named = s.named
 	var err error
 	if in.Hosts, err = s.hostsOf(config); err != nil {
 		return nil, err
@@ -46,6 +49,24 @@ func (s *Service) specify(p *engine.Pod, in spec.Input, last *store.Termination)
 		in.Termination = last.Container
 	}
 	return spec.Container(in)
+}
+
+// named is what a named volume is mounted from.
+func (s *Service) named(name, cache string) (containerv1.Source, error) {
+	v, err := s.engine.Volumes().Get(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.Damage != "":
+		return nil, failure.New(codes.FailedPrecondition, "volume %s is damaged: %s", name, v.Damage)
+	case v.Kind == named.Shared:
+		return containerv1.Share{Name: containerv1.VolumeName(name), Cache: cache}, nil
+	case v.Kind == named.Disk && cache == "":
+		return containerv1.Block{Name: containerv1.VolumeName(name)}, nil
+	case v.Kind == named.Disk:
+		return nil, failure.Invalid("volume %s is a disk, which has no cache to choose", name)
+	}
+	return nil, failure.Invalid("volume %s is a bare disk, which cannot be mounted", name)
 }
 
 // checkTarget refuses a container that is to see the processes of one that is not the

@@ -76,7 +76,8 @@ func newPod(e *Engine, record *store.Pod) *pod {
 	}
 	p.datagrams = datagrams.New(p.openDatagrams, e.log.With("pod", p.id))
 	p.shares = shares.New(sharesPod{p}, shares.Host{
-		Program: e.o.Share, StateDir: e.store.StateDir(p.id), Rules: e.Places(), Logger: e.log.With("pod", p.id),
+		Program: e.o.Share, StateDir: e.store.StateDir(p.id), Rules: e.Places(), Volumes: e.named,
+		Logger: e.log.With("pod", p.id),
 	})
 	p.blocks = blocks.New(blocksPod{p})
 	p.volumes = volumes.New(volumePod{p}, volumes.Host{Paths: e.paths, Logger: e.log.With("pod", p.id)})

@@ -104,6 +104,14 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 			return m, fmt.Errorf("%w: mount at %s: the pod has no directory of the host %q", oci.ErrInvalid, destination, v.Name)
 		}
 		m.Source, m.SubPath = share, v.SubPath
+		if volume, ok := containerv1.VolumeOf(share.Name); ok {
+			if in.Named == nil {
+				return m, fmt.Errorf("%w: mount at %s: the pod has no volume %q", oci.ErrInvalid, destination, volume)
+			}
+			if m.Source, err = in.Named(volume, share.Cache); err != nil {
+				return m, fmt.Errorf("mount at %s: %w", destination, err)
+			}
+		}
 		return m, nil
 	case v.Files:
 		m.Source = containerv1.Files{Name: v.Name}

@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
@@ -34,6 +35,9 @@ type Input struct {
 	// Known tells whether a path of the host is of a door's own files, such as its /etc/hosts;
 	// nil is all of them.
 	Known func(hostPath string) bool
+	// Named is what a named volume is mounted from, with that cache where it is a directory; nil has
+	// none.
+	Named func(volume, cache string) (containerv1.Source, error)
 	// Seccomp is the profile of type Localhost that the container names.
 	Seccomp *specs.LinuxSeccomp
 }

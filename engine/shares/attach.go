@@ -82,7 +82,7 @@ func (h Host) openAll(ctx context.Context, all []store.Share, must bool) (map[st
 	)
 	for _, one := range all {
 		wg.Go(func() {
-			p, err := h.open(ctx, one.Path, place.How{Exact: true})
+			p, err := h.reopen(ctx, one)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

@@ -4,21 +4,59 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/named"
+	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
 // open opens what a client has named. Its errors have codes; the caller closes it.
 func (h Host) open(ctx context.Context, path string, how place.How) (*place.Place, error) {
-	p, err := h.Rules.Open(ctx, path, how)
+	return h.openIn(ctx, path, path, how)
+}
+
+// reopen opens again what open has found by its path, to which no link leads.
+func (h Host) reopen(ctx context.Context, one store.Share) (*place.Place, error) {
+	return h.openIn(ctx, one.Asked, one.Path, place.How{Exact: true})
+}
+
+// openIn opens a path for who has asked for that, or for a named volume, to which the path
+// belongs then, or is the name of which.
+func (h Host) openIn(ctx context.Context, asked, path string, how place.How) (*place.Place, error) {
+	rules := h.Rules
+	if volume, ok := containerv1.VolumeOf(asked); ok && h.Volumes != nil {
+		files, err := h.filesOf(volume)
+		if err != nil {
+			return nil, err
+		}
+		if path == asked {
+			path = files
+		}
+		rules.Except, how.Missing = files, place.Fail
+	}
+	p, err := rules.Open(ctx, path, how)
 	if err != nil {
 		return nil, &failure.Error{Code: codeOf(err), Err: err}
 	}
 	return p, nil
+}
+
+// filesOf is the directory of a named volume, without links in its path.
+func (h Host) filesOf(volume string) (string, error) {
+	v, err := h.Volumes.Get(volume)
+	if err != nil {
+		return "", err
+	}
+	if v.Kind != named.Shared {
+		return "", failure.New(codes.FailedPrecondition, "volume %s is no directory", volume)
+	}
+	return filepath.EvalSymlinks(h.Volumes.Files(volume))
 }
 
 // pathCodes are the codes of what can be wrong with a path; the first match counts.

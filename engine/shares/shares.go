@@ -16,6 +16,7 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
@@ -41,7 +42,9 @@ type Host struct {
 	Program  string // of package share
 	StateDir string // of the pod
 	Rules    place.Rules
-	Logger   *slog.Logger
+	// Volumes are those with names, which lie among what is Bulkhead's own.
+	Volumes *named.Store
+	Logger  *slog.Logger
 }
 
 // Set is the shared directories of one pod. Its methods may be called at once.

@@ -3,6 +3,7 @@ package place
 import (
 	"errors"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,7 @@ func (r Rules) make(path string, kind Missing) (int, error) {
 	}
 	for _, name := range names {
 		next := -1
-		if err = r.makeDir(dir, name, path); err == nil {
+		if _, err = r.makeDir(dir, name, path); err == nil {
 			next, err = openAt(dir, name, unix.O_PATH)
 		}
 		_ = unix.Close(dir)
@@ -56,15 +57,17 @@ func existing(path string) (dir int, names []string, err error) {
 	}
 }
 
-// makeDir makes a directory in dir, if that is a place for it. One that is there is as good.
-func (r Rules) makeDir(dir int, name, path string) error {
+// makeDir makes a directory in dir, if that is a place for it. One that is there, and was not
+// made, is as good.
+func (r Rules) makeDir(dir int, name, path string) (made bool, err error) {
 	if err := r.may(dir, name, path); err != nil {
-		return err
+		return false, err
 	}
-	if err := unix.Mkdirat(dir, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return err
+	err = unix.Mkdirat(dir, name, 0o755)
+	if errors.Is(err, unix.EEXIST) {
+		return false, nil
 	}
-	return nil
+	return err == nil, err
 }
 
 func (r Rules) makeFile(dir int, name, path string) (int, error) {
@@ -132,8 +135,26 @@ func (r Rules) stepInto(dir, parent int, names []string) (int, error) {
 	if parent < 0 {
 		parent = dir
 	}
-	if err := r.makeDir(parent, names[len(names)-1], path); err != nil {
+	made, err := r.makeDir(parent, names[len(names)-1], path)
+	if err != nil {
 		return -1, err
 	}
-	return unix.Openat2(dir, path, how)
+	if fd, err = unix.Openat2(dir, path, how); err != nil || !made {
+		return fd, err
+	}
+	if err := sameMode(fd, dir); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// sameMode gives a directory that was made the mode of the one that it is a part of, as a kubelet
+// does: who may write to a volume may write to its parts.
+func sameMode(fd, of int) error {
+	var own, above unix.Stat_t
+	if err := errors.Join(unix.Fstat(fd, &own), unix.Fstat(of, &above)); err != nil || own.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return err // which somebody else may have put there since
+	}
+	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), above.Mode&0o777)
 }

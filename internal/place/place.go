@@ -18,6 +18,9 @@ import (
 // Rules say what no pod gets. Everything of the host's kernel is among that.
 type Rules struct {
 	Own []string // Bulkhead's directories
+	// Except is a directory in one of them that pods do get, without a link in its path; empty is
+	// none.
+	Except string
 }
 
 // The errors of what no pod gets. That a path is not there, or not the caller's, is matched by
@@ -132,6 +135,7 @@ func (r Rules) check(where, path string) (masks []string, err error) {
 		switch below, ok := beneath(where, hidden); {
 		case ok:
 			masks = append(masks, below)
+		case r.Except != "" && within(r.Except, where) && within(hidden, r.Except):
 		case within(hidden, where) && slices.Contains(own, hidden):
 			return nil, fmt.Errorf("host path %.200q lies in %s, %w", path, hidden, ErrOwn)
 		case within(hidden, where):

@@ -15,11 +15,13 @@ type Root interface{ isRoot() }
 // a writable layer; as a Source it is read-only.
 type Image struct{ ID string }
 
-// Share is a directory of the host, or a file. Cache is what the guest may remember of it: a
+// Share is a directory of the host, or a file, by its path, or a named volume of the engine's
+// that is a directory, by what VolumeName makes of its name. Cache is what the guest may remember of it: a
 // word of package share, of which none is that package's default.
 type Share struct{ Name, Cache string }
 
-// Block is a block device of the host, or a regular file that stands for one. As a Source one
+// Block is a block device of the host, or a regular file that stands for one, by its path, or a
+// named volume of the engine's that is a disk. As a Source one
 // without a file system is a device at the mount's destination; as a Root it has FSExt4.
 type Block struct {
 	Name string

@@ -53,7 +53,8 @@ type PodOptions struct {
 	// EmptyDirs are the emptyDir volumes that are not plain directories on the disk, by
 	// name.
 	EmptyDirs map[string]containerv1.Dir `json:"emptyDirs,omitempty"`
-	// HostPaths are where on the host the volumes lie that are directories of its, by name.
+	// HostPaths are where on the host the volumes lie that are directories of its, and which named
+	// volumes (containerv1.VolumeName) those are that are such, by name.
 	HostPaths map[string]containerv1.Share `json:"hostPaths,omitempty"`
 }
 
