@@ -35,7 +35,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"stop", "-t", "-1", "web"}, "--time -1: give 0 seconds or more"},
 		{[]string{"run", "x.yaml"}, "open x.yaml: no such file or directory"},
 		{[]string{"run", "x.yaml", "-q", "-e", "A=1"}, "--env: for an image only"},
-		{[]string{"run", "-v", "a:b", "busybox"}, "volumes with names are not possible yet"},
+		{[]string{"run", "-v", "a:b", "busybox"}, "\"b\" is no absolute path in the pod"},
 		{[]string{"run", "--wait", "x.yaml"}, "--wait is for -d"},
 		{[]string{"run", "--timeout", "1s", "x.yaml"}, "--timeout is for --wait"},
 		{[]string{"run"}, "run: FILE or IMAGE is missing (see bulkhead run --help)"},

@@ -27,7 +27,8 @@ func testVolumes(t *testing.T, u *user) {
 		{[]string{"create", "data", "--size", "100m", "--label", "team=db", "--label", "x"}, "data\n"},
 		{[]string{"create", "Media_1.x", "--shared"}, "Media_1.x\n"},
 		{[]string{"ls", "-o", "name"}, "Media_1.x\ndata\n"},
-		{[]string{"inspect", "data", "-o", "jsonpath={.items[0].size} {.items[0].kind} {.items[0].labels}"}, `104857600 disk {"team":"db","x":""}`},
+		{[]string{"inspect", "data", "-o", "jsonpath={.items[0].size} {.items[0].kind}"}, `104857600 disk`},
+		{[]string{"inspect", "data", "-o", "jsonpath={.items[0].labels}"}, `{"team":"db","x":""}`},
 		{[]string{"inspect", "Media_1.x", "-o", "jsonpath={.items[0].path}"}, u.dir + "/data/volumes/Media_1.x/files"},
 		{[]string{"resize", "data", "200Mi"}, "data 210 MB\n"},
 		{[]string{"inspect", "data", "-o", "jsonpath={.items[0].size}"}, "209715200"},
@@ -36,7 +37,8 @@ func testVolumes(t *testing.T, u *user) {
 			t.Errorf("volume %v: %q, want %q", tc.args, out, tc.want)
 		}
 	}
-	if out := u.must("", "volume", "ls", "-o", "wide"); !regexp.MustCompile(`data +disk +210 MB +\S+ kB +- +\d+s +- +team=db,x=`).MatchString(out) {
+	wide := regexp.MustCompile(`data +disk +210 MB +\S+ kB +- +\d+s +- +team=db,x=`)
+	if out := u.must("", "volume", "ls", "-o", "wide"); !wide.MatchString(out) {
 		t.Errorf("ls: %s", out)
 	}
 	if out := u.must("", "system", "df"); !regexp.MustCompile(`Volumes +2 +0 `).MatchString(out) {

@@ -37,6 +37,8 @@ func TestKill(t *testing.T) {
 	}
 	w := newWorld(t)
 	s := newSurvivor(t, w)
+	w.must(t, "", "volume", "create", "first", "--shared") // what volumes lie in is made once
+	w.must(t, "", "volume", "rm", "first")
 	before := w.calm()
 	for _, c := range cells {
 		t.Run(c.String(), func(t *testing.T) {

@@ -10,8 +10,9 @@ const Prefix = "io.bulkhead.internal/"
 // notes it on each sandbox and reads it back.
 const Started = Prefix + "started"
 
-// Cache, followed by the name of a volume that is a directory of the host or a shared volume, is
-// what the pod's guest may remember of it: "auto", "none" or "always" (package share). A user's.
+// Cache is the beginning of a user's annotations: followed by the name of a volume that is a
+// directory of the host or a shared volume, it says what the pod's guest may remember of that,
+// "auto", "none" or "always" (package share).
 const Cache = "io.bulkhead.cache/"
 
 // Internal tells whether key is reserved.

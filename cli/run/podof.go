@@ -18,7 +18,8 @@ type (
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 		Metadata   struct {
-			Name string `json:"name"`
+			Name        string            `json:"name"`
+			Annotations map[string]string `json:"annotations,omitempty"`
 		} `json:"metadata"`
 		Spec struct {
 			RestartPolicy string      `json:"restartPolicy"`

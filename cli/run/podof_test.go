@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
@@ -116,7 +117,8 @@ func TestVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := described(t, "-v", dir+":/a", "-v", "./data:/b:ro,z", "--mount", "type=bind,source=./data/..,target=/c,readonly",
-		"--mount", "type=tmpfs,dst=/d,tmpfs-size=1Mi", "-v", "/e", "app")
+		"--mount", "type=tmpfs,dst=/d,tmpfs-size=1Mi", "-v", "/e", "-v", "My_Data.1:/f:ro,cache=none", "--mount", "type=volume,src=x,dst=/g",
+		"--mount", "type=volume,target=/h", "app")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,12 +134,15 @@ func TestVolumes(t *testing.T) {
 		switch {
 		case source.HostPath != nil:
 			what = source.HostPath.Path
+		case source.PersistentVolumeClaim != nil:
+			what = "claim " + source.PersistentVolumeClaim.ClaimName + found.Pods[0].Annotations[annotations.Cache+mount.Name]
 		case source.EmptyDir != nil:
 			what = string(source.EmptyDir.Medium) + source.EmptyDir.SizeLimit.String()
 		}
 		got = append(got, fmt.Sprintf("%s %s %t", mount.MountPath, what, mount.ReadOnly))
 	}
-	want := []string{"/a " + dir + " false", "/b " + dir + "/data true", "/c " + dir + " true", "/d Memory1Mi false", "/e <nil> false"}
+	want := []string{"/a " + dir + " false", "/b " + dir + "/data true", "/c " + dir + " true", "/d Memory1Mi false", "/e <nil> false",
+		"/f claim My_Data.1none true", "/g claim x false", "/h <nil> false"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -147,7 +152,10 @@ func TestVolumes(t *testing.T) {
 func TestVolumesRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":              "no absolute path",
-		"a:/b":          "volumes with names",
+		"a:/b":          "",
+		"a/b:/b":        "neither a volume's name nor a path",
+		"_a:/b":         "neither a volume's name nor a path",
+		"a:/b:cache=no": "auto, none or always",
 		":/b":           "no path of this machine",
 		"/:b":           "no absolute path",
 		"/:/b:exec":     `option "exec"`,
@@ -165,7 +173,8 @@ func TestVolumesRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"type=bind,src=/":                "no target",
 		"type=nfs,src=/,dst=/x":          `type "nfs"`,
-		"src=v,dst=/x":                   "volumes with names",
+		"src=a/b,dst=/x":                 "no name for a volume",
+		"type=tmpfs,dst=/x,cache=none":   "cache is for",
 		"type=bind,src=/,dst=/x,foo=bar": `"foo" is not known`,
 	} {
 		var f volumeFlags

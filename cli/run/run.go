@@ -37,6 +37,7 @@ is attached to when this is called from one.`,
   bulkhead run -d --wait -p 8080:80 web.yaml
   bulkhead run --rm --network none - < job.yaml
   bulkhead run -it --rm docker.io/library/busybox:1.36 sh
+  bulkhead run -it --rm -v ./src:/src:ro -v data:/data docker.io/library/busybox:1.36 sh
   bulkhead run -d --name web -p 8080:80 -e MODE=test --memory 256m docker.io/library/nginx:1.27`,
 		Args: app.AtLeast("FILE or IMAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,7 +65,7 @@ is attached to when this is called from one.`,
 			} else {
 				var m api.Manifest
 				m, err = image.manifest(args[0], args[1:])
-				req.Manifests, r.stdin = []api.Manifest{m}, image.stdin
+				req.Manifests, req.Volumes, r.stdin = []api.Manifest{m}, image.volumes.names(), image.stdin
 			}
 			if err != nil {
 				return err

@@ -6,10 +6,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
 // The part of a Pod that tells of volumes.
@@ -18,6 +21,10 @@ type (
 		Name     string    `json:"name"`
 		HostPath *hostPath `json:"hostPath,omitempty"`
 		EmptyDir *emptyDir `json:"emptyDir,omitempty"`
+		Claim    *claim    `json:"persistentVolumeClaim,omitempty"`
+	}
+	claim struct {
+		Name string `json:"claimName"`
 	}
 	hostPath struct {
 		Path string `json:"path"`
@@ -38,19 +45,22 @@ type mounted struct {
 	from     volume // without its name
 	at       string
 	readOnly bool
+	cache    string // empty is as the engine likes
 }
 
-var errNamedVolume = errors.New(
-	"volumes with names are not possible yet; a directory of this machine is named by a path, such as ./data or /srv/data")
+// volumeName is what volumes are called, as with podman. What is none has to be a path.
+var volumeName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
 // volumeFlags are -v and --mount, in their order.
 type volumeFlags struct{ all []mounted }
 
 func (f *volumeFlags) add(flags *pflag.FlagSet) {
-	flags.VarP(volumeFlag{f, parseVolume, "[HOST:]POD[:OPTIONS]"}, "volume", "v",
-		"image: directory or file of this machine at POD; options: ro, rw; without HOST an empty directory")
-	flags.Var(volumeFlag{f, parseMount, "type=bind|tmpfs,…"}, "mount",
-		"image: the same in words: type=bind,source=HOST,target=POD[,readonly]; type=tmpfs,target=POD[,tmpfs-size=BYTES]")
+	flags.VarP(volumeFlag{f, parseVolume, "[HOST|NAME:]POD[:OPTIONS]"}, "volume", "v",
+		"image: directory or file of this machine, or a volume, at POD; options: ro, rw, cache=auto|none|always; "+
+			"without HOST or NAME an empty directory")
+	flags.Var(volumeFlag{f, parseMount, "type=bind|volume|tmpfs,…"}, "mount",
+		"image: the same in words: type=bind,source=HOST,target=POD[,readonly]; type=volume,source=NAME,target=POD; "+
+			"type=tmpfs,target=POD[,tmpfs-size=BYTES]")
 }
 
 // volumeFlag is one of the two as package pflag sees it.
@@ -92,19 +102,40 @@ func parseVolume(text string) (m mounted, err error) {
 		return m, errors.New("more than HOST:POD:OPTIONS")
 	}
 	m.at = parts[1]
-	if m.from.HostPath, err = hostPathOf(parts[0]); err != nil || len(parts) < 3 {
+	if volumeName.MatchString(parts[0]) {
+		m.from.Claim = &claim{parts[0]}
+	} else {
+		m.from.HostPath, err = hostPathOf(parts[0])
+	}
+	if err != nil || len(parts) < 3 {
 		return m, err
 	}
 	for option := range strings.SplitSeq(parts[2], ",") {
-		switch option {
-		case "ro":
+		key, value, _ := strings.Cut(option, "=")
+		switch {
+		case key == "cache":
+			if err := m.setCache(value); err != nil {
+				return m, err
+			}
+		case option == "ro":
 			m.readOnly = true
-		case "rw", "z", "Z", "rbind", "bind", "rprivate", "private": // as it is; no policy of SELinux's is in a pod
+		case slices.Contains(unchanging, option):
 		default:
 			return m, fmt.Errorf("option %q", option)
 		}
 	}
 	return m, nil
+}
+
+// unchanging are the options that say how it is anyway; no policy of SELinux's is in a pod.
+var unchanging = []string{"rw", "z", "Z", "rbind", "bind", "rprivate", "private"}
+
+func (m *mounted) setCache(value string) error {
+	if !slices.Contains([]string{"auto", "none", "always"}, value) {
+		return fmt.Errorf("cache=%s: it is auto, none or always", value)
+	}
+	m.cache = value
+	return nil
 }
 
 // hostPathOf is a path that somebody has typed, which has to be there: a directory that a
@@ -114,7 +145,7 @@ func hostPathOf(typed string) (*hostPath, error) {
 		return nil, errors.New("no path of this machine")
 	}
 	if !strings.HasPrefix(typed, "/") && !strings.HasPrefix(typed, ".") {
-		return nil, fmt.Errorf("%q: %w", typed, errNamedVolume)
+		return nil, fmt.Errorf("%q is neither a volume's name nor a path, which begins with / or with a dot", typed)
 	}
 	at, err := filepath.Abs(typed)
 	if err == nil {
@@ -144,6 +175,10 @@ func parseMount(text string) (m mounted, err error) {
 			m.readOnly = value == "false"
 		case "tmpfs-size":
 			size = value
+		case "cache":
+			if err := m.setCache(value); err != nil {
+				return m, err
+			}
 		default:
 			return m, fmt.Errorf("%q is not known", key)
 		}
@@ -155,10 +190,17 @@ func parseMount(text string) (m mounted, err error) {
 		m.from.HostPath, err = hostPathOf(source)
 	case kind == "tmpfs" && source == "":
 		m.from.EmptyDir = &emptyDir{Medium: "Memory", SizeLimit: size}
+	case kind == "volume" && source == "":
+		m.from.EmptyDir = &emptyDir{}
+	case kind == "volume" && volumeName.MatchString(source):
+		m.from.Claim = &claim{source}
 	case kind == "volume":
-		err = errNamedVolume
+		err = fmt.Errorf("source %q is no name for a volume", source)
 	default:
-		err = fmt.Errorf("type %q is not bind or tmpfs", kind)
+		err = fmt.Errorf("type %q is not bind, volume or tmpfs", kind)
+	}
+	if err == nil && m.cache != "" && m.from.EmptyDir != nil {
+		err = errors.New("cache is for directories of this machine and shared volumes")
 	}
 	return m, err
 }
@@ -169,6 +211,22 @@ func (f *volumeFlags) setVolumes(p *podDocument) {
 	for i, m := range f.all {
 		m.from.Name = fmt.Sprintf("volume-%d", i)
 		p.Spec.Volumes = append(p.Spec.Volumes, m.from)
+		if m.cache != "" {
+			if p.Metadata.Annotations == nil {
+				p.Metadata.Annotations = map[string]string{}
+			}
+			p.Metadata.Annotations[annotations.Cache+m.from.Name] = m.cache
+		}
 		c.VolumeMounts = append(c.VolumeMounts, volumeMount{Name: m.from.Name, MountPath: m.at, ReadOnly: m.readOnly})
 	}
+}
+
+// names are the volumes with names, which are made if they are missing.
+func (f *volumeFlags) names() (names []string) {
+	for _, m := range f.all {
+		if m.from.Claim != nil && !slices.Contains(names, m.from.Claim.Name) {
+			names = append(names, m.from.Claim.Name)
+		}
+	}
+	return names
 }

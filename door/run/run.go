@@ -55,7 +55,7 @@ func (s *server) run(r *http.Request, out send) error {
 	if !req.Detach {
 		defer s.pods.Orphan(func() bool { return socket.Left(r.Context()) })()
 	}
-	entries, err := s.addAll(records, getenv)
+	entries, err := s.addAll(r.Context(), req, found, records, getenv, out)
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,24 @@ func holdStarted(out send) (but send, all func() error) {
 	}
 }
 
-// addAll takes all pods of a request in, or none.
-func (s *server) addAll(list []newPod, getenv image.Getenv) (entries []*entry, err error) {
+// addAll takes all pods of a request in, or none, once their volumes are there.
+func (s *server) addAll(
+	ctx context.Context, req api.RunRequest, found *podapi.Documents, list []newPod, getenv image.Getenv, out send,
+) (entries []*entry, err error) {
+	s.naming.Lock()
+	defer s.naming.Unlock()
+	if err := s.checkClaims(list, req, found.Claims); err != nil {
+		return nil, err
+	}
+	made, err := s.claimed(ctx, req.Volumes, found.Claims)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range made {
+		if err := out(api.Message{Notice: "volume " + name + " is made"}); err != nil {
+			return nil, err
+		}
+	}
 	for _, n := range list {
 		p, err := s.pods.Add(n.Record, n.objects)
 		if errors.Is(err, manager.ErrExists) {
@@ -166,7 +182,7 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 			Foreground: !req.Detach, Remove: req.Remove,
 		}, all.Of(p.Namespace)})
 	}
-	if len(list) == 0 {
+	if len(list) == 0 && len(found.Claims) == 0 {
 		return nil, errclass.With(api.ErrInvalid, errors.New("no pod to run: ConfigMaps and Secrets are for the pods of the same command"))
 	}
 	if len(req.Ports) > 0 && len(list) != 1 {

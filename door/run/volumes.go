@@ -101,11 +101,16 @@ func (s *server) resizeVolume(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.volumes.Grow(r.Context(), r.PathValue("name"), size)
+	v, err := s.grow(r.Context(), r.PathValue("name"), size)
 	if err != nil {
 		return nil, listedVolume(err)
 	}
 	return s.apiVolume(r.Context(), v, s.volumeUsers()), nil
+}
+
+// grow makes a volume larger.
+func (s *server) grow(ctx context.Context, name string, size int64) (named.Volume, error) {
+	return s.volumes.Grow(ctx, name, size)
 }
 
 // removeVolume removes a volume that no pod names, or with force the pods that name it before.
@@ -135,7 +140,8 @@ func usedBy(name string, users []*entry) error {
 		pods = append(pods, e.Key())
 	}
 	slices.Sort(pods)
-	return errclass.With(api.ErrConflict, fmt.Errorf("volume %s is used by pod %s: remove it first, or give --force", name, strings.Join(pods, ", ")))
+	err := fmt.Errorf("volume %s is used by pod %s: remove it first, or give --force", name, strings.Join(pods, ", "))
+	return errclass.With(api.ErrConflict, err)
 }
 
 // pruneVolumes removes the volumes that no pod names.

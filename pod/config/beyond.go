@@ -8,8 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
+	"github.com/bulkhead-project/bulkhead/volume"
 )
 
 // ErrBeyondCRI is matched by the errors of Plain: a field that only a runtime which
@@ -27,24 +29,36 @@ func Beyond(o *Options) runtimev1.PodOptions {
 	if group := fsGroup(o.Pod); group != nil {
 		out.FSGroup = int(*group)
 	}
-	for _, volume := range o.Pod.Spec.Volumes {
-		if volume.HostPath != nil {
+	for _, v := range o.Pod.Spec.Volumes {
+		if share, is := onHost(o.Pod, &v); is {
 			if out.HostPaths == nil {
 				out.HostPaths = map[string]containerv1.Share{}
 			}
-			out.HostPaths[volume.Name] = containerv1.Share{Name: volume.HostPath.Path}
+			out.HostPaths[v.Name] = share
 		}
-		if volume.EmptyDir == nil {
+		if v.EmptyDir == nil {
 			continue
 		}
-		if dir := emptyDir(volume.Name, volume.EmptyDir); dir != (containerv1.Dir{Name: volume.Name}) {
+		if dir := emptyDir(v.Name, v.EmptyDir); dir != (containerv1.Dir{Name: v.Name}) {
 			if out.EmptyDirs == nil {
 				out.EmptyDirs = map[string]containerv1.Dir{}
 			}
-			out.EmptyDirs[volume.Name] = dir
+			out.EmptyDirs[v.Name] = dir
 		}
 	}
 	return out
+}
+
+// onHost is where a volume lies on the host, or which named volume it is.
+func onHost(pod *corev1.Pod, v *corev1.Volume) (share containerv1.Share, is bool) {
+	share.Cache = pod.Annotations[annotations.Cache+v.Name]
+	switch {
+	case v.HostPath != nil:
+		share.Name = v.HostPath.Path
+	case v.PersistentVolumeClaim != nil:
+		share.Name = containerv1.VolumeName(volume.NameOf(pod.Namespace, v.PersistentVolumeClaim.ClaimName))
+	}
+	return share, share.Name != ""
 }
 
 func emptyDir(name string, source *corev1.EmptyDirVolumeSource) containerv1.Dir {
@@ -84,6 +98,7 @@ func Plain(o *Options) error {
 		"a container's limits[ephemeral-storage]":    beyond.ScratchBytes != 0,
 		"spec.securityContext.fsGroup":               beyond.FSGroup != 0,
 		"the medium, sizeLimit or mode of emptyDirs": len(beyond.EmptyDirs) > 0,
+		"hostPaths and claims":                       len(beyond.HostPaths) > 0,
 	} {
 		if asked {
 			fields = append(fields, field)

@@ -67,6 +67,9 @@ func containerMount(o *Options, mount *corev1.VolumeMount, part string, images m
 		directory = layout.EmptyDir
 	case source.HostPath != nil:
 		directory = layout.HostPath
+	case source.PersistentVolumeClaim != nil:
+		directory = layout.HostPath
+		out.Readonly = out.Readonly || source.PersistentVolumeClaim.ReadOnly
 	case source.Image != nil:
 		out.Readonly, out.ImageSubPath = true, part
 		out.Image = &runtimeapi.ImageSpec{Image: images[mount.Name], UserSpecifiedImage: source.Image.Reference}

@@ -15,7 +15,8 @@ func TestContainerMounts(t *testing.T) {
 	pod := testpod.New("Never", "main")
 	pod.Spec.Volumes = []corev1.Volume{
 		{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, testpod.ConfigVolume("config", "settings"),
-		{Name: "claim", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}},
+		{Name: "claim", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ReadOnly: true}}},
+		{Name: "nfs", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}},
 	}
 	enabled, down := corev1.RecursiveReadOnlyEnabled, corev1.MountPropagationHostToContainer
 	lookup := func(name string) (string, bool) {
@@ -50,7 +51,9 @@ func TestContainerMounts(t *testing.T) {
 		{name: "variable that climbs", mount: corev1.VolumeMount{Name: "disk", SubPathExpr: "$(UP)"}, err: "must not contain '..'"},
 		{name: "variable of the root", mount: corev1.VolumeMount{Name: "disk", SubPathExpr: "$(ROOT)"}, err: "must not be an absolute path"},
 		{name: "no volume", mount: corev1.VolumeMount{Name: "other"}, err: "no such volume"},
-		{name: "kind", mount: corev1.VolumeMount{Name: "claim"}, err: "its kind is not honoured"},
+		{name: "claim", mount: corev1.VolumeMount{Name: "claim", SubPath: "a"},
+			want: &runtimeapi.Mount{HostPath: root + "host-path/claim/a", Readonly: true}},
+		{name: "kind", mount: corev1.VolumeMount{Name: "nfs"}, err: "its kind is not honoured"},
 	} {
 		tc.mount.MountPath = "/at"
 		got, err := containerMounts(&Options{Pod: pod}, &corev1.Container{VolumeMounts: []corev1.VolumeMount{tc.mount}}, nil, lookup)

@@ -76,6 +76,8 @@ type RunRequest struct {
 	Template     string `json:"template,omitempty"` // "on" or "off"
 	Warm         string `json:"warm,omitempty"`     // likewise
 	Accel        string `json:"accel,omitempty"`
+	// Volumes are made if they are missing.
+	Volumes []string `json:"volumes,omitempty"`
 }
 
 // Manifest is one file of YAML documents.

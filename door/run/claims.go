@@ -1,0 +1,113 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/engine/named"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+// claimed makes the volumes that a request names and that are missing, those of its claims
+// first. A volume of a claim that is there grows if it is too small. It returns what it has made.
+func (s *server) claimed(ctx context.Context, names []string, claims []*corev1.PersistentVolumeClaim) (made []string, err error) {
+	for _, claim := range claims {
+		name, err := s.claim(ctx, claim)
+		if err != nil {
+			return nil, fmt.Errorf("persistentvolumeclaim %q: %w", claim.Name, err)
+		}
+		if name != "" {
+			made = append(made, name)
+		}
+	}
+	for _, name := range names {
+		switch _, err := s.volumes.Create(ctx, named.Volume{Name: name, Kind: named.Disk}); {
+		case errors.Is(err, named.ErrExists):
+		case err != nil:
+			return nil, err
+		default:
+			made = append(made, name)
+		}
+	}
+	return made, nil
+}
+
+// claim makes a claim's volume, or takes the one that is there. It returns the name of one that
+// it has made.
+func (s *server) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (made string, err error) {
+	want := volumeOf(claim)
+	have, err := s.volumes.Create(ctx, want)
+	switch {
+	case err == nil:
+		return want.Name, nil
+	case !errors.Is(err, named.ErrExists):
+		return "", err
+	case have.Damage != "":
+		return "", fmt.Errorf("volume %s: %w: it is damaged: %s", have.Name, named.ErrInvalid, have.Damage)
+	case have.Kind != want.Kind:
+		return "", errclass.With(api.ErrConflict, fmt.Errorf("volume %s is there as %s, and the claim asks for %s",
+			have.Name, kindText(have.Kind), kindText(want.Kind)))
+	case have.Bytes < want.Bytes:
+		if _, err := s.grow(ctx, want.Name, want.Bytes); err != nil {
+			return "", fmt.Errorf("it asks for %d bytes: %w", want.Bytes, err)
+		}
+	}
+	return "", nil
+}
+
+func kindText(k named.Kind) string {
+	if k == named.Shared {
+		return "a shared directory"
+	}
+	return "a disk for one pod at a time"
+}
+
+// volumeOf is the volume that a claim asks for.
+func volumeOf(claim *corev1.PersistentVolumeClaim) named.Volume {
+	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	v := named.Volume{
+		Name: volume.NameOf(claim.Namespace, claim.Name), Kind: named.Disk, Bytes: size.Value(),
+		Labels: claim.Labels, Claim: claim.Namespace + "/" + claim.Name,
+	}
+	for _, mode := range claim.Spec.AccessModes {
+		v.Modes = append(v.Modes, string(mode))
+		if mode == corev1.ReadWriteMany || mode == corev1.ReadOnlyMany {
+			v.Kind = named.Shared
+		}
+	}
+	return v
+}
+
+// checkClaims refuses pods whose claims stand for no volume: of those that are there, and of
+// those that the request makes.
+func (s *server) checkClaims(pods []newPod, req api.RunRequest, claims []*corev1.PersistentVolumeClaim) error {
+	coming := slices.Clone(req.Volumes)
+	for _, claim := range claims {
+		coming = append(coming, volume.NameOf(claim.Namespace, claim.Name))
+	}
+	for _, p := range pods {
+		for _, v := range p.Pod.Spec.Volumes {
+			claim := v.PersistentVolumeClaim
+			if claim == nil {
+				continue
+			}
+			name := volume.NameOf(p.Pod.Namespace, claim.ClaimName)
+			if slices.Contains(coming, name) {
+				continue
+			}
+			if _, err := s.volumes.Get(name); errors.Is(err, named.ErrNotFound) || errors.Is(err, named.ErrName) {
+				return errclass.With(api.ErrNotFound, fmt.Errorf("pod %s/%s: persistentvolumeclaim %q not found: "+
+					"add it to the file, or make its volume (bulkhead volume create %s)", p.Pod.Namespace, p.Pod.Name, claim.ClaimName, name))
+			} else if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
