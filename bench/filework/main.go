@@ -228,8 +228,9 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	for path := range strings.Lines(string(list) + "/lib/modules/virtiofs.ko\n") {
-		if err := load(strings.TrimSpace(path)); err != nil {
+	for line := range strings.Lines(string(list) + "/lib/modules/virtiofs.ko\n") {
+		path, settings, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if err := load(path, settings); err != nil {
 			return err
 		}
 	}
@@ -269,13 +270,13 @@ func serve() error {
 	}
 }
 
-func load(path string) error {
+func load(path, settings string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil {
+	if err := unix.FinitModule(int(f.Fd()), settings, 0); err != nil {
 		return fmt.Errorf("load %s: %w", path, err)
 	}
 	return nil

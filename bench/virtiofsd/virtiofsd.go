@@ -67,7 +67,9 @@ func Open(ctx context.Context, o Options) (v *VM, err error) {
 	v = &VM{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("boot a VM with virtiofsd: %w", err), v.Close(ctx))
+			said, _ := os.ReadFile(filepath.Join(o.Dir, "console")) // there may be none
+			err = fmt.Errorf("boot a VM with virtiofsd: %w: %q", err, said[max(0, len(said)-400):])
+			err = errors.Join(err, v.Close(ctx))
 		}
 	}()
 	files, control := filepath.Join(o.Dir, "fs"), filepath.Join(o.Dir, "hvc")
@@ -89,7 +91,8 @@ func Open(ctx context.Context, o Options) (v *VM, err error) {
 		"-object", "memory-backend-memfd,id=mem,size=512M,share=on",
 		"-chardev", "socket,id=fs,path="+files, "-device", "vhost-user-fs-pci,chardev=fs,tag=bench",
 		"-device", "virtio-serial-pci", "-chardev", "socket,id=hvc,path="+control, "-device", "virtconsole,chardev=hvc",
-		"-kernel", bundle.KernelPath(), "-initrd", initrd, "-append", bundle.Cmdline+" rdinit=/"+o.Program+" -- serve",
+		"-kernel", bundle.KernelPath(), "-initrd", initrd, "-append", bundle.Cmdline+" console=ttyS0 rdinit=/"+o.Program+" -- serve",
+		"-serial", "file:"+filepath.Join(o.Dir, "console"),
 	)
 	if err != nil {
 		return v, err
