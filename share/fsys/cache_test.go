@@ -3,6 +3,7 @@ package fsys_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -133,5 +134,33 @@ func TestKeepsPages(t *testing.T) {
 	g, dir := raw(t, fsys.Options{}, fsys.Root{Cache: fsys.CacheAlways, ReadOnly: true}, host)
 	if !g.keeps(g.lookup(dir, "fresh")) {
 		t.Error("a tree that nobody changes is not kept")
+	}
+}
+
+// TestListingBringsAttributes: what a directory's listing tells of its files is trusted from then on, so whoever looks at
+// all of them asks for none by itself.
+func TestListingBringsAttributes(t *testing.T) {
+	t.Parallel()
+	mounted, host := share(t, fsys.Options{}, fsys.Root{})
+	const files = 300 // of which no one message tells all
+	for i := range files {
+		put(t, filepath.Join(host, strconv.Itoa(i)), "data")
+	}
+	for round, mode := range []os.FileMode{0o600, 0o640, 0o644} {
+		for i := range files {
+			if err := os.Chmod(filepath.Join(host, strconv.Itoa(i)), mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := os.ReadDir(mounted)
+		if err != nil || len(all) != files {
+			t.Fatalf("%d entries: %v", len(all), err)
+		}
+		for i := range files {
+			info, err := os.Lstat(filepath.Join(mounted, strconv.Itoa(i)))
+			if err != nil || info.Mode() != mode {
+				t.Fatalf("round %d, file %d: %v, %v", round, i, info, err)
+			}
+		}
 	}
 }

@@ -100,7 +100,9 @@ func (fs *FS) opened(fd, flags int, r *nodes.Ref, out *fuse.OpenOut) error {
 	case keep:
 		out.OpenFlags = fuse.FOPEN_KEEP_CACHE
 	}
-	if directory && r.Tree().Cache != CacheNone {
+	// A listing that the guest remembers tells it nothing of attributes: each would be asked for by itself when it is
+	// no longer trusted. One that is read again brings them all.
+	if directory && r.Tree().Cache == CacheAlways {
 		out.OpenFlags |= fuse.FOPEN_CACHE_DIR
 	}
 	return nil

@@ -57,7 +57,7 @@ func New(fs fuse.RawFileSystem, o Options) *Wire {
 		EnableLocks:          true,
 		EnableSymlinkCaching: true,
 		EnableAcl:            o.ACL,
-		ExtraCapabilities:    fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_DONT_MASK | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO,
+		ExtraCapabilities:    fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_DONT_MASK | fuse.CAP_HANDLE_KILLPRIV_V2,
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH | fuse.CAP_NO_OPEN_SUPPORT,
 		Logger:               log.New(io.Discard, "", 0),
 		PanicHandler: func(what any) fuse.Status {
