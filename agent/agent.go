@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -86,7 +87,7 @@ func Main(build string) error {
 	if err != nil {
 		return fmt.Errorf("set up the guest: %w", err)
 	}
-	if err := calmMonitor(); err != nil {
+	if err := calmMonitor(monitorSlack, max(processors, runtime.NumCPU())); err != nil {
 		return err
 	}
 	r := reaper.New()

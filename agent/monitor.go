@@ -22,11 +22,18 @@ const (
 	processors   = 1
 )
 
-// calmMonitor has the runtime's monitor look more rarely. It is the thread that the
-// runtime makes first. A thread that it starts inherits its slack: timers that fire on that
-// one may be as much late, which nothing of the agent's minds.
-func calmMonitor() error {
-	runtime.GOMAXPROCS(max(processors, runtime.NumCPU()))
+// The forwarder's monitor has nothing to look after: two threads wait in the kernel for good,
+// each with a processor, and what else there is has the others.
+const (
+	forwarderSlack      = time.Hour
+	forwarderProcessors = 4
+)
+
+// calmMonitor has the runtime's monitor look more rarely, and the process use so many
+// processors. The monitor is the thread that the runtime makes first. A thread that it starts
+// inherits its slack: timers that fire on that one may be as much late, which nothing of the agent's minds.
+func calmMonitor(late time.Duration, processors int) error {
+	runtime.GOMAXPROCS(processors)
 	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return fmt.Errorf("calm the runtime's monitor: %w", err)
@@ -43,7 +50,7 @@ func calmMonitor() error {
 		return nil // another runtime
 	}
 	slices.Sort(threads)
-	slack := strconv.FormatInt(monitorSlack.Nanoseconds(), 10)
+	slack := strconv.FormatInt(late.Nanoseconds(), 10)
 	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(threads[1]), "timerslack_ns"), []byte(slack), 0); err != nil {
 		return fmt.Errorf("calm the runtime's monitor: %w", err)
 	}

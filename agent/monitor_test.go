@@ -18,7 +18,7 @@ func TestCalmMonitor(t *testing.T) {
 	var before, after int
 	for range 20 {
 		before += wakeups(t)
-		if err := calmMonitor(); err != nil {
+		if err := calmMonitor(monitorSlack, max(processors, runtime.NumCPU())); err != nil {
 			t.Fatal(err)
 		}
 		after += wakeups(t)

@@ -113,7 +113,7 @@ const ForwarderName = shares.Forwarder
 // Forward passes on what is asked of the host's directories, and what is answered. It
 // returns only with an error.
 func Forward() error {
-	if err := calmMonitor(); err != nil {
+	if err := calmMonitor(forwarderSlack, forwarderProcessors); err != nil {
 		return err
 	}
 	return shares.Forward()

@@ -1,10 +1,11 @@
 package wire
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +16,10 @@ import (
 // Forward passes the messages of the guest's kernel on to whoever serves at the port, and
 // the answers back, for as long as both files work. Both are blocking: fuse is of /dev/fuse
 // and belongs to a mount. It returns io.EOF when the mount is no more.
+//
+// A session once begun, nothing is allocated: the process may do without a collector.
 func Forward(port, fuse io.ReadWriter) error {
-	g := &guest{port: port, fuse: fuse, asked: map[uint64]struct{}{}}
+	g := &guest{port: port, fuse: fuse}
 	g.begun.L = &g.mu
 	ends := make(chan error, 2)
 	go func() { ends <- g.requests() }()
@@ -31,16 +34,22 @@ type guest struct {
 	mu    sync.Mutex // of what follows
 	begun sync.Cond  // a session
 	epoch uint64     // of the session, 0 for none
-	asked map[uint64]struct{}
-	init  []byte // the kernel's FUSE_INIT
+	// asked are the numbers of requests that wait for their replies: few at a time.
+	asked []uint64
+	// locked are the files, in order, for whose POSIX locks the session was asked.
+	locked []uint64
+	init   []byte // the kernel's FUSE_INIT
 	// again is the number of that request while it is asked again.
 	again uint64
 
-	write sync.Mutex // of writes to the port
+	write sync.Mutex     // of writes to the port
+	short [minReply]byte // a reply of the forwarder's own
 }
 
 // requests reads what the kernel asks.
 func (g *guest) requests() error {
+	runtime.LockOSThread()
+	patient()
 	buf := make([]byte, frame.Head+MaxMessage+frame.Tail)
 	for {
 		n, err := g.fuse.Read(buf[frame.Head : frame.Head+MaxMessage])
@@ -54,25 +63,49 @@ func (g *guest) requests() error {
 		case n < minRequest:
 			continue
 		}
-		if err := g.send(buf, n, g.ask(buf[frame.Head:frame.Head+n])); err != nil {
+		if err := g.request(buf, n); err != nil {
 			return err
 		}
 	}
 }
 
-// ask waits for a session, and notes what is asked in it.
-func (g *guest) ask(request []byte) (epoch uint64) {
+// patient has a request that nobody waits for not interrupt the process that has made it: this thread takes it when
+// that process waits for something. Who waits at once is not held up, since this thread has slept for longest.
+func patient() {
+	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}, 0) // else it is only slower
+}
+
+// request answers the message of n bytes that lies in buf behind a frame's head, or passes it on.
+func (g *guest) request(buf []byte, n int) error {
+	request := buf[frame.Head : frame.Head+n]
+	unique, op := uniqueOf(request), codeOf(request)
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	errno, known := g.local(request)
+	if known {
+		g.mu.Unlock()
+		return g.answer(reply(g.short[:0], unique, errno))
+	}
+	epoch := g.ask(request, op)
+	g.mu.Unlock()
+	if err := g.send(buf, n, epoch); err != nil || !told(op) {
+		return err
+	}
+	return g.answer(reply(g.short[:0], unique, 0))
+}
+
+// ask waits for a session, and notes what is asked in it. The caller holds mu.
+func (g *guest) ask(request []byte, op uint32) (epoch uint64) {
 	for g.epoch == 0 {
 		g.begun.Wait()
 	}
-	op := codeOf(request)
-	if op == opInit {
+	switch {
+	case op == opInit:
 		g.init = append([]byte(nil), request...)
+	case told(op):
+		silence(request)
 	}
-	if !silent(op) {
-		g.asked[uniqueOf(request)] = struct{}{}
+	if !Silent(request) {
+		g.asked = append(g.asked, uniqueOf(request))
 	}
 	return g.epoch
 }
@@ -97,6 +130,7 @@ func (g *guest) send(buf []byte, n int, epoch uint64) error {
 
 // replies reads what the host says.
 func (g *guest) replies() error {
+	runtime.LockOSThread()
 	d := frame.NewDecoder(g.port, true)
 	var in assembly
 	for {
@@ -147,9 +181,13 @@ func (g *guest) wanted(reply []byte) bool {
 		g.again = 0
 		return false
 	}
-	_, asked := g.asked[unique]
-	delete(g.asked, unique)
-	return asked || unique == 0
+	at := slices.Index(g.asked, unique)
+	if at >= 0 {
+		last := len(g.asked) - 1
+		g.asked[at] = g.asked[last]
+		g.asked = g.asked[:last]
+	}
+	return at >= 0 || unique == 0
 }
 
 // answer gives the kernel a reply. It may have given the request up.
@@ -172,12 +210,12 @@ func (g *guest) hello(f frame.Frame) error {
 	g.mu.Lock()
 	g.epoch = 0 // what is asked from now on waits for this session
 	lost, init := g.asked, g.init
-	g.asked, g.again = map[uint64]struct{}{}, 0
+	g.asked, g.locked, g.again = nil, nil, 0
 	if init != nil {
 		g.again = uniqueOf(init)
-		if _, open := lost[g.again]; open { // the kernel still waits for it
-			delete(lost, g.again)
-			g.asked[g.again], g.again = struct{}{}, 0
+		if at := slices.Index(lost, g.again); at >= 0 { // the kernel still waits for it
+			lost = slices.Delete(lost, at, at+1)
+			g.asked, g.again = append(g.asked, g.again), 0
 		}
 	}
 	g.mu.Unlock()
@@ -191,8 +229,8 @@ func (g *guest) hello(f frame.Frame) error {
 	g.epoch = f.Epoch
 	g.begun.Broadcast()
 	g.mu.Unlock()
-	for unique := range lost {
-		if err := g.answer(failed(unique)); err != nil {
+	for _, unique := range lost {
+		if err := g.answer(reply(nil, unique, unix.EIO)); err != nil {
 			return err
 		}
 	}
@@ -206,13 +244,6 @@ func (g *guest) introduce(init []byte, epoch uint64) error {
 	}
 	buf := append(make([]byte, frame.Head, frame.Head+len(init)+frame.Tail), init...)
 	return g.send(append(buf, make([]byte, frame.Tail)...), len(init), epoch)
-}
-
-// failed is the reply EIO.
-func failed(unique uint64) []byte {
-	b := binary.NativeEndian.AppendUint32(nil, minReply)
-	b = binary.NativeEndian.AppendUint32(b, ^uint32(unix.EIO)+1) // negative, as the kernel has it
-	return binary.NativeEndian.AppendUint64(b, unique)
 }
 
 func (g *guest) say(k frame.Kind, epoch uint64, payload ...byte) error {

@@ -7,6 +7,9 @@
 // the guest's mount stays. What the guest's kernel had asked the former is answered with EIO,
 // and the next server is told what the kernel said when the mount began (FUSE_INIT).
 //
+// The forwarder answers some requests itself (local.go), and passes on others for which nobody waits with the number 0:
+// these get no reply.
+//
 // What the guest sends is hostile. A message that is too long, or that is not whole, ends the
 // session with an error that matches ErrGuest.
 package wire
@@ -45,13 +48,25 @@ func codeOf(b []byte) uint32 { return binary.NativeEndian.Uint32(b[4:]) }
 // uniqueOf is the number by which a reply is known as its request's.
 func uniqueOf(b []byte) uint64 { return binary.NativeEndian.Uint64(b[8:]) }
 
+// nodeOf is the file that a request is about.
+func nodeOf(b []byte) uint64 { return binary.NativeEndian.Uint64(b[16:]) }
+
 // The requests that are treated in a way of their own.
 const (
 	opForget      = 2
+	opRelease     = 18
+	opGetXattr    = 22
+	opFlush       = 25
 	opInit        = 26
+	opReleaseDir  = 29
+	opSetLock     = 32
+	opSetLockWait = 33
 	opInterrupt   = 36
 	opBatchForget = 42
 )
+
+// Silent tells of a request that gets no reply: by its kind, or because the forwarder has answered it.
+func Silent(request []byte) bool { return uniqueOf(request) == 0 || silent(codeOf(request)) }
 
 // silent tells of a request that gets no reply.
 func silent(op uint32) bool { return op == opForget || op == opInterrupt || op == opBatchForget }

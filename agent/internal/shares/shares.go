@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -110,8 +111,9 @@ func mount(r *reaper.Reaper, port string) error {
 		return err
 	}
 	_, err = r.Start("/proc/self/exe", []string{Forwarder}, &syscall.ProcAttr{
-		Dir: "/", Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(ports), uintptr(fuse)},
-		Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: "/", Env: []string{"GODEBUG=asyncpreemptoff=1"}, // type raw
+		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(ports), uintptr(fuse)},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
@@ -121,6 +123,6 @@ func mount(r *reaper.Reaper, port string) error {
 
 // Forward is the whole life of the forwarder. It returns only with an error.
 func Forward() error {
-	// Blocking files: its reader and its writer wait in the kernel.
-	return wire.Forward(os.NewFile(portFD, "port"), os.NewFile(fuseFD, "fuse"))
+	debug.SetGCPercent(-1) // type raw
+	return wire.Forward(raw(portFD), raw(fuseFD))
 }
