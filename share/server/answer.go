@@ -25,13 +25,14 @@ const (
 	background = 12
 )
 
-// answerer answers requests, each in a goroutine of its own.
+// answerer answers requests: the reader those that are quick, the others in a goroutine each.
 type answerer struct {
 	host  *wire.Host
 	fuse  *protocol.Wire
 	slots chan struct{}
 	large chan struct{}
-	small sync.Pool
+	turns turns
+	ended chan error // by the last reader
 	wg    sync.WaitGroup
 }
 
@@ -40,45 +41,34 @@ type answerer struct {
 func answer(host *wire.Host, files fuse.RawFileSystem) error {
 	a := &answerer{
 		host: host, slots: make(chan struct{}, atOnce), large: make(chan struct{}, atOnceLarge),
-		fuse: protocol.New(files, protocol.Options{MaxWrite: wire.MaxData, Background: background}),
+		fuse:  protocol.New(files, protocol.Options{MaxWrite: wire.MaxData, Background: background}),
+		turns: turns{wake: make(chan struct{}, 1)}, ended: make(chan error, 1),
 	}
-	a.small.New = func() any { return new([2 * largest]byte) }
+	done := make(chan struct{})
 	defer a.wg.Wait()
-	for {
-		request, err := host.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		a.take(request)
+	defer close(done)
+	a.slots <- struct{}{}
+	a.wg.Go(a.read)
+	a.wg.Go(func() { a.watch(done) })
+	if err := <-a.ended; !errors.Is(err, io.EOF) {
+		return err
 	}
+	return nil
 }
 
-// take copies a request and has it answered, when there is room for another one. The greeting is
-// answered before the next is read: what comes behind it relies on it.
-func (a *answerer) take(request []byte) {
-	size := replySize(request)
-	if binary.NativeEndian.Uint32(request[4:]) == opInit {
-		a.answer(request, make([]byte, size))
-		return
-	}
+// take copies a request and has it answered, when there is room for another one.
+func (a *answerer) take(request []byte, size int) {
+	many := len(request) > largest || size > largest
 	a.slots <- struct{}{}
-	if len(request) <= largest && size <= largest {
-		buf := a.small.Get().(*[2 * largest]byte)
-		n := copy(buf[:largest], request)
-		a.wg.Go(func() {
-			defer func() { <-a.slots }()
-			a.answer(buf[:n], buf[largest:largest+size])
-			a.small.Put(buf)
-		})
-		return
+	if many {
+		a.large <- struct{}{}
 	}
-	a.large <- struct{}{}
 	own := append(make([]byte, 0, len(request)), request...)
 	a.wg.Go(func() {
-		defer func() { <-a.large; <-a.slots }()
+		defer func() { <-a.slots }()
+		if many {
+			defer func() { <-a.large }()
+		}
 		a.answer(own, make([]byte, size))
 	})
 }
@@ -89,9 +79,6 @@ func (a *answerer) answer(request, reply []byte) {
 		_ = a.host.Reply(reply[:n])
 	}
 }
-
-// opInit is the kernel's greeting.
-const opInit = 26
 
 // The requests whose answer is as long as they say, and where they say it.
 const (

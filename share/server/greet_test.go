@@ -54,7 +54,7 @@ func greetOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const opGetattr = 3
+	const opInit, opGetattr = 26, 3
 	init := fuseRequest(opInit, 2, 64)
 	binary.NativeEndian.PutUint32(init[40:], 7)
 	binary.NativeEndian.PutUint32(init[44:], 36)
