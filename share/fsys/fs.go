@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -76,6 +77,7 @@ type FS struct {
 	locks   *locks.Locks
 	stop    chan struct{}
 	once    sync.Once
+	sweeper sync.WaitGroup
 }
 
 var _ fuse.RawFileSystem = (*FS)(nil)
@@ -105,7 +107,25 @@ func New(o Options) (*FS, error) {
 		stop:    make(chan struct{}),
 	}
 	fs.locks = locks.New(locks.Limits{Descriptors: limit / 8, Waiters: or(o.Waiters, 256)}, fs.stop)
+	fs.sweeper.Go(fs.sweep)
 	return fs, nil
+}
+
+// sweepPause is how long a file that the host has removed may still take room.
+const sweepPause = 5 * time.Second
+
+// sweep looks for removed files until the file system ends. A file's last descriptor hides its end from any watch.
+func (fs *FS) sweep() {
+	tick := time.NewTicker(sweepPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			fs.table.Sweep()
+		case <-fs.stop:
+			return
+		}
+	}
 }
 
 // Add shares a root, also while requests are answered. It is an error if its name is taken or is no name.
@@ -149,6 +169,7 @@ func (fs *FS) Remove(name string) error {
 func (fs *FS) Close() {
 	fs.once.Do(func() {
 		close(fs.stop)
+		fs.sweeper.Wait()
 		for _, tree := range fs.table.Trees(0) {
 			_ = fs.Remove(tree.Name)
 		}
