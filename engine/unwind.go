@@ -64,7 +64,7 @@ func (e *Engine) handlers(id string) journal.Handlers {
 		},
 		undoShares: func(ctx context.Context, _ json.RawMessage) error { return e.endShares(ctx, id) },
 		disks.Undo: func(ctx context.Context, args json.RawMessage) error { return e.giveBack(ctx, id, args) },
-		group.Undo: group.End,
+		group.Undo: func(ctx context.Context, args json.RawMessage) error { return e.endGroup(ctx, id, args) },
 	}
 }
 
@@ -80,6 +80,17 @@ func (e *Engine) endShares(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	return shares.End(ctx, r.ShareServer)
+}
+
+// endGroup ends a pod's cgroup. One whose last process waits in the kernel for its end is left to a
+// later Reap.
+func (e *Engine) endGroup(ctx context.Context, id string, args json.RawMessage) error {
+	err := group.End(ctx, args)
+	if errors.Is(err, group.ErrDying) {
+		e.log.Warn("a pod's process waits for a file system that does not answer; its cgroup is removed later", "pod", id, "error", err)
+		return nil
+	}
+	return err
 }
 
 // giveBack undoes that a pod has taken its predecessor's disk over. While the end of
@@ -207,13 +218,13 @@ func (e *Engine) podUsers(id string) ([]int, error) {
 }
 
 // processOf tells the processes of a pod: all of its own users, or those of the engine's
-// user that say so.
+// user that say so. A server of the host's directories that can only wait for its end is none.
 func processOf(id string, owned []int) func(pid int) bool {
 	if len(owned) == 0 {
 		return func(pid int) bool { return procid.RunsAs(pid, os.Geteuid()) && saysIt(procid.Args(pid), id) }
 	}
 	return func(pid int) bool {
-		return slices.ContainsFunc(owned, func(uid int) bool { return procid.RunsAs(pid, uid) })
+		return slices.ContainsFunc(owned, func(uid int) bool { return procid.RunsAs(pid, uid) }) && !shares.Dying(pid)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -19,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 )
 
@@ -181,6 +184,10 @@ func In(r *store.Pod, start func(*exec.Cmd) error) func(*exec.Cmd) error {
 	return func(cmd *exec.Cmd) error { return g.Start(cmd, start) }
 }
 
+// ErrDying is matched where all that is left in a group was killed, and waits in the kernel for a
+// file system that does not answer.
+var ErrDying = errors.New("its processes cannot end yet")
+
 // End kills whatever is still in the pod's group, whether or not anything else
 // knows of it, and removes it. It is idempotent.
 func End(ctx context.Context, args json.RawMessage) error {
@@ -190,7 +197,11 @@ func End(ctx context.Context, args json.RawMessage) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	if err := hostcgroup.At(u.Dirs).End(ctx); err != nil {
+	g := hostcgroup.At(u.Dirs)
+	if err := g.End(ctx); err != nil {
+		if dying(g) {
+			err = fmt.Errorf("%w: %w", ErrDying, err)
+		}
 		return err
 	}
 	if u.Below {
@@ -199,6 +210,17 @@ func End(ctx context.Context, args json.RawMessage) error {
 		}
 	}
 	return nil
+}
+
+// dying tells whether there are processes in a group, and all of them were killed.
+func dying(g *hostcgroup.Group) bool {
+	pids, err := g.PIDs()
+	for _, pid := range pids {
+		if id, err := procid.Of(pid); err == nil && id.Alive() && !id.Dying() {
+			return false
+		}
+	}
+	return err == nil && len(pids) > 0
 }
 
 // Reap ends the groups of this instance that are of no pod any more; keep tells of

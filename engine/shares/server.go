@@ -134,7 +134,11 @@ func reap(id procid.ID) {
 	_, _ = unix.Wait4(id.PID, nil, unix.WNOHANG, nil)
 }
 
-// End kills a server, and returns when it has ended.
+// dyingPatience is what a server has to end that was killed.
+const dyingPatience = 3 * time.Second
+
+// End kills a server, and returns when it has ended, or waits in the kernel for a file system that
+// does not answer: then it does nothing any more, and ends when that answers.
 func End(ctx context.Context, id procid.ID) error {
 	if id.PID == 0 {
 		return nil
@@ -142,9 +146,28 @@ func End(ctx context.Context, id procid.ID) error {
 	if err := id.Signal(unix.SIGKILL); err != nil && !errors.Is(err, procid.ErrGone) {
 		return fmt.Errorf("end the server of the host's directories: %w", err)
 	}
-	if err := id.Wait(ctx); err != nil {
+	soon, cancel := context.WithTimeout(ctx, dyingPatience)
+	err := id.Wait(soon)
+	cancel()
+	if err != nil && !dying(id) {
+		err = id.Wait(ctx)
+	}
+	if err != nil && (ctx.Err() != nil || !dying(id)) {
 		return fmt.Errorf("end the server of the host's directories: %w", err)
 	}
 	reap(id)
 	return nil
+}
+
+// dying tells of a process that was killed whether it only waits for its end.
+func dying(id procid.ID) bool { return !id.Alive() || id.Dying() }
+
+// Dying tells of a process whether it is a server that was killed and waits as End says.
+func Dying(pid int) bool {
+	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	if err != nil || strings.TrimSpace(string(name)) != share.Program {
+		return false
+	}
+	id, err := procid.Of(pid)
+	return err != nil || dying(id)
 }

@@ -180,27 +180,28 @@ func (s *Set) Resume(all []store.Share) {
 func (s *Set) serve(ctx context.Context, asked []store.Share) error {
 	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
 	defer cancel()
-	server, err := s.running(ctx)
-	if err == nil {
+	server, started, err := s.running(ctx)
+	if err == nil && (!started || asked != nil) {
 		err = s.attach(ctx, server, asked)
 	}
 	return failure.Wrap(err, "serve the host's directories")
 }
 
-// running is the server that runs, or is started.
-func (s *Set) running(ctx context.Context) (server procid.ID, err error) {
+// running is the server that runs, or is started with all that there is.
+func (s *Set) running(ctx context.Context) (server procid.ID, started bool, err error) {
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
-		return server, failure.Wrap(ctx.Err(), "wait for the server's start")
+		return server, false, failure.Wrap(ctx.Err(), "wait for the server's start")
 	}
 	if server = s.pod.Record().ShareServer; !server.Alive() {
+		started = true
 		if server, err = s.start(ctx); err != nil {
-			return server, err
+			return server, started, err
 		}
 	}
-	return server, s.watch(server)
+	return server, started, s.watch(server)
 }
 
 // serveTimeout bounds the start of a server, on a host that is busy with other VMs' starts.
