@@ -26,12 +26,18 @@ import (
 // for a name and attempt that is being started joins that start; for one that
 // is ready it returns its id. The end of ctx ends the wait and not the start.
 func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
-	return s.RunPodSandboxWith(ctx, config, handler, runtimev1.PodOptions{})
+	return s.runPodSandbox(ctx, config, handler, runtimev1.PodOptions{}, false)
 }
 
 // RunPodSandboxWith implements runtimev1.Runtime.
 func (s *Service) RunPodSandboxWith(
 	ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string, o runtimev1.PodOptions,
+) (string, error) {
+	return s.runPodSandbox(ctx, config, handler, o, true)
+}
+
+func (s *Service) runPodSandbox(
+	ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string, o runtimev1.PodOptions, giveUp bool,
 ) (string, error) {
 	if err := checkPod(config); err != nil {
 		return "", err
@@ -44,6 +50,7 @@ func (s *Service) RunPodSandboxWith(
 	if err != nil {
 		return "", failure.Wrap(err, "pod %s", config.GetMetadata().GetName())
 	}
+	req.GiveUp = giveUp
 	return s.engine.StartPod(ctx, req)
 }
 

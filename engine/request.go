@@ -48,6 +48,9 @@ type PodRequest struct {
 	ScratchBytes int64
 	// LogDirectory is made for the containers' logs; empty is none.
 	LogDirectory string
+	// GiveUp has the start be undone when who asked for it has cancelled that. Nobody else asks for
+	// the same pod then.
+	GiveUp bool
 }
 
 // Identity is what others call the pod. Its Annotations are the user's: the

@@ -28,22 +28,42 @@ const startTimeout = 5 * time.Minute
 // StartPod makes and starts a pod and returns its id. The pod is seen by nobody
 // before it is ready, and nothing is left of one that fails. A request for a key
 // that is being started joins that start; for one that is ready it returns its id.
-// The end of ctx ends the wait and not the start.
+// The end of ctx ends the wait and not the start, unless r.GiveUp asks for that.
 func (e *Engine) StartPod(ctx context.Context, r PodRequest) (string, error) {
 	if err := e.check(&r); err != nil {
 		return "", failure.Wrap(err, "pod %s", r.Identity.Name)
 	}
-	return e.do(ctx, "pod "+r.Key, func(ctx context.Context) (string, error) {
-		done, err := e.admit(ctx)
+	id, err := e.do(ctx, "pod "+r.Key, func(start context.Context) (string, error) {
+		start, cancel := context.WithTimeout(start, startTimeout)
+		defer cancel()
+		if r.GiveUp {
+			defer context.AfterFunc(ctx, func() {
+				if givenUp(ctx) {
+					cancel()
+				}
+			})()
+		}
+		done, err := e.admit(start)
 		if err != nil {
 			return "", err
 		}
 		defer done()
-		ctx, cancel := context.WithTimeout(ctx, startTimeout)
-		defer cancel()
-		return e.startPod(ctx, r)
+		return e.startPod(start, r)
+	})
+	if err == nil || !r.GiveUp || !givenUp(ctx) {
+		return id, err
+	}
+	// It is over when all has been undone, or it was too late for that.
+	return e.do(context.WithoutCancel(ctx), "pod "+r.Key, func(context.Context) (string, error) {
+		if id, err := e.existing(r.Key); id != "" {
+			return id, err
+		}
+		return "", failure.Wrap(ctx.Err(), "start pod %s", r.Identity.Name)
 	})
 }
+
+// givenUp tells whether somebody has cancelled what ctx is of, whose time may also just be up.
+func givenUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	if id, err := e.existing(r.Key); id != "" || err != nil {

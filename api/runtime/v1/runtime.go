@@ -16,7 +16,7 @@ import (
 // the CRI's of the same names do.
 type Runtime interface {
 	// RunPodSandboxWith keeps the options with the pod, for its containers and its
-	// resizes.
+	// resizes. When ctx is cancelled it undoes what it has done, and returns then.
 	RunPodSandboxWith(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string, o PodOptions) (string, error)
 	CreateContainerWith(
 		ctx context.Context, podID string, config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig, o ContainerOptions,
