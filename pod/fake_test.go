@@ -35,7 +35,10 @@ type fakeCRI struct {
 	images  map[string]*runtimeapi.Image
 	pulls   map[string][]error // results of the next pulls; none left is success
 	// hold makes a call wait: RunPodSandbox, Resize of a sandbox, or PullImage of an image by its name.
-	hold   map[string]chan struct{}
+	hold map[string]chan struct{}
+	// template makes RunPodSandbox wait, unless its context ends.
+	template chan struct{}
+
 	errors map[string][]error                                              // results of the next calls, by the method's name
 	execs  map[string]fakeExec                                             // by the command's first word
 	exec   func(container string, cmd []string) (stdout []byte, err error) // instead of execs
@@ -161,13 +164,24 @@ func (f *fakeCRI) GetContainerEvents(ctx context.Context, events chan *runtimeap
 	}
 }
 
-func (f *fakeCRI) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandboxConfig, _ string) (string, error) {
+func (f *fakeCRI) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, _ string) (string, error) {
 	if err := f.call("RunPodSandbox", fmt.Sprint(config.Metadata.Attempt)); err != nil {
 		return "", err
 	}
 	f.wait("RunPodSandbox")
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if gate := f.template; gate != nil {
+		f.mu.Unlock()
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+		f.mu.Lock()
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+	}
 	id := f.id("s")
 	f.sandboxes[id] = &fakeSandbox{config: config, status: &runtimeapi.PodSandboxStatus{
 		Id: id, Metadata: config.Metadata, CreatedAt: time.Now().UnixNano(), Labels: config.Labels, Annotations: config.Annotations,

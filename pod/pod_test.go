@@ -422,6 +422,30 @@ func TestStopWhileTheSandboxIsMade(t *testing.T) {
 	})
 }
 
+// A sandbox that waits, for a template that is being built for example, is given up when its pod is
+// stopped, and none of its kind is made then.
+func TestStopGivesUpTheSandbox(t *testing.T) {
+	for name, more := range map[string]func(*Options){"detached": func(*Options) {}, "failing fast": func(o *Options) { o.FailFast = true }} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				fake.template = make(chan struct{})
+				s := supervise(t, fake, testpod.New("Always", "main"), more)
+				s.after(time.Second)
+				if err := s.Stop(t.Context(), 0); err != nil {
+					t.Fatal(err)
+				}
+				if err := s.end(); err != nil {
+					t.Error(err)
+				}
+				if calls := fake.called("RunPodSandbox", "CreateContainer", "StopPodSandbox"); !cmp.Equal(calls, []string{"RunPodSandbox 0"}) {
+					t.Errorf("calls %v", calls)
+				}
+			})
+		})
+	}
+}
+
 // behaviours.md 5: an end that is not one is never told.
 func TestThePodHasNotEndedWhileItsMachineRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

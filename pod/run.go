@@ -33,6 +33,7 @@ type run struct {
 	sandbox    *runtimeapi.PodSandboxStatus // newest; nil before there is one
 	attempt    uint32                       // of the next sandbox
 	busy       bool                         // a call about the sandbox is under way
+	making     context.CancelFunc           // gives up the sandbox that is being made; nil when none is
 	sandboxErr error                        // why the last one failed
 	sandboxTry backoff.Backoff
 	sandboxAt  time.Time // when it failed

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -63,12 +64,17 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 		r.event(nil, true, "DNSConfigForming", strings.Join(notes, "; "))
 	}
 	sandbox.Annotations[annotations.Started] = r.began.UTC().Format(time.RFC3339Nano)
+	makeCtx, cancel := context.WithTimeout(ctx, sandboxDeadline)
+	r.making = cancel
 	r.beside(ctx, func() func() {
-		ctx, cancel := context.WithTimeout(ctx, sandboxDeadline)
-		defer cancel()
-		err := r.makeSandbox(ctx, sandbox)
+		err := r.makeSandbox(makeCtx, sandbox)
+		given := errors.Is(makeCtx.Err(), context.Canceled) // up, because the pod is stopped
+		cancel()
 		return func() {
-			r.busy = false
+			r.busy, r.making = false, nil
+			if err != nil && given {
+				return
+			}
 			r.sandboxErr = err
 			if err == nil {
 				r.sandboxTry = backoff.Backoff{}

@@ -26,7 +26,10 @@ const (
 // with the pod's own grace. The pod has ended when its sandbox has stopped.
 func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 	if r.busy {
-		return // what is on its way must arrive before it can be stopped
+		if r.making != nil {
+			r.making() // it may wait for minutes, for a template
+		}
+		return // what is on its way must arrive, or have been undone, before it can be stopped
 	}
 	if stop == nil {
 		stop = r.stopping
