@@ -7,12 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
@@ -40,6 +44,8 @@ type world struct {
 	warm     string // whether an engine forks VMs that starts now: on or off
 	idle     string
 	notify   string // the socket of a service manager that starts what starts now; empty is none
+	uid      int    // whose it is
+	guest    string // the directory of the guest's bundle
 }
 
 // newWorld makes the directories and loads the image. Everything that runs in
@@ -57,6 +63,12 @@ func newForkingWorld(t *testing.T) *world {
 
 func newWorldWith(t *testing.T, warm string) *world {
 	t.Helper()
+	return newWorldOf(t, 0, warm)
+}
+
+// newWorldOf makes the directories of that user, whose own they are, where this process may.
+func newWorldOf(t *testing.T, uid int, warm string) *world {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
@@ -64,7 +76,33 @@ func newWorldWith(t *testing.T, warm string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("/tmp", "bk") // short: sockets lie beneath
+	dir := fmt.Sprintf("/tmp/bk%d", rand.Uint32N(1e6)) // short: sockets lie beneath
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	w := &world{dir: dir, bin: bin, guest: testfaults.Guest(), warm: warm, idle: "1m", uid: uid}
+	if uid != 0 {
+		if err := os.Lchown(dir, uid, uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testtemplate.Share(t, dir, w.roots().Data)
+	w.faults = testfaults.Listen(t, filepath.Join(dir, "faults"))
+	t.Cleanup(func() { w.end(t) })
+	layout := testimage.Busybox(t)
+	if uid != 0 {
+		layout = w.reachable(t, layout)
+	}
+	w.must(t, "", "image", "load", "oci:"+layout, image)
+	return w
+}
+
+// reachable has the world's user, who may not come to where this test runs, have copies of the
+// programs, of the guest and of an image's layout, which it returns.
+func (w *world) reachable(t *testing.T, layout string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "bk-copies")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,16 +110,35 @@ func newWorldWith(t *testing.T, warm string) *world {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{dir: dir, bin: bin, warm: warm, idle: "1m"}
-	testtemplate.Share(t, dir, w.roots().Data)
-	w.faults = testfaults.Listen(t, filepath.Join(dir, "faults"))
-	t.Cleanup(func() { w.end(t) })
-	w.must(t, "", "image", "load", "oci:"+testimage.Busybox(t), image)
-	return w
+	for _, path := range []*string{&w.bin, &w.guest, &layout} {
+		to := filepath.Join(dir, filepath.Base(*path))
+		if err := os.CopyFS(to, os.DirFS(*path)); err != nil {
+			t.Fatal(err)
+		}
+		*path = to
+	}
+	return layout
 }
 
 func (w *world) roots() dirs.Roots {
+	if w.uid != 0 { // the XDG directories
+		return dirs.Roots{Data: filepath.Join(w.dir, "data/bulkhead"), State: filepath.Join(w.dir, "bulkhead")}
+	}
 	return dirs.Roots{Data: filepath.Join(w.dir, "data"), State: filepath.Join(w.dir, "state")}
+}
+
+// home makes a directory of the world's user, outside of the world.
+func (w *world) home(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "bk-"+name) // the test's own cannot be entered by others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Lchown(dir, w.uid, w.uid)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // commandLimit bounds every command, on an idle machine.
@@ -95,19 +152,31 @@ type command struct {
 	args     []string
 }
 
-func (w *world) start(t *testing.T, stdin string, args ...string) *command {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testdeadline.For(commandLimit))
+// command is one that has not been started.
+func (w *world) command(ctx context.Context, args ...string) *command {
 	c := &command{Cmd: exec.CommandContext(ctx, filepath.Join(w.bin, "bulkhead"), args...), ended: make(chan struct{}), args: args}
 	r := w.roots()
-	c.Dir, c.Stdin, c.Stdout, c.Stderr = "/", strings.NewReader(stdin), &c.out, &c.err
-	c.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "BULKHEAD_DATA=" + r.Data, "BULKHEAD_STATE=" + r.State,
-		"BULKHEAD_LIBEXEC=" + w.bin, "BULKHEAD_GUEST=" + testfaults.Guest(), "BULKHEAD_FAULTS=" + w.faults.Path,
-		"BULKHEAD_WARM=" + w.warm, "BULKHEAD_IDLE=" + w.idle, "NOTIFY_SOCKET=" + w.notify,
+	c.Dir, c.Stderr = "/", &c.err
+	places := []string{"BULKHEAD_DATA=" + r.Data, "BULKHEAD_STATE=" + r.State}
+	if w.uid != 0 {
+		places = []string{"XDG_DATA_HOME=" + filepath.Dir(r.Data), "XDG_RUNTIME_DIR=" + w.dir}
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(w.uid), Gid: uint32(w.uid)}}
 	}
+	c.Env = append(places,
+		"PATH="+os.Getenv("PATH"), "HOME="+w.dir, "BULKHEAD_LIBEXEC="+w.bin, "BULKHEAD_GUEST="+w.guest, "BULKHEAD_FAULTS="+w.faults.Path,
+		"BULKHEAD_WARM="+w.warm, "BULKHEAD_IDLE="+w.idle, "NOTIFY_SOCKET="+w.notify,
+	)
 	// What holds its output open must not hold its end up.
 	c.WaitDelay = time.Second
+	return c
+}
+
+func (w *world) start(t *testing.T, stdin string, args ...string) *command {
+	t.Helper()
+	// Also after the test, when its context has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testdeadline.For(commandLimit))
+	c := w.command(ctx, args...)
+	c.Stdin, c.Stdout = strings.NewReader(stdin), &c.out
 	if err := c.Start(); err != nil {
 		cancel()
 		t.Fatal(err)
@@ -161,7 +230,12 @@ func (w *world) shutdown(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(30*time.Second))
 	defer cancel()
-	err := client.New(w.roots(), nil).Call(ctx, "POST", "/v1/shutdown", nil, nil, &api.Result{})
+	var err error
+	if w.uid == 0 {
+		err = client.New(w.roots(), nil).Call(ctx, "POST", "/v1/shutdown", nil, nil, &api.Result{})
+	} else { // whose engine root does not ask
+		err = unix.Kill(pid, unix.SIGTERM)
+	}
 	if err != nil {
 		t.Errorf("end the engine: %v", err)
 	}
@@ -177,7 +251,12 @@ func (w *world) end(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(time.Minute))
 	defer cancel()
 	c := client.New(w.roots(), nil)
-	if w.engine() != 0 {
+	if w.engine() != 0 && w.uid != 0 {
+		for _, name := range strings.Fields(w.must(t, "", "ps", "-q")) {
+			w.must(t, "", "rm", "-f", name)
+		}
+		w.shutdown(t)
+	} else if w.engine() != 0 {
 		var pods []api.Pod
 		err := c.Call(ctx, "GET", "/v1/pods", nil, nil, &pods)
 		for _, p := range pods {
