@@ -19,6 +19,9 @@ RUNS    ?= 20
 PODS    ?= 50
 ROWS    ?=
 AGAINST ?=
+# What make soak chooses by, which it prints, and how long it goes on.
+SEED    ?=
+SOAK    ?= 5m
 
 # The image library without its C dependencies, gRPC without its debugging pages
 # (3 MB of every shim).
@@ -91,6 +94,10 @@ test: build guest $(IMAGE) $(SERVERS) build/setup-test kubeall critools ## set u
 .PHONY: test-long
 test-long: build guest $(IMAGE) $(SERVERS) build/setup-test kubeall critools ## the same with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
+
+.PHONY: soak
+soak: build guest $(IMAGE) ## make, use, kill and remove pods at random (SEED=1 SOAK=5m)
+	SEED='$(SEED)' SOAK='$(SOAK)' $(TEST) -count=1 -timeout 4h -run '^TestSoak$$' -v ./e2e
 
 .PHONY: bench
 bench: build guest $(IMAGE) $(READER) $(WORKER) ## set up and measure (RUNS=5 ROWS=run,exec AGAINST=../other)

@@ -157,7 +157,8 @@ func (w *world) acked(t *testing.T) (last [2]int) {
 // buildWriter builds the program of the pods that write into dir.
 func buildWriter(t *testing.T, dir string) {
 	t.Helper()
-	cmd := exec.CommandContext(testdeadline.Context(t, time.Minute), "go", "build", "-trimpath", "-o", filepath.Join(dir, "writer"), "./testdata/writer")
+	ctx, program := testdeadline.Context(t, time.Minute), filepath.Join(dir, "writer")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "./testdata/writer")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -29,7 +29,8 @@ func TestOrdinaryUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	script := "id -u; echo mine >/d/new; stat -c %u:%g /d/new /d/readable; cat /d/readable/file; cat /d/others/file 2>&1; echo x 2>&1 >/d/readable/x; true"
+	script := "id -u; echo mine >/d/new; stat -c %u:%g /d/new /d/readable; cat /d/readable/file; " +
+		"cat /d/others/file 2>&1; echo x 2>&1 >/d/readable/x; true"
 	got := w.must(t, "", "run", "-q", "--rm", "-v", dir+":/d", image, "sh", "-c", script)
 	for _, want := range []string{"0\n0:0\n65534:65534\nroot's\n", "others/file': Permission denied", "readable/x: Permission denied"} {
 		if !strings.Contains(got, want) {
