@@ -136,6 +136,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpMemory:    agentv1.Unary(a.memory),
 		agentv1.OpMount:     agentv1.Unary(a.mount),
 		agentv1.OpUnmount:   agentv1.Unary(a.unmount),
+		agentv1.OpGrow:      agentv1.Unary(a.growVolume),
 		agentv1.OpFlush:     agentv1.Unary(a.flush),
 		agentv1.OpCreate:    agentv1.Unary(a.create),
 		agentv1.OpStart:     agentv1.Unary(a.start),

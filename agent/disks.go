@@ -199,6 +199,23 @@ func (a *Agent) unmount(ctx context.Context, m agentv1.Unmount) (none, error) {
 	return none{}, nil
 }
 
+// growVolume has a volume be as large as its disk. A device without a file system is so when the
+// kernel knows.
+func (a *Agent) growVolume(ctx context.Context, g agentv1.Grow) (none, error) {
+	d, free, err := a.useDisk(g.Name)
+	if err != nil {
+		return none{}, err
+	}
+	defer free()
+	if !d.request.Volume || d.request.ReadOnly {
+		return none{}, fmt.Errorf("disk %.64q is no volume that can be written: %w", g.Name, agentv1.ErrInvalid)
+	}
+	if err := blockdev.Grown(ctx, d.device, g.Bytes); err != nil || d.request.FS == "" {
+		return none{}, err
+	}
+	return none{}, blockdev.Grow(d.at, d.device)
+}
+
 // leave unmounts a disk. A volume's device is free then, and has all that was written.
 func (d *disk) leave(ctx context.Context) error {
 	if d.request.FS != "" {

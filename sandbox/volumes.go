@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
 )
 
@@ -36,6 +37,28 @@ func (s *Sandbox) useDisk(ctx context.Context, m *machine, d disks.Disk, file *o
 	if err := s.saveSlots(m); err != nil {
 		s.slots.Drop(d.Name) // it stays mounted, for who comes next
 		return err
+	}
+	return nil
+}
+
+// GrowVolume has a machine that has a volume, to be written, see it with so many bytes, and its file
+// system be as large. A regular file becomes so long.
+func (s *Sandbox) GrowVolume(ctx context.Context, name string, bytes int64) error {
+	m, err := s.running("grow a volume of", Running)
+	if err != nil {
+		return err
+	}
+	at, ok := s.slots.Writable(name)
+	if !ok {
+		return fmt.Errorf("grow volume %.64q of %s: %w: it has none that can be written", name, s.subject(), ErrInvalid)
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	if err := m.vm.Resize(ctx, at, bytes); err != nil {
+		return fmt.Errorf("grow volume %s of %s: %w", name, s.subject(), m.fault(err))
+	}
+	if err := m.agent.Grow(ctx, agentv1.Grow{Name: name, Bytes: bytes}); err != nil {
+		return fmt.Errorf("grow volume %s of %s: %w", name, s.subject(), m.fault(err))
 	}
 	return nil
 }

@@ -14,6 +14,10 @@ const (
 	// to before the container's cgroup changes, in MiB. A request without an id is
 	// about the whole pod; its resources are agentv1.PodLimits in JSON.
 	MemoryAnnotation = "io.bulkhead.internal/memory-mib"
+	// VolumeAnnotation of an UpdateTaskRequest without an id names a volume of the machine's that
+	// is grown to BytesAnnotation. Nothing else of the pod changes then.
+	VolumeAnnotation = "io.bulkhead.internal/volume"
+	BytesAnnotation  = "io.bulkhead.internal/volume-bytes"
 )
 
 // Card is the name that the tap of a further interface is sent under, from 0 on.

@@ -42,6 +42,10 @@ func (f *fake) Resize(_ context.Context, limits agentv1.PodLimits, memoryMiB int
 	return f.call("resize the pod to %d bytes, %d MiB", limits.MemoryBytes, memoryMiB)
 }
 
+func (f *fake) GrowVolume(_ context.Context, name string, bytes int64) error {
+	return f.call("grow %s to %d bytes", name, bytes)
+}
+
 func (f *fake) UpdateContainer(_ context.Context, id string, resources []byte, memoryMiB int) error {
 	return f.call("update %s to %s, %d MiB", id, resources, memoryMiB)
 }
@@ -123,6 +127,7 @@ func TestCallsReachTheSandbox(t *testing.T) {
 		"resize the pod to 9 bytes, 640 MiB": func(r *rig, ctx context.Context) error {
 			return r.update(ctx, "", "640", `{"memoryBytes":9}`)
 		},
+		"grow v to 77 bytes": func(r *rig, ctx context.Context) error { return r.grow(ctx, "77") },
 		"wait stopped": func(r *rig, ctx context.Context) error {
 			_, err := r.sandbox.WaitSandbox(ctx, &sandboxv1.WaitSandboxRequest{SandboxID: "pod"})
 			return err
@@ -157,6 +162,14 @@ func (r *rig) update(ctx context.Context, id, memory, resources string) error {
 	return err
 }
 
+// grow makes a volume of the pod's larger.
+func (r *rig) grow(ctx context.Context, bytes string) error {
+	_, err := r.task.Update(ctx, &taskv3.UpdateTaskRequest{
+		Annotations: map[string]string{layout.VolumeAnnotation: "v", layout.BytesAnnotation: bytes},
+	})
+	return err
+}
+
 // TestCallsOutOfBounds: what cannot be right never reaches the sandbox.
 func TestCallsOutOfBounds(t *testing.T) {
 	r, ctx := start(t), t.Context()
@@ -167,6 +180,8 @@ func TestCallsOutOfBounds(t *testing.T) {
 		},
 		"files too long":      func() error { _, err := r.extension.Files(ctx, filesOf(2<<20+1)); return err },
 		"memory in words":     func() error { return r.update(ctx, "c", "much", "{}") },
+		"a size in words":     func() error { return r.grow(ctx, "much") },
+		"a size of nothing":   func() error { return r.grow(ctx, "0") },
 		"memory below 0":      func() error { return r.update(ctx, "c", "-1", "{}") },
 		"limits not JSON":     func() error { return r.update(ctx, "c", "", "{") },
 		"no limits of a pod":  func() error { return r.update(ctx, "", "", `"none"`) },

@@ -153,6 +153,14 @@ func (t task) CloseIO(ctx context.Context, r *taskv3.CloseIORequest) (*emptypb.E
 }
 
 func (t task) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb.Empty, error) {
+	if name := r.Annotations[layout.VolumeAnnotation]; name != "" && r.ID == "" {
+		text := r.Annotations[layout.BytesAnnotation]
+		bytes, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || bytes <= 0 {
+			return nil, invalid("annotation %s: %q is no number of bytes", layout.BytesAnnotation, text)
+		}
+		return empty(t.o.Sandbox.GrowVolume(ctx, name, bytes))
+	}
 	memory := 0
 	if text := r.Annotations[layout.MemoryAnnotation]; text != "" {
 		var err error

@@ -123,6 +123,11 @@ func (c *Client) Memory(ctx context.Context) (Memory, error) {
 // under that name already.
 func (c *Client) Mount(ctx context.Context, r Mount) error { return c.call(ctx, OpMount, r, nil) }
 
+// Grow makes a volume's file system as large as its disk is now.
+func (c *Client) Grow(ctx context.Context, r Grow) error {
+	return c.call(ctx, OpGrow, r, nil)
+}
+
 // Unmount is the inverse of Mount and succeeds for a name that is not mounted.
 func (c *Client) Unmount(ctx context.Context, r Unmount) error {
 	return c.call(ctx, OpUnmount, r, nil)

@@ -43,6 +43,7 @@ const (
 	OpMemory    Op = "memory"    // - -> Memory
 	OpMount     Op = "mount"     // Mount -> -
 	OpUnmount   Op = "unmount"   // Unmount -> -
+	OpGrow      Op = "grow"      // Grow -> -
 	OpFlush     Op = "flush"     // - -> -; sync(2), before the machine goes
 	OpCreate    Op = "create"    // Create -> Created
 	OpStart     Op = "start"     // Process -> -
@@ -204,6 +205,13 @@ type Mount struct {
 // Unmount is the inverse of Mount; ErrBusy while a container uses it.
 type Unmount struct {
 	Name string `json:"name"`
+}
+
+// Grow has the file system of a volume, which is mounted to be written, be as large as its disk,
+// of which the host has said that it has so many Bytes.
+type Grow struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
 }
 
 // Create makes a container, which waits for its start.

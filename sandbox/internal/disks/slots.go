@@ -133,6 +133,18 @@ func (s *Slots) Users(name string) (n int, ok bool) {
 	return 0, false
 }
 
+// Writable is the slot of a volume that is mounted there; ok is false for one that is not.
+func (s *Slots) Writable(name string) (at int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, slot := range s.used {
+		if slot.name == name && slot.volume && slot.mounted() && i < s.machine.Scratch {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
 func (s *slot) mounted() bool {
 	select {
 	case <-s.ready:
