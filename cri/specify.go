@@ -62,7 +62,7 @@ func (s *Service) named(name, cache string) (containerv1.Source, error) {
 	case v.Kind == named.Shared:
 		return containerv1.Share{Name: containerv1.VolumeName(name), Cache: cache}, nil
 	case v.Kind == named.Disk && cache == "":
-		return containerv1.Block{Name: containerv1.VolumeName(name)}, nil
+		return containerv1.Block{Name: containerv1.VolumeName(name), FS: containerv1.FSExt4}, nil
 	case v.Kind == named.Disk:
 		return nil, failure.Invalid("volume %s is a disk, which has no cache to choose", name)
 	}

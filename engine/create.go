@@ -12,7 +12,6 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
-	"github.com/bulkhead-project/bulkhead/engine/blocks"
 	"github.com/bulkhead-project/bulkhead/engine/bundle"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
@@ -77,7 +76,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if err != nil {
 		return "", err
 	}
-	devices, err := blocks.Of(mounts)
+	devices, err := p.blocks.Of(mounts)
 	if err != nil {
 		return "", err
 	}
@@ -99,7 +98,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if r.Spec, err = shares.Named(r.Spec, shared); err != nil {
 		return "", err
 	}
-	if r.Spec, err = blocks.Named(r.Spec, devices); err != nil {
+	if r.Spec, err = p.blocks.Named(r.Spec, devices); err != nil {
 		return "", err
 	}
 	ctr := newContainer(p, id, r)
@@ -255,8 +254,10 @@ func (p *pod) createTask(ctx context.Context, c *link.Conn, ctr *container, r Co
 		stdio = log
 	}
 	req.Stdin, req.Stdout, req.Stderr = containerv1.EncodeStdio(stdio)
-	_, err := c.Task.Create(ctx, req)
-	return err
+	if _, err := c.Task.Create(ctx, req); err != nil {
+		return err
+	}
+	return p.fillVolumes(ctx, c, ctr.Blocks)
 }
 
 // sendDisk gives the shim an image's disk.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -79,7 +80,7 @@ func newPod(e *Engine, record *store.Pod) *pod {
 		Program: e.o.Share, StateDir: e.store.StateDir(p.id), Rules: e.Places(), Volumes: e.named,
 		Logger: e.log.With("pod", p.id),
 	})
-	p.blocks = blocks.New(blocksPod{p})
+	p.blocks = blocks.New(blocksPod{p}, e.named)
 	p.volumes = volumes.New(volumePod{p}, volumes.Host{Paths: e.paths, Logger: e.log.With("pod", p.id)})
 	return p
 }
@@ -154,6 +155,15 @@ func (p blocksPod) Blocks(but string) (all []store.Block) {
 		}
 	}
 	return all
+}
+
+// Holder implements blocks.Pod.
+func (p blocksPod) Holder(path string) string {
+	holder, _ := p.e.holder(path, p.pod)
+	if holder == nil {
+		return ""
+	}
+	return cmp.Or(holder.snapshot().Title, shortid.Of(holder.id))
 }
 
 // acquire takes op, or gives up with ctx.

@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
+	"path/filepath"
 	"strconv"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
@@ -11,10 +13,14 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/blocks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/image/scratch"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -187,4 +193,78 @@ func cpuOf(r *specs.LinuxResources) (quota, period int64) {
 		period = int64(min(*r.CPU.Period, math.MaxInt64))
 	}
 	return quota, period
+}
+
+// GrowVolume makes a named volume larger, also while a running pod has it, whose file system grows
+// with it then. It never shrinks. The error of a volume that a pod has which does not run matches
+// named.ErrInUse.
+func (e *Engine) GrowVolume(ctx context.Context, name string, bytes int64) (named.Volume, error) {
+	v, err := e.named.Grow(ctx, name, bytes)
+	if !errors.Is(err, named.ErrInUse) {
+		return v, err
+	}
+	path, pathErr := filepath.EvalSymlinks(e.named.Image(name))
+	if _, check := e.named.Growable(name, bytes); pathErr != nil || check != nil {
+		return v, errors.Join(check, pathErr)
+	}
+	p, b := e.holder(path, nil)
+	if p == nil {
+		return v, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	done, err := p.blocks.Turn(ctx, []store.Block{b})
+	if err != nil {
+		return v, err
+	}
+	defer done()
+	c, err := p.live(ctx)
+	if err == nil {
+		err = growVolume(ctx, c, b, scratch.Rounded(bytes))
+	}
+	if err != nil {
+		return v, failure.Wrap(err, "grow volume %s in pod %s", name, shortid.Of(p.id))
+	}
+	return e.named.Get(name)
+}
+
+// holder is a running pod that has the block device at a path, but for one of them.
+func (e *Engine) holder(path string, but *pod) (*pod, store.Block) {
+	for _, p := range e.all() {
+		if up, _ := (volumePod{p}).Up(); p == but || !up {
+			continue
+		}
+		for _, b := range (blocksPod{p}).Blocks("") {
+			if b.Path == path {
+				return p, b
+			}
+		}
+	}
+	return nil, store.Block{}
+}
+
+// fillVolumes has the file systems of named volumes be as large as their disks: these may have
+// grown since they were mounted last.
+func (p *pod) fillVolumes(ctx context.Context, c *link.Conn, all []store.Block) error {
+	for _, b := range all {
+		volume, ok := containerv1.VolumeOf(b.Asked)
+		if !ok || b.ReadOnly {
+			continue
+		}
+		v, err := p.e.named.Get(volume)
+		if err == nil {
+			err = growVolume(ctx, c, b, v.Bytes)
+		}
+		if err != nil {
+			return failure.Wrap(err, "volume %s", volume)
+		}
+	}
+	return nil
+}
+
+func growVolume(ctx context.Context, c *link.Conn, b store.Block, bytes int64) error {
+	_, err := c.Task.Update(ctx, &taskv3.UpdateTaskRequest{Annotations: map[string]string{
+		layout.VolumeAnnotation: blocks.Name(b), layout.BytesAnnotation: strconv.FormatInt(bytes, 10),
+	}})
+	return err
 }

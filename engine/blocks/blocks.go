@@ -8,12 +8,16 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"path/filepath"
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -22,16 +26,22 @@ import (
 type Pod interface {
 	// Blocks are the block devices of all its containers but one.
 	Blocks(but string) []store.Block
+	// Holder is another pod that runs and has the block device at a path, NAMESPACE/NAME; empty for
+	// none that is known.
+	Holder(path string) string
 }
 
 // Set is the block devices of one pod. Its methods may be called at once.
 type Set struct {
-	pod  Pod
-	turn chan struct{}
+	pod     Pod
+	volumes *named.Store
+	turn    chan struct{}
 }
 
-// New returns the block devices of a pod.
-func New(pod Pod) *Set { return &Set{pod: pod, turn: make(chan struct{}, 1)} }
+// New returns the block devices of a pod, some of which may be volumes with names.
+func New(pod Pod, volumes *named.Store) *Set {
+	return &Set{pod: pod, volumes: volumes, turn: make(chan struct{}, 1)}
+}
 
 // Turn waits until no other container with block devices is being made or removed: a device that
 // one of them lets go of must not be counted on by the next. Done lets the next one begin.
@@ -48,13 +58,13 @@ func (s *Set) Turn(ctx context.Context, all []store.Block) (done func(), err err
 }
 
 // Of are the block devices that mounts are of, without repetition, each by the path where it is.
-func Of(mounts []containerv1.Mount) (all []store.Block, err error) {
+func (s *Set) Of(mounts []containerv1.Mount) (all []store.Block, err error) {
 	for _, m := range mounts {
 		source, ok := m.Source.(containerv1.Block)
 		if !ok {
 			continue
 		}
-		path, err := find(source.Name)
+		path, err := s.find(source)
 		if err != nil {
 			return nil, failure.Wrap(err, "mount at %s", m.Destination)
 		}
@@ -78,9 +88,29 @@ func Name(b store.Block) string {
 	return "volume-" + hex.EncodeToString(sum[:8])
 }
 
+// find is the path without links of a block device, or of the disk of a volume.
+func (s *Set) find(source containerv1.Block) (string, error) {
+	volume, ok := containerv1.VolumeOf(source.Name)
+	if !ok {
+		return find(source.Name)
+	}
+	want := named.Disk
+	if source.FS == containerv1.NoFS {
+		want = named.Block
+	}
+	v, err := s.volumes.Get(volume)
+	switch {
+	case err != nil:
+		return "", err
+	case v.Kind != want:
+		return "", failure.New(codes.FailedPrecondition, "volume %s is a %s, not a %s", volume, v.Kind, want)
+	}
+	return filepath.EvalSymlinks(s.volumes.Image(volume))
+}
+
 // Named is a specification whose mounts of block devices have the VM's names for them. What is
 // to be read only cannot be written, also where the VM has the disk writable.
-func Named(spec *specs.Spec, all []store.Block) (*specs.Spec, error) {
+func (s *Set) Named(spec *specs.Spec, all []store.Block) (*specs.Spec, error) {
 	if len(all) == 0 {
 		return spec, nil
 	}
@@ -92,7 +122,7 @@ func Named(spec *specs.Spec, all []store.Block) (*specs.Spec, error) {
 		if err != nil || !ours || !ok {
 			continue
 		}
-		path, err := find(block.Name)
+		path, err := s.find(block)
 		at := slices.IndexFunc(all, func(b store.Block) bool { return b.Path == path })
 		if err != nil || at < 0 {
 			return nil, failure.Invalid("mount at %s: its block device is not the container's", m.Destination)
@@ -115,6 +145,21 @@ func readOnly(m *containerv1.Mount, block *containerv1.Block) {
 	m.Options = append(slices.DeleteFunc(m.Options, func(o string) bool { return o == "rw" }), "ro")
 }
 
+// heldBy has an error that matches ErrInUse tell which pod has the block device.
+func (s *Set) heldBy(err error, b store.Block) error {
+	if !errors.Is(err, ErrInUse) {
+		return err
+	}
+	what := b.Path
+	if volume, ok := containerv1.VolumeOf(b.Asked); ok {
+		what = volume
+	}
+	if holder := s.pod.Holder(b.Path); holder != "" {
+		return inUse(what, "pod "+holder+" has it")
+	}
+	return err
+}
+
 // Part is a block device as the pod's shim is told of it, and the file to be sent with it,
 // which is locked and the caller's to close; nil where the pod has the device already. But is
 // the container that it is for. An error matches ErrInUse where somebody else has the device.
@@ -129,7 +174,7 @@ func (s *Set) Part(ctx context.Context, but string, b store.Block) (layout.Part,
 	switch {
 	case have == nil:
 		disk, err := Open(ctx, b.Path, b.ReadOnly)
-		return part, disk, err
+		return part, disk, s.heldBy(err, b)
 	case have.FS != b.FS:
 		return part, nil, failure.Invalid("block device %.200q is mounted with its file system, and without", b.Path)
 	case have.ReadOnly && !b.ReadOnly:

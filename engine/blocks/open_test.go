@@ -126,6 +126,8 @@ type has []store.Block
 
 func (h has) Blocks(string) []store.Block { return h }
 
+func (has) Holder(string) string { return "" }
+
 // TestPart: what the pod has already is not sent again, and what it cannot have so is refused.
 func TestPart(t *testing.T) {
 	path := file(t, filepath.Join(realDir(t), "disk"), 1<<20)
@@ -143,7 +145,7 @@ func TestPart(t *testing.T) {
 		{name: "read-only", has: has{{Path: path, ReadOnly: true}}, want: store.Block{}, code: codes.FailedPrecondition},
 	} {
 		tt.want.Path = path
-		part, disk, err := New(tt.has).Part(t.Context(), "c", tt.want)
+		part, disk, err := New(tt.has, nil).Part(t.Context(), "c", tt.want)
 		if (disk != nil) != tt.sent || err == nil && tt.code != codes.OK || err != nil && failure.Code(err) != tt.code {
 			t.Errorf("%s: %v, %v", tt.name, disk, err)
 		}
@@ -174,11 +176,12 @@ func TestNamed(t *testing.T) {
 		kind, source, options := m.Encode()
 		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
 	}
-	all, err := Of(mounts)
+	s := New(has{}, nil)
+	all, err := s.Of(mounts)
 	if err != nil || len(all) != 1 || all[0].ReadOnly || all[0].Path != path {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	named, err := Named(spec, all)
+	named, err := s.Named(spec, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +192,7 @@ func TestNamed(t *testing.T) {
 		}
 	}
 	mounts[1].Source = containerv1.Block{Name: link, Access: "r"}
-	if _, err := Of(mounts); failure.Code(err) != codes.InvalidArgument {
+	if _, err := s.Of(mounts); failure.Code(err) != codes.InvalidArgument {
 		t.Errorf("with its file system, and without: %v", err)
 	}
 }

@@ -78,6 +78,11 @@ func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv
 			return err
 		}
 		defer p.Close()
+		if volume, ok := containerv1.VolumeOf(source.Name); ok && m.Group != 0 {
+			if err := s.host.Volumes.Give(ctx, volume, m.Group); err != nil {
+				return err
+			}
+		}
 		cache, err := share.ParseCache(source.Cache)
 		if err != nil {
 			return &failure.Error{Code: codes.InvalidArgument, Text: fmt.Sprintf("host path %.200q", source.Name), Err: err}

@@ -49,6 +49,8 @@ type Pod struct {
 	// UID is what the pod has in common with its successors, which take its disk
 	// over; empty for none.
 	UID string `json:"uid,omitempty"`
+	// Title is NAMESPACE/NAME, for messages.
+	Title string `json:"title,omitempty"`
 	// Volumes says that emptyDirs may lie on the disk, which nothing else outlives.
 	Volumes bool  `json:"volumes,omitempty"`
 	Phase   Phase `json:"phase"`

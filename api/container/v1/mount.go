@@ -55,7 +55,7 @@ type Mount struct {
 	// SubPath is what of the source is mounted; empty is all. A directory that is
 	// missing is made in a Dir and in Files, and is an error elsewhere.
 	SubPath string
-	// Group owns a Dir, Files or a Block beside root (fsGroup); 0 is none.
+	// Group owns a Dir, Files, a Block, or a Share that is a volume, beside root (fsGroup); 0 is none.
 	Group int
 	// Options are mount(8)'s: "ro", "rbind", "rprivate", "noexec" … None is one that
 	// Encode writes itself.
@@ -176,7 +176,7 @@ func (m *Mount) parse(dir *Dir, block *Block, kind, key, value string, err *erro
 		mode, *err = strconv.ParseUint(value, 8, 12)
 		dir.Mode = uint32(mode)
 	case kind == typeBlock && block.parse(key, value, err):
-	case (isDir || kind == typeFiles || kind == typeBlock) && key == "group":
+	case (isDir || kind == typeFiles || kind == typeBlock || kind == typeShare) && key == "group":
 		var group uint64
 		group, *err = strconv.ParseUint(value, 10, 31)
 		m.Group = int(group)
