@@ -52,6 +52,7 @@ func testPods(t *testing.T, prefix []string) {
 	u := newUser(t, prefix)
 	u.loadBusybox()
 	t.Run("exit codes and output", u.exitCodes)
+	t.Run("volumes", u.lasting)
 	t.Run("a detached pod", u.detached)
 	t.Run("errors", u.errors)
 }

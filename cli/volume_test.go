@@ -91,3 +91,20 @@ func testVolumes(t *testing.T, u *user) {
 		t.Errorf("after its removal: %v", err)
 	}
 }
+
+// lasting writes to volumes of either kind by one pod, and reads them by the next.
+func (u *user) lasting(t *testing.T) {
+	u.must("", "volume", "create", "media", "--shared")
+	for _, name := range []string{"data", "media"} {
+		script := "echo one >/v/file; stat -c %u:%g:%a /v"
+		if out := u.must("", "run", "--rm", "-q", "-v", name+":/v", busybox, "sh", "-c", script); out != "0:0:777\n" {
+			t.Errorf("%s: its top is %q", name, out)
+		}
+		if out := u.must("", "run", "--rm", "-q", "-v", name+":/v:ro", busybox, "cat", "/v/file"); out != "one\n" {
+			t.Errorf("%s: the next pod reads %q", name, out)
+		}
+	}
+	if out := u.must("", "volume", "prune", "--force"); !strings.HasPrefix(out, "volume data\nvolume media\nfreed ") {
+		t.Errorf("volume prune: %q", out)
+	}
+}

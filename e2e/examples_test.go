@@ -167,4 +167,19 @@ func database(t *testing.T, w *world) {
 	if c := w.run(t, "", "exec", "database", "--", "redis-cli", "get", "greeting"); !strings.Contains(c.out.String(), "NOAUTH") {
 		t.Errorf("without the password: %v", c)
 	}
+	// The pod ends and comes again, and then the engine; the files are the claim's.
+	text, err := os.ReadFile("../examples/database.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.must(t, "", "rm", "-f", "database")
+	w.must(t, regexp.MustCompile(`, hostPort: \d+`).ReplaceAllString(string(text), ""), "run", "-d", "-")
+	w.soon(t, `database +1/1 +Running`, "ps")
+	if err := kill(w.engine()); err != nil {
+		t.Fatal(err)
+	}
+	if got := cli("get greeting"); got != "hello\n" {
+		t.Errorf("in another pod: %q", got)
+	}
+	w.must(t, "", "volume", "rm", "-f", "database")
 }

@@ -21,17 +21,25 @@ metadata: {name: s}
 stringData: {key: kept}
 ---
 apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: lasting}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 100Mi}}}
+---
+apiVersion: v1
 kind: Pod
 metadata: {name: always}
 spec:
   terminationGracePeriodSeconds: 1
-  volumes: [{name: disk, emptyDir: {}}]
+  volumes: [{name: disk, emptyDir: {}}, {name: lasting, persistentVolumeClaim: {claimName: lasting}}]
   containers:
   - name: c
     image: %[1]s
-    command: [sh, -c, 'echo "$S"; echo x >>/disk/file; cat /disk/file; sync; trap exit TERM; sleep 600 & wait']
+    command:
+    - sh
+    - -c
+    - 'echo "$S"; echo x >>/disk/file; cat /disk/file; echo y >>/lasting/file; cat /lasting/file; sync; trap exit TERM; sleep 600 & wait'
     env: [{name: S, valueFrom: {secretKeyRef: {name: s, key: key}}}]
-    volumeMounts: [{name: disk, mountPath: /disk}]
+    volumeMounts: [{name: disk, mountPath: /disk}, {name: lasting, mountPath: /lasting}]
 ---
 %[2]s
 ---
@@ -67,9 +75,9 @@ spec:
 			t.Errorf("%s is not listed:\n%s", want, list)
 		}
 	}
-	// What is in the VM's memory ends with it; emptyDirs, Secrets and logs stay.
-	w.soon(t, `^kept\nx\nx\n$`, "logs", "always")
-	if last := w.must(t, "", "logs", "--previous", "always"); last != "kept\nx\n" {
+	// What is in the VM's memory ends with it; emptyDirs, volumes, Secrets and logs stay.
+	w.soon(t, `^kept\nx\nx\ny\ny\n$`, "logs", "always")
+	if last := w.must(t, "", "logs", "--previous", "always"); last != "kept\nx\ny\n" {
 		t.Errorf("the log from before: %q", last)
 	}
 	w.soon(t, `foreground +0/1 +(VMKilled|Error|Failed)`, "ps")

@@ -181,7 +181,7 @@ func (s *server) diskUsage(r *http.Request) (any, error) {
 		}
 	}
 	pods.Type, imgs.Type, templates.Type = "Pods", "Images", "Templates"
-	return []api.DiskShare{pods, imgs, volumes, templates}, nil
+	return []api.DiskShare{pods, imgs, templates, volumes}, nil
 }
 
 func (s *server) volumeShare(ctx context.Context) (share api.DiskShare, err error) {

@@ -110,7 +110,7 @@ func (s *server) resizeVolume(r *http.Request) (any, error) {
 
 // grow makes a volume larger.
 func (s *server) grow(ctx context.Context, name string, size int64) (named.Volume, error) {
-	return s.volumes.Grow(ctx, name, size)
+	return s.engine.GrowVolume(ctx, name, size)
 }
 
 // removeVolume removes a volume that no pod names, or with force the pods that name it before.

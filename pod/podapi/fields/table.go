@@ -157,7 +157,7 @@ var table = map[string]Entry{
 	"PodSecurityContext.fsGroup":                  honoured(),
 	"PodSecurityContext.sysctls": honoured("those that belong to a namespace, and of the machine's own vm.*, fs.* and " +
 		"kernel.* those that size things; docs/security.md lists them"),
-	"PodSecurityContext.fsGroupChangePolicy": noEffect("it is not for volumes that are made with the pod, as all are here"),
+	"PodSecurityContext.fsGroupChangePolicy": noEffect("volumes are as with OnRootMismatch"),
 	"PodSecurityContext.seccompProfile":      honoured("RuntimeDefault where nothing is said"),
 	"PodSecurityContext.appArmorProfile":     honoured(),
 	"PodSecurityContext.seLinuxChangePolicy": noEffect("without seLinuxOptions nothing is changed"),

@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// holder is a pod that has a claim's disk, and writes numbers there that it tells when they are
+// on the disk.
+const holder = `apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 100Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: holder}
+spec:
+  terminationGracePeriodSeconds: 0
+  securityContext: {runAsUser: 999, runAsGroup: 999, fsGroup: 1234}
+  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]
+  containers:
+  - name: c
+    image: IMAGE
+    command:
+    - sh
+    - -c
+    - 'umask 022; i=$(cat /v/n 2>/dev/null || echo 0); echo begun at $i;
+      while :; do i=$((i+1)); echo $i >/v/next && mv /v/next /v/n && sync && echo $i; sleep 0.01; done'
+    volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /part, subPath: a/b}]
+`
+
+// TestDisk: a disk outlives its pod, its engine and its VM, has its own size and no more, grows,
+// and is one pod's at a time.
+func TestDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	document := strings.ReplaceAll(holder, "IMAGE", image)
+	w.must(t, document, "run", "-d", "-")
+	w.soon(t, `begun at 0\n1\n`, "logs", "holder")
+	inside := func(script string) string {
+		t.Helper()
+		return w.must(t, "", "exec", "holder", "--", "sh", "-c", script)
+	}
+	if got := inside("touch /part/f; stat -c '%u %g %a' /v /part; stat -c %g /v/a/b/f"); got != "0 1234 2777\n0 1234 2777\n1234\n" {
+		t.Errorf("owners: %q", got)
+	}
+	if size := kilobytes(t, inside("df -k /v | tail -1")); size < 80<<10 || size > 100<<10 {
+		t.Errorf("it has %d KiB", size)
+	}
+	c := w.run(t, "", "run", "--rm", "-q", "-v", "data:/d", image, "ls", "/d")
+	if c.ProcessState.ExitCode() == 0 || !strings.Contains(c.err.String(), `volume "data": pod default/holder has it: in use`) {
+		t.Errorf("a second pod: %v", c)
+	}
+	if got := inside("dd if=/dev/zero of=/v/full bs=1M 2>&1; rm /v/full"); !strings.Contains(got, "No space left on device") {
+		t.Errorf("a full disk: %q", got)
+	}
+
+	if out := w.must(t, "", "volume", "resize", "data", "200Mi"); out != "data 210 MB\n" {
+		t.Errorf("resize: %q", out)
+	}
+	if size := kilobytes(t, inside("df -k /v | tail -1")); size < 160<<10 || size > 200<<10 {
+		t.Errorf("grown, while it is in use, to %d KiB", size)
+	}
+
+	// The VM is killed while it writes: what was synced is there.
+	last := w.lastNumber(t)
+	for _, p := range w.processes() {
+		if strings.HasPrefix(p.qemu(), "bulkhead-") {
+			if err := kill(p.pid); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	killed := w.lastNumber(t)
+	w.soon(t, `begun at [1-9]`, "logs", "holder")
+	begun := regexp.MustCompile(`begun at (\d+)`).FindStringSubmatch(w.must(t, "", "logs", "holder"))
+	if n, err := strconv.Atoi(begun[1]); err != nil || n < killed || n < last {
+		t.Errorf("%d were written, and %v is there", killed, begun)
+	}
+	if err := kill(w.engine()); err != nil {
+		t.Fatal(err)
+	}
+	inside("cat /v/n")
+
+	w.must(t, "", "stop", "holder")
+	w.must(t, "", "volume", "resize", "data", "300Mi")
+	w.must(t, "", "start", "holder")
+	if size := kilobytes(t, inside("df -k /v | tail -1")); size < 240<<10 || size > 300<<10 {
+		t.Errorf("grown, while nobody had it, to %d KiB", size)
+	}
+	w.must(t, "", "rm", "-f", "holder")
+	got := w.must(t, "", "run", "--rm", "-q", "-v", "data:/d:ro", image, "sh", "-c", "ls /d/a/b; echo x >/d/x || echo refused")
+	if !strings.HasPrefix(got, "f\n") || !strings.Contains(got, "refused") {
+		t.Errorf("to be read: %q", got)
+	}
+	again := strings.Replace(document, "100Mi", "400Mi", 1)
+	w.must(t, again, "run", "-d", "-")
+	w.soon(t, `begun at [1-9]`, "logs", "holder")
+	if size := kilobytes(t, inside("df -k /v | tail -1")); size < 330<<10 || size > 400<<10 {
+		t.Errorf("grown by its claim to %d KiB", size)
+	}
+	w.must(t, "", "volume", "rm", "-f", "data")
+	if out := w.must(t, "", "ps", "-a", "-q"); out != "" {
+		t.Errorf("its pod is left: %s", out)
+	}
+	w.end(t)
+}
+
+// kilobytes is the size in a line of df -k.
+func kilobytes(t *testing.T, line string) (n int) {
+	t.Helper()
+	var device string
+	if _, err := fmt.Sscan(line, &device, &n); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return n
+}
+
+// lastNumber is the last one that the holder has told.
+func (w *world) lastNumber(t *testing.T) int {
+	t.Helper()
+	numbers := regexp.MustCompile(`(?m)^\d+$`).FindAllString(w.must(t, "", "logs", "holder"), -1)
+	n, err := strconv.Atoi(numbers[len(numbers)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
