@@ -33,6 +33,7 @@ func Tools(worker string) ([]ociimage.Entry, error) {
 	dirs := map[string]bool{}
 	all := []ociimage.Entry{
 		ociimage.Symlink("usr/bin/git-upload-pack", "git"),
+		ociimage.Symlink("bin/sh", "busybox"), // git asks it to find the former
 		// git trusts trees of others only if it is told to.
 		ociimage.File("etc/gitconfig", 0o644, "[safe]\n\tdirectory = *\n"),
 	}
