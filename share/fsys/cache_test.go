@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -162,5 +164,50 @@ func TestListingBringsAttributes(t *testing.T) {
 				t.Fatalf("round %d, file %d: %v, %v", round, i, info, err)
 			}
 		}
+	}
+}
+
+// TestAppendsOfTwo has two guests append to one file at once: nothing that one has written is lost, all see the same, and
+// the times that both are told are the file's. A guest's kernel may write what crosses a page in two pieces.
+func TestAppendsOfTwo(t *testing.T) {
+	t.Parallel()
+	first, host := share(t, fsys.Options{}, fsys.Root{})
+	top := fsystest.Mount(t, fsystest.Spec{Roots: []fsystest.Root{{Root: fsys.Root{Name: "data"}, Path: host}}})
+	const times, length = 300, 18
+	put(t, filepath.Join(host, "log"), "")
+	guests := map[string]string{"1": first, "2": filepath.Join(top, "data")}
+	var all sync.WaitGroup
+	for mark, dir := range guests {
+		all.Go(func() {
+			f, err := os.OpenFile(filepath.Join(dir, "log"), os.O_WRONLY|os.O_APPEND, 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer f.Close()
+			for range times {
+				if _, err := f.WriteString(strings.Repeat(mark, length)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	want := content(filepath.Join(host, "log"))
+	info, err := os.Stat(filepath.Join(host, "log"))
+	if err != nil || len(want) != len(guests)*times*length {
+		t.Fatalf("%d bytes: %v", len(want), err)
+	}
+	for mark, dir := range guests {
+		if n := strings.Count(want, mark); n != times*length {
+			t.Errorf("%d bytes of guest %s are left", n, mark)
+		}
+		if got := content(filepath.Join(dir, "log")); got != want {
+			t.Errorf("guest %s sees something else", mark)
+		}
+		within(t, "the time of the last change", time.Second, func() bool {
+			seen, err := os.Stat(filepath.Join(dir, "log"))
+			return err == nil && seen.ModTime().Equal(info.ModTime())
+		})
 	}
 }
