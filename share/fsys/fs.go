@@ -58,6 +58,9 @@ type Options struct {
 	ACL bool
 	// ProcSelfFD is /proc/self/fd, opened with O_PATH. New takes it over. Nil opens it.
 	ProcSelfFD *os.File `json:"-"`
+	// Handles is the number before that of the first handle. A guest may have handles of a process before this one,
+	// of the same files.
+	Handles uint64
 	// Nodes is how many files the guest may know, each at some 300 bytes; 262,144 if 0.
 	Nodes int
 	// Descriptors is how many the file system may have; most of RLIMIT_NOFILE if 0.
@@ -103,7 +106,7 @@ func New(o Options) (*FS, error) {
 		proc: proc,
 		// Open files keep their nodes' descriptors, so there are more of these than of handles.
 		table:   nodes.New(nodes.Limits{Nodes: or(o.Nodes, 1<<18), Descriptors: limit / 2}),
-		handles: handles{max: limit * 3 / 8, open: map[uint64]*handle{}},
+		handles: handles{max: limit * 3 / 8, next: o.Handles, open: map[uint64]*handle{}},
 		stop:    make(chan struct{}),
 	}
 	fs.locks = locks.New(locks.Limits{Descriptors: limit / 8, Waiters: or(o.Waiters, 256)}, fs.stop)

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -102,7 +103,7 @@ func prepare(owner string) (*server, error) {
 	if err := limit(); err != nil {
 		return nil, err
 	}
-	options := fsys.Options{ProcSelfFD: proc, Waiters: waiters}
+	options := fsys.Options{ProcSelfFD: proc, Waiters: waiters, Handles: uint64(rand.Uint32()) << 31}
 	if uid < 0 {
 		options.Owner = &fsys.Owner{}
 	}

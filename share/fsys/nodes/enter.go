@@ -1,6 +1,9 @@
 package nodes
 
 import (
+	"encoding/binary"
+	"hash/fnv"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -62,10 +65,29 @@ func (t *Table) find(tree *Tree, st *unix.Statx_t, spare int) (*Node, error) {
 	if len(t.nodes) >= t.limits.Nodes-spare {
 		return nil, unix.ENFILE
 	}
-	id := t.next
-	t.next++
-	return t.add(id, k, tree, st), nil
+	return t.add(t.idOf(tree, st), k, tree, st), nil
 }
+
+// idOf is the id of a new node: the same in every server of the pod's, so that the guest keeps what it has mounted on
+// a file when another server is asked for it. A file whose birth is not known may be one that has the number of
+// another since, and gets an id that no server has given; so does one of two that would have the same.
+func (t *Table) idOf(tree *Tree, st *unix.Statx_t) uint64 {
+	if at := born(st); at != 0 {
+		h := fnv.New64a()
+		kind := uint64(st.Mode) & unix.S_IFMT
+		for _, part := range []uint64{treeID(tree.Name), unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, uint64(at), kind} {
+			_, _ = h.Write(binary.NativeEndian.AppendUint64(nil, part))
+		}
+		if id := stable | h.Sum64()>>2; t.nodes[id] == nil {
+			return id
+		}
+	}
+	t.next++
+	return t.next - 1
+}
+
+// stable is set in the ids that files have in every server. Of these no other is that large, but those of trees.
+const stable = 1 << 62
 
 // Forget takes back n lookups. More than there were, and nodes that do not exist, are nothing.
 func (t *Table) Forget(id, n uint64) {

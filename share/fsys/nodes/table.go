@@ -47,8 +47,8 @@ func New(limits Limits) *Table {
 	}
 }
 
-// firstID is where the ids of nodes begin: elsewhere in each process, since a guest may ask with an id that a server
-// before this one gave it, which must not be another file's.
+// firstID is where the ids of nodes begin that are this process's own: elsewhere in each, since a guest may ask with an
+// id that a server before this one gave it, which must not be another file's.
 func firstID() uint64 { return uint64(1+rand.Uint32N(1<<30)) << 32 }
 
 // treeID is the id of a tree's root, the same in every process: what the guest has mounted of it, another server's

@@ -104,6 +104,48 @@ func TestForget(t *testing.T) {
 	counts(t, table, 1, 1)
 }
 
+// TestIDs: a file has one id in every server, which is no other file's, whatever has been asked before.
+func TestIDs(t *testing.T) {
+	_, root, host := fixture(t, Limits{Nodes: 10, Descriptors: 10})
+	root.Release()
+	mkdir(t, filepath.Join(host, "a"))
+	mkdir(t, filepath.Join(host, "b"))
+	ids := func(name string, ask ...string) []uint64 {
+		fd, err := unix.Open(host, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := New(Limits{Nodes: 10, Descriptors: 10})
+		if err := table.AddTree(&Tree{Name: name}, fd); err != nil {
+			t.Fatal(err)
+		}
+		tree, err := table.Tree(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tree.Release()
+		var all []uint64
+		for _, name := range ask {
+			all = append(all, enter(t, table, tree, name))
+		}
+		return all
+	}
+	first, second, other := ids("tree", "a", "b"), ids("tree", "b", "a"), ids("other", "a", "b")
+	if first[0] != second[1] || first[1] != second[0] {
+		t.Errorf("two servers call the same files %d and %d", first, second)
+	}
+	if first[0] == first[1] || first[0] == other[0] || first[1] == other[1] {
+		t.Errorf("two files have one id: %d, %d", first, other)
+	}
+	if err := os.Remove(filepath.Join(host, "a")); err != nil {
+		t.Fatal(err)
+	}
+	mkdir(t, filepath.Join(host, "a"))
+	if again := ids("tree", "a"); again[0] == first[0] {
+		t.Error("what has the name of another has its id")
+	}
+}
+
 // TestEvict closes the descriptors of what is used least, and opens them again by the file's name.
 func TestEvict(t *testing.T) {
 	const count = 40
