@@ -106,11 +106,11 @@ func TestRoots(t *testing.T) {
 	}{
 		{name: "none", want: agentv1.ErrInvalid},
 		{name: "two", root: containerv1.RootRecord{Image: "i", Share: "s"}, want: agentv1.ErrInvalid},
-		{name: "a shared directory", root: containerv1.RecordOf(containerv1.Share{Name: "s"}), want: agentv1.ErrUnsupported},
-		{name: "a block device", root: containerv1.RecordOf(containerv1.Block{Name: "b"}), want: agentv1.ErrUnsupported},
+		{name: "a shared directory that is none", root: containerv1.RecordOf(containerv1.Share{Name: "../s"}), want: agentv1.ErrInvalid},
+		{name: "a block device that is not mounted", root: containerv1.RecordOf(containerv1.Block{Name: "b"}), want: agentv1.ErrNotFound},
 		{name: "an image that is not mounted", root: containerv1.RecordOf(containerv1.Image{ID: "i"}), want: agentv1.ErrNotFound},
 	} {
-		if at, err := (&Agent{}).lower(&container{}, agentv1.Create{RootRecord: tt.root}); !errors.Is(err, tt.want) {
+		if at, _, err := (&Agent{}).lower(&container{}, agentv1.Create{RootRecord: tt.root}); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %q, %v", tt.name, at, err)
 		}
 	}

@@ -105,7 +105,7 @@ func (a *Agent) create(ctx context.Context, r agentv1.Create) (agentv1.Created, 
 }
 
 func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*process, error) {
-	image, err := a.lower(c, r)
+	lower, live, err := a.lower(c, r)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	}
 	end()
 	end = agentv1.Begin(ctx, agentv1.PartRoot)
-	if err := a.mountRoot(c, image, room); err != nil {
+	if err := a.mountRoot(c, lower, live, room); err != nil {
 		return nil, err
 	}
 	end()
@@ -216,20 +216,28 @@ func (a *Agent) rule(c *container, rules string, ruled bool) error {
 	return nil
 }
 
-// lower makes what the container's root is made from ready and returns its path.
-func (a *Agent) lower(c *container, r agentv1.Create) (at string, err error) {
+// lower makes what the container's root is made from ready and returns its path. The root is
+// live if the container writes to it, and not to a layer over it.
+func (a *Agent) lower(c *container, r agentv1.Create) (at string, live bool, err error) {
 	root, err := r.Root()
 	if err == nil {
 		err = containerv1.Check(containerv1.Container{Root: root})
 	}
 	if err != nil {
-		return "", spec.Refused(err)
+		return "", false, spec.Refused(err)
 	}
 	switch root := root.(type) {
 	case containerv1.Image:
-		return a.imageAt(c, root.ID)
+		at, err = a.imageAt(c, root.ID)
+		return at, false, err
+	case containerv1.Share:
+		at, err = a.shareAt(root.Name)
+		return at, true, err
+	case containerv1.Block:
+		at, err = a.blockAt(c, root, 0)
+		return at, true, err
 	default:
-		return "", fmt.Errorf("%T as the root: %w", root, agentv1.ErrUnsupported)
+		return "", false, fmt.Errorf("%T as the root: %w", root, agentv1.ErrUnsupported)
 	}
 }
 
@@ -268,8 +276,8 @@ func (c *container) makeLast() error {
 }
 
 // mountRoot lays the container's writable layer, of at most room bytes if that is
-// not 0, over its image.
-func (a *Agent) mountRoot(c *container, image string, room int64) error {
+// not 0, over its image, or mounts its live root.
+func (a *Agent) mountRoot(c *container, lower string, live bool, room int64) error {
 	base, err := a.writable()
 	if err != nil {
 		return err
@@ -287,7 +295,10 @@ func (a *Agent) mountRoot(c *container, image string, room int64) error {
 			return err
 		}
 	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", image, c.upper, c.upper)
+	if live {
+		return bindRoot(lower, c.root)
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", lower, c.upper, c.upper)
 	if err := unix.Mount("overlay", c.root, "overlay", 0, options); err != nil {
 		return fmt.Errorf("overlay: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
@@ -76,7 +77,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if err != nil {
 		return "", err
 	}
-	devices, err := p.blocks.Of(mounts)
+	devices, err := p.blocks.Of(r.Root, mounts)
 	if err != nil {
 		return "", err
 	}
@@ -225,6 +226,13 @@ func (p *pod) show(ctr *container) error {
 func (p *pod) createTask(ctx context.Context, c *link.Conn, ctr *container, r ContainerRequest, disks []string, dir string) error {
 	req := &taskv3.CreateTaskRequest{ID: ctr.ID, Bundle: dir, Terminal: r.TTY}
 	var parts []layout.Part
+	if root, ok := r.Root.(containerv1.Share); ok {
+		name, err := shares.RootName(root, ctr.Shares)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, layout.Part{Of: containerv1.Share{Name: name}})
+	}
 	for i, id := range disks {
 		name := fmt.Sprintf("disk-%s-%d", ctr.ID, i)
 		if err := p.sendDisk(ctx, c, name, id); err != nil {
@@ -236,6 +244,10 @@ func (p *pod) createTask(ctx context.Context, c *link.Conn, ctr *container, r Co
 		part, err := p.sendBlock(ctx, c, fmt.Sprintf("block-%s-%d", ctr.ID, i), ctr.ID, b)
 		if err != nil {
 			return err
+		}
+		if _, root := r.Root.(containerv1.Block); root && i == 0 {
+			parts = slices.Insert(parts, 0, part)
+			continue
 		}
 		parts = append(parts, part)
 	}

@@ -54,8 +54,8 @@ type ContainerConfig struct {
 	ID string
 	// Root is the container's root file system. Containers of one image share its disk.
 	Root containerv1.Root
-	// RootFile is what Root names: an image's EROFS disk. It may be nil for an image
-	// that the machine has. CreateContainer closes it.
+	// RootFile is what Root names: an image's EROFS disk, or a block device. It may be nil
+	// for one that the machine has. CreateContainer closes it.
 	RootFile *os.File
 	// Volumes are more images, and block devices, which the spec's mounts name.
 	// CreateContainer closes their disks.
@@ -90,11 +90,16 @@ func (v Volume) disk() disks.Disk {
 
 // disks are all of the container's, its root's first.
 func (c *ContainerConfig) disks() []Volume {
-	root, ok := c.Root.(containerv1.Image)
-	if !ok {
+	var root Volume
+	switch of := c.Root.(type) {
+	case containerv1.Image:
+		root = Volume{ID: of.ID, Disk: c.RootFile}
+	case containerv1.Block:
+		root = Volume{ID: of.Name, Disk: c.RootFile, Block: &of}
+	default:
 		return c.Volumes
 	}
-	return append([]Volume{{ID: root.ID, Disk: c.RootFile}}, c.Volumes...)
+	return append([]Volume{root}, c.Volumes...)
 }
 
 // ExecConfig is one more process for a running container.

@@ -216,9 +216,7 @@ func TestInvalidContainers(t *testing.T) {
 		}
 	}
 	for name, edit := range map[string]func(*ContainerConfig){
-		"a shared root": func(c *ContainerConfig) { c.Root = containerv1.Share{Name: "srv"} },
-		"a block root":  func(c *ContainerConfig) { c.Root = containerv1.Block{Name: "sdb"} },
-		"descriptors":   func(c *ContainerConfig) { c.Stdio, c.Log = containerv1.Descriptors{Stdout: "o"}, nil },
+		"descriptors": func(c *ContainerConfig) { c.Stdio, c.Log = containerv1.Descriptors{Stdout: "o"}, nil },
 	} {
 		c := h.container("c")
 		edit(&c)

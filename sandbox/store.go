@@ -81,7 +81,7 @@ func (c *ContainerConfig) record() containerRecord {
 
 // disks are the ids of the container's disks, its root's first.
 func (c *containerRecord) disks() (ids []string) {
-	for _, id := range []string{c.Image, c.ImageID} {
+	for _, id := range []string{c.Image, c.ImageID, c.Block} {
 		if id != "" {
 			ids = append(ids, id)
 		}

@@ -60,24 +60,33 @@ func ParseCache(text string) (Cache, error) {
 
 // Name is what a directory or file of the host is called in a pod: the same for the same path
 // and the same way of sharing it, whichever engine asks. With follow mounts are seen that the
-// host makes below it later.
-func Name(path string, readOnly, follow bool, c Cache) string {
+// host makes below it later; with setID the guest can make programs of set-user-id.
+func Name(path string, readOnly, follow, setID bool, c Cache) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%t%t", path, readOnly, follow))
 	name := string(c) + "-" + hex.EncodeToString(sum[:12])
-	if readOnly {
+	switch {
+	case readOnly:
 		name += readOnlySuffix
+	case setID:
+		name += setIDSuffix
 	}
 	return name
 }
 
-const readOnlySuffix = "-ro"
+const (
+	readOnlySuffix = "-ro"
+	setIDSuffix    = "-suid"
+)
 
 // ReadOnly tells whether the directory of that name is only to be read.
 func ReadOnly(name string) bool { return strings.HasSuffix(name, readOnlySuffix) }
 
+// SetID tells whether what the guest makes in the directory of that name may be set-user-id.
+func SetID(name string) bool { return strings.HasSuffix(name, setIDSuffix) }
+
 // CacheOf is the cache of the directory of that name, false for what is no such name.
 func CacheOf(name string) (Cache, bool) {
-	word, sum, cut := strings.Cut(strings.TrimSuffix(name, readOnlySuffix), "-")
+	word, sum, cut := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(name, readOnlySuffix), setIDSuffix), "-")
 	if c, err := ParseCache(word); err == nil && cut && word != "" && len(sum) == 24 && strings.Trim(sum, "0123456789abcdef") == "" {
 		return c, true
 	}

@@ -9,12 +9,16 @@ func TestName(t *testing.T) {
 		for _, readOnly := range []bool{false, true} {
 			for _, follow := range []bool{false, true} {
 				for _, c := range []Cache{Auto, None, Always} {
-					name := Name(path, readOnly, follow, c)
+					name := Name(path, readOnly, follow, false, c)
 					got, ok := CacheOf(name)
-					if seen[name] || !ok || got != c || ReadOnly(name) != readOnly || name != Name(path, readOnly, follow, c) {
+					if seen[name] || !ok || got != c || ReadOnly(name) != readOnly || SetID(name) || name != Name(path, readOnly, follow, false, c) {
 						t.Errorf("%s: %q, %v", name, got, ok)
 					}
 					seen[name] = true
+					armed := Name(path, readOnly, follow, true, c)
+					if got, ok := CacheOf(armed); !ok || got != c || ReadOnly(armed) != readOnly || SetID(armed) == readOnly {
+						t.Errorf("with set-user-id: %s: %q, %v", armed, got, ok)
+					}
 				}
 			}
 		}

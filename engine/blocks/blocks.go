@@ -57,8 +57,12 @@ func (s *Set) Turn(ctx context.Context, all []store.Block) (done func(), err err
 	}
 }
 
-// Of are the block devices that mounts are of, without repetition, each by the path where it is.
-func (s *Set) Of(mounts []containerv1.Mount) (all []store.Block, err error) {
+// Of are the block devices that a root and mounts are of, without repetition, each by the path
+// where it is. The root's comes first.
+func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store.Block, err error) {
+	if source, ok := root.(containerv1.Block); ok {
+		mounts = append([]containerv1.Mount{{Destination: "/", Source: source}}, mounts...)
+	}
 	for _, m := range mounts {
 		source, ok := m.Source.(containerv1.Block)
 		if !ok {

@@ -177,7 +177,7 @@ func TestNamed(t *testing.T) {
 		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
 	}
 	s := New(has{}, nil)
-	all, err := s.Of(mounts)
+	all, err := s.Of(ext4, mounts[1:])
 	if err != nil || len(all) != 1 || all[0].ReadOnly || all[0].Path != path {
 		t.Fatalf("%+v, %v", all, err)
 	}
@@ -192,7 +192,7 @@ func TestNamed(t *testing.T) {
 		}
 	}
 	mounts[1].Source = containerv1.Block{Name: link, Access: "r"}
-	if _, err := s.Of(mounts); failure.Code(err) != codes.InvalidArgument {
+	if _, err := s.Of(nil, mounts); failure.Code(err) != codes.InvalidArgument {
 		t.Errorf("with its file system, and without: %v", err)
 	}
 }

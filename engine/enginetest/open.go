@@ -96,6 +96,7 @@ func Real(t testing.TB, forks bool) engine.Options {
 	}
 	o := Options(t, Roots(t))
 	o.NoForks, o.Warm = !forks, filepath.Join(root(), "bin", "bulkhead-warm.so")
+	o.Share = filepath.Join(root(), "bin", "bulkhead-share")
 	o.Users = "" // real processes have users that no other engine of the host leases
 	dir := os.Getenv("BULKHEAD_GUEST")
 	if dir == "" {

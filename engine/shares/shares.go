@@ -70,10 +70,14 @@ func New(pod Pod, host Host) *Set {
 }
 
 // Of are the shared directories that mounts are of, without repetition, each by its path. One
-// that is missing is made. Its errors have the codes of what is wrong with a path.
+// that is missing is made, unless it is the root. Its errors have the codes of what is wrong with a path.
 func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv1.Mount) (all []store.Share, err error) {
 	add := func(source containerv1.Share, m containerv1.Mount) error {
-		p, err := s.host.open(ctx, source.Name, place.How{Part: m.SubPath, Missing: place.MakeDir})
+		missing := place.MakeDir
+		if m.Destination == "" { // a root has to be there
+			missing = place.Fail
+		}
+		p, err := s.host.open(ctx, source.Name, place.How{Part: m.SubPath, Missing: missing})
 		if err != nil {
 			return err
 		}
@@ -88,7 +92,7 @@ func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv
 			return &failure.Error{Code: codes.InvalidArgument, Text: fmt.Sprintf("host path %.200q", source.Name), Err: err}
 		}
 		one := asked(source, m, cache)
-		one.Path = p.Path
+		one.Path, one.SetID = p.Path, source.SetID
 		if !slices.Contains(all, one) {
 			all = append(all, one)
 		}
@@ -121,7 +125,7 @@ func asked(source containerv1.Share, m containerv1.Mount, c share.Cache) store.S
 
 // Name is what a shared directory is called in the guest.
 func Name(s store.Share) string {
-	return share.Name(s.Path, s.ReadOnly, s.Follow, share.Cache(s.Cache))
+	return share.Name(s.Path, s.ReadOnly, s.Follow, s.SetID, share.Cache(s.Cache))
 }
 
 // Named is a specification whose mounts of shared directories have the guest's names for them.
@@ -141,7 +145,7 @@ func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
 			cache, err := share.ParseCache(source.Cache)
 			want := asked(source, m, cache)
 			want.Path = s.Path
-			return err == nil && s == want
+			return err == nil && s == want // no mount has SetID
 		})
 		if at < 0 {
 			return nil, failure.Invalid("mount at %s: its directory of the host is not shared", m.Destination)
@@ -150,6 +154,21 @@ func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
 		named.Mounts[i].Type, named.Mounts[i].Source, named.Mounts[i].Options = m.Encode()
 	}
 	return &named, nil
+}
+
+// RootName is the guest's name for a shared directory that is a container's root.
+func RootName(root containerv1.Share, all []store.Share) (string, error) {
+	cache, err := share.ParseCache(root.Cache)
+	want := asked(root, containerv1.Mount{}, cache)
+	want.SetID = root.SetID
+	at := slices.IndexFunc(all, func(s store.Share) bool {
+		want.Path = s.Path
+		return err == nil && s == want
+	})
+	if at < 0 {
+		return "", failure.Invalid("root %.200q: it is not shared", root.Name)
+	}
+	return Name(all[at]), nil
 }
 
 // Ensure returns when the guest can have those directories.

@@ -129,6 +129,8 @@ type Share struct {
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Follow   bool   `json:"follow,omitempty"` // mounts that come below it later
 	Cache    string `json:"cache"`
+	// SetID is of a container's root: what it makes there may be set-user-id.
+	SetID bool `json:"setID,omitempty"`
 }
 
 // Block is a block device of the host, or a file that stands for one, that a container has.

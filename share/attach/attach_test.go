@@ -100,7 +100,7 @@ func TestAttach(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := namespace(t)
-	name := func(path string, readOnly bool) string { return share.Name(path, readOnly, false, share.Auto) }
+	name := func(path string, readOnly bool) string { return share.Name(path, readOnly, false, false, share.Auto) }
 	tree, ro, one := name("tree", false), name("tree", true), name("file", false)
 	trees := []Tree{
 		{Name: tree, Path: dir + "/tree", Masks: []string{"hidden", "not/there"}},

@@ -50,7 +50,7 @@ func TestPublishedMasked(t *testing.T) {
 			}
 		}
 	})
-	tree.Name = share.Name(dir, false, false, share.Auto)
+	tree.Name = share.Name(dir, false, false, false, share.Auto)
 	err := attach(t, pid, tree)
 	close(done)
 	looking.Wait()
@@ -82,7 +82,7 @@ func TestLaterMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := namespace(t)
-	apart, follows := share.Name(dir, false, false, share.Auto), share.Name(dir, false, true, share.Auto)
+	apart, follows := share.Name(dir, false, false, false, share.Auto), share.Name(dir, false, true, false, share.Auto)
 	masks := []string{"hidden"}
 	err := attach(t, pid, Tree{Name: apart, Path: dir, Masks: masks}, Tree{Name: follows, Path: dir, Follow: true, Masks: masks})
 	if err != nil {

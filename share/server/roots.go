@@ -73,7 +73,9 @@ func (r *roots) find(name string) error {
 	if err != nil {
 		return err
 	}
-	err = r.Add(fsys.Root{Name: name, Dir: os.NewFile(uintptr(fd), name), ReadOnly: share.ReadOnly(name), Cache: caches[cache]})
+	err = r.Add(fsys.Root{
+		Name: name, Dir: os.NewFile(uintptr(fd), name), ReadOnly: share.ReadOnly(name), SetID: share.SetID(name), Cache: caches[cache],
+	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", unix.EIO, err)
 	}

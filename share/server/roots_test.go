@@ -16,7 +16,7 @@ import (
 // nothing else is.
 func TestRoots(t *testing.T) {
 	dir := t.TempDir()
-	first, later := share.Name("/first", false, false, share.Auto), share.Name("/later", true, false, share.Always)
+	first, later := share.Name("/first", false, false, false, share.Auto), share.Name("/later", true, false, false, share.Always)
 	for _, name := range []string{first, "." + later, "other"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func TestReadOnlyRoot(t *testing.T) {
 	defer at.Close()
 	r := newRoots(files, at)
 	for readOnly, want := range map[bool]fuse.Status{false: fuse.OK, true: fuse.EROFS} {
-		name := share.Name("/it", readOnly, true, share.Auto)
+		name := share.Name("/it", readOnly, true, false, share.Auto)
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -272,13 +272,13 @@ func TestCreateRefuses(t *testing.T) {
 			codes.NotFound,
 		},
 		"log not sent": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "log:no"}, codes.NotFound},
-		"share as root": {
-			&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bulkhead-share", Source: "s"}}},
-			codes.Unimplemented,
+		"share of nothing as root": {
+			&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bulkhead-share"}}},
+			codes.InvalidArgument,
 		},
-		"block as root": {
+		"bare block as root": {
 			&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: []*types.Mount{{Type: "bulkhead-block", Source: "b"}}},
-			codes.Unimplemented,
+			codes.InvalidArgument,
 		},
 		"share beside": {
 			&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: append(root[:1:1], &types.Mount{Type: "bulkhead-share"})},

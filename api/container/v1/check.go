@@ -24,9 +24,16 @@ func Check(c Container) error {
 			return fmt.Errorf("%w: an image without an id as the root", ErrInvalid)
 		}
 	case Share:
-		return unsupported("a shared directory of the host (%.128q) as the root", r.Name)
+		if r.Name == "" {
+			return fmt.Errorf("%w: no directory of the host as the root", ErrInvalid)
+		}
 	case Block:
-		return unsupported("a block device (%.128q) as the root", r.Name)
+		if r.Name == "" || r.FS == NoFS || r.Access != "" {
+			return fmt.Errorf("%w: block device %.128q without a file system as the root", ErrInvalid, r.Name)
+		}
+		if r.FS != FSExt4 {
+			return unsupported("file system %.32q of block device %.128q", string(r.FS), r.Name)
+		}
 	}
 	for _, m := range c.Mounts {
 		switch s := m.Source.(type) {
@@ -34,8 +41,8 @@ func Check(c Container) error {
 			return fmt.Errorf("%w: mount at %.128q has no source", ErrInvalid, m.Destination)
 		case Dir, Files, Text, Termination, Image:
 		case Share:
-			if s.Name == "" {
-				return fmt.Errorf("%w: mount at %.128q is of no directory of the host", ErrInvalid, m.Destination)
+			if s.Name == "" || s.SetID {
+				return fmt.Errorf("%w: mount at %.128q is of no directory of the host, or with set-user-id", ErrInvalid, m.Destination)
 			}
 		case Block:
 			if err := s.check(m); err != nil {

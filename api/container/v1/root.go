@@ -16,9 +16,18 @@ type Root interface{ isRoot() }
 type Image struct{ ID string }
 
 // Share is a directory of the host, or a file, by its path, or a named volume of the engine's
-// that is a directory, by what VolumeName makes of its name. Cache is what the guest may remember of it: a
-// word of package share, of which none is that package's default.
-type Share struct{ Name, Cache string }
+// that is a directory, by what VolumeName makes of its name. As a Root the container runs on the
+// directory itself, and what it writes is there.
+type Share struct {
+	Name string
+	// Cache is what the guest may remember of it: a word of package share, of which none is
+	// that package's default.
+	Cache string
+	// SetID is of a Root only: files that the container makes there keep their bits of
+	// set-user-id, on the host too. Whoever asks for it sees to it that no other user of the
+	// host can reach them.
+	SetID bool
+}
 
 // Block is a block device of the host, or a regular file that stands for one, by its path, or a
 // named volume of the engine's that is a disk. As a Source one

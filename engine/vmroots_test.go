@@ -1,0 +1,241 @@
+package engine_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/oci"
+)
+
+// busyboxTree unpacks the test image into a directory, with a root that needs no password.
+func busyboxTree(t *testing.T, dir string) string {
+	t.Helper()
+	files := mutate.Extract(testimage.BusyboxImage(t))
+	defer files.Close()
+	cmd := exec.Command("tar", "-x", "-C", dir)
+	cmd.Stdin = files
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("unpack the image: %v: %s", err, out)
+	}
+	users := "root::0:0:root:/root:/bin/sh\ndemo:x:1000:1000::/:/bin/sh\n"
+	for path, change := range map[string]func(string) error{
+		"etc/passwd":  func(path string) error { return os.WriteFile(path, []byte(users), 0o644) },
+		"bin/busybox": func(path string) error { return unix.Chmod(path, 0o4755) },
+		"":            func(path string) error { return os.Chmod(path, 0o755) },
+	} {
+		if err := change(filepath.Join(dir, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// on makes and starts a container that sleeps on a root.
+func (p *blockPods) on(pod, name string, root containerv1.Root, change ...func(*specs.Spec)) (string, error) {
+	p.Helper()
+	spec, err := oci.New("", "sleep", "1000")
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, c := range change {
+		c(spec)
+	}
+	id, err := p.CreateContainer(p.ctx, pod, engine.ContainerRequest{
+		Key: name + "/0", Name: name, Spec: spec, Root: root, Stdio: containerv1.Discard{},
+	})
+	if err == nil {
+		err = p.StartContainer(p.ctx, id)
+	}
+	return id, err
+}
+
+// same fails unless a file of the host has these words.
+func (p *blockPods) same(path, want string) {
+	p.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil || strings.TrimSpace(string(got)) != want {
+		p.Errorf("%s: %q, %v", path, got, err)
+	}
+}
+
+func modeOf(t *testing.T, path string) uint32 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Mode & 0o7777
+}
+
+// inside is what works on any live root.
+const inside = `
+	echo made >/made; mkdir -p /d/e; ln /made /d/linked; ln -s /d/linked /through; cat /through; stat -c %h /made
+	cp /bin/busybox /d/busybox; /d/busybox echo runs; rm /d/busybox
+	mknod /node c 1 3 || echo no device; mkfifo /fifo && echo fifo
+	su demo -c "id -u; su root -c 'id -u'"
+	cp /bin/busybox /armed; chmod 4755 /armed; stat -c %a /armed`
+
+const insideSays = "made\n2\nruns\nmknod: /node: Operation not permitted\nno device\nfifo\n1000\n0\n"
+
+// TestSharedRoot: a container runs on a directory of the host itself. What it writes is there at
+// once, and what the host writes there it sees.
+func TestSharedRoot(t *testing.T) {
+	p := newBlockPods(t, enginetest.Clones)
+	pod := p.pod("one")
+	tree := busyboxTree(t, realDir(t))
+	a := p.must(p.on(pod.ID, "a", containerv1.Share{Name: tree}))
+	p.says(p.sh(a, inside), insideSays+"755")
+	p.same(filepath.Join(tree, "made"), "made")
+	if mode := modeOf(t, filepath.Join(tree, "armed")); mode != 0o755 {
+		t.Errorf("what the container makes has mode %o on the host", mode)
+	}
+	if err := os.WriteFile(filepath.Join(tree, "hosts"), []byte("host's\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.says(p.sh(a, "cat /hosts; echo x >/root/x; cat /proc/1/comm; ls /"), "host's\nsleep\n"+names(t, tree))
+
+	// Another of the same tree cannot write, and one that says so makes programs of set-user-id.
+	r := p.must(p.on(pod.ID, "r", containerv1.Share{Name: tree}, func(s *specs.Spec) { s.Root = &specs.Root{Path: "rootfs", Readonly: true} }))
+	p.says(p.sh(r, "cat /made; echo x >/made; echo x >/new"),
+		"made\nsh: can't create /made: Read-only file system\nsh: can't create /new: Read-only file system")
+	other := busyboxTree(t, realDir(t))
+	s := p.must(p.on(pod.ID, "s", containerv1.Share{Name: other, SetID: true}))
+	p.says(p.sh(s, inside), insideSays+"4755")
+	if mode := modeOf(t, filepath.Join(other, "armed")); mode != 0o4755 {
+		t.Errorf("what the container makes has mode %o on the host", mode)
+	}
+
+	// The next shim, and the next server, find what there was.
+	mounted := p.sh(a, "sort /proc/self/mounts | cut -d' ' -f2")
+	servers := run(t, "pgrep", "-f", "bulkhead-share serve .*"+pod.ID)
+	run(t, append([]string{"kill", "-9"}, strings.Fields(servers)...)...)
+	if err := unix.Kill(pod.ShimPID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "another shim", func() bool {
+		f, err := p.Facts(p.ctx, pod.ID)
+		return err == nil && f.ShimPID != 0 && f.ShimPID != pod.ShimPID
+	})
+	// Programs that are started in between cannot be read.
+	until(t, "another server", func() bool {
+		out, said, err := p.ExecSync(p.ctx, a, []string{"cat", "/made"}, testdeadline.For(20*time.Second))
+		if err != nil {
+			t.Logf("after the server's end: %v: %s", err, said)
+		}
+		return err == nil && string(out) == "made\n"
+	})
+	p.says(p.sh(a, "cat /proc/1/comm; ls /dev/null; sort /proc/self/mounts | cut -d' ' -f2"), "sleep\n/dev/null\n"+mounted)
+	p.remove(a, r)
+	p.says(p.sh(s, "echo after >/after"), "")
+	p.same(filepath.Join(other, "after"), "after")
+	if _, err := p.on(pod.ID, "n", containerv1.Share{Name: tree + "/none"}); err == nil {
+		t.Error("a container runs on a directory that is not there")
+	}
+}
+
+// names are those in a directory, as ls prints them.
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return strings.Join(all, "\n")
+}
+
+// privateMounts has a test run once more in a process with mounts of its own, and reports
+// whether this is that process.
+func privateMounts(t *testing.T) bool {
+	t.Helper()
+	const mark = "BULKHEAD_TEST_PRIVATE_MOUNTS"
+	if os.Getenv(mark) != "" {
+		return true
+	}
+	if testing.Short() {
+		t.Skip("boots VMs: not with -short")
+	}
+	args := []string{"--mount", "--propagation", "private", os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=4m"}
+	cmd := exec.CommandContext(t.Context(), "unshare", args...)
+	cmd.Env = append(os.Environ(), mark+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	return false
+}
+
+// TestSharedRootOverlay: a root may be an overlay that the host has mounted. What the container
+// changes is in its upper directory, where whoever made it looks for it.
+func TestSharedRootOverlay(t *testing.T) {
+	if !privateMounts(t) {
+		return
+	}
+	p, dir := newBlockPods(t, enginetest.Clones), realDir(t)
+	for _, name := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	busyboxTree(t, filepath.Join(dir, "lower"))
+	merged := filepath.Join(dir, "merged")
+	options := "lowerdir=" + dir + "/lower,upperdir=" + dir + "/upper,workdir=" + dir + "/work"
+	if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	pod := p.pod("one").ID
+	a := p.must(p.on(pod, "a", containerv1.Share{Name: merged}))
+	p.says(p.sh(a, inside), insideSays+"755")
+	p.says(p.sh(a, "echo changed >>/etc/passwd; rm /etc/group; tail -1 /etc/passwd"), "changed")
+	p.same(filepath.Join(dir, "upper", "made"), "made")
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(dir, "upper", "etc/group"), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
+		t.Errorf("what was removed has no whiteout: %v, %o", err, st.Mode)
+	}
+	if err := p.RemovePod(p.ctx, pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Unmount(merged, 0); err != nil {
+		t.Errorf("the overlay is still in use: %v", err)
+	}
+}
+
+// TestBlockRoot: a container runs on the file system of a disk, alone or with others of its pod.
+func TestBlockRoot(t *testing.T) {
+	p, path := newBlockPods(t, enginetest.Clones), filepath.Join(realDir(t), "disk.img")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 100<<20); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "mkfs.ext4", "-q", "-d", busyboxTree(t, realDir(t)), path)
+	root := containerv1.Block{Name: path, FS: containerv1.FSExt4}
+	one, two := p.pod("one").ID, p.pod("two").ID
+	a := p.must(p.on(one, "a", root))
+	b := p.must(p.on(one, "b", root))
+	devices := strings.NewReplacer("mknod /node c 1 3 || ", "", "mknod: /node: Operation not permitted\n", "")
+	p.says(p.sh(a, devices.Replace(inside)), devices.Replace(insideSays)+"4755")
+	p.says(p.sh(b, "cat /made"), "made")
+	if _, err := p.on(two, "c", root); err == nil {
+		t.Error("two pods run on one disk")
+	}
+	p.remove(a, b)
+	p.clean(path)
+	p.says(p.sh(p.must(p.on(two, "c", root)), "cat /made"), "made")
+}
