@@ -116,22 +116,32 @@ func (s *server) grow(ctx context.Context, name string, size int64) (named.Volum
 // removeVolume removes a volume that no pod names, or with force the pods that name it before.
 func (s *server) removeVolume(r *http.Request) (any, error) {
 	name, force := r.PathValue("name"), r.URL.Query().Get("force") == "true"
-	s.naming.Lock()
-	defer s.naming.Unlock()
-	users := s.volumeUsers()[name]
-	if len(users) > 0 && !force {
-		return nil, usedBy(name, users)
-	}
-	for _, e := range users {
-		if err := e.Remove(r.Context(), true); err != nil {
-			return nil, err
+	if force {
+		for _, e := range s.volumeUsers()[name] {
+			if err := e.Remove(r.Context(), true); err != nil {
+				return nil, err
+			}
 		}
 	}
-	err := s.volumes.Remove(r.Context(), name)
-	if force && errors.Is(err, named.ErrNotFound) {
-		err = nil
+	rest, err := s.unnamed(r.Context(), name)
+	switch {
+	case err == nil:
+		return api.Result{}, rest()
+	case force && errors.Is(err, named.ErrNotFound):
+		return api.Result{}, nil
 	}
-	return api.Result{}, listedVolume(err)
+	return nil, listedVolume(err)
+}
+
+// unnamed removes a volume that no pod names. What was in it is deleted by rest, for which pods that
+// begin do not wait.
+func (s *server) unnamed(ctx context.Context, name string) (rest func() error, err error) {
+	s.naming.Lock()
+	defer s.naming.Unlock()
+	if users := s.volumeUsers()[name]; len(users) > 0 {
+		return nil, usedBy(name, users)
+	}
+	return s.volumes.Remove(ctx, name)
 }
 
 func usedBy(name string, users []*entry) error {
@@ -152,8 +162,6 @@ func (s *server) pruneVolumes(r *http.Request) (any, error) {
 }
 
 func (s *server) collectVolumes(ctx context.Context, p *api.Pruned) error {
-	s.naming.Lock()
-	defer s.naming.Unlock()
 	all, err := s.volumes.List()
 	if err != nil {
 		return err
@@ -164,13 +172,17 @@ func (s *server) collectVolumes(ctx context.Context, p *api.Pruned) error {
 			continue
 		}
 		used := s.volumes.Used(ctx, v)
-		switch err := s.volumes.Remove(ctx, v.Name); {
-		case errors.Is(err, named.ErrInUse), errors.Is(err, named.ErrNotFound):
-		case err != nil:
-			return err
-		default:
-			p.Volumes, p.Bytes = append(p.Volumes, v.Name), p.Bytes+used
+		rest, err := s.unnamed(ctx, v.Name)
+		switch {
+		case errors.Is(err, api.ErrConflict), errors.Is(err, named.ErrInUse), errors.Is(err, named.ErrNotFound):
+			continue
+		case err == nil:
+			err = rest()
 		}
+		if err != nil {
+			return err
+		}
+		p.Volumes, p.Bytes = append(p.Volumes, v.Name), p.Bytes+used
 	}
 	return nil
 }

@@ -104,18 +104,20 @@ func fill(ctx context.Context, dir string, v Volume) error {
 	return errors.Join(f.Truncate(v.Bytes), f.Sync(), f.Close())
 }
 
-// Remove removes a volume with all that is in it: ErrNotFound, and ErrInUse of one whose disk
-// a pod's machine has. Of a Shared one the caller has to know whether a pod uses it. When the
-// deletion fails the volume is gone all the same, and Reap deletes the rest.
-func (s *Store) Remove(ctx context.Context, name string) error {
+// Remove removes a volume: ErrNotFound, and ErrInUse of one whose disk a pod's machine has. Of a
+// Shared one the caller has to know whether a pod uses it. The volume is gone then; rest, which the
+// caller calls, deletes what was in it, however long that takes. Reap deletes what rest does not.
+func (s *Store) Remove(ctx context.Context, name string) (rest func() error, err error) {
 	gone, err := s.setAside(ctx, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := os.RemoveAll(gone); err != nil {
-		return fmt.Errorf("delete what was in volume %s: %w", name, err)
-	}
-	return nil
+	return func() error {
+		if err := os.RemoveAll(gone); err != nil {
+			return fmt.Errorf("delete what was in volume %s: %w", name, err)
+		}
+		return nil
+	}, nil
 }
 
 // setAside takes a volume's name away, and returns where the rest lies.

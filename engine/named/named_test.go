@@ -56,13 +56,13 @@ func TestLife(t *testing.T) {
 			if used := s.Used(t.Context(), made); used > 4<<20 || kind == Disk && used == 0 {
 				t.Errorf("it uses %d bytes", used)
 			}
-			if err := s.Remove(t.Context(), "data"); err != nil {
+			if err := remove(t, s, "data"); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.Get("data"); !errors.Is(err, ErrNotFound) {
 				t.Errorf("after its removal: %v", err)
 			}
-			if err := s.Remove(t.Context(), "data"); !errors.Is(err, ErrNotFound) {
+			if err := remove(t, s, "data"); !errors.Is(err, ErrNotFound) {
 				t.Errorf("a second removal: %v", err)
 			}
 			alone(t, s)
@@ -133,7 +133,7 @@ func TestTogether(t *testing.T) {
 				if err := s.Reap(); err != nil {
 					t.Error(err)
 				}
-				if err := s.Remove(t.Context(), "data"); err == nil {
+				if err := remove(t, s, "data"); err == nil {
 					removed.Add(1)
 				} else if !errors.Is(err, ErrNotFound) {
 					t.Error(err)
@@ -169,7 +169,7 @@ func TestCrash(t *testing.T) {
 			if _, err := s.Create(t.Context(), Volume{Name: "data", Kind: Shared}); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			if err := s.Remove(t.Context(), "data"); err != nil {
+			if err := remove(t, s, "data"); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -201,7 +201,7 @@ func TestDamaged(t *testing.T) {
 		if _, err := s.Grow(t.Context(), name, 1<<30); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: grown: %v", name, err)
 		}
-		if err := s.Remove(t.Context(), name); err != nil {
+		if err := remove(t, s, name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -249,7 +249,7 @@ func TestInUse(t *testing.T) {
 	if err := unix.Flock(int(machine.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Remove(t.Context(), "data"); !errors.Is(err, ErrInUse) {
+	if err := remove(t, s, "data"); !errors.Is(err, ErrInUse) {
 		t.Errorf("removed: %v", err)
 	}
 	if _, err := s.Grow(t.Context(), "data", 1<<30); !errors.Is(err, ErrInUse) {
@@ -283,4 +283,14 @@ func TestUsedIsConfined(t *testing.T) {
 	if used := s.Used(ended, v); used > 64<<10 {
 		t.Errorf("to nobody it uses %d bytes", used)
 	}
+}
+
+// remove removes a volume with all that is in it.
+func remove(t *testing.T, s *Store, name string) error {
+	t.Helper()
+	rest, err := s.Remove(t.Context(), name)
+	if err != nil {
+		return err
+	}
+	return rest()
 }
