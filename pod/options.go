@@ -52,6 +52,9 @@ type Options struct {
 	// not asked again. It is asked on the goroutine of Run and must not block; Changed
 	// has it asked again.
 	Turn func() Turn
+	// Unread, if set, tells of a container's log that somebody is to miss nothing of whether he has come so
+	// far that it can be begun anew (logs.Rotator). It may be asked from any goroutine.
+	Unread func(log string) bool
 	// Deadline, if set, is when the pod ends at the latest, whether its turn has come
 	// or not.
 	Deadline time.Time

@@ -100,7 +100,7 @@ func (r *run) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("pod %s: subscribe to container events: %w", r.pod.Name, err)
 	}
-	rotator := &logs.Rotator{Runtime: r.o.Runtime, Current: r.p.containers, Logger: r.p.log}
+	rotator := &logs.Rotator{Runtime: r.o.Runtime, Current: r.p.containers, Unread: r.o.Unread, Logger: r.p.log}
 	r.work.Go(func() { rotator.Run(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()

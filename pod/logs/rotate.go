@@ -36,7 +36,10 @@ type Rotator struct {
 	// Current are the ids of the containers to look at. It is asked at each look,
 	// from the goroutine of Run.
 	Current func() []string
-	Logger  *slog.Logger
+	// Unread tells of a log whether its older file, which goes when the log is begun anew, has still to
+	// be read by somebody who is to miss nothing: then its container waits. Nil is never.
+	Unread func(path string) bool
+	Logger *slog.Logger
 
 	sizes map[string]int64 // of the logs, by the containers' ids
 }
@@ -60,20 +63,20 @@ func (o *Rotator) look(ctx context.Context) (fast bool) {
 	sizes := map[string]int64{}
 	for _, id := range o.Current() {
 		before, known := o.sizes[id]
-		size, anew, err := o.one(ctx, id, !known)
+		size, soon, err := o.one(ctx, id, !known)
 		if err != nil && ctx.Err() == nil {
 			o.Logger.Warn("a container's log cannot be begun anew", "container", id, "error", err)
 		}
 		sizes[id] = size
-		fast = fast || anew || size-before > Bound/4
+		fast = fast || soon || size-before > Bound/4
 	}
 	o.sizes = sizes
 	return fast
 }
 
-// one begins a container's log anew if that is due, and else returns its size. At
-// the first look what another engine has left half done is done.
-func (o *Rotator) one(ctx context.Context, id string, first bool) (size int64, anew bool, err error) {
+// one begins a container's log anew if that is due, and else returns its size, and whether
+// to look again soon. At the first look what another engine has left half done is done.
+func (o *Rotator) one(ctx context.Context, id string, first bool) (size int64, soon bool, err error) {
 	res, err := o.Runtime.ContainerStatus(ctx, id, false)
 	if err != nil {
 		return 0, false, err
@@ -84,6 +87,8 @@ func (o *Rotator) one(ctx context.Context, id string, first bool) (size int64, a
 	}
 	info, err := os.Stat(path)
 	switch {
+	case err == nil && info.Size() >= Bound && o.Unread != nil && o.Unread(path):
+		return info.Size(), true, nil
 	case err == nil && info.Size() >= Bound:
 		if err := os.Rename(path, Older(path)); err != nil {
 			return info.Size(), false, err

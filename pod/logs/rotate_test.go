@@ -81,3 +81,31 @@ func TestRotate(t *testing.T) {
 	cri.state = runtimeapi.ContainerState_CONTAINER_EXITED
 	look(false, 4, 3*Bound, 2*Bound)
 }
+
+// TestRotateUnread: a log that somebody is to read waits for him, and is looked at often.
+func TestRotateUnread(t *testing.T) {
+	t.Parallel()
+	cri := &logCRI{path: filepath.Join(t.TempDir(), "0.log"), state: runtimeapi.ContainerState_CONTAINER_RUNNING}
+	unread := true
+	o := &Rotator{
+		Runtime: cri, Current: func() []string { return []string{"id"} }, Logger: slog.New(slog.DiscardHandler),
+		Unread: func(path string) bool { return unread && path == cri.path },
+	}
+	f, err := os.Create(cri.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(Bound); err != nil { // with nothing on the disk
+		t.Fatal(err)
+	}
+	for range 2 {
+		if soon := o.look(t.Context()); !soon || cri.reopened != 0 {
+			t.Errorf("soon again %v, begun anew %d times", soon, cri.reopened)
+		}
+	}
+	unread = false
+	if soon := o.look(t.Context()); !soon || cri.reopened != 1 {
+		t.Errorf("soon again %v, begun anew %d times", soon, cri.reopened)
+	}
+}

@@ -15,8 +15,10 @@ import (
 
 // OutputOptions choose what of a container's output is given.
 type OutputOptions struct {
-	Follow   bool      // until the pod has ended
-	Whole    bool      // from the container's first run on, else the newest only
+	Follow bool // until the pod has ended
+	// Whole is from the container's first run on, else the newest only. With Follow nothing of it is missed:
+	// a container that writes faster than is read waits, until its pod is to end.
+	Whole    bool
 	Previous bool      // the run before the newest
 	Tail     int64     // so many lines of what is there; less than 0: all
 	Since    time.Time // nothing from before
@@ -45,7 +47,38 @@ func (p *Pod) Output(ctx context.Context, container string, o OutputOptions, out
 	if from.There {
 		return r.Drain()
 	}
+	if o.Whole {
+		defer p.read(r)()
+	}
 	return p.follow(ctx, dir, container, r)
+}
+
+// read has a reader miss nothing until the returned function is called.
+func (p *Pod) read(r *logs.Reader) (stop func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.readers[r] = true
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.readers, r)
+	}
+}
+
+// unread tells of a log whether a reader would miss something if it were begun anew. Of a pod that is to
+// end nobody is waited for.
+func (p *Pod) unread(path string) bool {
+	if p.ending.Load() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for r := range p.readers {
+		if r.Unread(path) {
+			return true
+		}
+	}
+	return false
 }
 
 // follow reads what a container writes until its pod has ended.

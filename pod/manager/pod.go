@@ -41,13 +41,15 @@ type Pod struct {
 	done chan struct{} // closed when supervision has ended
 	err  error         // why, if not by the pod's end
 	gone bool          // removed
+	// readers are to miss nothing of the containers' output.
+	readers map[*logs.Reader]bool
 }
 
 // newPod makes the pod of a record. The pod is not nil also with an error.
 func (m *Manager) newPod(rec Record, failFast bool) (*Pod, error) {
 	p := &Pod{
 		m: m, dir: filepath.Join(m.o.Dir, string(rec.Pod.UID)), rec: rec, done: make(chan struct{}),
-		objects: &volume.Set{}, op: make(chan struct{}, 1),
+		objects: &volume.Set{}, op: make(chan struct{}, 1), readers: map[*logs.Reader]bool{},
 	}
 	p.door = m.o.Door(p)
 	var err error
@@ -90,6 +92,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 			Ports:      rec.Ports,
 		},
 		Last:     p.lastVerdicts(spec),
+		Unread:   p.unread,
 		Earlier:  rec.Earlier,
 		FailFast: failFast,
 		Event:    p.event,

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
@@ -43,6 +44,8 @@ type Reader struct {
 	f     *os.File
 	r     *bufio.Reader
 	part  []byte // of a line whose end is not written yet
+
+	at atomic.Pointer[os.FileInfo] // f's, or the last one's; nil before the first
 }
 
 // New prepares to read the logs in dir, giving each line to out. Its user calls
@@ -156,6 +159,24 @@ func (r *Reader) use(f *os.File) {
 		r.there.R, from = f, r.there
 	}
 	r.f, r.r, r.part = f, bufio.NewReaderSize(from, maxLine), nil
+	if info, err := f.Stat(); err == nil {
+		r.at.Store(&info)
+	}
+}
+
+// Unread tells whether lines would be missed if a log were begun anew now: the older file of that log would
+// go, and the reader has not come to it. It may be called from any goroutine.
+func (r *Reader) Unread(path string) bool {
+	older, err := os.Stat(podlogs.Older(path))
+	if err != nil || filepath.Dir(path) != r.dir {
+		return false
+	}
+	at := r.at.Load()
+	if at == nil || os.SameFile(*at, older) {
+		return at == nil
+	}
+	now, err := os.Stat(path)
+	return err != nil || !os.SameFile(*at, now)
 }
 
 // anew tells whether something is written to a log that comes after this one.
