@@ -44,6 +44,13 @@ func TestOrdinaryUser(t *testing.T) {
 	if uid := ownerOf(info); uid != someone {
 		t.Errorf("what the pod made is user %d's", uid)
 	}
+	// Of what lies above Bulkhead's own, that is empty, and nothing can be put there.
+	script = "ls -A /all /all/data/bulkhead /all/bulkhead; mkdir /all/bulkhead/x 2>&1; true"
+	got = w.must(t, "", "run", "-q", "--rm", "-v", w.dir+":/all", image, "sh", "-c", script)
+	want := "\n\n/all/bulkhead:\n\n/all/data/bulkhead:\nmkdir: can't create directory '/all/bulkhead/x': Read-only file system\n"
+	if !strings.HasSuffix(got, want) {
+		t.Errorf("what lies above Bulkhead's own: %q", got)
+	}
 	if c := w.run(t, "", "run", "--rm", "-v", dir+"/others/file:/f", image, "true"); c.ProcessState.ExitCode() == 0 {
 		t.Errorf("a file that the user cannot reach: %v", c)
 	}
