@@ -32,6 +32,7 @@ func (s *Service) specify(p *engine.Pod, in spec.Input, last *store.Termination)
 	config := in.Container
 	in.Known = func(path string) bool { return s.engine.HostPaths().Check(path) == nil }
 	in.Named = s.named
+	in.Block = blockNode
 	var err error
 	if in.Hosts, err = s.hostsOf(config); err != nil {
 		return nil, err
@@ -67,6 +68,15 @@ func (s *Service) named(name, cache string) (containerv1.Source, error) {
 		return nil, failure.Invalid("volume %s is a disk, which has no cache to choose", name)
 	}
 	return nil, failure.Invalid("volume %s is a bare disk, which cannot be mounted", name)
+}
+
+// blockNode looks whether a path of the host is a block device's, links followed.
+func blockNode(path string) (node spec.Node, ok bool) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return node, false
+	}
+	return spec.Node{Mode: st.Mode & 0o777, Group: int(st.Gid)}, true
 }
 
 // checkTarget refuses a container that is to see the processes of one that is not the

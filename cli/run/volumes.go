@@ -28,6 +28,7 @@ type (
 	}
 	hostPath struct {
 		Path string `json:"path"`
+		Type string `json:"type,omitempty"`
 	}
 	emptyDir struct {
 		Medium    string `json:"medium,omitempty"`
@@ -61,6 +62,7 @@ func (f *volumeFlags) add(flags *pflag.FlagSet) {
 	flags.Var(volumeFlag{f, parseMount, "type=bind|volume|tmpfs,…"}, "mount",
 		"image: the same in words: type=bind,source=HOST,target=POD[,readonly]; type=volume,source=NAME,target=POD; "+
 			"type=tmpfs,target=POD[,tmpfs-size=BYTES]")
+	flags.Var(volumeFlag{f, parseDevice, "HOST[:POD[:rwm]]"}, "device", "image: block device of this machine, at POD or where it is here")
 }
 
 // volumeFlag is one of the two as package pflag sees it.

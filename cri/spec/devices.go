@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
@@ -33,22 +33,47 @@ var nodes = map[string]node{
 	"/dev/net/tun": {10, 200, 0o666, false},
 }
 
-// devices adds the devices that the container names by the host's paths. Others than nodes are
-// refused: the pod's machine does not have them.
-func devices(out *specs.Linux, wanted []*runtimeapi.Device) error {
-	for _, w := range wanted {
+// Node is how a block device of the host can be opened there.
+type Node struct {
+	Mode  uint32 // the permissions, as chmod(2) has them
+	Group int    // the number of its group
+}
+
+// block is the mount of a block device of the host.
+func (in Input) block(hostPath, at, access string) (m containerv1.Mount, ok bool) {
+	if in.Block == nil {
+		return m, false
+	}
+	node, ok := in.Block(hostPath)
+	return containerv1.Mount{Destination: at, Group: node.Group, Source: containerv1.Block{
+		Name: hostPath, Access: access, Mode: node.Mode, ReadOnly: !strings.Contains(access, "w"),
+	}}, ok
+}
+
+// devices adds the devices that the container names by the host's paths, and returns the mounts of
+// block devices. Others than these and nodes are refused: the pod's machine does not have them.
+func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
+	for _, w := range in.Container.GetDevices() {
 		at, access := path.Clean(w.GetContainerPath()), w.GetPermissions()
 		if access == "" {
 			access = "rwm"
 		}
 		n, ok := nodes[w.GetHostPath()]
+		disk, isDisk := containerv1.Mount{}, false
+		if !ok {
+			disk, isDisk = in.block(w.GetHostPath(), at, access)
+		}
 		switch {
-		case !ok:
-			return fmt.Errorf("%w: device %s of the host: the pod's machine has none of it", oci.ErrNotSupported, w.GetHostPath())
+		case !ok && !isDisk:
+			return nil, fmt.Errorf("%w: device %s of the host: the pod's machine has none of it", oci.ErrNotSupported, w.GetHostPath())
 		case !path.IsAbs(at) || at == "/":
-			return fmt.Errorf("%w: device %s at %q", oci.ErrInvalid, w.GetHostPath(), w.GetContainerPath())
+			return nil, fmt.Errorf("%w: device %s at %q", oci.ErrInvalid, w.GetHostPath(), w.GetContainerPath())
 		case strings.Trim(access, "rwm") != "":
-			return fmt.Errorf("%w: permissions %q of device %s", oci.ErrInvalid, access, w.GetHostPath())
+			return nil, fmt.Errorf("%w: permissions %q of device %s", oci.ErrInvalid, access, w.GetHostPath())
+		}
+		if isDisk {
+			disks = append(disks, encode(disk))
+			continue
 		}
 		if !n.common {
 			out.Resources.Devices = append(out.Resources.Devices, specs.LinuxDeviceCgroup{
@@ -61,5 +86,5 @@ func devices(out *specs.Linux, wanted []*runtimeapi.Device) error {
 		}
 		out.Devices = append(out.Devices, specs.LinuxDevice{Path: at, Type: "c", Major: n.major, Minor: n.minor, FileMode: &n.mode})
 	}
-	return nil
+	return disks, nil
 }

@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
@@ -17,10 +20,27 @@ func TestDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := len(base.Linux.Resources.Devices)
-	err = devices(base.Linux, []*runtimeapi.Device{
-		{HostPath: "/dev/null", ContainerPath: "/dev/null"}, {HostPath: "/dev/fuse", ContainerPath: "/dev/card/../fuse", Permissions: "rw"},
-		{HostPath: "/dev/zero", ContainerPath: "/x"}, {HostPath: "/dev/full", ContainerPath: "/x"},
-	})
+	in := func(all ...*runtimeapi.Device) Input {
+		return Input{Container: &runtimeapi.ContainerConfig{Devices: all}, Block: func(path string) (Node, bool) {
+			return Node{Mode: 0o660, Group: 6}, path == "/dev/loop0" || path == "/pods/link"
+		}}
+	}
+	disks, err := devices(base.Linux, in(
+		&runtimeapi.Device{HostPath: "/dev/null", ContainerPath: "/dev/null"},
+		&runtimeapi.Device{HostPath: "/dev/fuse", ContainerPath: "/dev/card/../fuse", Permissions: "rw"},
+		&runtimeapi.Device{HostPath: "/dev/zero", ContainerPath: "/x"}, &runtimeapi.Device{HostPath: "/dev/full", ContainerPath: "/x"},
+		&runtimeapi.Device{HostPath: "/pods/link", ContainerPath: "/dev/xvda", Permissions: "mrw"},
+		&runtimeapi.Device{HostPath: "/dev/loop0", ContainerPath: "/dev/xvdb", Permissions: "r"},
+	))
+	want := []specs.Mount{
+		encode(containerv1.Mount{Destination: "/dev/xvda", Group: 6, Source: containerv1.Block{Name: "/pods/link", Access: "mrw", Mode: 0o660}}),
+		encode(containerv1.Mount{Destination: "/dev/xvdb", Group: 6, Source: containerv1.Block{
+			Name: "/dev/loop0", Access: "r", Mode: 0o660, ReadOnly: true,
+		}}),
+	}
+	if diff := cmp.Diff(want, disks); diff != "" {
+		t.Error(diff)
+	}
 	out := base.Linux
 	if err != nil || len(out.Devices) != 2 || len(out.Resources.Devices) != rules+1 {
 		t.Fatalf("%+v, %v", out.Devices, err)
@@ -41,8 +61,10 @@ func TestDevices(t *testing.T) {
 		{&runtimeapi.Device{HostPath: "/dev/null", ContainerPath: "x"}, oci.ErrInvalid, `"x"`},
 		{&runtimeapi.Device{HostPath: "/dev/null", ContainerPath: "/dev/.."}, oci.ErrInvalid, "/dev/null"},
 		{&runtimeapi.Device{HostPath: "/dev/null", ContainerPath: "/x", Permissions: "rx"}, oci.ErrInvalid, "rx"},
+		{&runtimeapi.Device{HostPath: "/dev/loop0", ContainerPath: "/x", Permissions: "x"}, oci.ErrInvalid, "loop0"},
+		{&runtimeapi.Device{HostPath: "/dev/loop0", ContainerPath: "/"}, oci.ErrInvalid, "loop0"},
 	} {
-		if err := devices(base.Linux, []*runtimeapi.Device{tt.device}); !errors.Is(err, tt.class) || !strings.Contains(err.Error(), tt.word) {
+		if _, err := devices(base.Linux, in(tt.device)); !errors.Is(err, tt.class) || !strings.Contains(err.Error(), tt.word) {
 			t.Errorf("%v: %v", tt.device, err)
 		}
 	}

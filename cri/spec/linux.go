@@ -27,9 +27,6 @@ func linux(out *specs.Linux, in Input, caps *specs.LinuxCapabilities) error {
 		return err
 	}
 	limits(out.Resources, in.Container.GetLinux().GetResources())
-	if err := devices(out, in.Container.GetDevices()); err != nil {
-		return err
-	}
 	// Both lists empty is how the kubelet says that nothing is masked
 	// (procMount: Unmasked), and on the wire the same as silence. A kubelet is
 	// never silent about seccomp; who is gets a container that cannot write the

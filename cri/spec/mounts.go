@@ -96,22 +96,22 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 	case !ok && !path.IsAbs(mount.GetHostPath()):
 		return m, fmt.Errorf("%w: mount of the host path %.200q at %s", oci.ErrInvalid, mount.GetHostPath(), destination)
 	case !ok:
-		m.Source = containerv1.Share{Name: mount.GetHostPath()}
-		return m, nil
+		return in.hostPath(m, containerv1.Share{Name: mount.GetHostPath()}, mount)
 	case v.Host:
 		share, named := in.Options.HostPaths[v.Name]
 		if !named {
 			return m, fmt.Errorf("%w: mount at %s: the pod has no directory of the host %q", oci.ErrInvalid, destination, v.Name)
 		}
 		m.Source, m.SubPath = share, v.SubPath
-		if volume, ok := containerv1.VolumeOf(share.Name); ok {
-			if in.Named == nil {
-				return m, fmt.Errorf("%w: mount at %s: the pod has no volume %q", oci.ErrInvalid, destination, volume)
-			}
-			if m.Source, err = in.Named(volume, share.Cache); err != nil {
-				return m, fmt.Errorf("mount at %s: %w", destination, err)
-			}
-			m.Group = in.Options.FSGroup
+		volume, ok := containerv1.VolumeOf(share.Name)
+		if !ok {
+			return in.hostPath(m, share, mount)
+		}
+		if in.Named == nil {
+			return m, fmt.Errorf("%w: mount at %s: the pod has no volume %q", oci.ErrInvalid, destination, volume)
+		}
+		if m.Source, err = in.Named(volume, share.Cache); err != nil {
+			return m, fmt.Errorf("mount at %s: %w", destination, err)
 		}
 		return m, nil
 	case v.Files:
@@ -122,6 +122,19 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 		m.Source = dir
 	}
 	m.SubPath, m.Group = v.SubPath, in.Options.FSGroup
+	return m, nil
+}
+
+// hostPath mounts a path of the host: a block device as its node, all else shared.
+func (in Input) hostPath(m containerv1.Mount, share containerv1.Share, mount *runtimeapi.Mount) (containerv1.Mount, error) {
+	access := "rwm"
+	if mount.GetReadonly() {
+		access = "r"
+	}
+	if disk, ok := in.block(share.Name, m.Destination, access); ok && m.SubPath == "" {
+		return disk, nil
+	}
+	m.Source = share
 	return m, nil
 }
 

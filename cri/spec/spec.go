@@ -38,6 +38,8 @@ type Input struct {
 	// Named is what a named volume is mounted from, with that cache where it is a directory; nil has
 	// none.
 	Named func(volume, cache string) (containerv1.Source, error)
+	// Block tells what a path of the host is, if it is that of a block device; nil has none.
+	Block func(hostPath string) (node Node, ok bool)
 	// Seccomp is the profile of type Localhost that the container names.
 	Seccomp *specs.LinuxSeccomp
 }
@@ -66,6 +68,11 @@ func Container(in Input) (*specs.Spec, error) {
 	if err := linux(spec.Linux, in, spec.Process.Capabilities); err != nil {
 		return nil, err
 	}
+	disks, err := devices(spec.Linux, in)
+	if err != nil {
+		return nil, err
+	}
+	spec.Mounts = append(spec.Mounts, disks...)
 	security := in.Container.GetLinux().GetSecurityContext()
 	spec.Root.Readonly = security.GetReadonlyRootfs()
 	notes := map[string]string{}

@@ -46,6 +46,7 @@ func TestBehaviours(t *testing.T) {
 		{"updates", updates},
 		{"host paths", hostPaths},
 		{"host paths refused", hostPathsRefused},
+		{"block devices", blockDevices},
 		{"operations on files", fileOps},
 		{"port-forward", portForward},
 		{"host ports", hostPorts},

@@ -305,7 +305,7 @@ var table = map[string]Entry{
 	"PodDNSConfigOption.value":                 honoured(),
 
 	"Volume.name":                        honoured(),
-	"VolumeSource.hostPath":              honoured("directories and regular files, of the host: [volumes](volumes.md)"),
+	"VolumeSource.hostPath":              honoured("directories, regular files and block devices of the host: [volumes](volumes.md)"),
 	"VolumeSource.emptyDir":              honoured("lives as long as the pod; in memory, as long as the pod's VM"),
 	"VolumeSource.gcePersistentDisk":     never("removed from Kubernetes"),
 	"VolumeSource.awsElasticBlockStore":  never("removed from Kubernetes"),
