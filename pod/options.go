@@ -67,6 +67,9 @@ type Options struct {
 	// that cannot be had, instead of trying again for ever.
 	FailFast bool
 
+	// Published, if set, is called when Status has changed, from the goroutine of Run;
+	// it must not block.
+	Published func()
 	// Event, if set, is told what happens, in order, from the goroutine of Run;
 	// it must not block.
 	Event  func(Event)

@@ -143,14 +143,21 @@ func (p *Pod) ExitCode() (code int, known bool) {
 
 // publish replaces the status and tells the watchers.
 func (p *Pod) publish(status corev1.PodStatus, sandbox string, ids map[string]string, ending map[string]bool) {
+	if p.replace(status, sandbox, ids, ending) && p.options.Published != nil {
+		p.options.Published()
+	}
+}
+
+func (p *Pod) replace(status corev1.PodStatus, sandbox string, ids map[string]string, ending map[string]bool) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if reflect.DeepEqual(status, p.status) && sandbox == p.sandbox && maps.Equal(ids, p.current) && maps.Equal(ending, p.ending) {
-		return
+		return false
 	}
 	p.status, p.sandbox, p.current, p.ending = status, sandbox, ids, ending
 	close(p.changed)
 	p.changed = make(chan struct{})
+	return true
 }
 
 // containers are the ids of the newest ones.

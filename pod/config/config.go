@@ -40,13 +40,17 @@ func Sandbox(o *Options, attempt uint32) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// namespaceOptions are every pod's: one network and IPC namespace for the pod,
+// namespaceOptions are every pod's: one network, if not the host's, and IPC namespace for the pod,
 // and a process namespace for each container or one for all.
 func namespaceOptions(pod *corev1.Pod) *runtimeapi.NamespaceOption {
-	if shared := pod.Spec.ShareProcessNamespace; shared != nil && *shared {
-		return &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD}
+	out := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
+	if pod.Spec.HostNetwork {
+		out.Network = runtimeapi.NamespaceMode_NODE
 	}
-	return &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
+	if shared := pod.Spec.ShareProcessNamespace; shared != nil && *shared {
+		out.Pid = runtimeapi.NamespaceMode_POD
+	}
+	return out
 }
 
 func sysctls(pod *corev1.Pod) map[string]string {

@@ -26,6 +26,9 @@ func (o *Options) names() names {
 		return names{host: *override}
 	}
 	n := names{host: pod.Spec.Hostname}
+	if pod.Spec.HostNetwork && o.NodeName != "" {
+		n.host = o.NodeName
+	}
 	if n.host == "" {
 		n.host = pod.Name
 	}

@@ -39,6 +39,12 @@ type Options struct {
 	Runtime internalapi.RuntimeService
 	// Door makes the door's part of a pod that is new or was taken over.
 	Door func(*Pod) Door
+	// ByUID lets pods of one name be there at once, as an API server has them whose
+	// clients force a pod's deletion.
+	ByUID bool
+	// Changed, if set, is called when the status of a pod has changed, or its run has
+	// ended. It must not block.
+	Changed func(*Pod)
 	// Hold, if set, is called when a pod begins to be supervised, and what it
 	// returns when that ends.
 	Hold   func() (release func())

@@ -97,6 +97,8 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 		FailFast: failFast,
 		Event:    p.event,
 		Logger:   p.m.o.Logger,
+
+		Published: p.tell,
 	}
 	p.waits(rec, &o)
 	if err := p.door.Configure(&o); err != nil {
@@ -114,6 +116,13 @@ func (p *Pod) event(ev pod.Event) {
 		if err := logs.Prune(filepath.Join(p.dir, logsDir, ev.Container)); err != nil {
 			p.m.o.Logger.Warn("old logs of a pod are left", "pod", p.Key(), "error", err)
 		}
+	}
+}
+
+// tell says that the pod's status has changed, or its run has ended.
+func (p *Pod) tell() {
+	if p.m.o.Changed != nil {
+		p.m.o.Changed(p)
 	}
 }
 

@@ -20,10 +20,13 @@ const minID = 6
 
 // Add takes in a new pod with its objects, if its name is free, and gives it to the
 // caller, who calls Run or Forget. The error is of ErrInvalid for a pod that cannot
-// be run, and of ErrExists.
+// be run, and of ErrExists. Pods of one UID are not added at once.
 func (m *Manager) Add(rec Record, given Objects) (*Pod, error) {
 	if rec.Since.IsZero() {
 		rec.Since = time.Now()
+	}
+	if p, err := m.Get(rec.Pod.UID); err == nil {
+		return nil, fmt.Errorf("pod %s (%s) %w", p.Key(), p.UID(), ErrExists)
 	}
 	p, err := m.newPod(rec, true)
 	if err == nil && !given.Empty() {
@@ -35,7 +38,7 @@ func (m *Manager) Add(rec Record, given Objects) (*Pod, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, other := range m.pods {
-		if other.Key() == p.Key() {
+		if !m.o.ByUID && other.Key() == p.Key() {
 			return nil, errors.Join(fmt.Errorf("pod %s %w", p.Key(), ErrExists), os.RemoveAll(p.dir))
 		}
 	}

@@ -33,6 +33,7 @@ func (p *Pod) Run() {
 			defer p.m.orphans.begin(always)()
 		}
 		close(done)
+		p.tell()
 		if remove {
 			if err := p.Remove(p.m.ctx, true); err != nil {
 				p.m.o.Logger.Warn("a pod could not be removed", "pod", p.Key(), "error", err)
