@@ -57,8 +57,22 @@ func (p *payload) projection(ctx context.Context, source *corev1.VolumeProjectio
 		return p.secret(ctx, source.Secret.Name, source.Secret.Items, source.Secret.Optional)
 	case source.DownwardAPI != nil:
 		return p.downward(source.DownwardAPI.Items)
+	case source.ServiceAccountToken != nil:
+		return p.token(ctx, source.ServiceAccountToken)
 	}
 	return errors.New("a source of the volume is not honoured")
+}
+
+func (p *payload) token(ctx context.Context, source *corev1.ServiceAccountTokenProjection) error {
+	tokens, can := p.objects.(Tokens)
+	if !can {
+		return errors.New("there is no API server that issues tokens")
+	}
+	text, err := tokens.Token(ctx, source)
+	if err != nil {
+		return err
+	}
+	return p.add(source.Path, nil, text)
 }
 
 func (p *payload) setMode(mode *int32) {

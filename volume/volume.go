@@ -33,6 +33,13 @@ type Objects interface {
 	Changed() <-chan struct{}
 }
 
+// Tokens is what Objects can do beside where there is an API server.
+type Tokens interface {
+	// Token returns a token of the pod's service account that is valid for a while. When another
+	// is to take its place, Objects.Changed is closed.
+	Token(ctx context.Context, source *corev1.ServiceAccountTokenProjection) ([]byte, error)
+}
+
 // ErrNotFound is matched where there is no such object. The error's text is the
 // kubelet's.
 var ErrNotFound = errors.New("not found")
