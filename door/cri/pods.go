@@ -16,7 +16,7 @@ type runtimeServer struct {
 	runtimeapi.UnsafeRuntimeServiceServer
 	s       *service.Service
 	calls   calls
-	streams *streams
+	streams *streamServer
 }
 
 // calls are those before which a node's plugins may stand.

@@ -1,0 +1,99 @@
+// Package streams serves what clients of exec, attach and port-forward send and get, from the streams
+// that an engine opens: it is what doors give to the kubelets' library of streams.
+package streams
+
+import (
+	"context"
+	"io"
+	"net"
+
+	"k8s.io/cri-streaming/pkg/streaming"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/shim/stream"
+)
+
+// Of connects the library's clients with an engine's streams. The library calls it when a client
+// has come.
+type Of struct{ Engine *engine.Engine }
+
+var _ streaming.Runtime = Of{}
+
+// Exec runs a command in a container.
+func (o Of) Exec(ctx context.Context, id string, cmd []string, in io.Reader, out, errs io.WriteCloser, tty bool,
+	resize <-chan remotecommand.TerminalSize,
+) error {
+	to, err := o.Engine.Exec(ctx, engine.ExecRequest{
+		Container: id, Command: cmd, TTY: tty, Stdin: in != nil, Stdout: out != nil, Stderr: errs != nil,
+	})
+	return carry(ctx, to, err, in, out, errs, resize)
+}
+
+// Attach attaches to a container.
+func (o Of) Attach(ctx context.Context, id string, in io.Reader, out, errs io.WriteCloser, tty bool,
+	resize <-chan remotecommand.TerminalSize,
+) error {
+	to, err := o.Engine.Attach(ctx, engine.AttachRequest{
+		Container: id, Stdin: in != nil, Stdout: out != nil, Stderr: errs != nil && !tty,
+	})
+	return carry(ctx, to, err, in, out, errs, resize)
+}
+
+// carry connects a client with a process, until that ends.
+func carry(
+	ctx context.Context, to engine.Stream, err error, in io.Reader, out, errs io.Writer, resize <-chan remotecommand.TerminalSize,
+) error {
+	if err != nil {
+		return err
+	}
+	conn, err := stream.Dial(ctx, to.Socket, to.Token)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sizes := make(chan stream.Size)
+	go func() {
+		for {
+			select {
+			case size, ok := <-resize:
+				if !ok {
+					return
+				}
+				select {
+				case sizes <- stream.Size{Width: size.Width, Height: size.Height}:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	code, err := stream.Stdio{Stdin: in, Stdout: out, Stderr: errs, Resize: sizes}.Run(ctx, conn)
+	if err == nil && code != 0 {
+		err = &engine.ExitError{Code: code}
+	}
+	return err
+}
+
+// PortForward connects a client with a port of a pod.
+func (o Of) PortForward(ctx context.Context, pod string, port int32, client io.ReadWriteCloser) error {
+	to, err := o.Engine.PortForward(ctx, pod, int(port))
+	if err != nil {
+		return err
+	}
+	conn, err := stream.Dial(ctx, to.Socket, to.Token)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	go func() {
+		_, _ = io.Copy(conn, client)
+		_ = conn.(*net.UnixConn).CloseWrite()
+	}()
+	_, err = io.Copy(client, conn)
+	return err
+}
