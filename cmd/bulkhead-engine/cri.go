@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -13,6 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/cri"
 	"github.com/bulkhead-project/bulkhead/door/cri/config"
 	"github.com/bulkhead-project/bulkhead/door/cri/nri"
+	"github.com/bulkhead-project/bulkhead/door/setup"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/sdnotify"
@@ -31,7 +31,7 @@ func serveCRI(ctx context.Context, args []string) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	log, err := logger(c.LogLevel, c.LogFormat)
+	log, err := setup.Logger(c.LogLevel, c.LogFormat)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func serveCRI(ctx context.Context, args []string) error {
 		return err
 	}
 	var e engine.Options
-	if e.NoForks, e.Tenant, err = parseWarm(cmp.Or(c.Warm, os.Getenv("BULKHEAD_WARM"))); err != nil {
+	if e.NoForks, e.Tenant, err = setup.Warm(cmp.Or(c.Warm, os.Getenv("BULKHEAD_WARM"))); err != nil {
 		return fmt.Errorf("warm: %w", err)
 	}
 	if c.Network == config.CNI {
@@ -72,18 +72,4 @@ func serveCRI(ctx context.Context, args []string) error {
 		log.Info("the CRI is served", "socket", o.Socket)
 		tell(sdnotify.Ready)
 	})
-}
-
-// logger writes to stderr.
-func logger(level, format string) (*slog.Logger, error) {
-	var o slog.HandlerOptions
-	least := new(slog.LevelVar)
-	if err := least.UnmarshalText([]byte(level)); err != nil {
-		return nil, err
-	}
-	o.Level = least
-	if format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, &o)), nil
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &o)), nil
 }

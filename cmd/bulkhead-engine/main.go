@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/door/setup"
 	"github.com/bulkhead-project/bulkhead/internal/boundedlog"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
@@ -69,7 +70,7 @@ func supervise(ctx context.Context, log io.Writer) error {
 			return fmt.Errorf("BULKHEAD_IDLE: %w", err)
 		}
 	}
-	if o.NoForks, o.Tenant, err = parseWarm(os.Getenv("BULKHEAD_WARM")); err != nil {
+	if o.NoForks, o.Tenant, err = setup.Warm(os.Getenv("BULKHEAD_WARM")); err != nil {
 		return fmt.Errorf("BULKHEAD_WARM: %w", err)
 	}
 	return run.Run(ctx, o, ready)

@@ -1,4 +1,5 @@
-package main
+// Package setup reads the settings that the programs of doors have in common.
+package setup
 
 import (
 	"fmt"
@@ -9,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
-// parseWarm reads BULKHEAD_WARM:
+// Warm reads BULKHEAD_WARM:
 //
 //	on, or empty    pods' VMs are forks of warm ones
 //	off             no VM is kept warm
@@ -18,7 +19,7 @@ import (
 //	                without the label are as those whose value is empty
 //
 // tenant is nil where pods are not told apart.
-func parseWarm(text string) (noForks bool, tenant func(engine.Identity) string, err error) {
+func Warm(text string) (noForks bool, tenant func(engine.Identity) string, err error) {
 	switch text {
 	case "", "on":
 		return false, nil, nil

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"strings"
@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
-// TestParseWarm: each value of BULKHEAD_WARM tells tenants apart as it says, or is refused.
-func TestParseWarm(t *testing.T) {
+// TestWarm: each value of BULKHEAD_WARM tells tenants apart as it says, or is refused.
+func TestWarm(t *testing.T) {
 	who := engine.Identity{Name: "p", Namespace: "shop", Labels: map[string]string{"tenant": "red", "example.org/team": "blue"}}
 	for _, c := range []struct {
 		text    string
@@ -32,7 +32,7 @@ func TestParseWarm(t *testing.T) {
 		{text: "label=a=b", err: `"a=b" is no label's name`},
 	} {
 		t.Run(c.text, func(t *testing.T) {
-			noForks, tenant, err := parseWarm(c.text)
+			noForks, tenant, err := Warm(c.text)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("%v, want %s", err, c.err)

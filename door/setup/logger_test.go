@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"log/slog"
@@ -8,7 +8,7 @@ import (
 // TestLogger: the log has the format and the least level that it is told.
 func TestLogger(t *testing.T) {
 	for format, want := range map[string]bool{"text": false, "json": true} {
-		log, err := logger("warn", format)
+		log, err := Logger("warn", format)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -19,7 +19,7 @@ func TestLogger(t *testing.T) {
 			t.Errorf("%s: not from warn on", format)
 		}
 	}
-	if _, err := logger("loud", "text"); err == nil {
+	if _, err := Logger("loud", "text"); err == nil {
 		t.Error("a level that there is not")
 	}
 }
