@@ -164,6 +164,9 @@ func (p *Pod) Container(name string) (id string, found bool) { return p.supervis
 // is tried again.
 func (p *Pod) KeepTrying() { p.supervised().KeepTrying() }
 
+// Changed has the pod's status made anew from what its door's options give.
+func (p *Pod) Changed() { p.supervised().Changed() }
+
 // Status is the pod's status; the stored one when it ended under an earlier manager.
 func (p *Pod) Status() corev1.PodStatus {
 	status, _ := p.Watch()
