@@ -46,10 +46,13 @@ require (
 	google.golang.org/protobuf v1.36.12 // the shim's and CRI's messages
 	k8s.io/api v0.37.2 // the Pod
 	k8s.io/apimachinery v0.37.2 // quantities, names, validation
-	k8s.io/client-go v0.37.2 // jsonpath as kubectl has it; in tests, exec, attach and port-forward as well
+	k8s.io/client-go v0.37.2 // the API server of a node; jsonpath as kubectl has it
+	k8s.io/component-helpers v0.37.2 // a node's lease, and the scheduler's predicates
 	k8s.io/cri-api v0.37.2 // the engine's interface
-	k8s.io/cri-streaming v0.37.2 // tests that the library of kubelets' streams fits on top of ours
+	k8s.io/cri-streaming v0.37.2 // exec, attach and port-forward as kubelets' clients have them
+	k8s.io/klog/v2 v2.140.0 // client-go's log, sent to ours
 	k8s.io/kubelet v0.37.2 // in tests, how a CSI driver becomes a kubelet's
+	k8s.io/utils v0.0.0-20260626114624-be93311217bd // the clock of a lease
 	sigs.k8s.io/json v0.0.0-20260909141634-11ed52e25bc5 // decoding as strict as the API server's
 	sigs.k8s.io/yaml v1.6.0 // YAML by way of JSON
 	tags.cncf.io/container-device-interface v1.1.1 // devices of a node, by CDI
@@ -115,6 +118,7 @@ require (
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/proglottis/gpgme v0.1.6 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
@@ -143,10 +147,8 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
-	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/streaming v0.37.2 // indirect
-	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )

@@ -72,7 +72,7 @@ without root, without KVM, without a daemon to set up and without configuration.
 		session.Exec(a), session.Debug(a), session.Attach(a), session.Cp(a), session.PortForward(a), session.Console(a),
 		pod.Stop(a), pod.Start(a), pod.Restart(a), pod.Kill(a), pod.Pause(a), pod.Resume(a), pod.Rm(a), pod.Wait(a), pod.Update(a), pod.Kube(a),
 		image.Command(a), image.Login(a), image.Logout(a), template.Command(a), volume.Command(a),
-		host.Check(a), host.CRI(a), host.Version(a), host.Reap(a), host.System(a), completionCmd(a),
+		host.Check(a), host.CRI(a), host.Node(a), host.Version(a), host.Reap(a), host.System(a), completionCmd(a),
 	)
 	namespaces(a, root)
 	asker{a}.complete(root)

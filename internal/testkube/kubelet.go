@@ -120,3 +120,15 @@ func (c *Cluster) Kubectl(t testing.TB) (dir, env string) {
 
 // Kubeconfig is the file by which an administrator finds the cluster.
 func (c *Cluster) Kubeconfig() string { return c.file("admin.conf") }
+
+// Node is what a node without a kubelet is told: the file by which it finds the API, and its serving
+// certificate with the key.
+func (c *Cluster) Node() (kubeconfig, cert, key string) {
+	return c.file("kubelet.conf"), c.file("kubelet.crt"), c.file("kubelet.key")
+}
+
+// WaitNode waits until the node is ready.
+func (c *Cluster) WaitNode(ctx context.Context, t testing.TB) {
+	t.Helper()
+	c.Wait(ctx, t, "the node to be ready", c.nodeReady)
+}

@@ -1,0 +1,37 @@
+package host
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+)
+
+// TestNodeRefuses: what a node cannot be told ends the command before its program is looked for.
+func TestNodeRefuses(t *testing.T) {
+	t.Setenv("BULKHEAD_LIBEXEC", t.TempDir())
+	for name, tc := range map[string]struct {
+		args []string
+		err  string
+	}{
+		"nothing":          {nil, "node: kubeconfig is required"},
+		"a name":           {[]string{"--kubeconfig=f", "--node-name=No_Name"}, `node: node-name "No_Name"`},
+		"an address":       {[]string{"--kubeconfig=f", "--node-ip=x"}, `node: node-ip "x" is no IP address`},
+		"a name server":    {[]string{"--kubeconfig=f", "--cluster-dns=x"}, `node: cluster-dns "x"`},
+		"a network":        {[]string{"--kubeconfig=f", "--network=x"}, `node: network "x"`},
+		"a directory":      {[]string{"--kubeconfig=f", "--cni-conf-dir=x"}, `node: cni-conf-dir "x"`},
+		"a port":           {[]string{"--kubeconfig=f", "--listen=x"}, `node: listen "x"`},
+		"half a pair":      {[]string{"--kubeconfig=f", "--tls-cert-file=x"}, "node: tls-cert-file and"},
+		"a number of pods": {[]string{"--kubeconfig=f", "--max-pods=0"}, "node: max-pods 0"},
+		"a level":          {[]string{"--kubeconfig=f", "--log-level=x"}, `node: log-level "x"`},
+		"a format":         {[]string{"--kubeconfig=f", "--log-format=x"}, `node: log-format "x"`},
+		"all it needs":     {[]string{"--kubeconfig=f"}, "bulkhead-node"},
+	} {
+		cmd := Node(&app.App{})
+		cmd.SetArgs(tc.args)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: %v, want %s", name, err, tc.err)
+		}
+	}
+}

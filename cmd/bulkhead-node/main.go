@@ -1,0 +1,104 @@
+// Command bulkhead-node is the process of `bulkhead node`: an engine of an instance of its own, with the
+// door of a Kubernetes API server open. It is a program beside bulkhead-engine, which has no use for
+// clients of an API server.
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/bulkhead-project/bulkhead/door/node"
+	"github.com/bulkhead-project/bulkhead/door/node/config"
+	"github.com/bulkhead-project/bulkhead/door/setup"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/sdnotify"
+	"github.com/bulkhead-project/bulkhead/internal/version"
+	"github.com/bulkhead-project/bulkhead/network/cni"
+)
+
+func main() {
+	logrus.SetLevel(logrus.ErrorLevel) // the image library tells its retries there
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	signal.Ignore(syscall.SIGHUP)
+	if err := serve(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bulkhead-node:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(ctx context.Context, args []string) error {
+	var c config.Config
+	flags := pflag.NewFlagSet("bulkhead-node", pflag.ContinueOnError)
+	c.Add(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := c.Check(); err != nil {
+		return err
+	}
+	log, err := setup.Logger(c.LogLevel, c.LogFormat)
+	if err != nil {
+		return err
+	}
+	klog.SetSlogLogger(log) // client-go's
+	o, err := options(&c)
+	if err != nil {
+		return err
+	}
+	o.Logger = log
+	systemd, err := sdnotify.Take()
+	if err != nil {
+		return err
+	}
+	tell := func(state string) {
+		if err := systemd.Tell(state); err != nil {
+			log.Warn("tell of the service", "state", state, "error", err)
+		}
+	}
+	defer context.AfterFunc(ctx, func() { tell(sdnotify.Stopping) })()
+	return node.Run(ctx, o, func() {
+		log.Info("the node is registered", "node", o.Name)
+		tell(sdnotify.Ready)
+	})
+}
+
+// options are what the flags say.
+func options(c *config.Config) (o node.Options, err error) {
+	o = node.Options{
+		Name: c.NodeName, IP: c.NodeIP, MaxPods: c.MaxPods, ClusterDNS: c.ClusterDNS, ClusterDomain: c.ClusterDomain,
+		Listen: c.Listen, Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA, Version: version.Version,
+	}
+	if o.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		return o, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if o.Roots, err = dirs.Default(); err != nil {
+		return o, err
+	}
+	if o.Labels, err = labels(c.Labels); err != nil {
+		return o, err
+	}
+	if o.Taints, err = taints(c.Taints); err != nil {
+		return o, err
+	}
+	if o.Reserved, err = reserved(c.Reserved); err != nil {
+		return o, err
+	}
+	o.Engine.NoForks, o.Engine.Tenant, err = setup.Warm(cmp.Or(c.Warm, os.Getenv("BULKHEAD_WARM")))
+	if err != nil {
+		return o, fmt.Errorf("warm: %w", err)
+	}
+	if c.Network == config.CNI {
+		o.Engine.CNI = &cni.Options{Conf: c.CNIConf, Bin: c.CNIBin}
+	}
+	return o, nil
+}

@@ -1,0 +1,161 @@
+// Package admission decides which pods a node takes, as a kubelet does: the scheduler may have
+// known less than the node does, and a pod that names its node was never scheduled.
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
+)
+
+// Admission knows what the pods of a node have been given. Its methods may be called at once.
+type Admission struct {
+	node func() *corev1.Node
+
+	mu    sync.Mutex
+	given map[types.UID]corev1.ResourceList
+}
+
+// New is the admission of the node that node returns.
+func New(node func() *corev1.Node) *Admission {
+	return &Admission{node: node, given: map[types.UID]corev1.ResourceList{}}
+}
+
+// Take has a pod's resources be its own without a decision: it runs already.
+func (a *Admission) Take(pod *corev1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.given[pod.UID] = requests(pod)
+}
+
+// Release gives a pod's resources back.
+func (a *Admission) Release(uid types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.given, uid)
+}
+
+// Admit implements pods.Admission.
+func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
+	if no := unsupported(pod); no != nil {
+		return no
+	}
+	node := a.node()
+	if node == nil {
+		return nil // not registered yet, so nothing was scheduled here; what names its node is taken
+	}
+	if no := fits(pod, node); no != nil {
+		return no
+	}
+	return a.reserve(pod, node)
+}
+
+// fits judges what the pod says of its node.
+func fits(pod *corev1.Pod, node *corev1.Node) *pods.Rejection {
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
+		return &pods.Rejection{Reason: "NodeAffinity", Message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
+	}
+	taint, intolerable := schedulinghelper.FindMatchingUntoleratedTaint(klog.NewKlogr(), node.Spec.Taints, pod.Spec.Tolerations,
+		func(t *corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }, true)
+	if intolerable {
+		return &pods.Rejection{Reason: "TaintToleration", Message: fmt.Sprintf(
+			"Predicate TaintToleration failed: node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)}
+	}
+	for name, asked := range map[string]string{
+		corev1.LabelOSStable: osOf(pod),
+	} {
+		if have := node.Labels[name]; asked != "" && have != "" && asked != have {
+			return &pods.Rejection{Reason: "PodOSNotSupported", Message: fmt.Sprintf(
+				"Failed to admit pod as the OS field doesn't match node OS: %s", asked)}
+		}
+	}
+	return nil
+}
+
+func osOf(pod *corev1.Pod) string {
+	if pod.Spec.OS == nil {
+		return ""
+	}
+	return string(pod.Spec.OS.Name)
+}
+
+// reserve gives the pod its resources if the node has them.
+func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	want := requests(pod)
+	used := corev1.ResourceList{}
+	for uid, list := range a.given {
+		if uid == pod.UID {
+			continue
+		}
+		for name, quantity := range list {
+			sum := used[name]
+			sum.Add(quantity)
+			used[name] = sum
+		}
+	}
+	names := make([]string, 0, len(want))
+	for name := range want {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		asked, has, taken := want[corev1.ResourceName(name)], node.Status.Allocatable[corev1.ResourceName(name)], used[corev1.ResourceName(name)]
+		total := taken.DeepCopy()
+		total.Add(asked)
+		if !asked.IsZero() && total.Cmp(has) > 0 {
+			return &pods.Rejection{Reason: "OutOf" + name, Message: fmt.Sprintf(
+				"Node didn't have enough resource: %s, requested: %s, used: %s, capacity: %s", name, &asked, &taken, &has)}
+		}
+	}
+	a.given[pod.UID] = want
+	return nil
+}
+
+// requests are what the scheduler counts for a pod, itself included.
+func requests(pod *corev1.Pod) corev1.ResourceList {
+	list := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	list[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
+	return list
+}
+
+// clustered are fields that a pod cannot have without a cluster, and that a node's pods have.
+var clustered = []string{
+	"metadata.finalizers", "spec.ephemeralContainers", "spec.dnsPolicy", "spec.nodeSelector", "spec.automountServiceAccountToken",
+	"spec.nodeName", "spec.hostNetwork", "spec.affinity", "spec.runtimeClassName", "spec.schedulingGates", "spec.schedulingGroup",
+	"spec.evictionResponders",
+}
+
+// unsupported refuses a pod that asks for what no pod of Bulkhead's can have.
+func unsupported(pod *corev1.Pod) *pods.Rejection {
+	var all []string
+	fields.Refuse(pod, func(field, message string) {
+		within := func(known string) bool {
+			return field == known || strings.HasPrefix(field, known+".") || strings.HasPrefix(field, known+"[")
+		}
+		token := strings.HasPrefix(field, "spec.volumes[") && strings.HasSuffix(field, ".serviceAccountToken")
+		resources := strings.Contains(field, ".resources.requests.") || strings.Contains(field, ".resources.limits.")
+		if !token && !resources && !slices.ContainsFunc(clustered, within) {
+			all = append(all, field+" "+message)
+		}
+	})
+	if len(all) == 0 {
+		return nil
+	}
+	const told = 3
+	text := strings.Join(all[:min(len(all), told)], "; ")
+	return &pods.Rejection{Reason: "UnexpectedAdmissionError", Message: text}
+}

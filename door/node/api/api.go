@@ -1,0 +1,143 @@
+// Package api is the HTTP API of a kubelet, as far as a node serves it: logs, exec, attach,
+// port-forward, the pods and the node's health. Who may ask is decided before.
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/manager"
+)
+
+// Streams connects HTTP clients with what a runtime opens for them. The error is of a client that was
+// not answered yet.
+type Streams interface {
+	Exec(w http.ResponseWriter, r *http.Request, what *runtimeapi.ExecRequest) error
+	Attach(w http.ResponseWriter, r *http.Request, what *runtimeapi.AttachRequest) error
+	PortForward(w http.ResponseWriter, r *http.Request, what *runtimeapi.PortForwardRequest) error
+}
+
+// Pods are those of the machine.
+type Pods interface {
+	// Find is the newest pod of a name, nil for none.
+	Find(namespace, name string) *manager.Pod
+	Pods() []*manager.Pod
+	// Status is a pod's as the API server is told it.
+	Status(uid types.UID) (corev1.PodStatus, bool)
+}
+
+// Server answers. Its methods may be called at once.
+type Server struct {
+	pods    Pods
+	streams Streams
+	log     *slog.Logger
+}
+
+// New makes the API of a machine's pods.
+func New(pods Pods, streams Streams, log *slog.Logger) *Server {
+	return &Server{pods, streams, log}
+}
+
+// Handler is the API, without a guard.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	mux.HandleFunc("GET /pods", s.list)
+	mux.HandleFunc("GET /pods/", s.list)
+	mux.HandleFunc("GET /runningpods/", s.list)
+	mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", s.answer(s.logs))
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for _, container := range []string{"{namespace}/{pod}/{container}", "{namespace}/{pod}/{uid}/{container}"} {
+			mux.Handle(method+" /exec/"+container, s.answer(s.exec))
+			mux.Handle(method+" /attach/"+container, s.answer(s.attach))
+		}
+		for _, pod := range []string{"{namespace}/{pod}", "{namespace}/{pod}/{uid}"} {
+			mux.Handle(method+" /portForward/"+pod, s.answer(s.portForward))
+		}
+	}
+	return mux
+}
+
+// failure is an error with the HTTP code that it is answered with.
+type failure struct {
+	code int
+	error
+}
+
+func fail(code int, format string, args ...any) error {
+	return &failure{code, fmt.Errorf(format, args...)}
+}
+
+// answer makes a handler of a call that may fail before it has answered.
+func (s *Server) answer(call func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := call(w, r)
+		if err == nil {
+			return
+		}
+		var told *failure
+		switch {
+		case errors.As(err, &told):
+		case status.Code(err) == codes.NotFound:
+			told = &failure{http.StatusNotFound, err}
+		case status.Code(err) == codes.InvalidArgument:
+			told = &failure{http.StatusBadRequest, err}
+		default:
+			told = &failure{http.StatusInternalServerError, err}
+		}
+		s.log.Info("a request failed", "path", r.URL.Path, "error", err)
+		http.Error(w, told.Error(), told.code)
+	})
+}
+
+// pod is the one that a request names.
+func (s *Server) pod(r *http.Request) (*manager.Pod, error) {
+	p := s.pods.Find(r.PathValue("namespace"), r.PathValue("pod"))
+	if uid := r.PathValue("uid"); p == nil || uid != "" && uid != string(p.UID()) {
+		return nil, fail(http.StatusNotFound, "pod %q not found in namespace %q", r.PathValue("pod"), r.PathValue("namespace"))
+	}
+	return p, nil
+}
+
+// container is the id of the one that a request names.
+func (s *Server) container(r *http.Request) (string, error) {
+	p, err := s.pod(r)
+	if err != nil {
+		return "", err
+	}
+	name := r.PathValue("container")
+	id, found := p.Container(name)
+	if !found {
+		return "", fail(http.StatusNotFound, "container not found (%q)", name)
+	}
+	return id, nil
+}
+
+// list answers with the pods and their statuses.
+func (s *Server) list(w http.ResponseWriter, r *http.Request) {
+	running := r.URL.Path == "/runningpods/"
+	all := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
+	for _, p := range s.pods.Pods() {
+		status, found := s.pods.Status(p.UID())
+		if !found || running && status.Phase != corev1.PodRunning {
+			continue
+		}
+		one := *p.Spec().DeepCopy()
+		one.Status = status
+		all.Items = append(all.Items, one)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(&all); err != nil {
+		s.log.Info("a list of the pods was not read", "error", err)
+	}
+}

@@ -1,0 +1,142 @@
+// Package auth tells who asks a node's API, and whether they may: by client certificates of the
+// cluster's authority and by bearer tokens, which the API server reviews, as it decides about each
+// request. What it has answered is kept for a while.
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/kubernetes"
+)
+
+// How long answers hold, and how many are kept: a kubelet's figures.
+const (
+	tokenFor    = 2 * time.Minute
+	allowedFor  = 5 * time.Minute
+	deniedFor   = 30 * time.Second
+	keptAnswers = 1024
+	askTimeout  = 10 * time.Second
+)
+
+// User is who asks.
+type User struct {
+	Name   string
+	UID    string
+	Groups []string
+	Extra  map[string][]string
+}
+
+// ErrUnknown is matched where nobody is known to ask: there is neither a certificate nor a token, or
+// none that holds.
+var ErrUnknown = errors.New("not authenticated")
+
+// Webhook asks an API server. Its methods may be called at once.
+type Webhook struct {
+	client  kubernetes.Interface
+	clients *x509.CertPool // of client certificates; nil is none
+	node    string
+	tokens  *cache.LRUExpireCache
+	answers *cache.LRUExpireCache
+}
+
+// New makes the reviewer of a node's requests. clients are the authorities of client certificates, nil for
+// none.
+func New(client kubernetes.Interface, node string, clients *x509.CertPool) *Webhook {
+	return &Webhook{
+		client: client, clients: clients, node: node,
+		tokens: cache.NewLRUExpireCache(keptAnswers), answers: cache.NewLRUExpireCache(keptAnswers),
+	}
+}
+
+// Who tells who made a request. The error matches ErrUnknown, or the API server could not be asked.
+func (h *Webhook) Who(r *http.Request) (*User, error) {
+	if u := h.certified(r); u != nil {
+		return u, nil
+	}
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if token = strings.TrimSpace(token); !ok || token == "" {
+		return nil, ErrUnknown
+	}
+	key := sha256.Sum256([]byte(token))
+	if u, found := h.tokens.Get(key); found {
+		return u.(*User), nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+	defer cancel()
+	got, err := h.client.AuthenticationV1().TokenReviews().Create(ctx,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("review a token: %w", err)
+	}
+	if !got.Status.Authenticated {
+		return nil, ErrUnknown
+	}
+	u := &User{Name: got.Status.User.Username, UID: got.Status.User.UID, Groups: got.Status.User.Groups, Extra: map[string][]string{}}
+	for name, values := range got.Status.User.Extra {
+		u.Extra[name] = values
+	}
+	h.tokens.Add(key, u, tokenFor)
+	return u, nil
+}
+
+// certified is who a client certificate names, nil for none that holds.
+func (h *Webhook) certified(r *http.Request) *User {
+	if h.clients == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return nil
+	}
+	others := x509.NewCertPool()
+	for _, c := range r.TLS.PeerCertificates[1:] {
+		others.AddCert(c)
+	}
+	leaf := r.TLS.PeerCertificates[0]
+	_, err := leaf.Verify(x509.VerifyOptions{
+		Roots: h.clients, Intermediates: others, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil || leaf.Subject.CommonName == "" {
+		return nil
+	}
+	groups := append([]string{}, leaf.Subject.Organization...)
+	return &User{Name: leaf.Subject.CommonName, Groups: append(groups, "system:authenticated")}
+}
+
+// May tells whether a user may do what a verb says with a subresource of the node.
+func (h *Webhook) May(ctx context.Context, u *User, verb, subresource string) (bool, error) {
+	key := fmt.Sprintf("%q %q %q %q %q %q", u.Name, u.UID, u.Groups, u.Extra, verb, subresource)
+	if allowed, found := h.answers.Get(key); found {
+		return allowed.(bool), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	extra := map[string]authorizationv1.ExtraValue{}
+	for name, values := range u.Extra {
+		extra[name] = values
+	}
+	got, err := h.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: u.Name, UID: u.UID, Groups: u.Groups, Extra: extra,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: verb, Version: "v1", Resource: "nodes", Subresource: subresource, Name: h.node,
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("review an access: %w", err)
+	}
+	hold := deniedFor
+	if got.Status.Allowed {
+		hold = allowedFor
+	}
+	h.answers.Add(key, got.Status.Allowed, hold)
+	return got.Status.Allowed, nil
+}

@@ -1,0 +1,167 @@
+package auth
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// reviewer is an API server that knows the token "good" of the user alice, who may get metrics and create
+// proxy.
+type reviewer struct {
+	*fake.Clientset
+	down   bool
+	asked  int
+	access *authorizationv1.SubjectAccessReviewSpec
+}
+
+func newReviewer() *reviewer {
+	r := &reviewer{Clientset: fake.NewClientset()}
+	r.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		r.asked++
+		got := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
+		if got.Spec.Token == "good" {
+			got.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "alice"}}
+		}
+		if r.down {
+			return true, nil, errors.New("down")
+		}
+		return true, got, nil
+	})
+	r.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		r.asked++
+		got := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+		r.access = &got.Spec
+		at := got.Spec.ResourceAttributes
+		got.Status.Allowed = got.Spec.User != "mallory" && at.Resource == "nodes" && at.Name == "node" &&
+			(at.Verb == "get" && at.Subresource == "metrics" || at.Verb == "create" && at.Subresource == "proxy")
+		return true, got, nil
+	})
+	return r
+}
+
+// TestGuard: who is unknown gets 401, who may not 403; streams are create by any method; the API server is asked
+// once for each question; while it does not answer nobody is let in.
+func TestGuard(t *testing.T) {
+	r := newReviewer()
+	h := New(r, "node", nil)
+	handler := h.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
+		slog.New(slog.DiscardHandler))
+	ask := func(method, path, token string) int {
+		req := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		return w.Code
+	}
+	for _, tt := range []struct {
+		method, path, token string
+		code                int
+	}{
+		{"GET", "/metrics", "", http.StatusUnauthorized},
+		{"GET", "/metrics", "bad", http.StatusUnauthorized},
+		{"GET", "/metrics/resource", "good", http.StatusTeapot},
+		{"GET", "/metricsx", "good", http.StatusForbidden},
+		{"POST", "/metrics", "good", http.StatusForbidden},
+		{"GET", "/containerLogs/a/b/c", "good", http.StatusForbidden}, // get of proxy
+		{"GET", "/exec/a/b/c", "good", http.StatusTeapot},
+		{"POST", "/exec/a/b/c", "good", http.StatusTeapot},
+		{"GET", "/attach/a/b/c", "good", http.StatusTeapot},
+		{"GET", "/portForward/a/b", "good", http.StatusTeapot},
+		{"GET", "/pods", "good", http.StatusForbidden},
+		{"GET", "/healthz", "", http.StatusUnauthorized},
+	} {
+		if code := ask(tt.method, tt.path, tt.token); code != tt.code {
+			t.Errorf("%s %s with %q: %d, want %d", tt.method, tt.path, tt.token, code, tt.code)
+		}
+	}
+	before := r.asked
+	if ask("GET", "/metrics/resource", "good") != http.StatusTeapot || r.asked != before {
+		t.Errorf("asked %d times for what was answered", r.asked-before)
+	}
+	r.down = true
+	if code := ask("GET", "/metrics", "another"); code != http.StatusInternalServerError {
+		t.Errorf("while the API server is down: %d", code)
+	}
+}
+
+// authority signs client certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func (a *authority) sign(t *testing.T, name string, usage x509.ExtKeyUsage, ends time.Time) *x509.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name, Organization: []string{"ops"}}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: ends, ExtKeyUsage: []x509.ExtKeyUsage{usage}, IsCA: a.cert == nil, BasicConstraintsValid: true,
+	}
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer, a.key = template, key, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// TestCertificates: a certificate counts if the cluster's authority has signed it for clients and it holds.
+func TestCertificates(t *testing.T) {
+	later := time.Now().Add(time.Hour)
+	ours, theirs := &authority{}, &authority{}
+	ours.cert = ours.sign(t, "ca", x509.ExtKeyUsageAny, later)
+	theirs.cert = theirs.sign(t, "ca", x509.ExtKeyUsageAny, later)
+	pool := x509.NewCertPool()
+	pool.AddCert(ours.cert)
+	h := New(newReviewer(), "node", pool)
+	for name, tt := range map[string]struct {
+		cert *x509.Certificate
+		user string
+	}{
+		"a client's":          {ours.sign(t, "bob", x509.ExtKeyUsageClientAuth, later), "bob"},
+		"a server's":          {ours.sign(t, "bob", x509.ExtKeyUsageServerAuth, later), ""},
+		"one that has ended":  {ours.sign(t, "bob", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute)), ""},
+		"another authority's": {theirs.sign(t, "bob", x509.ExtKeyUsageClientAuth, later), ""},
+		"one without a name":  {ours.sign(t, "", x509.ExtKeyUsageClientAuth, later), ""},
+	} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+		req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{tt.cert}}
+		u, err := h.Who(req)
+		if tt.user == "" && !errors.Is(err, ErrUnknown) || tt.user != "" && (err != nil || u.Name != tt.user || u.Groups[0] != "ops") {
+			t.Errorf("%s: %v, %v", name, u, err)
+		}
+	}
+	if ok, err := h.May(context.Background(), &User{Name: "mallory"}, "create", "proxy"); ok || err != nil {
+		t.Errorf("mallory: %v, %v", ok, err)
+	}
+}

@@ -1,0 +1,65 @@
+// Package events tells an API server what happens to a node's pods.
+package events
+
+import (
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/reference"
+
+	"github.com/bulkhead-project/bulkhead/pod"
+)
+
+// Events tells them. Its methods may be called at once, and do not block.
+type Events struct {
+	Recorder    record.EventRecorder
+	broadcaster record.EventBroadcaster
+	log         *slog.Logger
+}
+
+// New makes the recorder of a node. The caller calls Close.
+func New(client kubernetes.Interface, node string, log *slog.Logger) *Events {
+	b := record.NewBroadcaster()
+	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	return &Events{
+		Recorder:    b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "bulkhead", Host: node}),
+		broadcaster: b, log: log,
+	}
+}
+
+// Close ends the telling. What was not told is lost.
+func (e *Events) Close() { e.broadcaster.Shutdown() }
+
+// Pod tells of a pod's event, of a container's where it names one.
+func (e *Events) Pod(p *corev1.Pod, ev pod.Event) {
+	kind := corev1.EventTypeNormal
+	if ev.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	ref, err := reference.GetReference(scheme.Scheme, p)
+	if err != nil {
+		e.log.Warn("an event is not told", "pod", p.Namespace+"/"+p.Name, "error", err)
+		return
+	}
+	ref.FieldPath = fieldPath(p, ev.Container)
+	e.Recorder.Event(ref, kind, ev.Reason, ev.Message)
+}
+
+// fieldPath is where in its pod a container stands, as kubelets name it.
+func fieldPath(p *corev1.Pod, container string) string {
+	if container == "" {
+		return ""
+	}
+	for list, all := range map[string][]corev1.Container{"spec.containers": p.Spec.Containers, "spec.initContainers": p.Spec.InitContainers} {
+		for i := range all {
+			if all[i].Name == container {
+				return list + "{" + container + "}"
+			}
+		}
+	}
+	return "spec.ephemeralContainers{" + container + "}"
+}

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/bulkhead-project/bulkhead/"
+
+// below are the packages of the door, each with those of the others that it may import.
+var below = map[string]string{
+	"":          "admission api auth events local machine object objects pods runner status",
+	"admission": "pods",
+	"api":       "",
+	"auth":      "",
+	"config":    "",
+	"events":    "",
+	"local":     "runner",
+	"machine":   "",
+	"object":    "machine",
+	"objects":   "tokens",
+	"pods":      "",
+	"runner":    "pods",
+	"status":    "",
+	"tokens":    "",
+}
+
+// TestImports: each package has one job, knows only those below it, and only the one that has the
+// machine's pods run by an engine knows one. The command's flags know no API.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		words := strings.Fields(line)
+		name := strings.TrimPrefix(strings.TrimPrefix(words[0], module+"door/node"), "/")
+		may, known := below[name]
+		if !known {
+			t.Errorf("%s has no place among the packages of the door", words[0])
+		}
+		for _, one := range words[1:] {
+			if other, is := strings.CutPrefix(one, module+"door/node/"); is && !slices.Contains(strings.Fields(may), other) {
+				t.Errorf("%q imports %s", name, other)
+			}
+			if strings.HasPrefix(one, module+"engine") && name != "local" && name != "" {
+				t.Errorf("%q imports %s, which is for local alone", name, one)
+			}
+			if (strings.HasPrefix(one, "k8s.io/client-go") || strings.HasPrefix(one, "k8s.io/api/")) && name == "config" {
+				t.Errorf("config imports %s: the command would grow by it", one)
+			}
+		}
+	}
+}

@@ -1,0 +1,122 @@
+// Package local is the runtime of this program: an engine of the node's own instance, with the CRI over
+// it in process, and the streams of its containers.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming"
+
+	"github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/door/node/runner"
+	"github.com/bulkhead-project/bulkhead/door/streams"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/pod/logs"
+	"github.com/bulkhead-project/bulkhead/volume/layout"
+)
+
+// Instance is that of the node's engine.
+const Instance = "node"
+
+// Options are a runtime's.
+type Options struct {
+	Roots dirs.Roots
+	// Pods and Volumes are the directories of the pods and of their volumes' files.
+	Pods, Volumes string
+	// Engine is what else the engine is opened with.
+	Engine engine.Options
+	Logger *slog.Logger
+}
+
+// Runtime is the engine with what stands over it.
+type Runtime struct {
+	engine  *engine.Engine
+	service *cri.Service
+	streams streaming.Server
+}
+
+// Open opens it. Where another process has the instance, the error matches flock.ErrLocked. The caller
+// calls Close.
+func Open(ctx context.Context, o Options) (*Runtime, error) {
+	options := o.Engine
+	options.Roots, options.Instance, options.Logger = o.Roots, Instance, o.Logger
+	options.HostPaths = []string{o.Pods, o.Volumes}
+	options.LogBytes = 2 * logs.Bound // room for what comes until a pod's rotator looks
+	e, err := engine.Open(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	config := streaming.DefaultConfig
+	config.BaseURL = &url.URL{Scheme: "http", Host: "node", Path: "/"}
+	server, err := streaming.NewServer(config, streams.Of{Engine: e})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("serve streams: %w", err), e.Close(ctx))
+	}
+	s := cri.New(e, cri.Options{Roots: o.Roots, Volumes: layout.Dirs{Own: o.Volumes}, Logger: o.Logger})
+	return &Runtime{engine: e, service: s, streams: server}, nil
+}
+
+// Close ends it. Pods live on.
+func (r *Runtime) Close(ctx context.Context) error { return r.engine.Close(ctx) }
+
+// Backend is what runs pods.
+func (r *Runtime) Backend() runner.Backend {
+	return runner.Backend{
+		Runtime: r.service, Images: r.service, Dial: r.engine.DialPort, Pauses: r.engine.Pauses, Resume: r.engine.ResumePod,
+		Allocatable: r.allocatable, Places: r.engine.Places(),
+	}
+}
+
+// allocatable is what a container has that sets no limit: the pod's machine.
+func (r *Runtime) allocatable(ctx context.Context, sandbox string) (corev1.ResourceList, error) {
+	facts, err := r.engine.Facts(ctx, sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(facts.VCPUs), resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(facts.MemoryMiB<<20, resource.BinarySI),
+	}, nil
+}
+
+// Exec connects an HTTP client with a command in a container.
+func (r *Runtime) Exec(w http.ResponseWriter, req *http.Request, what *runtimeapi.ExecRequest) error {
+	to, err := r.streams.GetExec(what)
+	return r.serve(w, req, to.GetUrl(), err)
+}
+
+// Attach connects an HTTP client with a container.
+func (r *Runtime) Attach(w http.ResponseWriter, req *http.Request, what *runtimeapi.AttachRequest) error {
+	to, err := r.streams.GetAttach(what)
+	return r.serve(w, req, to.GetUrl(), err)
+}
+
+// PortForward connects an HTTP client with ports of a pod.
+func (r *Runtime) PortForward(w http.ResponseWriter, req *http.Request, what *runtimeapi.PortForwardRequest) error {
+	to, err := r.streams.GetPortForward(what)
+	return r.serve(w, req, to.GetUrl(), err)
+}
+
+// serve has the library of streams answer, as if the client had come to the address that it gave.
+func (r *Runtime) serve(w http.ResponseWriter, req *http.Request, to string, err error) error {
+	if err != nil {
+		return err
+	}
+	at, err := url.Parse(to)
+	if err != nil {
+		return fmt.Errorf("serve a stream: %w", err)
+	}
+	next := req.Clone(req.Context())
+	next.URL.Path, next.URL.RawPath, next.RequestURI = at.Path, "", at.Path
+	r.streams.ServeHTTP(w, next)
+	return nil
+}

@@ -1,0 +1,130 @@
+// Package machine measures what a node tells of the machine that it is on. What cannot be read is
+// left out.
+package machine
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Facts are a machine's.
+type Facts struct {
+	CPUs        int
+	MemoryBytes uint64
+	// Kernel, OSImage, MachineID, SystemUUID and BootID are those of a Node's nodeInfo.
+	Kernel, OSImage, MachineID, SystemUUID, BootID string
+	Arch                                           string
+}
+
+// Measure asks the machine.
+func Measure() (Facts, error) {
+	f := Facts{CPUs: runtime.NumCPU(), Arch: runtime.GOARCH}
+	memory, err := Memory()
+	if err != nil {
+		return f, err
+	}
+	f.MemoryBytes = memory.Total
+	var uname unix.Utsname
+	if err := unix.Uname(&uname); err != nil {
+		return f, fmt.Errorf("ask for the kernel: %w", err)
+	}
+	f.Kernel = unix.ByteSliceToString(uname.Release[:])
+	f.OSImage = osImage()
+	f.MachineID = line("/etc/machine-id")
+	f.BootID = line("/proc/sys/kernel/random/boot_id")
+	if f.SystemUUID = line("/sys/class/dmi/id/product_uuid"); f.SystemUUID == "" {
+		f.SystemUUID = f.MachineID
+	}
+	return f, nil
+}
+
+// Usage is a machine's memory, in bytes.
+type Usage struct{ Total, Available uint64 }
+
+// Memory asks for it.
+func Memory() (u Usage, err error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return u, fmt.Errorf("ask for the memory: %w", err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseUint(words[1], 10, 64)
+		switch words[0] {
+		case "MemTotal:":
+			u.Total = kib << 10
+		case "MemAvailable:":
+			u.Available = kib << 10
+		}
+	}
+	if u.Total == 0 {
+		return u, fmt.Errorf("ask for the memory: /proc/meminfo does not tell it")
+	}
+	return u, nil
+}
+
+// Disk is a file system's room, in bytes and inodes.
+type Disk struct{ Total, Available, Inodes, FreeInodes uint64 }
+
+// DiskOf asks for the file system in which a directory lies.
+func DiskOf(dir string) (Disk, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return Disk{}, fmt.Errorf("ask for the disk of %s: %w", dir, err)
+	}
+	size := uint64(st.Bsize)
+	return Disk{Total: st.Blocks * size, Available: st.Bavail * size, Inodes: st.Files, FreeInodes: st.Ffree}, nil
+}
+
+func line(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func osImage() string {
+	data, _ := os.ReadFile("/etc/os-release")
+	for text := range strings.Lines(string(data)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(text), "PRETTY_NAME="); ok {
+			return strings.Trim(name, `"'`)
+		}
+	}
+	return "Linux"
+}
+
+// Address is the machine's own, by which others reach it: that of the way to the default
+// gateway, or the first one that is not its loopback's.
+func Address() (string, error) {
+	// Nothing is sent: a datagram socket only looks the way up.
+	if c, err := net.Dial("udp", "192.0.2.1:9"); err == nil {
+		defer c.Close()
+		if a, err := netip.ParseAddrPort(c.LocalAddr().String()); err == nil && !a.Addr().IsLoopback() {
+			return a.Addr().String(), nil
+		}
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", fmt.Errorf("ask for the machine's addresses: %w", err)
+	}
+	for _, one := range all {
+		if p, err := netip.ParsePrefix(one.String()); err == nil && p.Addr().IsGlobalUnicast() {
+			return p.Addr().String(), nil
+		}
+	}
+	return "", fmt.Errorf("the machine has no address by which others reach it: name one")
+}

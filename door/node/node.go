@@ -1,0 +1,229 @@
+// Package node is the door of a Kubernetes API server: it registers the machine as a node, and runs the
+// pods that are bound to it, each in a VM. There is no kubelet. What it consists of lies in the packages
+// below; this one makes them, and waits for all that they do.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/bulkhead-project/bulkhead/door/node/admission"
+	"github.com/bulkhead-project/bulkhead/door/node/api"
+	"github.com/bulkhead-project/bulkhead/door/node/auth"
+	"github.com/bulkhead-project/bulkhead/door/node/events"
+	"github.com/bulkhead-project/bulkhead/door/node/local"
+	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/object"
+	"github.com/bulkhead-project/bulkhead/door/node/objects"
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/status"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+)
+
+// Options say what node there is. All but Labels, Taints, Reserved, ClusterDNS, Cert, Key and ClientCA are
+// required.
+type Options struct {
+	Roots dirs.Roots
+	// Config is how the API server is reached.
+	Config *rest.Config
+	// Name is the node's, IP the address by which others reach it; empty is measured.
+	Name, IP string
+	Labels   map[string]string
+	Taints   []corev1.Taint
+	MaxPods  int
+	Reserved corev1.ResourceList
+	// ClusterDNS are the cluster's name servers, ClusterDomain is the domain of its services.
+	ClusterDNS    []string
+	ClusterDomain string
+	// Listen is the address of the node's API, Cert and Key are the files of its certificate, and ClientCA
+	// that of the authorities of its clients'.
+	Listen, Cert, Key, ClientCA string
+	// Engine is what else the engine is opened with.
+	Engine  engine.Options
+	Version string
+	Logger  *slog.Logger
+}
+
+// node is one that runs.
+type node struct {
+	o       Options
+	client  kubernetes.Interface
+	runtime *local.Runtime
+	cache   *pods.Cache
+	objects *objects.Cache
+	events  *events.Events
+	runner  *runner.Runner
+	status  *status.Reporter
+	keeper  *object.Keeper
+	pods    *pods.Controller
+	looks   atomic.Pointer[pods.Controller] // pods, once it is there
+	server  *http.Server
+	listen  net.Listener
+}
+
+// Run is a node until ctx ends, and calls ready when it is registered. Its pods live on. Where another
+// process is a node of this machine, the error matches flock.ErrLocked.
+func Run(ctx context.Context, o Options, ready func()) (err error) {
+	if o.IP == "" {
+		if o.IP, err = machine.Address(); err != nil {
+			return fmt.Errorf("node: %w", err)
+		}
+	}
+	n := &node{o: o}
+	if err := n.connect(); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	dir := filepath.Join(o.Roots.Data, "node", "pods")
+	volumes := filepath.Join(o.Roots.Instance(local.Instance), "volumes")
+	n.runtime, err = local.Open(ctx, local.Options{Roots: o.Roots, Pods: dir, Volumes: volumes, Engine: o.Engine, Logger: o.Logger})
+	if err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	defer func() { err = errors.Join(err, n.runtime.Close(context.WithoutCancel(ctx))) }()
+	n.objects = objects.New(objects.Options{Client: n.client, Wake: n.wake, Logger: o.Logger})
+	defer n.objects.Close()
+	n.events = events.New(n.client, o.Name, o.Logger)
+	defer n.events.Close()
+	if err := n.make(ctx, dir, volumes); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	defer n.runner.Close()
+	return n.serve(ctx, ready)
+}
+
+// connect makes the client of the API server. The server says itself when it has too much to do.
+func (n *node) connect() (err error) {
+	config := rest.CopyConfig(n.o.Config)
+	config.QPS, config.UserAgent = -1, "bulkhead-node/"+n.o.Version
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	if n.client, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("client of the API server: %w", err)
+	}
+	n.cache, err = pods.NewCache(n.client, n.o.Name)
+	return err
+}
+
+// wake has a pod looked at, once there is somebody who looks; then all are looked at.
+func (n *node) wake(uid types.UID) {
+	if c := n.looks.Load(); c != nil {
+		c.Wake(uid)
+	}
+}
+
+// make makes all that works on pods.
+func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
+	o := n.o
+	admits := admission.New(func() *corev1.Node { return n.keeper.Node() })
+	n.status = status.New(status.Options{
+		Client: n.client, Pod: n.cache.Get, Logger: o.Logger,
+		Status: func(uid types.UID) (corev1.PodStatus, bool) { return n.runner.Status(uid) },
+	})
+	n.keeper, err = n.keep()
+	if err != nil {
+		return err
+	}
+	tls, err := n.serving()
+	if err != nil {
+		return err
+	}
+	clients, err := clientAuthorities(o.ClientCA, o.Config)
+	if err != nil {
+		return err
+	}
+	if n.listen, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen); err != nil {
+		return fmt.Errorf("serve the node's API: %w", err)
+	}
+	n.runner, err = runner.Open(ctx, runner.Options{
+		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: n.objects,
+		Node: o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver, Pod: n.cache.Get,
+		Changed: n.status.Changed, Event: n.events.Pod, Logger: o.Logger,
+	})
+	if err != nil {
+		return errors.Join(err, n.listen.Close())
+	}
+	for _, p := range n.runner.Pods() {
+		if !p.HasEnded() {
+			admits.Take(p.Given())
+		}
+	}
+	n.pods, err = pods.New(pods.Options{
+		Client: n.client, Cache: n.cache, Runner: n.runner, Reporter: n.status, Admission: admits, Events: n.events.Recorder,
+		Logger: o.Logger,
+	})
+	if err != nil {
+		return err // the caller closes what was opened
+	}
+	n.looks.Store(n.pods)
+	guard := auth.New(n.client, o.Name, clients)
+	n.server = &http.Server{
+		Handler:   guard.Guard(api.New(n.runner, n.runtime, o.Logger).Handler(), o.Logger),
+		TLSConfig: tls, ReadHeaderTimeout: 10 * time.Second,
+	}
+	return nil
+}
+
+// keep makes the keeper of the Node.
+func (n *node) keep() (*object.Keeper, error) {
+	o := n.o
+	facts, err := machine.Measure()
+	if err != nil {
+		return nil, err
+	}
+	at, err := netip.ParseAddrPort(o.Listen)
+	if err != nil {
+		return nil, err
+	}
+	measure := &object.Measurer{
+		Facts: facts, Runtime: n.runtime.Backend().Runtime, Name: o.Name, Address: o.IP, Port: int32(at.Port()),
+		MaxPods: int64(o.MaxPods), DataDir: o.Roots.Data, Reserved: o.Reserved, Version: o.Version,
+	}
+	labels := map[string]string{
+		corev1.LabelHostname: o.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH,
+		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": runtime.GOARCH,
+	}
+	maps.Copy(labels, o.Labels)
+	return object.New(object.Options{
+		Client: n.client, Name: o.Name, Labels: labels, Taints: o.Taints, Status: measure.Status, Logger: o.Logger,
+	})
+}
+
+// serve has everything work until ctx ends, or the API cannot be served any more.
+func (n *node) serve(ctx context.Context, ready func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	var failed error
+	all.Go(func() {
+		defer cancel()
+		if err := n.server.ServeTLS(n.listen, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			failed = fmt.Errorf("node: serve its API: %w", err)
+		}
+	})
+	all.Go(func() { n.cache.RunWithContext(ctx) })
+	all.Go(func() { n.status.Run(ctx) })
+	all.Go(func() { n.pods.Run(ctx) })
+	all.Go(func() { n.keeper.Run(ctx, ready) })
+	<-ctx.Done()
+	err := n.server.Close()
+	all.Wait()
+	return errors.Join(failed, err)
+}

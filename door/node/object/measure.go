@@ -1,0 +1,150 @@
+package object
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/machine"
+)
+
+// Measurer tells a Node's status. Its fields are set before the first call.
+type Measurer struct {
+	Facts    machine.Facts
+	Runtime  internalapi.RuntimeService
+	Name     string
+	Address  string
+	Port     int32
+	MaxPods  int64
+	DataDir  string // whose file system has the pods' disks
+	Reserved corev1.ResourceList
+	// Version is the node program's.
+	Version string
+	// Ending, if set, tells why the node takes no more pods.
+	Ending func() (message string, ending bool)
+}
+
+// What is under pressure: less memory, room or inodes than this.
+const (
+	leastMemory = 100 << 20
+	leastDisk   = 5 // percent
+)
+
+// Status implements Options.Status.
+func (m *Measurer) Status(ctx context.Context) corev1.NodeStatus {
+	disk, diskErr := machine.DiskOf(m.DataDir)
+	memory, memoryErr := machine.Memory()
+	s := corev1.NodeStatus{
+		Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: m.Address}, {Type: corev1.NodeHostName, Address: m.Name},
+		},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: m.Port}},
+		Capacity: corev1.ResourceList{
+			corev1.ResourceCPU:              *resource.NewQuantity(int64(m.Facts.CPUs), resource.DecimalSI),
+			corev1.ResourceMemory:           *resource.NewQuantity(int64(m.Facts.MemoryBytes), resource.BinarySI),
+			corev1.ResourcePods:             *resource.NewQuantity(m.MaxPods, resource.DecimalSI),
+			corev1.ResourceEphemeralStorage: *resource.NewQuantity(int64(disk.Total), resource.BinarySI),
+		},
+		NodeInfo: corev1.NodeSystemInfo{
+			MachineID: m.Facts.MachineID, SystemUUID: m.Facts.SystemUUID, BootID: m.Facts.BootID,
+			KernelVersion: m.Facts.Kernel, OSImage: m.Facts.OSImage, OperatingSystem: "linux", Architecture: m.Facts.Arch,
+			KubeletVersion: Version(m.Version),
+		},
+	}
+	s.Allocatable = allocatable(s.Capacity, m.Reserved)
+	runtimeErr := m.askRuntime(ctx, &s)
+	s.Conditions = []corev1.NodeCondition{
+		pressure(corev1.NodeMemoryPressure, memoryErr == nil && memory.Available < leastMemory,
+			"KubeletHasSufficientMemory", "kubelet has sufficient memory available",
+			"KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+		pressure(corev1.NodeDiskPressure, diskErr == nil && scarce(disk),
+			"KubeletHasNoDiskPressure", "kubelet has no disk pressure",
+			"KubeletHasDiskPressure", "kubelet has disk pressure"),
+		pressure(corev1.NodePIDPressure, false, "KubeletHasSufficientPID", "kubelet has sufficient PID available", "", ""),
+		m.ready(runtimeErr),
+	}
+	return s
+}
+
+func scarce(d machine.Disk) bool {
+	return d.Available*100 < d.Total*leastDisk || d.Inodes > 0 && d.FreeInodes*100 < d.Inodes*leastDisk
+}
+
+func allocatable(capacity, reserved corev1.ResourceList) corev1.ResourceList {
+	out := capacity.DeepCopy()
+	for name, quantity := range reserved {
+		have, known := out[name]
+		if !known {
+			continue
+		}
+		if have.Sub(quantity); have.Sign() < 0 {
+			have = resource.Quantity{Format: have.Format}
+		}
+		out[name] = have
+	}
+	return out
+}
+
+func pressure(kind corev1.NodeConditionType, is bool, goodReason, good, badReason, bad string) corev1.NodeCondition {
+	if is {
+		return corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: badReason, Message: bad}
+	}
+	return corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: goodReason, Message: good}
+}
+
+// askRuntime adds what the runtime tells of itself, and says why it cannot run pods.
+func (m *Measurer) askRuntime(ctx context.Context, s *corev1.NodeStatus) error {
+	version, err := m.Runtime.Version(ctx, "")
+	if err != nil {
+		return fmt.Errorf("ask the runtime for its version: %w", err)
+	}
+	s.NodeInfo.ContainerRuntimeVersion = version.GetRuntimeName() + "://" + version.GetRuntimeVersion()
+	status, err := m.Runtime.Status(ctx, false)
+	if err != nil {
+		return fmt.Errorf("ask the runtime for its status: %w", err)
+	}
+	for _, h := range status.GetRuntimeHandlers() {
+		readOnly, users := h.GetFeatures().GetRecursiveReadOnlyMounts(), h.GetFeatures().GetUserNamespaces()
+		s.RuntimeHandlers = append(s.RuntimeHandlers, corev1.NodeRuntimeHandler{
+			Name: h.GetName(), Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: &readOnly, UserNamespaces: &users},
+		})
+	}
+	for _, c := range status.GetStatus().GetConditions() {
+		if !c.GetStatus() && (c.GetType() == runtimeapi.RuntimeReady || c.GetType() == runtimeapi.NetworkReady) {
+			return fmt.Errorf("%s: %s: %s", c.GetType(), c.GetReason(), c.GetMessage())
+		}
+	}
+	return nil
+}
+
+func (m *Measurer) ready(err error) corev1.NodeCondition {
+	if m.Ending != nil {
+		if message, ending := m.Ending(); ending {
+			return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: message}
+		}
+	}
+	if err != nil {
+		return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: err.Error()}
+	}
+	return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "bulkhead node is ready"}
+}
+
+// Version is what a Node tells as its kubelet's: the version of Kubernetes whose API the program was made
+// for, and the program's own.
+func Version(own string) string {
+	kubernetes := "v1.0.0"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			if rest, ok := strings.CutPrefix(d.Version, "v0."); ok && d.Path == "k8s.io/api" {
+				kubernetes = "v1." + rest
+			}
+		}
+	}
+	return kubernetes + "-bulkhead." + own
+}

@@ -1,0 +1,127 @@
+package object
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// sync makes the Node, or tells what has changed of it.
+func (k *Keeper) sync(ctx context.Context) error {
+	status := k.o.Status(ctx)
+	node := k.Node()
+	if node == nil {
+		got, err := k.o.Client.CoreV1().Nodes().Get(ctx, k.o.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			got, err = k.create(ctx, status)
+		}
+		if err != nil {
+			return err
+		}
+		node = got
+	}
+	if err := k.label(ctx, node); err != nil {
+		return err
+	}
+	return k.tell(ctx, node, status)
+}
+
+func (k *Keeper) create(ctx context.Context, status corev1.NodeStatus) (*corev1.Node, error) {
+	now := metav1.Now()
+	for i := range status.Conditions {
+		status.Conditions[i].LastHeartbeatTime, status.Conditions[i].LastTransitionTime = now, now
+	}
+	return k.o.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: k.o.Name, Labels: maps.Clone(k.o.Labels)},
+		Spec:       corev1.NodeSpec{Taints: k.o.Taints},
+		Status:     status,
+	}, metav1.CreateOptions{})
+}
+
+// label gives a Node that was there before the labels that are missing or other ones.
+func (k *Keeper) label(ctx context.Context, node *corev1.Node) error {
+	missing := map[string]string{}
+	for key, value := range k.o.Labels {
+		if node.Labels[key] != value {
+			missing[key] = value
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": missing}})
+	if err != nil {
+		return err
+	}
+	_, err = k.o.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// tell patches the status, if it is another one or was not told for a while.
+func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.NodeStatus) error {
+	now := metav1.Now()
+	next := node.Status.DeepCopy()
+	next.Capacity, next.Allocatable = status.Capacity, status.Allocatable
+	next.Addresses, next.NodeInfo, next.DaemonEndpoints = status.Addresses, status.NodeInfo, status.DaemonEndpoints
+	next.Images, next.RuntimeHandlers, next.Features = status.Images, status.RuntimeHandlers, status.Features
+	for _, c := range status.Conditions {
+		setCondition(next, c, now)
+	}
+	k.mu.Lock()
+	due := time.Since(k.told) >= tellEvery
+	k.mu.Unlock()
+	if !due && still(&node.Status) == still(next) {
+		return nil
+	}
+	before, err := json.Marshal(corev1.Node{Status: node.Status})
+	if err != nil {
+		return err
+	}
+	after, err := json.Marshal(corev1.Node{Status: *next})
+	if err != nil {
+		return err
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Node{})
+	if err != nil {
+		return err
+	}
+	if _, err := k.o.Client.CoreV1().Nodes().PatchStatus(ctx, node.Name, patch); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.told = time.Now()
+	k.mu.Unlock()
+	return nil
+}
+
+// setCondition sets one of the node's own conditions.
+func setCondition(status *corev1.NodeStatus, c corev1.NodeCondition, now metav1.Time) {
+	c.LastHeartbeatTime, c.LastTransitionTime = now, now
+	for i := range status.Conditions {
+		if old := &status.Conditions[i]; old.Type == c.Type {
+			if old.Status == c.Status {
+				c.LastTransitionTime = old.LastTransitionTime
+			}
+			*old = c
+			return
+		}
+	}
+	status.Conditions = append(status.Conditions, c)
+}
+
+// still is what of a status is not a time at which it was told, in a form that can be compared.
+func still(s *corev1.NodeStatus) string {
+	out := s.DeepCopy()
+	for i := range out.Conditions {
+		out.Conditions[i].LastHeartbeatTime = metav1.Time{}
+	}
+	text, _ := json.Marshal(out) // of plain data
+	return string(text)
+}

@@ -1,0 +1,118 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/tokens"
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+var _ volume.Tokens = (*view)(nil)
+
+// token is one of a pod's. Its fields are guarded by the cache's lock.
+type token struct {
+	source  corev1.ServiceAccountTokenProjection // without its path
+	asking  chan struct{}                        // closed when the request under way has ended, nil for none
+	last    tokens.Token
+	failure error // of the last request
+}
+
+// tokenPause is after what time a request that failed is made again.
+const tokenPause = 5 * time.Second
+
+// tokenTimeout bounds a request.
+const tokenTimeout = 30 * time.Second
+
+// Token implements volume.Tokens. It returns the last one as long as that is valid, and asks for
+// the next one beside.
+func (v *view) Token(ctx context.Context, source *corev1.ServiceAccountTokenProjection) ([]byte, error) {
+	v.c.mu.Lock()
+	t := v.tokenOf(source)
+	if time.Now().Before(t.last.Refresh) {
+		defer v.c.mu.Unlock()
+		return t.last.Text, nil
+	}
+	asking := v.ask(t)
+	v.c.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-asking:
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	v.c.mu.Lock()
+	defer v.c.mu.Unlock()
+	switch {
+	case time.Now().Before(t.last.Expires):
+		return t.last.Text, nil
+	case t.failure != nil:
+		return nil, t.failure
+	}
+	return nil, fmt.Errorf("the API server has issued no token yet")
+}
+
+// tokenOf is the one that a source asks for. It is called with the cache's lock held.
+func (v *view) tokenOf(source *corev1.ServiceAccountTokenProjection) *token {
+	want := corev1.ServiceAccountTokenProjection{Audience: source.Audience, ExpirationSeconds: source.ExpirationSeconds}
+	for _, t := range v.tokens {
+		same := t.source.ExpirationSeconds == want.ExpirationSeconds || t.source.ExpirationSeconds != nil &&
+			want.ExpirationSeconds != nil && *t.source.ExpirationSeconds == *want.ExpirationSeconds
+		if t.source.Audience == want.Audience && same {
+			return t
+		}
+	}
+	t := &token{source: want}
+	v.tokens = append(v.tokens, t)
+	return t
+}
+
+// ask requests a token beside, if none is on its way. It is called with the cache's lock held.
+func (v *view) ask(t *token) <-chan struct{} {
+	if t.asking != nil || v.c.ctx.Err() != nil {
+		return t.asking
+	}
+	done := make(chan struct{})
+	t.asking = done
+	v.c.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(v.c.ctx, tokenTimeout)
+		defer cancel()
+		next, err := tokens.Request(ctx, v.c.o.Client, v.pod, &t.source)
+		v.c.mu.Lock()
+		defer v.c.mu.Unlock()
+		t.asking, t.failure = nil, err
+		wait := tokenPause
+		if err == nil {
+			t.last = next
+			wait = time.Until(next.Refresh)
+		}
+		close(done)
+		if v.c.views[v.uid] != v {
+			return
+		}
+		if err == nil {
+			v.tell() // what waits for it is written, or written anew
+		}
+		v.schedule(t, wait)
+	})
+	return done
+}
+
+// schedule has the token asked for again after a while. It is called with the cache's lock held.
+func (v *view) schedule(t *token, wait time.Duration) {
+	v.timers = append(v.timers, time.AfterFunc(wait, func() {
+		v.c.mu.Lock()
+		defer v.c.mu.Unlock()
+		if v.c.views[v.uid] == v {
+			v.ask(t)
+		}
+	}))
+	if len(v.timers) > 1 && len(v.timers) > 2*len(v.tokens) {
+		v.timers = v.timers[len(v.timers)-len(v.tokens):]
+	}
+}

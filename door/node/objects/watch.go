@@ -1,0 +1,105 @@
+package objects
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// item is one object that is watched. Its fields are guarded by the cache's lock.
+type item struct {
+	stop   context.CancelFunc
+	views  map[*view]bool
+	known  bool          // whether it is there
+	came   chan struct{} // closed when that is known
+	object any           // nil for none
+}
+
+// firstPause and lastPause bound the pauses of a watch that fails. A node is allowed to see an
+// object some moments after a pod that refers to it was bound.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 30 * time.Second
+)
+
+// watch follows one object until ctx ends.
+func (c *Cache) watch(ctx context.Context, k key, i *item) {
+	selector := fields.OneTermEqualSelector("metadata.name", k.name).String()
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			if k.kind == secret {
+				return c.o.Client.CoreV1().Secrets(k.namespace).List(ctx, o)
+			}
+			return c.o.Client.CoreV1().ConfigMaps(k.namespace).List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			if k.kind == secret {
+				return c.o.Client.CoreV1().Secrets(k.namespace).Watch(ctx, o)
+			}
+			return c.o.Client.CoreV1().ConfigMaps(k.namespace).Watch(ctx, o)
+		},
+	}
+	var expected runtime.Object = &corev1.ConfigMap{}
+	if k.kind == secret {
+		expected = &corev1.Secret{}
+	}
+	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c.o.Client), expected, &store{c, i},
+		cache.ReflectorOptions{
+			Name:    "objects",
+			Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause, Steps: 10, Factor: 2, Jitter: 0.2},
+		})
+	reflector.RunWithContext(ctx)
+}
+
+// store is where a reflector puts the one object that it sees.
+type store struct {
+	c *Cache
+	i *item
+}
+
+func (s *store) Add(object any) error    { s.put(object); return nil }
+func (s *store) Update(object any) error { s.put(object); return nil }
+func (s *store) Delete(any) error        { s.put(nil); return nil }
+func (s *store) Resync() error           { return nil }
+
+func (s *store) Replace(list []any, _ string) error {
+	if len(list) > 0 {
+		s.put(list[0])
+	} else {
+		s.put(nil)
+	}
+	return nil
+}
+
+// put takes in what the object is now, and wakes who uses it.
+func (s *store) put(object any) {
+	s.c.mu.Lock()
+	i := s.i
+	if i.known && i.object == nil && object == nil {
+		s.c.mu.Unlock()
+		return
+	}
+	i.object = object
+	if !i.known {
+		i.known = true
+		close(i.came)
+	}
+	var wake []*view
+	for v := range i.views {
+		v.tell()
+		wake = append(wake, v)
+	}
+	s.c.mu.Unlock()
+	for _, v := range wake {
+		s.c.o.Wake(v.uid)
+	}
+}

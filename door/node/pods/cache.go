@@ -1,0 +1,93 @@
+package pods
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// byUID names the index of the cache.
+const byUID = "uid"
+
+// Cache holds the pods that are bound to a node. Its methods may be called at once.
+type Cache struct {
+	client kubernetes.Interface
+	node   string
+	cache.SharedIndexInformer
+}
+
+// NewCache makes the cache of a node's pods. Its owner calls RunWithContext, which ends with
+// the context.
+func NewCache(client kubernetes.Interface, node string) (*Cache, error) {
+	selector := onNode(node)
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			return client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			return client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, o)
+		},
+	}
+	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), &corev1.Pod{}, 0, cache.Indexers{
+		byUID: func(object any) ([]string, error) {
+			pod, ok := object.(*corev1.Pod)
+			if !ok {
+				return nil, errors.New("no pod")
+			}
+			return []string{string(pod.UID)}, nil
+		},
+	})
+	// Who has set which field is half of an object, and nobody's business here.
+	err := informer.SetTransform(func(object any) (any, error) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pod.ManagedFields = nil
+		}
+		return object, nil
+	})
+	return &Cache{client, node, informer}, err
+}
+
+func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }
+
+// Get is the pod of a UID, nil for none. It must not be changed.
+func (c *Cache) Get(uid types.UID) *corev1.Pod {
+	found, err := c.GetIndexer().ByIndex(byUID, string(uid))
+	if err != nil || len(found) == 0 {
+		return nil
+	}
+	return found[0].(*corev1.Pod)
+}
+
+// All are the pods. They must not be changed.
+func (c *Cache) All() (all []*corev1.Pod) {
+	for _, object := range c.GetStore().List() {
+		all = append(all, object.(*corev1.Pod))
+	}
+	return all
+}
+
+// Live asks the API server itself whether it has a pod of that UID on the node. It lists, for
+// a node may not get a pod that is not there.
+func (c *Cache) Live(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
+	selector := onNode(c.node) + "," + fields.OneTermEqualSelector("metadata.name", name).String()
+	list, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
+	if err != nil {
+		return false, err
+	}
+	for i := range list.Items {
+		if list.Items[i].UID == uid {
+			return true, nil
+		}
+	}
+	return false, nil
+}

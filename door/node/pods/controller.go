@@ -1,0 +1,143 @@
+package pods
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	// workers are how many pods are looked at at once. What takes long, the end of a pod, does
+	// not hold one up.
+	workers = 16
+	// firstPause and lastPause bound the pauses of what fails.
+	firstPause = 250 * time.Millisecond
+	lastPause  = time.Minute
+	// orphanPause is what lies between the two sightings of a pod that the API server does not
+	// have and whose deletion was not seen.
+	orphanPause = 5 * time.Second
+)
+
+// Options are a controller's. All but OrphanPause and Logger are required.
+type Options struct {
+	Client    kubernetes.Interface
+	Cache     *Cache
+	Runner    Runner
+	Reporter  Reporter
+	Admission Admission
+	Events    record.EventRecorder
+	// OrphanPause is orphanPause if 0.
+	OrphanPause time.Duration
+	Logger      *slog.Logger
+}
+
+// Controller runs a node's pods.
+type Controller struct {
+	o     Options
+	queue workqueue.TypedRateLimitingInterface[types.UID]
+	ends  sync.WaitGroup
+
+	mu      sync.Mutex
+	ending  map[types.UID]int64     // the shortest grace of the ends under way
+	seen    map[types.UID]time.Time // when a pod was first seen that the API server does not have
+	deleted map[types.UID]*int64    // the grace of pods whose deletion was seen, nil for their own
+}
+
+// New makes a controller, whose owner calls Run once.
+func New(o Options) (*Controller, error) {
+	o.OrphanPause = cmp.Or(o.OrphanPause, orphanPause)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Controller{
+		o:      o,
+		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause)),
+		ending: map[types.UID]int64{}, seen: map[types.UID]time.Time{}, deleted: map[types.UID]*int64{},
+	}
+	_, err := o.Cache.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { c.queue.Add(object.(*corev1.Pod).UID) },
+		UpdateFunc: func(before, after any) {
+			old, pod := before.(*corev1.Pod), after.(*corev1.Pod)
+			if old.UID != pod.UID { // a pod of the same name in its place
+				c.sawDeletion(old)
+			}
+			c.queue.Add(pod.UID)
+		},
+		DeleteFunc: c.gone,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow the pods: %w", err)
+	}
+	return c, nil
+}
+
+// Run works until ctx ends, and returns when nothing is done any more. The pods run on.
+func (c *Controller) Run(ctx context.Context) {
+	defer c.queue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), c.o.Cache.HasSynced) {
+		return
+	}
+	for _, uid := range c.o.Runner.All() { // some may be unknown to the API server
+		c.queue.Add(uid)
+	}
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for c.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	c.queue.ShutDown()
+	all.Wait()
+	c.ends.Wait()
+}
+
+// Wake has a pod looked at now.
+func (c *Controller) Wake(uid types.UID) { c.queue.Add(uid) }
+
+// next works on one pod. It is false when there is nothing more to do.
+func (c *Controller) next(ctx context.Context) bool {
+	uid, over := c.queue.Get()
+	if over || ctx.Err() != nil {
+		return false
+	}
+	defer c.queue.Done(uid)
+	if err := c.reconcile(ctx, uid); err != nil {
+		if ctx.Err() == nil {
+			c.o.Logger.Warn("a pod is tried again", "uid", uid, "error", err)
+		}
+		c.queue.AddRateLimited(uid)
+		return true
+	}
+	c.queue.Forget(uid)
+	return true
+}
+
+// gone takes note that the cache has lost an object, or its tombstone.
+func (c *Controller) gone(object any) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	if pod, ok := object.(*corev1.Pod); ok {
+		c.sawDeletion(pod)
+	}
+}
+
+// sawDeletion notes that the API server has told of the pod's deletion.
+func (c *Controller) sawDeletion(pod *corev1.Pod) {
+	c.mu.Lock()
+	c.deleted[pod.UID] = pod.DeletionGracePeriodSeconds
+	c.mu.Unlock()
+	c.queue.Add(pod.UID)
+}

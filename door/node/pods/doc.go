@@ -1,0 +1,72 @@
+// Package pods has the pods that an API server has bound to a node run there. It follows the
+// node's pods and no others, compares each with what the machine has of it, by its UID, and
+// does what is missing: run, bring up to date, end, and delete the object when nothing of the
+// pod is left.
+//
+// What fails is tried again for ever, with pauses that grow to a bound. A pod that is new is
+// never held up.
+package pods
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Runner runs the pods of this machine, by their UIDs. Its methods may be called at once, for
+// one UID as well.
+type Runner interface {
+	// Run takes a pod in, which is not there, and starts it. The error matches ErrWaits for a
+	// pod that is not to be tried again before Wake names it, and ErrRejected for one that can
+	// never run.
+	Run(ctx context.Context, pod *corev1.Pod) error
+	// Update brings a pod that is there up to date.
+	Update(ctx context.Context, pod *corev1.Pod) error
+	// Stop ends a pod within grace, in seconds, and returns when it has ended. A later one can
+	// shorten the grace.
+	Stop(ctx context.Context, uid types.UID, grace int64) error
+	// Remove removes all that is left of a pod that has ended, its machine first.
+	Remove(ctx context.Context, uid types.UID) error
+	// Forget drops what is kept of a pod that is not there.
+	Forget(uid types.UID)
+	// Has tells whether anything of the pod is there.
+	Has(uid types.UID) bool
+	// Given is the pod as it was given last, nil for none.
+	Given(uid types.UID) *corev1.Pod
+	// All are the pods that are there.
+	All() []types.UID
+}
+
+// Reporter tells the API server of pods' statuses. Its methods may be called at once.
+type Reporter interface {
+	// Report patches the status of a pod as the machine has it now.
+	Report(ctx context.Context, pod *corev1.Pod) error
+	// Fail patches the status of a pod that the machine does not have, and that has not ended:
+	// it has failed, with that reason and message.
+	Fail(ctx context.Context, pod *corev1.Pod, reason, message string) error
+	// Forget drops what is kept of a pod.
+	Forget(uid types.UID)
+}
+
+// The classes of a Runner's errors, matched with errors.Is.
+var (
+	ErrWaits    = errors.New("waits")
+	ErrRejected = errors.New("rejected")
+)
+
+// Rejection is why a node does not take a pod, in the kubelet's words.
+type Rejection struct{ Reason, Message string }
+
+// Admission decides which pods the node takes. Its methods may be called at once.
+type Admission interface {
+	// Admit returns nil for a pod that the node takes, whose resources are its own until Release.
+	Admit(pod *corev1.Pod) *Rejection
+	Release(uid types.UID)
+}
+
+// ended tells whether a pod has ended as the API server has it.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

@@ -1,0 +1,239 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+)
+
+// errPassing is one that goes away.
+var errPassing = errors.New("a moment's fault")
+
+// machine is a Runner, Reporter and Admission that does as it is told.
+type machine struct {
+	mu       sync.Mutex
+	pods     map[types.UID]*corev1.Pod
+	calls    []string
+	fail     map[string]error // of calls, by their names
+	times    map[string]int   // how often they fail; 0 is always
+	hold     map[types.UID]chan struct{}
+	graces   []int64
+	failed   map[types.UID]string
+	rejects  *Rejection
+	released map[types.UID]bool
+}
+
+func (m *machine) call(name string, uid types.UID) error {
+	m.calls = append(m.calls, name+" "+string(uid))
+	err := m.fail[name]
+	if err != nil && m.times[name] > 0 {
+		if m.times[name]--; m.times[name] == 0 {
+			delete(m.fail, name)
+		}
+	}
+	return err
+}
+
+// count is how often something was called.
+func (m *machine) count(call string) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.calls {
+		if c == call {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *machine) Run(_ context.Context, p *corev1.Pod) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.call("run", p.UID); err != nil {
+		return err
+	}
+	m.pods[p.UID] = p
+	return nil
+}
+
+func (m *machine) Update(_ context.Context, p *corev1.Pod) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.call("update", p.UID)
+}
+
+func (m *machine) Stop(ctx context.Context, uid types.UID, grace int64) error {
+	m.mu.Lock()
+	err := m.call("stop", uid)
+	m.graces = append(m.graces, grace)
+	hold := m.hold[uid]
+	m.mu.Unlock()
+	if err != nil || hold == nil {
+		return err
+	}
+	select {
+	case <-hold:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m *machine) Remove(_ context.Context, uid types.UID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.call("remove", uid); err != nil {
+		return err
+	}
+	delete(m.pods, uid)
+	return nil
+}
+
+func (m *machine) Has(uid types.UID) bool { return m.Given(uid) != nil }
+func (m *machine) Forget(types.UID)       {}
+
+func (m *machine) Given(uid types.UID) *corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pods[uid]
+}
+
+func (m *machine) All() (all []types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for uid := range m.pods {
+		all = append(all, uid)
+	}
+	return all
+}
+
+func (m *machine) Report(_ context.Context, p *corev1.Pod) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.call("report", p.UID)
+}
+
+func (m *machine) Fail(_ context.Context, p *corev1.Pod, reason, _ string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failed[p.UID] = reason
+	return m.call("fail", p.UID)
+}
+
+func (m *machine) Admit(*corev1.Pod) *Rejection { return m.rejects }
+
+func (m *machine) Release(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.released[uid] = true
+}
+
+// world is a controller between a fake API server and a machine.
+type world struct {
+	*machine
+	t      *testing.T
+	client *fake.Clientset
+	cache  *Cache
+	c      *Controller
+}
+
+// inWorld runs a test on a clock of its own. The machine has the pods that are there before.
+func inWorld(t *testing.T, there []*corev1.Pod, test func(*testing.T, *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, client: fake.NewClientset(), machine: &machine{
+			pods: map[types.UID]*corev1.Pod{}, fail: map[string]error{}, times: map[string]int{},
+			hold: map[types.UID]chan struct{}{}, failed: map[types.UID]string{}, released: map[types.UID]bool{},
+		}}
+		for _, p := range there {
+			w.pods[p.UID] = p
+		}
+		var err error
+		if w.cache, err = NewCache(w.client, "node"); err != nil {
+			t.Fatal(err)
+		}
+		w.c, err = New(Options{
+			Client: w.client, Cache: w.cache, Runner: w.machine, Reporter: w.machine, Admission: w.machine,
+			Events: record.NewFakeRecorder(1 << 20),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		all.Go(func() { w.cache.RunWithContext(ctx) })
+		all.Go(func() { w.c.Run(ctx) })
+		time.Sleep(time.Second) // the cache is looked at from time to time
+		synctest.Wait()
+		test(t, w)
+	})
+}
+
+// pod is one that is bound to the node.
+func pod(name string, uid types.UID) *corev1.Pod {
+	grace := int64(30)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: uid},
+		Spec:       corev1.PodSpec{NodeName: "node", TerminationGracePeriodSeconds: &grace, RestartPolicy: corev1.RestartPolicyNever},
+	}
+}
+
+// create has the API server have a pod, and lets it come to rest.
+func (w *world) create(p *corev1.Pod) {
+	w.t.Helper()
+	if err := w.client.Tracker().Add(p); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// terminate has a client ask for a pod's end.
+func (w *world) terminate(p *corev1.Pod, grace int64) {
+	w.t.Helper()
+	next := p.DeepCopy()
+	next.DeletionTimestamp, next.DeletionGracePeriodSeconds = new(metav1.Now()), &grace
+	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), next, next.Namespace); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// drop has the API server have a pod no more.
+func (w *world) drop(p *corev1.Pod) {
+	w.t.Helper()
+	if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), p.Namespace, p.Name); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// has tells whether the API server has a pod of that UID.
+func (w *world) has(p *corev1.Pod) bool {
+	w.t.Helper()
+	got, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), p.Namespace, p.Name)
+	return err == nil && got.(*corev1.Pod).UID == p.UID
+}
+
+// refuse has the API server answer calls with errors as long as err returns one.
+func (w *world) refuse(verb, resource string, err func() error) {
+	w.client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		if e := err(); e != nil {
+			return true, nil, e
+		}
+		return false, nil, nil
+	})
+}

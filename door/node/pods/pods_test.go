@@ -1,0 +1,286 @@
+package pods
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestFirstAddsAreNotLimited: a thousand pods that are bound at once are run at once.
+func TestFirstAddsAreNotLimited(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		began := time.Now()
+		const n = 1000
+		for i := range n {
+			if err := w.client.Tracker().Add(pod(fmt.Sprint("p", i), types.UID(fmt.Sprint(i)))); err != nil {
+				t.Fatal(err)
+			}
+			if i%50 == 0 {
+				synctest.Wait() // a fake's watch holds a hundred
+			}
+		}
+		synctest.Wait()
+		if got := len(w.All()); got != n || time.Since(began) > 0 {
+			t.Errorf("%d pods run after %v", got, time.Since(began))
+		}
+	})
+}
+
+// TestObjectGoesAfterTheVM: the object is there until the machine has nothing of the pod any more,
+// and its end was told.
+func TestObjectGoesAfterTheVM(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		p := pod("p", "1")
+		hold := make(chan struct{})
+		w.hold["1"] = hold
+		w.create(p)
+		w.terminate(p, 5)
+		time.Sleep(time.Minute) // far beyond its grace
+		synctest.Wait()
+		if !w.has(p) || w.count("remove 1") > 0 {
+			t.Error("the object went before the VM")
+		}
+		close(hold)
+		synctest.Wait()
+		if w.has(p) || w.Has("1") || w.count("report 1") != 1 || !w.released["1"] {
+			t.Errorf("its end: %v", w.calls)
+		}
+	})
+}
+
+// TestShorterGrace: a second deletion can shorten the first one's grace, and only that.
+func TestShorterGrace(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		p := pod("p", "1")
+		hold := make(chan struct{})
+		w.hold["1"] = hold
+		w.create(p)
+		w.terminate(p, 30)
+		w.terminate(p, 60)
+		w.terminate(p, 2)
+		close(hold)
+		synctest.Wait()
+		if fmt.Sprint(w.graces) != "[30 2]" || w.has(p) {
+			t.Errorf("graces: %v", w.graces)
+		}
+	})
+}
+
+// TestByUID: of two pods of one name each is treated by itself: the old one is ended, and the new one
+// runs at once.
+func TestByUID(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		old, next := pod("p", "old"), pod("p", "new")
+		hold := make(chan struct{})
+		w.hold["old"] = hold
+		w.create(old)
+		w.drop(old) // by force
+		w.create(next)
+		if !w.Has("new") || w.count("stop old") != 1 || !w.Has("old") {
+			t.Errorf("while the old one ends: %v", w.calls)
+		}
+		close(hold)
+		synctest.Wait()
+		if w.Has("old") || !w.Has("new") || !w.has(next) || w.count("run new") != 1 {
+			t.Errorf("after the old one's end: %v", w.calls)
+		}
+	})
+}
+
+// TestTombstone: a deletion of which the cache knows only by looking again ends the pod as any other.
+func TestTombstone(t *testing.T) {
+	p := pod("p", "1")
+	inWorld(t, []*corev1.Pod{p}, func(t *testing.T, w *world) {
+		w.c.gone(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: p})
+		synctest.Wait()
+		if w.Has("1") {
+			t.Errorf("it runs on: %v", w.calls)
+		}
+	})
+}
+
+// TestRetriedForEver: what fails is tried again with pauses that grow to a bound, without an end, also
+// with restartPolicy Never; and at once when somebody wakes it.
+func TestRetriedForEver(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.fail["run"] = errPassing
+		p := pod("p", "1")
+		w.create(p)
+		time.Sleep(10 * time.Minute)
+		early := w.count("run 1")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		late := w.count("run 1")
+		if early > 30 || late-early < 55 || late-early > 61 || w.count("fail 1") > 0 {
+			t.Errorf("%d times in ten minutes, %d in the next hour", early, late-early)
+		}
+		w.mu.Lock()
+		delete(w.fail, "run")
+		w.mu.Unlock()
+		w.c.Wake("1")
+		synctest.Wait()
+		if !w.Has("1") || w.count("run 1") != late+1 {
+			t.Errorf("woken: %v", w.Has("1"))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w.count("run 1") != late+1 {
+			t.Error("it was run twice")
+		}
+	})
+}
+
+// TestWaits: a pod that waits for something is not tried again before it is woken.
+func TestWaits(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.fail["run"] = fmt.Errorf("a secret: %w", ErrWaits)
+		w.create(pod("p", "1"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := w.count("run 1"); n != 1 {
+			t.Errorf("%d times", n)
+		}
+		w.mu.Lock()
+		delete(w.fail, "run")
+		w.mu.Unlock()
+		w.c.Wake("1")
+		synctest.Wait()
+		if !w.Has("1") {
+			t.Error("it waits on")
+		}
+	})
+}
+
+// TestRejected: what can never run, or is not admitted, fails with a reason and is not tried again.
+func TestRejected(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.fail["run"] = fmt.Errorf("no such thing: %w", ErrRejected)
+		w.create(pod("p", "1"))
+		w.mu.Lock()
+		w.rejects = &Rejection{Reason: "OutOfcpu"}
+		w.mu.Unlock()
+		w.create(pod("q", "2"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w.failed["1"] != "UnexpectedAdmissionError" || w.failed["2"] != "OutOfcpu" || w.count("run 1") != 1 || w.count("run 2") != 0 {
+			t.Errorf("%v, %v", w.failed, w.calls)
+		}
+		if !w.released["1"] {
+			t.Error("its resources are not given back")
+		}
+	})
+}
+
+// TestOrphans: a pod that the machine has and the API server has not is ended when it was seen so
+// twice and the API server itself has said so, and never while that cannot be asked.
+func TestOrphans(t *testing.T) {
+	inWorld(t, []*corev1.Pod{pod("orphan", "1")}, func(t *testing.T, w *world) {
+		if w.count("stop 1") != 0 {
+			t.Error("ended at its first sighting")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if w.Has("1") || w.count("stop 1") != 1 || fmt.Sprint(w.graces) != "[30]" {
+			t.Errorf("after two sightings: %v, graces %v", w.calls, w.graces)
+		}
+		for _, a := range w.client.Actions() {
+			if l, ok := a.(clienttesting.ListAction); ok && l.GetListRestrictions().Fields.String() == "" {
+				t.Errorf("a list of everything: %v", a)
+			}
+		}
+	})
+}
+
+// TestOrphanIsLive: a cache that misses a pod has nothing ended.
+func TestOrphanIsLive(t *testing.T) {
+	p := pod("p", "1")
+	elsewhere := p.DeepCopy()
+	inWorld(t, []*corev1.Pod{p}, func(t *testing.T, w *world) {
+		w.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &corev1.PodList{Items: []corev1.Pod{*elsewhere}}, nil
+		})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w.count("stop 1") != 0 {
+			t.Error("a pod was ended that the API server has")
+		}
+	})
+}
+
+// TestOrphanUnknown: as long as the API server does not answer nothing is ended, and later it is.
+func TestOrphanUnknown(t *testing.T) {
+	inWorld(t, []*corev1.Pod{pod("orphan", "1")}, func(t *testing.T, w *world) {
+		down := errors.New("the API server is down")
+		w.refuse("list", "pods", func() error { w.mu.Lock(); defer w.mu.Unlock(); return down })
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w.count("stop 1") != 0 {
+			t.Error("ended although nobody could be asked")
+		}
+		w.mu.Lock()
+		down = nil
+		w.mu.Unlock()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if w.Has("1") {
+			t.Error("it is there still")
+		}
+	})
+}
+
+// TestEveryStepFails: each step of an end fails once, and the pod is gone in the end.
+func TestEveryStepFails(t *testing.T) {
+	for _, step := range []string{"stop", "report", "remove", "delete"} {
+		t.Run(step, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				p := pod("p", "1")
+				w.create(p)
+				w.mu.Lock()
+				w.fail[step], w.times[step] = errPassing, 3
+				w.mu.Unlock()
+				n := 3
+				if step == "delete" {
+					w.refuse("delete", "pods", func() error {
+						if n--; n >= 0 {
+							return errPassing
+						}
+						return nil
+					})
+				}
+				w.terminate(p, 5)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if w.has(p) || w.Has("1") {
+					t.Errorf("it is there still: %v", w.calls)
+				}
+			})
+		})
+	}
+}
+
+// TestEndedStays: a pod that has ended is not run again by a machine that has forgotten it, and one
+// that was deleted before it ran fails before it goes.
+func TestEndedStays(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		p := pod("done", "1")
+		p.Status.Phase = corev1.PodSucceeded
+		w.create(p)
+		q := pod("never", "2")
+		w.mu.Lock()
+		w.fail["run"] = errPassing
+		w.mu.Unlock()
+		w.create(q)
+		w.terminate(q, 30)
+		if w.count("run 1") != 0 || w.has(q) || w.count("fail 2") != 1 || !w.has(p) {
+			t.Errorf("%v", w.calls)
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// reconcile does what the pod of that UID needs. An error has it tried again.
+func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
+	pod, there := c.o.Cache.Get(uid), c.o.Runner.Has(uid)
+	switch {
+	case pod == nil && !there:
+		c.forget(uid)
+		return nil
+	case pod == nil:
+		return c.orphan(ctx, uid)
+	case pod.DeletionTimestamp != nil && there:
+		c.end(ctx, uid, graceOf(pod))
+		return nil
+	case pod.DeletionTimestamp != nil:
+		return c.delete(ctx, pod)
+	case there:
+		return c.o.Runner.Update(ctx, pod)
+	case ended(pod):
+		return nil
+	}
+	return c.run(ctx, pod)
+}
+
+func graceOf(pod *corev1.Pod) int64 {
+	switch {
+	case pod.DeletionGracePeriodSeconds != nil:
+		return *pod.DeletionGracePeriodSeconds
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		return *pod.Spec.TerminationGracePeriodSeconds
+	}
+	return corev1.DefaultTerminationGracePeriodSeconds
+}
+
+// run starts a pod that is new here.
+func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
+	if no := c.o.Admission.Admit(pod); no != nil {
+		return c.reject(ctx, pod, no)
+	}
+	err := c.o.Runner.Run(ctx, pod)
+	switch {
+	case err == nil, errors.Is(err, ErrWaits):
+		return nil
+	case errors.Is(err, ErrRejected):
+		c.o.Admission.Release(pod.UID)
+		return c.reject(ctx, pod, &Rejection{"UnexpectedAdmissionError", err.Error()})
+	}
+	c.o.Events.Event(pod, corev1.EventTypeWarning, "FailedSync", err.Error())
+	return fmt.Errorf("run pod %s/%s: %w", pod.Namespace, pod.Name, err)
+}
+
+// reject fails a pod that the node does not take.
+func (c *Controller) reject(ctx context.Context, pod *corev1.Pod, no *Rejection) error {
+	c.o.Events.Event(pod, corev1.EventTypeWarning, no.Reason, no.Message)
+	c.o.Runner.Forget(pod.UID)
+	return c.o.Reporter.Fail(ctx, pod, no.Reason, "Pod was rejected: "+no.Message)
+}
+
+// orphan ends a pod that the API server does not have: one whose deletion was seen, or that
+// was seen twice without it. The API server itself is asked before.
+func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
+	given := c.o.Runner.Given(uid)
+	if given == nil {
+		return nil // gone meanwhile
+	}
+	live, err := c.o.Cache.Live(ctx, given.Namespace, given.Name, uid)
+	if err != nil {
+		return fmt.Errorf("ask for pod %s/%s: %w", given.Namespace, given.Name, err)
+	}
+	if live {
+		c.forgetSighting(uid)
+		return fmt.Errorf("pod %s/%s is not in the cache and is in the API server", given.Namespace, given.Name)
+	}
+	c.mu.Lock()
+	grace, deleted := c.deleted[uid]
+	first, sighted := c.seen[uid]
+	if !sighted {
+		c.seen[uid] = time.Now()
+	}
+	c.mu.Unlock()
+	if wait := c.o.OrphanPause - time.Since(first); !deleted && (!sighted || wait > 0) {
+		c.queue.AddAfter(uid, min(c.o.OrphanPause, max(wait, 0)+c.o.OrphanPause/10))
+		return nil
+	}
+	if grace == nil {
+		own := graceOf(given)
+		grace = &own
+	}
+	c.end(ctx, uid, *grace)
+	return nil
+}
+
+// delete removes the object of a pod of which nothing is left here.
+func (c *Controller) delete(ctx context.Context, pod *corev1.Pod) error {
+	if !ended(pod) {
+		// Controllers count on an end that is told before the object goes.
+		if err := c.o.Reporter.Fail(ctx, pod, "", "The pod was deleted before it was started"); err != nil {
+			return err
+		}
+	}
+	err := c.o.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// forget drops what is kept of a pod that is nowhere any more.
+func (c *Controller) forget(uid types.UID) {
+	c.forgetSighting(uid)
+	c.mu.Lock()
+	delete(c.deleted, uid)
+	c.mu.Unlock()
+	c.o.Admission.Release(uid)
+	c.o.Reporter.Forget(uid)
+	c.o.Runner.Forget(uid)
+}
+
+func (c *Controller) forgetSighting(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.seen, uid)
+}

@@ -1,0 +1,68 @@
+package runner
+
+import (
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+// door is what the node adds to a pod.
+type door struct {
+	r       *Runner
+	p       *manager.Pod
+	objects volume.Objects
+	release func()
+}
+
+func (r *Runner) door(p *manager.Pod) manager.Door {
+	d := &door{r: r, p: p}
+	objects, release := r.o.Objects.Of(p.Given())
+	d.objects, d.release = objects, sync.OnceFunc(release)
+	return d
+}
+
+// Configure implements manager.Door.
+func (d *door) Configure(o *pod.Options) error {
+	node := &d.r.o
+	o.Runtime, o.Images = node.Backend.Runtime, node.Backend.Images
+	o.Dial, o.Pauses, o.Resume, o.Allocatable = node.Backend.Dial, node.Backend.Pauses, node.Backend.Resume, node.Backend.Allocatable
+	o.SeccompDir, o.NodeName, o.HostIP, o.ClusterDomain = node.SeccompDir, node.Node, node.HostIP, node.ClusterDomain
+	o.Objects, o.Places = d.objects, node.Backend.Places
+	o.FailFast = false
+	if node.DNS != nil {
+		o.DNS = func() *runtimeapi.DNSConfig { return node.DNS(d.p.Given()) }
+	}
+	o.Conditions = d.conditions
+	return nil
+}
+
+// conditions are those that others have set on the pod, for its readiness gates.
+func (d *door) conditions() (others []corev1.PodCondition) {
+	gates := d.p.Given().Spec.ReadinessGates
+	if len(gates) == 0 {
+		return nil
+	}
+	now := d.r.o.Pod(d.p.UID())
+	if now == nil {
+		return nil
+	}
+	for _, c := range now.Status.Conditions {
+		if slices.ContainsFunc(gates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == c.Type }) {
+			others = append(others, c)
+		}
+	}
+	return others
+}
+
+// Event implements manager.Door.
+func (d *door) Event(e pod.Event) {
+	if d.r.o.Event != nil {
+		d.r.o.Event(d.p.Given(), e)
+	}
+}

@@ -1,0 +1,204 @@
+// Package runner runs a node's pods: it is the node's door of package manager, and knows no API
+// server.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/internal/place"
+	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+// Backend is the runtime below a node, with what it can beyond the CRI. What is nil it cannot.
+type Backend struct {
+	Runtime     internalapi.RuntimeService
+	Images      internalapi.ImageManagerService
+	Dial        func(ctx context.Context, sandbox string, port int) (net.Conn, error)
+	Pauses      func(sandbox string) (times uint64, now bool)
+	Resume      func(ctx context.Context, sandbox string) error
+	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
+	// Places says what no pod gets of the host.
+	Places place.Rules
+}
+
+// Objects are what a node has of the ConfigMaps and Secrets that its pods refer to.
+type Objects interface {
+	// Of are those of a pod, from now on until release.
+	Of(p *corev1.Pod) (own volume.Objects, release func())
+	// Known tells whether it is known of all objects of a pod that has been given them whether
+	// they are there.
+	Known(p *corev1.Pod) bool
+	// Forget drops what is kept of a pod that was never given them.
+	Forget(uid types.UID)
+}
+
+// Options are a Runner's. Dir, VolumeDir, Backend, Objects, Pod and Changed are required.
+type Options struct {
+	// Dir and VolumeDir are those of manager.Options.
+	Dir, VolumeDir string
+	SeccompDir     string
+	Backend        Backend
+	Objects        Objects
+	Node           string
+	// HostIP is the address of the node.
+	HostIP        string
+	ClusterDomain string
+	// DNS is the resolver configuration of a pod.
+	DNS func(*corev1.Pod) *runtimeapi.DNSConfig
+	// Pod is a pod as the API server has it, nil for one that it does not have.
+	Pod func(types.UID) *corev1.Pod
+	// Changed is told of each pod whose status has changed; it must not block.
+	Changed func(types.UID)
+	// Event is told what happens to pods, in their order; it must not block.
+	Event  func(*corev1.Pod, pod.Event)
+	Logger *slog.Logger
+}
+
+// Runner is the node's door. Its methods may be called at once.
+type Runner struct {
+	o       Options
+	manager *manager.Manager
+}
+
+var _ pods.Runner = (*Runner)(nil)
+
+// Open takes over what an earlier process has left, and goes on with it. The caller calls
+// Close.
+func Open(ctx context.Context, o Options) (*Runner, error) {
+	r := &Runner{o: o}
+	m, err := manager.Open(ctx, manager.Options{
+		Dir: o.Dir, VolumeDir: o.VolumeDir, Runtime: o.Backend.Runtime, Door: r.door, Logger: o.Logger,
+		ByUID: true, Changed: func(p *manager.Pod) { o.Changed(p.UID()) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take over the pods: %w", err)
+	}
+	r.manager = m
+	return r, nil
+}
+
+// Close ends supervision. The pods run on.
+func (r *Runner) Close() { r.manager.Close() }
+
+// settle is how long a pod waits at most for what its objects are, before it is started without
+// knowing.
+const settle = 5 * time.Second
+
+// Run implements pods.Runner.
+func (r *Runner) Run(_ context.Context, p *corev1.Pod) error {
+	if !r.o.Objects.Known(p) && time.Since(bound(p)) < settle {
+		return fmt.Errorf("objects of pod %s/%s: %w", p.Namespace, p.Name, pods.ErrWaits)
+	}
+	given := p.DeepCopy()
+	given.Status, given.ManagedFields = corev1.PodStatus{}, nil
+	supervised, err := r.manager.Add(manager.Record{Pod: given}, manager.Objects{})
+	switch {
+	case errors.Is(err, manager.ErrExists):
+		return nil
+	case errors.Is(err, manager.ErrInvalid):
+		return fmt.Errorf("%w: %w", pods.ErrRejected, err)
+	case err != nil:
+		return err
+	}
+	supervised.Run()
+	return nil
+}
+
+// bound is when the pod was given to its node.
+func bound(p *corev1.Pod) time.Time {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return p.CreationTimestamp.Time
+}
+
+// Stop implements pods.Runner.
+func (r *Runner) Stop(ctx context.Context, uid types.UID, grace int64) error {
+	p, err := r.manager.Get(uid)
+	if errors.Is(err, manager.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return p.Stop(ctx, &grace)
+}
+
+// Remove implements pods.Runner.
+func (r *Runner) Remove(ctx context.Context, uid types.UID) error {
+	p, err := r.manager.Get(uid)
+	if errors.Is(err, manager.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.Remove(ctx, false); err != nil {
+		return err
+	}
+	p.Door().(*door).release()
+	return nil
+}
+
+// Forget implements pods.Runner.
+func (r *Runner) Forget(uid types.UID) { r.o.Objects.Forget(uid) }
+
+// Has implements pods.Runner.
+func (r *Runner) Has(uid types.UID) bool {
+	_, err := r.manager.Get(uid)
+	return err == nil
+}
+
+// Given implements pods.Runner.
+func (r *Runner) Given(uid types.UID) *corev1.Pod {
+	p, err := r.manager.Get(uid)
+	if err != nil {
+		return nil
+	}
+	return p.Spec()
+}
+
+// All implements pods.Runner.
+func (r *Runner) All() (all []types.UID) {
+	for _, p := range r.manager.All() {
+		all = append(all, p.UID())
+	}
+	return all
+}
+
+// Get is the supervised pod of a UID, nil for none.
+func (r *Runner) Get(uid types.UID) *manager.Pod {
+	p, err := r.manager.Get(uid)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// Find is the newest supervised pod of a name, nil for none.
+func (r *Runner) Find(namespace, name string) (found *manager.Pod) {
+	for _, p := range r.manager.All() {
+		if given := p.Given(); given.Namespace == namespace && given.Name == name {
+			found = p
+		}
+	}
+	return found
+}
+
+// Pods are the supervised pods, the oldest first.
+func (r *Runner) Pods() []*manager.Pod { return r.manager.All() }

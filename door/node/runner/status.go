@@ -1,0 +1,19 @@
+package runner
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Status is the status of a pod as the machine has it; false is none.
+func (r *Runner) Status(uid types.UID) (corev1.PodStatus, bool) {
+	p := r.Get(uid)
+	if p == nil {
+		return corev1.PodStatus{}, false
+	}
+	status := p.Status()
+	if p.Given().Spec.HostNetwork && r.o.HostIP != "" && status.PodIP != "" {
+		status.PodIP, status.PodIPs = r.o.HostIP, []corev1.PodIP{{IP: r.o.HostIP}}
+	}
+	return status, true
+}

@@ -1,0 +1,211 @@
+// Package status tells an API server of the statuses of a node's pods. It patches what has
+// changed, with the pod's UID as a precondition, so that a pod of the same name is never meant;
+// of the conditions only those that a node owns.
+package status
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	// workers are how many statuses are told at once.
+	workers = 16
+	// gather is how long changes of a status wait for the next ones, to be told with them.
+	gather = 100 * time.Millisecond
+	// firstPause and lastPause bound the pauses of what fails.
+	firstPause = 250 * time.Millisecond
+	lastPause  = 30 * time.Second
+)
+
+// Options are a Reporter's. All but Gather and Logger are required.
+type Options struct {
+	Client kubernetes.Interface
+	// Pod is a pod as the API server had it last, nil for none.
+	Pod func(types.UID) *corev1.Pod
+	// Status is a pod's status as the machine has it; false is none.
+	Status func(types.UID) (corev1.PodStatus, bool)
+	// Gather is 100 ms if 0.
+	Gather time.Duration
+	Logger *slog.Logger
+}
+
+// Reporter tells of statuses. Its methods may be called at once.
+type Reporter struct {
+	o     Options
+	queue workqueue.TypedRateLimitingInterface[types.UID]
+
+	mu   sync.Mutex
+	last map[types.UID]*told
+}
+
+// told is what the API server has answered last for a pod. Its lock is held while a pod is
+// told of.
+type told struct {
+	sync.Mutex
+	version string
+	status  corev1.PodStatus
+}
+
+// New makes a Reporter, whose owner calls Run once.
+func New(o Options) *Reporter {
+	o.Gather = cmp.Or(o.Gather, gather)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause)
+	return &Reporter{o: o, queue: workqueue.NewTypedRateLimitingQueue(limiter), last: map[types.UID]*told{}}
+}
+
+// Changed says that the status of a pod has changed. It does not block.
+func (r *Reporter) Changed(uid types.UID) { r.queue.AddAfter(uid, r.o.Gather) }
+
+// Run tells of what has changed until ctx ends.
+func (r *Reporter) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for r.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	r.queue.ShutDown()
+	all.Wait()
+}
+
+func (r *Reporter) next(ctx context.Context) bool {
+	uid, over := r.queue.Get()
+	if over || ctx.Err() != nil {
+		return false
+	}
+	defer r.queue.Done(uid)
+	pod := r.o.Pod(uid)
+	if pod == nil { // of no API server, or not any more
+		r.queue.Forget(uid)
+		return true
+	}
+	if err := r.Report(ctx, pod); err != nil {
+		if ctx.Err() == nil {
+			r.o.Logger.Warn("a status is told again", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+		}
+		r.queue.AddRateLimited(uid)
+		return true
+	}
+	r.queue.Forget(uid)
+	return true
+}
+
+// Report patches the status of a pod as the machine has it now. It succeeds for a pod that the
+// API server, or the machine, does not have.
+func (r *Reporter) Report(ctx context.Context, pod *corev1.Pod) error {
+	return r.patch(ctx, pod, func(old *corev1.PodStatus) (corev1.PodStatus, bool) {
+		now, found := r.o.Status(pod.UID)
+		return merge(old, now), found
+	})
+}
+
+// Fail patches the status of a pod that the machine does not have: it has failed.
+func (r *Reporter) Fail(ctx context.Context, pod *corev1.Pod, reason, message string) error {
+	return r.patch(ctx, pod, func(old *corev1.PodStatus) (corev1.PodStatus, bool) {
+		next := *old.DeepCopy()
+		next.Phase, next.Reason, next.Message = corev1.PodFailed, reason, message
+		if next.StartTime == nil {
+			next.StartTime = new(metav1.Now())
+		}
+		return next, true
+	})
+}
+
+// Forget drops what is kept of a pod.
+func (r *Reporter) Forget(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.last, uid)
+}
+
+func (r *Reporter) of(uid types.UID) *told {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last[uid] == nil {
+		r.last[uid] = &told{}
+	}
+	return r.last[uid]
+}
+
+// patch makes the status that next makes of the newest one that is known.
+func (r *Reporter) patch(ctx context.Context, pod *corev1.Pod, next func(old *corev1.PodStatus) (corev1.PodStatus, bool)) error {
+	last := r.of(pod.UID)
+	last.Lock()
+	defer last.Unlock()
+	old := &pod.Status
+	if newer(last.version, pod.ResourceVersion) {
+		old = &last.status
+	}
+	status, found := next(old)
+	if !found {
+		return nil
+	}
+	patch, err := diff(pod.UID, old, &status)
+	if err != nil || patch == nil {
+		return err
+	}
+	got, err := r.o.Client.CoreV1().Pods(pod.Namespace).Patch(
+		ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if apierrors.IsConflict(err) { // it may be another pod's name by now
+		if now := r.o.Pod(pod.UID); now == nil || now.UID != pod.UID {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("patch the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	last.version, last.status = got.ResourceVersion, got.Status
+	return nil
+}
+
+// newer tells whether version a of an object is b or comes after it. A version that is not known
+// is older than any.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order >= 0
+}
+
+// diff is the patch from one status to another, with the UID as a precondition; nil where they
+// are the same.
+func diff(uid types.UID, old, next *corev1.PodStatus) ([]byte, error) {
+	before, err := json.Marshal(corev1.Pod{Status: *old})
+	if err != nil {
+		return nil, fmt.Errorf("write a status: %w", err)
+	}
+	bare, err := json.Marshal(corev1.Pod{Status: *next})
+	if err != nil {
+		return nil, fmt.Errorf("write a status: %w", err)
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, bare, corev1.Pod{})
+	if err != nil || string(patch) == "{}" {
+		return nil, err
+	}
+	after, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: *next})
+	if err != nil {
+		return nil, fmt.Errorf("write a status: %w", err)
+	}
+	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
+}

@@ -1,0 +1,232 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// world is a Reporter of one pod.
+type world struct {
+	t      *testing.T
+	client *fake.Clientset
+	r      *Reporter
+
+	mu      sync.Mutex
+	now     corev1.PodStatus
+	has     bool
+	patches []string
+	fail    error // of each patch
+}
+
+func inWorld(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "uid", ResourceVersion: "5"}}
+		p.Status = corev1.PodStatus{
+			Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort, NominatedNodeName: "elsewhere",
+			Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, Reason: "theirs"},
+				{Type: "example.org/gate", Status: corev1.ConditionTrue},
+				{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Unix(1000, 0)},
+			},
+		}
+		w := &world{t: t, client: fake.NewClientset(p), has: true}
+		w.client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.patches = append(w.patches, string(a.(clienttesting.PatchAction).GetPatch()))
+			return w.fail != nil, nil, w.fail
+		})
+		w.r = New(Options{
+			Client: w.client, Pod: func(types.UID) *corev1.Pod { return p },
+			Status: func(types.UID) (corev1.PodStatus, bool) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return w.now, w.has
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		all.Go(func() { w.r.Run(ctx) })
+		test(t, w)
+	})
+}
+
+// set changes the status, and lets it be told.
+func (w *world) set(status corev1.PodStatus) {
+	w.mu.Lock()
+	w.now = status
+	w.mu.Unlock()
+	w.r.Changed("uid")
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+// live is the pod as the API server has it.
+func (w *world) live() *corev1.Pod {
+	w.t.Helper()
+	got, err := w.client.CoreV1().Pods("default").Get(w.t.Context(), "p", metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return got
+}
+
+func ready(status corev1.ConditionStatus) corev1.PodStatus {
+	return corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: "10.0.0.1", QOSClass: corev1.PodQOSBurstable, StartTime: new(metav1.Unix(2000, 0)),
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Unix(2000, 0)},
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, Reason: "ours"},
+		},
+	}
+}
+
+// TestPatch: a status is told by a patch that names the pod's UID and has the node's own conditions
+// alone; those of others stay, and what is told once is not told again.
+func TestPatch(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.set(ready(corev1.ConditionTrue))
+		if len(w.patches) != 1 {
+			t.Fatalf("%d patches", len(w.patches))
+		}
+		var patch struct {
+			Metadata map[string]string `json:"metadata"`
+			Status   struct {
+				Conditions []corev1.PodCondition `json:"conditions"`
+			} `json:"status"`
+		}
+		if err := json.Unmarshal([]byte(w.patches[0]), &patch); err != nil {
+			t.Fatal(err)
+		}
+		if len(patch.Metadata) != 1 || patch.Metadata["uid"] != "uid" {
+			t.Errorf("no precondition: %s", w.patches[0])
+		}
+		for _, c := range patch.Status.Conditions {
+			if c.Type != corev1.PodReady {
+				t.Errorf("another writer's condition is patched: %s", w.patches[0])
+			}
+		}
+		got := w.live().Status
+		if len(got.Conditions) != 3 || got.Conditions[0].Reason != "theirs" || got.Phase != corev1.PodRunning ||
+			got.QOSClass != corev1.PodQOSBestEffort || got.NominatedNodeName != "elsewhere" {
+			t.Errorf("told: %+v", got)
+		}
+		w.set(ready(corev1.ConditionTrue))
+		if len(w.patches) != 1 {
+			t.Errorf("told twice: %v", w.patches)
+		}
+	})
+}
+
+// TestThereAndBack: a status that is again what the cache still has is told all the same, for the
+// API server has been told another one since.
+func TestThereAndBack(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			p := &corev1.Pod{}
+			p.Status.Phase = corev1.PodRunning
+			p.ResourceVersion = "7"
+			if strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), `"Pending"`) {
+				p.Status.Phase, p.ResourceVersion = corev1.PodPending, "8"
+			}
+			w.patches = append(w.patches, string(a.(clienttesting.PatchAction).GetPatch()))
+			return true, p, nil
+		})
+		w.set(corev1.PodStatus{Phase: corev1.PodRunning})
+		w.set(corev1.PodStatus{Phase: corev1.PodPending})
+		if n := len(w.patches); n != 2 || !strings.Contains(w.patches[1], `"phase":"Pending"`) {
+			t.Errorf("%d patches: %v", n, w.patches)
+		}
+	})
+}
+
+// TestGathered: changes that follow each other are told together.
+func TestGathered(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for range 50 {
+			w.r.Changed("uid")
+		}
+		w.set(ready(corev1.ConditionTrue))
+		if len(w.patches) != 1 {
+			t.Errorf("%d patches", len(w.patches))
+		}
+	})
+}
+
+// TestFailures: what the API server does not take is told again, with pauses, until it does; a pod that is
+// gone, or another one's, is let be.
+func TestFailures(t *testing.T) {
+	pods := corev1.Resource("pods")
+	for name, tt := range map[string]struct {
+		err   error
+		again bool
+	}{
+		"429":     {apierrors.NewTooManyRequests("slowly", 1), true},
+		"500":     {apierrors.NewInternalError(errors.New("broken")), true},
+		"nothing": {errors.New("connection refused"), true},
+		"409":     {apierrors.NewConflict(pods, "p", errors.New("another version")), true},
+		"404":     {apierrors.NewNotFound(pods, "p"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.fail = tt.err
+				w.set(ready(corev1.ConditionTrue))
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				w.mu.Lock()
+				n := len(w.patches)
+				w.fail = nil
+				w.mu.Unlock()
+				if tt.again && (n < 15 || n > 40) || !tt.again && n != 1 {
+					t.Errorf("told %d times", n)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if tt.again && w.live().Status.Phase != corev1.PodRunning {
+					t.Error("it was never told")
+				}
+			})
+		})
+	}
+}
+
+// TestEnded: what has ended stays so, and a pod that the machine does not have fails with a reason.
+func TestEnded(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		if err := w.r.Fail(t.Context(), w.live(), "OutOfcpu", "too much"); err != nil {
+			t.Fatal(err)
+		}
+		got := w.live().Status
+		if got.Phase != corev1.PodFailed || got.Reason != "OutOfcpu" || len(got.Conditions) != 3 {
+			t.Errorf("told: %+v", got)
+		}
+		next := merge(&got, ready(corev1.ConditionTrue))
+		if next.Phase != corev1.PodFailed || next.Reason != "OutOfcpu" {
+			t.Errorf("a pod that had failed is %s", next.Phase)
+		}
+		w.has = false
+		n := len(w.patches)
+		w.set(corev1.PodStatus{})
+		if len(w.patches) != n {
+			t.Error("a status was invented")
+		}
+	})
+}

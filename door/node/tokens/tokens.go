@@ -1,0 +1,52 @@
+// Package tokens asks an API server for the service account tokens of a node's pods, each bound
+// to its pod: with the pod it becomes invalid.
+package tokens
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Token is one that was issued.
+type Token struct {
+	Text []byte
+	// Refresh is when another one is to be asked for, Expires when it is of no use any more.
+	Refresh, Expires time.Time
+}
+
+// maxAge is after what time a token is replaced at the latest, and jitter what spreads the
+// replacements of many pods.
+const (
+	maxAge = 24 * time.Hour
+	jitter = 10 * time.Second
+)
+
+// Request asks for a token of the pod's service account.
+func Request(
+	ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection,
+) (Token, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: source.ExpirationSeconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+	}}
+	if source.Audience != "" {
+		request.Spec.Audiences = []string{source.Audience}
+	}
+	asked := time.Now()
+	got, err := client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	if err != nil {
+		return Token{}, fmt.Errorf("failed to fetch token: %w", err)
+	}
+	life := got.Status.ExpirationTimestamp.Sub(asked)
+	return Token{
+		Text: []byte(got.Status.Token), Expires: got.Status.ExpirationTimestamp.Time,
+		Refresh: asked.Add(min(life*8/10, maxAge) - time.Duration(rand.Int64N(int64(jitter)))),
+	}, nil
+}

@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testkube"
+)
+
+// TestNode: what a cluster does with the pods of a node, it does with those of one without a kubelet.
+func TestNode(t *testing.T) {
+	w := newWorld(t)
+	t.Run("node", w.testObject)
+	t.Run("pod", w.testPod)
+}
+
+// testObject: the node is registered as a kubelet's is, and its lease is renewed.
+func (w *world) testObject(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	node, err := w.Client.CoreV1().Nodes().Get(ctx, testkube.NodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if node.Labels["test"] != "yes" || node.Labels[corev1.LabelOSStable] != "linux" || node.Labels[corev1.LabelHostname] != testkube.NodeName {
+		t.Errorf("labels: %v", node.Labels)
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage} {
+		if has, can := node.Status.Capacity[name], node.Status.Allocatable[name]; has.Sign() <= 0 || can.Sign() <= 0 {
+			t.Errorf("%s: capacity %s, allocatable %s", name, &has, &can)
+		}
+	}
+	info := node.Status.NodeInfo
+	if info.KernelVersion == "" || info.BootID == "" || !strings.HasPrefix(info.KubeletVersion, "v1.") ||
+		!strings.HasPrefix(info.ContainerRuntimeVersion, "bulkhead://") {
+		t.Errorf("nodeInfo: %+v", info)
+	}
+	lease, err := w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, testkube.NodeName, metav1.GetOptions{})
+	if err != nil || *lease.Spec.LeaseDurationSeconds != 40 || time.Since(lease.Spec.RenewTime.Time) > 40*time.Second {
+		t.Errorf("lease: %v, %v", lease, err)
+	}
+}
+
+// testPod: a pod that the scheduler has bound runs, is told of, has logs and answers commands; when
+// it is deleted its VM goes, and then its object.
+func (w *world) testPod(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.pod(ctx, t, "one", `{containers: [{name: c, command: [sh, -c, "echo words; exec sleep 1000"], resources: {requests: {cpu: 10m}}}]}`)
+	pod := w.ready(ctx, t, "one")
+	st := pod.Status
+	if st.Phase != corev1.PodRunning || st.PodIP == "" || st.HostIP != testkube.NodeIP || st.QOSClass != corev1.PodQOSBurstable ||
+		st.StartTime == nil || len(st.ContainerStatuses) != 1 || !st.ContainerStatuses[0].Ready || st.ContainerStatuses[0].ImageID == "" {
+		t.Errorf("status: %s", &st)
+	}
+	for _, kind := range []corev1.PodConditionType{
+		corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodReadyToStartContainers,
+	} {
+		if c := condition(pod, kind); c.Status != corev1.ConditionTrue {
+			t.Errorf("condition %s: %+v", kind, c)
+		}
+	}
+	w.says(ctx, t, "one", corev1.PodLogOptions{}, "words\n")
+	out, errs, err := w.exec(ctx, "one", corev1.PodExecOptions{Command: []string{"sh", "-c", "cat; echo two >&2; exit 3"}},
+		strings.NewReader("one\n"))
+	if out != "one\n" || errs != "two\n" || err == nil || !strings.Contains(err.Error(), "exit code 3") {
+		t.Errorf("exec: %q, %q, %v", out, errs, err)
+	}
+	if got := w.typed(ctx, t, "", "exec", "one", "--", "cat", "/etc/hostname"); got != "one\n" {
+		t.Errorf("kubectl exec: %q", got)
+	}
+	token := w.typed(ctx, t, "", "exec", "one", "--", "cat", "/var/run/secrets/kubernetes.io/serviceaccount/token")
+	if strings.Count(token, ".") != 2 {
+		t.Errorf("its token has %d bytes", len(token))
+	}
+	w.Wait(ctx, t, "the events", func(ctx context.Context) error {
+		got := w.reasons(ctx, t, "one")
+		for _, want := range []string{"Scheduled", "Pulled", "Created", "Started"} {
+			if !slices.Contains(got, want) {
+				return fmt.Errorf("no %s in %v", want, got)
+			}
+		}
+		return nil
+	})
+	if n := w.vms(t); n != 1 {
+		t.Errorf("%d machines", n)
+	}
+	w.typed(ctx, t, "", "delete", "pod", "one", "--grace-period=1") // waits for its end
+	if _, err := w.Client.CoreV1().Pods(ns).Get(ctx, "one", metav1.GetOptions{}); !errors.IsNotFound(err) {
+		t.Errorf("deleted: %v", err)
+	}
+	if n := w.vms(t); n != 0 {
+		t.Errorf("%d machines are left", n)
+	}
+}

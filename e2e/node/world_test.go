@@ -1,0 +1,129 @@
+// Package node tests `bulkhead node` with a control plane as it is released: one cluster, whose one
+// node has no kubelet, serves all tests.
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/testnet"
+)
+
+func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
+
+// world is a cluster whose node is bulkhead's.
+type world struct {
+	*testkube.Cluster
+	top   *testing.T // whose end is the world's
+	image string     // busybox
+	bin   string     // where kubectl is
+	node  *testkube.Process
+}
+
+// newWorld starts everything, and returns when the node is ready.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("boots virtual machines; make test runs it in its second pass")
+	}
+	w := &world{Cluster: testkube.Start(t), top: t}
+	w.bin, _ = w.Kubectl(t)
+	registry := testimage.Registry(t)
+	w.image, _ = registry.Push(t, "busybox:1", testimage.BusyboxImage(t))
+	conf := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", registry.Host)
+	if err := os.WriteFile(w.registries(), []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(w.networks(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	testnet.WriteBridge(t, w.networks(), filepath.Join(w.Dir, "leases"))
+	w.serve()
+	ctx := testdeadline.Context(t, time.Minute)
+	w.WaitNode(ctx, t)
+	w.Wait(ctx, t, "the namespace's service account", func(ctx context.Context) error {
+		_, err := w.Client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	return w
+}
+
+func (w *world) registries() string { return filepath.Join(w.Dir, "registries.conf") }
+func (w *world) networks() string   { return filepath.Join(w.Dir, "n") }
+func (w *world) data() string       { return filepath.Join(w.Dir, "d") }
+
+// bin is where make has put the programs.
+func bin() string {
+	if dir := os.Getenv("BULKHEAD_LIBEXEC"); dir != "" {
+		return dir
+	}
+	dir, _ := filepath.Abs(filepath.Join("..", "..", "bin"))
+	return dir
+}
+
+// serve starts the node.
+func (w *world) serve() {
+	w.node = w.Run(w.top, "node", w.command(""))
+	w.top.Cleanup(w.end) // before it is killed
+}
+
+// command is one that is the node; with name it is another one's.
+func (w *world) command(name string) *exec.Cmd {
+	kubeconfig, cert, key := w.Node()
+	if name == "" {
+		name = testkube.NodeName
+	}
+	cmd := exec.Command(filepath.Join(bin(), "bulkhead"), "node", "--kubeconfig", kubeconfig, "--node-name", name,
+		"--node-ip", testkube.NodeIP, "--tls-cert-file", cert, "--tls-private-key-file", key,
+		"--cni-conf-dir", w.networks(), "--cluster-dns", "10.96.0.10", "--node-label", "test=yes")
+	guest := os.Getenv("BULKHEAD_GUEST")
+	if guest == "" {
+		guest = filepath.Join(bin(), "guest")
+	}
+	cmd.Dir = "/"
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + w.Dir, "BULKHEAD_LIBEXEC=" + bin(), "BULKHEAD_GUEST=" + guest,
+		"BULKHEAD_DATA=" + w.data(), "BULKHEAD_STATE=" + filepath.Join(w.Dir, "s"),
+		"CONTAINERS_REGISTRIES_CONF=" + w.registries(),
+	}
+	return cmd
+}
+
+// end has all pods go, ends the node, and counts what is left.
+func (w *world) end() {
+	t := w.top
+	if w.node == nil {
+		return // it was another one's end
+	}
+	defer func() { w.node = nil }()
+	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(time.Minute))
+	defer cancel()
+	err := w.Client.CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		t.Errorf("delete the pods: %v", err)
+	}
+	w.Wait(ctx, t, "the pods to be gone", func(ctx context.Context) error {
+		list, err := w.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%d are left, such as %s: %s", len(list.Items), list.Items[0].Name, &list.Items[0].Status)
+		}
+		return err
+	})
+	w.node.Stop(t)
+	for _, dir := range []string{"sandboxes", "node/pods", "names/node"} {
+		left, err := os.ReadDir(filepath.Join(w.data(), dir))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left in %s: %v, %v", dir, left, err)
+		}
+	}
+}
