@@ -111,6 +111,11 @@ bench-cri: ROWS = cri
 bench-cri: BENCHFLAGS = --out bench-cri.json
 bench-cri: bench ## measure the CRI beside containerd and runc, as root
 
+.PHONY: bench-node
+bench-node: PODS = 1000
+bench-node: build kubeall ## measure bulkhead node with PODS=1000 pods at once, over a runtime that answers after 10 ms
+	BULKHEAD_BENCH_NODE=$(PODS) $(TEST) -count=1 -timeout 15m -v -run 'TestBench$$' ./e2e/node
+
 .PHONY: mutants
 mutants: build/tools/gremlins-$(GREMLINS) ## put small faults into PKG=internal/undo, and list those that its quick tests miss
 	@$(GO) run ./hack/mutants $< '$(TAGS)' '$(or $(PKG),$(error PKG= names no package, for example PKG=internal/undo))'
@@ -126,7 +131,8 @@ install: build guest man ## install into $(DESTDIR)$(PREFIX)
 	install -m 0644 build/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -m 0755 $(filter-out bin/bulkhead,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/libexec/bulkhead/
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/bulkhead/kubernetes
-	sed 's|/usr/local|$(PREFIX)|' deploy/systemd/bulkhead-cri.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/bulkhead-cri.service
+	for unit in deploy/systemd/*.service; do \
+	  sed 's|/usr/local|$(PREFIX)|' $$unit >$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; done
 	install -m 0644 deploy/config.toml $(DESTDIR)$(PREFIX)/share/bulkhead/
 	install -m 0644 deploy/kubernetes/*.yaml $(DESTDIR)$(PREFIX)/share/bulkhead/kubernetes/
 	install -m 0644 bin/guest/vmlinux bin/guest/initrd bin/guest/bundle.json $(DESTDIR)$(PREFIX)/share/bulkhead/guest/

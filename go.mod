@@ -51,7 +51,7 @@ require (
 	k8s.io/cri-api v0.37.2 // the engine's interface
 	k8s.io/cri-streaming v0.37.2 // exec, attach and port-forward as kubelets' clients have them
 	k8s.io/klog/v2 v2.140.0 // client-go's log, sent to ours
-	k8s.io/kubelet v0.37.2 // in tests, how a CSI driver becomes a kubelet's
+	k8s.io/kubelet v0.37.2 // what a node tells of its pods' use; in tests, how a CSI driver becomes a kubelet's
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // the clock of a lease
 	sigs.k8s.io/json v0.0.0-20260909141634-11ed52e25bc5 // decoding as strict as the API server's
 	sigs.k8s.io/yaml v1.6.0 // YAML by way of JSON

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/cri/config"
+	nodeconfig "github.com/bulkhead-project/bulkhead/door/node/config"
 	"github.com/bulkhead-project/bulkhead/engine/group"
 )
 
@@ -42,10 +43,23 @@ func unit(t *testing.T, path string) map[string][]string {
 	return values
 }
 
-// TestUnit: the service's command is one that there is, and pods outlive it.
-func TestUnit(t *testing.T) {
+// TestUnits: a service's command is one that there is, and pods outlive it.
+func TestUnits(t *testing.T) {
 	t.Parallel()
-	u := unit(t, "systemd/bulkhead-cri.service")
+	var c config.Config
+	f := pflag.NewFlagSet("cri", pflag.ContinueOnError)
+	f.String("config", "", "")
+	c.Add(f)
+	checkUnit(t, "cri", f, c.Check)
+	var n nodeconfig.Config
+	f = pflag.NewFlagSet("node", pflag.ContinueOnError)
+	n.Add(f)
+	checkUnit(t, "node", f, n.Check)
+}
+
+func checkUnit(t *testing.T, command string, flags *pflag.FlagSet, check func() error) {
+	t.Helper()
+	u := unit(t, "systemd/bulkhead-"+command+".service")
 	for key, want := range map[string]string{
 		"[Service]Type": "notify", "[Service]NotifyAccess": "main", "[Service]KillMode": "process", "[Service]Delegate": "yes",
 		"[Service]OOMScoreAdjust": "-999", "[Service]Restart": "always", "[Install]WantedBy": "multi-user.target",
@@ -63,18 +77,14 @@ func TestUnit(t *testing.T) {
 	if len(u["[Service]ExecStart"]) != 1 {
 		t.Fatalf("commands %q", u["[Service]ExecStart"])
 	}
-	command := strings.Fields(u["[Service]ExecStart"][0])
-	if filepath.Base(command[0]) != "bulkhead" || !filepath.IsAbs(command[0]) || len(command) < 2 || command[1] != "cri" {
-		t.Fatalf("command %q", command)
+	words := strings.Fields(u["[Service]ExecStart"][0])
+	if filepath.Base(words[0]) != "bulkhead" || !filepath.IsAbs(words[0]) || len(words) < 2 || words[1] != command {
+		t.Fatalf("command %q", words)
 	}
-	var c config.Config
-	f := pflag.NewFlagSet("cri", pflag.ContinueOnError)
-	f.String("config", "", "")
-	c.Add(f)
-	if err := f.Parse(command[2:]); err != nil || f.NArg() > 0 {
-		t.Errorf("%q: %v", command, err)
+	if err := flags.Parse(words[2:]); err != nil || flags.NArg() > 0 {
+		t.Errorf("%q: %v", words, err)
 	}
-	if err := c.Check(); err != nil {
+	if err := check(); err != nil {
 		t.Error(err)
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/objects"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/stats"
 	"github.com/bulkhead-project/bulkhead/door/node/status"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -57,16 +58,28 @@ type Options struct {
 	// that of the authorities of its clients'.
 	Listen, Cert, Key, ClientCA string
 	// Engine is what else the engine is opened with.
-	Engine  engine.Options
+	Engine engine.Options
+	// Runtime opens what pods run on; nil is an engine of this program.
+	Runtime func(context.Context, local.Options) (Runtime, error)
 	Version string
 	Logger  *slog.Logger
 }
+
+// Runtime is what the pods of a node run on.
+type Runtime interface {
+	api.Streams
+	Backend() runner.Backend
+	Close(context.Context) error
+}
+
+// open opens the engine of this program.
+func open(ctx context.Context, o local.Options) (Runtime, error) { return local.Open(ctx, o) }
 
 // node is one that runs.
 type node struct {
 	o       Options
 	client  kubernetes.Interface
-	runtime *local.Runtime
+	runtime Runtime
 	cache   *pods.Cache
 	objects *objects.Cache
 	events  *events.Events
@@ -93,7 +106,10 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	}
 	dir := filepath.Join(o.Roots.Data, "node", "pods")
 	volumes := filepath.Join(o.Roots.Instance(local.Instance), "volumes")
-	n.runtime, err = local.Open(ctx, local.Options{Roots: o.Roots, Pods: dir, Volumes: volumes, Engine: o.Engine, Logger: o.Logger})
+	if o.Runtime == nil {
+		o.Runtime = open
+	}
+	n.runtime, err = o.Runtime(ctx, local.Options{Roots: o.Roots, Pods: dir, Volumes: volumes, Engine: o.Engine, Logger: o.Logger})
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
@@ -174,8 +190,9 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	}
 	n.looks.Store(n.pods)
 	guard := auth.New(n.client, o.Name, clients)
+	figures := &stats.Node{Name: o.Name, Dir: o.Roots.Data, Source: n.runtime.Backend().Runtime}
 	n.server = &http.Server{
-		Handler:   guard.Guard(api.New(n.runner, n.runtime, o.Logger).Handler(), o.Logger),
+		Handler:   guard.Guard(api.New(n.runner, n.runtime, figures.Register, o.Logger).Handler(), o.Logger),
 		TLSConfig: tls, ReadHeaderTimeout: 10 * time.Second,
 	}
 	return nil

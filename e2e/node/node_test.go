@@ -21,6 +21,19 @@ func TestNode(t *testing.T) {
 	w := newWorld(t)
 	t.Run("node", w.testObject)
 	t.Run("pod", w.testPod)
+	t.Run("admission", w.testAdmission)
+	t.Run("same name", w.testSameName)
+	t.Run("deleted while starting", w.testDeletedWhileStarting)
+	t.Run("late secret", w.testLateSecret)
+	t.Run("streams", w.testStreams)
+	t.Run("figures", w.testFigures)
+	t.Run("deployment", w.testDeployment)
+	t.Run("job", w.testJob)
+	t.Run("daemonset", w.testDaemonSet)
+	t.Run("restart", w.testRestart)
+	t.Run("twice", w.testTwice)
+	t.Run("without the API", w.testWithoutAPI)
+	t.Run("node deleted", w.testNodeDeleted)
 }
 
 // testObject: the node is registered as a kubelet's is, and its lease is renewed.
@@ -33,7 +46,9 @@ func (w *world) testObject(t *testing.T) {
 	if node.Labels["test"] != "yes" || node.Labels[corev1.LabelOSStable] != "linux" || node.Labels[corev1.LabelHostname] != testkube.NodeName {
 		t.Errorf("labels: %v", node.Labels)
 	}
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage} {
+	for _, name := range []corev1.ResourceName{
+		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage,
+	} {
 		if has, can := node.Status.Capacity[name], node.Status.Allocatable[name]; has.Sign() <= 0 || can.Sign() <= 0 {
 			t.Errorf("%s: capacity %s, allocatable %s", name, &has, &can)
 		}

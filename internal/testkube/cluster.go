@@ -50,8 +50,9 @@ type Cluster struct {
 	Config *rest.Config
 	Client kubernetes.Interface
 
-	program string // kubeall
-	cgroup  string // the kubelet's, in which its pods are
+	program string   // kubeall
+	api     *Process // the API server
+	cgroup  string   // the kubelet's, in which its pods are
 	pki     *authority
 }
 
@@ -89,10 +90,7 @@ func Start(t testing.TB) *Cluster {
 	c.etcd(t)
 	c.apiServer(t)
 	// The controller-manager ends where it finds no API.
-	c.Wait(ctx, t, "the API server to be ready", func(ctx context.Context) error {
-		_, err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		return err
-	})
+	c.WaitAPI(ctx, t)
 	c.controllers(t)
 	c.scheduler(t)
 	return c

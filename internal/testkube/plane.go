@@ -1,6 +1,7 @@
 package testkube
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,7 @@ func (c *Cluster) etcd(t testing.TB) {
 
 func (c *Cluster) apiServer(t testing.TB) {
 	t.Helper()
-	c.start(t, "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379",
+	c.api = c.start(t, "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379",
 		"--bind-address=0.0.0.0", "--advertise-address="+NodeIP, fmt.Sprintf("--secure-port=%d", apiPort),
 		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
@@ -32,6 +33,24 @@ func (c *Cluster) apiServer(t testing.TB) {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file="+c.file("proxy.crt"), "--proxy-client-key-file="+c.file("proxy.key"),
 		"--cert-dir="+filepath.Join(c.Dir, "apiserver"))
+}
+
+// StopAPI kills the API server.
+func (c *Cluster) StopAPI() { c.api.Kill() }
+
+// StartAPI starts it again, until the end of that test.
+func (c *Cluster) StartAPI(t testing.TB) {
+	t.Helper()
+	c.apiServer(t)
+}
+
+// WaitAPI waits until it answers.
+func (c *Cluster) WaitAPI(ctx context.Context, t testing.TB) {
+	t.Helper()
+	c.Wait(ctx, t, "the API server to be ready", func(ctx context.Context) error {
+		_, err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
 }
 
 func (c *Cluster) controllers(t testing.TB) {

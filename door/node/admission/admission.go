@@ -49,15 +49,17 @@ func (a *Admission) Release(uid types.UID) {
 
 // Admit implements pods.Admission.
 func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
+	node := a.node()
+	if node != nil {
+		if no := fits(pod, node); no != nil {
+			return no
+		}
+	}
 	if no := unsupported(pod); no != nil {
 		return no
 	}
-	node := a.node()
 	if node == nil {
 		return nil // not registered yet, so nothing was scheduled here; what names its node is taken
-	}
-	if no := fits(pod, node); no != nil {
-		return no
 	}
 	return a.reserve(pod, node)
 }
@@ -65,7 +67,8 @@ func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
 // fits judges what the pod says of its node.
 func fits(pod *corev1.Pod, node *corev1.Node) *pods.Rejection {
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
-		return &pods.Rejection{Reason: "NodeAffinity", Message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
+		const message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+		return &pods.Rejection{Reason: "NodeAffinity", Message: message}
 	}
 	taint, intolerable := schedulinghelper.FindMatchingUntoleratedTaint(klog.NewKlogr(), node.Spec.Taints, pod.Spec.Tolerations,
 		func(t *corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }, true)
@@ -152,6 +155,11 @@ func unsupported(pod *corev1.Pod) *pods.Rejection {
 			all = append(all, field+" "+message)
 		}
 	})
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].PersistentVolumeClaim != nil { // which are a machine's own elsewhere
+			all = append(all, fmt.Sprintf("spec.volumes[%d].persistentVolumeClaim is not honoured: a node does not mount claims yet", i))
+		}
+	}
 	if len(all) == 0 {
 		return nil
 	}

@@ -40,12 +40,13 @@ type Pods interface {
 type Server struct {
 	pods    Pods
 	streams Streams
+	more    func(*http.ServeMux)
 	log     *slog.Logger
 }
 
-// New makes the API of a machine's pods.
-func New(pods Pods, streams Streams, log *slog.Logger) *Server {
-	return &Server{pods, streams, log}
+// New makes the API of a machine's pods; more adds further paths, nil for none.
+func New(pods Pods, streams Streams, more func(*http.ServeMux), log *slog.Logger) *Server {
+	return &Server{pods, streams, more, log}
 }
 
 // Handler is the API, without a guard.
@@ -64,6 +65,9 @@ func (s *Server) Handler() http.Handler {
 		for _, pod := range []string{"{namespace}/{pod}", "{namespace}/{pod}/{uid}"} {
 			mux.Handle(method+" /portForward/"+pod, s.answer(s.portForward))
 		}
+	}
+	if s.more != nil {
+		s.more(mux)
 	}
 	return mux
 }

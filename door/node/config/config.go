@@ -121,7 +121,8 @@ func (c *Config) Args() (args []string) {
 // nodeName is what the API takes as the name of a node.
 var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
-// Check refuses what no node can be told, as far as that can be seen without the API's types, and fills in the node's name. The error names the setting.
+// Check refuses what no node can be told, as far as that can be seen without the API's types, and fills
+// in the node's name. The error names the setting.
 func (c *Config) Check() error {
 	if c.Kubeconfig == "" {
 		return errors.New("kubeconfig is required")

@@ -132,7 +132,8 @@ func (m *Measurer) ready(err error) corev1.NodeCondition {
 	if err != nil {
 		return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: err.Error()}
 	}
-	return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "bulkhead node is ready"}
+	const message = "bulkhead node is ready"
+	return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: message}
 }
 
 // Version is what a Node tells as its kubelet's: the version of Kubernetes whose API the program was made

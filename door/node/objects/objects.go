@@ -119,8 +119,10 @@ func (c *Cache) release(v *view) {
 // drop is called with mu held.
 func (c *Cache) drop(v *view) {
 	delete(c.views, v.uid)
-	for _, t := range v.timers {
-		t.Stop()
+	for _, t := range v.tokens {
+		if t.timer != nil {
+			t.timer.Stop()
+		}
 	}
 	for k, i := range v.items {
 		delete(i.views, v)

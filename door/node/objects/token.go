@@ -18,7 +18,8 @@ type token struct {
 	source  corev1.ServiceAccountTokenProjection // without its path
 	asking  chan struct{}                        // closed when the request under way has ended, nil for none
 	last    tokens.Token
-	failure error // of the last request
+	failure error       // of the last request
+	timer   *time.Timer // to the next one, nil before the first
 }
 
 // tokenPause is after what time a request that failed is made again.
@@ -105,14 +106,14 @@ func (v *view) ask(t *token) <-chan struct{} {
 
 // schedule has the token asked for again after a while. It is called with the cache's lock held.
 func (v *view) schedule(t *token, wait time.Duration) {
-	v.timers = append(v.timers, time.AfterFunc(wait, func() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.timer = time.AfterFunc(wait, func() {
 		v.c.mu.Lock()
 		defer v.c.mu.Unlock()
 		if v.c.views[v.uid] == v {
 			v.ask(t)
 		}
-	}))
-	if len(v.timers) > 1 && len(v.timers) > 2*len(v.tokens) {
-		v.timers = v.timers[len(v.timers)-len(v.tokens):]
-	}
+	})
 }

@@ -18,7 +18,6 @@ type view struct {
 	pod       *corev1.Pod
 	namespace string
 	tokens    []*token
-	timers    []*time.Timer
 	refs      int
 	items     map[key]*item
 	changed   chan struct{}

@@ -23,6 +23,8 @@ const (
 	// firstPause and lastPause bound the pauses of what fails.
 	firstPause = 250 * time.Millisecond
 	lastPause  = time.Minute
+	// waitPause is after what time a pod that waits is looked at although nobody has woken it.
+	waitPause = 5 * time.Second
 	// orphanPause is what lies between the two sightings of a pod that the API server does not
 	// have and whose deletion was not seen.
 	orphanPause = 5 * time.Second

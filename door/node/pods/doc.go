@@ -19,8 +19,8 @@ import (
 // one UID as well.
 type Runner interface {
 	// Run takes a pod in, which is not there, and starts it. The error matches ErrWaits for a
-	// pod that is not to be tried again before Wake names it, and ErrRejected for one that can
-	// never run.
+	// pod that is not to be tried again before Wake names it or some seconds have passed, and
+	// ErrRejected for one that can never run.
 	Run(ctx context.Context, pod *corev1.Pod) error
 	// Update brings a pod that is there up to date.
 	Update(ctx context.Context, pod *corev1.Pod) error
@@ -41,6 +41,8 @@ type Runner interface {
 
 // Reporter tells the API server of pods' statuses. Its methods may be called at once.
 type Reporter interface {
+	// Changed says that the status of a pod may be another one than was told. It does not block.
+	Changed(uid types.UID)
 	// Report patches the status of a pod as the machine has it now.
 	Report(ctx context.Context, pod *corev1.Pod) error
 	// Fail patches the status of a pod that the machine does not have, and that has not ended:

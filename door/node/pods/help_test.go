@@ -124,6 +124,12 @@ func (m *machine) Report(_ context.Context, p *corev1.Pod) error {
 	return m.call("report", p.UID)
 }
 
+func (m *machine) Changed(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_ = m.call("changed", uid)
+}
+
 func (m *machine) Fail(_ context.Context, p *corev1.Pod, reason, _ string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -146,6 +152,7 @@ type world struct {
 	client *fake.Clientset
 	cache  *Cache
 	c      *Controller
+	answer func(clienttesting.Action) (bool, runtime.Object, error) // of requests about pods; guarded by mu
 }
 
 // inWorld runs a test on a clock of its own. The machine has the pods that are there before.
@@ -160,6 +167,14 @@ func inWorld(t *testing.T, there []*corev1.Pod, test func(*testing.T, *world)) {
 		for _, p := range there {
 			w.pods[p.UID] = p
 		}
+		w.client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.answer == nil {
+				return false, nil, nil
+			}
+			return w.answer(a)
+		})
 		var err error
 		if w.cache, err = NewCache(w.client, "node"); err != nil {
 			t.Fatal(err)
@@ -228,12 +243,15 @@ func (w *world) has(p *corev1.Pod) bool {
 	return err == nil && got.(*corev1.Pod).UID == p.UID
 }
 
-// refuse has the API server answer calls with errors as long as err returns one.
-func (w *world) refuse(verb, resource string, err func() error) {
-	w.client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-		if e := err(); e != nil {
-			return true, nil, e
+// answers has the API server answer calls about pods as it is told, with the machine's lock held.
+func (w *world) answers(verb string, f func() (runtime.Object, error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetVerb() != verb {
+			return false, nil, nil
 		}
-		return false, nil, nil
-	})
+		object, err := f()
+		return object != nil || err != nil, object, err
+	}
 }

@@ -27,6 +27,8 @@ func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
 	case pod.DeletionTimestamp != nil:
 		return c.delete(ctx, pod)
 	case there:
+		// What has become of it may have been found before the API server was heard.
+		c.o.Reporter.Changed(uid)
 		return c.o.Runner.Update(ctx, pod)
 	case ended(pod):
 		return nil
@@ -51,7 +53,10 @@ func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
 	}
 	err := c.o.Runner.Run(ctx, pod)
 	switch {
-	case err == nil, errors.Is(err, ErrWaits):
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrWaits):
+		c.queue.AddAfter(pod.UID, waitPause)
 		return nil
 	case errors.Is(err, ErrRejected):
 		c.o.Admission.Release(pod.UID)

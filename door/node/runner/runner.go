@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,6 +72,9 @@ type Options struct {
 type Runner struct {
 	o       Options
 	manager *manager.Manager
+
+	mu    sync.Mutex
+	first map[types.UID]time.Time // when pods that wait were first to be run
 }
 
 var _ pods.Runner = (*Runner)(nil)
@@ -78,7 +82,7 @@ var _ pods.Runner = (*Runner)(nil)
 // Open takes over what an earlier process has left, and goes on with it. The caller calls
 // Close.
 func Open(ctx context.Context, o Options) (*Runner, error) {
-	r := &Runner{o: o}
+	r := &Runner{o: o, first: map[types.UID]time.Time{}}
 	m, err := manager.Open(ctx, manager.Options{
 		Dir: o.Dir, VolumeDir: o.VolumeDir, Runtime: o.Backend.Runtime, Door: r.door, Logger: o.Logger,
 		ByUID: true, Changed: func(p *manager.Pod) { o.Changed(p.UID()) },
@@ -99,7 +103,7 @@ const settle = 5 * time.Second
 
 // Run implements pods.Runner.
 func (r *Runner) Run(_ context.Context, p *corev1.Pod) error {
-	if !r.o.Objects.Known(p) && time.Since(bound(p)) < settle {
+	if !r.o.Objects.Known(p) && r.waited(p.UID) < settle {
 		return fmt.Errorf("objects of pod %s/%s: %w", p.Namespace, p.Name, pods.ErrWaits)
 	}
 	given := p.DeepCopy()
@@ -117,14 +121,14 @@ func (r *Runner) Run(_ context.Context, p *corev1.Pod) error {
 	return nil
 }
 
-// bound is when the pod was given to its node.
-func bound(p *corev1.Pod) time.Time {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
+// waited is how long a pod waits.
+func (r *Runner) waited(uid types.UID) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, waits := r.first[uid]; !waits {
+		r.first[uid] = time.Now()
 	}
-	return p.CreationTimestamp.Time
+	return time.Since(r.first[uid])
 }
 
 // Stop implements pods.Runner.
@@ -156,7 +160,12 @@ func (r *Runner) Remove(ctx context.Context, uid types.UID) error {
 }
 
 // Forget implements pods.Runner.
-func (r *Runner) Forget(uid types.UID) { r.o.Objects.Forget(uid) }
+func (r *Runner) Forget(uid types.UID) {
+	r.mu.Lock()
+	delete(r.first, uid)
+	r.mu.Unlock()
+	r.o.Objects.Forget(uid)
+}
 
 // Has implements pods.Runner.
 func (r *Runner) Has(uid types.UID) bool {

@@ -30,6 +30,7 @@ type world struct {
 	has     bool
 	patches []string
 	fail    error // of each patch
+	react   func(patch string) *corev1.Pod
 }
 
 func inWorld(t *testing.T, test func(*testing.T, *world)) {
@@ -50,6 +51,9 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.patches = append(w.patches, string(a.(clienttesting.PatchAction).GetPatch()))
+			if w.react != nil {
+				return true, w.react(w.patches[len(w.patches)-1]), nil
+			}
 			return w.fail != nil, nil, w.fail
 		})
 		w.r = New(Options{
@@ -140,16 +144,14 @@ func TestPatch(t *testing.T) {
 // API server has been told another one since.
 func TestThereAndBack(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		w.react = func(patch string) *corev1.Pod {
 			p := &corev1.Pod{}
-			p.Status.Phase = corev1.PodRunning
-			p.ResourceVersion = "7"
-			if strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), `"Pending"`) {
+			p.Status.Phase, p.ResourceVersion = corev1.PodRunning, "7"
+			if strings.Contains(patch, `"Pending"`) {
 				p.Status.Phase, p.ResourceVersion = corev1.PodPending, "8"
 			}
-			w.patches = append(w.patches, string(a.(clienttesting.PatchAction).GetPatch()))
-			return true, p, nil
-		})
+			return p
+		}
 		w.set(corev1.PodStatus{Phase: corev1.PodRunning})
 		w.set(corev1.PodStatus{Phase: corev1.PodPending})
 		if n := len(w.patches); n != 2 || !strings.Contains(w.patches[1], `"phase":"Pending"`) {

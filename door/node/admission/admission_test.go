@@ -1,0 +1,103 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// node has two processors, 1 GiB, three pods, a label and a taint.
+func node() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"disk": "ssd", corev1.LabelOSStable: "linux"}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			{Key: "vm", Value: "only", Effect: corev1.TaintEffectNoExecute}, {Key: "later", Effect: corev1.TaintEffectNoSchedule},
+		}},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+			corev1.ResourcePods: resource.MustParse("3"),
+		}},
+	}
+}
+
+func pod(t *testing.T, uid, spec string) *corev1.Pod {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, Namespace: "default"}}
+	p.UID = "uid-" + p.UID + "-" + p.UID
+	if err := yaml.UnmarshalStrict([]byte("{tolerations: [{key: vm, operator: Exists}], "+spec+"}"), &p.Spec); err != nil {
+		t.Fatalf("%v in %s", err, spec)
+	}
+	p.UID = "uid"
+	return p
+}
+
+// TestReasons: each thing that a node cannot have has a kubelet's reason; what it can have has none.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ spec, reason string }{
+		{`containers: [{name: c, resources: {requests: {cpu: "2", memory: 1Gi}}}]`, ""},
+		{`containers: [{name: c, resources: {requests: {cpu: 2001m}}}]`, "OutOfcpu"},
+		{`initContainers: [{name: i, resources: {requests: {cpu: 3}}}], containers: [{name: c}]`, "OutOfcpu"},
+		{`overhead: {memory: 1Gi}, containers: [{name: c, resources: {requests: {memory: 1Mi}}}]`, "OutOfmemory"},
+		{`containers: [{name: c, resources: {limits: {example.org/gpu: 1}, requests: {example.org/gpu: 1}}}]`, "OutOfexample.org/gpu"},
+		{`nodeSelector: {disk: ssd}, containers: [{name: c}]`, ""},
+		{`nodeSelector: {disk: hdd}, containers: [{name: c}]`, "NodeAffinity"},
+		{`affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [
+  {key: disk, operator: In, values: [hdd]}]}]}}}, containers: [{name: c}]`, "NodeAffinity"},
+		{`os: {name: windows}, containers: [{name: c}]`, "PodOSNotSupported"},
+		{`hostPID: true, containers: [{name: c}]`, "UnexpectedAdmissionError"},
+		{`hostIPC: true, containers: [{name: c}]`, "UnexpectedAdmissionError"},
+		{`volumes: [{name: v, nfs: {server: s, path: /}}], containers: [{name: c}]`, "UnexpectedAdmissionError"},
+		{`volumes: [{name: v, persistentVolumeClaim: {claimName: c}}], containers: [{name: c}]`, "UnexpectedAdmissionError"},
+		{`volumes: [{name: v, csi: {driver: d}}], containers: [{name: c}]`, "UnexpectedAdmissionError"},
+		{`volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}], containers: [{name: c}]`, ""},
+		{`volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {path: t}}]}}], containers: [{name: c}]`, "UnexpectedAdmissionError"},
+		{`hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet, nodeName: node, containers: [{name: c}]`, ""},
+		{`runtimeClassName: other, schedulerName: x, priority: 5, containers: [{name: c}]`, ""}, // the runtime's to refuse
+	} {
+		no := New(node).Admit(pod(t, "p", tt.spec))
+		if tt.reason == "" && no != nil || tt.reason != "" && (no == nil || no.Reason != tt.reason || no.Message == "") {
+			t.Errorf("%s: %+v, want %q", tt.spec, no, tt.reason)
+		}
+	}
+	intolerant := pod(t, "p", "containers: [{name: c}]")
+	intolerant.Spec.Tolerations = nil
+	if no := New(node).Admit(intolerant); no == nil || no.Reason != "TaintToleration" || !strings.Contains(no.Message, "vm") {
+		t.Errorf("without a toleration: %+v", no)
+	}
+}
+
+// TestLedger: pods take from what there is, give back what they had, and are counted once.
+func TestLedger(t *testing.T) {
+	t.Parallel()
+	a := New(node)
+	one := pod(t, "one", `containers: [{name: c, resources: {requests: {cpu: "1"}}}]`)
+	two, three, four := one.DeepCopy(), one.DeepCopy(), one.DeepCopy()
+	two.UID, three.UID, four.UID = "2", "3", "4"
+	four.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	for _, p := range []*corev1.Pod{one, two, one} {
+		if no := a.Admit(p); no != nil {
+			t.Errorf("%s: %+v", p.UID, no)
+		}
+	}
+	if no := a.Admit(three); no == nil || no.Reason != "OutOfcpu" {
+		t.Errorf("a third processor: %+v", no)
+	}
+	if no := a.Admit(four); no != nil {
+		t.Errorf("a pod that asks for nothing: %+v", no)
+	}
+	a.Release("4")
+	a.Release(one.UID)
+	if no := a.Admit(three); no != nil {
+		t.Errorf("after another one's end: %+v", no)
+	}
+	a.Take(one) // it runs already
+	a.Release("3")
+	if no := a.Admit(three); no == nil {
+		t.Error("what runs already was not counted")
+	}
+}

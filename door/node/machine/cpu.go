@@ -1,0 +1,34 @@
+package machine
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// CPU is how long the machine's processors have worked since it booted, in sum.
+func CPU() (time.Duration, error) {
+	data, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, fmt.Errorf("ask for the processors' time: %w", err)
+	}
+	first, _, _ := strings.Cut(string(data), "\n")
+	words := strings.Fields(first)
+	if len(words) < 9 || words[0] != "cpu" {
+		return 0, fmt.Errorf("ask for the processors' time: /proc/stat does not tell it")
+	}
+	var ticks uint64
+	for i, word := range words[1:9] {
+		n, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("ask for the processors' time: %w", err)
+		}
+		if i != 3 && i != 4 { // idle, and waiting for disks
+			ticks += n
+		}
+	}
+	const hertz = 100 // the kernel's USER_HZ, of every architecture
+	return time.Duration(ticks) * (time.Second / hertz), nil
+}

@@ -1,0 +1,152 @@
+package object
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// inWorld has a Keeper keep a Node in a fake API server, whose readiness is ready.
+func inWorld(t *testing.T, client *fake.Clientset, ready *atomic.Value, test func(*testing.T, *Keeper)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, err := New(Options{
+			Client: client, Name: "node", Labels: map[string]string{"a": "b"},
+			Taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}},
+			Status: func(context.Context) corev1.NodeStatus {
+				now := corev1.NodeCondition{Type: corev1.NodeReady, Status: ready.Load().(corev1.ConditionStatus), Reason: "own"}
+				return corev1.NodeStatus{Conditions: []corev1.NodeCondition{now}}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		all.Go(func() { k.Run(ctx, func() {}) })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		test(t, k)
+	})
+}
+
+// value is one that is changed while it is read.
+func value(s corev1.ConditionStatus) *atomic.Value {
+	v := &atomic.Value{}
+	v.Store(s)
+	return v
+}
+
+func get(t *testing.T, client *fake.Clientset) *corev1.Node {
+	t.Helper()
+	got, err := client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.(*corev1.Node)
+}
+
+// TestRegisters: the Node is made with its labels and taints, and its lease is renewed every ten seconds and
+// goes with it.
+func TestRegisters(t *testing.T) {
+	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)
+	inWorld(t, client, ready, func(t *testing.T, _ *Keeper) {
+		node := get(t, client)
+		if node.Labels["a"] != "b" || len(node.Spec.Taints) != 1 || node.Status.Conditions[0].Status != corev1.ConditionTrue {
+			t.Errorf("node: %+v", node)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		lease, err := client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "node", metav1.GetOptions{})
+		if err != nil || time.Since(lease.Spec.RenewTime.Time) > renewEvery+time.Second || *lease.Spec.LeaseDurationSeconds != 40 ||
+			len(lease.OwnerReferences) != 1 {
+			t.Errorf("lease: %+v, %v", lease, err)
+		}
+	})
+}
+
+// TestMadeAgain: a Node that is deleted is made again at once.
+func TestMadeAgain(t *testing.T) {
+	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)
+	inWorld(t, client, ready, func(t *testing.T, k *Keeper) {
+		if err := client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "node"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if node := get(t, client); node.Labels["a"] != "b" || k.Node() == nil {
+			t.Errorf("node: %+v", node)
+		}
+	})
+}
+
+// TestOthersStay: of a Node that is there others' conditions, labels and taints stay, and what is not new is not
+// told again before five minutes have passed.
+func TestOthersStay(t *testing.T) {
+	there := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"theirs": "x"}}}
+	there.Spec.Taints = []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoExecute}}
+	there.Status.Conditions = []corev1.NodeCondition{{Type: "Theirs", Status: corev1.ConditionTrue}}
+	client, ready := fake.NewClientset(there), value(corev1.ConditionTrue)
+	var patches atomic.Int32
+	client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetSubresource() == "status" {
+			patches.Add(1)
+		}
+		return false, nil, nil
+	})
+	inWorld(t, client, ready, func(t *testing.T, _ *Keeper) {
+		time.Sleep(4 * time.Minute)
+		synctest.Wait()
+		node := get(t, client)
+		if node.Labels["theirs"] != "x" || node.Labels["a"] != "b" || node.Spec.Taints[0].Key != "theirs" || len(node.Status.Conditions) != 2 {
+			t.Errorf("node: %+v", node)
+		}
+		if patches.Load() != 1 {
+			t.Errorf("told %d times in four minutes", patches.Load())
+		}
+		ready.Store(corev1.ConditionFalse)
+		time.Sleep(lookEvery)
+		synctest.Wait()
+		if patches.Load() != 2 {
+			t.Errorf("told %d times of a change", patches.Load()-1)
+		}
+	})
+}
+
+// TestFailures: while the API server does not answer it is asked again, with pauses of seven seconds at most.
+func TestFailures(t *testing.T) {
+	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)
+	var asked atomic.Int32
+	var down atomic.Bool
+	down.Store(true)
+	client.PrependReactor("create", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		asked.Add(1)
+		if down.Load() {
+			return true, nil, errors.New("down")
+		}
+		return false, nil, nil
+	})
+	inWorld(t, client, ready, func(t *testing.T, _ *Keeper) {
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if n := asked.Load(); n < 40 || n > 60 {
+			t.Errorf("asked %d times", n)
+		}
+		down.Store(false)
+		time.Sleep(lastPause)
+		synctest.Wait()
+		get(t, client)
+	})
+}

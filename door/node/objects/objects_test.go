@@ -1,0 +1,245 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+// world is a cache over a fake API server.
+type world struct {
+	*Cache
+	client *fake.Clientset
+
+	mu    sync.Mutex
+	woken map[types.UID]int
+}
+
+// wakes is how often a pod was woken.
+func (w *world) wakes(uid types.UID) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.woken[uid]
+}
+
+func inWorld(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{client: fake.NewClientset(), woken: map[types.UID]int{}}
+		w.Cache = New(Options{Client: w.client, Wake: func(uid types.UID) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.woken[uid]++
+		}})
+		defer w.Close()
+		test(t, w)
+	})
+}
+
+// pod refers to the Secret s and the ConfigMap c.
+func pod(uid types.UID) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: uid}}
+	p.Spec.ServiceAccountName = "robot"
+	p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}}
+	p.Spec.Containers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{
+		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}},
+	}}}
+	return p
+}
+
+func secretOf(name, value string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Data: map[string][]byte{"k": []byte(value)}}
+}
+
+// TestOnlyWhatIsReferenced: nothing is asked for but the objects that pods refer to, each by its name, once for
+// all pods, and no longer than one does.
+func TestOnlyWhatIsReferenced(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, o := range []runtime.Object{secretOf("s", "1"), secretOf("other", "2")} {
+			if err := w.client.Tracker().Add(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		one, release := w.Of(pod("1"))
+		_, release2 := w.Of(pod("2"))
+		synctest.Wait()
+		watches := 0
+		for _, a := range w.client.Actions() {
+			switch a := a.(type) {
+			case clienttesting.ListAction:
+				if f := a.GetListRestrictions().Fields.String(); f != "metadata.name=s" && f != "metadata.name=c" {
+					t.Errorf("a list of %s with %q", a.GetResource().Resource, f)
+				}
+			case clienttesting.WatchAction:
+				watches++
+				if f := a.GetWatchRestrictions().Fields.String(); f != "metadata.name=s" && f != "metadata.name=c" {
+					t.Errorf("a watch of %s with %q", a.GetResource().Resource, f)
+				}
+			default:
+				t.Errorf("%v", a)
+			}
+		}
+		if watches != 2 {
+			t.Errorf("%d watches", watches)
+		}
+		if _, err := one.Secret(t.Context(), "other"); !errors.Is(err, volume.ErrNotFound) {
+			t.Errorf("an object that the pod does not refer to: %v", err)
+		}
+		release()
+		release2()
+		synctest.Wait()
+		w.Cache.mu.Lock()
+		defer w.Cache.mu.Unlock()
+		if len(w.items)+len(w.views) > 0 {
+			t.Errorf("%d objects and %d pods are left", len(w.items), len(w.views))
+		}
+	})
+}
+
+// TestLate: what is not there yet wakes the pod when it comes, changes and goes.
+func TestLate(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		own, release := w.Of(pod("1"))
+		defer release()
+		synctest.Wait()
+		if !w.Known(pod("1")) {
+			t.Error("that there is nothing is not known")
+		}
+		if _, err := own.Secret(t.Context(), "s"); !errors.Is(err, volume.ErrNotFound) {
+			t.Errorf("before it is there: %v", err)
+		}
+		resource := corev1.SchemeGroupVersion.WithResource("secrets")
+		for _, step := range []struct {
+			do   func() error
+			want string
+		}{
+			{func() error { return w.client.Tracker().Add(secretOf("s", "1")) }, "1"},
+			{func() error { return w.client.Tracker().Update(resource, secretOf("s", "2"), "default") }, "2"},
+			{func() error { return w.client.Tracker().Delete(resource, "default", "s") }, ""},
+		} {
+			changed, before := own.Changed(), w.wakes("1")
+			if err := step.do(); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			select {
+			case <-changed:
+			default:
+				t.Errorf("%q: nobody was told", step.want)
+			}
+			got, err := own.Secret(t.Context(), "s")
+			if w.wakes("1") == before || step.want == "" && !errors.Is(err, volume.ErrNotFound) ||
+				step.want != "" && (err != nil || string(got.Data["k"]) != step.want) {
+				t.Errorf("%q: %v, %v, woken %d times", step.want, got, err, w.wakes("1")-before)
+			}
+		}
+	})
+}
+
+// TestSilence: an API server that does not answer holds a pod up for two seconds, with another error than
+// that there is no object; a pod that was never run leaves nothing.
+func TestSilence(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("down")
+		})
+		if w.Known(pod("1")) {
+			t.Error("known before the API server has said anything")
+		}
+		own, release := w.Of(pod("1"))
+		began := time.Now()
+		_, err := own.Secret(t.Context(), "s")
+		if err == nil || errors.Is(err, volume.ErrNotFound) || time.Since(began) != patience {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		release()
+		_ = w.Known(pod("2"))
+		w.Forget("2")
+		synctest.Wait()
+		if len(w.views) > 0 {
+			t.Error("a pod that never ran is kept")
+		}
+	})
+}
+
+// TestTokens: a token is asked for once, bound to the pod, and replaced before it ends; one that cannot be
+// replaced is used until then.
+func TestTokens(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		issued, fail := 0, error(nil)
+		w.client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			r := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest).DeepCopy()
+			if ref := r.Spec.BoundObjectRef; ref.UID != "1" || ref.Kind != "Pod" || r.Spec.Audiences[0] != "vault" {
+				t.Errorf("asked for %+v", r.Spec)
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if fail != nil {
+				return true, nil, fail
+			}
+			issued++
+			r.Status = authenticationv1.TokenRequestStatus{
+				Token: strings.Repeat("x", issued), ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)),
+			}
+			return true, r, nil
+		})
+		own, release := w.Of(pod("1"))
+		defer release()
+		source := &corev1.ServiceAccountTokenProjection{Audience: "vault", Path: "t"}
+		get := func() string {
+			text, err := own.(volume.Tokens).Token(context.Background(), source)
+			if err != nil {
+				return err.Error()
+			}
+			return string(text)
+		}
+		if a, b := get(), get(); a != "x" || b != "x" {
+			t.Errorf("tokens %q, %q", a, b)
+		}
+		changed := own.Changed()
+		time.Sleep(49 * time.Minute)
+		synctest.Wait()
+		select {
+		case <-changed:
+		default:
+			t.Error("its successor was not told of")
+		}
+		if got := get(); got != "xx" {
+			t.Errorf("after 49 minutes: %q", got)
+		}
+		set := func(err error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			fail = err
+		}
+		set(errors.New("down"))
+		time.Sleep(57 * time.Minute)
+		if got := get(); got != "xx" {
+			t.Errorf("while none is issued: %q", got)
+		}
+		time.Sleep(4 * time.Minute)
+		if got := get(); !strings.Contains(got, "down") {
+			t.Errorf("when it has ended: %q", got)
+		}
+		set(nil)
+		time.Sleep(time.Minute)
+		if got := get(); got != "xxx" {
+			t.Errorf("when they are issued again: %q", got)
+		}
+	})
+}

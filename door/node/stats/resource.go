@@ -1,0 +1,83 @@
+package stats
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// Register adds the paths to a server's.
+func (n *Node) Register(mux *http.ServeMux) {
+	mux.HandleFunc("GET /stats/summary", func(w http.ResponseWriter, r *http.Request) {
+		s, err := n.Summary(r.Context())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(s) // of plain data; the client may have gone
+	})
+	mux.HandleFunc("GET /metrics/resource", func(w http.ResponseWriter, r *http.Request) {
+		s, err := n.Summary(r.Context())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		resource(w, s)
+	})
+}
+
+// page writes figures in the format of Prometheus.
+type page struct{ w io.Writer }
+
+func (p page) head(name, kind, help string) {
+	fmt.Fprintf(p.w, "# HELP %s [STABLE] %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+func (p page) figure(name, labels string, value float64, at metav1.Time) {
+	if labels != "" {
+		labels = "{" + labels + "}"
+	}
+	fmt.Fprintf(p.w, "%s%s %g %d\n", name, labels, value, at.UnixMilli())
+}
+
+// figures are of processors and memory, in a kubelet's units.
+func (p page) figures(of, labels string, cpu *statsapi.CPUStats, memory *statsapi.MemoryStats, kind string) {
+	switch {
+	case kind == "cpu" && cpu != nil:
+		p.figure(of+"_cpu_usage_seconds_total", labels, float64(*cpu.UsageCoreNanoSeconds)/1e9, cpu.Time)
+	case kind == "memory" && memory != nil:
+		p.figure(of+"_memory_working_set_bytes", labels, float64(*memory.WorkingSetBytes), memory.Time)
+	}
+}
+
+// resource writes what a kubelet's /metrics/resource has. Names are the API's, without quotes.
+func resource(w io.Writer, s *statsapi.Summary) {
+	p := page{w}
+	for _, kind := range []struct{ name, suffix, kind, help string }{
+		{"cpu", "_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in core-seconds"},
+		{"memory", "_memory_working_set_bytes", "gauge", "Current working set in bytes"},
+	} {
+		p.head("container"+kind.suffix, kind.kind, kind.help)
+		for i := range s.Pods {
+			ref := s.Pods[i].PodRef
+			for _, c := range s.Pods[i].Containers {
+				p.figures("container", fmt.Sprintf("container=%q,namespace=%q,pod=%q", c.Name, ref.Namespace, ref.Name), c.CPU, c.Memory, kind.name)
+			}
+		}
+		p.head("pod"+kind.suffix, kind.kind, kind.help)
+		for i := range s.Pods {
+			ref := s.Pods[i].PodRef
+			p.figures("pod", fmt.Sprintf("namespace=%q,pod=%q", ref.Namespace, ref.Name), s.Pods[i].CPU, s.Pods[i].Memory, kind.name)
+		}
+		p.head("node"+kind.suffix, kind.kind, kind.help)
+		p.figures("node", "", s.Node.CPU, s.Node.Memory, kind.name)
+	}
+	p.head("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise")
+	fmt.Fprintln(w, "resource_scrape_error 0")
+}

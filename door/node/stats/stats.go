@@ -1,0 +1,108 @@
+// Package stats tells what a node and its pods use, as a kubelet does: a summary in JSON, and figures in the
+// format of Prometheus, which metrics-server reads for kubectl top.
+package stats
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/machine"
+)
+
+// Source is a runtime that tells what its pods use.
+type Source interface {
+	ListPodSandboxStats(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error)
+}
+
+// Node is what is measured: a node by its name, and the directory whose file system has its pods' disks.
+type Node struct {
+	Name, Dir string
+	Source    Source
+}
+
+// Summary is what the node and its pods use now.
+func (n *Node) Summary(ctx context.Context) (*statsapi.Summary, error) {
+	list, err := n.Source.ListPodSandboxStats(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask the runtime what its pods use: %w", err)
+	}
+	memory, err := machine.Memory()
+	if err != nil {
+		return nil, err
+	}
+	cpu, err := machine.CPU()
+	if err != nil {
+		return nil, err
+	}
+	now := metav1.Now()
+	core, used := uint64(cpu.Nanoseconds()), memory.Total-memory.Available
+	out := &statsapi.Summary{Node: statsapi.NodeStats{
+		NodeName: n.Name,
+		CPU:      &statsapi.CPUStats{Time: now, UsageCoreNanoSeconds: &core},
+		Memory:   &statsapi.MemoryStats{Time: now, AvailableBytes: &memory.Available, UsageBytes: &used, WorkingSetBytes: &used},
+	}}
+	if disk, err := machine.DiskOf(n.Dir); err == nil {
+		taken, inodes := disk.Total-disk.Available, disk.Inodes-disk.FreeInodes
+		out.Node.Fs = &statsapi.FsStats{
+			Time: now, AvailableBytes: &disk.Available, CapacityBytes: &disk.Total, UsedBytes: &taken,
+			InodesFree: &disk.FreeInodes, Inodes: &disk.Inodes, InodesUsed: &inodes,
+		}
+	}
+	for _, p := range list {
+		out.Pods = append(out.Pods, podStats(p))
+	}
+	return out, nil
+}
+
+func podStats(p *runtimeapi.PodSandboxStats) statsapi.PodStats {
+	meta, linux := p.GetAttributes().GetMetadata(), p.GetLinux()
+	out := statsapi.PodStats{
+		PodRef: statsapi.PodReference{Name: meta.GetName(), Namespace: meta.GetNamespace(), UID: meta.GetUid()},
+		CPU:    cpuStats(linux.GetCpu()), Memory: memoryStats(linux.GetMemory()),
+	}
+	if network := linux.GetNetwork(); network != nil {
+		own := network.GetDefaultInterface()
+		rx, tx := own.GetRxBytes().GetValue(), own.GetTxBytes().GetValue()
+		out.Network = &statsapi.NetworkStats{
+			Time: at(network.GetTimestamp()), InterfaceStats: statsapi.InterfaceStats{Name: own.GetName(), RxBytes: &rx, TxBytes: &tx},
+		}
+	}
+	if process := linux.GetProcess(); process != nil {
+		n := process.GetProcessCount().GetValue()
+		out.ProcessStats = &statsapi.ProcessStats{ProcessCount: &n}
+	}
+	for _, c := range linux.GetContainers() {
+		one := statsapi.ContainerStats{
+			Name: c.GetAttributes().GetMetadata().GetName(), CPU: cpuStats(c.GetCpu()), Memory: memoryStats(c.GetMemory()),
+		}
+		if layer := c.GetWritableLayer(); layer != nil {
+			used, inodes := layer.GetUsedBytes().GetValue(), layer.GetInodesUsed().GetValue()
+			one.Rootfs = &statsapi.FsStats{Time: at(layer.GetTimestamp()), UsedBytes: &used, InodesUsed: &inodes}
+		}
+		out.Containers = append(out.Containers, one)
+	}
+	return out
+}
+
+func at(nanoseconds int64) metav1.Time { return metav1.NewTime(time.Unix(0, nanoseconds)) }
+
+func cpuStats(u *runtimeapi.CpuUsage) *statsapi.CPUStats {
+	if u == nil {
+		return nil
+	}
+	core := u.GetUsageCoreNanoSeconds().GetValue()
+	return &statsapi.CPUStats{Time: at(u.GetTimestamp()), UsageCoreNanoSeconds: &core}
+}
+
+func memoryStats(u *runtimeapi.MemoryUsage) *statsapi.MemoryStats {
+	if u == nil {
+		return nil
+	}
+	working, usage, rss := u.GetWorkingSetBytes().GetValue(), u.GetUsageBytes().GetValue(), u.GetRssBytes().GetValue()
+	return &statsapi.MemoryStats{Time: at(u.GetTimestamp()), WorkingSetBytes: &working, UsageBytes: &usage, RSSBytes: &rss}
+}

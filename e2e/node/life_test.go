@@ -1,0 +1,216 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testkube"
+)
+
+// gone waits until the API server has no pod of that name, and the machine has n.
+func (w *world) gone(ctx context.Context, t *testing.T, name string, n int) {
+	t.Helper()
+	w.Wait(ctx, t, "the end of pod "+name, func(ctx context.Context) error {
+		_, err := w.Client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
+		if !errors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %w", err)
+		}
+		if got := w.vms(t); got != n {
+			return fmt.Errorf("the machine has %d pods, and should have %d", got, n)
+		}
+		return nil
+	})
+}
+
+// quiet waits until the machine has none of the pods of the tests before.
+func (w *world) quiet(ctx context.Context, t *testing.T) {
+	t.Helper()
+	w.Wait(ctx, t, "the end of the pods before", func(context.Context) error {
+		if n := w.vms(t); n > 0 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+}
+
+// testRestart kills the node while pods run: they run on, and what has become of them meanwhile is
+// found, and told. What was deleted meanwhile is ended.
+func (w *world) testRestart(t *testing.T) {
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	w.quiet(ctx, t)
+	w.pod(ctx, t, "counts", `{containers: [{name: c, command: [sh, -c, "i=0; while :; do i=$((i+1)); echo $i; sleep 0.5; done"]}]}`)
+	w.pod(ctx, t, "ends", `{restartPolicy: Never, containers: [{name: c,
+  command: [sh, -c, "while [ ! -e /tmp/go ]; do sleep 0.1; done; sleep 2; echo ended; exit 5"]}]}`)
+	w.pod(ctx, t, "deleted", `{containers: [{name: c, command: [sleep, "1000"]}]}`)
+	w.pod(ctx, t, "orphan", `{containers: [{name: c, command: [sleep, "1000"]}]}`)
+	for _, name := range []string{"counts", "ends", "deleted", "orphan"} {
+		w.ready(ctx, t, name)
+	}
+	if _, errs, err := w.exec(ctx, "ends", corev1.PodExecOptions{Command: []string{"touch", "/tmp/go"}}, nil); err != nil {
+		t.Fatalf("%v: %s", err, errs)
+	}
+	w.node.Kill()
+	pods := w.Client.CoreV1().Pods(ns)
+	if err := pods.Delete(ctx, "deleted", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := pods.Delete(ctx, "orphan", *metav1.NewDeleteOptions(0)); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-time.After(4 * time.Second): // in which the container ends
+	case <-ctx.Done():
+	}
+	w.serve()
+	pod := w.until(ctx, t, "ends", "failed", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
+	if st := pod.Status.ContainerStatuses[0].State.Terminated; st == nil || st.ExitCode != 5 {
+		t.Errorf("it ended with %v", st)
+	}
+	w.says(ctx, t, "ends", corev1.PodLogOptions{}, "ended\n")
+	w.gone(ctx, t, "deleted", 2)
+	w.gone(ctx, t, "orphan", 2)
+	if n := w.ready(ctx, t, "counts").Status.ContainerStatuses[0].RestartCount; n != 0 {
+		t.Errorf("the container was started anew %d times", n)
+	}
+	if _, errs, err := w.exec(ctx, "counts", corev1.PodExecOptions{Command: []string{"true"}}, nil); err != nil {
+		t.Errorf("exec: %v: %s", err, errs)
+	}
+	out, err := pods.GetLogs("counts", &corev1.PodLogOptions{}).DoRaw(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	for i, line := range strings.Fields(string(out)) {
+		if line != strconv.Itoa(i+1) {
+			t.Fatalf("line %d of the log is %s", i+1, line)
+		}
+	}
+}
+
+// testSameName: a pod that is made again under its name at once is another one: it runs, and the one before
+// ends.
+func (w *world) testSameName(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	const spec = `{containers: [{name: c, command: [sleep, "1000"]}]}`
+	w.quiet(ctx, t)
+	old := w.pod(ctx, t, "again", spec)
+	w.ready(ctx, t, "again")
+	if err := w.Client.CoreV1().Pods(ns).Delete(ctx, "again", *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	next := w.pod(ctx, t, "again", spec)
+	if got := w.ready(ctx, t, "again"); got.UID != next.UID || got.UID == old.UID {
+		t.Errorf("pod %s is ready, not %s", got.UID, next.UID)
+	}
+	w.Wait(ctx, t, "the end of the pod before", func(context.Context) error {
+		if n := w.vms(t); n != 1 {
+			return fmt.Errorf("there are %d machines", n)
+		}
+		return nil
+	})
+}
+
+// testDeletedWhileStarting: a pod that is deleted as soon as it is bound leaves nothing.
+func (w *world) testDeletedWhileStarting(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.quiet(ctx, t)
+	w.pod(ctx, t, "brief", `{containers: [{name: c, command: [sleep, "1000"]}]}`)
+	w.until(ctx, t, "brief", "bound", func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" })
+	if err := w.Client.CoreV1().Pods(ns).Delete(ctx, "brief", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.gone(ctx, t, "brief", 0)
+}
+
+// testLateSecret: a pod waits for a Secret that it needs, and goes on when that comes.
+func (w *world) testLateSecret(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.pod(ctx, t, "late", `{volumes: [{name: v, secret: {secretName: late}}],
+  containers: [{name: c, command: [sh, -c, "cat /v/key; echo $WORD; exec sleep 1000"], volumeMounts: [{name: v, mountPath: /v}],
+    env: [{name: WORD, valueFrom: {secretKeyRef: {name: late, key: word}}}]}]}`)
+	w.Wait(ctx, t, "the event that tells of the missing Secret", func(ctx context.Context) error {
+		if got := w.reasons(ctx, t, "late"); !slices.Contains(got, "FailedMount") {
+			return fmt.Errorf("there are %v", got)
+		}
+		return nil
+	})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late"}, StringData: map[string]string{"key": "one\n", "word": "two"}}
+	if _, err := w.Client.CoreV1().Secrets(ns).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.ready(ctx, t, "late")
+	w.says(ctx, t, "late", corev1.PodLogOptions{}, "one\ntwo\n")
+	secret.StringData["key"] = "three\n"
+	if _, err := w.Client.CoreV1().Secrets(ns).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.Wait(ctx, t, "the volume to be updated", func(ctx context.Context) error {
+		out, errs, err := w.exec(ctx, "late", corev1.PodExecOptions{Command: []string{"cat", "/v/key"}}, nil)
+		if err == nil && out != "three\n" {
+			err = fmt.Errorf("it has %q, %s", out, errs)
+		}
+		return err
+	})
+}
+
+// testWithoutAPI: while the API server is away pods run on and are restarted, and it is told later.
+func (w *world) testWithoutAPI(t *testing.T) {
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	w.pod(ctx, t, "alone", `{containers: [{name: c, command: [sh, -c, "while [ ! -e /tmp/go ]; do sleep 0.1; done; sleep 4; exit 1"]}]}`)
+	w.ready(ctx, t, "alone")
+	if _, errs, err := w.exec(ctx, "alone", corev1.PodExecOptions{Command: []string{"touch", "/tmp/go"}}, nil); err != nil {
+		t.Fatalf("%v: %s", err, errs)
+	}
+	w.StopAPI()
+	select {
+	case <-time.After(8 * time.Second): // in which the container ends, and is started again
+	case <-ctx.Done():
+	}
+	w.StartAPI(w.top)
+	w.top.Cleanup(w.end) // before it is killed
+	w.WaitAPI(ctx, t)
+	w.until(ctx, t, "alone", "started again", func(pod *corev1.Pod) bool {
+		st := pod.Status.ContainerStatuses[0]
+		return st.RestartCount == 1 && st.State.Running != nil && condition(pod, corev1.PodReady).Status == corev1.ConditionTrue
+	})
+	w.WaitNode(ctx, t)
+}
+
+// testNodeDeleted: a Node that is deleted is made again.
+func (w *world) testNodeDeleted(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	nodes := w.Client.CoreV1().Nodes()
+	before, err := nodes.Get(ctx, testkube.NodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nodes.Delete(ctx, testkube.NodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.WaitNode(ctx, t)
+	after, err := nodes.Get(ctx, testkube.NodeName, metav1.GetOptions{})
+	if err != nil || after.UID == before.UID || after.Labels["test"] != "yes" {
+		t.Errorf("node %v, %v", after, err)
+	}
+}
+
+// testTwice: a second process on one machine refuses to be a node.
+func (w *world) testTwice(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	first := w.command("")
+	second := exec.CommandContext(ctx, first.Path, append(first.Args[1:], "--listen", "127.0.0.1:0")...)
+	second.Env, second.Dir = first.Env, first.Dir
+	if out, err := second.CombinedOutput(); err == nil || ctx.Err() != nil || !strings.Contains(string(out), "lock") {
+		t.Errorf("a second node: %v: %s", err, out)
+	}
+}

@@ -1,0 +1,159 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// apply has a user apply a manifest, which goes at the test's end.
+func (w *world) apply(ctx context.Context, t *testing.T, manifest string) {
+	t.Helper()
+	manifest = strings.ReplaceAll(manifest, "IMAGE", w.image)
+	w.typed(ctx, t, manifest, "apply", "-f", "-")
+	t.Cleanup(func() {
+		ctx := testdeadline.Context(t, 2*time.Minute)
+		w.typed(context.WithoutCancel(ctx), t, manifest, "delete", "--ignore-not-found", "-f", "-")
+	})
+}
+
+// testDeployment: replicas come and go with their number.
+func (w *world) testDeployment(t *testing.T) {
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	w.apply(ctx, t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 0, selector: {matchLabels: {app: d}},
+  template: {metadata: {labels: {app: d}}, spec: {terminationGracePeriodSeconds: 1,
+    containers: [{name: c, image: IMAGE, command: [sleep, "1000"], readinessProbe: {exec: {command: ["true"]}, periodSeconds: 1}}]}}}}`)
+	w.typed(ctx, t, "", "scale", "deployment/d", "--replicas=5")
+	w.typed(ctx, t, "", "rollout", "status", "deployment/d", "--timeout=100s")
+	if n := w.vms(t); n < 5 {
+		t.Errorf("%d machines", n)
+	}
+	w.typed(ctx, t, "", "scale", "deployment/d", "--replicas=0")
+	w.Wait(ctx, t, "the replicas' end", func(ctx context.Context) error {
+		list, err := w.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=d"})
+		if n := w.vms(t); err == nil && len(list.Items)+n > 0 { // those of the tests before have been deleted
+			err = fmt.Errorf("%d pods and %d machines are left", len(list.Items), n)
+		}
+		return err
+	})
+}
+
+// testJob: a Job that fails is tried again as often as it says, and one that succeeds completes.
+func (w *world) testJob(t *testing.T) {
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	w.apply(ctx, t, `{apiVersion: batch/v1, kind: Job, metadata: {name: good}, spec: {completions: 2, parallelism: 2,
+  template: {spec: {restartPolicy: Never, containers: [{name: c, image: IMAGE, command: ["true"]}]}}}}`)
+	w.apply(ctx, t, `{apiVersion: batch/v1, kind: Job, metadata: {name: bad}, spec: {backoffLimit: 1,
+  template: {spec: {restartPolicy: Never, containers: [{name: c, image: IMAGE, command: ["false"]}]}}}}`)
+	w.typed(ctx, t, "", "wait", "job/good", "--for=condition=Complete", "--timeout=100s")
+	w.typed(ctx, t, "", "wait", "job/bad", "--for=condition=Failed", "--timeout=100s")
+}
+
+// testDaemonSet: a DaemonSet has a pod on the node, with initial containers before it.
+func (w *world) testDaemonSet(t *testing.T) {
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	w.apply(ctx, t, `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: ds}, spec: {selector: {matchLabels: {app: ds}},
+  template: {metadata: {labels: {app: ds}}, spec: {terminationGracePeriodSeconds: 1, volumes: [{name: v, emptyDir: {}}],
+    initContainers: [{name: i, image: IMAGE, command: [sh, -c, "echo made >/v/f"], volumeMounts: [{name: v, mountPath: /v}]}],
+    containers: [{name: c, image: IMAGE, command: [sh, -c, "cat /v/f; exec sleep 1000"], volumeMounts: [{name: v, mountPath: /v}]}]}}}}`)
+	w.typed(ctx, t, "", "rollout", "status", "daemonset/ds", "--timeout=100s")
+	w.Wait(ctx, t, "its words", func(context.Context) error {
+		if out := w.typed(ctx, t, "", "logs", "daemonset/ds"); out != "made\n" {
+			return fmt.Errorf("it has said %q", out)
+		}
+		return nil
+	})
+}
+
+// testAdmission: what the node cannot have, or no pod of it, fails with a kubelet's reason.
+func (w *world) testAdmission(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	for name, tt := range map[string]struct{ spec, reason string }{
+		"cpu":      {`nodeName: node, containers: [{name: c, resources: {requests: {cpu: "1000"}}}]`, "OutOfcpu"},
+		"memory":   {`nodeName: node, containers: [{name: c, resources: {requests: {memory: 1Pi}}}]`, "OutOfmemory"},
+		"device":   {`nodeName: node, containers: [{name: c, resources: {limits: {example.org/gpu: 1}}}]`, "OutOfexample.org/gpu"},
+		"selector": {`nodeName: node, nodeSelector: {disk: none}, containers: [{name: c}]`, "NodeAffinity"},
+		"hostpid":  {`hostPID: true, containers: [{name: c}]`, "UnexpectedAdmissionError"},
+		"claim": {
+			`nodeName: node, volumes: [{name: v, persistentVolumeClaim: {claimName: c}}], containers: [{name: c}]`,
+			"UnexpectedAdmissionError",
+		},
+	} {
+		w.pod(ctx, t, name, "{"+tt.spec+"}")
+		pod := w.until(ctx, t, name, "failed", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
+		if pod.Status.Reason != tt.reason || !strings.HasPrefix(pod.Status.Message, "Pod was rejected: ") {
+			t.Errorf("%s: %s: %s", name, pod.Status.Reason, pod.Status.Message)
+		}
+	}
+}
+
+// testStreams: kubectl's attach, cp and port-forward.
+func (w *world) testStreams(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.pod(ctx, t, "streams", `{containers: [{name: c, stdin: true, stdinOnce: true,
+  command: [sh, -c, "httpd -p 127.0.0.1:8080 -h /etc; read word; echo got $word; exec sleep 1000"]}]}`)
+	w.ready(ctx, t, "streams")
+	file := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(file, []byte("over there\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.typed(ctx, t, "", "cp", file, "streams:/tmp/f")
+	if got := w.typed(ctx, t, "", "exec", "streams", "--", "cat", "/tmp/f"); got != "over there\n" {
+		t.Errorf("copied: %q", got)
+	}
+	forward := w.kubectl(ctx, "port-forward", "pod/streams", "18080:8080")
+	if err := forward.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = forward.Process.Kill(); _ = forward.Wait() }()
+	w.Wait(ctx, t, "the forwarded port", func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:18080/hostname", http.NoBody)
+		if err != nil {
+			return err
+		}
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		defer got.Body.Close()
+		if body, err := io.ReadAll(got.Body); err != nil || string(body) != "streams\n" {
+			return fmt.Errorf("the pod's server said %q, %w", body, err)
+		}
+		return nil
+	})
+	http.DefaultClient.CloseIdleConnections()
+	attach := w.kubectl(ctx, "attach", "-i", "streams")
+	attach.Stdin = strings.NewReader("word\n")
+	if err := attach.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = attach.Process.Kill(); _ = attach.Wait() }() // it would stay as long as the container runs
+	w.says(ctx, t, "streams", corev1.PodLogOptions{}, "got word\n")
+}
+
+// testFigures: what pods use is told through the API server, as metrics-server asks for it.
+func (w *world) testFigures(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.pod(ctx, t, "busy", `{containers: [{name: c, command: [sh, -c, "while :; do :; done"], resources: {limits: {cpu: 100m}}}]}`)
+	w.ready(ctx, t, "busy")
+	for path, want := range map[string]string{
+		"metrics/resource": `container_memory_working_set_bytes{container="c",namespace="default",pod="busy"}`,
+		"stats/summary":    `"name":"busy"`,
+		"pods":             `"name":"busy"`,
+	} {
+		if page := w.typed(ctx, t, "", "get", "--raw", "/api/v1/nodes/node/proxy/"+path); !strings.Contains(page, want) {
+			t.Errorf("%s: no %s in %.500s", path, want, page)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+// Package testcri is a runtime of the CRI for tests: its containers run until they are stopped, in no
+// machine, and each of its calls takes a while.
+package testcri
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// uidLabel is that of each pod and container.
+const uidLabel = "io.kubernetes.pod.uid"
+
+// Runtime is one. Its methods may be called at once.
+type Runtime struct {
+	internalapi.RuntimeService
+	internalapi.ImageManagerService
+
+	delay time.Duration
+	next  atomic.Int64
+
+	mu         sync.Mutex
+	sandboxes  map[string]*runtimeapi.PodSandboxStatus
+	containers map[string]*container
+	pods       map[string]*pod // by UID
+	listeners  map[chan *runtimeapi.ContainerEventResponse]bool
+}
+
+type container struct {
+	sandbox string
+	config  *runtimeapi.ContainerConfig
+	status  *runtimeapi.ContainerStatus
+}
+
+// pod are the ids of what a pod has.
+type pod struct{ sandboxes, containers map[string]bool }
+
+// New makes a runtime whose calls take that long.
+func New(delay time.Duration) *Runtime {
+	return &Runtime{
+		delay: delay, sandboxes: map[string]*runtimeapi.PodSandboxStatus{}, containers: map[string]*container{}, pods: map[string]*pod{},
+		listeners: map[chan *runtimeapi.ContainerEventResponse]bool{},
+	}
+}
+
+// begin waits, and locks the runtime.
+func (r *Runtime) begin(ctx context.Context) {
+	r.wait(ctx)
+	r.mu.Lock()
+}
+
+// wait is what each call takes.
+func (r *Runtime) wait(ctx context.Context) {
+	timer := time.NewTimer(r.delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (r *Runtime) id() string { return fmt.Sprintf("%064x", r.next.Add(1)) }
+
+// of is what a pod has. It is called with mu held.
+func (r *Runtime) of(uid string) *pod {
+	if r.pods[uid] == nil {
+		r.pods[uid] = &pod{map[string]bool{}, map[string]bool{}}
+	}
+	return r.pods[uid]
+}
+
+// tell tells who listens that a pod has changed. It is called with mu held.
+func (r *Runtime) tell(s *runtimeapi.PodSandboxStatus) {
+	for listener := range r.listeners {
+		select {
+		case listener <- &runtimeapi.ContainerEventResponse{PodSandboxStatus: s}:
+		default: // who has so much to read looks again anyway
+		}
+	}
+}
+
+// Version and Status are always well.
+func (r *Runtime) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}, nil
+}
+
+// Status says that the runtime is ready.
+func (r *Runtime) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
+	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{}}, nil
+}
+
+// GetContainerEvents tells of changes until ctx ends.
+func (r *Runtime) GetContainerEvents(
+	ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
+	r.mu.Lock()
+	r.listeners[events] = true
+	r.mu.Unlock()
+	established(nil)
+	<-ctx.Done()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.listeners, events)
+	return nil
+}
+
+// RunPodSandbox makes a pod.
+func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, _ string) (string, error) {
+	r.begin(ctx)
+	defer r.mu.Unlock()
+	id := r.id()
+	r.sandboxes[id] = &runtimeapi.PodSandboxStatus{
+		Id: id, Metadata: config.Metadata, CreatedAt: time.Now().UnixNano(), Labels: config.Labels, Annotations: config.Annotations,
+		Network: &runtimeapi.PodSandboxNetworkStatus{Ip: fmt.Sprintf("10.0.%d.%d", len(r.sandboxes)/250, len(r.sandboxes)%250+1)},
+	}
+	r.of(config.Labels[uidLabel]).sandboxes[id] = true
+	return id, nil
+}
+
+// StopPodSandbox ends a pod and its containers.
+func (r *Runtime) StopPodSandbox(ctx context.Context, id string) error {
+	r.begin(ctx)
+	defer r.mu.Unlock()
+	s := r.sandboxes[id]
+	if s == nil {
+		return nil
+	}
+	s.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	for c := range r.of(s.Labels[uidLabel]).containers {
+		r.end(r.containers[c], 137)
+	}
+	return nil
+}
+
+// RemovePodSandbox removes a pod and its containers.
+func (r *Runtime) RemovePodSandbox(ctx context.Context, id string) error {
+	r.begin(ctx)
+	defer r.mu.Unlock()
+	s := r.sandboxes[id]
+	if s == nil {
+		return nil
+	}
+	uid := s.Labels[uidLabel]
+	for c := range r.of(uid).containers {
+		delete(r.containers, c)
+	}
+	delete(r.sandboxes, id)
+	delete(r.pods, uid)
+	return nil
+}
+
+// PodSandboxStatus is a pod's.
+func (r *Runtime) PodSandboxStatus(ctx context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
+	r.begin(ctx)
+	defer r.mu.Unlock()
+	if r.sandboxes[id] == nil {
+		return nil, status.Error(codes.NotFound, "no sandbox")
+	}
+	return &runtimeapi.PodSandboxStatusResponse{Status: proto.CloneOf(r.sandboxes[id])}, nil
+}
+
+// ListPodSandbox lists the sandboxes of one pod, or all.
+func (r *Runtime) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) (out []*runtimeapi.PodSandbox, err error) {
+	r.begin(ctx)
+	defer r.mu.Unlock()
+	add := func(s *runtimeapi.PodSandboxStatus) {
+		out = append(out, &runtimeapi.PodSandbox{Id: s.Id, Metadata: s.Metadata, State: s.State, CreatedAt: s.CreatedAt, Labels: s.Labels})
+	}
+	if uid := filter.GetLabelSelector()[uidLabel]; uid != "" {
+		if p := r.pods[uid]; p != nil {
+			for id := range p.sandboxes {
+				add(r.sandboxes[id])
+			}
+		}
+		return out, nil
+	}
+	for _, s := range r.sandboxes {
+		add(s)
+	}
+	return out, nil
+}
