@@ -25,7 +25,7 @@ The kubeconfig is a node's, with the user system:node:NAME and the group system:
 other commands, and outlive it: the next one finds them.
 
 Not there yet: pods from files (static pods), PersistentVolumeClaims and CSI, a runtime of another program's, eviction,
-certificates by signing requests (CSR), resizing in place, ephemeral containers, environment variables of Services.`,
+certificates by signing requests (CSR), resizing in place, environment variables of Services.`,
 		Example: `  bulkhead node --kubeconfig /etc/bulkhead/node.conf
   bulkhead node --kubeconfig node.conf --node-name worker-1 --cluster-dns 10.96.0.10
   bulkhead node --kubeconfig node.conf --node-label disk=ssd --register-with-taint vm=only:NoSchedule`,

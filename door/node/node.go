@@ -220,6 +220,11 @@ func (n *node) keep() (*object.Keeper, error) {
 	maps.Copy(labels, o.Labels)
 	return object.New(object.Options{
 		Client: n.client, Name: o.Name, Labels: labels, Taints: o.Taints, Status: measure.Status, Logger: o.Logger,
+		Clash: func(other *corev1.Node) {
+			const message = "another machine is a node of this name as well: end one of them"
+			n.events.Recorder.Event(other, corev1.EventTypeWarning, "NodeNameClash", message)
+			o.Logger.Error(message, "node", o.Name, "other", other.Status.NodeInfo.SystemUUID)
+		},
 	})
 }
 

@@ -26,6 +26,7 @@ func TestNode(t *testing.T) {
 	t.Run("deleted while starting", w.testDeletedWhileStarting)
 	t.Run("late secret", w.testLateSecret)
 	t.Run("streams", w.testStreams)
+	t.Run("debug", w.testDebug)
 	t.Run("figures", w.testFigures)
 	t.Run("deployment", w.testDeployment)
 	t.Run("job", w.testJob)

@@ -157,3 +157,21 @@ func (w *world) testFigures(t *testing.T) {
 		}
 	}
 }
+
+// testDebug: kubectl debug adds a container to a running pod, which sees the processes of another one.
+func (w *world) testDebug(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.pod(ctx, t, "looked-at", `{containers: [{name: c, command: [sleep, "1000"]}]}`)
+	w.ready(ctx, t, "looked-at")
+	w.typed(ctx, t, "", "debug", "looked-at", "--image="+w.image, "--target=c", "--container=d", "--", "sh", "-c", "ps; exec sleep 1000")
+	w.until(ctx, t, "looked-at", "looked at", func(pod *corev1.Pod) bool {
+		all := pod.Status.EphemeralContainerStatuses
+		return len(all) == 1 && all[0].State.Running != nil
+	})
+	w.Wait(ctx, t, "its words", func(context.Context) error {
+		if out := w.typed(ctx, t, "", "logs", "looked-at", "-c", "d"); !strings.Contains(out, "sleep 1000") {
+			return fmt.Errorf("it has said %q", out)
+		}
+		return nil
+	})
+}

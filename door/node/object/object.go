@@ -43,6 +43,8 @@ type Options struct {
 	Taints []corev1.Taint
 	// Status measures the machine: all that a Node's status says but the times of conditions.
 	Status func(ctx context.Context) corev1.NodeStatus
+	// Clash is called when another machine tells of itself as this node; nil is nobody.
+	Clash func(*corev1.Node)
 	// Changed is called when the API server tells of another Node; it must not block. Nil is nobody.
 	Changed func()
 	Logger  *slog.Logger
@@ -57,6 +59,10 @@ type Keeper struct {
 	mu   sync.Mutex
 	node *corev1.Node // as the API server had it last, nil for none
 	told time.Time
+	// strange is how often in turn the Node told of another boot than this one, after it had been
+	// told of this one.
+	strange int
+	clashed bool // that was reported
 }
 
 // New makes a Keeper, whose owner calls Run once.

@@ -150,3 +150,43 @@ func TestFailures(t *testing.T) {
 		get(t, client)
 	})
 }
+
+// TestClash: another machine that is a node of the same name is noticed, once, and not its own earlier boot.
+func TestClash(t *testing.T) {
+	there := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+	there.Status.NodeInfo.BootID = "of yesterday"
+	client := fake.NewClientset(there)
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		clashes := 0
+		k, err := New(Options{
+			Client: client, Name: "node", Clash: func(*corev1.Node) { clashes++ },
+			Status: func(context.Context) corev1.NodeStatus {
+				return corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "of today"}}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		all.Go(func() { k.Run(ctx, func() {}) })
+		time.Sleep(time.Minute)
+		if clashes != 0 {
+			t.Error("it clashes with itself")
+		}
+		for range 6 {
+			node := get(t, client).DeepCopy()
+			node.Status.NodeInfo.BootID = "of another"
+			if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(lookEvery)
+		}
+		if clashes != 1 {
+			t.Errorf("%d clashes were told", clashes)
+		}
+	})
+}

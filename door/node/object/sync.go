@@ -27,10 +27,27 @@ func (k *Keeper) sync(ctx context.Context) error {
 		}
 		node = got
 	}
+	k.clash(node, &status)
 	if err := k.label(ctx, node); err != nil {
 		return err
 	}
 	return k.tell(ctx, node, status)
+}
+
+// clash notices another machine of the same name: what was told of this one is replaced again and again.
+func (k *Keeper) clash(node *corev1.Node, own *corev1.NodeStatus) {
+	k.mu.Lock()
+	if k.told.IsZero() || node.Status.NodeInfo.BootID == own.NodeInfo.BootID {
+		k.strange = 0
+	} else {
+		k.strange++
+	}
+	report := k.strange >= 2 && !k.clashed // one may be an answer of before
+	k.clashed = k.clashed || report
+	k.mu.Unlock()
+	if report && k.o.Clash != nil {
+		k.o.Clash(node)
+	}
 }
 
 func (k *Keeper) create(ctx context.Context, status corev1.NodeStatus) (*corev1.Node, error) {

@@ -72,6 +72,7 @@ type Options struct {
 type Runner struct {
 	o       Options
 	manager *manager.Manager
+	beside  sync.WaitGroup // what Update has begun; it ends with its context
 
 	mu    sync.Mutex
 	first map[types.UID]time.Time // when pods that wait were first to be run
@@ -95,7 +96,10 @@ func Open(ctx context.Context, o Options) (*Runner, error) {
 }
 
 // Close ends supervision. The pods run on.
-func (r *Runner) Close() { r.manager.Close() }
+func (r *Runner) Close() {
+	r.beside.Wait()
+	r.manager.Close()
+}
 
 // settle is how long a pod waits at most for what its objects are, before it is started without
 // knowing.

@@ -2,15 +2,39 @@ package runner
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// Update implements pods.Runner. Conditions that others have set count for the pod's readiness
-// from now on.
-func (r *Runner) Update(_ context.Context, p *corev1.Pod) error {
-	if supervised := r.Get(p.UID); supervised != nil && len(p.Spec.ReadinessGates) > 0 {
+// Update implements pods.Runner: ephemeral containers that were added are started, and conditions that others
+// have set count for the pod's readiness from now on.
+func (r *Runner) Update(ctx context.Context, p *corev1.Pod) error {
+	supervised := r.Get(p.UID)
+	if supervised == nil {
+		return nil
+	}
+	if len(p.Spec.ReadinessGates) > 0 {
 		supervised.Changed()
 	}
+	r.debug(ctx, supervised, p.Spec.EphemeralContainers)
 	return nil
+}
+
+// debug starts those ephemeral containers of a pod that it does not know yet, beside the caller: an image may
+// have to be pulled. The pod tries by itself again what fails.
+func (r *Runner) debug(ctx context.Context, p *manager.Pod, list []corev1.EphemeralContainer) {
+	for _, added := range list {
+		known := slices.ContainsFunc(p.Spec().Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == added.Name })
+		if known || p.HasEnded() {
+			continue
+		}
+		r.beside.Go(func() {
+			if err := p.Debug(ctx, added); err != nil {
+				r.o.Logger.Info("an ephemeral container does not run yet", "pod", p.Key(), "container", added.Name, "error", err)
+			}
+		})
+	}
 }
