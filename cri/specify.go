@@ -31,7 +31,7 @@ const maxHosts = 1 << 20
 func (s *Service) specify(p *engine.Pod, in spec.Input, last *store.Termination) (*specs.Spec, error) {
 	config := in.Container
 	in.Known = func(path string) bool { return s.engine.HostPaths().Check(path) == nil }
-	in.Named = s.named
+	in.Named, in.Bare = s.named, s.bare
 	in.Block = blockNode
 	var err error
 	if in.Hosts, err = s.hostsOf(config); err != nil {
@@ -77,6 +77,18 @@ func blockNode(path string) (node spec.Node, ok bool) {
 		return node, false
 	}
 	return spec.Node{Mode: st.Mode & 0o777, Group: int(st.Gid)}, true
+}
+
+// bare says that a named volume is a bare disk, or what it is.
+func (s *Service) bare(name string) error {
+	v, err := s.engine.Volumes().Get(name)
+	if err == nil && v.Damage != "" {
+		err = failure.New(codes.FailedPrecondition, "volume %s is damaged: %s", name, v.Damage)
+	}
+	if err == nil && v.Kind != named.Block {
+		err = failure.Invalid("volume %s is no bare disk but %s", name, v.Kind)
+	}
+	return err
 }
 
 // checkTarget refuses a container that is to see the processes of one that is not the

@@ -110,6 +110,42 @@ func TestDisk(t *testing.T) {
 	w.end(t)
 }
 
+// bare is a pod that has a bare disk, on which nobody has made a file system.
+const bare = `apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: raw}
+spec: {accessModes: [ReadWriteOncePod], volumeMode: Block, resources: {requests: {storage: 64Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: bare}
+spec:
+  restartPolicy: Never
+  volumes: [{name: v, persistentVolumeClaim: {claimName: raw}}]
+  containers:
+  - name: c
+    image: IMAGE
+    command: [sh, -c, "head -c 5 /dev/disk; echo; printf bytes | dd of=/dev/disk conv=notrunc,fsync 2>/dev/null; SIZE"]
+    volumeDevices: [{name: v, devicePath: /dev/disk}]
+`
+
+// TestBareDisk: a claim for a block device is one, of its size, and keeps what a pod writes to it.
+func TestBareDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	document := strings.NewReplacer("IMAGE", image, "SIZE", "cat /dev/disk | wc -c").Replace(bare)
+	w.must(t, document, "run", "--rm", "-q", "-")
+	if got := w.must(t, document, "run", "--rm", "-q", "-"); got != "bytes\n67108864\n" {
+		t.Errorf("the next pod reads %q", got)
+	}
+	c := w.run(t, "", "run", "--rm", "-q", "-v", "raw:/v", image, "ls", "/v")
+	if c.ProcessState.ExitCode() == 0 || !strings.Contains(c.err.String(), "volume raw is a bare disk, which cannot be mounted") {
+		t.Errorf("mounted: %v", c)
+	}
+	w.must(t, "", "volume", "rm", "raw")
+	w.end(t)
+}
+
 // kilobytes is the size in a line of df -k.
 func kilobytes(t *testing.T, line string) (n int) {
 	t.Helper()

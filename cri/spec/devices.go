@@ -54,6 +54,9 @@ func (in Input) block(hostPath, at, access string) (m containerv1.Mount, ok bool
 // block devices. Others than these and nodes are refused: the pod's machine does not have them.
 func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
 	for _, w := range in.Container.GetDevices() {
+		if _, ok := in.volume(w.GetHostPath()); ok {
+			continue // it is among the mounts
+		}
 		at, access := path.Clean(w.GetContainerPath()), w.GetPermissions()
 		if access == "" {
 			access = "rwm"
@@ -87,4 +90,36 @@ func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
 		out.Devices = append(out.Devices, specs.LinuxDevice{Path: at, Type: "c", Major: n.major, Minor: n.minor, FileMode: &n.mode})
 	}
 	return disks, nil
+}
+
+// volume is the named volume that a path of the host stands for.
+func (in Input) volume(hostPath string) (volume string, ok bool) {
+	v, ok, err := in.Volumes.Of(hostPath)
+	if err != nil || !ok || !v.Host || v.SubPath != "" {
+		return "", false
+	}
+	return containerv1.VolumeOf(in.Options.HostPaths[v.Name].Name)
+}
+
+// bareDisks are the container's bare disks that are named volumes.
+func bareDisks(in Input) (out []containerv1.Mount, err error) {
+	for _, d := range in.Container.GetDevices() {
+		volume, ok := in.volume(d.GetHostPath())
+		if !ok {
+			continue
+		}
+		at, access := path.Clean(d.GetContainerPath()), d.GetPermissions()
+		switch {
+		case !path.IsAbs(at) || at == "/" || access == "" || strings.Trim(access, "rwm") != "":
+			return nil, fmt.Errorf("%w: device of volume %s at %q, permissions %q", oci.ErrInvalid, volume, d.GetContainerPath(), access)
+		case in.Bare == nil:
+			return nil, fmt.Errorf("%w: device at %s: the pod has no volume %q", oci.ErrInvalid, at, volume)
+		}
+		if err := in.Bare(volume); err != nil {
+			return nil, fmt.Errorf("device at %s: %w", at, err)
+		}
+		source := containerv1.Block{Name: containerv1.VolumeName(volume), Access: access, Mode: 0o660}
+		out = append(out, containerv1.Mount{Destination: at, Source: source, Group: in.Options.FSGroup})
+	}
+	return out, nil
 }

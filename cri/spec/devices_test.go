@@ -11,6 +11,7 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
 func TestDevices(t *testing.T) {
@@ -67,5 +68,38 @@ func TestDevices(t *testing.T) {
 		if _, err := devices(base.Linux, in(tt.device)); !errors.Is(err, tt.class) || !strings.Contains(err.Error(), tt.word) {
 			t.Errorf("%v: %v", tt.device, err)
 		}
+	}
+}
+
+func having(list ...*runtimeapi.Device) Input {
+	return Input{Container: &runtimeapi.ContainerConfig{Devices: list}}
+}
+
+// TestBareDisks: a device is a named volume's where the pod's own options say so, and nowhere else.
+func TestBareDisks(t *testing.T) {
+	errBare := errors.New("it is none")
+	in := having(&runtimeapi.Device{HostPath: "/own/u/kubernetes.io~host-path/v", ContainerPath: "/dev/x", Permissions: "rw"})
+	in.Volumes = layout.Dirs{Own: "/own"}
+	if got, err := bareDisks(in); err != nil || len(got) != 0 {
+		t.Errorf("of no volume: %+v, %v", got, err)
+	}
+	in.Options.HostPaths = map[string]containerv1.Share{"v": {Name: containerv1.VolumeName("data")}}
+	if _, err := bareDisks(in); !errors.Is(err, oci.ErrInvalid) {
+		t.Errorf("without volumes: %v", err)
+	}
+	in.Bare = func(volume string) error {
+		if volume != "data" {
+			return errBare
+		}
+		return nil
+	}
+	got, err := bareDisks(in)
+	want := []containerv1.Mount{{Destination: "/dev/x", Source: containerv1.Block{Name: "volume:data", Access: "rw", Mode: 0o660}}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%s, %v", diff, err)
+	}
+	in.Options.HostPaths["v"] = containerv1.Share{Name: containerv1.VolumeName("other")}
+	if _, err := bareDisks(in); !errors.Is(err, errBare) {
+		t.Errorf("of a volume with a file system: %v", err)
 	}
 }

@@ -42,6 +42,13 @@ func mounts(out []specs.Mount, in Input) ([]specs.Mount, error) {
 		}
 		volumes = append(volumes, encode(volume))
 	}
+	bare, err := bareDisks(in)
+	if err != nil {
+		return nil, err
+	}
+	for _, disk := range bare {
+		volumes = append(volumes, encode(disk))
+	}
 	if at := in.Termination; at != "" && !written(at) {
 		if !path.IsAbs(at) || path.Clean(at) == "/" {
 			return nil, fmt.Errorf("%w: termination message at %q", oci.ErrInvalid, at)

@@ -35,9 +35,10 @@ type Input struct {
 	// Known tells whether a path of the host is of a door's own files, such as its /etc/hosts;
 	// nil is all of them.
 	Known func(hostPath string) bool
-	// Named is what a named volume is mounted from, with that cache where it is a directory; nil has
-	// none.
+	// Named is what a named volume is mounted from, with that cache where it is a directory, and Bare
+	// says that a volume is a bare disk, or what it is; nil has none.
 	Named func(volume, cache string) (containerv1.Source, error)
+	Bare  func(volume string) error
 	// Block tells what a path of the host is, if it is that of a block device; nil has none.
 	Block func(hostPath string) (node Node, ok bool)
 	// Seccomp is the profile of type Localhost that the container names.

@@ -62,8 +62,11 @@ func (s *server) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 }
 
 func kindText(k named.Kind) string {
-	if k == named.Shared {
+	switch k {
+	case named.Shared:
 		return "a shared directory"
+	case named.Block:
+		return "a bare disk"
 	}
 	return "a disk for one pod at a time"
 }
@@ -74,6 +77,9 @@ func volumeOf(claim *corev1.PersistentVolumeClaim) named.Volume {
 	v := named.Volume{
 		Name: volume.NameOf(claim.Namespace, claim.Name), Kind: named.Disk, Bytes: size.Value(),
 		Labels: claim.Labels, Claim: claim.Namespace + "/" + claim.Name,
+	}
+	if mode := claim.Spec.VolumeMode; mode != nil && *mode == corev1.PersistentVolumeBlock {
+		v.Kind = named.Block
 	}
 	for _, mode := range claim.Spec.AccessModes {
 		v.Modes = append(v.Modes, string(mode))

@@ -67,6 +67,7 @@ func Container(ctx context.Context, o *Options, container *corev1.Container, wit
 		WorkingDir:  container.WorkingDir,
 		Envs:        envs,
 		Mounts:      mounts,
+		Devices:     containerDevices(o, container),
 		Labels:      containerLabels(o.Pod, container),
 		Annotations: containerAnnotations(o.Pod, container, with.Restarts),
 		LogPath:     LogPath(container.Name, with.Restarts),

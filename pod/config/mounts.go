@@ -83,6 +83,16 @@ func containerMount(o *Options, mount *corev1.VolumeMount, part string, images m
 	return out, nil
 }
 
+// containerDevices are the bare disks among the pod's volumes that the container has.
+func containerDevices(o *Options, container *corev1.Container) (out []*runtimeapi.Device) {
+	for _, device := range container.VolumeDevices {
+		out = append(out, &runtimeapi.Device{
+			ContainerPath: device.DevicePath, HostPath: filepath.Join(o.Volumes(), layout.HostPath, device.Name), Permissions: "mrw",
+		})
+	}
+	return out
+}
+
 // subPath is what of a volume is mounted, empty for all of it.
 func subPath(mount *corev1.VolumeMount, lookup func(string) (string, bool)) (string, error) {
 	part, told := mount.SubPath, mount.SubPath

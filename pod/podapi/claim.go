@@ -3,6 +3,7 @@ package podapi
 import (
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 
@@ -46,6 +47,12 @@ func (c checker) claim(spec *corev1.PersistentVolumeClaimSpec, at string) {
 	}
 	if len(spec.AccessModes) > 1 && slices.Contains(spec.AccessModes, corev1.ReadWriteOncePod) {
 		c.fault(at+"accessModes", "ReadWriteOncePod cannot be together with others")
+	}
+	many := func(mode corev1.PersistentVolumeAccessMode) bool {
+		return mode == corev1.ReadWriteMany || mode == corev1.ReadOnlyMany
+	}
+	if *spec.VolumeMode == corev1.PersistentVolumeBlock && slices.ContainsFunc(spec.AccessModes, many) {
+		c.fault(at+"volumeMode", "a bare disk has one pod at a time: neither ReadWriteMany nor ReadOnlyMany")
 	}
 	size, asked := spec.Resources.Requests[corev1.ResourceStorage]
 	switch {
@@ -116,4 +123,32 @@ func claims(set *appsv1.StatefulSet, pod *corev1.Pod) (own []*corev1.PersistentV
 	}
 	pod.Spec.Volumes = volumes
 	return own
+}
+
+// devices checks the bare disks that a container has.
+func (c checker) devices(container *corev1.Container, at string) {
+	paths := map[string]bool{}
+	for _, mount := range container.VolumeMounts {
+		paths[path.Clean(mount.MountPath)] = true
+	}
+	for i, device := range container.VolumeDevices {
+		at := fmt.Sprintf("%svolumeDevices[%d].", at, i)
+		of := slices.IndexFunc(c.pod.Volumes, func(v corev1.Volume) bool { return v.Name == device.Name })
+		if of < 0 || c.pod.Volumes[of].PersistentVolumeClaim == nil {
+			c.fault(at+"name", "there is no persistentVolumeClaim %q", device.Name)
+		}
+		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == device.Name }) {
+			c.fault(at+"name", "%q is mounted too", device.Name)
+		}
+		switch where := path.Clean(device.DevicePath); {
+		case device.DevicePath == "":
+			c.fault(at+"devicePath", "is required")
+		case !path.IsAbs(where) || where == "/":
+			c.fault(at+"devicePath", "%.200q is no place for a device", device.DevicePath)
+		case paths[where]:
+			c.fault(at+"devicePath", "%.200q is there twice", device.DevicePath)
+		default:
+			paths[where] = true
+		}
+	}
 }

@@ -78,6 +78,8 @@ func TestReadRefusesClaims(t *testing.T) {
 		{"no size", "accessModes: [ReadWriteOnce]", "spec.resources.requests.storage: is required", ErrInvalid},
 		{"nothing", "accessModes: [ReadWriteOnce], resources: {requests: {storage: 0}}", "0 is not greater than 0", ErrInvalid},
 		{"memory", "accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi, memory: 1Gi}}", "memory: is not honoured", ErrNotHonoured},
+		{"a bare one for many", "accessModes: [ReadWriteMany], volumeMode: Block, resources: {requests: {storage: 1Gi}}",
+			"a bare disk has one pod", ErrInvalid},
 		{"a selector", whole + ", selector: {matchLabels: {a: b}}", "spec.selector: is not honoured: there are no", ErrNotHonoured},
 		{"a volume", whole + ", volumeName: v", "spec.volumeName: is not honoured", ErrNotHonoured},
 		{"a source", whole + ", dataSource: {kind: VolumeSnapshot, name: s}", "spec.dataSource: is not honoured", ErrNotHonoured},
@@ -102,6 +104,26 @@ func TestReadRefusesClaims(t *testing.T) {
 		_, err := Read("f.yaml", fmt.Appendf(nil, pod, tc.annotations, tc.claim))
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: %v", tc, err)
+		}
+	}
+}
+
+func TestReadRefusesDevices(t *testing.T) {
+	for devices, want := range map[string]string{
+		"[{name: v, devicePath: /dev/x}]":                                 "",
+		"[{name: e, devicePath: /dev/x}]":                                 `there is no persistentVolumeClaim "e"`,
+		"[{name: none, devicePath: /dev/x}]":                              `there is no persistentVolumeClaim "none"`,
+		"[{name: v}]":                                                     "devicePath: is required",
+		"[{name: v, devicePath: dev}]":                                    "is no place for a device",
+		"[{name: v, devicePath: /m}]":                                     "is there twice",
+		"[{name: v, devicePath: /dev/x}, {name: v, devicePath: /dev/x/}]": "is there twice",
+		"[{name: w, devicePath: /dev/x}]":                                 `"w" is mounted too`,
+	} {
+		_, err := Read("f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  volumes: ["+
+			"{name: v, persistentVolumeClaim: {claimName: a}}, {name: w, persistentVolumeClaim: {claimName: b}}, {name: e, emptyDir: {}}]\n"+
+			"  containers: [{name: c, image: i, volumeMounts: [{name: w, mountPath: /m}], volumeDevices: "+devices+"}]\n"))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", devices, err)
 		}
 	}
 }

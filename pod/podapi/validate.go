@@ -86,6 +86,7 @@ func (c checker) container(container *corev1.Container, at string, volumes map[s
 	c.containerSecurity(container.SecurityContext, at)
 	c.probes(container, at)
 	c.mounts(container, at, volumes)
+	c.devices(container, at)
 }
 
 // ports checks a container's; hostPorts are those of the pod so far.

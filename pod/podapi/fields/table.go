@@ -177,7 +177,7 @@ var table = map[string]Entry{
 	"Container.restartPolicy":            honoured("Always makes an init container a sidecar"),
 	"Container.restartPolicyRules":       honoured(),
 	"Container.volumeMounts":             honoured(),
-	"Container.volumeDevices":            never("volumes have file systems"),
+	"Container.volumeDevices":            honoured("of claims whose volumeMode is Block"),
 	"Container.livenessProbe":            honoured(),
 	"Container.readinessProbe":           honoured("until a container is ready for the first time it is asked more often"),
 	"Container.startupProbe":             honoured("asked more often in the first period, in which only a success counts"),
@@ -339,6 +339,8 @@ var table = map[string]Entry{
 	"PersistentVolumeClaimVolumeSource.claimName": honoured("a claim of the same files, or a volume that is there; a name of a volume " +
 		"that no claim could have, too"),
 	"PersistentVolumeClaimVolumeSource.readOnly": honoured(),
+	"VolumeDevice.name":                          honoured(),
+	"VolumeDevice.devicePath":                    honoured(),
 	"HostPathVolumeSource.path":                  honoured("not Bulkhead's own directories, nor those of the host's kernel"),
 	"HostPathVolumeSource.type":                  honoured("a socket or a device is refused when it is mounted"),
 	"ConfigMapVolumeSource.items":                honoured(),

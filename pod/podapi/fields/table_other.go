@@ -48,7 +48,7 @@ var otherTable = map[string]Entry{
 	"PersistentVolumeClaimSpec.resources":                 honoured(),
 	"PersistentVolumeClaimSpec.volumeName":                never(claimIsVolume),
 	"PersistentVolumeClaimSpec.storageClassName":          noEffect("volumes are this machine's"),
-	"PersistentVolumeClaimSpec.volumeMode":                never("volumes have file systems").only("Filesystem"),
+	"PersistentVolumeClaimSpec.volumeMode":                honoured("Block is a bare disk, for volumeDevices"),
 	"PersistentVolumeClaimSpec.dataSource":                never(noSource),
 	"PersistentVolumeClaimSpec.dataSourceRef":             never(noSource),
 	"PersistentVolumeClaimSpec.volumeAttributesClassName": noEffect("volumes are this machine's"),
