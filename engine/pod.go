@@ -80,7 +80,7 @@ func newPod(e *Engine, record *store.Pod) *pod {
 		Program: e.o.Share, StateDir: e.store.StateDir(p.id), Rules: e.Places(), Volumes: e.named,
 		Logger: e.log.With("pod", p.id),
 	})
-	p.blocks = blocks.New(blocksPod{p}, e.named)
+	p.blocks = blocks.New(blocksPod{p}, e.named, e.Places())
 	p.volumes = volumes.New(volumePod{p}, volumes.Host{Paths: e.paths, Logger: e.log.With("pod", p.id)})
 	return p
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
@@ -35,12 +37,14 @@ type Pod interface {
 type Set struct {
 	pod     Pod
 	volumes *named.Store
+	rules   place.Rules
 	turn    chan struct{}
 }
 
-// New returns the block devices of a pod, some of which may be volumes with names.
-func New(pod Pod, volumes *named.Store) *Set {
-	return &Set{pod: pod, volumes: volumes, turn: make(chan struct{}, 1)}
+// New returns the block devices of a pod, some of which may be volumes with names. By their paths
+// no pod gets these, nor what else is Bulkhead's own by the rules.
+func New(pod Pod, volumes *named.Store, rules place.Rules) *Set {
+	return &Set{pod: pod, volumes: volumes, rules: rules, turn: make(chan struct{}, 1)}
 }
 
 // Turn waits until no other container with block devices is being made or removed: a device that
@@ -96,7 +100,11 @@ func Name(b store.Block) string {
 func (s *Set) find(source containerv1.Block) (string, error) {
 	volume, ok := containerv1.VolumeOf(source.Name)
 	if !ok {
-		return find(source.Name)
+		path, err := find(source.Name)
+		if err == nil && s.rules.Private(path) {
+			err = &failure.Error{Code: codes.PermissionDenied, Text: fmt.Sprintf("volume %.200q", source.Name), Err: place.ErrOwn}
+		}
+		return path, err
 	}
 	want := named.Disk
 	if source.FS == containerv1.NoFS {

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/api/slot"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
 func realDir(t *testing.T) string {
@@ -145,7 +146,7 @@ func TestPart(t *testing.T) {
 		{name: "read-only", has: has{{Path: path, ReadOnly: true}}, want: store.Block{}, code: codes.FailedPrecondition},
 	} {
 		tt.want.Path = path
-		part, disk, err := New(tt.has, nil).Part(t.Context(), "c", tt.want)
+		part, disk, err := New(tt.has, nil, place.Rules{}).Part(t.Context(), "c", tt.want)
 		if (disk != nil) != tt.sent || err == nil && tt.code != codes.OK || err != nil && failure.Code(err) != tt.code {
 			t.Errorf("%s: %v, %v", tt.name, disk, err)
 		}
@@ -176,7 +177,7 @@ func TestNamed(t *testing.T) {
 		kind, source, options := m.Encode()
 		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
 	}
-	s := New(has{}, nil)
+	s := New(has{}, nil, place.Rules{})
 	all, err := s.Of(ext4, mounts[1:])
 	if err != nil || len(all) != 1 || all[0].ReadOnly || all[0].Path != path {
 		t.Fatalf("%+v, %v", all, err)

@@ -145,6 +145,11 @@ func (r Rules) check(where, path string) (masks []string, err error) {
 	return masks, nil
 }
 
+// Private tells whether a path without links lies among what is Bulkhead's own.
+func (r Rules) Private(path string) bool {
+	return slices.ContainsFunc(r.own(), func(own string) bool { return within(own, path) })
+}
+
 // own are Bulkhead's directories where they really are. One that is not there yet is where it
 // would be.
 func (r Rules) own() []string {
