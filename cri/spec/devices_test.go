@@ -103,3 +103,20 @@ func TestBareDisks(t *testing.T) {
 		t.Errorf("of a volume with a file system: %v", err)
 	}
 }
+
+// TestNamedVolume: a mount of a named volume is of what the volume is, and of the pod's group.
+func TestNamedVolume(t *testing.T) {
+	in := Input{Volumes: layout.Dirs{Own: "/own"}, Named: func(volume, cache string) (containerv1.Source, error) {
+		return containerv1.Share{Name: containerv1.VolumeName(volume), Cache: cache}, nil
+	}}
+	in.Options.FSGroup = 7
+	in.Options.HostPaths = map[string]containerv1.Share{"v": {Name: containerv1.VolumeName("data"), Cache: "none"}}
+	got, err := volume(&runtimeapi.Mount{HostPath: "/own/u/kubernetes.io~host-path/v/a/b", ContainerPath: "/x", Readonly: true}, in)
+	want := containerv1.Mount{
+		Destination: "/x", Source: containerv1.Share{Name: "volume:data", Cache: "none"}, SubPath: "a/b", Group: 7,
+		Options: []string{"rbind", "rprivate", "ro"},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%s, %v", diff, err)
+	}
+}

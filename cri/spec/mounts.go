@@ -120,6 +120,7 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 		if m.Source, err = in.Named(volume, share.Cache); err != nil {
 			return m, fmt.Errorf("mount at %s: %w", destination, err)
 		}
+		m.Group = in.Options.FSGroup
 		return m, nil
 	case v.Files:
 		m.Source = containerv1.Files{Name: v.Name}
