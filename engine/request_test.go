@@ -32,8 +32,8 @@ func TestContainerRequestCheck(t *testing.T) {
 			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{Poststart: []specs.Hook{{Path: "/hook"}}} },
 		},
 		{
-			name: "a shared root", want: codes.Unimplemented, says: "as the root",
-			with: func(r *ContainerRequest) { r.Root = containerv1.Share{Name: "/srv"} },
+			name: "a root of a file system that is not known", want: codes.Unimplemented, says: `file system "xfs"`,
+			with: func(r *ContainerRequest) { r.Root = containerv1.Block{Name: "/dev/sdb", FS: "xfs"} },
 		},
 	} {
 		r := ContainerRequest{Key: "k", Spec: &specs.Spec{}, Root: containerv1.Image{ID: "i"}, Stdio: containerv1.Discard{}}

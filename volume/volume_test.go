@@ -158,7 +158,7 @@ func TestManagerWritesVolumes(t *testing.T) {
 			Items: []corev1.DownwardAPIVolumeFile{resourceFile("x", "nobody", "limits.cpu", "1")},
 		}}, err: "container nobody not found"},
 		{name: "token", source: projected(nil, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}),
-			err: "not honoured"},
+			err: "no API server that issues tokens"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pod, set := world(t)
