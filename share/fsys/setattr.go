@@ -55,7 +55,28 @@ func (fs *FS) chown(r *nodes.Ref, in *fuse.SetAttrInCommon) error {
 		}
 		uid, gid = -1, -1 // as it is; the kernel still drops the bits that a change of owner drops
 	}
-	return unix.Fchownat(r.FD, "", uid, gid, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
+	kept, err := fs.keptGroupBit(r, &in.InHeader)
+	if err == nil {
+		err = unix.Fchownat(r.FD, "", uid, gid, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err == nil && kept != 0 {
+		err = unix.Fchmodat(fs.proc, strconv.Itoa(r.FD), kept&0o7777&^(unix.S_ISUID|unix.S_ISGID), 0)
+	}
+	return err
+}
+
+// keptGroupBit is the mode of a file whose set-group-id bit a change of owner would leave, since
+// the server may keep it and who asks may not; else 0. The kernel takes the bit of files that
+// their group can execute.
+func (fs *FS) keptGroupBit(r *nodes.Ref, by *fuse.InHeader) (mode uint32, err error) {
+	if by.Uid == 0 || r.Type() != unix.S_IFREG {
+		return 0, nil
+	}
+	var st unix.Statx_t
+	if err := nodes.Stat(r.FD, &st); err != nil || by.Gid == st.Gid || st.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID {
+		return 0, err
+	}
+	return uint32(st.Mode), nil
 }
 
 func (fs *FS) chmod(r *nodes.Ref, mode uint32) error {
