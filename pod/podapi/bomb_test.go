@@ -57,6 +57,13 @@ func TestBombs(t *testing.T) {
 			"spec: {replicas: %d, template: {spec: {containers: [{name: c, image: i%s}]}}}\n",
 			i, replicas, rest)
 	}
+	set := func(replicas, templates int, labels string) string {
+		return fmt.Sprintf("apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: s}\n"+
+			"spec: {replicas: %d, serviceName: s, selector: {matchLabels: {%s}}, template: {metadata: {labels: {%s}}, "+
+			"spec: {containers: [{name: c, image: i}]}}, volumeClaimTemplates: [%s]}\n",
+			replicas, labels, labels, repeat(templates,
+				"{metadata: {name: t%d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}, "))
+	}
 	for _, test := range []struct {
 		name string
 		text string
@@ -94,6 +101,12 @@ func TestBombs(t *testing.T) {
 		{name: "replicas of much", want: "more than",
 			text: deployment(0, 100, ", env: ["+repeat(20_000, "{name: A%d},")+"]") +
 				deployment(1, 100, ", env: ["+repeat(8_000, "{name: A%d},")+"]")},
+		{name: "labels of many claims", want: "more than",
+			text: set(1, 2000, repeat(5000, "l%d: v, "))},
+		{name: "claims", want: "more than",
+			text: set(100, 500, "app: db")},
+		{name: "claims as many as there may be",
+			text: set(100, 10, "app: db")},
 		{name: "a long name", want: "metadata.name",
 			text: strings.Replace(pod, "name: web", "name: "+strings.Repeat("X", 400_000), 1)},
 		{name: "a list of little", want: "x: unknown field",

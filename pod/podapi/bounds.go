@@ -16,10 +16,13 @@ const (
 	maxDocuments = 1000
 	maxDepth     = 100 // of lists and maps within each other
 	maxPods      = 1000
+	maxClaims    = 1000
 	maxFaults    = 100
 	maxWords     = 1 << 10 // bytes of a fault's message, and of its field
 	// nodeCost is what a value counts for beside its text, in bytes.
 	nodeCost = 64
+	// claimCost is what a claim counts for beside its text, in bytes.
+	claimCost = 16 * nodeCost
 )
 
 var (

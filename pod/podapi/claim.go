@@ -27,8 +27,34 @@ func (d *decoder) claim(text []byte, prefix string) {
 	c.objectMeta(&object.ObjectMeta)
 	c.claim(&object.Spec, "spec.")
 	if len(d.problems) == before && d.once(object.Kind, &object.ObjectMeta, prefix) {
-		d.found.Claims = append(d.found.Claims, object)
+		d.keepClaim(object)
 	}
+}
+
+// keepClaim tells whether there may be another claim.
+func (d *decoder) keepClaim(claim *corev1.PersistentVolumeClaim) bool {
+	if len(d.found.Claims) == maxClaims {
+		d.add(0, "", ErrInvalid, fmt.Sprintf("there are more than %d claims", maxClaims))
+		return false
+	}
+	d.found.Claims = append(d.found.Claims, claim)
+	return true
+}
+
+// countClaims counts what a set adds to each claim of each pod beside the claim's own text: the
+// labels of its selector.
+func (d *decoder) countClaims(w workload) bool {
+	each := claimCost
+	if w.selector != nil {
+		for key, value := range w.selector.MatchLabels {
+			each += len(key) + len(value) + nodeCost
+		}
+	}
+	replicas := 1
+	if w.replicas != nil {
+		replicas = int(*w.replicas)
+	}
+	return d.count(each * len(w.volumes) * replicas)
 }
 
 // claim defaults and checks what a claim asks for.

@@ -30,8 +30,9 @@ type workload struct {
 	owner    metav1.OwnerReference
 	check    func(c checker) // what is the workload's own; nil for nothing
 	// volumes are claims that each pod gets of its own, by claims, which is nil for none.
-	volumes []corev1.PersistentVolumeClaim
-	claims  func(pod *corev1.Pod) []*corev1.PersistentVolumeClaim
+	volumes  []corev1.PersistentVolumeClaim
+	claims   func(pod *corev1.Pod) []*corev1.PersistentVolumeClaim
+	selector *metav1.LabelSelector // whose labels the claims get; nil for none
 }
 
 var always = []corev1.RestartPolicy{corev1.RestartPolicyAlways}
@@ -66,7 +67,7 @@ func (d *decoder) statefulSet(text []byte, prefix string) {
 		}
 		return workload{
 			meta: &object.ObjectMeta, template: &object.Spec.Template, replicas: object.Spec.Replicas, policies: always,
-			ordinal: true, first: first, volumes: object.Spec.VolumeClaimTemplates,
+			ordinal: true, first: first, volumes: object.Spec.VolumeClaimTemplates, selector: object.Spec.Selector,
 			claims: func(pod *corev1.Pod) []*corev1.PersistentVolumeClaim { return claims(object, pod) },
 			finish: func(pod *corev1.Pod, number int32) {
 				label(pod, appsv1.StatefulSetPodNameLabel, pod.Name)
@@ -117,6 +118,9 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 	if w.replicas != nil && !d.count(len(text)*int(max(*w.replicas-1, 0))) {
 		return
 	}
+	if w.claims != nil && !d.countClaims(w) {
+		return
+	}
 	for _, pod := range w.pods() {
 		var own []*corev1.PersistentVolumeClaim
 		if w.claims != nil {
@@ -137,10 +141,9 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 		}
 		d.keep(pod)
 		for _, claim := range own {
-			if !d.once(claim.Kind, &claim.ObjectMeta, prefix) {
+			if !d.once(claim.Kind, &claim.ObjectMeta, prefix) || !d.keepClaim(claim) {
 				return
 			}
-			d.found.Claims = append(d.found.Claims, claim)
 		}
 	}
 }
