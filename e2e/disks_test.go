@@ -66,6 +66,8 @@ func TestDisk(t *testing.T) {
 		t.Errorf("grown, while it is in use, to %d KiB", size)
 	}
 
+	grownTogether(t, w)
+
 	// The VM is killed while it writes: what was synced is there.
 	last := w.lastNumber(t)
 	for _, p := range w.processes() {
@@ -108,6 +110,20 @@ func TestDisk(t *testing.T) {
 		t.Errorf("its pod is left: %s", out)
 	}
 	w.end(t)
+}
+
+// grownTogether: of commands that make one disk larger at the same time none makes it smaller again.
+func grownTogether(t *testing.T, w *world) {
+	t.Helper()
+	for size := 202; size <= 210; size += 2 {
+		one := w.start(t, "", "volume", "resize", "data", fmt.Sprintf("%dMi", size))
+		other := w.start(t, "", "volume", "resize", "data", fmt.Sprintf("%dMi", size-1))
+		one.wait(t)
+		other.wait(t) // refused if it came late
+		if out, want := w.must(t, "", "volume", "inspect", "data", "-o", "jsonpath={..size}"), strconv.Itoa(size<<20); out != want {
+			t.Fatalf("it has %q bytes, and not %s", out, want)
+		}
+	}
 }
 
 // bare is a pod that has a bare disk, on which nobody has made a file system.

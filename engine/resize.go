@@ -218,6 +218,10 @@ func (e *Engine) GrowVolume(ctx context.Context, name string, bytes int64) (name
 		return v, err
 	}
 	defer done()
+	// Another may have grown it while this one waited.
+	if _, err := e.named.Growable(name, bytes); err != nil {
+		return v, err
+	}
 	c, err := p.live(ctx)
 	if err == nil {
 		err = growVolume(ctx, c, b, scratch.Rounded(bytes))
