@@ -1,0 +1,83 @@
+package guesttree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrBounds is of a tree that was not looked at as a whole: it has more levels or entries than the
+// walk was to see.
+var ErrBounds = errors.New("it has more directories in each other, or more files, than are looked at")
+
+// Bounds of a walk. Zero Entries are any number.
+type Bounds struct {
+	Levels  int // directories in each other, with the top; at most MaxLevels
+	Entries int
+}
+
+// Walk calls visit for all that is below the directory path, a directory before what is in it, in no
+// order. dir is open during the call, and name is one component of it; what is called so may be
+// something else by the time it is used. An error of visit ends the walk, and so does ctx; both are
+// returned. What cannot be read, vanishes or is mounted there is passed over. What lies beyond the
+// bounds is so too: ErrBounds, after all that lies within.
+func Walk(ctx context.Context, path string, b Bounds, visit func(dir int, name string, st *unix.Stat_t) error) error {
+	top, err := openLevel(unix.AT_FDCWD, path)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	levels := []level{top}
+	defer func() {
+		for _, l := range levels {
+			l.dir.Close()
+		}
+	}()
+	var beyond error
+	for seen := 0; len(levels) > 0; {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		at := &levels[len(levels)-1]
+		name, err := at.next()
+		if err != nil {
+			if exhausted(err) {
+				return err
+			}
+			at.dir.Close()
+			levels = levels[:len(levels)-1]
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Fstatat(at.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue
+		}
+		if seen++; b.Entries > 0 && seen > b.Entries {
+			return ErrBounds
+		}
+		if err := visit(at.fd, name, &st); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			continue
+		}
+		if len(levels) >= min(b.Levels, MaxLevels) {
+			beyond = ErrBounds
+			continue
+		}
+		below, err := openLevel(at.fd, name)
+		switch {
+		case err == nil:
+			levels = append(levels, below)
+		case exhausted(err):
+			return fmt.Errorf("open a directory: %w", err)
+		}
+	}
+	return beyond
+}
+
+// exhausted is whether an error is the machine's rather than the tree's.
+func exhausted(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOSYS)
+}
