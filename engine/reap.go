@@ -86,7 +86,7 @@ func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 	if err := e.groups.Reap(ctx, func(id string) bool { return held[id] || e.busy(id) }); err != nil {
 		r.Failed = append(r.Failed, err.Error())
 	}
-	if err := e.named.Reap(); err != nil {
+	if err := e.named.Reap(ctx); err != nil {
 		r.Failed = append(r.Failed, err.Error())
 	}
 	if err := e.machines.Reap(ctx); err != nil {

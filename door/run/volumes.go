@@ -126,7 +126,7 @@ func (s *server) removeVolume(r *http.Request) (any, error) {
 	rest, err := s.unnamed(r.Context(), name)
 	switch {
 	case err == nil:
-		return api.Result{}, rest()
+		return api.Result{}, rest(r.Context())
 	case force && errors.Is(err, named.ErrNotFound):
 		return api.Result{}, nil
 	}
@@ -135,7 +135,7 @@ func (s *server) removeVolume(r *http.Request) (any, error) {
 
 // unnamed removes a volume that no pod names. What was in it is deleted by rest, for which pods that
 // begin do not wait.
-func (s *server) unnamed(ctx context.Context, name string) (rest func() error, err error) {
+func (s *server) unnamed(ctx context.Context, name string) (rest func(context.Context) error, err error) {
 	s.naming.Lock()
 	defer s.naming.Unlock()
 	if users := s.volumeUsers()[name]; len(users) > 0 {
@@ -177,7 +177,7 @@ func (s *server) collectVolumes(ctx context.Context, p *api.Pruned) error {
 		case errors.Is(err, api.ErrConflict), errors.Is(err, named.ErrInUse), errors.Is(err, named.ErrNotFound):
 			continue
 		case err == nil:
-			err = rest()
+			err = rest(ctx)
 		}
 		if err != nil {
 			return err

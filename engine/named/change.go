@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
 // turnWait bounds the wait for who else makes or removes a volume.
@@ -106,14 +107,15 @@ func fill(ctx context.Context, dir string, v Volume) error {
 
 // Remove removes a volume: ErrNotFound, and ErrInUse of one whose disk a pod's machine has. Of a
 // Shared one the caller has to know whether a pod uses it. The volume is gone then; rest, which the
-// caller calls, deletes what was in it, however long that takes. Reap deletes what rest does not.
-func (s *Store) Remove(ctx context.Context, name string) (rest func() error, err error) {
+// caller calls, deletes what was in it, however long that takes, until its ctx ends. Reap deletes what
+// rest does not.
+func (s *Store) Remove(ctx context.Context, name string) (rest func(ctx context.Context) error, err error) {
 	gone, err := s.setAside(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return func() error {
-		if err := os.RemoveAll(gone); err != nil {
+	return func(ctx context.Context) error {
+		if err := guesttree.Remove(ctx, gone); err != nil {
 			return fmt.Errorf("delete what was in volume %s: %w", name, err)
 		}
 		return nil
@@ -218,8 +220,8 @@ func (s *Store) Growable(name string, bytes int64) (Volume, error) {
 }
 
 // Reap deletes what processes have left that were killed while they made or removed volumes. It
-// leaves that to the next call while another process has its turn.
-func (s *Store) Reap() error {
+// leaves that to the next call while another process has its turn, and what is left when ctx ends.
+func (s *Store) Reap(ctx context.Context) error {
 	if _, err := os.Lstat(s.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -234,7 +236,7 @@ func (s *Store) Reap() error {
 	err = errors.Join(err, os.RemoveAll(s.Dir(makingDir)), lock.Unlock())
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), gonePrefix) {
-			err = errors.Join(err, os.RemoveAll(s.Dir(e.Name())))
+			err = errors.Join(err, guesttree.Remove(ctx, s.Dir(e.Name())))
 		}
 	}
 	if err != nil {

@@ -130,7 +130,7 @@ func TestTogether(t *testing.T) {
 				if all, err := s.List(); err != nil || len(all) > 1 || len(all) == 1 && all[0].Damage != "" {
 					t.Errorf("%+v, %v", all, err)
 				}
-				if err := s.Reap(); err != nil {
+				if err := s.Reap(t.Context()); err != nil {
 					t.Error(err)
 				}
 				if err := remove(t, s, "data"); err == nil {
@@ -173,7 +173,7 @@ func TestCrash(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := s.Reap(); err != nil {
+		if err := s.Reap(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		alone(t, s, "other")
@@ -292,5 +292,5 @@ func remove(t *testing.T, s *Store, name string) error {
 	if err != nil {
 		return err
 	}
-	return rest()
+	return rest(t.Context())
 }

@@ -2,44 +2,46 @@ package named
 
 import (
 	"context"
-	"io/fs"
 	"os"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-// Used is what the volume takes of the host's disk, in bytes. Of what changes meanwhile it
-// counts some; of a volume that cannot be read, nothing. A walk of many files ends with ctx.
+// What Used looks at of a volume.
+const (
+	usedEntries = 1 << 20
+	usedWait    = 5 * time.Second
+)
+
+// Used is what the volume takes of the host's disk, in bytes; of a Shared one it is at least that: files
+// in more than guesttree.MaxLevels directories in each other are not counted, nor more than 2^20 files,
+// nor what 5 s or ctx do not suffice for. Of what changes meanwhile it counts some; of a volume that
+// cannot be read, nothing.
 func (s *Store) Used(ctx context.Context, v Volume) (bytes int64) {
 	if v.Kind != Shared {
 		info, err := os.Lstat(s.Image(v.Name))
 		if err != nil {
 			return 0
 		}
-		return blocks(info)
-	}
-	root, err := os.OpenRoot(s.Files(v.Name))
-	if err != nil {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			return st.Blocks * 512
+		}
 		return 0
 	}
-	defer root.Close() // no link that a pod puts there leads out of it
-	_ = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return fs.SkipAll
-		}
-		if err != nil {
-			return nil //nolint:nilerr // as said
-		}
-		if info, err := d.Info(); err == nil {
-			bytes += blocks(info)
-		}
+	ctx, cancel := context.WithTimeout(ctx, usedWait)
+	defer cancel()
+	var top unix.Stat_t
+	if unix.Lstat(s.Files(v.Name), &top) == nil {
+		bytes = top.Blocks * 512
+	}
+	bounds := guesttree.Bounds{Levels: guesttree.MaxLevels, Entries: usedEntries}
+	_ = guesttree.Walk(ctx, s.Files(v.Name), bounds, func(_ int, _ string, st *unix.Stat_t) error {
+		bytes += st.Blocks * 512
 		return nil
 	})
 	return bytes
-}
-
-func blocks(info fs.FileInfo) int64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Blocks * 512
-	}
-	return 0
 }
