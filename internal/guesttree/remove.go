@@ -2,7 +2,6 @@ package guesttree
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -164,7 +163,11 @@ func (r *remover) directory(at *doomed, name string, undeletable error) error {
 // move takes a directory to the top of the tree, where it is met again.
 func (r *remover) move(at *doomed, name string) error {
 	top := r.levels[1]
-	rename := func() error { return unix.Renameat(at.fd, name, top.fd, ".deep-"+rand.Text()) }
+	var fresh [16]byte // the kernel's: clones of a guest share all others
+	if _, err := unix.Getrandom(fresh[:], 0); err != nil {
+		return err
+	}
+	rename := func() error { return unix.Renameat(at.fd, name, top.fd, fmt.Sprintf(".deep-%x", fresh)) }
 	err := at.change(func() error { return top.change(rename) })
 	if errors.Is(err, unix.EACCES) && enter(at.fd, name) == nil { // its .. changes too
 		err = rename()
