@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
 // opTimeout bounds what the agent does on its own to a container. It is long:
@@ -342,7 +343,7 @@ func (a *Agent) remove(c *container) error {
 	}
 	err := errors.Join(a.crun.Forget(c.id), os.RemoveAll(c.dir))
 	if c.upper != "" {
-		err = errors.Join(err, os.RemoveAll(c.upper))
+		err = errors.Join(err, guesttree.Remove(context.Background(), c.upper)) // however long that takes
 	}
 	if err != nil {
 		return fmt.Errorf("remove container %s: %w", c.id, err)

@@ -1,12 +1,15 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
 // The directories of the scratch disk.
@@ -41,7 +44,7 @@ func reuse(at string) error {
 		done := make(chan struct{})
 		go func() { // which nothing but the VM's end ends
 			defer close(done)
-			if err := os.RemoveAll(rest); err != nil {
+			if err := guesttree.Remove(context.Background(), rest); err != nil {
 				Log("clear what an earlier VM left: %v", err)
 			}
 		}()

@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestSetAside: of what an earlier VM left only the volumes stay, whatever it left.
@@ -59,6 +62,37 @@ func TestSetAside(t *testing.T) {
 				t.Errorf("outside of the disk: %v", got)
 			}
 		})
+	}
+}
+
+// TestReuseDeep: what lies deeper than there are descriptors goes too.
+func TestReuseDeep(t *testing.T) {
+	at := t.TempDir()
+	dir, err := unix.Open(at, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	for range 300 {
+		if err := errors.Join(err, unix.Mkdirat(dir, "deep", 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		above := dir
+		dir, err = unix.Openat(above, "deep", unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		unix.Close(above)
+	}
+	unix.Close(dir)
+	fds, err := os.ReadDir("/proc/self/fd")
+	var was unix.Rlimit
+	if err := errors.Join(err, unix.Getrlimit(unix.RLIMIT_NOFILE, &was)); err != nil {
+		t.Fatal(err)
+	}
+	few := unix.Rlimit{Cur: uint64(len(fds)) + 100, Max: was.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	err = reuse(at)
+	if err := errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &was)); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(t, at); !slices.Equal(got, []string{rootsDir, volumesDir}) {
+		t.Errorf("there are %v", got)
 	}
 }
 
