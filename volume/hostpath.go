@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/place"
@@ -14,14 +14,14 @@ import (
 
 // hostPathModes are what the files of the types are, of those that a pod can have.
 var hostPathModes = map[corev1.HostPathType]struct {
-	is   fs.FileMode
+	is   uint32 // as stat(2) has it
 	what string
 }{
-	corev1.HostPathDirectory: {fs.ModeDir, "a directory"}, corev1.HostPathDirectoryOrCreate: {fs.ModeDir, "a directory"},
-	corev1.HostPathFile: {0, "a file"}, corev1.HostPathFileOrCreate: {0, "a file"},
-	corev1.HostPathSocket:   {fs.ModeSocket, "a socket file"},
-	corev1.HostPathCharDev:  {fs.ModeDevice | fs.ModeCharDevice, "a character device"},
-	corev1.HostPathBlockDev: {fs.ModeDevice, "a block device"},
+	corev1.HostPathDirectory: {unix.S_IFDIR, "a directory"}, corev1.HostPathDirectoryOrCreate: {unix.S_IFDIR, "a directory"},
+	corev1.HostPathFile: {unix.S_IFREG, "a file"}, corev1.HostPathFileOrCreate: {unix.S_IFREG, "a file"},
+	corev1.HostPathSocket:   {unix.S_IFSOCK, "a socket file"},
+	corev1.HostPathCharDev:  {unix.S_IFCHR, "a character device"},
+	corev1.HostPathBlockDev: {unix.S_IFBLK, "a block device"},
 }
 
 // prepareHostPath finds that a hostPath is what its type says, or makes it so where rules let pods'
@@ -44,12 +44,12 @@ func prepareHostPath(ctx context.Context, rules place.Rules, source *corev1.Host
 	p, err := rules.Open(ctx, source.Path, place.How{Missing: missing})
 	if err == nil {
 		defer p.Close()
-		if p.Directory == want.is.IsDir() && (want.is.IsDir() || want.is.IsRegular()) {
+		if p.Directory && want.is == unix.S_IFDIR || !p.Directory && want.is == unix.S_IFREG {
 			return nil
 		}
 	}
 	// What is no directory and no regular file is for the engine to refuse.
-	if errors.Is(err, place.ErrKind) && isKind(source.Path, want.is) {
+	if errors.Is(err, place.ErrKind) && isKind(ctx, source.Path, want.is) {
 		return nil
 	}
 	if err == nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, place.ErrKind) {
@@ -58,7 +58,7 @@ func prepareHostPath(ctx context.Context, rules place.Rules, source *corev1.Host
 	return fmt.Errorf("hostPath type check failed: %w", err)
 }
 
-func isKind(path string, kind fs.FileMode) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().Type() == kind
+func isKind(ctx context.Context, path string, kind uint32) bool {
+	n, err := place.Look(ctx, path)
+	return err == nil && n.Mode&unix.S_IFMT == kind
 }

@@ -1,0 +1,55 @@
+package place
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Node is a file of the host of whatever kind, which was looked at and not opened.
+type Node struct {
+	Path   string // where it is, without links
+	Mode   uint32 // its kind and its permissions, as stat(2) has them
+	Group  uint32
+	Device uint64 // the number of the device that it stands for, as stat(2) has it
+}
+
+// IsBlock reports whether it is a block device's.
+func (n Node) IsBlock() bool { return n.Mode&unix.S_IFMT == unix.S_IFBLK }
+
+// IsRegular reports whether it is a regular file.
+func (n Node) IsRegular() bool { return n.Mode&unix.S_IFMT == unix.S_IFREG }
+
+// Look tells what a path names now, links followed, and whether a pod may have it or not. It
+// waits as long for a file system as Rules.Open does. Errors match ErrSilent, or the kernel's.
+func Look(ctx context.Context, path string) (Node, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrSilent)
+	defer cancel()
+	var seen Node // which a call that is given up may write still
+	_, err := left.bound(ctx, path, func() (_ *Place, err error) {
+		seen, err = look(path)
+		return nil, err
+	})
+	if err != nil {
+		return Node{}, err
+	}
+	return seen, nil
+}
+
+func look(path string) (n Node, err error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return n, fmt.Errorf("host path %.200q: %w", path, err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil {
+		n = Node{Mode: st.Mode, Group: st.Gid, Device: st.Rdev}
+		n.Path, err = at(fd)
+	}
+	if err != nil {
+		return n, fmt.Errorf("host path %.200q: %w", path, err)
+	}
+	return n, nil
+}
