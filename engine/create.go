@@ -77,7 +77,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if err != nil {
 		return "", err
 	}
-	devices, err := p.blocks.Of(r.Root, mounts)
+	devices, err := p.blocks.Of(ctx, r.Root, mounts)
 	if err != nil {
 		return "", err
 	}
@@ -99,7 +99,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if r.Spec, err = shares.Named(r.Spec, shared); err != nil {
 		return "", err
 	}
-	if r.Spec, err = p.blocks.Named(r.Spec, devices); err != nil {
+	if r.Spec, err = p.blocks.Named(ctx, r.Spec, devices); err != nil {
 		return "", err
 	}
 	ctr := newContainer(p, id, r)

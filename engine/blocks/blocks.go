@@ -63,7 +63,7 @@ func (s *Set) Turn(ctx context.Context, all []store.Block) (done func(), err err
 
 // Of are the block devices that a root and mounts are of, without repetition, each by the path
 // where it is. The root's comes first.
-func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store.Block, err error) {
+func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv1.Mount) (all []store.Block, err error) {
 	if source, ok := root.(containerv1.Block); ok {
 		mounts = append([]containerv1.Mount{{Destination: "/", Source: source}}, mounts...)
 	}
@@ -72,11 +72,11 @@ func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store
 		if !ok {
 			continue
 		}
-		path, err := s.find(source)
+		path, err := s.find(ctx, source)
 		if err != nil {
 			return nil, failure.Wrap(err, "mount at %s", m.Destination)
 		}
-		one := store.Block{Asked: source.Name, Path: path, FS: string(source.FS), ReadOnly: source.ReadOnly}
+		one := store.Block{Asked: source.Name, Path: path, FS: string(source.FS), ReadOnly: source.ReadOnly, Device: source.Device}
 		at := slices.IndexFunc(all, func(b store.Block) bool { return b.Path == path })
 		switch {
 		case at < 0:
@@ -85,6 +85,7 @@ func (s *Set) Of(root containerv1.Root, mounts []containerv1.Mount) (all []store
 			return nil, failure.Invalid("mount at %s: block device %.200q is mounted with its file system, and without", m.Destination, path)
 		default:
 			all[at].ReadOnly = all[at].ReadOnly && one.ReadOnly
+			all[at].Device = max(all[at].Device, one.Device) // find has them equal, where both are said
 		}
 	}
 	return all, nil
@@ -97,10 +98,10 @@ func Name(b store.Block) string {
 }
 
 // find is the path without links of a block device, or of the disk of a volume.
-func (s *Set) find(source containerv1.Block) (string, error) {
+func (s *Set) find(ctx context.Context, source containerv1.Block) (string, error) {
 	volume, ok := containerv1.VolumeOf(source.Name)
 	if !ok {
-		path, err := find(source.Name)
+		path, err := find(ctx, source.Name, source.Device)
 		if err == nil && s.rules.Private(path) {
 			err = &failure.Error{Code: codes.PermissionDenied, Text: fmt.Sprintf("volume %.200q", source.Name), Err: place.ErrOwn}
 		}
@@ -122,7 +123,7 @@ func (s *Set) find(source containerv1.Block) (string, error) {
 
 // Named is a specification whose mounts of block devices have the VM's names for them. What is
 // to be read only cannot be written, also where the VM has the disk writable.
-func (s *Set) Named(spec *specs.Spec, all []store.Block) (*specs.Spec, error) {
+func (s *Set) Named(ctx context.Context, spec *specs.Spec, all []store.Block) (*specs.Spec, error) {
 	if len(all) == 0 {
 		return spec, nil
 	}
@@ -134,12 +135,12 @@ func (s *Set) Named(spec *specs.Spec, all []store.Block) (*specs.Spec, error) {
 		if err != nil || !ours || !ok {
 			continue
 		}
-		path, err := s.find(block)
+		path, err := s.find(ctx, block)
 		at := slices.IndexFunc(all, func(b store.Block) bool { return b.Path == path })
 		if err != nil || at < 0 {
 			return nil, failure.Invalid("mount at %s: its block device is not the container's", m.Destination)
 		}
-		block.Name = Name(all[at])
+		block.Name, block.Device = Name(all[at]), 0
 		if block.ReadOnly {
 			readOnly(&m, &block)
 		}
@@ -185,7 +186,7 @@ func (s *Set) Part(ctx context.Context, but string, b store.Block) (layout.Part,
 	}
 	switch {
 	case have == nil:
-		disk, err := Open(ctx, b.Path, b.ReadOnly)
+		disk, err := Open(ctx, b.Path, b.Device, b.ReadOnly)
 		return part, disk, s.heldBy(err, b)
 	case have.FS != b.FS:
 		return part, nil, failure.Invalid("block device %.200q is mounted with its file system, and without", b.Path)

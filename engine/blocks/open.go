@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -37,16 +36,21 @@ const (
 
 // Disk is an open block device, or a file that stands for one, with a lock on it: an exclusive
 // one, or with others that only read. A block device that is open to be written cannot be mounted
-// by the host.
+// by the host, and one that the host has mounted is not opened. One that is only read can be
+// mounted later.
 type Disk struct{ *os.File }
 
-// Open opens and locks a disk by a path without links. It waits a moment for one that is taken;
-// an error matches ErrInUse then.
-func Open(ctx context.Context, path string, readOnly bool) (*Disk, error) {
+// errMoved says that a path names another file than the one that was opened and locked.
+var errMoved = errors.New("somebody has put another file there")
+
+// Open opens and locks a disk by a path without links: the block device with that number, as
+// stat(2) has it, or whatever disk is there for 0. It waits a moment for one that is taken; an
+// error matches ErrInUse then.
+func Open(ctx context.Context, path string, device uint64, readOnly bool) (*Disk, error) {
 	until := time.Now().Add(lastWait)
 	for {
-		d, err := open(path, readOnly)
-		if !errors.Is(err, ErrInUse) || time.Now().After(until) {
+		d, err := open(path, device, readOnly)
+		if !errors.Is(err, ErrInUse) && !errors.Is(err, errMoved) || time.Now().After(until) {
 			return d, err
 		}
 		select {
@@ -57,18 +61,18 @@ func Open(ctx context.Context, path string, readOnly bool) (*Disk, error) {
 	}
 }
 
-func open(path string, readOnly bool) (_ *Disk, err error) {
+func open(path string, device uint64, readOnly bool) (_ *Disk, err error) {
 	how := &unix.OpenHow{Flags: unix.O_RDWR | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	lock := unix.LOCK_EX
 	if readOnly {
 		how.Flags, lock = unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, unix.LOCK_SH
 	}
 	// What it is comes first: to open a FIFO or a terminal does something.
-	device, err := judge(path)
+	isDevice, err := judge(path, device)
 	if err != nil {
 		return nil, err
 	}
-	if device && !readOnly {
+	if isDevice && !readOnly {
 		how.Flags |= unix.O_EXCL // the kernel's own lock, against the host's mounts
 	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, how)
@@ -84,7 +88,7 @@ func open(path string, readOnly bool) (_ *Disk, err error) {
 			d.Close()
 		}
 	}()
-	if err := d.check(readOnly); err != nil {
+	if isDevice, err = d.check(device, readOnly); err != nil {
 		return nil, err
 	}
 	switch err := unix.Flock(fd, lock|unix.LOCK_NB); {
@@ -93,77 +97,62 @@ func open(path string, readOnly bool) (_ *Disk, err error) {
 	case err != nil:
 		return nil, fmt.Errorf("lock volume %.200q: %w", path, err)
 	}
+	if err := d.there(); err != nil {
+		return nil, err
+	}
+	if isDevice && readOnly {
+		if err := d.unclaimed(); err != nil {
+			return nil, err
+		}
+	}
 	return d, nil
 }
 
+// there finds that the file is still the one of its path: a lock on a file that was removed
+// meanwhile, or replaced, keeps nobody from the one that is there now.
+func (d *Disk) there() error {
+	var own, now unix.Stat_t
+	if err := unix.Lstat(d.Name(), &now); err != nil {
+		return &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("volume %.200q", d.Name()), Err: err}
+	}
+	if err := unix.Fstat(int(d.Fd()), &own); err != nil {
+		return fmt.Errorf("volume %.200q: %w", d.Name(), err)
+	}
+	if own.Dev != now.Dev || own.Ino != now.Ino {
+		return fmt.Errorf("volume %.200q: %w", d.Name(), errMoved)
+	}
+	return nil
+}
+
+// unclaimed finds that nobody has a block device for himself that is open to be read: the host,
+// which has mounted it or a part of it. The claim that tells is given up at once, since it would
+// keep others from reading; of two who look at one moment the second looks again.
+func (d *Disk) unclaimed() error {
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(d.Fd())), unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return inUse(d.Name(), "this host has mounted it")
+	}
+	if err != nil {
+		return &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("claim volume %.200q", d.Name()), Err: err}
+	}
+	return unix.Close(fd)
+}
+
 // check looks at what is open: it is not what judge has seen where somebody has swapped it.
-func (d *Disk) check(readOnly bool) error {
-	if _, err := kindOf(int(d.Fd()), d.Name()); err != nil {
-		return err
+func (d *Disk) check(number uint64, readOnly bool) (device bool, err error) {
+	if device, err = kindOf(int(d.Fd()), d.Name(), number); err != nil {
+		return false, err
 	}
 	size, err := d.Seek(0, 2)
 	switch {
 	case err != nil:
-		return fmt.Errorf("size of volume %.200q: %w", d.Name(), err)
+		return false, fmt.Errorf("size of volume %.200q: %w", d.Name(), err)
 	case size == 0 || size%sector != 0:
-		return failure.Invalid("volume %.200q has %d bytes, not a multiple of %d", d.Name(), size, sector)
+		return false, failure.Invalid("volume %.200q has %d bytes, not a multiple of %d", d.Name(), size, sector)
 	}
-	info, err := d.Stat()
-	if err == nil && info.Mode().IsRegular() && !readOnly && size > slot.Size {
-		err = failure.Unsupported("volume %.200q: a file of %d bytes to be written, of at most %d; block devices may be larger",
+	if !device && !readOnly && size > slot.Size {
+		return false, failure.Unsupported("volume %.200q: a file of %d bytes to be written, of at most %d; block devices may be larger",
 			d.Name(), size, int64(slot.Size))
 	}
-	return err
-}
-
-// find is the path without links of a disk, which is there.
-func find(path string) (string, error) {
-	if !filepath.IsAbs(path) {
-		return "", failure.Invalid("volume %.200q is not an absolute path", path)
-	}
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("volume %.200q", path), Err: err}
-	}
-	defer unix.Close(fd)
-	if _, err := kindOf(fd, path); err != nil {
-		return "", err
-	}
-	return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
-}
-
-// judge reports whether a path is that of a block device, and refuses what is no disk.
-func judge(path string) (device bool, err error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false, &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("volume %.200q", path), Err: err}
-	}
-	defer unix.Close(fd)
-	return kindOf(fd, path)
-}
-
-func kindOf(fd int, path string) (device bool, err error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return false, fmt.Errorf("volume %.200q: %w", path, err)
-	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFBLK:
-		return true, nil
-	case unix.S_IFREG:
-		return false, nil
-	}
-	return false, failure.Invalid("volume %.200q is neither a block device nor a regular file", path)
-}
-
-func codeOf(err error) codes.Code {
-	switch {
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENXIO):
-		return codes.NotFound
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
-		return codes.PermissionDenied
-	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG):
-		return codes.InvalidArgument
-	}
-	return codes.Internal
+	return device, nil
 }

@@ -68,7 +68,7 @@ func TestOpen(t *testing.T) {
 		{path: ".", code: codes.InvalidArgument},
 		{path: "none", code: codes.NotFound},
 	} {
-		d, err := Open(t.Context(), filepath.Join(dir, tt.path), tt.readOnly)
+		d, err := Open(t.Context(), filepath.Join(dir, tt.path), 0, tt.readOnly)
 		if failure.Code(err) != tt.code && (err != nil || tt.code != codes.OK) {
 			t.Errorf("%s: %v", tt.path, err)
 		}
@@ -86,7 +86,7 @@ func TestLocks(t *testing.T) {
 	cancel()
 	open := func(readOnly bool) (*Disk, bool) {
 		t.Helper()
-		d, err := Open(soon, path, readOnly)
+		d, err := Open(soon, path, 0, readOnly)
 		if err != nil && (!errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), path) || failure.Code(err) != codes.FailedPrecondition) {
 			t.Fatal(err)
 		}
@@ -178,11 +178,11 @@ func TestNamed(t *testing.T) {
 		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
 	}
 	s := New(has{}, nil, place.Rules{})
-	all, err := s.Of(ext4, mounts[1:])
+	all, err := s.Of(t.Context(), ext4, mounts[1:])
 	if err != nil || len(all) != 1 || all[0].ReadOnly || all[0].Path != path {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	named, err := s.Named(spec, all)
+	named, err := s.Named(t.Context(), spec, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestNamed(t *testing.T) {
 		}
 	}
 	mounts[1].Source = containerv1.Block{Name: link, Access: "r"}
-	if _, err := s.Of(nil, mounts); failure.Code(err) != codes.InvalidArgument {
+	if _, err := s.Of(t.Context(), nil, mounts); failure.Code(err) != codes.InvalidArgument {
 		t.Errorf("with its file system, and without: %v", err)
 	}
 }

@@ -36,7 +36,7 @@ func TestVolumes(t *testing.T) {
 		{block: containerv1.Block{Name: volumes.Image("fs"), FS: containerv1.FSExt4}, code: codes.PermissionDenied},
 		{block: containerv1.Block{Name: volumes.Image("bare"), Access: "rwm"}, code: codes.PermissionDenied},
 	} {
-		path, err := s.find(tt.block)
+		path, err := s.find(t.Context(), tt.block)
 		if path != tt.at && err == nil || (err == nil) != (tt.code == codes.OK) || err != nil && failure.Code(err) != tt.code {
 			t.Errorf("%+v: %s, %v", tt.block, path, err)
 		}

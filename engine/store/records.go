@@ -139,6 +139,9 @@ type Block struct {
 	Path     string `json:"path"`  // as it was found, without links
 	FS       string `json:"fs,omitempty"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
+	// Device is the number of the block device that is there and no other, as stat(2) has it; 0 is
+	// any, or a file.
+	Device uint64 `json:"device,omitempty"`
 }
 
 // Timing is one phase of the start.

@@ -20,6 +20,9 @@ func (b Block) encode(add func(key, value string)) {
 	if b.Mode != 0 {
 		add("mode", strconv.FormatUint(uint64(b.Mode), 8))
 	}
+	if b.Device != 0 {
+		add("device", strconv.FormatUint(b.Device, 10))
+	}
 }
 
 // parse takes one option of a mount of the block, and returns false for one that is none.
@@ -44,6 +47,8 @@ func (b *Block) parse(key, value string, err *error) bool {
 		var mode uint64
 		mode, *err = strconv.ParseUint(value, 8, 12)
 		b.Mode = uint32(mode)
+	case "device":
+		b.Device, *err = strconv.ParseUint(value, 10, 64)
 	default:
 		return false
 	}

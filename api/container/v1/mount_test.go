@@ -14,7 +14,7 @@ var sources = []Source{
 	Dir{Name: "v"}, Dir{Name: "v", Medium: Memory, Size: 77, Mode: 0o1700}, Dir{Name: "v", Medium: HugePages},
 	Files{Name: "v"}, Text{Content: "127.0.0.1 a=b,c\n"}, Termination{},
 	Image{ID: "sha256:1"}, Share{Name: "/srv"},
-	Block{Name: "/dev/sdb", FS: FSExt4}, Block{Name: "/dev/sdb", ReadOnly: true, Access: "rm", Mode: 0o660},
+	Block{Name: "/dev/sdb", FS: FSExt4}, Block{Name: "/dev/sdb", ReadOnly: true, Access: "rm", Mode: 0o660, Device: 1<<44 | 5},
 }
 
 func TestMountIsWhatWasPrinted(t *testing.T) {
@@ -64,6 +64,7 @@ func TestParseMountRefuses(t *testing.T) {
 		{name: "a disk that is neither", kind: typeBlock, option: "disk=rw"},
 		{name: "an unknown access", kind: typeBlock, option: "access=x"},
 		{name: "no access", kind: typeBlock, option: "access="},
+		{name: "a device in words", kind: typeBlock, option: "device=sdb"},
 		{name: "a group of 32 bits", kind: typeFiles, option: "group=2147483648"},
 	} {
 		if m, ours, err := ParseMount("/at", tt.kind, "v", []string{tt.option}); !errors.Is(err, ErrInvalid) || !ours {

@@ -41,6 +41,9 @@ type Block struct {
 	// them. Mode is that of the device's node. Neither is there with a file system.
 	Access string
 	Mode   uint32
+	// Device is the number that the block device at the path must have, as stat(2) has it; no regular
+	// file stands for that one. 0 is any, and also a file.
+	Device uint64
 }
 
 // FS is a file system on a Block.

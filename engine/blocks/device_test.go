@@ -1,0 +1,133 @@
+package blocks
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/place"
+)
+
+// run is what a program of the host's prints.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// loopDevice is a block device of the host with an empty file system, and its number.
+func loopDevice(t *testing.T, dir string) (path string, number uint64) {
+	t.Helper()
+	disk := file(t, filepath.Join(dir, "loop"), 8<<20)
+	run(t, "/sbin/mkfs.ext4", "-q", disk)
+	path = run(t, "/sbin/losetup", "--find", "--show", disk)
+	t.Cleanup(func() { run(t, "/sbin/losetup", "--detach", path) })
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return path, st.Rdev
+}
+
+// TestSwapped: a path that was judged to be a block device's gives nothing else, whoever puts it
+// there, and at whichever moment.
+func TestSwapped(t *testing.T) {
+	dir := realDir(t)
+	loop, number := loopDevice(t, dir)
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(loop, link); err != nil {
+		t.Fatal(err)
+	}
+	s := New(has{}, nil, place.Rules{})
+	asked := containerv1.Block{Name: link, Access: "rwm", Device: number}
+	mounts := []containerv1.Mount{{Destination: "/dev/x", Source: asked}}
+	all, err := s.Of(t.Context(), nil, mounts)
+	if err != nil || len(all) != 1 || all[0].Path != loop || all[0].Device != number {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	_, disk, err := s.Part(t.Context(), "c", all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.Close()
+	other := asked
+	other.Device++
+	if path, err := s.find(t.Context(), other); failure.Code(err) != codes.FailedPrecondition {
+		t.Errorf("another device: %s, %v", path, err)
+	}
+	secret := file(t, filepath.Join(dir, "secret"), 1<<20)
+	if err := errors.Join(os.Remove(link), os.Symlink(secret, link)); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := s.Of(t.Context(), nil, mounts); failure.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a file: %+v, %v", all, err)
+	}
+	all[0].Path = secret
+	if _, disk, err := s.Part(t.Context(), "c", all[0]); disk != nil || failure.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a file that was put there later: %v, %v", disk, err)
+	}
+}
+
+// TestMounted: what the host has mounted is opened neither to be written nor to be read; several
+// may read what it has not.
+func TestMounted(t *testing.T) {
+	dir := realDir(t)
+	loop, number := loopDevice(t, dir)
+	at := filepath.Join(dir, "at")
+	if err := errors.Join(os.Mkdir(at, 0o755), unix.Mount(loop, at, "ext4", unix.MS_RDONLY, "")); err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, readOnly := range []bool{false, true} {
+		d, err := Open(soon, loop, number, readOnly)
+		if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), loop) || d != nil {
+			t.Errorf("read-only %v: %v, %v", readOnly, d, err)
+		}
+	}
+	if err := unix.Unmount(at, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		d, err := Open(t.Context(), loop, number, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+	}
+}
+
+// TestThere: a file that is another's now, or nobody's, is not the disk of its path.
+func TestThere(t *testing.T) {
+	path := file(t, filepath.Join(realDir(t), "disk"), 1<<20)
+	d, err := Open(t.Context(), path, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.there(); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.there(); failure.Code(err) != codes.NotFound {
+		t.Errorf("removed: %v", err)
+	}
+	file(t, path, 1<<20)
+	if err := d.there(); !errors.Is(err, errMoved) {
+		t.Errorf("replaced: %v", err)
+	}
+}

@@ -1,0 +1,75 @@
+package blocks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/place"
+)
+
+// find is the path without links of a disk, which is there: the block device with that number,
+// or any disk for 0.
+func find(ctx context.Context, path string, device uint64) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", failure.Invalid("volume %.200q is not an absolute path", path)
+	}
+	n, err := place.Look(ctx, path)
+	if err != nil {
+		return "", &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("volume %.200q", path), Err: err}
+	}
+	if _, err := isDisk(n.Mode, n.Device, path, device); err != nil {
+		return "", err
+	}
+	return n.Path, nil
+}
+
+// judge reports whether a path is that of a block device, and refuses what is no disk.
+func judge(path string, number uint64) (device bool, err error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("volume %.200q", path), Err: err}
+	}
+	defer unix.Close(fd)
+	return kindOf(fd, path, number)
+}
+
+func kindOf(fd int, path string, number uint64) (device bool, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, fmt.Errorf("volume %.200q: %w", path, err)
+	}
+	return isDisk(st.Mode, st.Rdev, path, number)
+}
+
+// isDisk refuses what is no disk, or not the block device with the number that was asked for.
+func isDisk(mode uint32, rdev uint64, path string, number uint64) (device bool, err error) {
+	switch kind := mode & unix.S_IFMT; {
+	case number != 0 && (kind != unix.S_IFBLK || rdev != number):
+		return false, failure.New(codes.FailedPrecondition, "volume %.200q is not the block device any more that was asked for", path)
+	case kind == unix.S_IFBLK:
+		return true, nil
+	case kind == unix.S_IFREG:
+		return false, nil
+	}
+	return false, failure.Invalid("volume %.200q is neither a block device nor a regular file", path)
+}
+
+func codeOf(err error) codes.Code {
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENXIO):
+		return codes.NotFound
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
+		return codes.PermissionDenied
+	case errors.Is(err, place.ErrSilent):
+		return codes.DeadlineExceeded
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG):
+		return codes.InvalidArgument
+	}
+	return codes.Internal
+}
