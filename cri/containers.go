@@ -49,7 +49,7 @@ func (s *Service) CreateContainerWith(
 	case config.GetLogPath() != "" && !filepath.IsLocal(config.GetLogPath()):
 		return "", failure.Invalid("container %s: log path %q leaves the pod's log directory", meta.GetName(), config.GetLogPath())
 	}
-	req, err := s.containerRequest(&p, proto.CloneOf(config), o)
+	req, err := s.containerRequest(ctx, &p, proto.CloneOf(config), o)
 	if err != nil {
 		return "", failure.Wrap(err, "create container %s", meta.GetName())
 	}
@@ -58,7 +58,7 @@ func (s *Service) CreateContainerWith(
 
 // containerRequest is what the engine is asked for. The configuration is its own.
 func (s *Service) containerRequest(
-	p *engine.Pod, config *runtimeapi.ContainerConfig, o runtimev1.ContainerOptions,
+	ctx context.Context, p *engine.Pod, config *runtimeapi.ContainerConfig, o runtimev1.ContainerOptions,
 ) (r engine.ContainerRequest, err error) {
 	pod := s.podOf(p)
 	img, err := s.engine.Images().Resolve(config.GetImage().GetImage())
@@ -81,7 +81,7 @@ func (s *Service) containerRequest(
 	if r.Files, err = s.filesOf(config, pod.options.FSGroup); err != nil {
 		return r, err
 	}
-	if r.Spec, err = s.specify(p, spec.Input{
+	if r.Spec, err = s.specify(ctx, p, spec.Input{
 		Container: config, Sandbox: pod.config, Options: pod.options, Own: o, Volumes: s.volumes, Image: img.Config,
 	}, last); err != nil {
 		return r, err

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/hostpath"
+	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
@@ -28,11 +30,11 @@ const maxHosts = 1 << 20
 
 // specify makes a container's OCI specification, with the content of what its
 // configuration names by a path on the host.
-func (s *Service) specify(p *engine.Pod, in spec.Input, last *store.Termination) (*specs.Spec, error) {
+func (s *Service) specify(ctx context.Context, p *engine.Pod, in spec.Input, last *store.Termination) (*specs.Spec, error) {
 	config := in.Container
 	in.Known = func(path string) bool { return s.engine.HostPaths().Check(path) == nil }
 	in.Named, in.Bare = s.named, s.bare
-	in.Block = blockNode
+	in.Block = func(path string) (spec.Node, bool, error) { return blockNode(ctx, path) }
 	var err error
 	if in.Hosts, err = s.hostsOf(config); err != nil {
 		return nil, err
@@ -70,13 +72,19 @@ func (s *Service) named(name, cache string) (containerv1.Source, error) {
 	return nil, failure.Invalid("volume %s is a bare disk, which cannot be mounted", name)
 }
 
-// blockNode looks whether a path of the host is a block device's, links followed.
-func blockNode(path string) (node spec.Node, ok bool) {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return node, false
+// blockNode looks whether a path of the host is a block device's, links followed. Its error says
+// that nobody can tell; what is not there, or not the caller's, is for others to refuse.
+func blockNode(ctx context.Context, path string) (node spec.Node, ok bool, err error) {
+	n, err := place.Look(ctx, path)
+	switch {
+	case errors.Is(err, place.ErrSilent):
+		return node, false, &failure.Error{Code: codes.DeadlineExceeded, Text: "look for a block device", Err: err}
+	case ctx.Err() != nil:
+		return node, false, failure.Wrap(err, "look for a block device")
+	case err != nil || !n.IsBlock() || n.Device == 0:
+		return node, false, nil //nolint:nilerr // it is for others to refuse
 	}
-	return spec.Node{Mode: st.Mode & 0o777, Group: int(st.Gid)}, true
+	return spec.Node{Mode: n.Mode & 0o777, Group: int(n.Group), Device: n.Device}, true, nil
 }
 
 // bare says that a named volume is a bare disk, or what it is.

@@ -1,17 +1,20 @@
 package cri
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/testfs"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
@@ -104,5 +107,22 @@ func TestHostsOf(t *testing.T) {
 		if got, err := hostsOf(mounts("/etc/hosts", from)); err != nil || got != "" {
 			t.Errorf("%s: %q, %v", from, got, err)
 		}
+	}
+}
+
+// TestBlockNode: what is no block device is none, and a file system that does not answer fails the
+// call in time.
+func TestBlockNode(t *testing.T) {
+	dir := t.TempDir()
+	silent := testfs.Silent(t, filepath.Join(dir, "dead"))
+	for _, path := range []string{dir, "/dev/null", filepath.Join(dir, "none"), "relative"} {
+		if _, ok, err := blockNode(t.Context(), path); ok || err != nil {
+			t.Errorf("%s: %v, %v", path, ok, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, ok, err := blockNode(ctx, filepath.Join(silent.Dir, "x")); ok || failure.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("%v, %v", ok, err)
 	}
 }

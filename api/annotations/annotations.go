@@ -15,5 +15,10 @@ const Started = Prefix + "started"
 // "auto", "none" or "always" (package share).
 const Cache = "io.bulkhead.cache/"
 
+// Device is the beginning of a user's annotations: followed by the name of a hostPath of type
+// BlockDevice, it says what containers that have it among their volumeDevices may do with it, some
+// of "rwm".
+const Device = "io.bulkhead.device/"
+
 // Internal tells whether key is reserved.
 func Internal(key string) bool { return strings.HasPrefix(key, Prefix) }

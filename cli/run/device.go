@@ -40,6 +40,6 @@ func parseDevice(text string) (m mounted, err error) {
 	if info.Mode()&(fs.ModeDevice|fs.ModeCharDevice) != fs.ModeDevice {
 		return m, fmt.Errorf("%s is not a block device: a pod has the others of a machine of its own", host)
 	}
-	m.from.HostPath, m.readOnly = &hostPath{Path: host, Type: "BlockDevice"}, !strings.Contains(access, "w")
+	m.from.HostPath, m.access = &hostPath{Path: host, Type: "BlockDevice"}, access
 	return m, nil
 }

@@ -4,6 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
 // TestDevice reads --device as podman does, and refuses what is no block device by name.
@@ -11,14 +14,14 @@ func TestDevice(t *testing.T) {
 	disk := blockDevice(t)
 	for _, tt := range []struct {
 		text, at string
-		readOnly bool
+		access   string
 		ok       bool
 	}{
-		{text: disk, at: disk, ok: true},
-		{text: disk + ":/dev/xvda", at: "/dev/xvda", ok: true},
-		{text: disk + ":/dev/xvda:rwm", at: "/dev/xvda", ok: true},
-		{text: disk + ":/dev/xvda:r", at: "/dev/xvda", readOnly: true, ok: true},
-		{text: disk + ":r", at: disk, readOnly: true, ok: true},
+		{text: disk, at: disk, access: "rwm", ok: true},
+		{text: disk + ":/dev/xvda", at: "/dev/xvda", access: "rwm", ok: true},
+		{text: disk + ":/dev/xvda:rwm", at: "/dev/xvda", access: "rwm", ok: true},
+		{text: disk + ":/dev/xvda:r", at: "/dev/xvda", access: "r", ok: true},
+		{text: disk + ":r", at: disk, access: "r", ok: true},
 		{text: disk + ":w"}, {text: disk + ":/dev/xvda:"}, {text: disk + ":/dev/xvda:x"}, {text: disk + ":/a:r:r"},
 		{text: "/dev/null"}, {text: "/dev/none"}, {text: t.TempDir()}, {text: ""},
 	} {
@@ -26,9 +29,28 @@ func TestDevice(t *testing.T) {
 		if (err == nil) != tt.ok {
 			t.Errorf("%q: %v", tt.text, err)
 		}
-		if tt.ok && (m.at != tt.at || m.readOnly != tt.readOnly || m.from.HostPath.Path != disk || m.from.HostPath.Type != "BlockDevice") {
+		if tt.ok && (m.at != tt.at || m.access != tt.access || m.from.HostPath.Path != disk || m.from.HostPath.Type != "BlockDevice") {
 			t.Errorf("%q: %+v", tt.text, m)
 		}
+	}
+}
+
+// TestDeviceOfPod: a device is among the container's volumeDevices, and the pod is one that is read.
+func TestDeviceOfPod(t *testing.T) {
+	disk := blockDevice(t)
+	m, err := described(t, "--device", disk+":/dev/xvda:r", "busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := podapi.Read(m.Name, []byte(m.YAML))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := found.Pods[0]
+	c, source := p.Spec.Containers[0], p.Spec.Volumes[0]
+	if len(c.VolumeMounts) != 0 || len(c.VolumeDevices) != 1 || c.VolumeDevices[0].DevicePath != "/dev/xvda" ||
+		source.HostPath == nil || source.HostPath.Path != disk || p.Annotations[annotations.Device+source.Name] != "r" {
+		t.Errorf("%+v, %+v, %v", c, source, p.Annotations)
 	}
 }
 

@@ -41,6 +41,7 @@ type (
 		Resources       *resources        `json:"resources,omitempty"`
 		SecurityContext map[string]uint32 `json:"securityContext,omitempty"`
 		VolumeMounts    []volumeMount     `json:"volumeMounts,omitempty"`
+		VolumeDevices   []volumeDevice    `json:"volumeDevices,omitempty"`
 	}
 	variable struct {
 		Name  string `json:"name"`

@@ -39,6 +39,10 @@ type (
 		MountPath string `json:"mountPath"`
 		ReadOnly  bool   `json:"readOnly,omitempty"`
 	}
+	volumeDevice struct {
+		Name       string `json:"name"`
+		DevicePath string `json:"devicePath"`
+	}
 )
 
 // mounted is one thing that a container gets at a place of its own.
@@ -47,6 +51,7 @@ type mounted struct {
 	at       string
 	readOnly bool
 	cache    string // empty is as the engine likes
+	access   string // what the pod may do with a device, of "rwm"; empty for what is none
 }
 
 // volumeName is what volumes are called, as with podman. What is none has to be a path.
@@ -213,11 +218,16 @@ func (f *volumeFlags) setVolumes(p *podDocument) {
 	for i, m := range f.all {
 		m.from.Name = fmt.Sprintf("volume-%d", i)
 		p.Spec.Volumes = append(p.Spec.Volumes, m.from)
+		if p.Metadata.Annotations == nil && (m.cache != "" || m.access != "") {
+			p.Metadata.Annotations = map[string]string{}
+		}
 		if m.cache != "" {
-			if p.Metadata.Annotations == nil {
-				p.Metadata.Annotations = map[string]string{}
-			}
 			p.Metadata.Annotations[annotations.Cache+m.from.Name] = m.cache
+		}
+		if m.access != "" {
+			p.Metadata.Annotations[annotations.Device+m.from.Name] = m.access
+			c.VolumeDevices = append(c.VolumeDevices, volumeDevice{Name: m.from.Name, DevicePath: m.at})
+			continue
 		}
 		c.VolumeMounts = append(c.VolumeMounts, volumeMount{Name: m.from.Name, MountPath: m.at, ReadOnly: m.readOnly})
 	}

@@ -35,44 +35,48 @@ var nodes = map[string]node{
 
 // Node is how a block device of the host can be opened there.
 type Node struct {
-	Mode  uint32 // the permissions, as chmod(2) has them
-	Group int    // the number of its group
+	Mode   uint32 // the permissions, as chmod(2) has them
+	Group  int    // the number of its group
+	Device uint64 // its own number, as stat(2) has it
 }
 
 // block is the mount of a block device of the host.
-func (in Input) block(hostPath, at, access string) (m containerv1.Mount, ok bool) {
+func (in Input) block(hostPath, at, access string) (m containerv1.Mount, ok bool, err error) {
 	if in.Block == nil {
-		return m, false
+		return m, false, nil
 	}
-	node, ok := in.Block(hostPath)
+	node, ok, err := in.Block(hostPath)
 	return containerv1.Mount{Destination: at, Group: node.Group, Source: containerv1.Block{
-		Name: hostPath, Access: access, Mode: node.Mode, ReadOnly: !strings.Contains(access, "w"),
-	}}, ok
+		Name: hostPath, Access: access, Mode: node.Mode, ReadOnly: !strings.Contains(access, "w"), Device: node.Device,
+	}}, ok, err
 }
 
 // devices adds the devices that the container names by the host's paths, and returns the mounts of
 // block devices. Others than these and nodes are refused: the pod's machine does not have them.
 func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
 	for _, w := range in.Container.GetDevices() {
-		if _, ok := in.volume(w.GetHostPath()); ok {
+		from := in.from(w.GetHostPath())
+		if _, ok := containerv1.VolumeOf(from); ok {
 			continue // it is among the mounts
 		}
 		at, access := path.Clean(w.GetContainerPath()), w.GetPermissions()
 		if access == "" {
 			access = "rwm"
 		}
-		n, ok := nodes[w.GetHostPath()]
+		n, ok := nodes[from]
 		disk, isDisk := containerv1.Mount{}, false
 		if !ok {
-			disk, isDisk = in.block(w.GetHostPath(), at, access)
+			if disk, isDisk, err = in.block(from, at, access); err != nil {
+				return nil, fmt.Errorf("device at %s: %w", at, err)
+			}
 		}
 		switch {
 		case !ok && !isDisk:
-			return nil, fmt.Errorf("%w: device %s of the host: the pod's machine has none of it", oci.ErrNotSupported, w.GetHostPath())
+			return nil, fmt.Errorf("%w: device %s of the host: the pod's machine has none of it", oci.ErrNotSupported, from)
 		case !path.IsAbs(at) || at == "/":
-			return nil, fmt.Errorf("%w: device %s at %q", oci.ErrInvalid, w.GetHostPath(), w.GetContainerPath())
+			return nil, fmt.Errorf("%w: device %s at %q", oci.ErrInvalid, from, w.GetContainerPath())
 		case strings.Trim(access, "rwm") != "":
-			return nil, fmt.Errorf("%w: permissions %q of device %s", oci.ErrInvalid, access, w.GetHostPath())
+			return nil, fmt.Errorf("%w: permissions %q of device %s", oci.ErrInvalid, access, from)
 		}
 		if isDisk {
 			disks = append(disks, encode(disk))
@@ -84,7 +88,7 @@ func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
 			})
 		}
 		there := func(d specs.LinuxDevice) bool { return d.Path == at }
-		if n.common && at == w.GetHostPath() || slices.ContainsFunc(out.Devices, there) {
+		if n.common && at == from || slices.ContainsFunc(out.Devices, there) {
 			continue
 		}
 		out.Devices = append(out.Devices, specs.LinuxDevice{Path: at, Type: "c", Major: n.major, Minor: n.minor, FileMode: &n.mode})
@@ -92,19 +96,23 @@ func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
 	return disks, nil
 }
 
-// volume is the named volume that a path of the host stands for.
-func (in Input) volume(hostPath string) (volume string, ok bool) {
+// from is what a device's path of the host stands for: the name of a named volume, the path of a
+// hostPath, or itself.
+func (in Input) from(hostPath string) string {
 	v, ok, err := in.Volumes.Of(hostPath)
 	if err != nil || !ok || !v.Host || v.SubPath != "" {
-		return "", false
+		return hostPath
 	}
-	return containerv1.VolumeOf(in.Options.HostPaths[v.Name].Name)
+	if name := in.Options.HostPaths[v.Name].Name; name != "" {
+		return name
+	}
+	return hostPath
 }
 
 // bareDisks are the container's bare disks that are named volumes.
 func bareDisks(in Input) (out []containerv1.Mount, err error) {
 	for _, d := range in.Container.GetDevices() {
-		volume, ok := in.volume(d.GetHostPath())
+		volume, ok := containerv1.VolumeOf(in.from(d.GetHostPath()))
 		if !ok {
 			continue
 		}

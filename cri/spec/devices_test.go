@@ -2,6 +2,7 @@ package spec
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -14,6 +15,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
+// loop0 is the number of the only block device, which has two paths.
+const loop0 = 7<<8 | 3
+
+var errSilent = errors.New("nobody answers")
+
+func blockNodes(path string) (Node, bool, error) {
+	if path == "/dead" {
+		return Node{}, false, errSilent
+	}
+	return Node{Mode: 0o660, Group: 6, Device: loop0}, path == "/dev/loop0" || path == "/pods/link", nil
+}
+
 func TestDevices(t *testing.T) {
 	t.Parallel()
 	base, err := oci.New("id")
@@ -22,9 +35,7 @@ func TestDevices(t *testing.T) {
 	}
 	rules := len(base.Linux.Resources.Devices)
 	in := func(all ...*runtimeapi.Device) Input {
-		return Input{Container: &runtimeapi.ContainerConfig{Devices: all}, Block: func(path string) (Node, bool) {
-			return Node{Mode: 0o660, Group: 6}, path == "/dev/loop0" || path == "/pods/link"
-		}}
+		return Input{Container: &runtimeapi.ContainerConfig{Devices: all}, Block: blockNodes}
 	}
 	disks, err := devices(base.Linux, in(
 		&runtimeapi.Device{HostPath: "/dev/null", ContainerPath: "/dev/null"},
@@ -34,9 +45,11 @@ func TestDevices(t *testing.T) {
 		&runtimeapi.Device{HostPath: "/dev/loop0", ContainerPath: "/dev/xvdb", Permissions: "r"},
 	))
 	want := []specs.Mount{
-		encode(containerv1.Mount{Destination: "/dev/xvda", Group: 6, Source: containerv1.Block{Name: "/pods/link", Access: "mrw", Mode: 0o660}}),
+		encode(containerv1.Mount{Destination: "/dev/xvda", Group: 6, Source: containerv1.Block{
+			Name: "/pods/link", Access: "mrw", Mode: 0o660, Device: loop0,
+		}}),
 		encode(containerv1.Mount{Destination: "/dev/xvdb", Group: 6, Source: containerv1.Block{
-			Name: "/dev/loop0", Access: "r", Mode: 0o660, ReadOnly: true,
+			Name: "/dev/loop0", Access: "r", Mode: 0o660, ReadOnly: true, Device: loop0,
 		}}),
 	}
 	if diff := cmp.Diff(want, disks); diff != "" {
@@ -64,6 +77,7 @@ func TestDevices(t *testing.T) {
 		{&runtimeapi.Device{HostPath: "/dev/null", ContainerPath: "/x", Permissions: "rx"}, oci.ErrInvalid, "rx"},
 		{&runtimeapi.Device{HostPath: "/dev/loop0", ContainerPath: "/x", Permissions: "x"}, oci.ErrInvalid, "loop0"},
 		{&runtimeapi.Device{HostPath: "/dev/loop0", ContainerPath: "/"}, oci.ErrInvalid, "loop0"},
+		{&runtimeapi.Device{HostPath: "/dead", ContainerPath: "/x"}, errSilent, "/x"},
 	} {
 		if _, err := devices(base.Linux, in(tt.device)); !errors.Is(err, tt.class) || !strings.Contains(err.Error(), tt.word) {
 			t.Errorf("%v: %v", tt.device, err)
@@ -118,5 +132,74 @@ func TestNamedVolume(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%s, %v", diff, err)
+	}
+}
+
+// TestDeviceOfHostPath: a device that is a volume of the pod's is the block device of its hostPath.
+func TestDeviceOfHostPath(t *testing.T) {
+	base, err := oci.New("id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := having(&runtimeapi.Device{HostPath: "/own/u/kubernetes.io~host-path/v", ContainerPath: "/dev/x", Permissions: "r"})
+	in.Volumes, in.Block = layout.Dirs{Own: "/own"}, blockNodes
+	in.Options.HostPaths = map[string]containerv1.Share{"v": {Name: "/dev/loop0"}}
+	got, err := devices(base.Linux, in)
+	want := []specs.Mount{encode(containerv1.Mount{Destination: "/dev/x", Group: 6, Source: containerv1.Block{
+		Name: "/dev/loop0", Access: "r", Mode: 0o660, ReadOnly: true, Device: loop0,
+	}})}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%s, %v", diff, err)
+	}
+}
+
+// TestMountedDevice: a hostPath that is a block device gives a container its node, and the disk
+// itself only to a privileged one.
+func TestMountedDevice(t *testing.T) {
+	for _, tt := range []struct {
+		privileged, readOnly bool
+		access               string // empty for a node alone
+	}{{}, {readOnly: true}, {privileged: true, access: "rwm"}, {privileged: true, readOnly: true, access: "r"}} {
+		in := Input{Container: &runtimeapi.ContainerConfig{
+			Command: []string{"true"},
+			Mounts:  []*runtimeapi.Mount{{HostPath: "/pods/link", ContainerPath: "/disk", Readonly: tt.readOnly}},
+			Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+				Privileged: tt.privileged, NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER},
+			}},
+		}, Block: blockNodes}
+		out, err := Container(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var disks []containerv1.Source
+		for _, m := range out.Mounts {
+			if m, ours, err := containerv1.ParseMount(m.Destination, m.Type, m.Source, m.Options); ours && err == nil {
+				disks = append(disks, m.Source)
+			}
+		}
+		var want []containerv1.Source
+		mode, group := os.FileMode(0o660), uint32(6)
+		nodes := []specs.LinuxDevice{{Path: "/disk", Type: "b", Major: 7, Minor: 3, FileMode: &mode, GID: &group}}
+		if tt.access != "" {
+			nodes = nil
+			want = append(want, containerv1.Block{Name: "/pods/link", Access: tt.access, Mode: 0o660, ReadOnly: tt.readOnly, Device: loop0})
+		}
+		if diff := cmp.Diff(want, disks); diff != "" {
+			t.Errorf("%+v: %s", tt, diff)
+		}
+		if diff := cmp.Diff(nodes, out.Linux.Devices); diff != "" {
+			t.Errorf("%+v: %s", tt, diff)
+		}
+		for _, rule := range out.Linux.Resources.Devices {
+			if rule.Allow && rule.Type == "b" && rule.Access != "m" {
+				t.Errorf("%+v: the rule %+v", tt, rule)
+			}
+		}
+	}
+	in := having()
+	in.Container.Command, in.Block = []string{"true"}, blockNodes
+	in.Container.Mounts = []*runtimeapi.Mount{{HostPath: "/dead", ContainerPath: "/disk"}}
+	if _, err := Container(in); !errors.Is(err, errSilent) || !strings.Contains(err.Error(), "/disk") {
+		t.Errorf("where nobody can tell: %v", err)
 	}
 }

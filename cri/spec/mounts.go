@@ -2,11 +2,13 @@ package spec
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"sort"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
@@ -14,8 +16,8 @@ import (
 )
 
 // mounts adds the container's volumes to those that every container has, of
-// which /dev/shm is the last.
-func mounts(out []specs.Mount, in Input) ([]specs.Mount, error) {
+// which /dev/shm is the last. The devices are the nodes that the container may not open.
+func mounts(out []specs.Mount, in Input) (_ []specs.Mount, closed []specs.LinuxDevice, _ error) {
 	if in.Container.GetLinux().GetSecurityContext().GetPrivileged() {
 		for i := range out {
 			if out[i].Destination == "/sys" || out[i].Destination == "/sys/fs/cgroup" {
@@ -35,23 +37,27 @@ func mounts(out []specs.Mount, in Input) ([]specs.Mount, error) {
 		}
 		volume, err := volume(mount, in)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if mount.GetContainerPath() == "/dev/shm" {
 			out = out[:len(out)-1]
+		}
+		if disk, ok := volume.Source.(containerv1.Block); ok && disk.FS == containerv1.NoFS && disk.Access == "" {
+			closed = append(closed, closedNode(volume, disk))
+			continue
 		}
 		volumes = append(volumes, encode(volume))
 	}
 	bare, err := bareDisks(in)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, disk := range bare {
 		volumes = append(volumes, encode(disk))
 	}
 	if at := in.Termination; at != "" && !written(at) {
 		if !path.IsAbs(at) || path.Clean(at) == "/" {
-			return nil, fmt.Errorf("%w: termination message at %q", oci.ErrInvalid, at)
+			return nil, nil, fmt.Errorf("%w: termination message at %q", oci.ErrInvalid, at)
 		}
 		volumes = append(volumes, encode(containerv1.Mount{
 			Destination: path.Clean(at), Source: containerv1.Termination{}, Options: []string{"bind", "rw"},
@@ -61,7 +67,7 @@ func mounts(out []specs.Mount, in Input) ([]specs.Mount, error) {
 	sort.SliceStable(volumes, func(i, j int) bool {
 		return strings.Count(volumes[i].Destination, "/") < strings.Count(volumes[j].Destination, "/")
 	})
-	return append(out, volumes...), nil
+	return append(out, volumes...), closed, nil
 }
 
 // known tells a door's own files from those of the host that a client has at the same place.
@@ -133,17 +139,35 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 	return m, nil
 }
 
-// hostPath mounts a path of the host: a block device as its node, all else shared.
+// hostPath mounts a path of the host: a block device as its node, which only a privileged
+// container may open, all else shared.
 func (in Input) hostPath(m containerv1.Mount, share containerv1.Share, mount *runtimeapi.Mount) (containerv1.Mount, error) {
 	access := "rwm"
-	if mount.GetReadonly() {
+	switch {
+	case !in.Container.GetLinux().GetSecurityContext().GetPrivileged():
+		access = ""
+	case mount.GetReadonly():
 		access = "r"
 	}
-	if disk, ok := in.block(share.Name, m.Destination, access); ok && m.SubPath == "" {
+	disk, ok, err := in.block(share.Name, m.Destination, access)
+	if err != nil {
+		return m, fmt.Errorf("mount at %s: %w", m.Destination, err)
+	}
+	if ok && m.SubPath == "" {
 		return disk, nil
 	}
 	m.Source = share
 	return m, nil
+}
+
+// closedNode is the node of a block device of the host of which the pod's VM has nothing: it has
+// the number that it has on the host, and no rule of the device cgroup.
+func closedNode(m containerv1.Mount, disk containerv1.Block) specs.LinuxDevice {
+	mode, group := os.FileMode(disk.Mode), uint32(m.Group)
+	return specs.LinuxDevice{
+		Path: m.Destination, Type: "b", Major: int64(unix.Major(disk.Device)), Minor: int64(unix.Minor(disk.Device)),
+		FileMode: &mode, GID: &group,
+	}
 }
 
 // mountOptions are those of a mount that say who may do what with it.

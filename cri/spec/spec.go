@@ -39,8 +39,9 @@ type Input struct {
 	// says that a volume is a bare disk, or what it is; nil has none.
 	Named func(volume, cache string) (containerv1.Source, error)
 	Bare  func(volume string) error
-	// Block tells what a path of the host is, if it is that of a block device; nil has none.
-	Block func(hostPath string) (node Node, ok bool)
+	// Block tells what a path of the host is, if it is that of a block device, and fails where
+	// nobody can tell; nil has none.
+	Block func(hostPath string) (node Node, ok bool, err error)
 	// Seccomp is the profile of type Localhost that the container names.
 	Seccomp *specs.LinuxSeccomp
 }
@@ -63,9 +64,11 @@ func Container(in Input) (*specs.Spec, error) {
 	if err := process(spec.Process, in); err != nil {
 		return nil, err
 	}
-	if spec.Mounts, err = mounts(spec.Mounts, in); err != nil {
+	var closed []specs.LinuxDevice
+	if spec.Mounts, closed, err = mounts(spec.Mounts, in); err != nil {
 		return nil, err
 	}
+	spec.Linux.Devices = append(spec.Linux.Devices, closed...)
 	if err := linux(spec.Linux, in, spec.Process.Capabilities); err != nil {
 		return nil, err
 	}

@@ -38,8 +38,8 @@ func loopDevice(t *testing.T, size int64, text string) string {
 }
 
 // blockDevices: a block device of the host is the container's that names it, by a link as the
-// kubelet does or as a mount, with what it may do with it, also when it is started again; another
-// pod is refused it meanwhile.
+// kubelet does, with what it may do with it, also when it is started again; another
+// pod is refused it meanwhile. As a mount it is a node that only a privileged container opens.
 func blockDevices(ctx context.Context, t *testing.T, n *node) {
 	const size = 64 << 20
 	loop, link := loopDevice(t, size, "written"), filepath.Join(t.TempDir(), "link")
@@ -76,8 +76,18 @@ func blockDevices(ctx context.Context, t *testing.T, n *node) {
 			t.Fatal(err)
 		}
 	}
-	mounted := n.sleeper(ctx, t, pod, "mounted", config, mounting(&runtimeapi.Mount{ContainerPath: "/disk", HostPath: loop}))
-	if got := n.Sh(ctx, t, mounted, "head -c 7 /disk; stat -c %F /disk"); got != "WRITTENblock special file\n" {
+	volume := mounting(&runtimeapi.Mount{ContainerPath: "/disk", HostPath: loop})
+	mounted := n.sleeper(ctx, t, pod, "mounted", config, volume)
+	const closed = "block special file\nhead: /disk: Operation not permitted\nsh: can't create /disk: Operation not permitted\n"
+	if got := n.Sh(ctx, t, mounted, "exec 2>&1; stat -c %F /disk; head -c 7 /disk; echo x >/disk; true"); got != closed {
 		t.Errorf("a mounted device: %q", got)
+	}
+	config = critest.Pod("privileged-disks")
+	privileged := n.sleeper(ctx, t, n.podOf(ctx, t, config), "mounted", config, func(c *runtimeapi.ContainerConfig) {
+		volume(c)
+		c.Linux.SecurityContext = &security{Privileged: true}
+	})
+	if got := n.Sh(ctx, t, privileged, "head -c 7 /disk; stat -c %F /disk"); got != "WRITTENblock special file\n" {
+		t.Errorf("a mounted device of a privileged container: %q", got)
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/volume"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
@@ -83,11 +85,13 @@ func containerMount(o *Options, mount *corev1.VolumeMount, part string, images m
 	return out, nil
 }
 
-// containerDevices are the bare disks among the pod's volumes that the container has.
+// containerDevices are the bare disks and the block devices among the pod's volumes that the
+// container has.
 func containerDevices(o *Options, container *corev1.Container) (out []*runtimeapi.Device) {
 	for _, device := range container.VolumeDevices {
+		access := cmp.Or(o.Pod.Annotations[annotations.Device+device.Name], "mrw")
 		out = append(out, &runtimeapi.Device{
-			ContainerPath: device.DevicePath, HostPath: filepath.Join(o.Volumes(), layout.HostPath, device.Name), Permissions: "mrw",
+			ContainerPath: device.DevicePath, HostPath: filepath.Join(o.Volumes(), layout.HostPath, device.Name), Permissions: access,
 		})
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -160,8 +161,8 @@ func (c checker) devices(container *corev1.Container, at string) {
 	for i, device := range container.VolumeDevices {
 		at := fmt.Sprintf("%svolumeDevices[%d].", at, i)
 		of := slices.IndexFunc(c.pod.Volumes, func(v corev1.Volume) bool { return v.Name == device.Name })
-		if of < 0 || c.pod.Volumes[of].PersistentVolumeClaim == nil {
-			c.fault(at+"name", "there is no persistentVolumeClaim %q", device.Name)
+		if of < 0 || c.pod.Volumes[of].PersistentVolumeClaim == nil && !isBlockDevice(c.pod.Volumes[of].HostPath) {
+			c.fault(at+"name", "there is no persistentVolumeClaim, nor a hostPath of type BlockDevice, %q", device.Name)
 		}
 		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == device.Name }) {
 			c.fault(at+"name", "%q is mounted too", device.Name)
@@ -176,5 +177,22 @@ func (c checker) devices(container *corev1.Container, at string) {
 		default:
 			paths[where] = true
 		}
+	}
+}
+
+func isBlockDevice(source *corev1.HostPathVolumeSource) bool {
+	return source != nil && source.Type != nil && *source.Type == corev1.HostPathBlockDev
+}
+
+// device checks what a pod says beside the API of a block device of the host.
+func (c checker) device(pod *corev1.Pod, key, volume string) {
+	const field = "metadata.annotations"
+	at := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume })
+	if at < 0 || !isBlockDevice(pod.Spec.Volumes[at].HostPath) {
+		c.fault(field, "%q: the pod has no hostPath %q of type BlockDevice", key, volume)
+		return
+	}
+	if value := pod.Annotations[key]; strings.Trim(value, "rwm") != "" || !strings.Contains(value, "r") {
+		c.fault(field, "%q: %.64q is not r, rw or rwm", key, value)
 	}
 }

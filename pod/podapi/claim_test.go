@@ -111,8 +111,10 @@ func TestReadRefusesClaims(t *testing.T) {
 func TestReadRefusesDevices(t *testing.T) {
 	for devices, want := range map[string]string{
 		"[{name: v, devicePath: /dev/x}]":                                 "",
-		"[{name: e, devicePath: /dev/x}]":                                 `there is no persistentVolumeClaim "e"`,
-		"[{name: none, devicePath: /dev/x}]":                              `there is no persistentVolumeClaim "none"`,
+		"[{name: e, devicePath: /dev/x}]":                                 `BlockDevice, "e"`,
+		"[{name: none, devicePath: /dev/x}]":                              `BlockDevice, "none"`,
+		"[{name: d, devicePath: /dev/x}]":                                 "",
+		"[{name: h, devicePath: /dev/x}]":                                 `BlockDevice, "h"`,
 		"[{name: v}]":                                                     "devicePath: is required",
 		"[{name: v, devicePath: dev}]":                                    "is no place for a device",
 		"[{name: v, devicePath: /m}]":                                     "is there twice",
@@ -120,10 +122,28 @@ func TestReadRefusesDevices(t *testing.T) {
 		"[{name: w, devicePath: /dev/x}]":                                 `"w" is mounted too`,
 	} {
 		_, err := Read("f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  volumes: ["+
-			"{name: v, persistentVolumeClaim: {claimName: a}}, {name: w, persistentVolumeClaim: {claimName: b}}, {name: e, emptyDir: {}}]\n"+
+			"{name: v, persistentVolumeClaim: {claimName: a}}, {name: w, persistentVolumeClaim: {claimName: b}}, {name: e, emptyDir: {}}, "+
+			"{name: d, hostPath: {path: /dev/sdb, type: BlockDevice}}, {name: h, hostPath: {path: /dev/sdb}}]\n"+
 			"  containers: [{name: c, image: i, volumeMounts: [{name: w, mountPath: /m}], volumeDevices: "+devices+"}]\n"))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", devices, err)
+		}
+	}
+}
+
+// TestReadDeviceAccess: what containers may do with a block device is said of one, in its words.
+func TestReadDeviceAccess(t *testing.T) {
+	for note, want := range map[string]string{
+		"io.bulkhead.device/d: r": "", "io.bulkhead.device/d: rwm": "",
+		`io.bulkhead.device/d: ""`: "is not r, rw or rwm", "io.bulkhead.device/d: w": "is not r, rw or rwm",
+		"io.bulkhead.device/d: rx": "is not r, rw or rwm",
+		"io.bulkhead.device/h: r":  "no hostPath", "io.bulkhead.device/none: r": "no hostPath",
+	} {
+		_, err := Read("f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {"+note+"}}\nspec:\n  volumes: ["+
+			"{name: d, hostPath: {path: /dev/sdb, type: BlockDevice}}, {name: h, hostPath: {path: /dev/sdb}}]\n"+
+			"  containers: [{name: c, image: i, volumeDevices: [{name: d, devicePath: /dev/x}]}]\n"))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", note, err)
 		}
 	}
 }
