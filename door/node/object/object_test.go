@@ -174,6 +174,7 @@ func TestClash(t *testing.T) {
 		defer cancel()
 		all.Go(func() { k.Run(ctx, func() {}) })
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if clashes != 0 {
 			t.Error("it clashes with itself")
 		}
@@ -184,6 +185,7 @@ func TestClash(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(lookEvery)
+			synctest.Wait() // who looks now does so before the other machine tells again
 		}
 		if clashes != 1 {
 			t.Errorf("%d clashes were told", clashes)
