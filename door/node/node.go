@@ -170,7 +170,8 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	}
 	n.runner, err = runner.Open(ctx, runner.Options{
 		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: n.objects,
-		Node: o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver, Pod: n.cache.Get,
+		Services: n.objects.Services,
+		Node:     o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver, Pod: n.cache.Get,
 		Changed: n.status.Changed, Event: n.events.Pod, Logger: o.Logger,
 	})
 	if err != nil {

@@ -27,6 +27,7 @@ func TestNode(t *testing.T) {
 	t.Run("late secret", w.testLateSecret)
 	t.Run("streams", w.testStreams)
 	t.Run("debug", w.testDebug)
+	t.Run("services", w.testServices)
 	t.Run("figures", w.testFigures)
 	t.Run("deployment", w.testDeployment)
 	t.Run("job", w.testJob)

@@ -24,8 +24,8 @@ type Skipped struct {
 }
 
 // environment resolves a container's variables: those of envFrom, then those of
-// env in order, each of whose values may refer to those before it. A variable
-// that is there already is replaced in its place.
+// env in order, each of whose values may refer to those before it, and to those of Services. A variable
+// that is there already is replaced in its place. The variables of Services that nothing has set come last.
 type environment struct {
 	o         *Options
 	container *corev1.Container
@@ -34,10 +34,15 @@ type environment struct {
 	out     []variable
 	places  map[string]int
 	skipped []Skipped
+	links   map[string]string // the variables of Services
 }
 
 func resolveEnvironment(ctx context.Context, o *Options, container *corev1.Container, with Launch) (*environment, error) {
-	e := &environment{o: o, container: container, with: with, places: map[string]int{}}
+	e := &environment{o: o, container: container, with: with, places: map[string]int{}, links: map[string]string{}}
+	services, err := e.services(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for i := range container.EnvFrom {
 		if err := e.from(ctx, &container.EnvFrom[i]); err != nil {
 			return nil, err
@@ -56,15 +61,36 @@ func resolveEnvironment(ctx context.Context, o *Options, container *corev1.Conta
 			e.set(entry.Name, value)
 		}
 	}
+	for _, v := range services {
+		if _, known := e.places[v.name]; !known {
+			e.set(v.name, v.value)
+		}
+	}
 	return e, nil
 }
 
-func (e *environment) lookup(name string) (string, bool) {
-	place, known := e.places[name]
-	if !known {
-		return "", false
+// services has the variables of Services known, and returns them in their order.
+func (e *environment) services(ctx context.Context) ([]variable, error) {
+	if e.o.Services == nil {
+		return nil, nil
 	}
-	return e.out[place].value, true
+	list, err := e.o.Services(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := serviceVariables(e.o.Pod, list)
+	for _, v := range out {
+		e.links[v.name] = v.value
+	}
+	return out, nil
+}
+
+func (e *environment) lookup(name string) (string, bool) {
+	if place, known := e.places[name]; known {
+		return e.out[place].value, true
+	}
+	value, known := e.links[name]
+	return value, known
 }
 
 func (e *environment) set(name, value string) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -32,6 +33,9 @@ type Options struct {
 	// Objects are the ConfigMaps and Secrets of the pod's namespace; nil is
 	// none.
 	Objects volume.Objects
+	// Services, if set, are the Services of the pod's namespace and that of the API server, for
+	// variables. It may wait a moment for them.
+	Services func(ctx context.Context) ([]*corev1.Service, error)
 	// Places says what no pod gets of the host, and where nothing is made for it.
 	Places place.Rules
 	// HostsFile is where the pod's /etc/hosts is written; its directory exists.

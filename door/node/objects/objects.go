@@ -1,5 +1,6 @@
 // Package objects has the ConfigMaps and Secrets that a node's pods refer to, and no others: each
-// is watched by itself, as long as a pod refers to it. That is what a node may do.
+// is watched by itself, as long as a pod refers to it. That is what a node may do. Services, of which pods
+// get variables, are watched in the namespaces of the node's pods.
 package objects
 
 import (
@@ -41,6 +42,7 @@ type key struct{ kind, namespace, name string }
 const (
 	configMap = "configmap"
 	secret    = "secret"
+	services  = "services" // all of a namespace, or the one of the key's name
 )
 
 // New makes a cache. The caller calls Close.

@@ -8,6 +8,7 @@ import (
 
 // references are the objects that a pod refers to, each once.
 func references(pod *corev1.Pod) (out []key) {
+	out = append(out, serviceKeys(pod)...)
 	add := func(kind, name string) {
 		k := key{kind, pod.Namespace, name}
 		if name != "" && !slices.Contains(out, k) {

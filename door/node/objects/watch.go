@@ -20,6 +20,8 @@ type item struct {
 	known  bool          // whether it is there
 	came   chan struct{} // closed when that is known
 	object any           // nil for none
+	// services are those of a namespace, by their names, of an item of that kind.
+	services map[string]*corev1.Service
 }
 
 // firstPause and lastPause bound the pauses of a watch that fails. A node is allowed to see an
@@ -29,8 +31,12 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// watch follows one object until ctx ends.
+// watch follows one object, or the Services of a namespace, until ctx ends.
 func (c *Cache) watch(ctx context.Context, k key, i *item) {
+	if k.kind == services {
+		c.watchServices(ctx, k, i)
+		return
+	}
 	selector := fields.OneTermEqualSelector("metadata.name", k.name).String()
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -52,7 +58,12 @@ func (c *Cache) watch(ctx context.Context, k key, i *item) {
 	if k.kind == secret {
 		expected = &corev1.Secret{}
 	}
-	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c.o.Client), expected, &store{c, i},
+	c.reflect(ctx, lw, expected, &store{c, i})
+}
+
+// reflect has what a list and a watch tell be put into a store, until ctx ends.
+func (c *Cache) reflect(ctx context.Context, lw *cache.ListWatch, expected runtime.Object, into cache.ReflectorStore) {
+	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c.o.Client), expected, into,
 		cache.ReflectorOptions{
 			Name:    "objects",
 			Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause, Steps: 10, Factor: 2, Jitter: 0.2},

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -35,6 +36,9 @@ func (d *door) Configure(o *pod.Options) error {
 	o.SeccompDir, o.NodeName, o.HostIP, o.ClusterDomain = node.SeccompDir, node.Node, node.HostIP, node.ClusterDomain
 	o.Objects, o.Places = d.objects, node.Backend.Places
 	o.FailFast = false
+	if node.Services != nil {
+		o.Services = func(ctx context.Context) ([]*corev1.Service, error) { return node.Services(ctx, d.p.UID()) }
+	}
 	if node.DNS != nil {
 		o.DNS = func() *runtimeapi.DNSConfig { return node.DNS(d.p.Given()) }
 	}

@@ -53,7 +53,9 @@ type Options struct {
 	SeccompDir     string
 	Backend        Backend
 	Objects        Objects
-	Node           string
+	// Services are those of which a pod gets variables; nil is none.
+	Services func(ctx context.Context, uid types.UID) ([]*corev1.Service, error)
+	Node     string
 	// HostIP is the address of the node.
 	HostIP        string
 	ClusterDomain string

@@ -1,0 +1,138 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// master is the Service of the API server, whose variables every pod has.
+var master = key{services, metav1.NamespaceDefault, "kubernetes"}
+
+// serviceKeys are the Services of which a pod gets variables: all of its namespace, unless it does not want
+// them, and the API server's.
+func serviceKeys(pod *corev1.Pod) []key {
+	if own := pod.Spec.EnableServiceLinks; own != nil && !*own {
+		return []key{master}
+	}
+	all := key{services, pod.Namespace, ""}
+	if pod.Namespace == master.namespace {
+		return []key{all} // the API server's is one of them
+	}
+	return []key{all, master}
+}
+
+// watchServices follows Services until ctx ends.
+func (c *Cache) watchServices(ctx context.Context, k key, i *item) {
+	selector := fields.Everything()
+	if k.name != "" {
+		selector = fields.OneTermEqualSelector("metadata.name", k.name)
+	}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector.String()
+			return c.o.Client.CoreV1().Services(k.namespace).List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector.String()
+			return c.o.Client.CoreV1().Services(k.namespace).Watch(ctx, o)
+		},
+	}
+	c.reflect(ctx, lw, &corev1.Service{}, &serviceStore{c, i})
+}
+
+// serviceStore is where a reflector puts the Services that it sees. A pod is told of the first list alone: its
+// variables are those of its containers' starts.
+type serviceStore struct {
+	c *Cache
+	i *item
+}
+
+func (s *serviceStore) Add(object any) error    { return s.change(object, true) }
+func (s *serviceStore) Update(object any) error { return s.change(object, true) }
+func (s *serviceStore) Delete(object any) error { return s.change(object, false) }
+func (s *serviceStore) Resync() error           { return nil }
+
+func (s *serviceStore) change(object any, there bool) error {
+	service, ok := object.(*corev1.Service)
+	if !ok {
+		return fmt.Errorf("%T is no Service", object)
+	}
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	next := maps.Clone(s.i.services)
+	if next == nil {
+		next = map[string]*corev1.Service{}
+	}
+	if delete(next, service.Name); there {
+		next[service.Name] = service
+	}
+	s.i.services = next
+	return nil
+}
+
+// Replace takes in a whole list.
+func (s *serviceStore) Replace(list []any, _ string) error {
+	next := map[string]*corev1.Service{}
+	for _, object := range list {
+		if service, ok := object.(*corev1.Service); ok {
+			next[service.Name] = service
+		}
+	}
+	var wake []*view
+	s.c.mu.Lock()
+	s.i.services = next
+	if !s.i.known {
+		s.i.known = true
+		close(s.i.came)
+		for v := range s.i.views {
+			v.tell()
+			wake = append(wake, v)
+		}
+	}
+	s.c.mu.Unlock()
+	for _, v := range wake {
+		s.c.o.Wake(v.uid)
+	}
+	return nil
+}
+
+// Services are those of which a pod gets variables. Until they are known it waits for a moment, and fails then.
+// A pod that was not given its objects (Of) has none.
+func (c *Cache) Services(ctx context.Context, uid types.UID) (out []*corev1.Service, err error) {
+	c.mu.Lock()
+	v := c.views[uid]
+	c.mu.Unlock()
+	if v == nil {
+		return nil, nil
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for _, k := range serviceKeys(v.pod) {
+		c.mu.Lock()
+		i := v.items[k]
+		c.mu.Unlock()
+		select {
+		case <-i.came:
+		case <-timer.C:
+			return nil, fmt.Errorf("services have not yet been read at least once, cannot construct envvars")
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		c.mu.Lock()
+		for _, s := range i.services {
+			out = append(out, s)
+		}
+		c.mu.Unlock()
+	}
+	return out, nil
+}
