@@ -58,18 +58,13 @@ func serveCRI(ctx context.Context, args []string) error {
 		e.CNI = &cni.Options{Conf: c.CNIConf, Bin: c.CNIBin}
 	}
 	o.Engine = e
-	systemd, err := sdnotify.Take()
+	ready, done, err := sdnotify.Service(ctx, log)
 	if err != nil {
 		return err
 	}
-	tell := func(state string) {
-		if err := systemd.Tell(state); err != nil {
-			log.Warn("tell of the service", "state", state, "error", err)
-		}
-	}
-	defer context.AfterFunc(ctx, func() { tell(sdnotify.Stopping) })()
+	defer done()
 	return cri.Run(ctx, o, func() {
 		log.Info("the CRI is served", "socket", o.Socket)
-		tell(sdnotify.Ready)
+		ready()
 	})
 }

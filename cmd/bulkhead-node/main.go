@@ -56,19 +56,14 @@ func serve(ctx context.Context, args []string) error {
 		return err
 	}
 	o.Logger = log
-	systemd, err := sdnotify.Take()
+	ready, done, err := sdnotify.Service(ctx, log)
 	if err != nil {
 		return err
 	}
-	tell := func(state string) {
-		if err := systemd.Tell(state); err != nil {
-			log.Warn("tell of the service", "state", state, "error", err)
-		}
-	}
-	defer context.AfterFunc(ctx, func() { tell(sdnotify.Stopping) })()
+	defer done()
 	return node.Run(ctx, o, func() {
 		log.Info("the node is registered", "node", o.Name)
-		tell(sdnotify.Ready)
+		ready()
 	})
 }
 

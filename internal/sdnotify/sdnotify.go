@@ -2,7 +2,9 @@
 package sdnotify
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 )
@@ -40,4 +42,19 @@ func (s Socket) Tell(state string) error {
 		return fmt.Errorf("tell systemd: %w", err)
 	}
 	return nil
+}
+
+// Service takes the socket, has systemd told that the service stops when ctx ends, and returns what tells that
+// it is ready. What cannot be told is logged. Done ends the watch of ctx.
+func Service(ctx context.Context, log *slog.Logger) (ready func(), done func() bool, err error) {
+	s, err := Take()
+	if err != nil {
+		return nil, nil, err
+	}
+	tell := func(state string) {
+		if err := s.Tell(state); err != nil {
+			log.Warn("tell of the service", "state", state, "error", err)
+		}
+	}
+	return func() { tell(Ready) }, context.AfterFunc(ctx, func() { tell(Stopping) }), nil
 }

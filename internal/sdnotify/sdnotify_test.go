@@ -1,6 +1,8 @@
 package sdnotify
 
 import (
+	"context"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -53,5 +55,35 @@ func TestNobody(t *testing.T) {
 	}
 	if err := (Socket{"/no/such/socket"}).Tell(Ready); err == nil {
 		t.Error("told nobody")
+	}
+}
+
+// TestService: a service tells that it is ready and, when its context ends, that it stops.
+func TestService(t *testing.T) {
+	address := "@bulkhead-test" + t.TempDir()
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv(variable, address)
+	ctx, stop := context.WithCancel(t.Context())
+	ready, done, err := Service(ctx, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	for _, step := range []struct {
+		do   func()
+		want string
+	}{{ready, Ready}, {stop, Stopping}} {
+		step.do()
+		if err := l.SetReadDeadline(time.Now().Add(testdeadline.For(10 * time.Second))); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 64)
+		if n, err := l.Read(got); err != nil || string(got[:n]) != step.want {
+			t.Errorf("told %q, %v; want %q", got[:n], err, step.want)
+		}
 	}
 }
