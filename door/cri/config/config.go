@@ -5,15 +5,14 @@ package config
 
 import (
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"net/url"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-project/bulkhead/internal/settings"
 )
 
 // Config is what the door is told. Its zero value is not usable; Add fills in what most
@@ -45,70 +44,63 @@ type Config struct {
 	LogLevel, LogFormat string
 }
 
-// setting is one thing that the door can be told. Value and preset are a *string and a
-// string, or a *[]string and a []string.
-type setting struct {
-	key, help     string
-	value, preset any
-}
-
 // settings are all that there are, in the order of the documentation. A key of the file
 // is the name of a flag.
-func (c *Config) settings() []setting {
-	return []setting{
+func (c *Config) settings() settings.Table {
+	return settings.Table{
 		{
-			key: "listen", value: &c.Listen, preset: "unix:///run/bulkhead/cri.sock",
-			help: "unix socket that the kubelet is given as containerRuntimeEndpoint",
+			Key: "listen", Value: &c.Listen, Preset: "unix:///run/bulkhead/cri.sock",
+			Help: "unix socket that the kubelet is given as containerRuntimeEndpoint",
 		},
 		{
-			key: "kubelet-root", value: &c.Kubelet, preset: "/var/lib/kubelet",
-			help: "the kubelet's root directory, in which pods' volumes lie",
+			Key: "kubelet-root", Value: &c.Kubelet, Preset: "/var/lib/kubelet",
+			Help: "the kubelet's root directory, in which pods' volumes lie",
 		},
 		{
-			key: "log-dir", value: &c.Logs, preset: []string{"/var/log/pods"},
-			help: "directory below which pods' logs may lie (repeatable)",
+			Key: "log-dir", Value: &c.Logs, Preset: []string{"/var/log/pods"},
+			Help: "directory below which pods' logs may lie (repeatable)",
 		},
 		{
-			key: "network", value: &c.Network, preset: CNI,
-			help: "network of pods: cni, by the node's plugins, or user, which needs none",
+			Key: "network", Value: &c.Network, Preset: CNI,
+			Help: "network of pods: cni, by the node's plugins, or user, which needs none",
 		},
 		{
-			key: "cni-conf-dir", value: &c.CNIConf, preset: "/etc/cni/net.d",
-			help: "directory of CNI's configurations, of which the first by name holds for the next pod",
+			Key: "cni-conf-dir", Value: &c.CNIConf, Preset: "/etc/cni/net.d",
+			Help: "directory of CNI's configurations, of which the first by name holds for the next pod",
 		},
 		{
-			key: "cni-bin-dir", value: &c.CNIBin, preset: []string{"/opt/cni/bin", "/usr/lib/cni"},
-			help: "directory of CNI's plugins (repeatable)",
+			Key: "cni-bin-dir", Value: &c.CNIBin, Preset: []string{"/opt/cni/bin", "/usr/lib/cni"},
+			Help: "directory of CNI's plugins (repeatable)",
 		},
 		{
-			key: "warm", value: &c.Warm, preset: "",
-			help: "which pods' VMs are forks of one warm VM: on (all), off (none), namespace or label=KEY (those with the same); " +
+			Key: "warm", Value: &c.Warm, Preset: "",
+			Help: "which pods' VMs are forks of one warm VM: on (all), off (none), namespace or label=KEY (those with the same); " +
 				"empty is BULKHEAD_WARM, or on",
 		},
 		{
-			key: "runtime-handler", value: &c.Handlers, preset: []string{},
-			help: "handler for pods of a RuntimeClass, beside bulkhead and bulkhead-cold: NAME=OPTION,..., of cold (boot each VM), " +
+			Key: "runtime-handler", Value: &c.Handlers, Preset: []string{},
+			Help: "handler for pods of a RuntimeClass, beside bulkhead and bulkhead-cold: NAME=OPTION,..., of cold (boot each VM), " +
 				"no-fork (clone each VM), kvm and tcg (repeatable)",
 		},
 		{
-			key: "metrics-address", value: &c.Metrics, preset: "",
-			help: "IP:PORT where Prometheus reads /metrics, by plain HTTP; empty is nowhere",
+			Key: "metrics-address", Value: &c.Metrics, Preset: "",
+			Help: "IP:PORT where Prometheus reads /metrics, by plain HTTP; empty is nowhere",
 		},
 		{
-			key: "trace-endpoint", value: &c.Traces, preset: "",
-			help: "URL that OpenTelemetry's traces are sent to, by OTLP over HTTP; empty is nowhere",
+			Key: "trace-endpoint", Value: &c.Traces, Preset: "",
+			Help: "URL that OpenTelemetry's traces are sent to, by OTLP over HTTP; empty is nowhere",
 		},
 		{
-			key: "nri", value: &c.NRI, preset: false,
-			help: "ask plugins of NRI, of /opt/nri/plugins and at /var/run/nri/nri.sock, which no other runtime has then",
+			Key: "nri", Value: &c.NRI, Preset: false,
+			Help: "ask plugins of NRI, of /opt/nri/plugins and at /var/run/nri/nri.sock, which no other runtime has then",
 		},
 		{
-			key: "log-level", value: &c.LogLevel, preset: "info",
-			help: "least level of what is logged: debug, info, warn or error",
+			Key: "log-level", Value: &c.LogLevel, Preset: "info",
+			Help: "least level of what is logged: debug, info, warn or error",
 		},
 		{
-			key: "log-format", value: &c.LogFormat, preset: "text",
-			help: "format of the log: text or json",
+			Key: "log-format", Value: &c.LogFormat, Preset: "text",
+			Help: "format of the log: text or json",
 		},
 	}
 }
@@ -120,35 +112,10 @@ const (
 )
 
 // Add adds the flags to a command's.
-func (c *Config) Add(f *pflag.FlagSet) {
-	for _, s := range c.settings() {
-		switch v := s.value.(type) {
-		case *string:
-			f.StringVar(v, s.key, s.preset.(string), s.help)
-		case *[]string:
-			f.StringArrayVar(v, s.key, slices.Clone(s.preset.([]string)), s.help)
-		case *bool:
-			f.BoolVar(v, s.key, s.preset.(bool), s.help)
-		}
-	}
-}
+func (c *Config) Add(f *pflag.FlagSet) { c.settings().Add(f) }
 
 // Args are the flags again, for another program that has added them.
-func (c *Config) Args() (args []string) {
-	for _, s := range c.settings() {
-		switch v := s.value.(type) {
-		case *string:
-			args = append(args, "--"+s.key+"="+*v)
-		case *[]string:
-			for _, one := range *v {
-				args = append(args, "--"+s.key+"="+one)
-			}
-		case *bool:
-			args = append(args, "--"+s.key+"="+strconv.FormatBool(*v))
-		}
-	}
-	return args
-}
+func (c *Config) Args() []string { return c.settings().Args() }
 
 // Check refuses what no door can be told. The error names the setting.
 func (c *Config) Check() error {
@@ -158,10 +125,8 @@ func (c *Config) Check() error {
 	for key, dirs := range map[string][]string{
 		"kubelet-root": {c.Kubelet}, "log-dir": c.Logs, "cni-conf-dir": {c.CNIConf}, "cni-bin-dir": c.CNIBin,
 	} {
-		for _, dir := range dirs {
-			if !filepath.IsAbs(dir) {
-				return fmt.Errorf("%s %q is not an absolute path", key, dir)
-			}
+		if err := settings.Absolute(key, dirs...); err != nil {
+			return err
 		}
 	}
 	if c.Network != CNI && c.Network != User {
@@ -180,13 +145,7 @@ func (c *Config) Check() error {
 	if _, err := ParseHandlers(c.Handlers); err != nil {
 		return err
 	}
-	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return fmt.Errorf("log-level %q is none of debug, info, warn and error", c.LogLevel)
-	}
-	if c.LogFormat != "text" && c.LogFormat != "json" {
-		return fmt.Errorf("log-format %q is neither text nor json", c.LogFormat)
-	}
-	return nil
+	return settings.Logging(c.LogLevel, c.LogFormat)
 }
 
 // Socket is the path of the socket, once Check has passed.

@@ -34,8 +34,8 @@ func TestArgs(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for i, s := range first.settings() {
-			if name == "all" && (!f.Changed(s.key) || cmp.Equal(s.value, preset.settings()[i].value)) {
-				t.Errorf("this test does not set %s", s.key)
+			if name == "all" && (!f.Changed(s.Key) || cmp.Equal(s.Value, preset.settings()[i].Value)) {
+				t.Errorf("this test does not set %s", s.Key)
 			}
 		}
 	}
@@ -192,13 +192,13 @@ func TestDocumented(t *testing.T) {
 	var table, file strings.Builder
 	c, _ := parse(t, nil)
 	for _, s := range c.settings() {
-		preset := fmt.Sprintf("%q", s.preset)
-		if _, ok := s.preset.(bool); ok {
-			preset = fmt.Sprint(s.preset)
+		preset := fmt.Sprintf("%q", s.Preset)
+		if _, ok := s.Preset.(bool); ok {
+			preset = fmt.Sprint(s.Preset)
 		}
 		preset = strings.ReplaceAll(preset, `" "`, `", "`)
-		fmt.Fprintf(&table, "| `%s` | `%s` | %s |\n", s.key, preset, strings.ReplaceAll(s.help, "|", `\|`))
-		fmt.Fprintf(&file, "\n# %s%s\n#%s = %s\n", strings.ToUpper(s.help[:1]), s.help[1:], s.key, preset)
+		fmt.Fprintf(&table, "| `%s` | `%s` | %s |\n", s.Key, preset, strings.ReplaceAll(s.Help, "|", `\|`))
+		fmt.Fprintf(&file, "\n# %s%s\n#%s = %s\n", strings.ToUpper(s.Help[:1]), s.Help[1:], s.Key, preset)
 	}
 	for path, want := range map[string]string{"docs/cri.md": table.String(), "deploy/config.toml": file.String()} {
 		text, err := os.ReadFile(filepath.Join("../../..", path))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-project/bulkhead/internal/settings"
 )
 
 // File is read if no other is named, and may be missing.
@@ -53,9 +55,9 @@ func (c *Config) Load(path string, f *pflag.FlagSet) error {
 // decode takes over the keys of a document but those that given tells of, whose values
 // are only checked.
 func (c *Config) decode(text string, given func(key string) bool) error {
-	known := map[string]setting{}
+	known := map[string]settings.Setting{}
 	for _, s := range c.settings() {
-		known[s.key] = s
+		known[s.Key] = s
 	}
 	var top map[string]toml.Primitive
 	meta, err := toml.Decode(text, &top)
@@ -64,12 +66,12 @@ func (c *Config) decode(text string, given func(key string) bool) error {
 	}
 	for _, key := range meta.Keys() {
 		s, ok := known[key.String()]
-		into := reader(s.read)
+		into := reader(func(v any) error { return read(s, v) })
 		switch {
 		case !ok:
 			into = unknown
-		case given(s.key):
-			into = setting{value: copyOf(s.value), preset: s.preset}.read
+		case given(s.Key):
+			s.Value = copyOf(s.Value)
 		}
 		table, last := top, len(key)-1
 		for _, name := range key[:last] { // of an unknown table
@@ -105,9 +107,9 @@ func copyOf(value any) any {
 	return new([]string)
 }
 
-// read sets the value to one of a document.
-func (s setting) read(v any) error {
-	switch into := s.value.(type) {
+// read sets the value of a setting to one of a document.
+func read(s settings.Setting, v any) error {
+	switch into := s.Value.(type) {
 	case *string:
 		one, ok := v.(string)
 		if !ok {
@@ -133,7 +135,7 @@ func (s setting) read(v any) error {
 			}
 			all = append(all, one)
 		}
-		if len(all) == 0 && len(s.preset.([]string)) > 0 {
+		if len(all) == 0 && len(s.Preset.([]string)) > 0 {
 			return errors.New("an empty list")
 		}
 		*into = all

@@ -5,16 +5,14 @@ package config
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-project/bulkhead/internal/settings"
 )
 
 // Config is what a node is told. Its zero value is not usable; Add fills in what most nodes have.
@@ -57,66 +55,35 @@ const (
 	User = "user"
 )
 
-// setting is one thing that a node can be told. Value and preset are of one kind.
-type setting struct {
-	key, help     string
-	value, preset any
-}
-
-func (c *Config) settings() []setting {
-	return []setting{
-		{key: "kubeconfig", value: &c.Kubeconfig, preset: "", help: "file by which the API server is found (required)"},
-		{key: "node-name", value: &c.NodeName, preset: "", help: "name of the node; empty is the host's"},
-		{key: "node-ip", value: &c.NodeIP, preset: "", help: "address by which others reach the node; empty is that of the default route"},
-		{key: "node-label", value: &c.Labels, preset: []string{}, help: "label of the node, KEY=VALUE (repeatable)"},
-		{key: "register-with-taint", value: &c.Taints, preset: []string{}, help: "taint of a node that is new, KEY=VALUE:EFFECT (repeatable)"},
-		{key: "max-pods", value: &c.MaxPods, preset: 110, help: "how many pods there may be at once"},
-		{key: "reserve", value: &c.Reserved, preset: []string{}, help: "what of the machine is not for pods, as memory=2Gi (repeatable)"},
-		{key: "cluster-dns", value: &c.ClusterDNS, preset: []string{}, help: "address of a name server of the cluster (repeatable)"},
-		{key: "cluster-domain", value: &c.ClusterDomain, preset: "cluster.local", help: "domain of the cluster's services"},
-		{key: "network", value: &c.Network, preset: CNI, help: "network of pods: cni, by the node's plugins, or user, which needs none"},
-		{key: "cni-conf-dir", value: &c.CNIConf, preset: "/etc/cni/net.d", help: "directory of CNI's configurations"},
-		{key: "cni-bin-dir", value: &c.CNIBin, preset: []string{"/opt/cni/bin", "/usr/lib/cni"}, help: "directory of CNI's plugins (repeatable)"},
-		{key: "warm", value: &c.Warm, preset: "", help: "which pods' VMs are forks of one warm VM, as for bulkhead cri"},
-		{key: "listen", value: &c.Listen, preset: "0.0.0.0:10250", help: "IP:PORT of the node's API, for logs and exec"},
-		{key: "tls-cert-file", value: &c.Cert, preset: "", help: "serving certificate of that API; empty is one that the node signs itself"},
-		{key: "tls-private-key-file", value: &c.Key, preset: "", help: "its key"},
-		{key: "client-ca-file", value: &c.ClientCA, preset: "", help: "authorities of client certificates; empty is the kubeconfig's"},
-		{key: "log-level", value: &c.LogLevel, preset: "info", help: "least level of what is logged: debug, info, warn or error"},
-		{key: "log-format", value: &c.LogFormat, preset: "text", help: "format of the log: text or json"},
+func (c *Config) settings() settings.Table {
+	return settings.Table{
+		{Key: "kubeconfig", Value: &c.Kubeconfig, Preset: "", Help: "file by which the API server is found (required)"},
+		{Key: "node-name", Value: &c.NodeName, Preset: "", Help: "name of the node; empty is the host's"},
+		{Key: "node-ip", Value: &c.NodeIP, Preset: "", Help: "address by which others reach the node; empty is that of the default route"},
+		{Key: "node-label", Value: &c.Labels, Preset: []string{}, Help: "label of the node, KEY=VALUE (repeatable)"},
+		{Key: "register-with-taint", Value: &c.Taints, Preset: []string{}, Help: "taint of a node that is new, KEY=VALUE:EFFECT (repeatable)"},
+		{Key: "max-pods", Value: &c.MaxPods, Preset: 110, Help: "how many pods there may be at once"},
+		{Key: "reserve", Value: &c.Reserved, Preset: []string{}, Help: "what of the machine is not for pods, as memory=2Gi (repeatable)"},
+		{Key: "cluster-dns", Value: &c.ClusterDNS, Preset: []string{}, Help: "address of a name server of the cluster (repeatable)"},
+		{Key: "cluster-domain", Value: &c.ClusterDomain, Preset: "cluster.local", Help: "domain of the cluster's services"},
+		{Key: "network", Value: &c.Network, Preset: CNI, Help: "network of pods: cni, by the node's plugins, or user, which needs none"},
+		{Key: "cni-conf-dir", Value: &c.CNIConf, Preset: "/etc/cni/net.d", Help: "directory of CNI's configurations"},
+		{Key: "cni-bin-dir", Value: &c.CNIBin, Preset: []string{"/opt/cni/bin", "/usr/lib/cni"}, Help: "directory of CNI's plugins (repeatable)"},
+		{Key: "warm", Value: &c.Warm, Preset: "", Help: "which pods' VMs are forks of one warm VM, as for bulkhead cri"},
+		{Key: "listen", Value: &c.Listen, Preset: "0.0.0.0:10250", Help: "IP:PORT of the node's API, for logs and exec"},
+		{Key: "tls-cert-file", Value: &c.Cert, Preset: "", Help: "serving certificate of that API; empty is one that the node signs itself"},
+		{Key: "tls-private-key-file", Value: &c.Key, Preset: "", Help: "its key"},
+		{Key: "client-ca-file", Value: &c.ClientCA, Preset: "", Help: "authorities of client certificates; empty is the kubeconfig's"},
+		{Key: "log-level", Value: &c.LogLevel, Preset: "info", Help: "least level of what is logged: debug, info, warn or error"},
+		{Key: "log-format", Value: &c.LogFormat, Preset: "text", Help: "format of the log: text or json"},
 	}
 }
 
 // Add adds the flags to a command's.
-func (c *Config) Add(f *pflag.FlagSet) {
-	for _, s := range c.settings() {
-		switch v := s.value.(type) {
-		case *string:
-			f.StringVar(v, s.key, s.preset.(string), s.help)
-		case *[]string:
-			f.StringArrayVar(v, s.key, slices.Clone(s.preset.([]string)), s.help)
-		case *int:
-			f.IntVar(v, s.key, s.preset.(int), s.help)
-		}
-	}
-}
+func (c *Config) Add(f *pflag.FlagSet) { c.settings().Add(f) }
 
 // Args are the flags again, for another program that has added them.
-func (c *Config) Args() (args []string) {
-	for _, s := range c.settings() {
-		switch v := s.value.(type) {
-		case *string:
-			args = append(args, "--"+s.key+"="+*v)
-		case *[]string:
-			for _, one := range *v {
-				args = append(args, "--"+s.key+"="+one)
-			}
-		case *int:
-			args = append(args, "--"+s.key+"="+strconv.Itoa(*v))
-		}
-	}
-	return args
-}
+func (c *Config) Args() []string { return c.settings().Args() }
 
 // nodeName is what the API takes as the name of a node.
 var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
@@ -145,10 +112,8 @@ func (c *Config) Check() error {
 		}
 	}
 	for key, dirs := range map[string][]string{"cni-conf-dir": {c.CNIConf}, "cni-bin-dir": c.CNIBin} {
-		for _, dir := range dirs {
-			if !filepath.IsAbs(dir) {
-				return fmt.Errorf("%s %q is not an absolute path", key, dir)
-			}
+		if err := settings.Absolute(key, dirs...); err != nil {
+			return err
 		}
 	}
 	if c.Network != CNI && c.Network != User {
@@ -163,11 +128,5 @@ func (c *Config) Check() error {
 	if c.MaxPods < 1 {
 		return fmt.Errorf("max-pods %d is less than 1", c.MaxPods)
 	}
-	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return fmt.Errorf("log-level %q is none of debug, info, warn and error", c.LogLevel)
-	}
-	if c.LogFormat != "text" && c.LogFormat != "json" {
-		return fmt.Errorf("log-format %q is neither text nor json", c.LogFormat)
-	}
-	return nil
+	return settings.Logging(c.LogLevel, c.LogFormat)
 }
