@@ -23,17 +23,26 @@ func (r Rules) Open(ctx context.Context, path string, how How) (*Place, error) {
 	return left.bound(ctx, path, func() (*Place, error) { return r.open(path, how) })
 }
 
-// abandoned are calls that wait in the kernel for an answer after their callers have gone: how
-// many for each path. Who ends such a call is the file system alone.
+// abandoned are calls that may wait in the kernel for an answer after their callers have gone,
+// by their paths. Who ends such a call is the file system alone.
 type abandoned struct {
 	mu    sync.Mutex
-	paths map[string]int
+	paths map[string]*turns
 }
 
-// mostAbandoned is how many there may be for a path: a client may ask again and again.
+// turns are the calls for one path.
+type turns struct {
+	taken   int // calls that have not ended
+	given   int // those of them whose callers have gone
+	waiting int // callers whose turn has not come
+	changed chan struct{}
+}
+
+// mostAbandoned is how many calls there may be for a path at once: each may be abandoned, and a
+// client may ask again and again.
 const mostAbandoned = 4
 
-var left = abandoned{paths: map[string]int{}}
+var left = abandoned{paths: map[string]*turns{}}
 
 // call is one of them.
 type call struct {
@@ -45,11 +54,8 @@ type call struct {
 
 // bound returns what open does, or when ctx ends why that is; what is opened then is closed.
 func (a *abandoned) bound(ctx context.Context, path string, open func() (*Place, error)) (*Place, error) {
-	a.mu.Lock()
-	stuck := a.paths[path] >= mostAbandoned
-	a.mu.Unlock()
-	if stuck {
-		return nil, fmt.Errorf("host path %.200q: %w", path, ErrSilent)
+	if err := a.begin(ctx, path); err != nil {
+		return nil, fmt.Errorf("host path %.200q: %w", path, err)
 	}
 	c := &call{ended: make(chan struct{})}
 	go func() {
@@ -69,6 +75,53 @@ func (a *abandoned) bound(ctx context.Context, path string, open func() (*Place,
 	return c.place, c.err
 }
 
+// begin waits for the turn of one more call, which end gives back: ErrSilent if all that there may be are
+// abandoned.
+func (a *abandoned) begin(ctx context.Context, path string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.paths[path]
+	if t == nil {
+		t = &turns{changed: make(chan struct{})}
+		a.paths[path] = t
+	}
+	t.waiting++
+	defer func() {
+		t.waiting--
+		a.forget(path, t)
+	}()
+	for t.taken >= mostAbandoned {
+		if t.given >= mostAbandoned {
+			return ErrSilent
+		}
+		changed := t.changed
+		a.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		a.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	t.taken++
+	return nil
+}
+
+// change lets those look again that wait for a turn; the caller holds mu.
+func (t *turns) change() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// forget forgets a path that nobody asks for; the caller holds mu.
+func (a *abandoned) forget(path string, t *turns) {
+	if t.taken == 0 && t.waiting == 0 {
+		delete(a.paths, path)
+	}
+}
+
 func (a *abandoned) giveUp(c *call, path string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,7 +129,9 @@ func (a *abandoned) giveUp(c *call, path string) {
 	case <-c.ended:
 	default:
 		c.given = true
-		a.paths[path]++
+		t := a.paths[path]
+		t.given++
+		t.change()
 	}
 }
 
@@ -85,13 +140,14 @@ func (a *abandoned) end(c *call, path string, p *Place, err error) {
 	defer a.mu.Unlock()
 	c.place, c.err = p, err
 	close(c.ended)
-	if !c.given {
-		return
+	t := a.paths[path]
+	t.taken--
+	if c.given {
+		t.given--
+		if p != nil {
+			p.Close()
+		}
 	}
-	if p != nil {
-		p.Close()
-	}
-	if a.paths[path]--; a.paths[path] == 0 {
-		delete(a.paths, path)
-	}
+	t.change()
+	a.forget(path, t)
 }

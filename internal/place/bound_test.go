@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,13 +46,13 @@ func TestSilent(t *testing.T) {
 		left.mu.Lock()
 		n := left.paths[path]
 		left.mu.Unlock()
-		if n == 0 {
+		if n == nil {
 			return
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatalf("%d calls are left", n)
+			t.Fatalf("calls are left: %+v", n)
 		}
 	}
 }
@@ -58,7 +60,7 @@ func TestSilent(t *testing.T) {
 // TestGivenUp: what is opened for who has gone is closed.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
-	a := abandoned{paths: map[string]int{}}
+	a := abandoned{paths: map[string]*turns{}}
 	f, err := os.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -86,5 +88,47 @@ func TestGivenUp(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal("it is open still")
 		}
+	}
+}
+
+// TestSilentAtOnce: of many who ask at one moment for a path that does not answer no more wait in the
+// kernel than of those who ask one after the other, and of a path that answers all are served.
+func TestSilentAtOnce(t *testing.T) {
+	t.Parallel()
+	a := abandoned{paths: map[string]*turns{}}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, ErrSilent)
+	defer cancel()
+	var asked sync.WaitGroup
+	var calls atomic.Int32
+	answer := make(chan struct{})
+	for range 10 * mostAbandoned {
+		asked.Go(func() {
+			_, err := a.bound(ctx, "p", func() (*Place, error) {
+				calls.Add(1)
+				<-answer
+				return nil, nil
+			})
+			if !errors.Is(err, ErrSilent) {
+				t.Error(err)
+			}
+		})
+	}
+	asked.Wait()
+	if n := calls.Load(); n > mostAbandoned {
+		t.Errorf("%d calls, at most %d", n, mostAbandoned)
+	}
+	close(answer)
+	for range 10 * mostAbandoned {
+		asked.Go(func() {
+			if _, err := a.bound(t.Context(), "q", func() (*Place, error) { return nil, nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	asked.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.paths["q"] != nil {
+		t.Errorf("left: %+v", a.paths["q"])
 	}
 }
