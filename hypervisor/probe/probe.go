@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -165,7 +168,10 @@ func (p Prober) boot(ctx context.Context, m hypervisor.Machine) Verdict {
 		return Verdict{Outcome: Unknown, Reason: err.Error()}
 	}
 	defer console.Close()
-	v, err := p.Driver.Boot(probeCtx, m, hypervisor.Files{Console: console}, hypervisor.Options{Dir: dir, Name: "probe"})
+	// Nobody has this machine on record: it ends with the thread that starts it, which is kept for that long.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	v, err := p.Driver.Boot(probeCtx, m, hypervisor.Files{Console: console}, hypervisor.Options{Dir: dir, Name: "probe", Start: start})
 	if err == nil {
 		err = p.check(probeCtx, v)
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
@@ -181,6 +187,12 @@ func (p Prober) boot(ctx context.Context, m hypervisor.Machine) Verdict {
 		return Verdict{Outcome: Unusable, Reason: fmt.Sprintf("KVM is there, but a guest did not boot under it within %v", limit)}
 	}
 	return Verdict{Outcome: Unusable, Reason: "KVM is there and does not work: " + err.Error()}
+}
+
+// start starts a machine that the kernel kills when this process ends.
+func start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	return cmd.Start()
 }
 
 // check waits for the guest or for the machine's end.

@@ -1,0 +1,80 @@
+package probe_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// emulated is a driver whose machines run where KVM does not.
+type emulated struct{ hypervisor.Driver }
+
+func (e emulated) Boot(
+	ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options,
+) (hypervisor.VM, error) {
+	m.Accel = hypervisor.TCG
+	return e.Driver.Boot(ctx, m, f, o)
+}
+
+// killedIn has the directory of a probe that is to be killed in the middle.
+const killedIn = "BULKHEAD_TEST_PROBE"
+
+// TestKilled: a probe's machine ends with the process that probes.
+func TestKilled(t *testing.T) {
+	p := prober(t)
+	if dir := os.Getenv(killedIn); dir != "" {
+		probeForEver(t, p, dir)
+		return
+	}
+	ctx := testdeadline.Context(t, 30*time.Second)
+	prober := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestKilled$")
+	prober.Env = append(os.Environ(), killedIn+"="+p.Dir)
+	out, err := prober.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := prober.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var machine procid.ID
+	lines := bufio.NewScanner(out)
+	for machine.PID == 0 && lines.Scan() {
+		var pid int
+		if n, _ := fmt.Sscanf(lines.Text(), "machine %d", &pid); n == 1 {
+			if machine, err = procid.Of(pid); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	_ = prober.Process.Kill()
+	_ = prober.Wait()
+	if machine.PID == 0 {
+		t.Fatal("no machine was probed with")
+	}
+	if err := machine.Wait(ctx); err != nil {
+		t.Errorf("the probe's machine outlived it: %v, %v", err, machine.Signal(unix.SIGKILL))
+	}
+}
+
+func probeForEver(t *testing.T, p probe.Prober, dir string) {
+	p.Driver, p.Dir, p.Device, p.Timeout = emulated{p.Driver}, dir, "/dev/null", time.Minute
+	p.Check = func(ctx context.Context, v hypervisor.VM) error {
+		fmt.Println("\nmachine", v.Process().PID)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if _, err := p.Verdict(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
