@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestVolumes has volumes made, listed, grown and removed, by root and by an ordinary user.
@@ -26,7 +28,10 @@ func testVolumes(t *testing.T, u *user) {
 	}{
 		{[]string{"create", "data", "--size", "100m", "--label", "team=db", "--label", "x"}, "data\n"},
 		{[]string{"create", "Media_1.x", "--shared"}, "Media_1.x\n"},
-		{[]string{"ls", "-o", "name"}, "Media_1.x\ndata\n"},
+		{[]string{"create", "bare", "--block", "--size", "64m"}, "bare\n"},
+		{[]string{"inspect", "bare", "-o", "jsonpath={.items[0].size} {.items[0].kind}"}, `67108864 block`},
+		{[]string{"ls", "-o", "name"}, "Media_1.x\nbare\ndata\n"},
+		{[]string{"rm", "bare"}, "bare\n"},
 		{[]string{"inspect", "data", "-o", "jsonpath={.items[0].size} {.items[0].kind}"}, `104857600 disk`},
 		{[]string{"inspect", "data", "-o", "jsonpath={.items[0].labels}"}, `{"team":"db","x":""}`},
 		{[]string{"inspect", "Media_1.x", "-o", "jsonpath={.items[0].path}"}, u.dir + "/data/volumes/Media_1.x/files"},
@@ -55,6 +60,7 @@ func testVolumes(t *testing.T, u *user) {
 		{[]string{"create", "x", "--size", "lots"}, []string{"--size", "512m"}},
 		{[]string{"create", "x", "--size", "0"}, []string{"size", "10Gi"}},
 		{[]string{"create", "x", "--size", "9Pi"}, []string{"impossible size"}},
+		{[]string{"create", "x", "--block", "--shared"}, []string{"block", "shared"}},
 		{[]string{"create", "x", "--label", "=y"}, []string{"KEY=VALUE"}},
 		{[]string{"inspect", "none"}, []string{"volume none", "volume ls"}},
 		{[]string{"rm", "none"}, []string{"volume none", "volume ls"}},
@@ -89,6 +95,35 @@ func testVolumes(t *testing.T, u *user) {
 	}
 	if _, err := os.Lstat(u.dir + "/data/volumes/data"); !os.IsNotExist(err) {
 		t.Errorf("after its removal: %v", err)
+	}
+	u.stays(t)
+	c := "apiVersion: v1\nkind: Pod\nmetadata: {name: thief}\nspec:\n  containers: [{name: c, image: x}]\n" +
+		"  volumes: [{name: v, persistentVolumeClaim: {claimName: prod_media}}]\n"
+	u.must("", "volume", "create", "prod_media", "--shared")
+	if _, said, code := u.run(c, "run", "-"); code == 0 || !strings.Contains(said, `"prod_media": no claim has an underscore`) {
+		t.Errorf("another namespace's volume: %d, %q", code, said)
+	}
+}
+
+// stays has a volume that cannot be removed, and another one: a prune removes what it can, and says why
+// the rest stays.
+func (u *user) stays(t *testing.T) {
+	u.must("", "volume", "create", "a-mount", "--shared")
+	u.must("", "volume", "create", "later", "--shared")
+	files := filepath.Join(u.dir, "data/volumes/a-mount/files")
+	if err := unix.Mount("tmpfs", files, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	out, said, code := u.run("", "volume", "prune", "--force")
+	mounts, err := filepath.Glob(u.dir + "/data/volumes/.gone-*/a-mount/files")
+	if err != nil || len(mounts) != 1 {
+		t.Fatalf("what cannot be removed: %v, %v", mounts, err)
+	}
+	if err := unix.Unmount(mounts[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	if code == 0 || !strings.Contains(out, "volume later\n") || !strings.Contains(said, "volume a-mount") {
+		t.Errorf("prune: %d, %q, %q", code, out, said)
 	}
 }
 

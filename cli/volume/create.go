@@ -16,10 +16,10 @@ func create(a *app.App) *cobra.Command {
 	var labels []string
 	var size string
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make a volume: a disk for one pod at a time, or a shared directory", Args: app.Exactly("NAME"),
+		Use: "create NAME", Short: "Make a volume: a disk for one pod at a time, bare or not, or a shared directory", Args: app.Exactly("NAME"),
 		Long: `Make a volume. It is a disk with a file system of its size, which one pod at a time can
 have, or with --shared a directory of this machine for any number of pods, whose size
-nobody holds them to.`,
+nobody holds them to. With --block it is a bare disk, for what a pod's volumeDevices name.`,
 		Example: `  bulkhead volume create data
   bulkhead volume create media --shared --label team=web`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -47,6 +47,8 @@ nobody holds them to.`,
 	}
 	cmd.Flags().StringVar(&size, "size", "10Gi", "size of the disk; takes no room before it is written to")
 	cmd.Flags().BoolVar(&req.Shared, "shared", false, "a directory that any number of pods may use at once")
+	cmd.Flags().BoolVar(&req.Block, "block", false, "a disk without a file system, for volumeDevices")
+	cmd.MarkFlagsMutuallyExclusive("block", "shared")
 	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label: KEY=VALUE")
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -93,15 +94,15 @@ func volumeOf(claim *corev1.PersistentVolumeClaim) named.Volume {
 // checkClaims refuses pods whose claims stand for no volume: of those that are there, and of
 // those that the request makes.
 func (s *server) checkClaims(pods []newPod, req api.RunRequest, claims []*corev1.PersistentVolumeClaim) error {
-	coming := slices.Clone(req.Volumes)
-	for _, claim := range claims {
-		coming = append(coming, volume.NameOf(claim.Namespace, claim.Name))
-	}
+	coming := coming(req, claims)
 	for _, p := range pods {
 		for _, v := range p.Pod.Spec.Volumes {
 			claim := v.PersistentVolumeClaim
 			if claim == nil {
 				continue
+			}
+			if err := checkClaimName(claim.ClaimName, req.Volumes); err != nil {
+				return fmt.Errorf("pod %s/%s: %w", p.Pod.Namespace, p.Pod.Name, err)
 			}
 			name := volume.NameOf(p.Pod.Namespace, claim.ClaimName)
 			if slices.Contains(coming, name) {
@@ -116,4 +117,32 @@ func (s *server) checkClaims(pods []newPod, req api.RunRequest, claims []*corev1
 		}
 	}
 	return nil
+}
+
+// coming are the volumes that a request makes if they are missing.
+func coming(req api.RunRequest, claims []*corev1.PersistentVolumeClaim) []string {
+	names := slices.Clone(req.Volumes)
+	for _, claim := range claims {
+		names = append(names, volume.NameOf(claim.Namespace, claim.Name))
+	}
+	return names
+}
+
+// volumesOf are all volumes that a request names.
+func volumesOf(pods []newPod, req api.RunRequest, claims []*corev1.PersistentVolumeClaim) []string {
+	names := coming(req, claims)
+	for _, p := range pods {
+		names = append(names, volume.Names(p.Pod)...)
+	}
+	return names
+}
+
+// checkClaimName refuses a pod the names that volumes of other namespaces' claims have: no claim's
+// name has an underscore. Those that the user himself gave with -v are any volume's.
+func checkClaimName(name string, given []string) error {
+	if !strings.Contains(name, "_") || slices.Contains(given, name) {
+		return nil
+	}
+	return errclass.With(api.ErrInvalid, fmt.Errorf("persistentvolumeclaim %q: no claim has an underscore in its name, which stands "+
+		"for another namespace's; a volume of yours that is called so is for bulkhead run -v", name))
 }

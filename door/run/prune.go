@@ -55,7 +55,10 @@ func (s *server) collectImages(ctx context.Context, all bool, p *api.Pruned) err
 			continue
 		}
 		if err != nil {
-			return err
+			if err := stays(ctx, p, fmt.Errorf("image %s: %w", img.ID, err)); err != nil {
+				return err
+			}
+			continue
 		}
 		name := img.ID
 		if len(img.Names) > 0 {
@@ -64,6 +67,16 @@ func (s *server) collectImages(ctx context.Context, all bool, p *api.Pruned) err
 		p.Images = append(p.Images, name)
 		p.Bytes += img.Size
 	}
+	return nil
+}
+
+// stays notes that something could not be removed, which keeps nothing else from being so. It is an
+// error if the client has gone.
+func stays(ctx context.Context, p *api.Pruned, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	p.Failed = append(p.Failed, classify(err).Error())
 	return nil
 }
 
@@ -109,7 +122,10 @@ func (s *server) prune(r *http.Request) (any, error) {
 		}
 		size := s.podSize(e)
 		if err := e.Remove(r.Context(), false); err != nil {
-			return nil, err
+			if err := stays(r.Context(), &p, err); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		p.Pods = append(p.Pods, e.Key())
 		p.Bytes += size
@@ -131,7 +147,10 @@ func (s *server) prune(r *http.Request) (any, error) {
 			continue
 		}
 		if err := s.engine.RemoveTemplate(r.Context(), t.Key); err != nil {
-			return nil, err
+			if err := stays(r.Context(), &p, err); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		p.Templates = append(p.Templates, t.Key)
 		p.Bytes += t.Bytes

@@ -116,8 +116,11 @@ func holdStarted(out send) (but send, all func() error) {
 func (s *server) addAll(
 	ctx context.Context, req api.RunRequest, found *podapi.Documents, list []newPod, getenv image.Getenv, out send,
 ) (entries []*entry, err error) {
-	s.naming.Lock()
-	defer s.naming.Unlock()
+	done, err := s.naming.Want(ctx, volumesOf(list, req, found.Claims))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if err := s.checkClaims(list, req, found.Claims); err != nil {
 		return nil, err
 	}

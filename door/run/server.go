@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/door/run/life"
+	"github.com/bulkhead-project/bulkhead/door/run/naming"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/named"
@@ -61,8 +62,8 @@ type server struct {
 	ownEnvironment api.Environment
 	pods           *manager.Manager
 	volumes        *named.Store
-	// naming is held by who adds pods that name volumes, and by who removes those that none names.
-	naming sync.Mutex
+	// naming has who adds pods that name volumes, and who removes those that none names.
+	naming naming.Names
 	opened chan struct{} // closed when pods is set
 	idle   *life.Idle
 	found  sync.Once // told what the engine found when it was made

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/naming"
 	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/volume"
@@ -68,8 +69,13 @@ func (s *server) createVolume(r *http.Request) (any, error) {
 		return nil, err
 	}
 	v := named.Volume{Name: req.Name, Kind: named.Disk, Labels: req.Labels}
-	if req.Shared {
+	switch {
+	case req.Shared && req.Block:
+		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("volume %s: it cannot be both shared and a block device", req.Name))
+	case req.Shared:
 		v.Kind = named.Shared
+	case req.Block:
+		v.Kind = named.Block
 	}
 	if req.Size != "" {
 		if v.Bytes, err = bytesOf(req.Size); err != nil {
@@ -136,11 +142,19 @@ func (s *server) removeVolume(r *http.Request) (any, error) {
 // unnamed removes a volume that no pod names. What was in it is deleted by rest, for which pods that
 // begin do not wait.
 func (s *server) unnamed(ctx context.Context, name string) (rest func(context.Context) error, err error) {
-	s.naming.Lock()
-	defer s.naming.Unlock()
-	if users := s.volumeUsers()[name]; len(users) > 0 {
-		return nil, usedBy(name, users)
+	done, err := s.naming.Remove(ctx, name, func() error {
+		if users := s.volumeUsers()[name]; len(users) > 0 {
+			return usedBy(name, users)
+		}
+		return nil
+	})
+	if errors.Is(err, naming.ErrNamed) {
+		err = errclass.With(api.ErrConflict, err)
 	}
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	return s.volumes.Remove(ctx, name)
 }
 
@@ -161,6 +175,7 @@ func (s *server) pruneVolumes(r *http.Request) (any, error) {
 	return p, err
 }
 
+// collectVolumes removes the volumes that no pod names, each that can be.
 func (s *server) collectVolumes(ctx context.Context, p *api.Pruned) error {
 	all, err := s.volumes.List()
 	if err != nil {
@@ -180,7 +195,10 @@ func (s *server) collectVolumes(ctx context.Context, p *api.Pruned) error {
 			err = rest(ctx)
 		}
 		if err != nil {
-			return err
+			if err := stays(ctx, p, err); err != nil {
+				return err
+			}
+			continue
 		}
 		p.Volumes, p.Bytes = append(p.Volumes, v.Name), p.Bytes+used
 	}

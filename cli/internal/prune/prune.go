@@ -84,7 +84,11 @@ func prune(ctx context.Context, a *app.App, path string, query url.Values) error
 		}
 	}
 	fmt.Fprintf(a.Out, "freed %s\n", text.Size(p.Bytes))
-	return nil
+	var err error
+	for _, reason := range p.Failed {
+		err = errors.Join(err, errors.New(text.Plain(reason)))
+	}
+	return err
 }
 
 // confirm asks on the terminal; where there is none it is an error that names

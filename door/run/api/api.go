@@ -335,6 +335,8 @@ type Pruned struct {
 	Templates []string `json:"templates,omitempty"`
 	Volumes   []string `json:"volumes,omitempty"`
 	Bytes     int64    `json:"bytes"` // of the disk
+	// Failed are the reasons why something that nobody needs is there still.
+	Failed []string `json:"failed,omitempty"`
 }
 
 // DiskShare is what things of a kind take of the disk.
@@ -351,6 +353,7 @@ type VolumeRequest struct {
 	Name   string            `json:"name,omitempty"`
 	Size   string            `json:"size,omitempty"` // as the Kubernetes API has it; empty is 10Gi
 	Shared bool              `json:"shared,omitempty"`
+	Block  bool              `json:"block,omitempty"` // a bare disk
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
