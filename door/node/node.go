@@ -183,7 +183,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		}
 	}
 	n.pods, err = pods.New(pods.Options{
-		Client: n.client, Cache: n.cache, Runner: n.runner, Reporter: n.status, Admission: admits, Events: n.events.Recorder,
+		Source: n.cache, Runner: n.runner, Reporter: n.status, Admission: admits, Events: n.events.Recorder,
 		Logger: o.Logger,
 	})
 	if err != nil {

@@ -3,8 +3,10 @@ package pods
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +25,8 @@ type Cache struct {
 	node   string
 	cache.SharedIndexInformer
 }
+
+var _ Source = (*Cache)(nil)
 
 // NewCache makes the cache of a node's pods. Its owner calls RunWithContext, which ends with
 // the context.
@@ -59,6 +63,38 @@ func NewCache(client kubernetes.Interface, node string) (*Cache, error) {
 
 func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }
 
+// Follow implements Source. Mirrors of static pods are nobody's to run.
+func (c *Cache) Follow(changed func(types.UID), gone func(*corev1.Pod)) error {
+	_, err := c.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			if pod := object.(*corev1.Pod); MirrorOf(pod) == "" {
+				changed(pod.UID)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			old, pod := before.(*corev1.Pod), after.(*corev1.Pod)
+			if old.UID != pod.UID { // a pod of the same name in its place
+				lost(old, gone)
+			}
+			if MirrorOf(pod) == "" {
+				changed(pod.UID)
+			}
+		},
+		DeleteFunc: func(object any) { lost(object, gone) },
+	})
+	return err
+}
+
+// lost tells that the cache has lost an object, or its tombstone.
+func lost(object any, gone func(*corev1.Pod)) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	if pod, ok := object.(*corev1.Pod); ok && MirrorOf(pod) == "" {
+		gone(pod)
+	}
+}
+
 // Get is the pod of a UID, nil for none. It must not be changed.
 func (c *Cache) Get(uid types.UID) *corev1.Pod {
 	found, err := c.GetIndexer().ByIndex(byUID, string(uid))
@@ -74,6 +110,26 @@ func (c *Cache) All() (all []*corev1.Pod) {
 		all = append(all, object.(*corev1.Pod))
 	}
 	return all
+}
+
+// Named is the pod of a name, nil for none. It must not be changed.
+func (c *Cache) Named(namespace, name string) *corev1.Pod {
+	found, there, err := c.GetStore().GetByKey(namespace + "/" + name)
+	if err != nil || !there {
+		return nil
+	}
+	return found.(*corev1.Pod)
+}
+
+// Delete implements Source.
+func (c *Cache) Delete(ctx context.Context, pod *corev1.Pod) error {
+	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
 }
 
 // Live asks the API server itself whether it has a pod of that UID on the node. It lists, for

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -32,8 +31,7 @@ const (
 
 // Options are a controller's. All but OrphanPause and Logger are required.
 type Options struct {
-	Client    kubernetes.Interface
-	Cache     *Cache
+	Source    Source
 	Runner    Runner
 	Reporter  Reporter
 	Admission Admission
@@ -66,18 +64,7 @@ func New(o Options) (*Controller, error) {
 		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause)),
 		ending: map[types.UID]int64{}, seen: map[types.UID]time.Time{}, deleted: map[types.UID]*int64{},
 	}
-	_, err := o.Cache.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { c.queue.Add(object.(*corev1.Pod).UID) },
-		UpdateFunc: func(before, after any) {
-			old, pod := before.(*corev1.Pod), after.(*corev1.Pod)
-			if old.UID != pod.UID { // a pod of the same name in its place
-				c.sawDeletion(old)
-			}
-			c.queue.Add(pod.UID)
-		},
-		DeleteFunc: c.gone,
-	})
-	if err != nil {
+	if err := o.Source.Follow(c.Wake, c.sawDeletion); err != nil {
 		return nil, fmt.Errorf("follow the pods: %w", err)
 	}
 	return c, nil
@@ -86,7 +73,7 @@ func New(o Options) (*Controller, error) {
 // Run works until ctx ends, and returns when nothing is done any more. The pods run on.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
-	if !cache.WaitForCacheSync(ctx.Done(), c.o.Cache.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), c.o.Source.HasSynced) {
 		return
 	}
 	for _, uid := range c.o.Runner.All() { // some may be unknown to the API server
@@ -126,17 +113,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// gone takes note that the cache has lost an object, or its tombstone.
-func (c *Controller) gone(object any) {
-	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = last.Obj
-	}
-	if pod, ok := object.(*corev1.Pod); ok {
-		c.sawDeletion(pod)
-	}
-}
-
-// sawDeletion notes that the API server has told of the pod's deletion.
+// sawDeletion notes that the source has told of the pod's deletion.
 func (c *Controller) sawDeletion(pod *corev1.Pod) {
 	c.mu.Lock()
 	c.deleted[pod.UID] = pod.DeletionGracePeriodSeconds

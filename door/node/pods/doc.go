@@ -1,5 +1,5 @@
-// Package pods has the pods that an API server has bound to a node run there. It follows the
-// node's pods and no others, compares each with what the machine has of it, by its UID, and
+// Package pods has the pods that a source names, an API server's that are bound to the node or a
+// directory's, run there. It follows those pods and no others, compares each with what the machine has of it, by its UID, and
 // does what is missing: run, bring up to date, end, and delete the object when nothing of the
 // pod is left.
 //
@@ -37,6 +37,23 @@ type Runner interface {
 	Given(uid types.UID) *corev1.Pod
 	// All are the pods that are there.
 	All() []types.UID
+}
+
+// Source has the pods that a node is to run. Its methods may be called at once.
+type Source interface {
+	// Follow has changed be called for each pod that is new or another than before, and gone for each
+	// that is there no more. Neither may block. It is called once, before the source begins.
+	Follow(changed func(types.UID), gone func(*corev1.Pod)) error
+	// HasSynced tells whether the source knows all its pods.
+	HasSynced() bool
+	// Get is the pod of a UID, nil for none. It must not be changed.
+	Get(uid types.UID) *corev1.Pod
+	// Live asks whether there is a pod of that UID although Get has none. An error says that this cannot
+	// be told now.
+	Live(ctx context.Context, namespace, name string, uid types.UID) (bool, error)
+	// Delete removes the object of a pod of which the machine has nothing any more. It succeeds for one
+	// that is gone.
+	Delete(ctx context.Context, pod *corev1.Pod) error
 }
 
 // Reporter tells the API server of pods' statuses. Its methods may be called at once.

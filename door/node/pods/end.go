@@ -59,7 +59,7 @@ func (c *Controller) carryOut(ctx context.Context, uid types.UID, grace int64) e
 	if err := c.o.Runner.Stop(ctx, uid, grace); err != nil {
 		return err
 	}
-	if pod := c.o.Cache.Get(uid); pod != nil {
+	if pod := c.o.Source.Get(uid); pod != nil {
 		if err := c.o.Reporter.Report(ctx, pod); err != nil {
 			return fmt.Errorf("report the end: %w", err)
 		}

@@ -180,7 +180,7 @@ func inWorld(t *testing.T, there []*corev1.Pod, test func(*testing.T, *world)) {
 			t.Fatal(err)
 		}
 		w.c, err = New(Options{
-			Client: w.client, Cache: w.cache, Runner: w.machine, Reporter: w.machine, Admission: w.machine,
+			Source: w.cache, Runner: w.machine, Reporter: w.machine, Admission: w.machine,
 			Events: record.NewFakeRecorder(1 << 20),
 		})
 		if err != nil {

@@ -99,7 +99,7 @@ func TestByUID(t *testing.T) {
 func TestTombstone(t *testing.T) {
 	p := pod("p", "1")
 	inWorld(t, []*corev1.Pod{p}, func(t *testing.T, w *world) {
-		w.c.gone(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: p})
+		lost(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: p}, w.c.sawDeletion)
 		synctest.Wait()
 		if w.Has("1") {
 			t.Errorf("it runs on: %v", w.calls)

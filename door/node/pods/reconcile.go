@@ -7,14 +7,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // reconcile does what the pod of that UID needs. An error has it tried again.
 func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
-	pod, there := c.o.Cache.Get(uid), c.o.Runner.Has(uid)
+	pod, there := c.o.Source.Get(uid), c.o.Runner.Has(uid)
 	switch {
 	case pod == nil && !there:
 		c.forget(uid)
@@ -73,20 +71,20 @@ func (c *Controller) reject(ctx context.Context, pod *corev1.Pod, no *Rejection)
 	return c.o.Reporter.Fail(ctx, pod, no.Reason, "Pod was rejected: "+no.Message)
 }
 
-// orphan ends a pod that the API server does not have: one whose deletion was seen, or that
-// was seen twice without it. The API server itself is asked before.
+// orphan ends a pod that the source does not have: one whose deletion was seen, or that
+// was seen twice without it. The source itself is asked before.
 func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
 	given := c.o.Runner.Given(uid)
 	if given == nil {
 		return nil // gone meanwhile
 	}
-	live, err := c.o.Cache.Live(ctx, given.Namespace, given.Name, uid)
+	live, err := c.o.Source.Live(ctx, given.Namespace, given.Name, uid)
 	if err != nil {
 		return fmt.Errorf("ask for pod %s/%s: %w", given.Namespace, given.Name, err)
 	}
 	if live {
 		c.forgetSighting(uid)
-		return fmt.Errorf("pod %s/%s is not in the cache and is in the API server", given.Namespace, given.Name)
+		return fmt.Errorf("pod %s/%s is unknown and is there", given.Namespace, given.Name)
 	}
 	c.mu.Lock()
 	grace, deleted := c.deleted[uid]
@@ -115,13 +113,7 @@ func (c *Controller) delete(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 	}
-	err := c.o.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
-	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	return nil
+	return c.o.Source.Delete(ctx, pod)
 }
 
 // forget drops what is kept of a pod that is nowhere any more.
