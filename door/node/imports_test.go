@@ -19,6 +19,8 @@ var below = map[string]string{
 	"events":    "",
 	"local":     "runner",
 	"machine":   "",
+	"manifests": "pods",
+	"mirrors":   "pods",
 	"object":    "machine",
 	"objects":   "tokens",
 	"pods":      "",

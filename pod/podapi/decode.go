@@ -21,6 +21,7 @@ import (
 // decoder collects the objects and problems of some files.
 type decoder struct {
 	options  Options
+	unjudged bool // what is not honoured is another's to refuse
 	found    Documents
 	problems FieldErrors
 	objects  int               // found, or skipped
@@ -213,7 +214,9 @@ func (d *decoder) pod(text []byte, prefix string) {
 	if !d.strictly(text, pod, prefix) {
 		return
 	}
-	fields.Refuse(pod, d.reporter(ErrNotHonoured, prefix))
+	if !d.unjudged {
+		fields.Refuse(pod, d.reporter(ErrNotHonoured, prefix))
+	}
 	setDefaults(pod)
 	validate(pod, d.reporter(ErrInvalid, prefix))
 	if len(d.problems) == before && d.once("Pod", &pod.ObjectMeta, prefix) {

@@ -1,0 +1,81 @@
+package manifests
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/pod/podapi"
+)
+
+// decode is the pod of a file, as it runs on a node: its name ends with the node's, its UID is a hash of the
+// node's name, the file's and what the file says, and it stays when the node is tainted.
+func decode(path, node string, data []byte) (*corev1.Pod, error) {
+	pod, err := podapi.One(path, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := alone(pod); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if pod.UID, err = hash(path, node, data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	pod.Name += "-" + node
+	if faults := validation.IsDNS1123Subdomain(pod.Name); len(faults) > 0 {
+		return nil, fmt.Errorf("%s: the name %q of its pod: %s", path, pod.Name, faults[0])
+	}
+	pod.Spec.NodeName = node
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[pods.SourceAnnotation] = "file"
+	pod.Annotations[pods.HashAnnotation] = string(pod.UID)
+	pod.Annotations[pods.SeenAnnotation] = time.Now().UTC().Format(time.RFC3339Nano)
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+		Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+	})
+	return pod, nil
+}
+
+// hash is the UID of a pod. Comments and the order of fields do not count.
+func hash(path, node string, data []byte) (types.UID, error) {
+	said, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, part := range []string{node, path, string(said)} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return types.UID(hex.EncodeToString(h.Sum(nil)[:16])), nil
+}
+
+// alone refuses what refers to objects of an API server: a pod of a file may run where there is none, and
+// one of a node may not read them in its name.
+func alone(pod *corev1.Pod) error {
+	for field, set := range map[string]bool{
+		"metadata.ownerReferences": len(pod.OwnerReferences) > 0, "metadata.finalizers": len(pod.Finalizers) > 0,
+		"spec.ephemeralContainers": len(pod.Spec.EphemeralContainers) > 0, "spec.schedulingGates": len(pod.Spec.SchedulingGates) > 0,
+	} {
+		if set {
+			return fmt.Errorf("%s: a static pod has none", field)
+		}
+	}
+	for _, key := range []string{corev1.MirrorPodAnnotationKey, pods.SourceAnnotation, pods.HashAnnotation, pods.SeenAnnotation} {
+		if _, set := pod.Annotations[key]; set {
+			return fmt.Errorf("metadata.annotations: %s is for the node to set", key)
+		}
+	}
+	if what := refersTo(pod); what != "" {
+		return fmt.Errorf("static pods may not reference %s", what)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package manifests
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// maxFile bounds a file, in bytes: an API server takes no larger object as its mirror.
+	maxFile = 1 << 20
+	// maxFiles bounds the files that are read, and maxNames the names in the directory.
+	maxFiles = 512
+	maxNames = 4096
+)
+
+// read takes in what the directory has now. Where it cannot be read all stays as it was.
+func (s *Source) read() error {
+	names, err := list(s.o.Dir)
+	s.mu.Lock()
+	s.fault = err
+	before := maps.Clone(s.files)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	now, owner := map[string]file{}, map[string]string{}
+	for _, name := range names {
+		f := s.one(name)
+		if f.err != nil && !errors.Is(f.err, os.ErrNotExist) { // it goes on as what it was
+			f.uid, f.pod = before[name].uid, before[name].pod
+		}
+		if f.pod == nil && f.err == nil {
+			continue // it is none to read, or is gone meanwhile
+		}
+		if f.pod != nil {
+			key := f.pod.Namespace + "/" + f.pod.Name
+			if other, twice := owner[key]; twice {
+				f.err = errors.Join(f.err, fmt.Errorf("pod %s is that of %s already", key, other))
+				f.uid, f.pod = "", nil
+			} else {
+				owner[key] = name
+			}
+		}
+		now[name] = f
+	}
+	s.take(now)
+	return nil
+}
+
+// list are the names of the files in a directory, in their order. Hidden ones are left out. What others than
+// its owner may write has nobody's pods.
+func list(dir string) (names []string, err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the static pods: %w", err)
+	}
+	defer d.Close()
+	info, err := d.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read the static pods: %w", err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("read the static pods: others than its owner may write %s (mode %o)", dir, info.Mode().Perm())
+	}
+	all, err := d.Readdirnames(maxNames + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the static pods: %w", err)
+	}
+	for _, name := range all {
+		if !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		}
+	}
+	if len(names) > maxFiles || len(all) > maxNames {
+		return nil, fmt.Errorf("read the static pods: %s has more than %d files", dir, maxFiles)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// one reads a file. One that is a directory is nothing.
+func (s *Source) one(name string) file {
+	data, err := contents(filepath.Join(s.o.Dir, name))
+	if err != nil || data == nil {
+		return file{err: err}
+	}
+	pod, err := decode(filepath.Join(s.o.Dir, name), s.o.Node, data)
+	if err != nil {
+		return file{err: err}
+	}
+	return file{uid: pod.UID, pod: pod}
+}
+
+// contents are those of a file, nil for what is no file.
+func contents(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would block
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a static pod: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read a static pod: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read a static pod: %w", err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("read a static pod: %s has more than %d bytes", path, maxFile)
+	}
+	return data, nil
+}
+
+// take has the files be what there is, and tells of pods that are new or gone.
+func (s *Source) take(now map[string]file) {
+	next := map[types.UID]*corev1.Pod{}
+	for _, f := range now {
+		if f.pod != nil {
+			next[f.uid] = f.pod
+		}
+	}
+	s.mu.Lock()
+	before := s.pods
+	for uid := range next {
+		if old := before[uid]; old != nil {
+			next[uid] = old // with the time at which it was seen first
+		}
+		s.ever[uid] = true
+	}
+	s.files, s.pods = now, next
+	quiet := slices.DeleteFunc(slices.Collect(maps.Keys(s.told)), func(name string) bool {
+		_, there := now[name]
+		return there || name == s.o.Dir
+	})
+	for _, name := range quiet {
+		delete(s.told, name)
+	}
+	s.mu.Unlock()
+	for name, f := range now {
+		s.problem(name, f.err)
+	}
+	if s.changed == nil {
+		return
+	}
+	for uid, p := range before {
+		if next[uid] == nil {
+			s.gone(p)
+		}
+	}
+	for uid := range next {
+		if before[uid] == nil {
+			s.changed(uid)
+		}
+	}
+}

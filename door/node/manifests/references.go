@@ -1,0 +1,84 @@
+package manifests
+
+import corev1 "k8s.io/api/core/v1"
+
+// refersTo is the kind of an object that a pod refers to, empty for none.
+func refersTo(pod *corev1.Pod) string {
+	spec := &pod.Spec
+	switch {
+	case spec.ServiceAccountName != "" || spec.DeprecatedServiceAccount != "":
+		return "serviceaccounts"
+	case len(spec.ImagePullSecrets) > 0:
+		return "secrets"
+	case len(spec.ResourceClaims) > 0:
+		return "resourceclaims"
+	}
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			if what := variables(&list[i]); what != "" {
+				return what
+			}
+		}
+	}
+	for i := range spec.Volumes {
+		if what := source(&spec.Volumes[i].VolumeSource); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+// variables is what the variables of a container come from.
+func variables(c *corev1.Container) string {
+	for _, from := range c.EnvFrom {
+		switch {
+		case from.SecretRef != nil:
+			return "secrets"
+		case from.ConfigMapRef != nil:
+			return "configmaps"
+		}
+	}
+	for _, one := range c.Env {
+		switch {
+		case one.ValueFrom == nil:
+		case one.ValueFrom.SecretKeyRef != nil:
+			return "secrets"
+		case one.ValueFrom.ConfigMapKeyRef != nil:
+			return "configmaps"
+		}
+	}
+	return ""
+}
+
+// source is what a volume comes from. Kinds that no pod can have are for admission to refuse.
+func source(v *corev1.VolumeSource) string {
+	switch {
+	case v.ConfigMap != nil:
+		return "configmaps (via configmap volumes)"
+	case v.Secret != nil:
+		return "secrets (via secret volumes)"
+	case v.CSI != nil:
+		return "csidrivers (via CSI volumes)"
+	case v.PersistentVolumeClaim != nil:
+		return "persistentvolumeclaims"
+	case v.Ephemeral != nil:
+		return "persistentvolumeclaims (via ephemeral volumes)"
+	case v.Projected == nil:
+		return ""
+	}
+	for _, one := range v.Projected.Sources {
+		switch {
+		case one.ConfigMap != nil:
+			return "configmaps (via projected volumes)"
+		case one.Secret != nil:
+			return "secrets (via projected volumes)"
+		case one.ServiceAccountToken != nil:
+			return "serviceaccounts (via projected volumes)"
+		case one.ClusterTrustBundle != nil:
+			return "clustertrustbundles"
+		case one.PodCertificate != nil:
+			return "podcertificates"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,223 @@
+package mirrors
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
+)
+
+const (
+	first  = types.UID("0123456789abcdef0123456789abcdef")
+	second = types.UID("fedcba9876543210fedcba9876543210")
+)
+
+// world is a Keeper between a fake API server and a machine with one static pod.
+type world struct {
+	t      *testing.T
+	client *fake.Clientset
+	k      *Keeper
+
+	mu      sync.Mutex
+	pod     *corev1.Pod  // the static one
+	node    *corev1.Node // as it is registered
+	changed []types.UID
+	down    bool
+}
+
+func static(uid types.UID) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "p-node", Namespace: "default", UID: uid, Labels: map[string]string{"l": "v"},
+			Annotations: map[string]string{
+				pods.SourceAnnotation: "file", pods.HashAnnotation: string(uid), pods.SeenAnnotation: "then", "own": "kept",
+			},
+		},
+		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c"}}},
+	}
+}
+
+func inWorld(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "n1"}}
+		w := &world{t: t, client: fake.NewClientset(), pod: static(first), node: node}
+		made := 0
+		w.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.down {
+				return true, nil, errors.New("it is down")
+			}
+			made++
+			a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).UID = types.UID(rune('a' + made - 1))
+			return false, nil, nil
+		})
+		c, err := pods.NewCache(w.client, "node")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.k, err = New(Options{
+			Client: w.client, Cache: c, Known: func() bool { return true },
+			Node: func() *corev1.Node { w.mu.Lock(); defer w.mu.Unlock(); return w.node },
+			Pod: func(namespace, name string) *corev1.Pod {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if w.pod == nil || w.pod.Namespace != namespace || w.pod.Name != name {
+					return nil
+				}
+				return w.pod
+			},
+			Changed: func(uid types.UID) { w.mu.Lock(); defer w.mu.Unlock(); w.changed = append(w.changed, uid) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		all.Go(func() { c.RunWithContext(ctx) })
+		all.Go(func() { w.k.Run(ctx) })
+		time.Sleep(time.Second) // the cache is looked at from time to time
+		synctest.Wait()
+		test(t, w)
+	})
+}
+
+// set changes the machine, and has the mirror looked at.
+func (w *world) set(f func()) {
+	w.t.Helper()
+	w.mu.Lock()
+	f()
+	w.mu.Unlock()
+	w.k.Look("default", "p-node")
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+// mirror is what the API server has, nil for nothing.
+func (w *world) mirror() *corev1.Pod {
+	w.t.Helper()
+	got, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p-node")
+	if err != nil {
+		return nil
+	}
+	return got.(*corev1.Pod)
+}
+
+// TestMirror: a mirror is what NodeRestriction lets a node make, its status is told, and it goes with its pod.
+func TestMirror(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.set(func() {})
+		m := w.mirror()
+		if m == nil {
+			t.Fatal("there is none")
+		}
+		a := m.Annotations
+		if a[corev1.MirrorPodAnnotationKey] != string(first) || a[pods.HashAnnotation] != string(first) ||
+			a[pods.SourceAnnotation] != "file" || a[pods.SeenAnnotation] == "" || a["own"] != "kept" || m.Labels["l"] != "v" {
+			t.Errorf("it is %v, %v", a, m.Labels)
+		}
+		if o := m.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].UID != "n1" || o[0].Controller == nil || !*o[0].Controller {
+			t.Errorf("its owners are %v", o)
+		}
+		if len(w.changed) == 0 || w.changed[0] != m.UID {
+			t.Errorf("statuses of %v are told, not of %s", w.changed, m.UID)
+		}
+		w.set(func() { w.pod = nil })
+		if m := w.mirror(); m != nil {
+			t.Errorf("its pod is gone, and it is there: %v", m)
+		}
+	})
+}
+
+// TestMirrorIsMadeAgain: a mirror that was deleted, is being deleted, shows another pod or belongs to a Node of
+// before is replaced.
+func TestMirrorIsMadeAgain(t *testing.T) {
+	resource := corev1.SchemeGroupVersion.WithResource("pods")
+	for name, change := range map[string]func(w *world, m *corev1.Pod) error{
+		"deleted": func(w *world, _ *corev1.Pod) error { return w.client.Tracker().Delete(resource, "default", "p-node") },
+		"being deleted": func(w *world, m *corev1.Pod) error {
+			m.DeletionTimestamp = new(metav1.Now())
+			return w.client.Tracker().Update(resource, m, "default")
+		},
+		"of another pod": func(w *world, _ *corev1.Pod) error { w.set(func() { w.pod = static(second) }); return nil },
+		"no hash": func(w *world, m *corev1.Pod) error {
+			m.Annotations[corev1.MirrorPodAnnotationKey] = "x"
+			return w.client.Tracker().Update(resource, m, "default")
+		},
+		"another Node": func(w *world, _ *corev1.Pod) error { w.set(func() { w.node.UID = "n2" }); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.set(func() {})
+				before := w.mirror()
+				if err := change(w, before.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				m := w.mirror()
+				if m == nil || m.UID == before.UID || pods.MirrorOf(m) != w.pod.UID || m.OwnerReferences[0].UID != w.node.UID {
+					t.Errorf("it is %v", m)
+				}
+			})
+		})
+	}
+}
+
+// TestMirrorWaits: while the Node is not registered, or the API server is away, it is tried again for ever.
+func TestMirrorWaits(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		node := w.node
+		w.set(func() { w.node, w.down = nil, true })
+		time.Sleep(time.Hour)
+		w.set(func() { w.node = node })
+		time.Sleep(time.Hour)
+		if w.mirror() != nil {
+			t.Fatal("it is there")
+		}
+		w.set(func() { w.down = false })
+		time.Sleep(lastPause)
+		synctest.Wait()
+		if w.mirror() == nil {
+			t.Error("it is not tried again")
+		}
+	})
+}
+
+// TestOthersPod: a pod that somebody has made under the mirror's name is left alone, and a mirror of nothing is
+// removed.
+func TestOthersPod(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		other := static("u")
+		other.Annotations = nil
+		stray := static("s")
+		stray.Name, stray.Annotations = "stray", map[string]string{corev1.MirrorPodAnnotationKey: string(second)}
+		for _, p := range []*corev1.Pod{other, stray} {
+			if err := w.client.Tracker().Add(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.set(func() {})
+		if m := w.mirror(); m == nil || m.UID != "u" {
+			t.Errorf("it is %v", m)
+		}
+		if _, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "stray"); err == nil {
+			t.Error("a mirror of nothing is left")
+		}
+	})
+}

@@ -1,0 +1,27 @@
+package podapi
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// One reads a document (YAML or JSON) that is one v1 Pod, as a kubelet reads a file of its own: the pod is
+// decoded strictly, defaulted and validated, and has a name. Fields that Bulkhead does not honour are not
+// refused: a node judges them at admission. The error is a FieldErrors.
+func One(name string, data []byte) (*corev1.Pod, error) {
+	d := &decoder{places: map[string]string{}, skipped: map[string]*skipped{}, unjudged: true}
+	d.read(File{Name: name, Data: data})
+	if pods := d.found.Pods; len(d.problems) == 0 && (len(pods) != 1 || d.objects != 1) {
+		d.before, d.root = 0, nil
+		d.add(0, "", ErrSyntax, fmt.Sprintf("it has %d objects, %d of them pods, not one pod", d.objects, len(pods)))
+	}
+	if len(d.problems) > 0 {
+		return nil, d.problems
+	}
+	if pod := d.found.Pods[0]; pod.GenerateName == "" {
+		return pod, nil
+	}
+	d.add(0, "metadata.generateName", ErrInvalid, "a pod of a file needs a name")
+	return nil, d.problems
+}
