@@ -40,7 +40,7 @@ func (a *Agent) mount(_ context.Context, m agentv1.Mount) (none, error) {
 	switch {
 	case m.Name == "" || m.Slot < 0:
 		return none{}, fmt.Errorf("disk %.64q in slot %d: %w", m.Name, m.Slot, agentv1.ErrInvalid)
-	case m.FS != "erofs" && m.FS != "ext4" && (m.FS != "" || !m.Volume):
+	case m.FS != "erofs" && m.FS != "ext4" && (m.FS != "" || !m.Volume && m.Name != agentv1.RingDisk):
 		return none{}, fmt.Errorf("file system %.32q: %w", m.FS, agentv1.ErrUnsupported)
 	}
 	a.mu.Lock()

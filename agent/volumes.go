@@ -128,7 +128,13 @@ func (a *Agent) shareAt(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return a.shares.At(a.reaper, port, name)
+	a.mu.Lock()
+	ring := ""
+	if d := a.disks[agentv1.RingDisk]; d != nil && d.ready {
+		ring = d.device
+	}
+	a.mu.Unlock()
+	return a.shares.At(a.reaper, port, ring, name)
 }
 
 // emptyDir makes a pod's volume at its first use; containers share it.

@@ -11,6 +11,7 @@ import (
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"google.golang.org/grpc/codes"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/bundle"
@@ -251,6 +252,13 @@ func (p *pod) createTask(ctx context.Context, c *link.Conn, ctr *container, r Co
 		}
 		parts = append(parts, part)
 	}
+	if ring := p.shares.Ring(); ring != nil && len(ctr.Shares) > 0 {
+		name := "ring-" + ctr.ID
+		if err := p.sendRing(ctx, c, name, ring); err != nil {
+			return err
+		}
+		parts = append(parts, layout.Part{Of: containerv1.Block{Name: agentv1.RingDisk, ReadOnly: true}, File: name})
+	}
 	req.Rootfs = layout.EncodeRootfs(parts)
 	stdio := r.Stdio
 	if log, ok := stdio.(containerv1.Log); ok {
@@ -297,6 +305,19 @@ func (p *pod) sendBlock(ctx context.Context, c *link.Conn, name, id string, b st
 	}
 	part.File = name
 	return part, nil
+}
+
+// sendRing gives the shim the memory for large answers of shared directories, to be read only.
+func (p *pod) sendRing(ctx context.Context, c *link.Conn, name string, ring *os.File) error {
+	disk, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", ring.Fd()))
+	if err != nil {
+		return fmt.Errorf("open the memory for answers: %w", err)
+	}
+	defer disk.Close()
+	if err := c.SendFile(ctx, name, disk); err != nil {
+		return fmt.Errorf("send the memory for answers: %w", err)
+	}
+	return nil
 }
 
 // openNewLog opens a log file; one that was not there goes again if the operation

@@ -239,7 +239,7 @@ func (b *building) store(ctx context.Context) error {
 	}
 	b.record.Key, b.record.Phase, b.record.Record, b.record.Overhead = b.plan.Key, store.Starting, b.plan.Record, b.plan.Overhead
 	b.record.Cgroup.Parent = b.plan.CgroupParent
-	b.record.UID = b.plan.Identity.UID
+	b.record.UID, b.record.Ring = b.plan.Identity.UID, true
 	b.record.Title = b.plan.Identity.Namespace + "/" + b.plan.Identity.Name
 	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.machine, b.plan.memory
 	b.record.HostPorts = b.plan.Network == network.KindHost

@@ -101,6 +101,7 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	}
 	fault.Point("stop.recorded")
 	p.release()
+	p.shares.Close()
 	p.e.o.Observer.Stopped(parts.measured())
 	p.e.emit(Stopped, p, p.id)
 	return nil

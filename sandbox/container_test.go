@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -234,6 +235,51 @@ func TestInvalidContainers(t *testing.T) {
 	if err := h.box.CreateContainer(h.ctx, h.container("c")); !errors.Is(err, ErrExists) {
 		t.Errorf("second container of one id: %v", err)
 	}
+}
+
+// TestRingYields: the disk for large answers takes a slot that is free, stays when its container goes, and goes when an image
+// needs its slot, after images that no container uses. Without a free slot a container is made without it.
+func TestRingYields(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	config := h.config()
+	config.Machine.Slots = 3 // two for images
+	h.must(h.box.Create(h.ctx, config, Files{Scratch: h.scratch()}))
+	h.must(h.box.Start(h.ctx))
+	create := func(id string, ring bool) {
+		t.Helper()
+		c := h.container(id)
+		c.Root = containerv1.Image{ID: "of-" + id}
+		if ring {
+			disk := h.scratch()
+			c.Volumes = []Volume{{ID: agentv1.RingDisk, Disk: disk, Block: &containerv1.Block{Name: agentv1.RingDisk, ReadOnly: true}}}
+		}
+		h.must(h.box.CreateContainer(h.ctx, c))
+	}
+	remove := func(id string) {
+		t.Helper()
+		_, err := h.box.DeleteProcess(h.ctx, Process{Container: id})
+		h.must(err)
+	}
+	has := func(when string, want ...string) {
+		t.Helper()
+		images, volumes := h.box.slots.Stored()
+		got := slices.Sorted(maps.Values(images))
+		if !slices.Equal(got, want) || len(volumes) > 0 {
+			t.Errorf("%s: %v, %v, want %v", when, got, volumes, want)
+		}
+	}
+	create("a", true)
+	has("with a free slot", "of-a", agentv1.RingDisk)
+	remove("a")
+	create("b", true)
+	has("in the place of an image", "of-b", agentv1.RingDisk)
+	create("c", false)
+	has("a slot is needed", "of-b", "of-c")
+	remove("b")
+	remove("c")
+	create("d", true)
+	has("images give way", "of-d", agentv1.RingDisk)
 }
 
 func TestImagesShareSlots(t *testing.T) {

@@ -58,6 +58,10 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	}
 	fault.Point("task.laid")
 	for _, v := range c.disks() {
+		if v.ID == agentv1.RingDisk {
+			s.useRing(ctx, m, v.Disk)
+			continue
+		}
 		rollback.Push("disk", func(ctx context.Context) error { return s.releaseVolumes(ctx, m) })
 		if err := s.useDisk(ctx, m, v.disk(), v.Disk); err != nil {
 			return err

@@ -41,6 +41,17 @@ func (s *Sandbox) useDisk(ctx context.Context, m *machine, d disks.Disk, file *o
 	return nil
 }
 
+// useRing puts the memory for large answers of shared directories into a slot, if it is in none and one is free. Without
+// it they are as right, and slower.
+func (s *Sandbox) useRing(ctx context.Context, m *machine, file *os.File) {
+	err := s.useDisk(ctx, m, disks.Ring(), file)
+	if err != nil {
+		s.log.Info("shared directories are read through their port alone", "reason", err)
+		return
+	}
+	s.slots.Drop(agentv1.RingDisk) // no container's, it stays until its slot is needed
+}
+
 // GrowVolume has a machine that has a volume, to be written, see it with so many bytes, and its file
 // system be as large. A regular file becomes so long.
 func (s *Sandbox) GrowVolume(ctx context.Context, name string, bytes int64) error {

@@ -39,6 +39,7 @@ const (
 	Data   Kind = 3 // both ways: bytes of the session
 	Ready  Kind = 4 // guest to host: I am here; no payload, epoch 0
 	End    Kind = 5 // both ways: the session of this epoch is over; no payload
+	Note   Kind = 6 // both ways, where both sides know of it: what is beside the session's bytes
 )
 
 // ErrFraming says that bytes are not a sequence of frames.
@@ -191,7 +192,7 @@ func parse(b []byte) (Frame, int, error) {
 	}
 	f := Frame{Kind: Kind(b[4]), Epoch: binary.BigEndian.Uint64(b[8:])}
 	length := int(binary.BigEndian.Uint16(b[6:]))
-	if f.Kind < Hello || f.Kind > End || b[5] != 0 || length > MaxPayload {
+	if f.Kind < Hello || f.Kind > Note || b[5] != 0 || length > MaxPayload {
 		return Frame{}, 0, fmt.Errorf("%w: kind %d, length %d", ErrFraming, f.Kind, length)
 	}
 	size := Head + length + Tail

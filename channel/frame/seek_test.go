@@ -69,9 +69,9 @@ func TestFrameBounds(t *testing.T) {
 		frame  bool
 	}{
 		{name: "the first kind", kind: Hello, frame: true},
-		{name: "the last kind", kind: End, frame: true},
+		{name: "the last kind", kind: Note, frame: true},
 		{name: "before the first kind", kind: Hello - 1},
-		{name: "after the last kind", kind: End + 1},
+		{name: "after the last kind", kind: Note + 1},
 		{name: "the longest payload", kind: Data, length: MaxPayload, frame: true},
 		{name: "a longer payload", kind: Data, length: MaxPayload + 1},
 		{name: "a byte that has no meaning", kind: Data, zero: 1},

@@ -47,6 +47,10 @@ func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
 	}
 	defer port.Close()
 	record := s.pod.Record()
+	ring, err := s.ringFor(record)
+	if err != nil {
+		return id, err
+	}
 	cmd := exec.Command(s.host.Program, share.Serve, ownerOf(record), s.host.StateDir)
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{"GOTRACEBACK=none"}, []*os.File{port}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -56,6 +60,9 @@ func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+	}
+	if ring != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, ring) // share.RingFD
 	}
 	begin, err := cmd.StdinPipe()
 	if err != nil {

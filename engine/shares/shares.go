@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -61,6 +62,7 @@ type Set struct {
 	server  procid.ID
 	placed  map[string]bool // what this engine has given the server
 	watched procid.ID
+	ring    *os.File      // through which servers answer large reads, nil for none
 	pause   time.Duration // before the last start of another server
 }
 
@@ -224,6 +226,8 @@ func (s *Set) running(ctx context.Context) (server procid.ID, started bool, err 
 		if server, err = s.start(ctx); err != nil {
 			return server, started, err
 		}
+	} else {
+		s.findRing(server)
 	}
 	return server, started, s.watch(server)
 }

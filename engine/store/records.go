@@ -84,6 +84,8 @@ type Pod struct {
 	Cgroup Cgroup `json:"cgroup,omitzero"`
 	// ShareServer is the process that serves the host's directories, once there is one.
 	ShareServer procid.ID `json:"shareServer,omitzero"`
+	// Ring says that its shim knows the disk for large answers of shared directories.
+	Ring bool `json:"ring,omitempty"`
 	// Exit says why the machine ended, once it has.
 	Exit    string    `json:"exit,omitempty"`
 	Stopped time.Time `json:"stopped,omitzero"`

@@ -50,6 +50,7 @@ func answer(host *wire.Host, files fuse.RawFileSystem) error {
 	a.slots <- struct{}{}
 	a.wg.Go(a.read)
 	a.wg.Go(func() { a.watch(done) })
+	a.wg.Go(func() { _ = host.Mend(done) })
 	if err := <-a.ended; !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -69,7 +70,12 @@ func (a *answerer) take(request []byte, size int) {
 		if many {
 			defer func() { <-a.large }()
 		}
-		a.answer(own, make([]byte, size))
+		room := a.host.Room(size)
+		if n := a.fuse.Answer(own, room.Buf); n > 0 && !wire.Silent(own) {
+			_ = a.host.Send(room, n)
+			return
+		}
+		a.host.Drop(room)
 	})
 }
 

@@ -19,7 +19,7 @@ func closeInherited() error {
 	}
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
-		if err != nil || fd <= share.PortFD {
+		if err != nil || fd <= share.PortFD || fd == share.RingFD && share.CheckRing(fd) == nil {
 			continue
 		}
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)

@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/share"
 )
 
-// TestCloseInherited: a descriptor that came through an exec is closed, one of the program's own stays.
+// TestCloseInherited: a descriptor that came through an exec is closed, one of the program's own and the memory for
+// answers stay.
 func TestCloseInherited(t *testing.T) {
 	if os.Getenv("INHERITED_TEST") != "" {
 		own, err := os.Open(os.DevNull)
@@ -16,10 +19,17 @@ func TestCloseInherited(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer own.Close()
+		var ring error
+		if mem, err := mapRing(); mem == nil || err != nil {
+			ring = unix.EBADF // and closed with all else
+		}
+		if want := os.Getenv("INHERITED_TEST"); (ring == nil) != (want == "ring") {
+			t.Errorf("the memory for answers is %s: %v", want, ring)
+		}
 		if err := closeInherited(); err != nil {
 			t.Fatal(err)
 		}
-		for fd, want := range map[int]error{3: nil, 4: unix.EBADF, 5: unix.EBADF, int(own.Fd()): nil} {
+		for fd, want := range map[int]error{3: nil, 4: ring, 5: unix.EBADF, 6: unix.EBADF, int(own.Fd()): nil} {
 			if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != want { //nolint:errorlint // the kernel's own number
 				t.Errorf("descriptor %d: %v, want %v", fd, err, want)
 			}
@@ -31,9 +41,16 @@ func TestCloseInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestCloseInherited$", "-test.v")
-	cmd.Env, cmd.ExtraFiles = append(os.Environ(), "INHERITED_TEST=1"), []*os.File{null, null, null}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
+	ring, err := share.NewRing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ring.Close()
+	for name, fourth := range map[string]*os.File{"another file": null, "ring": ring} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestCloseInherited$", "-test.v")
+		cmd.Env, cmd.ExtraFiles = append(os.Environ(), "INHERITED_TEST="+name), []*os.File{null, fourth, null, null}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
 	}
 }

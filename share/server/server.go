@@ -63,6 +63,7 @@ func begin(in io.Reader) error {
 
 type server struct {
 	port  net.Conn
+	ring  []byte // nil for none
 	files *roots
 }
 
@@ -85,6 +86,10 @@ func prepare(owner string) (*server, error) {
 		return nil, fmt.Errorf("the guest's port: %w", err)
 	}
 	f.Close()
+	ring, err := mapRing()
+	if err != nil {
+		return nil, err
+	}
 	proc, err := openDescriptors()
 	if err != nil {
 		return nil, err
@@ -117,7 +122,21 @@ func prepare(owner string) (*server, error) {
 	if err := wallIn(); err != nil {
 		return nil, err
 	}
-	return &server{port, newRoots(files, dir)}, nil
+	return &server{port, ring, newRoots(files, dir)}, nil
+}
+
+// mapRing maps the memory for large answers, if this process has one. Its descriptor stays open: the engine's
+// successor finds it here.
+func mapRing() ([]byte, error) {
+	if share.CheckRing(share.RingFD) != nil {
+		return nil, nil //nolint:nilerr // the port alone does as well
+	}
+	unix.CloseOnExec(share.RingFD)
+	mem, err := unix.Mmap(share.RingFD, 0, share.RingSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map the memory for answers: %w", err)
+	}
+	return mem, nil
 }
 
 // serve answers the guest until the machine closes its port.
@@ -127,5 +146,10 @@ func (s *server) serve(ctx context.Context) error {
 		return err
 	}
 	defer host.Close()
+	if s.ring != nil {
+		if err := host.Offer(s.ring); err != nil {
+			return err
+		}
+	}
 	return answer(host, s.files)
 }

@@ -15,11 +15,12 @@ import (
 
 // Forward passes the messages of the guest's kernel on to whoever serves at the port, and
 // the answers back, for as long as both files work. Both are blocking: fuse is of /dev/fuse
-// and belongs to a mount. It returns io.EOF when the mount is no more.
+// and belongs to a mount. Disk is where large answers may lie (ring.go), or nil. It returns io.EOF
+// when the mount is no more.
 //
 // A session once begun, nothing is allocated: the process may do without a collector.
-func Forward(port, fuse io.ReadWriter) error {
-	g := &guest{port: port, fuse: fuse}
+func Forward(port, fuse io.ReadWriter, disk io.ReaderAt) error {
+	g := &guest{port: port, fuse: fuse, ring: reader{disk: disk}}
 	g.begun.L = &g.mu
 	ends := make(chan error, 2)
 	go func() { ends <- g.requests() }()
@@ -44,6 +45,7 @@ type guest struct {
 
 	write sync.Mutex     // of writes to the port
 	short [minReply]byte // a reply of the forwarder's own
+	ring  reader
 }
 
 // requests reads what the kernel asks.
@@ -115,6 +117,7 @@ func (g *guest) ask(request []byte, op uint32) (epoch uint64) {
 func (g *guest) send(buf []byte, n int, epoch uint64) error {
 	g.write.Lock()
 	defer g.write.Unlock()
+	g.ring.tell(buf[frame.Head:])
 	for at := 0; at < n; at += frame.MaxPayload {
 		size := min(n-at, frame.MaxPayload)
 		part := buf[at : at+frame.Head+size+frame.Tail]
@@ -153,6 +156,11 @@ func (g *guest) replies() error {
 		case f.Kind == frame.Hello:
 			in.reset()
 			if err := g.hello(f); err != nil {
+				return err
+			}
+			continue
+		case f.Kind == frame.Note && f.Epoch == g.epoch && f.Epoch != 0:
+			if err := g.noted(f.Payload); err != nil {
 				return err
 			}
 			continue
@@ -219,6 +227,7 @@ func (g *guest) hello(f frame.Frame) error {
 		}
 	}
 	g.mu.Unlock()
+	g.ring.begin()
 	if err := g.say(frame.Answer, f.Epoch, version); err != nil {
 		return err
 	}

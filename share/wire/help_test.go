@@ -1,5 +1,19 @@
 package wire
 
-import "os"
+import (
+	"io"
+	"net"
+	"os"
+)
 
 func osFile(fd int) *os.File { return os.NewFile(uintptr(fd), "port") }
+
+// discard is a connection to a guest that takes all.
+type discard struct{ net.Conn }
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// sink is a port that takes all.
+type sink struct{ io.Reader }
+
+func (sink) Write(b []byte) (int, error) { return len(b), nil }

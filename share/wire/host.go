@@ -22,6 +22,7 @@ type Host struct {
 	d     *frame.Decoder
 	in    assembly
 	epoch uint64
+	ring  *ring // nil for none
 
 	mu  sync.Mutex // of what follows
 	out net.Buffers
@@ -91,6 +92,9 @@ func (h *Host) Next() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		if f.Epoch == h.epoch && f.Kind == frame.Note && h.ring != nil {
+			h.ring.heard(f.Payload)
+		}
 		if f.Epoch != h.epoch || f.Kind != frame.Data {
 			continue // what a former session has left, or another answer to the hello
 		}
@@ -98,27 +102,36 @@ func (h *Host) Next() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrGuest, err)
 		}
-		if message != nil {
-			return message, nil
+		if message == nil {
+			continue
 		}
+		if h.ring != nil {
+			h.ring.counted(message)
+		}
+		return message, nil
 	}
 }
 
 // Reply sends a message, of at most MaxMessage bytes.
 func (h *Host) Reply(message []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reply(message)
+}
+
+// reply is called with mu held.
+func (h *Host) reply(message []byte) error {
 	if len(message) < minReply || len(message) > MaxMessage {
 		return fmt.Errorf("a reply of %d bytes: %w", len(message), io.ErrShortBuffer)
 	}
-	const mark = frame.Head + frame.Tail
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	const marks = frame.Head + frame.Tail
 	frames := (len(message) + frame.MaxPayload - 1) / frame.MaxPayload
-	if cap(h.marks) < frames*mark {
-		h.marks = make([]byte, frames*mark)
+	if cap(h.marks) < frames*marks {
+		h.marks = make([]byte, frames*marks)
 	}
 	out := h.out[:0]
 	for i := range frames {
-		m := h.marks[i*mark : (i+1)*mark]
+		m := h.marks[i*marks : (i+1)*marks]
 		part := message[i*frame.MaxPayload:]
 		part = part[:min(len(part), frame.MaxPayload)]
 		frame.Marks(m[:frame.Head], m[frame.Head:], frame.Data, h.epoch, len(part))

@@ -38,7 +38,7 @@ func TestLocal(t *testing.T) {
 	t.Parallel()
 	k, p := kernel{make(chan []byte, 8), make(chan []byte, 8)}, newPort()
 	ended := make(chan error, 1)
-	go func() { ended <- Forward(p, k) }()
+	go func() { ended <- Forward(p, k, nil) }()
 	h := greeted(t, p.plug(t))
 	unique := uint64(2)
 	here := func(what string, request []byte, want unix.Errno) {

@@ -160,7 +160,7 @@ func TestMessages(t *testing.T) {
 	t.Parallel()
 	k, p := kernel{make(chan []byte, 8), make(chan []byte, 8)}, newPort()
 	ended := make(chan error, 1)
-	go func() { ended <- Forward(p, k) }()
+	go func() { ended <- Forward(p, k, nil) }()
 	conn := p.plug(t)
 	h := greeted(t, conn)
 	init := message(104, opInit, 2)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -30,22 +31,29 @@ const dir = "/run/bulkhead/shares"
 const (
 	portFD = 3
 	fuseFD = 4
+	ringFD = 5 // the disk that large answers are read from, or /dev/null
 )
 
 // Shares is the file system, which is mounted when it is first asked for.
 type Shares struct {
 	mu      sync.Mutex
 	mounted bool
+	ahead   bool // it has been told how much to read ahead
 }
 
 // At is where the shared directory of that name is, which is its own to check: the host says
 // of one that it does not share that it is not there, and a host that does not say anything is ErrSilent.
-func (s *Shares) At(r *reaper.Reaper, port, name string) (string, error) {
-	if err := s.mount(r, port); err != nil {
+// Ring is the disk that large answers are read from, or empty.
+func (s *Shares) At(r *reaper.Reaper, port, ring, name string) (string, error) {
+	if err := s.mount(r, port, ring); err != nil {
 		return "", fmt.Errorf("mount the host's directories: %w", err)
 	}
 	at := filepath.Join(dir, name)
-	return at, look(at, patience)
+	device, err := look(at, patience)
+	if err != nil {
+		return at, err
+	}
+	return at, s.readAhead(device)
 }
 
 // ErrSilent is matched where the host does not answer.
@@ -54,39 +62,44 @@ var ErrSilent = errors.New("the host does not answer")
 // patience is how long the host has to answer: longer than its engine waits for another server.
 const patience = 30 * time.Second
 
-// look asks whether there is something. An asker that gets no answer is left to wait for it in the
+// look asks whether there is something, and of which device it is. An asker that gets no answer is left to wait for it in the
 // kernel, and holds nobody else up.
-func look(at string, patience time.Duration) error {
-	said := make(chan error, 1)
+func look(at string, patience time.Duration) (device uint64, err error) {
+	type answer struct {
+		device uint64
+		err    error
+	}
+	said := make(chan answer, 1)
 	go func() {
 		var st unix.Stat_t
-		said <- unix.Lstat(at, &st)
+		err := unix.Lstat(at, &st)
+		said <- answer{st.Dev, err}
 	}()
-	err := ErrSilent
+	got := answer{err: ErrSilent}
 	select {
-	case err = <-said:
+	case got = <-said:
 	case <-time.After(patience):
 	}
-	if err != nil {
-		return fmt.Errorf("directory of the host: %w", err)
+	if got.err != nil {
+		return 0, fmt.Errorf("directory of the host: %w", got.err)
 	}
-	return nil
+	return got.device, nil
 }
 
 // mount mounts the file system if it is not.
-func (s *Shares) mount(r *reaper.Reaper, port string) error {
+func (s *Shares) mount(r *reaper.Reaper, port, ring string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mounted {
 		return nil
 	}
-	err := mount(r, port)
-	s.mounted = err == nil
+	err := mount(r, port, ring)
+	s.mounted, s.ahead = err == nil, ring == ""
 	return err
 }
 
 // mount mounts the file system and starts its forwarder.
-func mount(r *reaper.Reaper, port string) error {
+func mount(r *reaper.Reaper, port, ring string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -105,6 +118,11 @@ func mount(r *reaper.Reaper, port string) error {
 		return err
 	}
 	defer unix.Close(null)
+	disk, err := openRing(ring)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(disk)
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read=%d", fuse, wire.MaxData)
 	// Before the first read of it, which fails else.
 	if err := unix.Mount("bulkhead", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
@@ -112,7 +130,7 @@ func mount(r *reaper.Reaper, port string) error {
 	}
 	_, err = r.Start("/proc/self/exe", []string{Forwarder}, &syscall.ProcAttr{
 		Dir: "/", Env: []string{"GODEBUG=asyncpreemptoff=1"}, // type raw
-		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(ports), uintptr(fuse)},
+		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(ports), uintptr(fuse), uintptr(disk)},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -121,8 +139,43 @@ func mount(r *reaper.Reaper, port string) error {
 	return err
 }
 
+// openRing opens the disk that large answers are read from, past the kernel's cache. Without one it is what has
+// nothing to read.
+func openRing(ring string) (int, error) {
+	flags := unix.O_RDONLY | unix.O_CLOEXEC
+	if ring == "" {
+		ring = os.DevNull
+	} else {
+		flags |= unix.O_DIRECT
+	}
+	fd, err := unix.Open(ring, flags, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open %s: %w", ring, err)
+	}
+	return fd, nil
+}
+
+// ahead is how much of a file is asked for before it is read, where answers may be large, in KiB. The kernel's 128 would be
+// eight round trips for what is read in one.
+const ahead = wire.MaxData >> 10
+
+// readAhead tells the kernel how much to read ahead, once. The file system has greeted the host by now, which sets it.
+func (s *Shares) readAhead(device uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ahead {
+		return nil
+	}
+	bdi := fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", unix.Major(device), unix.Minor(device))
+	if err := os.WriteFile(bdi, strconv.AppendInt(nil, ahead, 10), 0); err != nil {
+		return fmt.Errorf("read ahead: %w", err)
+	}
+	s.ahead = true
+	return nil
+}
+
 // Forward is the whole life of the forwarder. It returns only with an error.
 func Forward() error {
 	debug.SetGCPercent(-1) // type raw
-	return wire.Forward(raw(portFD), raw(fuseFD))
+	return wire.Forward(raw(portFD), raw(fuseFD), raw(ringFD))
 }

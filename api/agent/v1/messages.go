@@ -25,6 +25,10 @@ const (
 	SharePort = "io.bulkhead.share"
 )
 
+// RingDisk is the Name of the disk through which large answers of shared directories travel. It is in a slot only if one is
+// free, and before the first directory is mounted, or it is not used.
+const RingDisk = "share-ring"
+
 // The bounds of a frame, in bytes.
 const (
 	MaxCall  = 4 << 20 // a container's whole specification fits

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
@@ -32,6 +33,10 @@ type Disk struct {
 
 // Image is the disk of an image.
 func Image(id string) Disk { return Disk{Name: id, FS: "erofs", ReadOnly: true} }
+
+// Ring is the disk for large answers of shared directories: no container's. It goes when its slot is needed, after the
+// images that no container uses.
+func Ring() Disk { return Disk{Name: agentv1.RingDisk, ReadOnly: true} }
 
 // Slots are those of one VM. An image that no container uses stays where it is until
 // its slot is needed: a restarted container finds it. The zero value has none; its
@@ -178,7 +183,7 @@ func (s *Slots) reserve(d Disk) (at int, fresh, old *slot, err error) {
 			at = i
 			break
 		}
-		if at < 0 && old.refs == 0 && !old.volume && old.mounted() {
+		if old.refs == 0 && !old.volume && old.mounted() && (at < 0 || s.used[at].name == agentv1.RingDisk) {
 			at = i
 		}
 	}

@@ -1,0 +1,127 @@
+package shares
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/share"
+)
+
+// ringPod is a pod whose shim knows of rings, with or without a server.
+type ringPod struct {
+	pod
+	old bool
+}
+
+func (p *ringPod) Record() store.Pod { return store.Pod{ShareServer: p.server, Ring: !p.old} }
+
+func newSet(p *ringPod) *Set { return New(p, Host{Logger: slog.New(slog.DiscardHandler)}) }
+
+// served has a process be the pod's server, with that file where its ring is.
+func (p *ringPod) served(t *testing.T, fourth *os.File) *exec.Cmd {
+	t.Helper()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	cmd := exec.Command("sleep", "600")
+	cmd.ExtraFiles = []*os.File{null, fourth}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	if p.server, err = procid.Of(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// TestRing: all servers of a pod have the same ring, also those of the next engine, and none before has it still.
+func TestRing(t *testing.T) {
+	t.Parallel()
+	p := &ringPod{}
+	s := newSet(p)
+	defer s.Close()
+	ring, err := s.ringFor(p.Record())
+	if err != nil || ring == nil || ring != s.Ring() {
+		t.Fatalf("the first server's: %v, %v, %v", ring, s.Ring(), err)
+	}
+	first := p.served(t, ring)
+	if got, err := s.ringFor(p.Record()); got != ring || err != nil {
+		// One thread is as good as none: the caller has found that the process is not alive.
+		t.Errorf("the second server's: %v, %v", got, err)
+	}
+	next := newSet(p)
+	defer next.Close()
+	next.findRing(p.server)
+	if !same(t, ring, next.Ring()) {
+		t.Error("the next engine does not find it")
+	}
+	_, _ = first.Process.Kill(), first.Wait()
+	if got, err := next.ringFor(p.Record()); got == nil || got != next.Ring() || err != nil {
+		t.Errorf("the server's after it: %v, %v", got, err)
+	}
+	lost := newSet(p)
+	lost.findRing(p.server)
+	if got, err := lost.ringFor(p.Record()); got != nil || err != nil {
+		t.Errorf("of an engine that has never seen it: %v, %v", got, err)
+	}
+	next.Close()
+	if next.Ring() != nil {
+		t.Error("it is there when the machine is gone")
+	}
+}
+
+// TestRingRefused: what another put in its place is none, a process of which a thread has not ended is left alone with
+// it, and an older engine's pod has none.
+func TestRingRefused(t *testing.T) {
+	t.Parallel()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	p := &ringPod{}
+	p.served(t, null)
+	s := newSet(p)
+	if s.findRing(p.server); s.Ring() != nil {
+		t.Error("/dev/null is taken for it")
+	}
+	own, err := procid.Of(os.Getpid()) // which has many threads
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ring, err = share.NewRing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got, err := s.ringFor(store.Pod{ShareServer: own, Ring: true}); got != nil || err != nil {
+		t.Errorf("while another may write to it: %v, %v", got, err)
+	}
+	old := newSet(&ringPod{old: true})
+	if got, err := old.ringFor(store.Pod{}); got != nil || err != nil {
+		t.Errorf("of an older engine's pod: %v, %v", got, err)
+	}
+}
+
+func same(t *testing.T, a, b *os.File) bool {
+	t.Helper()
+	if a == nil || b == nil {
+		return false
+	}
+	one, err := a.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := b.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.SameFile(one, other)
+}

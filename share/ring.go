@@ -1,0 +1,62 @@
+package share
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/share/wire"
+)
+
+// RingFD is the memory that a server answers large reads through, which it inherits. A server
+// that has none there answers over its port alone.
+const RingFD = 4
+
+// RingSize is the length of that memory. Pages that nobody has written to take no room.
+const RingSize = wire.RingSize
+
+const ringSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// ErrRing is matched by the error for a file that is no such memory.
+var ErrRing = errors.New("not a server's memory for answers")
+
+// NewRing makes the memory of one pod, whose length nobody can change. The caller closes it.
+func NewRing() (*os.File, error) {
+	fd, err := unix.MemfdCreate("share-ring", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("make memory for answers: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "share-ring")
+	err = f.Truncate(RingSize)
+	if err == nil {
+		// The disk's other users have no right to it but by their descriptors.
+		err = f.Chmod(0o600)
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, ringSeals)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("make memory for answers: %w", err)
+	}
+	return f, nil
+}
+
+// CheckRing returns an error that matches ErrRing for a descriptor of anything but what NewRing
+// makes. It may come from a process that is not believed.
+func CheckRing(fd int) error {
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrRing, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("%w: %w", ErrRing, err)
+	}
+	if seals != ringSeals || st.Size != RingSize {
+		return fmt.Errorf("%w: %d bytes, seals %#x", ErrRing, st.Size, seals)
+	}
+	return nil
+}

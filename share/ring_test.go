@@ -1,0 +1,47 @@
+package share
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestRing: the memory's length cannot be changed, and nothing else is taken for it.
+func TestRing(t *testing.T) {
+	f, err := NewRing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := CheckRing(int(f.Fd())); err != nil {
+		t.Error(err)
+	}
+	for _, size := range []int64{0, RingSize - 1, RingSize + 1} {
+		if err := f.Truncate(size); !errors.Is(err, unix.EPERM) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	if _, err := f.WriteAt([]byte{1}, RingSize); !errors.Is(err, unix.EPERM) {
+		t.Errorf("beyond its end: %v", err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	plain, err := unix.MemfdCreate("plain", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(plain)
+	if err := unix.Ftruncate(plain, RingSize); err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range []int{-1, int(null.Fd()), plain} {
+		if err := CheckRing(fd); !errors.Is(err, ErrRing) {
+			t.Errorf("descriptor %d: %v", fd, err)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/bulkhead-project/bulkhead/channel/frame"
+)
+
+// reader is the forwarder's side of the ring. What is not atomic is that thread's which reads what the host says.
+type reader struct {
+	disk io.ReaderAt
+	buf  []byte // as long as what is read of a room, on a page
+	on   bool   // in this session
+	read atomic.Uint32
+}
+
+// begin forgets the former session's.
+func (r *reader) begin() {
+	r.on = false
+	r.read.Store(0)
+}
+
+// room is memory for what is read of a room: its data lies on a page as in the disk, so that the
+// disk, and then FUSE, copy whole pages.
+func (r *reader) room() []byte {
+	if r.buf == nil {
+		b := make([]byte, ringRoom+page)
+		past := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) % page)
+		r.buf = b[page-past:][:ringRoom]
+	}
+	return r.buf
+}
+
+// whose tells whether the disk is the memory of this session's server.
+func (r *reader) whose(epoch uint64) bool {
+	b := r.room()[:sector]
+	n, _ := r.disk.ReadAt(b, 0) // an error is as good as another's disk
+	return n == len(b) && [markSize]byte(b) == mark(epoch, 0, 0)
+}
+
+var errPlace = errors.New("no answer is there")
+
+// answer reads the answer that a note tells of, and returns it with its head.
+func (r *reader) answer(note []byte, epoch uint64) ([]byte, error) {
+	at, head := int(binary.NativeEndian.Uint32(note[1:])), note[1+4:]
+	data := lengthOf(head) - minReply
+	if at%page != 0 || at > RingSize-ringRoom || data < 0 || data > MaxData {
+		return nil, errPlace
+	}
+	b := r.room()
+	end := ringData + sectors(data)
+	// One read: a disk that is taken away meanwhile has no marks, at one end or at both.
+	n, err := r.disk.ReadAt(b[ringMark:end+sector], int64(at+ringMark))
+	if n < end+sector-ringMark {
+		return nil, errors.Join(errPlace, err)
+	}
+	around := mark(epoch, uniqueOf(head), data)
+	if [markSize]byte(b[ringMark:]) != around || [markSize]byte(b[end:]) != around {
+		return nil, errPlace
+	}
+	copy(b[ringHead:], head)
+	return b[ringHead : ringData+data], nil
+}
+
+// noted does what the host notes.
+func (g *guest) noted(note []byte) error {
+	r := &g.ring
+	switch {
+	case r.disk == nil || len(note) == 0:
+	case note[0] == noteOffer && !r.on:
+		if r.whose(g.epoch) {
+			r.on = true
+			return g.say(frame.Note, g.epoch, noteUse)
+		}
+	case note[0] == notePlace && len(note) == placeSize && r.on:
+		message, err := r.answer(note, g.epoch)
+		if err != nil {
+			// What was noted since comes again as well, with this one.
+			r.on = false
+			return g.say(frame.Note, g.epoch, append([]byte{noteLost}, binary.NativeEndian.AppendUint16(nil, uint16(r.read.Load()))...)...)
+		}
+		r.read.Add(1)
+		if g.wanted(message) {
+			return g.answer(message)
+		}
+	}
+	return nil
+}
+
+// tell has a request say how many answers were read. The kernel has it say none.
+func (r *reader) tell(request []byte) {
+	if n := r.read.Load(); n != 0 {
+		binary.NativeEndian.PutUint16(request[readCount:], uint16(n))
+	}
+}
