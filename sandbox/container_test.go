@@ -187,8 +187,33 @@ func TestSlotOfAFailedContainerIsFree(t *testing.T) {
 	}
 	h.must(os.Remove(state))
 	h.must(os.Rename(state+".aside", state))
-	if users, ok := h.box.slots.Users("image-c"); !ok || users != 0 {
+	if users, ok := h.box.slots.Users("image-c"); ok || h.vm().attached() != 1 {
 		t.Errorf("%d users of the image, which is in a slot: %v", users, ok)
+	}
+}
+
+// TestSlotThatStaysFilled: a slot whose disk cannot be taken out is not counted empty, and is emptied
+// with the next container that goes.
+func TestSlotThatStaysFilled(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	boom := errors.New("boom")
+	h.agent.refuse(agentv1.OpMount, boom)
+	h.vm().refuse("Detach", boom)
+	if err := h.box.CreateContainer(h.ctx, h.container("c")); err == nil {
+		t.Fatal("created without its image")
+	}
+	h.agent.refuse(agentv1.OpMount, nil)
+	h.started("c").end(exited(0))
+	if n := h.vm().attached(); n != 3 {
+		t.Errorf("%d slots are filled, with one that was to be empty", n)
+	}
+	h.vm().refuse("Detach", nil)
+	h.wait(Process{Container: "c"})
+	_, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"})
+	h.must(err)
+	if n := h.vm().attached(); n != 2 {
+		t.Errorf("%d slots are filled, of the scratch disk and the image", n)
 	}
 }
 

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -104,6 +105,39 @@ func TestRestore(t *testing.T) {
 	h.must(h.box.Stop(h.ctx))
 	if !h.vm().killed {
 		t.Error("the machine lives on")
+	}
+}
+
+// TestRestoreHalfMounted: an image whose mount the shim did not live to see leaves its slot, and the
+// next container has it mounted anew.
+func TestRestoreHalfMounted(t *testing.T) {
+	t.Parallel()
+	for _, mounted := range []bool{false, true} {
+		h := running(t)
+		h.vm().refuse("Detach", errors.New("the shim is dead"))
+		h.agent.raw[agentv1.OpMount] = func(conn net.Conn) {
+			if mounted {
+				h.agent.mu.Lock()
+				h.agent.mounts["image-c"] = 1
+				h.agent.mu.Unlock()
+			}
+			h.box.mu.Lock()
+			h.box.deleted = true
+			h.box.mu.Unlock()
+			conn.Close()
+		}
+		if err := h.box.CreateContainer(h.ctx, h.container("c")); err == nil {
+			t.Fatal("created without its image")
+		}
+		h.crash()
+		h.vm().refuse("Detach", nil)
+		delete(h.agent.raw, agentv1.OpMount)
+		h.must(os.RemoveAll(h.dir + "/containers/c")) // a shim that is dead leaves nothing that counts
+		h.must(h.restore(h.logFiles()))
+		h.started("c")
+		if n := h.vm().attached(); n != 2 {
+			t.Errorf("%d slots are filled, of the scratch disk and the image", n)
+		}
 	}
 }
 

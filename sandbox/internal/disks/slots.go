@@ -81,22 +81,23 @@ func (s *Slots) Scratch() (int, error) {
 }
 
 // Stored are the names of the disks by their slots, as they are stored: the images that are
-// mounted, and the volumes whose slots may be filled.
+// mounted, and the volumes, and images that are not mounted yet, whose slots may be filled.
 func (s *Slots) Stored() (images, volumes map[int]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	images, volumes = map[int]string{}, map[int]string{}
 	for i, slot := range s.used {
-		if slot.volume {
+		if slot.volume || !slot.mounted() {
 			volumes[i] = slot.name
-		} else if slot.mounted() {
+		} else {
 			images[i] = slot.name
 		}
 	}
 	return images, volumes
 }
 
-// Restore notes the disks that a former shim has left, which no container uses yet.
+// Restore notes the disks that a former shim has left, which no container uses yet. An image that it may
+// not have mounted leaves its slot as a volume does.
 func (s *Slots) Restore(images, volumes map[int]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
 // Machine is the VM that the slots are of.
@@ -19,7 +20,7 @@ type Machine struct {
 	// Undo bounds what is undone after a failure, when the caller's context may have
 	// ended.
 	Undo time.Duration
-	// Store, if not nil, stores what Stored returns before a volume is put into its slot.
+	// Store, if not nil, stores what Stored returns before a disk is put into its slot.
 	Store func() error
 }
 
@@ -73,23 +74,19 @@ func (s *Slots) Use(ctx context.Context, m Machine, d Disk, file *os.File) (moun
 
 // fill mounts a disk in a slot that was reserved for it.
 func (s *Slots) fill(ctx context.Context, m Machine, at int, fresh, old *slot, d Disk, file *os.File) error {
-	err := m.empty(ctx, at, old)
-	keep := old
-	if err == nil {
-		keep = nil
-		if d.Volume && m.Store != nil {
-			err = m.Store()
-		}
+	left, err := m.empty(ctx, at, old)
+	if err == nil && m.Store != nil {
+		err = m.Store()
 	}
 	if err == nil {
-		err = m.mount(ctx, at, d, file)
+		left, err = m.mount(ctx, at, d, file)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && s.used[at] == fresh {
 		delete(s.used, at)
-		if keep != nil {
-			s.used[at] = keep
+		if left != nil {
+			s.used[at] = left
 		}
 	}
 	fresh.err = err
@@ -97,24 +94,49 @@ func (s *Slots) fill(ctx context.Context, m Machine, at int, fresh, old *slot, d
 	return err
 }
 
-// empty takes an image that nobody uses out of its slot.
-func (m Machine) empty(ctx context.Context, at int, old *slot) error {
-	if old == nil {
-		return nil
-	}
-	if err := m.Agent.Unmount(ctx, agentv1.Unmount{Name: old.name}); err != nil {
-		return fmt.Errorf("unmount image %s: %w", old.name, err)
-	}
-	return m.VM.Detach(ctx, at)
+// remains is a slot with a disk in it that nobody may use any more: Release takes it out.
+func remains() *slot {
+	ready := make(chan struct{})
+	close(ready)
+	return &slot{volume: true, ready: ready}
 }
 
-func (m Machine) mount(ctx context.Context, at int, d Disk, file *os.File) (err error) {
+// empty takes an image that nobody uses out of its slot. With an error it returns what is left there.
+func (m Machine) empty(ctx context.Context, at int, old *slot) (left *slot, err error) {
+	if old == nil {
+		return nil, nil
+	}
+	if err := m.Agent.Unmount(ctx, agentv1.Unmount{Name: old.name}); err != nil {
+		return old, fmt.Errorf("unmount image %s: %w", old.name, err)
+	}
+	if err := m.VM.Detach(ctx, at); err != nil {
+		return remains(), fmt.Errorf("detach image %s: %w", old.name, err)
+	}
+	return nil, nil
+}
+
+// mount puts a disk into an empty slot. With an error it returns what is left there.
+func (m Machine) mount(ctx context.Context, at int, d Disk, file *os.File) (left *slot, err error) {
 	if file == nil {
-		return fmt.Errorf("mount %s: %w", d, ErrNoDisk)
+		return nil, fmt.Errorf("mount %s: %w", d, ErrNoDisk)
 	}
-	if err := m.VM.Attach(ctx, at, file, hypervisor.DiskMode(!d.ReadOnly)); err != nil {
-		return fmt.Errorf("attach %s: %w", d, err)
+	err = m.VM.Attach(ctx, at, file, hypervisor.DiskMode(!d.ReadOnly))
+	if err != nil {
+		err = fmt.Errorf("attach %s: %w", d, err)
+	} else if err = m.show(ctx, at, d, file); err == nil {
+		return nil, nil
 	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.Undo)
+	defer cancel()
+	if undone := m.VM.Detach(undo, at); undone != nil {
+		return remains(), errors.Join(err, undone)
+	}
+	return nil, err
+}
+
+// show has the guest mount what is in a slot.
+func (m Machine) show(ctx context.Context, at int, d Disk, file *os.File) (err error) {
+	fault.Point("disk.attached")
 	request := agentv1.Mount{Name: d.Name, Slot: at, FS: d.FS, ReadOnly: d.ReadOnly, Volume: d.Volume}
 	if d.Volume {
 		request.Bytes, err = m.size(ctx, at, d, file)
@@ -122,12 +144,11 @@ func (m Machine) mount(ctx context.Context, at int, d Disk, file *os.File) (err 
 	if err == nil {
 		err = m.Agent.Mount(ctx, request)
 	}
-	if err == nil {
-		return nil
+	if err != nil {
+		return fmt.Errorf("mount %s: %w", d, err)
 	}
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.Undo)
-	defer cancel()
-	return errors.Join(fmt.Errorf("mount %s: %w", d, err), m.VM.Detach(undo, at))
+	fault.Point("disk.mounted")
+	return nil
 }
 
 // size is a volume's, in bytes, of which the guest is told if it has a writable disk. A guest
