@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
 // TestSeams wants the guest's names to be the host's; the agent does not import
@@ -110,8 +114,25 @@ func TestRoots(t *testing.T) {
 		{name: "a block device that is not mounted", root: containerv1.RecordOf(containerv1.Block{Name: "b"}), want: agentv1.ErrNotFound},
 		{name: "an image that is not mounted", root: containerv1.RecordOf(containerv1.Image{ID: "i"}), want: agentv1.ErrNotFound},
 	} {
-		if at, _, err := (&Agent{}).lower(&container{}, agentv1.Create{RootRecord: tt.root}); !errors.Is(err, tt.want) {
+		if at, _, err := (&Agent{}).lower(t.Context(), &container{}, agentv1.Create{RootRecord: tt.root}); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %q, %v", tt.name, at, err)
 		}
+	}
+}
+
+// TestUsageEnds: what a container has written is looked at within bounds, however much it is.
+func TestUsageEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 3*guesttree.MaxLevels)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, n := usage(t.Context(), dir); n != guesttree.MaxLevels+1 {
+		t.Errorf("%d directories of a deep tree, with the first that is not entered", n)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, n := usage(ended, dir); n != 1 {
+		t.Errorf("%d directories after the end", n)
 	}
 }

@@ -106,7 +106,7 @@ func (a *Agent) create(ctx context.Context, r agentv1.Create) (agentv1.Created, 
 }
 
 func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*process, error) {
-	lower, live, err := a.lower(c, r)
+	lower, live, err := a.lower(ctx, c, r)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	defer func() { joined.Close() }()
 	err = s.Adjust(spec.Machine{
 		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files, Last: c.last,
-		Volume: func(v containerv1.Mount) (string, error) { return a.volume(c, v) },
+		Volume: func(v containerv1.Mount) (string, error) { return a.volume(ctx, c, v) },
 		Block:  func(b containerv1.Block) (uint32, uint32, error) { return a.deviceOf(c, b) }, Users: rootOf(c.root),
 		PIDs: func(target string) (string, error) {
 			var err error
@@ -219,7 +219,7 @@ func (a *Agent) rule(c *container, rules string, ruled bool) error {
 
 // lower makes what the container's root is made from ready and returns its path. The root is
 // live if the container writes to it, and not to a layer over it.
-func (a *Agent) lower(c *container, r agentv1.Create) (at string, live bool, err error) {
+func (a *Agent) lower(ctx context.Context, c *container, r agentv1.Create) (at string, live bool, err error) {
 	root, err := r.Root()
 	if err == nil {
 		err = containerv1.Check(containerv1.Container{Root: root})
@@ -235,7 +235,7 @@ func (a *Agent) lower(c *container, r agentv1.Create) (at string, live bool, err
 		at, err = a.shareAt(root.Name)
 		return at, true, err
 	case containerv1.Block:
-		at, err = a.blockAt(c, root, 0)
+		at, err = a.blockAt(ctx, c, root, 0)
 		return at, true, err
 	default:
 		return "", false, fmt.Errorf("%T as the root: %w", root, agentv1.ErrUnsupported)

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
 func (a *Agent) memory(context.Context, none) (agentv1.Memory, error) {
@@ -44,7 +44,7 @@ func parseMeminfo(data string) agentv1.Memory {
 	return m
 }
 
-func (a *Agent) stats(_ context.Context, r agentv1.Process) (agentv1.Stats, error) {
+func (a *Agent) stats(ctx context.Context, r agentv1.Process) (agentv1.Stats, error) {
 	c, err := a.container(r.Container)
 	if err != nil {
 		return agentv1.Stats{}, err
@@ -65,24 +65,32 @@ func (a *Agent) stats(_ context.Context, r agentv1.Process) (agentv1.Stats, erro
 	s.RSS, s.PageFaults, s.MajPageFaults = memory["anon"], memory["pgfault"], memory["pgmajfault"]
 	s.WorkingSet = s.MemoryBytes - min(s.MemoryBytes, memory["inactive_file"])
 	s.Pids, _ = c.cgroup.Value("pids.current")
-	s.RootfsBytes, s.RootfsInodes = usage(filepath.Join(c.upper, "upper"))
+	s.RootfsBytes, s.RootfsInodes = usage(ctx, filepath.Join(c.upper, "upper"))
 	return s, nil
 }
 
-// usage adds up what lies below a directory, as du does. What vanishes
-// meanwhile does not count.
-func usage(dir string) (bytes, inodes uint64) {
-	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // what vanishes does not count
-		}
-		var st unix.Stat_t
-		if unix.Lstat(path, &st) == nil {
-			bytes += uint64(st.Blocks) * 512
-			inodes++
-		}
+// Bounds of what is looked at to tell how much a container has written.
+const (
+	usageWait    = 5 * time.Second
+	usageEntries = 1 << 20
+)
+
+// usage adds up what lies below a directory, as du does: the least that it is, of a container that has made
+// more files, or directories in each other, than are looked at.
+func usage(ctx context.Context, dir string) (bytes, inodes uint64) {
+	add := func(_ int, _ string, st *unix.Stat_t) error {
+		bytes += uint64(st.Blocks) * 512
+		inodes++
 		return nil
-	})
+	}
+	var top unix.Stat_t
+	if unix.Lstat(dir, &top) != nil {
+		return 0, 0
+	}
+	_ = add(0, "", &top)
+	ctx, cancel := context.WithTimeout(ctx, usageWait)
+	defer cancel()
+	_ = guesttree.Walk(ctx, dir, guesttree.Bounds{Levels: guesttree.MaxLevels, Entries: usageEntries}, add) // as said
 	return bytes, inodes
 }
 

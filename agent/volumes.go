@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,10 +17,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/shares"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
 // volume makes what a container mounts of a volume ready and returns its path.
-func (a *Agent) volume(c *container, v containerv1.Mount) (at string, err error) {
+func (a *Agent) volume(ctx context.Context, c *container, v containerv1.Mount) (at string, err error) {
 	missing := true // directories of its SubPath are made
 	switch source := v.Source.(type) {
 	case containerv1.Files:
@@ -27,7 +30,7 @@ func (a *Agent) volume(c *container, v containerv1.Mount) (at string, err error)
 		at, err = a.imageAt(c, source.ID)
 		missing = false
 	case containerv1.Block:
-		at, err = a.blockAt(c, source, v.Group)
+		at, err = a.blockAt(ctx, c, source, v.Group)
 	case containerv1.Dir:
 		at, err = a.emptyDir(source, v.Group)
 	case containerv1.Share:
@@ -73,9 +76,12 @@ func (a *Agent) diskOf(c *container, name string) (*disk, error) {
 	return d, nil
 }
 
+// treeWait bounds what is done to all files of a volume before a container may have it.
+const treeWait = time.Minute
+
 // blockAt is where a block device's file system is mounted. Its files are given to the group
 // by the first container that mounts it.
-func (a *Agent) blockAt(c *container, b containerv1.Block, group int) (string, error) {
+func (a *Agent) blockAt(ctx context.Context, c *container, b containerv1.Block, group int) (string, error) {
 	d, err := a.diskOf(c, b.Name)
 	if err != nil {
 		return "", err
@@ -85,11 +91,13 @@ func (a *Agent) blockAt(c *container, b containerv1.Block, group int) (string, e
 	}
 	a.volumes.Lock()
 	defer a.volumes.Unlock()
-	if group == 0 || d.owned != 0 {
+	if group == 0 || d.owned != 0 || d.request.ReadOnly {
 		return d.at, nil
 	}
-	if err := blockdev.Give(d.at, group, !d.request.ReadOnly); err != nil {
-		return "", err
+	ctx, cancel := context.WithTimeout(ctx, treeWait)
+	defer cancel()
+	if err := guesttree.Give(ctx, d.at, group); err != nil {
+		return "", fmt.Errorf("give disk %.64q to group %d: %w", b.Name, group, err)
 	}
 	d.owned = group
 	return d.at, nil

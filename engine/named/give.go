@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
@@ -33,51 +30,14 @@ func (s *Store) Give(ctx context.Context, name string, group int) error {
 }
 
 func give(ctx context.Context, path string, group int) error {
-	var top unix.Stat_t
-	if err := unix.Lstat(path, &top); err != nil {
-		return err
-	}
-	const full = unix.S_ISGID | 0o070
-	if int(top.Gid) == group && top.Mode&full == full {
-		return nil
-	}
 	within, cancel := context.WithTimeout(ctx, giveWait)
 	defer cancel()
-	bounds := guesttree.Bounds{Levels: guesttree.MaxLevels}
-	err := guesttree.Walk(within, path, bounds, func(dir int, name string, _ *unix.Stat_t) error {
-		return giveOne(dir, name, group)
-	})
+	err := guesttree.Give(within, path, group)
 	switch {
 	case errors.Is(err, guesttree.ErrBounds):
 		return fmt.Errorf("%w: more than %d directories lie in each other", ErrInvalid, guesttree.MaxLevels)
 	case err != nil && within.Err() != nil && ctx.Err() == nil:
 		return fmt.Errorf("%w: it has more files than %v suffices for", ErrInvalid, giveWait)
-	case err != nil:
-		return err
 	}
-	// The top comes last, so that an attempt that was cut short is made again.
-	return giveOne(unix.AT_FDCWD, path, group)
-}
-
-// giveOne gives one file, by a descriptor: a pod may swap names meanwhile. One that another pod removes
-// is nobody's.
-func giveOne(dir int, name string, group int) error {
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open a file: %w", err)
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	err = errors.Join(unix.Fstat(fd, &st), unix.Fchownat(fd, "", -1, group, unix.AT_EMPTY_PATH))
-	if err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		return err
-	}
-	mode := st.Mode&(unix.S_ISVTX|0o777) | 0o660
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		mode |= st.Mode&unix.S_ISUID | unix.S_ISGID | 0o110
-	}
-	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
+	return err
 }
