@@ -11,6 +11,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
+// slowest is how many times longer the pauses between kills become on a busy machine: a soak whose own
+// pods make it busy would hardly kill otherwise.
+const slowest = 3
+
 // killer kills and spoils, every other second of an idle machine, and leaves time between for what
 // takes longer.
 func (s *soak) killer(ctx context.Context) {
@@ -21,7 +25,7 @@ func (s *soak) killer(ctx context.Context) {
 			pause += 8 * time.Second
 		}
 		select {
-		case <-time.After(testdeadline.For(pause)):
+		case <-time.After(min(testdeadline.For(pause), slowest*pause)):
 		case <-ctx.Done():
 			return
 		}
