@@ -25,8 +25,9 @@ type disk struct {
 	at      string
 	device  string // set when it is ready
 	ready   bool
-	users   int // containers that have it as their root, or a volume
-	owned   int // the group that has been given a volume's files; 0 is none
+	left    bool // unmounted, but the device was not free: Unmount is to be called again
+	users   int  // containers that have it as their root, or a volume
+	owned   int  // the group that has been given a volume's files; 0 is none
 }
 
 // serial is how the host marks the disk in a slot.
@@ -84,7 +85,7 @@ func (a *Agent) mountDisk(m agentv1.Mount, at string) (device string, err error)
 	if device, err = a.findDisk(m.Slot); err != nil {
 		return "", err
 	}
-	if err := a.fit(device, m); err != nil {
+	if device, err = a.fit(device, m); err != nil {
 		return "", err
 	}
 	// The kernel may still hold what the slot had before its disk.
@@ -119,9 +120,9 @@ func (a *Agent) mountDisk(m agentv1.Mount, at string) (device string, err error)
 	return device, nil
 }
 
-// fit has the kernel know a volume's size, and the slot's own again for what comes after it.
-// Disks of images, and scratch disks, leave it alone.
-func (a *Agent) fit(device string, m agentv1.Mount) error {
+// fit has the kernel know a volume's size, and the slot's own again for what comes after it, and returns
+// what the device is called then. Disks of images, and scratch disks, leave it alone.
+func (a *Agent) fit(device string, m agentv1.Mount) (string, error) {
 	a.slots.Lock()
 	defer a.slots.Unlock()
 	want := m.Bytes
@@ -129,13 +130,15 @@ func (a *Agent) fit(device string, m agentv1.Mount) error {
 		want = slot.Size
 	}
 	if !m.Volume && !a.resized[m.Slot] {
-		return nil
+		return device, nil
 	}
 	if a.resized == nil {
 		a.resized = map[int]bool{}
 	}
 	a.resized[m.Slot] = want != slot.Size
-	return blockdev.Fit(device, want, readAhead)
+	now, err := blockdev.Fit(device, want, readAhead)
+	a.devices[serial(m.Slot)] = now
+	return now, err
 }
 
 // readAhead is how much a disk is asked for at once, in KiB. Each request
@@ -179,17 +182,18 @@ func (a *Agent) unmount(ctx context.Context, m agentv1.Unmount) (none, error) {
 		a.mu.Unlock()
 		return none{}, nil
 	}
-	if !d.ready || d.users > 0 || (m.Name == scratch && len(a.containers) > 0) {
+	if !d.ready && !d.left || d.users > 0 || (m.Name == scratch && len(a.containers) > 0) {
 		a.mu.Unlock()
 		return none{}, fmt.Errorf("disk %.64q is in use: %w", m.Name, agentv1.ErrBusy)
 	}
-	d.ready = false
+	left := d.left
+	d.ready, d.left = false, false
 	a.mu.Unlock()
-	err := d.leave(ctx)
+	left, err := d.leave(ctx, left)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err != nil && !errors.Is(err, unix.EINVAL) {
-		d.ready = true
+	if err != nil {
+		d.ready, d.left = !left, left
 		if errors.Is(err, unix.EBUSY) {
 			err = fmt.Errorf("%w: %w", agentv1.ErrBusy, err)
 		}
@@ -216,14 +220,18 @@ func (a *Agent) growVolume(ctx context.Context, g agentv1.Grow) (none, error) {
 	return none{}, blockdev.Grow(d.at, d.device)
 }
 
-// leave unmounts a disk. A volume's device is free then, and has all that was written.
-func (d *disk) leave(ctx context.Context) error {
-	if d.request.FS != "" {
-		if err := unix.Unmount(d.at, 0); err != nil || !d.request.Volume {
-			return err
+// leave unmounts a disk, if it has not left its place before. A volume's device is free then, and has all
+// that was written.
+func (d *disk) leave(ctx context.Context, before bool) (left bool, err error) {
+	if d.request.FS != "" && !before {
+		if err := unix.Unmount(d.at, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+			return false, err
+		}
+		if !d.request.Volume {
+			return true, nil
 		}
 	}
-	return blockdev.Free(ctx, d.device, d.request.ReadOnly)
+	return d.request.FS != "", blockdev.Free(ctx, d.device, d.request.ReadOnly)
 }
 
 func (a *Agent) flush(context.Context, none) (none, error) {

@@ -92,11 +92,12 @@ var job = pod(name, "Never", "echo one; sleep 1; echo two")
 // scenarios bring a command to the cell's point, kill the victim, and say what
 // must hold before a reap.
 var scenarios = map[string]func(k *killing, t *testing.T){
-	"run": func(k *killing, t *testing.T) { k.foreground(t) },
+	"run": func(k *killing, t *testing.T) { k.foreground(t, job, "-") },
 	"forked": func(k *killing, t *testing.T) {
 		k.warmUp(t)
-		k.foreground(t)
+		k.foreground(t, job, "-")
 	},
+	"block": (*killing).withDisk,
 	"warm":  (*killing).warming,
 	"stop":  func(k *killing, t *testing.T) { k.ending(t, "stop", name) },
 	"rm":    func(k *killing, t *testing.T) { k.ending(t, "rm", "-f", name) },
@@ -108,9 +109,22 @@ var scenarios = map[string]func(k *killing, t *testing.T){
 	"remove-volume": (*killing).removeVolume,
 }
 
-// foreground kills during a run.
-func (k *killing) foreground(t *testing.T) {
-	c := k.strike(t, func() *command { return k.start(t, job, "run", "--rm", "-q", "-") })
+// withDisk kills during a run that has a disk of the host, which the next pod can have then.
+func (k *killing) withDisk(t *testing.T) {
+	k.must(t, "", "volume", "create", "disk")
+	k.foreground(t, "", "--name", name, "-v", "disk:/v", image, "sh", "-c", "echo one; echo kept >/v/file; sleep 1; echo two")
+	k.must(t, "", "reap")
+	if out := k.must(t, "", "run", "--rm", "-q", "-v", "disk:/v", image, "sh", "-c", "echo there; cat /v/file || true"); out != "there\n" &&
+		out != "there\nkept\n" {
+		t.Errorf("the next pod's disk: %q", out)
+	}
+	k.must(t, "", "volume", "rm", "disk")
+}
+
+// foreground kills during a run of that document, or with those arguments.
+func (k *killing) foreground(t *testing.T, document string, args ...string) {
+	args = append([]string{"run", "--rm", "-q"}, args...)
+	c := k.strike(t, func() *command { return k.start(t, document, args...) })
 	code, out := c.wait(t), c.out.String()
 	switch k.cell.victim {
 	case "engine":
@@ -124,7 +138,8 @@ func (k *killing) foreground(t *testing.T) {
 		}
 	case "qemu":
 		// A machine that dies before it is a pod's is replaced.
-		if code == 0 && (out != "one\ntwo\n" || strings.HasPrefix(k.cell.point, "task.") || strings.HasPrefix(k.cell.point, "container.")) {
+		if code == 0 && (out != "one\ntwo\n" || strings.HasPrefix(k.cell.point, "task.") || strings.HasPrefix(k.cell.point, "container.") ||
+			strings.HasPrefix(k.cell.point, "disk.") || strings.HasPrefix(k.cell.point, "volume.")) {
 			t.Errorf("a run that cannot have ended well says that it has: %v", c)
 		}
 	case "shim":
@@ -243,7 +258,7 @@ func (k *killing) clear(t *testing.T) {
 	t.Helper()
 	for _, pod := range strings.Fields(k.must(t, "", "ps", "-q")) {
 		if pod != k.survivor.name {
-			if k.cell.scenario == "run" || k.cell.scenario == "forked" {
+			if k.cell.scenario == "run" || k.cell.scenario == "forked" || k.cell.scenario == "block" {
 				t.Errorf("pod %s is left of a run that removes it", pod)
 			}
 			k.must(t, "", "rm", "-f", pod)

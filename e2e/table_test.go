@@ -36,8 +36,15 @@ var points = []struct {
 		{"sandbox.starting", "cshq"}, {"sandbox.configured", "cshq"}, {"sandbox.running", "cshq"},
 		{"run.start", "cshq"}, {"run.publish", "cshq"}, {"run.ready", "cshq"},
 		{"container.recorded", "cshq"}, {"container.pinned", "cshq"}, {"container.bundled", "cshq"},
-		{"task.laid", "cshq"}, {"task.recorded", "cshq"}, {"task.created", "cshq"}, {"container.created", "cshq"},
+		{"container.locked", "cshq"}, {"container.sent", "cshq"}, {"task.laid", "cshq"}, {"disk.attached", "cshq"},
+		{"disk.mounted", "cshq"}, {"task.recorded", "cshq"}, {"task.created", "cshq"}, {"container.created", "cshq"},
 		{"task.started", "cshq"}, {"container.started", "cshq"},
+	}},
+	// The same with a disk of the host in a slot of the VM.
+	{"block", [][2]string{
+		{"container.recorded", "cshq"}, {"container.locked", "cshq"}, {"container.sent", "cshq"}, {"task.laid", "cshq"},
+		{"volume.attached", "cshq"}, {"volume.mounted", "cshq"}, {"task.recorded", "cshq"}, {"task.created", "cshq"},
+		{"container.created", "cshq"}, {"container.started", "cshq"},
 	}},
 	// The same with a VM that is forked.
 	{"forked", [][2]string{

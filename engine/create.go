@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
@@ -224,7 +223,16 @@ func (p *pod) show(ctr *container) error {
 
 // createTask opens what the container needs and has the shim make it; disks are
 // the ids of the images whose disks it gets, the root's first.
-func (p *pod) createTask(ctx context.Context, c *link.Conn, ctr *container, r ContainerRequest, disks []string, dir string) error {
+func (p *pod) createTask(
+	ctx context.Context, c *link.Conn, ctr *container, r ContainerRequest, disks []string, dir string,
+) (err error) {
+	// Who cannot have one of its block devices has locked none of the others for long.
+	devices, err := p.blocks.Parts(ctx, ctr.ID, ctr.Blocks)
+	if err != nil {
+		return err
+	}
+	defer devices.Close()
+	fault.Point("container.locked")
 	req := &taskv3.CreateTaskRequest{ID: ctr.ID, Bundle: dir, Terminal: r.TTY}
 	var parts []layout.Part
 	if root, ok := r.Root.(containerv1.Share); ok {
@@ -241,16 +249,19 @@ func (p *pod) createTask(ctx context.Context, c *link.Conn, ctr *container, r Co
 		}
 		parts = append(parts, layout.Part{Of: containerv1.Image{ID: id}, File: name})
 	}
-	for i, b := range ctr.Blocks {
-		part, err := p.sendBlock(ctx, c, fmt.Sprintf("block-%s-%d", ctr.ID, i), ctr.ID, b)
+	defer func() {
 		if err != nil {
-			return err
+			devices.TakeBack(ctx, c.SendFile)
 		}
-		if _, root := r.Root.(containerv1.Block); root && i == 0 {
-			parts = slices.Insert(parts, 0, part)
-			continue
-		}
-		parts = append(parts, part)
+	}()
+	sent, err := devices.Send(ctx, "block-"+ctr.ID, c.SendFile)
+	if err != nil {
+		return err
+	}
+	if _, ok := r.Root.(containerv1.Block); ok {
+		parts = append(sent, parts...) // the root's is the first of them
+	} else {
+		parts = append(parts, sent...)
 	}
 	if ring := p.shares.Ring(); ring != nil && len(ctr.Shares) > 0 {
 		name := "ring-" + ctr.ID
@@ -274,6 +285,7 @@ func (p *pod) createTask(ctx context.Context, c *link.Conn, ctr *container, r Co
 		stdio = log
 	}
 	req.Stdin, req.Stdout, req.Stderr = containerv1.EncodeStdio(stdio)
+	fault.Point("container.sent")
 	if _, err := c.Task.Create(ctx, req); err != nil {
 		return err
 	}
@@ -291,20 +303,6 @@ func (p *pod) sendDisk(ctx context.Context, c *link.Conn, name, id string) error
 		return fmt.Errorf("send the image's disk: %w", err)
 	}
 	return nil
-}
-
-// sendBlock gives the shim a block device for a container, unless the VM has it.
-func (p *pod) sendBlock(ctx context.Context, c *link.Conn, name, id string, b store.Block) (layout.Part, error) {
-	part, disk, err := p.blocks.Part(ctx, id, b)
-	if err != nil || disk == nil {
-		return part, err
-	}
-	defer disk.Close()
-	if err := c.SendFile(ctx, name, disk.File); err != nil {
-		return part, fmt.Errorf("send a block device: %w", err)
-	}
-	part.File = name
-	return part, nil
 }
 
 // sendRing gives the shim the memory for large answers of shared directories, to be read only.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/codes"
 
@@ -164,6 +165,18 @@ func (p blocksPod) Holder(path string) string {
 		return ""
 	}
 	return cmp.Or(holder.snapshot().Title, shortid.Of(holder.id))
+}
+
+// Release implements blocks.Pod.
+func (p blocksPod) Release(ctx context.Context) error {
+	c, err := p.live(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	_, err = c.Task.Update(ctx, &taskv3.UpdateTaskRequest{Annotations: map[string]string{layout.ReleaseAnnotation: "true"}})
+	return err
 }
 
 // acquire takes op, or gives up with ctx.

@@ -105,6 +105,12 @@ func (p *blockPods) pod(name string) *engine.Facts {
 // create makes and starts a container that sleeps and has mounts.
 func (p *blockPods) create(pod, name string, mounts ...containerv1.Mount) (string, error) {
 	p.Helper()
+	return p.createAs(pod, name, false, mounts...)
+}
+
+// createAs is create, of a container that may do everything to its machine or not.
+func (p *blockPods) createAs(pod, name string, privileged bool, mounts ...containerv1.Mount) (string, error) {
+	p.Helper()
 	img, err := p.Images().Resolve(enginetest.Busybox)
 	if err != nil {
 		p.Fatal(err)
@@ -115,6 +121,12 @@ func (p *blockPods) create(pod, name string, mounts ...containerv1.Mount) (strin
 	}
 	for _, m := range mounts {
 		spec.Mounts = append(spec.Mounts, mountOf(m))
+	}
+	if privileged {
+		all := oci.AllCapabilities()
+		spec.Process.Capabilities = &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all}
+		spec.Linux.Seccomp, spec.Linux.MaskedPaths, spec.Linux.ReadonlyPaths = nil, nil, nil
+		spec.Linux.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}}
 	}
 	id, err := p.CreateContainer(p.ctx, pod, engine.ContainerRequest{
 		Key: name + "/0", Name: name, Spec: spec, Root: containerv1.Image{ID: img.ID}, Stdio: containerv1.Discard{},
@@ -232,6 +244,61 @@ func TestBlockVolumeKilled(t *testing.T) {
 	}
 	d := p.must(p.create(p.pod("two").ID, "d", ext4("/data", path)))
 	p.says(p.sh(d, "cat /data/file"), "kept\nmore")
+}
+
+// slotNode makes a node of the disk in the first slot of a VM that is writable and no scratch disk's.
+const slotNode = `for d in /sys/block/vd*; do
+	[ "$(tr -d "\\000" <$d/serial)" = slot1 ] && mknod $1 b $(tr : " " <$d/dev)
+done; test -b $1 || echo none`
+
+// TestBlockVolumeHeld: a volume that a machine could not unmount is given back when the pod's next
+// container asks for it, and a container that fails keeps no other from the volumes that were its own.
+func TestBlockVolumeHeld(t *testing.T) {
+	p, path, other := newBlockPods(t, enginetest.Clones), diskFile(t, 100<<20), diskFile(t, 200<<20)
+	pod := p.pod("one").ID
+	root := p.must(p.createAs(pod, "root", true))
+	a := p.must(p.create(pod, "a", ext4("/data", path)))
+	p.says(p.sh(a, "echo kept >/data/file; sync"), "")
+	p.says(p.sh(root, "mkdir /m; set -- /tmp/n; mkdir -p /tmp; "+slotNode+"; mount -t ext4 $1 /m && cat /m/file"), "kept")
+	p.remove(a)
+	if _, err := p.create(pod, "b", ext4("/data", path)); !errors.Is(err, blocks.ErrInUse) {
+		t.Errorf("of a machine that cannot unmount it: %v", err)
+	}
+	p.says(p.sh(root, "umount /m"), "")
+	c := p.must(p.create(pod, "c", ext4("/data", path)))
+	p.says(p.sh(c, "cat /data/file"), "kept")
+	// What another container cannot have is not its fault.
+	taken, err := blocks.Open(p.ctx, other, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := diskFile(t, 50<<20)
+	if _, err := p.create(pod, "d", ext4("/free", free), ext4("/other", other)); !errors.Is(err, blocks.ErrInUse) {
+		t.Errorf("of a disk that is taken: %v", err)
+	}
+	now, err := blocks.Open(p.ctx, free, 0, false)
+	if err != nil {
+		t.Fatalf("the failed container's other disk: %v", err)
+	}
+	now.Close()
+	taken.Close()
+	p.remove(c)
+	// The guest's old device stays while a container has it open, and the next disk is another one.
+	p.says(p.sh(root, "set -- /tmp/o; "+slotNode+"; sleep 1000 <$1 >/dev/null 2>&1 &"), "")
+	for at, tt := range map[string]struct {
+		disk string
+		kib  int
+	}{"/e": {other, 180_000}, "/f": {free, 40_000}} {
+		id := p.must(p.create(pod, "e"+at[1:], ext4(at, tt.disk)))
+		kib, err := strconv.Atoi(p.sh(id, "df -k "+at+" | awk 'END {print $2}'"))
+		if err != nil || kib < tt.kib || kib > 2*tt.kib {
+			t.Errorf("%s has %d KiB: %v", at, kib, err)
+		}
+		p.remove(id)
+	}
+	p.clean(path)
+	p.clean(other)
+	p.clean(free)
 }
 
 // TestBlockDevice: a device of the host is a node in the container that asked for it, with what

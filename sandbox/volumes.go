@@ -74,6 +74,19 @@ func (s *Sandbox) GrowVolume(ctx context.Context, name string, bytes int64) erro
 	return nil
 }
 
+// ReleaseVolumes takes the volumes that no container uses out of the machine, which could not be
+// unmounted when their last container was deleted.
+func (s *Sandbox) ReleaseVolumes(ctx context.Context) error {
+	m, err := s.running("release the volumes of", Running)
+	if err != nil {
+		return err
+	}
+	if err := s.releaseVolumes(ctx, m); err != nil {
+		return fmt.Errorf("release the volumes of %s: %w", s.subject(), err)
+	}
+	return nil
+}
+
 // releaseVolumes takes the volumes that no container uses out of a machine.
 func (s *Sandbox) releaseVolumes(ctx context.Context, m *machine) error {
 	if m.ctx.Err() != nil {

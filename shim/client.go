@@ -118,8 +118,8 @@ func (c *Client) Close() error { return c.rpc.Close() }
 
 // SendFile gives the shim a copy of f under name, for the one call that will
 // name it: Task.Create ("file=NAME", "log:NAME"), CreateSandbox ("scratch"),
-// ReopenLog, Publish. A file that no call takes is closed after a minute. The
-// caller keeps f.
+// ReopenLog, Publish. A file that no call takes is closed after a minute, or when
+// none (nil) is sent under its name. The caller keeps f.
 func (c *Client) SendFile(ctx context.Context, name string, f *os.File) error {
 	conn, err := dial(ctx, c.dir, layout.Files)
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/place"
-	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
 // Pod is what block devices are a pod's.
@@ -31,6 +30,8 @@ type Pod interface {
 	// Holder is another pod that runs and has the block device at a path, NAMESPACE/NAME; empty for
 	// none that is known.
 	Holder(path string) string
+	// Release has the pod's VM let go of the block devices that none of its containers uses.
+	Release(ctx context.Context) error
 }
 
 // Set is the block devices of one pod. Its methods may be called at once.
@@ -171,27 +172,4 @@ func (s *Set) heldBy(err error, b store.Block) error {
 		return inUse(what, "pod "+holder+" has it")
 	}
 	return err
-}
-
-// Part is a block device as the pod's shim is told of it, and the file to be sent with it,
-// which is locked and the caller's to close; nil where the pod has the device already. But is
-// the container that it is for. An error matches ErrInUse where somebody else has the device.
-func (s *Set) Part(ctx context.Context, but string, b store.Block) (layout.Part, *Disk, error) {
-	part := layout.Part{Of: containerv1.Block{Name: Name(b), FS: containerv1.FS(b.FS), ReadOnly: b.ReadOnly}}
-	var have *store.Block
-	for _, other := range s.pod.Blocks(but) {
-		if other.Path == b.Path && (have == nil || !other.ReadOnly) {
-			have = &other
-		}
-	}
-	switch {
-	case have == nil:
-		disk, err := Open(ctx, b.Path, b.Device, b.ReadOnly)
-		return part, disk, s.heldBy(err, b)
-	case have.FS != b.FS:
-		return part, nil, failure.Invalid("block device %.200q is mounted with its file system, and without", b.Path)
-	case have.ReadOnly && !b.ReadOnly:
-		return part, nil, inUse(b.Path, "the pod itself has it read-only")
-	}
-	return part, nil, nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
@@ -57,7 +58,7 @@ func TestSwapped(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Path != loop || all[0].Device != number {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	_, disk, err := s.Part(t.Context(), "c", all[0])
+	_, disk, err := s.part(t.Context(), "c", all[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestSwapped(t *testing.T) {
 		t.Errorf("a file: %+v, %v", all, err)
 	}
 	all[0].Path = secret
-	if _, disk, err := s.Part(t.Context(), "c", all[0]); disk != nil || failure.Code(err) != codes.FailedPrecondition {
+	if _, disk, err := s.part(t.Context(), "c", all[0]); disk != nil || failure.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a file that was put there later: %v, %v", disk, err)
 	}
 }
@@ -129,5 +130,37 @@ func TestThere(t *testing.T) {
 	file(t, path, 1<<20)
 	if err := d.there(); !errors.Is(err, errMoved) {
 		t.Errorf("replaced: %v", err)
+	}
+}
+
+// TestOtherNode: a device is locked for whoever names it by another node.
+func TestOtherNode(t *testing.T) {
+	dir := realDir(t)
+	loop, number := loopDevice(t, dir)
+	node := filepath.Join(dir, "node")
+	if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(number)); err != nil {
+		t.Fatal(err)
+	}
+	s := New(has{}, nil, place.Rules{})
+	parts := func(name string, readOnly bool) (*Parts, error) {
+		source := containerv1.Block{Name: name, Access: "r", ReadOnly: readOnly}
+		all, err := s.Of(t.Context(), nil, []containerv1.Mount{{Destination: "/dev/x", Source: source}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		return s.Parts(soon, "c", all)
+	}
+	reader, err := parts(node, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if p, err := parts(loop, false); !errors.Is(err, ErrInUse) {
+		if p != nil {
+			p.Close()
+		}
+		t.Errorf("one writes what another reads: %v", err)
 	}
 }

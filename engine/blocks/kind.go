@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
@@ -23,10 +25,37 @@ func find(ctx context.Context, path string, device uint64) (string, error) {
 	if err != nil {
 		return "", &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("volume %.200q", path), Err: err}
 	}
-	if _, err := isDisk(n.Mode, n.Device, path, device); err != nil {
+	isDevice, err := isDisk(n.Mode, n.Device, path, device)
+	if err != nil {
 		return "", err
 	}
+	if isDevice {
+		return nodeOf(n.Device, n.Path), nil
+	}
 	return n.Path, nil
+}
+
+// nodeOf is the kernel's own node of a block device, or the one at path where the caller cannot have that one:
+// a lock on another node of the same device would keep nobody from it.
+func nodeOf(number uint64, path string) string {
+	at := fmt.Sprintf("/sys/dev/block/%d:%d/uevent", unix.Major(number), unix.Minor(number))
+	data, err := os.ReadFile(at)
+	if err != nil {
+		return path
+	}
+	for line := range strings.Lines(string(data)) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "DEVNAME=")
+		if !ok || !filepath.IsLocal(name) {
+			continue
+		}
+		var st unix.Stat_t
+		node := filepath.Join("/dev", name)
+		if unix.Lstat(node, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && st.Rdev == number &&
+			unix.Access(node, unix.R_OK) == nil {
+			return node
+		}
+	}
+	return path
 }
 
 // judge reports whether a path is that of a block device, and refuses what is no disk.

@@ -129,6 +129,8 @@ func (h has) Blocks(string) []store.Block { return h }
 
 func (has) Holder(string) string { return "" }
 
+func (has) Release(context.Context) error { return nil }
+
 // TestPart: what the pod has already is not sent again, and what it cannot have so is refused.
 func TestPart(t *testing.T) {
 	path := file(t, filepath.Join(realDir(t), "disk"), 1<<20)
@@ -146,7 +148,7 @@ func TestPart(t *testing.T) {
 		{name: "read-only", has: has{{Path: path, ReadOnly: true}}, want: store.Block{}, code: codes.FailedPrecondition},
 	} {
 		tt.want.Path = path
-		part, disk, err := New(tt.has, nil, place.Rules{}).Part(t.Context(), "c", tt.want)
+		part, disk, err := New(tt.has, nil, place.Rules{}).part(t.Context(), "c", tt.want)
 		if (disk != nil) != tt.sent || err == nil && tt.code != codes.OK || err != nil && failure.Code(err) != tt.code {
 			t.Errorf("%s: %v, %v", tt.name, disk, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 )
@@ -106,7 +107,6 @@ func TestReceiveRefuses(t *testing.T) {
 	defer s.Close()
 	f := file(t, "x")
 	for name, write := range map[string]func(*net.UnixConn) error{
-		"no file":   func(c *net.UnixConn) error { _, err := c.Write([]byte("name")); return err },
 		"two files": func(c *net.UnixConn) error { return fdpass.Send(c, []byte("name"), f, f) },
 		"nothing":   func(c *net.UnixConn) error { return c.CloseWrite() },
 	} {
@@ -117,6 +117,37 @@ func TestReceiveRefuses(t *testing.T) {
 		if err := s.Receive(b); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+// TestDrop: what was sent and not taken is closed when nothing is sent under its name.
+func TestDrop(t *testing.T) {
+	var s fdpass.Store
+	defer s.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, f := range []*os.File{w, nil, nil} {
+		a, b := pair(t)
+		served := make(chan error, 1)
+		go func() { served <- s.Receive(b) }()
+		if err := errors.Join(fdpass.SendNamed(t.Context(), a, "name", f), <-served); err != nil {
+			t.Fatal(err)
+		}
+		if f == w {
+			w.Close()
+		}
+	}
+	if _, err := s.Take("name"); !errors.Is(err, fdpass.ErrNoFile) {
+		t.Errorf("taken after it was dropped: %v", err)
+	}
+	if err := r.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("it is open still: %v", err)
 	}
 }
 

@@ -26,14 +26,19 @@ var (
 	ErrFull   = errors.New("too many sent files wait to be taken")
 )
 
-// SendNamed sends f under name to a Store and returns when it is stored.
+// SendNamed sends f under name to a Store and returns when it is stored. Without a file the Store
+// closes what was sent under that name, if nobody has taken it.
 func SendNamed(ctx context.Context, conn *net.UnixConn, name string, f *os.File) error {
 	if name == "" || len(name) > MaxName {
 		return fmt.Errorf("file name of %d bytes, of 1 to %d", len(name), MaxName)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := Send(conn, []byte(name), f); err != nil {
+	var files []*os.File
+	if f != nil {
+		files = append(files, f)
+	}
+	if err := Send(conn, []byte(name), files...); err != nil {
 		return withCause(ctx, err)
 	}
 	if err := conn.CloseWrite(); err != nil {
@@ -98,6 +103,16 @@ func (s *Store) Take(name string) (*os.File, error) {
 	return e.file, nil
 }
 
+// Drop closes the file sent under name, if there is one.
+func (s *Store) Drop(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.files[name]; e != nil {
+		delete(s.files, name)
+		e.drop()
+	}
+}
+
 // Close closes every file that was not taken, and refuses further ones.
 func (s *Store) Close() {
 	s.mu.Lock()
@@ -129,10 +144,13 @@ func (s *Store) Receive(conn *net.UnixConn) error {
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 	buf := make([]byte, MaxName)
 	n, files, err := Receive(conn, buf)
-	if err == nil && (len(files) != 1 || n == 0) {
+	switch {
+	case err != nil:
+	case len(files) > 1 || n == 0:
 		err = fmt.Errorf("%d files with a name of %d bytes", len(files), n)
-	}
-	if err == nil {
+	case len(files) == 0:
+		s.Drop(string(buf[:n]))
+	default:
 		err = s.Put(string(buf[:n]), files[0])
 	}
 	if err != nil {

@@ -18,6 +18,9 @@ const (
 	// is grown to BytesAnnotation. Nothing else of the pod changes then.
 	VolumeAnnotation = "io.bulkhead.internal/volume"
 	BytesAnnotation  = "io.bulkhead.internal/volume-bytes"
+	// ReleaseAnnotation of an UpdateTaskRequest without an id has the machine let go of the volumes that no
+	// container uses. Nothing else of the pod changes then.
+	ReleaseAnnotation = "io.bulkhead.internal/release-volumes"
 )
 
 // Card is the name that the tap of a further interface is sent under, from 0 on.

@@ -34,6 +34,7 @@ type Sandbox interface {
 	ResumeContainer(ctx context.Context, id string) error
 	Resize(ctx context.Context, limits agentv1.PodLimits, memoryMiB int) error
 	GrowVolume(ctx context.Context, name string, bytes int64) error
+	ReleaseVolumes(ctx context.Context) error
 	UpdateContainer(ctx context.Context, id string, resources []byte, memoryMiB int) error
 	ContainerStats(ctx context.Context, id string) (agentv1.Stats, error)
 	Pids(ctx context.Context, id string) ([]int, error)

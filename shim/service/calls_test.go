@@ -46,6 +46,8 @@ func (f *fake) GrowVolume(_ context.Context, name string, bytes int64) error {
 	return f.call("grow %s to %d bytes", name, bytes)
 }
 
+func (f *fake) ReleaseVolumes(context.Context) error { return f.call("release volumes") }
+
 func (f *fake) UpdateContainer(_ context.Context, id string, resources []byte, memoryMiB int) error {
 	return f.call("update %s to %s, %d MiB", id, resources, memoryMiB)
 }

@@ -161,6 +161,9 @@ func (t task) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb
 		}
 		return empty(t.o.Sandbox.GrowVolume(ctx, name, bytes))
 	}
+	if r.Annotations[layout.ReleaseAnnotation] != "" && r.ID == "" {
+		return empty(t.o.Sandbox.ReleaseVolumes(ctx))
+	}
 	memory := 0
 	if text := r.Annotations[layout.MemoryAnnotation]; text != "" {
 		var err error

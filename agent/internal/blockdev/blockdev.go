@@ -33,28 +33,34 @@ func Size(device string) (int64, error) {
 }
 
 // Fit has the kernel know that a device of virtio, which nobody uses, is so many bytes long: if
-// it does not yet, its driver looks at it anew. The device keeps its name, and its read-ahead.
-func Fit(device string, bytes int64, readAhead string) error {
+// it does not yet, its driver looks at it anew. It returns what the device is called then, with the same
+// read-ahead: while a container has the old one open, that one keeps its name.
+func Fit(device string, bytes int64, readAhead string) (now string, err error) {
 	size, err := Size(device)
 	if err != nil || size == bytes/sector*sector {
-		return err
+		return device, err
 	}
 	to, err := os.Readlink(sysfs(device, "device"))
 	if err != nil {
-		return err
+		return device, err
 	}
 	for _, verb := range []string{"unbind", "bind"} {
 		if err := os.WriteFile("/sys/bus/virtio/drivers/virtio_blk/"+verb, []byte(filepath.Base(to)), 0); err != nil {
-			return fmt.Errorf("%s %s: %w", verb, device, err)
+			return device, fmt.Errorf("%s %s: %w", verb, device, err)
 		}
 	}
-	if err := ReadAhead(device, readAhead); err != nil {
-		return err
+	names, err := os.ReadDir(filepath.Join("/sys/bus/virtio/devices", filepath.Base(to), "block"))
+	if err != nil || len(names) != 1 {
+		return device, errors.Join(fmt.Errorf("%s has become %d devices", device, len(names)), err)
 	}
-	if size, err = Size(device); err == nil && size != bytes/sector*sector {
-		err = fmt.Errorf("%s has %d bytes, not %d", device, size, bytes)
+	now = filepath.Join("/dev", names[0].Name())
+	if err := ReadAhead(now, readAhead); err != nil {
+		return now, err
 	}
-	return err
+	if size, err = Size(now); err == nil && size != bytes/sector*sector {
+		err = fmt.Errorf("%s has %d bytes, not %d", now, size, bytes)
+	}
+	return now, err
 }
 
 // ReadAhead sets how many KiB of a device are asked for at once.

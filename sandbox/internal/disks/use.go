@@ -136,7 +136,11 @@ func (m Machine) mount(ctx context.Context, at int, d Disk, file *os.File) (left
 
 // show has the guest mount what is in a slot.
 func (m Machine) show(ctx context.Context, at int, d Disk, file *os.File) (err error) {
-	fault.Point("disk.attached")
+	if d.Volume {
+		fault.Point("volume.attached")
+	} else {
+		fault.Point("disk.attached")
+	}
 	request := agentv1.Mount{Name: d.Name, Slot: at, FS: d.FS, ReadOnly: d.ReadOnly, Volume: d.Volume}
 	if d.Volume {
 		request.Bytes, err = m.size(ctx, at, d, file)
@@ -147,7 +151,11 @@ func (m Machine) show(ctx context.Context, at int, d Disk, file *os.File) (err e
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", d, err)
 	}
-	fault.Point("disk.mounted")
+	if d.Volume {
+		fault.Point("volume.mounted")
+	} else {
+		fault.Point("disk.mounted")
+	}
 	return nil
 }
 

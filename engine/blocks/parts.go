@@ -1,0 +1,118 @@
+package blocks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
+)
+
+// Parts are the block devices of a container that is being made: open and locked, but for those
+// that the pod's VM has already.
+type Parts struct {
+	parts []layout.Part
+	disks []*Disk // nil where the VM has it
+	sent  []string
+}
+
+// Parts opens and locks the block devices of a container, all or none. The caller closes them. An error
+// matches ErrInUse where somebody else has one.
+func (s *Set) Parts(ctx context.Context, id string, all []store.Block) (*Parts, error) {
+	p := &Parts{}
+	for _, b := range all {
+		part, disk, err := s.part(ctx, id, b)
+		if err != nil {
+			p.Close()
+			return nil, err
+		}
+		p.parts, p.disks = append(p.parts, part), append(p.disks, disk)
+	}
+	return p, nil
+}
+
+// Send gives the shim what is open by send, under names that begin with prefix, and returns what the shim
+// is to be told.
+func (p *Parts) Send(
+	ctx context.Context, prefix string, send func(ctx context.Context, name string, f *os.File) error,
+) ([]layout.Part, error) {
+	for i, disk := range p.disks {
+		if disk == nil {
+			continue
+		}
+		name := fmt.Sprintf("%s-%d", prefix, i)
+		p.sent = append(p.sent, name) // a send that fails may have arrived
+		if err := send(ctx, name, disk.File); err != nil {
+			return nil, fmt.Errorf("send a block device: %w", err)
+		}
+		p.parts[i].File = name
+	}
+	return p.parts, nil
+}
+
+// takeBackWait bounds what is done about a shim that does not answer.
+const takeBackWait = 2 * time.Second
+
+// TakeBack has the shim close what it was sent and has not taken, with its locks. It works when ctx
+// has ended. A shim that cannot be asked closes it by itself, within a minute or at its end.
+func (p *Parts) TakeBack(ctx context.Context, send func(ctx context.Context, name string, f *os.File) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackWait)
+	defer cancel()
+	for _, name := range p.sent {
+		_ = send(ctx, name, nil) // as said
+	}
+}
+
+// Close closes what is open: the lock lives on in whoever was sent it.
+func (p *Parts) Close() {
+	for _, disk := range p.disks {
+		if disk != nil {
+			disk.Close()
+		}
+	}
+}
+
+// part is a block device as the pod's shim is told of it, and the file to be sent with it, which is
+// locked; nil where the pod has the device already. But is the container that it is for.
+func (s *Set) part(ctx context.Context, but string, b store.Block) (layout.Part, *Disk, error) {
+	part := layout.Part{Of: containerv1.Block{Name: Name(b), FS: containerv1.FS(b.FS), ReadOnly: b.ReadOnly}}
+	var have *store.Block
+	for _, other := range s.pod.Blocks(but) {
+		if other.Path == b.Path && (have == nil || !other.ReadOnly) {
+			have = &other
+		}
+	}
+	switch {
+	case have == nil:
+		disk, err := s.open(ctx, b)
+		return part, disk, s.heldBy(err, b)
+	case have.FS != b.FS:
+		return part, nil, failure.Invalid("block device %.200q is mounted with its file system, and without", b.Path)
+	case have.ReadOnly && !b.ReadOnly:
+		return part, nil, inUse(b.Path, "the pod itself has it read-only")
+	}
+	return part, nil, nil
+}
+
+// open opens and locks a block device that no container of the pod has. The pod's own VM may have it
+// still, which could not let go of it when its last container was removed: then it is asked again.
+func (s *Set) open(ctx context.Context, b store.Block) (*Disk, error) {
+	disk, err := open(b.Path, b.Device, b.ReadOnly)
+	if !errors.Is(err, ErrInUse) {
+		if errors.Is(err, errMoved) {
+			return Open(ctx, b.Path, b.Device, b.ReadOnly)
+		}
+		return disk, err
+	}
+	kept := s.pod.Release(ctx)
+	disk, err = Open(ctx, b.Path, b.Device, b.ReadOnly)
+	if errors.Is(err, ErrInUse) && kept != nil {
+		err = errors.Join(err, kept)
+	}
+	return disk, err
+}
