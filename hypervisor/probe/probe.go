@@ -191,6 +191,9 @@ func (p Prober) boot(ctx context.Context, m hypervisor.Machine) Verdict {
 
 // start starts a machine that the kernel kills when this process ends.
 func start(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	return cmd.Start()
 }
