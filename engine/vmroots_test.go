@@ -146,6 +146,26 @@ func TestSharedRoot(t *testing.T) {
 	}
 }
 
+// TestSharedRootMounts: what is mounted in a container whose root is a directory of the host stays there when its servers
+// are killed while names on the way to it are looked up.
+func TestSharedRootMounts(t *testing.T) {
+	p := newBlockPods(t, enginetest.Clones)
+	pod := p.pod("one")
+	tree := busyboxTree(t, realDir(t))
+	a := p.must(p.on(pod.ID, "a", containerv1.Share{Name: tree, Cache: "none"}))
+	mounted := p.sh(a, "sort /proc/self/mounts | cut -d' ' -f2")
+	p.says(p.sh(a, "while :; do [ -e /dev/shm/x ] || [ -e /proc/x ] || [ -e /sys/x ]; done </dev/null >/dev/null 2>&1 &"), "")
+	for range 6 {
+		servers := run(t, "pgrep", "-f", "bulkhead-share serve .*"+pod.ID)
+		run(t, append([]string{"kill", "-9"}, strings.Fields(servers)...)...)
+		until(t, "another server", func() bool {
+			out, _, err := p.ExecSync(p.ctx, a, []string{"echo", "there"}, testdeadline.For(20*time.Second))
+			return err == nil && string(out) == "there\n"
+		})
+	}
+	p.says(p.sh(a, "sort /proc/self/mounts | cut -d' ' -f2; ls /dev/null"), mounted+"\n/dev/null")
+}
+
 // names are those in a directory, as ls prints them.
 func names(t *testing.T, dir string) string {
 	t.Helper()

@@ -35,8 +35,9 @@ type guest struct {
 	mu    sync.Mutex // of what follows
 	begun sync.Cond  // a session
 	epoch uint64     // of the session, 0 for none
-	// asked are the numbers of requests that wait for their replies: few at a time.
-	asked []uint64
+	// asked are the requests that wait for their replies: few at a time.
+	asked  []question
+	copies copies
 	// locked are the files, in order, for whose POSIX locks the session was asked.
 	locked []uint64
 	init   []byte // the kernel's FUSE_INIT
@@ -107,7 +108,7 @@ func (g *guest) ask(request []byte, op uint32) (epoch uint64) {
 		silence(request)
 	}
 	if !Silent(request) {
-		g.asked = append(g.asked, uniqueOf(request))
+		g.asked = append(g.asked, question{unique: uniqueOf(request), kept: g.copies.keep(request), lookup: op == opLookup})
 	}
 	return g.epoch
 }
@@ -189,8 +190,10 @@ func (g *guest) wanted(reply []byte) bool {
 		g.again = 0
 		return false
 	}
-	at := slices.Index(g.asked, unique)
+	at := slices.IndexFunc(g.asked, func(q question) bool { return q.unique == unique })
 	if at >= 0 {
+		g.asked[at].settle(reply)
+		g.copies.drop(g.asked[at].kept)
 		last := len(g.asked) - 1
 		g.asked[at] = g.asked[last]
 		g.asked = g.asked[:last]
@@ -221,9 +224,9 @@ func (g *guest) hello(f frame.Frame) error {
 	g.asked, g.locked, g.again = nil, nil, 0
 	if init != nil {
 		g.again = uniqueOf(init)
-		if at := slices.Index(lost, g.again); at >= 0 { // the kernel still waits for it
+		if at := slices.IndexFunc(lost, func(q question) bool { return q.unique == g.again }); at >= 0 { // the kernel still waits for it
+			g.asked, g.again = append(g.asked, lost[at]), 0
 			lost = slices.Delete(lost, at, at+1)
-			g.asked, g.again = append(g.asked, g.again), 0
 		}
 	}
 	g.mu.Unlock()
@@ -238,8 +241,8 @@ func (g *guest) hello(f frame.Frame) error {
 	g.epoch = f.Epoch
 	g.begun.Broadcast()
 	g.mu.Unlock()
-	for _, unique := range lost {
-		if err := g.answer(reply(nil, unique, unix.EIO)); err != nil {
+	for _, q := range lost {
+		if err := g.repeat(q, f.Epoch); err != nil {
 			return err
 		}
 	}

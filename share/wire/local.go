@@ -55,6 +55,9 @@ func silence(request []byte) { binary.NativeEndian.PutUint64(request[8:], 0) }
 // reply is one without a body, with an error or 0.
 func reply(b []byte, unique uint64, errno unix.Errno) []byte {
 	b = binary.NativeEndian.AppendUint32(b, minReply)
-	b = binary.NativeEndian.AppendUint32(b, uint32(-int32(errno))) // negative, as the kernel has it
+	b = binary.NativeEndian.AppendUint32(b, negative(errno))
 	return binary.NativeEndian.AppendUint64(b, unique)
 }
+
+// negative is an error as the kernel has it in a reply.
+func negative(errno unix.Errno) uint32 { return uint32(-int32(errno)) }

@@ -310,7 +310,7 @@ func FuzzNote(f *testing.F) {
 	f.Add([]byte{noteOffer})
 	f.Fuzz(func(t *testing.T, note []byte) {
 		k := kernel{nil, make(chan []byte, 2)}
-		g := &guest{port: sink{}, fuse: k, epoch: 7, asked: []uint64{22}, ring: reader{disk: &disk{mem: mem}, on: true}}
+		g := &guest{port: sink{}, fuse: k, epoch: 7, asked: []question{{unique: 22}}, ring: reader{disk: &disk{mem: mem}, on: true}}
 		if err := g.noted(note); err != nil {
 			t.Fatal(err)
 		}

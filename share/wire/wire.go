@@ -4,8 +4,8 @@
 // A session begins when a server connects: it says hello with a new epoch, and the guest's
 // forwarder answers. Then messages travel both ways, each in one or more frames (package
 // channel/frame), the first of which it begins. A server may be killed and another may come:
-// the guest's mount stays. What the guest's kernel had asked the former is answered with EIO,
-// and the next server is told what the kernel said when the mount began (FUSE_INIT).
+// the guest's mount stays. What the guest's kernel had asked the former is answered with EIO, or asked again
+// (repeat.go), and the next server is told what the kernel said when the mount began (FUSE_INIT).
 //
 // The forwarder answers some requests itself (local.go), and passes on others for which nobody waits with the number 0:
 // these get no reply.
@@ -53,7 +53,11 @@ func nodeOf(b []byte) uint64 { return binary.NativeEndian.Uint64(b[16:]) }
 
 // The requests that are treated in a way of their own.
 const (
+	opLookup      = 1
 	opForget      = 2
+	opGetAttr     = 3
+	opReadLink    = 5
+	opStatFS      = 17
 	opRelease     = 18
 	opGetXattr    = 22
 	opFlush       = 25

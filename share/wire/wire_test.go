@@ -184,8 +184,8 @@ func TestMessages(t *testing.T) {
 		asked(t, h, message(48, silent, 900))
 	}
 	// Two requests are open, of which one is never read; then the server ends.
-	k.asks <- message(64, 1, 100)
-	asked(t, h, message(64, 1, 100))
+	k.asks <- message(64, 15, 100)
+	asked(t, h, message(64, 15, 100))
 	k.asks <- message(70_000, 16, 102)
 	h.Close()
 
