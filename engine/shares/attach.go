@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
@@ -46,7 +47,7 @@ func (s *Set) attach(ctx context.Context, server procid.ID, asked []store.Share)
 		}
 	}
 	s.mu.Unlock()
-	opened, err := s.host.openAll(ctx, missing, asked != nil)
+	opened, err := s.openAll(ctx, missing, asked != nil)
 	defer func() {
 		for _, p := range opened {
 			p.Close()
@@ -62,13 +63,52 @@ func (s *Set) attach(ctx context.Context, server procid.ID, asked []store.Share)
 	defer s.mu.Unlock()
 	for one := range opened {
 		s.placed[Name(one)] = s.server == server
+		delete(s.warned, Name(one))
 	}
 	return nil
 }
 
+// rest gives the server that runs what it lacks when that can be opened again, which is asked ever more seldom, until it lacks
+// nothing, or ends.
+func (s *Set) rest(ctx context.Context) {
+	s.mu.Lock()
+	server := s.server
+	s.mu.Unlock()
+	for pause := firstRest; s.lacks(server) && s.pod.Up() && server.Alive(); pause = min(2*pause, lastRetry) {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		call, cancel := context.WithTimeout(ctx, serveTimeout)
+		if err := s.attach(call, server, nil); err != nil {
+			s.host.Logger.Debug("serve the rest of the host's directories", "error", err)
+		}
+		cancel()
+	}
+}
+
+// firstRest is the first pause before a server is given what it lacks.
+const firstRest = time.Second
+
+// lacks tells whether that is the server, and has not all directories.
+func (s *Set) lacks(server procid.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.server != server {
+		return false
+	}
+	for name := range s.all {
+		if !s.placed[name] {
+			return true
+		}
+	}
+	return false
+}
+
 // openAll opens directories again by their paths, in which no link may be: whoever has a directory
 // above one can put it there. Where not all must be opened, what was opened in time is returned.
-func (h Host) openAll(ctx context.Context, all []store.Share, must bool) (map[store.Share]*place.Place, error) {
+func (s *Set) openAll(ctx context.Context, all []store.Share, must bool) (map[store.Share]*place.Place, error) {
 	if !must {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, othersPatience, place.ErrSilent)
@@ -82,7 +122,7 @@ func (h Host) openAll(ctx context.Context, all []store.Share, must bool) (map[st
 	)
 	for _, one := range all {
 		wg.Go(func() {
-			p, err := h.reopen(ctx, one)
+			p, err := s.host.reopen(ctx, one)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -91,12 +131,24 @@ func (h Host) openAll(ctx context.Context, all []store.Share, must bool) (map[st
 			case must:
 				failed = err
 			default:
-				h.Logger.Warn("a directory of the host is not served any more", "error", err)
+				s.missing(one, err)
 			}
 		})
 	}
 	wg.Wait()
 	return opened, failed
+}
+
+// missing says, once, that a directory cannot be opened.
+func (s *Set) missing(one store.Share, err error) {
+	s.mu.Lock()
+	level := slog.LevelWarn
+	if s.warned[Name(one)] {
+		level = slog.LevelDebug
+	}
+	s.warned[Name(one)] = true
+	s.mu.Unlock()
+	s.host.Logger.Log(context.Background(), level, "a directory of the host is not served any more", "error", err)
 }
 
 // attach has a helper put directories into a server's namespace.

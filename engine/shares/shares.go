@@ -61,6 +61,7 @@ type Set struct {
 	all     map[string]store.Share
 	server  procid.ID
 	placed  map[string]bool // what this engine has given the server
+	warned  map[string]bool // what could not be given
 	watched procid.ID
 	ring    *os.File      // through which servers answer large reads, nil for none
 	pause   time.Duration // before the last start of another server
@@ -68,7 +69,10 @@ type Set struct {
 
 // New returns the shared directories of a pod: none as yet.
 func New(pod Pod, host Host) *Set {
-	return &Set{pod: pod, host: host, turn: make(chan struct{}, 1), all: map[string]store.Share{}, placed: map[string]bool{}}
+	return &Set{
+		pod: pod, host: host, turn: make(chan struct{}, 1),
+		all: map[string]store.Share{}, placed: map[string]bool{}, warned: map[string]bool{},
+	}
 }
 
 // Of are the shared directories that mounts are of, without repetition, each by its path. One
@@ -280,6 +284,7 @@ func (s *Set) again(ctx context.Context, served time.Duration) {
 		}
 		err := s.serve(ctx, nil)
 		if err == nil {
+			s.rest(ctx)
 			return
 		}
 		s.host.Logger.Warn("serve the host's directories again", "error", err)

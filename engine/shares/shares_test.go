@@ -96,6 +96,15 @@ func TestSilent(t *testing.T) {
 	if err := s.serve(t.Context(), nil); err != nil || !s.placed[Name(good)] || s.placed[Name(silent)] {
 		t.Errorf("%v, %v", s.placed, err)
 	}
+	// The server is given it when it answers.
+	dead.End()
+	if err := os.MkdirAll(silent.Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.rest(t.Context())
+	if !s.placed[Name(silent)] {
+		t.Errorf("what answers again: %v", s.placed)
+	}
 }
 
 func (s *Set) known() int {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	protocol "github.com/bulkhead-project/bulkhead/share/fsys/wire"
 	"github.com/bulkhead-project/bulkhead/share/wire"
@@ -31,6 +32,8 @@ type answerer struct {
 	fuse  *protocol.Wire
 	slots chan struct{}
 	large chan struct{}
+	// again looks for directories that are shared since, when a file is not known.
+	again func() bool
 	turns turns
 	ended chan error // by the last reader
 	wg    sync.WaitGroup
@@ -42,7 +45,11 @@ func answer(host *wire.Host, files fuse.RawFileSystem) error {
 	a := &answerer{
 		host: host, slots: make(chan struct{}, atOnce), large: make(chan struct{}, atOnceLarge),
 		fuse:  protocol.New(files, protocol.Options{MaxWrite: wire.MaxData, Background: background}),
+		again: func() bool { return false },
 		turns: turns{wake: make(chan struct{}, 1)}, ended: make(chan error, 1),
+	}
+	if r, ok := files.(*roots); ok {
+		a.again = r.again
 	}
 	done := make(chan struct{})
 	defer a.wg.Wait()
@@ -71,7 +78,7 @@ func (a *answerer) take(request []byte, size int) {
 			defer func() { <-a.large }()
 		}
 		room := a.host.Room(size)
-		if n := a.fuse.Answer(own, room.Buf); n > 0 && !wire.Silent(own) {
+		if n := a.reply(own, room.Buf); n > 0 && !wire.Silent(own) {
 			_ = a.host.Send(room, n)
 			return
 		}
@@ -81,9 +88,19 @@ func (a *answerer) take(request []byte, size int) {
 
 // answer answers one request. An error of the port's is the reader's to see.
 func (a *answerer) answer(request, reply []byte) {
-	if n := a.fuse.Answer(request, reply); n > 0 && !wire.Silent(request) {
+	if n := a.reply(request, reply); n > 0 && !wire.Silent(request) {
 		_ = a.host.Reply(reply[:n])
 	}
+}
+
+// reply writes the answer to a request and returns its length. One about a file that is not known is answered once more if
+// there are directories that were not known either.
+func (a *answerer) reply(request, reply []byte) int {
+	n := a.fuse.Answer(request, reply)
+	if n == protocol.OutHeader && unix.Errno(-int32(binary.NativeEndian.Uint32(reply[4:]))) == unix.ESTALE && a.again() {
+		n = a.fuse.Answer(request, reply)
+	}
+	return n
 }
 
 // The requests whose answer is as long as they say, and where they say it.

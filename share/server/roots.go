@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -20,6 +22,8 @@ type roots struct {
 
 	mu    sync.Mutex
 	known map[string]bool
+
+	looked atomic.Int64 // when again has looked last, in the clock's nanoseconds
 }
 
 func newRoots(files *fsys.FS, dir *os.File) *roots {
@@ -54,6 +58,26 @@ func (r *roots) findAll() error {
 		}
 	}
 	return err
+}
+
+// lookPause is how often a guest can have the directory looked through.
+const lookPause = time.Second
+
+// again shares what the engine has put there since, and tells whether there was any: a directory that did not answer when
+// this server began, of which the guest has mounts. It does not ask for their names any more.
+func (r *roots) again() bool {
+	now, last := time.Now().UnixNano(), r.looked.Load()
+	if now-last < int64(lookPause) || !r.looked.CompareAndSwap(last, now) {
+		return false
+	}
+	count := func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.known)
+	}
+	before := count()
+	_ = r.findAll() // what cannot be shared is not there
+	return count() > before
 }
 
 // find shares the directory of that name, if it is not shared yet.

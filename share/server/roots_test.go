@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/share"
 	"github.com/bulkhead-project/bulkhead/share/fsys"
+	protocol "github.com/bulkhead-project/bulkhead/share/fsys/wire"
+	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
 // TestRoots: what the engine has put there is found by its name, at the beginning and later, and
@@ -70,6 +73,68 @@ func TestRoots(t *testing.T) {
 	var out fuse.AttrOut
 	if st := next.GetAttr(nil, &fuse.GetAttrIn{InHeader: fuse.InHeader{NodeId: id}}, &out); st != fuse.OK {
 		t.Errorf("the next server knows nothing of %x: %v", id, st)
+	}
+}
+
+// TestLaterRoot: a directory that comes after its server has begun is served to a guest that knows its number, from a
+// server before it.
+func TestLaterRoot(t *testing.T) {
+	dir := t.TempDir()
+	name := share.Name("/it", false, false, false, share.Auto)
+	at := filepath.Join(dir, name)
+	if err := os.Mkdir(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *roots {
+		files, err := fsys.New(fsys.Options{Descriptors: 256})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(files.Close)
+		fd, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { fd.Close() })
+		return newRoots(files, fd)
+	}
+	var out fuse.EntryOut
+	if st := open().Lookup(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, name, &out); st != fuse.OK {
+		t.Fatal(st)
+	}
+	if err := os.Rename(at, filepath.Join(dir, "away")); err != nil {
+		t.Fatal(err)
+	}
+	r := open()
+	a := &answerer{fuse: protocol.New(r, protocol.Options{MaxWrite: wire.MaxData}), again: r.again}
+	answered := func(request []byte) unix.Errno {
+		reply := make([]byte, largest)
+		if n := a.reply(request, reply); n < protocol.OutHeader {
+			t.Fatalf("%d bytes", n)
+		}
+		return unix.Errno(-int32(binary.NativeEndian.Uint32(reply[4:])))
+	}
+	const opInit, opGetattr = 26, 3
+	init := fuseRequest(opInit, 2, 64)
+	binary.NativeEndian.PutUint32(init[40:], 7)
+	binary.NativeEndian.PutUint32(init[44:], 36)
+	attributes := fuseRequest(opGetattr, 4, 16)
+	binary.NativeEndian.PutUint64(attributes[16:], out.NodeId)
+	if errno := answered(init); errno != 0 {
+		t.Fatal(errno)
+	}
+	if errno := answered(attributes); errno != unix.ESTALE {
+		t.Errorf("while it is away: %v", errno)
+	}
+	if err := os.Rename(filepath.Join(dir, "away"), at); err != nil {
+		t.Fatal(err)
+	}
+	if errno := answered(attributes); errno != unix.ESTALE {
+		t.Errorf("right after that the guest has it looked for again: %v", errno)
+	}
+	r.looked.Add(-int64(lookPause))
+	if errno := answered(attributes); errno != 0 {
+		t.Errorf("when it is there again: %v", errno)
 	}
 }
 
