@@ -24,9 +24,13 @@ bound to it, each in a virtual machine of its own. There is no kubelet and no ot
 The kubeconfig is a node's, with the user system:node:NAME and the group system:nodes. Its pods are not those of
 other commands, and outlive it: the next one finds them.
 
-Not there yet: pods from files (static pods), PersistentVolumeClaims and CSI, a runtime of another program's, eviction,
+With --manifests the pods in the files of a directory run as well, static pods; without a kubeconfig they are all there is,
+and no API server is needed.
+
+Not there yet: PersistentVolumeClaims and CSI, a runtime of another program's, eviction,
 certificates by signing requests (CSR), resizing in place, environment variables of Services.`,
 		Example: `  bulkhead node --kubeconfig /etc/bulkhead/node.conf
+  bulkhead node --manifests /etc/bulkhead/manifests
   bulkhead node --kubeconfig node.conf --node-name worker-1 --cluster-dns 10.96.0.10
   bulkhead node --kubeconfig node.conf --node-label disk=ssd --register-with-taint vm=only:NoSchedule`,
 		Args: app.AtMost(),

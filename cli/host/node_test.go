@@ -14,7 +14,7 @@ func TestNodeRefuses(t *testing.T) {
 		args []string
 		err  string
 	}{
-		"nothing":          {nil, "node: kubeconfig is required"},
+		"nothing":          {nil, "node: kubeconfig or manifests is required"},
 		"a name":           {[]string{"--kubeconfig=f", "--node-name=No_Name"}, `node: node-name "No_Name"`},
 		"an address":       {[]string{"--kubeconfig=f", "--node-ip=x"}, `node: node-ip "x" is no IP address`},
 		"a name server":    {[]string{"--kubeconfig=f", "--cluster-dns=x"}, `node: cluster-dns "x"`},
@@ -25,6 +25,8 @@ func TestNodeRefuses(t *testing.T) {
 		"a number of pods": {[]string{"--kubeconfig=f", "--max-pods=0"}, "node: max-pods 0"},
 		"a level":          {[]string{"--kubeconfig=f", "--log-level=x"}, `node: log-level "x"`},
 		"a format":         {[]string{"--kubeconfig=f", "--log-format=x"}, `node: log-format "x"`},
+		"manifests":        {[]string{"--manifests=x"}, `node: manifests "x"`},
+		"files alone":      {[]string{"--manifests=/x"}, "bulkhead-node"},
 		"all it needs":     {[]string{"--kubeconfig=f"}, "bulkhead-node"},
 	} {
 		cmd := Node(&app.App{})

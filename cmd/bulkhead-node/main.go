@@ -62,7 +62,7 @@ func serve(ctx context.Context, args []string) error {
 	}
 	defer done()
 	return node.Run(ctx, o, func() {
-		log.Info("the node is registered", "node", o.Name)
+		log.Info("the node is ready", "node", o.Name)
 		ready()
 	})
 }
@@ -70,11 +70,13 @@ func serve(ctx context.Context, args []string) error {
 // options are what the flags say.
 func options(c *config.Config) (o node.Options, err error) {
 	o = node.Options{
-		Name: c.NodeName, IP: c.NodeIP, MaxPods: c.MaxPods, ClusterDNS: c.ClusterDNS, ClusterDomain: c.ClusterDomain,
+		Name: c.NodeName, IP: c.NodeIP, MaxPods: c.MaxPods, ClusterDNS: c.ClusterDNS, ClusterDomain: c.ClusterDomain, Manifests: c.Manifests,
 		Listen: c.Listen, Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA, Version: version.Version,
 	}
-	if o.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
-		return o, fmt.Errorf("kubeconfig: %w", err)
+	if c.Kubeconfig != "" {
+		if o.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+			return o, fmt.Errorf("kubeconfig: %w", err)
+		}
 	}
 	if o.Roots, err = dirs.Default(); err != nil {
 		return o, err

@@ -11,7 +11,7 @@ const module = "github.com/bulkhead-project/bulkhead/"
 
 // below are the packages of the door, each with those of the others that it may import.
 var below = map[string]string{
-	"":          "admission api auth events local machine object objects pods runner stats status",
+	"":          "admission api auth events local machine manifests mirrors object objects pods runner stats status",
 	"admission": "pods",
 	"api":       "",
 	"auth":      "",

@@ -43,8 +43,10 @@ import (
 // required.
 type Options struct {
 	Roots dirs.Roots
-	// Config is how the API server is reached.
+	// Config is how the API server is reached; nil is a node without one, of Manifests alone.
 	Config *rest.Config
+	// Manifests is the directory of static pods; empty is none.
+	Manifests string
 	// Name is the node's, IP the address by which others reach it; empty is measured.
 	Name, IP string
 	Labels   map[string]string
@@ -88,21 +90,27 @@ type node struct {
 	keeper  *object.Keeper
 	pods    *pods.Controller
 	looks   atomic.Pointer[pods.Controller] // pods, once it is there
+	static  *static
 	server  *http.Server
 	listen  net.Listener
 }
 
-// Run is a node until ctx ends, and calls ready when it is registered. Its pods live on. Where another
+// Run is a node until ctx ends, and calls ready when it is registered, or has read its static pods. Its pods live on. Where another
 // process is a node of this machine, the error matches flock.ErrLocked.
 func Run(ctx context.Context, o Options, ready func()) (err error) {
 	if o.IP == "" {
-		if o.IP, err = machine.Address(); err != nil {
+		// Without an API server nobody has to find the node.
+		if o.IP, err = machine.Address(); err != nil && o.Config != nil {
 			return fmt.Errorf("node: %w", err)
 		}
 	}
+	ready = sync.OnceFunc(ready)
 	n := &node{o: o}
-	if err := n.connect(); err != nil {
-		return fmt.Errorf("node: %w", err)
+	n.static = newStatic(n)
+	if o.Config != nil {
+		if err := n.connect(); err != nil {
+			return fmt.Errorf("node: %w", err)
+		}
 	}
 	dir := filepath.Join(o.Roots.Data, "node", "pods")
 	volumes := filepath.Join(o.Roots.Instance(local.Instance), "volumes")
@@ -114,10 +122,13 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 		return fmt.Errorf("node: %w", err)
 	}
 	defer func() { err = errors.Join(err, n.runtime.Close(context.WithoutCancel(ctx))) }()
-	n.objects = objects.New(objects.Options{Client: n.client, Wake: n.wake, Logger: o.Logger})
-	defer n.objects.Close()
 	n.events = events.New(n.client, o.Name, o.Logger)
 	defer n.events.Close()
+	if o.Config == nil {
+		return n.alone(ctx, dir, volumes, ready)
+	}
+	n.objects = objects.New(objects.Options{Client: n.client, Wake: n.wake, Logger: o.Logger})
+	defer n.objects.Close()
 	if err := n.make(ctx, dir, volumes); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
@@ -151,10 +162,13 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	admits := admission.New(func() *corev1.Node { return n.keeper.Node() })
 	n.status = status.New(status.Options{
 		Client: n.client, Pod: n.cache.Get, Logger: o.Logger,
-		Status: func(uid types.UID) (corev1.PodStatus, bool) { return n.runner.Status(uid) },
+		Status: n.statusOf,
 	})
 	n.keeper, err = n.keep()
 	if err != nil {
+		return err
+	}
+	if err := n.static.mirror(); err != nil {
 		return err
 	}
 	tls, err := n.serving()
@@ -172,24 +186,23 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: n.objects,
 		Services: n.objects.Services,
 		Node:     o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver, Pod: n.cache.Get,
-		Changed: n.status.Changed, Event: n.events.Pod, Logger: o.Logger,
+		Changed: n.changed, Event: n.events.Pod, Logger: o.Logger,
 	})
 	if err != nil {
 		return errors.Join(err, n.listen.Close())
 	}
-	for _, p := range n.runner.Pods() {
-		if !p.HasEnded() {
-			admits.Take(p.Given())
-		}
-	}
+	n.reserve(admits)
 	n.pods, err = pods.New(pods.Options{
-		Source: n.cache, Runner: n.runner, Reporter: n.status, Admission: admits, Events: n.events.Recorder,
+		Source: n.cache, Runner: n.runner.Bound(), Reporter: n.status, Admission: admits, Events: n.events.Recorder,
 		Logger: o.Logger,
 	})
 	if err != nil {
 		return err // the caller closes what was opened
 	}
 	n.looks.Store(n.pods)
+	if err := n.static.open(admits); err != nil {
+		return err
+	}
 	guard := auth.New(n.client, o.Name, clients)
 	figures := &stats.Node{Name: o.Name, Dir: o.Roots.Data, Source: n.runtime.Backend().Runtime}
 	n.server = &http.Server{
@@ -210,23 +223,35 @@ func (n *node) keep() (*object.Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	measure := &object.Measurer{
-		Facts: facts, Runtime: n.runtime.Backend().Runtime, Name: o.Name, Address: o.IP, Port: int32(at.Port()),
-		MaxPods: int64(o.MaxPods), DataDir: o.Roots.Data, Reserved: o.Reserved, Version: o.Version,
-	}
-	labels := map[string]string{
-		corev1.LabelHostname: o.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH,
-		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": runtime.GOARCH,
-	}
-	maps.Copy(labels, o.Labels)
+	measure := n.measurer(facts)
+	measure.Port = int32(at.Port())
 	return object.New(object.Options{
-		Client: n.client, Name: o.Name, Labels: labels, Taints: o.Taints, Status: measure.Status, Logger: o.Logger,
+		Client: n.client, Name: o.Name, Labels: n.labels(), Taints: o.Taints, Status: measure.Status, Logger: o.Logger,
 		Clash: func(other *corev1.Node) {
 			const message = "another machine is a node of this name as well: end one of them"
 			n.events.Recorder.Event(other, corev1.EventTypeWarning, "NodeNameClash", message)
 			o.Logger.Error(message, "node", o.Name, "other", other.Status.NodeInfo.SystemUUID)
 		},
 	})
+}
+
+// measurer tells what the machine is.
+func (n *node) measurer(facts machine.Facts) *object.Measurer {
+	o := n.o
+	return &object.Measurer{
+		Facts: facts, Runtime: n.runtime.Backend().Runtime, Name: o.Name, Address: o.IP,
+		MaxPods: int64(o.MaxPods), DataDir: o.Roots.Data, Reserved: o.Reserved, Version: o.Version,
+	}
+}
+
+// labels are those that the node registers with.
+func (n *node) labels() map[string]string {
+	labels := map[string]string{
+		corev1.LabelHostname: n.o.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH,
+		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": runtime.GOARCH,
+	}
+	maps.Copy(labels, n.o.Labels)
+	return labels
 }
 
 // serve has everything work until ctx ends, or the API cannot be served any more.
@@ -245,8 +270,13 @@ func (n *node) serve(ctx context.Context, ready func()) error {
 	all.Go(func() { n.status.Run(ctx) })
 	all.Go(func() { n.pods.Run(ctx) })
 	all.Go(func() { n.keeper.Run(ctx, ready) })
+	var unwatched error
+	all.Go(func() {
+		defer cancel()
+		unwatched = n.static.run(ctx, ready)
+	})
 	<-ctx.Done()
 	err := n.server.Close()
 	all.Wait()
-	return errors.Join(failed, err)
+	return errors.Join(failed, unwatched, err)
 }

@@ -29,6 +29,7 @@ func TestNode(t *testing.T) {
 	t.Run("debug", w.testDebug)
 	t.Run("services", w.testServices)
 	t.Run("figures", w.testFigures)
+	t.Run("static", w.testStatic)
 	t.Run("deployment", w.testDeployment)
 	t.Run("job", w.testJob)
 	t.Run("daemonset", w.testDaemonSet)

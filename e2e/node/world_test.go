@@ -38,16 +38,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{Cluster: testkube.Start(t), top: t}
 	w.bin, _ = w.Kubectl(t)
-	registry := testimage.Registry(t)
-	w.image, _ = registry.Push(t, "busybox:1", testimage.BusyboxImage(t))
-	conf := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", registry.Host)
-	if err := os.WriteFile(w.registries(), []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(w.networks(), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	testnet.WriteBridge(t, w.networks(), filepath.Join(w.Dir, "leases"))
+	w.prepare(t)
 	w.serve()
 	ctx := testdeadline.Context(t, time.Minute)
 	w.WaitNode(ctx, t)
@@ -56,6 +47,23 @@ func newWorld(t *testing.T) *world {
 		return err
 	})
 	return w
+}
+
+// prepare makes what a node needs beside its API server.
+func (w *world) prepare(t *testing.T) {
+	t.Helper()
+	registry := testimage.Registry(t)
+	w.image, _ = registry.Push(t, "busybox:1", testimage.BusyboxImage(t))
+	conf := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", registry.Host)
+	if err := os.WriteFile(w.registries(), []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{w.networks(), w.Manifests()} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testnet.WriteBridge(t, w.networks(), filepath.Join(w.Dir, "leases"))
 }
 
 func (w *world) registries() string { return filepath.Join(w.Dir, "registries.conf") }
@@ -83,9 +91,15 @@ func (w *world) command(name string) *exec.Cmd {
 	if name == "" {
 		name = testkube.NodeName
 	}
-	cmd := exec.Command(filepath.Join(bin(), "bulkhead"), "node", "--kubeconfig", kubeconfig, "--node-name", name,
+	return w.program("--kubeconfig", kubeconfig, "--node-name", name,
 		"--node-ip", testkube.NodeIP, "--tls-cert-file", cert, "--tls-private-key-file", key,
-		"--cni-conf-dir", w.networks(), "--cluster-dns", "10.96.0.10", "--node-label", "test=yes")
+		"--cluster-dns", "10.96.0.10", "--node-label", "test=yes")
+}
+
+// program is the command with those flags, and those that each node has.
+func (w *world) program(flags ...string) *exec.Cmd {
+	args := append([]string{"node", "--cni-conf-dir", w.networks(), "--manifests", w.Manifests()}, flags...)
+	cmd := exec.Command(filepath.Join(bin(), "bulkhead"), args...)
 	guest := os.Getenv("BULKHEAD_GUEST")
 	if guest == "" {
 		guest = filepath.Join(bin(), "guest")
@@ -108,6 +122,7 @@ func (w *world) end() {
 	defer func() { w.node = nil }()
 	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(time.Minute))
 	defer cancel()
+	w.removeManifests(t)
 	err := w.Client.CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil {
 		t.Errorf("delete the pods: %v", err)
@@ -120,6 +135,12 @@ func (w *world) end() {
 		return err
 	})
 	w.node.Stop(t)
+	w.count(t)
+}
+
+// count fails the test for what is left of pods.
+func (w *world) count(t *testing.T) {
+	t.Helper()
 	for _, dir := range []string{"sandboxes", "node/pods", "names/node"} {
 		left, err := os.ReadDir(filepath.Join(w.data(), dir))
 		if err != nil || len(left) > 0 {

@@ -17,8 +17,10 @@ import (
 
 // Config is what a node is told. Its zero value is not usable; Add fills in what most nodes have.
 type Config struct {
-	// Kubeconfig is the file by which the API server is found.
+	// Kubeconfig is the file by which the API server is found; empty is a node without one, of Manifests alone.
 	Kubeconfig string
+	// Manifests is the directory of static pods; empty is none.
+	Manifests string
 	// NodeName is the node's; empty is the host's name, in lower case.
 	NodeName string
 	// NodeIP is the address by which others reach the node; empty is that of the way to the outside.
@@ -57,7 +59,8 @@ const (
 
 func (c *Config) settings() settings.Table {
 	return settings.Table{
-		{Key: "kubeconfig", Value: &c.Kubeconfig, Preset: "", Help: "file by which the API server is found (required)"},
+		{Key: "kubeconfig", Value: &c.Kubeconfig, Preset: "", Help: "file by which the API server is found"},
+		{Key: "manifests", Value: &c.Manifests, Preset: "", Help: "directory of static pods, with or without an API server"},
 		{Key: "node-name", Value: &c.NodeName, Preset: "", Help: "name of the node; empty is the host's"},
 		{Key: "node-ip", Value: &c.NodeIP, Preset: "", Help: "address by which others reach the node; empty is that of the default route"},
 		{Key: "node-label", Value: &c.Labels, Preset: []string{}, Help: "label of the node, KEY=VALUE (repeatable)"},
@@ -91,8 +94,13 @@ var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a
 // Check refuses what no node can be told, as far as that can be seen without the API's types, and fills
 // in the node's name. The error names the setting.
 func (c *Config) Check() error {
-	if c.Kubeconfig == "" {
-		return errors.New("kubeconfig is required")
+	if c.Kubeconfig == "" && c.Manifests == "" {
+		return errors.New("kubeconfig or manifests is required")
+	}
+	if c.Manifests != "" {
+		if err := settings.Absolute("manifests", c.Manifests); err != nil {
+			return err
+		}
 	}
 	if c.NodeName == "" {
 		host, err := os.Hostname()

@@ -21,10 +21,16 @@ type Events struct {
 	log         *slog.Logger
 }
 
-// New makes the recorder of a node. The caller calls Close.
+// New makes the recorder of a node; without a client its events are logged. The caller calls Close.
 func New(client kubernetes.Interface, node string, log *slog.Logger) *Events {
 	b := record.NewBroadcaster()
-	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	if client != nil {
+		b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	} else {
+		b.StartEventWatcher(func(e *corev1.Event) {
+			log.Info("event", "of", e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name, "reason", e.Reason, "message", e.Message)
+		})
+	}
 	return &Events{
 		Recorder:    b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "bulkhead", Host: node}),
 		broadcaster: b, log: log,

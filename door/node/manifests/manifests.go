@@ -22,9 +22,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirwatch"
 )
 
-// Options are a Source's. Dir, absolute, and Node are required.
+// Options are a Source's. Node is required.
 type Options struct {
-	// Dir has the files. Its parent must be there; Dir itself may come and go.
+	// Dir, absolute, has the files. Its parent must be there; Dir itself may come and go. Empty is no pods.
 	Dir string
 	// Node is the node's name, with which pods' names end.
 	Node string
@@ -150,6 +150,11 @@ func (s *Source) Delete(context.Context, *corev1.Pod) error { return nil }
 
 // Run follows the directory until ctx ends, or it cannot be watched.
 func (s *Source) Run(ctx context.Context) error {
+	if s.o.Dir == "" {
+		close(s.done)
+		<-ctx.Done()
+		return nil
+	}
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)

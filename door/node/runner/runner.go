@@ -76,6 +76,8 @@ type Runner struct {
 	manager *manager.Manager
 	beside  sync.WaitGroup // what Update has begun; it ends with its context
 
+	files sync.Mutex // held while a static pod is taken in
+
 	mu    sync.Mutex
 	first map[types.UID]time.Time // when pods that wait were first to be run
 }

@@ -1,0 +1,127 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/admission"
+	"github.com/bulkhead-project/bulkhead/door/node/api"
+	"github.com/bulkhead-project/bulkhead/door/node/local"
+	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/stats"
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+// Socket is the name of the socket, in the directory of the node's state, on which a node without an API server
+// has its API. Who may open it may ask: its owner alone.
+const Socket = "api.sock"
+
+// alone is a node without an API server, of static pods alone, until ctx ends.
+func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (err error) {
+	o := n.o
+	facts, err := machine.Measure()
+	if err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	itself := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: n.labels()}, Spec: corev1.NodeSpec{Taints: o.Taints}}
+	itself.Status = n.measurer(facts).Status(ctx)
+	admits := admission.New(func() *corev1.Node { return itself })
+	if n.listen, err = n.socket(ctx); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	n.runner, err = runner.Open(ctx, runner.Options{
+		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: none{},
+		Node: o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver,
+		Pod: func(types.UID) *corev1.Pod { return nil }, Changed: n.changed, Event: n.events.Pod, Logger: o.Logger,
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
+	}
+	defer n.runner.Close()
+	n.reserve(admits)
+	if err := n.static.open(admits); err != nil {
+		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
+	}
+	figures := &stats.Node{Name: o.Name, Dir: o.Roots.Data, Source: n.runtime.Backend().Runtime}
+	n.server = &http.Server{
+		Handler: api.New(n.runner, n.runtime, figures.Register, o.Logger).Handler(), ReadHeaderTimeout: 10 * time.Second,
+	}
+	return n.serveAlone(ctx, ready)
+}
+
+// reserve has the pods that were taken over have their resources.
+func (n *node) reserve(admits *admission.Admission) {
+	for _, p := range n.runner.Pods() {
+		if !p.HasEnded() {
+			admits.Take(p.Given())
+		}
+	}
+}
+
+// socket listens on the socket of the node, whose instance this process holds.
+func (n *node) socket(ctx context.Context) (net.Listener, error) {
+	path := filepath.Join(n.o.Roots.Instance(local.Instance), Socket)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // an earlier process's
+		return nil, fmt.Errorf("serve the node's API: %w", err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("serve the node's API: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("serve the node's API: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// serveAlone has everything work until ctx ends, or something cannot go on.
+func (n *node) serveAlone(ctx context.Context, ready func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	var failed, unwatched error
+	all.Go(func() {
+		defer cancel()
+		if err := n.server.Serve(n.listen); !errors.Is(err, http.ErrServerClosed) {
+			failed = fmt.Errorf("node: serve its API: %w", err)
+		}
+	})
+	all.Go(func() {
+		defer cancel()
+		unwatched = n.static.run(ctx, ready)
+	})
+	<-ctx.Done()
+	err := n.server.Close()
+	all.Wait()
+	return errors.Join(failed, unwatched, err)
+}
+
+// none are the objects of pods that refer to none.
+type none struct{}
+
+func (none) Of(*corev1.Pod) (volume.Objects, func()) { return none{}, func() {} }
+func (none) Known(*corev1.Pod) bool                  { return true }
+func (none) Forget(types.UID)                        {}
+
+func (none) ConfigMap(_ context.Context, name string) (*corev1.ConfigMap, error) {
+	return nil, volume.NotFound("configmap", name)
+}
+
+func (none) Secret(_ context.Context, name string) (*corev1.Secret, error) {
+	return nil, volume.NotFound("secret", name)
+}
+
+// Changed implements volume.Objects: nothing ever changes.
+func (none) Changed() <-chan struct{} { return nil }

@@ -1,0 +1,40 @@
+package node
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
+)
+
+var _ pods.Source = (*static)(nil)
+
+// Follow implements pods.Source. A pod that is new has its name known before it is run, and its mirror made.
+func (s *static) Follow(changed func(types.UID), gone func(*corev1.Pod)) error {
+	return s.source.Follow(func(uid types.UID) {
+		if p := s.source.Get(uid); p != nil {
+			s.know(p)
+		}
+		changed(uid)
+		s.look(uid)
+	}, func(p *corev1.Pod) {
+		gone(p)
+		s.look(p.UID)
+	})
+}
+
+// HasSynced implements pods.Source.
+func (s *static) HasSynced() bool { return s.source.HasSynced() }
+
+// Get implements pods.Source.
+func (s *static) Get(uid types.UID) *corev1.Pod { return s.source.Get(uid) }
+
+// Live implements pods.Source.
+func (s *static) Live(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
+	return s.source.Live(ctx, namespace, name, uid)
+}
+
+// Delete implements pods.Source.
+func (s *static) Delete(ctx context.Context, p *corev1.Pod) error { return s.source.Delete(ctx, p) }

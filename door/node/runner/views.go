@@ -1,0 +1,71 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
+)
+
+// Bound is the Runner for the pods of an API server: it lists no static ones.
+func (r *Runner) Bound() pods.Runner { return bound{r} }
+
+// Static is the Runner for static pods, and lists no others. Of two of one name the second waits until the first
+// has gone; then removed is called. It must not block.
+func (r *Runner) Static(removed func(namespace, name string)) pods.Runner { return static{r, removed} }
+
+type bound struct{ *Runner }
+
+// All implements pods.Runner.
+func (b bound) All() []types.UID { return b.all(false) }
+
+type static struct {
+	*Runner
+	removed func(namespace, name string)
+}
+
+// All implements pods.Runner.
+func (s static) All() []types.UID { return s.all(true) }
+
+// all are the pods that are static, or those that are not.
+func (r *Runner) all(static bool) (all []types.UID) {
+	for _, uid := range r.All() {
+		if pods.Static(uid) == static {
+			all = append(all, uid)
+		}
+	}
+	return all
+}
+
+// Run implements pods.Runner.
+func (s static) Run(ctx context.Context, p *corev1.Pod) error {
+	s.files.Lock() // no other of its name comes meanwhile
+	defer s.files.Unlock()
+	if other := s.FindStatic(p.Namespace, p.Name); other != nil && other.UID != p.UID {
+		return fmt.Errorf("the pod that %s/%s was before has not ended: %w", p.Namespace, p.Name, pods.ErrWaits)
+	}
+	return s.Runner.Run(ctx, p)
+}
+
+// Remove implements pods.Runner.
+func (s static) Remove(ctx context.Context, uid types.UID) error {
+	given := s.Given(uid)
+	if err := s.Runner.Remove(ctx, uid); err != nil || given == nil {
+		return err
+	}
+	s.removed(given.Namespace, given.Name)
+	return nil
+}
+
+// FindStatic is the static pod of a name that is there, nil for none.
+func (r *Runner) FindStatic(namespace, name string) *corev1.Pod {
+	for _, p := range r.manager.All() {
+		if given := p.Given(); pods.Static(given.UID) && given.Namespace == namespace && given.Name == name {
+			return given
+		}
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/admission"
+	"github.com/bulkhead-project/bulkhead/door/node/manifests"
+	"github.com/bulkhead-project/bulkhead/door/node/mirrors"
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
+)
+
+// static are the static pods of a node. One without a directory has none, and ends those of before.
+type static struct {
+	n       *node
+	source  *manifests.Source
+	pods    *pods.Controller
+	mirrors *mirrors.Keeper // nil without an API server
+
+	mu     sync.Mutex
+	names  map[types.UID]types.NamespacedName
+	failed map[types.UID]corev1.PodStatus // of those that the machine does not have
+}
+
+var _ pods.Reporter = (*static)(nil)
+
+// newStatic has the directory be read once it is run.
+func newStatic(n *node) *static {
+	s := &static{n: n, names: map[types.UID]types.NamespacedName{}, failed: map[types.UID]corev1.PodStatus{}}
+	of := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.o.Name, UID: types.UID(n.o.Name)}
+	s.source = manifests.New(manifests.Options{
+		Dir: n.o.Manifests, Node: n.o.Name, Logger: n.o.Logger,
+		Problem: func(file string, err error) {
+			n.events.Recorder.Event(of, corev1.EventTypeWarning, "InvalidManifest", file+": "+err.Error())
+		},
+	})
+	return s
+}
+
+// mirror has an API server be shown the pods. The cache and the keeper of the Node are there.
+func (s *static) mirror() (err error) {
+	s.mirrors, err = mirrors.New(mirrors.Options{
+		Client: s.n.client, Cache: s.n.cache, Node: func() *corev1.Node { return s.n.keeper.Node() }, Pod: s.pod, Known: s.source.HasSynced,
+		Changed: s.n.status.Changed, Logger: s.n.o.Logger,
+	})
+	return err
+}
+
+// open makes the controller, when the runner is there.
+func (s *static) open(admits *admission.Admission) (err error) {
+	for _, p := range s.n.runner.Pods() {
+		s.know(p.Given())
+	}
+	s.pods, err = pods.New(pods.Options{
+		Source: s, Runner: s.n.runner.Static(s.removed), Reporter: s, Admission: admits, Events: s.n.events.Recorder, Logger: s.n.o.Logger,
+	})
+	return err
+}
+
+// run works until ctx ends, or the directory cannot be watched. ready is called when it was read.
+func (s *static) run(ctx context.Context, ready func()) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() { s.pods.Run(ctx) })
+	if s.mirrors != nil {
+		all.Go(func() { s.mirrors.Run(ctx) })
+	}
+	all.Go(func() {
+		select {
+		case <-s.source.Read():
+			if s.n.o.Manifests != "" {
+				ready()
+			}
+		case <-ctx.Done():
+		}
+	})
+	if err = s.source.Run(ctx); err != nil {
+		err = fmt.Errorf("node: manifests: %w", err)
+	}
+	cancel()
+	all.Wait()
+	return err
+}
+
+// know notes whose UID one is.
+func (s *static) know(p *corev1.Pod) {
+	if pods.Static(p.UID) {
+		s.mu.Lock()
+		s.names[p.UID] = types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+		s.mu.Unlock()
+	}
+}
+
+// look has a pod's mirror be looked at, for its status if nothing else.
+func (s *static) look(uid types.UID) {
+	s.mu.Lock()
+	name, known := s.names[uid]
+	s.mu.Unlock()
+	if known && s.mirrors != nil {
+		s.mirrors.Look(name.Namespace, name.Name)
+	}
+}
+
+// removed is called when the machine has nothing of a pod any more: another one of its name may run, and is shown.
+func (s *static) removed(namespace, name string) {
+	if next := s.source.Named(namespace, name); next != nil {
+		s.pods.Wake(next.UID)
+	}
+	if s.mirrors != nil {
+		s.mirrors.Look(namespace, name)
+	}
+}
+
+// pod is the one of a name that an API server is shown: what the machine has, until that is gone.
+func (s *static) pod(namespace, name string) *corev1.Pod {
+	if p := s.n.runner.FindStatic(namespace, name); p != nil {
+		return p
+	}
+	return s.source.Named(namespace, name)
+}
+
+// status is that of a static pod; false is none.
+func (s *static) status(uid types.UID) (corev1.PodStatus, bool) {
+	if st, found := s.n.runner.Status(uid); found {
+		return st, found
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, found := s.failed[uid]
+	return st, found
+}
+
+// Changed implements pods.Reporter.
+func (s *static) Changed(uid types.UID) { s.look(uid) }
+
+// Report implements pods.Reporter: how a pod ended is told of by its mirror, if that is there in time. No end
+// waits for an API server.
+func (s *static) Report(_ context.Context, p *corev1.Pod) error {
+	s.look(p.UID)
+	return nil
+}
+
+// Fail implements pods.Reporter.
+func (s *static) Fail(_ context.Context, p *corev1.Pod, reason, message string) error {
+	s.n.o.Logger.Warn("a static pod does not run", "pod", p.Namespace+"/"+p.Name, "reason", reason, "message", message)
+	s.mu.Lock()
+	s.failed[p.UID] = corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: message, StartTime: new(metav1.Now())}
+	s.mu.Unlock()
+	s.look(p.UID)
+	return nil
+}
+
+// Forget implements pods.Reporter.
+func (s *static) Forget(uid types.UID) {
+	s.look(uid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.names, uid)
+	delete(s.failed, uid)
+}
+
+// changed is told of each pod whose status has changed.
+func (n *node) changed(uid types.UID) {
+	if pods.Static(uid) || n.status == nil {
+		n.static.look(uid)
+		return
+	}
+	n.status.Changed(uid)
+}
+
+// statusOf is the status of a pod of the API server: a mirror has that of the pod that it shows.
+func (n *node) statusOf(uid types.UID) (corev1.PodStatus, bool) {
+	if p := n.cache.Get(uid); p != nil {
+		if shown := pods.MirrorOf(p); shown != "" {
+			return n.static.status(shown)
+		}
+	}
+	return n.runner.Status(uid)
+}

@@ -1,0 +1,132 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testkube"
+)
+
+// ask asks the node's API, on its socket.
+func (w *world) ask(ctx context.Context, path string) (string, error) {
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(w.Dir, "s", "node", "api.sock"))
+		},
+	}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://node"+path, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return string(text), err
+}
+
+// untilAlone waits until the pod of that name is as is wanted.
+func (w *world) untilAlone(ctx context.Context, t *testing.T, name, what string, is func(*corev1.Pod) bool) (found *corev1.Pod) {
+	t.Helper()
+	w.Wait(ctx, t, name+" to be "+what, func(ctx context.Context) error {
+		text, err := w.ask(ctx, "/pods")
+		if err != nil {
+			return err
+		}
+		var list corev1.PodList
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if p := &list.Items[i]; p.Name == name && is(p) {
+				found = p
+				return nil
+			}
+		}
+		return fmt.Errorf("there are %s", text)
+	})
+	return found
+}
+
+func isReady(p *corev1.Pod) bool { return condition(p, corev1.PodReady).Status == corev1.ConditionTrue }
+
+// TestManifestsAlone: a directory of files is all that a node needs: its pods run, are probed, restarted,
+// replaced when their files change, outlive the node, and end with their files.
+func TestManifestsAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots virtual machines; make test runs it in its second pass")
+	}
+	dir, err := os.MkdirTemp("", "n") // short: sockets lie below it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{Cluster: &testkube.Cluster{Dir: dir}, top: t}
+	w.prepare(t)
+	ctx := testdeadline.Context(t, 3*time.Minute)
+	const name = "fixed-lonely"
+	start := func() { w.node = w.Run(t, "node", w.program("--node-name", "lonely")) }
+	w.manifest(t, "fixed", "one", ", livenessProbe: {exec: {command: [test, '!', -e, /tmp/bad]}, periodSeconds: 1, failureThreshold: 1}")
+	if err := os.WriteFile(filepath.Join(w.Manifests(), "half.yaml"), []byte("apiVersion: v1\nkind: P"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start()
+	first := w.untilAlone(ctx, t, name, "ready", isReady)
+	if got, err := w.ask(ctx, "/containerLogs/default/"+name+"/c"); err != nil || got != "one\n" {
+		t.Errorf("its log is %q, %v", got, err)
+	}
+	info, err := os.Stat(filepath.Join(w.Dir, "s", "node", "api.sock"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket of the API: %v, %v", info, err)
+	}
+
+	w.node.Kill()
+	start()
+	after := w.untilAlone(ctx, t, name, "ready after a kill", isReady)
+	if after.UID != first.UID || after.Status.ContainerStatuses[0].ContainerID != first.Status.ContainerStatuses[0].ContainerID {
+		t.Errorf("it is another one: %v", &after.Status)
+	}
+
+	const fails = ", livenessProbe: {exec: {command: ['false']}, initialDelaySeconds: 2, periodSeconds: 1, failureThreshold: 1}"
+	w.manifest(t, "fixed", "two", fails)
+	next := w.untilAlone(ctx, t, name, "another pod", func(p *corev1.Pod) bool { return p.UID != first.UID && isReady(p) })
+	w.untilAlone(ctx, t, name, "restarted by its probe", func(p *corev1.Pod) bool {
+		return p.UID == next.UID && p.Status.ContainerStatuses[0].RestartCount > 0
+	})
+	if n := w.vms(t); n != 1 {
+		t.Errorf("there are %d machines", n)
+	}
+
+	w.removeManifests(t)
+	w.Wait(ctx, t, "the end of all", func(ctx context.Context) error {
+		text, err := w.ask(ctx, "/pods")
+		if n := w.vms(t); err != nil || n > 0 || strings.Contains(text, name) {
+			return fmt.Errorf("%d machines, %s, %w", n, text, err)
+		}
+		return nil
+	})
+	w.node.Stop(t)
+	w.count(t)
+}
