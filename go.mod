@@ -49,6 +49,7 @@ require (
 	k8s.io/client-go v0.37.2 // the API server of a node; jsonpath as kubectl has it
 	k8s.io/component-helpers v0.37.2 // a node's lease, and the scheduler's predicates
 	k8s.io/cri-api v0.37.2 // the engine's interface
+	k8s.io/cri-client v0.37.2 // another runtime below a node
 	k8s.io/cri-streaming v0.37.2 // exec, attach and port-forward as kubelets' clients have them
 	k8s.io/klog/v2 v2.140.0 // client-go's log, sent to ours
 	k8s.io/kubelet v0.37.2 // what a node tells of its pods' use; in tests, how a CSI driver becomes a kubelet's
@@ -66,6 +67,7 @@ require (
 
 require (
 	cyphar.com/go-pathrs v0.2.5 // indirect
+	github.com/Microsoft/go-winio v0.6.3-0.20260930231756-f19d9717deb0 // indirect
 	github.com/ProtonMail/go-crypto v1.5.2 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
@@ -118,6 +120,7 @@ require (
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/mxk/go-flowrate v0.0.0-20140419014527-cca7078d478f // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/proglottis/gpgme v0.1.6 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
@@ -147,6 +150,7 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
+	k8s.io/component-base v0.37.2 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/streaming v0.37.2 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect

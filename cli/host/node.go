@@ -27,7 +27,7 @@ other commands, and outlive it: the next one finds them.
 With --manifests the pods in the files of a directory run as well, static pods; without a kubeconfig they are all there is,
 and no API server is needed.
 
-Not there yet: PersistentVolumeClaims and CSI, a runtime of another program's, eviction,
+Not there yet: PersistentVolumeClaims and CSI, eviction,
 certificates by signing requests (CSR), resizing in place, environment variables of Services.`,
 		Example: `  bulkhead node --kubeconfig /etc/bulkhead/node.conf
   bulkhead node --manifests /etc/bulkhead/manifests

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/sirupsen/logrus"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node"
 	"github.com/bulkhead-project/bulkhead/door/node/config"
+	"github.com/bulkhead-project/bulkhead/door/node/endpoint"
+	"github.com/bulkhead-project/bulkhead/door/node/local"
 	"github.com/bulkhead-project/bulkhead/door/setup"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/sdnotify"
@@ -78,6 +81,9 @@ func options(c *config.Config) (o node.Options, err error) {
 			return o, fmt.Errorf("kubeconfig: %w", err)
 		}
 	}
+	if c.Endpoint != "" {
+		o.Runtime = remote(c.Endpoint)
+	}
 	if o.Roots, err = dirs.Default(); err != nil {
 		return o, err
 	}
@@ -98,4 +104,17 @@ func options(c *config.Config) (o node.Options, err error) {
 		o.Engine.CNI = &cni.Options{Conf: c.CNIConf, Bin: c.CNIBin}
 	}
 	return o, nil
+}
+
+// remote opens a runtime of another program's in the place of the engine.
+func remote(at string) func(context.Context, local.Options) (node.Runtime, error) {
+	return func(ctx context.Context, l local.Options) (node.Runtime, error) {
+		r, err := endpoint.Open(ctx, endpoint.Options{
+			Endpoint: at, Lock: filepath.Join(l.Roots.Instance(local.Instance), "engine.lock"), Volumes: l.Volumes, Logger: l.Logger,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	}
 }

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/admission"
 	"github.com/bulkhead-project/bulkhead/door/node/api"
@@ -37,7 +38,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 	}
 	itself := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: n.labels()}, Spec: corev1.NodeSpec{Taints: o.Taints}}
 	itself.Status = n.measurer(facts).Status(ctx)
-	admits := admission.New(func() *corev1.Node { return itself })
+	admits := admission.New(func() *corev1.Node { return itself }, n.runtime.Backend().Refuse)
 	if n.listen, err = n.socket(ctx); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
@@ -54,7 +55,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 	if err := n.static.open(admits); err != nil {
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
 	}
-	figures := &stats.Node{Name: o.Name, Dir: o.Roots.Data, Source: n.runtime.Backend().Runtime}
+	figures := &stats.Node{Name: o.Name, Dir: o.Roots.Data, Source: own{n}}
 	n.server = &http.Server{
 		Handler: api.New(n.runner, n.runtime, figures.Register, o.Logger).Handler(), ReadHeaderTimeout: 10 * time.Second,
 	}
@@ -125,3 +126,19 @@ func (none) Secret(_ context.Context, name string) (*corev1.Secret, error) {
 
 // Changed implements volume.Objects: nothing ever changes.
 func (none) Changed() <-chan struct{} { return nil }
+
+// own has the figures of the node's pods: the runtime may have others.
+type own struct{ n *node }
+
+// ListPodSandboxStats implements stats.Source.
+func (o own) ListPodSandboxStats(
+	ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter,
+) (list []*runtimeapi.PodSandboxStats, err error) {
+	all, err := o.n.runtime.Backend().Runtime.ListPodSandboxStats(ctx, filter)
+	for _, one := range all {
+		if o.n.runner.Has(types.UID(one.GetAttributes().GetMetadata().GetUid())) {
+			list = append(list, one)
+		}
+	}
+	return list, err
+}

@@ -16,6 +16,7 @@ var below = map[string]string{
 	"api":       "",
 	"auth":      "",
 	"config":    "",
+	"endpoint":  "runner",
 	"events":    "",
 	"local":     "runner",
 	"machine":   "",

@@ -159,7 +159,7 @@ func (n *node) wake(uid types.UID) {
 // make makes all that works on pods.
 func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	o := n.o
-	admits := admission.New(func() *corev1.Node { return n.keeper.Node() })
+	admits := admission.New(func() *corev1.Node { return n.keeper.Node() }, n.runtime.Backend().Refuse)
 	n.status = status.New(status.Options{
 		Client: n.client, Pod: n.cache.Get, Logger: o.Logger,
 		Status: n.statusOf,
@@ -204,7 +204,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		return err
 	}
 	guard := auth.New(n.client, o.Name, clients)
-	figures := &stats.Node{Name: o.Name, Dir: o.Roots.Data, Source: n.runtime.Backend().Runtime}
+	figures := &stats.Node{Name: o.Name, Dir: o.Roots.Data, Source: own{n}}
 	n.server = &http.Server{
 		Handler:   guard.Guard(api.New(n.runner, n.runtime, figures.Register, o.Logger).Handler(), o.Logger),
 		TLSConfig: tls, ReadHeaderTimeout: 10 * time.Second,

@@ -19,6 +19,26 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
+// newAlone is a world without a control plane.
+func newAlone(t *testing.T) *world {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "n") // short: sockets lie below it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil { // shims have users of their own
+		t.Fatal(err)
+	}
+	w := &world{Cluster: &testkube.Cluster{Dir: dir}, top: t}
+	w.prepare(t)
+	return w
+}
+
 // ask asks the node's API, on its socket.
 func (w *world) ask(ctx context.Context, path string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{
@@ -74,17 +94,7 @@ func TestManifestsAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
-	dir, err := os.MkdirTemp("", "n") // short: sockets lie below it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	w := &world{Cluster: &testkube.Cluster{Dir: dir}, top: t}
-	w.prepare(t)
+	w := newAlone(t)
 	ctx := testdeadline.Context(t, 3*time.Minute)
 	const name = "fixed-lonely"
 	start := func() { w.node = w.Run(t, "node", w.program("--node-name", "lonely")) }

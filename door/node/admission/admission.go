@@ -22,15 +22,17 @@ import (
 
 // Admission knows what the pods of a node have been given. Its methods may be called at once.
 type Admission struct {
-	node func() *corev1.Node
+	node   func() *corev1.Node
+	refuse func(*corev1.Pod) string
 
 	mu    sync.Mutex
 	given map[types.UID]corev1.ResourceList
 }
 
-// New is the admission of the node that node returns.
-func New(node func() *corev1.Node) *Admission {
-	return &Admission{node: node, given: map[types.UID]corev1.ResourceList{}}
+// New is the admission of the node that node returns. refuse names what the runtime has no pod have, empty for
+// nothing; nil refuses nothing.
+func New(node func() *corev1.Node, refuse func(*corev1.Pod) string) *Admission {
+	return &Admission{node: node, refuse: refuse, given: map[types.UID]corev1.ResourceList{}}
 }
 
 // Take has a pod's resources be its own without a decision: it runs already.
@@ -57,6 +59,11 @@ func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
 	}
 	if no := unsupported(pod); no != nil {
 		return no
+	}
+	if a.refuse != nil {
+		if why := a.refuse(pod); why != "" {
+			return &pods.Rejection{Reason: "UnexpectedAdmissionError", Message: why}
+		}
 	}
 	if node == nil {
 		return nil // not registered yet, so nothing was scheduled here; what names its node is taken

@@ -59,14 +59,14 @@ func TestReasons(t *testing.T) {
 		{`hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet, nodeName: node, containers: [{name: c}]`, ""},
 		{`runtimeClassName: other, schedulerName: x, priority: 5, containers: [{name: c}]`, ""}, // the runtime's to refuse
 	} {
-		no := New(node).Admit(pod(t, "p", tt.spec))
+		no := New(node, nil).Admit(pod(t, "p", tt.spec))
 		if tt.reason == "" && no != nil || tt.reason != "" && (no == nil || no.Reason != tt.reason || no.Message == "") {
 			t.Errorf("%s: %+v, want %q", tt.spec, no, tt.reason)
 		}
 	}
 	intolerant := pod(t, "p", "containers: [{name: c}]")
 	intolerant.Spec.Tolerations = nil
-	if no := New(node).Admit(intolerant); no == nil || no.Reason != "TaintToleration" || !strings.Contains(no.Message, "vm") {
+	if no := New(node, nil).Admit(intolerant); no == nil || no.Reason != "TaintToleration" || !strings.Contains(no.Message, "vm") {
 		t.Errorf("without a toleration: %+v", no)
 	}
 }
@@ -74,7 +74,7 @@ func TestReasons(t *testing.T) {
 // TestLedger: pods take from what there is, give back what they had, and are counted once.
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	a := New(node)
+	a := New(node, nil)
 	one := pod(t, "one", `containers: [{name: c, resources: {requests: {cpu: "1"}}}]`)
 	two, three, four := one.DeepCopy(), one.DeepCopy(), one.DeepCopy()
 	two.UID, three.UID, four.UID = "2", "3", "4"

@@ -21,6 +21,8 @@ type Config struct {
 	Kubeconfig string
 	// Manifests is the directory of static pods; empty is none.
 	Manifests string
+	// Endpoint is the CRI endpoint of the runtime that pods run on; empty is the engine of the node's own process.
+	Endpoint string
 	// NodeName is the node's; empty is the host's name, in lower case.
 	NodeName string
 	// NodeIP is the address by which others reach the node; empty is that of the way to the outside.
@@ -61,6 +63,7 @@ func (c *Config) settings() settings.Table {
 	return settings.Table{
 		{Key: "kubeconfig", Value: &c.Kubeconfig, Preset: "", Help: "file by which the API server is found"},
 		{Key: "manifests", Value: &c.Manifests, Preset: "", Help: "directory of static pods, with or without an API server"},
+		{Key: "cri-endpoint", Value: &c.Endpoint, Preset: "", Help: "unix:///PATH of another runtime, in the place of the node's own"},
 		{Key: "node-name", Value: &c.NodeName, Preset: "", Help: "name of the node; empty is the host's"},
 		{Key: "node-ip", Value: &c.NodeIP, Preset: "", Help: "address by which others reach the node; empty is that of the default route"},
 		{Key: "node-label", Value: &c.Labels, Preset: []string{}, Help: "label of the node, KEY=VALUE (repeatable)"},
@@ -101,6 +104,9 @@ func (c *Config) Check() error {
 		if err := settings.Absolute("manifests", c.Manifests); err != nil {
 			return err
 		}
+	}
+	if path, is := strings.CutPrefix(c.Endpoint, "unix://"); c.Endpoint != "" && (!is || !strings.HasPrefix(path, "/")) {
+		return fmt.Errorf("cri-endpoint %q is no unix:///PATH", c.Endpoint)
 	}
 	if c.NodeName == "" {
 		host, err := os.Hostname()

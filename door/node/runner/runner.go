@@ -31,6 +31,8 @@ type Backend struct {
 	Pauses      func(sandbox string) (times uint64, now bool)
 	Resume      func(ctx context.Context, sandbox string) error
 	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
+	// Refuse names what a pod asks for and none can have on this runtime, empty for nothing.
+	Refuse func(*corev1.Pod) string
 	// Places says what no pod gets of the host.
 	Places place.Rules
 }

@@ -1,0 +1,87 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/bulkhead-project/bulkhead/volume/layout"
+)
+
+// service is the runtime's, with what the engine does itself.
+type service struct {
+	internalapi.RuntimeService
+	volumes string
+	relist  *relist
+}
+
+// CreateContainer makes the directories of the pod's emptyDirs first, which the engine has in the guest.
+func (s *service) CreateContainer(
+	ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, of *runtimeapi.PodSandboxConfig,
+) (string, error) {
+	for _, m := range config.GetMounts() {
+		if below(s.volumes, m.GetHostPath()) && strings.Contains(m.GetHostPath(), "/"+layout.EmptyDir+"/") {
+			if err := emptyDir(m.GetHostPath()); err != nil {
+				return "", err
+			}
+		}
+	}
+	return s.RuntimeService.CreateContainer(ctx, sandbox, config, of)
+}
+
+// emptyDir makes the directory of a volume, for everybody in the pod.
+func emptyDir(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make an emptyDir: %w", err)
+	}
+	err := os.Mkdir(path, 0o755)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o777) // whatever the umask
+	}
+	if err != nil {
+		return fmt.Errorf("make an emptyDir: %w", err)
+	}
+	return nil
+}
+
+// ListPodSandboxStats tells what pods use, by their containers' figures where a runtime has none of pods: containerd
+// has them only of pods in a cgroup that a kubelet has made.
+func (s *service) ListPodSandboxStats(
+	ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter,
+) ([]*runtimeapi.PodSandboxStats, error) {
+	list, err := s.RuntimeService.ListPodSandboxStats(ctx, filter)
+	if err == nil {
+		return list, nil
+	}
+	containers, other := s.ListContainerStats(ctx, &runtimeapi.ContainerStatsFilter{
+		PodSandboxId: filter.GetId(), LabelSelector: filter.GetLabelSelector(),
+	})
+	if other != nil {
+		return nil, errors.Join(err, other)
+	}
+	return sum(containers), nil
+}
+
+// GetContainerEvents tells of what the runtime tells, or, of one that tells nothing, of what its lists say.
+func (s *service) GetContainerEvents(
+	ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
+	established func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
+	err := s.RuntimeService.GetContainerEvents(ctx, events, established)
+	if status.Code(err) != codes.Unimplemented {
+		return err
+	}
+	return s.relist.follow(ctx, events, established)
+}

@@ -1,0 +1,72 @@
+package endpoint
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/apimachinery/pkg/util/proxy"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Exec connects an HTTP client with a command in a container.
+func (r *Runtime) Exec(w http.ResponseWriter, req *http.Request, what *runtimeapi.ExecRequest) error {
+	to, err := r.runtime.Exec(req.Context(), what)
+	return carry(w, req, to.GetUrl(), err)
+}
+
+// Attach connects an HTTP client with a container.
+func (r *Runtime) Attach(w http.ResponseWriter, req *http.Request, what *runtimeapi.AttachRequest) error {
+	to, err := r.runtime.Attach(req.Context(), what)
+	return carry(w, req, to.GetUrl(), err)
+}
+
+// PortForward connects an HTTP client with ports of a pod.
+func (r *Runtime) PortForward(w http.ResponseWriter, req *http.Request, what *runtimeapi.PortForwardRequest) error {
+	to, err := r.runtime.PortForward(req.Context(), what)
+	return carry(w, req, to.GetUrl(), err)
+}
+
+// carry has the server answer that the runtime has named. What the client has said of itself is not for it.
+func carry(w http.ResponseWriter, req *http.Request, to string, err error) error {
+	if err != nil {
+		return err
+	}
+	at, err := address(to)
+	if err != nil {
+		return err
+	}
+	if !httpstream.IsUpgradeRequest(req) {
+		http.Error(w, "streams need an upgrade of the connection", http.StatusBadRequest)
+		return nil
+	}
+	next := req.Clone(req.Context())
+	next.Header.Del("Authorization")
+	next.Header.Del("Cookie")
+	proxy.NewUpgradeAwareHandler(at, nil, false, true, answer{}).ServeHTTP(w, next)
+	return nil
+}
+
+// address is what a runtime answers a stream's request with: a server on this machine's loopback, and no
+// other.
+func address(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("the address of a stream: %w", err)
+	}
+	host, err := netip.ParseAddrPort(u.Host)
+	if err != nil || u.Scheme != "http" || !host.Addr().IsLoopback() || u.User != nil {
+		return nil, fmt.Errorf("the runtime's streams are at %s://%s, not at http on a loopback address", u.Scheme, u.Host)
+	}
+	return u, nil
+}
+
+// answer tells a client why a stream could not be had.
+type answer struct{}
+
+// Error implements proxy.ErrorResponder.
+func (answer) Error(w http.ResponseWriter, _ *http.Request, err error) {
+	http.Error(w, err.Error(), http.StatusInternalServerError)
+}

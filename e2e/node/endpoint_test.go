@@ -1,0 +1,154 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/bulkhead-project/bulkhead/bench/account"
+	"github.com/bulkhead-project/bulkhead/bench/containerd"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// startContainerd starts Debian's containerd with runc, and counts at the end what it has left.
+func (w *world) startContainerd(ctx context.Context, t *testing.T) (socket string) {
+	t.Helper()
+	dir := filepath.Join(w.Dir, "c")
+	counted, err := account.Open("bulkhead-node-containerd-" + strconv.Itoa(os.Getpid()))
+	if err := errors.Join(err, os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := containerd.Open(ctx, containerd.Options{Dir: dir, Account: counted, CNIConf: w.networks(), CNIBin: "/usr/lib/cni"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(time.Minute))
+		defer cancel()
+		if err := errors.Join(c.Close(ctx), counted.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			said, _ := os.ReadFile(filepath.Join(dir, "log"))
+			t.Logf("containerd: %s", said)
+		}
+	})
+	if err := c.LoadPause(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "c.sock")
+}
+
+// port is a TCP port of the loopback that leads to the node's API, for clients who know no sockets.
+func (w *world) port(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	t.Cleanup(func() { _ = l.Close() })
+	all.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(w.Dir, "s", "node", "api.sock"))
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
+				all.Go(func() {
+					_, _ = io.Copy(way[0], way[1]) // what either end does ends it
+					_, _ = way[0].Close(), way[1].Close()
+				})
+			}
+		}
+	})
+	return l.Addr().String()
+}
+
+// TestEndpoint: the node's pods run on another runtime over the CRI as on its own.
+func TestEndpoint(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts containerd; make test runs it in its second pass")
+	}
+	w := newAlone(t)
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	socket := w.startContainerd(ctx, t)
+	const name = "fixed-lonely"
+	start := func() {
+		w.node = w.Run(t, "node", w.program("--node-name", "lonely", "--cri-endpoint", "unix://"+socket))
+	}
+	w.manifest(t, "fixed", "one", ", livenessProbe: {exec: {command: [test, '!', -e, /tmp/bad]}, periodSeconds: 1, failureThreshold: 1}")
+	start()
+	first := w.untilAlone(ctx, t, name, "ready", isReady)
+	if got, err := w.ask(ctx, "/containerLogs/default/"+name+"/c"); err != nil || got != "one\n" || first.Status.PodIP == "" {
+		t.Errorf("its log is %q, its address %q, %v", got, first.Status.PodIP, err)
+	}
+	if got, err := w.ask(ctx, "/stats/summary"); err != nil || !strings.Contains(got, name) {
+		t.Errorf("what it uses: %s, %v", got, err)
+	}
+	at := w.port(ctx, t)
+	run := func(command ...string) (string, error) {
+		u := &url.URL{Scheme: "http", Host: at, Path: "/exec/default/" + name + "/c", RawQuery: url.Values{
+			corev1.ExecCommandParam: command, corev1.ExecStdoutParam: {"1"}, corev1.ExecStderrParam: {"1"},
+		}.Encode()}
+		e, err := remotecommand.NewSPDYExecutor(&rest.Config{Host: "http://" + at}, "POST", u)
+		if err != nil {
+			return "", err
+		}
+		var out, errs bytes.Buffer
+		err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
+		return out.String() + errs.String(), err
+	}
+	if got, err := run("hostname"); err != nil || got != name+"\n" {
+		t.Errorf("exec: %q, %v", got, err)
+	}
+	if got, err := run("sh", "-c", "echo two >&2; exit 3"); err == nil || !strings.Contains(err.Error(), "exit code 3") || got != "two\n" {
+		t.Errorf("exec: %q, %v", got, err)
+	}
+
+	w.node.Kill()
+	start()
+	after := w.untilAlone(ctx, t, name, "ready after a kill", isReady)
+	if after.Status.ContainerStatuses[0].ContainerID != first.Status.ContainerStatuses[0].ContainerID {
+		t.Errorf("it is another one: %v", &after.Status)
+	}
+	if got, err := run("touch", "/tmp/bad"); err != nil {
+		t.Errorf("exec: %q, %v", got, err)
+	}
+	w.untilAlone(ctx, t, name, "restarted by its probe", func(p *corev1.Pod) bool {
+		return p.Status.ContainerStatuses[0].RestartCount == 1 && isReady(p)
+	})
+
+	w.removeManifests(t)
+	w.Wait(ctx, t, "the end of all", func(ctx context.Context) error {
+		text, err := w.ask(ctx, "/pods")
+		out, ctrErr := exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "containers", "list", "-q").Output()
+		if err := errors.Join(err, ctrErr); err != nil || len(out) > 0 || strings.Contains(text, name) {
+			return fmt.Errorf("%s, %s, %w", out, text, err)
+		}
+		return nil
+	})
+	w.node.Stop(t)
+}
