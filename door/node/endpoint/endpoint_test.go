@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -277,5 +279,57 @@ func TestSum(t *testing.T) {
 	u := list[0].Linux
 	if u.Cpu.UsageCoreNanoSeconds.Value != 3 || u.Memory.WorkingSetBytes.Value != 30 || u.Cpu.Timestamp != 2 || len(u.Containers) != 2 {
 		t.Errorf("%v", u)
+	}
+}
+
+// mute is a runtime that fails who asks for events.
+type mute struct {
+	*silent
+	err   error
+	begin bool // before it fails
+}
+
+func (m *mute) GetContainerEvents(
+	_ context.Context, _ chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
+	if m.begin {
+		established(nil)
+	}
+	return m.err
+}
+
+// TestEventsFail: a runtime that cannot be asked for events fails no subscription, and is asked again; one that has none
+// is not.
+func TestEventsFail(t *testing.T) {
+	t.Parallel()
+	down := status.Error(codes.Unavailable, "down")
+	for name, tc := range map[string]struct {
+		err   error
+		begin bool
+		ends  time.Duration // 0 is never
+	}{
+		"none":      {err: status.Error(codes.Unimplemented, "no such method")},
+		"away":      {err: down, ends: withoutEvents},
+		"goes away": {err: down, begin: true, ends: time.Nanosecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				fake := &mute{silent: &silent{Runtime: testcri.New(0)}, err: tc.err, begin: tc.begin}
+				own, stop := context.WithCancel(t.Context())
+				s := &service{RuntimeService: fake, relist: newRelist(own, fake, slog.New(slog.DiscardHandler))}
+				began, established := time.Now(), false
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				err := s.GetContainerEvents(ctx, make(chan *runtimeapi.ContainerEventResponse, 1),
+					func(runtimeapi.RuntimeService_GetContainerEventsClient) { established = true })
+				took := time.Since(began)
+				if !established || err == nil || tc.ends == 0 && took < time.Hour || tc.ends > 0 && took > tc.ends {
+					t.Errorf("established %v, after %v: %v", established, took, err)
+				}
+				cancel()
+				stop()
+				s.relist.wait()
+			})
+		})
 	}
 }

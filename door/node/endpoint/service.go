@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	internalapi "k8s.io/cri-api/pkg/apis"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
@@ -74,14 +74,28 @@ func (s *service) ListPodSandboxStats(
 	return sum(containers), nil
 }
 
-// GetContainerEvents tells of what the runtime tells, or, of one that tells nothing, of what its lists say.
+// withoutEvents is how long a runtime's lists are asked for that has events, and could not be asked for them.
+const withoutEvents = 30 * time.Second
+
+// GetContainerEvents tells of what the runtime tells, or, of one that tells nothing, of what its lists say. One that
+// does not answer has its lists asked for until it does: no pod is given up for it.
 func (s *service) GetContainerEvents(
 	ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
 	established func(runtimeapi.RuntimeService_GetContainerEventsClient),
 ) error {
-	err := s.RuntimeService.GetContainerEvents(ctx, events, established)
-	if status.Code(err) != codes.Unimplemented {
+	begun := false
+	err := s.RuntimeService.GetContainerEvents(ctx, events, func(c runtimeapi.RuntimeService_GetContainerEventsClient) {
+		begun = true
+		established(c)
+	})
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+	case begun || ctx.Err() != nil:
 		return err
+	default:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, withoutEvents)
+		defer cancel()
 	}
 	return s.relist.follow(ctx, events, established)
 }

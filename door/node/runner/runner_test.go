@@ -1,0 +1,176 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
+)
+
+const uid = types.UID("00000000-0000-0000-0000-000000000001")
+
+// end stops and removes a pod, as the controller does: what fails is tried again.
+func (w *world) end(uid types.UID) (tries int) {
+	w.t.Helper()
+	for tries = 1; tries < 20; tries++ {
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+		err := w.Stop(ctx, uid, 1)
+		if err == nil {
+			err = w.Remove(ctx, uid)
+		}
+		cancel()
+		if err == nil {
+			return tries
+		}
+		time.Sleep(time.Second)
+	}
+	w.t.Error("its end never succeeds")
+	return tries
+}
+
+// TestEachCallFails: whichever call of the runtime fails some times, the pod runs in the end, once, and goes in the end, and
+// nothing of it is left.
+func TestEachCallFails(t *testing.T) {
+	for _, call := range []string{
+		"", "RunPodSandbox", "PodSandboxStatus", "ListPodSandbox", "CreateContainer", "StartContainer", "ListContainers",
+		"ContainerStatus", "ImageStatus", "PullImage", "StopContainer", "StopPodSandbox", "RemovePodSandbox",
+	} {
+		t.Run(call, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				const times = 3
+				w.runtime.fails[call], w.runtime.absent = times, call == "PullImage"
+				if err := w.Run(t.Context(), spec("p", uid)); err != nil {
+					t.Fatal(err)
+				}
+				if !w.ready(uid, 10*time.Minute) {
+					status, _ := w.Status(uid)
+					t.Fatalf("it does not run: %s", &status)
+				}
+				if n := len(w.left()); n != 1 {
+					t.Errorf("it has %d sandboxes", n)
+				}
+				if given := w.Given(uid); given == nil || given.Name != "p" || !w.Has(uid) || w.Find("default", "p") == nil {
+					t.Errorf("it is known as %v", given)
+				}
+				w.end(uid)
+				if call != "" && w.runtime.failed[call] == 0 {
+					t.Error("the call was not made")
+				}
+				files, err := os.ReadDir(filepath.Join(w.dir, "pods"))
+				if n := len(w.left()); n > 0 || w.Has(uid) || len(files) > 0 || err != nil {
+					t.Errorf("%d sandboxes are left, and %v, %v", n, files, err)
+				}
+			})
+		})
+	}
+}
+
+// TestRunTwice: a pod that is there is not made again, and one that can never run is rejected and leaves nothing.
+func TestRunTwice(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for range 2 {
+			if err := w.Run(t.Context(), spec("p", uid)); err != nil {
+				t.Error(err)
+			}
+			w.ready(uid, time.Minute)
+		}
+		if n := len(w.left()); n != 1 {
+			t.Errorf("it has %d sandboxes", n)
+		}
+		bad := spec("bad", "00000000-0000-0000-0000-000000000002")
+		bad.Spec.Containers = nil
+		if err := w.Run(t.Context(), bad); !errors.Is(err, pods.ErrRejected) || w.Has(bad.UID) {
+			t.Errorf("a pod without containers: %v", err)
+		}
+		w.end(uid)
+		if err := errors.Join(w.Stop(t.Context(), uid, 1), w.Remove(t.Context(), uid), w.Update(t.Context(), spec("p", uid))); err != nil {
+			t.Errorf("what is gone: %v", err)
+		}
+	})
+}
+
+// TestTakeOver: the next process goes on with the pod that one before has left, and finds how it ended.
+func TestTakeOver(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		if err := w.Run(t.Context(), spec("p", uid)); err != nil || !w.ready(uid, time.Minute) {
+			t.Fatal(err)
+		}
+		before := w.left()[0].Id
+		w.Close()
+		w.open()
+		if !w.ready(uid, time.Minute) || len(w.left()) != 1 || w.left()[0].Id != before {
+			t.Errorf("it has %v", w.left())
+		}
+		w.Close()
+		id, _ := w.Get(uid).Container("c")
+		if err := w.runtime.StopContainer(t.Context(), id, 0); err != nil {
+			t.Fatal(err)
+		}
+		w.open()
+		if !w.ready(uid, 10*time.Minute) {
+			t.Error("it is not started anew")
+		}
+		if status, _ := w.Status(uid); status.ContainerStatuses[0].RestartCount != 1 {
+			t.Errorf("it was started anew %d times", status.ContainerStatuses[0].RestartCount)
+		}
+		w.end(uid)
+	})
+}
+
+// TestHostNetwork: a pod of the node's network has the node's address.
+func TestHostNetwork(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p := spec("p", uid)
+		p.Spec.HostNetwork = true
+		if err := w.Run(t.Context(), p); err != nil || !w.ready(uid, time.Minute) {
+			t.Fatal(err)
+		}
+		if status, _ := w.Status(uid); status.PodIP != "192.0.2.1" || fmt.Sprint(status.PodIPs) != fmt.Sprint([]corev1.PodIP{{IP: "192.0.2.1"}}) {
+			t.Errorf("addresses %s, %v", status.PodIP, status.PodIPs)
+		}
+		w.end(uid)
+	})
+}
+
+// TestViews: static pods are the business of one controller, and all others of the other; of two static pods of one
+// name the second waits for the first one's end.
+func TestViews(t *testing.T) {
+	const first, second = types.UID("0123456789abcdef0123456789abcdef"), types.UID("fedcba9876543210fedcba9876543210")
+	inWorld(t, func(t *testing.T, w *world) {
+		var removed []string
+		static, bound := w.Static(func(namespace, name string) { removed = append(removed, namespace+"/"+name) }), w.Bound()
+		if err := errors.Join(bound.Run(t.Context(), spec("p", uid)), static.Run(t.Context(), spec("p", first))); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if fmt.Sprint(bound.All(), static.All()) != fmt.Sprint([]types.UID{uid}, []types.UID{first}) {
+			t.Errorf("%v and %v", bound.All(), static.All())
+		}
+		if err := static.Run(t.Context(), spec("p", second)); !errors.Is(err, pods.ErrWaits) || w.Has(second) {
+			t.Errorf("another one of the name: %v", err)
+		}
+		if err := static.Run(t.Context(), spec("p", first)); err != nil {
+			t.Errorf("the same again: %v", err)
+		}
+		if err := errors.Join(static.Stop(t.Context(), first, 1), static.Remove(t.Context(), first)); err != nil {
+			t.Fatal(err)
+		}
+		if err := static.Run(t.Context(), spec("p", second)); err != nil || fmt.Sprint(removed) != "[default/p]" {
+			t.Errorf("after the first one's end: %v, removed %v", err, removed)
+		}
+		if p := w.FindStatic("default", "p"); p == nil || p.UID != second {
+			t.Errorf("the static pod is %v", p)
+		}
+		w.end(second)
+		w.end(uid)
+	})
+}
