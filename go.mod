@@ -53,6 +53,7 @@ require (
 	k8s.io/cri-streaming v0.37.2 // exec, attach and port-forward as kubelets' clients have them
 	k8s.io/klog/v2 v2.140.0 // client-go's log, sent to ours
 	k8s.io/kubelet v0.37.2 // what a node tells of its pods' use; in tests, how a CSI driver becomes a kubelet's
+	k8s.io/streaming v0.37.2 // what tells an upgrade of a connection
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // the clock of a lease
 	sigs.k8s.io/json v0.0.0-20260909141634-11ed52e25bc5 // decoding as strict as the API server's
 	sigs.k8s.io/yaml v1.6.0 // YAML by way of JSON
@@ -152,7 +153,6 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/component-base v0.37.2 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
-	k8s.io/streaming v0.37.2 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )

@@ -6,9 +6,9 @@ import (
 	"net/netip"
 	"net/url"
 
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/proxy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // Exec connects an HTTP client with a command in a container.
