@@ -21,7 +21,7 @@ func TestSharedData(t *testing.T) {
 	w := newWorld(t)
 	dir := t.TempDir()
 	want := map[string]string{}
-	for _, size := range []int{0, 1, 4097, 24<<10 - 1, 24 << 10, 128<<10 + 7, 1<<20 - 1, 1 << 20, 1<<20 + 1, 3<<20 + 12_345} {
+	for _, size := range []int{0, 1, 4097, 24 << 10, 64<<10 - 1, 64 << 10, 128<<10 + 7, 1<<20 - 1, 1 << 20, 1<<20 + 1, 3<<20 + 12_345} {
 		want[strconv.Itoa(size)] = dataFile(t, filepath.Join(dir, strconv.Itoa(size)), size, 0)
 	}
 	want["sparse"] = dataFile(t, filepath.Join(dir, "sparse"), 300<<10+1, 2<<20)

@@ -41,7 +41,7 @@ const (
 const RingSize = 8 << 20
 
 // RingLeast is the shortest data that travels by the ring: less is quicker through the port.
-const RingLeast = 24 << 10
+const RingLeast = 64 << 10
 
 // The notes, by their first byte.
 const (
