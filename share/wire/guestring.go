@@ -59,10 +59,9 @@ func (r *reader) answer(note []byte, epoch uint64) ([]byte, error) {
 		return nil, errors.Join(errPlace, err)
 	}
 	around := mark(epoch, uniqueOf(head), data)
-	if [markSize]byte(b[ringMark:]) != around || [markSize]byte(b[end:]) != around {
+	if [markSize]byte(b[ringMark:]) != around || [markSize]byte(b[end:]) != around || [minReply]byte(b[ringHead:]) != [minReply]byte(head) {
 		return nil, errPlace
 	}
-	copy(b[ringHead:], head)
 	return b[ringHead : ringData+data], nil
 }
 
