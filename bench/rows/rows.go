@@ -41,6 +41,7 @@ func Groups() []Group {
 		{Name: "pull", About: "pull and convert an image of 200 MB", Measure: pull},
 		{Name: "disk", About: "read the image's and the scratch disk", Measure: disk},
 		{Name: "share", About: "a directory of the host, beside virtiofsd and the host itself", Measure: shares},
+		{Name: "root", About: "a container on a directory of the host, beside one on an image", Measure: roots},
 		{Name: "cri", About: "a kubelet's calls on CNI's network, beside containerd, by itself", Measure: cri, Alone: true},
 	}
 }
