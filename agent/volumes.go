@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/blockdev"
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
+	"github.com/bulkhead-project/bulkhead/agent/internal/copyup"
 	"github.com/bulkhead-project/bulkhead/agent/internal/shares"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
@@ -31,6 +32,9 @@ func (a *Agent) volume(ctx context.Context, c *container, v containerv1.Mount) (
 		missing = false
 	case containerv1.Block:
 		at, err = a.blockAt(ctx, c, source, v.Group)
+		if err == nil && v.Copy {
+			err = a.fill(ctx, c, source, v.Destination)
+		}
 	case containerv1.Dir:
 		at, err = a.emptyDir(source, v.Group)
 	case containerv1.Share:
@@ -101,6 +105,24 @@ func (a *Agent) blockAt(ctx context.Context, c *container, b containerv1.Block, 
 	}
 	d.owned = group
 	return d.at, nil
+}
+
+// fill gives a disk that is empty, and is to be written, what the container's root has at a path.
+func (a *Agent) fill(ctx context.Context, c *container, b containerv1.Block, at string) error {
+	a.mu.Lock()
+	d := a.disks[b.Name]
+	a.mu.Unlock()
+	if d == nil || d.request.ReadOnly {
+		return nil
+	}
+	a.volumes.Lock()
+	defer a.volumes.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, treeWait)
+	defer cancel()
+	if err := copyup.Fill(ctx, c.root, at, d.at); err != nil {
+		return fmt.Errorf("copy what the image has at %.200q to an empty volume (nocopy leaves it empty): %w", at, err)
+	}
+	return nil
 }
 
 // deviceOf is the device of a block device without a file system.

@@ -182,3 +182,30 @@ func (w *world) lastNumber(t *testing.T) int {
 	}
 	return n
 }
+
+// TestCopied: an empty volume gets what the image has where it is mounted, once, unless the command says
+// otherwise, and a claim's does not.
+func TestCopied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const count = "ls /bin | grep -v lost+found | wc -l; ls -ld /bin | cut -c1-10"
+	want := w.must(t, "", "run", "--rm", "-q", image, "sh", "-c", count)
+	// The programs are the volume's own.
+	out := w.must(t, "", "run", "--rm", "-q", "-v", "programs:/bin", image, "sh", "-c", count+"; echo own >/bin/own; rm /bin/true")
+	if out != want {
+		t.Errorf("a new volume: %q, want %q", out, want)
+	}
+	out = w.must(t, "", "run", "--rm", "-q", "-v", "programs:/v", image, "sh", "-c", "cat /v/own; ls /v/true 2>&1; ls -a /v | grep copi; true")
+	if out != "own\nls: /v/true: No such file or directory\n" {
+		t.Errorf("the next pod: %q", out)
+	}
+	out = w.must(t, "", "run", "--rm", "-q", "-v", "programs:/bin", image, "sh", "-c", "cat /bin/own; ls /bin/true 2>/dev/null || echo gone")
+	if out != "own\ngone\n" {
+		t.Errorf("mounted again: %q", out)
+	}
+	out = w.must(t, "", "run", "--rm", "-q", "--mount", "type=volume,src=empty,dst=/etc,volume-nocopy", image,
+		"sh", "-c", "ls /etc/passwd 2>/dev/null; true")
+	if out != "" {
+		t.Errorf("a volume that stays empty: %q", out)
+	}
+}

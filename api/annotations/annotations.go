@@ -20,5 +20,12 @@ const Cache = "io.bulkhead.cache/"
 // of "rwm".
 const Device = "io.bulkhead.device/"
 
+// Copy is the beginning of a user's annotations: followed by the name of a persistentVolumeClaim it says
+// "image" if the volume, while it is empty, gets what the image has where a container mounts it.
+const Copy = "io.bulkhead.copy/"
+
+// CopyImage is the value of such an annotation.
+const CopyImage = "image"
+
 // Internal tells whether key is reserved.
 func Internal(key string) bool { return strings.HasPrefix(key, Prefix) }

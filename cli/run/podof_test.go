@@ -117,7 +117,8 @@ func TestVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := described(t, "-v", dir+":/a", "-v", "./data:/b:ro,z", "--mount", "type=bind,source=./data/..,target=/c,readonly",
-		"--mount", "type=tmpfs,dst=/d,tmpfs-size=1Mi", "-v", "/e", "-v", "My_Data.1:/f:ro,cache=none", "--mount", "type=volume,src=x,dst=/g",
+		"--mount", "type=tmpfs,dst=/d,tmpfs-size=1Mi", "-v", "/e", "-v", "My_Data.1:/f:ro,cache=none",
+		"--mount", "type=volume,src=x,dst=/g,volume-nocopy",
 		"--mount", "type=volume,target=/h", "app")
 	if err != nil {
 		t.Fatal(err)
@@ -135,14 +136,15 @@ func TestVolumes(t *testing.T) {
 		case source.HostPath != nil:
 			what = source.HostPath.Path
 		case source.PersistentVolumeClaim != nil:
-			what = "claim " + source.PersistentVolumeClaim.ClaimName + found.Pods[0].Annotations[annotations.Cache+mount.Name]
+			what = "claim " + source.PersistentVolumeClaim.ClaimName + found.Pods[0].Annotations[annotations.Cache+mount.Name] +
+				" " + found.Pods[0].Annotations[annotations.Copy+mount.Name]
 		case source.EmptyDir != nil:
 			what = string(source.EmptyDir.Medium) + source.EmptyDir.SizeLimit.String()
 		}
 		got = append(got, fmt.Sprintf("%s %s %t", mount.MountPath, what, mount.ReadOnly))
 	}
 	want := []string{"/a " + dir + " false", "/b " + dir + "/data true", "/c " + dir + " true", "/d Memory1Mi false", "/e <nil> false",
-		"/f claim My_Data.1none true", "/g claim x false", "/h <nil> false"}
+		"/f claim My_Data.1none image true", "/g claim x  false", "/h <nil> false"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -162,6 +164,8 @@ func TestVolumesRefused(t *testing.T) {
 		"/:/b:ro:x":     "more than",
 		"/not/there:/b": "no such file",
 		"/:/b ":         "",
+		"a:/b:nocopy":   "",
+		"/:/b:nocopy":   `option "nocopy"`,
 	} {
 		var f volumeFlags
 		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
@@ -171,11 +175,12 @@ func TestVolumesRefused(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"type=bind,src=/":                "no target",
-		"type=nfs,src=/,dst=/x":          `type "nfs"`,
-		"src=a/b,dst=/x":                 "no name for a volume",
-		"type=tmpfs,dst=/x,cache=none":   "cache is for",
-		"type=bind,src=/,dst=/x,foo=bar": `"foo" is not known`,
+		"type=bind,src=/":                      "no target",
+		"type=nfs,src=/,dst=/x":                `type "nfs"`,
+		"src=a/b,dst=/x":                       "no name for a volume",
+		"type=tmpfs,dst=/x,cache=none":         "cache is for",
+		"type=bind,src=/,dst=/x,volume-nocopy": "volumes with names",
+		"type=bind,src=/,dst=/x,foo=bar":       `"foo" is not known`,
 	} {
 		var f volumeFlags
 		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)

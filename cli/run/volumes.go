@@ -51,6 +51,7 @@ type mounted struct {
 	at       string
 	readOnly bool
 	cache    string // empty is as the engine likes
+	noCopy   bool   // a volume stays empty that is so
 	access   string // what the pod may do with a device, of "rwm"; empty for what is none
 }
 
@@ -62,10 +63,10 @@ type volumeFlags struct{ all []mounted }
 
 func (f *volumeFlags) add(flags *pflag.FlagSet) {
 	flags.VarP(volumeFlag{f, parseVolume, "[HOST|NAME:]POD[:OPTIONS]"}, "volume", "v",
-		"image: directory or file of this machine, or a volume, at POD; options: ro, rw, cache=auto|none|always; "+
+		"image: directory or file of this machine, or a volume, at POD; options: ro, rw, nocopy, cache=auto|none|always; "+
 			"without HOST or NAME an empty directory")
 	flags.Var(volumeFlag{f, parseMount, "type=bind|volume|tmpfs,…"}, "mount",
-		"image: the same in words: type=bind,source=HOST,target=POD[,readonly]; type=volume,source=NAME,target=POD; "+
+		"image: the same in words: type=bind,source=HOST,target=POD[,readonly]; type=volume,source=NAME,target=POD[,volume-nocopy]; "+
 			"type=tmpfs,target=POD[,tmpfs-size=BYTES]")
 	flags.Var(volumeFlag{f, parseDevice, "HOST[:POD[:rwm]]"}, "device", "image: block device of this machine, at POD or where it is here")
 }
@@ -126,6 +127,9 @@ func parseVolume(text string) (m mounted, err error) {
 			}
 		case option == "ro":
 			m.readOnly = true
+		case option == "nocopy" && m.from.Claim != nil:
+			m.noCopy = true
+		case option == "copy" && m.from.Claim != nil:
 		case slices.Contains(unchanging, option):
 		default:
 			return m, fmt.Errorf("option %q", option)
@@ -180,6 +184,8 @@ func parseMount(text string) (m mounted, err error) {
 			m.readOnly = value != "false"
 		case "rw":
 			m.readOnly = value == "false"
+		case "volume-nocopy":
+			m.noCopy = value != "false"
 		case "tmpfs-size":
 			size = value
 		case "cache":
@@ -206,6 +212,9 @@ func parseMount(text string) (m mounted, err error) {
 	default:
 		err = fmt.Errorf("type %q is not bind, volume or tmpfs", kind)
 	}
+	if err == nil && m.noCopy && m.from.Claim == nil {
+		err = errors.New("volume-nocopy is for volumes with names")
+	}
 	if err == nil && m.cache != "" && m.from.EmptyDir != nil {
 		err = errors.New("cache is for directories of this machine and shared volumes")
 	}
@@ -218,11 +227,15 @@ func (f *volumeFlags) setVolumes(p *podDocument) {
 	for i, m := range f.all {
 		m.from.Name = fmt.Sprintf("volume-%d", i)
 		p.Spec.Volumes = append(p.Spec.Volumes, m.from)
-		if p.Metadata.Annotations == nil && (m.cache != "" || m.access != "") {
+		filled := m.from.Claim != nil && !m.noCopy
+		if p.Metadata.Annotations == nil && (m.cache != "" || m.access != "" || filled) {
 			p.Metadata.Annotations = map[string]string{}
 		}
 		if m.cache != "" {
 			p.Metadata.Annotations[annotations.Cache+m.from.Name] = m.cache
+		}
+		if filled {
+			p.Metadata.Annotations[annotations.Copy+m.from.Name] = annotations.CopyImage
 		}
 		if m.access != "" {
 			p.Metadata.Annotations[annotations.Device+m.from.Name] = m.access

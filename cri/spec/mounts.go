@@ -127,6 +127,9 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 			return m, fmt.Errorf("mount at %s: %w", destination, err)
 		}
 		m.Group = in.Options.FSGroup
+		if _, disk := m.Source.(containerv1.Block); disk && in.Options.Filled[v.Name] && m.SubPath == "" {
+			m.Copy = true
+		}
 		return m, nil
 	case v.Files:
 		m.Source = containerv1.Files{Name: v.Name}

@@ -35,6 +35,12 @@ func Beyond(o *Options) runtimev1.PodOptions {
 				out.HostPaths = map[string]containerv1.Share{}
 			}
 			out.HostPaths[v.Name] = share
+			if o.Pod.Annotations[annotations.Copy+v.Name] == annotations.CopyImage && v.PersistentVolumeClaim != nil {
+				if out.Filled == nil {
+					out.Filled = map[string]bool{}
+				}
+				out.Filled[v.Name] = true
+			}
 		}
 		if v.EmptyDir == nil {
 			continue

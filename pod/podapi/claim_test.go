@@ -99,6 +99,9 @@ func TestReadRefusesClaims(t *testing.T) {
 		{"", "../x", "claimName: \"../x\""},
 		{", annotations: {io.bulkhead.cache/v: none}", "a", ""},
 		{", annotations: {io.bulkhead.cache/v: some}", "a", "is not auto, none or always"},
+		{", annotations: {io.bulkhead.copy/v: image}", "a", ""},
+		{", annotations: {io.bulkhead.copy/v: host}", "a", "is not image"},
+		{", annotations: {io.bulkhead.copy/w: image}", "a", "the pod has no persistentVolumeClaim"},
 		{", annotations: {io.bulkhead.cache/w: none}", "a", "the pod has no hostPath or persistentVolumeClaim"},
 	} {
 		_, err := Read("f.yaml", fmt.Appendf(nil, pod, tc.annotations, tc.claim))

@@ -56,6 +56,9 @@ func validate(pod *corev1.Pod, report func(field, message string)) {
 		if name, is := strings.CutPrefix(key, annotations.Cache); is {
 			c.cache(pod, key, name)
 		}
+		if name, is := strings.CutPrefix(key, annotations.Copy); is {
+			c.copied(pod, key, name)
+		}
 		if name, is := strings.CutPrefix(key, annotations.Device); is {
 			c.device(pod, key, name)
 		}

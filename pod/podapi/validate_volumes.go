@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
 // volumes checks the pod's volumes and returns their names.
@@ -92,6 +94,18 @@ func (c checker) cache(pod *corev1.Pod, key, volume string) {
 	}
 	if value := pod.Annotations[key]; !slices.Contains([]string{"auto", "none", "always"}, value) {
 		c.fault(field, "%q: %.64q is not auto, none or always", key, value)
+	}
+}
+
+// copied checks that an annotation names a claim which gets what the image has.
+func (c checker) copied(pod *corev1.Pod, key, volume string) {
+	const field = "metadata.annotations"
+	claims := func(v corev1.Volume) bool { return v.Name == volume && v.PersistentVolumeClaim != nil }
+	if !slices.ContainsFunc(pod.Spec.Volumes, claims) {
+		c.fault(field, "%q: the pod has no persistentVolumeClaim %q", key, volume)
+	}
+	if value := pod.Annotations[key]; value != annotations.CopyImage {
+		c.fault(field, "%q: %.64q is not %s", key, value, annotations.CopyImage)
 	}
 }
 

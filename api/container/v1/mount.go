@@ -57,6 +57,8 @@ type Mount struct {
 	SubPath string
 	// Group owns a Dir, Files, a Block, or a Share that is a volume, beside root (fsGroup); 0 is none.
 	Group int
+	// Copy has a Block with a file system, while that is empty, get what the root has at Destination.
+	Copy bool
 	// Options are mount(8)'s: "ro", "rbind", "rprivate", "noexec" … None is one that
 	// Encode writes itself.
 	Options []string
@@ -111,6 +113,9 @@ func (m Mount) Encode() (kind, source string, options []string) {
 	}
 	if m.SubPath != "" {
 		add("subpath", m.SubPath)
+	}
+	if m.Copy {
+		add("copy", "root")
 	}
 	return kind, source, options
 }
@@ -182,6 +187,8 @@ func (m *Mount) parse(dir *Dir, block *Block, kind, key, value string, err *erro
 		m.Group = int(group)
 	case kind == typeShare && key == "cache":
 		m.Source = Share{Name: m.Source.(Share).Name, Cache: value}
+	case kind == typeBlock && key == "copy" && value == "root":
+		m.Copy = true
 	case !whole && key == "subpath":
 		m.SubPath = value
 	default:

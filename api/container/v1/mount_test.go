@@ -24,7 +24,7 @@ func TestMountIsWhatWasPrinted(t *testing.T) {
 		case Dir, Files:
 			want.Group, want.SubPath = 7, "a=b,c"
 		case Block:
-			want.Group, want.SubPath = 7, "a/b"
+			want.Group, want.SubPath, want.Copy = 7, "a/b", true
 		case Image, Share:
 			want.SubPath = "a/b"
 		}
