@@ -181,6 +181,12 @@ func TestMounts(t *testing.T) {
 		if len(names) != 4 || err != nil {
 			t.Errorf("seen: %q, %v", names, err)
 		}
+		// What is mounted may be the tree itself.
+		seen := 0
+		err = Walk(context.Background(), at, Bounds{Levels: MaxLevels}, func(int, string, *unix.Stat_t) error { seen++; return nil })
+		if seen != 1 || err != nil {
+			t.Errorf("a tree that is mounted: %d seen, %v", seen, err)
+		}
 		if err := Remove(context.Background(), tree); !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EBUSY) {
 			t.Error(err)
 		}

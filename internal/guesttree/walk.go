@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,11 +25,12 @@ type Bounds struct {
 // returned. What cannot be read, vanishes or is mounted there is passed over. What lies beyond the
 // bounds is so too: ErrBounds, after all that lies within.
 func Walk(ctx context.Context, path string, b Bounds, visit func(dir int, name string, st *unix.Stat_t) error) error {
-	top, err := openLevel(unix.AT_FDCWD, path)
+	// The way to the top is the caller's own, over whatever mounts.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
-	levels := []level{top}
+	levels := []level{{dir: os.NewFile(uintptr(fd), path), fd: fd}}
 	defer func() {
 		for _, l := range levels {
 			l.dir.Close()
