@@ -80,8 +80,9 @@ func (a *Agent) diskOf(c *container, name string) (*disk, error) {
 	return d, nil
 }
 
-// treeWait bounds what is done to all files of a volume before a container may have it.
-const treeWait = time.Minute
+// treeWait bounds what is done to all files of a volume before a container may have it: less than the host waits for
+// a container.
+const treeWait = 25 * time.Second
 
 // blockAt is where a block device's file system is mounted. Its files are given to the group
 // by the first container that mounts it.

@@ -3,9 +3,11 @@ package probe_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -76,5 +78,26 @@ func probeForEver(t *testing.T, p probe.Prober, dir string) {
 	}
 	if _, err := p.Verdict(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSwept: the directory of a probe that was killed goes with the next one, and that of another that probes
+// at the same time stays.
+func TestSwept(t *testing.T) {
+	p := probe.Prober{
+		Driver: fails{boots: new(int), err: errors.New("broken")},
+		Dir:    t.TempDir(), Path: filepath.Join(t.TempDir(), "kvm.json"), Device: "/dev/null",
+	}
+	old, other := filepath.Join(p.Dir, "probe1", "x"), filepath.Join(p.Dir, "probe2")
+	past := time.Now().Add(-time.Hour)
+	if err := errors.Join(os.MkdirAll(old, 0o700), os.Mkdir(other, 0o700), os.Chtimes(filepath.Dir(old), past, past)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Verdict(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(p.Dir)
+	if err != nil || len(left) != 1 || left[0].Name() != "probe2" {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }

@@ -158,6 +158,7 @@ func (p Prober) boot(ctx context.Context, m hypervisor.Machine) Verdict {
 	}
 	probeCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	p.sweep()
 	dir, err := os.MkdirTemp(p.Dir, "probe")
 	if err != nil {
 		return Verdict{Outcome: Unknown, Reason: err.Error()}
@@ -187,6 +188,19 @@ func (p Prober) boot(ctx context.Context, m hypervisor.Machine) Verdict {
 		return Verdict{Outcome: Unusable, Reason: fmt.Sprintf("KVM is there, but a guest did not boot under it within %v", limit)}
 	}
 	return Verdict{Outcome: Unusable, Reason: "KVM is there and does not work: " + err.Error()}
+}
+
+// leftAfter is after what time a probe's directory is one that a killed process has left.
+const leftAfter = time.Minute
+
+// sweep removes what killed processes have left of their probes. What cannot be removed is in nobody's way.
+func (p Prober) sweep() {
+	found, _ := filepath.Glob(filepath.Join(p.Dir, "probe*"))
+	for _, dir := range found {
+		if info, err := os.Lstat(dir); err == nil && time.Since(info.ModTime()) > leftAfter {
+			_ = os.RemoveAll(dir)
+		}
+	}
 }
 
 // start starts a machine that the kernel kills when this process ends.

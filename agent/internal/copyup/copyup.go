@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,8 +139,8 @@ func names(dir int) ([]string, error) {
 	if len(all) == maxEntries {
 		return nil, ErrTooMuch
 	}
-	if err != nil && len(all) == 0 {
-		return nil, nil //nolint:nilerr // io.EOF, of an empty one
+	if errors.Is(err, io.EOF) {
+		err = nil // of an empty one
 	}
 	return all, err
 }
