@@ -151,6 +151,10 @@ func (n *node) connect() (err error) {
 
 // wake has a pod looked at, once there is somebody who looks; then all are looked at.
 func (n *node) wake(uid types.UID) {
+	if pods.Static(uid) {
+		n.static.wake(uid)
+		return
+	}
 	if c := n.looks.Load(); c != nil {
 		c.Wake(uid)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +20,8 @@ import (
 type static struct {
 	n       *node
 	source  *manifests.Source
-	pods    *pods.Controller
-	mirrors *mirrors.Keeper // nil without an API server
+	pods    atomic.Pointer[pods.Controller] // once it is there
+	mirrors *mirrors.Keeper                 // nil without an API server
 
 	mu     sync.Mutex
 	names  map[types.UID]types.NamespacedName
@@ -52,14 +53,22 @@ func (s *static) mirror() (err error) {
 }
 
 // open makes the controller, when the runner is there.
-func (s *static) open(admits *admission.Admission) (err error) {
+func (s *static) open(admits *admission.Admission) error {
 	for _, p := range s.n.runner.Pods() {
 		s.know(p.Given())
 	}
-	s.pods, err = pods.New(pods.Options{
+	c, err := pods.New(pods.Options{
 		Source: s, Runner: s.n.runner.Static(s.removed), Reporter: s, Admission: admits, Events: s.n.events.Recorder, Logger: s.n.o.Logger,
 	})
+	s.pods.Store(c)
 	return err
+}
+
+// wake has a pod be looked at, once there is somebody who looks; then all are looked at.
+func (s *static) wake(uid types.UID) {
+	if c := s.pods.Load(); c != nil {
+		c.Wake(uid)
+	}
 }
 
 // run works until ctx ends, or the directory cannot be watched. ready is called when it was read.
@@ -67,7 +76,7 @@ func (s *static) run(ctx context.Context, ready func()) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all sync.WaitGroup
-	all.Go(func() { s.pods.Run(ctx) })
+	all.Go(func() { s.pods.Load().Run(ctx) })
 	if s.mirrors != nil {
 		all.Go(func() { s.mirrors.Run(ctx) })
 	}
@@ -110,7 +119,7 @@ func (s *static) look(uid types.UID) {
 // removed is called when the machine has nothing of a pod any more: another one of its name may run, and is shown.
 func (s *static) removed(namespace, name string) {
 	if next := s.source.Named(namespace, name); next != nil {
-		s.pods.Wake(next.UID)
+		s.wake(next.UID)
 	}
 	if s.mirrors != nil {
 		s.mirrors.Look(namespace, name)

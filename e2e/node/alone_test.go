@@ -86,6 +86,18 @@ func (w *world) untilAlone(ctx context.Context, t *testing.T, name, what string,
 	return found
 }
 
+// saysAlone waits until a pod's container has logged just that.
+func (w *world) saysAlone(ctx context.Context, t *testing.T, name, words string) {
+	t.Helper()
+	w.Wait(ctx, t, "the words of "+name, func(ctx context.Context) error {
+		got, err := w.ask(ctx, "/containerLogs/default/"+name+"/c")
+		if err == nil && got != words {
+			err = fmt.Errorf("it has said %q", got)
+		}
+		return err
+	})
+}
+
 func isReady(p *corev1.Pod) bool { return condition(p, corev1.PodReady).Status == corev1.ConditionTrue }
 
 // TestManifestsAlone: a directory of files is all that a node needs: its pods run, are probed, restarted,
@@ -104,9 +116,7 @@ func TestManifestsAlone(t *testing.T) {
 	}
 	start()
 	first := w.untilAlone(ctx, t, name, "ready", isReady)
-	if got, err := w.ask(ctx, "/containerLogs/default/"+name+"/c"); err != nil || got != "one\n" {
-		t.Errorf("its log is %q, %v", got, err)
-	}
+	w.saysAlone(ctx, t, name, "one\n")
 	info, err := os.Stat(filepath.Join(w.Dir, "s", "node", "api.sock"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket of the API: %v, %v", info, err)

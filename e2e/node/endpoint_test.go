@@ -27,7 +27,7 @@ import (
 )
 
 // startContainerd starts Debian's containerd with runc, and counts at the end what it has left.
-func (w *world) startContainerd(ctx context.Context, t *testing.T) (socket string) {
+func (w *world) startContainerd(ctx context.Context, t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(w.Dir, "c")
 	counted, err := account.Open("bulkhead-node-containerd-" + strconv.Itoa(os.Getpid()))
@@ -52,7 +52,34 @@ func (w *world) startContainerd(ctx context.Context, t *testing.T) (socket strin
 	if err := c.LoadPause(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, "c.sock")
+	w.containerd = filepath.Join(dir, "c.sock")
+}
+
+// sandboxes is how many pods containerd has.
+func (w *world) sandboxes(t testing.TB) int {
+	t.Helper()
+	out, err := exec.Command("ctr", "--address", w.containerd, "--namespace", "k8s.io", "containers", "list", "-q",
+		`labels."io.cri-containerd.kind"==sandbox`).Output()
+	if err != nil {
+		t.Error(err)
+	}
+	return len(strings.Fields(string(out)))
+}
+
+// TestNodeOnContainerd: with a control plane as well, a node's pods run on another runtime as on its own.
+func TestNodeOnContainerd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane and containerd; make test runs it in its second pass")
+	}
+	w := newControlPlane(t)
+	w.startContainerd(testdeadline.Context(t, time.Minute), t)
+	w.begin(t)
+	t.Run("static", w.testStatic)
+	t.Run("pod", w.testPod)
+	t.Run("same name", w.testSameName)
+	t.Run("late secret", w.testLateSecret)
+	t.Run("job", w.testJob)
+	t.Run("restart", w.testRestart)
 }
 
 // port is a TCP port of the loopback that leads to the node's API, for clients who know no sockets.
@@ -94,16 +121,17 @@ func TestEndpoint(t *testing.T) {
 	}
 	w := newAlone(t)
 	ctx := testdeadline.Context(t, 2*time.Minute)
-	socket := w.startContainerd(ctx, t)
+	w.startContainerd(ctx, t)
 	const name = "fixed-lonely"
 	start := func() {
-		w.node = w.Run(t, "node", w.program("--node-name", "lonely", "--cri-endpoint", "unix://"+socket))
+		w.node = w.Run(t, "node", w.program("--node-name", "lonely"))
 	}
 	w.manifest(t, "fixed", "one", ", livenessProbe: {exec: {command: [test, '!', -e, /tmp/bad]}, periodSeconds: 1, failureThreshold: 1}")
 	start()
 	first := w.untilAlone(ctx, t, name, "ready", isReady)
-	if got, err := w.ask(ctx, "/containerLogs/default/"+name+"/c"); err != nil || got != "one\n" || first.Status.PodIP == "" {
-		t.Errorf("its log is %q, its address %q, %v", got, first.Status.PodIP, err)
+	w.saysAlone(ctx, t, name, "one\n")
+	if first.Status.PodIP == "" {
+		t.Errorf("it has no address: %v", &first.Status)
 	}
 	if got, err := w.ask(ctx, "/stats/summary"); err != nil || !strings.Contains(got, name) {
 		t.Errorf("what it uses: %s, %v", got, err)
@@ -144,11 +172,11 @@ func TestEndpoint(t *testing.T) {
 	w.removeManifests(t)
 	w.Wait(ctx, t, "the end of all", func(ctx context.Context) error {
 		text, err := w.ask(ctx, "/pods")
-		out, ctrErr := exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "containers", "list", "-q").Output()
-		if err := errors.Join(err, ctrErr); err != nil || len(out) > 0 || strings.Contains(text, name) {
-			return fmt.Errorf("%s, %s, %w", out, text, err)
+		if n := w.sandboxes(t); err != nil || n > 0 || strings.Contains(text, name) {
+			return fmt.Errorf("%d pods, %s, %w", n, text, err)
 		}
 		return nil
 	})
 	w.node.Stop(t)
+	w.count(t)
 }

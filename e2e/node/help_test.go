@@ -151,6 +151,9 @@ func (w *world) reasons(ctx context.Context, t testing.TB, pod string) (all []st
 // vms is how many pods the machine has.
 func (w *world) vms(t testing.TB) int {
 	t.Helper()
+	if w.containerd != "" {
+		return w.sandboxes(t)
+	}
 	list, err := os.ReadDir(filepath.Join(w.data(), "sandboxes"))
 	if err != nil {
 		t.Error(err)

@@ -66,6 +66,7 @@ func (w *world) testStatic(t *testing.T) {
 	if got := w.typed(ctx, t, "", "get", "pod", name, "-o", "name"); got != "pod/"+name+"\n" {
 		t.Errorf("kubectl get: %q", got)
 	}
+	w.says(ctx, t, name, corev1.PodLogOptions{}, "one\n")
 	if got := w.typed(ctx, t, "", "logs", name); got != "one\n" {
 		t.Errorf("kubectl logs: %q", got)
 	}
