@@ -21,17 +21,19 @@ func Node(a *app.App) *cobra.Command {
 		Long: `Register this machine as a node of a Kubernetes cluster, in the foreground, and run the pods that are
 bound to it, each in a virtual machine of its own. There is no kubelet and no other runtime.
 
-The kubeconfig is a node's, with the user system:node:NAME and the group system:nodes. Its pods are not those of
+The kubeconfig is a node's, with the user system:node:NAME and the group system:nodes. With a bootstrap kubeconfig
+the node asks for it and its certificate (CSR), and renews that. Its pods are not those of
 other commands, and outlive it: the next one finds them.
 
 With --manifests the pods in the files of a directory run as well, static pods; without a kubeconfig they are all there is,
 and no API server is needed.
 
 Not there yet: PersistentVolumeClaims and CSI, eviction,
-certificates by signing requests (CSR), resizing in place, environment variables of Services.`,
+resizing in place, environment variables of Services.`,
 		Example: `  bulkhead node --kubeconfig /etc/bulkhead/node.conf
   bulkhead node --manifests /etc/bulkhead/manifests
   bulkhead node --kubeconfig node.conf --node-name worker-1 --cluster-dns 10.96.0.10
+  bulkhead node --kubeconfig node.conf --bootstrap-kubeconfig bootstrap.conf --rotate-server-certificates
   bulkhead node --kubeconfig node.conf --node-label disk=ssd --register-with-taint vm=only:NoSchedule`,
 		Args: app.AtMost(),
 		RunE: func(*cobra.Command, []string) error {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"github.com/bulkhead-project/bulkhead/door/node"
@@ -59,6 +58,9 @@ func serve(ctx context.Context, args []string) error {
 		return err
 	}
 	o.Logger = log
+	if err := identify(ctx, &c, &o, log); err != nil {
+		return err
+	}
 	ready, done, err := sdnotify.Service(ctx, log)
 	if err != nil {
 		return err
@@ -74,12 +76,7 @@ func serve(ctx context.Context, args []string) error {
 func options(c *config.Config) (o node.Options, err error) {
 	o = node.Options{
 		Name: c.NodeName, IP: c.NodeIP, MaxPods: c.MaxPods, ClusterDNS: c.ClusterDNS, ClusterDomain: c.ClusterDomain, Manifests: c.Manifests,
-		Listen: c.Listen, Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA, Version: version.Version,
-	}
-	if c.Kubeconfig != "" {
-		if o.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
-			return o, fmt.Errorf("kubeconfig: %w", err)
-		}
+		Listen: c.Listen, Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA, RotateServing: c.RotateServing, Version: version.Version,
 	}
 	if c.Endpoint != "" {
 		o.Runtime = remote(c.Endpoint)

@@ -1,86 +1,46 @@
 package node
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"errors"
 	"fmt"
-	"math/big"
-	"net"
-	"os"
-	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/bulkhead-project/bulkhead/door/node/certs"
 )
 
-// ownCertificate is how long a certificate holds that the node signs itself.
-const ownCertificate = 365 * 24 * time.Hour
-
-// serving is the TLS configuration of the node's API. Client certificates are asked for and judged
-// later, for a token will do as well.
-func (n *node) serving() (*tls.Config, error) {
-	var cert tls.Certificate
-	var err error
-	if n.o.Cert != "" {
-		cert, err = tls.LoadX509KeyPair(n.o.Cert, n.o.Key)
-	} else {
-		cert, err = selfSigned(n.o.Name, n.o.IP)
+// serving is what the node's API is served by. The authorities of its clients are those of the API server's
+// configuration if no file is named.
+func (n *node) serving() (*certs.Serving, error) {
+	o := certs.ServingOptions{
+		Node: n.o.Name, IP: n.o.IP, Cert: n.o.Cert, Key: n.o.Key, Rotate: n.o.RotateServing, Client: n.client, Dir: n.o.CertDir,
+		ClientCA: n.o.ClientCA, Logger: n.o.Logger,
 	}
-	if err != nil {
-		return nil, fmt.Errorf("serving certificate: %w", err)
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert,
-		NextProtos: []string{"http/1.1"}, // streams are upgrades of connections
-	}, nil
-}
-
-// selfSigned makes a certificate for a name and an address, which lives as long as the process.
-func selfSigned(name, ip string) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name, Organization: []string{"bulkhead node"}},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(ownCertificate),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames: []string{name}, IPAddresses: []net.IP{net.ParseIP(ip)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
-}
-
-// clientAuthorities are those of the file, or of the API server's configuration if none is named.
-func clientAuthorities(file string, config *rest.Config) (*x509.CertPool, error) {
-	data := config.CAData
-	if file == "" && len(data) == 0 {
-		file = config.CAFile
-	}
-	if file != "" {
-		var err error
-		if data, err = os.ReadFile(file); err != nil {
-			return nil, fmt.Errorf("authorities of clients: %w", err)
+	if o.ClientCA == "" {
+		o.ClientCAData = n.o.Config.CAData
+		if len(o.ClientCAData) == 0 {
+			o.ClientCA = n.o.Config.CAFile
 		}
 	}
-	if len(data) == 0 {
-		return nil, nil
+	return certs.NewServing(o)
+}
+
+// clientset makes the client of the API server, which has the newest certificate if the node renews its own.
+func (n *node) clientset(config *rest.Config) (kubernetes.Interface, error) {
+	if n.o.Client == nil {
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return nil, fmt.Errorf("client of the API server: %w", err)
+		}
+		return client, nil
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(data) {
-		return nil, errors.New("authorities of clients: there is no certificate")
+	own, err := n.o.Client.HTTP(config)
+	if err != nil {
+		return nil, err
 	}
-	return pool, nil
+	client, err := kubernetes.NewForConfigAndClient(config, own)
+	if err != nil {
+		return nil, fmt.Errorf("client of the API server: %w", err)
+	}
+	return client, nil
 }

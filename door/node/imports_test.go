@@ -11,10 +11,11 @@ const module = "github.com/bulkhead-project/bulkhead/"
 
 // below are the packages of the door, each with those of the others that it may import.
 var below = map[string]string{
-	"":          "admission api auth events local machine manifests mirrors object objects pods runner stats status",
+	"":          "admission api auth certs events local machine manifests mirrors object objects pods runner stats status",
 	"admission": "pods",
 	"api":       "",
 	"auth":      "",
+	"certs":     "",
 	"config":    "",
 	"endpoint":  "runner",
 	"events":    "",

@@ -26,6 +26,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/admission"
 	"github.com/bulkhead-project/bulkhead/door/node/api"
 	"github.com/bulkhead-project/bulkhead/door/node/auth"
+	"github.com/bulkhead-project/bulkhead/door/node/certs"
 	"github.com/bulkhead-project/bulkhead/door/node/events"
 	"github.com/bulkhead-project/bulkhead/door/node/local"
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
@@ -39,7 +40,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// Options say what node there is. All but Labels, Taints, Reserved, ClusterDNS, Cert, Key and ClientCA are
+// Options say what node there is. All but Labels, Taints, Reserved, ClusterDNS, Client and those of certificates are
 // required.
 type Options struct {
 	Roots dirs.Roots
@@ -59,6 +60,11 @@ type Options struct {
 	// Listen is the address of the node's API, Cert and Key are the files of its certificate, and ClientCA
 	// that of the authorities of its clients'.
 	Listen, Cert, Key, ClientCA string
+	// RotateServing has that certificate asked for and renewed, where no file of it is named, and kept in CertDir.
+	RotateServing bool
+	CertDir       string
+	// Client is the node's client certificate where the node renews it; nil is that of Config.
+	Client *certs.Client
 	// Engine is what else the engine is opened with.
 	Engine engine.Options
 	// Runtime opens what pods run on; nil is an engine of this program.
@@ -91,6 +97,7 @@ type node struct {
 	pods    *pods.Controller
 	looks   atomic.Pointer[pods.Controller] // pods, once it is there
 	static  *static
+	certs   *certs.Serving
 	server  *http.Server
 	listen  net.Listener
 }
@@ -142,8 +149,8 @@ func (n *node) connect() (err error) {
 	config.QPS, config.UserAgent = -1, "bulkhead-node/"+n.o.Version
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	if n.client, err = kubernetes.NewForConfig(config); err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
+	if n.client, err = n.clientset(config); err != nil {
+		return err
 	}
 	n.cache, err = pods.NewCache(n.client, n.o.Name)
 	return err
@@ -175,12 +182,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	if err := n.static.mirror(); err != nil {
 		return err
 	}
-	tls, err := n.serving()
-	if err != nil {
-		return err
-	}
-	clients, err := clientAuthorities(o.ClientCA, o.Config)
-	if err != nil {
+	if n.certs, err = n.serving(); err != nil {
 		return err
 	}
 	if n.listen, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen); err != nil {
@@ -207,11 +209,11 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	if err := n.static.open(admits); err != nil {
 		return err
 	}
-	guard := auth.New(n.client, o.Name, clients)
+	guard := auth.New(n.client, o.Name, n.certs.Clients)
 	figures := &stats.Node{Name: o.Name, Dir: o.Roots.Data, Source: own{n}}
 	n.server = &http.Server{
 		Handler:   guard.Guard(api.New(n.runner, n.runtime, figures.Register, o.Logger).Handler(), o.Logger),
-		TLSConfig: tls, ReadHeaderTimeout: 10 * time.Second,
+		TLSConfig: n.certs.TLS(), ReadHeaderTimeout: 10 * time.Second,
 	}
 	return nil
 }
@@ -279,6 +281,10 @@ func (n *node) serve(ctx context.Context, ready func()) error {
 		defer cancel()
 		unwatched = n.static.run(ctx, ready)
 	})
+	all.Go(func() { n.certs.Run(ctx) })
+	if n.o.Client != nil {
+		all.Go(func() { n.o.Client.Run(ctx) })
+	}
 	<-ctx.Done()
 	err := n.server.Close()
 	all.Wait()

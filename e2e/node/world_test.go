@@ -56,7 +56,12 @@ func newControlPlane(t *testing.T) *world {
 func (w *world) begin(t *testing.T) {
 	t.Helper()
 	w.serve()
-	ctx := testdeadline.Context(t, time.Minute)
+	w.up(testdeadline.Context(t, time.Minute), t)
+}
+
+// up waits until the node is ready and pods can be made.
+func (w *world) up(ctx context.Context, t *testing.T) {
+	t.Helper()
 	w.WaitNode(ctx, t)
 	w.Wait(ctx, t, "the namespace's service account", func(ctx context.Context) error {
 		_, err := w.Client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
@@ -96,7 +101,12 @@ func bin() string {
 
 // serve starts the node.
 func (w *world) serve() {
-	w.node = w.Run(w.top, "node", w.command(""))
+	w.serveAs(w.command(""))
+}
+
+// serveAs starts the node with a command of the test's.
+func (w *world) serveAs(cmd *exec.Cmd) {
+	w.node = w.Run(w.top, "node", cmd)
 	w.top.Cleanup(w.end) // before it is killed
 }
 
@@ -106,9 +116,13 @@ func (w *world) command(name string) *exec.Cmd {
 	if name == "" {
 		name = testkube.NodeName
 	}
-	return w.program("--kubeconfig", kubeconfig, "--node-name", name,
-		"--node-ip", testkube.NodeIP, "--tls-cert-file", cert, "--tls-private-key-file", key,
-		"--cluster-dns", "10.96.0.10", "--node-label", "test=yes")
+	return w.with(name, "--kubeconfig", kubeconfig, "--tls-cert-file", cert, "--tls-private-key-file", key)
+}
+
+// with is a command that is a node by the flags that say how it finds the API and is found.
+func (w *world) with(name string, flags ...string) *exec.Cmd {
+	return w.program(append([]string{"--node-name", name, "--node-ip", testkube.NodeIP,
+		"--cluster-dns", "10.96.0.10", "--node-label", "test=yes"}, flags...)...)
 }
 
 // program is the command with those flags, and those that each node has.

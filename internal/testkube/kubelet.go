@@ -127,6 +127,9 @@ func (c *Cluster) Node() (kubeconfig, cert, key string) {
 	return c.file("kubelet.conf"), c.file("kubelet.crt"), c.file("kubelet.key")
 }
 
+// Bootstrap is the file by which a node that has no certificate asks for one.
+func (c *Cluster) Bootstrap() string { return c.file("bootstrap.conf") }
+
 // WaitNode waits until the node is ready.
 func (c *Cluster) WaitNode(ctx context.Context, t testing.TB) {
 	t.Helper()

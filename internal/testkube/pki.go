@@ -58,6 +58,24 @@ func (a *authority) issue(file, name, group string, hosts ...string) error {
 	return err
 }
 
+// Ending makes the pair of a client of the API, in one text, which holds no longer than left.
+func (c *Cluster) Ending(name, group string, left time.Duration) ([]byte, error) {
+	const file = "ending"
+	_, _, err := c.pki.sign(file, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name, Organization: []string{group}}, NotAfter: time.Now().Add(left),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return nil, err
+	}
+	cert, err := os.ReadFile(c.file(file + ".crt"))
+	if err != nil {
+		return nil, err
+	}
+	key, err := os.ReadFile(c.file(file + ".key"))
+	return append(cert, key...), err
+}
+
 // sign writes a certificate and its key, which are signed by the certificate's own key if
 // the authority has none yet.
 func (a *authority) sign(file string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, error) {
@@ -67,7 +85,10 @@ func (a *authority) sign(file string, template *x509.Certificate) (*x509.Certifi
 	}
 	a.serial++
 	template.SerialNumber = big.NewInt(a.serial)
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(24 * time.Hour)
+	}
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = template, key

@@ -44,15 +44,15 @@ var ErrUnknown = errors.New("not authenticated")
 // Webhook asks an API server. Its methods may be called at once.
 type Webhook struct {
 	client  kubernetes.Interface
-	clients *x509.CertPool // of client certificates; nil is none
+	clients func() *x509.CertPool // of client certificates; nil is none
 	node    string
 	tokens  *cache.LRUExpireCache
 	answers *cache.LRUExpireCache
 }
 
-// New makes the reviewer of a node's requests. clients are the authorities of client certificates, nil for
-// none.
-func New(client kubernetes.Interface, node string, clients *x509.CertPool) *Webhook {
+// New makes the reviewer of a node's requests. clients are the authorities of client certificates, as
+// they are at that moment, nil for none.
+func New(client kubernetes.Interface, node string, clients func() *x509.CertPool) *Webhook {
 	return &Webhook{
 		client: client, clients: clients, node: node,
 		tokens: cache.NewLRUExpireCache(keptAnswers), answers: cache.NewLRUExpireCache(keptAnswers),
@@ -92,7 +92,8 @@ func (h *Webhook) Who(r *http.Request) (*User, error) {
 
 // certified is who a client certificate names, nil for none that holds.
 func (h *Webhook) certified(r *http.Request) *User {
-	if h.clients == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+	roots := h.clients()
+	if roots == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil
 	}
 	others := x509.NewCertPool()
@@ -101,7 +102,7 @@ func (h *Webhook) certified(r *http.Request) *User {
 	}
 	leaf := r.TLS.PeerCertificates[0]
 	_, err := leaf.Verify(x509.VerifyOptions{
-		Roots: h.clients, Intermediates: others, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: roots, Intermediates: others, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil || leaf.Subject.CommonName == "" {
 		return nil

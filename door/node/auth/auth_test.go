@@ -61,7 +61,7 @@ func newReviewer() *reviewer {
 // once for each question; while it does not answer nobody is let in.
 func TestGuard(t *testing.T) {
 	r := newReviewer()
-	h := New(r, "node", nil)
+	h := New(r, "node", func() *x509.CertPool { return nil })
 	handler := h.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
 		slog.New(slog.DiscardHandler))
 	ask := func(method, path, token string) int {
@@ -143,7 +143,7 @@ func TestCertificates(t *testing.T) {
 	theirs.cert = theirs.sign(t, "ca", x509.ExtKeyUsageAny, later)
 	pool := x509.NewCertPool()
 	pool.AddCert(ours.cert)
-	h := New(newReviewer(), "node", pool)
+	h := New(newReviewer(), "node", func() *x509.CertPool { return pool })
 	for name, tt := range map[string]struct {
 		cert *x509.Certificate
 		user string

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -23,6 +24,10 @@ type Config struct {
 	Manifests string
 	// Endpoint is the CRI endpoint of the runtime that pods run on; empty is the engine of the node's own process.
 	Endpoint string
+	// Bootstrap is the kubeconfig by which a first certificate is asked for and Kubeconfig is made; empty is none.
+	Bootstrap string
+	// CertDir is the directory of certificates that were asked for; empty is that of Kubeconfig.
+	CertDir string
 	// NodeName is the node's; empty is the host's name, in lower case.
 	NodeName string
 	// NodeIP is the address by which others reach the node; empty is that of the way to the outside.
@@ -47,6 +52,8 @@ type Config struct {
 	Listen string
 	// Cert and Key are the files of its serving certificate; empty is one that the node signs itself.
 	Cert, Key string
+	// RotateServing has that certificate asked for and renewed instead.
+	RotateServing bool
 	// ClientCA is the file of the authorities of its clients' certificates; empty is that of Kubeconfig.
 	ClientCA string
 	// LogLevel and LogFormat are those of the node's own log.
@@ -64,6 +71,8 @@ func (c *Config) settings() settings.Table {
 		{Key: "kubeconfig", Value: &c.Kubeconfig, Preset: "", Help: "file by which the API server is found"},
 		{Key: "manifests", Value: &c.Manifests, Preset: "", Help: "directory of static pods, with or without an API server"},
 		{Key: "cri-endpoint", Value: &c.Endpoint, Preset: "", Help: "unix:///PATH of another runtime, in the place of the node's own"},
+		{Key: "bootstrap-kubeconfig", Value: &c.Bootstrap, Preset: "", Help: "file by which the kubeconfig and its certificate are asked for"},
+		{Key: "cert-dir", Value: &c.CertDir, Preset: "", Help: "directory of certificates that were asked for; empty is the kubeconfig's"},
 		{Key: "node-name", Value: &c.NodeName, Preset: "", Help: "name of the node; empty is the host's"},
 		{Key: "node-ip", Value: &c.NodeIP, Preset: "", Help: "address by which others reach the node; empty is that of the default route"},
 		{Key: "node-label", Value: &c.Labels, Preset: []string{}, Help: "label of the node, KEY=VALUE (repeatable)"},
@@ -79,6 +88,7 @@ func (c *Config) settings() settings.Table {
 		{Key: "listen", Value: &c.Listen, Preset: "0.0.0.0:10250", Help: "IP:PORT of the node's API, for logs and exec"},
 		{Key: "tls-cert-file", Value: &c.Cert, Preset: "", Help: "serving certificate of that API; empty is one that the node signs itself"},
 		{Key: "tls-private-key-file", Value: &c.Key, Preset: "", Help: "its key"},
+		{Key: "rotate-server-certificates", Value: &c.RotateServing, Preset: false, Help: "ask for that certificate (CSR), and renew it"},
 		{Key: "client-ca-file", Value: &c.ClientCA, Preset: "", Help: "authorities of client certificates; empty is the kubeconfig's"},
 		{Key: "log-level", Value: &c.LogLevel, Preset: "info", Help: "least level of what is logged: debug, info, warn or error"},
 		{Key: "log-format", Value: &c.LogFormat, Preset: "text", Help: "format of the log: text or json"},
@@ -138,6 +148,15 @@ func (c *Config) Check() error {
 	}
 	if (c.Cert == "") != (c.Key == "") {
 		return errors.New("tls-cert-file and tls-private-key-file belong together")
+	}
+	if c.Cert != "" && c.RotateServing {
+		return errors.New("tls-cert-file and rotate-server-certificates exclude each other")
+	}
+	if (c.Bootstrap != "" || c.RotateServing) && c.Kubeconfig == "" {
+		return errors.New("bootstrap-kubeconfig and rotate-server-certificates need a kubeconfig")
+	}
+	if c.CertDir == "" && c.Kubeconfig != "" {
+		c.CertDir = filepath.Dir(c.Kubeconfig)
 	}
 	if c.MaxPods < 1 {
 		return fmt.Errorf("max-pods %d is less than 1", c.MaxPods)

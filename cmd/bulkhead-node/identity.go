@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/bulkhead-project/bulkhead/door/node"
+	"github.com/bulkhead-project/bulkhead/door/node/certs"
+	"github.com/bulkhead-project/bulkhead/door/node/config"
+)
+
+// identify reads the kubeconfig, which is made first if there is none. A node of static pods alone has none.
+func identify(ctx context.Context, c *config.Config, o *node.Options, log *slog.Logger) (err error) {
+	if c.Kubeconfig == "" {
+		return nil
+	}
+	if o.CertDir, err = filepath.Abs(c.CertDir); err != nil {
+		return fmt.Errorf("cert-dir: %w", err)
+	}
+	of := certs.Options{Kubeconfig: c.Kubeconfig, Bootstrap: c.Bootstrap, Dir: o.CertDir, Node: c.NodeName, Logger: log}
+	if err := certs.Bootstrap(ctx, of); err != nil {
+		return err
+	}
+	if o.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	o.Client, err = certs.NewClient(o.Config, of)
+	return err
+}

@@ -1,0 +1,192 @@
+package certs
+
+import (
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/certificate"
+	"k8s.io/client-go/util/certificate/csr"
+	"k8s.io/client-go/util/keyutil"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+)
+
+// firstPause and lastPause bound the pauses of a request that fails.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// Options say whose certificate it is. Bootstrap may be empty, for a node that has a Kubeconfig.
+type Options struct {
+	// Kubeconfig is the node's file, Bootstrap the one by which its first certificate is asked for, and Dir the
+	// directory of certificates.
+	Kubeconfig, Bootstrap, Dir string
+	// Node is the node's name.
+	Node   string
+	Logger *slog.Logger
+}
+
+// Bootstrap makes the node's kubeconfig, where there is none or the certificate that it names has ended: it asks for a
+// certificate by the bootstrap kubeconfig, and waits until it is signed, for as long as ctx lasts. A request that is
+// denied is an error. A process that ends meanwhile leaves its key, and the next one waits for the same request.
+func Bootstrap(ctx context.Context, o Options) error {
+	if o.Bootstrap == "" {
+		return nil
+	}
+	s, err := newStore(o.Dir, clientPair, o.Logger, nil)
+	if err != nil {
+		return err
+	}
+	valid, err := o.valid(s)
+	if err != nil || valid {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", o.Bootstrap)
+	if err != nil {
+		return fmt.Errorf("bootstrap-kubeconfig: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("bootstrap-kubeconfig: %w", err)
+	}
+	o.Logger.Info("the node asks for a certificate", "server", config.Host)
+	if err := o.request(ctx, client, s); err != nil {
+		return err
+	}
+	return o.write(s)
+}
+
+// valid tells whether the kubeconfig serves. One whose certificate is another's than the store's is its owner's matter.
+func (o *Options) valid(s *store) (bool, error) {
+	_, err := os.Stat(o.Kubeconfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("kubeconfig: %w", err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	if err != nil {
+		return false, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if config.CertFile != s.CurrentPath() {
+		return true, nil
+	}
+	pair, err := s.current()
+	if err != nil {
+		return false, fmt.Errorf("kubeconfig: %w", err)
+	}
+	return pair != nil && time.Now().Before(pair.Leaf.NotAfter), nil
+}
+
+// request asks until there is a certificate, or it was refused.
+func (o *Options) request(ctx context.Context, client kubernetes.Interface, s *store) error {
+	path := filepath.Join(o.Dir, clientPair+".key.new")
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		key, pem, err := pending(path)
+		if err != nil {
+			return err
+		}
+		signed, final, err := o.once(ctx, client, key)
+		if err == nil {
+			if _, err := s.Update(signed, pem); err != nil {
+				return fmt.Errorf("keep the node's certificate: %w", err)
+			}
+			return os.Remove(path)
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("ask for the node's certificate: %w", context.Cause(ctx))
+		}
+		if final {
+			return fmt.Errorf("ask for the node's certificate: %w", errors.Join(err, os.Remove(path)))
+		}
+		o.Logger.Warn("the node's certificate is asked for again", "pause", pause, "error", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// pending is the key of a request that may have been made before, or a new one.
+func pending(path string) (key crypto.Signer, pem []byte, err error) {
+	pem, _, err = keyutil.LoadOrGenerateKeyFile(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("key of the node's certificate: %w", err)
+	}
+	parsed, err := keyutil.ParsePrivateKeyPEM(pem)
+	if err != nil {
+		return nil, nil, fmt.Errorf("key of the node's certificate in %s: %w", path, err)
+	}
+	key, is := parsed.(crypto.Signer)
+	if !is {
+		return nil, nil, fmt.Errorf("key of the node's certificate in %s: it cannot sign", path)
+	}
+	return key, pem, nil
+}
+
+// once makes the request of a key, or finds it made, and waits for its certificate. final is an error that will stay.
+func (o *Options) once(ctx context.Context, client kubernetes.Interface, key crypto.Signer) (signed []byte, final bool, err error) {
+	request, err := cert.MakeCSRFromTemplate(key, &x509.CertificateRequest{Subject: subject(o.Node)})
+	if err != nil {
+		return nil, true, err
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, true, err
+	}
+	sum := sha256.Sum256(append(public, o.Node...))
+	name := "node-csr-" + hex.EncodeToString(sum[:])
+	made, uid, err := csr.RequestCertificateWithContext(ctx, client, request, name,
+		certificatesv1.KubeAPIServerClientKubeletSignerName, nil, certificate.DefaultKubeletClientGetUsages(key), key)
+	if err != nil {
+		return nil, false, err
+	}
+	o.Logger.Info("the node waits for its certificate", "request", made)
+	signed, err = csr.WaitForCertificate(ctx, client, made, uid)
+	return signed, err != nil && ctx.Err() == nil, err
+}
+
+// write writes the kubeconfig: the bootstrap one's cluster, with the certificate of the store.
+func (o *Options) write(s *store) error {
+	raw, err := (&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Bootstrap}).Load()
+	if err != nil {
+		return fmt.Errorf("bootstrap-kubeconfig: %w", err)
+	}
+	at := raw.Contexts[raw.CurrentContext]
+	if at == nil || raw.Clusters[at.Cluster] == nil {
+		return errors.New("bootstrap-kubeconfig: its current context has no cluster")
+	}
+	const name = "node"
+	out := clientcmdapi.NewConfig()
+	out.Clusters[name] = raw.Clusters[at.Cluster]
+	out.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificate: s.CurrentPath(), ClientKey: s.CurrentPath()}
+	out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	out.CurrentContext = name
+	text, err := clientcmd.Write(*out)
+	if err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	if err := atomicfile.Write(o.Kubeconfig, text, 0o600, atomicfile.Durable); err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/certificate"
+)
+
+// ServingOptions say what a node's API is served by. Node, IP and Logger are required.
+type ServingOptions struct {
+	Node, IP string
+	// Cert and Key are the files of the certificate; empty is one that is asked for, with Rotate, or that the node
+	// signs itself.
+	Cert, Key string
+	// Rotate has the certificate asked for by Client, kept in Dir and renewed. Until it is signed the node's own
+	// serves.
+	Rotate bool
+	Client kubernetes.Interface
+	Dir    string
+	// ClientCA is the file of the authorities of client certificates; without it they are ClientCAData, which may be
+	// none.
+	ClientCA     string
+	ClientCAData []byte
+	Logger       *slog.Logger
+}
+
+// Serving is what a node's API is served by, as it is now. Its methods may be called at once.
+type Serving struct {
+	o       ServingOptions
+	cert    atomic.Pointer[tls.Certificate]
+	clients atomic.Pointer[x509.CertPool]
+	manager certificate.Manager // nil for a certificate that is not asked for
+}
+
+// NewServing reads the files, or signs a certificate.
+func NewServing(o ServingOptions) (*Serving, error) {
+	s := &Serving{o: o}
+	if err := s.loadClients(); err != nil {
+		return nil, err
+	}
+	if o.Cert != "" {
+		return s, s.loadCert()
+	}
+	own, err := selfSigned(o.Node, o.IP)
+	if err != nil {
+		return nil, fmt.Errorf("serving certificate: %w", err)
+	}
+	s.cert.Store(&own)
+	if !o.Rotate {
+		return s, nil
+	}
+	files, err := newStore(o.Dir, servingPair, o.Logger, s.cert.Store)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := files.current()
+	if err != nil {
+		return nil, fmt.Errorf("serving certificate: %w", err)
+	}
+	if pair != nil && time.Now().Before(pair.Leaf.NotAfter) {
+		s.cert.Store(pair)
+	}
+	template := &x509.CertificateRequest{
+		Subject: subject(o.Node), DNSNames: []string{o.Node}, IPAddresses: []net.IP{net.ParseIP(o.IP)},
+	}
+	s.manager, err = manage(files, certificatesv1.KubeletServingSignerName, template,
+		func(*tls.Certificate) (kubernetes.Interface, error) { return o.Client, nil })
+	return s, err
+}
+
+// TLS is the configuration of the API's server. Client certificates are asked for and judged later, for a token will
+// do as well.
+func (s *Serving) TLS() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.cert.Load(), nil },
+		NextProtos:     []string{"http/1.1"}, // streams are upgrades of connections
+	}
+}
+
+// Clients are the authorities of client certificates, nil for none.
+func (s *Serving) Clients() *x509.CertPool { return s.clients.Load() }
+
+// Run follows the files and renews the certificate until ctx ends.
+func (s *Serving) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	if s.manager != nil {
+		s.manager.Start()
+		defer s.manager.Stop()
+	}
+	if s.o.Cert != "" {
+		all.Go(func() { s.follow(ctx, s.loadCert, s.o.Cert, s.o.Key) })
+	}
+	if s.o.ClientCA != "" {
+		all.Go(func() { s.follow(ctx, s.loadClients, s.o.ClientCA) })
+	}
+	<-ctx.Done()
+}
+
+func (s *Serving) loadCert() error {
+	pair, err := tls.LoadX509KeyPair(s.o.Cert, s.o.Key)
+	if err != nil {
+		return fmt.Errorf("serving certificate: %w", err)
+	}
+	s.cert.Store(&pair)
+	return nil
+}
+
+func (s *Serving) loadClients() error {
+	data := s.o.ClientCAData
+	if s.o.ClientCA != "" {
+		var err error
+		if data, err = os.ReadFile(s.o.ClientCA); err != nil {
+			return fmt.Errorf("authorities of clients: %w", err)
+		}
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return errors.New("authorities of clients: there is no certificate")
+	}
+	s.clients.Store(pool)
+	return nil
+}

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testkube"
+)
+
+// TestCertificates: a node without a kubeconfig asks for its certificates, which the stock controllers and an administrator
+// approve as docs/node.md says, and renews the one that it is a client by.
+func TestCertificates(t *testing.T) {
+	w := newControlPlane(t)
+	ctx := testdeadline.Context(t, 3*time.Minute)
+	grants, approve := documented(t)
+	for _, grant := range grants {
+		w.shell(ctx, t, grant)
+	}
+	dir := filepath.Join(w.Dir, "node")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	conf, pair := filepath.Join(dir, "node.conf"), filepath.Join(dir, "node-client-current.pem")
+	serve := func() {
+		w.serveAs(w.with(testkube.NodeName, "--kubeconfig", conf, "--bootstrap-kubeconfig", w.Bootstrap(), "--rotate-server-certificates"))
+	}
+	serve()
+	w.up(ctx, t)
+	for _, file := range []string{conf, pair} {
+		if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", file, st, err)
+		}
+	}
+	if n := w.asked(ctx, t, certificatesv1.KubeAPIServerClientKubeletSignerName, "bootstrap"); n != 1 {
+		t.Errorf("%d requests of a client's", n)
+	}
+	node := "system:node:" + testkube.NodeName
+	w.Wait(ctx, t, "the request for a serving certificate", func(ctx context.Context) error {
+		if n := w.asked(ctx, t, certificatesv1.KubeletServingSignerName, node); n != 1 {
+			return fmt.Errorf("%d requests", n)
+		}
+		return nil
+	})
+	w.shell(ctx, t, approve)
+	w.answers(ctx, t)
+	w.node.Stop(t)
+	ending, err := w.Ending(node, "system:nodes", testdeadline.For(2*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	current, err := os.Readlink(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(current, ending, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve()
+	w.Wait(ctx, t, "the certificate to be renewed", func(context.Context) error {
+		text, err := os.ReadFile(pair)
+		if err != nil {
+			return err
+		}
+		block, _ := pem.Decode(text)
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && time.Until(cert.NotAfter) < time.Hour {
+			err = fmt.Errorf("it ends at %s", cert.NotAfter)
+		}
+		return err
+	})
+	if n := w.asked(ctx, t, certificatesv1.KubeAPIServerClientKubeletSignerName, node); n != 1 {
+		t.Errorf("%d requests of the node's", n)
+	}
+	w.WaitNode(ctx, t)
+	w.answers(ctx, t)
+	log, err := os.ReadFile(filepath.Join(w.Dir, "node.log"))
+	if err != nil || strings.Contains(string(log), "PRIVATE KEY") {
+		t.Errorf("a key is in the log, or %v", err)
+	}
+}
+
+// documented are the commands of docs/node.md: those that grant, and the one that approves.
+func documented(t *testing.T) (grants []string, approve string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "node.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "kubectl create clusterrolebinding "):
+			grants = append(grants, line)
+		case strings.HasPrefix(line, "kubectl certificate approve "):
+			approve = line
+		}
+	}
+	if len(grants) != 3 || approve == "" {
+		t.Fatalf("docs/node.md has %q and %q", grants, approve)
+	}
+	return grants, approve
+}
+
+// answers waits until the API server has an answer of the node's: it takes no certificate but of the cluster's
+// authority.
+func (w *world) answers(ctx context.Context, t *testing.T) {
+	t.Helper()
+	w.Wait(ctx, t, "the node's API", func(ctx context.Context) error {
+		out, err := w.Client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes", testkube.NodeName, "proxy/healthz").DoRaw(ctx)
+		if err == nil && string(out) != "ok" {
+			err = fmt.Errorf("it answers %q", out)
+		}
+		return err
+	})
+}
+
+// shell runs a line of a user's.
+func (w *world) shell(ctx context.Context, t *testing.T, line string) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, "sh", "-ec", line)
+	cmd.Env = []string{"PATH=" + w.bin + ":" + os.Getenv("PATH"), "HOME=" + w.Dir, "KUBECONFIG=" + w.Kubeconfig()}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+}
+
+// asked counts a user's requests to a signer.
+func (w *world) asked(ctx context.Context, t *testing.T, signer, user string) (n int) {
+	t.Helper()
+	list, err := w.Client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range list.Items {
+		if one.Spec.SignerName == signer && one.Spec.Username == user {
+			n++
+		}
+	}
+	return n
+}
