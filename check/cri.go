@@ -17,8 +17,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/network/cni"
 )
 
-// CRI is the node's setting of `bulkhead cri`.
+// CRI is the node's setting of `bulkhead cri`, or of `bulkhead node`.
 type CRI struct {
+	// Socket and Kubelet, the kubelet's directory, are empty for `bulkhead node`, which has neither.
 	Socket, Kubelet string
 	// CNIConf and CNIBin are for pods whose network is the node's; CNIConf is empty for others.
 	CNIConf string
@@ -30,11 +31,15 @@ func (m *machine) criProbes() []Probe {
 	probes := []Probe{
 		{"root", func(context.Context) Finding { return judgeRoot(os.Geteuid()) }},
 		{"pods' cgroups", m.podCgroups},
-		{"kubelet root", func(context.Context) Finding {
+	}
+	if m.options.CRI.Kubelet != "" {
+		probes = append(probes, Probe{"kubelet root", func(context.Context) Finding {
 			info, err := os.Stat(m.options.CRI.Kubelet)
 			return judgeKubelet(m.options.CRI.Kubelet, err, err == nil && info.IsDir())
-		}},
-		{"socket", m.socket},
+		}})
+	}
+	if m.options.CRI.Socket != "" {
+		probes = append(probes, Probe{"socket", m.socket})
 	}
 	if m.options.CRI.CNIConf == "" {
 		return probes
@@ -44,8 +49,8 @@ func (m *machine) criProbes() []Probe {
 
 func judgeRoot(uid int) Finding {
 	if uid != 0 {
-		return fail(fmt.Sprintf("user %d cannot serve a kubelet: cgroups, network namespaces and the users of pods are root's to give", uid),
-			"run it as root: systemctl enable --now bulkhead-cri (deploy/systemd)")
+		return fail(fmt.Sprintf("user %d cannot be a node: cgroups, network namespaces and the users of pods are root's to give", uid),
+			"run it as root: systemctl enable --now bulkhead-cri, or bulkhead-node (deploy/systemd)")
 	}
 	return ok("each virtual machine gets a user of its own")
 }

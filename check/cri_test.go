@@ -88,10 +88,14 @@ func TestCRIProbes(t *testing.T) {
 	}{
 		{"no node", nil, []string{"QEMU", "network"}, []string{"root", "socket", "CNI"}},
 		{
-			"CNI", &CRI{CNIConf: "/c"},
+			"CNI", &CRI{CNIConf: "/c", Socket: "/s", Kubelet: "/k"},
 			[]string{"QEMU", "root", "pods' cgroups", "kubelet root", "socket", "CNI", "taps", "tc"}, []string{"pasta", "network"},
 		},
-		{"user", &CRI{}, []string{"QEMU", "root", "socket", "pasta", "network"}, []string{"CNI", "tc"}},
+		{
+			"no kubelet", &CRI{CNIConf: "/c"},
+			[]string{"root", "pods' cgroups", "CNI", "taps", "tc"}, []string{"kubelet root", "socket"},
+		},
+		{"user", &CRI{Socket: "/s", Kubelet: "/k"}, []string{"QEMU", "root", "socket", "pasta", "network"}, []string{"CNI", "tc"}},
 	} {
 		names := asked(tc.cri)
 		for _, name := range tc.with {

@@ -12,12 +12,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/cli/internal/output"
 	"github.com/bulkhead-project/bulkhead/door/cri/config"
+	nodeconfig "github.com/bulkhead-project/bulkhead/door/node/config"
 )
 
 // Check is the command check.
 func Check(a *app.App) *cobra.Command {
 	var f output.Format
-	var fresh, forCRI bool
+	var fresh, forCRI, forNode bool
 	var file string
 	cmd := &cobra.Command{
 		Use:        "check",
@@ -28,12 +29,14 @@ guest is really booted, a network really made. A warning says what pods have to
 do without; pods cannot run only where a line fails, and the exit code is then 1.
 
 With --cri it is about a node as well: what bulkhead cri needs with the settings of
-its configuration file, and the network that it gives to pods.
+its configuration file, and the network that it gives to pods. With --node it is about
+what bulkhead node needs, which has no kubelet.
 
 Whether KVM works is remembered until the host's next boot; --probe tries again.`,
 		Example: `  bulkhead check
   bulkhead check --probe
   sudo bulkhead check --cri
+  sudo bulkhead check --node
   bulkhead check -o json | jq -r '.[] | select(.status != "ok") | .remedy'`,
 		Args: app.AtMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,6 +49,9 @@ Whether KVM works is remembered until the host's next boot; --probe tries again.
 				if o.CRI, err = node(file); err != nil {
 					return fmt.Errorf("check: %w", err)
 				}
+			}
+			if forNode {
+				o.CRI = ownNode()
 			}
 			probes := check.Probes(o)
 			t := newFindings(a.Out, probes)
@@ -73,8 +79,17 @@ Whether KVM works is remembered until the host's next boot; --probe tries again.
 	f.Add(cmd)
 	cmd.Flags().BoolVar(&fresh, "probe", false, "probe KVM again instead of believing what was found since the host's last boot")
 	cmd.Flags().BoolVar(&forCRI, "cri", false, "find out what bulkhead cri needs on a node as well")
+	cmd.Flags().BoolVar(&forNode, "node", false, "find out what bulkhead node needs as well, with CNI's usual directories")
+	cmd.MarkFlagsMutuallyExclusive("cri", "node")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file of bulkhead cri (default "+config.File+", if it is there)")
 	return cmd
+}
+
+// ownNode is what bulkhead node has unless it is told otherwise.
+func ownNode() *check.CRI {
+	var c nodeconfig.Config
+	c.Add(pflag.NewFlagSet("node", pflag.ContinueOnError))
+	return &check.CRI{CNIConf: c.CNIConf, CNIBin: c.CNIBin}
 }
 
 // node is what bulkhead cri is told by a file.
