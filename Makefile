@@ -44,6 +44,7 @@ TOOL     := build/tools/bulkhead-guest
 BUNDLE   := bin/guest/bundle.json
 IMAGE    := build/busybox.tar
 PAGES    := build/man/bulkhead.1
+INSTALLER := build/images/install.tar
 SERVERS  := build/images/nginx.tar build/images/redis.tar
 
 # What tests find the programs and the guest by.
@@ -87,12 +88,12 @@ critools: ## build crictl and critest for e2e/cri, once (three minutes of a proc
 	@GO=$(GO) hack/build-once critest >/dev/null
 
 .PHONY: test
-test: build guest $(IMAGE) $(SERVERS) build/setup-test kubeall critools ## set up and run every test, those with virtual machines included
+test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test kubeall critools ## set up and run every test, those with virtual machines included
 	$(TEST) -race -short -timeout 20m ./...
 	$(TEST) -vet=off -p 1 -parallel 2 -timeout 30m $(VMTESTS)
 
 .PHONY: test-long
-test-long: build guest $(IMAGE) $(SERVERS) build/setup-test kubeall critools ## the same with the whole tables of faults and inputs (an hour or more)
+test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test kubeall critools ## the same with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
 
 .PHONY: soak
@@ -133,9 +134,24 @@ install: build guest man ## install into $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/bulkhead/kubernetes
 	for unit in deploy/systemd/*.service; do \
 	  sed 's|/usr/local|$(PREFIX)|' $$unit >$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; done
+	install -m 0755 hack/setup $(DESTDIR)$(PREFIX)/share/bulkhead/setup
 	install -m 0644 deploy/config.toml $(DESTDIR)$(PREFIX)/share/bulkhead/
 	install -m 0644 deploy/kubernetes/*.yaml $(DESTDIR)$(PREFIX)/share/bulkhead/kubernetes/
 	install -m 0644 bin/guest/vmlinux bin/guest/initrd bin/guest/bundle.json $(DESTDIR)$(PREFIX)/share/bulkhead/guest/
+
+# The image that deploy/kubernetes/install.yaml names, which a cluster's nodes are to find in a registry.
+.PHONY: install-image
+install-image: $(INSTALLER) ## make the image that installs a cluster's nodes, build/images/install.tar
+
+$(INSTALLER): $(PROGRAMS) $(BUNDLE) $(PAGES) hack/setup hack/debian-image $(wildcard deploy/*/*) | build/setup-build
+	@rm -rf build/install
+	@$(MAKE) --no-print-directory -s install DESTDIR=$(CURDIR)/build/install PREFIX=/usr/local
+	@mkdir -p build/install/opt
+	@mv build/install/usr/local build/install/opt/bulkhead
+	@rmdir build/install/usr
+	@install -m 0755 deploy/install/install build/install/opt/install
+	@hack/debian-image --add build/install $@ '{"Cmd": ["/opt/install"]}' busybox-static
+	@rm -rf build/install
 
 .PHONY: clean
 clean: ## remove what was made, but not what was fetched and built for it
