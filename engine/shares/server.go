@@ -136,9 +136,17 @@ func awaitReady(ctx context.Context, says *os.File) error {
 	return fmt.Errorf("the server does not begin: %w", err)
 }
 
-// reap collects a server that was this process's child.
-func reap(id procid.ID) {
-	_, _ = unix.Wait4(id.PID, nil, unix.WNOHANG, nil)
+// reap collects a server that was this process's child, and says how it ended. That of another engine is not told of.
+func reap(id procid.ID) string {
+	var status unix.WaitStatus
+	switch pid, err := unix.Wait4(id.PID, &status, unix.WNOHANG, nil); {
+	case err != nil || pid != id.PID:
+		return "not known: it was another engine's"
+	case status.Signaled():
+		return "signal: " + status.Signal().String()
+	default:
+		return fmt.Sprintf("exit status %d", status.ExitStatus())
+	}
 }
 
 // dyingPatience is what a server has to end that was killed.

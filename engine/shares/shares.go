@@ -261,11 +261,11 @@ func (s *Set) watch(server procid.ID) error {
 		if server.Wait(ctx) != nil || ctx.Err() != nil {
 			return
 		}
-		reap(server)
+		how := reap(server)
 		if !s.pod.Up() {
 			return
 		}
-		s.host.Logger.Warn("the server of the host's directories has ended, and is started again")
+		s.host.Logger.Warn("the server of the host's directories has ended, and is started again", "ended", how)
 		s.again(ctx, time.Since(began))
 	})
 }
