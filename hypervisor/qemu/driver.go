@@ -14,6 +14,7 @@ import (
 	"os/exec"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
 // Driver starts machines with one QEMU program. It is safe for concurrent use
@@ -21,6 +22,9 @@ import (
 type Driver struct {
 	// Program is the path of qemu-system-x86_64.
 	Program string
+	// Holes is the path of the library that has a clone's memory beside what its template holds be its own
+	// (hypervisor/warm/preload); empty is none, with which that memory counts twice.
+	Holes string
 }
 
 var _ hypervisor.Driver = Driver{}
@@ -35,7 +39,19 @@ func New() (Driver, error) {
 	if err != nil {
 		return Driver{}, fmt.Errorf("find QEMU: %w (install qemu-system-x86 or set BULKHEAD_QEMU)", err)
 	}
-	return Driver{Program: path}, nil
+	holes, err := dirs.Sibling("bulkhead-warm.so")
+	if err != nil {
+		holes = "" // other processors have none
+	}
+	return Driver{Program: path, Holes: holes}, nil
+}
+
+// Programs are the files that a machine's process executes: QEMU, and the library if there is one.
+func (d Driver) Programs() []string {
+	if d.Holes == "" {
+		return []string{d.Program}
+	}
+	return []string{d.Program, d.Holes}
 }
 
 // Boot implements hypervisor.Driver.

@@ -70,6 +70,9 @@ func (d Driver) start(
 	}
 	cmd := exec.Command(d.Program, arguments(m, o, fd, mode)...)
 	cmd.Env = []string{"LC_ALL=C"}
+	if mode == clone && d.Holes != "" {
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+d.Holes)
+	}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = p.files
 	cmd.Stderr = v.stderr

@@ -11,9 +11,9 @@ import (
 )
 
 // Machine is what QEMU needs of the host for m: the program with its libraries and
-// firmware, and its devices. All else it inherits, open; sockets are for its
+// firmware, the libraries that it is to load besides, and its devices. All else it inherits, open; sockets are for its
 // user network.
-func Machine(m hypervisor.Machine, program string) confine.Policy {
+func Machine(m hypervisor.Machine, program string, libraries ...string) confine.Policy {
 	p := confine.Policy{
 		Read: append([]string{
 			"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache",
@@ -23,6 +23,7 @@ func Machine(m hypervisor.Machine, program string) confine.Policy {
 		Write:    []string{"/dev/null", "/dev/zero"},
 		NoTCP:    !sockets(m),
 	}
+	p.Read = append(p.Read, libraries...)
 	if sockets(m) {
 		// QEMU's user network resolves names as the host does.
 		p.Read = append(p.Read, "/etc/resolv.conf", "/run/systemd/resolve", "/run/resolvconf")

@@ -11,7 +11,7 @@ import (
 // host is what a shim needs beyond its own code. The walls are for good, and for the
 // whole process: a test puts up none, and its VMs are fakes.
 type host struct {
-	driver  func() (d hypervisor.Driver, program string, err error)
+	driver  func() (d hypervisor.Driver, programs []string, err error)
 	confine func(confine.Policy) (missing, err error)
 	spawn   func(*exec.Cmd, confine.Policy) (missing, err error)
 	seal    func(machine int) error
@@ -19,9 +19,9 @@ type host struct {
 
 // thisHost is a shim's own.
 var thisHost = host{
-	driver: func() (hypervisor.Driver, string, error) {
+	driver: func() (hypervisor.Driver, []string, error) {
 		d, err := qemu.New()
-		return d, d.Program, err
+		return d, d.Programs(), err
 	},
 	confine: confine.Apply,
 	spawn:   confine.Start,

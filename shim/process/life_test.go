@@ -186,7 +186,7 @@ func TestStartFails(t *testing.T) {
 	}{
 		"no directory": {func(_ *testing.T, w *world) { w.dir = filepath.Join(w.dir, "none") }, false, "become the shim of"},
 		"no hypervisor": {func(_ *testing.T, w *world) {
-			w.host.driver = func() (hypervisor.Driver, string, error) { return nil, "", broken }
+			w.host.driver = func() (hypervisor.Driver, []string, error) { return nil, nil, broken }
 		}, false, "broken"},
 		"no walls": {func(_ *testing.T, w *world) {
 			w.host.confine = func(confine.Policy) (missing, err error) { return nil, broken }

@@ -97,11 +97,11 @@ func (s *shim) up() (err error) {
 	}
 	fault.Point("shim.locked")
 	s.lock = lock // held until the process ends
-	driver, program, err := s.host.driver()
+	driver, programs, err := s.host.driver()
 	if err != nil {
 		return err
 	}
-	s.driver = driver
+	s.driver, s.libraries = driver, programs[1:]
 	if err := s.prepare(); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (s *shim) up() (err error) {
 		// bound for the number of pods.
 		s.log.Warn("the machine will not end with its directory", "error", err)
 	}
-	missing, err := s.host.confine(s.policy(program))
+	missing, err := s.host.confine(s.policy(programs[0]))
 	if err != nil {
 		return fmt.Errorf("confine the shim: %w", err)
 	}
@@ -145,7 +145,7 @@ func (s *shim) policy(program string) confine.Policy {
 
 // machinePolicy is what QEMU needs. The files of a cold boot's kernel are opened again.
 func (s *shim) machinePolicy(program string) confine.Policy {
-	p := policy.Machine(s.m.Machine, program)
+	p := policy.Machine(s.m.Machine, program, s.libraries...)
 	for _, name := range []string{bootstrap.Kernel, bootstrap.Initrd} {
 		if f := s.files[name]; f != nil {
 			p.ReadFiles = append(p.ReadFiles, f)

@@ -37,11 +37,13 @@ type shim struct {
 	lock  *flock.Lock
 	ended chan string
 
-	driver  hypervisor.Driver
-	console *os.File         // where the machine's is written
-	follow  *service.Console // how it is told
-	sandbox *sandbox.Sandbox
-	sealed  bool // before and while the machine starts, by one goroutine
+	driver hypervisor.Driver
+	// libraries are what the machine's process loads beside its program.
+	libraries []string
+	console   *os.File         // where the machine's is written
+	follow    *service.Console // how it is told
+	sandbox   *sandbox.Sandbox
+	sealed    bool // before and while the machine starts, by one goroutine
 
 	hub       events.Hub
 	store     fdpass.Store

@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 		channel.Serve(w.ctx, conn, channel.Hello{Version: agentv1.Version}, func(c net.Conn) { agentv1.Serve(w.ctx, c, agent()) })
 	}
 	w.host = host{
-		driver: func() (hypervisor.Driver, string, error) { return &w.driver, "/usr/bin/vmm", nil },
+		driver: func() (hypervisor.Driver, []string, error) { return &w.driver, []string{"/usr/bin/vmm"}, nil },
 		confine: func(p confine.Policy) (missing, err error) {
 			w.note(func() { w.policies = append(w.policies, p) })
 			return nil, nil

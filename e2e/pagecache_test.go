@@ -1,0 +1,22 @@
+package e2e
+
+import "testing"
+
+// TestPageCache: a machine whose guest uses all of its memory, for files that a container writes, is not ended for
+// want of memory on the host, be it a clone or a fork.
+func TestPageCache(t *testing.T) {
+	t.Parallel()
+	for name, w := range map[string]func(*testing.T) *world{"clone": newWorld, "fork": newForkingWorld} {
+		t.Run(name, func(t *testing.T) {
+			w := w(t)
+			if name == "fork" {
+				w.must(t, "", "run", "--rm", "-q", image, "true")
+			}
+			out := w.must(t, "", "run", "--rm", "-q", image, "sh", "-c",
+				"dd if=/dev/zero of=/big bs=1M count=600 2>/dev/null && wc -c </big")
+			if out != "629145600\n" {
+				t.Errorf("it says %q", out)
+			}
+		})
+	}
+}
