@@ -87,7 +87,8 @@ func TestInstall(t *testing.T) {
 	}
 	var files []string
 	for path, text := range map[string]string{
-		"bin/bulkhead": "new", "bin/other": "other", "libexec/bulkhead/bulkhead-engine": "engine", "lib/systemd/system/bulkhead-cri.service": "unit",
+		"bin/bulkhead": "new", "bin/other": "other", "libexec/bulkhead/bulkhead-engine": "engine",
+		"lib/systemd/system/bulkhead-cri.service": "unit",
 	} {
 		path = filepath.Join(i.host, "usr/local", path)
 		files = append(files, path)

@@ -27,7 +27,8 @@ func TestInstallImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		out := w.must(t, "", "run", "--rm", "-v", host+":/host", "-e", "SERVICE=none", "-e", "PACKAGES=no", "-e", "WAIT=no", "localhost/bulkhead-install:test")
+		out := w.must(t, "", "run", "--rm", "-v", host+":/host",
+			"-e", "SERVICE=none", "-e", "PACKAGES=no", "-e", "WAIT=no", "localhost/bulkhead-install:test")
 		if out != "install: Bulkhead is in /usr/local\n" {
 			t.Errorf("it says %q", out)
 		}
