@@ -27,6 +27,9 @@ func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 		out.StopSignal = stopSignalOf(status)
 		switch {
 		case r.running(c):
+			if r.outdated(c) {
+				out.Image = status.GetImage().GetImage()
+			}
 			out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(instance.Time(status.GetStartedAt()))}
 		case c.newest.Exited():
 			if r.ended || r.stopping != nil || !r.wants(c) || c.failure == nil && c.image.failure == nil {

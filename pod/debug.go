@@ -84,7 +84,7 @@ func (p *Pod) CanDebug(spec corev1.EphemeralContainer) error {
 
 // adopt takes in the ephemeral containers that were added meanwhile.
 func (r *run) adopt() {
-	r.takeResize()
+	r.takeWanted()
 	r.p.mu.Lock()
 	added := r.p.added[r.adopted:]
 	r.adopted += len(added)

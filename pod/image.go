@@ -72,6 +72,9 @@ func (r *run) ensurePull(ctx context.Context, p pull) bool {
 		found, failed := fetcher.Fetch(ctx, p.name, p.policy, sandbox)
 		at := time.Now()
 		return func() {
+			if p.c != nil && p.c.spec.Image != p.name {
+				return // another one is wanted meanwhile, and may be on its way
+			}
 			state.pulling = false
 			if failed != nil {
 				state.failure = &failure{reason: failed.Reason, message: failed.Message, at: at}

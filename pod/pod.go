@@ -45,7 +45,9 @@ type Pod struct {
 	observed chan struct{} // closed when Run has first looked
 	look     sync.Once
 	volumes  *volume.Manager
-	wanted   *corev1.Pod // pod with what Resize has asked for; nil for nothing
+	wanted   *corev1.Pod          // pod with what Resize and Update have asked for; nil for nothing
+	refused  *podstatus.Condition // why the resources of wanted cannot be had, by the one who updated it
+	asked    int                  // how often wanted was replaced
 }
 
 // New prepares a pod without touching the runtime. A pod that cannot be run

@@ -50,12 +50,13 @@ func (p *Pod) Resize(name string, next corev1.ResourceRequirements) (generation 
 			after)
 	}
 	wanted.Generation++
-	p.wanted = wanted
+	p.wanted, p.refused = wanted, nil
+	p.asked++
 	p.Changed()
 	return wanted.Generation, nil
 }
 
-// Spec is the pod as it is asked for: as it was given, and resized since. The
+// Spec is the pod as it is asked for: as it was given, and resized or updated since. The
 // caller may keep it.
 func (p *Pod) Spec() *corev1.Pod {
 	p.mu.Lock()
@@ -78,27 +79,6 @@ type resizing struct {
 
 // resizeRetry is how soon a resize that failed is tried again.
 const resizeRetry = 5 * time.Second
-
-// takeResize takes over the resources that the pod is to have now.
-func (r *run) takeResize() {
-	r.p.mu.Lock()
-	wanted := r.p.wanted
-	r.p.mu.Unlock()
-	if wanted == nil || wanted.Generation == r.pod.Generation {
-		return
-	}
-	r.pod.Generation = wanted.Generation
-	for _, c := range r.containers {
-		if spec := resize.Container(&wanted.Spec, c.spec.Name); spec != nil && c.kind != podspec.Ephemeral {
-			if c.has == nil {
-				c.has = c.spec.Resources.DeepCopy()
-			}
-			c.spec.Resources = *spec.Resources.DeepCopy()
-		}
-	}
-	r.resize.pending, r.resize.retry = nil, time.Time{}
-	r.stale = r.mounted // the downward API tells of them
-}
 
 // change is what is to change of one of the pod's containers.
 type change struct {

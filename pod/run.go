@@ -61,6 +61,7 @@ type run struct {
 	machine  allocatable
 	images   map[string]*imageState // of the volumes that are images, by their names
 	resize   resizing
+	asked    int // of Pod, whose wanted is taken over
 }
 
 // failure is why a container waits.

@@ -67,6 +67,11 @@ func (r *run) start(runCtx context.Context, c *container) {
 	launch := config.Launch{
 		Restarts: restarts, IPs: r.ips(), Target: target, Allocatable: allocatable,
 		Skipped: func(s config.Skipped) { r.skipped(c, s) }, Images: r.imageRefs(),
+		Note: func(reason, message string) {
+			if !r.p.failsFast() { // else its error is Run's alone
+				r.event(c, true, reason, message)
+			}
+		},
 	}
 	if image.image != nil {
 		launch.Image, launch.Ref = image.image.Image, image.image.Ref
@@ -183,7 +188,7 @@ func (r *run) up() bool {
 func (r *run) createContainer(ctx context.Context, of *corev1.Container, spec *runtimeapi.ContainerConfig) (string, error) {
 	sandbox := config.Sandbox(&r.o.Options, r.sandbox.GetMetadata().GetAttempt())
 	if more, ok := r.o.Runtime.(runtimev1.Runtime); ok {
-		return more.CreateContainerWith(ctx, r.sandbox.GetId(), spec, sandbox, config.BeyondContainer(of))
+		return more.CreateContainerWith(ctx, r.sandbox.GetId(), spec, sandbox, config.BeyondContainer(&r.o.Options, of))
 	}
 	return r.o.Runtime.CreateContainer(ctx, r.sandbox.GetId(), spec, sandbox)
 }

@@ -39,6 +39,7 @@ func (r *run) step(ctx context.Context) {
 	}
 	r.checkHealth(ctx)
 	r.checkResize(ctx)
+	r.checkImages(ctx)
 	if !r.mount(ctx) || !r.volumeImages(ctx) {
 		return
 	}

@@ -21,10 +21,14 @@ var ErrBeyondCRI = errors.New("the runtime cannot keep it")
 // Beyond is what the pod asks for that the CRI has no field for.
 func Beyond(o *Options) runtimev1.PodOptions {
 	limit := podLimits(o.Pod)[corev1.ResourceEphemeralStorage]
+	storage := limit.Value()
+	if o.SoftStorage && storage > 0 {
+		storage += int64(1+len(o.Pod.Spec.Containers)+len(o.Pod.Spec.InitContainers)) * softRoom(storage)
+	}
 	out := runtimev1.PodOptions{
 		Network: o.Network, Accel: o.Accel, Cold: o.Template == "off", NoFork: o.Warm == "off",
 		WholeCPU: ownLimit(o.Pod, corev1.ResourceCPU), WholeMemory: ownLimit(o.Pod, corev1.ResourceMemory),
-		Unstated: !bounded(o.Pod, corev1.ResourceMemory), ScratchBytes: limit.Value(),
+		Unstated: !bounded(o.Pod, corev1.ResourceMemory), ScratchBytes: storage,
 	}
 	if group := fsGroup(o.Pod); group != nil {
 		out.FSGroup = int(*group)
@@ -85,10 +89,17 @@ func emptyDir(name string, source *corev1.EmptyDirVolumeSource) containerv1.Dir 
 }
 
 // BeyondContainer is what a container asks for that the CRI has no field for.
-func BeyondContainer(container *corev1.Container) runtimev1.ContainerOptions {
+func BeyondContainer(o *Options, container *corev1.Container) runtimev1.ContainerOptions {
 	limit := container.Resources.Limits[corev1.ResourceEphemeralStorage]
-	return runtimev1.ContainerOptions{StorageBytes: limit.Value()}
+	storage := limit.Value()
+	if o.SoftStorage && storage > 0 {
+		storage += softRoom(storage)
+	}
+	return runtimev1.ContainerOptions{StorageBytes: storage}
 }
+
+// softRoom is what can be written beyond a limit of ephemeral storage that is soft, in bytes.
+func softRoom(limit int64) int64 { return max(limit/10, 16<<20) }
 
 // Plain refuses a pod that asks for what a runtime without more than the CRI cannot keep.
 // The error names the fields and matches ErrBeyondCRI.

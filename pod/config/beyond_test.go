@@ -79,11 +79,26 @@ func TestBeyond(t *testing.T) {
 
 func TestBeyondContainer(t *testing.T) {
 	container := &testpod.New("Never", "main").Spec.Containers[0]
-	if got := BeyondContainer(container); got != (runtimev1.ContainerOptions{}) {
+	if got := BeyondContainer(&Options{}, container); got != (runtimev1.ContainerOptions{}) {
 		t.Errorf("nothing: %+v", got)
 	}
 	container.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Mi")}
-	if got := BeyondContainer(container); got.StorageBytes != 1<<20 {
+	if got := BeyondContainer(&Options{}, container); got.StorageBytes != 1<<20 {
 		t.Errorf("a limit: %+v", got)
+	}
+}
+
+// TestSoftStorage: limits that are soft leave room beyond them, and what has no limit gets none.
+func TestSoftStorage(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]int64{"": {0, 0}, "10Mi": {26 << 20, 42 << 20}, "1Gi": {1<<30 + 1<<30/10, 1<<30 + 2*(1<<30/10)}} {
+		p := testpod.New("Never", "main")
+		if text != "" {
+			p.Spec.Containers[0].Resources.Limits = testpod.Resources("ephemeral-storage=" + text)
+		}
+		o := &Options{Pod: p, SoftStorage: true}
+		if got := [2]int64{BeyondContainer(o, &p.Spec.Containers[0]).StorageBytes, Beyond(o).ScratchBytes}; got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
 	}
 }

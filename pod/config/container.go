@@ -20,6 +20,8 @@ type Launch struct {
 	Allocatable corev1.ResourceList
 	// Skipped, if set, is told of the keys that became no variables.
 	Skipped func(Skipped)
+	// Note, if set, is told of what variables refer to and do not get, with the reason of an event.
+	Note func(reason, message string)
 	// Images are the references of the volumes that are images, by the volumes'
 	// names.
 	Images map[string]string

@@ -112,14 +112,14 @@ func (e *environment) from(ctx context.Context, from *corev1.EnvFromSource) erro
 		note = Skipped{Source: "configMap", Name: from.ConfigMapRef.Name}
 		object, err := e.o.AllObjects().ConfigMap(ctx, note.Name)
 		if err != nil {
-			return missing(err, from.ConfigMapRef.Optional)
+			return e.missing(err, from.ConfigMapRef.Optional, "ConfigMap", note.Name)
 		}
 		values = object.Data
 	case from.SecretRef != nil:
 		note = Skipped{Source: "secret", Name: from.SecretRef.Name}
 		object, err := e.o.AllObjects().Secret(ctx, note.Name)
 		if err != nil {
-			return missing(err, from.SecretRef.Optional)
+			return e.missing(err, from.SecretRef.Optional, "Secret", note.Name)
 		}
 		for key, value := range object.Data {
 			values[key] = string(value)
@@ -144,12 +144,34 @@ func (e *environment) from(ctx context.Context, from *corev1.EnvFromSource) erro
 	return nil
 }
 
-// missing is err, unless it says that something is not there that need not be.
-func missing(err error, optional *bool) error {
-	if errors.Is(err, volume.ErrNotFound) && optional != nil && *optional {
+// missing is err, unless it says that something is not there that need not be. That it is not there is
+// noted.
+func (e *environment) missing(err error, optional *bool, kind, name string) error {
+	if !errors.Is(err, volume.ErrNotFound) {
+		e.note(optional, kind+"Read", "%s %q could not be read: %v", kind, name, err)
+		return err
+	}
+	e.note(optional, kind+"NotFound", "%s %q not found", kind, name)
+	if optional != nil && *optional {
 		return nil
 	}
 	return err
+}
+
+// note tells of what a container's variables refer to and do not get, with Virtual Kubelet's reasons.
+func (e *environment) note(optional *bool, what, format string, args ...any) {
+	if e.with.Note == nil {
+		return
+	}
+	need := "Mandatory"
+	if optional != nil && *optional {
+		need = "Optional"
+	}
+	reason := need + what
+	if kind, failed := strings.CutSuffix(what, "Read"); failed {
+		reason = "FailedToRead" + need + kind
+	}
+	e.with.Note(reason, fmt.Sprintf(format, args...))
 }
 
 // source is the value of a reference; what is optional and not there is not set.
@@ -165,7 +187,7 @@ func (e *environment) source(ctx context.Context, from *corev1.EnvVarSource) (va
 		ref := from.ConfigMapKeyRef
 		object, err := e.o.AllObjects().ConfigMap(ctx, ref.Name)
 		if err != nil {
-			return "", false, missing(err, ref.Optional)
+			return "", false, e.missing(err, ref.Optional, "ConfigMap", ref.Name)
 		}
 		value, set := object.Data[ref.Key]
 		return e.key(value, set, ref.Optional, "ConfigMap", ref.Name, ref.Key)
@@ -173,7 +195,7 @@ func (e *environment) source(ctx context.Context, from *corev1.EnvVarSource) (va
 		ref := from.SecretKeyRef
 		object, err := e.o.AllObjects().Secret(ctx, ref.Name)
 		if err != nil {
-			return "", false, missing(err, ref.Optional)
+			return "", false, e.missing(err, ref.Optional, "Secret", ref.Name)
 		}
 		value, set := object.Data[ref.Key]
 		return e.key(string(value), set, ref.Optional, "Secret", ref.Name, ref.Key)
@@ -182,6 +204,9 @@ func (e *environment) source(ctx context.Context, from *corev1.EnvVarSource) (va
 }
 
 func (e *environment) key(value string, set bool, optional *bool, kind, name, key string) (string, bool, error) {
+	if !set {
+		e.note(optional, kind+"KeyNotFound", "key %q not found in %s %q", key, kind, name)
+	}
 	if !set && (optional == nil || !*optional) {
 		return "", false, fmt.Errorf("couldn't find key %s in %s %s/%s", key, kind, e.o.Pod.Namespace, name)
 	}

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
+	"github.com/bulkhead-project/bulkhead/volume"
 )
 
 // The references, in short.
@@ -194,5 +197,60 @@ func TestEnvironmentWithoutObjects(t *testing.T) {
 	_, err := resolveEnvironment(t.Context(), &Options{Pod: pod}, &pod.Spec.Containers[0], Launch{})
 	if err == nil || err.Error() != `secret "keys" not found` {
 		t.Error(err)
+	}
+}
+
+// TestEnvironmentNotes: what a variable refers to and does not get is told with Virtual Kubelet's reasons.
+func TestEnvironmentNotes(t *testing.T) {
+	t.Parallel()
+	yes := true
+	objects := testpod.Set(t, []*corev1.ConfigMap{testpod.ConfigMap("settings", "A", "a")}, []*corev1.Secret{testpod.Secret("keys", "S", "s")})
+	for _, tt := range []struct {
+		env  corev1.EnvVar
+		from *corev1.EnvFromSource
+		want string
+	}{
+		{env: configKey("A", "settings", "A", nil)},
+		{env: configKey("A", "settings", "B", nil), want: `MandatoryConfigMapKeyNotFound: key "B" not found in ConfigMap "settings"`},
+		{env: configKey("A", "settings", "B", &yes), want: `OptionalConfigMapKeyNotFound: key "B" not found in ConfigMap "settings"`},
+		{env: configKey("A", "gone", "B", nil), want: `MandatoryConfigMapNotFound: ConfigMap "gone" not found`},
+		{env: secretKey("A", "keys", "B", nil), want: `MandatorySecretKeyNotFound: key "B" not found in Secret "keys"`},
+		{env: secretKey("A", "gone", "B", &yes), want: `OptionalSecretNotFound: Secret "gone" not found`},
+		{env: secretKey("A", "gone", "B", nil), want: `MandatorySecretNotFound: Secret "gone" not found`},
+		{env: value("A", "a"), from: new(allOfConfig("", "gone", &yes)), want: `OptionalConfigMapNotFound: ConfigMap "gone" not found`},
+		{env: value("A", "a"), from: new(allOfSecret("", "gone", nil)), want: `MandatorySecretNotFound: Secret "gone" not found`},
+	} {
+		p := testpod.New("Never", "main")
+		p.Spec.Containers[0].Env = []corev1.EnvVar{tt.env}
+		if tt.from != nil {
+			p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{*tt.from}
+		}
+		got := ""
+		_, err := resolveEnvironment(t.Context(), &Options{Pod: p, Objects: objects}, &p.Spec.Containers[0], Launch{
+			Note: func(reason, message string) { got += reason + ": " + message },
+		})
+		if got != tt.want || (err != nil) != strings.HasPrefix(tt.want, "Mandatory") {
+			t.Errorf("%q, %v, want %q", got, err, tt.want)
+		}
+	}
+}
+
+// unread are objects that nobody can read now.
+type unread struct{ volume.None }
+
+func (unread) Secret(context.Context, string) (*corev1.Secret, error) {
+	return nil, errors.New("not now")
+}
+
+// TestEnvironmentUnread: what cannot be read is not what is not there.
+func TestEnvironmentUnread(t *testing.T) {
+	t.Parallel()
+	p, got := testpod.New("Never", "main"), ""
+	p.Spec.Containers[0].Env = []corev1.EnvVar{secretKey("A", "keys", "B", new(true))}
+	_, err := resolveEnvironment(t.Context(), &Options{Pod: p, Objects: unread{}}, &p.Spec.Containers[0], Launch{
+		Note: func(reason, message string) { got += reason + ": " + message },
+	})
+	if want := `FailedToReadOptionalSecret: Secret "keys" could not be read: not now`; got != want || err == nil {
+		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strconv"
@@ -60,14 +59,21 @@ func containerAnnotations(pod *corev1.Pod, container *corev1.Container, restarts
 	return out
 }
 
-// hash identifies a container's specification.
+// hashKind begins the hashes that are made of what has a container started anew when it changes, as
+// those of kubelets are. Earlier ones were made of the whole specification, and tell nothing.
+const hashKind = "image-"
+
+// hash identifies what of a container's specification has it started anew when it changes.
 func hash(container *corev1.Container) string {
-	data, err := json.Marshal(container)
-	if err != nil { // no value of the type fails
-		return ""
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:4])
+	sum := sha256.Sum256([]byte(container.Name + "\x00" + container.Image))
+	return hashKind + hex.EncodeToString(sum[:4])
+}
+
+// Outdated tells whether a container with these annotations was made from another specification of it than this
+// one, in what has it started anew. Annotations that tell nothing of that are of none.
+func Outdated(annotations map[string]string, container *corev1.Container) bool {
+	made := annotations[annotationHash]
+	return strings.HasPrefix(made, hashKind) && made != hash(container)
 }
 
 // refuseInternal keeps a user's annotations from steering the engine.

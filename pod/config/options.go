@@ -36,6 +36,9 @@ type Options struct {
 	// Services, if set, are the Services of the pod's namespace and that of the API server, for
 	// variables. It may wait a moment for them.
 	Services func(ctx context.Context) ([]*corev1.Service, error)
+	// SoftStorage has writes beyond a limit of ephemeral storage fail only somewhat beyond it: who runs the
+	// pod ends it then.
+	SoftStorage bool
 	// Places says what no pod gets of the host, and where nothing is made for it.
 	Places place.Rules
 	// HostsFile is where the pod's /etc/hosts is written; its directory exists.

@@ -180,8 +180,9 @@ func (p *Pod) Watch() (corev1.PodStatus, <-chan struct{}) {
 	defer p.mu.Unlock()
 	status, changed := p.p.Watch()
 	if p.rec.Ended != nil {
-		status = *p.rec.Ended
+		status = *p.rec.Ended.DeepCopy()
 	}
+	p.rec.Verdict.over(&status, p.rec.Ended != nil)
 	return status, changed
 }
 

@@ -45,15 +45,29 @@ type Record struct {
 	// Resources are what containers were resized to, by name, in Generation steps.
 	Resources  map[string]corev1.ResourceRequirements `json:"resources,omitempty"`
 	Generation int64                                  `json:"generation,omitempty"`
+	// Changed is what else of the pod was changed since it was given; nil is nothing.
+	Changed *Changed `json:"changed,omitempty"`
+	// Verdict is why the pod is ended, or was; nil for one that ends by itself or as it was asked to.
+	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
-// spec is the pod with the containers that were added to it, as it was resized.
+// Changed is what of a pod can change while it runs, beside its resources.
+type Changed struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Deadline    *int64            `json:"deadline,omitempty"` // activeDeadlineSeconds
+	// Images are those of all containers, by name.
+	Images map[string]string `json:"images,omitempty"`
+}
+
+// spec is the pod with the containers that were added to it, as it was resized and changed.
 func (r *Record) spec() *corev1.Pod {
-	if len(r.Ephemeral)+len(r.Resources) == 0 {
+	if len(r.Ephemeral)+len(r.Resources) == 0 && r.Changed == nil {
 		return r.Pod
 	}
 	p := r.Pod.DeepCopy()
 	r.resized(p)
+	r.Changed.over(p)
 	p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, r.Ephemeral...)
 	return p
 }
@@ -75,7 +89,7 @@ func (p *Pod) save() error {
 	return atomicfile.WriteJSON(filepath.Join(p.dir, recordFile), p.rec, 0o600, atomicfile.Durable)
 }
 
-// Spec is the pod with the containers that were added to it, as it was resized. It
+// Spec is the pod with the containers that were added to it, as it was resized and changed. It
 // must not be changed.
 func (p *Pod) Spec() *corev1.Pod {
 	p.mu.Lock()

@@ -1,0 +1,42 @@
+package manager
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Verdict is why a pod is ended that was not done: its status is Failed with it, and the condition DisruptionTarget
+// tells of it.
+type Verdict struct {
+	Reason  string      `json:"reason"`
+	Message string      `json:"message"`
+	Time    metav1.Time `json:"time"`
+}
+
+// Condemn ends the pod within grace, in seconds, as Stop does, for a reason that its status tells. The first reason
+// stays.
+func (p *Pod) Condemn(ctx context.Context, grace int64, reason, message string) error {
+	p.mu.Lock()
+	if p.rec.Ended == nil && p.rec.Verdict == nil {
+		p.rec.Verdict = &Verdict{Reason: reason, Message: message, Time: metav1.Now()} // Stop writes it down
+	}
+	p.mu.Unlock()
+	return p.Stop(ctx, &grace)
+}
+
+// over lays the verdict over the status of a pod.
+func (v *Verdict) over(status *corev1.PodStatus, ended bool) {
+	if v == nil {
+		return
+	}
+	status.Reason, status.Message = v.Reason, v.Message
+	if ended {
+		status.Phase = corev1.PodFailed
+	}
+	status.Conditions = append(status.Conditions[:len(status.Conditions):len(status.Conditions)], corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: v.Message,
+		LastTransitionTime: v.Time, ObservedGeneration: status.ObservedGeneration,
+	})
+}

@@ -1,0 +1,41 @@
+package manager
+
+import (
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestCondemn: a pod that is ended for a reason has failed with it, whatever its containers did, and for the next
+// manager as well.
+func TestCondemn(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.open()
+		p := w.run(m, Record{Pod: spec("web")})
+		if err := p.Condemn(t.Context(), 1, "Evicted", "too little memory"); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Condemn(t.Context(), 1, "Terminated", "later"); err != nil {
+			t.Fatal(err)
+		}
+		m.Close()
+		next, err := w.open().Get(p.UID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for _, one := range []*Pod{p, next} {
+			status := one.Status()
+			found := 0
+			for _, c := range status.Conditions {
+				if c.Type == corev1.DisruptionTarget && c.Reason == corev1.PodReasonTerminationByKubelet && c.Message == "too little memory" {
+					found++
+				}
+			}
+			if status.Phase != corev1.PodFailed || status.Reason != "Evicted" || found != 1 {
+				t.Errorf("%s, %s, %d conditions", status.Phase, status.Reason, found)
+			}
+		}
+	})
+}

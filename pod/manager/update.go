@@ -1,0 +1,84 @@
+package manager
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
+)
+
+// Update has a pod be as next is, a newer version of the one that it was given as: pod.Pod's Update says what of
+// it. It is written down, for the next manager to go on with. Where nothing is new, nothing is done.
+func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	run, done := p.p, p.done
+	if p.rec.Ended != nil {
+		return nil
+	}
+	resized := run.Update(next, refused) && refused == nil
+	before, given := p.rec, p.rec.spec()
+	wanted := pod.Updated(given, next)
+	dirty := next.Generation > given.Generation
+	p.rec.Generation = max(p.rec.Generation, next.Generation)
+	if changed := changedOf(wanted); !equality.Semantic.DeepEqual(changed, changedOf(given)) {
+		p.rec.Changed, dirty = changed, true
+	}
+	resized = resized && p.noteResources(given, wanted)
+	if !dirty && !resized {
+		return nil
+	}
+	if err := p.save(); err != nil {
+		p.rec = before
+		return fmt.Errorf("update pod %s: %w", p.Key(), err)
+	}
+	if resized {
+		generation := next.Generation
+		p.m.wg.Go(func() {
+			if err := p.settle(run.Watch, done, generation); err != nil {
+				p.m.o.Logger.Info("a pod is not resized", "pod", p.Key(), "error", err)
+			}
+		})
+	}
+	return nil
+}
+
+// noteResources takes those of the pod's containers into the record that are other ones than it was given, and
+// tells whether any is another one than before. It is called with mu held.
+func (p *Pod) noteResources(before, wanted *corev1.Pod) (found bool) {
+	next := map[string]corev1.ResourceRequirements{}
+	for c := range podspec.All(&wanted.Spec) {
+		if !equality.Semantic.DeepEqual(c.Resources, resourcesOf(p.rec.Pod, c.Name)) {
+			next[c.Name] = *c.Resources.DeepCopy()
+		}
+		found = found || !equality.Semantic.DeepEqual(c.Resources, resourcesOf(before, c.Name))
+	}
+	p.rec.Resources = next
+	return found
+}
+
+// changedOf is what of a pod can change.
+func changedOf(p *corev1.Pod) *Changed {
+	out := &Changed{Labels: p.Labels, Annotations: p.Annotations, Deadline: p.Spec.ActiveDeadlineSeconds, Images: map[string]string{}}
+	for c := range podspec.All(&p.Spec) {
+		out.Images[c.Name] = c.Image
+	}
+	return out
+}
+
+// over lays what was changed over a pod.
+func (c *Changed) over(p *corev1.Pod) {
+	if c == nil {
+		return
+	}
+	p.Labels, p.Annotations, p.Spec.ActiveDeadlineSeconds = c.Labels, c.Annotations, c.Deadline
+	for container := range podspec.All(&p.Spec) {
+		if image, known := c.Images[container.Name]; known {
+			container.Image = image
+		}
+	}
+}

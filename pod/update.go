@@ -1,0 +1,134 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/pod/backoff"
+	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
+	"github.com/bulkhead-project/bulkhead/pod/resize"
+)
+
+// Update has the pod be as next is, an API server's newer version of it, and tells whether that is another one
+// than was asked for last. Labels and annotations are told in volumes of the downward API; a container
+// whose image is another one is started anew; resources are those of Resize, whose rules next may break:
+// then they stay as they are, with the condition PodResizePending. They stay as well with refused, which is
+// that condition. What else a specification says cannot change.
+func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) (changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.wanted
+	if before == nil {
+		before = p.pod
+	}
+	wanted := Updated(before, next)
+	if equality.Semantic.DeepEqual(before, wanted) && equality.Semantic.DeepEqual(p.refused, refused) {
+		return false
+	}
+	p.wanted, p.refused = wanted, refused
+	p.asked++
+	p.Changed()
+	return true
+}
+
+// Updated is a copy of a pod, with what an Update takes over of its newer version next: no annotation that is
+// the engine's own.
+func Updated(before, next *corev1.Pod) *corev1.Pod {
+	out := before.DeepCopy()
+	out.Labels, out.Annotations, out.Generation = next.Labels, maps.Clone(next.Annotations), next.Generation
+	maps.DeleteFunc(out.Annotations, func(key, _ string) bool { return annotations.Internal(key) })
+	out.Spec.ActiveDeadlineSeconds = next.Spec.ActiveDeadlineSeconds
+	for c := range podspec.All(&out.Spec) {
+		for newer := range podspec.All(&next.Spec) {
+			if newer.Name == c.Name {
+				c.Image, c.Resources = newer.Image, *newer.Resources.DeepCopy()
+			}
+		}
+	}
+	return out
+}
+
+// takeWanted takes over what Update and Resize have asked for.
+func (r *run) takeWanted() {
+	r.p.mu.Lock()
+	wanted, asked, refused := r.p.wanted, r.p.asked, r.p.refused
+	r.p.mu.Unlock()
+	if asked == r.asked {
+		return
+	}
+	r.asked = asked
+	r.pod.Labels, r.pod.Annotations, r.pod.Generation = wanted.Labels, wanted.Annotations, wanted.Generation
+	r.pod.Spec.ActiveDeadlineSeconds = wanted.Spec.ActiveDeadlineSeconds
+	r.takeImages(wanted)
+	r.takeResources(wanted, refused)
+	r.stale = r.mounted // the downward API tells of them
+}
+
+// takeImages takes over the images of containers. What a container waited for with another one is over.
+func (r *run) takeImages(wanted *corev1.Pod) {
+	for _, c := range r.containers {
+		for spec := range podspec.All(&wanted.Spec) {
+			if c.kind == podspec.Ephemeral || spec.Name != c.spec.Name || spec.Image == c.spec.Image {
+				continue
+			}
+			c.spec.Image, c.image = spec.Image, imageState{}
+			c.failure, c.retry, c.restart = nil, backoff.Backoff{}, backoff.Backoff{}
+		}
+	}
+}
+
+// takeResources takes over the resources that containers are to have, all or none of them.
+func (r *run) takeResources(wanted *corev1.Pod, refused *podstatus.Condition) {
+	next := map[*container]*corev1.Container{}
+	for _, c := range r.containers {
+		spec := resize.Container(&wanted.Spec, c.spec.Name)
+		if spec == nil || c.kind == podspec.Ephemeral || equality.Semantic.DeepEqual(spec.Resources, c.spec.Resources) {
+			continue
+		}
+		next[c] = spec
+		if err := resize.Check(c.spec.Resources, spec.Resources); err != nil && refused == nil {
+			message := fmt.Sprintf("container %s: %v", c.spec.Name, err)
+			refused = &podstatus.Condition{Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, Message: message}
+		}
+	}
+	if len(next) == 0 {
+		r.resize.pending = nil
+		return
+	}
+	if before := r.resize.pending; refused != nil && (before == nil || *before != *refused) {
+		r.event(nil, true, "Resize"+refused.Reason, refused.Message)
+	}
+	if r.resize.pending = refused; refused != nil {
+		return
+	}
+	r.resize.retry = time.Time{}
+	for c, spec := range next {
+		if c.has == nil {
+			c.has = c.spec.Resources.DeepCopy()
+		}
+		c.spec.Resources = *spec.Resources.DeepCopy()
+	}
+}
+
+// checkImages has the containers started anew that run with another image than they are to have.
+func (r *run) checkImages(ctx context.Context) {
+	for _, c := range r.of(podspec.Sidecar, podspec.Regular) {
+		if r.running(c) && r.outdated(c) && c.killing != c.newest.ID() {
+			c.replaced = c.newest.ID()
+			r.kill(ctx, c, r.p.grace(), fmt.Sprintf("Container %s definition changed, will be restarted", c.spec.Name))
+		}
+	}
+}
+
+// outdated tells whether c's newest instance was made from another specification.
+func (r *run) outdated(c *container) bool {
+	return config.Outdated(c.newest.Status.GetAnnotations(), c.spec)
+}
