@@ -12,6 +12,7 @@ require (
 	github.com/docker/distribution v2.8.3+incompatible // a registry's errors, to tell them apart
 	github.com/erofs/go-erofs v0.3.1 // reads what our writer has written: in tests, and for image save
 	github.com/fsnotify/fsnotify v1.10.1 // logs and volumes are followed without polling
+	github.com/godbus/dbus/v5 v5.2.2
 	github.com/google/go-cmp v0.7.0 // tests
 	github.com/google/go-containerregistry v0.22.1 // tests: a registry that really serves
 	github.com/hanwen/go-fuse/v2 v2.12.1 // the FUSE protocol of shared directories

@@ -11,7 +11,7 @@ const module = "github.com/bulkhead-project/bulkhead/"
 
 // below are the packages of the door, each with those of the others that it may import.
 var below = map[string]string{
-	"":          "admission api auth certs events local machine manifests mirrors object objects pods runner stats status",
+	"":          "admission api auth certs events eviction images local machine manifests mirrors object objects pods runner shutdown stats status",
 	"admission": "pods",
 	"api":       "",
 	"auth":      "",
@@ -19,6 +19,8 @@ var below = map[string]string{
 	"config":    "",
 	"endpoint":  "runner",
 	"events":    "",
+	"eviction":  "machine",
+	"images":    "machine",
 	"local":     "runner",
 	"machine":   "",
 	"manifests": "pods",
@@ -27,6 +29,7 @@ var below = map[string]string{
 	"objects":   "tokens",
 	"pods":      "",
 	"runner":    "pods",
+	"shutdown":  "",
 	"stats":     "machine",
 	"status":    "",
 	"tokens":    "",

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -56,6 +57,14 @@ type Config struct {
 	RotateServing bool
 	// ClientCA is the file of the authorities of its clients' certificates; empty is that of Kubeconfig.
 	ClientCA string
+	// EvictionHard are the thresholds from which on pods are evicted: SIGNAL<QUANTITY or SIGNAL<PERCENT%.
+	EvictionHard []string
+	// ImageGCHigh is the percentage of the disk in use from which on unused images are removed, until
+	// ImageGCLow is in use.
+	ImageGCHigh, ImageGCLow int
+	// ShutdownGrace is how long the machine's end is held up for the pods' at most, ShutdownGraceCritical how much of
+	// it is for critical ones; empty is not at all, and a third of it.
+	ShutdownGrace, ShutdownGraceCritical string
 	// LogLevel and LogFormat are those of the node's own log.
 	LogLevel, LogFormat string
 }
@@ -90,6 +99,16 @@ func (c *Config) settings() settings.Table {
 		{Key: "tls-private-key-file", Value: &c.Key, Preset: "", Help: "its key"},
 		{Key: "rotate-server-certificates", Value: &c.RotateServing, Preset: false, Help: "ask for that certificate (CSR), and renew it"},
 		{Key: "client-ca-file", Value: &c.ClientCA, Preset: "", Help: "authorities of client certificates; empty is the kubeconfig's"},
+		{Key: "eviction-hard", Value: &c.EvictionHard, Preset: []string{"memory.available<100Mi", "nodefs.available<10%",
+			"nodefs.inodesFree<5%", "imagefs.available<15%", "imagefs.inodesFree<5%"},
+			Help: "of what there must not be less, else pods are evicted (repeatable)"},
+		{Key: "image-gc-high-threshold", Value: &c.ImageGCHigh, Preset: 85,
+			Help: "percentage of the disk in use from which on unused images are removed"},
+		{Key: "image-gc-low-threshold", Value: &c.ImageGCLow, Preset: 80, Help: "percentage of the disk in use until which they are removed"},
+		{Key: "shutdown-grace-period", Value: &c.ShutdownGrace, Preset: "",
+			Help: "how long the machine's end is held up for the pods' at most, as 30s; empty is not at all"},
+		{Key: "shutdown-grace-period-critical-pods", Value: &c.ShutdownGraceCritical, Preset: "",
+			Help: "how much of that is for critical pods; empty is a third"},
 		{Key: "log-level", Value: &c.LogLevel, Preset: "info", Help: "least level of what is logged: debug, info, warn or error"},
 		{Key: "log-format", Value: &c.LogFormat, Preset: "text", Help: "format of the log: text or json"},
 	}
@@ -161,5 +180,29 @@ func (c *Config) Check() error {
 	if c.MaxPods < 1 {
 		return fmt.Errorf("max-pods %d is less than 1", c.MaxPods)
 	}
+	if c.ImageGCLow < 0 || c.ImageGCHigh > 100 || c.ImageGCLow >= c.ImageGCHigh {
+		return fmt.Errorf("image-gc-low-threshold %d is not below image-gc-high-threshold %d, or they are no percentages",
+			c.ImageGCLow, c.ImageGCHigh)
+	}
+	if _, _, err := c.Shutdown(); err != nil {
+		return err
+	}
 	return settings.Logging(c.LogLevel, c.LogFormat)
+}
+
+// Shutdown is how long the machine's end is held up for the pods', and how much of that is for critical ones.
+func (c *Config) Shutdown() (period, critical time.Duration, err error) {
+	if c.ShutdownGrace == "" && c.ShutdownGraceCritical == "" {
+		return 0, 0, nil
+	}
+	if period, err = time.ParseDuration(c.ShutdownGrace); err != nil || period < time.Second {
+		return 0, 0, fmt.Errorf("shutdown-grace-period %q is no duration of a second or more, as 30s", c.ShutdownGrace)
+	}
+	if c.ShutdownGraceCritical == "" {
+		return period, period / 3, nil
+	}
+	if critical, err = time.ParseDuration(c.ShutdownGraceCritical); err != nil || critical < 0 || critical > period {
+		return 0, 0, fmt.Errorf("shutdown-grace-period-critical-pods %q is no duration within %s", c.ShutdownGraceCritical, period)
+	}
+	return period, critical, nil
 }

@@ -76,6 +76,30 @@ func Memory() (u Usage, err error) {
 	return u, nil
 }
 
+// PIDs are the processes and threads that there can be, and how many of them there are not.
+func PIDs() (u Usage, err error) {
+	for _, path := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
+		n, err := strconv.ParseUint(line(path), 10, 64)
+		if err != nil {
+			return u, fmt.Errorf("ask how many processes there can be: %s: %w", path, err)
+		}
+		if u.Total == 0 || n < u.Total {
+			u.Total = n
+		}
+	}
+	words := strings.Fields(line("/proc/loadavg")) // 0.5 0.4 0.3 RUNNING/ALL LAST
+	if len(words) < 4 {
+		return u, fmt.Errorf("ask how many processes there are: /proc/loadavg does not tell it")
+	}
+	_, all, _ := strings.Cut(words[3], "/")
+	n, err := strconv.ParseUint(all, 10, 64)
+	if err != nil {
+		return u, fmt.Errorf("ask how many processes there are: %w", err)
+	}
+	u.Available = u.Total - min(n, u.Total)
+	return u, nil
+}
+
 // Disk is a file system's room, in bytes and inodes.
 type Disk struct{ Total, Available, Inodes, FreeInodes uint64 }
 

@@ -1,0 +1,27 @@
+package config
+
+import (
+	"testing"
+	"time"
+)
+
+// TestShutdown: how long the machine's end is held up is told in durations, of which critical pods have a part.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		period, critical string
+		want, part       time.Duration
+		fails            bool
+	}{
+		{},
+		{period: "30s", want: 30 * time.Second, part: 10 * time.Second}, {period: "1m", critical: "5s", want: time.Minute, part: 5 * time.Second},
+		{period: "30", fails: true}, {period: "1ms", fails: true}, {critical: "5s", fails: true}, {period: "30s", critical: "31s", fails: true},
+		{period: "30s", critical: "-1s", fails: true}, {period: "30s", critical: "x", fails: true},
+	} {
+		c := Config{ShutdownGrace: tt.period, ShutdownGraceCritical: tt.critical}
+		period, critical, err := c.Shutdown()
+		if (err != nil) != tt.fails || period != tt.want || critical != tt.part {
+			t.Errorf("%q, %q: %v, %v, %v", tt.period, tt.critical, period, critical, err)
+		}
+	}
+}

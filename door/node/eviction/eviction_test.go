@@ -1,0 +1,249 @@
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bulkhead-project/bulkhead/door/node/machine"
+)
+
+// world is a machine whose measures and pods are the test's.
+type world struct {
+	mu        sync.Mutex // guards what follows while a Manager runs
+	host      Host
+	err       error
+	pods      []*corev1.Pod
+	usage     map[types.UID]Usage
+	evicted   []string
+	messages  []string
+	stays     map[types.UID]bool // pods that cannot be ended
+	reclaimed int
+	frees     uint64 // by Reclaim
+	changes   int
+	warned    []string
+}
+
+func (w *world) manager(t *testing.T, thresholds ...string) *Manager {
+	t.Helper()
+	list, err := Parse(thresholds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Options{
+		Thresholds: list, Measure: func() (Host, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.host, w.err
+		},
+		Changed: func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.changes++
+		},
+		Pods:  func() []*corev1.Pod { return append([]*corev1.Pod(nil), w.pods...) },
+		Usage: func(context.Context) (map[types.UID]Usage, error) { return w.usage, nil },
+		Evict: func(_ context.Context, p *corev1.Pod, message string) error {
+			if w.stays[p.UID] {
+				return errors.New("it stays")
+			}
+			w.evicted, w.messages = append(w.evicted, p.Name), append(w.messages, message)
+			for i := range w.pods {
+				if w.pods[i].UID == p.UID {
+					w.pods = append(w.pods[:i:i], w.pods[i+1:]...)
+					break
+				}
+			}
+			return nil
+		},
+		Reclaim: func(context.Context) error { w.reclaimed++; w.host.Disk.Available += w.frees; return nil },
+		Warn: func(reason, message string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.warned = append(w.warned, reason+": "+message)
+		},
+	})
+}
+
+// pod is one of a specification.
+func pod(t *testing.T, name, spec string) *corev1.Pod {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
+		t.Fatalf("%v in %s", err, spec)
+	}
+	return p
+}
+
+// TestOrder: pods are ended one at a time, those first that use more than they request, then by priority, then by
+// use; critical ones never, and one that does not end leaves its place to the next.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	w := &world{stays: map[types.UID]bool{"stays": true}, usage: map[types.UID]Usage{
+		"modest": {Memory: 90 * mib}, "small": {Memory: 10 * mib}, "large": {Memory: 20 * mib}, "important": {Memory: 500 * mib},
+		"critical": {Memory: 900 * mib}, "stays": {Memory: 800 * mib},
+	}}
+	w.pods = []*corev1.Pod{
+		pod(t, "critical", `{priority: 2000000000, containers: [{name: c}]}`),
+		pod(t, "modest", `{containers: [{name: c, resources: {requests: {memory: 100Mi}}}]}`),
+		pod(t, "important", `{priority: 10, containers: [{name: c}]}`),
+		pod(t, "small", `{containers: [{name: c}]}`), pod(t, "large", `{containers: [{name: c}]}`),
+		pod(t, "stays", `{containers: [{name: c}]}`),
+	}
+	w.host.Memory = machine.Usage{Total: 1 << 30, Available: 50 * mib}
+	m := w.manager(t, "memory.available<100Mi", "nodefs.available<10%")
+	for i, want := range []string{"large", "small", "important", "modest"} {
+		if err := m.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.evicted) != i+1 || w.evicted[i] != want {
+			t.Fatalf("evicted %v, and then %s", w.evicted, want)
+		}
+	}
+	if err := m.look(t.Context()); err != nil || len(w.evicted) != 4 || w.reclaimed != 0 {
+		t.Errorf("a critical pod or one that stays: %v, %v", w.evicted, err)
+	}
+	const want = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
+	if w.messages[0] != want || w.warned[0] != "EvictionThresholdMet: Attempting to reclaim memory" {
+		t.Errorf("%q, %q", w.messages[0], w.warned[0])
+	}
+}
+
+// TestDisk: what nobody uses goes before pods do; of these the one that has written most beyond what it requests.
+func TestDisk(t *testing.T) {
+	t.Parallel()
+	w := &world{frees: 60, usage: map[types.UID]Usage{
+		"a": {Written: map[string]uint64{"c": 10}}, "b": {Written: map[string]uint64{"c": 9, "d": 9}},
+	}}
+	w.pods = []*corev1.Pod{pod(t, "a", `{containers: [{name: c}]}`),
+		pod(t, "b", `{containers: [{name: c}, {name: d, resources: {requests: {ephemeral-storage: 20}}}]}`)}
+	w.host.Disk = machine.Disk{Total: 1000, Available: 50, Inodes: 100, FreeInodes: 100}
+	m := w.manager(t, "nodefs.available<10%", "imagefs.inodesFree<5%")
+	if err := m.look(t.Context()); err != nil || len(w.evicted) != 0 || w.reclaimed != 1 {
+		t.Errorf("evicted %v, reclaimed %d, %v", w.evicted, w.reclaimed, err)
+	}
+	w.frees, w.host.Disk.Available = 0, 50
+	if err := m.look(t.Context()); err != nil || fmt.Sprint(w.evicted) != "[a]" {
+		t.Errorf("evicted %v, %v", w.evicted, err)
+	}
+	const want = "The node was low on resource: ephemeral-storage. Threshold quantity: 100, available: 50. " +
+		"Container c was using 10, request is 0, has larger consumption of ephemeral-storage. "
+	if len(w.messages) == 0 || w.messages[0] != want {
+		t.Errorf("%q", w.messages)
+	}
+}
+
+// TestLimits: what has written more than its limit is ended, without any pressure.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, spec string
+		written    map[string]uint64
+		why        string
+	}{
+		{"below", `{containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}]}`, map[string]uint64{"c": 1000}, ""},
+		{"beyond it", `{containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}]}`, map[string]uint64{"c": 1001},
+			`Container c exceeded its local ephemeral storage limit "1k". `},
+		{"another", `{containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}, {name: d}]}`, map[string]uint64{"d": 5000}, ""},
+		{"all", `{containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}],
+  initContainers: [{name: s, restartPolicy: Always, resources: {limits: {ephemeral-storage: 1000}}}, {name: i}]}`,
+			map[string]uint64{"c": 980, "s": 980, "i": 41}, "Pod ephemeral local storage usage exceeds the total limit of containers 2000. "},
+		{"none", `{containers: [{name: c}]}`, map[string]uint64{"c": 1 << 40}, ""},
+		{"critical", `{priority: 2000001000, containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}]}`,
+			map[string]uint64{"c": 1001}, ""},
+	} {
+		w := &world{pods: []*corev1.Pod{pod(t, "p", tt.spec)}, usage: map[types.UID]Usage{"p": {Written: tt.written}}}
+		if err := w.manager(t, "memory.available<1").look(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Join(w.messages, ""); got != tt.why {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.why)
+		}
+	}
+}
+
+// TestConditions: a condition comes with its cause, which is told at once, stays for five minutes after it, and keeps
+// those pods away that would make it worse.
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		w.host.Memory = machine.Usage{Total: 1000, Available: 500}
+		w.host.PIDs = machine.Usage{Total: 1000, Available: 500}
+		m := w.manager(t, "memory.available<100", "pid.available<10%")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { m.Run(ctx); close(ended) }()
+		best, burst := pod(t, "b", `{containers: [{name: c}]}`), pod(t, "q", `{containers: [{name: c, resources: {requests: {memory: 1}}}]}`)
+		tolerant := pod(t, "t", `{containers: [{name: c}], tolerations: [{key: node.kubernetes.io/memory-pressure, operator: Exists}]}`)
+		critical := pod(t, "c", `{priority: 2000001000, containers: [{name: c}]}`)
+		file := pod(t, "f", `{containers: [{name: c}]}`)
+		file.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+		admitted := func() (out string) {
+			for _, p := range []*corev1.Pod{best, burst, tolerant, critical, file} {
+				if reason, message := m.Admit(p); reason == "" {
+					out += p.Name
+				} else if reason != "Evicted" || !strings.Contains(message, "The node had condition: [") {
+					t.Errorf("%s: %s, %s", p.Name, reason, message)
+				}
+			}
+			return out
+		}
+		for _, step := range []struct {
+			memory, pids uint64
+			err          error
+			after        time.Duration
+			admitted     string
+			changes      int
+		}{
+			{memory: 500, pids: 500, after: time.Second, admitted: "bqtcf"},
+			{memory: 50, pids: 500, after: 10 * time.Second, admitted: "qtcf", changes: 1},
+			{memory: 500, pids: 500, after: 4 * time.Minute, admitted: "qtcf", changes: 1},
+			{memory: 500, pids: 50, after: 10 * time.Second, admitted: "cf", changes: 2},
+			{memory: 500, pids: 500, err: errors.New("not now"), after: 4 * time.Minute, admitted: "cf", changes: 2},
+			{memory: 500, pids: 500, after: 5 * time.Minute, admitted: "bqtcf", changes: 3},
+		} {
+			w.mu.Lock()
+			w.host.Memory.Available, w.host.PIDs.Available, w.err = step.memory, step.pids, step.err
+			w.mu.Unlock()
+			time.Sleep(step.after)
+			synctest.Wait()
+			got := admitted()
+			w.mu.Lock()
+			if got != step.admitted || w.changes < step.changes {
+				t.Errorf("%+v: admitted %s, %d changes", step, got, w.changes)
+			}
+			w.mu.Unlock()
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// TestParse: thresholds are those of kubelets.
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for text, ok := range map[string]bool{
+		"memory.available<100Mi": true, "nodefs.available<10%": true, "nodefs.inodesFree<5%": true, "pid.available<1k": true,
+		"imagefs.available<0%": true, "memory.available": false, "memory.available<": false, "memory.available<-1": false, "swap<1": false,
+		"memory.available<100%": false, "memory.available<x%": false, "": false,
+	} {
+		if _, err := Parse([]string{text}); (err == nil) != ok {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := Parse([]string{"memory.available<1", "memory.available<2"}); err == nil {
+		t.Error("two of one are taken")
+	}
+}

@@ -1,0 +1,74 @@
+package eviction
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+)
+
+// rank brings pods into the order in which they are evicted: first those that use more than they request, of
+// these the ones of the least priority, and of these the one that uses most beyond its request.
+func rank(s Signal, pods []*corev1.Pod, usage map[types.UID]Usage) {
+	beyond := map[types.UID]int64{}
+	for _, pod := range pods {
+		beyond[pod.UID] = beyondRequest(s, pod, usage[pod.UID])
+	}
+	exceeds := func(uid types.UID) int {
+		if s != PIDAvailable && beyond[uid] > 0 {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(exceeds(a.UID), exceeds(b.UID)), cmp.Compare(priority(a), priority(b)),
+			cmp.Compare(beyond[b.UID], beyond[a.UID]))
+	})
+}
+
+func priority(pod *corev1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+// beyondRequest is by how much a pod uses more than it requests. Processes are not requested.
+func beyondRequest(s Signal, pod *corev1.Pod, u Usage) int64 {
+	name := of[s].resource
+	request := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})[name]
+	switch name {
+	case corev1.ResourceMemory:
+		return int64(u.Memory) - request.Value()
+	case corev1.ResourceEphemeralStorage:
+		return int64(u.disk()) - request.Value()
+	case "inodes":
+		return int64(u.disk())
+	}
+	return int64(u.Processes)
+}
+
+// message is why a pod is evicted, in a kubelet's words.
+func message(low Threshold, host Host, pod *corev1.Pod, u Usage) string {
+	name := of[low.Signal].resource
+	all, left := host.level(low.Signal)
+	quantity := func(n uint64) *resource.Quantity { return resource.NewQuantity(int64(n), resource.BinarySI) }
+	text := fmt.Sprintf("The node was low on resource: %s. Threshold quantity: %s, available: %s. ",
+		name, quantity(low.least(all)), quantity(left))
+	if name != corev1.ResourceEphemeralStorage {
+		return text
+	}
+	for c := range podspec.All(&pod.Spec) {
+		request := c.Resources.Requests[name]
+		if used := u.Written[c.Name]; int64(used) > request.Value() {
+			text += fmt.Sprintf("Container %s was using %s, request is %s, has larger consumption of %s. ", c.Name, quantity(used), &request, name)
+		}
+	}
+	return text
+}

@@ -1,0 +1,57 @@
+package eviction
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+)
+
+// limited tells whether one of the pods has a limit of ephemeral storage.
+func limited(pods []*corev1.Pod) bool {
+	for _, pod := range pods {
+		for c := range podspec.All(&pod.Spec) {
+			if limit := c.Resources.Limits[corev1.ResourceEphemeralStorage]; !limit.IsZero() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// overLimit ends the pods that have written more than their limits of ephemeral storage, and tells whether there
+// was one.
+func (m *Manager) overLimit(ctx context.Context, pods []*corev1.Pod, usage map[types.UID]Usage) (found bool) {
+	for _, pod := range pods {
+		if why := exceeded(pod, usage[pod.UID]); why != "" && !Critical(pod) && m.evict(ctx, pod, why) {
+			found = true
+		}
+	}
+	return found
+}
+
+// exceeded is why a pod has written too much, empty for one that has not.
+func exceeded(pod *corev1.Pod, u Usage) string {
+	var sum int64
+	all := true // have a limit
+	for c, kind := range podspec.All(&pod.Spec) {
+		limit := c.Resources.Limits[corev1.ResourceEphemeralStorage]
+		if limit.IsZero() {
+			all = all && kind == podspec.Initial
+			continue
+		}
+		if kind != podspec.Initial {
+			sum += limit.Value()
+		}
+		if int64(u.Written[c.Name]) > limit.Value() {
+			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, &limit)
+		}
+	}
+	if all && sum > 0 && int64(u.disk()) > sum {
+		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %d. ", sum)
+	}
+	return ""
+}

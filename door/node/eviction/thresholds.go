@@ -1,0 +1,112 @@
+package eviction
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Signal is what is measured of a machine, by a kubelet's name.
+type Signal string
+
+// The signals. Images lie on the file system of the node's disks, so those of imagefs are told of the same
+// one, against thresholds of their own.
+const (
+	MemoryAvailable   Signal = "memory.available"
+	NodefsAvailable   Signal = "nodefs.available"
+	NodefsInodesFree  Signal = "nodefs.inodesFree"
+	ImagefsAvailable  Signal = "imagefs.available"
+	ImagefsInodesFree Signal = "imagefs.inodesFree"
+	PIDAvailable      Signal = "pid.available"
+)
+
+// of says which resource a signal is of, and which of the node's conditions tells of it.
+var of = map[Signal]struct {
+	resource  corev1.ResourceName
+	condition corev1.NodeConditionType
+}{
+	MemoryAvailable:   {corev1.ResourceMemory, corev1.NodeMemoryPressure},
+	NodefsAvailable:   {corev1.ResourceEphemeralStorage, corev1.NodeDiskPressure},
+	NodefsInodesFree:  {"inodes", corev1.NodeDiskPressure},
+	ImagefsAvailable:  {corev1.ResourceEphemeralStorage, corev1.NodeDiskPressure},
+	ImagefsInodesFree: {"inodes", corev1.NodeDiskPressure},
+	PIDAvailable:      {"pids", corev1.NodePIDPressure},
+}
+
+// Threshold is how little of something puts a node under pressure: less than Quantity, or than Percent of all.
+type Threshold struct {
+	Signal   Signal
+	Quantity *resource.Quantity // nil for one of a percentage
+	Percent  float64
+}
+
+// Parse reads thresholds as SIGNAL<QUANTITY or SIGNAL<PERCENT%.
+func Parse(texts []string) (out []Threshold, err error) {
+	for _, text := range texts {
+		name, amount, _ := strings.Cut(text, "<")
+		t := Threshold{Signal: Signal(name)}
+		percent, isPercent := strings.CutSuffix(amount, "%")
+		ok := false
+		if isPercent {
+			t.Percent, err = strconv.ParseFloat(percent, 64)
+			ok = err == nil && t.Percent >= 0 && t.Percent < 100
+		} else if q, err := resource.ParseQuantity(amount); err == nil && q.Sign() >= 0 {
+			t.Quantity, ok = &q, true
+		}
+		if _, known := of[t.Signal]; !known || !ok {
+			return nil, fmt.Errorf("eviction-hard %q is no SIGNAL<QUANTITY, as memory.available<100Mi or nodefs.available<10%%", text)
+		}
+		if slices.ContainsFunc(out, func(other Threshold) bool { return other.Signal == t.Signal }) {
+			return nil, fmt.Errorf("eviction-hard %q: there are two of %s", text, t.Signal)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// least is the threshold as a quantity of what there is in all.
+func (t Threshold) least(all uint64) uint64 {
+	if t.Quantity != nil {
+		return uint64(t.Quantity.Value())
+	}
+	return uint64(float64(all) * t.Percent / 100)
+}
+
+// level is how much there is of what a signal measures: in all, and left. All is 0 for what is not measured.
+func (h Host) level(s Signal) (all, left uint64) {
+	switch s {
+	case MemoryAvailable:
+		return h.Memory.Total, h.Memory.Available
+	case NodefsAvailable, ImagefsAvailable:
+		return h.Disk.Total, h.Disk.Available
+	case NodefsInodesFree, ImagefsInodesFree:
+		return h.Disk.Inodes, h.Disk.FreeInodes
+	case PIDAvailable:
+		return h.PIDs.Total, h.PIDs.Available
+	}
+	return 0, 0
+}
+
+// met are the thresholds that a machine has fallen below, those of memory first.
+func met(thresholds []Threshold, h Host) (out []Threshold) {
+	for _, t := range thresholds {
+		if all, left := h.level(t.Signal); all > 0 && left < t.least(all) {
+			out = append(out, t)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Threshold) int {
+		return rankOf(a.Signal) - rankOf(b.Signal)
+	})
+	return out
+}
+
+func rankOf(s Signal) int {
+	if s == MemoryAvailable {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,192 @@
+// Package images tells which images a node has, and removes those that nobody uses when the disk fills, the ones
+// first that were not used for the longest time.
+package images
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/machine"
+)
+
+const (
+	// every is how often the disk is looked at, minAge is how old an image is at least that is removed.
+	every  = 5 * time.Minute
+	minAge = 2 * time.Minute
+	// told is how many images, and how many names of each, a Node tells of.
+	told, toldNames = 50, 5
+)
+
+// Options are a Keeper's. All but Logger are required.
+type Options struct {
+	Images  internalapi.ImageManagerService
+	Runtime internalapi.RuntimeService
+	// Disk measures the file system with the images.
+	Disk func() (machine.Disk, error)
+	// High is the percentage of the disk in use from which on images are removed, until Low is in use.
+	High, Low int
+	// Warn tells of the node.
+	Warn   func(reason, message string)
+	Logger *slog.Logger
+}
+
+// Keeper knows when images were used. Its methods may be called at once; its owner calls Run once.
+type Keeper struct {
+	o Options
+
+	mu   sync.Mutex
+	seen map[string]*record // by id
+}
+
+// record is what is known of an image beside what the runtime says: one that was never used counts as used when it
+// was first seen.
+type record struct{ first, used time.Time }
+
+// New makes a keeper.
+func New(o Options) *Keeper {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Keeper{o: o, seen: map[string]*record{}}
+}
+
+// Run removes images when the disk fills, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := k.Collect(ctx); err != nil && ctx.Err() == nil {
+			k.o.Logger.Warn("images that nobody uses are not removed", "error", err)
+		}
+		timer.Reset(every)
+	}
+}
+
+// Collect removes images that nobody uses if the disk is fuller than it may be, until it is not.
+func (k *Keeper) Collect(ctx context.Context) error {
+	unused, err := k.unused(ctx) // and note which are used
+	if err != nil {
+		return err
+	}
+	disk, err := k.o.Disk()
+	if err != nil || disk.Total == 0 {
+		return err
+	}
+	free := float64(disk.Available) / float64(disk.Total) * 100
+	if 100-free < float64(k.o.High) {
+		return nil
+	}
+	want := disk.Total/100*uint64(100-k.o.Low) - disk.Available
+	freed, err := k.remove(ctx, unused, want)
+	if freed < want {
+		message := fmt.Sprintf("Failed to garbage collect required amount of images. Attempted to free %d bytes, but only found %d bytes "+
+			"eligible to free.", want, freed)
+		k.o.Warn("FreeDiskSpaceFailed", message)
+	}
+	return err
+}
+
+// Reclaim removes all images that nobody uses.
+func (k *Keeper) Reclaim(ctx context.Context) error {
+	unused, err := k.unused(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = k.remove(ctx, unused, 1<<62)
+	return err
+}
+
+// remove removes images, the first ones first, until so many bytes are free.
+func (k *Keeper) remove(ctx context.Context, list []*runtimeapi.Image, want uint64) (freed uint64, err error) {
+	for _, image := range list {
+		if freed >= want {
+			break
+		}
+		if failed := k.o.Images.RemoveImage(ctx, &runtimeapi.ImageSpec{Image: image.GetId()}); failed != nil {
+			err = errors.Join(err, fmt.Errorf("remove image %s: %w", image.GetId(), failed))
+			continue
+		}
+		k.o.Logger.Info("an image that nobody uses is removed", "image", image.GetId(), "names", image.GetRepoTags(), "bytes", image.GetSize())
+		freed += image.GetSize()
+	}
+	return freed, err
+}
+
+// unused are the images that may be removed, in the order in which they are.
+func (k *Keeper) unused(ctx context.Context) (out []*runtimeapi.Image, err error) {
+	list, err := k.o.Images.ListImages(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list the images: %w", err)
+	}
+	containers, err := k.o.Runtime.ListContainers(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list the containers: %w", err)
+	}
+	uses := map[string]bool{}
+	for _, c := range containers {
+		uses[c.GetImageId()], uses[c.GetImageRef()], uses[c.GetImage().GetImage()] = true, true, true
+	}
+	now, there := time.Now(), map[string]*record{}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, image := range list {
+		r := k.seen[image.GetId()]
+		if r == nil {
+			r = &record{first: now, used: now}
+		}
+		there[image.GetId()] = r
+		if used(image, uses) {
+			r.used = now
+		} else if !image.GetPinned() && now.Sub(r.first) >= minAge {
+			out = append(out, image)
+		}
+	}
+	k.seen = there
+	slices.SortStableFunc(out, func(a, b *runtimeapi.Image) int {
+		x, y := there[a.GetId()], there[b.GetId()]
+		return cmp.Or(x.used.Compare(y.used), x.first.Compare(y.first))
+	})
+	return out, nil
+}
+
+// used tells whether one of an image's names is in uses.
+func used(image *runtimeapi.Image, uses map[string]bool) bool {
+	return uses[image.GetId()] || slices.ContainsFunc(names(image), func(name string) bool { return uses[name] })
+}
+
+func names(image *runtimeapi.Image) []string {
+	return slices.Concat(image.GetRepoDigests(), image.GetRepoTags())
+}
+
+// Told are the images as a Node tells of them, the largest first, and not all of many.
+func (k *Keeper) Told(ctx context.Context) ([]corev1.ContainerImage, error) {
+	list, err := k.o.Images.ListImages(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list the images: %w", err)
+	}
+	slices.SortStableFunc(list, func(a, b *runtimeapi.Image) int {
+		return cmp.Or(cmp.Compare(b.GetSize(), a.GetSize()), cmp.Compare(a.GetId(), b.GetId()))
+	})
+	var out []corev1.ContainerImage
+	for _, image := range list[:min(len(list), told)] {
+		if all := names(image); len(all) > 0 {
+			out = append(out, corev1.ContainerImage{Names: all[:min(len(all), toldNames)], SizeBytes: int64(image.GetSize())})
+		}
+	}
+	return out, nil
+}

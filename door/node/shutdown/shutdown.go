@@ -1,0 +1,168 @@
+// Package shutdown ends a node's pods before its machine goes down: it holds logind's inhibitor lock, hears
+// from logind that the machine is to go down, ends the pods, the critical ones last, and lets go.
+package shutdown
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Reason and Message are those of a pod that is ended so, RejectReason and RejectMessage of one that comes
+// too late, and NodeMessage is the node's, in a kubelet's words.
+const (
+	Reason        = "Terminated"
+	Message       = "Pod was terminated in response to imminent node shutdown."
+	RejectReason  = "NodeShutdown"
+	RejectMessage = "Pod was rejected as the node is shutting down."
+	NodeMessage   = "node is shutting down"
+)
+
+// Options are a Manager's. All but Address and Logger are required.
+type Options struct {
+	// Period is how long the machine's end is held up at most, Critical is how much of it is for
+	// critical pods.
+	Period, Critical time.Duration
+	// Address is that of the bus on which logind is; empty is the system's.
+	Address string
+	// Pods are those that run, IsCritical tells which of them end last.
+	Pods       func() []*corev1.Pod
+	IsCritical func(*corev1.Pod) bool
+	// End ends a pod within grace, in seconds, and returns when it has ended and that was told.
+	End func(ctx context.Context, pod *corev1.Pod, grace int64) error
+	// Changed is called when Ending has changed; it must not block.
+	Changed func()
+	// Warn tells of the node.
+	Warn   func(reason, message string)
+	Logger *slog.Logger
+}
+
+// Manager waits for the machine's end. Its methods may be called at once; its owner calls Run once.
+type Manager struct {
+	o      Options
+	ending atomic.Bool
+}
+
+// New makes a manager.
+func New(o Options) *Manager {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Manager{o: o}
+}
+
+// Ending tells whether the machine is about to go down, and in whose words.
+func (m *Manager) Ending() (message string, ending bool) { return NodeMessage, m.ending.Load() }
+
+// firstPause and lastPause bound the pauses between attempts to reach logind.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// Run serves until ctx ends. Where logind cannot be reached that is told, and tried again: until it succeeds the
+// machine's end is not held up.
+func (m *Manager) Run(ctx context.Context) {
+	pause, told := firstPause, ""
+	for {
+		began := time.Now()
+		err := m.serve(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > lastPause {
+			pause, told = firstPause, ""
+		}
+		if text := fmt.Sprintf("pods will not be ended before the machine goes down: %v", err); text != told {
+			told = text
+			m.o.Logger.Error(text)
+			m.o.Warn("GracefulNodeShutdownUnavailable", text)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// serve follows logind until the connection ends.
+func (m *Manager) serve(ctx context.Context) error {
+	l, err := connect(ctx, m.o.Address)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	delay, err := l.delay(ctx)
+	if err != nil {
+		return err
+	}
+	period := m.o.Period
+	if delay < period {
+		m.o.Logger.Warn("logind holds up the machine's end for less than is asked for: set InhibitDelayMaxSec in logind.conf",
+			"asked", period, "has", delay)
+		period = delay
+	}
+	if err := l.inhibit(ctx); err != nil {
+		return err
+	}
+	m.o.Logger.Info("pods are ended before the machine goes down", "within", period)
+	for {
+		down, err := l.next(ctx)
+		if err != nil {
+			return err
+		}
+		if m.ending.Swap(down) != down {
+			m.o.Changed()
+		}
+		if !down { // it was called off
+			if err := l.inhibit(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		m.o.Logger.Warn("the machine goes down: the pods are ended", "within", period)
+		m.end(ctx, period)
+		l.release()
+	}
+}
+
+// end ends the pods: the critical ones when the others have ended, or their time is over.
+func (m *Manager) end(ctx context.Context, period time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, period)
+	defer cancel()
+	critical := min(m.o.Critical, period)
+	groups := map[bool][]*corev1.Pod{}
+	for _, pod := range m.o.Pods() {
+		is := m.o.IsCritical(pod)
+		groups[is] = append(groups[is], pod)
+	}
+	m.endGroup(ctx, groups[false], period-critical)
+	m.endGroup(ctx, groups[true], critical)
+}
+
+func (m *Manager) endGroup(ctx context.Context, pods []*corev1.Pod, period time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, period)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, pod := range pods {
+		grace := int64(period / time.Second)
+		if own := pod.Spec.TerminationGracePeriodSeconds; own != nil {
+			grace = min(grace, *own)
+		}
+		all.Go(func() {
+			if err := m.o.End(ctx, pod, grace); err != nil {
+				m.o.Logger.Warn("a pod did not end before the machine", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+			}
+		})
+	}
+	all.Wait()
+}
