@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node"
 	"github.com/bulkhead-project/bulkhead/door/node/config"
 	"github.com/bulkhead-project/bulkhead/door/node/endpoint"
+	"github.com/bulkhead-project/bulkhead/door/node/eviction"
 	"github.com/bulkhead-project/bulkhead/door/node/local"
 	"github.com/bulkhead-project/bulkhead/door/setup"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -76,6 +77,7 @@ func serve(ctx context.Context, args []string) error {
 func options(c *config.Config) (o node.Options, err error) {
 	o = node.Options{
 		Name: c.NodeName, IP: c.NodeIP, MaxPods: c.MaxPods, ClusterDNS: c.ClusterDNS, ClusterDomain: c.ClusterDomain, Manifests: c.Manifests,
+		ImageGCHigh: c.ImageGCHigh, ImageGCLow: c.ImageGCLow,
 		Listen: c.Listen, Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA, RotateServing: c.RotateServing, Version: version.Version,
 	}
 	if c.Endpoint != "" {
@@ -91,6 +93,12 @@ func options(c *config.Config) (o node.Options, err error) {
 		return o, err
 	}
 	if o.Reserved, err = reserved(c.Reserved); err != nil {
+		return o, err
+	}
+	if o.ShutdownGrace, o.ShutdownGraceCritical, err = c.Shutdown(); err != nil {
+		return o, err
+	}
+	if o.Eviction, err = eviction.Parse(c.EvictionHard); err != nil {
 		return o, err
 	}
 	o.Engine.NoForks, o.Engine.Tenant, err = setup.Warm(cmp.Or(c.Warm, os.Getenv("BULKHEAD_WARM")))

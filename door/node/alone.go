@@ -36,9 +36,10 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
+	n.guard()
 	itself := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: n.labels()}, Spec: corev1.NodeSpec{Taints: o.Taints}}
 	itself.Status = n.measurer(facts).Status(ctx)
-	admits := admission.New(func() *corev1.Node { return itself }, n.runtime.Backend().Refuse)
+	admits := admission.New(func() *corev1.Node { return itself }, n.runtime.Backend().Refuse, n.admits)
 	if n.listen, err = n.socket(ctx); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
@@ -66,7 +67,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 func (n *node) reserve(admits *admission.Admission) {
 	for _, p := range n.runner.Pods() {
 		if !p.HasEnded() {
-			admits.Take(p.Given())
+			admits.Take(p.Spec())
 		}
 	}
 }
@@ -103,6 +104,7 @@ func (n *node) serveAlone(ctx context.Context, ready func()) error {
 		defer cancel()
 		unwatched = n.static.run(ctx, ready)
 	})
+	n.tend(ctx, &all)
 	<-ctx.Done()
 	err := n.server.Close()
 	all.Wait()

@@ -11,7 +11,8 @@ const module = "github.com/bulkhead-project/bulkhead/"
 
 // below are the packages of the door, each with those of the others that it may import.
 var below = map[string]string{
-	"":          "admission api auth certs events eviction images local machine manifests mirrors object objects pods runner shutdown stats status",
+	"": "admission api auth certs events eviction images local machine manifests mirrors object objects pods runner shutdown " +
+		"stats status",
 	"admission": "pods",
 	"api":       "",
 	"auth":      "",

@@ -28,12 +28,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/auth"
 	"github.com/bulkhead-project/bulkhead/door/node/certs"
 	"github.com/bulkhead-project/bulkhead/door/node/events"
+	"github.com/bulkhead-project/bulkhead/door/node/eviction"
+	"github.com/bulkhead-project/bulkhead/door/node/images"
 	"github.com/bulkhead-project/bulkhead/door/node/local"
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
 	"github.com/bulkhead-project/bulkhead/door/node/object"
 	"github.com/bulkhead-project/bulkhead/door/node/objects"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/shutdown"
 	"github.com/bulkhead-project/bulkhead/door/node/stats"
 	"github.com/bulkhead-project/bulkhead/door/node/status"
 	"github.com/bulkhead-project/bulkhead/engine"
@@ -65,6 +68,14 @@ type Options struct {
 	CertDir       string
 	// Client is the node's client certificate where the node renews it; nil is that of Config.
 	Client *certs.Client
+	// Eviction are the thresholds from which on pods are evicted.
+	Eviction []eviction.Threshold
+	// ImageGCHigh is the percentage of the disk in use from which on unused images are removed, until
+	// ImageGCLow is in use. Without a High none are.
+	ImageGCHigh, ImageGCLow int
+	// ShutdownGrace is how long the machine's end is held up for the pods' at most, ShutdownGraceCritical how
+	// much of it is for critical ones; 0 is not at all.
+	ShutdownGrace, ShutdownGraceCritical time.Duration
 	// Engine is what else the engine is opened with.
 	Engine engine.Options
 	// Runtime opens what pods run on; nil is an engine of this program.
@@ -85,21 +96,24 @@ func open(ctx context.Context, o local.Options) (Runtime, error) { return local.
 
 // node is one that runs.
 type node struct {
-	o       Options
-	client  kubernetes.Interface
-	runtime Runtime
-	cache   *pods.Cache
-	objects *objects.Cache
-	events  *events.Events
-	runner  *runner.Runner
-	status  *status.Reporter
-	keeper  *object.Keeper
-	pods    *pods.Controller
-	looks   atomic.Pointer[pods.Controller] // pods, once it is there
-	static  *static
-	certs   *certs.Serving
-	server  *http.Server
-	listen  net.Listener
+	o        Options
+	client   kubernetes.Interface
+	runtime  Runtime
+	cache    *pods.Cache
+	objects  *objects.Cache
+	events   *events.Events
+	runner   *runner.Runner
+	status   *status.Reporter
+	keeper   *object.Keeper
+	images   *images.Keeper
+	eviction *eviction.Manager
+	shutdown *shutdown.Manager
+	pods     *pods.Controller
+	looks    atomic.Pointer[pods.Controller] // pods, once it is there
+	static   *static
+	certs    *certs.Serving
+	server   *http.Server
+	listen   net.Listener
 }
 
 // Run is a node until ctx ends, and calls ready when it is registered, or has read its static pods. Its pods live on. Where another
@@ -170,7 +184,8 @@ func (n *node) wake(uid types.UID) {
 // make makes all that works on pods.
 func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	o := n.o
-	admits := admission.New(func() *corev1.Node { return n.keeper.Node() }, n.runtime.Backend().Refuse)
+	n.guard()
+	admits := admission.New(func() *corev1.Node { return n.keeper.Node() }, n.runtime.Backend().Refuse, n.admits)
 	n.status = status.New(status.Options{
 		Client: n.client, Pod: n.cache.Get, Logger: o.Logger,
 		Status: n.statusOf,
@@ -190,8 +205,8 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	}
 	n.runner, err = runner.Open(ctx, runner.Options{
 		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: n.objects,
-		Services: n.objects.Services,
-		Node:     o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver, Pod: n.cache.Get,
+		Services: n.objects.Services, Resize: admits.Resize,
+		Node: o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver, Pod: n.cache.Get,
 		Changed: n.changed, Event: n.events.Pod, Logger: o.Logger,
 	})
 	if err != nil {
@@ -247,6 +262,7 @@ func (n *node) measurer(facts machine.Facts) *object.Measurer {
 	return &object.Measurer{
 		Facts: facts, Runtime: n.runtime.Backend().Runtime, Name: o.Name, Address: o.IP,
 		MaxPods: int64(o.MaxPods), DataDir: o.Roots.Data, Reserved: o.Reserved, Version: o.Version,
+		Pressure: n.eviction.Pressure, Images: n.images.Told, Ending: n.shutdown.Ending,
 	}
 }
 
@@ -285,6 +301,7 @@ func (n *node) serve(ctx context.Context, ready func()) error {
 	if n.o.Client != nil {
 		all.Go(func() { n.o.Client.Run(ctx) })
 	}
+	n.tend(ctx, &all)
 	<-ctx.Done()
 	err := n.server.Close()
 	all.Wait()

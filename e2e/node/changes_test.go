@@ -1,6 +1,9 @@
 package node
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,4 +34,43 @@ func (w *world) testServices(t *testing.T) {
 	if err := w.Client.CoreV1().Services(ns).Delete(ctx, "my-web", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
+}
+
+// testChanges changes a pod that runs: its labels and annotations are seen in its volume, and a container gets other
+// resources while it runs.
+func (w *world) testChanges(t *testing.T) {
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	w.pod(ctx, t, "changing", `{volumes: [{name: v, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}},
+  {path: annotations, fieldRef: {fieldPath: metadata.annotations}}]}}],
+containers: [{name: c, command: [sleep, "1000"], volumeMounts: [{name: v, mountPath: /v}],
+  resources: {requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 200m, memory: 128Mi}}}, {name: other, command: [sleep, "1000"]}]}`)
+	w.ready(ctx, t, "changing")
+	sees := func(what string, command []string, want string) {
+		t.Helper()
+		w.Wait(ctx, t, what, func(ctx context.Context) error {
+			out, errs, err := w.exec(ctx, "changing", corev1.PodExecOptions{Container: "c", Command: command}, nil)
+			if err == nil && !strings.Contains(out, want) {
+				err = fmt.Errorf("it is %q, %s", out, errs)
+			}
+			return err
+		})
+	}
+	w.typed(ctx, t, "", "label", "pod", "changing", "tier=new")
+	sees("the label", []string{"cat", "/v/labels"}, `tier="new"`)
+	w.typed(ctx, t, "", "annotate", "pod", "changing", "note=seen")
+	sees("the annotation", []string{"cat", "/v/annotations"}, `note="seen"`)
+
+	w.typed(ctx, t, "", "patch", "pod", "changing", "--subresource", "resize", "--patch",
+		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"150m","memory":"64Mi"},"limits":{"cpu":"300m","memory":"192Mi"}}}]}}`)
+	pod := w.until(ctx, t, "changing", "resized", func(pod *corev1.Pod) bool {
+		c := pod.Status.ContainerStatuses[0]
+		has, granted := c.Resources.Limits[corev1.ResourceMemory], c.AllocatedResources[corev1.ResourceCPU]
+		return has.String() == "192Mi" && granted.String() == "150m" && condition(pod, corev1.PodResizeInProgress).Status == "" &&
+			pod.Status.ObservedGeneration == pod.Generation
+	})
+	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 0 {
+		t.Errorf("it was started anew %d times", n)
+	}
+	sees("the limit", []string{"cat", "/sys/fs/cgroup/memory.max"}, "201326592")
+	w.typed(ctx, t, "", "delete", "pod", "changing", "--grace-period=1")
 }

@@ -22,17 +22,19 @@ import (
 
 // Admission knows what the pods of a node have been given. Its methods may be called at once.
 type Admission struct {
-	node   func() *corev1.Node
-	refuse func(*corev1.Pod) string
+	node     func() *corev1.Node
+	refuse   func(*corev1.Pod) string
+	pressure func(*corev1.Pod) (reason, message string)
 
 	mu    sync.Mutex
 	given map[types.UID]corev1.ResourceList
 }
 
 // New is the admission of the node that node returns. refuse names what the runtime has no pod have, empty for
-// nothing; nil refuses nothing.
-func New(node func() *corev1.Node, refuse func(*corev1.Pod) string) *Admission {
-	return &Admission{node: node, refuse: refuse, given: map[types.UID]corev1.ResourceList{}}
+// nothing; pressure tells why the node, under pressure, does not take a pod, with an empty reason for one that it
+// takes. Of both nil is nothing.
+func New(node func() *corev1.Node, refuse func(*corev1.Pod) string, pressure func(*corev1.Pod) (reason, message string)) *Admission {
+	return &Admission{node: node, refuse: refuse, pressure: pressure, given: map[types.UID]corev1.ResourceList{}}
 }
 
 // Take has a pod's resources be its own without a decision: it runs already.
@@ -51,6 +53,11 @@ func (a *Admission) Release(uid types.UID) {
 
 // Admit implements pods.Admission.
 func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
+	if a.pressure != nil {
+		if reason, message := a.pressure(pod); reason != "" {
+			return &pods.Rejection{Reason: reason, Message: message}
+		}
+	}
 	node := a.node()
 	if node != nil {
 		if no := fits(pod, node); no != nil {
@@ -105,18 +112,7 @@ func osOf(pod *corev1.Pod) string {
 func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	want := requests(pod)
-	used := corev1.ResourceList{}
-	for uid, list := range a.given {
-		if uid == pod.UID {
-			continue
-		}
-		for name, quantity := range list {
-			sum := used[name]
-			sum.Add(quantity)
-			used[name] = sum
-		}
-	}
+	want, used := requests(pod), a.used(pod.UID)
 	names := make([]string, 0, len(want))
 	for name := range want {
 		names = append(names, string(name))
@@ -133,6 +129,22 @@ func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection 
 	}
 	a.given[pod.UID] = want
 	return nil
+}
+
+// used is what the other pods have been given. It is called with mu held.
+func (a *Admission) used(uid types.UID) corev1.ResourceList {
+	used := corev1.ResourceList{}
+	for other, list := range a.given {
+		if other == uid {
+			continue
+		}
+		for name, quantity := range list {
+			sum := used[name]
+			sum.Add(quantity)
+			used[name] = sum
+		}
+	}
+	return used
 }
 
 // requests are what the scheduler counts for a pod, itself included.

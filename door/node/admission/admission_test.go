@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -59,14 +60,14 @@ func TestReasons(t *testing.T) {
 		{`hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet, nodeName: node, containers: [{name: c}]`, ""},
 		{`runtimeClassName: other, schedulerName: x, priority: 5, containers: [{name: c}]`, ""}, // the runtime's to refuse
 	} {
-		no := New(node, nil).Admit(pod(t, "p", tt.spec))
+		no := New(node, nil, nil).Admit(pod(t, "p", tt.spec))
 		if tt.reason == "" && no != nil || tt.reason != "" && (no == nil || no.Reason != tt.reason || no.Message == "") {
 			t.Errorf("%s: %+v, want %q", tt.spec, no, tt.reason)
 		}
 	}
 	intolerant := pod(t, "p", "containers: [{name: c}]")
 	intolerant.Spec.Tolerations = nil
-	if no := New(node, nil).Admit(intolerant); no == nil || no.Reason != "TaintToleration" || !strings.Contains(no.Message, "vm") {
+	if no := New(node, nil, nil).Admit(intolerant); no == nil || no.Reason != "TaintToleration" || !strings.Contains(no.Message, "vm") {
 		t.Errorf("without a toleration: %+v", no)
 	}
 }
@@ -74,7 +75,7 @@ func TestReasons(t *testing.T) {
 // TestLedger: pods take from what there is, give back what they had, and are counted once.
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	a := New(node, nil)
+	a := New(node, nil, nil)
 	one := pod(t, "one", `containers: [{name: c, resources: {requests: {cpu: "1"}}}]`)
 	two, three, four := one.DeepCopy(), one.DeepCopy(), one.DeepCopy()
 	two.UID, three.UID, four.UID = "2", "3", "4"
@@ -99,5 +100,42 @@ func TestLedger(t *testing.T) {
 	a.Release("3")
 	if no := a.Admit(three); no == nil {
 		t.Error("what runs already was not counted")
+	}
+}
+
+// TestResize: a pod that runs gets what it asks for where the node has it, and else keeps its own.
+func TestResize(t *testing.T) {
+	t.Parallel()
+	a := New(node, nil, nil)
+	cpu := func(uid, n string) *corev1.Pod {
+		p := pod(t, uid, `containers: [{name: c, resources: {requests: {cpu: "`+n+`"}}}]`)
+		p.UID = types.UID(uid)
+		return p
+	}
+	for _, step := range []struct {
+		uid, cpu, reason string
+	}{{"a", "1", ""}, {"b", "1", ""}, {"a", "1500m", "Deferred"}, {"a", "3", "Infeasible"}, {"b", "500m", ""}, {"a", "1500m", ""},
+		{"b", "600m", "Deferred"}, {"b", "100m", ""}} {
+		reason, message := a.Resize(cpu(step.uid, step.cpu))
+		if reason != step.reason || (message == "") != (reason == "") {
+			t.Errorf("%+v: %s, %s", step, reason, message)
+		}
+	}
+	if no := a.Admit(cpu("c", "400m")); no != nil {
+		t.Errorf("what was kept and given back: %+v", no)
+	}
+	if reason, _ := New(func() *corev1.Node { return nil }, nil, nil).Resize(cpu("a", "100")); reason != "" {
+		t.Errorf("on a node that is not registered: %s", reason)
+	}
+}
+
+// TestPressure: a node under pressure takes no pod that it is not to take.
+func TestPressure(t *testing.T) {
+	t.Parallel()
+	a := New(node, nil, func(*corev1.Pod) (reason, message string) {
+		return "Evicted", "The node had condition: [DiskPressure]. "
+	})
+	if no := a.Admit(pod(t, "p", "containers: [{name: c}]")); no == nil || no.Reason != "Evicted" {
+		t.Errorf("taken: %+v", no)
 	}
 }

@@ -26,20 +26,17 @@ type Measurer struct {
 	Reserved corev1.ResourceList
 	// Version is the node program's.
 	Version string
+	// Pressure, if set, tells whether the node is under pressure of a kind.
+	Pressure func(corev1.NodeConditionType) bool
+	// Images, if set, are those that the node has.
+	Images func(ctx context.Context) ([]corev1.ContainerImage, error)
 	// Ending, if set, tells why the node takes no more pods.
 	Ending func() (message string, ending bool)
 }
 
-// What is under pressure: less memory, room or inodes than this.
-const (
-	leastMemory = 100 << 20
-	leastDisk   = 5 // percent
-)
-
 // Status implements Options.Status.
 func (m *Measurer) Status(ctx context.Context) corev1.NodeStatus {
-	disk, diskErr := machine.DiskOf(m.DataDir)
-	memory, memoryErr := machine.Memory()
+	disk, _ := machine.DiskOf(m.DataDir) // none is 0 bytes
 	s := corev1.NodeStatus{
 		Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: m.Address}, {Type: corev1.NodeHostName, Address: m.Name},
@@ -59,21 +56,23 @@ func (m *Measurer) Status(ctx context.Context) corev1.NodeStatus {
 	}
 	s.Allocatable = allocatable(s.Capacity, m.Reserved)
 	runtimeErr := m.askRuntime(ctx, &s)
+	if m.Images != nil && runtimeErr == nil {
+		s.Images, runtimeErr = m.Images(ctx)
+	}
+	under := func(kind corev1.NodeConditionType) bool { return m.Pressure != nil && m.Pressure(kind) }
 	s.Conditions = []corev1.NodeCondition{
-		pressure(corev1.NodeMemoryPressure, memoryErr == nil && memory.Available < leastMemory,
+		pressure(corev1.NodeMemoryPressure, under(corev1.NodeMemoryPressure),
 			"KubeletHasSufficientMemory", "kubelet has sufficient memory available",
 			"KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
-		pressure(corev1.NodeDiskPressure, diskErr == nil && scarce(disk),
+		pressure(corev1.NodeDiskPressure, under(corev1.NodeDiskPressure),
 			"KubeletHasNoDiskPressure", "kubelet has no disk pressure",
 			"KubeletHasDiskPressure", "kubelet has disk pressure"),
-		pressure(corev1.NodePIDPressure, false, "KubeletHasSufficientPID", "kubelet has sufficient PID available", "", ""),
+		pressure(corev1.NodePIDPressure, under(corev1.NodePIDPressure),
+			"KubeletHasSufficientPID", "kubelet has sufficient PID available",
+			"KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
 		m.ready(runtimeErr),
 	}
 	return s
-}
-
-func scarce(d machine.Disk) bool {
-	return d.Available*100 < d.Total*leastDisk || d.Inodes > 0 && d.FreeInodes*100 < d.Inodes*leastDisk
 }
 
 func allocatable(capacity, reserved corev1.ResourceList) corev1.ResourceList {

@@ -22,7 +22,8 @@ type Runner interface {
 	// pod that is not to be tried again before Wake names it or some seconds have passed, and
 	// ErrRejected for one that can never run.
 	Run(ctx context.Context, pod *corev1.Pod) error
-	// Update brings a pod that is there up to date.
+	// Update brings a pod that is there up to date. The error matches ErrWaits for one that is to be tried
+	// again after some seconds.
 	Update(ctx context.Context, pod *corev1.Pod) error
 	// Stop ends a pod within grace, in seconds, and returns when it has ended. A later one can
 	// shorten the grace.

@@ -27,7 +27,15 @@ func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
 	case there:
 		// What has become of it may have been found before the API server was heard.
 		c.o.Reporter.Changed(uid)
-		return c.o.Runner.Update(ctx, pod)
+		if ended(pod) {
+			c.o.Admission.Release(uid)
+		}
+		err := c.o.Runner.Update(ctx, pod)
+		if errors.Is(err, ErrWaits) {
+			c.queue.AddAfter(uid, waitPause)
+			return nil
+		}
+		return err
 	case ended(pod):
 		return nil
 	}

@@ -35,7 +35,7 @@ func (d *door) Configure(o *pod.Options) error {
 	o.Dial, o.Pauses, o.Resume, o.Allocatable = node.Backend.Dial, node.Backend.Pauses, node.Backend.Resume, node.Backend.Allocatable
 	o.SeccompDir, o.NodeName, o.HostIP, o.ClusterDomain = node.SeccompDir, node.Node, node.HostIP, node.ClusterDomain
 	o.Objects, o.Places = d.objects, node.Backend.Places
-	o.FailFast = false
+	o.FailFast, o.SoftStorage = false, true // a node evicts
 	if node.Services != nil {
 		o.Services = func(ctx context.Context) ([]*corev1.Service, error) { return node.Services(ctx, d.p.UID()) }
 	}

@@ -57,7 +57,10 @@ type Options struct {
 	Objects        Objects
 	// Services are those of which a pod gets variables; nil is none.
 	Services func(ctx context.Context, uid types.UID) ([]*corev1.Service, error)
-	Node     string
+	// Resize gives a pod that runs the resources that it asks for now, or says why it keeps its own, in a
+	// kubelet's words; nil always does.
+	Resize func(*corev1.Pod) (reason, message string)
+	Node   string
 	// HostIP is the address of the node.
 	HostIP        string
 	ClusterDomain string
@@ -151,6 +154,18 @@ func (r *Runner) Stop(ctx context.Context, uid types.UID, grace int64) error {
 		return err
 	}
 	return p.Stop(ctx, &grace)
+}
+
+// Condemn ends a pod within grace, in seconds, for a reason that its status tells, and returns when it has ended.
+func (r *Runner) Condemn(ctx context.Context, uid types.UID, grace int64, reason, message string) error {
+	p, err := r.manager.Get(uid)
+	if errors.Is(err, manager.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return p.Condemn(ctx, grace, reason, message)
 }
 
 // Remove implements pods.Runner.

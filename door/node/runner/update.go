@@ -2,15 +2,19 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// Update implements pods.Runner: ephemeral containers that were added are started, and conditions that others
-// have set count for the pod's readiness from now on.
+// Update implements pods.Runner: what of the pod has changed is taken over, ephemeral containers that were added are
+// started, and conditions that others have set count for the pod's readiness from now on. The error matches
+// pods.ErrWaits where the node has no room yet for what the pod asks for now.
 func (r *Runner) Update(ctx context.Context, p *corev1.Pod) error {
 	supervised := r.Get(p.UID)
 	if supervised == nil {
@@ -20,6 +24,18 @@ func (r *Runner) Update(ctx context.Context, p *corev1.Pod) error {
 		supervised.Changed()
 	}
 	r.debug(ctx, supervised, p.Spec.EphemeralContainers)
+	var refused *podstatus.Condition
+	if r.o.Resize != nil && !supervised.HasEnded() {
+		if reason, message := r.o.Resize(p); reason != "" {
+			refused = &podstatus.Condition{Status: corev1.ConditionTrue, Reason: reason, Message: message}
+		}
+	}
+	if err := supervised.Update(p, refused); err != nil {
+		return err
+	}
+	if refused != nil && refused.Reason == corev1.PodReasonDeferred {
+		return fmt.Errorf("resize pod %s: %w: %s", supervised.Key(), pods.ErrWaits, refused.Message)
+	}
 	return nil
 }
 

@@ -18,12 +18,12 @@ func merge(old *corev1.PodStatus, now corev1.PodStatus) corev1.PodStatus {
 	next := *now.DeepCopy()
 	next.Conditions = nil
 	for _, c := range old.Conditions {
-		if !slices.Contains(own, c.Type) {
+		if !slices.Contains(own, c.Type) && !disrupted(&now, c.Type) {
 			next.Conditions = append(next.Conditions, c)
 		}
 	}
 	for _, c := range now.Conditions {
-		if slices.Contains(own, c.Type) {
+		if slices.Contains(own, c.Type) || disrupted(&now, c.Type) {
 			next.Conditions = append(next.Conditions, kept(old, c))
 		}
 	}
@@ -44,6 +44,11 @@ func merge(old *corev1.PodStatus, now corev1.PodStatus) corev1.PodStatus {
 	next.ExtendedResourceClaimStatus = old.ExtendedResourceClaimStatus
 	next.ObservedGeneration = max(next.ObservedGeneration, old.ObservedGeneration)
 	return next
+}
+
+// disrupted tells whether a condition is that of a pod which the node itself ends: it is others' as well.
+func disrupted(now *corev1.PodStatus, kind corev1.PodConditionType) bool {
+	return kind == corev1.DisruptionTarget && slices.ContainsFunc(now.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
 }
 
 // kept is a condition with the time at which the API server saw it change.

@@ -1,0 +1,127 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/eviction"
+	"github.com/bulkhead-project/bulkhead/door/node/images"
+	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/shutdown"
+)
+
+// guard makes what keeps the machine from running out of what it has.
+func (n *node) guard() {
+	warn := func(reason, message string) {
+		if n.keeper == nil {
+			return // without an API server; the log tells it
+		}
+		if node := n.keeper.Node(); node != nil {
+			n.events.Recorder.Event(node, corev1.EventTypeWarning, reason, message)
+		}
+	}
+	changed := func() {
+		if n.keeper != nil {
+			n.keeper.Look()
+		}
+	}
+	disk := func() (machine.Disk, error) { return machine.DiskOf(n.o.Roots.Data) }
+	backend := n.runtime.Backend()
+	n.images = images.New(images.Options{
+		Images: backend.Images, Runtime: backend.Runtime, Disk: disk, High: n.o.ImageGCHigh, Low: n.o.ImageGCLow, Warn: warn, Logger: n.o.Logger,
+	})
+	n.eviction = eviction.New(eviction.Options{
+		Thresholds: n.o.Eviction, Measure: n.measure, Pods: n.active, Usage: n.usage, Evict: n.evict, Reclaim: n.images.Reclaim,
+		Changed: changed, Warn: warn, Logger: n.o.Logger,
+	})
+	n.shutdown = shutdown.New(shutdown.Options{
+		Period: n.o.ShutdownGrace, Critical: n.o.ShutdownGraceCritical, Pods: n.active, IsCritical: eviction.Critical, End: n.terminate,
+		Changed: changed, Warn: warn, Logger: n.o.Logger,
+	})
+}
+
+// tend has what guard made work until ctx ends.
+func (n *node) tend(ctx context.Context, all *sync.WaitGroup) {
+	all.Go(func() { n.eviction.Run(ctx) })
+	if n.o.ImageGCHigh > 0 {
+		all.Go(func() { n.images.Run(ctx) })
+	}
+	if n.o.ShutdownGrace > 0 {
+		all.Go(func() { n.shutdown.Run(ctx) })
+	}
+}
+
+// admits tells why the node, as its machine is, does not take a pod; empty is that it does.
+func (n *node) admits(pod *corev1.Pod) (reason, message string) {
+	if _, ending := n.shutdown.Ending(); ending {
+		return shutdown.RejectReason, shutdown.RejectMessage
+	}
+	return n.eviction.Admit(pod)
+}
+
+// terminate ends a pod before its machine goes down, and tells the API server.
+func (n *node) terminate(ctx context.Context, pod *corev1.Pod, grace int64) error {
+	if err := n.runner.Condemn(ctx, pod.UID, grace, shutdown.Reason, shutdown.Message); err != nil {
+		return err
+	}
+	if n.cache == nil {
+		return nil // there is no API server
+	}
+	now := n.cache.Get(pod.UID)
+	if now == nil {
+		return nil
+	}
+	return n.status.Report(ctx, now)
+}
+
+// measure tells what the machine has left.
+func (n *node) measure() (h eviction.Host, err error) {
+	if h.Memory, err = machine.Memory(); err != nil {
+		return h, err
+	}
+	if h.PIDs, err = machine.PIDs(); err != nil {
+		return h, err
+	}
+	h.Disk, err = machine.DiskOf(n.o.Roots.Data)
+	return h, err
+}
+
+// active are the pods that run.
+func (n *node) active() (out []*corev1.Pod) {
+	for _, p := range n.runner.Pods() {
+		if !p.HasEnded() && !p.Ending() {
+			out = append(out, p.Spec())
+		}
+	}
+	return out
+}
+
+// usage is what the pods use.
+func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) {
+	list, err := own{n}.ListPodSandboxStats(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask the runtime what its pods use: %w", err)
+	}
+	out := map[types.UID]eviction.Usage{}
+	for _, p := range list {
+		u := eviction.Usage{
+			Memory: p.GetLinux().GetMemory().GetWorkingSetBytes().GetValue(), Written: map[string]uint64{},
+			Processes: p.GetLinux().GetProcess().GetProcessCount().GetValue(),
+		}
+		for _, c := range p.GetLinux().GetContainers() {
+			u.Written[c.GetAttributes().GetMetadata().GetName()] += c.GetWritableLayer().GetUsedBytes().GetValue()
+		}
+		out[types.UID(p.GetAttributes().GetMetadata().GetUid())] = u
+	}
+	return out, nil
+}
+
+// evict ends a pod that the machine cannot keep.
+func (n *node) evict(ctx context.Context, pod *corev1.Pod, message string) error {
+	n.events.Recorder.Event(pod, corev1.EventTypeWarning, "Evicted", message)
+	return n.runner.Condemn(ctx, pod.UID, 0, "Evicted", message)
+}
