@@ -21,7 +21,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/local"
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
-	"github.com/bulkhead-project/bulkhead/door/node/stats"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -56,9 +55,8 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 	if err := n.static.open(admits); err != nil {
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
 	}
-	figures := &stats.Node{Name: o.Name, Dir: o.Roots.Data, Source: own{n}}
 	n.server = &http.Server{
-		Handler: api.New(n.runner, n.runtime, figures.Register, o.Logger).Handler(), ReadHeaderTimeout: 10 * time.Second,
+		Handler: api.New(n.runner, n.runtime, n.more, o.Logger).Handler(), ReadHeaderTimeout: 10 * time.Second,
 	}
 	return n.serveAlone(ctx, ready)
 }

@@ -37,7 +37,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
 	"github.com/bulkhead-project/bulkhead/door/node/shutdown"
-	"github.com/bulkhead-project/bulkhead/door/node/stats"
 	"github.com/bulkhead-project/bulkhead/door/node/status"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -225,9 +224,8 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		return err
 	}
 	guard := auth.New(n.client, o.Name, n.certs.Clients)
-	figures := &stats.Node{Name: o.Name, Dir: o.Roots.Data, Source: own{n}}
 	n.server = &http.Server{
-		Handler:   guard.Guard(api.New(n.runner, n.runtime, figures.Register, o.Logger).Handler(), o.Logger),
+		Handler:   guard.Guard(api.New(n.runner, n.runtime, n.more, o.Logger).Handler(), o.Logger),
 		TLSConfig: n.certs.TLS(), ReadHeaderTimeout: 10 * time.Second,
 	}
 	return nil

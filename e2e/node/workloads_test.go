@@ -150,6 +150,9 @@ func (w *world) testFigures(t *testing.T) {
 	for path, want := range map[string]string{
 		"metrics/resource": `container_memory_working_set_bytes{container="c",namespace="default",pod="busy"}`,
 		"stats/summary":    `"name":"busy"`,
+		"metrics/cadvisor": `container_memory_working_set_bytes{container="c",`,
+		"metrics":          `kubelet_running_containers{container_state="running"}`,
+		"configz":          `"kind":"KubeletConfiguration"`,
 		"pods":             `"name":"busy"`,
 	} {
 		if page := w.typed(ctx, t, "", "get", "--raw", "/api/v1/nodes/node/proxy/"+path); !strings.Contains(page, want) {

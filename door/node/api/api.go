@@ -66,6 +66,9 @@ func (s *Server) Handler() http.Handler {
 			mux.Handle(method+" /portForward/"+pod, s.answer(s.portForward))
 		}
 	}
+	mux.HandleFunc("POST /checkpoint/{namespace}/{pod}/{container}", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "checkpoints of containers are not made: a pod is a virtual machine", http.StatusNotImplemented)
+	})
 	if s.more != nil {
 		s.more(mux)
 	}

@@ -87,6 +87,8 @@ func TestGuard(t *testing.T) {
 		{"POST", "/exec/a/b/c", "good", http.StatusTeapot},
 		{"GET", "/attach/a/b/c", "good", http.StatusTeapot},
 		{"GET", "/portForward/a/b", "good", http.StatusTeapot},
+		{"POST", "/checkpoint/a/b/c", "good", http.StatusForbidden}, // of checkpoint, not of proxy
+		{"GET", "/metrics/cadvisor", "good", http.StatusTeapot},
 		{"GET", "/pods", "good", http.StatusForbidden},
 		{"GET", "/healthz", "", http.StatusUnauthorized},
 	} {

@@ -16,7 +16,7 @@ var streams = []string{"/exec/", "/attach/", "/portForward/", "/run/"}
 // proxy.
 var finer = []struct{ path, subresource string }{
 	{"/stats", "stats"}, {"/metrics", "metrics"}, {"/logs", "log"}, {"/healthz", "healthz"}, {"/configz", "configz"},
-	{"/pods", "pods"}, {"/runningpods", "pods"},
+	{"/pods", "pods"}, {"/runningpods", "pods"}, {"/checkpoint", "checkpoint"},
 }
 
 // attributes are what a request is authorised as: a verb, and the subresources of which one suffices.
@@ -35,7 +35,7 @@ func attributes(r *http.Request) (verb string, subresources []string) {
 			continue
 		}
 		switch f.subresource {
-		case "stats", "metrics", "log":
+		case "stats", "metrics", "log", "checkpoint":
 			return verb, []string{f.subresource}
 		}
 		return verb, []string{f.subresource, "proxy"}

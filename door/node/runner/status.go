@@ -17,3 +17,14 @@ func (r *Runner) Status(uid types.UID) (corev1.PodStatus, bool) {
 	}
 	return status, true
 }
+
+// Statuses are those of all pods.
+func (r *Runner) Statuses() map[types.UID]corev1.PodStatus {
+	all := map[types.UID]corev1.PodStatus{}
+	for _, p := range r.Pods() {
+		if status, found := r.Status(p.UID()); found {
+			all[p.UID()] = status
+		}
+	}
+	return all
+}

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -27,10 +28,26 @@ func (n *Node) Register(mux *http.ServeMux) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		w.Header().Set("Content-Type", text)
 		resource(w, s)
 	})
+	mux.HandleFunc("GET /metrics/cadvisor", func(w http.ResponseWriter, r *http.Request) {
+		var page bytes.Buffer
+		if err := n.cadvisor(r.Context(), &page); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", text)
+		_, _ = page.WriteTo(w) // the client may have gone
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", text)
+		n.kubelet(w)
+	})
 }
+
+// text is the format of Prometheus.
+const text = "text/plain; version=0.0.4; charset=utf-8"
 
 // page writes figures in the format of Prometheus.
 type page struct{ w io.Writer }
@@ -38,6 +55,22 @@ type page struct{ w io.Writer }
 func (p page) head(name, kind, help string) {
 	fmt.Fprintf(p.w, "# HELP %s [STABLE] %s\n# TYPE %s %s\n", name, help, name, kind)
 }
+
+// plain is a head of what is not stable.
+func (p page) plain(name, kind, help string) {
+	fmt.Fprintf(p.w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+// bare is a figure of now.
+func (p page) bare(name, labels string, value float64) {
+	if labels != "" {
+		labels = "{" + labels + "}"
+	}
+	fmt.Fprintf(p.w, "%s%s %g\n", name, labels, value)
+}
+
+// label is one with its value.
+func label(name, value string) string { return fmt.Sprintf("%s=%q", name, value) }
 
 func (p page) figure(name, labels string, value float64, at metav1.Time) {
 	if labels != "" {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
@@ -23,6 +25,8 @@ type Source interface {
 type Node struct {
 	Name, Dir string
 	Source    Source
+	// Statuses are those of the node's pods; nil is nobody who knows them.
+	Statuses func() map[types.UID]corev1.PodStatus
 }
 
 // Summary is what the node and its pods use now.

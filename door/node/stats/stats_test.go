@@ -7,7 +7,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -19,10 +23,48 @@ func (s source) ListPodSandboxStats(context.Context, *runtimeapi.PodSandboxStats
 	memory := &runtimeapi.MemoryUsage{Timestamp: 5e9, WorkingSetBytes: &runtimeapi.UInt64Value{Value: 4096}}
 	return []*runtimeapi.PodSandboxStats{{
 		Attributes: &runtimeapi.PodSandboxAttributes{Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "n", Uid: "u"}},
-		Linux: &runtimeapi.LinuxPodSandboxStats{Cpu: cpu, Memory: memory, Containers: []*runtimeapi.ContainerStats{{
-			Attributes: &runtimeapi.ContainerAttributes{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}}, Cpu: cpu, Memory: memory,
-		}}},
+		Linux: &runtimeapi.LinuxPodSandboxStats{
+			Cpu: cpu, Memory: memory,
+			Network: &runtimeapi.NetworkUsage{DefaultInterface: &runtimeapi.NetworkInterfaceUsage{
+				Name: "eth0", RxBytes: &runtimeapi.UInt64Value{Value: 7}, TxBytes: &runtimeapi.UInt64Value{Value: 8},
+			}},
+			Containers: []*runtimeapi.ContainerStats{{
+				Attributes: &runtimeapi.ContainerAttributes{Id: "x", Metadata: &runtimeapi.ContainerMetadata{Name: "c"}}, Cpu: cpu, Memory: memory,
+				WritableLayer: &runtimeapi.FilesystemUsage{UsedBytes: &runtimeapi.UInt64Value{Value: 9}},
+			}},
+		},
 	}, {Attributes: &runtimeapi.PodSandboxAttributes{}}}, s.err
+}
+
+// statuses are those of the pod, which took three seconds to start.
+func statuses() map[types.UID]corev1.PodStatus {
+	began := metav1.NewTime(time.Unix(1000, 0))
+	return map[types.UID]corev1.PodStatus{"u": {
+		Phase: corev1.PodRunning, StartTime: &began,
+		InitContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			ContainerID: "bulkhead://x", Image: "i:1",
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Unix(1003, 0))}},
+		}},
+	}}
+}
+
+// TestKubelet: the node counts its pods and containers by a kubelet's names.
+func TestKubelet(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	(&Node{Name: "node", Statuses: statuses}).Register(mux)
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	for _, want := range []string{
+		"kubelet_node_name{node=\"node\"} 1\n", "kubelet_running_pods 1\n", "kubelet_running_containers{container_state=\"running\"} 1\n",
+		"kubelet_running_containers{container_state=\"exited\"} 1\n", "kubelet_pod_start_duration_seconds_sum 3\n",
+		"kubelet_pod_start_duration_seconds_count 1\n",
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s in\n%s", want, w.Body)
+		}
+	}
 }
 
 // TestFigures: each path tells of the node, its pods and their containers; a runtime that does not answer is told.
@@ -30,7 +72,7 @@ func TestFigures(t *testing.T) {
 	t.Parallel()
 	ask := func(s source, path string) (int, string) {
 		mux := http.NewServeMux()
-		(&Node{Name: "node", Dir: t.TempDir(), Source: s}).Register(mux)
+		(&Node{Name: "node", Dir: t.TempDir(), Source: s, Statuses: statuses}).Register(mux)
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
 		return w.Code, w.Body.String()
@@ -40,6 +82,13 @@ func TestFigures(t *testing.T) {
 		"/metrics/resource": {
 			"container_cpu_usage_seconds_total{container=\"c\",namespace=\"n\",pod=\"p\"} 1.5 5000\n",
 			"pod_memory_working_set_bytes{namespace=\"n\",pod=\"p\"} 4096 5000\n", "node_cpu_usage_seconds_total ", "resource_scrape_error 0\n",
+		},
+		"/metrics/cadvisor": {
+			"container_cpu_usage_seconds_total{cpu=\"total\",container=\"c\",id=\"/u/x\",image=\"i:1\",name=\"x\",namespace=\"n\",pod=\"p\"} 1.5\n",
+			"container_memory_working_set_bytes{container=\"\",id=\"/u\",image=\"\",name=\"\",namespace=\"n\",pod=\"p\"} 4096\n",
+			"container_fs_usage_bytes{container=\"c\",", "container_start_time_seconds{container=\"c\",",
+			"container_network_receive_bytes_total{interface=\"eth0\",container=\"\",id=\"/u\",", "machine_cpu_cores ", "machine_memory_bytes ",
+			"# TYPE container_network_transmit_bytes_total counter\n",
 		},
 	} {
 		code, page := ask(source{}, path)

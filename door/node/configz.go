@@ -1,0 +1,40 @@
+package node
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/netip"
+
+	"github.com/bulkhead-project/bulkhead/door/node/stats"
+)
+
+// settings are how a node is set up, by the names of a kubelet's configuration, as far as it has them.
+type settings struct {
+	Kind               string   `json:"kind"`
+	APIVersion         string   `json:"apiVersion"`
+	Address            string   `json:"address"`
+	Port               uint16   `json:"port"`
+	StaticPodPath      string   `json:"staticPodPath,omitempty"`
+	TLSCertFile        string   `json:"tlsCertFile,omitempty"`
+	RotateCertificates bool     `json:"rotateCertificates"`
+	ServerTLSBootstrap bool     `json:"serverTLSBootstrap"`
+	ClusterDomain      string   `json:"clusterDomain,omitempty"`
+	ClusterDNS         []string `json:"clusterDNS,omitempty"`
+	MaxPods            int      `json:"maxPods"`
+}
+
+// more adds the paths of figures and of the node's settings to its API.
+func (n *node) more(mux *http.ServeMux) {
+	figures := &stats.Node{Name: n.o.Name, Dir: n.o.Roots.Data, Source: own{n}, Statuses: n.runner.Statuses}
+	figures.Register(mux)
+	at, _ := netip.ParseAddrPort(n.o.Listen)                       // it was listened on
+	text, _ := json.Marshal(map[string]settings{"kubeletconfig": { // plain data
+		Kind: "KubeletConfiguration", APIVersion: "kubelet.config.k8s.io/v1beta1", Address: at.Addr().String(), Port: at.Port(),
+		StaticPodPath: n.o.Manifests, TLSCertFile: n.o.Cert, RotateCertificates: n.o.Client != nil, ServerTLSBootstrap: n.o.RotateServing,
+		ClusterDomain: n.o.ClusterDomain, ClusterDNS: n.o.ClusterDNS, MaxPods: n.o.MaxPods,
+	}})
+	mux.HandleFunc("GET /configz", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(text) // the client may have gone
+	})
+}

@@ -1,0 +1,170 @@
+package stats
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/machine"
+)
+
+// subject is a container of a page of cAdvisor's: of a pod, its sum, without an image and a name, or of one of its
+// containers.
+type subject struct {
+	labels     string
+	started    time.Time
+	cpu        *runtimeapi.CpuUsage
+	memory     *runtimeapi.MemoryUsage
+	disk       *runtimeapi.FilesystemUsage
+	interfaces []*runtimeapi.NetworkInterfaceUsage
+}
+
+// family is one of the figures, of a container that has it. Each value has labels beside the container's, or "".
+type family struct {
+	name, kind, help string
+	of               func(*subject, func(labels string, value float64))
+}
+
+// families are those of cAdvisor that can be told of a VM's containers and are usually asked for.
+var families = []family{
+	{"container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", func(
+		s *subject, tell func(string, float64),
+	) {
+		if s.cpu != nil {
+			tell(`cpu="total"`, float64(s.cpu.GetUsageCoreNanoSeconds().GetValue())/1e9)
+		}
+	}},
+	memory("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed",
+		func(m *runtimeapi.MemoryUsage) uint64 { return m.GetUsageBytes().GetValue() }),
+	memory("container_memory_working_set_bytes", "Current working set in bytes.",
+		func(m *runtimeapi.MemoryUsage) uint64 { return m.GetWorkingSetBytes().GetValue() }),
+	memory("container_memory_rss", "Size of RSS in bytes.", func(m *runtimeapi.MemoryUsage) uint64 { return m.GetRssBytes().GetValue() }),
+	disk("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.",
+		func(d *runtimeapi.FilesystemUsage) uint64 { return d.GetUsedBytes().GetValue() }),
+	disk("container_fs_inodes_total", "Number of Inodes", func(d *runtimeapi.FilesystemUsage) uint64 { return d.GetInodesUsed().GetValue() }),
+	traffic("container_network_receive_bytes_total", "Cumulative count of bytes received",
+		func(i *runtimeapi.NetworkInterfaceUsage) uint64 { return i.GetRxBytes().GetValue() }),
+	traffic("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving",
+		func(i *runtimeapi.NetworkInterfaceUsage) uint64 { return i.GetRxErrors().GetValue() }),
+	traffic("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted",
+		func(i *runtimeapi.NetworkInterfaceUsage) uint64 { return i.GetTxBytes().GetValue() }),
+	traffic("container_network_transmit_errors_total", "Cumulative count of errors encountered while transmitting",
+		func(i *runtimeapi.NetworkInterfaceUsage) uint64 { return i.GetTxErrors().GetValue() }),
+	{"container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds.", func(
+		s *subject, tell func(string, float64),
+	) {
+		if !s.started.IsZero() {
+			tell("", float64(s.started.Unix()))
+		}
+	}},
+}
+
+func memory(name, help string, value func(*runtimeapi.MemoryUsage) uint64) family {
+	return family{name, "gauge", help, func(s *subject, tell func(string, float64)) {
+		if s.memory != nil {
+			tell("", float64(value(s.memory)))
+		}
+	}}
+}
+
+func disk(name, help string, value func(*runtimeapi.FilesystemUsage) uint64) family {
+	return family{name, "gauge", help, func(s *subject, tell func(string, float64)) {
+		if s.disk != nil {
+			tell("", float64(value(s.disk)))
+		}
+	}}
+}
+
+func traffic(name, help string, value func(*runtimeapi.NetworkInterfaceUsage) uint64) family {
+	return family{name, "counter", help, func(s *subject, tell func(string, float64)) {
+		for _, i := range s.interfaces {
+			tell(fmt.Sprintf("interface=%q", i.GetName()), float64(value(i)))
+		}
+	}}
+}
+
+// cadvisor writes what a kubelet's /metrics/cadvisor has.
+func (n *Node) cadvisor(ctx context.Context, w io.Writer) error {
+	list, err := n.Source.ListPodSandboxStats(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("ask the runtime what its pods use: %w", err)
+	}
+	room, err := machine.Memory()
+	if err != nil {
+		return err
+	}
+	statuses := n.statuses()
+	var all []subject
+	for _, p := range list {
+		all = append(all, subjects(p, statuses[types.UID(p.GetAttributes().GetMetadata().GetUid())])...)
+	}
+	p := page{w}
+	for _, f := range families {
+		p.plain(f.name, f.kind, f.help)
+		for i := range all {
+			s := &all[i]
+			f.of(s, func(labels string, value float64) {
+				if labels != "" {
+					labels += ","
+				}
+				p.bare(f.name, labels+s.labels, value)
+			})
+		}
+	}
+	p.plain("machine_cpu_cores", "gauge", "Number of logical CPU cores.")
+	p.bare("machine_cpu_cores", "", float64(runtime.NumCPU()))
+	p.plain("machine_memory_bytes", "gauge", "Amount of memory installed on the machine.")
+	p.bare("machine_memory_bytes", "", float64(room.Total))
+	return nil
+}
+
+// subjects are a pod's and those of its containers.
+func subjects(p *runtimeapi.PodSandboxStats, status corev1.PodStatus) []subject {
+	meta, linux := p.GetAttributes().GetMetadata(), p.GetLinux()
+	of := func(container, id, image, name string) string {
+		return fmt.Sprintf("container=%q,id=%q,image=%q,name=%q,namespace=%q,pod=%q",
+			container, id, image, name, meta.GetNamespace(), meta.GetName())
+	}
+	own := "/" + meta.GetUid()
+	pod := subject{
+		labels: of("", own, "", ""), cpu: linux.GetCpu(), memory: linux.GetMemory(),
+	}
+	if network := linux.GetNetwork(); network.GetDefaultInterface() != nil {
+		pod.interfaces = append([]*runtimeapi.NetworkInterfaceUsage{network.GetDefaultInterface()}, network.GetInterfaces()...)
+	}
+	if status.StartTime != nil {
+		pod.started = status.StartTime.Time
+	}
+	all := []subject{pod}
+	for _, c := range linux.GetContainers() {
+		id, name := c.GetAttributes().GetId(), c.GetAttributes().GetMetadata().GetName()
+		image, started := found(status, id)
+		all = append(all, subject{
+			labels: of(name, own+"/"+id, image, id), cpu: c.GetCpu(), memory: c.GetMemory(), disk: c.GetWritableLayer(), started: started,
+		})
+	}
+	return all
+}
+
+// found is what a status tells of a container of an id.
+func found(status corev1.PodStatus, id string) (image string, started time.Time) {
+	for _, list := range lists(&status) {
+		for i := range list {
+			if !strings.HasSuffix(list[i].ContainerID, "://"+id) {
+				continue
+			}
+			if running := list[i].State.Running; running != nil {
+				started = running.StartedAt.Time
+			}
+			return list[i].Image, started
+		}
+	}
+	return "", started
+}
