@@ -1,0 +1,52 @@
+package auth
+
+import (
+	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestHolds: an answer of the API server's holds for its time and no longer, however far the clock goes in one step.
+func TestHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReviewer()
+		h := New(r, "node", func() *x509.CertPool { return nil })
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+		req.Header.Set("Authorization", "Bearer good")
+		who := func() {
+			if _, err := h.Who(req); err != nil {
+				t.Error(err)
+			}
+		}
+		may := func(sub string) func() {
+			return func() {
+				if allowed, err := h.May(t.Context(), &User{Name: "alice"}, "get", sub); err != nil || allowed != (sub == "metrics") {
+					t.Errorf("%s: %v, %v", sub, allowed, err)
+				}
+			}
+		}
+		for name, tt := range map[string]struct {
+			ask   func()
+			holds time.Duration
+		}{
+			"a token":         {who, tokenFor},
+			"what is allowed": {may("metrics"), allowedFor},
+			"what is denied":  {may("stats"), deniedFor},
+		} {
+			for _, step := range []struct {
+				after time.Duration
+				asked int
+			}{{0, 1}, {tt.holds - time.Second, 0}, {2 * time.Second, 1}, {24 * time.Hour, 1}} {
+				time.Sleep(step.after)
+				before := r.asked
+				tt.ask()
+				if got := r.asked - before; got != step.asked {
+					t.Errorf("%s after %s more: asked %d times, not %d", name, step.after, got, step.asked)
+				}
+			}
+		}
+	})
+}
