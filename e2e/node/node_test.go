@@ -19,6 +19,7 @@ import (
 // TestNode: what a cluster does with the pods of a node, it does with those of one without a kubelet.
 func TestNode(t *testing.T) {
 	w := newWorld(t)
+	w.startCronJob(t)
 	t.Run("node", w.testObject)
 	t.Run("pod", w.testPod)
 	t.Run("admission", w.testAdmission)
@@ -34,6 +35,10 @@ func TestNode(t *testing.T) {
 	t.Run("deployment", w.testDeployment)
 	t.Run("job", w.testJob)
 	t.Run("daemonset", w.testDaemonSet)
+	t.Run("rollout", w.testRollout)
+	t.Run("statefulset", w.testStatefulSet)
+	t.Run("cronjob", w.testCronJob)
+	t.Run("drain", w.testDrain)
 	t.Run("restart", w.testRestart)
 	t.Run("twice", w.testTwice)
 	t.Run("without the API", w.testWithoutAPI)
