@@ -34,7 +34,7 @@ func newAlone(t *testing.T) *world {
 	if err := os.Chmod(dir, 0o755); err != nil { // shims have users of their own
 		t.Fatal(err)
 	}
-	w := &world{Cluster: &testkube.Cluster{Dir: dir}, top: t}
+	w := &world{Cluster: &testkube.Cluster{Dir: dir}, top: t, libexec: bin()}
 	w.prepare(t)
 	return w
 }

@@ -19,7 +19,7 @@ import (
 // TestNode: what a cluster does with the pods of a node, it does with those of one without a kubelet.
 func TestNode(t *testing.T) {
 	w := newWorld(t)
-	w.startCronJob(t)
+	t.Run("cronjob begun", w.startCronJob)
 	t.Run("node", w.testObject)
 	t.Run("pod", w.testPod)
 	t.Run("admission", w.testAdmission)
@@ -43,6 +43,7 @@ func TestNode(t *testing.T) {
 	t.Run("twice", w.testTwice)
 	t.Run("without the API", w.testWithoutAPI)
 	t.Run("node deleted", w.testNodeDeleted)
+	t.Run("kill", w.testKill)
 }
 
 // testObject: the node is registered as a kubelet's is, and its lease is renewed.

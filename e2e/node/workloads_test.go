@@ -34,9 +34,9 @@ func (w *world) testDeployment(t *testing.T) {
 	w.apply(ctx, t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 0, selector: {matchLabels: {app: d}},
   template: {metadata: {labels: {app: d}}, spec: {terminationGracePeriodSeconds: 1,
     containers: [{name: c, image: IMAGE, command: [sleep, "1000"], readinessProbe: {exec: {command: ["true"]}, periodSeconds: 1}}]}}}}`)
-	w.typed(ctx, t, "", "scale", "deployment/d", "--replicas=5")
+	w.typed(ctx, t, "", "scale", "deployment/d", "--replicas=20")
 	w.typed(ctx, t, "", "rollout", "status", "deployment/d", "--timeout=100s")
-	if n := w.vms(t); n < 5 {
+	if n := w.vms(t); n < 20 {
 		t.Errorf("%d machines", n)
 	}
 	w.typed(ctx, t, "", "scale", "deployment/d", "--replicas=0")

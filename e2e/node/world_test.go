@@ -13,7 +13,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testfaults"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
@@ -30,6 +32,9 @@ type world struct {
 	node  *testkube.Process
 	// containerd is the socket of the runtime that pods run on; empty is the node's own.
 	containerd string
+	// libexec is where the programs are, and faults hears of their points, if they have any.
+	libexec string
+	faults  *testfaults.Faults
 }
 
 // newWorld starts everything, and returns when the node is ready.
@@ -46,7 +51,7 @@ func newControlPlane(t *testing.T) *world {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
-	w := &world{Cluster: testkube.Start(t), top: t}
+	w := &world{Cluster: testkube.Start(t), top: t, libexec: bin()}
 	w.bin, _ = w.Kubectl(t)
 	w.prepare(t)
 	return w
@@ -132,16 +137,15 @@ func (w *world) program(flags ...string) *exec.Cmd {
 	if w.containerd != "" {
 		args = append(args, "--cri-endpoint", "unix://"+w.containerd)
 	}
-	cmd := exec.Command(filepath.Join(bin(), "bulkhead"), args...)
-	guest := os.Getenv("BULKHEAD_GUEST")
-	if guest == "" {
-		guest = filepath.Join(bin(), "guest")
-	}
+	cmd := exec.Command(filepath.Join(w.libexec, "bulkhead"), args...)
 	cmd.Dir = "/"
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + w.Dir, "BULKHEAD_LIBEXEC=" + bin(), "BULKHEAD_GUEST=" + guest,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + w.Dir, "BULKHEAD_LIBEXEC=" + w.libexec, "BULKHEAD_GUEST=" + testfaults.Guest(),
 		"BULKHEAD_DATA=" + w.data(), "BULKHEAD_STATE=" + filepath.Join(w.Dir, "s"),
 		"CONTAINERS_REGISTRIES_CONF=" + w.registries(),
+	}
+	if w.faults != nil {
+		cmd.Env = append(cmd.Env, fault.Env+"="+w.faults.Path)
 	}
 	return cmd
 }

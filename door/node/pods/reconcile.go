@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
 // reconcile does what the pod of that UID needs. An error has it tried again.
@@ -121,7 +123,12 @@ func (c *Controller) delete(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 	}
-	return c.o.Source.Delete(ctx, pod)
+	fault.Point("node.deleting")
+	if err := c.o.Source.Delete(ctx, pod); err != nil {
+		return err
+	}
+	fault.Point("node.deleted")
+	return nil
 }
 
 // forget drops what is kept of a pod that is nowhere any more.

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
 const (
@@ -164,6 +166,7 @@ func (r *Reporter) patch(ctx context.Context, pod *corev1.Pod, next func(old *co
 	if err != nil || patch == nil {
 		return err
 	}
+	fault.Point("node.telling")
 	got, err := r.o.Client.CoreV1().Pods(pod.Namespace).Patch(
 		ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
@@ -177,6 +180,7 @@ func (r *Reporter) patch(ctx context.Context, pod *corev1.Pod, next func(old *co
 	if err != nil {
 		return fmt.Errorf("patch the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+	fault.Point("node.told")
 	last.version, last.status = got.ResourceVersion, got.Status
 	return nil
 }

@@ -1,0 +1,112 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testfaults"
+)
+
+// killPoints are those of a pod's start and of its end on a node, in the order in which they come.
+var killPoints = map[string][]string{
+	"start": {
+		"pod.saved", "run.reserve", "run.store", "journal.network", "cni.recorded", "cni.added", "shim.recorded", "shim.spawned",
+		"run.shim", "run.start", "run.ready", "container.recorded", "container.created", "container.started",
+		"node.telling", "node.told",
+	},
+	"end": {
+		"stop.killed", "undo.shim", "undone.network", "stop.recorded", "pod.ended", "remove.marked", "unwind.undone",
+		"remove.released", "pod.deleted", "node.deleting", "node.deleted",
+	},
+}
+
+// killParts is in how many days each cell's turn comes.
+const killParts = 7
+
+// testKill kills the node at a step of a pod's start or end. The next one brings the pod to where it was to be, with
+// one VM or with none.
+func (w *world) testKill(t *testing.T) {
+	bin, err := testfaults.Programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.node.Stop(t)
+	w.faults, w.libexec = testfaults.Listen(t, filepath.Join(w.Dir, "faults")), bin
+	w.serve()
+	w.WaitNode(testdeadline.Context(t, time.Minute), t)
+	cell := 0
+	for _, stage := range []string{"start", "end"} {
+		for _, point := range killPoints[stage] {
+			cell++
+			if os.Getenv("BULKHEAD_TEST_LONG") == "" && cell%killParts != int(time.Now().Unix()/86400)%killParts &&
+				!strings.Contains(strings.Join(os.Args, " "), "TestNode/kill/") {
+				continue
+			}
+			t.Run(stage+"/"+point, func(t *testing.T) { w.kill(t, stage, point) })
+		}
+	}
+	ctx := testdeadline.Context(t, time.Minute) // and the last one serves on
+	w.pod(ctx, t, "after", `{containers: [{name: c, command: [sleep, "1000"]}]}`)
+	w.ready(ctx, t, "after")
+}
+
+func (w *world) kill(t *testing.T, stage, point string) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.quiet(ctx, t)
+	pods := w.Client.CoreV1().Pods(ns)
+	strike := func(do func()) {
+		pid := w.node.PID()
+		hit := w.faults.Arm(func(h fault.Hit) bool { return h.Point == point && h.PID == pid })
+		defer w.faults.Disarm()
+		do()
+		select {
+		case stopped := <-hit:
+			w.node.Kill()
+			stopped.Release()
+			w.serve()
+		case <-ctx.Done():
+			t.Fatalf("%s was not met", point)
+		}
+	}
+	start := func() {
+		w.pod(ctx, t, "victim", `{containers: [{name: c, command: [sleep, "1000"]}]}`)
+	}
+	end := func() {
+		if err := pods.Delete(ctx, "victim", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if stage == "start" {
+		strike(start)
+	} else {
+		start()
+	}
+	if pod := w.ready(ctx, t, "victim"); pod.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("its container was started again: %s", &pod.Status)
+	}
+	if _, errs, err := w.exec(ctx, "victim", corev1.PodExecOptions{Command: []string{"true"}}, nil); err != nil {
+		t.Errorf("exec: %v: %s", err, errs)
+	}
+	w.Wait(ctx, t, "the end of what had been begun", func(context.Context) error {
+		if n := w.vms(t); n != 1 {
+			return fmt.Errorf("there are %d machines", n)
+		}
+		return nil
+	})
+	if stage == "end" {
+		strike(end)
+	} else {
+		end()
+	}
+	w.gone(ctx, t, "victim", 0)
+}
