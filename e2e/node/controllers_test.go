@@ -184,7 +184,8 @@ func neighbours(t *testing.T, sandbox string) (pids []int) {
 func (w *world) testDrain(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.quiet(ctx, t)
-	w.apply(ctx, t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: drained}, spec: {replicas: 2, selector: {matchLabels: {app: drained}},
+	w.apply(ctx, t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: drained}, spec: {replicas: 2,
+  selector: {matchLabels: {app: drained}},
   template: {metadata: {labels: {app: drained}}, spec: {terminationGracePeriodSeconds: 1,
     containers: [{name: c, image: IMAGE, command: [sleep, "1000"]}]}}}}`)
 	w.typed(ctx, t, "", "rollout", "status", "deployment/drained", "--timeout=100s")
