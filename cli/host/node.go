@@ -28,8 +28,7 @@ other commands, and outlive it: the next one finds them.
 With --manifests the pods in the files of a directory run as well, static pods; without a kubeconfig they are all there is,
 and no API server is needed.
 
-Not there yet: PersistentVolumeClaims and CSI, eviction,
-resizing in place, environment variables of Services.`,
+Not there yet: PersistentVolumeClaims and CSI.`,
 		Example: `  bulkhead node --kubeconfig /etc/bulkhead/node.conf
   bulkhead node --manifests /etc/bulkhead/manifests
   bulkhead node --kubeconfig node.conf --node-name worker-1 --cluster-dns 10.96.0.10
