@@ -55,7 +55,29 @@ func (w *world) testCSI(t *testing.T) {
 		t.Errorf("a write to what is read-only: %q, %v", out, err)
 	}
 	w.delete(ctx, t, "csi-reader")
+	w.blockVolume(ctx, t)
 	w.Wait(ctx, t, "the volume to be unmounted", func(context.Context) error { return driver.Unmounted() })
+}
+
+// blockVolume: a volume without a file system is a device in the pod, and the successor finds what was written to it.
+func (w *world) blockVolume(ctx context.Context, t *testing.T) {
+	t.Helper()
+	source := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: testcsi.Name, VolumeHandle: "raw"}}
+	w.volume(ctx, t, "raw", source, func(v *corev1.PersistentVolume) { v.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) })
+	for _, c := range []struct{ pod, script, want string }{
+		{"raw-writer", "echo words | dd of=/dev/raw bs=512 seek=9 conv=sync,fsync 2>/dev/null && test -b /dev/raw && " +
+			"blockdev --getsize64 /dev/raw", "16777216\n"},
+		{"raw-reader", "dd if=/dev/raw bs=512 skip=9 count=1 2>/dev/null | tr -d '\\0'", "words\n"},
+	} {
+		w.pod(ctx, t, c.pod, `{volumes: [{name: v, persistentVolumeClaim: {claimName: raw}}],
+  containers: [{name: c, command: [sleep, "1000"], volumeDevices: [{name: v, devicePath: /dev/raw}]}]}`)
+		w.ready(ctx, t, c.pod)
+		out, errs, err := w.exec(ctx, c.pod, corev1.PodExecOptions{Command: []string{"sh", "-c", c.script}}, nil)
+		if err != nil || out != c.want {
+			t.Errorf("%s: %q, %v: %s", c.pod, out, err, errs)
+		}
+		w.delete(ctx, t, c.pod)
+	}
 }
 
 // csiDriver tells the cluster of the driver.

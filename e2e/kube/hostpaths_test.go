@@ -65,7 +65,9 @@ func (w *world) local(ctx context.Context, t *testing.T, name, path string) {
 }
 
 // volume makes a volume that is the node's, and a claim that is bound to it.
-func (w *world) volume(ctx context.Context, t *testing.T, name string, source corev1.PersistentVolumeSource) {
+func (w *world) volume(ctx context.Context, t *testing.T, name string, source corev1.PersistentVolumeSource,
+	changes ...func(*corev1.PersistentVolume),
+) {
 	t.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
@@ -77,11 +79,15 @@ func (w *world) volume(ctx context.Context, t *testing.T, name string, source co
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{on}}},
 		}},
 	}}
+	for _, change := range changes {
+		change(volume)
+	}
 	if _, err := w.Client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-		AccessModes: modes, StorageClassName: &class, VolumeName: name, Resources: corev1.VolumeResourceRequirements{Requests: size},
+		AccessModes: modes, StorageClassName: &class, VolumeName: name, VolumeMode: volume.Spec.VolumeMode,
+		Resources: corev1.VolumeResourceRequirements{Requests: size},
 	}}
 	if _, err := w.Client.CoreV1().PersistentVolumeClaims(ns).Create(ctx, claim, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

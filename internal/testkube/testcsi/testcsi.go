@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -26,6 +27,9 @@ type Driver struct {
 
 	node, root, dir, socket string
 	registered              chan error // holds the kubelet's first word
+
+	mu    sync.Mutex
+	loops map[string]string // devices of block volumes, by where these are staged
 }
 
 // Start serves a driver to the kubelet whose root that is, and keeps the volumes in a
@@ -34,7 +38,7 @@ func Start(t testing.TB, kubeletRoot, node string) *Driver {
 	t.Helper()
 	d := &Driver{
 		node: node, root: kubeletRoot, dir: t.TempDir(), socket: filepath.Join(kubeletRoot, "plugins", Name, "csi.sock"),
-		registered: make(chan error, 1),
+		registered: make(chan error, 1), loops: map[string]string{},
 	}
 	d.serve(t, d.socket, func(s *grpc.Server) {
 		csi.RegisterIdentityServer(s, d)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/moby/sys/mountinfo"
@@ -19,21 +20,32 @@ const size = 16 << 20
 // NodeStageVolume mounts a volume's disk, which it makes for the first time.
 func (d *Driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	disk, err := d.disk(ctx, r.GetVolumeId())
-	if err == nil && r.GetVolumeCapability().GetBlock() == nil {
+	switch {
+	case err != nil:
+	case r.GetVolumeCapability().GetBlock() != nil:
+		err = d.attach(ctx, r.GetStagingTargetPath(), disk)
+	default:
 		err = mount(ctx, "-o", "loop", disk, r.GetStagingTargetPath())
 	}
 	return &csi.NodeStageVolumeResponse{}, err
 }
 
 // NodeUnstageVolume is the inverse of NodeStageVolume.
-func (d *Driver) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
-	return &csi.NodeUnstageVolumeResponse{}, unmount(r.GetStagingTargetPath())
+func (d *Driver) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+	return &csi.NodeUnstageVolumeResponse{}, errors.Join(d.detach(ctx, r.GetStagingTargetPath()), unmount(r.GetStagingTargetPath()))
 }
 
 // NodePublishVolume binds what was staged to where a pod has it. A volume that lives with its
 // pod is memory of its own.
 func (d *Driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	at := r.GetTargetPath()
+	if r.GetVolumeCapability().GetBlock() != nil {
+		err := os.WriteFile(at, nil, 0o600)
+		if err == nil {
+			err = mount(ctx, "--bind", d.loop(r.GetStagingTargetPath()), at)
+		}
+		return &csi.NodePublishVolumeResponse{}, err
+	}
 	if err := os.MkdirAll(at, 0o750); err != nil {
 		return nil, err
 	}
@@ -78,6 +90,42 @@ func (d *Driver) disk(ctx context.Context, volume string) (string, error) {
 	return at, nil
 }
 
+// attach makes a device of a disk, once for where it is staged.
+func (d *Driver) attach(ctx context.Context, staged, disk string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.loops[staged] != "" {
+		return nil
+	}
+	out, err := exec.CommandContext(ctx, "losetup", "--find", "--show", disk).Output()
+	if err != nil {
+		return fmt.Errorf("losetup: %w", err)
+	}
+	d.loops[staged] = strings.TrimSpace(string(out))
+	return nil
+}
+
+// detach is the inverse of attach.
+func (d *Driver) detach(ctx context.Context, staged string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.loops[staged] == "" {
+		return nil
+	}
+	if out, err := exec.CommandContext(ctx, "losetup", "--detach", d.loops[staged]).CombinedOutput(); err != nil {
+		return fmt.Errorf("losetup: %w: %s", err, out)
+	}
+	delete(d.loops, staged)
+	return nil
+}
+
+// loop is the device that is staged there.
+func (d *Driver) loop(staged string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.loops[staged]
+}
+
 func mount(ctx context.Context, args ...string) error {
 	if out, err := exec.CommandContext(ctx, "mount", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("mount %v: %w: %s", args, err, out)
@@ -98,6 +146,11 @@ func (d *Driver) Unmounted() error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(d.root, "plugins")))
 	if err == nil && len(mounts) > 0 {
 		err = fmt.Errorf("%s is mounted", mounts[0].Mountpoint)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil && len(d.loops) > 0 {
+		err = fmt.Errorf("there are devices: %v", d.loops)
 	}
 	return err
 }
