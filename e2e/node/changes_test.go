@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
 // testServices: a pod has the variables of the Services of its namespace, and one that wants none those of the API
@@ -36,8 +38,8 @@ func (w *world) testServices(t *testing.T) {
 	}
 }
 
-// testChanges changes a pod that runs: its labels and annotations are seen in its volume, and a container gets other
-// resources while it runs.
+// testChanges changes a pod that runs: its labels and annotations are seen in its volume, a container is started anew with
+// another image, and gets other resources while it runs.
 func (w *world) testChanges(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.pod(ctx, t, "changing", `{volumes: [{name: v, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}},
@@ -72,5 +74,70 @@ containers: [{name: c, command: [sleep, "1000"], volumeMounts: [{name: v, mountP
 		t.Errorf("it was started anew %d times", n)
 	}
 	sees("the limit", []string{"cat", "/sys/fs/cgroup/memory.max"}, "201326592")
+	// Another pod has nearly all of the node: what does not fit beside it waits for its end.
+	node, err := w.Client.CoreV1().Nodes().Get(ctx, testkube.NodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := node.Status.Allocatable.Cpu().MilliValue() - 500
+	w.pod(ctx, t, "most", fmt.Sprintf(`{containers: [{name: c, command: [sleep, "1000"], resources: {requests: {cpu: %dm}}}]}`, most))
+	w.ready(ctx, t, "most")
+	w.typed(ctx, t, "", "patch", "pod", "changing", "--subresource", "resize", "--patch",
+		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"800m"},"limits":{"cpu":"800m"}}}]}}`)
+	pod = w.until(ctx, t, "changing", "deferred", func(pod *corev1.Pod) bool {
+		return condition(pod, corev1.PodResizePending).Reason == corev1.PodReasonDeferred
+	})
+	if has := pod.Status.ContainerStatuses[0].Resources.Limits[corev1.ResourceCPU]; has.String() != "300m" {
+		t.Errorf("it has %s", &has)
+	}
+	w.typed(ctx, t, "", "delete", "pod", "most", "--grace-period=1")
+	w.until(ctx, t, "changing", "resized", func(pod *corev1.Pod) bool {
+		has := pod.Status.ContainerStatuses[0].Resources.Limits[corev1.ResourceCPU]
+		return has.String() == "800m" && condition(pod, corev1.PodResizePending).Status == ""
+	})
+
+	w.typed(ctx, t, "", "set", "image", "pod/changing", "c="+w.second)
+	pod = w.until(ctx, t, "changing", "started anew", func(pod *corev1.Pod) bool {
+		c := pod.Status.ContainerStatuses[0]
+		return c.RestartCount == 1 && c.State.Running != nil && c.Image == w.second
+	})
+	if c := pod.Status.ContainerStatuses[1]; c.RestartCount != 0 || c.State.Running == nil {
+		t.Errorf("the other container: %+v", c)
+	}
 	w.typed(ctx, t, "", "delete", "pod", "changing", "--grace-period=1")
+}
+
+// testEviction: a pod that writes more than its limit of ephemeral storage is evicted, and says so; what is beside it runs on.
+func (w *world) testEviction(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.pod(ctx, t, "modest", `{containers: [{name: c, command: [sh, -c, "head -c 1M /dev/zero >/f; exec sleep 1000"],
+  resources: {limits: {ephemeral-storage: 8Mi}}}]}`)
+	w.pod(ctx, t, "writes", `{containers: [{name: c, command: [sh, -c, "head -c 16M /dev/zero >/f; exec sleep 1000"],
+  resources: {limits: {ephemeral-storage: 8Mi}}}]}`)
+	pod := w.until(ctx, t, "writes", "evicted", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
+	const why = "Container c exceeded its local ephemeral storage limit"
+	if c := condition(pod, corev1.DisruptionTarget); pod.Status.Reason != "Evicted" || c.Status != corev1.ConditionTrue ||
+		c.Reason != corev1.PodReasonTerminationByKubelet || !strings.Contains(pod.Status.Message, why) {
+		t.Errorf("%s: %s, %+v", pod.Status.Reason, pod.Status.Message, c)
+	}
+	w.Wait(ctx, t, "the event", func(ctx context.Context) error {
+		if got := w.reasons(ctx, t, "writes"); !slices.Contains(got, "Evicted") {
+			return fmt.Errorf("there are %v", got)
+		}
+		return nil
+	})
+	if modest := w.ready(ctx, t, "modest"); modest.Status.Reason != "" || modest.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the other pod: %+v", modest.Status)
+	}
+	w.Wait(ctx, t, "the images to be told", func(ctx context.Context) error {
+		node, err := w.Client.CoreV1().Nodes().Get(ctx, testkube.NodeName, metav1.GetOptions{})
+		own := func(i corev1.ContainerImage) bool { return slices.Contains(i.Names, w.image) }
+		if err == nil && !slices.ContainsFunc(node.Status.Images, own) {
+			err = fmt.Errorf("there are %v", node.Status.Images)
+		}
+		return err
+	})
+	for _, name := range []string{"writes", "modest"} {
+		w.typed(ctx, t, "", "delete", "pod", name, "--grace-period=1")
+	}
 }

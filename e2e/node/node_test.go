@@ -30,6 +30,7 @@ func TestNode(t *testing.T) {
 	t.Run("debug", w.testDebug)
 	t.Run("services", w.testServices)
 	t.Run("changes", w.testChanges)
+	t.Run("eviction", w.testEviction)
 	t.Run("figures", w.testFigures)
 	t.Run("static", w.testStatic)
 	t.Run("deployment", w.testDeployment)

@@ -26,10 +26,11 @@ func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
 // world is a cluster whose node is bulkhead's.
 type world struct {
 	*testkube.Cluster
-	top   *testing.T // whose end is the world's
-	image string     // busybox
-	bin   string     // where kubectl is
-	node  *testkube.Process
+	top    *testing.T // whose end is the world's
+	image  string     // busybox
+	second string     // the same by another name
+	bin    string     // where kubectl is
+	node   *testkube.Process
 	// containerd is the socket of the runtime that pods run on; empty is the node's own.
 	containerd string
 	// libexec is where the programs are, and faults hears of their points, if they have any.
@@ -79,6 +80,7 @@ func (w *world) prepare(t *testing.T) {
 	t.Helper()
 	registry := testimage.Registry(t)
 	w.image, _ = registry.Push(t, "busybox:1", testimage.BusyboxImage(t))
+	w.second, _ = registry.Push(t, "busybox:2", testimage.BusyboxImage(t))
 	conf := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", registry.Host)
 	if err := os.WriteFile(w.registries(), []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
