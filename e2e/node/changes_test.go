@@ -110,9 +110,9 @@ containers: [{name: c, command: [sleep, "1000"], volumeMounts: [{name: v, mountP
 // testEviction: a pod that writes more than its limit of ephemeral storage is evicted, and says so; what is beside it runs on.
 func (w *world) testEviction(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
-	w.pod(ctx, t, "modest", `{containers: [{name: c, command: [sh, -c, "head -c 1M /dev/zero >/f; exec sleep 1000"],
+	w.pod(ctx, t, "modest", `{containers: [{name: c, command: [sh, -c, "head -c 1048576 /dev/zero >/f; exec sleep 1000"],
   resources: {limits: {ephemeral-storage: 8Mi}}}]}`)
-	w.pod(ctx, t, "writes", `{containers: [{name: c, command: [sh, -c, "head -c 16M /dev/zero >/f; exec sleep 1000"],
+	w.pod(ctx, t, "writes", `{containers: [{name: c, command: [sh, -c, "head -c 16777216 /dev/zero >/f; exec sleep 1000"],
   resources: {limits: {ephemeral-storage: 8Mi}}}]}`)
 	pod := w.until(ctx, t, "writes", "evicted", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
 	const why = "Container c exceeded its local ephemeral storage limit"
