@@ -235,7 +235,7 @@ func (a *Agent) lower(ctx context.Context, c *container, r agentv1.Create) (at s
 		at, err = a.shareAt(root.Name)
 		return at, true, err
 	case containerv1.Block:
-		at, err = a.blockAt(ctx, c, root, 0)
+		at, err = a.blockAt(ctx, c, root, containerv1.Mount{})
 		return at, true, err
 	default:
 		return "", false, fmt.Errorf("%T as the root: %w", root, agentv1.ErrUnsupported)

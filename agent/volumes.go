@@ -31,10 +31,7 @@ func (a *Agent) volume(ctx context.Context, c *container, v containerv1.Mount) (
 		at, err = a.imageAt(c, source.ID)
 		missing = false
 	case containerv1.Block:
-		at, err = a.blockAt(ctx, c, source, v.Group)
-		if err == nil && v.Copy {
-			err = a.fill(ctx, c, source, v.Destination)
-		}
+		at, err = a.blockAt(ctx, c, source, v)
 	case containerv1.Dir:
 		at, err = a.emptyDir(source, v.Group)
 	case containerv1.Share:
@@ -84,9 +81,9 @@ func (a *Agent) diskOf(c *container, name string) (*disk, error) {
 // a container.
 const treeWait = 25 * time.Second
 
-// blockAt is where a block device's file system is mounted. Its files are given to the group
-// by the first container that mounts it.
-func (a *Agent) blockAt(ctx context.Context, c *container, b containerv1.Block, group int) (string, error) {
+// blockAt is where a block device's file system is mounted. If it is empty it gets what the image has there, where the
+// mount says so. Its files are given to the group by the first container that mounts it.
+func (a *Agent) blockAt(ctx context.Context, c *container, b containerv1.Block, v containerv1.Mount) (string, error) {
 	d, err := a.diskOf(c, b.Name)
 	if err != nil {
 		return "", err
@@ -96,34 +93,24 @@ func (a *Agent) blockAt(ctx context.Context, c *container, b containerv1.Block, 
 	}
 	a.volumes.Lock()
 	defer a.volumes.Unlock()
-	if group == 0 || d.owned != 0 || d.request.ReadOnly {
+	if d.request.ReadOnly {
 		return d.at, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, treeWait)
 	defer cancel()
-	if err := guesttree.Give(ctx, d.at, group); err != nil {
-		return "", fmt.Errorf("give disk %.64q to group %d: %w", b.Name, group, err)
+	if v.Copy {
+		if err := copyup.Fill(ctx, c.root, v.Destination, d.at); err != nil {
+			return "", fmt.Errorf("copy what the image has at %.200q to an empty volume (nocopy leaves it empty): %w", v.Destination, err)
+		}
 	}
-	d.owned = group
+	if v.Group == 0 || d.owned != 0 {
+		return d.at, nil
+	}
+	if err := guesttree.Give(ctx, d.at, v.Group); err != nil {
+		return "", fmt.Errorf("give disk %.64q to group %d: %w", b.Name, v.Group, err)
+	}
+	d.owned = v.Group
 	return d.at, nil
-}
-
-// fill gives a disk that is empty, and is to be written, what the container's root has at a path.
-func (a *Agent) fill(ctx context.Context, c *container, b containerv1.Block, at string) error {
-	a.mu.Lock()
-	d := a.disks[b.Name]
-	a.mu.Unlock()
-	if d == nil || d.request.ReadOnly {
-		return nil
-	}
-	a.volumes.Lock()
-	defer a.volumes.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, treeWait)
-	defer cancel()
-	if err := copyup.Fill(ctx, c.root, at, d.at); err != nil {
-		return fmt.Errorf("copy what the image has at %.200q to an empty volume (nocopy leaves it empty): %w", at, err)
-	}
-	return nil
 }
 
 // deviceOf is the device of a block device without a file system.

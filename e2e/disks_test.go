@@ -183,8 +183,26 @@ func (w *world) lastNumber(t *testing.T) int {
 	return n
 }
 
+// copiedForGroup is a pod whose claim gets what the image has, for the pod's group.
+const copiedForGroup = `apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: ours}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 100Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: copied, annotations: {io.bulkhead.copy/v: image}}
+spec:
+  restartPolicy: Never
+  securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 2000}
+  volumes: [{name: v, persistentVolumeClaim: {claimName: ours}}]
+  containers:
+  - {name: c, image: localhost/busybox:test, command: [sh, -c, "echo own >/bin/own && stat -c %g /bin/sh && cat /bin/own"],
+    volumeMounts: [{name: v, mountPath: /bin}]}
+`
+
 // TestCopied: an empty volume gets what the image has where it is mounted, once, unless the command says
-// otherwise, and a claim's does not.
+// otherwise, and a claim's only if its pod asks for it.
 func TestCopied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,5 +225,8 @@ func TestCopied(t *testing.T) {
 		"sh", "-c", "ls /etc/passwd 2>/dev/null; true")
 	if out != "" {
 		t.Errorf("a volume that stays empty: %q", out)
+	}
+	if out = w.must(t, copiedForGroup, "run", "--rm", "-q", "-"); out != "2000\nown\n" {
+		t.Errorf("a volume of a group: %q", out)
 	}
 }

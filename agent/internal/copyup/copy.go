@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -40,14 +41,17 @@ func (c *copier) run(from, volume int) error {
 
 // dir copies what is in a directory, and then what the directory itself is.
 func (c *copier) dir(from, to int, at string, level int) error {
-	all, err := names(from)
+	names, err := all(from)
 	if err != nil {
 		return fmt.Errorf("read %.200q: %w", at, err)
 	}
-	if c.entries += len(all); c.entries > maxEntries || level > maxLevels {
+	if c.entries += len(names); c.entries > maxEntries || level > maxLevels {
 		return ErrTooMuch
 	}
-	for _, name := range all {
+	if level == 1 {
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(ours, name) })
+	}
+	for _, name := range names {
 		if c.ctx.Err() != nil {
 			return context.Cause(c.ctx)
 		}
@@ -80,7 +84,7 @@ func (c *copier) entry(from, to int, name, at string, level int) error {
 			err = unix.Fchownat(to, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW)
 		}
 		if err == nil {
-			err = unix.Fchmodat(to, name, st.Mode&0o7777, 0) // nobody else is here to put a link there
+			err = chmod(to, name, &st)
 		}
 	default:
 		return nil // a volume has no devices, and sockets belong to who listens
@@ -109,6 +113,24 @@ func (c *copier) subdir(from, to int, name, at string, level int) error {
 	}
 	defer unix.Close(into)
 	return c.dir(below, into, at, level+1)
+}
+
+// chmod gives a pipe that was made its mode: it and nothing else, for another container of the pod may
+// have put a link there.
+func chmod(dir int, name string, of *unix.Stat_t) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != of.Mode&unix.S_IFMT {
+		return unix.ESTALE
+	}
+	return unix.Fchmodat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), of.Mode&0o7777, 0)
 }
 
 func link(from, to int, name string, st *unix.Stat_t) error {

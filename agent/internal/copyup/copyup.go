@@ -26,6 +26,9 @@ const (
 	lostFound = "lost+found"
 )
 
+// ours are the names at a volume's top that an image's files do not get, and that make no volume one in use.
+var ours = []string{making, made, lostFound}
+
 // Bounds of what is copied.
 const (
 	maxLevels  = guesttree.MaxLevels
@@ -45,15 +48,15 @@ func Fill(ctx context.Context, root, at, volume string) error {
 		return fmt.Errorf("open the volume: %w", err)
 	}
 	defer unix.Close(to)
-	names, err := names(to)
+	var st unix.Stat_t
+	if unix.Fstatat(to, made, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return raise(to)
+	}
+	some, err := names(to, len(ours)+1) // of a volume in use there may be any number
 	if err != nil {
 		return fmt.Errorf("read the volume: %w", err)
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return name == lostFound })
-	if slices.Contains(names, made) {
-		return raise(to)
-	}
-	if len(names) > 1 || len(names) == 1 && names[0] != making {
+	if slices.ContainsFunc(some, func(name string) bool { return !slices.Contains(ours, name) }) {
 		return nil
 	}
 	from, err := source(root, at)
@@ -101,7 +104,7 @@ func raise(volume int) error {
 		return fmt.Errorf("open the copy: %w", err)
 	}
 	defer unix.Close(dir)
-	names, err := names(dir)
+	names, err := all(dir)
 	for _, name := range names {
 		if err == nil {
 			err = unix.Renameat(dir, name, volume, name)
@@ -127,20 +130,26 @@ func openDir(dir int, name string) (int, error) {
 	return unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-// names are those in a directory, of which there are at most maxEntries.
-func names(dir int) ([]string, error) {
+// all are the names in a directory, of which there are less than maxEntries.
+func all(dir int) ([]string, error) {
+	found, err := names(dir, maxEntries)
+	if len(found) == maxEntries {
+		return nil, ErrTooMuch
+	}
+	return found, err
+}
+
+// names are those in a directory, so many at the most.
+func names(dir, most int) ([]string, error) {
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "directory")
 	defer f.Close()
-	all, err := f.Readdirnames(maxEntries)
-	if len(all) == maxEntries {
-		return nil, ErrTooMuch
-	}
+	found, err := f.Readdirnames(most)
 	if errors.Is(err, io.EOF) {
 		err = nil // of an empty one
 	}
-	return all, err
+	return found, err
 }

@@ -125,6 +125,52 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// TestFillBesideOurNames: an image's files of the names that a copy needs at the volume's top are left out, and the
+// copy is made whole all the same.
+func TestFillBesideOurNames(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range append([]string{"own"}, ours...) {
+		err := errors.Join(os.MkdirAll(filepath.Join(root, "d"), 0o755), os.WriteFile(filepath.Join(root, "d", name), nil, 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	volume := t.TempDir()
+	if err := os.Mkdir(filepath.Join(volume, lostFound), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := Fill(t.Context(), root, "/d", volume); err != nil {
+			t.Error(err)
+		}
+		if got, err := filepath.Glob(volume + "/*"); err != nil || len(got) != 2 || filepath.Base(got[1]) != "own" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+}
+
+// TestChmod: what has taken a pipe's name meanwhile keeps its mode.
+func TestChmod(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), os.Symlink("file", filepath.Join(dir, "link")),
+		unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	of := unix.Stat_t{Mode: unix.S_IFIFO | 0o666}
+	for name, want := range map[string]uint32{"link": 0o600, "file": 0o600, "fifo": 0o666} {
+		err := chmod(fd, name, &of)
+		var st unix.Stat_t
+		if (err == nil) != (name == "fifo") || unix.Stat(filepath.Join(dir, name), &st) != nil || st.Mode&0o7777 != want {
+			t.Errorf("%s: %v, mode %o", name, err, st.Mode)
+		}
+	}
+}
+
 // TestFillNothing: where the image has no directory nothing is copied, and what cannot be copied as a
 // whole leaves nothing.
 func TestFillNothing(t *testing.T) {
