@@ -307,6 +307,15 @@ func TestRingYields(t *testing.T) {
 	has("images give way", "of-d", agentv1.RingDisk)
 }
 
+// TestRingIsNobodys: a container's record does not hold the disk for large answers, so that it yields after a restart too.
+func TestRingIsNobodys(t *testing.T) {
+	t.Parallel()
+	c := containerRecord{Volumes: []Volume{{ID: "one"}, {ID: agentv1.RingDisk}}}
+	if got := c.disks(); !slices.Equal(got, []string{"one"}) {
+		t.Errorf("it holds %q", got)
+	}
+}
+
 func TestImagesShareSlots(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)

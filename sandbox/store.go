@@ -87,7 +87,9 @@ func (c *containerRecord) disks() (ids []string) {
 		}
 	}
 	for _, v := range c.Volumes {
-		ids = append(ids, v.ID)
+		if v.ID != agentv1.RingDisk { // which no container holds
+			ids = append(ids, v.ID)
+		}
 	}
 	return ids
 }
