@@ -55,6 +55,7 @@ func CheckRing(fd int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fmt.Errorf("%w: %w", ErrRing, err)
 	}
+	seals &^= unix.F_SEAL_EXEC // which the kernel adds where vm.memfd_noexec is 1
 	if seals != ringSeals || st.Size != RingSize {
 		return fmt.Errorf("%w: %d bytes, seals %#x", ErrRing, st.Size, seals)
 	}

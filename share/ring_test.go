@@ -45,3 +45,22 @@ func TestRing(t *testing.T) {
 		}
 	}
 }
+
+// TestRingNoExec: a memory that cannot be made executable is one all the same, as with vm.memfd_noexec.
+func TestRingNoExec(t *testing.T) {
+	t.Parallel()
+	fd, err := unix.MemfdCreate("noexec", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Ftruncate(fd, RingSize); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, ringSeals); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckRing(fd); err != nil {
+		t.Error(err)
+	}
+}

@@ -19,7 +19,7 @@ func (s *Set) Ring() *os.File {
 	return s.ring
 }
 
-// Close gives up the ring of a pod that has no machine any more.
+// Close gives up the ring, for good: of a pod that has no VM any more, or of a server that may still write to it.
 func (s *Set) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,10 +31,12 @@ func (s *Set) Close() {
 
 // ringFor is the ring for the next server of a pod: the one that its VM has as a disk, since it is the first server's. It
 // is nil where that is lost, with a former engine and its server, and where a former server may still write to it: one
-// that was killed while it waits for a file system that does not answer.
+// that was killed while it waits for a file system that does not answer. The set gives the ring up then, since a later
+// server would use it while the former one's read may still land in it.
 func (s *Set) ringFor(pod store.Pod) (*os.File, error) {
 	if last := pod.ShareServer.PID; last != 0 {
 		if !ended(last) {
+			s.Close()
 			return nil, nil
 		}
 		return s.Ring(), nil

@@ -104,6 +104,11 @@ func TestRingRefused(t *testing.T) {
 	if got, err := s.ringFor(store.Pod{ShareServer: own, Ring: true}); got != nil || err != nil {
 		t.Errorf("while another may write to it: %v, %v", got, err)
 	}
+	second := p.served(t, null) // which has no ring
+	_, _ = second.Process.Kill(), second.Wait()
+	if got, err := s.ringFor(p.Record()); got != nil || err != nil {
+		t.Errorf("after a server that came while another may write to it: %v, %v", got, err)
+	}
 	old := newSet(&ringPod{old: true})
 	if got, err := old.ringFor(store.Pod{}); got != nil || err != nil {
 		t.Errorf("of an older engine's pod: %v, %v", got, err)
