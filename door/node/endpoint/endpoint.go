@@ -98,7 +98,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 
 // Backend is what runs pods. It can no more than the CRI.
 func (r *Runtime) Backend() runner.Backend {
-	return runner.Backend{Runtime: r.runtime, Images: r.images}
+	return runner.Backend{Runtime: r.runtime, Images: r.images, Refuse: refuse}
 }
 
 // below tells whether a path lies in a directory.

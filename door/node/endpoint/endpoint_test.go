@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/door/node/admission"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
@@ -123,9 +124,16 @@ func TestCarry(t *testing.T) {
 	}
 }
 
-// TestRefuse: what only the engine has is refused by the field's name.
+// TestRefuse: what only the engine has is refused by the field's name, by admission to a node on this runtime.
 func TestRefuse(t *testing.T) {
 	t.Parallel()
+	admits := admission.New(func() *corev1.Node { return nil }, (&Runtime{}).Backend().Refuse, nil)
+	refuse := func(p *corev1.Pod) string {
+		if no := admits.Admit(p); no != nil {
+			return no.Message
+		}
+		return ""
+	}
 	one, zero := corev1.StorageMediumMemory, corev1.StorageMediumDefault
 	volume := func(s corev1.VolumeSource) corev1.PodSpec {
 		return corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: s}}}
@@ -175,6 +183,24 @@ func TestEmptyDir(t *testing.T) {
 	}
 	if _, err := os.Stat(other); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a directory elsewhere: %v", err)
+	}
+	link := filepath.Join(s.volumes, "u", layout.EmptyDir, "link")
+	for _, at := range []string{link, filepath.Join(path, "host")} { // one a container has made
+		if err := os.Symlink("/", at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(s.volumes, "u"), filepath.Join(s.volumes, "other")); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{
+		link, path + "/host", path + "/part", path + "/", filepath.Join(s.volumes, "u") + "/../u/" + layout.EmptyDir + "/v",
+		filepath.Join(s.volumes, "other", layout.EmptyDir, "v"), filepath.Join(s.volumes, "u", "x", layout.EmptyDir, "v"),
+	} {
+		config := &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{HostPath: bad}}}
+		if id, err := s.CreateContainer(t.Context(), sandbox, config, nil); err == nil {
+			t.Errorf("%s is mounted into %s", bad, id)
+		}
 	}
 }
 

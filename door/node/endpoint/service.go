@@ -30,7 +30,7 @@ func (s *service) CreateContainer(
 ) (string, error) {
 	for _, m := range config.GetMounts() {
 		if below(s.volumes, m.GetHostPath()) && strings.Contains(m.GetHostPath(), "/"+layout.EmptyDir+"/") {
-			if err := emptyDir(m.GetHostPath()); err != nil {
+			if err := emptyDir(s.volumes, m.GetHostPath()); err != nil {
 				return "", err
 			}
 		}
@@ -38,20 +38,30 @@ func (s *service) CreateContainer(
 	return s.RuntimeService.CreateContainer(ctx, sandbox, config, of)
 }
 
-// emptyDir makes the directory of a volume, for everybody in the pod.
-func emptyDir(path string) error {
+// emptyDir makes the directory of a volume, for everybody in the pod. What is not the volume's own directory is an
+// error: the runtime follows what a container has put into one, as root on the host.
+func emptyDir(volumes, path string) error {
+	rel, err := filepath.Rel(volumes, path)
+	parts := strings.Split(rel, "/")
+	if err != nil || filepath.Clean(path) != path || len(parts) != 3 || !filepath.IsLocal(rel) || parts[1] != layout.EmptyDir {
+		return fmt.Errorf("make an emptyDir: %s is not the directory of one", path)
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make an emptyDir: %w", err)
 	}
-	err := os.Mkdir(path, 0o755)
-	if errors.Is(err, os.ErrExist) {
-		return nil
-	}
+	err = os.Mkdir(path, 0o755)
 	if err == nil {
 		err = os.Chmod(path, 0o777) // whatever the umask
+	} else if errors.Is(err, os.ErrExist) {
+		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("make an emptyDir: %w", err)
+	}
+	for dir := path; dir != filepath.Clean(volumes); dir = filepath.Dir(dir) {
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+			return errors.Join(fmt.Errorf("make an emptyDir: %s is no directory", dir), err)
+		}
 	}
 	return nil
 }
