@@ -20,7 +20,7 @@ var below = map[string]string{
 	"config":    "",
 	"endpoint":  "runner",
 	"events":    "",
-	"eviction":  "machine",
+	"eviction":  "machine pods",
 	"images":    "machine",
 	"local":     "runner",
 	"machine":   "",

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
 )
 
 // Host is what a machine has, and has left. What is not measured is zero.
@@ -204,8 +205,8 @@ func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, message string) bo
 // systemCritical is the least priority of pods that a cluster cannot do without.
 const systemCritical = 2_000_000_000
 
-// Critical tells whether a cluster or its node cannot do without a pod: by its priority, or as it is a file's.
+// Critical tells whether a cluster or its node cannot do without a pod: by its priority, or as it is a file's. A
+// file's is told by its UID: annotations are for everybody to write.
 func Critical(pod *corev1.Pod) bool {
-	source := pod.Annotations["kubernetes.io/config.source"]
-	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical || source != "" && source != "api"
+	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical || pods.Static(pod.UID)
 }

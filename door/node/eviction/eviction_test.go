@@ -189,9 +189,11 @@ func TestConditions(t *testing.T) {
 		tolerant := pod(t, "t", `{containers: [{name: c}], tolerations: [{key: node.kubernetes.io/memory-pressure, operator: Exists}]}`)
 		critical := pod(t, "c", `{priority: 2000001000, containers: [{name: c}]}`)
 		file := pod(t, "f", `{containers: [{name: c}]}`)
-		file.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+		file.UID = "0123456789abcdef0123456789abcdef"
+		says := pod(t, "says", `{containers: [{name: c}]}`) // that it is a file's, and is none
+		says.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 		admitted := func() (out string) {
-			for _, p := range []*corev1.Pod{best, burst, tolerant, critical, file} {
+			for _, p := range []*corev1.Pod{best, burst, tolerant, critical, file, says} {
 				if reason, message := m.Admit(p); reason == "" {
 					out += p.Name
 				} else if reason != "Evicted" || !strings.Contains(message, "The node had condition: [") {
@@ -207,12 +209,12 @@ func TestConditions(t *testing.T) {
 			admitted     string
 			changes      int
 		}{
-			{memory: 500, pids: 500, after: time.Second, admitted: "bqtcf"},
+			{memory: 500, pids: 500, after: time.Second, admitted: "bqtcfsays"},
 			{memory: 50, pids: 500, after: 10 * time.Second, admitted: "qtcf", changes: 1},
 			{memory: 500, pids: 500, after: 4 * time.Minute, admitted: "qtcf", changes: 1},
 			{memory: 500, pids: 50, after: 10 * time.Second, admitted: "cf", changes: 2},
 			{memory: 500, pids: 500, err: errors.New("not now"), after: 4 * time.Minute, admitted: "cf", changes: 2},
-			{memory: 500, pids: 500, after: 5 * time.Minute, admitted: "bqtcf", changes: 3},
+			{memory: 500, pids: 500, after: 5 * time.Minute, admitted: "bqtcfsays", changes: 3},
 		} {
 			w.mu.Lock()
 			w.host.Memory.Available, w.host.PIDs.Available, w.err = step.memory, step.pids, step.err
