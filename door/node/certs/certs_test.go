@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -123,8 +124,10 @@ func TestRequestAgain(t *testing.T) {
 		t.Errorf("ended: %v", err)
 	}
 	ctx = testdeadline.Context(t, 30*time.Second)
+	watches := api.watches()
 	go func() { ended <- o.request(ctx, api, s) }()
 	<-asked
+	<-watches // the fake tells a watch nothing of what came between its list and itself
 	csrs := api.CertificatesV1().CertificateSigningRequests()
 	list, err := csrs.List(ctx, metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 {
@@ -214,13 +217,17 @@ func TestClientRotates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx := testdeadline.Context(t, 30*time.Second)
 	ask := func(want string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
 		resp, err := hc.Do(req)
+		for errors.Is(err, net.ErrClosed) { // the transport has not seen yet that the connection is closed
+			resp, err = hc.Do(req)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,6 +246,8 @@ func TestClientRotates(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask("second")
+	mu.Lock()
+	defer mu.Unlock()
 	if len(conns) != 2 {
 		t.Errorf("%d connections", len(conns))
 	}

@@ -20,6 +20,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -116,6 +117,20 @@ func newSigner(t *testing.T, a *authority, decide func(n int) string) *signer {
 		return false, nil, nil // it is kept by the tracker
 	})
 	return s
+}
+
+// watches tells of each watch of requests that has begun from now on.
+func (s *signer) watches() <-chan struct{} {
+	begun := make(chan struct{}, 8)
+	s.PrependWatchReactor("certificatesigningrequests", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := s.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+		return true, w, err
+	})
+	return begun
 }
 
 // requests are those that were made until now, also such as were there already.
