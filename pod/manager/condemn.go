@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,8 +17,11 @@ type Verdict struct {
 }
 
 // Condemn ends the pod within grace, in seconds, as Stop does, for a reason that its status tells. The first reason
-// stays.
+// stays. With a ctx that has ended nothing is done.
 func (p *Pod) Condemn(ctx context.Context, grace int64, reason, message string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("end pod %s: %w", p.Key(), err)
+	}
 	p.mu.Lock()
 	if p.rec.Ended == nil && p.rec.Verdict == nil {
 		p.rec.Verdict = &Verdict{Reason: reason, Message: message, Time: metav1.Now()} // Stop writes it down

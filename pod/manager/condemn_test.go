@@ -1,6 +1,8 @@
 package manager
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -13,6 +15,11 @@ func TestCondemn(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
 		p := w.run(m, Record{Pod: spec("web")})
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := p.Condemn(over, 0, "Evicted", "too late"); !errors.Is(err, context.Canceled) || p.Ending() || p.record().Verdict != nil {
+			t.Errorf("with a context that has ended: %v, %v", err, p.record().Verdict)
+		}
 		if err := p.Condemn(t.Context(), 1, "Evicted", "too little memory"); err != nil {
 			t.Fatal(err)
 		}

@@ -179,27 +179,30 @@ func (m *Manager) note(low []Threshold) {
 	}
 }
 
-// evictOne ends the first pod, in their order, that can be ended. A critical one is never ended, as by a kubelet.
+// evictOne ends the first pod in their order, and no other one, whether it has ended in time or not: it is being ended.
+// A critical one is never ended, as by a kubelet.
 func (m *Manager) evictOne(ctx context.Context, low Threshold, host Host, pods []*corev1.Pod, usage map[types.UID]Usage) {
 	rank(low.Signal, pods, usage)
 	for _, pod := range pods {
-		if !Critical(pod) && m.evict(ctx, pod, message(low, host, pod, usage[pod.UID])) {
+		if ctx.Err() != nil {
+			return
+		}
+		if !Critical(pod) {
+			m.evict(ctx, pod, message(low, host, pod, usage[pod.UID]))
 			return
 		}
 	}
 	m.o.Logger.Warn("the node is under pressure, and has no pod to evict", "signal", string(low.Signal))
 }
 
-// evict ends one pod, and tells whether it has ended.
-func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, message string) bool {
+// evict ends one pod.
+func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, message string) {
 	m.o.Logger.Warn("a pod is evicted", "pod", pod.Namespace+"/"+pod.Name, "why", message)
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
 	if err := m.o.Evict(ctx, pod, message); err != nil {
-		m.o.Logger.Warn("a pod could not be evicted", "pod", pod.Namespace+"/"+pod.Name, "error", err)
-		return false
+		m.o.Logger.Warn("a pod that is evicted has not ended yet", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
-	return true
 }
 
 // systemCritical is the least priority of pods that a cluster cannot do without.

@@ -27,7 +27,8 @@ type world struct {
 	usage     map[types.UID]Usage
 	evicted   []string
 	messages  []string
-	stays     map[types.UID]bool // pods that cannot be ended
+	stays     map[types.UID]bool // pods that do not end in time
+	cut       func()             // called by the end of a pod, which it cuts off
 	reclaimed int
 	frees     uint64 // by Reclaim
 	changes   int
@@ -54,8 +55,8 @@ func (w *world) manager(t *testing.T, thresholds ...string) *Manager {
 		Pods:  func() []*corev1.Pod { return append([]*corev1.Pod(nil), w.pods...) },
 		Usage: func(context.Context) (map[types.UID]Usage, error) { return w.usage, nil },
 		Evict: func(_ context.Context, p *corev1.Pod, message string) error {
-			if w.stays[p.UID] {
-				return errors.New("it stays")
+			if w.cut != nil {
+				w.cut()
 			}
 			w.evicted, w.messages = append(w.evicted, p.Name), append(w.messages, message)
 			for i := range w.pods {
@@ -63,6 +64,9 @@ func (w *world) manager(t *testing.T, thresholds ...string) *Manager {
 					w.pods = append(w.pods[:i:i], w.pods[i+1:]...)
 					break
 				}
+			}
+			if w.stays[p.UID] || w.cut != nil {
+				return errors.New("it has not ended in time")
 			}
 			return nil
 		},
@@ -86,7 +90,7 @@ func pod(t *testing.T, name, spec string) *corev1.Pod {
 }
 
 // TestOrder: pods are ended one at a time, those first that use more than they request, then by priority, then by
-// use; critical ones never, and one that does not end leaves its place to the next.
+// use; critical ones never. One that does not end in time is no reason to end the next as well.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -103,7 +107,7 @@ func TestOrder(t *testing.T) {
 	}
 	w.host.Memory = machine.Usage{Total: 1 << 30, Available: 50 * mib}
 	m := w.manager(t, "memory.available<100Mi", "nodefs.available<10%")
-	for i, want := range []string{"large", "small", "important", "modest"} {
+	for i, want := range []string{"stays", "large", "small", "important", "modest"} {
 		if err := m.look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -111,12 +115,30 @@ func TestOrder(t *testing.T) {
 			t.Fatalf("evicted %v, and then %s", w.evicted, want)
 		}
 	}
-	if err := m.look(t.Context()); err != nil || len(w.evicted) != 4 || w.reclaimed != 0 {
-		t.Errorf("a critical pod or one that stays: %v, %v", w.evicted, err)
+	if err := m.look(t.Context()); err != nil || len(w.evicted) != 5 || w.reclaimed != 0 {
+		t.Errorf("a critical pod: %v, %v", w.evicted, err)
 	}
 	const want = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
 	if w.messages[0] != want || w.warned[0] != "EvictionThresholdMet: Attempting to reclaim memory" {
 		t.Errorf("%q, %q", w.messages[0], w.warned[0])
+	}
+}
+
+// TestCutOff: a node that ends while it evicts a pod ends no other one.
+func TestCutOff(t *testing.T) {
+	t.Parallel()
+	const limited = `{containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}]}`
+	for name, spec := range map[string]string{"pressure": `{containers: [{name: c}]}`, "limits": limited} {
+		written := Usage{Written: map[string]uint64{"c": 2000}}
+		w := &world{usage: map[types.UID]Usage{"a": written, "b": written, "c": written}}
+		w.pods = []*corev1.Pod{pod(t, "a", spec), pod(t, "b", spec), pod(t, "c", spec)}
+		w.host.Memory = machine.Usage{Total: 1 << 30, Available: 1}
+		ctx, cancel := context.WithCancel(t.Context())
+		w.cut = cancel
+		if err := w.manager(t, "memory.available<100Mi").look(ctx); err != nil || len(w.evicted) != 1 {
+			t.Errorf("%s: %v, %v", name, w.evicted, err)
+		}
+		cancel()
 	}
 }
 

@@ -23,10 +23,14 @@ func limited(pods []*corev1.Pod) bool {
 }
 
 // overLimit ends the pods that have written more than their limits of ephemeral storage, and tells whether there
-// was one.
+// was one. With the end of ctx it ends no further one.
 func (m *Manager) overLimit(ctx context.Context, pods []*corev1.Pod, usage map[types.UID]Usage) (found bool) {
 	for _, pod := range pods {
-		if why := exceeded(pod, usage[pod.UID]); why != "" && !Critical(pod) && m.evict(ctx, pod, why) {
+		if ctx.Err() != nil {
+			return true
+		}
+		if why := exceeded(pod, usage[pod.UID]); why != "" && !Critical(pod) {
+			m.evict(ctx, pod, why)
 			found = true
 		}
 	}

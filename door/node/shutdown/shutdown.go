@@ -150,7 +150,7 @@ func (m *Manager) end(ctx context.Context, period time.Duration) {
 }
 
 func (m *Manager) endGroup(ctx context.Context, pods []*corev1.Pod, period time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, period)
+	ctx, cancel := context.WithTimeout(ctx, max(period, time.Second)) // those without any time are killed nevertheless
 	defer cancel()
 	var all sync.WaitGroup
 	for _, pod := range pods {
