@@ -18,38 +18,68 @@ const (
 	preparing = "PrepareForShutdown"
 )
 
+// The names of the bus itself.
+const (
+	busName      = "org.freedesktop.DBus"
+	ownerChanged = "NameOwnerChanged"
+)
+
 // callTimeout bounds a call of logind.
 const callTimeout = 10 * time.Second
 
 // logind is a connection to it. Its methods are called by one at a time.
 type logind struct {
-	conn    *dbus.Conn
-	signals chan *dbus.Signal
-	lock    *os.File // the inhibitor's, nil for none
+	conn  *dbus.Conn
+	hears *hears
+	owner string   // whose the name is on the bus
+	lock  *os.File // the inhibitor's, nil for none
 }
 
-// connect follows logind's word that the machine goes down, on the bus of that address.
+// connect follows logind's word that the machine goes down, on the bus of that address. What it has said before is to be
+// asked for by down.
 func connect(ctx context.Context, address string) (*logind, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	h := newHears()
 	var conn *dbus.Conn
 	var err error
 	if address == "" {
-		conn, err = dbus.ConnectSystemBus()
+		conn, err = dbus.ConnectSystemBus(dbus.WithSignalHandler(h))
 	} else {
-		conn, err = dbus.Connect(address)
+		conn, err = dbus.Connect(address, dbus.WithSignalHandler(h))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to D-Bus: %w", err)
 	}
-	l := &logind{conn: conn, signals: make(chan *dbus.Signal, 16)}
-	conn.Signal(l.signals)
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(manager), dbus.WithMatchMember(preparing), dbus.WithMatchObjectPath(path))
-	if err != nil {
+	l := &logind{conn: conn, hears: h}
+	if err := l.follow(ctx); err != nil {
 		l.close()
 		return nil, fmt.Errorf("follow logind: %w", err)
 	}
 	return l, nil
+}
+
+// follow has signals come, and finds out whose they must be.
+func (l *logind) follow(ctx context.Context) error {
+	err := l.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(busName), dbus.WithMatchInterface(busName),
+		dbus.WithMatchMember(ownerChanged), dbus.WithMatchArg(0, service))
+	if err != nil {
+		return err
+	}
+	err = l.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(service), dbus.WithMatchInterface(manager),
+		dbus.WithMatchMember(preparing), dbus.WithMatchObjectPath(path))
+	if err != nil {
+		return err
+	}
+	// A logind that does not run yet is started by this.
+	if err := l.conn.Object(service, path).CallWithContext(ctx, "org.freedesktop.DBus.Peer.Ping", 0).Err; err != nil {
+		return err
+	}
+	if err := l.conn.BusObject().CallWithContext(ctx, busName+".GetNameOwner", 0, service).Store(&l.owner); err != nil {
+		return err
+	}
+	l.hears.from.Store(&l.owner)
+	return nil
 }
 
 func (l *logind) close() {
@@ -59,18 +89,29 @@ func (l *logind) close() {
 
 // delay is how long logind holds up the machine's end at most.
 func (l *logind) delay(ctx context.Context) (time.Duration, error) {
+	us, err := property[uint64](ctx, l, "InhibitDelayMaxUSec")
+	return time.Duration(min(us, 1<<40)) * time.Microsecond, err
+}
+
+// down tells whether the machine is about to go down.
+func (l *logind) down(ctx context.Context) (bool, error) {
+	return property[bool](ctx, l, "PreparingForShutdown")
+}
+
+// property is one of logind's.
+func property[T any](ctx context.Context, l *logind, name string) (value T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var value dbus.Variant
-	call := l.conn.Object(service, path).CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, manager, "InhibitDelayMaxUSec")
-	if err := call.Store(&value); err != nil {
-		return 0, fmt.Errorf("ask logind for InhibitDelayMaxUSec: %w", err)
+	var got dbus.Variant
+	call := l.conn.Object(l.owner, path).CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, manager, name)
+	if err := call.Store(&got); err != nil {
+		return value, fmt.Errorf("ask logind for %s: %w", name, err)
 	}
-	us, ok := value.Value().(uint64)
-	if !ok {
-		return 0, fmt.Errorf("ask logind for InhibitDelayMaxUSec: it is a %s", value.Signature())
+	value, is := got.Value().(T)
+	if !is {
+		return value, fmt.Errorf("ask logind for %s: it is a %s", name, got.Signature())
 	}
-	return time.Duration(min(us, 1<<40)) * time.Microsecond, nil
+	return value, nil
 }
 
 // inhibit holds the machine's end up from now on, if it does not already.
@@ -81,7 +122,7 @@ func (l *logind) inhibit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var fd dbus.UnixFD
-	call := l.conn.Object(service, path).CallWithContext(ctx, manager+".Inhibit", 0,
+	call := l.conn.Object(l.owner, path).CallWithContext(ctx, manager+".Inhibit", 0,
 		"shutdown", "bulkhead node", "Bulkhead ends the node's pods", "delay")
 	if err := call.Store(&fd); err != nil {
 		return fmt.Errorf("ask logind to hold up the machine's end: %w", err)
@@ -102,16 +143,14 @@ func (l *logind) release() {
 func (l *logind) next(ctx context.Context) (down bool, err error) {
 	for {
 		select {
-		case signal, open := <-l.signals:
-			if !open {
-				return false, errors.New("the connection to D-Bus has ended")
+		case owner := <-l.hears.owners:
+			if owner != l.owner {
+				return false, errors.New("logind has ended")
 			}
-			if signal.Name != manager+"."+preparing || len(signal.Body) != 1 {
-				continue
-			}
-			if down, is := signal.Body[0].(bool); is {
-				return down, nil
-			}
+		case down := <-l.hears.words:
+			return down, nil
+		case <-l.conn.Context().Done():
+			return false, errors.New("the connection to D-Bus has ended")
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}

@@ -111,19 +111,14 @@ func (m *Manager) serve(ctx context.Context) error {
 			"asked", period, "has", delay)
 		period = delay
 	}
-	if err := l.inhibit(ctx); err != nil {
-		return err
-	}
 	m.o.Logger.Info("pods are ended before the machine goes down", "within", period)
-	for {
-		down, err := l.next(ctx)
-		if err != nil {
-			return err
-		}
+	// Before it was connected something may have been said, or called off.
+	down, err := l.down(ctx)
+	for ; err == nil; down, err = l.next(ctx) {
 		if m.ending.Swap(down) != down {
 			m.o.Changed()
 		}
-		if !down { // it was called off
+		if !down {
 			if err := l.inhibit(ctx); err != nil {
 				return err
 			}
@@ -133,6 +128,7 @@ func (m *Manager) serve(ctx context.Context) error {
 		m.end(ctx, period)
 		l.release()
 	}
+	return err
 }
 
 // end ends the pods: the critical ones when the others have ended, or their time is over.

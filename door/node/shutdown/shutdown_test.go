@@ -47,8 +47,10 @@ func bus(t *testing.T) (address string) {
 
 // login1 is logind's part that a node needs.
 type login1 struct {
-	conn *dbus.Conn
-	held chan *held
+	conn  *dbus.Conn
+	props *prop.Properties
+	held  chan *held
+	node  chan string // who has asked for a lock
 }
 
 // held is a lock that was given: a pipe, whose one end is the node's as well.
@@ -58,32 +60,38 @@ type held struct {
 }
 
 // Inhibit gives a lock, which is over when it is closed.
-func (l *login1) Inhibit(what, _, _, mode string) (dbus.UnixFD, *dbus.Error) {
+func (l *login1) Inhibit(node dbus.Sender, what, _, _, mode string) (dbus.UnixFD, *dbus.Error) {
 	if what != "shutdown" || mode != "delay" {
 		return 0, dbus.MakeFailedError(fmt.Errorf("%s, %s", what, mode))
+	}
+	if down, _ := l.props.GetMust(manager, "PreparingForShutdown").(bool); down {
+		return 0, dbus.MakeFailedError(errors.New("the operation is already running"))
 	}
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return 0, dbus.MakeFailedError(err)
 	}
+	l.node <- string(node)
 	l.held <- &held{os.NewFile(uintptr(p[0]), "lock"), p[1]}
 	return dbus.UnixFD(p[1]), nil
 }
 
 // logindOn has logind on a bus, which holds up the machine's end that long.
-func logindOn(t *testing.T, address string, delay time.Duration) *login1 {
+func logindOn(t *testing.T, address string, delay time.Duration, down bool) *login1 {
 	t.Helper()
 	conn, err := dbus.Connect(address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	l := &login1{conn: conn, held: make(chan *held, 8)}
-	if err := conn.Export(l, path, manager); err != nil {
+	l := &login1{conn: conn, held: make(chan *held, 8), node: make(chan string, 8)}
+	l.props, err = prop.Export(conn, path, prop.Map{manager: {
+		"InhibitDelayMaxUSec": {Value: uint64(delay.Microseconds())}, "PreparingForShutdown": {Value: down},
+	}})
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = prop.Export(conn, path, prop.Map{manager: {"InhibitDelayMaxUSec": {Value: uint64(delay.Microseconds())}}})
-	if err != nil {
+	if err := conn.Export(l, path, manager); err != nil {
 		t.Fatal(err)
 	}
 	if reply, err := conn.RequestName(service, dbus.NameFlagDoNotQueue); err != nil || reply != dbus.RequestNameReplyPrimaryOwner {
@@ -95,6 +103,7 @@ func logindOn(t *testing.T, address string, delay time.Duration) *login1 {
 // prepare says that the machine goes down, or not.
 func (l *login1) prepare(t *testing.T, down bool) {
 	t.Helper()
+	l.props.SetMust(manager, "PreparingForShutdown", down)
 	if err := l.conn.Emit(path, manager+"."+preparing, down); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +209,7 @@ func TestShutdown(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 30*time.Second)
 	address := bus(t)
-	l := logindOn(t, address, time.Minute)
+	l := logindOn(t, address, time.Minute, false)
 	w := newWorld(ctx, t, address, 3*time.Second, 2*time.Second)
 	lock := l.lock(ctx, t)
 	l.prepare(t, true)
@@ -221,7 +230,7 @@ func TestShortDelay(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 30*time.Second)
 	address := bus(t)
-	l := logindOn(t, address, time.Second)
+	l := logindOn(t, address, time.Second, false)
 	w := newWorld(ctx, t, address, time.Hour, 0)
 	lock := l.lock(ctx, t)
 	began := time.Now()
@@ -255,7 +264,7 @@ func TestWithoutLogind(t *testing.T) {
 	if !strings.HasPrefix(w.warned[0], "GracefulNodeShutdownUnavailable: pods will not be ended") {
 		t.Errorf("told: %v", w.warned)
 	}
-	logindOn(t, address, time.Minute).lock(ctx, t)
+	logindOn(t, address, time.Minute, false).lock(ctx, t)
 	none := newWorld(ctx, t, "unix:path="+filepath.Join(t.TempDir(), "none"), time.Second, 0)
 	for {
 		none.mu.Lock()
