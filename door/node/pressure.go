@@ -117,6 +117,11 @@ func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) 
 		}
 		out[types.UID(p.GetAttributes().GetMetadata().GetUid())] = u
 	}
+	for _, p := range n.runner.Pods() {
+		if _, told := out[p.UID()]; !told && p.Sandbox() == "" {
+			out[p.UID()] = eviction.Usage{} // it has no machine yet
+		}
+	}
 	return out, nil
 }
 

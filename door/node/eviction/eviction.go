@@ -43,7 +43,7 @@ func (u Usage) disk() (n uint64) {
 type Options struct {
 	Thresholds []Threshold
 	Measure    func() (Host, error)
-	// Pods are those that run, Usage is what they use.
+	// Pods are those that run, Usage is what they use. One that is not in Usage may use all that it can.
 	Pods  func() []*corev1.Pod
 	Usage func(ctx context.Context) (map[types.UID]Usage, error)
 	// Evict ends a pod at once, with the reason Evicted, and returns when it has ended.

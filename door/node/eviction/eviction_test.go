@@ -142,6 +142,27 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
+// TestSilent: a pod that does not say how much memory it uses counts as using its limit, and all where it has none.
+func TestSilent(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	pods := []*corev1.Pod{
+		pod(t, "large", `{containers: [{name: c}]}`), pod(t, "modest", `{containers: [{name: c}]}`),
+		pod(t, "limited", `{containers: [{name: c, resources: {limits: {memory: 100Mi}}}]}`),
+		pod(t, "guaranteed", `{containers: [{name: c, resources: {limits: {memory: 1Gi}, requests: {memory: 1Gi}}}]}`),
+		pod(t, "silent", `{containers: [{name: c, resources: {limits: {memory: 100Mi}}}, {name: d}]}`),
+		pod(t, "important", `{priority: 1, containers: [{name: c}]}`),
+	}
+	rank(MemoryAvailable, pods, map[types.UID]Usage{"large": {Memory: 200 * mib}, "modest": {Memory: 50 * mib}})
+	var got []string
+	for _, p := range pods {
+		got = append(got, p.Name)
+	}
+	if want := "[silent large limited modest important guaranteed]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
 // TestDisk: what nobody uses goes before pods do; of these the one that has written most beyond what it requests.
 func TestDisk(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package eviction
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,11 @@ import (
 func rank(s Signal, pods []*corev1.Pod, usage map[types.UID]Usage) {
 	beyond := map[types.UID]int64{}
 	for _, pod := range pods {
-		beyond[pod.UID] = beyondRequest(s, pod, usage[pod.UID])
+		u, told := usage[pod.UID]
+		if !told {
+			u.Memory = mostMemory(pod)
+		}
+		beyond[pod.UID] = beyondRequest(s, pod, u)
 	}
 	exceeds := func(uid types.UID) int {
 		if s != PIDAvailable && beyond[uid] > 0 {
@@ -30,6 +35,18 @@ func rank(s Signal, pods []*corev1.Pod, usage map[types.UID]Usage) {
 		return cmp.Or(cmp.Compare(exceeds(a.UID), exceeds(b.UID)), cmp.Compare(priority(a), priority(b)),
 			cmp.Compare(beyond[b.UID], beyond[a.UID]))
 	})
+}
+
+// mostMemory is what a pod that does not say what it uses may use: a guest that is silent, for want of memory or to be
+// spared, is not one that uses nothing. That of a container without a limit is more than any other pod's.
+func mostMemory(pod *corev1.Pod) uint64 {
+	for c, kind := range podspec.All(&pod.Spec) {
+		if limit := c.Resources.Limits[corev1.ResourceMemory]; limit.IsZero() && kind != podspec.Initial {
+			return math.MaxInt64
+		}
+	}
+	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+	return uint64(limits.Memory().Value())
 }
 
 func priority(pod *corev1.Pod) int32 {
