@@ -73,6 +73,15 @@ func (p *Pod) Delete(ctx context.Context) error {
 // The next run's Options.Earlier is the sandbox that Clear returns.
 func (p *Pod) Clear(ctx context.Context) (sandbox string, err error) { return p.delete(ctx, true) }
 
+// Free removes the pod's containers and sandboxes, with all the disk that they hold; its volumes of files and its logs
+// stay. It must not be called while Run runs.
+func (p *Pod) Free(ctx context.Context) error {
+	if _, err := p.remove(ctx, false); err != nil {
+		return fmt.Errorf("free what pod %s holds: %w", p.pod.Name, err)
+	}
+	return nil
+}
+
 func (p *Pod) delete(ctx context.Context, keep bool) (kept string, err error) {
 	if kept, err = p.remove(ctx, keep); err != nil {
 		return "", fmt.Errorf("delete pod %s: %w", p.pod.Name, err)

@@ -128,6 +128,7 @@ func (p *Pod) again(earlier string) error {
 		return err
 	}
 	p.ending.Store(false)
+	p.kept, p.freed = false, false
 	p.p, p.done, p.err = next, make(chan struct{}), nil
 	return nil
 }

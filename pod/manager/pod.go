@@ -41,6 +41,9 @@ type Pod struct {
 	done chan struct{} // closed when supervision has ended
 	err  error         // why, if not by the pod's end
 	gone bool          // removed
+	kept bool          // its end is written down
+	// freed: nothing of an ended run is left at the runtime.
+	freed bool
 	// readers are to miss nothing of the containers' output.
 	readers map[*logs.Reader]bool
 }
@@ -61,6 +64,7 @@ func (m *Manager) newPod(rec Record, failFast bool) (*Pod, error) {
 		m.o.Logger.Warn("a pod's events could not be read back", "pod", p.Key(), "error", lost)
 	}
 	if rec.Ended != nil {
+		p.kept = true
 		close(p.done)
 	}
 	return p, nil

@@ -53,7 +53,9 @@ func (p *Pod) finish(err error) (remove bool) {
 	}
 	status := p.p.Status()
 	p.rec.Ended = &status
-	p.err = errors.Join(err, p.save())
+	unsaved := p.save()
+	p.kept = unsaved == nil
+	p.err = errors.Join(err, unsaved)
 	fault.Point("pod.ended")
 	if p.err != nil {
 		p.m.o.Logger.Warn("a pod's supervision ended", "pod", p.Key(), "error", p.err)

@@ -48,6 +48,8 @@ type Options struct {
 	Usage func(ctx context.Context) (map[types.UID]Usage, error)
 	// Evict ends a pod at once, with the reason Evicted, and returns when it has ended.
 	Evict func(ctx context.Context, pod *corev1.Pod, message string) error
+	// Free frees the disk that pods that have ended hold, those that were evicted among them.
+	Free func(ctx context.Context) error
 	// Reclaim frees disk of what nobody uses.
 	Reclaim func(ctx context.Context) error
 	// Changed is called when the node's conditions have changed; it must not block.
@@ -62,7 +64,8 @@ type Options struct {
 
 // Manager evicts. Its methods may be called at once; its owner calls Run once.
 type Manager struct {
-	o Options
+	o       Options
+	unfreed int // times in a row that Free failed; Run's own
 
 	mu   sync.Mutex
 	last map[corev1.NodeConditionType]time.Time // when the cause of a condition was last seen
@@ -74,6 +77,8 @@ const (
 	transition = 5 * time.Minute
 	// evictTimeout bounds the end of one pod.
 	evictTimeout = time.Minute
+	// patience is how often in a row Free may fail before a pod is evicted nevertheless.
+	patience = 6
 )
 
 // New makes a manager.
@@ -147,6 +152,9 @@ func (m *Manager) look(ctx context.Context) error {
 	first := low[0]
 	m.o.Warn("EvictionThresholdMet", fmt.Sprintf("Attempting to reclaim %s", of[first.Signal].resource))
 	if of[first.Signal].condition == corev1.NodeDiskPressure {
+		if err := m.free(ctx); err != nil {
+			return err
+		}
 		if err := m.o.Reclaim(ctx); err != nil {
 			m.o.Logger.Warn("not all that nobody uses could be removed", "error", err)
 		}

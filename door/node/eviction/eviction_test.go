@@ -31,6 +31,9 @@ type world struct {
 	cut       func()             // called by the end of a pod, which it cuts off
 	reclaimed int
 	frees     uint64 // by Reclaim
+	holds     uint64 // by each pod that was evicted, until Free
+	stuck     error  // of Free
+	held      uint64
 	changes   int
 	warned    []string
 }
@@ -58,6 +61,7 @@ func (w *world) manager(t *testing.T, thresholds ...string) *Manager {
 			if w.cut != nil {
 				w.cut()
 			}
+			w.held += w.holds
 			w.evicted, w.messages = append(w.evicted, p.Name), append(w.messages, message)
 			for i := range w.pods {
 				if w.pods[i].UID == p.UID {
@@ -69,6 +73,12 @@ func (w *world) manager(t *testing.T, thresholds ...string) *Manager {
 				return errors.New("it has not ended in time")
 			}
 			return nil
+		},
+		Free: func(context.Context) error {
+			if w.stuck == nil {
+				w.host.Disk.Available, w.held = w.host.Disk.Available+w.held, 0
+			}
+			return w.stuck
 		},
 		Reclaim: func(context.Context) error { w.reclaimed++; w.host.Disk.Available += w.frees; return nil },
 		Warn: func(reason, message string) {
@@ -184,6 +194,35 @@ func TestDisk(t *testing.T) {
 		"Container c was using 10, request is 0, has larger consumption of ephemeral-storage. "
 	if len(w.messages) == 0 || w.messages[0] != want {
 		t.Errorf("%q", w.messages)
+	}
+}
+
+// TestDiskOfEnded: what an evicted pod held is freed before another one is evicted for want of disk; where it cannot be,
+// none is for a while.
+func TestDiskOfEnded(t *testing.T) {
+	t.Parallel()
+	w := &world{holds: 100}
+	for _, name := range []string{"a", "b", "c"} {
+		w.pods = append(w.pods, pod(t, name, `{containers: [{name: c}]}`))
+	}
+	w.host.Disk = machine.Disk{Total: 1000, Available: 50}
+	m := w.manager(t, "nodefs.available<10%")
+	for range 3 {
+		if err := m.look(t.Context()); err != nil || fmt.Sprint(w.evicted) != "[a]" {
+			t.Errorf("evicted %v, %v", w.evicted, err)
+		}
+	}
+	w.stuck, w.host.Disk.Available = errors.New("it stays"), 50
+	for range patience - 1 {
+		if err := m.look(t.Context()); !errors.Is(err, w.stuck) || len(w.evicted) != 1 {
+			t.Errorf("evicted %v, %v", w.evicted, err)
+		}
+	}
+	for range patience { // one, and no further one for as long
+		_ = m.look(t.Context())
+	}
+	if fmt.Sprint(w.evicted) != "[a b]" {
+		t.Errorf("evicted %v", w.evicted)
 	}
 }
 

@@ -59,3 +59,19 @@ func exceeded(pod *corev1.Pod, u Usage) string {
 	}
 	return ""
 }
+
+// free frees what pods that have ended hold. Where that fails no pod is evicted: what the last one held may be on the
+// disk yet, and one after the other would go in vain. A pod that can never be freed does not keep it off for ever.
+func (m *Manager) free(ctx context.Context) error {
+	err := m.o.Free(ctx)
+	if err == nil {
+		m.unfreed = 0
+		return nil
+	}
+	if m.unfreed++; m.unfreed < patience {
+		return fmt.Errorf("free the disk of pods that have ended, before any other is evicted: %w", err)
+	}
+	m.unfreed = 0
+	m.o.Logger.Warn("pods that have ended still hold disk", "error", err)
+	return nil
+}

@@ -168,6 +168,23 @@ func (r *Runner) Condemn(ctx context.Context, uid types.UID, grace int64, reason
 	return p.Condemn(ctx, grace, reason, message)
 }
 
+// freeTimeout bounds the removal of what one pod left.
+const freeTimeout = 20 * time.Second
+
+// Free removes the sandboxes of all pods that have ended, with the disk that they hold. What is told of the pods, and
+// their logs, stay.
+func (r *Runner) Free(ctx context.Context) error {
+	var errs []error
+	for _, p := range r.manager.All() {
+		if p.HasEnded() {
+			ctx, cancel := context.WithTimeout(ctx, freeTimeout)
+			errs = append(errs, p.Free(ctx))
+			cancel()
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Remove implements pods.Runner.
 func (r *Runner) Remove(ctx context.Context, uid types.UID) error {
 	p, err := r.manager.Get(uid)
