@@ -126,6 +126,38 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
+// TestFree: what a pod that was condemned held is freed, its status is told as before, and a failure is told. One that runs
+// keeps what it has.
+func TestFree(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		const other = types.UID("00000000-0000-0000-0000-000000000002")
+		for id, name := range map[types.UID]string{uid: "p", other: "q"} {
+			if err := w.Run(t.Context(), spec(name, id)); err != nil || !w.ready(id, time.Minute) {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Condemn(t.Context(), uid, 0, "Evicted", "too little disk"); err != nil {
+			t.Fatal(err)
+		}
+		w.runtime.mu.Lock()
+		w.runtime.fails["RemovePodSandbox"] = 1
+		w.runtime.mu.Unlock()
+		if err := w.Free(t.Context()); !errors.Is(err, errPassing) || len(w.left()) != 2 {
+			t.Errorf("%v, %d left", err, len(w.left()))
+		}
+		if err := w.Free(t.Context()); err != nil || len(w.left()) != 1 || w.left()[0].Id != w.Get(other).Sandbox() {
+			t.Errorf("%v, left: %v", err, w.left())
+		}
+		w.Close()
+		w.open()
+		if status, _ := w.Status(uid); status.Phase != corev1.PodFailed || status.Reason != "Evicted" || !w.ready(other, time.Minute) {
+			t.Errorf("it is %s, %s", status.Phase, status.Reason)
+		}
+		w.end(uid)
+		w.end(other)
+	})
+}
+
 // TestHostNetwork: a pod of the node's network has the node's address.
 func TestHostNetwork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
