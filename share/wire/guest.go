@@ -22,10 +22,14 @@ import (
 func Forward(port, fuse io.ReadWriter, disk io.ReaderAt) error {
 	g := &guest{port: port, fuse: fuse, ring: reader{disk: disk}}
 	g.begun.L = &g.mu
-	ends := make(chan error, 2)
+	g.due.wake = make(chan struct{}, 1)
+	g.due.notes, g.due.writing = make([]byte, 0, maxDue), make([]byte, 0, maxDue)
+	done, ends := make(chan struct{}), make(chan error, 3)
+	defer close(done)
 	go func() { ends <- g.requests() }()
 	go func() { ends <- g.replies() }()
-	// The other one waits in the kernel, and ends with the process.
+	go func() { ends <- g.sayDue(done) }()
+	// The others may wait in the kernel, and end with the process.
 	return <-ends
 }
 
@@ -47,6 +51,7 @@ type guest struct {
 	write sync.Mutex     // of writes to the port
 	short [minReply]byte // a reply of the forwarder's own
 	ring  reader
+	due   due
 }
 
 // requests reads what the kernel asks.
@@ -118,6 +123,14 @@ func (g *guest) ask(request []byte, op uint32) (epoch uint64) {
 func (g *guest) send(buf []byte, n int, epoch uint64) error {
 	g.write.Lock()
 	defer g.write.Unlock()
+	if err := g.pay(); err != nil {
+		return err
+	}
+	return g.put(buf, n, epoch)
+}
+
+// put is send for a caller that holds write.
+func (g *guest) put(buf []byte, n int, epoch uint64) error {
 	g.ring.tell(buf[frame.Head:])
 	for at := 0; at < n; at += frame.MaxPayload {
 		size := min(n-at, frame.MaxPayload)
@@ -147,6 +160,7 @@ func (g *guest) replies() error {
 			in.reset()
 			g.mu.Lock()
 			g.epoch = 0
+			g.forgive()
 			g.mu.Unlock()
 			if err := g.say(frame.Ready, 0); err != nil {
 				return err
@@ -210,16 +224,18 @@ func (g *guest) answer(reply []byte) error {
 	return nil
 }
 
-// hello begins a session.
+// hello begins a session. Until it has begun for both, the host reads.
 func (g *guest) hello(f frame.Frame) error {
 	if f.Epoch == 0 || len(f.Payload) != 1 || f.Payload[0] != version {
 		return nil
 	}
 	if f.Epoch == g.epoch { // which is only said again
-		return g.say(frame.Answer, f.Epoch, version)
+		g.owe(frame.Answer, f.Epoch, version)
+		return nil
 	}
 	g.mu.Lock()
 	g.epoch = 0 // what is asked from now on waits for this session
+	g.forgive()
 	lost, init := g.asked, g.init
 	g.asked, g.locked, g.again = nil, nil, 0
 	if init != nil {
@@ -242,7 +258,7 @@ func (g *guest) hello(f frame.Frame) error {
 	g.begun.Broadcast()
 	g.mu.Unlock()
 	for _, q := range lost {
-		if err := g.repeat(q, f.Epoch); err != nil {
+		if err := g.repeat(q); err != nil {
 			return err
 		}
 	}

@@ -73,14 +73,17 @@ func (g *guest) noted(note []byte) error {
 	case note[0] == noteOffer && !r.on:
 		if r.whose(g.epoch) {
 			r.on = true
-			return g.say(frame.Note, g.epoch, noteUse)
+			g.owe(frame.Note, g.epoch, noteUse)
 		}
 	case note[0] == notePlace && len(note) == placeSize && r.on:
 		message, err := r.answer(note, g.epoch)
 		if err != nil {
 			// What was noted since comes again as well, with this one.
 			r.on = false
-			return g.say(frame.Note, g.epoch, append([]byte{noteLost}, binary.NativeEndian.AppendUint16(nil, uint16(r.read.Load()))...)...)
+			var n [2]byte
+			binary.NativeEndian.PutUint16(n[:], uint16(r.read.Load()))
+			g.owe(frame.Note, g.epoch, noteLost, n[0], n[1])
+			return nil //nolint:nilerr // the host is told
 		}
 		r.read.Add(1)
 		if g.wanted(message) {

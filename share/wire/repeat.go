@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
 // A request that changes nothing may be asked twice. One that a server has not answered before its end is asked of the next
@@ -14,20 +12,22 @@ import (
 const (
 	maxKept  = 32  // requests: others are lost with their server
 	keptSize = 512 // bytes: a name's longest lookup, and more
+	maxAgain = 8   // times that one is asked again: it may be what ends the servers
 )
 
 // question is a request that waits for its reply.
 type question struct {
 	unique uint64
 	kept   int  // the place of its copy, from 1 on; 0 is none
-	again  bool // it has been asked of a server that has ended
+	again  int  // of how many servers that have ended it was asked
+	due    bool // it is to be asked of this session's
 	lookup bool // it is of a name
 }
 
-// copies are requests behind the place for a frame's head. Those with a length are in use.
+// copies are requests. Those with a length are in use.
 type copies [maxKept]struct {
 	n int
-	b [frame.Head + keptSize + frame.Tail]byte
+	b [keptSize]byte
 }
 
 // keep copies a request that may be asked again, and returns the place of the copy, 0 for none.
@@ -37,7 +37,7 @@ func (c *copies) keep(request []byte) int {
 	}
 	for i := range c {
 		if one := &c[i]; one.n == 0 {
-			one.n = copy(one.b[frame.Head:frame.Head+keptSize], request)
+			one.n = copy(one.b[:], request)
 			return i + 1
 		}
 	}
@@ -64,23 +64,25 @@ func repeatable(request []byte) bool {
 	return false
 }
 
-// repeat asks a request of this session's server that a former one was asked, or answers it with an error.
-func (g *guest) repeat(q question, epoch uint64) error {
-	if q.kept == 0 {
+// repeat has a request that a former server was asked be asked of this session's, or answers it with an error.
+func (g *guest) repeat(q question) error {
+	g.mu.Lock()
+	if q.kept == 0 || q.again == maxAgain {
+		g.copies.drop(q.kept)
+		g.mu.Unlock()
 		return g.answer(reply(nil, q.unique, unix.EIO))
 	}
-	q.again = true
-	g.mu.Lock()
+	q.due = true
 	g.asked = append(g.asked, q)
+	g.hurry()
 	g.mu.Unlock()
-	one := &g.copies[q.kept-1]
-	return g.send(one.b[:], one.n, epoch)
+	return nil
 }
 
 // settle has the kernel keep a name that the next server cannot look up, since it does not know the directory yet: the error is the
 // one for which the kernel looks the name up once more, later, and forgets nothing.
 func (q question) settle(reply []byte) {
-	if q.again && q.lookup && unix.Errno(-int32(codeOf(reply))) == unix.ESTALE {
+	if q.again > 0 && q.lookup && unix.Errno(-int32(codeOf(reply))) == unix.ESTALE {
 		binary.NativeEndian.PutUint32(reply[4:], negative(unix.ENOMEM))
 	}
 }
