@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/netutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -224,10 +225,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		return err
 	}
 	guard := auth.New(n.client, o.Name, n.certs.Clients)
-	n.server = &http.Server{
-		Handler:   guard.Guard(api.New(n.runner, n.runtime, n.more, o.Logger).Handler(), o.Logger),
-		TLSConfig: n.certs.TLS(), ReadHeaderTimeout: 10 * time.Second,
-	}
+	n.server = server(guard.Guard(api.New(n.runner, n.runtime, n.more, o.Logger).Handler(), o.Logger), n.certs.TLS())
 	return nil
 }
 
@@ -282,7 +280,7 @@ func (n *node) serve(ctx context.Context, ready func()) error {
 	var failed error
 	all.Go(func() {
 		defer cancel()
-		if err := n.server.ServeTLS(n.listen, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := n.server.ServeTLS(netutil.LimitListener(n.listen, maxConns), "", ""); !errors.Is(err, http.ErrServerClosed) {
 			failed = fmt.Errorf("node: serve its API: %w", err)
 		}
 	})

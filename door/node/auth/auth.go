@@ -23,10 +23,13 @@ import (
 // How long answers hold, and how many are kept: a kubelet's figures.
 const (
 	tokenFor    = 2 * time.Minute
+	refusedFor  = 10 * time.Second // a token that nobody has
 	allowedFor  = 5 * time.Minute
 	deniedFor   = 30 * time.Second
 	keptAnswers = 1024
 	askTimeout  = 10 * time.Second
+	// maxReviews are the reviews of either kind at once: whoever reaches the node can ask for one of a token.
+	maxReviews = 16
 )
 
 // User is who asks.
@@ -41,13 +44,19 @@ type User struct {
 // none that holds.
 var ErrUnknown = errors.New("not authenticated")
 
+// ErrBusy is matched where too much is being asked of the API server already.
+var ErrBusy = errors.New("too many requests are being reviewed")
+
 // Webhook asks an API server. Its methods may be called at once.
 type Webhook struct {
 	client  kubernetes.Interface
 	clients func() *x509.CertPool // of client certificates; nil is none
 	node    string
 	tokens  *cache.LRUExpireCache
+	refused *cache.LRUExpireCache // tokens as well: who makes some up pushes out none that holds
 	answers *cache.LRUExpireCache
+	reviews chan struct{} // of tokens, one for each that is under way
+	access  chan struct{} // the same of accesses
 }
 
 // New makes the reviewer of a node's requests. clients are the authorities of client certificates, as
@@ -55,11 +64,23 @@ type Webhook struct {
 func New(client kubernetes.Interface, node string, clients func() *x509.CertPool) *Webhook {
 	return &Webhook{
 		client: client, clients: clients, node: node,
-		tokens: cache.NewLRUExpireCache(keptAnswers), answers: cache.NewLRUExpireCache(keptAnswers),
+		tokens: cache.NewLRUExpireCache(keptAnswers), refused: cache.NewLRUExpireCache(keptAnswers),
+		answers: cache.NewLRUExpireCache(keptAnswers),
+		reviews: make(chan struct{}, maxReviews), access: make(chan struct{}, maxReviews),
 	}
 }
 
-// Who tells who made a request. The error matches ErrUnknown, or the API server could not be asked.
+// enter counts a review, until leave is called.
+func enter(under chan struct{}) (leave func(), err error) {
+	select {
+	case under <- struct{}{}:
+		return func() { <-under }, nil
+	default:
+		return nil, ErrBusy
+	}
+}
+
+// Who tells who made a request. The error matches ErrUnknown or ErrBusy, or the API server could not be asked.
 func (h *Webhook) Who(r *http.Request) (*User, error) {
 	if u := h.certified(r); u != nil {
 		return u, nil
@@ -72,6 +93,14 @@ func (h *Webhook) Who(r *http.Request) (*User, error) {
 	if u, found := h.tokens.Get(key); found {
 		return u.(*User), nil
 	}
+	if _, found := h.refused.Get(key); found {
+		return nil, ErrUnknown
+	}
+	leave, err := enter(h.reviews)
+	if err != nil {
+		return nil, fmt.Errorf("review a token: %w", err)
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 	defer cancel()
 	got, err := h.client.AuthenticationV1().TokenReviews().Create(ctx,
@@ -80,6 +109,7 @@ func (h *Webhook) Who(r *http.Request) (*User, error) {
 		return nil, fmt.Errorf("review a token: %w", err)
 	}
 	if !got.Status.Authenticated {
+		h.refused.Add(key, true, refusedFor)
 		return nil, ErrUnknown
 	}
 	u := &User{Name: got.Status.User.Username, UID: got.Status.User.UID, Groups: got.Status.User.Groups, Extra: map[string][]string{}}
@@ -111,12 +141,18 @@ func (h *Webhook) certified(r *http.Request) *User {
 	return &User{Name: leaf.Subject.CommonName, Groups: append(groups, "system:authenticated")}
 }
 
-// May tells whether a user may do what a verb says with a subresource of the node.
+// May tells whether a user may do what a verb says with a subresource of the node. The error matches ErrBusy, or
+// the API server could not be asked.
 func (h *Webhook) May(ctx context.Context, u *User, verb, subresource string) (bool, error) {
 	key := fmt.Sprintf("%q %q %q %q %q %q", u.Name, u.UID, u.Groups, u.Extra, verb, subresource)
 	if allowed, found := h.answers.Get(key); found {
 		return allowed.(bool), nil
 	}
+	leave, err := enter(h.access)
+	if err != nil {
+		return false, fmt.Errorf("review an access: %w", err)
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	extra := map[string]authorizationv1.ExtraValue{}

@@ -71,6 +71,9 @@ func TestGuard(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, req)
+		if closes := w.Header().Get("Connection") == "close"; closes != (w.Code != http.StatusTeapot) {
+			t.Errorf("%s %s with %q: %d, closes: %t", method, path, token, w.Code, closes)
+		}
 		return w.Code
 	}
 	for _, tt := range []struct {
@@ -104,6 +107,40 @@ func TestGuard(t *testing.T) {
 	if code := ask("GET", "/metrics", "another"); code != http.StatusInternalServerError {
 		t.Errorf("while the API server is down: %d", code)
 	}
+}
+
+// TestBusy: beyond so many reviews at once a request is refused at once, and one that is known already is not.
+func TestBusy(t *testing.T) {
+	h := New(newReviewer(), "node", func() *x509.CertPool { return nil })
+	handler := h.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
+		slog.New(slog.DiscardHandler))
+	ask := func(path, token string, want int) {
+		t.Helper()
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+		req.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		if w.Code != want {
+			t.Errorf("%s with %s: %d, want %d", path, token, w.Code, want)
+		}
+	}
+	ask("/metrics", "good", http.StatusTeapot)
+	ask("/metrics", "bad", http.StatusUnauthorized)
+	for range maxReviews {
+		h.reviews <- struct{}{}
+		h.access <- struct{}{}
+	}
+	ask("/metrics", "good", http.StatusTeapot)
+	ask("/metrics", "bad", http.StatusUnauthorized)
+	ask("/metrics", "another", http.StatusTooManyRequests)
+	ask("/stats", "good", http.StatusTooManyRequests)
+	<-h.reviews
+	<-h.access
+	for range 3 { // each gives its place back
+		ask("/metrics", rand.Text(), http.StatusUnauthorized)
+	}
+	ask("/stats", "good", http.StatusForbidden)
+	ask("/logs", "good", http.StatusForbidden)
 }
 
 // authority signs client certificates.

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/x509"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -21,6 +22,13 @@ func TestHolds(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		bad := req.Clone(t.Context())
+		bad.Header.Set("Authorization", "Bearer bad")
+		refused := func() {
+			if _, err := h.Who(bad); !errors.Is(err, ErrUnknown) {
+				t.Error(err)
+			}
+		}
 		may := func(sub string) func() {
 			return func() {
 				if allowed, err := h.May(t.Context(), &User{Name: "alice"}, "get", sub); err != nil || allowed != (sub == "metrics") {
@@ -33,6 +41,7 @@ func TestHolds(t *testing.T) {
 			holds time.Duration
 		}{
 			"a token":         {who, tokenFor},
+			"a refused token": {refused, refusedFor},
 			"what is allowed": {may("metrics"), allowedFor},
 			"what is denied":  {may("stats"), deniedFor},
 		} {

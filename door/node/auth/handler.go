@@ -47,21 +47,15 @@ func attributes(r *http.Request) (verb string, subresources []string) {
 func (h *Webhook) Guard(next http.Handler, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u, err := h.Who(r)
-		if errors.Is(err, ErrUnknown) {
-			http.Error(w, "Unauthorized", http.StatusUnauthorized)
-			return
-		}
 		if err != nil {
-			log.Warn("a request could not be authenticated", "path", r.URL.Path, "error", err)
-			http.Error(w, "the API server could not be asked", http.StatusInternalServerError)
+			fail(w, r, "authenticated", err, log)
 			return
 		}
 		verb, subresources := attributes(r)
 		for _, sub := range subresources {
 			allowed, err := h.May(r.Context(), u, verb, sub)
 			if err != nil {
-				log.Warn("a request could not be authorised", "path", r.URL.Path, "error", err)
-				http.Error(w, "the API server could not be asked", http.StatusInternalServerError)
+				fail(w, r, "authorised", err, log)
 				return
 			}
 			if allowed {
@@ -70,6 +64,26 @@ func (h *Webhook) Guard(next http.Handler, log *slog.Logger) http.Handler {
 			}
 		}
 		message := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", u.Name, verb, subresources)
-		http.Error(w, message, http.StatusForbidden)
+		refuse(w, message, http.StatusForbidden)
 	})
+}
+
+// fail answers a request that could not be judged, or of which it is not known who makes it.
+func fail(w http.ResponseWriter, r *http.Request, what string, err error, log *slog.Logger) {
+	switch {
+	case errors.Is(err, ErrUnknown):
+		refuse(w, "Unauthorized", http.StatusUnauthorized)
+	case errors.Is(err, ErrBusy):
+		w.Header().Set("Retry-After", "1")
+		refuse(w, ErrBusy.Error(), http.StatusTooManyRequests)
+	default:
+		log.Warn("a request could not be "+what, "path", r.URL.Path, "error", err)
+		refuse(w, "the API server could not be asked", http.StatusInternalServerError)
+	}
+}
+
+// refuse answers, and ends the connection: who is not let in holds none.
+func refuse(w http.ResponseWriter, message string, code int) {
+	w.Header().Set("Connection", "close")
+	http.Error(w, message, code)
 }
