@@ -106,6 +106,21 @@ func (r *Runtime) ContainerStatus(ctx context.Context, id string, _ bool) (*runt
 // ReopenContainerLog does nothing.
 func (r *Runtime) ReopenContainerLog(context.Context, string) error { return nil }
 
+// ListImages has none to be told of, and none to be removed.
+func (r *Runtime) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
+	return nil, nil
+}
+
+// ImageFsInfo tells of no room that they take.
+func (r *Runtime) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+	return &runtimeapi.ImageFsInfoResponse{}, nil
+}
+
+// ListPodSandboxStats tells nothing of what pods use.
+func (r *Runtime) ListPodSandboxStats(context.Context, *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
+	return nil, nil
+}
+
 // ImageStatus has every image.
 func (r *Runtime) ImageStatus(ctx context.Context, _ *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse, error) {
 	r.wait(ctx)
