@@ -19,7 +19,6 @@ import (
 // TestNode: what a cluster does with the pods of a node, it does with those of one without a kubelet.
 func TestNode(t *testing.T) {
 	w := newWorld(t)
-	t.Run("cronjob begun", w.startCronJob)
 	t.Run("node", w.testObject)
 	t.Run("pod", w.testPod)
 	t.Run("admission", w.testAdmission)
@@ -36,6 +35,7 @@ func TestNode(t *testing.T) {
 	t.Run("deployment", w.testDeployment)
 	t.Run("job", w.testJob)
 	t.Run("daemonset", w.testDaemonSet)
+	t.Run("cronjob begun", w.startCronJob) // whose pods stay, and others count them
 	t.Run("rollout", w.testRollout)
 	t.Run("statefulset", w.testStatefulSet)
 	t.Run("cronjob", w.testCronJob)
