@@ -131,7 +131,7 @@ func (w *world) testStatefulSet(t *testing.T) {
 // crash kills a pod's VM.
 func (w *world) crash(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	records, err := filepath.Glob(filepath.Join(w.data(), "sandboxes", "*", "*"))
+	records, err := filepath.Glob(filepath.Join(w.data(), "sandboxes", "*", "pod.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
