@@ -76,7 +76,7 @@ func roots(ctx context.Context, b *Bench) (err error) {
 // openRooted opens an engine with the first build's programs, and makes the directory of the same files
 // as the small image.
 func (b *Bench) openRooted(ctx context.Context) (e *rooted, tree string, err error) {
-	dir, err := b.mkdir("roots")
+	dir, err := b.mkdir("r") // short: sockets lie beneath
 	if err != nil {
 		return nil, "", err
 	}
@@ -98,7 +98,7 @@ func (b *Bench) openRooted(ctx context.Context) (e *rooted, tree string, err err
 		return nil, "", err
 	}
 	opened, err := engine.Open(ctx, engine.Options{
-		Roots: dirs.Roots{Data: filepath.Join(dir, "d"), State: filepath.Join(dir, "s")}, Instance: "bench", Guest: bundle,
+		Roots: dirs.Roots{Data: filepath.Join(dir, "d"), State: filepath.Join(dir, "s")}, Instance: "b", Guest: bundle,
 		Shim: filepath.Join(bin, "bulkhead-shim"), Share: filepath.Join(bin, "bulkhead-share"), Warm: filepath.Join(bin, "bulkhead-warm.so"),
 		Network:   func(network.Kind) (network.Provider, error) { return network.None{}, nil },
 		HostPaths: []string{dir}, NoForks: true, Logger: slog.New(slog.DiscardHandler),
