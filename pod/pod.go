@@ -48,6 +48,7 @@ type Pod struct {
 	wanted   *corev1.Pod          // pod with what Resize and Update have asked for; nil for nothing
 	refused  *podstatus.Condition // why the resources of wanted cannot be had, by the one who updated it
 	asked    int                  // how often wanted was replaced
+	taken    int                  // how much of that status knows of
 }
 
 // New prepares a pod without touching the runtime. A pod that cannot be run
@@ -143,23 +144,24 @@ func (p *Pod) ExitCode() (code int, known bool) {
 	return podstatus.ExitCode(&p.pod.Spec, &status)
 }
 
-// publish replaces the status and tells the watchers.
-func (p *Pod) publish(status corev1.PodStatus, sandbox string, ids map[string]string, ending map[string]bool) {
-	if p.replace(status, sandbox, ids, ending) && p.options.Published != nil {
+// publish replaces the status, made of what was asked for until then, and tells the watchers.
+func (p *Pod) publish(status corev1.PodStatus, asked int, sandbox string, ids map[string]string, ending map[string]bool) {
+	if p.replace(status, asked, sandbox, ids, ending) && p.options.Published != nil {
 		p.options.Published()
 	}
 }
 
-func (p *Pod) replace(status corev1.PodStatus, sandbox string, ids map[string]string, ending map[string]bool) (changed bool) {
+func (p *Pod) replace(status corev1.PodStatus, asked int, sandbox string, ids map[string]string, ending map[string]bool) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if reflect.DeepEqual(status, p.status) && sandbox == p.sandbox && maps.Equal(ids, p.current) && maps.Equal(ending, p.ending) {
+	changed = !reflect.DeepEqual(status, p.status) || sandbox != p.sandbox || !maps.Equal(ids, p.current) || !maps.Equal(ending, p.ending)
+	if !changed && asked == p.taken {
 		return false
 	}
-	p.status, p.sandbox, p.current, p.ending = status, sandbox, ids, ending
+	p.status, p.sandbox, p.current, p.ending, p.taken = status, sandbox, ids, ending, asked
 	close(p.changed)
 	p.changed = make(chan struct{})
-	return true
+	return changed
 }
 
 // containers are the ids of the newest ones.

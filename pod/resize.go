@@ -70,8 +70,9 @@ func (p *Pod) Spec() *corev1.Pod {
 // resizing is how far the pod's latest resize has come.
 type resizing struct {
 	busy     bool
-	actuated int64                // the generation that all containers have
+	actuated int64                // the generation that all containers have; -1 is none
 	pending  *podstatus.Condition // it cannot be had
+	reverted bool                 // the runtime refused it; without that, what was granted before is still carried out
 	progress *podstatus.Condition // it is being done; with a reason, the last attempt failed
 	retry    time.Time
 	size     *runtimeapi.LinuxContainerResources // of the sandbox, as last told
@@ -114,7 +115,7 @@ func (c *container) newestResources() *runtimeapi.LinuxContainerResources {
 
 // checkResize begins what is left to do of the pod's resizes.
 func (r *run) checkResize(ctx context.Context) {
-	if r.resize.busy || r.resize.pending != nil {
+	if r.resize.busy || r.resize.reverted {
 		return
 	}
 	changes := r.changes()
@@ -199,6 +200,7 @@ func (r *run) revert() {
 			c.spec.Resources = *c.has.DeepCopy()
 		}
 	}
+	r.resize.reverted = true
 	r.stale = r.mounted // the downward API tells of them
 }
 

@@ -24,7 +24,7 @@ func (r *run) publish() {
 			ending[id] = true
 		}
 	}
-	r.p.publish(r.makeStatus(), sandbox, ids, ending)
+	r.p.publish(r.makeStatus(), r.asked, sandbox, ids, ending)
 }
 
 // makeStatus is the pod's status as the kubelet would make it.

@@ -56,6 +56,23 @@ func Updated(before, next *corev1.Pod) *corev1.Pod {
 	return out
 }
 
+// Answer is a Watch of what becomes of all that was asked for until now: as long as the pod has not taken it over, the
+// status has an ObservedGeneration of -1.
+func (p *Pod) Answer() func() (corev1.PodStatus, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	asked := p.asked
+	return func() (corev1.PodStatus, <-chan struct{}) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		status := *p.status.DeepCopy()
+		if p.taken < asked {
+			status.ObservedGeneration = -1
+		}
+		return status, p.changed
+	}
+}
+
 // takeWanted takes over what Update and Resize have asked for.
 func (r *run) takeWanted() {
 	r.p.mu.Lock()
@@ -100,7 +117,7 @@ func (r *run) takeResources(wanted *corev1.Pod, refused *podstatus.Condition) {
 		}
 	}
 	if len(next) == 0 {
-		r.resize.pending = nil
+		r.resize.pending, r.resize.reverted = nil, false
 		return
 	}
 	if before := r.resize.pending; refused != nil && (before == nil || *before != *refused) {
@@ -109,7 +126,7 @@ func (r *run) takeResources(wanted *corev1.Pod, refused *podstatus.Condition) {
 	if r.resize.pending = refused; refused != nil {
 		return
 	}
-	r.resize.retry = time.Time{}
+	r.resize.retry, r.resize.reverted, r.resize.actuated = time.Time{}, false, -1
 	for c, spec := range next {
 		if c.has == nil {
 			c.has = c.spec.Resources.DeepCopy()

@@ -129,3 +129,18 @@ func (r *Runtime) ImageStatus(ctx context.Context, _ *runtimeapi.ImageSpec, _ bo
 
 // Close does nothing.
 func (r *Runtime) Close(context.Context) error { return nil }
+
+// UpdateContainerResources gives a container other ones.
+func (r *Runtime) UpdateContainerResources(ctx context.Context, id string, resources *runtimeapi.ContainerResources) error {
+	r.begin(ctx)
+	defer r.mu.Unlock()
+	c := r.containers[id]
+	if c == nil {
+		return status.Errorf(codes.NotFound, "container %s", id)
+	}
+	next := proto.CloneOf(c.status)
+	next.Resources = proto.CloneOf(resources)
+	c.status = next
+	r.tell(r.sandboxes[c.sandbox])
+	return nil
+}

@@ -45,6 +45,9 @@ type Options struct {
 	// Changed, if set, is called when the status of a pod has changed, or its run has
 	// ended. It must not block.
 	Changed func(*Pod)
+	// Resized, if set, is called when a resize of a pod is done or was given up, and none has been asked for since:
+	// the pod's Spec tells what it has.
+	Resized func(*Pod)
 	// Hold, if set, is called when a pod begins to be supervised, and what it
 	// returns when that ends.
 	Hold   func() (release func())

@@ -34,7 +34,7 @@ func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[stri
 	ctx, cancel := context.WithTimeout(ctx, resizeWait)
 	defer cancel()
 	settled := make(chan error, 1)
-	p.m.wg.Go(func() { settled <- p.settle(run.Watch, done, generation) })
+	p.m.wg.Go(func() { settled <- p.settle(run.Answer(), done, generation) })
 	select {
 	case err := <-settled:
 		return err
@@ -55,12 +55,15 @@ func (p *Pod) settle(watch func() (corev1.PodStatus, <-chan struct{}), done <-ch
 		if status.ObservedGeneration >= generation {
 			pending, progress := conditionOf(status, corev1.PodResizePending), conditionOf(status, corev1.PodResizeInProgress)
 			switch {
+			case progress != nil: // also of one that was granted before what is pending
 			case pending != nil:
 				if err := p.giveUp(done, status); err != nil {
 					p.m.o.Logger.Warn("that a resize was refused could not be written down", "pod", p.Key(), "error", err)
 				}
+				p.tellResized(done, status)
 				return errclass.With(ErrInvalid, fmt.Errorf("resize pod %s: %s: %s", p.Key(), pending.Reason, pending.Message))
-			case progress == nil:
+			default:
+				p.tellResized(done, status)
 				return nil
 			}
 		}
@@ -95,6 +98,17 @@ func (p *Pod) giveUp(done <-chan struct{}, status corev1.PodStatus) error {
 		}
 	}
 	return p.save()
+}
+
+// tellResized says that the record has what the containers of the run that done belongs to have; unless more has been
+// asked for since.
+func (p *Pod) tellResized(done <-chan struct{}, status corev1.PodStatus) {
+	p.mu.Lock()
+	current := p.done == done && p.rec.Generation <= status.ObservedGeneration
+	p.mu.Unlock()
+	if current && p.m.o.Resized != nil {
+		p.m.o.Resized(p)
+	}
 }
 
 // ask stores what the container is to have, and tells the pod.

@@ -37,9 +37,9 @@ func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) error {
 		return fmt.Errorf("update pod %s: %w", p.Key(), err)
 	}
 	if resized {
-		generation := next.Generation
+		generation, answer := next.Generation, run.Answer()
 		p.m.wg.Go(func() {
-			if err := p.settle(run.Watch, done, generation); err != nil {
+			if err := p.settle(answer, done, generation); err != nil {
 				p.m.o.Logger.Info("a pod is not resized", "pod", p.Key(), "error", err)
 			}
 		})

@@ -73,7 +73,8 @@ func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
 		}
 	}
 	if node == nil {
-		return nil // not registered yet, so nothing was scheduled here; what names its node is taken
+		a.Take(pod) // not registered yet, so nothing was scheduled here; what names its node is taken
+		return nil
 	}
 	return a.reserve(pod, node)
 }

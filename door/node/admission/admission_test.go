@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -112,16 +113,38 @@ func TestResize(t *testing.T) {
 		p.UID = types.UID(uid)
 		return p
 	}
+	a.Take(cpu("a", "1"))
+	a.Take(cpu("b", "1"))
 	for _, step := range []struct {
 		uid, cpu, reason string
-	}{{"a", "1", ""}, {"b", "1", ""}, {"a", "1500m", "Deferred"}, {"a", "3", "Infeasible"}, {"b", "500m", ""}, {"a", "1500m", ""},
-		{"b", "600m", "Deferred"}, {"b", "100m", ""}} {
+		held             string // what it has then; empty is what it asked for
+	}{
+		{"a", "1", "", ""},
+		{"b", "1", "", ""},
+		{"a", "1500m", "Deferred", "1"},
+		{"a", "3", "Infeasible", "1"},
+		{"b", "500m", "", "1"}, // it could not be had
+		{"a", "1500m", "Deferred", "1"},
+		{"b", "500m", "", ""},
+		{"a", "1500m", "", ""},
+		{"b", "600m", "Deferred", "500m"},
+		{"b", "100m", "", ""},
+		{"a", "1900m", "", "1800m"}, // nor could that
+		{"a", "1800m", "", ""},
+	} {
 		reason, message := a.Resize(cpu(step.uid, step.cpu))
 		if reason != step.reason || (message == "") != (reason == "") {
 			t.Errorf("%+v: %s, %s", step, reason, message)
 		}
+		a.Hold(cpu(step.uid, cmp.Or(step.held, step.cpu)))
 	}
-	if no := a.Admit(cpu("c", "400m")); no != nil {
+	for _, p := range []*corev1.Pod{cpu("none", "1"), cpu("none", "3")} { // was released, or never taken
+		reason, _ := a.Resize(p)
+		if a.Hold(p); reason != "" {
+			t.Errorf("of one that has nothing: %s", reason)
+		}
+	}
+	if no := a.Admit(cpu("c", "100m")); no != nil {
 		t.Errorf("what was kept and given back: %+v", no)
 	}
 	if reason, _ := New(func() *corev1.Node { return nil }, nil, nil).Resize(cpu("a", "100")); reason != "" {

@@ -19,6 +19,8 @@ type door struct {
 	p       *manager.Pod
 	objects volume.Objects
 	release func()
+
+	resize sync.Mutex // held while what the pod asks for, and has of the node, may change
 }
 
 func (r *Runner) door(p *manager.Pod) manager.Door {

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +32,9 @@ type flaky struct {
 	fails  map[string]int // how often calls fail still, by their names
 	failed map[string]int
 	absent bool // no image is there before it is pulled
+	// sizes are the milliprocessors that sandboxes were resized to; above most it is refused for good, above 0.
+	sizes []int64
+	most  int64
 }
 
 func (f *flaky) fault(call string) error {
@@ -136,6 +141,22 @@ func (f *flaky) PullImage(
 	return "here", nil
 }
 
+func (f *flaky) UpdatePodSandboxResources(
+	_ context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest,
+) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	if err := f.fault("UpdatePodSandboxResources"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	milli := r.GetResources().GetCpuQuota() / 100
+	f.sizes = append(f.sizes, milli)
+	if f.most > 0 && milli > f.most {
+		return nil, status.Errorf(codes.ResourceExhausted, "%d is more than %d", milli, f.most)
+	}
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+}
+
 // nothing are the objects of pods that refer to none.
 type nothing struct{ volume.Objects }
 
@@ -149,6 +170,8 @@ type world struct {
 	t       *testing.T
 	dir     string
 	runtime *flaky
+	// resources are the runners'; nil is none.
+	resources Resources
 	*Runner
 }
 
@@ -170,7 +193,7 @@ func (w *world) open() {
 	w.Runner, err = Open(w.t.Context(), Options{
 		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"), Backend: Backend{Runtime: w.runtime, Images: w.runtime},
 		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: func(types.UID) *corev1.Pod { return nil }, Changed: func(types.UID) {},
-		Logger: slog.New(slog.DiscardHandler),
+		Resources: w.resources, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -48,6 +48,15 @@ type Objects interface {
 	Forget(uid types.UID)
 }
 
+// Resources keep count of what the pods of a node have. The methods may be called at once.
+type Resources interface {
+	// Resize gives a pod that runs the resources that it asks for now, or says why it keeps its own, in a
+	// kubelet's words.
+	Resize(p *corev1.Pod) (reason, message string)
+	// Hold has a pod have what its specification says: a resize is done, or was given up.
+	Hold(p *corev1.Pod)
+}
+
 // Options are a Runner's. Dir, VolumeDir, Backend, Objects, Pod and Changed are required.
 type Options struct {
 	// Dir and VolumeDir are those of manager.Options.
@@ -57,10 +66,9 @@ type Options struct {
 	Objects        Objects
 	// Services are those of which a pod gets variables; nil is none.
 	Services func(ctx context.Context, uid types.UID) ([]*corev1.Service, error)
-	// Resize gives a pod that runs the resources that it asks for now, or says why it keeps its own, in a
-	// kubelet's words; nil always does.
-	Resize func(*corev1.Pod) (reason, message string)
-	Node   string
+	// Resources are what the pods have of the node; nil is nobody who counts.
+	Resources Resources
+	Node      string
 	// HostIP is the address of the node.
 	HostIP        string
 	ClusterDomain string
@@ -95,7 +103,7 @@ func Open(ctx context.Context, o Options) (*Runner, error) {
 	r := &Runner{o: o, first: map[types.UID]time.Time{}}
 	m, err := manager.Open(ctx, manager.Options{
 		Dir: o.Dir, VolumeDir: o.VolumeDir, Runtime: o.Backend.Runtime, Door: r.door, Logger: o.Logger,
-		ByUID: true, Changed: func(p *manager.Pod) { o.Changed(p.UID()) },
+		ByUID: true, Changed: func(p *manager.Pod) { o.Changed(p.UID()) }, Resized: r.resized,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("take over the pods: %w", err)

@@ -24,12 +24,10 @@ func (r *Runner) Update(ctx context.Context, p *corev1.Pod) error {
 		supervised.Changed()
 	}
 	r.debug(ctx, supervised, p.Spec.EphemeralContainers)
-	var refused *podstatus.Condition
-	if r.o.Resize != nil && !supervised.HasEnded() {
-		if reason, message := r.o.Resize(p); reason != "" {
-			refused = &podstatus.Condition{Status: corev1.ConditionTrue, Reason: reason, Message: message}
-		}
-	}
+	resize := &supervised.Door().(*door).resize
+	resize.Lock()
+	defer resize.Unlock()
+	refused := r.refuses(supervised, p)
 	if err := supervised.Update(p, refused); err != nil {
 		return err
 	}
@@ -37,6 +35,34 @@ func (r *Runner) Update(ctx context.Context, p *corev1.Pod) error {
 		return fmt.Errorf("resize pod %s: %w: %s", supervised.Key(), pods.ErrWaits, refused.Message)
 	}
 	return nil
+}
+
+// refuses gives a pod the resources that it asks for now, or tells why it keeps its own. What was infeasible is not
+// tried again before something else is asked for. It is called with the door's resize held.
+func (r *Runner) refuses(supervised *manager.Pod, p *corev1.Pod) *podstatus.Condition {
+	if r.o.Resources == nil || supervised.HasEnded() {
+		return nil
+	}
+	for _, c := range supervised.Status().Conditions {
+		if c.Type == corev1.PodResizePending && c.Reason == corev1.PodReasonInfeasible && c.ObservedGeneration >= p.Generation {
+			return &podstatus.Condition{Status: c.Status, Reason: c.Reason, Message: c.Message}
+		}
+	}
+	if reason, message := r.o.Resources.Resize(p); reason != "" {
+		return &podstatus.Condition{Status: corev1.ConditionTrue, Reason: reason, Message: message}
+	}
+	return nil
+}
+
+// resized has a pod hold what it has after a resize.
+func (r *Runner) resized(p *manager.Pod) {
+	if r.o.Resources == nil {
+		return
+	}
+	d := p.Door().(*door)
+	d.resize.Lock()
+	defer d.resize.Unlock()
+	r.o.Resources.Hold(p.Spec())
 }
 
 // debug starts those ephemeral containers of a pod that it does not know yet, beside the caller: an image may

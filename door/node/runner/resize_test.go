@@ -1,0 +1,176 @@
+package runner
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/admission"
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
+)
+
+// of is a pod of one container that is limited to, and asks for, so many processors.
+func of(name string, uid types.UID, generation int64, cpu string) *corev1.Pod {
+	p := spec(name, uid)
+	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	p.Generation, p.Spec.Containers[0].Resources = generation, corev1.ResourceRequirements{Limits: list, Requests: list}
+	return p
+}
+
+// ledger has the world count the resources of a node of two processors.
+func (w *world) ledger() *admission.Admission {
+	w.t.Helper()
+	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourcePods: resource.MustParse("10"),
+	}}}
+	a := admission.New(func() *corev1.Node { return node }, nil, nil)
+	w.resources = a
+	w.Close()
+	w.open()
+	return a
+}
+
+// has checks how many processors a pod has of the node: others can have the rest, and not more.
+func has(t *testing.T, when string, a *admission.Admission, cpu string) {
+	t.Helper()
+	const other = types.UID("00000000-0000-0000-0000-00000000000f")
+	left := resource.MustParse("2")
+	left.Sub(resource.MustParse(cpu))
+	if no := a.Admit(of("other", other, 1, left.String())); no != nil {
+		t.Errorf("%s: it has more than %s: %s", when, cpu, no.Message)
+	}
+	left.Add(resource.MustParse("1m"))
+	if no := a.Admit(of("other", other, 1, left.String())); no == nil {
+		t.Errorf("%s: it has less than %s", when, cpu)
+	}
+	a.Release(other)
+}
+
+// begin runs a pod that has half a processor.
+func (w *world) begin(a *admission.Admission) {
+	w.t.Helper()
+	p := of("p", uid, 1, "500m")
+	if no := a.Admit(p); no != nil {
+		w.t.Fatal(no)
+	}
+	if err := w.Run(w.t.Context(), p); err != nil || !w.ready(uid, time.Minute) {
+		w.t.Fatal(err)
+	}
+}
+
+// TestRefusedResize: what the runtime refuses for good is others' again, is not asked for again by a pod that
+// asks for nothing else, and is when it asks anew.
+func TestRefusedResize(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.ledger()
+		w.begin(a)
+		w.runtime.most = 1000
+		labelled := of("p", uid, 2, "1500m")
+		labelled.Labels = map[string]string{"a": "1"}
+		for _, step := range []struct {
+			when  string
+			p     *corev1.Pod
+			has   string
+			sizes []int64
+		}{
+			{"refused", of("p", uid, 2, "1500m"), "500m", []int64{1500}},
+			{"the same again", of("p", uid, 2, "1500m"), "500m", []int64{1500}},
+			{"with another label", labelled, "500m", []int64{1500}},
+			{"asked anew", of("p", uid, 3, "1600m"), "500m", []int64{1500, 1600}},
+			{"what it can have", of("p", uid, 4, "800m"), "800m", []int64{1500, 1600, 800}},
+			{"less", of("p", uid, 5, "300m"), "300m", []int64{1500, 1600, 800, 300}},
+		} {
+			if err := w.Update(t.Context(), step.p); err != nil {
+				t.Errorf("%s: %v", step.when, err)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			has(t, step.when, a, step.has)
+			if !slices.Equal(w.runtime.sizes, step.sizes) {
+				t.Errorf("%s: resized to %v", step.when, w.runtime.sizes)
+			}
+		}
+		w.end(uid)
+	})
+}
+
+// TestResizeDownHolds: a pod that asks for less has what its VM has until that has less.
+func TestResizeDownHolds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.ledger()
+		w.begin(a)
+		w.runtime.fails["UpdatePodSandboxResources"] = 2
+		if err := w.Update(t.Context(), of("p", uid, 2, "300m")); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		has(t, "under way", a, "500m")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		has(t, "done", a, "300m")
+		w.end(uid)
+	})
+}
+
+// TestDeferredResize: a pod that waits for more goes on to get what it was granted before, and has that of the node.
+func TestDeferredResize(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.ledger()
+		w.begin(a)
+		const other = types.UID("00000000-0000-0000-0000-000000000002")
+		if no := a.Admit(of("q", other, 1, "700m")); no != nil {
+			t.Fatal(no)
+		}
+		w.runtime.fails["UpdatePodSandboxResources"] = 2
+		if err := w.Update(t.Context(), of("p", uid, 2, "1")); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		for range 3 {
+			if err := w.Update(t.Context(), of("p", uid, 3, "1500m")); !errors.Is(err, pods.ErrWaits) {
+				t.Errorf("deferred: %v", err)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		if !slices.Equal(w.runtime.sizes, []int64{1000}) {
+			t.Errorf("resized to %v", w.runtime.sizes)
+		}
+		a.Release(other)
+		has(t, "while it waits", a, "1")
+		if err := w.Update(t.Context(), of("p", uid, 3, "1500m")); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		has(t, "when the other has ended", a, "1500m")
+		w.end(uid)
+	})
+}
+
+// TestResizeOfOneThatEnds: a resize that is under way when its pod ends gives nothing back to it.
+func TestResizeOfOneThatEnds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.ledger()
+		w.begin(a)
+		w.runtime.fails["UpdatePodSandboxResources"] = 1000
+		if err := w.Update(t.Context(), of("p", uid, 2, "1")); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		a.Release(uid) // the API server has it as ended
+		if err := w.Update(t.Context(), of("p", uid, 3, "1500m")); err != nil {
+			t.Error(err)
+		}
+		w.end(uid)
+		synctest.Wait()
+		has(t, "ended", a, "0")
+	})
+}
