@@ -51,7 +51,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
 	}
 	defer n.runner.Close()
-	n.reserve(admits)
+	n.runner.Reserve(admits.Take)
 	if err := n.static.open(admits); err != nil {
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
 	}
@@ -59,15 +59,6 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 		Handler: api.New(n.runner, n.runtime, n.more, o.Logger).Handler(), ReadHeaderTimeout: 10 * time.Second,
 	}
 	return n.serveAlone(ctx, ready)
-}
-
-// reserve has the pods that were taken over have their resources.
-func (n *node) reserve(admits *admission.Admission) {
-	for _, p := range n.runner.Pods() {
-		if !p.HasEnded() {
-			admits.Take(p.Spec())
-		}
-	}
 }
 
 // socket listens on the socket of the node, whose instance this process holds.

@@ -212,7 +212,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	if err != nil {
 		return errors.Join(err, n.listen.Close())
 	}
-	n.reserve(admits)
+	n.runner.Reserve(admits.Take)
 	n.pods, err = pods.New(pods.Options{
 		Source: n.cache, Runner: n.runner.Bound(), Reporter: n.status, Admission: admits, Events: n.events.Recorder,
 		Logger: o.Logger,

@@ -115,7 +115,7 @@ func (p *Pod) again(earlier string) error {
 	rec.Ephemeral = nil // they were the last run's
 	rec.Earlier = earlier
 	rec.Ended, rec.Foreground, rec.Stopping = nil, false, false
-	rec.Since, rec.Begun, rec.JobFailed, rec.Verdict = time.Now(), false, false, nil
+	rec.Since, rec.Begun, rec.JobFailed, rec.Verdict, rec.Before = time.Now(), false, false, nil, nil
 	next, err := p.prepare(rec, true)
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 	if err := p.readObjects(); err != nil {
 		return nil, err
 	}
-	spec := rec.spec()
+	spec := rec.had()
 	o := pod.Options{
 		Options: config.Options{
 			Pod:        spec,
@@ -108,7 +108,11 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 	if err := p.door.Configure(&o); err != nil {
 		return nil, err
 	}
-	return pod.New(o)
+	supervised, err := pod.New(o)
+	if err == nil && rec.Before != nil {
+		supervised.Update(rec.spec(), nil) // the resize that an earlier manager began
+	}
+	return supervised, err
 }
 
 func (p *Pod) event(ev pod.Event) {

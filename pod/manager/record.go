@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 const recordFile = "pod.json"
@@ -45,6 +46,8 @@ type Record struct {
 	// Resources are what containers were resized to, by name, in Generation steps.
 	Resources  map[string]corev1.ResourceRequirements `json:"resources,omitempty"`
 	Generation int64                                  `json:"generation,omitempty"`
+	// Before are the resources of all containers before the resize that is under way; nil is none under way.
+	Before map[string]corev1.ResourceRequirements `json:"before,omitempty"`
 	// Changed is what else of the pod was changed since it was given; nil is nothing.
 	Changed *Changed `json:"changed,omitempty"`
 	// Verdict is why the pod is ended, or was; nil for one that ends by itself or as it was asked to.
@@ -74,14 +77,38 @@ func (r *Record) spec() *corev1.Pod {
 
 // resized lays what the pod's containers were resized to over its specification.
 func (r *Record) resized(p *corev1.Pod) {
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range list {
-			if own, found := r.Resources[list[i].Name]; found {
-				list[i].Resources = *own.DeepCopy()
-			}
+	lay(r.Resources, p)
+	p.Generation = max(p.Generation, r.Generation)
+}
+
+// had is the pod as it was before the resize that is under way.
+func (r *Record) had() *corev1.Pod {
+	p := r.spec()
+	if r.Before != nil {
+		p = p.DeepCopy()
+		lay(r.Before, p)
+	}
+	return p
+}
+
+// begins notes what the containers have that are to be resized now.
+func (r *Record) begins(before *corev1.Pod) {
+	if r.Before != nil {
+		return // of the resize that this one takes the place of
+	}
+	r.Before = map[string]corev1.ResourceRequirements{}
+	for c := range podspec.All(&before.Spec) {
+		r.Before[c.Name] = *c.Resources.DeepCopy()
+	}
+}
+
+// lay gives the containers of a pod those resources that are named.
+func lay(resources map[string]corev1.ResourceRequirements, p *corev1.Pod) {
+	for c := range podspec.All(&p.Spec) {
+		if own, found := resources[c.Name]; found {
+			c.Resources = *own.DeepCopy()
 		}
 	}
-	p.Generation = max(p.Generation, r.Generation)
 }
 
 // save writes the record; the caller holds the lock or is alone with p.

@@ -57,13 +57,10 @@ func (p *Pod) settle(watch func() (corev1.PodStatus, <-chan struct{}), done <-ch
 			switch {
 			case progress != nil: // also of one that was granted before what is pending
 			case pending != nil:
-				if err := p.giveUp(done, status); err != nil {
-					p.m.o.Logger.Warn("that a resize was refused could not be written down", "pod", p.Key(), "error", err)
-				}
-				p.tellResized(done, status)
+				p.finishResize(done, status, false)
 				return errclass.With(ErrInvalid, fmt.Errorf("resize pod %s: %s: %s", p.Key(), pending.Reason, pending.Message))
 			default:
-				p.tellResized(done, status)
+				p.finishResize(done, status, true)
 				return nil
 			}
 		}
@@ -77,14 +74,30 @@ func (p *Pod) settle(watch func() (corev1.PodStatus, <-chan struct{}), done <-ch
 	}
 }
 
-// giveUp writes down what the containers of the run that done belongs to have,
-// in place of what was refused; unless more has been asked for since.
-func (p *Pod) giveUp(done <-chan struct{}, status corev1.PodStatus) error {
+// finishResize writes down that the run that done belongs to is resized, or what its containers have in place of what was
+// refused, and tells who wants to know; unless more has been asked for since.
+func (p *Pod) finishResize(done <-chan struct{}, status corev1.PodStatus, granted bool) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.done != done || p.rec.Generation > status.ObservedGeneration {
-		return nil
+		p.mu.Unlock()
+		return
 	}
+	if !granted {
+		p.giveUp(status)
+	}
+	p.rec.Before = nil
+	err := p.save()
+	p.mu.Unlock()
+	if err != nil {
+		p.m.o.Logger.Warn("what became of a resize could not be written down", "pod", p.Key(), "error", err)
+	}
+	if p.m.o.Resized != nil {
+		p.m.o.Resized(p)
+	}
+}
+
+// giveUp takes what the containers have into the record in place of what was refused. It is called with mu held.
+func (p *Pod) giveUp(status corev1.PodStatus) {
 	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for _, c := range list {
 			if _, resized := p.rec.Resources[c.Name]; !resized {
@@ -96,18 +109,6 @@ func (p *Pod) giveUp(done <-chan struct{}, status corev1.PodStatus) error {
 			}
 			p.rec.Resources[c.Name] = has
 		}
-	}
-	return p.save()
-}
-
-// tellResized says that the record has what the containers of the run that done belongs to have; unless more has been
-// asked for since.
-func (p *Pod) tellResized(done <-chan struct{}, status corev1.PodStatus) {
-	p.mu.Lock()
-	current := p.done == done && p.rec.Generation <= status.ObservedGeneration
-	p.mu.Unlock()
-	if current && p.m.o.Resized != nil {
-		p.m.o.Resized(p)
 	}
 }
 
@@ -140,6 +141,7 @@ func (p *Pod) ask(name string, limits, requests map[string]string) (generation i
 	if generation, err = p.p.Resize(name, next); err != nil {
 		return 0, errclass.With(ErrInvalid, err)
 	}
+	p.rec.begins(p.rec.spec())
 	if p.rec.Resources == nil {
 		p.rec.Resources = map[string]corev1.ResourceRequirements{}
 	}

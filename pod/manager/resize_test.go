@@ -86,12 +86,8 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	check("refused", "64Mi", "64Mi")
 	second := ask("b", "96Mi")
 	check("asked for with another", "64Gi", "96Mi")
-	if err := e.giveUp(e.done, e.p.Status()); err != nil {
-		t.Error(err)
-	}
-	if err := e.giveUp(make(chan struct{}), corev1.PodStatus{ObservedGeneration: second}); err != nil {
-		t.Error(err)
-	}
+	e.finishResize(e.done, e.p.Status(), false)
+	e.finishResize(make(chan struct{}), corev1.PodStatus{ObservedGeneration: second}, false)
 	check("an answer to what was asked before, or of another run", "64Gi", "96Mi")
 	if err := e.settle(refused(second), e.done, second); !errors.Is(err, ErrInvalid) {
 		t.Errorf("refused again: %v", err)

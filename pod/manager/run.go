@@ -15,8 +15,11 @@ import (
 // is called once after Add.
 func (p *Pod) Run() {
 	p.mu.Lock()
-	supervised, done := p.p, p.done
+	supervised, done, resizing, generation := p.p, p.done, p.rec.Before != nil, p.rec.Generation
 	p.mu.Unlock()
+	if resizing {
+		p.settleBeside(supervised, done, generation)
+	}
 	release := func() {}
 	if p.m.o.Hold != nil {
 		release = p.m.o.Hold()

@@ -37,14 +37,19 @@ func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) error {
 		return fmt.Errorf("update pod %s: %w", p.Key(), err)
 	}
 	if resized {
-		generation, answer := next.Generation, run.Answer()
-		p.m.wg.Go(func() {
-			if err := p.settle(answer, done, generation); err != nil {
-				p.m.o.Logger.Info("a pod is not resized", "pod", p.Key(), "error", err)
-			}
-		})
+		p.settleBeside(run, done, next.Generation)
 	}
 	return nil
+}
+
+// settleBeside settles a resize of the run that done belongs to, for which nobody waits.
+func (p *Pod) settleBeside(run *pod.Pod, done <-chan struct{}, generation int64) {
+	answer := run.Answer()
+	p.m.wg.Go(func() {
+		if err := p.settle(answer, done, generation); err != nil {
+			p.m.o.Logger.Info("a pod is not resized", "pod", p.Key(), "error", err)
+		}
+	})
 }
 
 // noteResources takes those of the pod's containers into the record that are other ones than it was given, and
@@ -58,6 +63,9 @@ func (p *Pod) noteResources(before, wanted *corev1.Pod) (found bool) {
 		found = found || !equality.Semantic.DeepEqual(c.Resources, resourcesOf(before, c.Name))
 	}
 	p.rec.Resources = next
+	if found {
+		p.rec.begins(before)
+	}
 	return found
 }
 

@@ -100,6 +100,35 @@ func TestRefusedResize(t *testing.T) {
 	})
 }
 
+// TestResizeAcrossRunners: a resize that was under way when the runner ended goes on, and is given up by the next one
+// when it is refused then.
+func TestResizeAcrossRunners(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.ledger()
+		w.begin(a)
+		w.runtime.most, w.runtime.fails["UpdatePodSandboxResources"] = 1000, 1
+		if err := w.Update(t.Context(), of("p", uid, 2, "1500m")); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		a = w.ledger() // which takes over
+		w.Reserve(a.Take)
+		has(t, "under way", a, "1500m")
+		for _, when := range []string{"refused", "the same again"} {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			has(t, when, a, "500m")
+			if status, _ := w.Status(uid); status.ContainerStatuses[0].Resources.Limits.Cpu().String() != "500m" || len(w.runtime.sizes) != 1 {
+				t.Errorf("%s: it has %v, and was resized to %v", when, status.ContainerStatuses[0].Resources, w.runtime.sizes)
+			}
+			if err := w.Update(t.Context(), of("p", uid, 2, "1500m")); err != nil {
+				t.Error(err)
+			}
+		}
+		w.end(uid)
+	})
+}
+
 // TestResizeDownHolds: a pod that asks for less has what its VM has until that has less.
 func TestResizeDownHolds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

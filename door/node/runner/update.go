@@ -65,6 +65,18 @@ func (r *Runner) resized(p *manager.Pod) {
 	r.o.Resources.Hold(p.Spec())
 }
 
+// Reserve has take be called with each pod that was taken over and has not ended, as it is asked for.
+func (r *Runner) Reserve(take func(*corev1.Pod)) {
+	for _, p := range r.manager.All() {
+		if !p.HasEnded() {
+			d := p.Door().(*door)
+			d.resize.Lock() // a resize that was under way may be over just now
+			take(p.Spec())
+			d.resize.Unlock()
+		}
+	}
+}
+
 // debug starts those ephemeral containers of a pod that it does not know yet, beside the caller: an image may
 // have to be pulled. The pod tries by itself again what fails.
 func (r *Runner) debug(ctx context.Context, p *manager.Pod, list []corev1.EphemeralContainer) {
