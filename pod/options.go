@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
+	"github.com/bulkhead-project/bulkhead/pod/watch"
 )
 
 // Options describe one pod and how it is run. They are not changed, and the pod
@@ -21,6 +22,8 @@ type Options struct {
 
 	Runtime internalapi.RuntimeService
 	Images  internalapi.ImageManagerService
+	// Watch tells of the events of Runtime, which pods share; nil is one of the pod's own.
+	Watch *watch.Watch
 	// Allocatable, if set, tells what a container of that sandbox has that sets
 	// no limit, for resourceFieldRef.
 	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)

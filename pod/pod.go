@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
+	"github.com/bulkhead-project/bulkhead/pod/watch"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -63,6 +64,9 @@ func New(options Options) (*Pod, error) {
 	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	if options.Watch == nil {
+		options.Watch = watch.New(options.Runtime, options.Logger)
 	}
 	p := &Pod{
 		options: options,

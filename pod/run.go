@@ -13,7 +13,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/logs"
-	"github.com/bulkhead-project/bulkhead/pod/watch"
 )
 
 // run is the state of one Run. Only its goroutine uses it: what takes long
@@ -97,10 +96,11 @@ func (r *run) run(ctx context.Context) error {
 	if version, err := r.o.Runtime.Version(ctx, ""); err == nil && version.GetRuntimeName() != "" {
 		r.name = version.GetRuntimeName()
 	}
-	events, err := (&watch.Watch{Runtime: r.o.Runtime, UID: r.pod.UID, Logger: r.p.log}).Subscribe(ctx, &r.work)
+	events, leave, err := r.o.Watch.Subscribe(ctx, r.pod.UID)
 	if err != nil {
 		return fmt.Errorf("pod %s: subscribe to container events: %w", r.pod.Name, err)
 	}
+	defer leave()
 	rotator := &logs.Rotator{Runtime: r.o.Runtime, Current: r.p.containers, Unread: r.o.Unread, Logger: r.p.log}
 	r.work.Go(func() { rotator.Run(ctx) })
 	timer := time.NewTimer(0)

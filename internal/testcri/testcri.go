@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/hub"
 )
 
 // uidLabel is that of each pod and container.
@@ -31,7 +33,7 @@ type Runtime struct {
 	sandboxes  map[string]*runtimeapi.PodSandboxStatus
 	containers map[string]*container
 	pods       map[string]*pod // by UID
-	listeners  map[chan *runtimeapi.ContainerEventResponse]bool
+	events     hub.Hub[*runtimeapi.ContainerEventResponse]
 }
 
 type container struct {
@@ -43,11 +45,13 @@ type container struct {
 // pod are the ids of what a pod has.
 type pod struct{ sandboxes, containers map[string]bool }
 
+// backlog is how many events who listens may be behind.
+const backlog = 1024
+
 // New makes a runtime whose calls take that long.
 func New(delay time.Duration) *Runtime {
 	return &Runtime{
 		delay: delay, sandboxes: map[string]*runtimeapi.PodSandboxStatus{}, containers: map[string]*container{}, pods: map[string]*pod{},
-		listeners: map[chan *runtimeapi.ContainerEventResponse]bool{},
 	}
 }
 
@@ -79,12 +83,9 @@ func (r *Runtime) of(uid string) *pod {
 
 // tell tells who listens that a pod has changed. It is called with mu held.
 func (r *Runtime) tell(s *runtimeapi.PodSandboxStatus) {
-	for listener := range r.listeners {
-		select {
-		case listener <- &runtimeapi.ContainerEventResponse{PodSandboxStatus: s}:
-		default: // who has so much to read looks again anyway
-		}
-	}
+	r.events.Publish(func() *runtimeapi.ContainerEventResponse {
+		return &runtimeapi.ContainerEventResponse{PodSandboxStatus: s}
+	})
 }
 
 // Version and Status are always well.
@@ -101,15 +102,27 @@ func (r *Runtime) Status(context.Context, bool) (*runtimeapi.StatusResponse, err
 func (r *Runtime) GetContainerEvents(
 	ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient),
 ) error {
-	r.mu.Lock()
-	r.listeners[events] = true
-	r.mu.Unlock()
+	sub, err := r.events.Subscribe(backlog)
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
 	established(nil)
-	<-ctx.Done()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.listeners, events)
-	return nil
+	for {
+		select {
+		case event, ok := <-sub.Events():
+			if !ok {
+				return sub.Err()
+			}
+			select {
+			case events <- event:
+			case <-ctx.Done():
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // RunPodSandbox makes a pod.

@@ -26,6 +26,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/dirwatch"
 	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/watch"
 )
 
 // Options say where a manager keeps its pods and on what they run.
@@ -35,7 +36,8 @@ type Options struct {
 	Dir string
 	// VolumeDir holds a directory for each pod's volumes, named by its UID.
 	VolumeDir string
-	// Runtime is asked for what is left of a pod whose record is damaged.
+	// Runtime is what the pods run on: it tells of their events, and is asked for what is left of a pod
+	// whose record is damaged.
 	Runtime internalapi.RuntimeService
 	// Door makes the door's part of a pod that is new or was taken over.
 	Door func(*Pod) Door
@@ -72,6 +74,7 @@ type Manager struct {
 	wg   sync.WaitGroup
 
 	logs    dirwatch.Watches // of who follows them
+	watch   *watch.Watch
 	orphans orphans
 	news    broadcast.Broadcast
 
@@ -89,6 +92,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	if m.o.Logger == nil {
 		m.o.Logger = slog.New(slog.DiscardHandler)
 	}
+	m.watch = watch.New(o.Runtime, m.o.Logger)
 	m.logs.Spawn = func(f func()) bool { m.wg.Go(f); return true }
 	m.ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := dirs.Ensure(o.Dir, 0o700); err != nil {

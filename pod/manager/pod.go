@@ -95,6 +95,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 			Accel:      rec.Accel,
 			Ports:      rec.Ports,
 		},
+		Watch:    p.m.watch,
 		Last:     p.lastVerdicts(spec),
 		Unread:   p.unread,
 		Earlier:  rec.Earlier,

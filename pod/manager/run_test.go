@@ -135,3 +135,29 @@ func TestAbandonedTogether(t *testing.T) {
 		}
 	})
 }
+
+// TestOneSubscription: the runtime tells a manager, however many pods it has, and each of them hears of its own end.
+func TestOneSubscription(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.open()
+		subscriptions := func() int {
+			w.runtime.mu.Lock()
+			defer w.runtime.mu.Unlock()
+			return len(w.runtime.listeners)
+		}
+		a, b := w.run(m, Record{Pod: spec("a")}), w.run(m, Record{Pod: spec("b")})
+		if n := subscriptions(); n != 1 {
+			t.Errorf("%d subscriptions for two pods", n)
+		}
+		for _, p := range []*Pod{a, b} {
+			if err := p.Stop(t.Context(), noGrace()); err != nil {
+				t.Error(err)
+			}
+			ended(t.Context(), t, p)
+		}
+		synctest.Wait()
+		if n := subscriptions(); n != 0 {
+			t.Errorf("%d subscriptions for no pod", n)
+		}
+	})
+}

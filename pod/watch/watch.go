@@ -1,10 +1,12 @@
-// Package watch subscribes to what a runtime tells of one pod.
+// Package watch subscribes to what a runtime tells of its pods.
 package watch
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,75 +18,177 @@ import (
 // retryDelay is how soon a subscription that has ended is renewed.
 const retryDelay = time.Second
 
-// Watch is a subscription to the events of a pod's containers.
+var errEnded = errors.New("the runtime ended the subscription")
+
+// Watch is one subscription to a runtime's events, for all pods that want to hear of theirs: with one
+// for each pod every event would be made and read as often as there are pods. It is there as long as
+// somebody listens. Its methods may be called at once.
 type Watch struct {
-	Runtime internalapi.RuntimeService
-	UID     types.UID
-	Logger  *slog.Logger
+	runtime internalapi.RuntimeService
+	log     *slog.Logger
+
+	mu   sync.Mutex
+	open *subscription // nil while nobody listens
+}
+
+// New makes the watch of a runtime.
+func New(runtime internalapi.RuntimeService, log *slog.Logger) *Watch {
+	return &Watch{runtime: runtime, log: log}
+}
+
+// listener is who hears of one pod, by a channel with room for one.
+type listener struct {
+	uid   types.UID
+	notes chan struct{}
+}
+
+func (l *listener) note() {
+	select {
+	case l.notes <- struct{}{}:
+	default:
+	}
 }
 
 // Subscribe returns a channel with room for one that tells that something has
-// happened; what it is the reader reads back, so that nothing can be missed. The
-// subscription is renewed when it ends, until ctx does; work waits for that. A
-// subscription that cannot be had at first is an error.
-func (w *Watch) Subscribe(ctx context.Context, work *sync.WaitGroup) (<-chan struct{}, error) {
-	notes := make(chan struct{}, 1)
-	note := func() {
-		select {
-		case notes <- struct{}{}:
-		default:
-		}
-	}
-	first := make(chan error, 1)
-	established := func(runtimeapi.RuntimeService_GetContainerEventsClient) {
-		select {
-		case first <- nil:
-		default:
-		}
-		note()
-	}
-	work.Go(func() {
-		for ctx.Err() == nil {
-			err := w.listen(ctx, established, note)
-			select {
-			case first <- errors.Join(errors.New("the runtime ended the subscription"), err):
-				return
-			default:
-			}
-			if ctx.Err() == nil {
-				w.Logger.Warn("container events ended", "error", err)
-			}
-			Pause(ctx, retryDelay)
-		}
-	})
+// happened to a pod; what it is the reader reads back, so that nothing can be missed. It
+// is told at once, and again whenever the subscription was renewed. leave must be called, and returns
+// when nobody works for the reader any more. A subscription that cannot be had at first is an error.
+func (w *Watch) Subscribe(ctx context.Context, uid types.UID) (notes <-chan struct{}, leave func(), err error) {
+	l := &listener{uid, make(chan struct{}, 1)}
+	s := w.join(l)
 	select {
-	case err := <-first:
-		if err == nil {
-			// Full from now on: an end is a reason to subscribe anew.
-			first <- nil
-		}
-		return notes, err
+	case <-s.known:
+		err = s.refused
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
+	}
+	if err != nil {
+		w.leave(s, l)
+		return nil, nil, err
+	}
+	l.note()
+	return l.notes, sync.OnceFunc(func() { w.leave(s, l) }), nil
+}
+
+// join takes a listener into the subscription that is open, or into a new one.
+func (w *Watch) join(l *listener) *subscription {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.open == nil {
+		ctx, stop := context.WithCancel(context.Background()) // leave ends it
+		s := &subscription{stop: stop, known: make(chan struct{}), done: make(chan struct{}), listeners: map[types.UID][]*listener{}}
+		w.open = s
+		go w.follow(ctx, s)
+	}
+	w.open.mu.Lock()
+	defer w.open.mu.Unlock()
+	w.open.listeners[l.uid] = append(w.open.listeners[l.uid], l)
+	return w.open
+}
+
+// leave takes a listener out. The last one waits for the subscription's end.
+func (w *Watch) leave(s *subscription, l *listener) {
+	if !w.out(s, l) {
+		return
+	}
+	s.stop()
+	<-s.done
+}
+
+func (w *Watch) out(s *subscription, l *listener) (last bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := slices.DeleteFunc(s.listeners[l.uid], func(other *listener) bool { return other == l })
+	if s.listeners[l.uid] = left; len(left) == 0 {
+		delete(s.listeners, l.uid)
+	}
+	last = len(s.listeners) == 0
+	if last && w.open == s {
+		w.open = nil
+	}
+	return last
+}
+
+// follow listens until ctx ends, or the first subscription is refused.
+func (w *Watch) follow(ctx context.Context, s *subscription) {
+	defer close(s.done)
+	established := sync.OnceFunc(func() { close(s.known) })
+	for ctx.Err() == nil {
+		err := w.listen(ctx, s, established)
+		select {
+		case <-s.known:
+		default:
+			w.mu.Lock()
+			if w.open == s {
+				w.open = nil // who comes now asks anew
+			}
+			w.mu.Unlock()
+			if s.refused = errEnded; err != nil {
+				s.refused = fmt.Errorf("%w: %w", errEnded, err)
+			}
+			close(s.known)
+			return
+		}
+		if ctx.Err() == nil {
+			w.log.Warn("container events ended", "error", err)
+		}
+		Pause(ctx, retryDelay)
 	}
 }
 
-// listen forwards the events of this pod until the subscription ends.
-func (w *Watch) listen(ctx context.Context, established func(runtimeapi.RuntimeService_GetContainerEventsClient), note func()) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// listen forwards events to the listeners until the runtime ends that, or ctx does.
+func (w *Watch) listen(ctx context.Context, s *subscription, established func()) error {
 	events := make(chan *runtimeapi.ContainerEventResponse, 16)
 	ended := make(chan error, 1)
-	go func() { ended <- w.Runtime.GetContainerEvents(ctx, events, established) }()
+	go func() {
+		ended <- w.runtime.GetContainerEvents(ctx, events, func(runtimeapi.RuntimeService_GetContainerEventsClient) {
+			established()
+			s.noteAll()
+		})
+	}()
 	for {
 		select {
 		case event := <-events:
-			metadata := event.GetPodSandboxStatus().GetMetadata()
-			if metadata == nil || metadata.GetUid() == string(w.UID) {
-				note()
+			if of := event.GetPodSandboxStatus().GetMetadata(); of != nil {
+				s.note(types.UID(of.GetUid()))
+			} else {
+				s.noteAll()
 			}
 		case err := <-ended:
 			return err
+		}
+	}
+}
+
+// subscription is one that listeners share.
+type subscription struct {
+	stop    context.CancelFunc
+	done    chan struct{} // closed when nothing is listened to any more
+	known   chan struct{} // closed when it could be had, or refused says why not
+	refused error
+
+	mu        sync.Mutex
+	listeners map[types.UID][]*listener // none of them empty
+}
+
+// note tells those who listen for a pod.
+func (s *subscription) note(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.listeners[uid] {
+		l.note()
+	}
+}
+
+// noteAll tells everybody: what has happened may be anybody's.
+func (s *subscription) noteAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range s.listeners {
+		for _, l := range all {
+			l.note()
 		}
 	}
 }

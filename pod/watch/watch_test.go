@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -18,7 +19,9 @@ import (
 type source struct {
 	internalapi.RuntimeService
 	refuse error
+	silent bool // it is never established
 	began  atomic.Int32
+	open   atomic.Int32
 	tell   chan string   // UIDs; empty is an event without a pod
 	end    chan struct{} // ends the subscription
 }
@@ -31,7 +34,11 @@ func (s *source) GetContainerEvents(
 	if s.refuse != nil {
 		return s.refuse
 	}
-	established(nil)
+	s.open.Add(1)
+	defer s.open.Add(-1)
+	if !s.silent {
+		established(nil)
+	}
 	for {
 		select {
 		case uid := <-s.tell:
@@ -39,7 +46,10 @@ func (s *source) GetContainerEvents(
 			if uid != "" {
 				event.PodSandboxStatus = &runtimeapi.PodSandboxStatus{Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}}
 			}
-			events <- event
+			select {
+			case events <- event:
+			case <-ctx.Done():
+			}
 		case <-s.end:
 			return errors.New("ended")
 		case <-ctx.Done():
@@ -51,9 +61,8 @@ func (s *source) GetContainerEvents(
 func TestSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{tell: make(chan string), end: make(chan struct{})}
-		ctx, cancel := context.WithCancel(t.Context())
-		var work sync.WaitGroup
-		notes, err := (&Watch{Runtime: s, UID: "u", Logger: slog.New(slog.DiscardHandler)}).Subscribe(ctx, &work)
+		w := New(s, slog.New(slog.DiscardHandler))
+		notes, leave, err := w.Subscribe(t.Context(), "u")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,22 +101,104 @@ func TestSubscribe(t *testing.T) {
 		}
 		s.tell <- "u"
 		noted(true, "after it was renewed")
-		cancel()
-		work.Wait()
+		leave()
+		leave()
+		if s.open.Load() != 0 {
+			t.Error("the subscription goes on")
+		}
+	})
+}
+
+// TestShared: pods share one subscription, which lasts until the last of them leaves.
+func TestShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{tell: make(chan string), end: make(chan struct{})}
+		w := New(s, slog.New(slog.DiscardHandler))
+		type reader struct {
+			uid   types.UID
+			notes <-chan struct{}
+			leave func()
+		}
+		join := func(uid types.UID) *reader {
+			notes, leave, err := w.Subscribe(t.Context(), uid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-notes
+			synctest.Wait()
+			select {
+			case <-notes: // it was established meanwhile
+			default:
+			}
+			return &reader{uid, notes, leave}
+		}
+		a, b, again := join("a"), join("b"), join("a")
+		told := func(what string, want ...*reader) {
+			t.Helper()
+			s.tell <- what
+			synctest.Wait()
+			for _, r := range []*reader{a, b, again} {
+				got := len(r.notes) == 1
+				if got != slices.Contains(want, r) {
+					t.Errorf("of %q the reader of %s is told: %v", what, r.uid, got)
+				}
+				if got {
+					<-r.notes
+				}
+			}
+		}
+		told("a", a, again)
+		told("b", b)
+		told("c")
+		told("", a, b, again)
+		a.leave()
+		told("a", again)
+		again.leave()
+		told("a")
+		told("b", b)
+		if s.began.Load() != 1 || s.open.Load() != 1 {
+			t.Errorf("%d subscriptions, of which %d last", s.began.Load(), s.open.Load())
+		}
+		b.leave()
+		if s.open.Load() != 0 {
+			t.Error("the subscription goes on")
+		}
+		a = join("a")
+		if s.began.Load() != 2 {
+			t.Errorf("subscribed %d times after all had left", s.began.Load())
+		}
+		a.leave()
 	})
 }
 
 func TestNoSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{refuse: errors.New("refused")}
-		var work sync.WaitGroup
-		_, err := (&Watch{Runtime: s, UID: "u", Logger: slog.New(slog.DiscardHandler)}).Subscribe(t.Context(), &work)
-		if !errors.Is(err, s.refuse) {
+		w := New(s, slog.New(slog.DiscardHandler))
+		for i := range 2 {
+			if _, _, err := w.Subscribe(t.Context(), "u"); !errors.Is(err, s.refuse) {
+				t.Errorf("%v", err)
+			}
+			synctest.Wait() // and nobody tries again
+			if int(s.began.Load()) != i+1 {
+				t.Errorf("subscribed %d times", s.began.Load())
+			}
+		}
+	})
+}
+
+// TestLate: a runtime that does not answer holds nobody longer than his context.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{silent: true}
+		w := New(s, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := w.Subscribe(ctx, "u"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
-		work.Wait() // and nobody tries again
-		if s.began.Load() != 1 {
-			t.Errorf("subscribed %d times", s.began.Load())
+		if s.open.Load() != 0 {
+			t.Error("the subscription goes on")
 		}
 	})
 }

@@ -40,7 +40,6 @@ type Runtime struct {
 	runtime *service
 	images  internalapi.ImageManagerService
 	lock    *flock.Lock
-	stop    context.CancelFunc
 }
 
 // Path is that of the socket of an endpoint.
@@ -70,29 +69,24 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 			err = errors.Join(err, lock.Unlock())
 		}
 	}()
-	own, stop := context.WithCancel(context.WithoutCancel(ctx))
 	remote, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint(o.Endpoint).WithConnectionTimeout(callTimeout).
 		WithTracerProvider(nil).Build(ctx)
 	if err != nil {
-		stop()
 		return nil, fmt.Errorf("connect with the runtime: %w", err)
 	}
 	images, err := criclient.NewRemoteImageServiceBuilder().WithEndpoint(o.Endpoint).WithConnectionTimeout(callTimeout).
 		WithTracerProvider(nil).Build(ctx)
 	if err != nil {
-		stop()
 		return nil, errors.Join(fmt.Errorf("connect with the runtime's images: %w", err), remote.Close(ctx))
 	}
 	return &Runtime{
-		runtime: &service{RuntimeService: remote, volumes: o.Volumes, relist: newRelist(own, remote, o.Logger)},
-		images:  images, lock: lock, stop: stop,
+		runtime: &service{RuntimeService: remote, volumes: o.Volumes, relist: relist{remote, o.Logger}},
+		images:  images, lock: lock,
 	}, nil
 }
 
 // Close ends the connection. Pods live on.
 func (r *Runtime) Close(ctx context.Context) error {
-	r.stop()
-	r.runtime.relist.wait()
 	return errors.Join(r.runtime.Close(ctx), r.images.Close(ctx), r.lock.Unlock())
 }
 

@@ -229,8 +229,7 @@ func TestRelist(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fake := &silent{Runtime: testcri.New(0)}
-		own, stop := context.WithCancel(t.Context())
-		r := newRelist(own, fake, slog.New(slog.DiscardHandler))
+		r := relist{fake, slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithCancel(t.Context())
 		events := make(chan *runtimeapi.ContainerEventResponse, 16)
 		done := make(chan error, 1)
@@ -283,8 +282,42 @@ func TestRelist(t *testing.T) {
 			t.Errorf("it was asked %d times for nobody", fake.lists-before)
 		}
 		fake.mu.Unlock()
-		stop()
-		r.wait()
+	})
+}
+
+// TestRelistAll: many changes of one moment are told, however slowly they are read.
+func TestRelistAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n = 100
+		fake := testcri.New(0)
+		for i := range n {
+			uid := fmt.Sprint(i)
+			config := &runtimeapi.PodSandboxConfig{
+				Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}, Labels: map[string]string{uidLabel: uid},
+			}
+			if _, err := fake.RunPodSandbox(t.Context(), config, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		events, done := make(chan *runtimeapi.ContainerEventResponse), make(chan error, 1)
+		r := relist{fake, slog.New(slog.DiscardHandler)}
+		go func() { done <- r.follow(ctx, events, func(runtimeapi.RuntimeService_GetContainerEventsClient) {}) }()
+		told := map[string]bool{}
+		for range n {
+			time.Sleep(relistEvery / 10)
+			synctest.Wait()
+			select {
+			case e := <-events:
+				told[e.PodSandboxStatus.Metadata.Uid] = true
+			default:
+			}
+		}
+		cancel()
+		if <-done; len(told) != n {
+			t.Errorf("%d of %d pods are told", len(told), n)
+		}
 	})
 }
 
@@ -342,8 +375,7 @@ func TestEventsFail(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				fake := &mute{silent: &silent{Runtime: testcri.New(0)}, err: tc.err, begin: tc.begin}
-				own, stop := context.WithCancel(t.Context())
-				s := &service{RuntimeService: fake, relist: newRelist(own, fake, slog.New(slog.DiscardHandler))}
+				s := &service{RuntimeService: fake, relist: relist{fake, slog.New(slog.DiscardHandler)}}
 				began, established := time.Now(), false
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				err := s.GetContainerEvents(ctx, make(chan *runtimeapi.ContainerEventResponse, 1),
@@ -353,8 +385,6 @@ func TestEventsFail(t *testing.T) {
 					t.Errorf("established %v, after %v: %v", established, took, err)
 				}
 				cancel()
-				stop()
-				s.relist.wait()
 			})
 		})
 	}

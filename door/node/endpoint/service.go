@@ -21,7 +21,7 @@ import (
 type service struct {
 	internalapi.RuntimeService
 	volumes string
-	relist  *relist
+	relist  relist
 }
 
 // CreateContainer makes the directories of the pod's emptyDirs first, which the engine has in the guest.
