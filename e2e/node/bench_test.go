@@ -18,7 +18,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	watchtools "k8s.io/client-go/tools/watch"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	door "github.com/bulkhead-project/bulkhead/door/node"
@@ -69,56 +74,93 @@ func (c *counts) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// TestBench measures a thousand pods that are bound at once, over a runtime that answers after 10 ms: `make
-// bench-node`. With fewer pods it is a test like others.
+// told are the patches of statuses, and a table of all requests.
+func (c *counts) told(pods int) (statuses int, table string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(c.n)) {
+		table += fmt.Sprintf("  %-28s %7d  %.2f a pod\n", what, c.n[what], float64(c.n[what])/float64(pods))
+	}
+	return c.n["PATCH /status"], table
+}
+
+// TestBench measures pods that are bound at once: a thousand over a runtime that answers after 10 ms, and fifty
+// in machines: `make bench-node`. With fewer pods it is a test like others.
 func TestBench(t *testing.T) {
-	n := 30
+	n, machines := 30, 3
 	if text := os.Getenv("BULKHEAD_BENCH_NODE"); text != "" {
-		if _, err := fmt.Sscan(text, &n); err != nil {
+		if _, err := fmt.Sscan(text, &n, &machines); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if testing.Short() {
-		t.Skip("starts a control plane; make test runs it in its second pass")
+	w := newControlPlane(t)
+	b := newBurst(t, w)
+	t.Run("Fake", func(t *testing.T) { b.fake(t, n) })
+	w.begin(t)
+	t.Run("Machines", func(t *testing.T) { b.machines(t, machines) })
+}
+
+// burst is many pods at once.
+type burst struct {
+	*world
+	client kubernetes.Interface // whose own work is little
+}
+
+func newBurst(t *testing.T, w *world) *burst {
+	t.Helper()
+	config := rest.CopyConfig(w.Config)
+	config.ContentType, config.QPS = "application/vnd.kubernetes.protobuf", -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
 	}
-	c := testkube.Start(t)
+	return &burst{w, client}
+}
+
+// fake measures a node over a runtime without machines, and removes its pods.
+func (b *burst) fake(t *testing.T, n int) {
 	ctx, cancel := context.WithCancel(testdeadline.Context(t, 5*time.Minute))
 	defer cancel()
-	pods := c.Client.CoreV1().Pods(ns)
-	c.Wait(ctx, t, "the namespace's service account", func(ctx context.Context) error {
-		_, err := c.Client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
-	kubeconfig, _, _ := c.Node()
+	kubeconfig, _, _ := b.Node()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := &counts{n: map[string]int{}}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { seen.next = next; return seen })
+	b.Wait(ctx, t, "the namespace's service account", func(ctx context.Context) error {
+		_, err := b.client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
 	// They are bound before there is a node, and so come at once.
-	var next atomic.Int64
-	var makers sync.WaitGroup
-	for range 8 {
-		makers.Go(func() {
-			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
-				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)}}
-				p.Spec = corev1.PodSpec{NodeName: testkube.NodeName, Containers: []corev1.Container{{Name: "c", Image: "here:1"}}}
-				p.Spec.AutomountServiceAccountToken = new(bool)
-				p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-				if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	makers.Wait()
+	b.bind(ctx, t, n, "here:1")
+	running := b.running(ctx, t)
 	before := heap()
 	began := time.Now()
+	node := b.start(ctx, t, config, n)
+	running(n)
+	took := time.Since(began)
+	memory := heap() - before
+	statuses, all := seen.told(n)
+	t.Logf("%d pods run after %v: %.0f a second; %.1f MB of heap and stacks; requests:\n%s",
+		n, took.Round(time.Millisecond), float64(n)/took.Seconds(), float64(memory)/(1<<20), all)
+	if statuses > 4*n {
+		t.Errorf("%d writes of statuses for %d pods", statuses, n)
+	}
+	b.unbind(ctx, t)
+	cancel()
+	if err := <-node; err != nil {
+		t.Errorf("the node's end: %v", err)
+	}
+}
+
+// start starts a node over a fake runtime, whose end the channel tells.
+func (b *burst) start(ctx context.Context, t *testing.T, config *rest.Config, n int) <-chan error {
+	t.Helper()
 	ended := make(chan error, 1)
 	go func() {
 		ended <- door.Run(ctx, door.Options{
-			Roots: dirs.Roots{Data: filepath.Join(c.Dir, "d"), State: filepath.Join(c.Dir, "s")}, Config: config, Name: testkube.NodeName,
+			Roots: dirs.Roots{Data: filepath.Join(b.Dir, "fd"), State: filepath.Join(b.Dir, "fs")}, Config: config, Name: testkube.NodeName,
 			IP: testkube.NodeIP, MaxPods: n, Listen: "127.0.0.1:0", ClusterDomain: "cluster.local",
 			Runtime: func(context.Context, local.Options) (door.Runtime, error) {
 				return fake{testcri.New(10 * time.Millisecond)}, nil
@@ -126,30 +168,94 @@ func TestBench(t *testing.T) {
 			Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		}, func() {})
 	}()
-	var took time.Duration
-	c.WaitEvery(ctx, t, 200*time.Millisecond, "the pods to run", func(ctx context.Context) error {
-		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running", ResourceVersion: "0"})
-		if took = time.Since(began); err == nil && len(list.Items) < n {
-			err = fmt.Errorf("%d of %d run", len(list.Items), n)
+	return ended
+}
+
+// machines measures a node's pods in machines.
+func (b *burst) machines(t *testing.T, n int) {
+	ctx := testdeadline.Context(t, time.Minute+time.Duration(n)*2*time.Second)
+	running := b.running(ctx, t)
+	b.bind(ctx, t, 1, b.image) // which has the image pulled and the template made
+	running(1)
+	b.unbind(ctx, t)
+	running = b.running(ctx, t)
+	began := time.Now()
+	b.bind(ctx, t, n, b.image)
+	bound := time.Since(began)
+	running(n)
+	took := time.Since(began)
+	t.Logf("%d pods in machines run after %v (%v of it their making): %.1f a second", n, took.Round(time.Millisecond),
+		bound.Round(time.Millisecond), float64(n)/took.Seconds())
+}
+
+// bind makes pods that are bound to the node.
+func (b *burst) bind(ctx context.Context, t *testing.T, n int, image string) {
+	t.Helper()
+	var next atomic.Int64
+	var makers sync.WaitGroup
+	for range 8 {
+		makers.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)}}
+				p.Spec = corev1.PodSpec{NodeName: testkube.NodeName, TerminationGracePeriodSeconds: new(int64(1))}
+				p.Spec.Containers = []corev1.Container{{Name: "c", Image: image, Command: []string{"sleep", "1d"}}}
+				p.Spec.AutomountServiceAccountToken = new(bool)
+				p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+				if _, err := b.client.CoreV1().Pods(ns).Create(ctx, p, metav1.CreateOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	makers.Wait()
+}
+
+// running has the pods watched that run from now on, of which the function waits for n. A watch costs the machine
+// less than asking again and again.
+func (b *burst) running(ctx context.Context, t *testing.T) func(n int) {
+	t.Helper()
+	pods := b.client.CoreV1().Pods(ns)
+	list, err := pods.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lw := cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		o.FieldSelector = "status.phase=Running"
+		return pods.Watch(ctx, o)
+	}}
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &lw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(n int) {
+		t.Helper()
+		defer w.Stop()
+		for i := 0; i < n; {
+			select {
+			case e := <-w.ResultChan():
+				if e.Type == watch.Added {
+					i++
+				}
+			case <-ctx.Done():
+				t.Fatalf("%d of %d pods run: %v", i, n, ctx.Err())
+			}
+		}
+	}
+}
+
+// unbind removes all pods, and returns when they are gone.
+func (b *burst) unbind(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := b.client.CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.Wait(ctx, t, "the pods to be gone", func(ctx context.Context) error {
+		list, err := b.client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{Limit: 1})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("pod %s is there", list.Items[0].Name)
 		}
 		return err
 	})
-	memory := heap() - before
-	seen.mu.Lock()
-	statuses, all := seen.n["PATCH /status"], ""
-	for _, what := range slices.Sorted(maps.Keys(seen.n)) {
-		all += fmt.Sprintf("  %-28s %7d  %.2f a pod\n", what, seen.n[what], float64(seen.n[what])/float64(n))
-	}
-	seen.mu.Unlock()
-	t.Logf("%d pods run after %v: %.0f a second; %.1f MB of heap and stacks; requests:\n%s",
-		n, took.Round(time.Millisecond), float64(n)/took.Seconds(), float64(memory)/(1<<20), all)
-	if statuses > 4*n {
-		t.Errorf("%d writes of statuses for %d pods", statuses, n)
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("the node's end: %v", err)
-	}
 }
 
 // heap is what this process uses, in bytes.
