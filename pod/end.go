@@ -86,7 +86,7 @@ func (p *Pod) delete(ctx context.Context, keep bool) (kept string, err error) {
 	if kept, err = p.remove(ctx, keep); err != nil {
 		return "", fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
 	}
-	if err := p.unmount(); err != nil {
+	if err := errors.Join(p.unclaim(ctx), p.unmount()); err != nil {
 		return "", fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
 	}
 	for _, dir := range []string{p.options.LogDir, p.options.MessageDir} {

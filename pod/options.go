@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 	"github.com/bulkhead-project/bulkhead/pod/watch"
+	"github.com/bulkhead-project/bulkhead/volume"
 )
 
 // Options describe one pod and how it is run. They are not changed, and the pod
@@ -24,6 +25,10 @@ type Options struct {
 	Images  internalapi.ImageManagerService
 	// Watch tells of the events of Runtime, which pods share; nil is one of the pod's own.
 	Watch *watch.Watch
+	// Claims, if set, are the pod's volumes that are claims or a driver's. Mount is called before each sandbox is
+	// made, and again with growing pauses while it fails. Unmount is called when the last sandbox has stopped, and by
+	// Delete, whose error its own is; what fails at the end of Run is left to Release.
+	Claims volume.Claims
 	// Allocatable, if set, tells what a container of that sandbox has that sets
 	// no limit, for resourceFieldRef.
 	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)

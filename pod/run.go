@@ -57,6 +57,7 @@ type run struct {
 	stale    bool            // not as the objects are since
 	mounting *failure        // why they could not be
 	mountTry backoff.Backoff
+	claims   claims
 	machine  allocatable
 	images   map[string]*imageState // of the volumes that are images, by their names
 	resize   resizing
@@ -73,6 +74,9 @@ func newRun(p *Pod) *run {
 	// Its own, whose resources change while others read the one that was given.
 	o := p.options
 	o.Pod = p.pod.DeepCopy()
+	if o.Claims != nil {
+		o.Claimed = o.Claims.Places()
+	}
 	r := &run{
 		p: p, o: &o, pod: o.Pod, name: "bulkhead",
 		began: time.Now(),
@@ -125,7 +129,7 @@ func (r *run) run(ctx context.Context) error {
 			r.p.look.Do(func() { close(r.p.observed) })
 		}
 		if r.ended {
-			return errors.Join(r.fatal, r.unmount())
+			return errors.Join(r.fatal, r.unmount(ctx))
 		}
 		if !r.due.IsZero() {
 			timer.Reset(time.Until(r.due))
@@ -141,6 +145,8 @@ func (r *run) run(ctx context.Context) error {
 		case <-r.p.wake:
 		case <-r.changed:
 			r.refresh()
+		case <-r.claims.changed:
+			r.claims.failure, r.claims.changed = nil, nil
 		case <-timer.C:
 		}
 	}

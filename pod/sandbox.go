@@ -55,6 +55,9 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 			return false
 		}
 	}
+	if !r.claim(ctx) {
+		return false
+	}
 	if r.sandbox != nil {
 		r.event(nil, false, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
@@ -77,7 +80,7 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 			}
 			r.sandboxErr = err
 			if err == nil {
-				r.sandboxTry = backoff.Backoff{}
+				r.sandboxTry, r.claims = backoff.Backoff{}, claims{}
 				return
 			}
 			r.sandboxAt = time.Now()

@@ -207,8 +207,11 @@ func (r *run) end(ctx context.Context) {
 	r.beside(ctx, func() func() {
 		for delay := retryDelay; ; delay = min(2*delay, backoff.Last) {
 			err := r.stopSandbox(ctx, id)
-			if err == nil || ctx.Err() != nil {
+			if err == nil {
 				break
+			}
+			if ctx.Err() != nil {
+				return func() { r.busy = false } // the pod runs on
 			}
 			r.p.log.Warn("cannot stop the sandbox", "sandbox", id, "error", err)
 			watch.Pause(ctx, delay)

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -138,12 +139,85 @@ func (r *run) skipped(c *container, s config.Skipped) {
 		strings.Join(s.Keys, ", "), s.Source, r.pod.Namespace, s.Name))
 }
 
-// unmount removes what was written for the volumes.
-func (r *run) unmount() error { return r.p.unmount() }
+// claims is how far the pod's claims are for the next sandbox.
+type claims struct {
+	mounted bool
+	failure *failure // why they could not be
+	delay   time.Duration
+	changed <-chan struct{} // closed when it is worth another try, if there is a failure
+}
+
+// The pauses between tries to mount claims. A claim may be looked at, and not watched, by a node.
+const (
+	firstClaimPause = 500 * time.Millisecond
+	lastClaimPause  = 30 * time.Second
+	// claimDeadline bounds one try, and unclaimDeadline one of undoing it.
+	claimDeadline   = 3 * time.Minute
+	unclaimDeadline = 30 * time.Second
+)
+
+// claim tells whether the claims are mounted for the next sandbox, and has them be if it is time to try.
+func (r *run) claim(ctx context.Context) bool {
+	if r.o.Claims == nil || r.claims.mounted || !volume.HasClaimed(r.p.pod) {
+		return true
+	}
+	if r.claims.failure != nil {
+		if due := r.claims.failure.at.Add(r.claims.delay); time.Now().Before(due) {
+			r.at(due)
+			return false
+		}
+	}
+	r.busy = true
+	mountCtx, cancel := context.WithTimeout(ctx, claimDeadline)
+	r.making = cancel
+	changed := r.o.Claims.Changed()
+	r.beside(ctx, func() func() {
+		places, err := r.o.Claims.Mount(mountCtx, r.p.pod)
+		given := errors.Is(mountCtx.Err(), context.Canceled) // up, because the pod is stopped
+		cancel()
+		return func() { r.claimed(places, err, changed, given) }
+	})
+	return false
+}
+
+// claimed takes over what came of a try.
+func (r *run) claimed(places map[string]volume.Place, err error, changed <-chan struct{}, given bool) {
+	r.busy, r.making = false, nil
+	switch {
+	case err == nil:
+		r.o.Claimed, r.claims = places, claims{mounted: true}
+	case !given:
+		r.claims.failure = &failure{reason: reasonMount, message: err.Error(), at: time.Now()}
+		r.claims.delay = min(max(2*r.claims.delay, firstClaimPause), lastClaimPause)
+		r.claims.changed = changed
+		if !r.fail(ErrStart, err) {
+			r.event(nil, true, reasonMount, err.Error())
+		}
+	}
+}
+
+// unmount removes what was written for the volumes, and what was mounted. The pod has no sandbox any more that runs.
+func (r *run) unmount(ctx context.Context) error {
+	if err := r.p.unclaim(ctx); err != nil {
+		r.p.log.Warn("the pod's claims are still mounted", "error", err)
+		r.o.Claims.Release()
+	}
+	return r.p.unmount()
+}
 
 func (p *Pod) unmount() error {
 	if !volume.Needed(p.pod) {
 		return nil
 	}
 	return p.volumes.Remove()
+}
+
+// unclaim has nothing be left of the claims, also of a pod whose specification is lost.
+func (p *Pod) unclaim(ctx context.Context) error {
+	if p.options.Claims == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, unclaimDeadline)
+	defer cancel()
+	return p.options.Claims.Unmount(ctx)
 }

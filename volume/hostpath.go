@@ -24,9 +24,9 @@ var hostPathModes = map[corev1.HostPathType]struct {
 	corev1.HostPathBlockDev: {unix.S_IFBLK, "a block device"},
 }
 
-// prepareHostPath finds that a hostPath is what its type says, or makes it so where rules let pods'
+// PrepareHostPath finds that a hostPath is what its type says, or makes it so where rules let pods'
 // things be. Its errors are the kubelet's.
-func prepareHostPath(ctx context.Context, rules place.Rules, source *corev1.HostPathVolumeSource) error {
+func PrepareHostPath(ctx context.Context, rules place.Rules, source *corev1.HostPathVolumeSource) error {
 	if source.Type == nil || *source.Type == corev1.HostPathUnset {
 		return nil
 	}

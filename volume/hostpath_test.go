@@ -52,7 +52,7 @@ func TestPrepareHostPath(t *testing.T) {
 		}
 		kind, path := corev1.HostPathType(tt.kind), filepath.Join(dir, tt.path)
 		rules := place.Rules{Own: []string{filepath.Join(dir, "own")}}
-		err := prepareHostPath(t.Context(), rules, &corev1.HostPathVolumeSource{Path: path, Type: &kind})
+		err := PrepareHostPath(t.Context(), rules, &corev1.HostPathVolumeSource{Path: path, Type: &kind})
 		if (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
 			t.Errorf("%s as %q: %v", tt.path, tt.kind, err)
 		}

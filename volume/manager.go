@@ -69,7 +69,7 @@ func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod, allocatable core
 
 func (m *Manager) refresh(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, allocatable corev1.ResourceList) error {
 	if volume.HostPath != nil && !m.prepared {
-		return prepareHostPath(ctx, m.rules, volume.HostPath)
+		return PrepareHostPath(ctx, m.rules, volume.HostPath)
 	}
 	plugin := Plugin(&volume.VolumeSource)
 	if plugin == "" {

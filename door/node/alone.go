@@ -43,7 +43,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 		return fmt.Errorf("node: %w", err)
 	}
 	n.runner, err = runner.Open(ctx, runner.Options{
-		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: none{},
+		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: none{}, Claims: n.claimsOf,
 		Node: o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver,
 		Pod: func(types.UID) *corev1.Pod { return nil }, Changed: n.changed, Event: n.events.Pod, Logger: o.Logger,
 	})

@@ -11,12 +11,13 @@ const module = "github.com/bulkhead-project/bulkhead/"
 
 // below are the packages of the door, each with those of the others that it may import.
 var below = map[string]string{
-	"": "admission api auth certs events eviction images local machine manifests mirrors object objects pods runner shutdown " +
+	"": "admission api auth certs claims events eviction images local machine manifests mirrors object objects pods runner shutdown " +
 		"stats status",
 	"admission": "pods",
 	"api":       "",
 	"auth":      "",
 	"certs":     "",
+	"claims":    "",
 	"config":    "",
 	"endpoint":  "runner",
 	"events":    "",

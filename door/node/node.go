@@ -28,6 +28,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/api"
 	"github.com/bulkhead-project/bulkhead/door/node/auth"
 	"github.com/bulkhead-project/bulkhead/door/node/certs"
+	"github.com/bulkhead-project/bulkhead/door/node/claims"
 	"github.com/bulkhead-project/bulkhead/door/node/events"
 	"github.com/bulkhead-project/bulkhead/door/node/eviction"
 	"github.com/bulkhead-project/bulkhead/door/node/images"
@@ -101,6 +102,7 @@ type node struct {
 	runtime  Runtime
 	cache    *pods.Cache
 	objects  *objects.Cache
+	claims   *claims.Keeper
 	events   *events.Events
 	runner   *runner.Runner
 	status   *status.Reporter
@@ -143,6 +145,8 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 		return fmt.Errorf("node: %w", err)
 	}
 	defer func() { err = errors.Join(err, n.runtime.Close(context.WithoutCancel(ctx))) }()
+	n.openClaims()
+	defer n.claims.Close()
 	n.events = events.New(n.client, o.Name, o.Logger)
 	defer n.events.Close()
 	if o.Config == nil {
@@ -204,7 +208,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		return fmt.Errorf("serve the node's API: %w", err)
 	}
 	n.runner, err = runner.Open(ctx, runner.Options{
-		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: n.objects,
+		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: n.objects, Claims: n.claimsOf,
 		Services: n.objects.Services, Resources: admits,
 		Node: o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver, Pod: n.cache.Get,
 		Changed: n.changed, Event: n.events.Pod, Logger: o.Logger,

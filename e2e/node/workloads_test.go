@@ -85,10 +85,6 @@ func (w *world) testAdmission(t *testing.T) {
 		"device":   {`nodeName: node, containers: [{name: c, resources: {limits: {example.org/gpu: 1}}}]`, "OutOfexample.org/gpu"},
 		"selector": {`nodeName: node, nodeSelector: {disk: none}, containers: [{name: c}]`, "NodeAffinity"},
 		"hostpid":  {`hostPID: true, containers: [{name: c}]`, "UnexpectedAdmissionError"},
-		"claim": {
-			`nodeName: node, volumes: [{name: v, persistentVolumeClaim: {claimName: c}}], containers: [{name: c}]`,
-			"UnexpectedAdmissionError",
-		},
 	} {
 		w.pod(ctx, t, name, "{"+tt.spec+"}")
 		pod := w.until(ctx, t, name, "failed", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })

@@ -34,12 +34,12 @@ func Beyond(o *Options) runtimev1.PodOptions {
 		out.FSGroup = int(*group)
 	}
 	for _, v := range o.Pod.Spec.Volumes {
-		if share, is := onHost(o.Pod, &v); is {
+		if share, is := onHost(o, &v); is {
 			if out.HostPaths == nil {
 				out.HostPaths = map[string]containerv1.Share{}
 			}
 			out.HostPaths[v.Name] = share
-			if o.Pod.Annotations[annotations.Copy+v.Name] == annotations.CopyImage && v.PersistentVolumeClaim != nil {
+			if o.Pod.Annotations[annotations.Copy+v.Name] == annotations.CopyImage && v.PersistentVolumeClaim != nil && o.Claimed == nil {
 				if out.Filled == nil {
 					out.Filled = map[string]bool{}
 				}
@@ -60,13 +60,15 @@ func Beyond(o *Options) runtimev1.PodOptions {
 }
 
 // onHost is where a volume lies on the host, or which named volume it is.
-func onHost(pod *corev1.Pod, v *corev1.Volume) (share containerv1.Share, is bool) {
-	share.Cache = pod.Annotations[annotations.Cache+v.Name]
+func onHost(o *Options, v *corev1.Volume) (share containerv1.Share, is bool) {
+	share.Cache = o.Pod.Annotations[annotations.Cache+v.Name]
 	switch {
 	case v.HostPath != nil:
 		share.Name = v.HostPath.Path
+	case volume.Claimed(&v.VolumeSource) && o.Claimed != nil:
+		share.Name = o.Claimed[v.Name].Path
 	case v.PersistentVolumeClaim != nil:
-		share.Name = containerv1.VolumeName(volume.NameOf(pod.Namespace, v.PersistentVolumeClaim.ClaimName))
+		share.Name = containerv1.VolumeName(volume.NameOf(o.Pod.Namespace, v.PersistentVolumeClaim.ClaimName))
 	}
 	return share, share.Name != ""
 }

@@ -69,9 +69,11 @@ func containerMount(o *Options, mount *corev1.VolumeMount, part string, images m
 		directory = layout.EmptyDir
 	case source.HostPath != nil:
 		directory = layout.HostPath
-	case source.PersistentVolumeClaim != nil:
-		directory = layout.HostPath
-		out.Readonly = out.Readonly || source.PersistentVolumeClaim.ReadOnly
+	case volume.Claimed(source):
+		if directory = layout.HostPath; o.Claimed == nil && source.PersistentVolumeClaim == nil {
+			return nil, fmt.Errorf("its kind is not honoured")
+		}
+		out.Readonly = out.Readonly || readOnly(o, mount.Name, source)
 	case source.Image != nil:
 		out.Readonly, out.ImageSubPath = true, part
 		out.Image = &runtimeapi.ImageSpec{Image: images[mount.Name], UserSpecifiedImage: source.Image.Reference}
@@ -85,11 +87,21 @@ func containerMount(o *Options, mount *corev1.VolumeMount, part string, images m
 	return out, nil
 }
 
+// readOnly tells whether nobody may write to a claim's or a driver's volume.
+func readOnly(o *Options, name string, source *corev1.VolumeSource) bool {
+	claim := source.PersistentVolumeClaim
+	return o.Claimed[name].ReadOnly || claim != nil && claim.ReadOnly
+}
+
 // containerDevices are the bare disks and the block devices among the pod's volumes that the
 // container has.
 func containerDevices(o *Options, container *corev1.Container) (out []*runtimeapi.Device) {
 	for _, device := range container.VolumeDevices {
-		access := cmp.Or(o.Pod.Annotations[annotations.Device+device.Name], "mrw")
+		access := "mrw"
+		if o.Claimed[device.Name].ReadOnly {
+			access = "r"
+		}
+		access = cmp.Or(o.Pod.Annotations[annotations.Device+device.Name], access)
 		out = append(out, &runtimeapi.Device{
 			ContainerPath: device.DevicePath, HostPath: filepath.Join(o.Volumes(), layout.HostPath, device.Name), Permissions: access,
 		})

@@ -39,6 +39,9 @@ type Options struct {
 	// SoftStorage has writes beyond a limit of ephemeral storage fail only somewhat beyond it: who runs the
 	// pod ends it then.
 	SoftStorage bool
+	// Claimed is where on the host the volumes lie that are volume.Claimed, by name. Nil is a machine whose claims are
+	// volumes of its own, by name.
+	Claimed map[string]volume.Place
 	// Places says what no pod gets of the host, and where nothing is made for it.
 	Places place.Rules
 	// HostsFile is where the pod's /etc/hosts is written; its directory exists.

@@ -162,6 +162,9 @@ var clustered = []string{
 	"spec.evictionResponders",
 }
 
+// clusteredVolumes are the sources of volumes that are such.
+var clusteredVolumes = []string{".serviceAccountToken", ".ephemeral", ".csi"}
+
 // unsupported refuses a pod that asks for what no pod of Bulkhead's can have.
 func unsupported(pod *corev1.Pod) *pods.Rejection {
 	var all []string
@@ -169,17 +172,14 @@ func unsupported(pod *corev1.Pod) *pods.Rejection {
 		within := func(known string) bool {
 			return field == known || strings.HasPrefix(field, known+".") || strings.HasPrefix(field, known+"[")
 		}
-		token := strings.HasPrefix(field, "spec.volumes[") && strings.HasSuffix(field, ".serviceAccountToken")
+		volume := strings.HasPrefix(field, "spec.volumes[") && slices.ContainsFunc(clusteredVolumes, func(kind string) bool {
+			return strings.HasSuffix(field, kind)
+		})
 		resources := strings.Contains(field, ".resources.requests.") || strings.Contains(field, ".resources.limits.")
-		if !token && !resources && !slices.ContainsFunc(clustered, within) {
+		if !volume && !resources && !slices.ContainsFunc(clustered, within) {
 			all = append(all, field+" "+message)
 		}
 	})
-	for i := range pod.Spec.Volumes {
-		if pod.Spec.Volumes[i].PersistentVolumeClaim != nil { // which are a machine's own elsewhere
-			all = append(all, fmt.Sprintf("spec.volumes[%d].persistentVolumeClaim is not honoured: a node does not mount claims yet", i))
-		}
-	}
 	if len(all) == 0 {
 		return nil
 	}

@@ -19,6 +19,7 @@ func refuse(pod *corev1.Pod) string {
 		v := &pod.Spec.Volumes[i]
 		for field, set := range map[string]bool{
 			"hostPath": v.HostPath != nil, "image": v.Image != nil, "persistentVolumeClaim": v.PersistentVolumeClaim != nil,
+			"ephemeral": v.Ephemeral != nil, "csi": v.CSI != nil,
 			"emptyDir.medium":    v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumDefault,
 			"emptyDir.sizeLimit": v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil && !v.EmptyDir.SizeLimit.IsZero(),
 		} {

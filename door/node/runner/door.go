@@ -18,6 +18,7 @@ type door struct {
 	r       *Runner
 	p       *manager.Pod
 	objects volume.Objects
+	claims  volume.Claims // nil for none
 	release func()
 
 	resize sync.Mutex // held while what the pod asks for, and has of the node, may change
@@ -27,6 +28,9 @@ func (r *Runner) door(p *manager.Pod) manager.Door {
 	d := &door{r: r, p: p}
 	objects, release := r.o.Objects.Of(p.Given())
 	d.objects, d.release = objects, sync.OnceFunc(release)
+	if r.o.Claims != nil {
+		d.claims = r.o.Claims(p.Given(), p.Dir())
+	}
 	return d
 }
 
@@ -36,7 +40,7 @@ func (d *door) Configure(o *pod.Options) error {
 	o.Runtime, o.Images = node.Backend.Runtime, node.Backend.Images
 	o.Dial, o.Pauses, o.Resume, o.Allocatable = node.Backend.Dial, node.Backend.Pauses, node.Backend.Resume, node.Backend.Allocatable
 	o.SeccompDir, o.NodeName, o.HostIP, o.ClusterDomain = node.SeccompDir, node.Node, node.HostIP, node.ClusterDomain
-	o.Objects, o.Places = d.objects, node.Backend.Places
+	o.Objects, o.Claims, o.Places = d.objects, d.claims, node.Backend.Places
 	o.FailFast, o.SoftStorage = false, true // a node evicts
 	if node.Services != nil {
 		o.Services = func(ctx context.Context) ([]*corev1.Service, error) { return node.Services(ctx, d.p.UID()) }

@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -64,6 +65,8 @@ type Options struct {
 	SeccompDir     string
 	Backend        Backend
 	Objects        Objects
+	// Claims are the claims of a pod, and the volumes of drivers, whose own directory is dir; nil has none.
+	Claims func(p *corev1.Pod, dir string) volume.Claims
 	// Services are those of which a pod gets variables; nil is none.
 	Services func(ctx context.Context, uid types.UID) ([]*corev1.Service, error)
 	// Resources are what the pods have of the node; nil is nobody who counts.
@@ -109,7 +112,21 @@ func Open(ctx context.Context, o Options) (*Runner, error) {
 		return nil, fmt.Errorf("take over the pods: %w", err)
 	}
 	r.manager = m
+	r.releaseEnded()
 	return r, nil
+}
+
+// releaseEnded has the claims of pods that have ended be unmounted, where an earlier process did not come so far.
+func (r *Runner) releaseEnded() {
+	for _, p := range r.manager.All() {
+		claims := p.Door().(*door).claims
+		if claims == nil || !p.HasEnded() || p.Damaged() != nil { // whose VM may run
+			continue
+		}
+		if status := p.Status(); podstatus.Ended(&status) {
+			claims.Release()
+		}
+	}
 }
 
 // Close ends supervision. The pods run on.

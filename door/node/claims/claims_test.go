@@ -1,0 +1,417 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/place"
+)
+
+var errPassing = errors.New("a moment's fault")
+
+// driver is a Mounter that fails as it is told.
+type driver struct {
+	mu       sync.Mutex
+	mounts   []Request
+	unmounts []string
+	mount    error
+	unmount  []error // of the next ones
+	place    Place
+}
+
+func (d *driver) Mount(_ context.Context, r Request) (Place, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mounts = append(d.mounts, r)
+	return d.place, d.mount
+}
+
+func (d *driver) Unmount(_ context.Context, uid types.UID, volume string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unmounts = append(d.unmounts, string(uid)+"/"+volume)
+	if len(d.unmount) > 0 {
+		err := d.unmount[0]
+		d.unmount = d.unmount[1:]
+		return err
+	}
+	return nil
+}
+
+// world is one pod with a claim that is bound to a local PersistentVolume.
+type world struct {
+	pod    *corev1.Pod
+	claim  *corev1.PersistentVolumeClaim
+	pv     *corev1.PersistentVolume
+	node   *corev1.Node
+	rules  place.Rules
+	driver *driver
+	client *fake.Clientset
+	data   string // where the volume lies
+	dir    string // the pod's own
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	root := t.TempDir()
+	w := &world{data: filepath.Join(root, "data"), dir: filepath.Join(root, "pod"), driver: &driver{place: Place{Path: "/csi"}}}
+	for _, dir := range []string{w.data, w.dir} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.pod = podOf("u1")
+	w.claim = &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "claim"},
+		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+		Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+	}
+	w.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", UID: "volume"}, Spec: corev1.PersistentVolumeSpec{
+		ClaimRef: &corev1.ObjectReference{UID: "claim"}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		NodeAffinity: affinity("node"),
+	}}
+	w.pv.Spec.Local = &corev1.LocalVolumeSource{Path: w.data}
+	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelHostname: "node"}}}
+	return w
+}
+
+func podOf(uid types.UID) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: uid}, Spec: corev1.PodSpec{
+		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
+		}}},
+		Containers: []corev1.Container{{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}}},
+	}}
+}
+
+func affinity(host string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{
+			Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host},
+		}},
+	}}}}
+}
+
+// open makes a keeper over what the world has now.
+func (w *world) open(t *testing.T) *Keeper {
+	t.Helper()
+	w.client = fake.NewClientset()
+	for _, object := range []runtime.Object{w.claim, w.pv} {
+		if err := w.client.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := New(Options{Client: w.client, Node: func() *corev1.Node { return w.node }, Places: w.rules, CSI: w.driver})
+	t.Cleanup(k.Close)
+	return k
+}
+
+func (w *world) device() { w.pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }
+
+// mapped has the pod use its volume as a device.
+func (w *world) mapped() {
+	w.pod.Spec.Containers[0].VolumeMounts = nil
+	w.pod.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/v"}}
+}
+
+// TestWhatAPodWaitsFor: each with its reason, and none of them is remembered as mounted.
+func TestWhatAPodWaitsFor(t *testing.T) {
+	t.Parallel()
+	for why, tt := range map[string]struct {
+		change func(*world)
+		says   string
+	}{
+		"no claim":    {func(w *world) { w.claim.Name = "other" }, `failed to fetch PVC from API server: persistentvolumeclaims "c" not found`},
+		"going claim": {func(w *world) { w.claim.DeletionTimestamp = new(metav1.Now()) }, "PVC is being deleted"},
+		"pending":     {func(w *world) { w.claim.Status.Phase = corev1.ClaimPending }, "PVC is not bound"},
+		"no volume":   {func(w *world) { w.claim.Spec.VolumeName = "" }, "PVC is not bound"},
+		"lost volume": {func(w *world) { w.pv.Name = "other" }, `failed to get PV from API server: persistentvolumes "pv" not found`},
+		"unbound PV":  {func(w *world) { w.pv.Spec.ClaimRef = nil }, "PV pv is bound to another claim"},
+		"other's PV":  {func(w *world) { w.pv.Spec.ClaimRef.UID = "earlier" }, "PV pv is bound to another claim"},
+		"other node":  {func(w *world) { w.pv.Spec.NodeAffinity = affinity("other") }, `MountVolume.NodeAffinity check failed for volume "pv"`},
+		"no node":     {func(w *world) { w.node = nil }, "not registered yet"},
+		"device":      {func(w *world) { w.device() }, "volume v has volumeMode Block, but is specified in volumeMounts"},
+		"no device":   {func(w *world) { w.mapped() }, "volume v has volumeMode Filesystem, but is specified in volumeDevices"},
+		"kind": {func(w *world) {
+			w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}
+		}, "PersistentVolume pv is of kind nfs, which this node does not mount"},
+		"no kind":    {func(w *world) { w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{} }, "of kind unknown"},
+		"not there":  {func(w *world) { w.pv.Spec.Local.Path = "/nowhere/at/all" }, "no such file or directory"},
+		"a file":     {func(w *world) { w.pv.Spec.Local.Path = "/etc/passwd" }, "only directories and block devices are supported"},
+		"own":        {func(w *world) { w.rules.Own = []string{filepath.Dir(w.data)} }, "Bulkhead's own"},
+		"a kernel's": {func(w *world) { w.pv.Spec.Local.Path = "/proc/sys" }, "a kernel of its own"},
+		"no disk":    {func(w *world) { w.device(); w.mapped() }, "is no block device"},
+		"host disk": {func(w *world) {
+			w.device()
+			w.mapped()
+			w.hostPath("")
+		}, "a hostPath cannot be of volumeMode Block"},
+		"host type":  {func(w *world) { w.hostPath(corev1.HostPathFile) }, "hostPath type check failed"},
+		"host place": {func(w *world) { w.hostPath(""); w.rules.Own = []string{filepath.Dir(w.data)} }, "Bulkhead's own"},
+		"driver": {func(w *world) {
+			w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}}
+			w.driver.mount = errPassing
+		}, `MountVolume.SetUp failed for volume "v" : a moment's fault`},
+		"not its own":   {func(w *world) { w.ephemeral() }, "PVC ns/p-v was not created for pod ns/p (pod is not owner)"},
+		"earlier pod's": {func(w *world) { w.ephemeral(); w.own("u0") }, "(pod is not owner)"},
+	} {
+		t.Run(why, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			tt.change(w)
+			v := w.open(t).Of(w.pod, w.dir)
+			_, err := v.Mount(t.Context(), w.pod)
+			if err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "\n") ||
+				!strings.HasPrefix(err.Error(), "Unable to attach or mount volumes: unmounted volumes=[v]: ") {
+				t.Errorf("%v, want %q", err, tt.says)
+			}
+			if places := v.Places(); len(places) > 0 {
+				t.Errorf("places %v", places)
+			}
+			if err := v.Unmount(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func (w *world) hostPath(kind corev1.HostPathType) {
+	w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: w.data, Type: &kind}}
+}
+
+// ephemeral has the pod have a volume of its own instead of a claim.
+func (w *world) ephemeral() {
+	w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+	w.claim.Name = "p-v"
+}
+
+func (w *world) own(uid types.UID) {
+	w.claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "p", UID: uid, Controller: new(true)}}
+}
+
+// TestPlaces: where volumes lie, and who may write there.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*world)
+		want   Place // with the path left out where it is the volume's
+	}{
+		"local":     {func(*world) {}, Place{}},
+		"hostPath":  {func(w *world) { w.hostPath(corev1.HostPathDirectory) }, Place{}},
+		"no type":   {func(w *world) { w.hostPath("") }, Place{}},
+		"ephemeral": {func(w *world) { w.ephemeral(); w.own("u1") }, Place{}},
+		"read-only": {func(w *world) { w.pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true }, Place{ReadOnly: true}},
+		"for readers": {func(w *world) {
+			w.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+		}, Place{ReadOnly: true}},
+		"for readers too": {func(w *world) {
+			w.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteOnce}
+		}, Place{}},
+		"anywhere": {func(w *world) { w.pv.Spec.NodeAffinity = nil }, Place{}},
+		"driver": {func(w *world) {
+			w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}}
+		}, Place{Path: "/csi"}},
+		"inline": {func(w *world) {
+			w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d", ReadOnly: new(true)}}
+		}, Place{Path: "/csi", ReadOnly: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			tt.change(w)
+			if tt.want.Path == "" {
+				tt.want.Path = w.data
+			}
+			places, err := w.open(t).Of(w.pod, w.dir).Mount(t.Context(), w.pod)
+			if err != nil || len(places) != 1 || places["v"] != tt.want {
+				t.Errorf("%v, %v, want %v", places, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestTheNextProcess: it knows what was mounted without an API server, also of what was only begun, and undoes it.
+func TestTheNextProcess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}}
+	w.driver.mount = errPassing
+	if _, err := w.open(t).Of(w.pod, w.dir).Mount(t.Context(), w.pod); !errors.Is(err, errPassing) {
+		t.Fatal(err)
+	}
+	begun := w.open(t)
+	if got := begun.Of(w.pod, w.dir).Places(); len(got) > 0 {
+		t.Errorf("begun: %v", got)
+	}
+	if got := begun.Requests(); len(got) != 1 || got[0].PV.Spec.CSI.VolumeHandle != "h" || got[0].Volume != "v" || got[0].Pod.UID != "u1" {
+		t.Errorf("begun: %+v", got)
+	}
+	w.driver.mount = nil
+	if _, err := begun.Of(w.pod, w.dir).Mount(t.Context(), w.pod); err != nil {
+		t.Fatal(err)
+	}
+	next := w.open(t)
+	w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errPassing })
+	v := next.Of(w.pod, w.dir)
+	if got := v.Places(); got["v"].Path != "/csi" {
+		t.Errorf("mounted: %v", got)
+	}
+	if _, err := v.Mount(t.Context(), w.pod); err != nil {
+		t.Errorf("for another VM: %v", err)
+	}
+	w.driver.unmount = []error{errPassing}
+	if err := v.Unmount(t.Context()); !errors.Is(err, errPassing) || len(v.Places()) != 1 {
+		t.Errorf("%v, %v", err, v.Places())
+	}
+	last := w.open(t).Of(w.pod, w.dir)
+	for range 2 {
+		if err := last.Unmount(t.Context()); err != nil || len(last.Places()) != 0 {
+			t.Errorf("%v, %v", err, last.Places())
+		}
+	}
+	if got := strings.Join(w.driver.unmounts, " "); got != "u1/v u1/v" {
+		t.Error(got)
+	}
+}
+
+// TestDamagedRecord: what it was the record of is unmounted by its name.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if _, err := w.open(t).Of(w.pod, w.dir).Mount(t.Context(), w.pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, "claims/v.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v := w.open(t).Of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1"}}, w.dir)
+	if err := v.Unmount(t.Context()); err != nil || len(w.driver.unmounts) != 1 {
+		t.Errorf("%v, %v", err, w.driver.unmounts)
+	}
+}
+
+// TestOnePod: a claim that is for one pod is not a second one's, until the first has gone.
+func TestOnePod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	first := w.open(t).Of(w.pod, w.dir)
+	if _, err := first.Mount(t.Context(), w.pod); err != nil {
+		t.Fatal(err)
+	}
+	k := w.open(t) // of another process
+	first = k.Of(w.pod, w.dir)
+	pod := podOf("u2")
+	second := k.Of(pod, t.TempDir())
+	changed := second.Changed()
+	if _, err := second.Mount(t.Context(), pod); !errors.Is(err, errUsed) {
+		t.Fatal(err)
+	}
+	if _, err := first.Mount(t.Context(), w.pod); err != nil {
+		t.Errorf("its own: %v", err)
+	}
+	if err := first.Unmount(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	if _, err := second.Mount(t.Context(), pod); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnotherVolume: what was begun of a claim that was made anew since is undone first.
+func TestAnotherVolume(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}}
+	w.driver.mount = errPassing
+	if _, err := w.open(t).Of(w.pod, w.dir).Mount(t.Context(), w.pod); !errors.Is(err, errPassing) {
+		t.Fatal(err)
+	}
+	w.pv.UID, w.driver.unmount = "other", []error{errPassing}
+	v := w.open(t).Of(w.pod, w.dir)
+	if _, err := v.Mount(t.Context(), w.pod); !errors.Is(err, errPassing) || len(w.driver.mounts) != 1 {
+		t.Fatal(err)
+	}
+	w.driver.mount = nil
+	if _, err := v.Mount(t.Context(), w.pod); err != nil || len(w.driver.unmounts) != 2 || w.driver.mounts[1].PV.UID != "other" {
+		t.Errorf("%v, %v, %v", err, w.driver.unmounts, w.driver.mounts)
+	}
+}
+
+// TestRelease: it goes on until nothing is left, and at once when something has changed.
+func TestRelease(t *testing.T) {
+	w := newWorld(t)
+	w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}}
+	synctest.Test(t, func(t *testing.T) {
+		k := w.open(t)
+		v := k.Of(w.pod, w.dir)
+		if _, err := v.Mount(t.Context(), w.pod); err != nil {
+			t.Fatal(err)
+		}
+		w.driver.unmount = []error{errPassing, errPassing, errPassing, errPassing}
+		v.Release()
+		v.Release()
+		synctest.Wait()
+		tries := func() int {
+			w.driver.mu.Lock()
+			defer w.driver.mu.Unlock()
+			return len(w.driver.unmounts)
+		}
+		if n := tries(); n != 1 {
+			t.Errorf("%d tries at once", n)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if n := tries(); n != 2 {
+			t.Errorf("%d tries after a pause", n)
+		}
+		k.Changed()
+		synctest.Wait()
+		if n := tries(); n != 3 {
+			t.Errorf("%d tries after a change", n)
+		}
+		time.Sleep(time.Minute)
+		if n := tries(); n != 5 || len(k.Requests()) > 0 {
+			t.Errorf("%d tries in the end, %v", n, k.Requests())
+		}
+		k.Close()
+	})
+}
+
+// TestUnwritten: nothing is mounted that cannot be written down, nor undone of what cannot be read.
+func TestUnwritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}}
+	records := filepath.Join(w.dir, "claims")
+	if err := os.WriteFile(records, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v := w.open(t).Of(w.pod, w.dir)
+	if _, err := v.Mount(t.Context(), w.pod); err == nil || len(w.driver.mounts) > 0 {
+		t.Errorf("mounted: %v", w.driver.mounts)
+	}
+	if err := v.Unmount(t.Context()); err == nil {
+		t.Error("nothing is known, and nothing is said to be left")
+	}
+	if err := os.Remove(records); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Mount(t.Context(), w.pod); err != nil {
+		t.Error(err)
+	}
+}

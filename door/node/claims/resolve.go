@@ -1,0 +1,118 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
+	storagehelper "k8s.io/component-helpers/storage/volume"
+)
+
+// resolve finds what a volume is, by the API server. Its errors are a kubelet's.
+func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, one *corev1.Volume) (record, error) {
+	if inline := one.CSI; inline != nil {
+		return record{ReadOnly: inline.ReadOnly != nil && *inline.ReadOnly}, nil
+	}
+	name, readOnly := ephemeral.VolumeClaimName(pod, one), false
+	if own := one.PersistentVolumeClaim; own != nil {
+		name, readOnly = own.ClaimName, own.ReadOnly
+	}
+	claim, err := v.claim(ctx, pod, one, name)
+	if err != nil {
+		return record{}, fmt.Errorf("error processing PVC %s/%s: %w", pod.Namespace, name, err)
+	}
+	pv, err := v.persistentVolume(ctx, claim)
+	if err != nil {
+		return record{}, fmt.Errorf("error processing PVC %s/%s: %w", pod.Namespace, name, err)
+	}
+	r := record{PV: trimmed(pv), ReadOnly: readOnly || onlyRead(pv)}
+	if r.Block, err = used(pod, one.Name, pv); err != nil {
+		return record{}, err
+	}
+	return r, nil
+}
+
+// The reasons for which a pod waits for its claim.
+var (
+	errDeleted  = errors.New("PVC is being deleted")
+	errNotBound = errors.New("PVC is not bound")
+	errAlone    = errors.New("there is no API server")
+)
+
+// claim reads a claim that is bound. A node may get its pods' claims, and neither list nor watch them.
+func (v *Volumes) claim(ctx context.Context, pod *corev1.Pod, one *corev1.Volume, name string) (*corev1.PersistentVolumeClaim, error) {
+	if v.k.o.Client == nil {
+		return nil, errAlone
+	}
+	claim, err := v.k.o.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("failed to fetch PVC from API server: %w", err)
+	}
+	if one.Ephemeral != nil {
+		if err := ephemeral.VolumeIsForPod(pod, claim); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case claim.DeletionTimestamp != nil:
+		return nil, errDeleted
+	case claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "":
+		return nil, errNotBound
+	}
+	return claim, nil
+}
+
+// persistentVolume reads what a claim is bound to.
+func (v *Volumes) persistentVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
+	pv, err := v.k.o.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("failed to get PV from API server: %w", err)
+	}
+	if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
+		return nil, fmt.Errorf("PV %s is bound to another claim than this one, %s", pv.Name, claim.UID)
+	}
+	node := v.k.o.Node()
+	if node == nil {
+		return nil, errors.New("the Node is not registered yet")
+	}
+	if err := storagehelper.CheckNodeAffinity(pv, node.Labels); err != nil {
+		return nil, fmt.Errorf("MountVolume.NodeAffinity check failed for volume %q : %w", pv.Name, err)
+	}
+	return pv, nil
+}
+
+// onlyRead tells whether a PersistentVolume may be read only.
+func onlyRead(pv *corev1.PersistentVolume) bool {
+	modes := pv.Spec.AccessModes
+	return len(modes) > 0 && !slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })
+}
+
+// onePod tells whether a PersistentVolume is for one pod alone.
+func onePod(pv *corev1.PersistentVolume) bool {
+	return slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteOncePod)
+}
+
+// used tells whether a volume is used as a device, which it must be if it is one.
+func used(pod *corev1.Pod, name string, pv *corev1.PersistentVolume) (block bool, err error) {
+	block = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	check := func(mounts []corev1.VolumeMount, devices []corev1.VolumeDevice) {
+		mounted := slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return m.Name == name })
+		mapped := slices.ContainsFunc(devices, func(d corev1.VolumeDevice) bool { return d.Name == name })
+		switch {
+		case block && mounted:
+			err = fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", name)
+		case !block && mapped:
+			err = fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", name)
+		}
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			check(list[i].VolumeMounts, list[i].VolumeDevices)
+		}
+	}
+	return block, err
+}

@@ -1,0 +1,210 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+// Volumes are those of one pod. It implements volume.Claims.
+type Volumes struct {
+	k      *Keeper
+	pod    *corev1.Pod // as it was given; of a pod whose record is damaged there is no more than its UID
+	dir    string
+	unread error // why it is not known what an earlier process has left
+
+	op chan struct{} // held by who mounts or unmounts
+
+	mu        sync.Mutex
+	records   map[string]record
+	releasing bool
+}
+
+var _ volume.Claims = (*Volumes)(nil)
+
+// Places implements volume.Claims.
+func (v *Volumes) Places() map[string]Place {
+	places := map[string]Place{}
+	for name, r := range v.known() {
+		if r.Place != nil {
+			places[name] = *r.Place
+		}
+	}
+	return places
+}
+
+// Changed implements volume.Claims.
+func (v *Volumes) Changed() <-chan struct{} { return v.k.changed.Next() }
+
+// Mount implements volume.Claims.
+func (v *Volumes) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Place, error) {
+	done, err := v.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var failed, why []string
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		one := &pod.Spec.Volumes[i]
+		if !volume.Claimed(&one.VolumeSource) {
+			continue
+		}
+		if err := v.mount(ctx, pod, one); err != nil {
+			failed, why, errs = append(failed, one.Name), append(why, err.Error()), append(errs, err)
+		}
+	}
+	if len(errs) > 0 {
+		return nil, &mountError{fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s]: %s",
+			strings.Join(failed, " "), strings.Join(why, "; ")), errors.Join(errs...)}
+	}
+	return v.Places(), nil
+}
+
+// mountError says in one line which volumes are not there, and matches all that is the matter with them.
+type mountError struct {
+	text string
+	error
+}
+
+func (e *mountError) Error() string { return e.text }
+
+// Unwrap returns what is the matter.
+func (e *mountError) Unwrap() error { return e.error }
+
+// begin makes the caller the only one who mounts or unmounts, until done.
+func (v *Volumes) begin(ctx context.Context) (done func(), err error) {
+	select {
+	case v.op <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the pod's volumes are being mounted or unmounted: %w", ctx.Err())
+	}
+	done = func() { <-v.op }
+	if v.unread != nil {
+		if err := v.read(); v.unread != nil {
+			done()
+			return nil, err
+		}
+	}
+	return done, nil
+}
+
+// mount has one volume be there. The record is written before anything is mounted.
+func (v *Volumes) mount(ctx context.Context, pod *corev1.Pod, one *corev1.Volume) error {
+	before, there := v.known()[one.Name]
+	r := before
+	if before.Place == nil {
+		next, err := v.resolve(ctx, pod, one)
+		if err != nil {
+			return err
+		}
+		if there && (before.damaged || !sameVolume(before, next)) {
+			// An earlier try had another volume under this name.
+			if err := v.unmount(ctx, one.Name); err != nil {
+				return err
+			}
+		}
+		r = next
+		if err := v.k.take(v, one.Name, r); err != nil {
+			return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", one.Name, err)
+		}
+	}
+	place, err := v.place(ctx, one.Name, r)
+	if err != nil {
+		return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", one.Name, err)
+	}
+	if r.Place != nil && *r.Place == place {
+		return nil
+	}
+	r.Place = &place
+	return v.save(one.Name, r)
+}
+
+func sameVolume(a, b record) bool {
+	return (a.PV == nil) == (b.PV == nil) && (a.PV == nil || a.PV.UID == b.PV.UID)
+}
+
+// Unmount implements volume.Claims.
+func (v *Volumes) Unmount(ctx context.Context) error {
+	done, err := v.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var errs []error
+	for name := range v.known() {
+		errs = append(errs, v.unmount(ctx, name))
+	}
+	return errors.Join(errs...)
+}
+
+// unmount has nothing be left of one volume, and then of its record.
+func (v *Volumes) unmount(ctx context.Context, name string) error {
+	r := v.known()[name]
+	if v.k.o.CSI != nil && (r.damaged || r.PV == nil || r.PV.Spec.CSI != nil) {
+		if err := v.k.o.CSI.Unmount(ctx, v.pod.UID, name); err != nil {
+			return fmt.Errorf("UnmountVolume.TearDown failed for volume %q : %w", name, err)
+		}
+	}
+	if err := v.erase(name); err != nil {
+		return err
+	}
+	v.k.Changed() // another pod may wait for it
+	return nil
+}
+
+// The pauses between tries to unmount.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+	// tryTimeout bounds one try.
+	tryTimeout = time.Minute
+)
+
+// Release implements volume.Claims.
+func (v *Volumes) Release() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.releasing || v.k.ctx.Err() != nil {
+		return
+	}
+	v.releasing = true
+	v.k.wg.Go(func() {
+		v.release(v.k.ctx)
+		v.mu.Lock()
+		v.releasing = false
+		v.mu.Unlock()
+	})
+}
+
+// release unmounts until that succeeds or ctx ends.
+func (v *Volumes) release(ctx context.Context) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := v.try(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		v.k.o.Logger.Warn("a pod's volumes are unmounted again", "pod", v.pod.Namespace+"/"+v.pod.Name, "uid", v.pod.UID, "error", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-v.Changed():
+			// A driver may be there again.
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+func (v *Volumes) try(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	return v.Unmount(ctx)
+}
