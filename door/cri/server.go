@@ -19,7 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	service "github.com/bulkhead-project/bulkhead/cri"
-	"github.com/bulkhead-project/bulkhead/door/cri/metrics"
+	"github.com/bulkhead-project/bulkhead/door/metrics"
 	"github.com/bulkhead-project/bulkhead/door/cri/nri"
 	"github.com/bulkhead-project/bulkhead/door/cri/tracing"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"

@@ -115,7 +115,7 @@ func (s served) check(query string) error {
 // TestDashboard: every query of the dashboard is of series that are served.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../deploy/grafana/bulkhead.json")
+	text, err := os.ReadFile("../../deploy/grafana/bulkhead.json")
 	if err != nil {
 		t.Fatal(err)
 	}

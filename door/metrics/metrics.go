@@ -1,5 +1,5 @@
-// Package metrics are those of the door of kubelets, as Prometheus reads them: what its
-// engine tells (engine/measure), what its engine has, and its clients' calls.
+// Package metrics are those of the doors of kubelets and of a node, as Prometheus reads them: what the
+// engine tells (engine/measure), what it has, and its clients' calls.
 package metrics
 
 import (
