@@ -112,6 +112,11 @@ func (p *probes) watch(runCtx context.Context, c *container) *watched {
 		Changed: func() { p.r.tell(ctx, func() {}) },
 		Event:   func(reason, message string) { p.r.tell(ctx, func() { p.r.event(c, true, reason, message) }) },
 	}
+	if probed := p.r.o.Probed; probed != nil {
+		options.Probed = func(kind probe.Kind, result probe.Result, took time.Duration) {
+			probed(c.spec.Name, kind, result, took)
+		}
+	}
 	if last, known := p.r.o.Last[id]; known {
 		options.Last = &last
 	}

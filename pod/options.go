@@ -80,7 +80,9 @@ type Options struct {
 	Published func()
 	// Event, if set, is told what happens, in order, from the goroutine of Run;
 	// it must not block.
-	Event  func(Event)
+	Event func(Event)
+	// Probed, if set, is told of each probe of a container, from any goroutine; it must not block.
+	Probed func(container string, kind probe.Kind, result probe.Result, took time.Duration)
 	Logger *slog.Logger
 }
 

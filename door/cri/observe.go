@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/metrics"
 	"github.com/bulkhead-project/bulkhead/door/cri/tracing"
+	"github.com/bulkhead-project/bulkhead/door/metrics"
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 

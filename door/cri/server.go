@@ -19,9 +19,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	service "github.com/bulkhead-project/bulkhead/cri"
-	"github.com/bulkhead-project/bulkhead/door/metrics"
 	"github.com/bulkhead-project/bulkhead/door/cri/nri"
 	"github.com/bulkhead-project/bulkhead/door/cri/tracing"
+	"github.com/bulkhead-project/bulkhead/door/metrics"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"

@@ -129,6 +129,9 @@ func (m *Metrics) Called(service, method string, code codes.Code, took time.Dura
 // once.
 func (m *Metrics) Of(e *engine.Engine) { m.registry.MustRegister(possessions{e}) }
 
+// Gatherer has them for a server of others' metrics too.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
 // Handler serves the metrics.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()

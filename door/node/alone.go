@@ -36,6 +36,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 		return fmt.Errorf("node: %w", err)
 	}
 	n.guard()
+	n.count()
 	itself := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: n.labels()}, Spec: corev1.NodeSpec{Taints: o.Taints}}
 	itself.Status = n.measurer(facts).Status(ctx)
 	admits := admission.New(func() *corev1.Node { return itself }, n.runtime.Backend().Refuse, n.admits)
@@ -45,7 +46,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 	n.runner, err = runner.Open(ctx, runner.Options{
 		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: none{}, Claims: n.claimsOf,
 		Node: o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver,
-		Pod: func(types.UID) *corev1.Pod { return nil }, Changed: n.changed, Event: n.events.Pod, Logger: o.Logger,
+		Pod: func(types.UID) *corev1.Pod { return nil }, Changed: n.changed, Event: n.events.Pod, Watch: n.series, Logger: o.Logger,
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
@@ -56,7 +57,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
 	}
 	n.server = &http.Server{
-		Handler: api.New(n.runner, n.runtime, n.more, o.Logger).Handler(), ReadHeaderTimeout: 10 * time.Second,
+		Handler: n.series.Count(api.New(n.runner, n.runtime, n.more, o.Logger).Handler()), ReadHeaderTimeout: 10 * time.Second,
 	}
 	return n.serveAlone(ctx, ready)
 }

@@ -11,8 +11,8 @@ const module = "github.com/bulkhead-project/bulkhead/"
 
 // below are the packages of the door, each with those of the others that it may import.
 var below = map[string]string{
-	"": "admission api auth certs claims events eviction images local machine manifests mirrors object objects pods runner shutdown " +
-		"stats status",
+	"": "admission api auth certs claims events eviction images local machine manifests mirrors object objects pods runner series " +
+		"shutdown stats status",
 	"admission": "pods",
 	"api":       "",
 	"auth":      "",
@@ -31,6 +31,7 @@ var below = map[string]string{
 	"objects":   "tokens",
 	"pods":      "",
 	"runner":    "pods",
+	"series":    "",
 	"shutdown":  "",
 	"stats":     "machine",
 	"status":    "",

@@ -38,6 +38,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/objects"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/series"
 	"github.com/bulkhead-project/bulkhead/door/node/shutdown"
 	"github.com/bulkhead-project/bulkhead/door/node/status"
 	"github.com/bulkhead-project/bulkhead/engine"
@@ -110,6 +111,7 @@ type node struct {
 	images   *images.Keeper
 	eviction *eviction.Manager
 	shutdown *shutdown.Manager
+	series   *series.Series
 	pods     *pods.Controller
 	looks    atomic.Pointer[pods.Controller] // pods, once it is there
 	static   *static
@@ -204,6 +206,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	if n.certs, err = n.serving(); err != nil {
 		return err
 	}
+	n.count()
 	if n.listen, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen); err != nil {
 		return fmt.Errorf("serve the node's API: %w", err)
 	}
@@ -211,7 +214,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: n.objects, Claims: n.claimsOf,
 		Services: n.objects.Services, Resources: admits,
 		Node: o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver, Pod: n.cache.Get,
-		Changed: n.changed, Event: n.events.Pod, Logger: o.Logger,
+		Changed: n.changed, Event: n.events.Pod, Watch: n.series, Logger: o.Logger,
 	})
 	if err != nil {
 		return errors.Join(err, n.listen.Close())
@@ -229,7 +232,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		return err
 	}
 	guard := auth.New(n.client, o.Name, n.certs.Clients)
-	n.server = server(guard.Guard(api.New(n.runner, n.runtime, n.more, o.Logger).Handler(), o.Logger), n.certs.TLS())
+	n.server = server(n.series.Count(guard.Guard(api.New(n.runner, n.runtime, n.more, o.Logger).Handler(), o.Logger)), n.certs.TLS())
 	return nil
 }
 

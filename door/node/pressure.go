@@ -36,6 +36,7 @@ func (n *node) guard() {
 	})
 	n.eviction = eviction.New(eviction.Options{
 		Thresholds: n.o.Eviction, Measure: n.measure, Pods: n.active, Usage: n.usage, Evict: n.evict, Reclaim: n.images.Reclaim,
+		Evicted: func(signal string) { n.series.Evicted(signal) },
 		Free:    func(ctx context.Context) error { return n.runner.Free(ctx) },
 		Changed: changed, Warn: warn, Logger: n.o.Logger,
 	})

@@ -141,18 +141,29 @@ func (w *world) testStreams(t *testing.T) {
 // testFigures: what pods use is told through the API server, as metrics-server asks for it.
 func (w *world) testFigures(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
-	w.pod(ctx, t, "busy", `{containers: [{name: c, command: [sh, -c, "while :; do :; done"], resources: {limits: {cpu: 100m}}}]}`)
+	w.pod(ctx, t, "busy", `{containers: [{name: c, command: [sh, -c, "while :; do :; done"], resources: {limits: {cpu: 100m}},
+  readinessProbe: {exec: {command: ["true"]}}}]}`)
 	w.ready(ctx, t, "busy")
-	for path, want := range map[string]string{
-		"metrics/resource": `container_memory_working_set_bytes{container="c",namespace="default",pod="busy"}`,
-		"stats/summary":    `"name":"busy"`,
-		"metrics/cadvisor": `container_memory_working_set_bytes{container="c",`,
-		"metrics":          `kubelet_running_containers{container_state="running"}`,
-		"configz":          `"kind":"KubeletConfiguration"`,
-		"pods":             `"name":"busy"`,
+	for path, all := range map[string][]string{
+		"metrics/resource": {`container_memory_working_set_bytes{container="c",namespace="default",pod="busy"}`},
+		"stats/summary":    {`"name":"busy"`},
+		"metrics/cadvisor": {`container_memory_working_set_bytes{container="c",`},
+		"metrics/probes": {
+			`prober_probe_total{container="c",namespace="default",pod="busy",`, `prober_probe_duration_seconds_count{container="c",`,
+		},
+		"metrics": {
+			`kubelet_running_containers{container_state="running"}`, `kubelet_pod_start_sli_duration_seconds_count `,
+			`kubelet_http_requests_total{long_running="false",method="GET",path="metrics",`, `bulkhead_pod_start_phase_seconds_count{phase="shim",`,
+			`bulkhead_pods{state="ready"}`, `bulkhead_vm_memory_taken_bytes `,
+		},
+		"configz": {`"kind":"KubeletConfiguration"`},
+		"pods":    {`"name":"busy"`},
 	} {
-		if page := w.typed(ctx, t, "", "get", "--raw", "/api/v1/nodes/node/proxy/"+path); !strings.Contains(page, want) {
-			t.Errorf("%s: no %s in %.500s", path, want, page)
+		page := w.typed(ctx, t, "", "get", "--raw", "/api/v1/nodes/node/proxy/"+path)
+		for _, want := range all {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s: no %s in %.500s", path, want, page)
+			}
 		}
 	}
 }

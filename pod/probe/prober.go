@@ -54,6 +54,8 @@ type Options struct {
 	// from goroutines of Run and may block until its context ends.
 	Changed func()
 	Event   func(reason, message string)
+	// Probed, if set, is told of each probe that counts: what it found, and how long it took. It must not block.
+	Probed func(kind Kind, result Result, took time.Duration)
 }
 
 // Prober carries out the probes of one run of a container. The protocol: New,

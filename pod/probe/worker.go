@@ -94,6 +94,7 @@ func (w *worker) once(ctx context.Context, due bool) bool {
 	var result Result
 	var output string
 	var err error
+	began := time.Now()
 	for try := 0; try == 0 || err != nil && try < attempts && ctx.Err() == nil; try++ {
 		result, output, err = w.p.o.Ask(ctx, w.probe)
 	}
@@ -102,6 +103,9 @@ func (w *worker) once(ctx context.Context, due bool) bool {
 	}
 	if times, stalled := w.p.o.Stalls(); stalled || times != stalls {
 		return true
+	}
+	if due || err == nil && result != Failure {
+		w.tell(result, err, time.Since(began))
 	}
 	if result == Warning {
 		w.event("ProbeWarning", fmt.Sprintf("%s probe warning: %s", w.kind, Line(output)))
@@ -137,6 +141,16 @@ func (w *worker) count(result Result) bool {
 		return w.times >= int(w.probe.FailureThreshold)
 	}
 	return w.times >= int(w.probe.SuccessThreshold)
+}
+
+// tell tells of a probe that counts.
+func (w *worker) tell(result Result, err error, took time.Duration) {
+	if err != nil {
+		result = Unknown
+	}
+	if w.p.o.Probed != nil {
+		w.p.o.Probed(w.kind, result, took)
+	}
 }
 
 func (w *worker) event(reason, message string) {

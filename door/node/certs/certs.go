@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/certificate"
@@ -88,8 +90,24 @@ func (s *store) current() (*tls.Certificate, error) {
 	return pair, err
 }
 
+// failures counts how often a certificate could not be renewed.
+type failures struct{ atomic.Uint64 }
+
+// Inc implements certificate.Counter.
+func (f *failures) Inc() { f.Add(1) }
+
+// expiry is when a pair expires; zero is that there is none.
+func expiry(pair *tls.Certificate) time.Time {
+	if pair == nil || pair.Leaf == nil {
+		return time.Time{}
+	}
+	return pair.Leaf.NotAfter
+}
+
 // manage makes the manager that renews the pairs of a store, by whatever client serves at that moment.
-func manage(s *store, signer string, template *x509.CertificateRequest, client func(*tls.Certificate) (kubernetes.Interface, error),
+func manage(
+	s *store, failed *failures, signer string, template *x509.CertificateRequest,
+	client func(*tls.Certificate) (kubernetes.Interface, error),
 ) (certificate.Manager, error) {
 	usages := certificate.DefaultKubeletClientGetUsages
 	if s.prefix == servingPair {
@@ -97,6 +115,7 @@ func manage(s *store, signer string, template *x509.CertificateRequest, client f
 	}
 	m, err := certificate.NewManager(&certificate.Config{
 		Name: s.prefix, ClientsetFn: client, Template: template, SignerName: signer, GetUsages: usages, CertificateStore: s,
+		CertificateRenewFailure: failed,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("renew certificates: %w", err)

@@ -33,6 +33,7 @@ type Client struct {
 	config  *rest.Config
 	manager certificate.Manager
 	cert    atomic.Pointer[tls.Certificate]
+	failed  failures
 	dialer  *connrotation.Dialer
 	// get and dial are the same for all clients: transports are kept by them.
 	get  transport.GetCertHolder
@@ -62,7 +63,7 @@ func NewClient(config *rest.Config, o Options) (*Client, error) {
 		c.dialer.CloseAll()
 	}
 	template := &x509.CertificateRequest{Subject: subject(o.Node)}
-	c.manager, err = manage(s, certificatesv1.KubeAPIServerClientKubeletSignerName, template, c.clientset)
+	c.manager, err = manage(s, &c.failed, certificatesv1.KubeAPIServerClientKubeletSignerName, template, c.clientset)
 	return c, err
 }
 
@@ -104,6 +105,12 @@ func (c *Client) clientset(current *tls.Certificate) (kubernetes.Interface, erro
 	}
 	return kubernetes.NewForConfigAndClient(c.config, own)
 }
+
+// Expires is when the certificate does.
+func (c *Client) Expires() time.Time { return expiry(c.cert.Load()) }
+
+// RenewFailures is how often it could not be renewed.
+func (c *Client) RenewFailures() uint64 { return c.failed.Load() }
 
 // Run renews the certificate until ctx ends.
 func (c *Client) Run(ctx context.Context) {

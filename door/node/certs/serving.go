@@ -41,6 +41,7 @@ type Serving struct {
 	o       ServingOptions
 	cert    atomic.Pointer[tls.Certificate]
 	clients atomic.Pointer[x509.CertPool]
+	failed  failures
 	manager certificate.Manager // nil for a certificate that is not asked for
 }
 
@@ -75,7 +76,7 @@ func NewServing(o ServingOptions) (*Serving, error) {
 	template := &x509.CertificateRequest{
 		Subject: subject(o.Node), DNSNames: []string{o.Node}, IPAddresses: []net.IP{net.ParseIP(o.IP)},
 	}
-	s.manager, err = manage(files, certificatesv1.KubeletServingSignerName, template,
+	s.manager, err = manage(files, &s.failed, certificatesv1.KubeletServingSignerName, template,
 		func(*tls.Certificate) (kubernetes.Interface, error) { return o.Client, nil })
 	return s, err
 }
@@ -89,6 +90,12 @@ func (s *Serving) TLS() *tls.Config {
 		NextProtos:     []string{"http/1.1"}, // streams are upgrades of connections
 	}
 }
+
+// Expires is when the certificate does that serves now.
+func (s *Serving) Expires() time.Time { return expiry(s.cert.Load()) }
+
+// RenewFailures is how often it could not be renewed.
+func (s *Serving) RenewFailures() uint64 { return s.failed.Load() }
 
 // Clients are the authorities of client certificates, nil for none.
 func (s *Serving) Clients() *x509.CertPool { return s.clients.Load() }

@@ -48,6 +48,8 @@ type Options struct {
 	Usage func(ctx context.Context) (map[types.UID]Usage, error)
 	// Evict ends a pod at once, with the reason Evicted, and returns when it has ended.
 	Evict func(ctx context.Context, pod *corev1.Pod, message string) error
+	// Evicted, if set, is called with each eviction's signal: that of a threshold, or of a limit.
+	Evicted func(signal string)
 	// Free frees the disk that pods that have ended hold, those that were evicted among them.
 	Free func(ctx context.Context) error
 	// Reclaim frees disk of what nobody uses.
@@ -196,7 +198,7 @@ func (m *Manager) evictOne(ctx context.Context, low Threshold, host Host, pods [
 			return
 		}
 		if !Critical(pod) {
-			m.evict(ctx, pod, message(low, host, pod, usage[pod.UID]))
+			m.evict(ctx, pod, low.Signal, message(low, host, pod, usage[pod.UID]))
 			return
 		}
 	}
@@ -204,7 +206,10 @@ func (m *Manager) evictOne(ctx context.Context, low Threshold, host Host, pods [
 }
 
 // evict ends one pod.
-func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, message string) {
+func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, why Signal, message string) {
+	if m.o.Evicted != nil {
+		m.o.Evicted(string(why))
+	}
 	m.o.Logger.Warn("a pod is evicted", "pod", pod.Namespace+"/"+pod.Name, "why", message)
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()

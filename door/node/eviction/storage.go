@@ -29,16 +29,22 @@ func (m *Manager) overLimit(ctx context.Context, pods []*corev1.Pod, usage map[t
 		if ctx.Err() != nil {
 			return true
 		}
-		if why := exceeded(pod, usage[pod.UID]); why != "" && !Critical(pod) {
-			m.evict(ctx, pod, why)
+		if limit, why := exceeded(pod, usage[pod.UID]); why != "" && !Critical(pod) {
+			m.evict(ctx, pod, limit, why)
 			found = true
 		}
 	}
 	return found
 }
 
-// exceeded is why a pod has written too much, empty for one that has not.
-func exceeded(pod *corev1.Pod, u Usage) string {
+// The signals of limits of pods' own, as a kubelet calls them.
+const (
+	containerLimit Signal = "ephemeralcontainerfs.limit"
+	podLimit       Signal = "ephemeralpodfs.limit"
+)
+
+// exceeded is why a pod has written too much, empty for one that has not, and which of its limits that is.
+func exceeded(pod *corev1.Pod, u Usage) (limit Signal, why string) {
 	var sum int64
 	all := true // have a limit
 	for c, kind := range podspec.All(&pod.Spec) {
@@ -51,13 +57,13 @@ func exceeded(pod *corev1.Pod, u Usage) string {
 			sum += limit.Value()
 		}
 		if int64(u.Written[c.Name]) > limit.Value() {
-			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, &limit)
+			return containerLimit, fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, &limit)
 		}
 	}
 	if all && sum > 0 && int64(u.disk()) > sum {
-		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %d. ", sum)
+		return podLimit, fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %d. ", sum)
 	}
-	return ""
+	return "", ""
 }
 
 // free frees what pods that have ended hold. Where that fails no pod is evicted: what the last one held may be on the

@@ -10,12 +10,14 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 
 	"github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/door/metrics"
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
 	"github.com/bulkhead-project/bulkhead/door/streams"
 	"github.com/bulkhead-project/bulkhead/engine"
@@ -42,6 +44,7 @@ type Runtime struct {
 	engine  *engine.Engine
 	service *cri.Service
 	streams streaming.Server
+	metrics *metrics.Metrics
 }
 
 // Open opens it. Where another process has the instance, the error matches flock.ErrLocked. The caller
@@ -51,6 +54,8 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	options.Roots, options.Instance, options.Logger = o.Roots, Instance, o.Logger
 	options.HostPaths = []string{o.Pods, o.Volumes}
 	options.LogBytes = 2 * logs.Bound // room for what comes until a pod's rotator looks
+	seen := metrics.New()
+	options.Observer = seen
 	e, err := engine.Open(ctx, options)
 	if err != nil {
 		return nil, err
@@ -62,8 +67,12 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, errors.Join(fmt.Errorf("serve streams: %w", err), e.Close(ctx))
 	}
 	s := cri.New(e, cri.Options{Roots: o.Roots, Volumes: layout.Dirs{Own: o.Volumes}, Logger: o.Logger})
-	return &Runtime{engine: e, service: s, streams: server}, nil
+	seen.Of(e)
+	return &Runtime{engine: e, service: s, streams: server, metrics: seen}, nil
 }
+
+// Metrics are what the engine does and has, and this process.
+func (r *Runtime) Metrics() prometheus.Gatherer { return r.metrics.Gatherer() }
 
 // Close ends it. Pods live on.
 func (r *Runtime) Close(ctx context.Context) error { return r.engine.Close(ctx) }

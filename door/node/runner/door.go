@@ -4,12 +4,14 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
+	"github.com/bulkhead-project/bulkhead/pod/probe"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -49,6 +51,11 @@ func (d *door) Configure(o *pod.Options) error {
 		o.DNS = func() *runtimeapi.DNSConfig { return node.DNS(d.p.Given()) }
 	}
 	o.Conditions = d.conditions
+	if node.Watch != nil {
+		o.Probed = func(container string, kind probe.Kind, result probe.Result, took time.Duration) {
+			node.Watch.Probed(d.p.Given(), container, kind, result, took)
+		}
+	}
 	return nil
 }
 
@@ -74,5 +81,8 @@ func (d *door) conditions() (others []corev1.PodCondition) {
 func (d *door) Event(e pod.Event) {
 	if d.r.o.Event != nil {
 		d.r.o.Event(d.p.Given(), e)
+	}
+	if d.r.o.Watch != nil {
+		d.r.o.Watch.Event(d.p.Given(), e)
 	}
 }

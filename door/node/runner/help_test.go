@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,6 +174,7 @@ type world struct {
 	runtime *flaky
 	// resources are the runners'; nil is none.
 	resources Resources
+	watch     Watch
 	*Runner
 }
 
@@ -186,14 +189,18 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 	})
 }
 
+// refused is what connects to a port that nobody listens on.
+func refused(context.Context, string, int) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
+
 // open is the next Runner.
 func (w *world) open() {
 	w.t.Helper()
 	var err error
 	w.Runner, err = Open(w.t.Context(), Options{
-		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"), Backend: Backend{Runtime: w.runtime, Images: w.runtime},
+		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"),
+		Backend: Backend{Runtime: w.runtime, Images: w.runtime, Dial: refused},
 		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: func(types.UID) *corev1.Pod { return nil }, Changed: func(types.UID) {},
-		Resources: w.resources, Logger: slog.New(slog.DiscardHandler),
+		Resources: w.resources, Watch: w.watch, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)

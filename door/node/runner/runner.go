@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
+	"github.com/bulkhead-project/bulkhead/pod/probe"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -58,6 +59,18 @@ type Resources interface {
 	Hold(p *corev1.Pod)
 }
 
+// Watch is told what becomes of pods, to count it. Its methods are called at once, and must not block.
+type Watch interface {
+	// Seen is called with a pod that is to be started, each time that it is tried.
+	Seen(p *corev1.Pod)
+	// Changed is called when a pod's status is another one, or its run has ended.
+	Changed(p *corev1.Pod, status func() corev1.PodStatus)
+	Event(p *corev1.Pod, e pod.Event)
+	Probed(p *corev1.Pod, container string, kind probe.Kind, result probe.Result, took time.Duration)
+	// Removed is called when nothing is left of a pod.
+	Removed(uid types.UID)
+}
+
 // Options are a Runner's. Dir, VolumeDir, Backend, Objects, Pod and Changed are required.
 type Options struct {
 	// Dir and VolumeDir are those of manager.Options.
@@ -82,7 +95,9 @@ type Options struct {
 	// Changed is told of each pod whose status has changed; it must not block.
 	Changed func(types.UID)
 	// Event is told what happens to pods, in their order; it must not block.
-	Event  func(*corev1.Pod, pod.Event)
+	Event func(*corev1.Pod, pod.Event)
+	// Watch counts; nil is nobody.
+	Watch  Watch
 	Logger *slog.Logger
 }
 
@@ -106,7 +121,7 @@ func Open(ctx context.Context, o Options) (*Runner, error) {
 	r := &Runner{o: o, first: map[types.UID]time.Time{}}
 	m, err := manager.Open(ctx, manager.Options{
 		Dir: o.Dir, VolumeDir: o.VolumeDir, Runtime: o.Backend.Runtime, Door: r.door, Logger: o.Logger,
-		ByUID: true, Changed: func(p *manager.Pod) { o.Changed(p.UID()) }, Resized: r.resized,
+		ByUID: true, Changed: r.changed, Resized: r.resized,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("take over the pods: %w", err)
@@ -129,6 +144,14 @@ func (r *Runner) releaseEnded() {
 	}
 }
 
+// changed is told that a pod's status is another one.
+func (r *Runner) changed(p *manager.Pod) {
+	if r.o.Watch != nil {
+		r.o.Watch.Changed(p.Given(), p.Status)
+	}
+	r.o.Changed(p.UID())
+}
+
 // Close ends supervision. The pods run on.
 func (r *Runner) Close() {
 	r.beside.Wait()
@@ -141,6 +164,9 @@ const settle = 5 * time.Second
 
 // Run implements pods.Runner.
 func (r *Runner) Run(_ context.Context, p *corev1.Pod) error {
+	if r.o.Watch != nil {
+		r.o.Watch.Seen(p)
+	}
 	if !r.o.Objects.Known(p) && r.waited(p.UID) < settle {
 		return fmt.Errorf("objects of pod %s/%s: %w", p.Namespace, p.Name, pods.ErrWaits)
 	}
@@ -223,6 +249,9 @@ func (r *Runner) Remove(ctx context.Context, uid types.UID) error {
 		return err
 	}
 	p.Door().(*door).release()
+	if r.o.Watch != nil {
+		r.o.Watch.Removed(uid)
+	}
 	return nil
 }
 
@@ -232,6 +261,9 @@ func (r *Runner) Forget(uid types.UID) {
 	delete(r.first, uid)
 	r.mu.Unlock()
 	r.o.Objects.Forget(uid)
+	if r.o.Watch != nil {
+		r.o.Watch.Removed(uid)
+	}
 }
 
 // Has implements pods.Runner.

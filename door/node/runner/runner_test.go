@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
 const uid = types.UID("00000000-0000-0000-0000-000000000001")
@@ -204,5 +208,54 @@ func TestViews(t *testing.T) {
 		}
 		w.end(second)
 		w.end(uid)
+	})
+}
+
+// watch notes what it is told.
+type watch struct {
+	mu    sync.Mutex
+	notes map[string]int
+}
+
+func (w *watch) note(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes[what]++
+}
+
+func (w *watch) Seen(p *corev1.Pod) { w.note("seen " + p.Name) }
+func (w *watch) Changed(p *corev1.Pod, status func() corev1.PodStatus) {
+	w.note(fmt.Sprint("changed ", p.Name, " ", status().Phase))
+}
+func (w *watch) Event(p *corev1.Pod, e pod.Event) { w.note("event " + p.Name + " " + e.Reason) }
+func (w *watch) Probed(p *corev1.Pod, container string, kind probe.Kind, result probe.Result, _ time.Duration) {
+	w.note(fmt.Sprint("probed ", p.Name, " ", container, " ", kind, " ", result))
+}
+func (w *watch) Removed(uid types.UID) { w.note("removed " + string(uid)) }
+
+// TestWatch: who counts is told of all that becomes of a pod.
+func TestWatch(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seen := &watch{notes: map[string]int{}}
+		w.watch = seen
+		w.Close()
+		w.open()
+		p := spec("p", uid)
+		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}},
+			PeriodSeconds: 10, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 3,
+		}
+		if err := w.Run(t.Context(), p); err != nil || w.ready(uid, time.Minute) {
+			t.Fatalf("it is ready, or %v: %v", err, seen.notes)
+		}
+		w.end(uid)
+		w.Forget(uid)
+		for _, want := range []string{
+			"seen p", "changed p Running", "changed p Failed", "event p Started", "probed p c Readiness failure", "removed " + string(uid),
+		} {
+			if seen.notes[want] == 0 {
+				t.Errorf("not told of %s: %v", want, seen.notes)
+			}
+		}
 	})
 }

@@ -40,10 +40,6 @@ func (n *Node) Register(mux *http.ServeMux) {
 		w.Header().Set("Content-Type", text)
 		_, _ = page.WriteTo(w) // the client may have gone
 	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", text)
-		n.kubelet(w)
-	})
 }
 
 // text is the format of Prometheus.
@@ -68,9 +64,6 @@ func (p page) bare(name, labels string, value float64) {
 	}
 	fmt.Fprintf(p.w, "%s%s %g\n", name, labels, value)
 }
-
-// label is one with its value.
-func label(name, value string) string { return fmt.Sprintf("%s=%q", name, value) }
 
 func (p page) figure(name, labels string, value float64, at metav1.Time) {
 	if labels != "" {

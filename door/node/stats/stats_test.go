@@ -49,24 +49,6 @@ func statuses() map[types.UID]corev1.PodStatus {
 	}}
 }
 
-// TestKubelet: the node counts its pods and containers by a kubelet's names.
-func TestKubelet(t *testing.T) {
-	t.Parallel()
-	mux := http.NewServeMux()
-	(&Node{Name: "node", Statuses: statuses}).Register(mux)
-	w := httptest.NewRecorder()
-	mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
-	for _, want := range []string{
-		"kubelet_node_name{node=\"node\"} 1\n", "kubelet_running_pods 1\n", "kubelet_running_containers{container_state=\"running\"} 1\n",
-		"kubelet_running_containers{container_state=\"exited\"} 1\n", "kubelet_pod_start_duration_seconds_sum 3\n",
-		"kubelet_pod_start_duration_seconds_count 1\n",
-	} {
-		if !strings.Contains(w.Body.String(), want) {
-			t.Errorf("no %s in\n%s", want, w.Body)
-		}
-	}
-}
-
 // TestFigures: each path tells of the node, its pods and their containers; a runtime that does not answer is told.
 func TestFigures(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,27 @@
+package node
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/series"
+)
+
+// measured is a runtime that tells what it does. That of another program serves its own metrics.
+type measured interface{ Metrics() prometheus.Gatherer }
+
+// count makes what counts for /metrics. The certificates are there, where there are any.
+func (n *node) count() {
+	o := series.Options{Node: n.o.Name, Statuses: func() map[types.UID]corev1.PodStatus { return n.runner.Statuses() }}
+	if r, is := n.runtime.(measured); is {
+		o.More = r.Metrics()
+	}
+	if n.o.Client != nil {
+		o.Client = n.o.Client
+	}
+	if n.certs != nil {
+		o.Serving = n.certs
+	}
+	n.series = series.New(o)
+}

@@ -1,0 +1,120 @@
+package series
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/pod/probe"
+)
+
+// mostSeries bounds how many counters of probes there are. What is beyond is not counted.
+const mostSeries = 20_000
+
+// durations are the buckets of what a probe takes, in seconds.
+var durations = prometheus.DefBuckets
+
+// results are a kubelet's names of them.
+var results = map[probe.Result]string{probe.Success: "successful", probe.Failure: "failed", probe.Unknown: "unknown"}
+
+// probes are what the probes of containers have found, and what they took.
+type probes struct {
+	found *prometheus.CounterVec
+	took  *prometheus.HistogramVec
+
+	mu    sync.Mutex
+	known map[types.UID]*counters
+	named map[types.NamespacedName]types.UID // the newest pod of a name: those of took have no UID
+	n     int                                // of known in all
+}
+
+// counters are those of a pod.
+type counters struct {
+	name types.NamespacedName
+	all  map[counter]bool
+}
+
+// counter is one of a pod's.
+type counter struct {
+	container string
+	kind      probe.Kind
+	result    probe.Result
+}
+
+func (p *probes) register(to *prometheus.Registry) {
+	p.known, p.named = map[types.UID]*counters{}, map[types.NamespacedName]types.UID{}
+	p.found = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "prober_probe_total", Help: "Cumulative number of a liveness, readiness or startup probe for a container by result.",
+	}, []string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"})
+	p.took = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "prober_probe_duration_seconds", Help: "Duration in seconds for a probe response.", Buckets: durations,
+	}, []string{"probe_type", "container", "pod", "namespace"})
+	to.MustRegister(p.found, p.took)
+}
+
+// Probed counts a probe of one of a pod's containers. As by a kubelet, how long it took is told of one that did not fail.
+func (s *Series) Probed(pod *corev1.Pod, container string, kind probe.Kind, result probe.Result, took time.Duration) {
+	p := &s.probes
+	if result == probe.Warning {
+		result = probe.Success
+	}
+	p.mu.Lock() // held while it is counted: a pod is not forgotten meanwhile
+	defer p.mu.Unlock()
+	if !p.take(pod, counter{container, kind, result}) {
+		return
+	}
+	p.found.WithLabelValues(string(kind), results[result], container, pod.Name, pod.Namespace, string(pod.UID)).Inc()
+	if result != probe.Failure {
+		p.took.WithLabelValues(string(kind), container, pod.Name, pod.Namespace).Observe(took.Seconds())
+	}
+}
+
+// take tells whether a counter is known, or there is room for it. It is called with mu held.
+func (p *probes) take(pod *corev1.Pod, c counter) bool {
+	of := p.known[pod.UID]
+	switch {
+	case of != nil && of.all[c]:
+		return true
+	case p.n >= mostSeries:
+		return false
+	case of == nil:
+		of = &counters{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, map[counter]bool{}}
+		p.known[pod.UID] = of
+	}
+	of.all[c] = true
+	p.named[of.name] = pod.UID
+	p.n++
+	return true
+}
+
+// knows tells whether there are counters of a pod.
+func (p *probes) knows(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known[uid] != nil
+}
+
+// forget drops a pod's.
+func (p *probes) forget(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.known[uid]
+	if of == nil {
+		return
+	}
+	newest := p.named[of.name] == uid
+	for c := range of.all {
+		p.found.DeleteLabelValues(string(c.kind), results[c.result], c.container, of.name.Name, of.name.Namespace, string(uid))
+		if newest {
+			p.took.DeleteLabelValues(string(c.kind), c.container, of.name.Name, of.name.Namespace)
+		}
+	}
+	if newest {
+		delete(p.named, of.name)
+	}
+	p.n -= len(of.all)
+	delete(p.known, uid)
+}
