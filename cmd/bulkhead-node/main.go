@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/sirupsen/logrus"
@@ -33,6 +34,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	signal.Ignore(syscall.SIGHUP)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(node.GCPercent)
+	}
 	if err := serve(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bulkhead-node:", err)
 		os.Exit(1)

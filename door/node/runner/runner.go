@@ -170,9 +170,9 @@ func (r *Runner) Run(_ context.Context, p *corev1.Pod) error {
 	if !r.o.Objects.Known(p) && r.waited(p.UID) < settle {
 		return fmt.Errorf("objects of pod %s/%s: %w", p.Namespace, p.Name, pods.ErrWaits)
 	}
-	given := p.DeepCopy()
+	given := *p // nobody changes what it shares with the source's
 	given.Status, given.ManagedFields = corev1.PodStatus{}, nil
-	supervised, err := r.manager.Add(manager.Record{Pod: given}, manager.Objects{})
+	supervised, err := r.manager.Add(manager.Record{Pod: &given}, manager.Objects{})
 	switch {
 	case errors.Is(err, manager.ErrExists):
 		return nil
