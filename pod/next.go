@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bulkhead-project/bulkhead/pod/instance"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
@@ -194,9 +193,10 @@ func (r *run) checkDeadline() {
 // and of those that initialise it.
 func (r *run) lastFinish() time.Time {
 	var last time.Time
+	now := time.Now()
 	for _, c := range r.of(podspec.Initial, podspec.Regular) {
 		if c.newest.Exited() {
-			if at := instance.Time(c.newest.Status.GetFinishedAt()); at.After(last) {
+			if at := c.endedAt(now); at.After(last) {
 				last = at
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
+	"github.com/bulkhead-project/bulkhead/internal/testclock"
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
@@ -505,5 +506,28 @@ func TestClockSetBack(t *testing.T) {
 	c.newest = ended("b", now.Add(-3*time.Second))
 	if at := c.endedAt(now); now.Sub(at).Round(time.Millisecond) != 3*time.Second {
 		t.Errorf("the next ended %v ago", now.Sub(at))
+	}
+}
+
+// TestClockIsSet: what a pod has left until its deadline is the same by a clock that is set while it runs, also where when it
+// began was noted by an earlier process; and a note from the future counts from now.
+func TestClockIsSet(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		began := beganAt(now.Add(-40*time.Second).UTC().Round(0), now)
+		if left := began.Add(time.Minute).Sub(testclock.Set(now, by)); left != 20*time.Second {
+			t.Errorf("set by %v: it has %v left", by, left)
+		}
+		c := &container{newest: &instance.Instance{Status: &runtimeapi.ContainerStatus{
+			Id: "a", State: runtimeapi.ContainerState_CONTAINER_EXITED, FinishedAt: now.Add(-time.Second).UnixNano(),
+		}}}
+		c.endedAt(now)
+		if at := c.endedAt(testclock.Set(now, by)); now.Sub(at) != time.Second {
+			t.Errorf("set by %v: it has ended %v ago", by, now.Sub(at))
+		}
+	}
+	if began := beganAt(now.Add(time.Hour), now); !began.Equal(now) {
+		t.Errorf("noted in the future: it began %v ago", now.Sub(began))
 	}
 }

@@ -131,10 +131,14 @@ func (r *run) resumeStart() {
 	if err != nil && r.sandbox.GetCreatedAt() > 0 {
 		noted = instance.Time(r.sandbox.GetCreatedAt())
 	}
-	if !noted.IsZero() && noted.Before(r.began) {
-		r.began = noted
+	if !noted.IsZero() {
+		r.began = beganAt(noted, r.began)
 	}
 }
+
+// beganAt is when a pod began of which it was noted when, as so long before now: what is counted from there goes on
+// whatever the clock is set to. A note from the future is one of a clock that was set back.
+func beganAt(noted, now time.Time) time.Time { return now.Add(-max(now.Sub(noted), 0)) }
 
 // sweep removes the dead sandboxes whose containers no longer appear in the
 // status. What fails is tried again when the pod is next looked at.

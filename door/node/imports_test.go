@@ -11,11 +11,12 @@ const module = "github.com/bulkhead-project/bulkhead/"
 
 // below are the packages of the door, each with those of the others that it may import.
 var below = map[string]string{
-	"": "admission api auth certs claims events eviction images local machine manifests mirrors object objects pods runner series " +
+	"": "admission api auth bounds certs claims events eviction images local machine manifests mirrors object objects pods runner series " +
 		"shutdown stats status",
 	"admission": "pods",
 	"api":       "",
 	"auth":      "",
+	"bounds":    "",
 	"certs":     "",
 	"claims":    "",
 	"config":    "",

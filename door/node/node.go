@@ -27,6 +27,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/admission"
 	"github.com/bulkhead-project/bulkhead/door/node/api"
 	"github.com/bulkhead-project/bulkhead/door/node/auth"
+	"github.com/bulkhead-project/bulkhead/door/node/bounds"
 	"github.com/bulkhead-project/bulkhead/door/node/certs"
 	"github.com/bulkhead-project/bulkhead/door/node/claims"
 	"github.com/bulkhead-project/bulkhead/door/node/events"
@@ -172,6 +173,7 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 func (n *node) connect() (err error) {
 	config := rest.CopyConfig(n.o.Config)
 	config.QPS, config.UserAgent = -1, "bulkhead-node/"+n.o.Version
+	config.Wrap(bounds.Wrap)
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	if n.client, err = n.clientset(config); err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testclock"
 )
 
 // spec is a probe in short: the API's defaults, changed.
@@ -506,5 +508,28 @@ func TestKindsAndResultsHaveNames(t *testing.T) {
 	names := strings.Join([]string{fmt.Sprint(Unknown), fmt.Sprint(Success), fmt.Sprint(Warning), fmt.Sprint(Failure), string(Startup)}, " ")
 	if names != "unknown success warning failure Startup" {
 		t.Error(names)
+	}
+}
+
+// TestClockIsSet: when a probe is due is the same by a clock that is set afterwards, whatever clock has told when the
+// container began.
+func TestClockIsSet(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, tt := range map[string]struct{ began, delay, want time.Duration }{
+		"at once":       {-time.Second, 0, 0},
+		"later":         {-2 * time.Second, 10 * time.Second, 8 * time.Second},
+		"long over":     {-time.Hour, 10 * time.Second, 0},
+		"in the future": {time.Hour, 10 * time.Second, 10 * time.Second},
+	} {
+		due := first(now.Add(tt.began).Round(0), tt.delay, now)
+		for _, by := range []time.Duration{0, time.Hour, -time.Hour} {
+			if got := due.Sub(testclock.Set(now, by)); got != tt.want {
+				t.Errorf("%s, by a clock set by %v: in %v", name, by, got)
+			}
+			if got := later(due.Add(time.Minute), testclock.Set(now, by)).Sub(now); got != tt.want+time.Minute {
+				t.Errorf("%s, a minute later, by a clock set by %v: in %v", name, by, got)
+			}
+		}
 	}
 }

@@ -47,7 +47,7 @@ func (p *Prober) probe(ctx context.Context, kind Kind, probe *corev1.Probe) {
 		}
 	}
 	period := max(seconds(probe.PeriodSeconds), time.Second)
-	due := later(p.o.Began.Add(seconds(probe.InitialDelaySeconds)), time.Now())
+	due := first(p.o.Began, seconds(probe.InitialDelaySeconds), time.Now())
 	if resumed {
 		due = later(due, time.Now().Add(spread(probe)))
 	}
@@ -66,6 +66,12 @@ func (p *Prober) probe(ctx context.Context, kind Kind, probe *corev1.Probe) {
 			return
 		}
 	}
+}
+
+// first is when a probe is due for the first time. It is so much after now: the time at which a container began is one of
+// the day, and a clock that is set back later must not put off what is due.
+func first(began time.Time, delay time.Duration, now time.Time) time.Time {
+	return now.Add(max(delay-max(now.Sub(began), 0), 0))
 }
 
 // look looks for a first success from begin on, for less than a period, and

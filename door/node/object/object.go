@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/apimachinery/lease"
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -129,8 +128,6 @@ func (k *Keeper) Run(ctx context.Context, registered func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { k.informer.RunWithContext(ctx) })
-	leases := lease.NewController(clock.RealClock{}, k.o.Client, k.o.Name, int32(leaseDuration/time.Second), nil, renewEvery,
-		k.o.Name, corev1.NamespaceNodeLease, k.own)
 	pause, first := firstPause, true
 	for {
 		wait := lookEvery
@@ -145,7 +142,7 @@ func (k *Keeper) Run(ctx context.Context, registered func()) {
 			if first {
 				first = false
 				registered()
-				all.Go(func() { leases.Run(ctx) })
+				all.Go(func() { k.renew(ctx) })
 			}
 		}
 		timer := time.NewTimer(wait)
@@ -159,6 +156,12 @@ func (k *Keeper) Run(ctx context.Context, registered func()) {
 			return
 		}
 	}
+}
+
+// renew renews the lease until ctx ends.
+func (k *Keeper) renew(ctx context.Context) {
+	lease.NewController(k.leaseClock(ctx), k.o.Client, k.o.Name, int32(leaseDuration/time.Second), nil, renewEvery,
+		k.o.Name, corev1.NamespaceNodeLease, k.own).Run(ctx)
 }
 
 // own has the lease go with the Node.

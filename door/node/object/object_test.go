@@ -9,11 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testclock"
 )
 
 // inWorld has a Keeper keep a Node in a fake API server, whose readiness is ready.
@@ -189,6 +192,42 @@ func TestClash(t *testing.T) {
 		}
 		if clashes != 1 {
 			t.Errorf("%d clashes were told", clashes)
+		}
+	})
+}
+
+// TestLeaseGoesForward: the time at which a lease was renewed is always later than the one before: by a clock that is set
+// back, and after an earlier process whose clock was ahead.
+func TestLeaseGoesForward(t *testing.T) {
+	now := time.Now()
+	f := &forward{}
+	last := f.tell(now)
+	for i, by := range []time.Duration{0, -time.Hour, -time.Hour, -2 * time.Hour, time.Hour, 0, -time.Hour} {
+		passed := time.Duration(i+1) * renewEvery
+		next := f.tell(testclock.Set(now.Add(passed), by))
+		if grown := next.Sub(last); grown < renewEvery {
+			t.Errorf("by a clock set by %v it goes on by %v", by, grown)
+		}
+		last = next
+	}
+	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)
+	ahead := metav1.NewMicroTime(time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)) // a bubble begins an hour before
+	_, err := client.CoordinationV1().Leases("kube-node-lease").Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: coordinationv1.LeaseSpec{RenewTime: &ahead},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inWorld(t, client, ready, func(t *testing.T, _ *Keeper) {
+		before := ahead.Time
+		for range 6 {
+			time.Sleep(renewEvery + time.Second)
+			synctest.Wait()
+			lease, err := client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "node", metav1.GetOptions{})
+			if err != nil || !lease.Spec.RenewTime.After(before) {
+				t.Fatalf("renewed at %v, after %v, %v", lease.Spec.RenewTime, before, err)
+			}
+			before = lease.Spec.RenewTime.Time
 		}
 	})
 }

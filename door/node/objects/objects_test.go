@@ -251,3 +251,51 @@ func TestTokens(t *testing.T) {
 		}
 	})
 }
+
+// TestTokensOfAnotherClock: the API server's clock may be hours from the node's, either way: tokens are asked for as
+// seldom as by the same one, and used as long; and ever more seldom while none is issued.
+func TestTokensOfAnotherClock(t *testing.T) {
+	for name, off := range map[string]time.Duration{"behind": -2 * time.Hour, "ahead": 2 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				asked, fail := 0, error(nil)
+				w.client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+					r := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest).DeepCopy()
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					if asked++; fail != nil {
+						return true, nil, fail
+					}
+					life := time.Duration(*r.Spec.ExpirationSeconds) * time.Second
+					r.Status = authenticationv1.TokenRequestStatus{Token: "x", ExpirationTimestamp: metav1.NewTime(time.Now().Add(off + life))}
+					return true, r, nil
+				})
+				times := func(after time.Duration) int {
+					w.mu.Lock()
+					asked = 0
+					w.mu.Unlock()
+					time.Sleep(after)
+					synctest.Wait()
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					return asked
+				}
+				own, release := w.Of(pod("1"))
+				defer release()
+				source := &corev1.ServiceAccountTokenProjection{Path: "t", ExpirationSeconds: new(int64(3600))}
+				if text, err := own.(volume.Tokens).Token(context.Background(), source); err != nil || string(text) != "x" {
+					t.Fatalf("%q, %v", text, err)
+				}
+				if n := times(10 * time.Hour); n < 12 || n > 13 {
+					t.Errorf("asked %d times in ten hours", n)
+				}
+				w.mu.Lock()
+				fail = errors.New("down")
+				w.mu.Unlock()
+				if n := times(11 * time.Hour); n < 500 || n > 670 {
+					t.Errorf("asked %d times in eleven hours in which none was issued", n)
+				}
+			})
+		})
+	}
+}

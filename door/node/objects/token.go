@@ -18,12 +18,17 @@ type token struct {
 	source  corev1.ServiceAccountTokenProjection // without its path
 	asking  chan struct{}                        // closed when the request under way has ended, nil for none
 	last    tokens.Token
-	failure error       // of the last request
-	timer   *time.Timer // to the next one, nil before the first
+	failure error         // of the last request
+	pause   time.Duration // after the next failure
+	timer   *time.Timer   // to the next one, nil before the first
 }
 
-// tokenPause is after what time a request that failed is made again.
-const tokenPause = 5 * time.Second
+// tokenPause is after what time a request that failed is made again, or a token replaced that is of no use, and
+// longestTokenPause what that grows to.
+const (
+	tokenPause        = 5 * time.Second
+	longestTokenPause = time.Minute
+)
 
 // tokenTimeout bounds a request.
 const tokenTimeout = 30 * time.Second
@@ -87,10 +92,11 @@ func (v *view) ask(t *token) <-chan struct{} {
 		v.c.mu.Lock()
 		defer v.c.mu.Unlock()
 		t.asking, t.failure = nil, err
-		wait := tokenPause
+		wait := max(t.pause, tokenPause)
+		t.pause = min(2*wait, longestTokenPause)
 		if err == nil {
-			t.last = next
-			wait = time.Until(next.Refresh)
+			t.last, t.pause = next, 0
+			wait = max(time.Until(next.Refresh), tokenPause)
 		}
 		close(done)
 		if v.c.views[v.uid] != v {

@@ -44,9 +44,13 @@ func Request(
 	if err != nil {
 		return Token{}, fmt.Errorf("failed to fetch token: %w", err)
 	}
+	// How long it holds counts, and not until when: the API server's clock is another one, and this one may be set.
 	life := got.Status.ExpirationTimestamp.Sub(asked)
+	if seconds := got.Spec.ExpirationSeconds; seconds != nil {
+		life = time.Duration(*seconds) * time.Second
+	}
 	return Token{
-		Text: []byte(got.Status.Token), Expires: got.Status.ExpirationTimestamp.Time,
+		Text: []byte(got.Status.Token), Expires: asked.Add(life),
 		Refresh: asked.Add(min(life*8/10, maxAge) - time.Duration(rand.Int64N(int64(jitter)))),
 	}, nil
 }

@@ -1,0 +1,113 @@
+package bounds
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// server answers after a while, and takes another one to say all.
+type server struct{ begins, ends time.Duration }
+
+func (s server) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := wait(r.Context(), s.begins); err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: &answer{r.Context(), s.ends}}, nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type answer struct {
+	ctx  context.Context
+	ends time.Duration
+}
+
+func (a *answer) Read([]byte) (int, error) {
+	if err := wait(a.ctx, a.ends); err != nil {
+		return 0, err
+	}
+	return 0, io.EOF
+}
+
+func (a *answer) Close() error { return nil }
+
+// TestBounds: a request that is not answered, or not to its end, is given up after its time, and a watch lasts as
+// long as it is asked for.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	const never = 1000 * time.Hour
+	for name, tt := range map[string]struct {
+		method, url  string
+		begins, ends time.Duration
+		took         time.Duration
+		begun, whole bool // it is answered, and to the end
+	}{
+		"a patch":                    {http.MethodPatch, "/api/v1/namespaces/n/pods/p/status", time.Second, time.Second, 2 * time.Second, true, true},
+		"a patch, never answered":    {http.MethodPatch, "/api/v1/namespaces/n/pods/p/status", never, 0, request, false, false},
+		"a list, half answered":      {http.MethodGet, "/api/v1/pods?limit=5", time.Second, never, request, true, false},
+		"a lease, never answered":    {http.MethodPut, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n", never, 0, lease, false, false},
+		"a new lease":                {http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", never, 0, lease, false, false},
+		"a watch":                    {http.MethodGet, "/api/v1/pods?watch=true&timeoutSeconds=300", time.Second, 5 * time.Minute, 301 * time.Second, true, true},
+		"a watch, never answered":    {http.MethodGet, "/api/v1/pods?watch=true&timeoutSeconds=300", never, 0, request, false, false},
+		"a watch that never ends":    {http.MethodGet, "/api/v1/pods?watch=1&timeoutSeconds=300", time.Second, never, 331 * time.Second, true, false},
+		"a watch for ever":           {http.MethodGet, "/api/v1/pods?watch=true", time.Second, time.Hour, time.Hour + time.Second, true, true},
+		"a list that is no watch":    {http.MethodGet, "/api/v1/pods?watch=false&timeoutSeconds=300", never, 0, request, false, false},
+		"a pod that is called lease": {http.MethodGet, "/api/v1/namespaces/n/pods/leases-1", never, 0, request, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, err := http.NewRequestWithContext(t.Context(), tt.method, "https://192.0.2.1"+tt.url, http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				got, err := Wrap(server{tt.begins, tt.ends}).RoundTrip(r)
+				if (err == nil) != tt.begun || err != nil && !errors.Is(err, ErrLate) {
+					t.Fatalf("answered: %v", err)
+				}
+				if err == nil {
+					_, err = io.ReadAll(got.Body)
+					if (err == nil) != tt.whole {
+						t.Errorf("read: %v", err)
+					}
+					if err := got.Body.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+				if took := time.Since(began); took != tt.took {
+					t.Errorf("it took %v, not %v", took, tt.took)
+				}
+			})
+		})
+	}
+}
+
+// TestBoundsOfTheCaller: who does not want to wait any more is not told that the server is late.
+func TestBoundsOfTheCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://192.0.2.1/api/v1/pods", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Wrap(server{begins: time.Hour}).RoundTrip(r); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLate) { //nolint:bodyclose // there is none
+			t.Errorf("given up with %v", err)
+		}
+	})
+}
