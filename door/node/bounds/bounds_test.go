@@ -49,24 +49,29 @@ func (a *answer) Close() error { return nil }
 // long as it is asked for.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	const never = 1000 * time.Hour
+	const (
+		never  = 1000 * time.Hour
+		status = "/api/v1/namespaces/n/pods/p/status"
+		leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+		watch  = "/api/v1/pods?watch=true&timeoutSeconds=300"
+	)
 	for name, tt := range map[string]struct {
 		method, url  string
 		begins, ends time.Duration
 		took         time.Duration
 		begun, whole bool // it is answered, and to the end
 	}{
-		"a patch":                    {http.MethodPatch, "/api/v1/namespaces/n/pods/p/status", time.Second, time.Second, 2 * time.Second, true, true},
-		"a patch, never answered":    {http.MethodPatch, "/api/v1/namespaces/n/pods/p/status", never, 0, request, false, false},
-		"a list, half answered":      {http.MethodGet, "/api/v1/pods?limit=5", time.Second, never, request, true, false},
-		"a lease, never answered":    {http.MethodPut, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n", never, 0, lease, false, false},
-		"a new lease":                {http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", never, 0, lease, false, false},
-		"a watch":                    {http.MethodGet, "/api/v1/pods?watch=true&timeoutSeconds=300", time.Second, 5 * time.Minute, 301 * time.Second, true, true},
-		"a watch, never answered":    {http.MethodGet, "/api/v1/pods?watch=true&timeoutSeconds=300", never, 0, request, false, false},
-		"a watch that never ends":    {http.MethodGet, "/api/v1/pods?watch=1&timeoutSeconds=300", time.Second, never, 331 * time.Second, true, false},
-		"a watch for ever":           {http.MethodGet, "/api/v1/pods?watch=true", time.Second, time.Hour, time.Hour + time.Second, true, true},
-		"a list that is no watch":    {http.MethodGet, "/api/v1/pods?watch=false&timeoutSeconds=300", never, 0, request, false, false},
-		"a pod that is called lease": {http.MethodGet, "/api/v1/namespaces/n/pods/leases-1", never, 0, request, false, false},
+		"a patch":               {http.MethodPatch, status, time.Second, time.Second, 2 * time.Second, true, true},
+		"a patch, unanswered":   {http.MethodPatch, status, never, 0, request, false, false},
+		"a list, half answered": {http.MethodGet, "/api/v1/pods?limit=5", time.Second, never, request, true, false},
+		"a lease, unanswered":   {http.MethodPut, leases + "/n", never, 0, lease, false, false},
+		"a new lease":           {http.MethodPost, leases, never, 0, lease, false, false},
+		"a watch":               {http.MethodGet, watch, time.Second, 5 * time.Minute, 301 * time.Second, true, true},
+		"a watch, unanswered":   {http.MethodGet, watch, never, 0, request, false, false},
+		"an endless watch":      {http.MethodGet, "/api/v1/pods?watch=1&timeoutSeconds=300", time.Second, never, 331 * time.Second, true, false},
+		"a watch for ever":      {http.MethodGet, "/api/v1/pods?watch=true", time.Second, time.Hour, time.Hour + time.Second, true, true},
+		"a list, by that name":  {http.MethodGet, "/api/v1/pods?watch=false&timeoutSeconds=300", never, 0, request, false, false},
+		"a pod that is a lease": {http.MethodGet, "/api/v1/namespaces/n/pods/lease", never, 0, request, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,7 +111,8 @@ func TestBoundsOfTheCaller(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Wrap(server{begins: time.Hour}).RoundTrip(r); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLate) { //nolint:bodyclose // there is none
+		_, err = Wrap(server{begins: time.Hour}).RoundTrip(r) //nolint:bodyclose // there is none
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLate) {
 			t.Errorf("given up with %v", err)
 		}
 	})

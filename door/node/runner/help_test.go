@@ -175,6 +175,7 @@ type world struct {
 	// resources are the runners'; nil is none.
 	resources Resources
 	watch     Watch
+	there     types.UID // of the pod that the API server has, empty for none
 	*Runner
 }
 
@@ -199,12 +200,20 @@ func (w *world) open() {
 	w.Runner, err = Open(w.t.Context(), Options{
 		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"),
 		Backend: Backend{Runtime: w.runtime, Images: w.runtime, Dial: refused},
-		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: func(types.UID) *corev1.Pod { return nil }, Changed: func(types.UID) {},
+		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: w.known, Changed: func(types.UID) {},
 		Resources: w.resources, Watch: w.watch, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// known is a pod as the API server has it.
+func (w *world) known(uid types.UID) *corev1.Pod {
+	if w.there == "" || uid != w.there {
+		return nil
+	}
+	return spec("p", uid)
 }
 
 // spec is a pod of one container.

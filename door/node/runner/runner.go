@@ -298,11 +298,23 @@ func (r *Runner) Get(uid types.UID) *manager.Pod {
 	return p
 }
 
-// Find is the newest supervised pod of a name, nil for none.
+// Find is the supervised pod of a name, nil for none: of several the one that the API server has, else one that is not
+// being ended, else the newest. Two of one name may have been made in the same second.
 func (r *Runner) Find(namespace, name string) (found *manager.Pod) {
+	best := -1
 	for _, p := range r.manager.All() {
-		if given := p.Given(); given.Namespace == namespace && given.Name == name {
-			found = p
+		if given := p.Given(); given.Namespace != namespace || given.Name != name {
+			continue
+		}
+		rank := 0
+		if r.o.Pod(p.UID()) != nil {
+			rank = 2
+		}
+		if !p.Ending() {
+			rank++
+		}
+		if rank >= best {
+			found, best = p, rank
 		}
 	}
 	return found

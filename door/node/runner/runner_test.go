@@ -102,6 +102,47 @@ func TestRunTwice(t *testing.T) {
 	})
 }
 
+// TestFind: of two pods of one name and second the one is meant that the API server has, and else the one that is
+// not being ended, in whatever order they were made; and one of another namespace never.
+func TestFind(t *testing.T) {
+	other := types.UID("00000000-0000-0000-0000-000000000002")
+	for name, order := range map[string][]types.UID{"one": {uid, other}, "other": {other, uid}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				for _, one := range order {
+					if err := w.Run(t.Context(), spec("p", one)); err != nil || !w.ready(one, time.Minute) {
+						t.Fatal(err)
+					}
+				}
+				for range 20 { // a map's order is any
+					w.there = uid
+					if got := w.Find("default", "p"); got == nil || got.UID() != uid {
+						t.Fatalf("found %v", got)
+					}
+					w.there = other
+					if got := w.Find("default", "p"); got == nil || got.UID() != other {
+						t.Fatalf("found %v", got)
+					}
+				}
+				w.there = ""
+				if err := w.Stop(t.Context(), uid, 0); err != nil {
+					t.Error(err)
+				}
+				for range 20 {
+					if got := w.Find("default", "p"); got == nil || got.UID() != other {
+						t.Fatalf("found %v", got)
+					}
+				}
+				if got := w.Find("other", "p"); got != nil {
+					t.Errorf("found %v", got)
+				}
+				w.end(uid)
+				w.end(other)
+			})
+		})
+	}
+}
+
 // TestTakeOver: the next process goes on with the pod that one before has left, and finds how it ended.
 func TestTakeOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
