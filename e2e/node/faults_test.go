@@ -1,0 +1,294 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	door "github.com/bulkhead-project/bulkhead/door/node"
+	"github.com/bulkhead-project/bulkhead/door/node/local"
+	"github.com/bulkhead-project/bulkhead/door/node/runner"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/testcri"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testkube"
+)
+
+// requests are the kinds that a node makes of an API server, and what they are.
+var requests = map[string][]string{
+	"status":    {"PATCH pods/status"},
+	"deletion":  {"DELETE pods"},
+	"lease":     {"GET leases", "POST leases", "PUT leases"},
+	"events":    {"POST events", "PATCH events"},
+	"token":     {"POST serviceaccounts/token"},
+	"register":  {"POST nodes"},
+	"node":      {"PATCH nodes", "PATCH nodes/status"},
+	"configmap": {"GET configmaps", "WATCH configmaps"},
+	"secret":    {"GET secrets", "WATCH secrets"},
+	"service":   {"GET services", "WATCH services"},
+	"pods":      {"GET pods", "WATCH pods"},
+	"nodes":     {"GET nodes", "WATCH nodes"},
+	"all":       nil,
+}
+
+// illnesses are those that are tried with a kind.
+func illnesses(kind string) []string {
+	if slices.ContainsFunc(requests[kind], func(what string) bool { return strings.HasPrefix(what, "WATCH ") }) {
+		return []string{busy, broken, silent, away, ends, expires}
+	}
+	return []string{conflicts, busy, broken, silent, away}
+}
+
+// illFor is how long the API server is ill, and mostRequests how many requests of one kind there may be meanwhile: a
+// handful at once, and then ever fewer.
+func illFor(kind string) time.Duration {
+	if os.Getenv("BULKHEAD_TEST_LONG") != "" || kind == "node" || kind == "lease" { // what is asked for every ten seconds
+		return 15 * time.Second
+	}
+	return 4 * time.Second
+}
+
+const mostRequests = 30
+
+// TestFaults: while the API server is ill for one kind of request, or for all, a node's pods run on, it does not ask again
+// and again, and when the server is well all is caught up: nothing runs twice, and no end is lost.
+func TestFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane; make test runs it in its second pass")
+	}
+	c := testkube.Start(t)
+	ctx := testdeadline.Context(t, 4*time.Minute)
+	c.Wait(ctx, t, "the namespace's service account", func(ctx context.Context) error {
+		_, err := c.Client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	labels := metav1.ObjectMeta{Name: "there"}
+	if _, err := c.Client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: labels}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Client.CoreV1().Secrets(ns).Create(ctx, &corev1.Secret{ObjectMeta: labels}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	day := int(time.Now().Unix() / 86400)
+	for i, kind := range slices.Sorted(maps.Keys(requests)) {
+		var today []string
+		for j, fault := range illnesses(kind) {
+			named := strings.Contains(strings.Join(os.Args, " "), "TestFaults/")
+			if n := len(illnesses(kind)); os.Getenv("BULKHEAD_TEST_LONG") != "" || named || (i+j)%n == day%n || (i+j)%n == (day+n/2)%n {
+				today = append(today, fault)
+			}
+		}
+		all.Go(func() { t.Run(kind, func(t *testing.T) { theFaults(ctx, t, c, kind, today) }) })
+	}
+	all.Wait()
+}
+
+// counted is a runtime that knows how often each pod was made.
+type counted struct {
+	*testcri.Runtime
+	mu   sync.Mutex
+	made map[string]int // by UID
+}
+
+// RunPodSandbox counts.
+func (c *counted) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	c.mu.Lock()
+	c.made[config.Metadata.Uid]++
+	c.mu.Unlock()
+	return c.Runtime.RunPodSandbox(ctx, config, handler)
+}
+
+// counting is a door's runtime of one that is counted.
+type counting struct {
+	fake
+	of *counted
+}
+
+// Backend implements door.Runtime.
+func (c counting) Backend() runner.Backend { return runner.Backend{Runtime: c.of, Images: c.of} }
+
+// illNode is a node whose API server can be made ill, on a runtime without machines.
+type illNode struct {
+	*testkube.Cluster
+	name    string
+	api     *ill
+	runtime *counted
+}
+
+// start starts the node, which ends with ctx, and returns when it is registered.
+func (n *illNode) start(ctx context.Context, t *testing.T) (ended <-chan error) {
+	t.Helper()
+	config := rest.CopyConfig(n.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + n.name, Groups: []string{"system:nodes"}}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { n.api.next = next; return n.api })
+	done, ready := make(chan error, 1), make(chan struct{})
+	dir := filepath.Join(n.Dir, n.name)
+	go func() {
+		done <- door.Run(ctx, door.Options{
+			Roots: dirs.Roots{Data: filepath.Join(dir, "d"), State: filepath.Join(dir, "s")}, Config: config, Name: n.name,
+			IP: testkube.NodeIP, MaxPods: 20, Listen: "127.0.0.1:0", ClusterDomain: "cluster.local",
+			Runtime: func(context.Context, local.Options) (door.Runtime, error) {
+				return counting{fake{n.runtime.Runtime}, n.runtime}, nil
+			},
+			Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		}, func() { close(ready) })
+	}()
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatalf("the node ended: %v", err)
+	case <-ctx.Done():
+		t.Fatal("the node does not begin")
+	}
+	return done
+}
+
+// pod has a pod bound to the node, with all that a node asks the API server for.
+func (n *illNode) pod(ctx context.Context, t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: n.name + "-" + name}}
+	there := corev1.LocalObjectReference{Name: "there"}
+	p.Spec = corev1.PodSpec{
+		NodeName: n.name, TerminationGracePeriodSeconds: new(int64(1)),
+		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		Containers: []corev1.Container{{Name: "c", Image: "here:1", EnvFrom: []corev1.EnvFromSource{
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: there}},
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: there}},
+		}}},
+	}
+	made, err := n.Client.CoreV1().Pods(ns).Create(ctx, p, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// ready waits until a pod is.
+func (n *illNode) ready(ctx context.Context, t *testing.T, p *corev1.Pod) (now *corev1.Pod) {
+	t.Helper()
+	n.Wait(ctx, t, p.Name+" to be ready", func(ctx context.Context) (err error) {
+		now, err = n.Client.CoreV1().Pods(ns).Get(ctx, p.Name, metav1.GetOptions{})
+		if err == nil && (now.UID != p.UID || condition(now, corev1.PodReady).Status != corev1.ConditionTrue) {
+			err = fmt.Errorf("pod %s: %s", now.UID, &now.Status)
+		}
+		return err
+	})
+	return now
+}
+
+// theFaults tries illnesses with the requests of one kind, one after the other.
+func theFaults(ctx context.Context, t *testing.T, c *testkube.Cluster, kind string, faults []string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n := &illNode{Cluster: c, name: "ill-" + kind, api: &ill{open: map[*cut]string{}, counts: map[string]int{}},
+		runtime: &counted{Runtime: testcri.New(time.Millisecond), made: map[string]int{}}}
+	ended := n.start(ctx, t)
+	keeps := n.ready(ctx, t, n.pod(ctx, t, "keeps"))
+	for _, fault := range faults {
+		t.Run(fault, func(t *testing.T) { n.falls(ctx, t, kind, fault, keeps) })
+	}
+	own := metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.name}
+	err := c.Client.CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, own)
+	if err != nil {
+		t.Error(err)
+	}
+	n.Wait(ctx, t, "the end of all", func(ctx context.Context) error {
+		left, err := n.runtime.ListPodSandbox(ctx, nil)
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("%d sandboxes are left", len(left))
+		}
+		return err
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the node's end: %v", err)
+	}
+}
+
+// falls has the API server fall ill. Meanwhile one pod comes and another one goes.
+func (n *illNode) falls(ctx context.Context, t *testing.T, kind, fault string, keeps *corev1.Pod) {
+	pods := n.Client.CoreV1().Pods(ns)
+	goes := n.ready(ctx, t, n.pod(ctx, t, "goes-"+fault))
+	n.api.fall(fault, requests[kind]...)
+	if kind == "register" {
+		if err := n.Client.CoreV1().Nodes().Delete(ctx, n.name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if kind == "node" {
+		const remove = `{"metadata": {"labels": {"kubernetes.io/hostname": null}}}`
+		_, err := n.Client.CoreV1().Nodes().Patch(ctx, n.name, types.MergePatchType, []byte(remove), metav1.PatchOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	comes := n.pod(ctx, t, "comes-"+fault)
+	if err := pods.Delete(ctx, goes.Name, metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-time.After(illFor(kind)):
+	case <-ctx.Done():
+	}
+	if left, err := n.runtime.ListContainers(ctx, &runtimeapi.ContainerFilter{
+		LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(keeps.UID)},
+	}); err != nil || len(left) != 1 || left[0].State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("the pod that was there has %v, %v", left, err)
+	}
+	sum := 0
+	for which, times := range n.api.recover() {
+		t.Logf("%-28s %d times in %v", which, times, illFor(kind))
+		if sum += times; times > mostRequests {
+			t.Errorf("%s was asked for %d times in %v", which, times, illFor(kind))
+		}
+	}
+	if sum == 0 && kind != "service" && kind != "nodes" {
+		t.Error("nothing was asked for")
+	}
+	came := n.ready(ctx, t, comes)
+	n.Wait(ctx, t, "the end of "+goes.Name, func(ctx context.Context) error {
+		if now, err := pods.Get(ctx, goes.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %v, %s", err, &now.Status)
+		}
+		return nil
+	})
+	n.Wait(ctx, t, "the node to be told of", func(ctx context.Context) error {
+		node, err := n.Client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && node.Labels[corev1.LabelHostname] == n.name {
+				return nil
+			}
+		}
+		return fmt.Errorf("it has %v, %v", node.Labels, node.Status.Conditions)
+	})
+	n.runtime.mu.Lock()
+	defer n.runtime.mu.Unlock()
+	for _, p := range []*corev1.Pod{keeps, goes, came} {
+		if times := n.runtime.made[string(p.UID)]; times != 1 {
+			t.Errorf("%s was made %d times", p.Name, times)
+		}
+	}
+	if restarts := came.Status.ContainerStatuses[0].RestartCount; restarts != 0 {
+		t.Errorf("%s was started %d times", came.Name, restarts+1)
+	}
+}
