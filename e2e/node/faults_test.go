@@ -222,8 +222,19 @@ func theFaults(ctx context.Context, t *testing.T, c *testkube.Cluster, kind stri
 	}
 }
 
+// within is ctx with a deadline of one illness.
+func within(ctx context.Context, t *testing.T) context.Context {
+	t.Helper()
+	own, cancel := context.WithCancel(testdeadline.Context(t, time.Minute))
+	stop := context.AfterFunc(ctx, cancel)
+	t.Cleanup(func() { stop() })
+	t.Cleanup(cancel)
+	return own
+}
+
 // falls has the API server fall ill. Meanwhile one pod comes and another one goes.
 func (n *illNode) falls(ctx context.Context, t *testing.T, kind, fault string, keeps *corev1.Pod) {
+	ctx = within(ctx, t)
 	pods := n.Client.CoreV1().Pods(ns)
 	goes := n.ready(ctx, t, n.pod(ctx, t, "goes-"+fault))
 	n.api.fall(fault, requests[kind]...)
@@ -260,7 +271,7 @@ func (n *illNode) falls(ctx context.Context, t *testing.T, kind, fault string, k
 		}
 	}
 	if sum == 0 && kind != "service" && kind != "nodes" {
-		t.Error("nothing was asked for")
+		t.Errorf("nothing was asked for")
 	}
 	came := n.ready(ctx, t, comes)
 	n.Wait(ctx, t, "the end of "+goes.Name, func(ctx context.Context) error {

@@ -126,7 +126,13 @@ func (c *Cache) Delete(ctx context.Context, pod *corev1.Pod) error {
 	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) {
+		// Another pod has the name by now, or somebody has changed this one meanwhile.
+		if there, unknown := c.Live(ctx, pod.Namespace, pod.Name, pod.UID); unknown == nil && !there {
+			return nil
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
@@ -270,6 +271,41 @@ func TestEveryStepFails(t *testing.T) {
 				synctest.Wait()
 				if w.has(p) || w.Has("1") {
 					t.Errorf("it is there still: %v", w.calls)
+				}
+			})
+		})
+	}
+}
+
+// TestConflict: a deletion that is refused as a conflict is tried again as long as the API server has the pod, and one of
+// a pod in whose place there is another one is over.
+func TestConflict(t *testing.T) {
+	conflict := apierrors.NewConflict(corev1.Resource("pods"), "p", errPassing)
+	for name, replaced := range map[string]bool{"changed meanwhile": false, "replaced": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				p, tries := pod("p", "1"), 0
+				w.create(p)
+				w.answers("delete", func() (runtime.Object, error) {
+					if tries++; tries <= 3 || replaced {
+						return nil, conflict
+					}
+					return nil, nil
+				})
+				if replaced {
+					list := w.answer
+					w.answer = func(a clienttesting.Action) (bool, runtime.Object, error) {
+						if a.GetVerb() == "list" {
+							return true, &corev1.PodList{Items: []corev1.Pod{*pod("p", "2")}}, nil
+						}
+						return list(a)
+					}
+				}
+				w.terminate(p, 5)
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if replaced && tries != 1 || !replaced && (tries != 4 || w.has(p)) || w.Has("1") {
+					t.Errorf("%d deletions, the API server has it: %v", tries, w.has(p))
 				}
 			})
 		})
