@@ -1,5 +1,5 @@
 // Package bounds gives each request to an API server a deadline, so that nobody waits for ever for one that takes
-// requests and does not answer.
+// requests and does not answer, and has nobody watch the same again and again without a pause.
 package bounds
 
 import (
@@ -25,10 +25,13 @@ const (
 // ErrLate is matched by the error of a request that was given up.
 var ErrLate = errors.New("the API server does not answer in time")
 
-// Wrap gives each request that goes through next a deadline. It is made for rest.Config.Wrap.
-func Wrap(next http.RoundTripper) http.RoundTripper { return &transport{next} }
+// Wrap bounds each request that goes through next. It is made for rest.Config.Wrap.
+func Wrap(next http.RoundTripper) http.RoundTripper { return &transport{next: next} }
 
-type transport struct{ next http.RoundTripper }
+type transport struct {
+	next    http.RoundTripper
+	watches watches
+}
 
 // WrappedRoundTripper has client-go find the one below, whose idle connections it closes.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
@@ -37,6 +40,12 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	begins, ends := of(r)
+	if watched(r) {
+		if err := t.watches.wait(r); err != nil {
+			cancel(nil)
+			return nil, err
+		}
+	}
 	timer := time.AfterFunc(begins, func() { cancel(ErrLate) })
 	answer, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
@@ -59,9 +68,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // of is how long a request may take until it is answered, and from then on until the answer has been read; the same for one
 // that has one deadline for both, and 0 for a watch without an end.
 func of(r *http.Request) (begins, ends time.Duration) {
-	query := r.URL.Query()
-	if watch := query.Get("watch"); watch != "" && watch != "false" && watch != "0" {
-		seconds, err := strconv.Atoi(query.Get("timeoutSeconds"))
+	if watched(r) {
+		seconds, err := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
 		if err != nil || seconds <= 0 {
 			return request, 0
 		}
@@ -71,6 +79,12 @@ func of(r *http.Request) (begins, ends time.Duration) {
 		return lease, lease
 	}
 	return request, request
+}
+
+// watched tells whether a request is a watch.
+func watched(r *http.Request) bool {
+	watch := r.URL.Query().Get("watch")
+	return watch != "" && watch != "false" && watch != "0"
 }
 
 // body ends the deadline of an answer that has been read.

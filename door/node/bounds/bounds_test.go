@@ -3,6 +3,7 @@ package bounds
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -114,6 +115,54 @@ func TestBoundsOfTheCaller(t *testing.T) {
 		_, err = Wrap(server{begins: time.Hour}).RoundTrip(r) //nolint:bodyclose // there is none
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLate) {
 			t.Errorf("given up with %v", err)
+		}
+	})
+}
+
+// TestWatchAgain: the same is watched a few times at once, and then no more often than twice a second; others do not
+// wait for it, and what was not watched for a while is forgotten.
+func TestWatchAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := Wrap(server{}).(*transport)
+		watch := func(ctx context.Context, name string) error {
+			url := "https://192.0.2.1/api/v1/pods?watch=true&fieldSelector=metadata.name%3D" + name
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := w.RoundTrip(r)
+			if err == nil {
+				err = got.Body.Close()
+			}
+			return err
+		}
+		began := time.Now()
+		for range 30 {
+			if err := watch(t.Context(), "one"); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("thirty watches took %v", took)
+		}
+		began = time.Now()
+		for i := range 100 {
+			if err := watch(t.Context(), fmt.Sprint("other", i)); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("watches of others took %v", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := watch(ctx, "one"); err == nil {
+			t.Error("one that is given up began")
+		}
+		time.Sleep(time.Minute)
+		if err := watch(t.Context(), "one"); err != nil || len(w.watches.of) != 1 {
+			t.Errorf("%d are remembered, %v", len(w.watches.of), err)
 		}
 	})
 }
