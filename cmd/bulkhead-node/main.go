@@ -99,6 +99,9 @@ func options(c *config.Config) (o node.Options, err error) {
 	if o.Reserved, err = reserved(c.Reserved); err != nil {
 		return o, err
 	}
+	if o.ImageMinAge, err = c.MinImageAge(); err != nil {
+		return o, err
+	}
 	if o.ShutdownGrace, o.ShutdownGraceCritical, err = c.Shutdown(); err != nil {
 		return o, err
 	}

@@ -79,8 +79,9 @@ type Options struct {
 	// Eviction are the thresholds from which on pods are evicted.
 	Eviction []eviction.Threshold
 	// ImageGCHigh is the percentage of the disk in use from which on unused images are removed, until
-	// ImageGCLow is in use. Without a High none are.
+	// ImageGCLow is in use. Without a High none are. ImageMinAge is how long one is kept at least.
 	ImageGCHigh, ImageGCLow int
+	ImageMinAge             time.Duration
 	// ShutdownGrace is how long the machine's end is held up for the pods' at most, ShutdownGraceCritical how
 	// much of it is for critical ones; 0 is not at all.
 	ShutdownGrace, ShutdownGraceCritical time.Duration

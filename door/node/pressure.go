@@ -32,7 +32,8 @@ func (n *node) guard() {
 	disk := func() (machine.Disk, error) { return machine.DiskOf(n.o.Roots.Data) }
 	backend := n.runtime.Backend()
 	n.images = images.New(images.Options{
-		Images: backend.Images, Runtime: backend.Runtime, Disk: disk, High: n.o.ImageGCHigh, Low: n.o.ImageGCLow, Warn: warn, Logger: n.o.Logger,
+		Images: backend.Images, Runtime: backend.Runtime, Disk: disk, High: n.o.ImageGCHigh, Low: n.o.ImageGCLow,
+		MinAge: n.o.ImageMinAge, Warn: warn, Logger: n.o.Logger,
 	})
 	n.eviction = eviction.New(eviction.Options{
 		Thresholds: n.o.Eviction, Measure: n.measure, Pods: n.active, Usage: n.usage, Evict: n.evict, Reclaim: n.images.Reclaim,

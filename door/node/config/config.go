@@ -62,6 +62,8 @@ type Config struct {
 	// ImageGCHigh is the percentage of the disk in use from which on unused images are removed, until
 	// ImageGCLow is in use.
 	ImageGCHigh, ImageGCLow int
+	// ImageMinAge is how long an image is kept at least, a duration.
+	ImageMinAge string
 	// ShutdownGrace is how long the machine's end is held up for the pods' at most, ShutdownGraceCritical how much of
 	// it is for critical ones; empty is not at all, and a third of it.
 	ShutdownGrace, ShutdownGraceCritical string
@@ -105,6 +107,7 @@ func (c *Config) settings() settings.Table {
 		{Key: "image-gc-high-threshold", Value: &c.ImageGCHigh, Preset: 85,
 			Help: "percentage of the disk in use from which on unused images are removed"},
 		{Key: "image-gc-low-threshold", Value: &c.ImageGCLow, Preset: 80, Help: "percentage of the disk in use until which they are removed"},
+		{Key: "minimum-image-ttl-duration", Value: &c.ImageMinAge, Preset: "2m", Help: "how long an image that nobody uses is kept at least"},
 		{Key: "shutdown-grace-period", Value: &c.ShutdownGrace, Preset: "",
 			Help: "how long the machine's end is held up for the pods' at most, as 30s; empty is not at all"},
 		{Key: "shutdown-grace-period-critical-pods", Value: &c.ShutdownGraceCritical, Preset: "",
@@ -184,10 +187,22 @@ func (c *Config) Check() error {
 		return fmt.Errorf("image-gc-low-threshold %d is not below image-gc-high-threshold %d, or they are no percentages",
 			c.ImageGCLow, c.ImageGCHigh)
 	}
+	if _, err := c.MinImageAge(); err != nil {
+		return err
+	}
 	if _, _, err := c.Shutdown(); err != nil {
 		return err
 	}
 	return settings.Logging(c.LogLevel, c.LogFormat)
+}
+
+// MinImageAge is how long an image is kept at least.
+func (c *Config) MinImageAge() (time.Duration, error) {
+	age, err := time.ParseDuration(c.ImageMinAge)
+	if err != nil || age < 0 {
+		return 0, fmt.Errorf("minimum-image-ttl-duration %q is no duration, as 2m", c.ImageMinAge)
+	}
+	return age, nil
 }
 
 // Shutdown is how long the machine's end is held up for the pods', and how much of that is for critical ones.

@@ -25,3 +25,14 @@ func TestShutdown(t *testing.T) {
 		}
 	}
 }
+
+// TestMinImageAge: how long an image is kept is told as a duration, which may be none.
+func TestMinImageAge(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{"2m": 2 * time.Minute, "0s": 0, "": -1, "5": -1, "-1s": -1, "x": -1} {
+		got, err := (&Config{ImageMinAge: text}).MinImageAge()
+		if (err != nil) != (want < 0) || err == nil && got != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}

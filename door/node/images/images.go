@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	// every is how often the disk is looked at, minAge is how old an image is at least that is removed.
-	every  = 5 * time.Minute
-	minAge = 2 * time.Minute
+	// every is how often the disk is looked at.
+	every = 5 * time.Minute
 	// told is how many images, and how many names of each, a Node tells of.
 	told, toldNames = 50, 5
 )
@@ -35,6 +34,8 @@ type Options struct {
 	Disk func() (machine.Disk, error)
 	// High is the percentage of the disk in use from which on images are removed, until Low is in use.
 	High, Low int
+	// MinAge is how old an image is at least that is removed.
+	MinAge time.Duration
 	// Warn tells of the node.
 	Warn   func(reason, message string)
 	Logger *slog.Logger
@@ -152,7 +153,7 @@ func (k *Keeper) unused(ctx context.Context) (out []*runtimeapi.Image, err error
 		there[image.GetId()] = r
 		if used(image, uses) {
 			r.used = now
-		} else if !image.GetPinned() && now.Sub(r.first) >= minAge {
+		} else if !image.GetPinned() && now.Sub(r.first) >= k.o.MinAge {
 			out = append(out, image)
 		}
 	}

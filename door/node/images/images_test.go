@@ -16,6 +16,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
 )
 
+// minAge is how long images are kept at least.
+const minAge = 2 * time.Minute
+
 // store is a runtime with images on a disk of 1000 bytes, of which others use some.
 type store struct {
 	internalapi.ImageManagerService
@@ -98,7 +101,7 @@ func (s *store) left() string {
 }
 
 func (s *store) keeper() *Keeper {
-	return New(Options{Images: s, Runtime: runtime{s: s}, Disk: s.disk, High: 85, Low: 80, Warn: func(reason, message string) {
+	return New(Options{Images: s, Runtime: runtime{s: s}, Disk: s.disk, High: 85, Low: 80, MinAge: minAge, Warn: func(reason, message string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.warned = append(s.warned, reason+": "+message)
