@@ -7,6 +7,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testlogind"
 )
 
 // say sends a word of logind's to one client alone, whatever that asked to hear, and waits until the bus has it.
@@ -27,11 +28,11 @@ func say(t *testing.T, conn *dbus.Conn, to string, from dbus.ObjectPath, down bo
 func TestForged(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 30*time.Second)
-	address := bus(t)
-	l := logindOn(t, address, time.Minute, false)
+	address := testlogind.Bus(t)
+	l := testlogind.Start(t, address, time.Minute, false)
 	w := newWorld(ctx, t, address, 2*time.Second, time.Second)
-	lock := l.lock(ctx, t)
-	node := <-l.node
+	lock := l.Lock(ctx, t)
+	node := <-l.Asked
 	other, err := dbus.Connect(address)
 	if err != nil {
 		t.Fatal(err)
@@ -43,20 +44,20 @@ func TestForged(t *testing.T) {
 			t.Fatal(err)
 		}
 		say(t, other, node, path, down)
-		say(t, l.conn, node, path+"/other", down)
+		say(t, l.Conn, node, path+"/other", down)
 	}
 	forge(true)
-	l.prepare(t, true)
+	l.Prepare(t, true)
 	w.changed(ctx, t, true)
-	released(ctx, t, lock)
+	lock.Released(ctx, t)
 	forge(false)
-	l.prepare(t, false)
+	l.Prepare(t, false)
 	w.changed(ctx, t, false)
-	l.lock(ctx, t)
+	l.Lock(ctx, t)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.ended) != 3 || len(w.changes) != 0 || len(l.held) != 0 {
-		t.Errorf("ended %q, %d more changes, %d more locks", w.ended, len(w.changes), len(l.held))
+	if len(w.ended) != 3 || len(w.changes) != 0 || len(l.Held) != 0 {
+		t.Errorf("ended %q, %d more changes, %d more locks", w.ended, len(w.changes), len(l.Held))
 	}
 }
 
@@ -64,21 +65,21 @@ func TestForged(t *testing.T) {
 func TestLogindAgain(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 60*time.Second)
-	address := bus(t)
-	l := logindOn(t, address, time.Minute, false)
+	address := testlogind.Bus(t)
+	l := testlogind.Start(t, address, time.Minute, false)
 	w := newWorld(ctx, t, address, 2*time.Second, time.Second)
-	lock := l.lock(ctx, t)
-	l.prepare(t, true)
+	lock := l.Lock(ctx, t)
+	l.Prepare(t, true)
 	w.changed(ctx, t, true)
-	released(ctx, t, lock)
-	_ = l.conn.Close() // it is called off meanwhile
-	l = logindOn(t, address, time.Minute, false)
+	lock.Released(ctx, t)
+	_ = l.Conn.Close() // it is called off meanwhile
+	l = testlogind.Start(t, address, time.Minute, false)
 	w.changed(ctx, t, false)
-	l.lock(ctx, t)
-	_ = l.conn.Close()
-	l = logindOn(t, address, time.Minute, true) // which gives no lock any more
+	l.Lock(ctx, t)
+	_ = l.Conn.Close()
+	l = testlogind.Start(t, address, time.Minute, true) // which gives no lock any more
 	w.changed(ctx, t, true)
-	l.prepare(t, false)
+	l.Prepare(t, false)
 	w.changed(ctx, t, false)
-	l.lock(ctx, t)
+	l.Lock(ctx, t)
 }

@@ -1,0 +1,151 @@
+// Package testlogind has, for tests, a message bus with systemd's logind on it: as much of that as whoever holds up the
+// machine's end needs.
+package testlogind
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/godbus/dbus/v5/prop"
+	"golang.org/x/sys/unix"
+)
+
+// The names of logind on the bus.
+const (
+	Service   = "org.freedesktop.login1"
+	Manager   = Service + ".Manager"
+	Path      = dbus.ObjectPath("/org/freedesktop/login1")
+	Preparing = "PrepareForShutdown"
+)
+
+// Bus starts a message bus, which ends with the test.
+func Bus(t *testing.T) (address string) {
+	t.Helper()
+	daemon, err := exec.LookPath("dbus-daemon")
+	if err != nil {
+		t.Fatalf("%v: install the package dbus", err)
+	}
+	cmd := exec.Command(daemon, "--session", "--nofork", "--print-address", "--address=unix:path="+filepath.Join(t.TempDir(), "bus"))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// Logind is one. Its methods are for the test's goroutine.
+type Logind struct {
+	// Conn is its connection to the bus: who closes it ends logind.
+	Conn *dbus.Conn
+	// Held are the locks that were given, Asked the names on the bus of those who asked for them.
+	Held  chan *Lock
+	Asked chan string
+	props *prop.Properties
+}
+
+// Lock holds up the machine's end: a pipe, of whose one end its holder has a copy.
+type Lock struct {
+	r *os.File
+	w int
+}
+
+// Start starts logind on a bus. It holds up the machine's end that long; with down that is near. It ends with the test.
+func Start(t *testing.T, address string, delay time.Duration, down bool) *Logind {
+	t.Helper()
+	conn, err := dbus.Connect(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	l := &Logind{Conn: conn, Held: make(chan *Lock, 8), Asked: make(chan string, 8)}
+	l.props, err = prop.Export(conn, Path, prop.Map{Manager: {
+		"InhibitDelayMaxUSec": {Value: uint64(delay.Microseconds())}, "PreparingForShutdown": {Value: down},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Export(&served{l}, Path, Manager); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := conn.RequestName(Service, dbus.NameFlagDoNotQueue); err != nil || reply != dbus.RequestNameReplyPrimaryOwner {
+		t.Fatalf("%v, %v", reply, err)
+	}
+	return l
+}
+
+// served is what it answers on the bus.
+type served struct{ *Logind }
+
+// Inhibit gives a lock, which is over when it is closed.
+func (s *served) Inhibit(by dbus.Sender, what, _, _, mode string) (dbus.UnixFD, *dbus.Error) {
+	if what != "shutdown" || mode != "delay" {
+		return 0, dbus.MakeFailedError(fmt.Errorf("%s, %s", what, mode))
+	}
+	if down, _ := s.props.GetMust(Manager, "PreparingForShutdown").(bool); down {
+		return 0, dbus.MakeFailedError(errors.New("the operation is already running"))
+	}
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return 0, dbus.MakeFailedError(err)
+	}
+	s.Asked <- string(by)
+	s.Held <- &Lock{os.NewFile(uintptr(p[0]), "lock"), p[1]}
+	return dbus.UnixFD(p[1]), nil
+}
+
+// Prepare says that the machine goes down, or not.
+func (l *Logind) Prepare(t *testing.T, down bool) {
+	t.Helper()
+	l.props.SetMust(Manager, "PreparingForShutdown", down)
+	if err := l.Conn.Emit(Path, Manager+"."+Preparing, down); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Lock is the next lock that is asked for.
+func (l *Logind) Lock(ctx context.Context, t *testing.T) *Lock {
+	t.Helper()
+	select {
+	case h := <-l.Held:
+		t.Cleanup(func() {
+			_ = h.r.Close()
+			if h.w >= 0 {
+				_ = unix.Close(h.w)
+			}
+		})
+		return h
+	case <-ctx.Done():
+		t.Fatal("nobody holds up the machine's end")
+		return nil
+	}
+}
+
+// Released waits until nobody holds a lock, of which its holder has got its copy.
+func (h *Lock) Released(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := unix.Close(h.w); err != nil {
+		t.Fatal(err)
+	}
+	h.w = -1
+	defer context.AfterFunc(ctx, func() { _ = h.r.SetReadDeadline(time.Now()) })()
+	if _, err := h.r.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("it is held: %v", err)
+	}
+}
