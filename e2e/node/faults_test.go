@@ -282,7 +282,7 @@ func (n *illNode) falls(ctx context.Context, t *testing.T, kind, fault string) {
 	came := n.ready(ctx, t, comes)
 	n.Wait(ctx, t, "the end of "+goes.Name, func(ctx context.Context) error {
 		if now, err := pods.Get(ctx, goes.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %v, %s", err, &now.Status)
+			return fmt.Errorf("it is there: %w, %s", err, &now.Status)
 		}
 		return nil
 	})
