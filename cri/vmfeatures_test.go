@@ -221,6 +221,33 @@ func TestFeatures(t *testing.T) {
 		}
 	})
 
+	t.Run("memory that the guest does not tell of", func(t *testing.T) {
+		const written = 48 << 20 // what a guest keeps of a file that it has written is no use of its container's, and is of the host
+		word := func() uint64 {
+			st, err := s.PodSandboxStats(ctx, pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st.Linux.Memory.WorkingSetBytes.Value
+		}
+		guest := word()
+		host, known := s.e.HeldMemory(pod)
+		if _, counts := s.e.HeldMemory("none"); !known || counts || host < 8<<20 {
+			t.Fatalf("the host counts %d, %t, and %t for a pod that is not there", host, known, counts)
+		}
+		t.Logf("the guest tells of %d MiB, the host of %d", guest>>20, host>>20)
+		fill := []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero >/big && sync", written)}
+		if out, errOut, err := s.ExecSync(ctx, ids["shell"], fill, testdeadline.For(60*time.Second)); err != nil {
+			t.Fatalf("%q %q %v", out, errOut, err)
+		}
+		after, _ := s.e.HeldMemory(pod)
+		now := word()
+		t.Logf("then the guest of %d MiB, the host of %d", now>>20, after>>20)
+		if now > guest+written/4 || after < host+written*3/4 {
+			t.Errorf("the guest told of %d and tells of %d, the host of %d and of %d", guest, now, host, after)
+		}
+	})
+
 	if err := s.StopContainer(ctx, ids["web"], 2); err != nil {
 		t.Fatal(err)
 	}

@@ -110,6 +110,21 @@ func (e *Engine) Memory() (m Memory) {
 	return m
 }
 
+// HeldMemory is what of the host's memory ends with a pod's VM, in bytes, as the host counts it: its guest has no say in
+// it. Memory that a fork has of its parent, and has not changed, is not among it. It is false for a pod that has no VM, and where
+// the host does not count.
+func (e *Engine) HeldMemory(id string) (bytes int64, known bool) {
+	p, err := e.find(id)
+	if err != nil {
+		return 0, false
+	}
+	r := p.snapshot()
+	if r.Phase != store.Ready || r.Exit != "" {
+		return 0, false
+	}
+	return hostcgroup.At(r.Cgroup.Dirs).HeldMemory()
+}
+
 func (p *pod) usage(ctx context.Context) (*Usage, error) {
 	c, err := p.shim()
 	if err != nil || p.isPaused() {

@@ -120,10 +120,14 @@ func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) 
 		}
 		out[types.UID(p.GetAttributes().GetMetadata().GetUid())] = u
 	}
+	held := n.runtime.Backend().HeldMemory
 	for _, p := range n.runner.Pods() {
-		if _, told := out[p.UID()]; !told && p.Sandbox() == "" {
-			out[p.UID()] = eviction.Usage{} // it has no machine yet
+		u, told := out[p.UID()]
+		u.Silent = !told && p.Sandbox() != "" // one without a sandbox has no VM yet
+		if held != nil && p.Sandbox() != "" {
+			u.Held, _ = held(p.Sandbox())
 		}
+		out[p.UID()] = u
 	}
 	return out, nil
 }

@@ -75,6 +75,33 @@ func (g *Group) Memory() (int64, bool) {
 	return 0, false
 }
 
+// HeldMemory is what the host would have again if the group ended, in bytes: what it takes without the page cache of files,
+// which is had back without that and may be shared. Memory that processes of several groups share is that of the group
+// which wrote it first. It is false where no controller counts that.
+func (g *Group) HeldMemory() (int64, bool) {
+	all, known := g.Memory()
+	if !known {
+		return 0, false
+	}
+	for _, dir := range g.dirs {
+		text, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
+		if err != nil {
+			continue
+		}
+		stat := map[string]int64{}
+		for line := range strings.Lines(string(text)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			stat[name], _ = strconv.ParseInt(value, 10, 64)
+		}
+		prefix := ""
+		if _, old := stat["total_inactive_file"]; old { // of cgroup v1: that of groups below as well
+			prefix = "total_"
+		}
+		return max(0, all-stat[prefix+"inactive_file"]-stat[prefix+"active_file"]), true
+	}
+	return all, true
+}
+
 func setV2(dir string, l Limits) error {
 	type file struct{ name, value string }
 	limit := func(n int64) string {

@@ -212,6 +212,35 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestHeldMemory: the page cache of files is not what a group holds, of either version.
+func TestHeldMemory(t *testing.T) {
+	t.Parallel()
+	const old = "cache 9\ninactive_file 1\nactive_file 1\ntotal_inactive_file 1024\ntotal_active_file 512\n"
+	for name, tc := range map[string]struct {
+		files map[string]string
+		want  int64
+		ok    bool
+	}{
+		"cgroup2": {
+			files: map[string]string{"memory.current": "4096\n", "memory.stat": "anon 7\ninactive_file 1024\nactive_file 512\n"},
+			want:  2560, ok: true,
+		},
+		"cgroup1":            {files: map[string]string{"memory.usage_in_bytes": "8192\n", "memory.stat": old}, want: 6656, ok: true},
+		"more than there is": {files: map[string]string{"memory.current": "10\n", "memory.stat": "inactive_file 20\n"}, ok: true},
+		"no parts":           {files: map[string]string{"memory.current": "4096\n"}, want: 4096, ok: true},
+		"no controller":      {files: map[string]string{"memory.stat": "inactive_file 20\n"}},
+	} {
+		other, dir := t.TempDir(), t.TempDir()
+		fakeGroup(t, dir, tc.files)
+		if got, ok := At([]string{other, dir}).HeldMemory(); got != tc.want || ok != tc.ok {
+			t.Errorf("%s: %d, %v", name, got, ok)
+		}
+	}
+	if _, ok := At(nil).HeldMemory(); ok {
+		t.Error("no group holds memory")
+	}
+}
+
 func TestNames(t *testing.T) {
 	top := t.TempDir()
 	h := find(fakeView(t, "4:memory:/\n", "cgroup / "+top+" memory"), "tag")

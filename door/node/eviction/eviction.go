@@ -26,7 +26,14 @@ type Host struct {
 
 // Usage is what a pod uses of its machine.
 type Usage struct {
-	Memory, Processes uint64
+	// Memory is what the pod's guest says that it uses, in bytes, which may be anything.
+	Memory uint64
+	// Held is what of the host's memory ends with the pod, as the host counts it, with all that a VM takes; 0 is that the host does
+	// not count.
+	Held int64
+	// Silent: the pod's guest does not say what it uses.
+	Silent    bool
+	Processes uint64
 	// Written is what each of its containers has written to its layer, by name, in bytes.
 	Written map[string]uint64
 }

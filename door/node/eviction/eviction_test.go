@@ -173,6 +173,33 @@ func TestSilent(t *testing.T) {
 	}
 }
 
+// TestHeld: what the host counts for a pod is believed, whatever its guest says, or does not; less what any VM takes, unless
+// that is among what the pod requests.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	const request = `containers: [{name: c, resources: {requests: {memory: 200Mi}}}]}`
+	pods := []*corev1.Pod{
+		pod(t, "boasts", `{`+request), pod(t, "lies", `{`+request), pod(t, "within", `{`+request), pod(t, "silent", `{`+request),
+		pod(t, "uncounted", `{`+request), pod(t, "declared", `{overhead: {memory: 60Mi}, `+request),
+	}
+	rank(MemoryAvailable, pods, map[types.UID]Usage{
+		"boasts":    {Memory: 4000 * mib, Held: 250 * mib},            // 50 below, less a VM's
+		"lies":      {Memory: 1, Held: 500 * mib},                     // 200 beyond
+		"within":    {Memory: 100 * mib, Held: 299 * mib},             // 1 below
+		"silent":    {Silent: true, Held: 310 * mib},                  // 10 beyond
+		"uncounted": {Memory: 350 * mib},                              // 150 beyond
+		"declared":  {Memory: 1, Held: 290 * mib, Processes: 1 << 20}, // 30 beyond
+	})
+	var got []string
+	for _, p := range pods {
+		got = append(got, p.Name)
+	}
+	if want := "[lies uncounted declared silent within boasts]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
 // TestDisk: what nobody uses goes before pods do; of these the one that has written most beyond what it requests.
 func TestDisk(t *testing.T) {
 	t.Parallel()

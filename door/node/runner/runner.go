@@ -33,6 +33,8 @@ type Backend struct {
 	Pauses      func(sandbox string) (times uint64, now bool)
 	Resume      func(ctx context.Context, sandbox string) error
 	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
+	// HeldMemory is what of the host's memory ends with a sandbox, in bytes, as the host counts it; false is that it does not.
+	HeldMemory func(sandbox string) (bytes int64, known bool)
 	// Refuse names what a pod asks for and none can have on this runtime, empty for nothing.
 	Refuse func(*corev1.Pod) string
 	// Places says what no pod gets of the host.
