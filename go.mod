@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/BurntSushi/toml v1.6.0 // the configuration of bulkhead cri
-	github.com/container-storage-interface/spec v1.13.0 // in tests, a driver of volumes
+	github.com/container-storage-interface/spec v1.13.0 // what drivers of volumes are asked
 	github.com/containerd/containerd/api v1.12.0 // the shim's services, as containerd defines them
 	github.com/containerd/log v0.1.0 // ttrpc's log, sent to ours
 	github.com/containerd/nri v0.12.5 // the plugins of a node, NRI
@@ -53,7 +53,7 @@ require (
 	k8s.io/cri-client v0.37.2 // another runtime below a node
 	k8s.io/cri-streaming v0.37.2 // exec, attach and port-forward as kubelets' clients have them
 	k8s.io/klog/v2 v2.140.0 // client-go's log, sent to ours
-	k8s.io/kubelet v0.37.2 // what a node tells of its pods' use; in tests, how a CSI driver becomes a kubelet's
+	k8s.io/kubelet v0.37.2 // what a node tells of its pods' use, and how drivers register
 	k8s.io/streaming v0.37.2 // what tells an upgrade of a connection
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // the clock of a lease
 	sigs.k8s.io/json v0.0.0-20260909141634-11ed52e25bc5 // decoding as strict as the API server's

@@ -28,7 +28,7 @@ other commands, and outlive it: the next one finds them.
 With --manifests the pods in the files of a directory run as well, static pods; without a kubeconfig they are all there is,
 and no API server is needed.
 
-Not there yet: PersistentVolumeClaims and CSI.`,
+CSI drivers that run on the host register with it as with a kubelet, below --root-dir.`,
 		Example: `  bulkhead node --kubeconfig /etc/bulkhead/node.conf
   bulkhead node --manifests /etc/bulkhead/manifests
   bulkhead node --kubeconfig node.conf --node-name worker-1 --cluster-dns 10.96.0.10

@@ -84,8 +84,8 @@ func options(c *config.Config) (o node.Options, err error) {
 		ImageGCHigh: c.ImageGCHigh, ImageGCLow: c.ImageGCLow,
 		Listen: c.Listen, Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA, RotateServing: c.RotateServing, Version: version.Version,
 	}
-	if c.Endpoint != "" {
-		o.Runtime = remote(c.Endpoint)
+	if o.RootDir = c.RootDir; c.Endpoint != "" {
+		o.Runtime, o.RootDir = remote(c.Endpoint), "" // whose pods have no volumes of drivers
 	}
 	if o.Roots, err = dirs.Default(); err != nil {
 		return o, err

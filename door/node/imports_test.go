@@ -11,8 +11,8 @@ const module = "github.com/bulkhead-project/bulkhead/"
 
 // below are the packages of the door, each with those of the others that it may import.
 var below = map[string]string{
-	"": "admission api auth bounds certs claims events eviction images local machine manifests mirrors object objects pods runner series " +
-		"shutdown stats status",
+	"": "admission api auth bounds certs claims csi events eviction images local machine manifests mirrors object objects pods runner " +
+		"series shutdown stats status",
 	"admission": "pods",
 	"api":       "",
 	"auth":      "",
@@ -20,6 +20,15 @@ var below = map[string]string{
 	"certs":     "",
 	"claims":    "",
 	"config":    "",
+	"csi":       "claims csi/attach csi/driver csi/mounts csi/nodeinfo csi/plugins",
+
+	"csi/attach":   "",
+	"csi/driver":   "csi/rpc",
+	"csi/mounts":   "claims csi/driver tokens",
+	"csi/nodeinfo": "csi/driver",
+	"csi/plugins":  "csi/rpc",
+	"csi/rpc":      "",
+
 	"endpoint":  "runner",
 	"events":    "",
 	"eviction":  "machine pods",

@@ -30,6 +30,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/bounds"
 	"github.com/bulkhead-project/bulkhead/door/node/certs"
 	"github.com/bulkhead-project/bulkhead/door/node/claims"
+	"github.com/bulkhead-project/bulkhead/door/node/csi"
 	"github.com/bulkhead-project/bulkhead/door/node/events"
 	"github.com/bulkhead-project/bulkhead/door/node/eviction"
 	"github.com/bulkhead-project/bulkhead/door/node/images"
@@ -51,8 +52,8 @@ import (
 // the processors (make bench-node).
 const GCPercent = 50
 
-// Options say what node there is. All but Labels, Taints, Reserved, ClusterDNS, Client and those of certificates are
-// required.
+// Options say what node there is. All but Labels, Taints, RootDir, Reserved, ClusterDNS, Client and those of
+// certificates are required.
 type Options struct {
 	Roots dirs.Roots
 	// Config is how the API server is reached; nil is a node without one, of Manifests alone.
@@ -63,6 +64,8 @@ type Options struct {
 	Name, IP string
 	Labels   map[string]string
 	Taints   []corev1.Taint
+	// RootDir is where CSI drivers look for a node, as a kubelet's root directory; empty has none.
+	RootDir  string
 	MaxPods  int
 	Reserved corev1.ResourceList
 	// ClusterDNS are the cluster's name servers, ClusterDomain is the domain of its services.
@@ -111,10 +114,12 @@ type node struct {
 	cache    *pods.Cache
 	objects  *objects.Cache
 	claims   *claims.Keeper
+	csi      *csi.Plugin // nil for no drivers
 	events   *events.Events
 	runner   *runner.Runner
 	status   *status.Reporter
 	keeper   *object.Keeper
+	kept     atomic.Pointer[object.Keeper] // keeper, once it is there
 	images   *images.Keeper
 	eviction *eviction.Manager
 	shutdown *shutdown.Manager
@@ -154,8 +159,10 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 		return fmt.Errorf("node: %w", err)
 	}
 	defer func() { err = errors.Join(err, n.runtime.Close(context.WithoutCancel(ctx))) }()
-	n.openClaims()
-	defer n.claims.Close()
+	if err := n.openClaims(); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	defer n.closeClaims()
 	n.events = events.New(n.client, o.Name, o.Logger)
 	defer n.events.Close()
 	if o.Config == nil {
@@ -208,6 +215,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	if err != nil {
 		return err
 	}
+	n.kept.Store(n.keeper)
 	if err := n.static.mirror(); err != nil {
 		return err
 	}
@@ -257,14 +265,19 @@ func (n *node) keep() (*object.Keeper, error) {
 	}
 	measure := n.measurer(facts)
 	measure.Port = int32(at.Port())
-	return object.New(object.Options{
+	of := object.Options{
 		Client: n.client, Name: o.Name, Labels: n.labels(), Taints: o.Taints, Status: measure.Status, Logger: o.Logger,
 		Clash: func(other *corev1.Node) {
 			const message = "another machine is a node of this name as well: end one of them"
 			n.events.Recorder.Event(other, corev1.EventTypeWarning, "NodeNameClash", message)
 			o.Logger.Error(message, "node", o.Name, "other", other.Status.NodeInfo.SystemUUID)
 		},
-	})
+	}
+	if n.csi != nil {
+		measure.InUse, of.Changed = n.csi.InUse, n.csi.NodeChanged
+		of.Annotations = map[string]string{csi.Annotation: "true"}
+	}
+	return object.New(of)
 }
 
 // measurer tells what the machine is.
@@ -303,6 +316,7 @@ func (n *node) serve(ctx context.Context, ready func()) error {
 	all.Go(func() { n.status.Run(ctx) })
 	all.Go(func() { n.pods.Run(ctx) })
 	all.Go(func() { n.keeper.Run(ctx, ready) })
+	all.Go(func() { n.drivers(ctx) })
 	var unwatched error
 	all.Go(func() {
 		defer cancel()

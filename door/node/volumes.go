@@ -1,26 +1,67 @@
 package node
 
 import (
+	"context"
+	"path/filepath"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/claims"
+	"github.com/bulkhead-project/bulkhead/door/node/csi"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
 // openClaims makes the keeper of the pods' claims, before any pod is taken over. A node without an API server has one as
 // well, for pods of before.
-func (n *node) openClaims() {
-	n.claims = claims.New(claims.Options{
-		Client: n.client, Node: n.registered, Places: n.runtime.Backend().Places, Logger: n.o.Logger,
-	})
+func (n *node) openClaims() error {
+	o := claims.Options{Client: n.client, Node: n.registered, Places: n.runtime.Backend().Places, Logger: n.o.Logger}
+	if n.o.RootDir != "" && n.client != nil {
+		var err error
+		n.csi, err = csi.New(csi.Options{
+			Root: n.o.RootDir, Dir: filepath.Join(n.o.Roots.Data, "node", "csi"), Client: n.client, Name: n.o.Name, Node: n.registered,
+			Tell: n.tell, Changed: func() { n.claims.Changed() }, Logger: n.o.Logger,
+		})
+		if err != nil {
+			return err
+		}
+		o.CSI = n.csi
+	}
+	n.claims = claims.New(o)
+	return nil
+}
+
+// closeClaims ends what is done for them. What is mounted stays so.
+func (n *node) closeClaims() {
+	n.claims.Close()
+	if n.csi != nil {
+		n.csi.Close()
+	}
+}
+
+// tell has the API server be told of the node now.
+func (n *node) tell() {
+	if k := n.kept.Load(); k != nil {
+		k.Look()
+	}
+}
+
+// drivers has CSI drivers register until ctx ends, and what belongs to no pod be unmounted.
+func (n *node) drivers(ctx context.Context) {
+	if n.csi == nil {
+		return
+	}
+	n.csi.Sweep(n.runner.Has)
+	if err := n.csi.Run(ctx); err != nil {
+		n.o.Logger.Error("no CSI driver can register", "error", err)
+	}
 }
 
 // registered is the Node as the API server has it, nil before it is known.
 func (n *node) registered() *corev1.Node {
-	if n.keeper == nil {
-		return nil
+	if k := n.kept.Load(); k != nil {
+		return k.Node()
 	}
-	return n.keeper.Node()
+	return nil
 }
 
 // claimsOf are the claims of one pod.

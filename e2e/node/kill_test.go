@@ -28,6 +28,8 @@ var killPoints = map[string][]string{
 		"stop.killed", "undo.shim", "undone.network", "stop.recorded", "pod.ended", "remove.marked", "unwind.undone",
 		"remove.released", "pod.deleted", "node.deleting", "node.deleted",
 	},
+	"volume's start": {"csi.staging", "csi.staged", "csi.publishing", "csi.published"},
+	"volume's end":   {"csi.unpublishing", "csi.unpublished", "csi.unstaging", "csi.unstaged"},
 }
 
 // killParts is in how many days each cell's turn comes.
@@ -44,8 +46,9 @@ func (w *world) testKill(t *testing.T) {
 	w.faults, w.libexec = testfaults.Listen(t, filepath.Join(w.Dir, "faults")), bin
 	w.serve()
 	w.WaitNode(testdeadline.Context(t, time.Minute), t)
+	driver := w.csiDisks(testdeadline.Context(t, 10*time.Second), t, "killed")
 	cell := 0
-	for _, stage := range []string{"start", "end"} {
+	for _, stage := range []string{"start", "end", "volume's start", "volume's end"} {
 		for _, point := range killPoints[stage] {
 			cell++
 			if os.Getenv("BULKHEAD_TEST_LONG") == "" && cell%killParts != int(time.Now().Unix()/86400)%killParts &&
@@ -58,6 +61,7 @@ func (w *world) testKill(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute) // and the last one serves on
 	w.pod(ctx, t, "after", `{containers: [{name: c, command: [sleep, "1000"]}]}`)
 	w.ready(ctx, t, "after")
+	w.csiLeft(ctx, t, driver)
 }
 
 func (w *world) kill(t *testing.T, stage, point string) {
@@ -78,15 +82,17 @@ func (w *world) kill(t *testing.T, stage, point string) {
 			t.Fatalf("%s was not met", point)
 		}
 	}
-	start := func() {
-		w.pod(ctx, t, "victim", `{containers: [{name: c, command: [sleep, "1000"]}]}`)
+	spec := `{containers: [{name: c, command: [sleep, "1000"]}]}`
+	if strings.HasPrefix(stage, "volume") {
+		spec = csiSpec("killed")
 	}
+	start := func() { w.pod(ctx, t, "victim", spec) }
 	end := func() {
 		if err := pods.Delete(ctx, "victim", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
-	if stage == "start" {
+	if strings.HasSuffix(stage, "start") {
 		strike(start)
 	} else {
 		start()
@@ -103,7 +109,7 @@ func (w *world) kill(t *testing.T, stage, point string) {
 		}
 		return nil
 	})
-	if stage == "end" {
+	if strings.HasSuffix(stage, "end") {
 		strike(end)
 	} else {
 		end()

@@ -32,6 +32,7 @@ func TestNode(t *testing.T) {
 	t.Run("eviction", w.testEviction)
 	t.Run("figures", w.testFigures)
 	t.Run("static", w.testStatic)
+	t.Run("csi", w.testCSI)
 	t.Run("deployment", w.testDeployment)
 	t.Run("job", w.testJob)
 	t.Run("daemonset", w.testDaemonSet)

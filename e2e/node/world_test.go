@@ -134,7 +134,7 @@ func (w *world) with(name string, flags ...string) *exec.Cmd {
 
 // program is the command with those flags, and those that each node has.
 func (w *world) program(flags ...string) *exec.Cmd {
-	args := append([]string{"node", "--cni-conf-dir", w.networks(), "--manifests", w.Manifests(),
+	args := append([]string{"node", "--cni-conf-dir", w.networks(), "--manifests", w.Manifests(), "--root-dir", w.KubeletRoot(),
 		"--eviction-hard", "memory.available<1Mi"}, flags...) // whatever the machine has left
 	if w.containerd != "" {
 		args = append(args, "--cri-endpoint", "unix://"+w.containerd)

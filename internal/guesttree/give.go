@@ -23,6 +23,11 @@ func Give(ctx context.Context, path string, group int) error {
 	if int(top.Gid) == group && top.Mode&full == full {
 		return nil
 	}
+	return GiveAnyhow(ctx, path, group)
+}
+
+// GiveAnyhow is Give also of a tree whose top is the group's already.
+func GiveAnyhow(ctx context.Context, path string, group int) error {
 	err := Walk(ctx, path, Bounds{Levels: MaxLevels}, func(dir int, name string, _ *unix.Stat_t) error {
 		return give(dir, name, group)
 	})

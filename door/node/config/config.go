@@ -35,6 +35,8 @@ type Config struct {
 	NodeIP string
 	// Labels and Taints are what the node registers with: KEY=VALUE, and KEY=VALUE:EFFECT.
 	Labels, Taints []string
+	// RootDir is where CSI drivers look for a node, as a kubelet's root directory; empty has none.
+	RootDir string
 	// MaxPods is how many pods there may be at once.
 	MaxPods int
 	// Reserved is what of the machine is not for pods: RESOURCE=QUANTITY.
@@ -90,6 +92,8 @@ func (c *Config) settings() settings.Table {
 		{Key: "register-with-taint", Value: &c.Taints, Preset: []string{}, Help: "taint of a node that is new, KEY=VALUE:EFFECT (repeatable)"},
 		{Key: "max-pods", Value: &c.MaxPods, Preset: 110, Help: "how many pods there may be at once"},
 		{Key: "reserve", Value: &c.Reserved, Preset: []string{}, Help: "what of the machine is not for pods, as memory=2Gi (repeatable)"},
+		{Key: "root-dir", Value: &c.RootDir, Preset: "/var/lib/kubelet",
+			Help: "directory where CSI drivers look for a node, as a kubelet's; empty has none"},
 		{Key: "cluster-dns", Value: &c.ClusterDNS, Preset: []string{}, Help: "address of a name server of the cluster (repeatable)"},
 		{Key: "cluster-domain", Value: &c.ClusterDomain, Preset: "cluster.local", Help: "domain of the cluster's services"},
 		{Key: "network", Value: &c.Network, Preset: CNI, Help: "network of pods: cni, by the node's plugins, or user, which needs none"},
@@ -155,6 +159,11 @@ func (c *Config) Check() error {
 			if _, err := netip.ParseAddr(one); one != "" && err != nil {
 				return fmt.Errorf("%s %q is no IP address", key, one)
 			}
+		}
+	}
+	if c.RootDir != "" {
+		if err := settings.Absolute("root-dir", c.RootDir); err != nil {
+			return err
 		}
 	}
 	for key, dirs := range map[string][]string{"cni-conf-dir": {c.CNIConf}, "cni-bin-dir": c.CNIBin} {

@@ -40,6 +40,8 @@ type Options struct {
 	// Labels and Taints are those that the node registers with.
 	Labels map[string]string
 	Taints []corev1.Taint
+	// Annotations are those that the Node has for as long as it is this node's.
+	Annotations map[string]string
 	// Status measures the machine: all that a Node's status says but the times of conditions.
 	Status func(ctx context.Context) corev1.NodeStatus
 	// Clash is called when another machine tells of itself as this node; nil is nobody.

@@ -56,24 +56,32 @@ func (k *Keeper) create(ctx context.Context, status corev1.NodeStatus) (*corev1.
 		status.Conditions[i].LastHeartbeatTime, status.Conditions[i].LastTransitionTime = now, now
 	}
 	return k.o.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: k.o.Name, Labels: maps.Clone(k.o.Labels)},
+		ObjectMeta: metav1.ObjectMeta{Name: k.o.Name, Labels: maps.Clone(k.o.Labels), Annotations: maps.Clone(k.o.Annotations)},
 		Spec:       corev1.NodeSpec{Taints: k.o.Taints},
 		Status:     status,
 	}, metav1.CreateOptions{})
 }
 
-// label gives a Node that was there before the labels that are missing or other ones.
+// label gives a Node that was there before the labels and annotations that are missing or other ones.
 func (k *Keeper) label(ctx context.Context, node *corev1.Node) error {
-	missing := map[string]string{}
-	for key, value := range k.o.Labels {
-		if node.Labels[key] != value {
-			missing[key] = value
+	meta := map[string]any{}
+	for field, pair := range map[string][2]map[string]string{
+		"labels": {k.o.Labels, node.Labels}, "annotations": {k.o.Annotations, node.Annotations},
+	} {
+		missing := map[string]string{}
+		for key, value := range pair[0] {
+			if has, is := pair[1][key]; !is || has != value {
+				missing[key] = value
+			}
+		}
+		if len(missing) > 0 {
+			meta[field] = missing
 		}
 	}
-	if len(missing) == 0 {
+	if len(meta) == 0 {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": missing}})
+	patch, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
 		return err
 	}
@@ -87,6 +95,7 @@ func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.Node
 	next := node.Status.DeepCopy()
 	next.Capacity, next.Allocatable = status.Capacity, status.Allocatable
 	next.Addresses, next.NodeInfo, next.DaemonEndpoints = status.Addresses, status.NodeInfo, status.DaemonEndpoints
+	next.VolumesInUse = status.VolumesInUse
 	next.Images, next.RuntimeHandlers, next.Features = status.Images, status.RuntimeHandlers, status.Features
 	for _, c := range status.Conditions {
 		setCondition(next, c, now)

@@ -40,17 +40,18 @@ func Start(t testing.TB, kubeletRoot, node string) *Driver {
 		node: node, root: kubeletRoot, dir: t.TempDir(), socket: filepath.Join(kubeletRoot, "plugins", Name, "csi.sock"),
 		registered: make(chan error, 1), loops: map[string]string{},
 	}
-	d.serve(t, d.socket, func(s *grpc.Server) {
+	listen(t, d.socket, func(s *grpc.Server) {
 		csi.RegisterIdentityServer(s, d)
 		csi.RegisterNodeServer(s, d)
 	})
-	d.serve(t, filepath.Join(kubeletRoot, "plugins_registry", Name+".sock"), func(s *grpc.Server) {
+	listen(t, filepath.Join(kubeletRoot, "plugins_registry", Name+".sock"), func(s *grpc.Server) {
 		registration.RegisterRegistrationServer(s, d)
 	})
 	return d
 }
 
-func (d *Driver) serve(t testing.TB, socket string, register func(*grpc.Server)) {
+// listen serves on a socket until stop, or the test's end.
+func listen(t testing.TB, socket string, register func(*grpc.Server)) (stop func()) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
 		t.Fatal(err)
@@ -63,12 +64,14 @@ func (d *Driver) serve(t testing.TB, socket string, register func(*grpc.Server))
 	register(s)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		s.Stop()
 		if err := <-done; err != nil {
 			t.Errorf("serve %s: %v", socket, err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // Registered returns when the kubelet has taken the driver.

@@ -21,7 +21,7 @@ const size = 16 << 20
 func (d *Driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	disk, err := d.disk(ctx, r.GetVolumeId())
 	switch {
-	case err != nil:
+	case err != nil, mounted(r.GetStagingTargetPath()):
 	case r.GetVolumeCapability().GetBlock() != nil:
 		err = d.attach(ctx, r.GetStagingTargetPath(), disk)
 	default:
@@ -39,6 +39,9 @@ func (d *Driver) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolume
 // pod is memory of its own.
 func (d *Driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	at := r.GetTargetPath()
+	if mounted(at) {
+		return &csi.NodePublishVolumeResponse{}, nil
+	}
 	if r.GetVolumeCapability().GetBlock() != nil {
 		err := os.WriteFile(at, nil, 0o600)
 		if err == nil {
@@ -131,6 +134,12 @@ func mount(ctx context.Context, args ...string) error {
 		return fmt.Errorf("mount %v: %w: %s", args, err, out)
 	}
 	return nil
+}
+
+// mounted tells whether an earlier call has mounted something there.
+func mounted(at string) bool {
+	is, err := mountinfo.Mounted(at)
+	return err == nil && is
 }
 
 // unmount is done where nothing is mounted.

@@ -1,0 +1,109 @@
+// Package attach waits until a volume is attached to a node. Controllers attach it; the node tells that it uses the volume
+// before it does, and is then sure that nobody detaches it.
+package attach
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bulkhead-project/bulkhead/internal/printable"
+)
+
+const (
+	// wait bounds how long one is waited for.
+	wait = 2 * time.Minute
+	// firstPause and lastPause bound the pauses between looks at a VolumeAttachment, which a node may get and not watch.
+	firstPause = 200 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// Options are a Waiter's. All are required.
+type Options struct {
+	Client kubernetes.Interface
+	Name   string
+	// Node is the Node as the API server had it last, nil for none, and Changed is closed when there is another one.
+	Node    func() *corev1.Node
+	Changed func() <-chan struct{}
+}
+
+// Waiter waits. Its methods may be called at once.
+type Waiter struct{ o Options }
+
+// New makes a Waiter.
+func New(o Options) *Waiter { return &Waiter{o} }
+
+// errDetached is of a volume that nobody has attached.
+var errDetached = errors.New("it is not attached")
+
+// Wait returns when the volume of that name and handle is attached, and what its attacher says to the driver. The node must
+// have been told to tell that it uses the volume.
+func (w *Waiter) Wait(
+	ctx context.Context, name corev1.UniqueVolumeName, driver, handle string,
+) (metadata map[string]string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		changed := w.o.Changed()
+		if err = w.told(name); err == nil {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("volume %s: %w", name, err)
+		}
+	}
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if metadata, err = w.get(ctx, driver, handle); err == nil {
+			return metadata, nil
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("volume %s: %w", name, err)
+		}
+		timer.Stop()
+	}
+}
+
+// told tells whether the API server has that the node uses the volume, and that the volume is attached.
+func (w *Waiter) told(name corev1.UniqueVolumeName) error {
+	node := w.o.Node()
+	switch {
+	case node == nil:
+		return errors.New("the node is not registered")
+	case !slices.Contains(node.Status.VolumesInUse, name):
+		return errors.New("the volume has not been added to the list of VolumesInUse in the node's status")
+	case !slices.ContainsFunc(node.Status.VolumesAttached, func(v corev1.AttachedVolume) bool { return v.Name == name }):
+		return fmt.Errorf("the node's status says that %w", errDetached)
+	}
+	return nil
+}
+
+// get looks at the VolumeAttachment.
+func (w *Waiter) get(ctx context.Context, driver, handle string) (map[string]string, error) {
+	name := fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+w.o.Name)))
+	got, err := w.o.Client.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("get the VolumeAttachment: %w", err)
+	case got.DeletionTimestamp != nil:
+		return nil, fmt.Errorf("VolumeAttachment %s is being deleted", name)
+	case got.Status.Attached:
+		return got.Status.AttachmentMetadata, nil
+	case got.Status.AttachError != nil:
+		words := got.Status.AttachError.Message
+		return nil, fmt.Errorf("%w: %s", errDetached, printable.Text(words[:min(len(words), 1024)]))
+	}
+	return nil, errDetached
+}

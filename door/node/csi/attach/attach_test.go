@@ -1,0 +1,150 @@
+package attach
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/bulkhead-project/bulkhead/internal/broadcast"
+)
+
+const name = corev1.UniqueVolumeName("kubernetes.io/csi/d^h")
+
+// world is a node with a volume that controllers attach.
+type world struct {
+	*Waiter
+	client  *fake.Clientset
+	changed broadcast.Broadcast
+
+	mu   sync.Mutex
+	node *corev1.Node
+}
+
+func newWorld() *world {
+	w := &world{client: fake.NewClientset()}
+	w.Waiter = New(Options{Client: w.client, Name: "node", Changed: w.changed.Next, Node: func() *corev1.Node {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.node
+	}})
+	return w
+}
+
+// tells is another state of the Node.
+func (w *world) tells(inUse, attached bool) {
+	node := &corev1.Node{}
+	if inUse {
+		node.Status.VolumesInUse = []corev1.UniqueVolumeName{"other", name}
+	}
+	if attached {
+		node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: name}}
+	}
+	w.mu.Lock()
+	w.node = node
+	w.mu.Unlock()
+	w.changed.Tell()
+}
+
+// attachment is the VolumeAttachment.
+func attachment(status storagev1.VolumeAttachmentStatus) *storagev1.VolumeAttachment {
+	id := fmt.Sprintf("csi-%x", sha256.Sum256([]byte("hdnode")))
+	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: id}, Status: status}
+}
+
+// TestWaits: a volume is attached when the node tells that it uses it, the Node says that it is attached, and its
+// VolumeAttachment does; not sooner.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var got map[string]string
+		var err error
+		done := false
+		go func() {
+			got, err = w.Wait(t.Context(), name, "d", "h")
+			done = true
+		}()
+		step := func(what string, do func()) {
+			t.Helper()
+			do()
+			time.Sleep(lastPause + time.Second)
+			synctest.Wait()
+			if done {
+				t.Fatalf("%s: %v, %v", what, got, err)
+			}
+		}
+		step("nothing", func() {})
+		step("attached and not told to be used", func() { w.tells(false, true) })
+		step("used and not attached", func() { w.tells(true, false) })
+		step("no VolumeAttachment", func() { w.tells(true, true) })
+		step("not attached yet", func() { w.create(t, storagev1.VolumeAttachmentStatus{}) })
+		w.update(t, storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"disk": "x"}})
+		time.Sleep(lastPause)
+		synctest.Wait()
+		if !done || err != nil || got["disk"] != "x" {
+			t.Errorf("%v, %v, %v", done, got, err)
+		}
+	})
+}
+
+func (w *world) create(t *testing.T, s storagev1.VolumeAttachmentStatus) {
+	t.Helper()
+	if _, err := w.client.StorageV1().VolumeAttachments().Create(t.Context(), attachment(s), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) update(t *testing.T, s storagev1.VolumeAttachmentStatus) {
+	t.Helper()
+	if _, err := w.client.StorageV1().VolumeAttachments().Update(t.Context(), attachment(s), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFails: who waits in vain is told why, after a bounded time or when nobody wants to know any more.
+func TestFails(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		do   func(*testing.T, *world)
+		want string
+	}{
+		{"no node", func(*testing.T, *world) {}, "not registered"},
+		{"not told", func(_ *testing.T, w *world) { w.tells(false, false) }, "VolumesInUse"},
+		{"not attached", func(_ *testing.T, w *world) { w.tells(true, false) }, "the node's status says that it is not attached"},
+		{"no VolumeAttachment", func(_ *testing.T, w *world) { w.tells(true, true) }, "not found"},
+		{"its attacher fails", func(t *testing.T, w *world) {
+			w.tells(true, true)
+			w.create(t, storagev1.VolumeAttachmentStatus{AttachError: &storagev1.VolumeError{Message: "no\x1bdisk"}})
+		}, "it is not attached: no?disk"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				tc.do(t, w)
+				began := time.Now()
+				_, err := w.Wait(t.Context(), name, "d", "h")
+				if err == nil || !strings.Contains(err.Error(), tc.want) || time.Since(began) > wait {
+					t.Errorf("%v after %v", err, time.Since(began))
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				began = time.Now()
+				if _, err := w.Wait(ctx, name, "d", "h"); err == nil || time.Since(began) > time.Second {
+					t.Errorf("%v after %v", err, time.Since(began))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,216 @@
+package csi
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/claims"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testkube/testcsi"
+)
+
+// world is a node's drivers, in one process after the other.
+type world struct {
+	*Plugin
+	t       *testing.T
+	root    string
+	client  *fake.Clientset
+	changed chan struct{}
+	stop    func()
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	root, err := os.MkdirTemp("", "csi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(root); err != nil {
+			t.Error(err)
+		}
+	})
+	attached, policy := false, storagev1.FileFSGroupPolicy
+	w := &world{t: t, root: root, changed: make(chan struct{}, 10), client: fake.NewClientset(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "n"}},
+		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: testcsi.Name}, Spec: storagev1.CSIDriverSpec{
+			AttachRequired: &attached, FSGroupPolicy: &policy, PodInfoOnMount: new(true),
+			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral},
+		}},
+	)}
+	w.open()
+	t.Cleanup(func() { w.stop() })
+	return w
+}
+
+// open is the next process.
+func (w *world) open() {
+	w.t.Helper()
+	var err error
+	w.Plugin, err = New(Options{
+		Root: w.root, Dir: filepath.Join(w.root, "records"), Client: w.client, Name: "node",
+		Node: func() *corev1.Node { return nil }, Tell: func() {}, Changed: func() { w.changed <- struct{}{} },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan error, 1)
+	p := w.Plugin
+	go func() { done <- p.Run(ctx) }()
+	w.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+		p.Close()
+	}
+}
+
+// registered waits until a driver is.
+func (w *world) registered(ctx context.Context) {
+	w.t.Helper()
+	select {
+	case <-w.changed:
+	case <-ctx.Done():
+		w.t.Fatal(context.Cause(ctx))
+	}
+}
+
+// drivers are those of the CSINode.
+func (w *world) names() (names []string) {
+	w.t.Helper()
+	got, err := w.client.StorageV1().CSINodes().Get(w.t.Context(), "node", metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, d := range got.Spec.Drivers {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// TestNames: of two drivers of one name the first stays, unless the second has a higher version; that one's end leaves none
+// of the name, and the first one's end leaves the second.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	ctx := testdeadline.Context(t, 10*time.Second)
+	w := newWorld(t)
+	serve := func(file string, versions ...string) (f *testcsi.Fake, stop func()) {
+		f = &testcsi.Fake{Info: &registration.PluginInfo{
+			Type: registration.CSIPlugin, Name: "one", Endpoint: filepath.Join(w.root, "plugins", file, "csi.sock"), SupportedVersions: versions,
+		}}
+		return f, f.Serve(t, w.root, file)
+	}
+	first, stopFirst := serve("a", "1.0.0")
+	w.registered(ctx)
+	for _, tc := range []struct {
+		versions []string
+		want     string
+	}{
+		{[]string{"1.0.0"}, "already registered"}, {[]string{"0.3.0"}, "none of the versions"}, {nil, "none of the versions"},
+		{[]string{"2.0.0"}, "none of the versions"}, {[]string{"nonsense"}, "none of the versions"},
+	} {
+		f, stop := serve("b", tc.versions...)
+		word, err := f.Word(ctx)
+		if err != nil || word.GetPluginRegistered() || !strings.Contains(word.GetError(), tc.want) {
+			t.Errorf("%v: %v, %v", tc.versions, word, err)
+		}
+		stop()
+	}
+	second, stopSecond := serve("c", "1.0.0", "1.4.0")
+	w.registered(ctx)
+	before := len(second.Calls())
+	stopFirst()
+	if word, err := first.Word(ctx); err != nil || !word.GetPluginRegistered() {
+		t.Errorf("the first: %v, %v", word, err)
+	}
+	if d := w.driver("one"); d == nil || len(w.names()) != 1 {
+		t.Error("the second one went with the first")
+	} else if _, err := d.Node.NodeGetInfo(ctx, nil); err != nil || len(second.Calls()) != before+1 {
+		t.Errorf("who has the name: %v, %v", err, second.Calls())
+	}
+	stopSecond()
+	for w.driver("one") != nil || len(w.names()) > 0 {
+		if ctx.Err() != nil {
+			t.Fatal("it stays")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestDisks: a driver of disks registers, again with the next process, and its volumes are mounted: once for two pods,
+// theirs by group, with what was written before; nothing is mounted when they are gone.
+func TestDisks(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("mounts disks, which is for root")
+	}
+	if _, err := exec.LookPath("mkfs.ext4"); err != nil {
+		t.Skip("there is no mkfs.ext4")
+	}
+	ctx := testdeadline.Context(t, 20*time.Second)
+	w := newWorld(t)
+	driver := testcsi.Start(t, w.root, "node")
+	w.registered(ctx)
+	group := int64(4321)
+	request := func(uid types.UID, block bool) claims.Request {
+		q := claims.Request{Volume: "v", Block: block, FSGroup: &group, Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}}
+		q.PV = &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}}}
+		q.PV.Name = map[bool]string{false: "files", true: "disk"}[block]
+		q.PV.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: testcsi.Name, VolumeHandle: q.PV.Name, FSType: "ext4"}
+		return q
+	}
+	one, err := w.Mount(ctx, request("u1", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(one.Path, "x"), []byte("words"), 0o600); err != nil {
+		t.Error(err)
+	}
+	w.stop()
+	w.open()
+	w.registered(ctx)
+	two, err := w.Mount(ctx, request("u2", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(two.Path, "x"))
+	if err != nil || info.Mode().Perm() != 0o660 || info.Size() != 5 {
+		t.Errorf("what the first pod wrote: %+v, %v", info, err)
+	}
+	if again, err := w.Mount(ctx, request("u1", false)); err != nil || again != one {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	disk, err := w.Mount(ctx, request("u3", true))
+	if info, looked := os.Stat(disk.Path); err != nil || looked != nil || info.Mode()&os.ModeDevice == 0 {
+		t.Errorf("device: %+v, %v, %v", info, err, looked)
+	}
+	q := claims.Request{Volume: "own", Inline: &corev1.CSIVolumeSource{Driver: testcsi.Name}, Pod: request("u1", false).Pod}
+	if own, err := w.Mount(ctx, q); err != nil || own.Path == one.Path {
+		t.Errorf("own: %+v, %v", own, err)
+	}
+	for _, k := range [][2]string{{"u1", "v"}, {"u1", "own"}, {"u2", "v"}, {"u3", "v"}} {
+		if err := w.Unmount(ctx, types.UID(k[0]), k[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := driver.Unmounted(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(w.root, "pods")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}

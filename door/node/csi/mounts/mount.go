@@ -1,0 +1,213 @@
+package mounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/moby/sys/mountinfo"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/claims"
+	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+)
+
+// attempt is one attempt to mount a volume.
+type attempt struct {
+	m      *Mounter
+	r      *record // as it is written down; replaced with each step
+	driver *Driver
+	rules  storagev1.CSIDriverSpec
+	public map[string]string // what the attacher has to say
+}
+
+// Mount has a volume be there and returns where. It does nothing for one that is. The error says in a kubelet's words why
+// it is not; what was done until then stays done, and is undone by Unmount.
+func (m *Mounter) Mount(ctx context.Context, q claims.Request) (claims.Place, error) {
+	next, err := recordOf(q)
+	if err != nil {
+		return claims.Place{}, err
+	}
+	unlock, err := m.locks.lock(ctx, next.id())
+	if err != nil {
+		return claims.Place{}, err
+	}
+	defer unlock()
+	switch before := m.get(next.key()); {
+	case before != nil && !before.same(next):
+		return claims.Place{}, fmt.Errorf("volume %s of the pod is %s still: it is unmounted first", before.Volume, before.id())
+	case before != nil:
+		next.Attach, next.Phase, next.Owned = before.Attach, before.Phase, before.Owned
+	case m.damage(next.key()) != nil:
+		next.Phase = publishing // what was done is not known: all of it is undone at the end
+	}
+	a := &attempt{m: m, r: next}
+	if err := a.run(ctx); err != nil {
+		return claims.Place{}, err
+	}
+	return claims.Place{Path: m.targetPath(next), Block: next.Block, ReadOnly: next.ReadOnly}, nil
+}
+
+// run does what is missing.
+func (a *attempt) run(ctx context.Context) (err error) {
+	if a.driver = a.m.o.Driver(a.r.Driver); a.driver == nil {
+		return fmt.Errorf("driver name %s not found in the list of registered CSI drivers", a.r.Driver)
+	}
+	if a.rules, err = a.m.rules(ctx, a.r.Driver); err != nil {
+		return err
+	}
+	if err := a.lives(); err != nil {
+		return err
+	}
+	if a.r.Phase == published && a.mounted() {
+		return a.own(ctx)
+	}
+	if err := a.attach(ctx); err != nil {
+		return err
+	}
+	if err := a.stage(ctx); err != nil {
+		return err
+	}
+	if err := a.publish(ctx); err != nil {
+		return err
+	}
+	if err := a.expand(ctx); err != nil {
+		return err
+	}
+	return a.own(ctx)
+}
+
+// rules are what the cluster says of a driver, and a kubelet's presets where it says nothing.
+func (m *Mounter) rules(ctx context.Context, name string) (storagev1.CSIDriverSpec, error) {
+	got, err := m.o.Client.StorageV1().CSIDrivers().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return storagev1.CSIDriverSpec{}, nil
+	}
+	if err != nil {
+		return storagev1.CSIDriverSpec{}, fmt.Errorf("get the CSIDriver %s: %w", name, err)
+	}
+	return got.Spec, nil
+}
+
+// lives refuses a volume that lives in a way that the driver does not know.
+func (a *attempt) lives() error {
+	mode := storagev1.VolumeLifecyclePersistent
+	if a.r.Inline {
+		mode = storagev1.VolumeLifecycleEphemeral
+	}
+	if len(a.rules.VolumeLifecycleModes) == 0 && mode == storagev1.VolumeLifecyclePersistent {
+		return nil
+	}
+	for _, one := range a.rules.VolumeLifecycleModes {
+		if one == mode {
+			return nil
+		}
+	}
+	return fmt.Errorf("volume mode %q not supported by driver %s (supported modes: %q)", mode, a.r.Driver, a.rules.VolumeLifecycleModes)
+}
+
+// mounted tells whether a published volume is still there.
+func (a *attempt) mounted() bool {
+	path := a.m.targetPath(a.r)
+	if a.r.Block {
+		info, err := os.Stat(path)
+		return err == nil && info.Mode()&os.ModeDevice != 0
+	}
+	is, err := mountinfo.Mounted(path)
+	return err == nil && is
+}
+
+// step writes down how far the volume is.
+func (a *attempt) step(change func(*record)) error {
+	next := *a.r
+	change(&next)
+	if err := a.m.save(&next); err != nil {
+		return err
+	}
+	a.r = &next
+	return nil
+}
+
+// attach waits until the volume is attached to the node, unless the driver's are not attached. The node tells before that
+// it uses the volume: from then on it is not detached.
+func (a *attempt) attach(ctx context.Context) (err error) {
+	needs := !a.r.Inline && (a.rules.AttachRequired == nil || *a.rules.AttachRequired)
+	if err := a.step(func(r *record) { r.Attach = needs }); err != nil || !needs {
+		return err
+	}
+	a.public, err = a.m.o.Attached(ctx, a.r.Driver, a.r.Handle)
+	return err
+}
+
+// stage has the driver stage the volume, once for all pods.
+func (a *attempt) stage(ctx context.Context) error {
+	if !a.driver.Facts.Stage || a.r.Inline || a.r.Phase >= staged {
+		return nil
+	}
+	for _, o := range a.m.others(a.r) {
+		if o.Phase >= staged && a.m.stagePath(o) == a.m.stagePath(a.r) {
+			return a.step(func(r *record) { r.Phase = staged })
+		}
+	}
+	before := a.r.Phase
+	secrets, err := a.m.secrets(ctx, a.r.StageSecret)
+	if err != nil {
+		return err
+	}
+	if err := a.step(func(r *record) { r.Phase = staging }); err != nil {
+		return err
+	}
+	at := a.m.stagePath(a.r)
+	if err := a.m.makeDirs(at); err != nil {
+		return err
+	}
+	fault.Point("csi.staging")
+	_, err = a.driver.Node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
+		VolumeId: a.r.Handle, PublishContext: a.public, StagingTargetPath: at, VolumeCapability: a.capability(),
+		Secrets: secrets, VolumeContext: a.r.Attributes,
+	})
+	fault.Point("csi.staged")
+	if err != nil {
+		return a.back(err, before)
+	}
+	return a.step(func(r *record) { r.Phase = staged })
+}
+
+// back takes the step back after a call that has failed for certain, unless an earlier attempt came as far.
+func (a *attempt) back(err error, before phase) error {
+	if !driver.Final(err) || before >= a.r.Phase {
+		return err
+	}
+	return errors.Join(err, a.step(func(r *record) { r.Phase = before }))
+}
+
+// publish has the driver mount the volume for the pod.
+func (a *attempt) publish(ctx context.Context) error {
+	before := a.r.Phase
+	at := a.m.targetPath(a.r)
+	if err := a.m.makeDirs(filepath.Dir(at)); err != nil {
+		return err
+	}
+	request, err := a.request(ctx)
+	if err != nil {
+		return err
+	}
+	if before < publishing {
+		if err := a.step(func(r *record) { r.Phase = publishing }); err != nil {
+			return err
+		}
+	}
+	fault.Point("csi.publishing")
+	_, err = a.driver.Node.NodePublishVolume(ctx, request)
+	fault.Point("csi.published")
+	if err != nil {
+		return a.back(err, before)
+	}
+	return a.step(func(r *record) { r.Phase = published })
+}

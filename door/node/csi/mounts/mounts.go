@@ -1,0 +1,227 @@
+// Package mounts has the volumes of CSI drivers mounted for a node's pods, and unmounted. What is to be undone is written down
+// before it is done, so that the next process undoes what one that was killed has begun. For one volume there is one call
+// at a time, however many pods have it.
+package mounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// Driver is a registered one.
+type Driver struct {
+	Node  csi.NodeClient
+	Facts driver.Facts
+}
+
+// Options are a Mounter's. All but Logger are required.
+type Options struct {
+	// Root is the directory below which volumes are mounted, as a kubelet's root.
+	Root string
+	// Dir is where the records lie.
+	Dir    string
+	Client kubernetes.Interface
+	Node   string
+	// Driver is the one of a name, nil for one that is not registered.
+	Driver func(name string) *Driver
+	// Attached returns when a volume that the node tells that it uses is attached to it, with what its attacher has to say.
+	Attached func(ctx context.Context, driver, handle string) (map[string]string, error)
+	// Changed is called when InUse has changed; it must not block.
+	Changed func()
+	Logger  *slog.Logger
+}
+
+// Mounter mounts. Its methods may be called at once.
+type Mounter struct {
+	o       Options
+	boot    string
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	all     sync.WaitGroup
+	flights singleflight.Group // of Unmount, by the record's file
+	locks   locks              // by volume
+	tokens  tokenCache
+	tree    sync.Mutex // held while directories are made and removed that volumes share
+
+	mu      sync.Mutex
+	records map[key]*record // never changed, only replaced
+	damaged map[key]error   // records that cannot be read
+}
+
+// Open makes a Mounter of what an earlier one has left. The caller calls Close.
+func Open(o Options) (*Mounter, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	m := &Mounter{o: o, records: map[key]*record{}, damaged: map[key]error{}, tokens: tokenCache{client: o.Client}}
+	var err error
+	if m.boot, err = procid.BootID(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of CSI volumes' records: %w", err)
+	}
+	if err := m.read(); err != nil {
+		return nil, err
+	}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	return m, nil
+}
+
+// Close ends what is done beside callers. Volumes stay mounted.
+func (m *Mounter) Close() {
+	m.mu.Lock()
+	m.stop()
+	m.mu.Unlock()
+	m.all.Wait()
+}
+
+// read reads the records. What was done in another boot is uncertain.
+func (m *Mounter) read() error {
+	list, err := os.ReadDir(m.o.Dir)
+	if err != nil {
+		return fmt.Errorf("read the records of CSI volumes: %w", err)
+	}
+	for _, e := range list {
+		if strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != ".json" {
+			continue
+		}
+		r, path := &record{}, filepath.Join(m.o.Dir, e.Name())
+		err := atomicfile.ReadJSON(path, r)
+		if err == nil && m.file(r.key()) != path {
+			err = fmt.Errorf("%s is another volume's: %w", path, atomicfile.ErrCorrupt)
+		}
+		if err != nil {
+			uid, volume, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".json"), ",")
+			m.damaged[key{types.UID(uid), volume}] = err
+			m.o.Logger.Error("what is left of a CSI volume is not known", "uid", uid, "volume", volume, "error", err)
+			continue
+		}
+		if r.Boot != m.boot {
+			r.unsure()
+		}
+		m.records[r.key()] = r
+	}
+	return nil
+}
+
+// unsure makes of what was done what may be done.
+func (r *record) unsure() {
+	r.Owned = false
+	switch r.Phase {
+	case staged:
+		r.Phase = staging
+	case published:
+		r.Phase = publishing
+	case begun, staging, publishing:
+	}
+}
+
+// save writes a record down, which then counts. It must not be changed any more.
+func (m *Mounter) save(r *record) error {
+	r.Boot = m.boot
+	if err := atomicfile.WriteJSON(m.file(r.key()), r, 0o600, atomicfile.Durable); err != nil {
+		return fmt.Errorf("write the record of a CSI volume: %w", err)
+	}
+	m.mu.Lock()
+	before := m.records[r.key()]
+	m.records[r.key()] = r
+	delete(m.damaged, r.key())
+	m.mu.Unlock()
+	if r.Attach && (before == nil || !before.Attach) {
+		m.o.Changed()
+	}
+	return nil
+}
+
+// forget removes a record of which nothing is left.
+func (m *Mounter) forget(r *record) error {
+	if err := os.Remove(m.file(r.key())); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove the record of a CSI volume: %w", err)
+	}
+	m.mu.Lock()
+	delete(m.records, r.key())
+	m.mu.Unlock()
+	if r.Attach {
+		m.o.Changed()
+	}
+	return nil
+}
+
+// get is a record, nil for none.
+func (m *Mounter) get(k key) *record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.records[k]
+}
+
+// damage is why a record cannot be read, nil for none.
+func (m *Mounter) damage(k key) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.damaged[k]
+}
+
+// others are the records of the same volume of a driver, without the one itself.
+func (m *Mounter) others(r *record) (out []*record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k, o := range m.records {
+		if k != r.key() && o.id() == r.id() {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// list are all records.
+func (m *Mounter) list() (out []*record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.records {
+		out = append(out, r)
+	}
+	return out
+}
+
+// UniqueName is what a Node calls a volume of a driver.
+func UniqueName(driver, handle string) corev1.UniqueVolumeName {
+	return corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + handle)
+}
+
+// InUse are the attached volumes that the node may not lose, in order.
+func (m *Mounter) InUse() (names []corev1.UniqueVolumeName) {
+	for _, r := range m.list() {
+		if r.Attach {
+			names = append(names, UniqueName(r.Driver, r.Handle))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Pods are the pods of which there are volumes, each once.
+func (m *Mounter) Pods() (uids []types.UID) {
+	for _, r := range m.list() {
+		uids = append(uids, r.UID)
+	}
+	slices.Sort(uids)
+	return slices.Compact(uids)
+}

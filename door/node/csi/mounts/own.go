@@ -1,0 +1,51 @@
+package mounts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/guesttree"
+)
+
+// ownWait bounds how long the files of a volume may take to be given to a group. What a pod has put there may be any number.
+const ownWait = 10 * time.Minute
+
+// own gives the volume's files to the pod's group where that is the node's to do, once for a pod.
+func (a *attempt) own(ctx context.Context) error {
+	if a.r.Owned || !a.gives() {
+		return nil
+	}
+	within, cancel := context.WithTimeout(ctx, ownWait)
+	defer cancel()
+	give := guesttree.Give
+	if a.r.Always {
+		give = guesttree.GiveAnyhow
+	}
+	if err := give(within, a.m.targetPath(a.r), int(*a.r.Group)); err != nil {
+		return fmt.Errorf("applying fsGroup %d to volume %s: %w", *a.r.Group, a.r.Spec, err)
+	}
+	return a.step(func(r *record) { r.Owned = true })
+}
+
+// gives tells whether it is: as with a kubelet, by the driver's policy.
+func (a *attempt) gives() bool {
+	r := a.r
+	if r.Group == nil || r.ReadOnly || r.Block || a.driver.Facts.Group {
+		return false
+	}
+	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
+	if a.rules.FSGroupPolicy != nil && *a.rules.FSGroupPolicy != "" {
+		policy = *a.rules.FSGroupPolicy
+	}
+	switch policy {
+	case storagev1.NoneFSGroupPolicy:
+		return false
+	case storagev1.FileFSGroupPolicy:
+		return true
+	case storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy:
+	}
+	return r.FSType != "" && r.Once
+}

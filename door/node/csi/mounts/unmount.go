@@ -1,0 +1,172 @@
+package mounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/moby/sys/mountinfo"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+)
+
+// Unmount undoes Mount, of an earlier process as well, and one that has failed. It succeeds where nothing is left. What it
+// has begun goes on when ctx ends, and a later call joins it.
+func (m *Mounter) Unmount(ctx context.Context, uid types.UID, volume string) error {
+	k := key{uid, volume}
+	done := m.flights.DoChan(m.file(k), func() (any, error) {
+		if !m.begin() {
+			return nil, context.Canceled
+		}
+		defer m.all.Done()
+		return nil, m.unmount(m.ctx, k)
+	})
+	select {
+	case got := <-done:
+		return got.Err
+	case <-ctx.Done():
+		return fmt.Errorf("volume %s of pod %s is being unmounted: %w", volume, uid, context.Cause(ctx))
+	}
+}
+
+// begin counts what is done beside callers, until Close.
+func (m *Mounter) begin() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ctx.Err() != nil {
+		return false
+	}
+	m.all.Add(1)
+	return true
+}
+
+func (m *Mounter) unmount(ctx context.Context, k key) error {
+	r := m.get(k)
+	if r == nil {
+		if err := m.damage(k); err != nil {
+			return fmt.Errorf("what is left of the volume is not known: %w; remove the file when nothing is", err)
+		}
+		return nil
+	}
+	unlock, err := m.locks.lock(ctx, r.id())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if r = m.get(k); r == nil {
+		return nil
+	}
+	d := m.o.Driver(r.Driver)
+	if d == nil && r.Phase > begun {
+		return fmt.Errorf("driver name %s not found in the list of registered CSI drivers", r.Driver)
+	}
+	a := &attempt{m: m, r: r, driver: d}
+	others := m.others(r)
+	if err := a.unpublish(ctx, others); err != nil {
+		return err
+	}
+	if err := a.unstage(ctx, others); err != nil {
+		return err
+	}
+	m.tokens.forget(r.UID)
+	return m.forget(a.r)
+}
+
+// unpublish has the driver unmount the volume from where the pod has it. Another volume of the pod may be the same one.
+func (a *attempt) unpublish(ctx context.Context, others []*record) error {
+	at := a.m.targetPath(a.r)
+	for _, o := range others {
+		if o.Phase >= publishing && a.m.targetPath(o) == at {
+			return nil
+		}
+	}
+	if a.r.Phase >= publishing {
+		if err := a.step(func(r *record) { r.Phase = publishing }); err != nil { // from now on it may be unmounted
+			return err
+		}
+		fault.Point("csi.unpublishing")
+		_, err := a.driver.Node.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: a.r.Handle, TargetPath: at})
+		if err != nil {
+			return err
+		}
+		fault.Point("csi.unpublished")
+	}
+	if err := removeMountpoint(at); err != nil {
+		return err
+	}
+	a.m.removeEmpty(filepath.Dir(at))
+	if a.r.Phase < publishing {
+		return nil
+	}
+	return a.step(func(r *record) { r.Phase, r.Owned = staged, false })
+}
+
+// unstage has the driver undo what it staged, if this was the last pod.
+func (a *attempt) unstage(ctx context.Context, others []*record) error {
+	if a.r.Inline {
+		return nil
+	}
+	at := a.m.stagePath(a.r)
+	for _, o := range others {
+		if o.Phase >= staging && a.m.stagePath(o) == at {
+			return nil
+		}
+	}
+	if a.r.Phase >= staging && a.driver.Facts.Stage {
+		if err := a.step(func(r *record) { r.Phase = staging }); err != nil { // from now on it may not be staged
+			return err
+		}
+		fault.Point("csi.unstaging")
+		_, err := a.driver.Node.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: a.r.Handle, StagingTargetPath: at})
+		if err != nil {
+			return err
+		}
+		fault.Point("csi.unstaged")
+	}
+	if err := removeMountpoint(at); err != nil {
+		return err
+	}
+	a.m.removeEmpty(filepath.Dir(at))
+	return nil
+}
+
+// removeMountpoint removes what a driver may have left of where it mounted something: an empty directory or a file. It fails
+// while something is mounted there, or lies there.
+func removeMountpoint(at string) error {
+	is, err := mountinfo.Mounted(at)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look whether %s is unmounted: %w", at, err)
+	case is:
+		return fmt.Errorf("the driver says that %s is unmounted, and it is not", at)
+	}
+	if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove what was mounted on: %w", err)
+	}
+	return nil
+}
+
+// removeEmpty removes empty directories of volumes, from dir upwards. Another volume may come to lie there.
+func (m *Mounter) removeEmpty(dir string) {
+	m.tree.Lock()
+	defer m.tree.Unlock()
+	for dir != m.plugin() && dir != filepath.Join(m.o.Root, "pods") && dir != m.o.Root && os.Remove(dir) == nil {
+		dir = filepath.Dir(dir)
+	}
+}
+
+// makeDirs makes a directory of a volume.
+func (m *Mounter) makeDirs(dir string) error {
+	m.tree.Lock()
+	defer m.tree.Unlock()
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("make a volume's directory: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+// Package plugins watches the directory into which the plugins of a kubelet put their sockets, and registers what
+// answers there. A socket is a plugin for as long as it is the same file: one that goes away is unregistered, and one
+// that comes again is another plugin.
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxSockets is how many plugins are looked at. Others are logged and left alone.
+	maxSockets = 64
+	// settle is how long nothing may happen in the directory before it is read.
+	settle = 50 * time.Millisecond
+	// firstPause and lastPause bound the pauses between attempts to register one plugin.
+	firstPause = 500 * time.Millisecond
+	lastPause  = 2 * time.Minute
+	// callTimeout bounds each call to the socket of a registration.
+	callTimeout = 10 * time.Second
+)
+
+// ErrUnsupported is matched by the error of a plugin that no later attempt will register.
+var ErrUnsupported = errors.New("not supported by this node")
+
+// Options are a Watcher's. All but Logger are required.
+type Options struct {
+	// Dir is the directory. It is made if it is missing.
+	Dir string
+	// Root is the directory below which endpoints are.
+	Root string
+	// Register takes a plugin in, and returns what takes it out again. It is tried again after an error, unless the error
+	// matches ErrUnsupported. ctx ends when the socket goes away, or the Watcher ends.
+	Register func(ctx context.Context, p Plugin) (unregister func(), err error)
+	Logger   *slog.Logger
+}
+
+// Watcher watches the directory.
+type Watcher struct {
+	o       Options
+	workers map[string]*worker // by socket, of Run alone
+	all     sync.WaitGroup
+}
+
+// worker has one socket registered.
+type worker struct {
+	file identity
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// identity tells a socket from another one of the same name.
+type identity struct {
+	dev, ino uint64
+	changed  unix.Timespec
+}
+
+// New makes a Watcher, whose owner calls Run once.
+func New(o Options) *Watcher {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Watcher{o: o, workers: map[string]*worker{}}
+}
+
+// Run watches until ctx ends, and returns when all plugins have been let go, without being unregistered: the next process
+// finds them. It returns an error if the directory cannot be watched.
+func (w *Watcher) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer w.all.Wait()
+	defer cancel()
+	if err := os.MkdirAll(w.o.Dir, 0o750); err != nil {
+		return fmt.Errorf("make the directory of plugins: %w", err)
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch for plugins: %w", err)
+	}
+	defer watcher.Close()
+	if err := watcher.Add(w.o.Dir); err != nil {
+		return fmt.Errorf("watch for plugins: %w", err)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-watcher.Events:
+			timer.Reset(settle)
+		case err := <-watcher.Errors: // events may be lost
+			w.o.Logger.Warn("watch for plugins", "error", err)
+			timer.Reset(settle)
+		case <-timer.C:
+			w.scan(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// scan compares the directory with the plugins there are.
+func (w *Watcher) scan(ctx context.Context) {
+	entries, err := os.ReadDir(w.o.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.o.Logger.Warn("read the directory of plugins", "error", err)
+		return
+	}
+	there := map[string]identity{}
+	for _, e := range entries {
+		if e.Type()&fs.ModeSocket == 0 || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if len(there) == maxSockets {
+			w.o.Logger.Warn("more sockets of plugins than are looked at", "dir", w.o.Dir, "most", maxSockets)
+			break
+		}
+		path := filepath.Join(w.o.Dir, e.Name())
+		if file, ok := identify(path); ok {
+			there[path] = file
+		}
+	}
+	for path, one := range w.workers {
+		if there[path] != one.file {
+			one.stop()
+			<-one.done
+			delete(w.workers, path)
+		}
+	}
+	for path, file := range there {
+		if w.workers[path] == nil {
+			w.begin(ctx, path, file)
+		}
+	}
+}
+
+// begin has a socket registered. What ends with its own context rather than the Watcher's is unregistered.
+func (w *Watcher) begin(ctx context.Context, path string, file identity) {
+	own, stop := context.WithCancel(ctx)
+	one := &worker{file: file, stop: stop, done: make(chan struct{})}
+	w.workers[path] = one
+	w.all.Go(func() {
+		defer close(one.done)
+		defer stop()
+		unregister := w.register(own, path)
+		<-own.Done()
+		if ctx.Err() == nil && unregister != nil {
+			unregister()
+			w.o.Logger.Info("a plugin has gone", "socket", path)
+		}
+	})
+}
+
+func identify(path string) (identity, bool) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return identity{}, false
+	}
+	return identity{dev: st.Dev, ino: st.Ino, changed: st.Ctim}, true
+}

@@ -1,0 +1,135 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/csi/rpc"
+	"github.com/bulkhead-project/bulkhead/internal/printable"
+)
+
+const (
+	// maxMessage bounds a message of a registration, in bytes.
+	maxMessage = 64 << 10
+	// maxName is how long the name of a plugin may be, maxVersions how many versions it may tell, and maxVersion how
+	// long one of them may be.
+	maxName     = 63
+	maxVersions = 32
+	maxVersion  = 32
+	// maxPath is how long the path of a unix socket may be.
+	maxPath = 107
+	// maxWords is how much of an error a plugin is told.
+	maxWords = 1024
+)
+
+// name is what a plugin may be called: it is a part of paths and of names in the API.
+var name = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*$`)
+
+// Plugin is one that has told of itself.
+type Plugin struct {
+	// Name is like a name of DNS, of at most 63 characters.
+	Name string
+	// Endpoint is the path of its socket, below the root.
+	Endpoint string
+	// Versions are those of its interface.
+	Versions []string
+}
+
+// register tries until the plugin is registered or refused for good, or ctx ends. It returns what undoes it.
+func (w *Watcher) register(ctx context.Context, socket string) (unregister func()) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		p, undo, err := w.attempt(ctx, socket)
+		if ctx.Err() != nil {
+			return undo
+		}
+		if err == nil {
+			w.o.Logger.Info("a plugin is registered", "plugin", p.Name, "endpoint", p.Endpoint)
+			return undo
+		}
+		w.o.Logger.Warn("a plugin is not registered", "socket", socket, "error", err)
+		if errors.Is(err, ErrUnsupported) {
+			return nil
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// attempt asks who is there, takes it in, and tells it so.
+func (w *Watcher) attempt(ctx context.Context, socket string) (p Plugin, undo func(), err error) {
+	conn, err := rpc.Connect(socket, maxMessage)
+	if err != nil {
+		return p, nil, err
+	}
+	defer conn.Close()
+	client := registration.NewRegistrationClient(conn)
+	within, cancel := context.WithTimeout(ctx, callTimeout)
+	info, err := client.GetInfo(within, &registration.InfoRequest{})
+	cancel()
+	if err != nil {
+		return p, nil, fmt.Errorf("ask the plugin of %s for its name: %w", socket, err)
+	}
+	if p, err = w.check(info); err == nil {
+		undo, err = w.o.Register(ctx, p)
+	}
+	word := &registration.RegistrationStatus{PluginRegistered: err == nil}
+	if err != nil {
+		word.Error = clip(err.Error())
+	}
+	within, cancel = context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, told := client.NotifyRegistrationStatus(within, word); told != nil && err == nil {
+		// It serves nonetheless, and is gone when its socket is.
+		w.o.Logger.Warn("a plugin could not be told that it is registered", "plugin", p.Name, "error", told)
+	}
+	return p, undo, err
+}
+
+// check refuses what no plugin may tell.
+func (w *Watcher) check(info *registration.PluginInfo) (p Plugin, err error) {
+	if info.GetType() != registration.CSIPlugin {
+		return p, fmt.Errorf("plugins of the type %q are %w", clip(info.GetType()), ErrUnsupported)
+	}
+	p = Plugin{Name: info.GetName(), Endpoint: info.GetEndpoint(), Versions: info.GetSupportedVersions()}
+	if len(p.Name) > maxName || !name.MatchString(p.Name) {
+		const why = "the name %q of a plugin is not like one of DNS, of at most %d characters: %w"
+		return Plugin{}, fmt.Errorf(why, clip(p.Name), maxName, ErrUnsupported)
+	}
+	if len(p.Versions) > maxVersions {
+		return p, fmt.Errorf("plugin %s tells %d versions: %w", p.Name, len(p.Versions), ErrUnsupported)
+	}
+	for _, v := range p.Versions {
+		if len(v) > maxVersion {
+			return p, fmt.Errorf("plugin %s tells a version of %d characters: %w", p.Name, len(v), ErrUnsupported)
+		}
+	}
+	p.Endpoint = strings.TrimPrefix(p.Endpoint, "unix://")
+	below := strings.HasPrefix(p.Endpoint, strings.TrimSuffix(filepath.Clean(w.o.Root), "/")+"/")
+	if !below || p.Endpoint != filepath.Clean(p.Endpoint) || len(p.Endpoint) > maxPath {
+		const why = "the endpoint %q of plugin %s is no path of a socket below %s: %w"
+		return p, fmt.Errorf(why, clip(p.Endpoint), p.Name, w.o.Root, ErrUnsupported)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(p.Endpoint, &st); err != nil {
+		return p, fmt.Errorf("the endpoint %q of plugin %s: %w", p.Endpoint, p.Name, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return p, fmt.Errorf("the endpoint %q of plugin %s is no socket", p.Endpoint, p.Name)
+	}
+	return p, nil
+}
+
+// clip bounds words of a plugin, or for one.
+func clip(s string) string { return printable.Text(s[:min(len(s), maxWords)]) }

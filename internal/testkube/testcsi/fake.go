@@ -1,0 +1,247 @@
+package testcsi
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// Fake is a driver that mounts nothing, fails as it is told, and finds fault with a node that does not keep to the order of
+// calls, or makes two at once for one volume. Its fields are set before it is served; those of Set at any time.
+type Fake struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedNodeServer
+	registration.UnimplementedRegistrationServer
+
+	// Info is what it tells of its registration, Node of the node, and Can what it can do.
+	Info *registration.PluginInfo
+	Node *csi.NodeGetInfoResponse
+	Can  []csi.NodeServiceCapability_RPC_Type
+
+	t         testing.TB
+	mu        sync.Mutex
+	before    func(ctx context.Context, call string) error
+	after     func(call string) error
+	calls     []string
+	requests  []proto.Message
+	staged    map[string]string // handles, by path
+	published map[string]string
+	busy      map[string]<-chan struct{} // of volumes with a call under way, closed when nobody waits for it
+	words     []*registration.RegistrationStatus
+	word      chan struct{}
+}
+
+// Set has before be called before each call of the node's has an effect, and after afterwards. The call fails by the error
+// of either.
+func (f *Fake) Set(before func(ctx context.Context, call string) error, after func(call string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before, f.after = before, after
+}
+
+// Serve serves the driver below root, at plugins/NAME/csi.sock, and the registration in plugins_registry, until stop.
+func (f *Fake) Serve(t testing.TB, root, name string) (stop func()) {
+	t.Helper()
+	f.t = t
+	f.mu.Lock()
+	if f.staged == nil {
+		f.staged, f.published, f.busy, f.word = map[string]string{}, map[string]string{}, map[string]<-chan struct{}{}, make(chan struct{}, 1)
+	}
+	f.mu.Unlock()
+	endpoint := filepath.Join(root, "plugins", name, "csi.sock")
+	if f.Info == nil {
+		f.Info = &registration.PluginInfo{
+			Type: registration.CSIPlugin, Name: name, Endpoint: endpoint, SupportedVersions: []string{"1.0.0"},
+		}
+	}
+	if f.Node == nil {
+		f.Node = &csi.NodeGetInfoResponse{NodeId: "id-of-node"}
+	}
+	one := listen(t, endpoint, func(s *grpc.Server) {
+		csi.RegisterIdentityServer(s, f)
+		csi.RegisterNodeServer(s, f)
+	})
+	two := listen(t, filepath.Join(root, "plugins_registry", name+".sock"), func(s *grpc.Server) {
+		registration.RegisterRegistrationServer(s, f)
+	})
+	stop = sync.OnceFunc(func() { two(); one() })
+	t.Cleanup(stop)
+	return stop
+}
+
+// Calls are the calls of the node service so far that have begun, by their names.
+func (f *Fake) Calls() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.calls...)
+}
+
+// Requests are what they asked for.
+func (f *Fake) Requests() []proto.Message {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]proto.Message(nil), f.requests...)
+}
+
+// Left is how many volumes are staged, and how many published.
+func (f *Fake) Left() (staged, published int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.staged), len(f.published)
+}
+
+// Word waits for the next word of the node on the registration.
+func (f *Fake) Word(ctx context.Context) (*registration.RegistrationStatus, error) {
+	for {
+		f.mu.Lock()
+		if len(f.words) > 0 {
+			w := f.words[0]
+			f.words = f.words[1:]
+			f.mu.Unlock()
+			return w, nil
+		}
+		f.mu.Unlock()
+		select {
+		case <-f.word:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// GetInfo implements registration.RegistrationServer.
+func (f *Fake) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return f.Info, nil
+}
+
+// NotifyRegistrationStatus implements registration.RegistrationServer.
+func (f *Fake) NotifyRegistrationStatus(
+	_ context.Context, s *registration.RegistrationStatus,
+) (*registration.RegistrationStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.words = append(f.words, s)
+	select {
+	case f.word <- struct{}{}:
+	default:
+	}
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// NodeGetInfo implements csi.NodeServer.
+func (f *Fake) NodeGetInfo(ctx context.Context, r *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return f.Node, f.call(ctx, "info", "", r, func() error { return nil })
+}
+
+// NodeGetCapabilities implements csi.NodeServer.
+func (f *Fake) NodeGetCapabilities(ctx context.Context, r *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	out := &csi.NodeGetCapabilitiesResponse{}
+	for _, one := range f.Can {
+		out.Capabilities = append(out.Capabilities, &csi.NodeServiceCapability{
+			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: one}},
+		})
+	}
+	return out, f.call(ctx, "capabilities", "", r, func() error { return nil })
+}
+
+// NodeStageVolume implements csi.NodeServer.
+func (f *Fake) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+	return &csi.NodeStageVolumeResponse{}, f.call(ctx, "stage", r.GetVolumeId(), r, func() error {
+		if _, err := os.Stat(r.GetStagingTargetPath()); err != nil {
+			f.t.Errorf("stage: %v", err)
+		}
+		f.staged[r.GetStagingTargetPath()] = r.GetVolumeId()
+		return nil
+	})
+}
+
+// NodeUnstageVolume implements csi.NodeServer.
+func (f *Fake) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+	return &csi.NodeUnstageVolumeResponse{}, f.call(ctx, "unstage", r.GetVolumeId(), r, func() error {
+		for at, handle := range f.published {
+			if handle == r.GetVolumeId() {
+				f.t.Errorf("volume %s is unstaged, and published at %s", handle, at)
+			}
+		}
+		delete(f.staged, r.GetStagingTargetPath())
+		return nil
+	})
+}
+
+// NodePublishVolume implements csi.NodeServer.
+func (f *Fake) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	return &csi.NodePublishVolumeResponse{}, f.call(ctx, "publish", r.GetVolumeId(), r, func() error {
+		if at := r.GetStagingTargetPath(); at != "" && f.staged[at] != r.GetVolumeId() {
+			f.t.Errorf("volume %s is published, and not staged at %s", r.GetVolumeId(), at)
+		}
+		f.published[r.GetTargetPath()] = r.GetVolumeId()
+		if r.GetVolumeCapability().GetBlock() != nil {
+			return os.WriteFile(r.GetTargetPath(), nil, 0o600)
+		}
+		return os.MkdirAll(r.GetTargetPath(), 0o750)
+	})
+}
+
+// NodeUnpublishVolume implements csi.NodeServer.
+func (f *Fake) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	return &csi.NodeUnpublishVolumeResponse{}, f.call(ctx, "unpublish", r.GetVolumeId(), r, func() error {
+		delete(f.published, r.GetTargetPath())
+		return os.RemoveAll(r.GetTargetPath())
+	})
+}
+
+// NodeExpandVolume implements csi.NodeServer.
+func (f *Fake) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	return &csi.NodeExpandVolumeResponse{}, f.call(ctx, "expand", r.GetVolumeId(), r, func() error { return nil })
+}
+
+// call has one call have its effect.
+func (f *Fake) call(ctx context.Context, name, volume string, r proto.Message, effect func() error) error {
+	f.mu.Lock()
+	f.calls, f.requests = append(f.calls, name), append(f.requests, r)
+	before, after := f.before, f.after
+	if volume != "" {
+		select {
+		case <-f.busy[volume]: // whose caller has given up
+		default:
+			if f.busy[volume] != nil {
+				f.t.Errorf("%s of volume %s while another call is under way", name, volume)
+			}
+		}
+		mine := ctx.Done()
+		f.busy[volume] = mine
+		defer func() {
+			f.mu.Lock()
+			if f.busy[volume] == mine {
+				delete(f.busy, volume)
+			}
+			f.mu.Unlock()
+		}()
+	}
+	f.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, name); err != nil {
+			return status.Error(status.Code(err), fmt.Sprintf("told to: %v", err))
+		}
+	}
+	f.mu.Lock()
+	err := effect()
+	f.mu.Unlock()
+	if err == nil && after != nil {
+		err = after(name)
+	}
+	if err != nil && status.Code(err) == codes.Unknown {
+		err = status.Error(codes.Internal, err.Error())
+	}
+	return err
+}
