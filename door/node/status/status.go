@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 const (
@@ -121,15 +122,14 @@ func (r *Reporter) Report(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-// Fail patches the status of a pod that the machine does not have: it has failed.
+// Fail patches the status of a pod that the machine does not have: it has failed, and nothing of it runs. One that
+// has ended, as the API server has told last, stays as it ended.
 func (r *Reporter) Fail(ctx context.Context, pod *corev1.Pod, reason, message string) error {
 	return r.patch(ctx, pod, func(old *corev1.PodStatus) (corev1.PodStatus, bool) {
-		next := *old.DeepCopy()
-		next.Phase, next.Reason, next.Message = corev1.PodFailed, reason, message
-		if next.StartTime == nil {
-			next.StartTime = new(metav1.Now())
+		if podstatus.Ended(old) {
+			return *old, false
 		}
-		return next, true
+		return failed(old, reason, message), true
 	})
 }
 

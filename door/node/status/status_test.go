@@ -232,3 +232,48 @@ func TestEnded(t *testing.T) {
 		}
 	})
 }
+
+// TestFailAfterTheEnd: a pod whose end was told stays as it ended, also for who asks with an older copy of it.
+func TestFailAfterTheEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.react = func(string) *corev1.Pod {
+			p := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
+			p.ResourceVersion = "7"
+			return p
+		}
+		stale := w.live()
+		w.set(corev1.PodStatus{Phase: corev1.PodSucceeded})
+		if err := w.r.Fail(t.Context(), stale, "", "The pod was deleted before it was started"); err != nil || len(w.patches) != 1 {
+			t.Errorf("%v, told %q", err, w.patches)
+		}
+	})
+}
+
+// TestFailedDoesNotRun: a pod that ran, and of which the machine has nothing, is neither ready nor has it a container that runs.
+func TestFailedDoesNotRun(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		ran := ready(corev1.ConditionTrue)
+		began := metav1.Unix(1500, 0)
+		ran.Conditions = append(ran.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue})
+		ran.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "c", Ready: true, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}}},
+			{Name: "d", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}},
+		}
+		w.set(ran)
+		if err := w.r.Fail(t.Context(), w.live(), "OutOfcpu", "too much"); err != nil {
+			t.Fatal(err)
+		}
+		got := w.live().Status
+		for _, c := range got.Conditions {
+			if c.Type == corev1.PodReady && (c.Status != corev1.ConditionFalse || c.Reason != podFailed || time.Since(c.LastTransitionTime.Time) > time.Minute) ||
+				c.Type == corev1.PodResizePending || c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
+				t.Errorf("told: %+v", c)
+			}
+		}
+		c, d := got.ContainerStatuses[0], got.ContainerStatuses[1]
+		if end := c.State.Terminated; c.Ready || *c.Started || end == nil || end.ExitCode != 137 || !end.StartedAt.Equal(&began) ||
+			d.State.Terminated == nil || d.State.Terminated.ExitCode != 3 {
+			t.Errorf("told: %+v and %+v", c, d)
+		}
+	})
+}
