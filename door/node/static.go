@@ -116,6 +116,13 @@ func (s *static) look(uid types.UID) {
 	}
 }
 
+// ended has a pod that has ended be looked at, once there is somebody who looks: what it had is others' then.
+func (s *static) ended(uid types.UID) {
+	if c := s.pods.Load(); c != nil && s.n.runner.HasEnded(uid) {
+		c.Wake(uid)
+	}
+}
+
 // removed is called when the machine has nothing of a pod any more: another one of its name may run, and is shown.
 func (s *static) removed(namespace, name string) {
 	if next := s.source.Named(namespace, name); next != nil {
@@ -178,6 +185,7 @@ func (s *static) Forget(uid types.UID) {
 func (n *node) changed(uid types.UID) {
 	if pods.Static(uid) || n.status == nil {
 		n.static.look(uid)
+		n.static.ended(uid)
 		return
 	}
 	n.status.Changed(uid)

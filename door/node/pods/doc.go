@@ -34,6 +34,8 @@ type Runner interface {
 	Forget(uid types.UID)
 	// Has tells whether anything of the pod is there.
 	Has(uid types.UID) bool
+	// HasEnded tells whether the pod is there and has ended.
+	HasEnded(uid types.UID) bool
 	// Given is the pod as it was given last, nil for none.
 	Given(uid types.UID) *corev1.Pod
 	// All are the pods that are there.

@@ -12,9 +12,9 @@ import (
 // again.
 const endSlack = 2 * time.Minute
 
-// end ends a pod and removes it, beside the workers. An end that is under way goes on, and
-// gets a shorter grace if this one is.
-func (c *Controller) end(ctx context.Context, uid types.UID, grace int64) {
+// end ends a pod, and removes it if remove says so, beside the workers. An end that is under way goes on, and
+// gets a shorter grace if this one is; when it is over the pod is looked at again.
+func (c *Controller) end(ctx context.Context, uid types.UID, grace int64, remove bool) {
 	c.mu.Lock()
 	before, under := c.ending[uid]
 	if under && before <= grace {
@@ -28,7 +28,7 @@ func (c *Controller) end(ctx context.Context, uid types.UID, grace int64) {
 			c.hurry(ctx, uid, grace)
 			return
 		}
-		err := c.carryOut(ctx, uid, grace)
+		err := c.carryOut(ctx, uid, grace, remove)
 		c.mu.Lock()
 		delete(c.ending, uid)
 		c.mu.Unlock()
@@ -52,8 +52,8 @@ func (c *Controller) hurry(ctx context.Context, uid types.UID, grace int64) {
 	}
 }
 
-// carryOut stops a pod, tells how it ended, and removes it.
-func (c *Controller) carryOut(ctx context.Context, uid types.UID, grace int64) error {
+// carryOut stops a pod, tells how it ended, and removes it if remove says so.
+func (c *Controller) carryOut(ctx context.Context, uid types.UID, grace int64, remove bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(grace)*time.Second+endSlack)
 	defer cancel()
 	if err := c.o.Runner.Stop(ctx, uid, grace); err != nil {
@@ -63,6 +63,9 @@ func (c *Controller) carryOut(ctx context.Context, uid types.UID, grace int64) e
 		if err := c.o.Reporter.Report(ctx, pod); err != nil {
 			return fmt.Errorf("report the end: %w", err)
 		}
+	}
+	if !remove {
+		return nil
 	}
 	if err := c.o.Runner.Remove(ctx, uid); err != nil {
 		return err

@@ -32,6 +32,7 @@ type machine struct {
 	failed   map[types.UID]string
 	rejects  *Rejection
 	released map[types.UID]bool
+	ended    map[types.UID]bool // that are there
 }
 
 func (m *machine) call(name string, uid types.UID) error {
@@ -79,11 +80,15 @@ func (m *machine) Stop(ctx context.Context, uid types.UID, grace int64) error {
 	m.graces = append(m.graces, grace)
 	hold := m.hold[uid]
 	m.mu.Unlock()
+	if err == nil && hold == nil {
+		m.die(uid)
+	}
 	if err != nil || hold == nil {
 		return err
 	}
 	select {
 	case <-hold:
+		m.die(uid)
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -100,7 +105,21 @@ func (m *machine) Remove(_ context.Context, uid types.UID) error {
 	return nil
 }
 
+// die has a pod have ended.
+func (m *machine) die(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended[uid] = true
+}
+
 func (m *machine) Has(uid types.UID) bool { return m.Given(uid) != nil }
+
+func (m *machine) HasEnded(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pods[uid] != nil && m.ended[uid]
+}
+
 func (m *machine) Forget(types.UID)       {}
 
 func (m *machine) Given(uid types.UID) *corev1.Pod {
@@ -163,6 +182,7 @@ func inWorld(t *testing.T, there []*corev1.Pod, test func(*testing.T, *world)) {
 		w := &world{t: t, client: fake.NewClientset(), machine: &machine{
 			pods: map[types.UID]*corev1.Pod{}, fail: map[string]error{}, times: map[string]int{},
 			hold: map[types.UID]chan struct{}{}, failed: map[types.UID]string{}, released: map[types.UID]bool{},
+			ended: map[types.UID]bool{},
 		}}
 		for _, p := range there {
 			w.pods[p.UID] = p

@@ -22,15 +22,18 @@ func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
 	case pod == nil:
 		return c.orphan(ctx, uid)
 	case pod.DeletionTimestamp != nil && there:
-		c.end(ctx, uid, graceOf(pod))
+		c.end(ctx, uid, graceOf(pod), true)
 		return nil
 	case pod.DeletionTimestamp != nil:
 		return c.delete(ctx, pod)
 	case there:
 		// What has become of it may have been found before the API server was heard.
 		c.o.Reporter.Changed(uid)
-		if ended(pod) {
+		if c.o.Runner.HasEnded(uid) {
 			c.o.Admission.Release(uid)
+		} else if ended(pod) { // somebody else has said so, and it is not to run on
+			c.end(ctx, uid, graceOf(pod), false)
+			return nil
 		}
 		err := c.o.Runner.Update(ctx, pod)
 		if errors.Is(err, ErrWaits) {
@@ -111,7 +114,7 @@ func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
 		own := graceOf(given)
 		grace = &own
 	}
-	c.end(ctx, uid, *grace)
+	c.end(ctx, uid, *grace, true)
 	return nil
 }
 

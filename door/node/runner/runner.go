@@ -274,6 +274,12 @@ func (r *Runner) Has(uid types.UID) bool {
 	return err == nil
 }
 
+// HasEnded implements pods.Runner.
+func (r *Runner) HasEnded(uid types.UID) bool {
+	p, err := r.manager.Get(uid)
+	return err == nil && p.HasEnded()
+}
+
 // Given implements pods.Runner.
 func (r *Runner) Given(uid types.UID) *corev1.Pod {
 	p, err := r.manager.Get(uid)

@@ -1,0 +1,86 @@
+package pods
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// become has the API server have a pod of another phase, and lets it come to rest.
+func (w *world) become(p *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
+	w.t.Helper()
+	next := p.DeepCopy()
+	next.Status.Phase = phase
+	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), next, next.Namespace); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+	return next
+}
+
+// TestEndedByOthers: a pod that somebody else has told the API server to have ended is ended within its grace, keeps its
+// resources until then, and its object and what is left of it stay until it is deleted.
+func TestEndedByOthers(t *testing.T) {
+	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
+		t.Run(string(phase), func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				p, hold := pod("p", "1"), make(chan struct{})
+				w.hold["1"] = hold
+				w.create(p)
+				p = w.become(p, phase)
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if fmt.Sprint(w.graces) != "[30]" || w.released["1"] {
+					t.Errorf("while it ends: graces %v, released %v", w.graces, w.released)
+				}
+				close(hold)
+				synctest.Wait()
+				if !w.released["1"] || !w.Has("1") || !w.has(p) || w.count("report 1") != 1 || w.count("fail 1") != 0 {
+					t.Errorf("after its end: released %v, %v", w.released, w.calls)
+				}
+				w.terminate(p, 30)
+				if w.Has("1") || w.has(p) {
+					t.Errorf("deleted: %v", w.calls)
+				}
+			})
+		})
+	}
+}
+
+// TestEndedByOthersAndDeleted: a deletion while such a pod ends removes it as soon as it has ended.
+func TestEndedByOthersAndDeleted(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		p, hold := pod("p", "1"), make(chan struct{})
+		w.hold["1"] = hold
+		w.create(p)
+		p = w.become(p, corev1.PodFailed)
+		w.terminate(p, 5)
+		close(hold)
+		synctest.Wait()
+		if w.Has("1") || w.has(p) || fmt.Sprint(w.graces[:2]) != "[30 5]" {
+			t.Errorf("graces %v, %v", w.graces, w.calls)
+		}
+	})
+}
+
+// TestEndGivesBack: a pod that has ended gives its resources back when it is looked at, whatever its source says of it: a
+// file says nothing.
+func TestEndGivesBack(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.create(pod("p", "1"))
+		w.c.Wake("1")
+		synctest.Wait()
+		if w.released["1"] {
+			t.Error("it runs, and has given back what it has")
+		}
+		w.die("1")
+		w.c.Wake("1")
+		synctest.Wait()
+		if !w.released["1"] || w.count("stop 1") != 0 {
+			t.Errorf("it has ended: %v, %v", w.released, w.calls)
+		}
+	})
+}
