@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/images"
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
 	"github.com/bulkhead-project/bulkhead/door/node/shutdown"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
 // guard makes what keeps the machine from running out of what it has.
@@ -36,7 +37,7 @@ func (n *node) guard() {
 		MinAge: n.o.ImageMinAge, Warn: warn, Logger: n.o.Logger,
 	})
 	n.eviction = eviction.New(eviction.Options{
-		Thresholds: n.o.Eviction, Measure: n.measure, Pods: n.active, Usage: n.usage, Evict: n.evict, Reclaim: n.images.Reclaim,
+		Thresholds: n.o.Eviction, Measure: n.measure, Pods: n.evictable, Usage: n.usage, Evict: n.evict, Reclaim: n.images.Reclaim,
 		Evicted: func(signal string) { n.series.Evicted(signal) },
 		Free:    func(ctx context.Context) error { return n.runner.Free(ctx) },
 		Changed: changed, Warn: warn, Logger: n.o.Logger,
@@ -68,7 +69,7 @@ func (n *node) admits(pod *corev1.Pod) (reason, message string) {
 
 // terminate ends a pod before its machine goes down, and tells the API server.
 func (n *node) terminate(ctx context.Context, pod *corev1.Pod, grace int64) error {
-	if err := n.runner.Condemn(ctx, pod.UID, grace, shutdown.Reason, shutdown.Message); err != nil {
+	if err := n.runner.Condemn(ctx, pod.UID, grace, manager.Verdict{Reason: shutdown.Reason, Message: shutdown.Message}); err != nil {
 		return err
 	}
 	if n.cache == nil {
@@ -93,15 +94,11 @@ func (n *node) measure() (h eviction.Host, err error) {
 	return h, err
 }
 
-// active are the pods that run.
-func (n *node) active() (out []*corev1.Pod) {
-	for _, p := range n.runner.Pods() {
-		if !p.HasEnded() && !p.Ending() {
-			out = append(out, p.Spec())
-		}
-	}
-	return out
-}
+// active are the pods that run, those that are being ended among them.
+func (n *node) active() []*corev1.Pod { return n.runner.Active() }
+
+// evictable are the pods that run and are not being ended for a reason of the node's already.
+func (n *node) evictable() []*corev1.Pod { return n.runner.Uncondemned() }
 
 // usage is what the pods use.
 func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) {
@@ -132,8 +129,8 @@ func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) 
 	return out, nil
 }
 
-// evict ends a pod that the machine cannot keep.
-func (n *node) evict(ctx context.Context, pod *corev1.Pod, message string) error {
+// evict ends a pod that the machine cannot keep, or that has broken a limit of its own.
+func (n *node) evict(ctx context.Context, pod *corev1.Pod, own bool, message string) error {
 	n.events.Recorder.Event(pod, corev1.EventTypeWarning, "Evicted", message)
-	return n.runner.Condemn(ctx, pod.UID, 0, "Evicted", message)
+	return n.runner.Condemn(ctx, pod.UID, 0, manager.Verdict{Reason: "Evicted", Message: message, Own: own})
 }

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -17,13 +18,13 @@ func TestCondemn(t *testing.T) {
 		p := w.run(m, Record{Pod: spec("web")})
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := p.Condemn(over, 0, "Evicted", "too late"); !errors.Is(err, context.Canceled) || p.Ending() || p.record().Verdict != nil {
+		if err := p.Condemn(over, 0, Verdict{Reason: "Evicted", Message: "too late"}); !errors.Is(err, context.Canceled) || p.Ending() || p.record().Verdict != nil {
 			t.Errorf("with a context that has ended: %v, %v", err, p.record().Verdict)
 		}
-		if err := p.Condemn(t.Context(), 1, "Evicted", "too little memory"); err != nil {
+		if err := p.Condemn(t.Context(), 1, Verdict{Reason: "Evicted", Message: "too little memory"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Condemn(t.Context(), 1, "Terminated", "later"); err != nil {
+		if err := p.Condemn(t.Context(), 1, Verdict{Reason: "Terminated", Message: "later"}); err != nil {
 			t.Fatal(err)
 		}
 		m.Close()
@@ -45,4 +46,33 @@ func TestCondemn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCondemnedForItsOwn: a pod that has broken a limit of its own was not disrupted, for the next manager neither; one whose
+// record says nothing of that was.
+func TestCondemnedForItsOwn(t *testing.T) {
+	for name, own := range map[string]bool{"its own": true, "the node's": false} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				m := w.open()
+				p := w.run(m, Record{Pod: spec("web")})
+				if err := p.Condemn(t.Context(), 1, Verdict{Reason: "Evicted", Message: "too much written", Own: own}); err != nil {
+					t.Fatal(err)
+				}
+				m.Close()
+				next, err := w.open().Get(p.UID())
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				for _, one := range []*Pod{p, next} {
+					status := one.Status()
+					disrupted := slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+					if status.Phase != corev1.PodFailed || status.Reason != "Evicted" || disrupted == own || one.Verdict().Time.IsZero() {
+						t.Errorf("%s, %s, disrupted: %v", status.Phase, status.Reason, disrupted)
+					}
+				}
+			})
+		})
+	}
 }

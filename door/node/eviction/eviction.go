@@ -53,8 +53,9 @@ type Options struct {
 	// Pods are those that run, Usage is what they use. One that is not in Usage may use all that it can.
 	Pods  func() []*corev1.Pod
 	Usage func(ctx context.Context) (map[types.UID]Usage, error)
-	// Evict ends a pod at once, with the reason Evicted, and returns when it has ended.
-	Evict func(ctx context.Context, pod *corev1.Pod, message string) error
+	// Evict ends a pod at once, with the reason Evicted, and returns when it has ended. own says that the pod has broken
+	// a limit of its own.
+	Evict func(ctx context.Context, pod *corev1.Pod, own bool, message string) error
 	// Evicted, if set, is called with each eviction's signal: that of a threshold, or of a limit.
 	Evicted func(signal string)
 	// Free frees the disk that pods that have ended hold, those that were evicted among them.
@@ -220,7 +221,7 @@ func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, why Signal, messag
 	m.o.Logger.Warn("a pod is evicted", "pod", pod.Namespace+"/"+pod.Name, "why", message)
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
-	if err := m.o.Evict(ctx, pod, message); err != nil {
+	if err := m.o.Evict(ctx, pod, why == containerLimit || why == podLimit, message); err != nil {
 		m.o.Logger.Warn("a pod that is evicted has not ended yet", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
 }

@@ -57,7 +57,10 @@ func (w *world) manager(t *testing.T, thresholds ...string) *Manager {
 		},
 		Pods:  func() []*corev1.Pod { return append([]*corev1.Pod(nil), w.pods...) },
 		Usage: func(context.Context) (map[types.UID]Usage, error) { return w.usage, nil },
-		Evict: func(_ context.Context, p *corev1.Pod, message string) error {
+		Evict: func(_ context.Context, p *corev1.Pod, own bool, message string) error {
+			if own != strings.Contains(message, "limit") {
+				t.Errorf("%s is evicted for its own limit: %v, %s", p.Name, own, message)
+			}
 			if w.cut != nil {
 				w.cut()
 			}

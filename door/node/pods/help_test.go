@@ -120,7 +120,7 @@ func (m *machine) HasEnded(uid types.UID) bool {
 	return m.pods[uid] != nil && m.ended[uid]
 }
 
-func (m *machine) Forget(types.UID)       {}
+func (m *machine) Forget(types.UID) {}
 
 func (m *machine) Given(uid types.UID) *corev1.Pod {
 	m.mu.Lock()

@@ -210,7 +210,7 @@ func (r *Runner) Stop(ctx context.Context, uid types.UID, grace int64) error {
 }
 
 // Condemn ends a pod within grace, in seconds, for a reason that its status tells, and returns when it has ended.
-func (r *Runner) Condemn(ctx context.Context, uid types.UID, grace int64, reason, message string) error {
+func (r *Runner) Condemn(ctx context.Context, uid types.UID, grace int64, why manager.Verdict) error {
 	p, err := r.manager.Get(uid)
 	if errors.Is(err, manager.ErrNotFound) {
 		return nil
@@ -218,7 +218,7 @@ func (r *Runner) Condemn(ctx context.Context, uid types.UID, grace int64, reason
 	if err != nil {
 		return err
 	}
-	return p.Condemn(ctx, grace, reason, message)
+	return p.Condemn(ctx, grace, why)
 }
 
 // freeTimeout bounds the removal of what one pod left.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
@@ -181,7 +182,7 @@ func TestFree(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := w.Condemn(t.Context(), uid, 0, "Evicted", "too little disk"); err != nil {
+		if err := w.Condemn(t.Context(), uid, 0, manager.Verdict{Reason: "Evicted", Message: "too little disk"}); err != nil {
 			t.Fatal(err)
 		}
 		w.runtime.mu.Lock()

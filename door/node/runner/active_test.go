@@ -1,0 +1,55 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/manager"
+)
+
+// TestActive: a pod that is being ended is active until it has ended, so that it can be condemned, which shortens its
+// grace; one that was condemned is not evicted a second time.
+func TestActive(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p := spec("p", uid)
+		p.Spec.TerminationGracePeriodSeconds = new(int64(3600))
+		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+			PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3000}},
+		}
+		if err := w.Run(t.Context(), p); err != nil || !w.ready(uid, time.Minute) {
+			t.Fatal(err)
+		}
+		active := func(all, uncondemned int) {
+			t.Helper()
+			synctest.Wait()
+			if len(w.Active()) != all || len(w.Uncondemned()) != uncondemned {
+				t.Errorf("%d are active, %d of these uncondemned", len(w.Active()), len(w.Uncondemned()))
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := w.Stop(ctx, uid, 3600); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		active(1, 1)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := w.Condemn(ctx, uid, 2000, manager.Verdict{Reason: "Terminated"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		active(1, 0)
+		if err := w.Condemn(t.Context(), uid, 0, manager.Verdict{Reason: "Evicted"}); err != nil {
+			t.Error(err)
+		}
+		active(0, 0)
+		if status, _ := w.Status(uid); status.Reason != "Terminated" {
+			t.Errorf("it ended as %s", status.Reason)
+		}
+		w.end(uid)
+	})
+}
