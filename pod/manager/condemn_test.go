@@ -18,8 +18,9 @@ func TestCondemn(t *testing.T) {
 		p := w.run(m, Record{Pod: spec("web")})
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := p.Condemn(over, 0, Verdict{Reason: "Evicted", Message: "too late"}); !errors.Is(err, context.Canceled) || p.Ending() || p.record().Verdict != nil {
-			t.Errorf("with a context that has ended: %v, %v", err, p.record().Verdict)
+		err := p.Condemn(over, 0, Verdict{Reason: "Evicted", Message: "too late"})
+		if !errors.Is(err, context.Canceled) || p.Ending() || p.Verdict() != nil {
+			t.Errorf("with a context that has ended: %v, %v", err, p.Verdict())
 		}
 		if err := p.Condemn(t.Context(), 1, Verdict{Reason: "Evicted", Message: "too little memory"}); err != nil {
 			t.Fatal(err)

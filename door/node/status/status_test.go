@@ -265,7 +265,8 @@ func TestFailedDoesNotRun(t *testing.T) {
 		}
 		got := w.live().Status
 		for _, c := range got.Conditions {
-			if c.Type == corev1.PodReady && (c.Status != corev1.ConditionFalse || c.Reason != podFailed || time.Since(c.LastTransitionTime.Time) > time.Minute) ||
+			old := time.Since(c.LastTransitionTime.Time) > time.Minute
+			if c.Type == corev1.PodReady && (c.Status != corev1.ConditionFalse || c.Reason != podFailed || old) ||
 				c.Type == corev1.PodResizePending || c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
 				t.Errorf("told: %+v", c)
 			}
