@@ -28,27 +28,31 @@ type Admission struct {
 
 	mu    sync.Mutex
 	given map[types.UID]corev1.ResourceList
+	ports map[types.UID][]hostPort // of those that have some
 }
 
 // New is the admission of the node that node returns. refuse names what the runtime has no pod have, empty for
 // nothing; pressure tells why the node, under pressure, does not take a pod, with an empty reason for one that it
 // takes. Of both nil is nothing.
 func New(node func() *corev1.Node, refuse func(*corev1.Pod) string, pressure func(*corev1.Pod) (reason, message string)) *Admission {
-	return &Admission{node: node, refuse: refuse, pressure: pressure, given: map[types.UID]corev1.ResourceList{}}
+	return &Admission{
+		node: node, refuse: refuse, pressure: pressure, given: map[types.UID]corev1.ResourceList{}, ports: map[types.UID][]hostPort{},
+	}
 }
 
-// Take has a pod's resources be its own without a decision: it runs already.
+// Take has a pod's resources and ports be its own without a decision: it runs already.
 func (a *Admission) Take(pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.given[pod.UID] = requests(pod)
+	a.give(pod, requests(pod))
 }
 
-// Release gives a pod's resources back.
+// Release gives a pod's resources and ports back.
 func (a *Admission) Release(uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.given, uid)
+	delete(a.ports, uid)
 }
 
 // Admit implements pods.Admission.
@@ -73,10 +77,21 @@ func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
 		}
 	}
 	if node == nil {
-		a.Take(pod) // not registered yet, so nothing was scheduled here; what names its node is taken
-		return nil
+		return a.early(pod)
 	}
 	return a.reserve(pod, node)
+}
+
+// early gives a pod what it asks for before the node is registered: nothing was scheduled here yet, and what names its
+// node is taken if its ports are free.
+func (a *Admission) early(pod *corev1.Pod) *pods.Rejection {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if no := a.free(pod); no != nil {
+		return no
+	}
+	a.give(pod, requests(pod))
+	return nil
 }
 
 // fits judges what the pod says of its node.
@@ -109,7 +124,7 @@ func osOf(pod *corev1.Pod) string {
 	return string(pod.Spec.OS.Name)
 }
 
-// reserve gives the pod its resources if the node has them.
+// reserve gives the pod its resources and ports if the node has them.
 func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +143,10 @@ func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection 
 				"Node didn't have enough resource: %s, requested: %s, used: %s, capacity: %s", name, &asked, &taken, &has)}
 		}
 	}
-	a.given[pod.UID] = want
+	if no := a.free(pod); no != nil {
+		return no
+	}
+	a.give(pod, want)
 	return nil
 }
 

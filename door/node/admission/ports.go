@@ -1,0 +1,76 @@
+package admission
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+)
+
+// hostPort is a port of the node that a pod has.
+type hostPort struct {
+	protocol corev1.Protocol
+	address  string
+	port     int32
+}
+
+// anyAddress is that of all interfaces, for which a pod asks that names none.
+const anyAddress = "0.0.0.0"
+
+// hostPorts are those of a pod's containers that may run at once. With the node's network every port is the node's.
+func hostPorts(pod *corev1.Pod) (out []hostPort) {
+	for c, kind := range podspec.All(&pod.Spec) {
+		if kind == podspec.Initial {
+			continue
+		}
+		for _, p := range c.Ports {
+			port := p.HostPort
+			if port == 0 && pod.Spec.HostNetwork {
+				port = p.ContainerPort
+			}
+			if port != 0 {
+				out = append(out, hostPort{cmp.Or(p.Protocol, corev1.ProtocolTCP), canonical(p.HostIP), port})
+			}
+		}
+	}
+	return out
+}
+
+// canonical is an address in the one way of writing it.
+func canonical(address string) string {
+	if a, err := netip.ParseAddr(address); err == nil {
+		return a.Unmap().String()
+	}
+	return cmp.Or(address, anyAddress)
+}
+
+// clashes tells whether two pods cannot have those ports at once.
+func (p hostPort) clashes(other hostPort) bool {
+	return p.protocol == other.protocol && p.port == other.port &&
+		(p.address == other.address || p.address == anyAddress || other.address == anyAddress)
+}
+
+// free tells why a pod cannot have the ports that it asks for, nil if it can. It is called with mu held.
+func (a *Admission) free(pod *corev1.Pod) *pods.Rejection {
+	for _, want := range hostPorts(pod) {
+		for uid, had := range a.ports {
+			if uid != pod.UID && slices.ContainsFunc(had, want.clashes) {
+				const message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+				return &pods.Rejection{Reason: "NodePorts", Message: message}
+			}
+		}
+	}
+	return nil
+}
+
+// give has a pod have those resources, and its ports. It is called with mu held.
+func (a *Admission) give(pod *corev1.Pod, list corev1.ResourceList) {
+	a.given[pod.UID] = list
+	if ports := hostPorts(pod); len(ports) > 0 {
+		a.ports[pod.UID] = ports
+	}
+}

@@ -1,0 +1,77 @@
+package admission
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestHostPorts: a port of the node is one pod's at a time, for its protocol and address; that of all addresses is that of each.
+func TestHostPorts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		first, second string
+		clash         bool
+	}{
+		{`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]`,
+			`containers: [{name: c, ports: [{containerPort: 81, hostPort: 80, protocol: TCP}]}]`, true},
+		{`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]`,
+			`containers: [{name: c, ports: [{containerPort: 80, hostPort: 81}]}]`, false},
+		{`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]`, `containers: [{name: c, ports: [{containerPort: 80}]}]`, false},
+		{`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]`,
+			`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80, protocol: UDP}]}]`, false},
+		{`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80, hostIP: 127.0.0.1}]}]`,
+			`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80, hostIP: 192.0.2.1}]}]`, false},
+		{`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80, hostIP: 127.0.0.1}]}]`,
+			`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80, hostIP: 127.0.0.1}]}]`, true},
+		{`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80, hostIP: 127.0.0.1}]}]`,
+			`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80, hostIP: 0.0.0.0}]}]`, true},
+		{`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80, hostIP: "::1"}]}]`,
+			`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80, hostIP: "0:0::1"}]}]`, true},
+		{`hostNetwork: true, containers: [{name: c, ports: [{containerPort: 80}]}]`,
+			`containers: [{name: c, ports: [{containerPort: 8080, hostPort: 80}]}]`, true},
+		{`initContainers: [{name: i, restartPolicy: Always, ports: [{containerPort: 80, hostPort: 80}]}], containers: [{name: c}]`,
+			`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]`, true},
+		{`initContainers: [{name: i, ports: [{containerPort: 80, hostPort: 80}]}], containers: [{name: c}]`,
+			`containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]`, false},
+	} {
+		for _, registered := range []func() *corev1.Node{node, func() *corev1.Node { return nil }} {
+			a := New(registered, nil, nil)
+			one, two := pod(t, "one", tt.first), pod(t, "two", tt.second)
+			one.UID, two.UID = "1", "2"
+			for _, again := range []*corev1.Pod{one, one} { // one does not stand in its own way
+				if no := a.Admit(again); no != nil {
+					t.Fatalf("%s: %+v", tt.first, no)
+				}
+			}
+			if no := a.Admit(two); (no != nil) != tt.clash || tt.clash && no.Reason != "NodePorts" {
+				t.Errorf("%s beside %s: %+v", tt.second, tt.first, no)
+			}
+			a.Release("1")
+			if no := a.Admit(two); no != nil {
+				t.Errorf("%s after %s: %+v", tt.second, tt.first, no)
+			}
+		}
+	}
+}
+
+// TestHostPortsTaken: what runs already has its ports, and one that is rejected has taken nothing.
+func TestHostPortsTaken(t *testing.T) {
+	t.Parallel()
+	a := New(node, nil, nil)
+	const spec = `containers: [{name: c, resources: {requests: {cpu: "1"}}, ports: [{containerPort: 80, hostPort: 80}]}]`
+	one, two := pod(t, "one", spec), pod(t, "two", spec)
+	one.UID, two.UID = "1", "2"
+	a.Take(one)
+	if no := a.Admit(two); no == nil || no.Reason != "NodePorts" {
+		t.Errorf("%+v", no)
+	}
+	for _, uid := range []types.UID{"3", "4"} {
+		other := pod(t, "other", `containers: [{name: c, resources: {requests: {cpu: 500m}}}]`)
+		other.UID = uid
+		if no := a.Admit(other); no != nil {
+			t.Errorf("what a rejected pod asked for is not free: %+v", no)
+		}
+	}
+}
