@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -359,5 +360,25 @@ func TestParse(t *testing.T) {
 	}
 	if _, err := Parse([]string{"memory.available<1", "memory.available<2"}); err == nil {
 		t.Error("two of one are taken")
+	}
+}
+
+// TestWithheld: what a threshold of memory, or of the pods' disk, keeps is not the pods', as a quantity or a percentage.
+func TestWithheld(t *testing.T) {
+	t.Parallel()
+	list, err := Parse([]string{"memory.available<100Mi", "nodefs.available<10%", "imagefs.available<15%", "nodefs.inodesFree<5%"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Withheld(list, corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("50Gi"),
+	})
+	memory, disk := got[corev1.ResourceMemory], got[corev1.ResourceEphemeralStorage]
+	if len(got) != 2 || memory.Cmp(resource.MustParse("100Mi")) != 0 || disk.Cmp(resource.MustParse("5Gi")) != 0 {
+		t.Errorf("%v", got)
+	}
+	if got := Withheld(nil, corev1.ResourceList{}); len(got) != 0 {
+		t.Errorf("without thresholds: %v", got)
 	}
 }

@@ -76,6 +76,21 @@ func (t Threshold) least(all uint64) uint64 {
 	return uint64(float64(all) * t.Percent / 100)
 }
 
+// Withheld is what thresholds keep from pods of what a machine has in all: a pod that used it would be evicted. As for a
+// kubelet these are the memory, and the disk of the pods.
+func Withheld(thresholds []Threshold, all corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for _, t := range thresholds {
+		if t.Signal != MemoryAvailable && t.Signal != NodefsAvailable {
+			continue
+		}
+		name := of[t.Signal].resource
+		has := all[name]
+		out[name] = *resource.NewQuantity(int64(t.least(uint64(has.Value()))), resource.BinarySI)
+	}
+	return out
+}
+
 // level is how much there is of what a signal measures: in all, and left. All is 0 for what is not measured.
 func (h Host) level(s Signal) (all, left uint64) {
 	switch s {

@@ -24,6 +24,8 @@ type Measurer struct {
 	MaxPods  int64
 	DataDir  string // whose file system has the pods' disks
 	Reserved corev1.ResourceList
+	// Withheld, if set, is what of a capacity is not for pods beside Reserved.
+	Withheld func(capacity corev1.ResourceList) corev1.ResourceList
 	// Version is the node program's.
 	Version string
 	// Pressure, if set, tells whether the node is under pressure of a kind.
@@ -57,6 +59,9 @@ func (m *Measurer) Status(ctx context.Context) corev1.NodeStatus {
 		},
 	}
 	s.Allocatable = allocatable(s.Capacity, m.Reserved)
+	if m.Withheld != nil {
+		s.Allocatable = allocatable(s.Allocatable, m.Withheld(s.Capacity))
+	}
 	runtimeErr := m.askRuntime(ctx, &s)
 	if m.Images != nil && runtimeErr == nil {
 		s.Images, runtimeErr = m.Images(ctx)
