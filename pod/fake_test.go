@@ -187,6 +187,9 @@ func (f *fakeCRI) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 		Id: id, Metadata: config.Metadata, CreatedAt: time.Now().UnixNano(), Labels: config.Labels, Annotations: config.Annotations,
 		Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.2.15"},
 	}}
+	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
+		f.sandboxes[id].status.Network = &runtimeapi.PodSandboxNetworkStatus{} // as every runtime tells it
+	}
 	return id, nil
 }
 

@@ -86,8 +86,12 @@ func (r *run) makeStatus() corev1.PodStatus {
 	return status
 }
 
-// ips are the sandbox's addresses, the first one first.
+// ips are the sandbox's addresses, the first one first. A pod of the host's network has the host's: a runtime tells
+// none for it.
 func (r *run) ips() []string {
+	if r.pod.Spec.HostNetwork && r.o.HostIP != "" && r.ready() {
+		return []string{r.o.HostIP}
+	}
 	network := r.sandbox.GetNetwork()
 	if network.GetIp() == "" {
 		return nil

@@ -134,6 +134,9 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 		Id: id, Metadata: config.Metadata, CreatedAt: time.Now().UnixNano(), Labels: config.Labels, Annotations: config.Annotations,
 		Network: &runtimeapi.PodSandboxNetworkStatus{Ip: fmt.Sprintf("10.0.%d.%d", len(r.sandboxes)/250, len(r.sandboxes)%250+1)},
 	}
+	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
+		r.sandboxes[id].Network = &runtimeapi.PodSandboxNetworkStatus{} // no runtime tells the host's address
+	}
 	r.of(config.Labels[uidLabel]).sandboxes[id] = true
 	return id, nil
 }

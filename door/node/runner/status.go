@@ -11,11 +11,7 @@ func (r *Runner) Status(uid types.UID) (corev1.PodStatus, bool) {
 	if p == nil {
 		return corev1.PodStatus{}, false
 	}
-	status := p.Status()
-	if p.Given().Spec.HostNetwork && r.o.HostIP != "" && status.PodIP != "" {
-		status.PodIP, status.PodIPs = r.o.HostIP, []corev1.PodIP{{IP: r.o.HostIP}}
-	}
-	return status, true
+	return p.Status(), true
 }
 
 // Statuses are those of all pods.
