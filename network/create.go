@@ -97,7 +97,7 @@ func startPasta(ctx context.Context, dir string, r record) (procid.ID, error) {
 		"pasta", "--config-net", "--ipv4-only", "--no-map-gw", "--quiet", "--pid", r.pidFile(),
 		"--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
 	}
-	if len(hostResolver().Servers) == 0 {
+	if len(hostResolver(KindUser).Servers) == 0 {
 		// Only then: pasta lets all answers of the host's first name server come
 		// from hostDNS, also those to who has asked that server itself.
 		args = append(args, "--dns-forward", hostDNS)

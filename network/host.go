@@ -3,8 +3,8 @@ package network
 import (
 	"context"
 	"net/netip"
-	"os"
 	"os/exec"
+	"slices"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
@@ -25,27 +25,18 @@ func (Host) Example() *agentv1.Network { return (*User)(nil).Example() }
 
 // Attach keeps nothing. Name servers on the host's loopback are asked by way of QEMU.
 func (h Host) Attach(_ context.Context, r Request) (Attachment, error) {
-	a := Attachment{Start: (*exec.Cmd).Start, Place: home, Guest: h.Example(), DNS: hostFile()}
+	a := Attachment{Start: (*exec.Cmd).Start, Place: home, Guest: h.Example(), DNS: Resolver(KindHost)}
 	a, err := a.attach(r)
+	a.DNS.Servers = slices.Clone(a.DNS.Servers) // the pod's are the caller's
 	for i, server := range a.DNS.Servers {
 		if at, err := netip.ParseAddr(server); err == nil && at.IsLoopback() {
 			a.DNS.Servers[i] = userDNS
 		}
 	}
+	if len(a.DNS.Servers) == 0 {
+		a.DNS.Servers = []string{userDNS} // which says that there is none
+	}
 	return a, err
-}
-
-// hostFile is the host's resolv.conf.
-func hostFile() (dns DNS) {
-	f, err := os.Open(resolvConfs[0])
-	if err != nil {
-		return DNS{Servers: []string{userDNS}} // which says that there is none
-	}
-	defer f.Close()
-	if dns = parseResolv(f); len(dns.Servers) == 0 {
-		dns.Servers = []string{userDNS}
-	}
-	return dns
 }
 
 // Detach does nothing.

@@ -88,8 +88,8 @@ func TestListenIsAllOrNothing(t *testing.T) {
 func TestParseResolv(t *testing.T) {
 	dns := parseResolv(strings.NewReader(
 		"# stub\nnameserver 127.0.0.53\nnameserver 192.0.2.53\nnameserver fe80::1%eth0\nnameserver junk\n" +
-			"search a.example b.example\noptions ndots:2 edns0\nnameserver\n"))
-	if diff := cmp.Diff([]string{"192.0.2.53"}, dns.Servers); diff != "" {
+			"domain c.example\nsearch a.example. . b.example\noptions ndots:2 edns0\nnameserver\n"))
+	if diff := cmp.Diff([]string{"127.0.0.53", "192.0.2.53"}, dns.Servers); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"a.example", "b.example"}, dns.Searches); diff != "" {

@@ -16,14 +16,20 @@ var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf
 
 // Resolver is how pods in a network of that kind resolve names, where their own
 // configuration says nothing else; nothing for those without a network. Where
-// the host's name servers are out of pods' reach, the host is asked for them.
+// the host's name servers are out of pods' reach, the host is asked for them, by
+// those kinds where it answers. Pods of the host's network have the host's file as it is, with what
+// is on its loopback.
 func Resolver(kind Kind) DNS {
-	if kind == KindNone {
+	switch kind {
+	case KindNone:
 		return DNS{}
+	case KindHost:
+		dns, _ := readResolv(resolvConfs[0])
+		return dns
 	}
-	dns := hostResolver()
+	dns := hostResolver(kind)
 	switch {
-	case len(dns.Servers) > 0:
+	case len(dns.Servers) > 0 || kind == KindCNI: // where nobody answers for the host
 	case kind == KindHostLoopback:
 		dns.Servers = []string{userDNS, hostDNS} // the second where there is a namespace after all
 	default:
@@ -34,32 +40,48 @@ func Resolver(kind Kind) DNS {
 
 // hostResolver is the host's configuration with the name servers that a pod can
 // reach.
-func hostResolver() DNS {
+func hostResolver(kind Kind) DNS {
 	var dns DNS
 	for _, path := range resolvConfs {
-		f, err := os.Open(path)
+		read, err := readResolv(path)
 		if err != nil {
 			continue // a host without this file
 		}
-		dns = parseResolv(f)
-		f.Close()
-		if dns.Servers = reachable(dns.Servers); len(dns.Servers) > 0 {
+		dns = read
+		if dns.Servers = reachable(kind, dns.Servers); len(dns.Servers) > 0 {
 			break
 		}
 	}
 	return dns
 }
 
-// reachable leaves out the servers that are closed to pods.
-func reachable(servers []string) []string {
+// reachable leaves out the servers that are closed to pods. The node's network lets pods reach all but the
+// loopback; any other one closes the host's addresses, and carries no IPv6.
+func reachable(kind Kind, servers []string) []string {
 	own, err := hostAddresses()
 	return slices.DeleteFunc(servers, func(server string) bool {
-		return err != nil || slices.Contains(own, server) || isNeverReached(netip.MustParseAddr(server))
+		at := netip.MustParseAddr(server)
+		switch {
+		case at.IsLoopback():
+			return true
+		case kind == KindCNI:
+			return false
+		}
+		return err != nil || !at.Is4() || slices.Contains(own, server) || isNeverReached(at)
 	})
 }
 
-// parseResolv reads the format of resolv.conf(5). Servers on a loopback
-// address and scoped addresses are left out.
+func readResolv(path string) (DNS, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return DNS{}, err
+	}
+	defer f.Close()
+	return parseResolv(f), nil
+}
+
+// parseResolv reads the format of resolv.conf(5). Scoped addresses are left out, and
+// the dots at the ends of domains.
 func parseResolv(r io.Reader) (dns DNS) {
 	s := bufio.NewScanner(io.LimitReader(r, 64<<10))
 	for s.Scan() {
@@ -69,11 +91,16 @@ func parseResolv(r io.Reader) (dns DNS) {
 		}
 		switch fields[0] {
 		case "nameserver":
-			if a, err := netip.ParseAddr(fields[1]); err == nil && !a.IsLoopback() && a.Zone() == "" && a.Is4() {
+			if a, err := netip.ParseAddr(fields[1]); err == nil && a.Zone() == "" {
 				dns.Servers = append(dns.Servers, a.String())
 			}
 		case "search", "domain":
-			dns.Searches = fields[1:]
+			dns.Searches = nil
+			for _, domain := range fields[1:] {
+				if domain = strings.TrimSuffix(domain, "."); domain != "" {
+					dns.Searches = append(dns.Searches, domain)
+				}
+			}
 		case "options":
 			dns.Options = append(dns.Options, fields[1:]...)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/network"
 )
 
 // callTimeout bounds a call, as a kubelet's runtimeRequestTimeout does. Pulls are bounded by who asks.
@@ -92,7 +93,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 
 // Backend is what runs pods. It can no more than the CRI.
 func (r *Runtime) Backend() runner.Backend {
-	return runner.Backend{Runtime: r.runtime, Images: r.images, Refuse: refuse}
+	return runner.Backend{Runtime: r.runtime, Images: r.images, Refuse: refuse, Network: string(network.KindCNI)}
 }
 
 // below tells whether a path lies in a directory.

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/streams"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/pod/logs"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
@@ -45,6 +46,7 @@ type Runtime struct {
 	service *cri.Service
 	streams streaming.Server
 	metrics *metrics.Metrics
+	network network.Kind
 }
 
 // Open opens it. Where another process has the instance, the error matches flock.ErrLocked. The caller
@@ -68,7 +70,11 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	s := cri.New(e, cri.Options{Roots: o.Roots, Volumes: layout.Dirs{Own: o.Volumes}, Logger: o.Logger})
 	seen.Of(e)
-	return &Runtime{engine: e, service: s, streams: server, metrics: seen}, nil
+	r := &Runtime{engine: e, service: s, streams: server, metrics: seen, network: network.KindUser}
+	if options.CNI != nil {
+		r.network = network.KindCNI
+	}
+	return r, nil
 }
 
 // Metrics are what the engine does and has, and this process.
@@ -81,7 +87,7 @@ func (r *Runtime) Close(ctx context.Context) error { return r.engine.Close(ctx) 
 func (r *Runtime) Backend() runner.Backend {
 	return runner.Backend{
 		Runtime: r.service, Images: r.service, Dial: r.engine.DialPort, Pauses: r.engine.Pauses, Resume: r.engine.ResumePod,
-		Allocatable: r.allocatable, HeldMemory: r.engine.HeldMemory, Places: r.engine.Places(),
+		Allocatable: r.allocatable, HeldMemory: r.engine.HeldMemory, Places: r.engine.Places(), Network: string(r.network),
 	}
 }
 

@@ -37,6 +37,8 @@ type Backend struct {
 	HeldMemory func(sandbox string) (bytes int64, known bool)
 	// Refuse names what a pod asks for and none can have on this runtime, empty for nothing.
 	Refuse func(*corev1.Pod) string
+	// Network is the kind of network of pods that do not have the host's, as engine.Resolver knows it.
+	Network string
 	// Places says what no pod gets of the host.
 	Places place.Rules
 }

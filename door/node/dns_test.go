@@ -1,0 +1,61 @@
+package node
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/runner"
+	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/network"
+)
+
+// networked is a runtime whose pods have a kind of network.
+type networked struct {
+	Runtime
+	kind network.Kind
+}
+
+func (n networked) Backend() runner.Backend { return runner.Backend{Network: string(n.kind)} }
+
+// TestResolver: pods of ClusterFirst ask the cluster's name servers, and the others those of the host that a pod of their
+// network can reach.
+func TestResolver(t *testing.T) {
+	const servers = "10.96.0.10"
+	for name, tc := range map[string]struct {
+		policy    corev1.DNSPolicy
+		host      bool
+		cluster   []string
+		network   network.Kind
+		clustered bool
+		asks      network.Kind // whose host servers it has
+	}{
+		"cluster first":        {policy: corev1.DNSClusterFirst, cluster: []string{servers}, network: network.KindCNI, clustered: true},
+		"no cluster's servers": {policy: corev1.DNSClusterFirst, network: network.KindCNI, asks: network.KindCNI},
+		"without a network":    {policy: corev1.DNSClusterFirst, network: network.KindNone, asks: network.KindNone},
+		"the user's network":   {policy: corev1.DNSClusterFirst, network: network.KindUser, asks: network.KindUser},
+		"the node's":           {policy: corev1.DNSDefault, cluster: []string{servers}, network: network.KindCNI, asks: network.KindCNI},
+		"the host's network": {policy: corev1.DNSClusterFirst, host: true, cluster: []string{servers}, network: network.KindCNI,
+			asks: network.KindHost},
+		"with the host's network": {policy: corev1.DNSClusterFirstWithHostNet, host: true, cluster: []string{servers},
+			network: network.KindCNI, clustered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &node{runtime: networked{kind: tc.network}, o: Options{ClusterDNS: tc.cluster, ClusterDomain: "cluster.local"}}
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "own"}, Spec: corev1.PodSpec{DNSPolicy: tc.policy, HostNetwork: tc.host}}
+			got := n.resolver(p)
+			if tc.clustered {
+				if !slices.Equal(got.Servers, tc.cluster) || got.Searches[0] != "own.svc.cluster.local" || got.Options[0] != "ndots:5" {
+					t.Errorf("it is %v", got)
+				}
+				return
+			}
+			want := engine.Resolver(string(tc.asks))
+			if !slices.Equal(got.Servers, want.Servers) || !slices.Equal(got.Searches, want.Searches) || !slices.Equal(got.Options, want.Options) {
+				t.Errorf("it is %v, want %v", got, want)
+			}
+		})
+	}
+}
