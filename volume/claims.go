@@ -8,8 +8,10 @@ import (
 
 // Place is where on the host a volume lies that is a claim's, or a driver's.
 type Place struct {
-	// Path is a directory's or, of a Block, a block device's.
+	// Path is a directory's or, of a Block or a Disk, a block device's.
 	Path string `json:"path"`
+	// Disk says that the device has an ext4 on it, which the pod's VM mounts.
+	Disk bool `json:"disk,omitempty"`
 	// Block says that containers get the device and not the files on it.
 	Block bool `json:"block,omitempty"`
 	// ReadOnly says that no container may write to it.

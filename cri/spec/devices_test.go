@@ -135,6 +135,22 @@ func TestNamedVolume(t *testing.T) {
 	}
 }
 
+// TestDiskOfAClaim: the file system of a block device of the host is mounted in the VM, and is the pod's group's.
+func TestDiskOfAClaim(t *testing.T) {
+	in := Input{Volumes: layout.Dirs{Own: "/own"}}
+	in.Options.FSGroup = 7
+	in.Options.HostPaths = map[string]containerv1.Share{"v": {Name: "/dev/loop0"}}
+	in.Options.Disks = map[string]containerv1.Block{"v": {Name: "/dev/loop0", FS: containerv1.FSExt4}}
+	got, err := volume(&runtimeapi.Mount{HostPath: "/own/u/kubernetes.io~host-path/v/a", ContainerPath: "/x"}, in)
+	want := containerv1.Mount{
+		Destination: "/x", Source: containerv1.Block{Name: "/dev/loop0", FS: containerv1.FSExt4}, SubPath: "a", Group: 7,
+		Options: []string{"rbind", "rprivate", "rw"},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%s, %v", diff, err)
+	}
+}
+
 // TestDeviceOfHostPath: a device that is a volume of the pod's is the block device of its hostPath.
 func TestDeviceOfHostPath(t *testing.T) {
 	base, err := oci.New("id")

@@ -117,6 +117,10 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 		}
 		m.Source, m.SubPath = share, v.SubPath
 		volume, ok := containerv1.VolumeOf(share.Name)
+		if disk, is := in.Options.Disks[v.Name]; is {
+			m.Source, m.Group = disk, in.Options.FSGroup
+			return m, nil
+		}
 		if !ok {
 			return in.hostPath(m, share, mount)
 		}

@@ -20,12 +20,12 @@ import (
 // killPoints are those of a pod's start and of its end on a node, in the order in which they come.
 var killPoints = map[string][]string{
 	"start": {
-		"pod.saved", "run.reserve", "run.store", "journal.network", "cni.recorded", "cni.added", "shim.recorded", "shim.spawned",
-		"run.shim", "run.start", "run.ready", "container.recorded", "container.created", "container.started",
+		"pod.saved", "claims.recorded", "claims.mounted", "run.reserve", "run.store", "journal.network", "cni.recorded", "cni.added",
+		"shim.recorded", "shim.spawned", "run.shim", "run.start", "run.ready", "container.recorded", "container.created", "container.started",
 		"node.telling", "node.told",
 	},
 	"end": {
-		"stop.killed", "undo.shim", "undone.network", "stop.recorded", "pod.ended", "remove.marked", "unwind.undone",
+		"stop.killed", "undo.shim", "undone.network", "stop.recorded", "claims.unmounted", "pod.ended", "remove.marked", "unwind.undone",
 		"remove.released", "pod.deleted", "node.deleting", "node.deleted",
 	},
 	"volume's start": {"csi.staging", "csi.staged", "csi.publishing", "csi.published"},
@@ -47,6 +47,11 @@ func (w *world) testKill(t *testing.T) {
 	w.serve()
 	w.WaitNode(testdeadline.Context(t, time.Minute), t)
 	driver := w.csiDisks(testdeadline.Context(t, 10*time.Second), t, "killed")
+	w.apply(testdeadline.Context(t, time.Minute), t, fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: victim},
+  spec: {storageClassName: "", volumeName: pv-victim, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}
+---
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-victim}, spec: {capacity: {storage: 1Gi}, storageClassName: "",
+  accessModes: [ReadWriteOnce], claimRef: {namespace: default, name: victim}, hostPath: {path: %s}}}`, w.place(t, "victim")))
 	cell := 0
 	for _, stage := range []string{"start", "end", "volume's start", "volume's end"} {
 		for _, point := range killPoints[stage] {
@@ -82,7 +87,7 @@ func (w *world) kill(t *testing.T, stage, point string) {
 			t.Fatalf("%s was not met", point)
 		}
 	}
-	spec := `{containers: [{name: c, command: [sleep, "1000"]}]}`
+	spec := csiSpec("victim") // a directory of the host
 	if strings.HasPrefix(stage, "volume") {
 		spec = csiSpec("killed")
 	}
@@ -100,7 +105,7 @@ func (w *world) kill(t *testing.T, stage, point string) {
 	if pod := w.ready(ctx, t, "victim"); pod.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("its container was started again: %s", &pod.Status)
 	}
-	if _, errs, err := w.exec(ctx, "victim", corev1.PodExecOptions{Command: []string{"true"}}, nil); err != nil {
+	if _, errs, err := w.exec(ctx, "victim", corev1.PodExecOptions{Command: []string{"touch", "/v/f"}}, nil); err != nil {
 		t.Errorf("exec: %v: %s", err, errs)
 	}
 	w.Wait(ctx, t, "the end of what had been begun", func(context.Context) error {

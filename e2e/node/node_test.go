@@ -31,6 +31,7 @@ func TestNode(t *testing.T) {
 	t.Run("changes", w.testChanges)
 	t.Run("eviction", w.testEviction)
 	t.Run("figures", w.testFigures)
+	t.Run("claims", w.testClaims)
 	t.Run("static", w.testStatic)
 	t.Run("csi", w.testCSI)
 	t.Run("deployment", w.testDeployment)

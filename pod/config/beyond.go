@@ -39,6 +39,12 @@ func Beyond(o *Options) runtimev1.PodOptions {
 				out.HostPaths = map[string]containerv1.Share{}
 			}
 			out.HostPaths[v.Name] = share
+			if place := o.Claimed[v.Name]; place.Disk {
+				if out.Disks == nil {
+					out.Disks = map[string]containerv1.Block{}
+				}
+				out.Disks[v.Name] = containerv1.Block{Name: share.Name, FS: containerv1.FSExt4, ReadOnly: place.ReadOnly}
+			}
 			if o.Pod.Annotations[annotations.Copy+v.Name] == annotations.CopyImage && v.PersistentVolumeClaim != nil && o.Claimed == nil {
 				if out.Filled == nil {
 					out.Filled = map[string]bool{}

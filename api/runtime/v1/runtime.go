@@ -56,6 +56,8 @@ type PodOptions struct {
 	// HostPaths are where on the host the volumes lie that are directories of its, and which named
 	// volumes (containerv1.VolumeName) those are that are such, by name.
 	HostPaths map[string]containerv1.Share `json:"hostPaths,omitempty"`
+	// Disks are those of HostPaths that are block devices whose file systems the pod's VM mounts, by name.
+	Disks map[string]containerv1.Block `json:"disks,omitempty"`
 	// Filled are the named volumes, by the pod's names, that get what the image has where they are mounted
 	// while they are empty.
 	Filled map[string]bool `json:"filled,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,8 +211,12 @@ func TestPlaces(t *testing.T) {
 		change func(*world)
 		want   Place // with the path left out where it is the volume's
 	}{
-		"local":     {func(*world) {}, Place{}},
-		"hostPath":  {func(w *world) { w.hostPath(corev1.HostPathDirectory) }, Place{}},
+		"local":    {func(*world) {}, Place{}},
+		"hostPath": {func(w *world) { w.hostPath(corev1.HostPathDirectory) }, Place{}},
+		"made": {func(w *world) {
+			w.data = filepath.Join(w.data, "below")
+			w.hostPath("")
+		}, Place{}},
 		"no type":   {func(w *world) { w.hostPath("") }, Place{}},
 		"ephemeral": {func(w *world) { w.ephemeral(); w.own("u1") }, Place{}},
 		"read-only": {func(w *world) { w.pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true }, Place{ReadOnly: true}},
@@ -413,5 +418,190 @@ func TestUnwritten(t *testing.T) {
 	}
 	if _, err := v.Mount(t.Context(), w.pod); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEachDependencyFails: the pod waits, and has its volume with the next try.
+func TestEachDependencyFails(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*testing.T, *world) (mend func()){
+		"get claim":  func(_ *testing.T, w *world) func() { return w.failOnce("get", "persistentvolumeclaims") },
+		"get volume": func(_ *testing.T, w *world) func() { return w.failOnce("get", "persistentvolumes") },
+		"record": func(t *testing.T, w *world) func() {
+			path := filepath.Join(w.dir, "claims", "v.json")
+			if err := os.MkdirAll(filepath.Join(path, "in the way"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := os.RemoveAll(path); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+		"driver": func(_ *testing.T, w *world) func() {
+			w.driver.mount = errPassing
+			return func() { w.driver.mount = nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}}
+			v := w.open(t).Of(w.pod, w.dir)
+			mend := fail(t, w)
+			if _, err := v.Mount(t.Context(), w.pod); err == nil || len(v.Places()) > 0 {
+				t.Fatalf("%v, %v", err, v.Places())
+			}
+			mend()
+			if places, err := v.Mount(t.Context(), w.pod); err != nil || places["v"].Path != "/csi" {
+				t.Errorf("%v, %v", places, err)
+			}
+			if err := v.Unmount(t.Context()); err != nil || len(w.driver.unmounts) != 1 {
+				t.Errorf("%v, %v", err, w.driver.unmounts)
+			}
+		})
+	}
+}
+
+// failOnce has one kind of request fail until it is mended.
+func (w *world) failOnce(verb, resource string) (mend func()) {
+	failing := true
+	w.client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return failing, nil, errPassing })
+	return func() { failing = false }
+}
+
+// TestAlone: without an API server no claim is found, nor without a driver a driver's volume.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := New(Options{Node: func() *corev1.Node { return nil }})
+	defer k.Close()
+	if _, err := k.Of(w.pod, w.dir).Mount(t.Context(), w.pod); !errors.Is(err, errAlone) {
+		t.Error(err)
+	}
+	w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}
+	v := k.Of(w.pod, w.dir)
+	if _, err := v.Mount(t.Context(), w.pod); err == nil || !strings.Contains(err.Error(), "no CSI drivers on this node") {
+		t.Error(err)
+	}
+	if err := v.Unmount(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDriversGone: what an earlier process mounted by a driver stays on record under one that has none.
+func TestDriversGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}}
+	if _, err := w.open(t).Of(w.pod, w.dir).Mount(t.Context(), w.pod); err != nil {
+		t.Fatal(err)
+	}
+	k := New(Options{Node: func() *corev1.Node { return nil }})
+	defer k.Close()
+	v := k.Of(w.pod, w.dir)
+	if _, err := v.Mount(t.Context(), w.pod); !errors.Is(err, errNoDrivers) {
+		t.Errorf("for another VM: %v", err)
+	}
+	if err := v.Unmount(t.Context()); !errors.Is(err, errNoDrivers) || len(v.Places()) != 1 {
+		t.Errorf("%v, %v", err, v.Places())
+	}
+	if err := w.open(t).Of(w.pod, w.dir).Unmount(t.Context()); err != nil || len(w.driver.unmounts) != 1 {
+		t.Errorf("%v, %v", err, w.driver.unmounts)
+	}
+}
+
+// TestBusy: who mounts is alone, and who waits for that goes with its context.
+func TestBusy(t *testing.T) {
+	w := newWorld(t)
+	synctest.Test(t, func(t *testing.T) {
+		k := w.open(t)
+		v := k.Of(w.pod, w.dir)
+		done, err := v.begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := v.Mount(ctx, w.pod); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if err := v.Unmount(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		done()
+		if _, err := v.Mount(t.Context(), w.pod); err != nil {
+			t.Error(err)
+		}
+		k.Close()
+	})
+}
+
+// TestFSGroup: the files of a local volume are given to the pod's group, once for each pod and as its policy says; those of
+// a hostPath, and of a volume that is read-only, are not.
+func TestFSGroup(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files to a group")
+	}
+	mismatch := corev1.FSGroupChangeOnRootMismatch
+	for name, tt := range map[string]struct {
+		change func(*world)
+		given  bool
+		again  bool // also files that come when the top is the group's
+	}{
+		"local":     {func(*world) {}, true, true},
+		"mismatch":  {func(w *world) { w.pod.Spec.SecurityContext.FSGroupChangePolicy = &mismatch }, true, false},
+		"hostPath":  {func(w *world) { w.hostPath("") }, false, false},
+		"read-only": {func(w *world) { w.pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: new(int64(4711))}
+			tt.change(w)
+			reset := func() {
+				t.Helper()
+				file := filepath.Join(w.data, "f")
+				if err := os.RemoveAll(file); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chown(file, 0, 0); err != nil { // whatever its directory says
+					t.Fatal(err)
+				}
+			}
+			given := func() bool {
+				t.Helper()
+				info, err := os.Stat(filepath.Join(w.data, "f"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return info.Sys().(*syscall.Stat_t).Gid == 4711
+			}
+			v := w.open(t).Of(w.pod, w.dir)
+			mount := func() bool {
+				t.Helper()
+				reset()
+				if _, err := v.Mount(t.Context(), w.pod); err != nil {
+					t.Fatal(err)
+				}
+				return given()
+			}
+			if got := mount(); got != tt.given {
+				t.Errorf("given: %t", got)
+			}
+			if mount() {
+				t.Error("given for another VM")
+			}
+			if err := v.Unmount(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := mount(); got != tt.again {
+				t.Errorf("given to the next pod: %t", got)
+			}
+		})
 	}
 }

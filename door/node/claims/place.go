@@ -26,27 +26,22 @@ func (v *Volumes) request(name string, r record) Request {
 	return q
 }
 
-func fsGroup(pod *corev1.Pod) *int64 {
-	if pod.Spec.SecurityContext == nil {
-		return nil
-	}
-	return pod.Spec.SecurityContext.FSGroup
-}
+// errNoDrivers is why a volume of a CSI driver waits.
+var errNoDrivers = errors.New("there are no CSI drivers on this node")
 
 // place has a volume that was resolved be a place of the host.
 func (v *Volumes) place(ctx context.Context, name string, r record) (Place, error) {
 	switch {
-	case r.PV == nil || r.PV.Spec.CSI != nil:
-		if v.k.o.CSI == nil {
-			return Place{}, errors.New("there are no CSI drivers on this node")
-		}
+	case r.ofDriver() && v.k.o.CSI == nil:
+		return Place{}, errNoDrivers
+	case r.ofDriver():
 		place, err := v.k.o.CSI.Mount(ctx, v.request(name, r))
 		place.ReadOnly = place.ReadOnly || r.ReadOnly
 		return place, err
 	case r.PV.Spec.HostPath != nil:
 		return v.hostPath(ctx, r)
 	case r.PV.Spec.Local != nil:
-		return v.local(ctx, r)
+		return v.local(ctx, name, r)
 	}
 	return Place{}, fmt.Errorf("PersistentVolume %s is of kind %s, which this node does not mount", r.PV.Name, kindOf(r.PV))
 }
@@ -63,8 +58,8 @@ func kindOf(pv *corev1.PersistentVolume) string {
 	return "unknown"
 }
 
-// hostPath finds a PersistentVolume that is a path of the host to be what its type says. As with a kubelet, nothing of it
-// is given to the pod's fsGroup.
+// hostPath finds a PersistentVolume that is a path of the host to be what its type says. Without a type a directory is made
+// if there is nothing, as for a hostPath of a pod. As with a kubelet, nothing of it is given to the pod's fsGroup.
 func (v *Volumes) hostPath(ctx context.Context, r record) (Place, error) {
 	source := r.PV.Spec.HostPath
 	if r.Block {
@@ -73,7 +68,11 @@ func (v *Volumes) hostPath(ctx context.Context, r record) (Place, error) {
 	if err := volume.PrepareHostPath(ctx, v.k.o.Places, source); err != nil {
 		return Place{}, err
 	}
-	p, err := v.k.o.Places.Open(ctx, source.Path, place.How{})
+	missing := place.Fail
+	if source.Type == nil || *source.Type == corev1.HostPathUnset {
+		missing = place.MakeDir
+	}
+	p, err := v.k.o.Places.Open(ctx, source.Path, place.How{Missing: missing})
 	if err != nil {
 		return Place{}, err
 	}
@@ -81,9 +80,9 @@ func (v *Volumes) hostPath(ctx context.Context, r record) (Place, error) {
 	return Place{Path: source.Path, ReadOnly: r.ReadOnly}, nil
 }
 
-// local finds a local PersistentVolume to be a directory, or the block device of one that is one. A directory is the
-// pod's fsGroup's, as with a kubelet.
-func (v *Volumes) local(ctx context.Context, r record) (Place, error) {
+// local finds a local PersistentVolume to be a directory, or a block device. A directory is the pod's fsGroup's, as with a
+// kubelet; what is on a device is given by the VM.
+func (v *Volumes) local(ctx context.Context, name string, r record) (Place, error) {
 	path := r.PV.Spec.Local.Path
 	if r.Block {
 		node, err := place.Look(ctx, path)
@@ -93,7 +92,7 @@ func (v *Volumes) local(ctx context.Context, r record) (Place, error) {
 		return Place{Path: path, Block: true, ReadOnly: r.ReadOnly}, err
 	}
 	if node, err := place.Look(ctx, path); err == nil && node.IsBlock() {
-		return Place{}, fmt.Errorf("%s is a block device, which is not formatted and mounted here: its volumeMode must be Block", path)
+		return v.disk(ctx, name, r)
 	}
 	p, err := v.k.o.Places.Open(ctx, path, place.How{})
 	if err != nil {
@@ -103,9 +102,13 @@ func (v *Volumes) local(ctx context.Context, r record) (Place, error) {
 	if !p.Directory {
 		return Place{}, fmt.Errorf("path %q is invalid, only directories and block devices are supported", path)
 	}
-	// Who is not root has pods that know no other group.
-	if group := fsGroup(v.pod); group != nil && !r.ReadOnly && os.Geteuid() == 0 {
-		if err := guesttree.Give(ctx, p.Path, int(*group)); err != nil {
+	// Once for each pod, not for each VM of it. Who is not root has pods that know no other group.
+	if group := fsGroup(v.pod); group != nil && r.Place == nil && !r.ReadOnly && os.Geteuid() == 0 {
+		give := guesttree.GiveAnyhow
+		if change := v.pod.Spec.SecurityContext.FSGroupChangePolicy; change != nil && *change == corev1.FSGroupChangeOnRootMismatch {
+			give = guesttree.Give
+		}
+		if err := give(ctx, p.Path, int(*group)); err != nil {
 			return Place{}, fmt.Errorf("give it to group %d: %w", *group, err)
 		}
 	}

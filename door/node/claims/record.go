@@ -20,11 +20,16 @@ type record struct {
 	PV       *corev1.PersistentVolume `json:"pv,omitempty"`
 	Block    bool                     `json:"block,omitempty"`
 	ReadOnly bool                     `json:"readOnly,omitempty"`
+	// Formatting: a file system is being made on it.
+	Formatting bool `json:"formatting,omitempty"`
 	// Place is where it lies; nil until it is mounted.
 	Place *Place `json:"place,omitempty"`
 	// damaged: only that there was a volume of this name is known.
 	damaged bool
 }
+
+// ofDriver tells whether a volume is a CSI driver's. Of a damaged record that is not known.
+func (r *record) ofDriver() bool { return !r.damaged && (r.PV == nil || r.PV.Spec.CSI != nil) }
 
 const suffix = ".json"
 

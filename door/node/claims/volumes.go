@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -111,19 +112,23 @@ func (v *Volumes) mount(ctx context.Context, pod *corev1.Pod, one *corev1.Volume
 				return err
 			}
 		}
-		r = next
+		if r = next; r.ofDriver() && v.k.o.CSI == nil {
+			return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", one.Name, errNoDrivers)
+		}
 		if err := v.k.take(v, one.Name, r); err != nil {
 			return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", one.Name, err)
 		}
 	}
+	fault.Point("claims.recorded")
 	place, err := v.place(ctx, one.Name, r)
 	if err != nil {
 		return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", one.Name, err)
 	}
+	fault.Point("claims.mounted")
 	if r.Place != nil && *r.Place == place {
 		return nil
 	}
-	r.Place = &place
+	r.Place, r.Formatting = &place, false
 	return v.save(one.Name, r)
 }
 
@@ -147,12 +152,18 @@ func (v *Volumes) Unmount(ctx context.Context) error {
 
 // unmount has nothing be left of one volume, and then of its record.
 func (v *Volumes) unmount(ctx context.Context, name string) error {
-	r := v.known()[name]
-	if v.k.o.CSI != nil && (r.damaged || r.PV == nil || r.PV.Spec.CSI != nil) {
-		if err := v.k.o.CSI.Unmount(ctx, v.pod.UID, name); err != nil {
-			return fmt.Errorf("UnmountVolume.TearDown failed for volume %q : %w", name, err)
-		}
+	r, err := v.known()[name], error(nil)
+	switch {
+	case !r.damaged && !r.ofDriver(): // nothing was mounted
+	case v.k.o.CSI != nil:
+		err = v.k.o.CSI.Unmount(ctx, v.pod.UID, name)
+	case r.ofDriver(): // of an earlier process that had drivers
+		err = errNoDrivers
 	}
+	if err != nil {
+		return fmt.Errorf("UnmountVolume.TearDown failed for volume %q : %w", name, err)
+	}
+	fault.Point("claims.unmounted")
 	if err := v.erase(name); err != nil {
 		return err
 	}

@@ -140,8 +140,13 @@ func TestRefuse(t *testing.T) {
 	}
 	container := func(c corev1.Container) corev1.PodSpec { return corev1.PodSpec{InitContainers: []corev1.Container{c}} }
 	for field, spec := range map[string]corev1.PodSpec{
-		"":                                    volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: zero}}),
-		"spec.volumes[0].hostPath":            volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}),
+		"":                          volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: zero}}),
+		"spec.volumes[0].hostPath":  volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}),
+		"spec.volumes[0].csi":       volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}),
+		"spec.volumes[0].ephemeral": volume(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}),
+		"spec.volumes[0].persistentVolumeClaim": volume(corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
+		}),
 		"spec.volumes[0].image":               volume(corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}}),
 		"spec.volumes[0].emptyDir.medium":     volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: one}}),
 		"spec.initContainers[0].volumeMounts": container(corev1.Container{VolumeMounts: []corev1.VolumeMount{{SubPath: "a"}}}),

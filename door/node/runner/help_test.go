@@ -176,6 +176,8 @@ type world struct {
 	resources Resources
 	watch     Watch
 	there     types.UID // of the pod that the API server has, empty for none
+	// claims are theirs; nil is none.
+	claims func(*corev1.Pod, string) volume.Claims
 	*Runner
 }
 
@@ -201,7 +203,7 @@ func (w *world) open() {
 		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"),
 		Backend: Backend{Runtime: w.runtime, Images: w.runtime, Dial: refused},
 		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: w.known, Changed: func(types.UID) {},
-		Resources: w.resources, Watch: w.watch, Logger: slog.New(slog.DiscardHandler),
+		Resources: w.resources, Claims: w.claims, Watch: w.watch, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -1,0 +1,107 @@
+package claims
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ext4 is the file system that pods' VMs mount.
+const ext4 = "ext4"
+
+// edge is how much of a device's beginning and of its end is looked at, in bytes: signatures of file systems, of partitions
+// and of volume managers lie there.
+const edge = 1 << 20
+
+// formatTimeout bounds the making of a file system.
+const formatTimeout = 2 * time.Minute
+
+// disk finds a local PersistentVolume's device to have an ext4, or makes one on a device that is blank, as a kubelet does. The
+// host neither mounts it nor reads more of it than where its signature lies: the pod's VM mounts it.
+func (v *Volumes) disk(ctx context.Context, name string, r record) (Place, error) {
+	local := r.PV.Spec.Local
+	if fs := local.FSType; fs != nil && *fs != "" && *fs != ext4 {
+		return Place{}, fmt.Errorf("file system %q of %s: the VMs of this node mount %s alone", *fs, local.Path, ext4)
+	}
+	found, err := signature(local.Path)
+	switch {
+	case err != nil:
+		return Place{}, err
+	case found == ext4 && !r.Formatting:
+	case found != "" && !r.Formatting:
+		return Place{}, fmt.Errorf("%s is neither blank nor has it %s", local.Path, ext4)
+	case r.ReadOnly:
+		return Place{}, errors.New("cannot mount unformatted disk " + local.Path + " as we are manipulating it in read-only mode")
+	default:
+		if err := v.format(ctx, name, r); err != nil {
+			return Place{}, err
+		}
+	}
+	return Place{Path: local.Path, Disk: true, ReadOnly: r.ReadOnly}, nil
+}
+
+// format makes a file system. That it does is written down before: what is half made is neither blank nor a file system. A pod
+// that ends meanwhile does not end it.
+func (v *Volumes) format(ctx context.Context, name string, r record) error {
+	r.Formatting = true
+	if err := v.save(name, r); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), formatTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", r.PV.Spec.Local.Path)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	if found, err := exec.LookPath("/usr/sbin/mkfs.ext4"); err == nil { // which may not be in the node's own PATH
+		cmd.Path, cmd.Err = found, nil
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("format %s: mkfs.ext4: %w: %.500q", r.PV.Spec.Local.Path, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// signature is ext4, empty for a device that is blank, and "?" for any other, whose pod may have written what it likes.
+func signature(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return "", fmt.Errorf("measure %s: %w", path, err)
+	}
+	head := make([]byte, min(size, edge))
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	// The superblock is at 1 KiB, and its magic number 56 bytes into it.
+	if at := 1024 + 56; len(head) > at+2 && binary.LittleEndian.Uint16(head[at:]) == 0xef53 {
+		return ext4, nil
+	}
+	tail := make([]byte, len(head))
+	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	if blank := make([]byte, len(head)); bytes.Equal(head, blank) && bytes.Equal(tail, blank) {
+		return "", nil
+	}
+	return "?", nil
+}
+
+// fsGroup is the group of a pod's volumes, nil for none.
+func fsGroup(pod *corev1.Pod) *int64 {
+	if pod.Spec.SecurityContext == nil {
+		return nil
+	}
+	return pod.Spec.SecurityContext.FSGroup
+}

@@ -1,0 +1,96 @@
+package claims
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+)
+
+// TestDisk: a device that is blank is formatted, one with an ext4 is taken as it is, and any other is left alone.
+func TestDisk(t *testing.T) {
+	t.Parallel()
+	const size = 16 << 20
+	superblock := func(disk []byte) { disk[1024+56], disk[1024+57] = 0x53, 0xef }
+	for name, tt := range map[string]struct {
+		disk      func([]byte)
+		change    func(*record)
+		formatted bool
+		says      string // empty for a disk that a pod may have
+	}{
+		"blank":         {func([]byte) {}, func(*record) {}, true, ""},
+		"ext4":          {superblock, func(*record) {}, false, ""},
+		"ext4 by name":  {superblock, func(r *record) { r.PV.Spec.Local.FSType = new("ext4") }, false, ""},
+		"read-only":     {superblock, func(r *record) { r.ReadOnly = true }, false, ""},
+		"other begin":   {func(d []byte) { d[0] = 1 }, func(*record) {}, false, "neither blank nor has it ext4"},
+		"other end":     {func(d []byte) { d[size-1] = 1 }, func(*record) {}, false, "neither blank nor has it ext4"},
+		"other type":    {func([]byte) {}, func(r *record) { r.PV.Spec.Local.FSType = new("xfs") }, false, `file system "xfs" of`},
+		"blank to read": {func([]byte) {}, func(r *record) { r.ReadOnly = true }, false, "in read-only mode"},
+		"half made":     {func(d []byte) { d[4096] = 1 }, func(r *record) { r.Formatting = true }, true, ""},
+		"not there":     {nil, func(*record) {}, false, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			path, disk := filepath.Join(w.data, "disk"), make([]byte, size)
+			if tt.disk != nil {
+				tt.disk(disk)
+				if err := os.WriteFile(path, disk, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			v := w.open(t).Of(w.pod, w.dir)
+			w.pv.Spec.Local.Path = path
+			r := record{PV: w.pv}
+			tt.change(&r)
+			place, err := v.disk(t.Context(), "v", r)
+			if tt.says != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("%v, want %q", err, tt.says)
+				}
+			} else if want := (Place{Path: path, Disk: true, ReadOnly: r.ReadOnly}); err != nil || place != want {
+				t.Errorf("%v, %v, want %v", place, err, want)
+			}
+			now, err := os.ReadFile(path)
+			if err != nil && tt.disk != nil {
+				t.Fatal(err)
+			}
+			if tt.disk != nil && bytes.Equal(now, disk) == tt.formatted {
+				t.Errorf("formatted: %t", !tt.formatted)
+			}
+			if tt.formatted {
+				if found, err := signature(path); err != nil || found != ext4 {
+					t.Errorf("formatted: %q, %v", found, err)
+				}
+				var kept record
+				if err := atomicfile.ReadJSON(filepath.Join(w.dir, "claims/v.json"), &kept); err != nil || !kept.Formatting || kept.Place != nil {
+					t.Errorf("written down before: %+v, %v", kept, err)
+				}
+			}
+		})
+	}
+}
+
+// TestUnformatted: a device that cannot be formatted is nobody's, and is tried again.
+func TestUnformatted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := filepath.Join(w.data, "disk")
+	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil { // too small for a file system
+		t.Fatal(err)
+	}
+	v := w.open(t).Of(w.pod, w.dir)
+	w.pv.Spec.Local.Path = path
+	if place, err := v.disk(t.Context(), "v", record{PV: w.pv}); err == nil || !strings.Contains(err.Error(), "mkfs.ext4") {
+		t.Errorf("%v, %v", place, err)
+	}
+	if err := os.Truncate(path, 16<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.disk(t.Context(), "v", v.known()["v"]); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,181 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// localVolume is the manifest of a local PersistentVolume of the class "local", with what else its specification says.
+func localVolume(name, path, more string) string {
+	return fmt.Sprintf(`
+---
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: %s}, spec: {capacity: {storage: 1Gi}, storageClassName: local,
+  accessModes: [ReadWriteOnce], local: {path: %s}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [
+  {key: kubernetes.io/hostname, operator: In, values: [node]}]}]}}%s}}`, name, path, more)
+}
+
+// claimOf is the specification of a claim of that class and size.
+func claimOf(size, more string) string {
+	return fmt.Sprintf(`{storageClassName: local, accessModes: [ReadWriteOnce], resources: {requests: {storage: %s}}%s}`, size, more)
+}
+
+// localClass is the manifest of the class, whose claims are bound when a pod wants them.
+const localClass = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: local}, provisioner: kubernetes.io/no-provisioner,
+  volumeBindingMode: WaitForFirstConsumer}`
+
+// place makes a directory for a volume.
+func (w *world) place(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(w.Dir, "v", name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// loop makes a block device of 16 MiB, and its file.
+func (w *world) loop(t *testing.T, name string) (device, file string) {
+	t.Helper()
+	file = filepath.Join(w.place(t, "disks"), name)
+	if err := os.WriteFile(file, make([]byte, 16<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("losetup", "--find", "--show", file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("losetup: %v: %s", err, out)
+	}
+	device = strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
+			t.Errorf("losetup: %v: %s", err, out)
+		}
+	})
+	return device, file
+}
+
+// testClaims: the volumes of claims are what the scheduler and the controllers have bound them to, and their data outlive
+// pods. A pod whose claim is not bound waits for it.
+func (w *world) testClaims(t *testing.T) {
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	w.quiet(ctx, t)
+	bare, file := w.loop(t, "bare")
+	blank, _ := w.loop(t, "blank")
+	w.apply(ctx, t, localClass+localVolume("pv-set", w.place(t, "set"), "")+localVolume("pv-own", w.place(t, "own"), "")+
+		localVolume("pv-block", bare, ", volumeMode: Block")+localVolume("pv-disk", blank, "")+fmt.Sprintf(`
+---
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-host}, spec: {capacity: {storage: 1Gi}, storageClassName: "",
+  accessModes: [ReadWriteMany], claimRef: {namespace: default, name: host}, hostPath: {path: %s, type: Directory}}}`, w.place(t, "host")))
+	t.Cleanup(func() { // before the volumes, which are kept as long as they are bound
+		ctx := testdeadline.Context(t, time.Minute)
+		w.typed(context.WithoutCancel(ctx), t, "", "delete", "pvc", "--ignore-not-found", "host", "block", "disk")
+	})
+	t.Run("late", w.testLateClaim)
+	t.Run("kinds", func(t *testing.T) { w.testClaimKinds(t, file) })
+	t.Run("set", w.testClaimsOfSet)
+}
+
+// testLateClaim: an event tells what the pod waits for, and it runs when that is there.
+func (w *world) testLateClaim(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.pod(ctx, t, "late", `{nodeName: node, volumes: [{name: v, persistentVolumeClaim: {claimName: host}}],
+  containers: [{name: c, command: [sh, -c, "echo late >/v/f; echo done; exec sleep 1000"], volumeMounts: [{name: v, mountPath: /v}]}]}`)
+	w.Wait(ctx, t, "the event", func(ctx context.Context) error {
+		if got := w.messages(ctx, t, "late", "FailedMount"); !strings.Contains(got, `persistentvolumeclaims "host" not found`) {
+			return fmt.Errorf("events %q", got)
+		}
+		return nil
+	})
+	w.claim(ctx, t, "host", `{storageClassName: "", volumeName: pv-host, accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}`)
+	w.says(ctx, t, "late", corev1.PodLogOptions{}, "done\n")
+	if text, err := os.ReadFile(filepath.Join(w.place(t, "host"), "f")); err != nil || string(text) != "late\n" {
+		t.Errorf("on the host: %q, %v", text, err)
+	}
+}
+
+// claim makes a claim, which the caller removes.
+func (w *world) claim(ctx context.Context, t *testing.T, name, spec string) {
+	t.Helper()
+	manifest := fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s}, spec: %s}`, name, spec)
+	w.typed(ctx, t, manifest, "apply", "-f", "-")
+}
+
+// messages are those of a pod's events of a reason.
+func (w *world) messages(ctx context.Context, t *testing.T, pod, reason string) string {
+	t.Helper()
+	list, err := w.Client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod + ",reason=" + reason})
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	var all []string
+	for i := range list.Items {
+		all = append(all, list.Items[i].Message)
+	}
+	return strings.Join(all, "\n")
+}
+
+// testClaimKinds: one pod has a hostPath, to write and to read, a volume of its own, a block device, and the file system of
+// another, which is made. With the pod goes the claim of its own.
+func (w *world) testClaimKinds(t *testing.T, disk string) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.claim(ctx, t, "block", claimOf("1Gi", ", volumeMode: Block"))
+	w.claim(ctx, t, "disk", claimOf("1Gi", ", volumeName: pv-disk"))
+	w.pod(ctx, t, "kinds", `{volumes: [{name: host, persistentVolumeClaim: {claimName: host}},
+    {name: read, persistentVolumeClaim: {claimName: host, readOnly: true}},
+    {name: bare, persistentVolumeClaim: {claimName: block}}, {name: disk, persistentVolumeClaim: {claimName: disk}},
+    {name: own, ephemeral: {volumeClaimTemplate: {spec: `+claimOf("1Gi", ", volumeName: pv-own")+`}}}],
+  securityContext: {fsGroup: 4711},
+  containers: [{name: c, volumeMounts: [{name: host, mountPath: /host, subPath: part}, {name: read, mountPath: /read},
+      {name: own, mountPath: /own}, {name: disk, mountPath: /disk}], volumeDevices: [{name: bare, devicePath: /dev/xvda}],
+    command: [sh, -c, "echo kinds >/host/f; cat /read/part/f; touch /read/g 2>/dev/null || echo read-only;
+      echo own >/own/f; stat -c %g /own/f; echo disk | dd of=/dev/xvda conv=fsync 2>/dev/null;
+      touch /disk/f; stat -c %g /disk/f; grep -o '/disk ext4' /proc/mounts; exec sleep 1000"]}]}`)
+	w.ready(ctx, t, "kinds")
+	w.says(ctx, t, "kinds", corev1.PodLogOptions{}, "kinds\nread-only\n4711\n4711\n/disk ext4\n")
+	for path, want := range map[string]string{
+		filepath.Join(w.place(t, "host"), "part/f"): "kinds\n", filepath.Join(w.place(t, "own"), "f"): "own\n",
+	} {
+		if text, err := os.ReadFile(path); err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+	}
+	w.typed(ctx, t, "", "delete", "pod", "kinds")
+	if text, err := os.ReadFile(disk); err != nil || !strings.HasPrefix(string(text), "disk\n") {
+		t.Errorf("the disk begins with %.10q, %v", text, err)
+	}
+	w.Wait(ctx, t, "the end of the pod's own claim", func(ctx context.Context) error {
+		_, err := w.Client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "kinds-own", metav1.GetOptions{})
+		if !errors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %w", err)
+		}
+		return nil
+	})
+}
+
+// testClaimsOfSet: a StatefulSet's pod has the data of the one before it.
+func (w *world) testClaimsOfSet(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.apply(ctx, t, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: data}, spec: {replicas: 1, serviceName: data,
+  persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}, selector: {matchLabels: {app: data}},
+  volumeClaimTemplates: [{metadata: {name: v}, spec: `+claimOf("1Gi", "")+`}],
+  template: {metadata: {labels: {app: data}}, spec: {terminationGracePeriodSeconds: 1,
+    containers: [{name: c, image: IMAGE, volumeMounts: [{name: v, mountPath: /v}],
+      command: [sh, -c, "echo run >>/v/f; cat /v/f; exec sleep 1000"]}]}}}}`)
+	w.typed(ctx, t, "", "rollout", "status", "statefulset/data", "--timeout=100s")
+	w.says(ctx, t, "data-0", corev1.PodLogOptions{}, "run\n")
+	w.typed(ctx, t, "", "delete", "pod", "data-0")
+	w.typed(ctx, t, "", "rollout", "status", "statefulset/data", "--timeout=100s")
+	w.says(ctx, t, "data-0", corev1.PodLogOptions{}, "run\nrun\n")
+}
