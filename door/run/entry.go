@@ -102,6 +102,9 @@ func (s *server) allocatable(ctx context.Context, sandbox string) (corev1.Resour
 	}, nil
 }
 
+// Release implements manager.Door: Configure takes nothing in.
+func (e *entry) Release() {}
+
 // Event implements manager.Door: who follows the run is told of warnings.
 func (e *entry) Event(ev pod.Event) {
 	if ev.Warning && ev.Reason != "BackOff" && !e.expected(ev) {

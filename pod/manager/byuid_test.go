@@ -16,7 +16,7 @@ func TestByUID(t *testing.T) {
 		told := make(chan string, 100)
 		m, err := Open(t.Context(), Options{
 			Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"), Runtime: w.runtime,
-			Door:  func(*Pod) Door { return fakeDoor{w} },
+			Door:  func(p *Pod) Door { return fakeDoor{w, p} },
 			ByUID: true, Changed: func(p *Pod) { told <- string(p.UID()) + " " + string(p.Status().Phase) },
 		})
 		if err != nil {

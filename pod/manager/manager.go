@@ -64,6 +64,9 @@ type Door interface {
 	Configure(o *pod.Options) error
 	// Event is told what happens to the pod, in order; it must not block.
 	Event(pod.Event)
+	// Release gives back what Configure has taken in, if it has: the pod has ended, or cannot be run. Configure
+	// may come again.
+	Release()
 }
 
 // Manager holds the pods of one door, by their UIDs. Methods may be called at once.

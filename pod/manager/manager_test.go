@@ -24,8 +24,8 @@ func TestLife(t *testing.T) {
 		if s := p.Status(); s.Phase != corev1.PodFailed || s.ContainerStatuses[0].State.Terminated.ExitCode != 3 {
 			t.Errorf("it ended as %+v", s)
 		}
-		if p.Err() != nil || m.Running() || w.held != 0 {
-			t.Errorf("error %v, running %v, held %d", p.Err(), m.Running(), w.held)
+		if p.Err() != nil || m.Running() || w.held != 0 || len(w.holds()) > 0 {
+			t.Errorf("error %v, running %v, held %d, what its door has %v", p.Err(), m.Running(), w.held, w.holds())
 		}
 		if err := p.Start(t.Context()); err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestRunning(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
 		p := w.run(m, Record{Pod: spec("web")})
-		if !m.Running() || w.held != 1 || p.HasEnded() || p.Ending() {
+		if !m.Running() || w.held != 1 || len(w.holds()) != 1 || p.HasEnded() || p.Ending() {
 			t.Errorf("running %v, held %d, ended %v, ending %v", m.Running(), w.held, p.HasEnded(), p.Ending())
 		}
 		if err := p.Start(t.Context()); !errors.Is(err, ErrConflict) {

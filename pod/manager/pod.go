@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/manager/events"
@@ -64,6 +65,7 @@ func (m *Manager) newPod(rec Record, failFast bool) (*Pod, error) {
 		m.o.Logger.Warn("a pod's events could not be read back", "pod", p.Key(), "error", lost)
 	}
 	if rec.Ended != nil {
+		p.door.Release()
 		p.kept = true
 		close(p.done)
 	}
@@ -107,13 +109,18 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 	}
 	p.waits(rec, &o)
 	if err := p.door.Configure(&o); err != nil {
+		p.door.Release()
 		return nil, err
 	}
 	supervised, err := pod.New(o)
-	if err == nil && rec.Before != nil {
+	if err != nil {
+		p.door.Release()
+		return nil, errclass.With(ErrInvalid, err)
+	}
+	if rec.Before != nil {
 		supervised.Update(rec.spec(), nil) // the resize that an earlier manager began
 	}
-	return supervised, err
+	return supervised, nil
 }
 
 func (p *Pod) event(ev pod.Event) {

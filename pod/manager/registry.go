@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
@@ -32,22 +31,31 @@ func (m *Manager) Add(rec Record, given Objects) (*Pod, error) {
 	if err == nil && !given.Empty() {
 		err = p.PutObjects(given)
 	}
-	if err != nil {
-		return nil, errors.Join(errclass.With(ErrInvalid, err), os.RemoveAll(p.dir))
+	if err == nil {
+		err = m.enter(p)
 	}
+	if err != nil {
+		p.door.Release()
+		return nil, errors.Join(err, os.RemoveAll(p.dir))
+	}
+	return p, nil
+}
+
+// enter saves a new pod, and has it be there, if its name is free.
+func (m *Manager) enter(p *Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, other := range m.pods {
 		if !m.o.ByUID && other.Key() == p.Key() {
-			return nil, errors.Join(fmt.Errorf("pod %s %w", p.Key(), ErrExists), os.RemoveAll(p.dir))
+			return fmt.Errorf("pod %s %w", p.Key(), ErrExists)
 		}
 	}
 	if err := p.save(); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(p.dir))
+		return err
 	}
 	fault.Point("pod.saved")
 	m.pods[p.UID()] = p
-	return p, nil
+	return nil
 }
 
 // Forget removes all that is kept of a pod that was never run, or whose parts are
@@ -57,6 +65,7 @@ func (m *Manager) Forget(p *Pod) error {
 	if err := os.RemoveAll(p.dir); err != nil {
 		return fmt.Errorf("remove pod %s: %w", p.Key(), err)
 	}
+	p.door.Release()
 	p.mu.Lock()
 	p.gone = true
 	p.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,12 +83,23 @@ func TestAdd(t *testing.T) {
 		if _, err := m.Add(Record{Pod: aliases}, Objects{}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("one that cannot be run: %v", err)
 		}
+		w.refuse = errors.New("a full disk")
+		if _, err := m.Add(Record{Pod: spec("late")}, Objects{}); !errors.Is(err, w.refuse) || errors.Is(err, ErrInvalid) {
+			t.Errorf("one that cannot be run now: %v", err)
+		}
+		w.refuse = nil
+		if left := w.holds(); !slices.Equal(left, []types.UID{first.UID(), "elsewhere"}) {
+			t.Errorf("held: %v", left)
+		}
 		if err := m.Forget(first); err != nil {
 			t.Fatal(err)
 		}
 		left, err := os.ReadDir(filepath.Join(w.dir, "pods"))
 		if err != nil || len(left) != 1 || left[0].Name() != "elsewhere" {
 			t.Errorf("left: %v, %v", left, err)
+		}
+		if left := w.holds(); !slices.Equal(left, []types.UID{"elsewhere"}) {
+			t.Errorf("held: %v", left)
 		}
 	})
 }

@@ -28,6 +28,7 @@ func (p *Pod) Run() {
 		defer release()
 		stop := p.keepVerdicts(supervised)
 		err := supervised.Run(p.m.ctx)
+		p.door.Release()
 		stop()
 		p.failJob()
 		remove := p.finish(err)

@@ -2,7 +2,9 @@ package manager
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,6 +26,7 @@ type world struct {
 	mu     sync.Mutex
 	events []string
 	held   int // pods that are supervised
+	taken  map[types.UID]bool
 }
 
 // inWorld runs a test on a clock of its own, so that every wait is over at once.
@@ -35,12 +38,37 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 	})
 }
 
-type fakeDoor struct{ w *world }
+type fakeDoor struct {
+	w *world
+	p *Pod
+}
+
+// take notes that a door has taken something in for a pod, or given it back.
+func (w *world) take(uid types.UID, taken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.taken == nil {
+		w.taken = map[types.UID]bool{}
+	}
+	if w.taken[uid] = taken; !taken {
+		delete(w.taken, uid)
+	}
+}
+
+// holds are the pods for which doors hold something.
+func (w *world) holds() []types.UID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.taken))
+}
 
 func (d fakeDoor) Configure(o *pod.Options) error {
 	o.Runtime, o.Images = d.w.runtime, d.w.runtime
+	d.w.take(o.Pod.UID, true)
 	return d.w.refuse
 }
+
+func (d fakeDoor) Release() { d.w.take(d.p.UID(), false) }
 
 func (d fakeDoor) Event(e pod.Event) {
 	d.w.mu.Lock()
@@ -53,7 +81,7 @@ func (w *world) open() *Manager {
 	w.t.Helper()
 	m, err := Open(w.t.Context(), Options{
 		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"), Runtime: w.runtime,
-		Door: func(*Pod) Door { return fakeDoor{w} },
+		Door: func(p *Pod) Door { return fakeDoor{w, p} },
 		Hold: func() func() { w.hold(1); return func() { w.hold(-1) } },
 	})
 	if err != nil {

@@ -17,19 +17,19 @@ import (
 
 // door is what the node adds to a pod.
 type door struct {
-	r       *Runner
-	p       *manager.Pod
-	objects volume.Objects
-	claims  volume.Claims // nil for none
-	release func()
+	r      *Runner
+	p      *manager.Pod
+	claims volume.Claims // nil for none
+
+	mu      sync.Mutex
+	objects volume.Objects // of the pod, from Configure to Release
+	release func()         // of those; nil for none
 
 	resize sync.Mutex // held while what the pod asks for, and has of the node, may change
 }
 
 func (r *Runner) door(p *manager.Pod) manager.Door {
 	d := &door{r: r, p: p}
-	objects, release := r.o.Objects.Of(p.Given())
-	d.objects, d.release = objects, sync.OnceFunc(release)
 	if r.o.Claims != nil {
 		d.claims = r.o.Claims(p.Given(), p.Dir())
 	}
@@ -42,7 +42,7 @@ func (d *door) Configure(o *pod.Options) error {
 	o.Runtime, o.Images = node.Backend.Runtime, node.Backend.Images
 	o.Dial, o.Pauses, o.Resume, o.Allocatable = node.Backend.Dial, node.Backend.Pauses, node.Backend.Resume, node.Backend.Allocatable
 	o.SeccompDir, o.NodeName, o.HostIP, o.ClusterDomain = node.SeccompDir, node.Node, node.HostIP, node.ClusterDomain
-	o.Objects, o.Claims, o.Places = d.objects, d.claims, node.Backend.Places
+	o.Objects, o.Claims, o.Places = d.take(), d.claims, node.Backend.Places
 	o.FailFast, o.SoftStorage = false, true // a node evicts
 	if node.Services != nil {
 		o.Services = func(ctx context.Context) ([]*corev1.Service, error) { return node.Services(ctx, d.p.UID()) }
@@ -57,6 +57,26 @@ func (d *door) Configure(o *pod.Options) error {
 		}
 	}
 	return nil
+}
+
+// take has the objects that the pod refers to be followed.
+func (d *door) take() volume.Objects {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.release == nil {
+		d.objects, d.release = d.r.o.Objects.Of(d.p.Given())
+	}
+	return d.objects
+}
+
+// Release implements manager.Door: nothing is followed for a pod that does not run.
+func (d *door) Release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.release != nil {
+		d.release()
+	}
+	d.objects, d.release = nil, nil
 }
 
 // conditions are those that others have set on the pod, for its readiness gates.

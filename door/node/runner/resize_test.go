@@ -111,6 +111,9 @@ func TestResizeAcrossRunners(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
+		w.runtime.mu.Lock()
+		w.runtime.fails["UpdatePodSandboxResources"] = 1 // it is under way for longer than it takes to look
+		w.runtime.mu.Unlock()
 		a = w.ledger() // which takes over
 		w.Reserve(a.Take)
 		has(t, "under way", a, "1500m")

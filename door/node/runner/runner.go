@@ -252,7 +252,6 @@ func (r *Runner) Remove(ctx context.Context, uid types.UID) error {
 	if err := p.Remove(ctx, false); err != nil {
 		return err
 	}
-	p.Door().(*door).release()
 	if r.o.Watch != nil {
 		r.o.Watch.Removed(uid)
 	}
