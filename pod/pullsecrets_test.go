@@ -40,11 +40,13 @@ func TestPullSecretsAreTried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, pod := newFake(), testpod.New("Always", "a")
 		pod.Spec.Containers[0].Image = "r.example/a/b:1"
-		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "wide"}, {Name: "none"}, {Name: "other"}, {Name: "narrow"}}
+		for _, name := range []string{"wide", "none", "opaque", "other", "narrow"} {
+			pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+		}
 		fake.pulls["r.example/a/b:1"] = []error{errors.New("unauthorized")}
 		s := supervise(t, fake, pod, func(o *Options) {
 			o.Objects = secrets{"wide": config("r.example", "wide"), "other": config("elsewhere", "other"),
-				"narrow": config("r.example/a", "narrow")}
+				"narrow": config("r.example/a", "narrow"), "opaque": {Type: corev1.SecretTypeOpaque}}
 		})
 		want := []string{"PullImage r.example/a/b:1 narrow", "PullImage r.example/a/b:1 wide"}
 		if diff := cmp.Diff(want, fake.called("PullImage")); diff != "" {
@@ -52,10 +54,10 @@ func TestPullSecretsAreTried(t *testing.T) {
 		}
 		told := false
 		for _, e := range s.events {
-			told = told || e.Reason == "FailedToRetrieveImagePullSecret" && strings.Contains(e.Message, "(none)")
+			told = told || e.Reason == "FailedToRetrieveImagePullSecret" && strings.Contains(e.Message, "(none, opaque)")
 		}
 		if !told {
-			t.Errorf("the missing secret is not told: %+v", s.events)
+			t.Errorf("the secrets without credentials are not told: %+v", s.events)
 		}
 	})
 }

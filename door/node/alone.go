@@ -106,6 +106,7 @@ type none struct{}
 
 func (none) Of(*corev1.Pod) (volume.Objects, func()) { return none{}, func() {} }
 func (none) Known(*corev1.Pod) bool                  { return true }
+func (none) Refer(*corev1.Pod)                       {}
 func (none) Forget(types.UID)                        {}
 
 func (none) ConfigMap(_ context.Context, name string) (*corev1.ConfigMap, error) {

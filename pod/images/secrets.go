@@ -25,6 +25,9 @@ type credential struct {
 	password string
 }
 
+// errNone says that a secret holds something else than credentials for images.
+var errNone = errors.New("it has no credentials for images")
+
 // pullSecrets are the credentials of the pod's imagePullSecrets, the longest
 // place first, and the names of the secrets that there are none of.
 func pullSecrets(ctx context.Context, o *config.Options) (out []credential, missing []string, err error) {
@@ -41,6 +44,10 @@ func pullSecrets(ctx context.Context, o *config.Options) (out []credential, miss
 			return nil, nil, fmt.Errorf("image pull secret %s: %w", ref.Name, err)
 		}
 		list, err := credentials(secret)
+		if errors.Is(err, errNone) { // as one that is not there: the image may be everybody's
+			missing = append(missing, ref.Name)
+			continue
+		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("image pull secret %s: %w", ref.Name, err)
 		}
@@ -59,18 +66,22 @@ func credentials(secret *corev1.Secret) ([]credential, error) {
 		Auth     string `json:"auth"`
 	}
 	var entries map[string]entry
+	var data []byte
 	var err error
 	switch secret.Type {
 	case corev1.SecretTypeDockerConfigJson:
 		var file struct {
 			Auths map[string]entry `json:"auths"`
 		}
-		err = json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &file)
+		data = secret.Data[corev1.DockerConfigJsonKey]
+		err = json.Unmarshal(data, &file)
 		entries = file.Auths
 	case corev1.SecretTypeDockercfg:
-		err = json.Unmarshal(secret.Data[corev1.DockerConfigKey], &entries)
-	default:
-		return nil, fmt.Errorf("its type %q is not one for images", secret.Type)
+		data = secret.Data[corev1.DockerConfigKey]
+		err = json.Unmarshal(data, &entries)
+	}
+	if len(data) == 0 {
+		return nil, errNone
 	}
 	if err != nil {
 		return nil, fmt.Errorf("it is not in the form of its type, %s", secret.Type)

@@ -41,7 +41,8 @@ type Options struct {
 	Pod func(namespace, name string) *corev1.Pod
 	// Known tells whether all static pods are known.
 	Known func() bool
-	// Changed is told of each mirror whose status may not be that of its pod. It must not block.
+	// Changed is told of each mirror whose status may not be that of its pod, and of each that is gone. It must not
+	// block.
 	Changed func(mirror types.UID)
 	Logger  *slog.Logger
 }
@@ -67,6 +68,9 @@ func New(o Options) (*Keeper, error) {
 				object = last.Obj
 			}
 			k.saw(object)
+			if pod, ok := object.(*corev1.Pod); ok && pods.MirrorOf(pod) != "" {
+				o.Changed(pod.UID)
+			}
 		},
 	})
 	if err != nil {

@@ -141,6 +141,9 @@ func TestMirror(t *testing.T) {
 		if m := w.mirror(); m != nil {
 			t.Errorf("its pod is gone, and it is there: %v", m)
 		}
+		if last := len(w.changed) - 1; w.changed[last] != m.UID || last < 1 {
+			t.Errorf("of its end nobody was told: %v", w.changed)
+		}
 	})
 }
 

@@ -91,6 +91,21 @@ func (c *Cache) Known(pod *corev1.Pod) bool {
 	return true
 }
 
+// Refer has what a pod refers to now be watched as well: its ephemeral containers are added while it runs.
+func (c *Cache) Refer(pod *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.views[pod.UID]
+	if v == nil {
+		return
+	}
+	for _, k := range references(pod) {
+		if v.items[k] == nil {
+			c.refer(k, v)
+		}
+	}
+}
+
 // view makes the view of a pod. It is called with mu held.
 func (c *Cache) view(pod *corev1.Pod) *view {
 	v := &view{c: c, uid: pod.UID, pod: pod, namespace: pod.Namespace}

@@ -119,6 +119,36 @@ func TestOnlyWhatIsReferenced(t *testing.T) {
 	})
 }
 
+// TestRefer: what an ephemeral container refers to is there as well, until the pod has ended.
+func TestRefer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		if err := w.client.Tracker().Add(secretOf("other", "2")); err != nil {
+			t.Fatal(err)
+		}
+		debugged := pod("1")
+		debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "other"}}}},
+		}}}
+		w.Refer(debugged) // which does not run
+		own, release := w.Of(pod("1"))
+		if _, err := own.Secret(t.Context(), "other"); !errors.Is(err, volume.ErrNotFound) {
+			t.Errorf("before anybody refers to it: %v", err)
+		}
+		w.Refer(debugged)
+		w.Refer(debugged)
+		if got, err := own.Secret(t.Context(), "other"); err != nil || string(got.Data["k"]) != "2" {
+			t.Errorf("%v, %v", got, err)
+		}
+		release()
+		synctest.Wait()
+		w.Cache.mu.Lock()
+		defer w.Cache.mu.Unlock()
+		if len(w.items)+len(w.views) > 0 {
+			t.Errorf("%d objects and %d pods are left", len(w.items), len(w.views))
+		}
+	})
+}
+
 // TestLate: what is not there yet wakes the pod when it comes, changes and goes.
 func TestLate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -164,6 +164,7 @@ type nothing struct{ volume.Objects }
 
 func (n nothing) Of(*corev1.Pod) (volume.Objects, func()) { return n, func() {} }
 func (nothing) Known(*corev1.Pod) bool                    { return true }
+func (nothing) Refer(*corev1.Pod)                         {}
 func (nothing) Forget(types.UID)                          {}
 func (nothing) Changed() <-chan struct{}                  { return nil }
 

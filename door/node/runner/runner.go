@@ -50,6 +50,8 @@ type Objects interface {
 	// Known tells whether it is known of all objects of a pod that has been given them whether
 	// they are there.
 	Known(p *corev1.Pod) bool
+	// Refer has those followed as well that a pod refers to now.
+	Refer(p *corev1.Pod)
 	// Forget drops what is kept of a pod that was never given them.
 	Forget(uid types.UID)
 }

@@ -23,7 +23,10 @@ func (r *Runner) Update(ctx context.Context, p *corev1.Pod) error {
 	if len(p.Spec.ReadinessGates) > 0 {
 		supervised.Changed()
 	}
-	r.debug(ctx, supervised, p.Spec.EphemeralContainers)
+	if len(p.Spec.EphemeralContainers) > 0 && !supervised.HasEnded() {
+		r.o.Objects.Refer(p)
+		r.debug(ctx, supervised, p.Spec.EphemeralContainers)
+	}
 	resize := &supervised.Door().(*door).resize
 	resize.Lock()
 	defer resize.Unlock()
@@ -82,7 +85,7 @@ func (r *Runner) Reserve(take func(*corev1.Pod)) {
 func (r *Runner) debug(ctx context.Context, p *manager.Pod, list []corev1.EphemeralContainer) {
 	for _, added := range list {
 		known := slices.ContainsFunc(p.Spec().Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == added.Name })
-		if known || p.HasEnded() {
+		if known {
 			continue
 		}
 		r.beside.Go(func() {

@@ -99,6 +99,7 @@ func (r *Reporter) next(ctx context.Context) bool {
 	defer r.queue.Done(uid)
 	pod := r.o.Pod(uid)
 	if pod == nil { // of no API server, or not any more
+		r.Forget(uid)
 		r.queue.Forget(uid)
 		return true
 	}

@@ -28,6 +28,7 @@ type world struct {
 	mu      sync.Mutex
 	now     corev1.PodStatus
 	has     bool
+	gone    bool // from the API server
 	patches []string
 	fail    error // of each patch
 	react   func(patch string) *corev1.Pod
@@ -57,7 +58,14 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 			return w.fail != nil, nil, w.fail
 		})
 		w.r = New(Options{
-			Client: w.client, Pod: func(types.UID) *corev1.Pod { return p },
+			Client: w.client, Pod: func(types.UID) *corev1.Pod {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if w.gone {
+					return nil
+				}
+				return p
+			},
 			Status: func(types.UID) (corev1.PodStatus, bool) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -275,6 +283,22 @@ func TestFailedDoesNotRun(t *testing.T) {
 		if end := c.State.Terminated; c.Ready || *c.Started || end == nil || end.ExitCode != 137 || !end.StartedAt.Equal(&began) ||
 			d.State.Terminated == nil || d.State.Terminated.ExitCode != 3 {
 			t.Errorf("told: %+v and %+v", c, d)
+		}
+	})
+}
+
+// TestForgotten: nothing is kept of a pod that the API server does not have any more, a mirror for example.
+func TestForgotten(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.set(ready(corev1.ConditionTrue))
+		w.mu.Lock()
+		w.gone = true
+		w.mu.Unlock()
+		w.set(ready(corev1.ConditionFalse))
+		w.r.mu.Lock()
+		defer w.r.mu.Unlock()
+		if len(w.patches) != 1 || len(w.r.last) != 0 {
+			t.Errorf("%d patches, %d pods are kept", len(w.patches), len(w.r.last))
 		}
 	})
 }
