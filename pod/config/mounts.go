@@ -97,11 +97,10 @@ func readOnly(o *Options, name string, source *corev1.VolumeSource) bool {
 // container has.
 func containerDevices(o *Options, container *corev1.Container) (out []*runtimeapi.Device) {
 	for _, device := range container.VolumeDevices {
-		access := "mrw"
+		access := cmp.Or(o.Pod.Annotations[annotations.Device+device.Name], "mrw")
 		if o.Claimed[device.Name].ReadOnly {
-			access = "r"
+			access = "r" // whatever the pod says
 		}
-		access = cmp.Or(o.Pod.Annotations[annotations.Device+device.Name], access)
 		out = append(out, &runtimeapi.Device{
 			ContainerPath: device.DevicePath, HostPath: filepath.Join(o.Volumes(), layout.HostPath, device.Name), Permissions: access,
 		})
