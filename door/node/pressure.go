@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/eviction"
 	"github.com/bulkhead-project/bulkhead/door/node/images"
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
 	"github.com/bulkhead-project/bulkhead/door/node/shutdown"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
@@ -26,6 +27,7 @@ func (n *node) guard() {
 		}
 	}
 	changed := func() {
+		n.static.room() // the machine may go on after all
 		if n.keeper != nil {
 			n.keeper.Look()
 		}
@@ -69,7 +71,9 @@ func (n *node) admits(pod *corev1.Pod) (reason, message string) {
 
 // terminate ends a pod before its machine goes down, and tells the API server.
 func (n *node) terminate(ctx context.Context, pod *corev1.Pod, grace int64) error {
-	if err := n.runner.Condemn(ctx, pod.UID, grace, manager.Verdict{Reason: shutdown.Reason, Message: shutdown.Message}); err != nil {
+	if err := n.runner.Condemn(ctx, pod.UID, grace, manager.Verdict{
+		Reason: shutdown.Reason, Message: shutdown.Message, Passing: pods.Static(pod.UID),
+	}); err != nil {
 		return err
 	}
 	if n.cache == nil {

@@ -25,7 +25,7 @@ type static struct {
 
 	mu     sync.Mutex
 	names  map[types.UID]types.NamespacedName
-	failed map[types.UID]corev1.PodStatus // of those that the machine does not have
+	failed map[types.UID]corev1.PodStatus // of those that the node does not take
 }
 
 var _ pods.Reporter = (*static)(nil)
@@ -61,6 +61,7 @@ func (s *static) open(admits *admission.Admission) error {
 		Source: s, Runner: s.n.runner.Static(s.removed), Reporter: s, Admission: admits, Events: s.n.events.Recorder, Logger: s.n.o.Logger,
 	})
 	s.pods.Store(c)
+	admits.Follow(s.room)
 	return err
 }
 
@@ -123,6 +124,17 @@ func (s *static) ended(uid types.UID) {
 	}
 }
 
+// room has the pods that wait be tried again: the node may take them now.
+func (s *static) room() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, status := range s.failed {
+		if status.Phase == corev1.PodPending {
+			s.wake(uid)
+		}
+	}
+}
+
 // removed is called when the machine has nothing of a pod any more: another one of its name may run, and is shown.
 func (s *static) removed(namespace, name string) {
 	if next := s.source.Named(namespace, name); next != nil {
@@ -153,7 +165,14 @@ func (s *static) status(uid types.UID) (corev1.PodStatus, bool) {
 }
 
 // Changed implements pods.Reporter.
-func (s *static) Changed(uid types.UID) { s.look(uid) }
+func (s *static) Changed(uid types.UID) {
+	if s.n.runner.Has(uid) && !s.n.runner.Revivable(uid) { // it is taken now
+		s.mu.Lock()
+		delete(s.failed, uid)
+		s.mu.Unlock()
+	}
+	s.look(uid)
+}
 
 // Report implements pods.Reporter: how a pod ended is told of by its mirror, if that is there in time. No end
 // waits for an API server.
@@ -162,12 +181,22 @@ func (s *static) Report(_ context.Context, p *corev1.Pod) error {
 	return nil
 }
 
-// Fail implements pods.Reporter.
+// Fail implements pods.Reporter. A pod that waits is pending, for want of what the reason says.
 func (s *static) Fail(_ context.Context, p *corev1.Pod, reason, message string) error {
-	s.n.o.Logger.Warn("a static pod does not run", "pod", p.Namespace+"/"+p.Name, "reason", reason, "message", message)
+	status := corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: message, StartTime: new(metav1.Now())}
+	if pods.Waits(p, reason) {
+		status.Phase = corev1.PodPending
+	}
 	s.mu.Lock()
-	s.failed[p.UID] = corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: message, StartTime: new(metav1.Now())}
+	before, known := s.failed[p.UID]
+	if known {
+		status.StartTime = before.StartTime
+	}
+	s.failed[p.UID] = status
 	s.mu.Unlock()
+	if before.Reason != reason || !known {
+		s.n.o.Logger.Warn("a static pod does not run", "pod", p.Namespace+"/"+p.Name, "reason", reason, "message", message)
+	}
 	s.look(p.UID)
 	return nil
 }

@@ -15,6 +15,8 @@ type Verdict struct {
 	// Own: the pod has itself broken a limit of its own. Any other end is a disruption, which the condition
 	// DisruptionTarget tells of.
 	Own bool `json:"own,omitempty"`
+	// Passing: the reason is one that passes, and the pod is to run again then.
+	Passing bool `json:"passing,omitempty"`
 	// Time is when it was spoken. Condemn sets it.
 	Time metav1.Time `json:"time"`
 }

@@ -27,6 +27,7 @@ type Admission struct {
 	pressure func(*corev1.Pod) (reason, message string)
 
 	mu    sync.Mutex
+	freed func() // nil for nobody
 	given map[types.UID]corev1.ResourceList
 	ports map[types.UID][]hostPort // of those that have some
 }
@@ -50,9 +51,21 @@ func (a *Admission) Take(pod *corev1.Pod) {
 // Release gives a pod's resources and ports back.
 func (a *Admission) Release(uid types.UID) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	_, had := a.given[uid]
 	delete(a.given, uid)
 	delete(a.ports, uid)
+	freed := a.freed
+	a.mu.Unlock()
+	if had && freed != nil {
+		freed()
+	}
+}
+
+// Follow has freed be called when a pod has given back something. It must not block.
+func (a *Admission) Follow(freed func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.freed = freed
 }
 
 // Admit implements pods.Admission.

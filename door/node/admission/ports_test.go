@@ -75,3 +75,24 @@ func TestHostPortsTaken(t *testing.T) {
 		}
 	}
 }
+
+// TestFollow: who follows is told when something is given back, and not when there was nothing to give.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	a, told := New(node, nil, nil), 0
+	a.Release("none")
+	a.Follow(func() { told++ })
+	p := pod(t, "p", `containers: [{name: c, resources: {requests: {cpu: "1"}}}]`)
+	a.Hold(p)
+	a.Release(p.UID)
+	if told != 0 {
+		t.Errorf("told %d times of nothing", told)
+	}
+	a.Take(p)
+	a.Hold(p)
+	a.Release(p.UID)
+	a.Release(p.UID)
+	if told != 2 {
+		t.Errorf("told %d times", told)
+	}
+}

@@ -57,8 +57,13 @@ func (a *Admission) room(pod *corev1.Pod, node *corev1.Node, name corev1.Resourc
 // was released is given nothing.
 func (a *Admission) Hold(pod *corev1.Pod) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, taken := a.given[pod.UID]; taken {
+	_, taken := a.given[pod.UID]
+	if taken {
 		a.given[pod.UID] = requests(pod)
+	}
+	freed := a.freed
+	a.mu.Unlock()
+	if taken && freed != nil {
+		freed()
 	}
 }

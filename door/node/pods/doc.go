@@ -36,6 +36,10 @@ type Runner interface {
 	Has(uid types.UID) bool
 	// HasEnded tells whether the pod is there and has ended.
 	HasEnded(uid types.UID) bool
+	// Revivable tells whether the pod is there, and has ended for a reason that passes.
+	Revivable(uid types.UID) bool
+	// Revive runs such a pod again.
+	Revive(ctx context.Context, uid types.UID) error
 	// Given is the pod as it was given last, nil for none.
 	Given(uid types.UID) *corev1.Pod
 	// All are the pods that are there.
@@ -87,6 +91,13 @@ type Admission interface {
 	Admit(pod *corev1.Pod) *Rejection
 	Release(uid types.UID)
 }
+
+// unsupported is the reason of what no node of Bulkhead's ever takes.
+const unsupported = "UnexpectedAdmissionError"
+
+// Waits tells whether a pod that was rejected with that reason is tried again. Nobody makes another pod in the place of a
+// static one.
+func Waits(pod *corev1.Pod, reason string) bool { return Static(pod.UID) && reason != unsupported }
 
 // ended tells whether a pod has ended as the API server has it.
 func ended(pod *corev1.Pod) bool {

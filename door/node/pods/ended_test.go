@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 )
 
 // become has the API server have a pod of another phase, and lets it come to rest.
@@ -81,6 +83,62 @@ func TestEndGivesBack(t *testing.T) {
 		synctest.Wait()
 		if !w.released["1"] || w.count("stop 1") != 0 {
 			t.Errorf("it has ended: %v, %v", w.released, w.calls)
+		}
+	})
+}
+
+// TestRevived: a pod that ended for a reason that passes runs again when the node takes it, and when that fails once as well.
+func TestRevived(t *testing.T) {
+	const uid = types.UID("0123456789abcdef0123456789abcdef")
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.create(pod("p", uid))
+		w.mu.Lock()
+		w.rejects = &Rejection{Reason: "NodeShutdown"}
+		w.ended[uid], w.passing[uid] = true, true
+		w.mu.Unlock()
+		w.c.Wake(uid)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if w.count("revive "+string(uid)) != 0 || w.failed[uid] != "NodeShutdown" || !w.released[uid] || w.count("remove "+string(uid)) != 0 {
+			t.Errorf("while the node does not take it: %v, %v", w.failed, w.calls)
+		}
+		w.mu.Lock()
+		w.rejects = nil
+		w.fail["revive"], w.times["revive"] = errPassing, 1
+		w.mu.Unlock()
+		w.c.Wake(uid)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := w.count("revive " + string(uid)); n != 2 || w.HasEnded(uid) || w.count("run "+string(uid)) != 1 {
+			t.Errorf("when it does: %d times, %v", n, w.calls)
+		}
+	})
+}
+
+// TestStaticWaits: a static pod that is rejected is tried again, at once when it is woken, and told of once; one that can never
+// run is not.
+func TestStaticWaits(t *testing.T) {
+	const uid, never = types.UID("0123456789abcdef0123456789abcdef"), types.UID("fedcba9876543210fedcba9876543210")
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		told := w.c.o.Events.(*record.FakeRecorder).Events
+		w.rejects = &Rejection{Reason: "UnexpectedAdmissionError"}
+		w.create(pod("never", never))
+		w.mu.Lock()
+		w.rejects = &Rejection{Reason: "OutOfcpu"}
+		w.mu.Unlock()
+		w.create(pod("p", uid))
+		time.Sleep(10*time.Minute + time.Second)
+		synctest.Wait()
+		if n := w.count("fail " + string(uid)); n != 11 || w.count("fail "+string(never)) != 1 || len(told) != 2 {
+			t.Errorf("tried %d times, %d events, %v", n, len(told), w.calls)
+		}
+		w.mu.Lock()
+		w.rejects = nil
+		w.mu.Unlock()
+		w.c.Wake(uid)
+		synctest.Wait()
+		if !w.Has(uid) || w.Has(never) {
+			t.Errorf("when there is room: %v", w.calls)
 		}
 	})
 }

@@ -33,6 +33,7 @@ type machine struct {
 	rejects  *Rejection
 	released map[types.UID]bool
 	ended    map[types.UID]bool // that are there
+	passing  map[types.UID]bool // of these, those that are to run again
 }
 
 func (m *machine) call(name string, uid types.UID) error {
@@ -156,7 +157,28 @@ func (m *machine) Fail(_ context.Context, p *corev1.Pod, reason, _ string) error
 	return m.call("fail", p.UID)
 }
 
-func (m *machine) Admit(*corev1.Pod) *Rejection { return m.rejects }
+func (m *machine) Revivable(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ended[uid] && m.passing[uid]
+}
+
+func (m *machine) Revive(_ context.Context, uid types.UID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.call("revive", uid); err != nil {
+		return err
+	}
+	delete(m.ended, uid)
+	delete(m.passing, uid)
+	return nil
+}
+
+func (m *machine) Admit(*corev1.Pod) *Rejection {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rejects
+}
 
 func (m *machine) Release(uid types.UID) {
 	m.mu.Lock()
@@ -182,7 +204,7 @@ func inWorld(t *testing.T, there []*corev1.Pod, test func(*testing.T, *world)) {
 		w := &world{t: t, client: fake.NewClientset(), machine: &machine{
 			pods: map[types.UID]*corev1.Pod{}, fail: map[string]error{}, times: map[string]int{},
 			hold: map[types.UID]chan struct{}{}, failed: map[types.UID]string{}, released: map[types.UID]bool{},
-			ended: map[types.UID]bool{},
+			ended: map[types.UID]bool{}, passing: map[types.UID]bool{},
 		}}
 		for _, p := range there {
 			w.pods[p.UID] = p

@@ -29,6 +29,9 @@ func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
 	case there:
 		// What has become of it may have been found before the API server was heard.
 		c.o.Reporter.Changed(uid)
+		if c.o.Runner.Revivable(uid) {
+			return c.revive(ctx, pod)
+		}
 		if c.o.Runner.HasEnded(uid) {
 			c.o.Admission.Release(uid)
 		} else if ended(pod) { // somebody else has said so, and it is not to run on
@@ -71,16 +74,39 @@ func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	case errors.Is(err, ErrRejected):
 		c.o.Admission.Release(pod.UID)
-		return c.reject(ctx, pod, &Rejection{"UnexpectedAdmissionError", err.Error()})
+		return c.reject(ctx, pod, &Rejection{unsupported, err.Error()})
 	}
 	c.o.Events.Event(pod, corev1.EventTypeWarning, "FailedSync", err.Error())
 	return fmt.Errorf("run pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// reject fails a pod that the node does not take.
+// revive runs a pod again that has ended for a reason that has passed, if the node takes it now.
+func (c *Controller) revive(ctx context.Context, pod *corev1.Pod) error {
+	if no := c.o.Admission.Admit(pod); no != nil {
+		c.o.Admission.Release(pod.UID) // of its last run
+		return c.reject(ctx, pod, no)
+	}
+	if err := c.o.Runner.Revive(ctx, pod.UID); err != nil {
+		return fmt.Errorf("run pod %s/%s again: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// reject fails a pod that the node does not take, or has it wait: it is tried again when it is woken, and now and then.
 func (c *Controller) reject(ctx context.Context, pod *corev1.Pod, no *Rejection) error {
-	c.o.Events.Event(pod, corev1.EventTypeWarning, no.Reason, no.Message)
-	c.o.Runner.Forget(pod.UID)
+	c.mu.Lock()
+	known := c.rejected[pod.UID] == no.Reason
+	c.rejected[pod.UID] = no.Reason
+	c.mu.Unlock()
+	if !known {
+		c.o.Events.Event(pod, corev1.EventTypeWarning, no.Reason, no.Message)
+	}
+	if !c.o.Runner.Has(pod.UID) {
+		c.o.Runner.Forget(pod.UID)
+	}
+	if Waits(pod, no.Reason) {
+		c.queue.AddAfter(pod.UID, lastPause)
+	}
 	return c.o.Reporter.Fail(ctx, pod, no.Reason, "Pod was rejected: "+no.Message)
 }
 
@@ -139,6 +165,7 @@ func (c *Controller) forget(uid types.UID) {
 	c.forgetSighting(uid)
 	c.mu.Lock()
 	delete(c.deleted, uid)
+	delete(c.rejected, uid)
 	c.mu.Unlock()
 	c.o.Admission.Release(uid)
 	c.o.Reporter.Forget(uid)

@@ -53,3 +53,45 @@ func TestActive(t *testing.T) {
 		w.end(uid)
 	})
 }
+
+// TestRevive: a pod that was ended for a reason that passes runs again, by the next process as well, and also where that
+// finds it being ended; no other does.
+func TestRevive(t *testing.T) {
+	for name, cut := range map[string]bool{"ended": false, "cut off": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				p := spec("p", uid)
+				p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}}
+				if err := w.Run(t.Context(), p); err != nil || !w.ready(uid, time.Minute) || w.Revivable(uid) {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				if cut {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+				}
+				defer cancel()
+				err := w.Condemn(ctx, uid, 10, manager.Verdict{Reason: "Terminated", Passing: true})
+				if (err != nil) != cut || w.Revivable(uid) == cut {
+					t.Fatalf("%v, revivable: %v", err, w.Revivable(uid))
+				}
+				w.Close()
+				w.open()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if !w.HasEnded(uid) || !w.Revivable(uid) {
+					t.Fatal("the next process does not find it")
+				}
+				if err := w.Revive(t.Context(), uid); err != nil || !w.ready(uid, time.Minute) || w.Revivable(uid) {
+					t.Errorf("it does not run again: %v", err)
+				}
+				if status, _ := w.Status(uid); status.Phase != corev1.PodRunning || status.Reason != "" {
+					t.Errorf("it is %s, %s", status.Phase, status.Reason)
+				}
+				if err := w.Condemn(t.Context(), uid, 0, manager.Verdict{Reason: "Evicted"}); err != nil || w.Revivable(uid) {
+					t.Errorf("one that was evicted is to run again: %v", err)
+				}
+				w.end(uid)
+			})
+		})
+	}
+}

@@ -60,6 +60,25 @@ func (s static) Remove(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
+// Revivable implements pods.Runner.
+func (r *Runner) Revivable(uid types.UID) bool {
+	p := r.Get(uid)
+	if p == nil || !p.HasEnded() || p.Damaged() != nil {
+		return false
+	}
+	why := p.Verdict()
+	return why != nil && why.Passing
+}
+
+// Revive implements pods.Runner. The pod's emptyDirs are as it left them.
+func (r *Runner) Revive(ctx context.Context, uid types.UID) error {
+	p, err := r.manager.Get(uid)
+	if err != nil {
+		return err
+	}
+	return p.Start(ctx)
+}
+
 // FindStatic is the static pod of a name that is there, nil for none.
 func (r *Runner) FindStatic(namespace, name string) *corev1.Pod {
 	for _, p := range r.manager.All() {

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // own are the conditions that a node sets. All others belong to other writers.
@@ -13,8 +15,9 @@ var own = []corev1.PodConditionType{
 }
 
 // merge lays what the machine says of a pod over what the API server has: the conditions of
-// others stay, and so does what a node does not know. A pod that has ended stays so.
-func merge(old *corev1.PodStatus, now corev1.PodStatus) corev1.PodStatus {
+// others stay, and so does what a node does not know. A pod that has ended stays so; a mirror does not, for the static pod that
+// it shows may run again.
+func merge(old *corev1.PodStatus, now corev1.PodStatus, mirror bool) corev1.PodStatus {
 	next := *now.DeepCopy()
 	next.Conditions = nil
 	for _, c := range old.Conditions {
@@ -36,7 +39,7 @@ func merge(old *corev1.PodStatus, now corev1.PodStatus) corev1.PodStatus {
 	if old.QOSClass != "" {
 		next.QOSClass = old.QOSClass
 	}
-	if old.Phase == corev1.PodFailed || old.Phase == corev1.PodSucceeded {
+	if podstatus.Ended(old) && !mirror {
 		next.Phase, next.Reason, next.Message = old.Phase, old.Reason, old.Message
 	}
 	next.NominatedNodeName = old.NominatedNodeName

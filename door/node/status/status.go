@@ -119,7 +119,8 @@ func (r *Reporter) next(ctx context.Context) bool {
 func (r *Reporter) Report(ctx context.Context, pod *corev1.Pod) error {
 	return r.patch(ctx, pod, func(old *corev1.PodStatus) (corev1.PodStatus, bool) {
 		now, found := r.o.Status(pod.UID)
-		return merge(old, now), found
+		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		return merge(old, now, mirror), found
 	})
 }
 

@@ -228,9 +228,12 @@ func TestEnded(t *testing.T) {
 		if got.Phase != corev1.PodFailed || got.Reason != "OutOfcpu" || len(got.Conditions) != 3 {
 			t.Errorf("told: %+v", got)
 		}
-		next := merge(&got, ready(corev1.ConditionTrue))
+		next := merge(&got, ready(corev1.ConditionTrue), false)
 		if next.Phase != corev1.PodFailed || next.Reason != "OutOfcpu" {
 			t.Errorf("a pod that had failed is %s", next.Phase)
+		}
+		if next := merge(&got, ready(corev1.ConditionTrue), true); next.Phase != corev1.PodRunning || next.Reason != "" {
+			t.Errorf("the mirror of a pod that runs again is %s, %s", next.Phase, next.Reason)
 		}
 		w.has = false
 		n := len(w.patches)
