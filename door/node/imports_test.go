@@ -17,7 +17,7 @@ var below = map[string]string{
 	"api":       "",
 	"auth":      "",
 	"bounds":    "",
-	"certs":     "",
+	"certs":     "bounds",
 	"claims":    "",
 	"config":    "",
 	"csi":       "claims csi/attach csi/driver csi/mounts csi/nodeinfo csi/plugins",

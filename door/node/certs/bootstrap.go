@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/certificate/csr"
 	"k8s.io/client-go/util/keyutil"
 
+	"github.com/bulkhead-project/bulkhead/door/node/bounds"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
@@ -61,6 +62,7 @@ func Bootstrap(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("bootstrap-kubeconfig: %w", err)
 	}
+	config.Wrap(bounds.Wrap)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("bootstrap-kubeconfig: %w", err)

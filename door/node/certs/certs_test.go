@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/bulkhead-project/bulkhead/door/node/bounds"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
@@ -55,13 +56,17 @@ func options(t *testing.T) (Options, *store, *bytes.Buffer) {
 func TestRequest(t *testing.T) {
 	a := newAuthority(t)
 	for name, tt := range map[string]struct {
-		fail   int
+		fail   error // of the first request
 		decide string
 		err    string
 	}{
-		"signed":         {0, "sign", ""},
-		"after an error": {1, "sign", ""},
-		"denied":         {0, "deny", "denied"},
+		"signed":                {nil, "sign", ""},
+		"after an error":        {apierrors.NewInternalError(errors.New("broken")), "sign", ""},
+		"after a conflict":      {apierrors.NewConflict(certificatesv1.Resource("certificatesigningrequests"), "n", nil), "sign", ""},
+		"when there was much":   {apierrors.NewTooManyRequests("busy", 1), "sign", ""},
+		"when it was forbidden": {apierrors.NewForbidden(certificatesv1.Resource("certificatesigningrequests"), "n", nil), "sign", ""},
+		"after silence":         {bounds.ErrLate, "sign", ""},
+		"denied":                {nil, "deny", "denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,8 +74,9 @@ func TestRequest(t *testing.T) {
 			api := newSigner(t, a, func(int) string { return tt.decide })
 			fail := tt.fail
 			api.PrependReactor("create", "certificatesigningrequests", func(clienttesting.Action) (bool, runtime.Object, error) {
-				fail--
-				return fail >= 0, nil, apierrors.NewInternalError(errors.New("broken"))
+				err := fail
+				fail = nil
+				return err != nil, nil, err
 			})
 			err := o.request(testdeadline.Context(t, 30*time.Second), api, s)
 			if tt.err != "" {

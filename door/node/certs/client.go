@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/certificate"
 	"k8s.io/client-go/util/connrotation"
+
+	"github.com/bulkhead-project/bulkhead/door/node/bounds"
 )
 
 // dialTimeout and keepAlive are of the connections to the API server.
@@ -51,6 +53,7 @@ func NewClient(config *rest.Config, o Options) (*Client, error) {
 		return nil, nil
 	}
 	c := &Client{o: o, config: rest.CopyConfig(config)}
+	c.config.Wrap(bounds.Wrap)
 	c.dialer = connrotation.NewDialer((&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext)
 	c.get.GetCert, c.dial.Dial = c.newest, c.dialer.DialContext
 	pair, err := s.current()
@@ -97,6 +100,7 @@ func (c *Client) clientset(current *tls.Certificate) (kubernetes.Interface, erro
 		if err != nil {
 			return nil, fmt.Errorf("bootstrap-kubeconfig: %w", err)
 		}
+		config.Wrap(bounds.Wrap)
 		return kubernetes.NewForConfig(config)
 	}
 	own, err := c.HTTP(c.config)
