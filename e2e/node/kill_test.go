@@ -12,9 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bulkhead-project/bulkhead/door/node/pods"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testfaults"
+	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
 // killPoints are those of a pod's start and of its end on a node, in the order in which they come.
@@ -30,6 +32,11 @@ var killPoints = map[string][]string{
 	},
 	"volume's start": {"csi.staging", "csi.staged", "csi.publishing", "csi.published"},
 	"volume's end":   {"csi.unpublishing", "csi.unpublished", "csi.unstaging", "csi.unstaged"},
+	// Of a static pod.
+	"file": {"pod.saved", "run.shim", "container.started", "mirror.making", "mirror.made", "node.telling", "node.told"},
+	"no file": {
+		"stop.killed", "pod.ended", "remove.marked", "pod.deleted", "mirror.deleting", "mirror.deleted",
+	},
 }
 
 // killParts is in how many days each cell's turn comes.
@@ -53,14 +60,20 @@ func (w *world) testKill(t *testing.T) {
 {apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-victim}, spec: {capacity: {storage: 1Gi}, storageClassName: "",
   accessModes: [ReadWriteOnce], claimRef: {namespace: default, name: victim}, hostPath: {path: %s}}}`, w.place(t, "victim")))
 	cell := 0
-	for _, stage := range []string{"start", "end", "volume's start", "volume's end"} {
+	for _, stage := range []string{"start", "end", "file", "no file", "volume's start", "volume's end"} {
 		for _, point := range killPoints[stage] {
 			cell++
 			if os.Getenv("BULKHEAD_TEST_LONG") == "" && cell%killParts != int(time.Now().Unix()/86400)%killParts &&
 				!strings.Contains(strings.Join(os.Args, " "), "TestNode/kill/") {
 				continue
 			}
-			t.Run(stage+"/"+point, func(t *testing.T) { w.kill(t, stage, point) })
+			t.Run(stage+"/"+point, func(t *testing.T) {
+				if strings.HasSuffix(stage, "file") {
+					w.killStatic(t, stage, point)
+				} else {
+					w.kill(t, stage, point)
+				}
+			})
 		}
 	}
 	ctx := testdeadline.Context(t, time.Minute) // and the last one serves on
@@ -69,31 +82,65 @@ func (w *world) testKill(t *testing.T) {
 	w.csiLeft(ctx, t, driver)
 }
 
+// strike does something, kills the node when it comes to a point, and starts the next one.
+func (w *world) strike(ctx context.Context, t *testing.T, point string, do func()) {
+	t.Helper()
+	pid := w.node.PID()
+	hit := w.faults.Arm(func(h fault.Hit) bool { return h.Point == point && h.PID == pid })
+	defer w.faults.Disarm()
+	do()
+	select {
+	case stopped := <-hit:
+		w.node.Kill()
+		stopped.Release()
+		w.serve()
+	case <-ctx.Done():
+		t.Fatalf("%s was not met", point)
+	}
+}
+
+// killStatic kills the node at a step of the start or the end of a static pod, whose file comes or goes. The next one has
+// it run once and shown by one mirror, or gone with that.
+func (w *world) killStatic(t *testing.T, stage, point string) {
+	ctx := testdeadline.Context(t, time.Minute)
+	w.quiet(ctx, t)
+	const name = "fixed-" + testkube.NodeName
+	come := func() { w.manifest(t, "fixed", "words", "") }
+	leave := func() { w.removeManifests(t) }
+	t.Cleanup(leave)
+	if stage == "file" {
+		w.strike(ctx, t, point, come)
+	} else {
+		come()
+	}
+	mirror := w.ready(ctx, t, name)
+	if pods.MirrorOf(mirror) == "" || mirror.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("it is shown as %v, %s", mirror.ObjectMeta, &mirror.Status)
+	}
+	w.says(ctx, t, name, corev1.PodLogOptions{}, "words\n")
+	if n := w.vms(t); n != 1 {
+		t.Errorf("there are %d machines", n)
+	}
+	if stage == "no file" {
+		w.strike(ctx, t, point, leave)
+	} else {
+		leave()
+	}
+	w.gone(ctx, t, name, 0)
+}
+
 func (w *world) kill(t *testing.T, stage, point string) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.quiet(ctx, t)
-	pods := w.Client.CoreV1().Pods(ns)
-	strike := func(do func()) {
-		pid := w.node.PID()
-		hit := w.faults.Arm(func(h fault.Hit) bool { return h.Point == point && h.PID == pid })
-		defer w.faults.Disarm()
-		do()
-		select {
-		case stopped := <-hit:
-			w.node.Kill()
-			stopped.Release()
-			w.serve()
-		case <-ctx.Done():
-			t.Fatalf("%s was not met", point)
-		}
-	}
+	api := w.Client.CoreV1().Pods(ns)
+	strike := func(do func()) { w.strike(ctx, t, point, do) }
 	spec := csiSpec("victim") // a directory of the host
 	if strings.HasPrefix(stage, "volume") {
 		spec = csiSpec("killed")
 	}
 	start := func() { w.pod(ctx, t, "victim", spec) }
 	end := func() {
-		if err := pods.Delete(ctx, "victim", metav1.DeleteOptions{}); err != nil {
+		if err := api.Delete(ctx, "victim", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}

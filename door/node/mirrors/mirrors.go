@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
 const (
@@ -142,7 +143,12 @@ func (k *Keeper) reconcile(ctx context.Context, name types.NamespacedName) error
 	case there == nil:
 		return k.create(ctx, pod)
 	case pod == nil, there.DeletionTimestamp != nil, pods.MirrorOf(there) != pod.UID, !k.owned(there):
-		return k.o.Cache.Delete(ctx, there)
+		fault.Point("mirror.deleting")
+		if err := k.o.Cache.Delete(ctx, there); err != nil {
+			return err
+		}
+		fault.Point("mirror.deleted")
+		return nil
 	}
 	k.o.Changed(there.UID)
 	return nil
@@ -173,8 +179,10 @@ func (k *Keeper) create(ctx context.Context, pod *corev1.Pod) error {
 		mirror.Annotations[key] = value
 	}
 	mirror.Annotations[corev1.MirrorPodAnnotationKey] = string(pod.UID)
+	fault.Point("mirror.making")
 	if _, err := k.o.Client.CoreV1().Pods(pod.Namespace).Create(ctx, mirror, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the mirror: %w", err)
 	}
+	fault.Point("mirror.made")
 	return nil
 }
