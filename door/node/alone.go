@@ -19,7 +19,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/admission"
 	"github.com/bulkhead-project/bulkhead/door/node/api"
 	"github.com/bulkhead-project/bulkhead/door/node/local"
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
@@ -31,7 +30,7 @@ const Socket = "api.sock"
 // alone is a node without an API server, of static pods alone, until ctx ends.
 func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (err error) {
 	o := n.o
-	facts, err := machine.Measure()
+	facts, err := o.Machine()
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}

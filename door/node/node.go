@@ -90,6 +90,8 @@ type Options struct {
 	ShutdownGrace, ShutdownGraceCritical time.Duration
 	// Engine is what else the engine is opened with.
 	Engine engine.Options
+	// Machine measures the machine; nil is machine.Measure.
+	Machine func() (machine.Facts, error)
 	// Runtime opens what pods run on; nil is an engine of this program.
 	Runtime func(context.Context, local.Options) (Runtime, error)
 	Version string
@@ -153,6 +155,9 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	volumes := filepath.Join(o.Roots.Instance(local.Instance), "volumes")
 	if o.Runtime == nil {
 		o.Runtime = open
+	}
+	if n.o.Machine == nil {
+		n.o.Machine = machine.Measure
 	}
 	n.runtime, err = o.Runtime(ctx, local.Options{Roots: o.Roots, Pods: dir, Volumes: volumes, Engine: o.Engine, Logger: o.Logger})
 	if err != nil {
@@ -255,7 +260,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 // keep makes the keeper of the Node.
 func (n *node) keep() (*object.Keeper, error) {
 	o := n.o
-	facts, err := machine.Measure()
+	facts, err := o.Machine()
 	if err != nil {
 		return nil, err
 	}

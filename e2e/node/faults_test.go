@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 
 	door "github.com/bulkhead-project/bulkhead/door/node"
 	"github.com/bulkhead-project/bulkhead/door/node/local"
+	"github.com/bulkhead-project/bulkhead/door/node/machine"
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
@@ -106,6 +108,7 @@ func TestFaults(t *testing.T) {
 			}
 		})
 	}
+	all.Go(func() { t.Run("one name", func(t *testing.T) { twoOfOneName(ctx, t, c) }) })
 	all.Wait()
 }
 
@@ -137,8 +140,15 @@ func (c counting) Backend() runner.Backend { return runner.Backend{Runtime: c.of
 type illNode struct {
 	*testkube.Cluster
 	name    string
+	dir     string // below the cluster's; empty is name
+	boot    string // what the machine tells of its boot; empty is the truth
 	api     *ill
 	runtime *counted
+}
+
+func newIllNode(c *testkube.Cluster, name string) *illNode {
+	return &illNode{Cluster: c, name: name, api: &ill{open: map[*cut]string{}, counts: map[string]int{}},
+		runtime: &counted{Runtime: testcri.New(time.Millisecond), made: map[string]int{}}}
 }
 
 // start starts the node, which ends with ctx, and returns when it is registered.
@@ -148,13 +158,18 @@ func (n *illNode) start(ctx context.Context, t *testing.T) (ended <-chan error) 
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + n.name, Groups: []string{"system:nodes"}}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { n.api.next = next; return n.api })
 	done, ready := make(chan error, 1), make(chan struct{})
-	dir := filepath.Join(n.Dir, n.name)
+	dir := filepath.Join(n.Dir, cmp.Or(n.dir, n.name))
 	go func() {
 		done <- door.Run(ctx, door.Options{
 			Roots: dirs.Roots{Data: filepath.Join(dir, "d"), State: filepath.Join(dir, "s")}, Config: config, Name: n.name,
 			IP: testkube.NodeIP, MaxPods: 20, Listen: "127.0.0.1:0", ClusterDomain: "cluster.local",
 			Runtime: func(context.Context, local.Options) (door.Runtime, error) {
 				return counting{fake{n.runtime.Runtime}, n.runtime}, nil
+			},
+			Machine: func() (machine.Facts, error) {
+				facts, err := machine.Measure()
+				facts.BootID = cmp.Or(n.boot, facts.BootID)
+				return facts, err
 			},
 			Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		}, func() { close(ready) })
@@ -206,8 +221,7 @@ func (n *illNode) ready(ctx context.Context, t *testing.T, p *corev1.Pod) (now *
 func theFault(ctx context.Context, t *testing.T, c *testkube.Cluster, kind, fault string) {
 	ctx, cancel := within(ctx, t)
 	defer cancel()
-	n := &illNode{Cluster: c, name: "ill-" + kind + "-" + fault, api: &ill{open: map[*cut]string{}, counts: map[string]int{}},
-		runtime: &counted{Runtime: testcri.New(time.Millisecond), made: map[string]int{}}}
+	n := newIllNode(c, "ill-"+kind+"-"+fault)
 	ended := n.start(ctx, t)
 	n.falls(ctx, t, kind, fault)
 	own := metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.name}
@@ -307,5 +321,53 @@ func (n *illNode) falls(ctx context.Context, t *testing.T, kind, fault string) {
 	}
 	if restarts := came.Status.ContainerStatuses[0].RestartCount; restarts != 0 {
 		t.Errorf("%s was started %d times", came.Name, restarts+1)
+	}
+}
+
+// twoOfOneName: of two machines that are nodes of one name each tells of the other one, by an event of the Node; a
+// node that is started again tells nothing.
+func twoOfOneName(ctx context.Context, t *testing.T, c *testkube.Cluster) {
+	ctx, cancel := within(ctx, t)
+	defer cancel()
+	told := func(ctx context.Context) (n int) {
+		list, err := c.Client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=NodeNameClash"})
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		for _, e := range list.Items {
+			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == "twin" && e.Type == corev1.EventTypeWarning {
+				n += int(max(e.Count, 1))
+			}
+		}
+		return n
+	}
+	alone, end := context.WithCancel(ctx)
+	for range 2 { // the second is the next process of the same machine
+		ended := newIllNode(c, "twin").start(alone, t)
+		if end(); <-ended != nil {
+			t.Error("it ended badly")
+		}
+		alone, end = context.WithCancel(ctx)
+		defer end()
+	}
+	first, second := newIllNode(c, "twin"), newIllNode(c, "twin")
+	second.dir, second.boot = "twin-2", "00000000-0000-0000-0000-000000000002"
+	ended := []<-chan error{first.start(ctx, t)}
+	if n := told(ctx); n != 0 {
+		t.Errorf("before there is another one: told %d times", n)
+	}
+	ended = append(ended, second.start(ctx, t))
+	c.Wait(ctx, t, "both to tell of one another", func(ctx context.Context) error {
+		if n := told(ctx); n < 2 {
+			return fmt.Errorf("told %d times", n)
+		}
+		return nil
+	})
+	cancel()
+	for _, one := range ended {
+		if err := <-one; err != nil {
+			t.Error(err)
+		}
 	}
 }
