@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -98,6 +99,23 @@ func (w *world) saysAlone(ctx context.Context, t *testing.T, name, words string)
 	})
 }
 
+// curl asks the node's API as docs/node.md says, of a pod whose container is called c.
+func (w *world) curl(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	here := strings.NewReplacer("/run/bulkhead/node/api.sock", filepath.Join(w.Dir, "s", "node", "api.sock"), "web-NODENAME/nginx", name+"/c")
+	var answers []string
+	for _, line := range lines(t, "curl") {
+		out, err := exec.CommandContext(ctx, "sh", "-ec", here.Replace(line)).Output()
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		answers = append(answers, string(out))
+	}
+	if len(answers) != 2 || !strings.Contains(answers[0], name) || answers[1] != "one\n" {
+		t.Errorf("curl says %q", answers)
+	}
+}
+
 func isReady(p *corev1.Pod) bool { return condition(p, corev1.PodReady).Status == corev1.ConditionTrue }
 
 // TestManifestsAlone: a directory of files is all that a node needs: its pods run, are probed, restarted,
@@ -109,7 +127,8 @@ func TestManifestsAlone(t *testing.T) {
 	w := newAlone(t)
 	ctx := testdeadline.Context(t, 3*time.Minute)
 	const name = "fixed-lonely"
-	start := func() { w.node = w.Run(t, "node", w.program("--node-name", "lonely")) }
+	flags := append(w.documentedNode(t, "--manifests", ""), "--node-name", "lonely")
+	start := func() { w.node = w.Run(t, "node", w.program(flags...)) }
 	w.manifest(t, "fixed", "one", ", livenessProbe: {exec: {command: [test, '!', -e, /tmp/bad]}, periodSeconds: 1, failureThreshold: 1}")
 	if err := os.WriteFile(filepath.Join(w.Manifests(), "half.yaml"), []byte("apiVersion: v1\nkind: P"), 0o600); err != nil {
 		t.Fatal(err)
@@ -122,6 +141,7 @@ func TestManifestsAlone(t *testing.T) {
 		t.Errorf("the socket of the API: %v, %v", info, err)
 	}
 
+	w.curl(ctx, t, name)
 	w.node.Kill()
 	start()
 	after := w.untilAlone(ctx, t, name, "ready after a kill", isReady)

@@ -34,7 +34,7 @@ func TestCertificates(t *testing.T) {
 	}
 	conf, pair := filepath.Join(dir, "node.conf"), filepath.Join(dir, "node-client-current.pem")
 	serve := func() {
-		w.serveAs(w.with(testkube.NodeName, "--kubeconfig", conf, "--bootstrap-kubeconfig", w.Bootstrap(), "--rotate-server-certificates"))
+		w.serveAs(w.with(testkube.NodeName, w.documentedNode(t, "--bootstrap-kubeconfig", conf)...))
 	}
 	serve()
 	w.up(ctx, t)
@@ -91,25 +91,15 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// documented are the commands of docs/node.md: those that grant, and the one that approves.
+// documented are the commands of docs/node.md for certificates: those that grant, and the one that approves.
 func documented(t *testing.T) (grants []string, approve string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "node.md"))
-	if err != nil {
-		t.Fatal(err)
+	grants = lines(t, "kubectl create clusterrolebinding")
+	approves := lines(t, "kubectl certificate approve")
+	if len(grants) != 3 || len(approves) != 1 {
+		t.Fatalf("docs/node.md has %q and %q", grants, approves)
 	}
-	for line := range strings.Lines(string(text)) {
-		switch line = strings.TrimSpace(line); {
-		case strings.HasPrefix(line, "kubectl create clusterrolebinding "):
-			grants = append(grants, line)
-		case strings.HasPrefix(line, "kubectl certificate approve "):
-			approve = line
-		}
-	}
-	if len(grants) != 3 || approve == "" {
-		t.Fatalf("docs/node.md has %q and %q", grants, approve)
-	}
-	return grants, approve
+	return grants, approves[0]
 }
 
 // answers waits until the API server has an answer of the node's: it takes no certificate but of the cluster's

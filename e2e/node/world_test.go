@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,9 +31,15 @@ type world struct {
 	image  string     // busybox
 	second string     // the same by another name
 	bin    string     // where kubectl is
-	node   *testkube.Process
+	// registry has those images.
+	registry *testimage.Server
+	node     *testkube.Process
 	// containerd is the socket of the runtime that pods run on; empty is the node's own.
 	containerd string
+	// thresholds are those of evictions, none is those that no machine falls below; bus is the address of the system's
+	// message bus, empty for the machine's own.
+	thresholds []string
+	bus        string
 	// libexec is where the programs are, and faults hears of their points, if they have any.
 	libexec string
 	faults  *testfaults.Faults
@@ -79,6 +86,7 @@ func (w *world) up(ctx context.Context, t *testing.T) {
 func (w *world) prepare(t *testing.T) {
 	t.Helper()
 	registry := testimage.Registry(t)
+	w.registry = registry
 	w.image, _ = registry.Push(t, "busybox:1", testimage.BusyboxImage(t))
 	w.second, _ = registry.Push(t, "busybox:2", testimage.BusyboxImage(t))
 	conf := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", registry.Host)
@@ -123,20 +131,29 @@ func (w *world) command(name string) *exec.Cmd {
 	if name == "" {
 		name = testkube.NodeName
 	}
-	return w.with(name, "--kubeconfig", kubeconfig, "--tls-cert-file", cert, "--tls-private-key-file", key)
+	flag := "--cluster-dns"
+	if w.containerd != "" {
+		flag = "--cri-endpoint"
+	}
+	flags := w.documentedNode(w.top, flag, kubeconfig)
+	return w.with(name, append(flags, "--tls-cert-file", cert, "--tls-private-key-file", key)...)
 }
 
 // with is a command that is a node by the flags that say how it finds the API and is found.
 func (w *world) with(name string, flags ...string) *exec.Cmd {
-	return w.program(append([]string{"--node-name", name, "--node-ip", testkube.NodeIP,
-		"--cluster-dns", "10.96.0.10", "--node-label", "test=yes"}, flags...)...)
+	return w.program(append([]string{"--node-name", name, "--node-ip", testkube.NodeIP, "--node-label", "test=yes"}, flags...)...)
 }
 
 // program is the command with those flags, and those that each node has.
 func (w *world) program(flags ...string) *exec.Cmd {
-	args := append([]string{"node", "--cni-conf-dir", w.networks(), "--manifests", w.Manifests(), "--root-dir", w.KubeletRoot(),
-		"--eviction-hard", "memory.available<1Mi"}, flags...) // whatever the machine has left
-	if w.containerd != "" {
+	args := append([]string{"node", "--cni-conf-dir", w.networks(), "--manifests", w.Manifests(), "--root-dir", w.KubeletRoot()}, flags...)
+	if w.thresholds == nil {
+		args = append(args, "--eviction-hard", "memory.available<1Mi") // whatever the machine has left
+	}
+	for _, one := range w.thresholds {
+		args = append(args, "--eviction-hard", one)
+	}
+	if w.containerd != "" && !slices.Contains(flags, "--cri-endpoint") {
 		args = append(args, "--cri-endpoint", "unix://"+w.containerd)
 	}
 	cmd := exec.Command(filepath.Join(w.libexec, "bulkhead"), args...)
@@ -145,6 +162,9 @@ func (w *world) program(flags ...string) *exec.Cmd {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.Dir, "BULKHEAD_LIBEXEC=" + w.libexec, "BULKHEAD_GUEST=" + testfaults.Guest(),
 		"BULKHEAD_DATA=" + w.data(), "BULKHEAD_STATE=" + filepath.Join(w.Dir, "s"),
 		"CONTAINERS_REGISTRIES_CONF=" + w.registries(),
+	}
+	if w.bus != "" {
+		cmd.Env = append(cmd.Env, "DBUS_SYSTEM_BUS_ADDRESS="+w.bus)
 	}
 	if w.faults != nil {
 		cmd.Env = append(cmd.Env, fault.Env+"="+w.faults.Path)

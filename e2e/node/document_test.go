@@ -1,0 +1,46 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// lines are those of docs/node.md that are commands and begin with that word.
+func lines(t testing.TB, command string) (out []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "node.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest := strings.TrimLeft(line, " "); len(line)-len(rest) >= 4 && strings.HasPrefix(rest, command+" ") {
+			out = append(out, strings.TrimSpace(rest))
+		}
+	}
+	return out
+}
+
+// documentedNode are the flags of the command of docs/node.md that has this one, with a kubeconfig and this world's files in
+// the places of those that the document names.
+func (w *world) documentedNode(t testing.TB, flag, kubeconfig string) []string {
+	t.Helper()
+	here := strings.NewReplacer("/etc/bulkhead/node.conf", kubeconfig, "/etc/bulkhead/manifests", w.Manifests(),
+		"/etc/bulkhead/bootstrap.conf", w.bootstrap(), "/run/containerd/containerd.sock", w.containerd)
+	for _, line := range lines(t, "bulkhead node") {
+		if strings.Contains(line, flag+" ") {
+			return strings.Fields(here.Replace(line))[2:]
+		}
+	}
+	t.Fatalf("docs/node.md has no bulkhead node with %s", flag)
+	return nil
+}
+
+// bootstrap is the file by which a first certificate is asked for, empty without a control plane.
+func (w *world) bootstrap() string {
+	if w.Client == nil {
+		return ""
+	}
+	return w.Bootstrap()
+}
