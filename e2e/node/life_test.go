@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -163,6 +164,27 @@ func (w *world) testLateSecret(t *testing.T) {
 	})
 }
 
+// absence is how long the API server is away.
+func absence() time.Duration {
+	if os.Getenv("BULKHEAD_TEST_LONG") != "" {
+		return time.Minute
+	}
+	return 8 * time.Second
+}
+
+// testSilence: a command that says nothing for longer than half a minute is not given up.
+func (w *world) testSilence(t *testing.T) {
+	if os.Getenv("BULKHEAD_TEST_LONG") == "" {
+		t.Skip("takes 40 seconds; make test-long runs it")
+	}
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	w.pod(ctx, t, "silent", `{containers: [{name: c, command: [sleep, "1000"]}]}`)
+	w.ready(ctx, t, "silent")
+	if got := w.typed(ctx, t, "", "exec", "silent", "--", "sh", "-c", "sleep 40; echo words"); got != "words\n" {
+		t.Errorf("it has said %q", got)
+	}
+}
+
 // testWithoutAPI: while the API server is away pods run on and are restarted, and it is told later.
 func (w *world) testWithoutAPI(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
@@ -173,7 +195,7 @@ func (w *world) testWithoutAPI(t *testing.T) {
 	}
 	w.StopAPI()
 	select {
-	case <-time.After(8 * time.Second): // in which the container ends, and is started again
+	case <-time.After(absence()): // in which the container ends, and is started again
 	case <-ctx.Done():
 	}
 	w.StartAPI(w.top)
