@@ -233,15 +233,9 @@ func (w *world) unused(ctx context.Context, t *testing.T) (image string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, _ = w.registry.Push(t, "other:1", other)
+	image, _ = w.registry.Push(t, fmt.Sprintf("other:%d", time.Now().UnixNano()), other)
 	w.pod(ctx, t, "once", fmt.Sprintf(`{restartPolicy: Never, containers: [{name: c, image: %q, command: ["true"]}]}`, image))
 	w.until(ctx, t, "once", "done", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
-	w.untilNode(ctx, t, "with its image", func(n *corev1.Node) error {
-		if !tells(n, image) {
-			return fmt.Errorf("it has %v", n.Status.Images)
-		}
-		return nil
-	})
 	w.typed(ctx, t, "", "delete", "pod", "once")
 	return image
 }
@@ -251,9 +245,21 @@ func tells(n *corev1.Node, image string) bool {
 	return slices.ContainsFunc(n.Status.Images, func(i corev1.ContainerImage) bool { return slices.Contains(i.Names, image) })
 }
 
-// without waits until the node does not tell of an image any more, and has that of the tests.
+// without waits until the node has removed an image, and tells of that of the other pods and not of this one.
 func (w *world) without(ctx context.Context, t *testing.T, image string) {
 	t.Helper()
+	w.Wait(ctx, t, "the image to be removed", func(context.Context) error {
+		log, err := os.ReadFile(filepath.Join(w.Dir, "node.log"))
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(log)) {
+			if strings.Contains(line, "an image that nobody uses is removed") && strings.Contains(line, image) {
+				return nil
+			}
+		}
+		return errors.New("the node does not say so")
+	})
 	w.untilNode(ctx, t, "without an image", func(n *corev1.Node) error {
 		if tells(n, image) || !tells(n, w.image) {
 			return fmt.Errorf("it has %v", n.Status.Images)
