@@ -40,7 +40,8 @@ func (w *world) testNetwork(t *testing.T) {
   ports: [{containerPort: 8080, hostPort: 18082}], readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}}]}`)
 	w.pod(ctx, t, "client", `{dnsPolicy: Default, containers: [{name: c, command: [sleep, "1000"]}]}`)
 	w.pod(ctx, t, "host", `{hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet, containers: [{name: c,
-  command: [sh, -c, "mkdir /w; echo host >/w/page; exec httpd -f -p 18083 -h /w"]}]}`)
+  env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],
+  command: [sh, -c, "mkdir /w; echo $IP >/w/page; exec httpd -f -p 18083 -h /w"]}]}`)
 	server := w.ready(ctx, t, "server")
 	host := w.ready(ctx, t, "host")
 	w.ready(ctx, t, "client")
@@ -57,7 +58,7 @@ func (w *world) testNetwork(t *testing.T) {
 	}
 	w.Wait(ctx, t, "the port of the host's", func(ctx context.Context) error {
 		got, err := fetch(ctx, "http://"+testkube.NodeIP+":18083/page")
-		if err == nil && got != "host\n" {
+		if err == nil && got != testkube.NodeIP+"\n" {
 			err = fmt.Errorf("it says %q", got)
 		}
 		return err

@@ -228,6 +228,9 @@ func (e *environment) resource(ref *corev1.ResourceFieldSelector) (string, error
 // environment variables.
 func (e *environment) field(path string) (string, error) {
 	pod, ips := e.o.Pod, e.with.IPs
+	if pod.Spec.HostNetwork && e.o.HostIP != "" {
+		ips = []string{e.o.HostIP}
+	}
 	if value, known := volume.Field(pod, path); known {
 		return value, nil
 	}

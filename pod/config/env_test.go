@@ -200,6 +200,22 @@ func TestEnvironmentWithoutObjects(t *testing.T) {
 	}
 }
 
+// TestEnvironmentOfTheHostsNetwork: a pod of the host's network has the host's address, also where the runtime tells none.
+func TestEnvironmentOfTheHostsNetwork(t *testing.T) {
+	t.Parallel()
+	pod := testpod.New("Never", "main")
+	pod.Spec.HostNetwork = true
+	for _, path := range []string{"status.podIP", "status.podIPs"} {
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{field("A", path)}
+		for _, with := range []Launch{{}, {IPs: []string{"10.0.2.15"}}} {
+			got, err := resolveEnvironment(t.Context(), &Options{Pod: pod, HostIP: "192.0.2.1"}, &pod.Spec.Containers[0], with)
+			if err != nil || cmp.Diff([]variable{{"A", "192.0.2.1"}}, got.out, cmp.AllowUnexported(variable{})) != "" {
+				t.Errorf("%s: %v, %v", path, got.out, err)
+			}
+		}
+	}
+}
+
 // TestEnvironmentNotes: what a variable refers to and does not get is told with Virtual Kubelet's reasons.
 func TestEnvironmentNotes(t *testing.T) {
 	t.Parallel()

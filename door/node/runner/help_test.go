@@ -34,6 +34,7 @@ type flaky struct {
 	fails  map[string]int // how often calls fail still, by their names
 	failed map[string]int
 	absent bool // no image is there before it is pulled
+	noIP   bool // sandboxes have no address
 	// sizes are the milliprocessors that sandboxes were resized to; above most it is refused for good, above 0.
 	sizes []int64
 	most  int64
@@ -61,7 +62,11 @@ func (f *flaky) PodSandboxStatus(ctx context.Context, id string, verbose bool) (
 	if err := f.fault("PodSandboxStatus"); err != nil {
 		return nil, err
 	}
-	return f.Runtime.PodSandboxStatus(ctx, id, verbose)
+	got, err := f.Runtime.PodSandboxStatus(ctx, id, verbose)
+	if f.noIP && err == nil {
+		got.Status.Network = nil
+	}
+	return got, err
 }
 
 func (f *flaky) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {

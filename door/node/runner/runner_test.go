@@ -204,19 +204,25 @@ func TestFree(t *testing.T) {
 	})
 }
 
-// TestHostNetwork: a pod of the node's network has the node's address.
+// TestHostNetwork: a pod of the node's network has the node's address, whether the runtime tells one of it or none.
 func TestHostNetwork(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		p := spec("p", uid)
-		p.Spec.HostNetwork = true
-		if err := w.Run(t.Context(), p); err != nil || !w.ready(uid, time.Minute) {
-			t.Fatal(err)
-		}
-		if status, _ := w.Status(uid); status.PodIP != "192.0.2.1" || fmt.Sprint(status.PodIPs) != fmt.Sprint([]corev1.PodIP{{IP: "192.0.2.1"}}) {
-			t.Errorf("addresses %s, %v", status.PodIP, status.PodIPs)
-		}
-		w.end(uid)
-	})
+	for name, none := range map[string]bool{"one": false, "none": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.runtime.noIP = none
+				p := spec("p", uid)
+				p.Spec.HostNetwork = true
+				if err := w.Run(t.Context(), p); err != nil || !w.ready(uid, time.Minute) {
+					t.Fatal(err)
+				}
+				const all = "[{192.0.2.1}]"
+				if status, _ := w.Status(uid); status.PodIP != "192.0.2.1" || fmt.Sprint(status.PodIPs) != all {
+					t.Errorf("addresses %s, %v", status.PodIP, status.PodIPs)
+				}
+				w.end(uid)
+			})
+		})
+	}
 }
 
 // TestViews: static pods are the business of one controller, and all others of the other; of two static pods of one
