@@ -208,6 +208,39 @@ func (w *world) testWithoutAPI(t *testing.T) {
 	w.WaitNode(ctx, t)
 }
 
+// testBlindStart: a node that is started while the API server is away takes its pods over, ends none, and tells of them when
+// it is there again.
+func (w *world) testBlindStart(t *testing.T) {
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	w.quiet(ctx, t)
+	const spec = `{containers: [{name: c, command: [sleep, "1000"], livenessProbe: {exec: {command: ["true"]}, periodSeconds: 1}}]}`
+	w.pod(ctx, t, "stays", spec)
+	before := w.ready(ctx, t, "stays")
+	w.StopAPI()
+	w.node.Kill()
+	w.serve()
+	select {
+	case <-time.After(10 * time.Second): // longer than what lies between two sightings of an orphan
+	case <-ctx.Done():
+	}
+	if n := w.vms(t); n != 1 {
+		t.Errorf("there are %d machines", n)
+	}
+	w.StartAPI(w.top)
+	w.top.Cleanup(w.end) // before it is killed
+	w.WaitAPI(ctx, t)
+	w.WaitNode(ctx, t)
+	w.answers(ctx, t)
+	if _, errs, err := w.exec(ctx, "stays", corev1.PodExecOptions{Command: []string{"true"}}, nil); err != nil {
+		t.Errorf("exec: %v: %s", err, errs)
+	}
+	after := w.ready(ctx, t, "stays")
+	was, is := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]
+	if after.UID != before.UID || is.ContainerID != was.ContainerID || is.RestartCount != 0 {
+		t.Errorf("it is another one: %s", &after.Status)
+	}
+}
+
 // testNodeDeleted: a Node that is deleted is made again.
 func (w *world) testNodeDeleted(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)

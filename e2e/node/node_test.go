@@ -47,6 +47,7 @@ func TestNode(t *testing.T) {
 	t.Run("restart", w.testRestart)
 	t.Run("twice", w.testTwice)
 	t.Run("without the API", w.testWithoutAPI)
+	t.Run("started without the API", w.testBlindStart)
 	t.Run("node deleted", w.testNodeDeleted)
 	t.Run("kill", w.testKill)
 }
