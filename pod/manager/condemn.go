@@ -49,7 +49,7 @@ func (v *Verdict) over(status *corev1.PodStatus, ended bool) {
 		return
 	}
 	status.Reason, status.Message = v.Reason, v.Message
-	if ended {
+	if ended || status.Phase == corev1.PodSucceeded { // its containers may all have ended well before the pod has
 		status.Phase = corev1.PodFailed
 	}
 	if v.Own {

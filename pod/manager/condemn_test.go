@@ -77,3 +77,28 @@ func TestCondemnedForItsOwn(t *testing.T) {
 		})
 	}
 }
+
+// TestCondemnedNeverSucceeds: a pod that is ended for a reason is not told to have succeeded either between the end of its
+// containers, which may end well, and its own: an API server keeps the first end that it is told.
+func TestCondemnedNeverSucceeds(t *testing.T) {
+	t.Parallel()
+	v := &Verdict{Reason: "Terminated", Message: "why"}
+	for _, tt := range []struct {
+		phase, want corev1.PodPhase
+		ended       bool
+	}{
+		{corev1.PodPending, corev1.PodPending, false}, {corev1.PodRunning, corev1.PodRunning, false},
+		{corev1.PodSucceeded, corev1.PodFailed, false}, {corev1.PodFailed, corev1.PodFailed, false},
+		{corev1.PodSucceeded, corev1.PodFailed, true}, {corev1.PodRunning, corev1.PodFailed, true},
+	} {
+		status := corev1.PodStatus{Phase: tt.phase}
+		v.over(&status, tt.ended)
+		if status.Phase != tt.want || status.Reason != "Terminated" {
+			t.Errorf("%s, ended: %v: told as %s, %s", tt.phase, tt.ended, status.Phase, status.Reason)
+		}
+		status = corev1.PodStatus{Phase: tt.phase}
+		if (*Verdict)(nil).over(&status, tt.ended); status.Phase != tt.phase {
+			t.Errorf("%s, without a reason: told as %s", tt.phase, status.Phase)
+		}
+	}
+}
