@@ -342,15 +342,17 @@ func twoOfOneName(ctx context.Context, t *testing.T, c *testkube.Cluster) {
 		}
 		return n
 	}
-	alone, end := context.WithCancel(ctx)
-	for range 2 { // the second is the next process of the same machine
-		ended := newIllNode(c, "twin").start(alone, t)
-		if end(); <-ended != nil {
-			t.Error("it ended badly")
-		}
-		alone, end = context.WithCancel(ctx)
+	once := func() { // the second time it is the next process of the same machine
+		alone, end := context.WithCancel(ctx)
 		defer end()
+		ended := newIllNode(c, "twin").start(alone, t)
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
+	once()
+	once()
 	first, second := newIllNode(c, "twin"), newIllNode(c, "twin")
 	second.dir, second.boot = "twin-2", "00000000-0000-0000-0000-000000000002"
 	ended := []<-chan error{first.start(ctx, t)}
