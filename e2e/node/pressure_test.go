@@ -133,7 +133,7 @@ func (w *world) run(ctx context.Context, t *testing.T, pods ...*corev1.Pod) {
 }
 
 // testMemory: for want of memory those are evicted first that use more than they request, of these the less important ones;
-// for want of processes the others; and critical ones, by priority and as files, never.
+// then the others; for want of processes any; and critical ones, by priority and as files, never.
 func (w *world) testMemory(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.pod(ctx, t, "greedy", "{"+sleeps+"}")
@@ -145,11 +145,12 @@ func (w *world) testMemory(t *testing.T) {
 	static := "fixed-" + testkube.NodeName
 	w.ready(ctx, t, "greedy")
 	w.ready(ctx, t, "important")
-	modest, critical, fixed := w.ready(ctx, t, "modest"), w.ready(ctx, t, "critical"), w.ready(ctx, t, static)
+	w.ready(ctx, t, "modest")
+	critical, fixed := w.ready(ctx, t, "critical"), w.ready(ctx, t, static)
 
-	w.again(ctx, t, []string{"memory.available<100Ti"})
+	w.again(ctx, t, []string{"memory.available<99%"})
 	w.under(ctx, t, corev1.NodeMemoryPressure, corev1.TaintNodeMemoryPressure)
-	const memory = "The node was low on resource: memory. Threshold quantity: 100Ti, available: "
+	const memory = "The node was low on resource: memory. Threshold quantity: "
 	greedy := w.evicted(ctx, t, "greedy", memory)
 	w.pod(ctx, t, "late", "{nodeName: node, "+sleeps+"}")
 	late := w.until(ctx, t, "late", "rejected", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
@@ -157,14 +158,18 @@ func (w *world) testMemory(t *testing.T) {
 		t.Errorf("%s: %s", late.Status.Reason, late.Status.Message)
 	}
 	important := w.evicted(ctx, t, "important", memory)
-	if first, second := at(greedy), at(important); !first.Before(second) {
-		t.Errorf("the first was evicted at %v, the second at %v", first, second)
+	modest := w.evicted(ctx, t, "modest", memory)
+	if first, second, third := at(greedy), at(important), at(modest); !first.Before(second) || !second.Before(third) {
+		t.Errorf("evicted at %v, %v, %v", first, second, third)
 	}
-	w.run(ctx, t, modest, critical, fixed)
+	w.run(ctx, t, critical, fixed)
 
+	w.again(ctx, t, nil)
+	w.pod(ctx, t, "counted", "{nodeName: node, tolerations: [{operator: Exists}], "+sleeps+"}")
+	w.ready(ctx, t, "counted")
 	w.again(ctx, t, []string{"pid.available<1G"})
 	w.under(ctx, t, corev1.NodePIDPressure, corev1.TaintNodePIDPressure)
-	w.evicted(ctx, t, "modest", "The node was low on resource: pids. Threshold quantity: ")
+	w.evicted(ctx, t, "counted", "The node was low on resource: pids. Threshold quantity: ")
 	w.run(ctx, t, critical, fixed)
 	w.again(ctx, t, nil)
 	w.untilNode(ctx, t, "free of pressure", func(n *corev1.Node) error {
