@@ -286,7 +286,7 @@ func (a *Agent) mountRoot(c *container, lower string, live bool, room int64) err
 	c.root = filepath.Join(c.dir, "rootfs")
 	c.upper = filepath.Join(base, rootsDir, c.id)
 	c.last = filepath.Join(c.upper, "termination-log")
-	if room > 0 && base != memoryDir {
+	if base != memoryDir {
 		if err := a.limitLayer(c.upper, room); err != nil {
 			return fmt.Errorf("limit what it writes: %w", err)
 		}
@@ -306,14 +306,18 @@ func (a *Agent) mountRoot(c *container, lower string, live bool, room int64) err
 	return nil
 }
 
-// limitLayer makes the directory of a container's writable layer, with a bound.
+// limitLayer makes the directory of a container's writable layer, with a bound; without one, 0, what is written is counted.
 func (a *Agent) limitLayer(dir string, room int64) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	a.volumes.Lock()
 	defer a.volumes.Unlock()
-	return a.limit(dir, room)
+	if room > 0 {
+		return a.limit(dir, room)
+	}
+	a.count(dir)
+	return nil
 }
 
 // remove takes away all that there is of a container, whether it was made

@@ -70,6 +70,18 @@ func testPod(t *testing.T, tm *template) {
 	if err != nil || stats.RootfsBytes < 2900000 || stats.RootfsInodes < 2 {
 		t.Errorf("stats = %+v, %v", stats, err)
 	}
+	in("a", "rm /mem/big; head -c 3000000 /dev/zero > /disk/file; head -c 65536 /dev/zero > /mem/file; sync")
+	used, err := g.Usage(g.ctx())
+	volumes := map[string]agentv1.VolumeUsage{}
+	for _, v := range used.Volumes {
+		volumes[v.Name] = v
+	}
+	t.Logf("volumes: %+v", used.Volumes)
+	for name, least := range map[string]uint64{"disk": 3000000, "mem": 65536} {
+		if v := volumes[name]; err != nil || v.Used < least || v.Used > least+1<<20 || v.Inodes < 2 || v.Capacity < v.Used || v.Available == 0 {
+			t.Errorf("volume %s = %+v, %v", name, v, err)
+		}
+	}
 	f, err := g.ReadFile(g.ctx(), agentv1.ReadFile{Container: "a", Path: "/disk/x", Limit: 3})
 	if err != nil || string(f.Data) != "wo\n" {
 		t.Errorf("ReadFile = %q, %v", f.Data, err)

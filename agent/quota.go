@@ -9,7 +9,7 @@ import (
 )
 
 // limit bounds what a new directory of the scratch disk may hold, in bytes, with
-// all below it: by a quota of its own project. Who has CAP_SYS_RESOURCE in the
+// all below it: by a quota of its own project. Without a size, 0, it is only counted. Who has CAP_SYS_RESOURCE in the
 // guest is not bounded. The caller holds volumes.
 func (a *Agent) limit(dir string, size int64) error {
 	a.mu.Lock()
@@ -28,9 +28,65 @@ func (a *Agent) limit(dir string, size int64) error {
 	if err := setProject(dir, a.projects); err != nil {
 		return fmt.Errorf("set its project: %w", err)
 	}
+	if size == 0 {
+		return nil
+	}
 	q := quota{hard: uint64(size+1023) / 1024, valid: 1}
 	if err := q.call(setQuota, device, a.projects); err != nil {
 		return fmt.Errorf("set the quota: %w", err)
+	}
+	return nil
+}
+
+// count has what lies below a new directory of the scratch disk be counted, if that can be. The caller holds volumes.
+func (a *Agent) count(dir string) {
+	if err := a.limit(dir, 0); err != nil {
+		Log("what lies in %s is not counted: %v", dir, err)
+	}
+}
+
+// counted is what lies below a directory of the scratch disk, in bytes and files, by its project; ok is false for one that
+// has none.
+func (a *Agent) counted(dir string) (bytes, files uint64, ok bool) {
+	a.mu.Lock()
+	device := ""
+	if d := a.disks[scratch]; d != nil && d.ready {
+		device = d.device
+	}
+	a.mu.Unlock()
+	if device == "" {
+		return 0, 0, false
+	}
+	project, err := projectOf(dir)
+	if err != nil || project == 0 {
+		return 0, 0, false
+	}
+	var q quota
+	if q.call(getQuota, device, project) != nil {
+		return 0, 0, false
+	}
+	return q.used, q.files, true
+}
+
+// attributes are the kernel's struct fsxattr.
+type attributes struct {
+	flags, extent, extents, project, copyExtent uint32
+	_                                           [8]byte
+}
+
+// The calls that get and set them, and the flag of a directory whose project is that of what is made in it.
+const (
+	getAttributes    = 0x801c581f
+	setAttributes    = 0x401c5820
+	inheritedProject = 0x200
+)
+
+func (x *attributes) call(f *os.File, command uintptr) error {
+	if size := unsafe.Sizeof(*x); size != 28 {
+		return fmt.Errorf("attributes of %d bytes", size)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), command, uintptr(unsafe.Pointer(x))); errno != 0 {
+		return errno
 	}
 	return nil
 }
@@ -42,29 +98,25 @@ func setProject(dir string, project uint32) error {
 		return err
 	}
 	defer f.Close()
-	// The kernel's struct fsxattr and the calls that get and set it.
-	var attributes struct {
-		flags, extent, extents, project, copyExtent uint32
-		_                                           [8]byte
+	var x attributes
+	if err := x.call(f, getAttributes); err != nil {
+		return err
 	}
-	const (
-		get        = 0x801c581f
-		set        = 0x401c5820
-		inherited  = 0x200
-		attributed = unsafe.Sizeof(attributes)
-	)
-	if attributed != 28 {
-		return fmt.Errorf("attributes of %d bytes", attributed)
+	x.flags |= inheritedProject
+	x.project = project
+	return x.call(f, setAttributes)
+}
+
+// projectOf is the project that a directory is part of; 0 is that of what has none of its own.
+func projectOf(dir string) (uint32, error) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, err
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), get, uintptr(unsafe.Pointer(&attributes))); errno != 0 {
-		return errno
-	}
-	attributes.flags |= inherited
-	attributes.project = project
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), set, uintptr(unsafe.Pointer(&attributes))); errno != 0 {
-		return errno
-	}
-	return nil
+	defer f.Close()
+	var x attributes
+	err = x.call(f, getAttributes)
+	return x.project, err
 }
 
 // quota is the kernel's struct if_dqblk. Its bounds are in units of 1 KiB.

@@ -65,7 +65,10 @@ func (a *Agent) stats(ctx context.Context, r agentv1.Process) (agentv1.Stats, er
 	s.RSS, s.PageFaults, s.MajPageFaults = memory["anon"], memory["pgfault"], memory["pgmajfault"]
 	s.WorkingSet = s.MemoryBytes - min(s.MemoryBytes, memory["inactive_file"])
 	s.Pids, _ = c.cgroup.Value("pids.current")
-	s.RootfsBytes, s.RootfsInodes = usage(ctx, filepath.Join(c.upper, "upper"))
+	counted := false
+	if s.RootfsBytes, s.RootfsInodes, counted = a.counted(c.upper); !counted {
+		s.RootfsBytes, s.RootfsInodes = usage(ctx, filepath.Join(c.upper, "upper"))
+	}
 	return s, nil
 }
 

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
@@ -14,7 +17,7 @@ import (
 // sector is the unit of /proc/diskstats, whatever the disk's own is.
 const sector = 512
 
-// usage reads the counters of the pod's interface and of the machine's disks.
+// usage reads the counters of the pod's interface and of the machine's disks, and of the pod's emptyDirs.
 // The containers share the agent's network namespace.
 func (a *Agent) usage(context.Context, none) (agentv1.Usage, error) {
 	var u agentv1.Usage
@@ -31,6 +34,7 @@ func (a *Agent) usage(context.Context, none) (agentv1.Usage, error) {
 	a.mu.Unlock()
 	u.Network, u.Cards = parseNetDev(string(net), cards)
 	u.Disk = parseDiskstats(string(disks))
+	u.Volumes = a.volumeUsage()
 	return u, nil
 }
 
@@ -72,4 +76,45 @@ func parseDiskstats(data string) agentv1.DiskUsage {
 		}
 	}
 	return u
+}
+
+// volumeUsage is what lies in the pod's emptyDirs, as their file systems and the disk's quotas count it: no tree is
+// walked. One that cannot be asked is left out.
+func (a *Agent) volumeUsage() (all []agentv1.VolumeUsage) {
+	for base, look := range map[string]func(at string, u *agentv1.VolumeUsage) bool{
+		volumeDir: ownSystem, filepath.Join(scratchDir, volumesDir): a.onDisk,
+	} {
+		list, err := os.ReadDir(base)
+		if err != nil {
+			continue // there are none
+		}
+		for _, entry := range list {
+			u := agentv1.VolumeUsage{Name: entry.Name()}
+			if len(all) < agentv1.MaxVolumes && entry.IsDir() && validID(u.Name) && look(filepath.Join(base, u.Name), &u) {
+				all = append(all, u)
+			}
+		}
+	}
+	return all
+}
+
+// ownSystem tells of a volume that is a file system of its own, in memory.
+func ownSystem(at string, u *agentv1.VolumeUsage) bool {
+	var st unix.Statfs_t
+	if unix.Statfs(at, &st) != nil || st.Type != unix.TMPFS_MAGIC && st.Type != unix.HUGETLBFS_MAGIC {
+		return false
+	}
+	size := uint64(st.Bsize)
+	u.Capacity, u.Available, u.Used, u.Inodes = st.Blocks*size, st.Bavail*size, (st.Blocks-st.Bfree)*size, st.Files-st.Ffree
+	return true
+}
+
+// onDisk tells of a volume on the scratch disk. The file system tells of a limit of the volume's as its size.
+func (a *Agent) onDisk(at string, u *agentv1.VolumeUsage) (ok bool) {
+	var st unix.Statfs_t
+	if u.Used, u.Inodes, ok = a.counted(at); !ok || unix.Statfs(at, &st) != nil {
+		return false
+	}
+	u.Capacity, u.Available = st.Blocks*uint64(st.Bsize), st.Bavail*uint64(st.Bsize)
+	return true
 }

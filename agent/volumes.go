@@ -197,6 +197,8 @@ func (a *Agent) emptyDir(v containerv1.Dir, group int) (at string, err error) {
 		if err = a.limit(at, v.Size); err != nil {
 			err = fmt.Errorf("limit its size: %w", err)
 		}
+	default:
+		a.count(at)
 	}
 	if err != nil {
 		return "", errors.Join(err, os.Remove(at))

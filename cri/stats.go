@@ -65,20 +65,42 @@ func (s *Service) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.P
 	return s.sum(&p, u), nil
 }
 
+// PodUsage is what a pod uses, with what lies in its emptyDirs, which the CRI does not tell of.
+type PodUsage struct {
+	*runtimeapi.PodSandboxStats
+	Volumes []engine.VolumeUsage
+}
+
 // ListPodSandboxStats returns the figures of the pods that match filter, which may be
 // nil. A pod that does not answer is left out.
 func (s *Service) ListPodSandboxStats(
 	ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter,
 ) ([]*runtimeapi.PodSandboxStats, error) {
+	all, err := s.PodUsages(ctx, filter)
+	var out []*runtimeapi.PodSandboxStats
+	for _, one := range all {
+		out = append(out, one.PodSandboxStats)
+	}
+	return out, err
+}
+
+// PodUsages is ListPodSandboxStats, with the pods' emptyDirs.
+func (s *Service) PodUsages(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]PodUsage, error) {
 	pods := slices.DeleteFunc(s.all(), func(p engine.Pod) bool {
 		return !strings.HasPrefix(p.ID, filter.GetId()) || !matches(filter.GetLabelSelector(), s.podOf(&p).config.GetLabels())
 	})
 	usages := s.engine.Usages(ctx, ids(pods))
-	var out []*runtimeapi.PodSandboxStats
+	var out []PodUsage
 	for _, p := range pods {
-		if u, answered := usages[p.ID]; answered {
-			out = append(out, s.sum(&p, u))
+		u, answered := usages[p.ID]
+		if !answered {
+			continue
 		}
+		one := PodUsage{PodSandboxStats: s.sum(&p, u)}
+		if u != nil {
+			one.Volumes = u.Volumes
+		}
+		out = append(out, one)
 	}
 	return out, ctx.Err()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,6 +147,7 @@ func TestUsage(t *testing.T) {
 			Containers: []*shimv1.ContainerStats{
 				{Id: "unknown"}, {Id: c.ID, At: timestamppb.Now(), Pids: 1 << 40, CpuUsec: 1 << 63},
 			},
+			Volumes: slices.Repeat([]*shimv1.VolumeStats{{Name: "v", UsedBytes: 7, CapacityBytes: 1 << 63}}, agentv1.MaxVolumes+1),
 		}
 		if tc.network {
 			s.stats.Network = &shimv1.NetworkStats{RxBytes: 1, TxBytes: 2}
@@ -163,6 +165,9 @@ func TestUsage(t *testing.T) {
 		}
 		if (u.Network != nil) != tc.network || u.MemoryTotal != 0 || u.MemoryAvailable != maxCounter {
 			t.Errorf("%s: %+v", tc.name, u)
+		}
+		if len(u.Volumes) != agentv1.MaxVolumes || u.Volumes[0] != (VolumeUsage{Name: "v", Used: 7, Capacity: maxCounter}) {
+			t.Errorf("%s: %d volumes, %+v", tc.name, len(u.Volumes), u.Volumes[0])
 		}
 		if len(u.Containers) != 1 || u.Containers[0].Pids != maxPids || u.Containers[0].CPU < 0 {
 			t.Errorf("%s: %+v", tc.name, u.Containers)

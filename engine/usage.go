@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
@@ -24,6 +25,7 @@ type Usage struct {
 	Network                      *NetworkUsage // nil: the pod has no interface
 	Cards                        []CardUsage   // of its further interfaces
 	DiskRead, DiskWritten        uint64        // bytes since the VM's start
+	Volumes                      []VolumeUsage // of the emptyDirs that have been mounted
 	Containers                   []ContainerUsage
 }
 
@@ -34,6 +36,13 @@ type NetworkUsage struct{ Rx, Tx uint64 }
 type CardUsage struct {
 	Name string
 	NetworkUsage
+}
+
+// VolumeUsage is what lies in an emptyDir, in bytes, and what it may hold: without a limit of its own as much as what it
+// lies on.
+type VolumeUsage struct {
+	Name                              string
+	Used, Inodes, Capacity, Available uint64
 }
 
 // ContainerUsage is one running container's.
@@ -152,6 +161,12 @@ func (p *pod) usage(ctx context.Context) (*Usage, error) {
 		if at >= 0 {
 			u.Cards = append(u.Cards, CardUsage{name, networkUsage(res.GetCards()[at])})
 		}
+	}
+	for _, v := range res.GetVolumes()[:min(len(res.GetVolumes()), agentv1.MaxVolumes)] {
+		u.Volumes = append(u.Volumes, VolumeUsage{
+			Name: v.GetName(), Used: min(v.GetUsedBytes(), maxCounter), Inodes: min(v.GetInodes(), maxCounter),
+			Capacity: min(v.GetCapacityBytes(), maxCounter), Available: min(v.GetAvailableBytes(), maxCounter),
+		})
 	}
 	for _, told := range res.GetContainers() {
 		if ctr := p.container(told.GetId()); ctr != nil {

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/admission"
 	"github.com/bulkhead-project/bulkhead/door/node/api"
@@ -118,19 +117,3 @@ func (none) Secret(_ context.Context, name string) (*corev1.Secret, error) {
 
 // Changed implements volume.Objects: nothing ever changes.
 func (none) Changed() <-chan struct{} { return nil }
-
-// own has the figures of the node's pods: the runtime may have others.
-type own struct{ n *node }
-
-// ListPodSandboxStats implements stats.Source.
-func (o own) ListPodSandboxStats(
-	ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter,
-) (list []*runtimeapi.PodSandboxStats, err error) {
-	all, err := o.n.runtime.Backend().Runtime.ListPodSandboxStats(ctx, filter)
-	for _, one := range all {
-		if o.n.runner.Has(types.UID(one.GetAttributes().GetMetadata().GetUid())) {
-			list = append(list, one)
-		}
-	}
-	return list, err
-}

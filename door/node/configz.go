@@ -26,7 +26,7 @@ type settings struct {
 // more adds the paths of figures and of the node's settings to its API.
 func (n *node) more(mux *http.ServeMux) {
 	n.series.Register(mux)
-	figures := &stats.Node{Name: n.o.Name, Dir: n.o.Roots.Data, Source: own{n}, Statuses: n.runner.Statuses}
+	figures := &stats.Node{Name: n.o.Name, Dir: n.o.Roots.Data, Source: n.runner.Usages, Statuses: n.runner.Statuses}
 	figures.Register(mux)
 	at, _ := netip.ParseAddrPort(n.o.Listen)                       // it was listened on
 	text, _ := json.Marshal(map[string]settings{"kubeletconfig": { // plain data

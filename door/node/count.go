@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/door/node/series"
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 
 // measured is a runtime that tells what it does. That of another program serves its own metrics.
@@ -14,6 +15,7 @@ type measured interface{ Metrics() prometheus.Gatherer }
 // count makes what counts for /metrics. The certificates are there, where there are any.
 func (n *node) count() {
 	o := series.Options{Node: n.o.Name, Statuses: func() map[types.UID]corev1.PodStatus { return n.runner.Statuses() }}
+	o.Claims = func() map[types.NamespacedName]usage.Volume { return n.runner.Claims() }
 	if r, is := n.runtime.(measured); is {
 		o.More = r.Metrics()
 	}

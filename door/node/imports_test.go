@@ -12,7 +12,7 @@ const module = "github.com/bulkhead-project/bulkhead/"
 // below are the packages of the door, each with those of the others that it may import.
 var below = map[string]string{
 	"": "admission api auth bounds certs claims csi events eviction images local machine manifests mirrors object objects pods runner " +
-		"series shutdown stats status",
+		"series shutdown stats status usage",
 	"admission": "pods",
 	"api":       "",
 	"auth":      "",
@@ -33,19 +33,20 @@ var below = map[string]string{
 	"events":    "",
 	"eviction":  "machine pods",
 	"images":    "machine",
-	"local":     "runner",
+	"local":     "runner usage",
 	"machine":   "",
 	"manifests": "pods",
 	"mirrors":   "pods",
 	"object":    "machine",
 	"objects":   "tokens",
 	"pods":      "",
-	"runner":    "pods",
-	"series":    "",
+	"runner":    "pods usage",
+	"series":    "usage",
 	"shutdown":  "",
-	"stats":     "machine",
+	"stats":     "machine usage",
 	"status":    "",
 	"tokens":    "",
+	"usage":     "",
 }
 
 // TestImports: each package has one job, knows only those below it, and only the one that has the

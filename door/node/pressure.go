@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 	"github.com/bulkhead-project/bulkhead/door/node/shutdown"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // guard makes what keeps the machine from running out of what it has.
@@ -106,25 +106,25 @@ func (n *node) evictable() []*corev1.Pod { return n.runner.Uncondemned() }
 
 // usage is what the pods use.
 func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) {
-	list, err := own{n}.ListPodSandboxStats(ctx, nil)
+	told, err := n.runner.Usages(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask the runtime what its pods use: %w", err)
+		return nil, err
 	}
 	out := map[types.UID]eviction.Usage{}
-	for _, p := range list {
-		u := eviction.Usage{
-			Memory: p.GetLinux().GetMemory().GetWorkingSetBytes().GetValue(), Written: map[string]uint64{},
-			Processes: p.GetLinux().GetProcess().GetProcessCount().GetValue(),
-		}
-		for _, c := range p.GetLinux().GetContainers() {
-			u.Written[c.GetAttributes().GetMetadata().GetName()] += c.GetWritableLayer().GetUsedBytes().GetValue()
-		}
-		out[types.UID(p.GetAttributes().GetMetadata().GetUid())] = u
-	}
 	held := n.runtime.Backend().HeldMemory
 	for _, p := range n.runner.Pods() {
-		u, told := out[p.UID()]
-		u.Silent = !told && p.Sandbox() != "" // one without a sandbox has no VM yet
+		one, answered := told[p.UID()]
+		u := eviction.Usage{
+			Memory: one.Stats.GetLinux().GetMemory().GetWorkingSetBytes().GetValue(), Silent: !answered && p.Sandbox() != "",
+			Processes: one.Stats.GetLinux().GetProcess().GetProcessCount().GetValue(),
+			Disk:      one.Ephemeral().Bytes, Written: map[string]uint64{}, Volumes: map[string]uint64{},
+		}
+		for c := range podspec.All(&p.Given().Spec) {
+			u.Written[c.Name] = one.Container(c.Name).Bytes
+		}
+		for _, v := range one.Volumes {
+			u.Volumes[v.Name] = v.Bytes
+		}
 		if held != nil && p.Sandbox() != "" {
 			u.Held, _ = held(p.Sandbox())
 		}

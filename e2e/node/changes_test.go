@@ -114,11 +114,16 @@ func (w *world) testEviction(t *testing.T) {
   resources: {limits: {ephemeral-storage: 8Mi}}}]}`)
 	w.pod(ctx, t, "writes", `{containers: [{name: c, command: [sh, -c, "head -c 16777216 /dev/zero >/f; exec sleep 1000"],
   resources: {limits: {ephemeral-storage: 8Mi}}}]}`)
-	pod := w.until(ctx, t, "writes", "evicted", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
-	const why = "Container c exceeded its local ephemeral storage limit"
-	if c := condition(pod, corev1.DisruptionTarget); pod.Status.Reason != "Evicted" || c.Status != corev1.ConditionTrue ||
-		c.Reason != corev1.PodReasonTerminationByKubelet || !strings.Contains(pod.Status.Message, why) {
-		t.Errorf("%s: %s, %+v", pod.Status.Reason, pod.Status.Message, c)
+	w.pod(ctx, t, "keeps", `{volumes: [{name: e, emptyDir: {}}],
+  containers: [{name: c, command: [sh, -c, "head -c 16777216 /dev/zero >/e/f; exec sleep 1000"], volumeMounts: [{name: e, mountPath: /e}],
+  resources: {limits: {ephemeral-storage: 8Mi}}}]}`)
+	for _, name := range []string{"writes", "keeps"} {
+		pod := w.until(ctx, t, name, "evicted", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
+		const why = "Pod ephemeral local storage usage exceeds the total limit of containers 8Mi. "
+		if c := condition(pod, corev1.DisruptionTarget); pod.Status.Reason != "Evicted" || c.Status == corev1.ConditionTrue ||
+			!strings.Contains(pod.Status.Message, why) { // a limit of its own is no disruption
+			t.Errorf("%s: %s: %s, %+v", name, pod.Status.Reason, pod.Status.Message, c)
+		}
 	}
 	w.Wait(ctx, t, "the event", func(ctx context.Context) error {
 		if got := w.reasons(ctx, t, "writes"); !slices.Contains(got, "Evicted") {
@@ -137,7 +142,7 @@ func (w *world) testEviction(t *testing.T) {
 		}
 		return err
 	})
-	for _, name := range []string{"writes", "modest"} {
+	for _, name := range []string{"writes", "keeps", "modest"} {
 		w.typed(ctx, t, "", "delete", "pod", name, "--grace-period=1")
 	}
 }

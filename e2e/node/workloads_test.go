@@ -142,11 +142,11 @@ func (w *world) testStreams(t *testing.T) {
 func (w *world) testFigures(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "busy", `{containers: [{name: c, command: [sh, -c, "while :; do :; done"], resources: {limits: {cpu: 100m}},
-  readinessProbe: {exec: {command: ["true"]}}}]}`)
+  readinessProbe: {exec: {command: ["true"]}}, volumeMounts: [{name: e, mountPath: /e}]}], volumes: [{name: e, emptyDir: {}}]}`)
 	w.ready(ctx, t, "busy")
 	for path, all := range map[string][]string{
 		"metrics/resource": {`container_memory_working_set_bytes{container="c",namespace="default",pod="busy"}`},
-		"stats/summary":    {`"name":"busy"`},
+		"stats/summary":    {`"name":"busy"`, `"name":"e"`, `"ephemeral-storage":`, `"logs":`},
 		"metrics/cadvisor": {`container_memory_working_set_bytes{container="c",`},
 		"metrics/probes": {
 			`prober_probe_total{container="c",namespace="default",pod="busy",`, `prober_probe_duration_seconds_count{container="c",`,

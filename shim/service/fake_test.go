@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,6 +120,9 @@ func (f *fake) Usage(context.Context) (agentv1.Usage, error) {
 	cards[0] = agentv1.NetUsage{Name: "net1", TxBytes: 9}
 	return agentv1.Usage{
 		Network: &agentv1.NetUsage{Name: "eth0\x1b[31m", RxBytes: 5}, Cards: cards, Disk: agentv1.DiskUsage{WriteBytes: 6},
+		Volumes: slices.Repeat([]agentv1.VolumeUsage{
+			{Name: "\x1b" + strings.Repeat("v", 1000), Used: 1, Inodes: 2, Capacity: 3, Available: 4},
+		}, agentv1.MaxVolumes+1),
 	}, nil
 }
 

@@ -40,6 +40,11 @@ func (s *Services) stats(ctx context.Context) (*shimv1.StatsResponse, error) {
 	for _, n := range usage.Cards[:min(len(usage.Cards), card.Most)] {
 		res.Cards = append(res.Cards, networkStats(&n))
 	}
+	for _, v := range usage.Volumes[:min(len(usage.Volumes), agentv1.MaxVolumes)] {
+		res.Volumes = append(res.Volumes, &shimv1.VolumeStats{
+			Name: printable(v.Name, 64), UsedBytes: v.Used, Inodes: v.Inodes, CapacityBytes: v.Capacity, AvailableBytes: v.Available,
+		})
+	}
 	for _, p := range s.o.Sandbox.Status().Processes {
 		if p.Exec != "" || p.State != sandbox.Running && p.State != sandbox.Paused {
 			continue
@@ -53,12 +58,12 @@ func (s *Services) stats(ctx context.Context) (*shimv1.StatsResponse, error) {
 
 func networkStats(n *agentv1.NetUsage) *shimv1.NetworkStats {
 	return &shimv1.NetworkStats{
-		Name: printable(n.Name), RxBytes: n.RxBytes, RxErrors: n.RxErrors, TxBytes: n.TxBytes, TxErrors: n.TxErrors,
+		Name: printable(n.Name, 32), RxBytes: n.RxBytes, RxErrors: n.RxErrors, TxBytes: n.TxBytes, TxErrors: n.TxErrors,
 	}
 }
 
-// printable is a name that the guest tells, fit for a terminal.
-func printable(name string) string {
-	text := strconv.QuoteToASCII(name[:min(len(name), 32)])
+// printable is a name that the guest tells, fit for a terminal, of so many bytes at most.
+func printable(name string, most int) string {
+	text := strconv.QuoteToASCII(name[:min(len(name), most)])
 	return text[1 : len(text)-1]
 }

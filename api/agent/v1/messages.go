@@ -305,6 +305,21 @@ type Usage struct {
 	// Cards are those of the further interfaces that Configure has named and that are there.
 	Cards []NetUsage `json:"cards,omitempty"`
 	Disk  DiskUsage  `json:"disk"`
+	// Volumes are the pod's emptyDirs that have been mounted, MaxVolumes at most.
+	Volumes []VolumeUsage `json:"volumes,omitempty"`
+}
+
+// MaxVolumes bounds of how many volumes is told what lies in them.
+const MaxVolumes = 512
+
+// VolumeUsage is what lies in an emptyDir, in bytes and files, and what it may hold: without a limit of its own as much as
+// what it lies on.
+type VolumeUsage struct {
+	Name      string `json:"name"`
+	Used      uint64 `json:"used"`
+	Inodes    uint64 `json:"inodes"`
+	Capacity  uint64 `json:"capacity"`
+	Available uint64 `json:"available"`
 }
 
 // NetUsage are those of an interface of the pod's.

@@ -1332,7 +1332,8 @@ type StatsResponse struct {
 	Containers           []*ContainerStats      `protobuf:"bytes,3,rep,name=containers,proto3" json:"containers,omitempty"`
 	Network              *NetworkStats          `protobuf:"bytes,4,opt,name=network,proto3" json:"network,omitempty"` // none: the pod has no interface
 	Disk                 *DiskStats             `protobuf:"bytes,5,opt,name=disk,proto3" json:"disk,omitempty"`
-	Cards                []*NetworkStats        `protobuf:"bytes,6,rep,name=cards,proto3" json:"cards,omitempty"` // of the pod's further interfaces
+	Cards                []*NetworkStats        `protobuf:"bytes,6,rep,name=cards,proto3" json:"cards,omitempty"`     // of the pod's further interfaces
+	Volumes              []*VolumeStats         `protobuf:"bytes,7,rep,name=volumes,proto3" json:"volumes,omitempty"` // of the pod's emptyDirs
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -1409,6 +1410,90 @@ func (x *StatsResponse) GetCards() []*NetworkStats {
 	return nil
 }
 
+func (x *StatsResponse) GetVolumes() []*VolumeStats {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+// VolumeStats are what lies in a volume of the pod's, in bytes and inodes, and what it may hold.
+type VolumeStats struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	UsedBytes      uint64                 `protobuf:"varint,2,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	Inodes         uint64                 `protobuf:"varint,3,opt,name=inodes,proto3" json:"inodes,omitempty"`
+	CapacityBytes  uint64                 `protobuf:"varint,4,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"`
+	AvailableBytes uint64                 `protobuf:"varint,5,opt,name=available_bytes,json=availableBytes,proto3" json:"available_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *VolumeStats) Reset() {
+	*x = VolumeStats{}
+	mi := &file_extension_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeStats) ProtoMessage() {}
+
+func (x *VolumeStats) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeStats.ProtoReflect.Descriptor instead.
+func (*VolumeStats) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *VolumeStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VolumeStats) GetUsedBytes() uint64 {
+	if x != nil {
+		return x.UsedBytes
+	}
+	return 0
+}
+
+func (x *VolumeStats) GetInodes() uint64 {
+	if x != nil {
+		return x.Inodes
+	}
+	return 0
+}
+
+func (x *VolumeStats) GetCapacityBytes() uint64 {
+	if x != nil {
+		return x.CapacityBytes
+	}
+	return 0
+}
+
+func (x *VolumeStats) GetAvailableBytes() uint64 {
+	if x != nil {
+		return x.AvailableBytes
+	}
+	return 0
+}
+
 // NetworkStats are the counters of an interface of the pod's.
 type NetworkStats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1423,7 +1508,7 @@ type NetworkStats struct {
 
 func (x *NetworkStats) Reset() {
 	*x = NetworkStats{}
-	mi := &file_extension_proto_msgTypes[24]
+	mi := &file_extension_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1520,7 @@ func (x *NetworkStats) String() string {
 func (*NetworkStats) ProtoMessage() {}
 
 func (x *NetworkStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[24]
+	mi := &file_extension_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1533,7 @@ func (x *NetworkStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkStats.ProtoReflect.Descriptor instead.
 func (*NetworkStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{24}
+	return file_extension_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *NetworkStats) GetName() string {
@@ -1497,7 +1582,7 @@ type DiskStats struct {
 
 func (x *DiskStats) Reset() {
 	*x = DiskStats{}
-	mi := &file_extension_proto_msgTypes[25]
+	mi := &file_extension_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1594,7 @@ func (x *DiskStats) String() string {
 func (*DiskStats) ProtoMessage() {}
 
 func (x *DiskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[25]
+	mi := &file_extension_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1607,7 @@ func (x *DiskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskStats.ProtoReflect.Descriptor instead.
 func (*DiskStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{25}
+	return file_extension_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DiskStats) GetReadBytes() uint64 {
@@ -1558,7 +1643,7 @@ type ContainerStats struct {
 
 func (x *ContainerStats) Reset() {
 	*x = ContainerStats{}
-	mi := &file_extension_proto_msgTypes[26]
+	mi := &file_extension_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1655,7 @@ func (x *ContainerStats) String() string {
 func (*ContainerStats) ProtoMessage() {}
 
 func (x *ContainerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[26]
+	mi := &file_extension_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1668,7 @@ func (x *ContainerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStats.ProtoReflect.Descriptor instead.
 func (*ContainerStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{26}
+	return file_extension_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ContainerStats) GetId() string {
@@ -1674,7 +1759,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_extension_proto_msgTypes[27]
+	mi := &file_extension_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1771,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[27]
+	mi := &file_extension_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +1784,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{27}
+	return file_extension_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReadFileRequest) GetContainerId() string {
@@ -1732,7 +1817,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_extension_proto_msgTypes[28]
+	mi := &file_extension_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1829,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[28]
+	mi := &file_extension_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1842,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{28}
+	return file_extension_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -1781,7 +1866,7 @@ type FilesRequest struct {
 
 func (x *FilesRequest) Reset() {
 	*x = FilesRequest{}
-	mi := &file_extension_proto_msgTypes[29]
+	mi := &file_extension_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1878,7 @@ func (x *FilesRequest) String() string {
 func (*FilesRequest) ProtoMessage() {}
 
 func (x *FilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[29]
+	mi := &file_extension_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1891,7 @@ func (x *FilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilesRequest.ProtoReflect.Descriptor instead.
 func (*FilesRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{29}
+	return file_extension_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FilesRequest) GetVolume() string {
@@ -1865,7 +1950,7 @@ type VolumeFile struct {
 
 func (x *VolumeFile) Reset() {
 	*x = VolumeFile{}
-	mi := &file_extension_proto_msgTypes[30]
+	mi := &file_extension_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +1962,7 @@ func (x *VolumeFile) String() string {
 func (*VolumeFile) ProtoMessage() {}
 
 func (x *VolumeFile) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[30]
+	mi := &file_extension_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +1975,7 @@ func (x *VolumeFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeFile.ProtoReflect.Descriptor instead.
 func (*VolumeFile) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{30}
+	return file_extension_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *VolumeFile) GetPath() string {
@@ -1937,7 +2022,7 @@ type FilesResponse struct {
 
 func (x *FilesResponse) Reset() {
 	*x = FilesResponse{}
-	mi := &file_extension_proto_msgTypes[31]
+	mi := &file_extension_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2034,7 @@ func (x *FilesResponse) String() string {
 func (*FilesResponse) ProtoMessage() {}
 
 func (x *FilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[31]
+	mi := &file_extension_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2047,7 @@ func (x *FilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilesResponse.ProtoReflect.Descriptor instead.
 func (*FilesResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{31}
+	return file_extension_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FilesResponse) GetDigest() string {
@@ -1981,7 +2066,7 @@ type StepsRequest struct {
 
 func (x *StepsRequest) Reset() {
 	*x = StepsRequest{}
-	mi := &file_extension_proto_msgTypes[32]
+	mi := &file_extension_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1993,7 +2078,7 @@ func (x *StepsRequest) String() string {
 func (*StepsRequest) ProtoMessage() {}
 
 func (x *StepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[32]
+	mi := &file_extension_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2006,7 +2091,7 @@ func (x *StepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepsRequest.ProtoReflect.Descriptor instead.
 func (*StepsRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{32}
+	return file_extension_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StepsRequest) GetTrace() string {
@@ -2025,7 +2110,7 @@ type StepsResponse struct {
 
 func (x *StepsResponse) Reset() {
 	*x = StepsResponse{}
-	mi := &file_extension_proto_msgTypes[33]
+	mi := &file_extension_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2122,7 @@ func (x *StepsResponse) String() string {
 func (*StepsResponse) ProtoMessage() {}
 
 func (x *StepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[33]
+	mi := &file_extension_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2135,7 @@ func (x *StepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepsResponse.ProtoReflect.Descriptor instead.
 func (*StepsResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{33}
+	return file_extension_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StepsResponse) GetSteps() []*Step {
@@ -2073,7 +2158,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_extension_proto_msgTypes[34]
+	mi := &file_extension_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2170,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[34]
+	mi := &file_extension_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2183,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{34}
+	return file_extension_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Step) GetName() string {
@@ -2223,7 +2308,7 @@ const file_extension_proto_rawDesc = "" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x1a\n" +
 	"\bloopback\x18\x02 \x01(\bR\bloopback\x12\x1c\n" +
 	"\tdatagrams\x18\x03 \x01(\bR\tdatagrams\"\x0e\n" +
-	"\fStatsRequest\"\xd6\x02\n" +
+	"\fStatsRequest\"\x8f\x03\n" +
 	"\rStatsResponse\x12,\n" +
 	"\x12guest_memory_total\x18\x01 \x01(\x03R\x10guestMemoryTotal\x124\n" +
 	"\x16guest_memory_available\x18\x02 \x01(\x03R\x14guestMemoryAvailable\x12@\n" +
@@ -2232,7 +2317,15 @@ const file_extension_proto_rawDesc = "" +
 	"containers\x128\n" +
 	"\anetwork\x18\x04 \x01(\v2\x1e.bulkhead.shim.v1.NetworkStatsR\anetwork\x12/\n" +
 	"\x04disk\x18\x05 \x01(\v2\x1b.bulkhead.shim.v1.DiskStatsR\x04disk\x124\n" +
-	"\x05cards\x18\x06 \x03(\v2\x1e.bulkhead.shim.v1.NetworkStatsR\x05cards\"\x92\x01\n" +
+	"\x05cards\x18\x06 \x03(\v2\x1e.bulkhead.shim.v1.NetworkStatsR\x05cards\x127\n" +
+	"\avolumes\x18\a \x03(\v2\x1d.bulkhead.shim.v1.VolumeStatsR\avolumes\"\xa8\x01\n" +
+	"\vVolumeStats\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"used_bytes\x18\x02 \x01(\x04R\tusedBytes\x12\x16\n" +
+	"\x06inodes\x18\x03 \x01(\x04R\x06inodes\x12%\n" +
+	"\x0ecapacity_bytes\x18\x04 \x01(\x04R\rcapacityBytes\x12'\n" +
+	"\x0favailable_bytes\x18\x05 \x01(\x04R\x0eavailableBytes\"\x92\x01\n" +
 	"\fNetworkStats\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\brx_bytes\x18\x02 \x01(\x04R\arxBytes\x12\x1b\n" +
@@ -2317,7 +2410,7 @@ func file_extension_proto_rawDescGZIP() []byte {
 }
 
 var file_extension_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_extension_proto_goTypes = []any{
 	(OpenRequest_Kind)(0),         // 0: bulkhead.shim.v1.OpenRequest.Kind
 	(*EventsRequest)(nil),         // 1: bulkhead.shim.v1.EventsRequest
@@ -2344,72 +2437,74 @@ var file_extension_proto_goTypes = []any{
 	(*ListeningPort)(nil),         // 22: bulkhead.shim.v1.ListeningPort
 	(*StatsRequest)(nil),          // 23: bulkhead.shim.v1.StatsRequest
 	(*StatsResponse)(nil),         // 24: bulkhead.shim.v1.StatsResponse
-	(*NetworkStats)(nil),          // 25: bulkhead.shim.v1.NetworkStats
-	(*DiskStats)(nil),             // 26: bulkhead.shim.v1.DiskStats
-	(*ContainerStats)(nil),        // 27: bulkhead.shim.v1.ContainerStats
-	(*ReadFileRequest)(nil),       // 28: bulkhead.shim.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 29: bulkhead.shim.v1.ReadFileResponse
-	(*FilesRequest)(nil),          // 30: bulkhead.shim.v1.FilesRequest
-	(*VolumeFile)(nil),            // 31: bulkhead.shim.v1.VolumeFile
-	(*FilesResponse)(nil),         // 32: bulkhead.shim.v1.FilesResponse
-	(*StepsRequest)(nil),          // 33: bulkhead.shim.v1.StepsRequest
-	(*StepsResponse)(nil),         // 34: bulkhead.shim.v1.StepsResponse
-	(*Step)(nil),                  // 35: bulkhead.shim.v1.Step
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
-	(*anypb.Any)(nil),             // 37: google.protobuf.Any
+	(*VolumeStats)(nil),           // 25: bulkhead.shim.v1.VolumeStats
+	(*NetworkStats)(nil),          // 26: bulkhead.shim.v1.NetworkStats
+	(*DiskStats)(nil),             // 27: bulkhead.shim.v1.DiskStats
+	(*ContainerStats)(nil),        // 28: bulkhead.shim.v1.ContainerStats
+	(*ReadFileRequest)(nil),       // 29: bulkhead.shim.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),      // 30: bulkhead.shim.v1.ReadFileResponse
+	(*FilesRequest)(nil),          // 31: bulkhead.shim.v1.FilesRequest
+	(*VolumeFile)(nil),            // 32: bulkhead.shim.v1.VolumeFile
+	(*FilesResponse)(nil),         // 33: bulkhead.shim.v1.FilesResponse
+	(*StepsRequest)(nil),          // 34: bulkhead.shim.v1.StepsRequest
+	(*StepsResponse)(nil),         // 35: bulkhead.shim.v1.StepsResponse
+	(*Step)(nil),                  // 36: bulkhead.shim.v1.Step
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(*anypb.Any)(nil),             // 38: google.protobuf.Any
 }
 var file_extension_proto_depIdxs = []int32{
-	36, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
-	37, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
+	37, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
+	38, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
 	0,  // 2: bulkhead.shim.v1.OpenRequest.kind:type_name -> bulkhead.shim.v1.OpenRequest.Kind
 	7,  // 3: bulkhead.shim.v1.StatusResponse.phases:type_name -> bulkhead.shim.v1.Phase
 	8,  // 4: bulkhead.shim.v1.StatusResponse.containers:type_name -> bulkhead.shim.v1.ContainerStatus
-	36, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	36, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	36, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
+	37, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	37, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	37, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
 	9,  // 8: bulkhead.shim.v1.ContainerStatus.user:type_name -> bulkhead.shim.v1.User
 	22, // 9: bulkhead.shim.v1.ListeningRequest.ports:type_name -> bulkhead.shim.v1.ListeningPort
 	22, // 10: bulkhead.shim.v1.ListeningResponse.ports:type_name -> bulkhead.shim.v1.ListeningPort
-	27, // 11: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
-	25, // 12: bulkhead.shim.v1.StatsResponse.network:type_name -> bulkhead.shim.v1.NetworkStats
-	26, // 13: bulkhead.shim.v1.StatsResponse.disk:type_name -> bulkhead.shim.v1.DiskStats
-	25, // 14: bulkhead.shim.v1.StatsResponse.cards:type_name -> bulkhead.shim.v1.NetworkStats
-	36, // 15: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
-	31, // 16: bulkhead.shim.v1.FilesRequest.files:type_name -> bulkhead.shim.v1.VolumeFile
-	35, // 17: bulkhead.shim.v1.StepsResponse.steps:type_name -> bulkhead.shim.v1.Step
-	36, // 18: bulkhead.shim.v1.Step.begin:type_name -> google.protobuf.Timestamp
-	7,  // 19: bulkhead.shim.v1.Step.parts:type_name -> bulkhead.shim.v1.Phase
-	1,  // 20: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
-	3,  // 21: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
-	5,  // 22: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
-	10, // 23: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
-	12, // 24: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
-	14, // 25: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
-	16, // 26: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
-	18, // 27: bulkhead.shim.v1.Extension.Unpublish:input_type -> bulkhead.shim.v1.UnpublishRequest
-	20, // 28: bulkhead.shim.v1.Extension.Listening:input_type -> bulkhead.shim.v1.ListeningRequest
-	23, // 29: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
-	28, // 30: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
-	30, // 31: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
-	33, // 32: bulkhead.shim.v1.Extension.Steps:input_type -> bulkhead.shim.v1.StepsRequest
-	2,  // 33: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
-	4,  // 34: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
-	6,  // 35: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
-	11, // 36: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
-	13, // 37: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
-	15, // 38: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
-	17, // 39: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
-	19, // 40: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
-	21, // 41: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
-	24, // 42: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
-	29, // 43: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
-	32, // 44: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
-	34, // 45: bulkhead.shim.v1.Extension.Steps:output_type -> bulkhead.shim.v1.StepsResponse
-	33, // [33:46] is the sub-list for method output_type
-	20, // [20:33] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	28, // 11: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
+	26, // 12: bulkhead.shim.v1.StatsResponse.network:type_name -> bulkhead.shim.v1.NetworkStats
+	27, // 13: bulkhead.shim.v1.StatsResponse.disk:type_name -> bulkhead.shim.v1.DiskStats
+	26, // 14: bulkhead.shim.v1.StatsResponse.cards:type_name -> bulkhead.shim.v1.NetworkStats
+	25, // 15: bulkhead.shim.v1.StatsResponse.volumes:type_name -> bulkhead.shim.v1.VolumeStats
+	37, // 16: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
+	32, // 17: bulkhead.shim.v1.FilesRequest.files:type_name -> bulkhead.shim.v1.VolumeFile
+	36, // 18: bulkhead.shim.v1.StepsResponse.steps:type_name -> bulkhead.shim.v1.Step
+	37, // 19: bulkhead.shim.v1.Step.begin:type_name -> google.protobuf.Timestamp
+	7,  // 20: bulkhead.shim.v1.Step.parts:type_name -> bulkhead.shim.v1.Phase
+	1,  // 21: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
+	3,  // 22: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
+	5,  // 23: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
+	10, // 24: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
+	12, // 25: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
+	14, // 26: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
+	16, // 27: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
+	18, // 28: bulkhead.shim.v1.Extension.Unpublish:input_type -> bulkhead.shim.v1.UnpublishRequest
+	20, // 29: bulkhead.shim.v1.Extension.Listening:input_type -> bulkhead.shim.v1.ListeningRequest
+	23, // 30: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
+	29, // 31: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
+	31, // 32: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
+	34, // 33: bulkhead.shim.v1.Extension.Steps:input_type -> bulkhead.shim.v1.StepsRequest
+	2,  // 34: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
+	4,  // 35: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
+	6,  // 36: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
+	11, // 37: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
+	13, // 38: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
+	15, // 39: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
+	17, // 40: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
+	19, // 41: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
+	21, // 42: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
+	24, // 43: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
+	30, // 44: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
+	33, // 45: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
+	35, // 46: bulkhead.shim.v1.Extension.Steps:output_type -> bulkhead.shim.v1.StepsResponse
+	34, // [34:47] is the sub-list for method output_type
+	21, // [21:34] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_extension_proto_init() }
@@ -2423,7 +2518,7 @@ func file_extension_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_extension_proto_rawDesc), len(file_extension_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,16 +34,11 @@ type Usage struct {
 	// Silent: the pod's guest does not say what it uses.
 	Silent    bool
 	Processes uint64
-	// Written is what each of its containers has written to its layer, by name, in bytes.
-	Written map[string]uint64
-}
-
-// disk is what the pod has written.
-func (u Usage) disk() (n uint64) {
-	for _, one := range u.Written {
-		n += one
-	}
-	return n
+	// Disk is all that the pod has of ephemeral storage, in bytes: layers and logs of containers, and emptyDirs on the disk.
+	Disk uint64
+	// Written is what each of its containers has written to its layer and its logs, by name, in bytes, and Volumes what lies in its
+	// volumes.
+	Written, Volumes map[string]uint64
 }
 
 // Options are a Manager's. All but Every, Transition and Logger are required.
@@ -221,7 +216,8 @@ func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, why Signal, messag
 	m.o.Logger.Warn("a pod is evicted", "pod", pod.Namespace+"/"+pod.Name, "why", message)
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
-	if err := m.o.Evict(ctx, pod, why == containerLimit || why == podLimit, message); err != nil {
+	_, threshold := of[why]
+	if err := m.o.Evict(ctx, pod, !threshold, message); err != nil {
 		m.o.Logger.Warn("a pod that is evicted has not ended yet", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
 }

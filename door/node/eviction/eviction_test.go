@@ -28,6 +28,7 @@ type world struct {
 	usage     map[types.UID]Usage
 	evicted   []string
 	messages  []string
+	signals   []string
 	stays     map[types.UID]bool // pods that do not end in time
 	cut       func()             // called by the end of a pod, which it cuts off
 	reclaimed int
@@ -78,6 +79,7 @@ func (w *world) manager(t *testing.T, thresholds ...string) *Manager {
 			}
 			return nil
 		},
+		Evicted: func(signal string) { w.signals = append(w.signals, signal) },
 		Free: func(context.Context) error {
 			if w.stuck == nil {
 				w.host.Disk.Available, w.held = w.host.Disk.Available+w.held, 0
@@ -208,7 +210,7 @@ func TestHeld(t *testing.T) {
 func TestDisk(t *testing.T) {
 	t.Parallel()
 	w := &world{frees: 60, usage: map[types.UID]Usage{
-		"a": {Written: map[string]uint64{"c": 10}}, "b": {Written: map[string]uint64{"c": 9, "d": 9}},
+		"a": {Disk: 10, Written: map[string]uint64{"c": 10}}, "b": {Disk: 18, Written: map[string]uint64{"c": 9, "d": 9}},
 	}}
 	w.pods = []*corev1.Pod{pod(t, "a", `{containers: [{name: c}]}`),
 		pod(t, "b", `{containers: [{name: c}, {name: d, resources: {requests: {ephemeral-storage: 20}}}]}`)}
@@ -257,31 +259,52 @@ func TestDiskOfEnded(t *testing.T) {
 	}
 }
 
-// TestLimits: what has written more than its limit is ended, without any pressure.
+// TestLimits: what has written more than its limit is ended, without any pressure, and counted by the limit.
 func TestLimits(t *testing.T) {
 	t.Parallel()
+	const one = `containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}]`
+	const two = `containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}, {name: d}]`
+	const dirs = `volumes: [{name: v, emptyDir: {sizeLimit: 500}}, {name: w, emptyDir: {}}, {name: z, emptyDir: {sizeLimit: 0}}]`
+	type written = map[string]uint64
 	for _, tt := range []struct {
-		name, spec string
-		written    map[string]uint64
-		why        string
+		name, spec       string
+		disk             uint64
+		written, volumes written
+		limit            Signal
+		why              string
 	}{
-		{"below", `{containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}]}`, map[string]uint64{"c": 1000}, ""},
-		{"beyond it", `{containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}]}`, map[string]uint64{"c": 1001},
-			`Container c exceeded its local ephemeral storage limit "1k". `},
-		{"another", `{containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}, {name: d}]}`, map[string]uint64{"d": 5000}, ""},
-		{"all", `{containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}],
-  initContainers: [{name: s, restartPolicy: Always, resources: {limits: {ephemeral-storage: 1000}}}, {name: i}]}`,
-			map[string]uint64{"c": 980, "s": 980, "i": 41}, "Pod ephemeral local storage usage exceeds the total limit of containers 2000. "},
-		{"none", `{containers: [{name: c}]}`, map[string]uint64{"c": 1 << 40}, ""},
-		{"critical", `{priority: 2000001000, containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}]}`,
-			map[string]uint64{"c": 1001}, ""},
+		{name: "below", spec: one, disk: 1000, written: written{"c": 1000}},
+		{
+			name: "beyond it", spec: two, disk: 1001, written: written{"c": 1001}, limit: containerLimit,
+			why: `Container c exceeded its local ephemeral storage limit "1k". `,
+		},
+		{name: "another", spec: two, disk: 5000, written: written{"d": 5000}},
+		{
+			name: "all",
+			spec: one + `, initContainers: [{name: s, restartPolicy: Always, resources: {limits: {ephemeral-storage: 1000}}}, {name: i}]`,
+			disk: 2001, written: written{"c": 980, "s": 980, "i": 41}, limit: podLimit,
+			why: "Pod ephemeral local storage usage exceeds the total limit of containers 2k. ",
+		},
+		{
+			name: "with its emptyDirs", spec: one + `, ` + dirs, disk: 1001, written: written{"c": 1}, volumes: written{"w": 1000}, limit: podLimit,
+			why: "Pod ephemeral local storage usage exceeds the total limit of containers 1k. ",
+		},
+		{name: "none", spec: `containers: [{name: c}]`, disk: 1 << 40, written: written{"c": 1 << 40}},
+		{name: "critical", spec: `priority: 2000001000, ` + one, disk: 1001, written: written{"c": 1001}},
+		{name: "an emptyDir below", spec: `containers: [{name: c}], ` + dirs, disk: 1500, volumes: written{"v": 500, "w": 1000, "z": 9}},
+		{
+			name: "an emptyDir beyond", spec: `containers: [{name: c}], ` + dirs, disk: 501, volumes: written{"v": 501}, limit: emptyDirLimit,
+			why: `Usage of EmptyDir volume "v" exceeds the limit "500". `,
+		},
 	} {
-		w := &world{pods: []*corev1.Pod{pod(t, "p", tt.spec)}, usage: map[types.UID]Usage{"p": {Written: tt.written}}}
+		w := &world{pods: []*corev1.Pod{pod(t, "p", `{`+tt.spec+`}`)}, usage: map[types.UID]Usage{
+			"p": {Disk: tt.disk, Written: tt.written, Volumes: tt.volumes},
+		}}
 		if err := w.manager(t, "memory.available<1").look(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if got := strings.Join(w.messages, ""); got != tt.why {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.why)
+		if got := strings.Join(w.messages, ""); got != tt.why || strings.Join(w.signals, "") != string(tt.limit) {
+			t.Errorf("%s: %s, %q, want %s, %q", tt.name, w.signals, got, tt.limit, tt.why)
 		}
 	}
 }

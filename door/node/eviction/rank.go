@@ -67,9 +67,9 @@ func beyondRequest(s Signal, pod *corev1.Pod, u Usage) int64 {
 		}
 		return int64(u.Memory) - request.Value()
 	case corev1.ResourceEphemeralStorage:
-		return int64(u.disk()) - request.Value()
+		return int64(u.Disk) - request.Value()
 	case "inodes":
-		return int64(u.disk())
+		return int64(u.Disk)
 	}
 	return int64(u.Processes)
 }

@@ -5,14 +5,20 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// limited tells whether one of the pods has a limit of ephemeral storage.
+// limited tells whether one of the pods has a limit of ephemeral storage, or of an emptyDir.
 func limited(pods []*corev1.Pod) bool {
 	for _, pod := range pods {
+		for i := range pod.Spec.Volumes {
+			if sizeLimit(&pod.Spec.Volumes[i]) != nil {
+				return true
+			}
+		}
 		for c := range podspec.All(&pod.Spec) {
 			if limit := c.Resources.Limits[corev1.ResourceEphemeralStorage]; !limit.IsZero() {
 				return true
@@ -37,31 +43,48 @@ func (m *Manager) overLimit(ctx context.Context, pods []*corev1.Pod, usage map[t
 	return found
 }
 
+// sizeLimit is that of an emptyDir, nil for none.
+func sizeLimit(v *corev1.Volume) *resource.Quantity {
+	if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() != 1 {
+		return nil
+	}
+	return v.EmptyDir.SizeLimit
+}
+
 // The signals of limits of pods' own, as a kubelet calls them.
 const (
+	emptyDirLimit  Signal = "emptydirfs.limit"
 	containerLimit Signal = "ephemeralcontainerfs.limit"
 	podLimit       Signal = "ephemeralpodfs.limit"
 )
 
-// exceeded is why a pod has written too much, empty for one that has not, and which of its limits that is.
+// exceeded is why a pod has written too much, empty for one that has not, and which of its limits that is: that of an
+// emptyDir, that of all containers together where each has one, or that of a container, in a kubelet's order.
 func exceeded(pod *corev1.Pod, u Usage) (limit Signal, why string) {
-	var sum int64
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if most := sizeLimit(v); most != nil && int64(u.Volumes[v.Name]) > most.Value() {
+			return emptyDirLimit, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, most)
+		}
+	}
+	sum := resource.NewQuantity(0, resource.BinarySI)
 	all := true // have a limit
 	for c, kind := range podspec.All(&pod.Spec) {
 		limit := c.Resources.Limits[corev1.ResourceEphemeralStorage]
 		if limit.IsZero() {
 			all = all && kind == podspec.Initial
-			continue
-		}
-		if kind != podspec.Initial {
-			sum += limit.Value()
-		}
-		if int64(u.Written[c.Name]) > limit.Value() {
-			return containerLimit, fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, &limit)
+		} else if kind != podspec.Initial {
+			sum.Add(limit)
 		}
 	}
-	if all && sum > 0 && int64(u.disk()) > sum {
-		return podLimit, fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %d. ", sum)
+	if all && sum.Sign() > 0 && int64(u.Disk) > sum.Value() {
+		return podLimit, fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", sum)
+	}
+	for c := range podspec.All(&pod.Spec) {
+		limit := c.Resources.Limits[corev1.ResourceEphemeralStorage]
+		if !limit.IsZero() && int64(u.Written[c.Name]) > limit.Value() {
+			return containerLimit, fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, &limit)
+		}
 	}
 	return "", ""
 }

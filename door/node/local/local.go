@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/metrics"
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
 	"github.com/bulkhead-project/bulkhead/door/streams"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -87,8 +88,24 @@ func (r *Runtime) Close(ctx context.Context) error { return r.engine.Close(ctx) 
 func (r *Runtime) Backend() runner.Backend {
 	return runner.Backend{
 		Runtime: r.service, Images: r.service, Dial: r.engine.DialPort, Pauses: r.engine.Pauses, Resume: r.engine.ResumePod,
-		Allocatable: r.allocatable, HeldMemory: r.engine.HeldMemory, Places: r.engine.Places(), Network: string(r.network),
+		Allocatable: r.allocatable, HeldMemory: r.engine.HeldMemory, Usages: r.usages, Places: r.engine.Places(),
+		Network: string(r.network),
 	}
+}
+
+// usages are what the pods use.
+func (r *Runtime) usages(ctx context.Context) (all []usage.Pod, err error) {
+	list, err := r.service.PodUsages(ctx, nil)
+	for _, one := range list {
+		p := usage.Pod{Stats: one.PodSandboxStats}
+		for _, v := range one.Volumes {
+			p.Volumes = append(p.Volumes, usage.Volume{
+				Name: v.Name, Files: usage.Files{Bytes: v.Used, Inodes: v.Inodes}, Capacity: v.Capacity, Available: v.Available,
+			})
+		}
+		all = append(all, p)
+	}
+	return all, err
 }
 
 // allocatable is what a container has that sets no limit: the pod's machine.

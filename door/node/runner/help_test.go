@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
@@ -184,6 +185,7 @@ type world struct {
 	there     types.UID // of the pod that the API server has, empty for none
 	// claims are theirs; nil is none.
 	claims func(*corev1.Pod, string) volume.Claims
+	usages func(context.Context) ([]usage.Pod, error)
 	*Runner
 }
 
@@ -207,7 +209,7 @@ func (w *world) open() {
 	var err error
 	w.Runner, err = Open(w.t.Context(), Options{
 		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"),
-		Backend: Backend{Runtime: w.runtime, Images: w.runtime, Dial: refused},
+		Backend: Backend{Runtime: w.runtime, Images: w.runtime, Dial: refused, Usages: w.usages},
 		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: w.known, Changed: func(types.UID) {},
 		Resources: w.resources, Claims: w.claims, Watch: w.watch, Logger: slog.New(slog.DiscardHandler),
 	})

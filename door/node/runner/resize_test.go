@@ -106,7 +106,7 @@ func TestResizeAcrossRunners(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.ledger()
 		w.begin(a)
-		w.runtime.most, w.runtime.fails["UpdatePodSandboxResources"] = 1000, 1
+		w.runtime.most, w.runtime.fails["UpdatePodSandboxResources"] = 1000, 2 // once in each runner
 		if err := w.Update(t.Context(), of("p", uid, 2, "1500m")); err != nil {
 			t.Error(err)
 		}

@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
@@ -33,6 +34,8 @@ type Backend struct {
 	Pauses      func(sandbox string) (times uint64, now bool)
 	Resume      func(ctx context.Context, sandbox string) error
 	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
+	// Usages are what its pods use, with their emptyDirs by their names; nil is what the CRI tells.
+	Usages func(ctx context.Context) ([]usage.Pod, error)
 	// HeldMemory is what of the host's memory ends with a sandbox, in bytes, as the host counts it; false is that it does not.
 	HeldMemory func(sandbox string) (bytes int64, known bool)
 	// Refuse names what a pod asks for and none can have on this runtime, empty for nothing.

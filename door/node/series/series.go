@@ -11,14 +11,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 
-// Options are a Series'. Node and Statuses are required.
+// Options are a Series'. Node, Statuses and Claims are required.
 type Options struct {
 	// Node is the node's name.
 	Node string
 	// Statuses are those of the node's pods.
 	Statuses func() map[types.UID]corev1.PodStatus
+	// Claims are the volumes of claims that the node's pods have.
+	Claims func() map[types.NamespacedName]usage.Volume
 	// More is what else /metrics tells, of the runtime and of this process; nil is nothing, and the process is told of here.
 	More prometheus.Gatherer
 	// Client and Serving are the node's certificates; of each nil is one that the node does not renew.
@@ -54,7 +58,7 @@ func New(o Options) *Series {
 	s.evictions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubelet_evictions", Help: "Cumulative number of pod evictions by eviction signal",
 	}, []string{"eviction_signal"})
-	s.own.MustRegister(name, s.evictions, possessions{o.Statuses})
+	s.own.MustRegister(name, s.evictions, possessions{o.Statuses}, claims{o.Claims})
 	s.starts.register(s.own)
 	s.requests.register(s.own)
 	s.probes.register(s.probed)

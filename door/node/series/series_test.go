@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
@@ -56,6 +57,8 @@ func newPod(name string, uid types.UID) *corev1.Pod {
 // none are the statuses of a node without pods.
 func none() map[types.UID]corev1.PodStatus { return nil }
 
+func noClaims() map[types.NamespacedName]usage.Volume { return nil }
+
 // running is the status of a pod of two containers of which some run.
 func running(n int) func() corev1.PodStatus {
 	s := corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: make([]corev1.ContainerStatus, 2)}
@@ -90,6 +93,9 @@ func TestNode(t *testing.T) {
 			p := running(1)()
 			p.InitContainerStatuses = []corev1.ContainerStatus{exited}
 			return map[types.UID]corev1.PodStatus{"u": p, "v": {Phase: corev1.PodFailed}}
+		}, Claims: func() map[types.NamespacedName]usage.Volume {
+			v := usage.Volume{Files: usage.Files{Bytes: 3, Inodes: 6}, Capacity: 1, Available: 2, AllInodes: 4, InodesFree: 5}
+			return map[types.NamespacedName]usage.Volume{{Namespace: "n", Name: "c"}: v}
 		}})
 		s.Evicted("memory.available")
 		tells(t, page(t, s, "/metrics"), []string{
@@ -98,10 +104,16 @@ func TestNode(t *testing.T) {
 			`kubelet_evictions{eviction_signal="memory.available"} 1`, "kubelet_certificate_manager_client_ttl_seconds 3600",
 			"kubelet_certificate_manager_client_expiration_renew_errors 3", "kubelet_certificate_manager_server_ttl_seconds +Inf",
 			"kubelet_server_expiration_renew_errors 0", "bulkhead_something 0",
+			`kubelet_volume_stats_capacity_bytes{namespace="n",persistentvolumeclaim="c"} 1`,
+			`kubelet_volume_stats_available_bytes{namespace="n",persistentvolumeclaim="c"} 2`,
+			`kubelet_volume_stats_used_bytes{namespace="n",persistentvolumeclaim="c"} 3`,
+			`kubelet_volume_stats_inodes{namespace="n",persistentvolumeclaim="c"} 4`,
+			`kubelet_volume_stats_inodes_free{namespace="n",persistentvolumeclaim="c"} 5`,
+			`kubelet_volume_stats_inodes_used{namespace="n",persistentvolumeclaim="c"} 6`,
 		}, []string{"go_goroutines"})
-		tells(t, page(t, New(Options{Statuses: none}), "/metrics"), []string{"kubelet_running_pods 0"}, []string{"bulkhead"})
+		tells(t, page(t, New(Options{Statuses: none, Claims: noClaims}), "/metrics"), []string{"kubelet_running_pods 0"}, []string{"bulkhead"})
 	})
-	if text := page(t, New(Options{Statuses: none}), "/metrics"); !strings.Contains(text, "\ngo_goroutines ") {
+	if text := page(t, New(Options{Statuses: none, Claims: noClaims}), "/metrics"); !strings.Contains(text, "\ngo_goroutines ") {
 		t.Error("without more this process is not told of")
 	}
 }
@@ -109,7 +121,7 @@ func TestNode(t *testing.T) {
 // TestProbes: each probe is counted, what did not fail is timed, and nothing is told of a pod that has ended or is gone.
 func TestProbes(t *testing.T) {
 	t.Parallel()
-	s := New(Options{Statuses: none})
+	s := New(Options{Statuses: none, Claims: noClaims})
 	old, other := newPod("p", "u-1"), newPod("p", "u-2")
 	for _, result := range []probe.Result{probe.Success, probe.Warning, probe.Failure, probe.Unknown} {
 		s.Probed(old, "c", probe.Liveness, result, 20*time.Millisecond)
@@ -147,7 +159,7 @@ func TestProbes(t *testing.T) {
 func TestStarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{Statuses: none})
+		s := New(Options{Statuses: none, Claims: noClaims})
 		p, failed, taken, initial := newPod("p", "u"), newPod("f", "f"), newPod("t", "t"), newPod("i", "i")
 		initial.Spec.InitContainers = []corev1.Container{{Name: "i"}}
 		time.Sleep(time.Second)
@@ -187,7 +199,7 @@ func TestStarts(t *testing.T) {
 // TestRequests: requests are counted by their paths' beginnings; what a client makes up is one more kind at most.
 func TestRequests(t *testing.T) {
 	t.Parallel()
-	s := New(Options{Statuses: none})
+	s := New(Options{Statuses: none, Claims: noClaims})
 	handler := s.Count(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/pods" {
 			tells(t, page(t, s, "/metrics"), []string{

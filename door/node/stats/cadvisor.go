@@ -92,9 +92,9 @@ func traffic(name, help string, value func(*runtimeapi.NetworkInterfaceUsage) ui
 
 // cadvisor writes what a kubelet's /metrics/cadvisor has.
 func (n *Node) cadvisor(ctx context.Context, w io.Writer) error {
-	list, err := n.Source.ListPodSandboxStats(ctx, nil)
+	list, err := n.pods(ctx)
 	if err != nil {
-		return fmt.Errorf("ask the runtime what its pods use: %w", err)
+		return err
 	}
 	room, err := machine.Memory()
 	if err != nil {
@@ -102,7 +102,8 @@ func (n *Node) cadvisor(ctx context.Context, w io.Writer) error {
 	}
 	statuses := n.statuses()
 	var all []subject
-	for _, p := range list {
+	for i := range list {
+		p := list[i].Stats
 		all = append(all, subjects(p, statuses[types.UID(p.GetAttributes().GetMetadata().GetUid())])...)
 	}
 	p := page{w}

@@ -3,8 +3,10 @@
 package stats
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,26 +16,23 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
-
-// Source is a runtime that tells what its pods use.
-type Source interface {
-	ListPodSandboxStats(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error)
-}
 
 // Node is what is measured: a node by its name, and the directory whose file system has its pods' disks.
 type Node struct {
 	Name, Dir string
-	Source    Source
+	// Source tells what the node's pods use.
+	Source func(context.Context) (map[types.UID]usage.Pod, error)
 	// Statuses are those of the node's pods; nil is nobody who knows them.
 	Statuses func() map[types.UID]corev1.PodStatus
 }
 
 // Summary is what the node and its pods use now.
 func (n *Node) Summary(ctx context.Context) (*statsapi.Summary, error) {
-	list, err := n.Source.ListPodSandboxStats(ctx, nil)
+	list, err := n.pods(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask the runtime what its pods use: %w", err)
+		return nil, err
 	}
 	memory, err := machine.Memory()
 	if err != nil {
@@ -57,14 +56,29 @@ func (n *Node) Summary(ctx context.Context) (*statsapi.Summary, error) {
 			InodesFree: &disk.FreeInodes, Inodes: &disk.Inodes, InodesUsed: &inodes,
 		}
 	}
-	for _, p := range list {
-		out.Pods = append(out.Pods, podStats(p))
+	for i := range list {
+		one := podStats(&list[i])
+		addFiles(&one, &list[i], out.Node.Fs)
+		out.Pods = append(out.Pods, one)
 	}
 	return out, nil
 }
 
-func podStats(p *runtimeapi.PodSandboxStats) statsapi.PodStats {
-	meta, linux := p.GetAttributes().GetMetadata(), p.GetLinux()
+// pods are what the node's pods use, in the order of their names.
+func (n *Node) pods(ctx context.Context) ([]usage.Pod, error) {
+	all, err := n.Source(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name := func(p *usage.Pod) string {
+		meta := p.Stats.GetAttributes().GetMetadata()
+		return meta.GetNamespace() + "/" + meta.GetName() + "/" + meta.GetUid()
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b usage.Pod) int { return cmp.Compare(name(&a), name(&b)) }), nil
+}
+
+func podStats(p *usage.Pod) statsapi.PodStats {
+	meta, linux := p.Stats.GetAttributes().GetMetadata(), p.Stats.GetLinux()
 	out := statsapi.PodStats{
 		PodRef: statsapi.PodReference{Name: meta.GetName(), Namespace: meta.GetNamespace(), UID: meta.GetUid()},
 		CPU:    cpuStats(linux.GetCpu()), Memory: memoryStats(linux.GetMemory()),
@@ -83,10 +97,6 @@ func podStats(p *runtimeapi.PodSandboxStats) statsapi.PodStats {
 	for _, c := range linux.GetContainers() {
 		one := statsapi.ContainerStats{
 			Name: c.GetAttributes().GetMetadata().GetName(), CPU: cpuStats(c.GetCpu()), Memory: memoryStats(c.GetMemory()),
-		}
-		if layer := c.GetWritableLayer(); layer != nil {
-			used, inodes := layer.GetUsedBytes().GetValue(), layer.GetInodesUsed().GetValue()
-			one.Rootfs = &statsapi.FsStats{Time: at(layer.GetTimestamp()), UsedBytes: &used, InodesUsed: &inodes}
 		}
 		out.Containers = append(out.Containers, one)
 	}

@@ -3,6 +3,7 @@ package stats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,15 +14,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 
 // source has one pod of one container, or fails.
 type source struct{ err error }
 
-func (s source) ListPodSandboxStats(context.Context, *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
+func (s source) usages(context.Context) (map[types.UID]usage.Pod, error) {
 	cpu := &runtimeapi.CpuUsage{Timestamp: 5e9, UsageCoreNanoSeconds: &runtimeapi.UInt64Value{Value: 1500000000}}
 	memory := &runtimeapi.MemoryUsage{Timestamp: 5e9, WorkingSetBytes: &runtimeapi.UInt64Value{Value: 4096}}
-	return []*runtimeapi.PodSandboxStats{{
+	return map[types.UID]usage.Pod{"u": {Logs: map[string]usage.Files{"c": {Bytes: 20, Inodes: 1}}, Volumes: []usage.Volume{
+		{Name: "e", Ephemeral: true, Files: usage.Files{Bytes: 300, Inodes: 2}, Capacity: 1000, Available: 700},
+		{Name: "d", Claim: "claim", Files: usage.Files{Bytes: 4000, Inodes: 5}, Capacity: 9000, Available: 5000, AllInodes: 50, InodesFree: 45},
+	}, Stats: &runtimeapi.PodSandboxStats{
 		Attributes: &runtimeapi.PodSandboxAttributes{Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "n", Uid: "u"}},
 		Linux: &runtimeapi.LinuxPodSandboxStats{
 			Cpu: cpu, Memory: memory,
@@ -33,7 +40,7 @@ func (s source) ListPodSandboxStats(context.Context, *runtimeapi.PodSandboxStats
 				WritableLayer: &runtimeapi.FilesystemUsage{UsedBytes: &runtimeapi.UInt64Value{Value: 9}},
 			}},
 		},
-	}, {Attributes: &runtimeapi.PodSandboxAttributes{}}}, s.err
+	}}, "v": {Stats: &runtimeapi.PodSandboxStats{Attributes: &runtimeapi.PodSandboxAttributes{}}}}, s.err
 }
 
 // statuses are those of the pod, which took three seconds to start.
@@ -54,7 +61,7 @@ func TestFigures(t *testing.T) {
 	t.Parallel()
 	ask := func(s source, path string) (int, string) {
 		mux := http.NewServeMux()
-		(&Node{Name: "node", Dir: t.TempDir(), Source: s, Statuses: statuses}).Register(mux)
+		(&Node{Name: "node", Dir: t.TempDir(), Source: s.usages, Statuses: statuses}).Register(mux)
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
 		return w.Code, w.Body.String()
@@ -82,5 +89,44 @@ func TestFigures(t *testing.T) {
 		if code, _ := ask(source{err: errors.New("gone")}, path); code != http.StatusInternalServerError {
 			t.Errorf("%s of a runtime that does not answer: %d", path, code)
 		}
+	}
+}
+
+// TestFiles: a pod's ephemeral storage is what its containers have written, their logs and its emptyDirs on the disk; what lies in its
+// volumes is told of each.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	s, err := (&Node{Name: "node", Dir: t.TempDir(), Source: source{}.usages}).Summary(t.Context())
+	if err != nil || len(s.Pods) != 2 {
+		t.Fatalf("%v, %v", s, err)
+	}
+	p := s.Pods[1] // the one without a name comes first
+	text := func(f *statsapi.FsStats) string {
+		if f == nil {
+			return "nothing"
+		}
+		out := fmt.Sprint(*f.UsedBytes, " bytes of ", *f.CapacityBytes == *s.Node.Fs.CapacityBytes, ", ", *f.InodesUsed, " files")
+		if f.InodesFree != nil {
+			out += fmt.Sprint(" of ", *f.InodesFree == *s.Node.Fs.InodesFree)
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		name string
+		of   *statsapi.FsStats
+		want string
+	}{
+		{"the pod", p.EphemeralStorage, "329 bytes of true, 3 files of true"},
+		{"its container's layer", p.Containers[0].Rootfs, "9 bytes of true, 0 files of true"},
+		{"its logs", p.Containers[0].Logs, "20 bytes of true, 1 files of true"},
+		{"an emptyDir", &p.VolumeStats[0].FsStats, "300 bytes of false, 2 files"},
+		{"a claim", &p.VolumeStats[1].FsStats, "4000 bytes of false, 5 files of false"},
+	} {
+		if got := text(tt.of); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+	if of := p.VolumeStats[1].PVCRef; of == nil || of.Name != "claim" || of.Namespace != "n" || p.VolumeStats[0].PVCRef != nil {
+		t.Errorf("of the claim %v", of)
 	}
 }

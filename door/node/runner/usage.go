@@ -1,0 +1,122 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/volume"
+)
+
+// Usages are what the node's pods use, by their UIDs. A pod whose guest does not answer is left out; the runtime may have others'
+// pods.
+func (r *Runner) Usages(ctx context.Context) (map[types.UID]usage.Pod, error) {
+	list, err := r.usages(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the runtime what its pods use: %w", err)
+	}
+	all := map[types.UID]usage.Pod{}
+	for _, told := range list {
+		p := r.Get(types.UID(told.Stats.GetAttributes().GetMetadata().GetUid()))
+		if p == nil || all[p.UID()].Stats != nil && told.Stats.GetAttributes().GetId() != p.Sandbox() {
+			continue // of a sandbox that another one has replaced
+		}
+		all[p.UID()] = r.complete(p, told)
+	}
+	return all, nil
+}
+
+func (r *Runner) usages(ctx context.Context) (all []usage.Pod, err error) {
+	if r.o.Backend.Usages != nil {
+		return r.o.Backend.Usages(ctx)
+	}
+	list, err := r.o.Backend.Runtime.ListPodSandboxStats(ctx, nil)
+	for _, one := range list {
+		all = append(all, usage.Pod{Stats: one})
+	}
+	return all, err
+}
+
+// complete adds what the node itself knows of a pod, and leaves out volumes that the guest has made up.
+func (r *Runner) complete(p *manager.Pod, told usage.Pod) usage.Pod {
+	spec := p.Spec()
+	out := usage.Pod{Stats: told.Stats, Logs: map[string]usage.Files{}}
+	for c := range podspec.All(&spec.Spec) {
+		bytes, files := p.LogUsage(c.Name)
+		out.Logs[c.Name] = usage.Files{Bytes: bytes, Inodes: files}
+	}
+	out.Volumes = placed(p, spec)
+	for i := range spec.Spec.Volumes {
+		v := &spec.Spec.Volumes[i]
+		if v.EmptyDir == nil {
+			continue
+		}
+		for _, one := range told.Volumes {
+			if one.Name == v.Name {
+				one.Ephemeral = v.EmptyDir.Medium == corev1.StorageMediumDefault
+				out.Volumes = append(out.Volumes, one)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Claims are the volumes of claims that are mounted for pods of the node, by the claims. No guest is asked.
+func (r *Runner) Claims() map[types.NamespacedName]usage.Volume {
+	all := map[types.NamespacedName]usage.Volume{}
+	for _, p := range r.manager.All() {
+		if p.HasEnded() {
+			continue
+		}
+		for _, v := range placed(p, p.Spec()) {
+			if v.Claim != "" {
+				all[types.NamespacedName{Namespace: p.Given().Namespace, Name: v.Claim}] = v
+			}
+		}
+	}
+	return all
+}
+
+// placed are a pod's volumes that are directories of the host: what a device holds only who has mounted it knows.
+func placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
+	var places map[string]volume.Place
+	if claims := p.Door().(*door).claims; claims != nil {
+		places = claims.Places()
+	}
+	for i := range spec.Spec.Volumes {
+		v := &spec.Spec.Volumes[i]
+		if place, is := places[v.Name]; is && !place.Block && !place.Disk {
+			if one, ok := ofPlace(spec.Name, v, place.Path); ok {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+// ofPlace is what the file system of a claim's volume tells.
+func ofPlace(pod string, v *corev1.Volume, at string) (usage.Volume, bool) {
+	var st unix.Statfs_t
+	if unix.Statfs(at, &st) != nil {
+		return usage.Volume{}, false
+	}
+	size := uint64(st.Bsize)
+	out := usage.Volume{
+		Name: v.Name, Capacity: st.Blocks * size, Available: st.Bavail * size, AllInodes: st.Files, InodesFree: st.Ffree,
+		Files: usage.Files{Bytes: (st.Blocks - st.Bfree) * size, Inodes: st.Files - st.Ffree},
+	}
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		out.Claim = v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		out.Claim = pod + "-" + v.Name // as its controller calls it
+	}
+	return out, true
+}
