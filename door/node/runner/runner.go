@@ -114,6 +114,7 @@ type Options struct {
 type Runner struct {
 	o       Options
 	manager *manager.Manager
+	systems usage.Systems  // of volumes on the host
 	beside  sync.WaitGroup // what Update has begun; it ends with its context
 
 	files sync.Mutex // held while a static pod is taken in

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -51,7 +50,7 @@ func (r *Runner) complete(p *manager.Pod, told usage.Pod) usage.Pod {
 		bytes, files := p.LogUsage(c.Name)
 		out.Logs[c.Name] = usage.Files{Bytes: bytes, Inodes: files}
 	}
-	out.Volumes = placed(p, spec)
+	out.Volumes = r.placed(p, spec)
 	for i := range spec.Spec.Volumes {
 		v := &spec.Spec.Volumes[i]
 		if v.EmptyDir == nil {
@@ -75,7 +74,7 @@ func (r *Runner) Claims() map[types.NamespacedName]usage.Volume {
 		if p.HasEnded() {
 			continue
 		}
-		for _, v := range placed(p, p.Spec()) {
+		for _, v := range r.placed(p, p.Spec()) {
 			if v.Claim != "" {
 				all[types.NamespacedName{Namespace: p.Given().Namespace, Name: v.Claim}] = v
 			}
@@ -85,7 +84,7 @@ func (r *Runner) Claims() map[types.NamespacedName]usage.Volume {
 }
 
 // placed are a pod's volumes that are directories of the host: what a device holds only who has mounted it knows.
-func placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
+func (r *Runner) placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 	var places map[string]volume.Place
 	if claims := p.Door().(*door).claims; claims != nil {
 		places = claims.Places()
@@ -93,7 +92,7 @@ func placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 	for i := range spec.Spec.Volumes {
 		v := &spec.Spec.Volumes[i]
 		if place, is := places[v.Name]; is && !place.Block && !place.Disk {
-			if one, ok := ofPlace(spec.Name, v, place.Path); ok {
+			if one, ok := r.ofPlace(spec.Name, v, place.Path); ok {
 				all = append(all, one)
 			}
 		}
@@ -101,22 +100,15 @@ func placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 	return all
 }
 
-// ofPlace is what the file system of a claim's volume tells.
-func ofPlace(pod string, v *corev1.Volume, at string) (usage.Volume, bool) {
-	var st unix.Statfs_t
-	if unix.Statfs(at, &st) != nil {
-		return usage.Volume{}, false
-	}
-	size := uint64(st.Bsize)
-	out := usage.Volume{
-		Name: v.Name, Capacity: st.Blocks * size, Available: st.Bavail * size, AllInodes: st.Files, InodesFree: st.Ffree,
-		Files: usage.Files{Bytes: (st.Blocks - st.Bfree) * size, Inodes: st.Files - st.Ffree},
-	}
+// ofPlace is what the file system of a volume that lies on the host tells.
+func (r *Runner) ofPlace(pod string, v *corev1.Volume, at string) (usage.Volume, bool) {
+	out, ok := r.systems.Of(at)
+	out.Name = v.Name
 	switch {
 	case v.PersistentVolumeClaim != nil:
 		out.Claim = v.PersistentVolumeClaim.ClaimName
 	case v.Ephemeral != nil:
 		out.Claim = pod + "-" + v.Name // as its controller calls it
 	}
-	return out, true
+	return out, ok
 }
