@@ -28,6 +28,10 @@ import (
 // sleeps is a container that does nothing.
 const sleeps = `containers: [{name: c, command: [sleep, "1000"]}]`
 
+// fills is one that holds 200 MiB of memory.
+const fills = `volumes: [{name: m, emptyDir: {medium: Memory}}], containers: [{name: c, volumeMounts: [{name: m, mountPath: /m}],
+  command: [sh, -c, "head -c 209715200 /dev/zero >/m/f; echo full; exec sleep 1000"]}]`
+
 // TestPressure: a node whose machine runs out of memory, processes or disk says so, takes no more pods of those that would
 // make it worse, and ends the right ones; and one whose machine goes down ends all of them before.
 func TestPressure(t *testing.T) {
@@ -136,15 +140,15 @@ func (w *world) run(ctx context.Context, t *testing.T, pods ...*corev1.Pod) {
 // then the others; for want of processes any; and critical ones, by priority and as files, never.
 func (w *world) testMemory(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
-	w.pod(ctx, t, "greedy", "{"+sleeps+"}")
-	w.pod(ctx, t, "important", "{priorityClassName: high, "+sleeps+"}")
+	w.pod(ctx, t, "greedy", "{"+fills+"}")
+	w.pod(ctx, t, "important", "{priorityClassName: high, "+fills+"}")
 	w.pod(ctx, t, "modest", `{containers: [{name: c, command: [sleep, "1000"], resources: {requests: {memory: 2Gi}}}]}`)
 	w.pod(ctx, t, "critical", "{priorityClassName: system-node-critical, "+sleeps+"}")
 	w.manifest(t, "fixed", "words", "")
 	defer w.removeManifests(t)
 	static := "fixed-" + testkube.NodeName
-	w.ready(ctx, t, "greedy")
-	w.ready(ctx, t, "important")
+	w.says(ctx, t, "greedy", corev1.PodLogOptions{}, "full\n")
+	w.says(ctx, t, "important", corev1.PodLogOptions{}, "full\n")
 	w.ready(ctx, t, "modest")
 	critical, fixed := w.ready(ctx, t, "critical"), w.ready(ctx, t, static)
 
