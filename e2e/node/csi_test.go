@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ func (w *world) testCSI(t *testing.T) {
 	w.csiFiles(ctx, t)
 	w.csiDevice(ctx, t)
 	w.csiKilled(ctx, t, driver)
+	w.csiAttached(ctx, t, driver)
 	w.csiLeft(ctx, t, driver)
 }
 
@@ -148,6 +150,62 @@ func (w *world) csiKilled(ctx context.Context, t *testing.T, driver *testcsi.Dri
 		t.Error("the volume of the pod that stays is unmounted")
 	}
 	w.csiDelete(ctx, t, "csi-stays")
+}
+
+// csiAttached: a volume of a driver whose volumes are attached is mounted when it is, by the cluster's controller and an
+// attacher, whose part the test has; the node tells that it uses it from before until it is unmounted, and then it is detached.
+func (w *world) csiAttached(ctx context.Context, t *testing.T, driver *testcsi.Driver) {
+	t.Helper()
+	drivers := w.Client.StorageV1().CSIDrivers()
+	rules, err := drivers.Get(ctx, testcsi.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: testcsi.Name}, Spec: rules.Spec}
+	next.Spec.AttachRequired = new(true)
+	if err := drivers.Delete(ctx, testcsi.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := drivers.Create(ctx, next, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.csiVolume(ctx, t, "attached", nil)
+	w.pod(ctx, t, "csi-attached", csiSpec("attached"))
+	attachments := w.Client.StorageV1().VolumeAttachments()
+	const name = corev1.UniqueVolumeName("kubernetes.io/csi/" + testcsi.Name + "^attached")
+	used := func(ctx context.Context, want bool) error {
+		node, err := w.Client.CoreV1().Nodes().Get(ctx, testkube.NodeName, metav1.GetOptions{})
+		if err == nil && slices.Contains(node.Status.VolumesInUse, name) != want {
+			err = fmt.Errorf("the node tells that it uses %v", node.Status.VolumesInUse)
+		}
+		return err
+	}
+	w.Wait(ctx, t, "the node to tell that it uses the volume", func(ctx context.Context) error { return used(ctx, true) })
+	if err := driver.Unmounted(); err != nil {
+		t.Errorf("before it is attached: %v", err)
+	}
+	w.Wait(ctx, t, "the volume to be attached", func(ctx context.Context) error {
+		list, err := attachments.List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) != 1 {
+			return errors.Join(fmt.Errorf("there are %d attachments", len(list.Items)), err)
+		}
+		one := list.Items[0].DeepCopy()
+		one.Status.Attached = true
+		_, err = attachments.UpdateStatus(ctx, one, metav1.UpdateOptions{})
+		return err
+	})
+	w.ready(ctx, t, "csi-attached")
+	if err := used(ctx, true); err != nil {
+		t.Error(err)
+	}
+	w.csiDelete(ctx, t, "csi-attached")
+	w.Wait(ctx, t, "the volume to be detached", func(ctx context.Context) error {
+		list, err := attachments.List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%d attachments are left", len(list.Items))
+		}
+		return errors.Join(err, used(ctx, false))
+	})
 }
 
 // csiLeft: no mount, no device and no directory of a pod is left.

@@ -74,7 +74,7 @@ func (a *attempt) grow(ctx context.Context, pv *corev1.PersistentVolume, size in
 	if a.driver.Facts.Stage {
 		request.StagingTargetPath = a.m.stagePath(a.r)
 	}
-	_, err = a.driver.Node.NodeExpandVolume(ctx, request)
+	_, err = a.driver.Node.NodeExpandVolume(a.m.ctx, request)
 	return err
 }
 

@@ -28,12 +28,38 @@ type attempt struct {
 }
 
 // Mount has a volume be there and returns where. It does nothing for one that is. The error says in a kubelet's words why
-// it is not; what was done until then stays done, and is undone by Unmount.
+// it is not; what was done until then stays done, and is undone by Unmount. A driver's call that is under way when ctx ends
+// goes on, and Unmount waits for it; nothing is begun after it.
 func (m *Mounter) Mount(ctx context.Context, q claims.Request) (claims.Place, error) {
 	next, err := recordOf(q)
 	if err != nil {
 		return claims.Place{}, err
 	}
+	type result struct {
+		claims.Place
+		error
+	}
+	if !m.begin() {
+		return claims.Place{}, errClosed
+	}
+	done := make(chan result, 1)
+	go func() { // Close waits for it
+		defer m.all.Done()
+		place, err := m.mount(ctx, next)
+		done <- result{place, err}
+	}()
+	select {
+	case got := <-done:
+		return got.Place, got.error
+	case <-ctx.Done():
+		return claims.Place{}, fmt.Errorf("volume %s is being mounted: %w", next.Spec, context.Cause(ctx))
+	}
+}
+
+// errClosed is of what is asked for when the node's process ends.
+var errClosed = errors.New("the node ends")
+
+func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error) {
 	unlock, err := m.locks.lock(ctx, next.id())
 	if err != nil {
 		return claims.Place{}, err
@@ -71,16 +97,15 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if err := a.attach(ctx); err != nil {
 		return err
 	}
-	if err := a.stage(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{a.stage, a.publish, a.expand, a.own} {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	if err := a.publish(ctx); err != nil {
-		return err
-	}
-	if err := a.expand(ctx); err != nil {
-		return err
-	}
-	return a.own(ctx)
+	return nil
 }
 
 // rules are what the cluster says of a driver, and a kubelet's presets where it says nothing.
@@ -168,7 +193,7 @@ func (a *attempt) stage(ctx context.Context) error {
 		return err
 	}
 	fault.Point("csi.staging")
-	_, err = a.driver.Node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
+	_, err = a.driver.Node.NodeStageVolume(a.m.ctx, &csi.NodeStageVolumeRequest{
 		VolumeId: a.r.Handle, PublishContext: a.public, StagingTargetPath: at, VolumeCapability: a.capability(),
 		Secrets: secrets, VolumeContext: a.r.Attributes,
 	})
@@ -204,7 +229,7 @@ func (a *attempt) publish(ctx context.Context) error {
 		}
 	}
 	fault.Point("csi.publishing")
-	_, err = a.driver.Node.NodePublishVolume(ctx, request)
+	_, err = a.driver.Node.NodePublishVolume(a.m.ctx, request)
 	fault.Point("csi.published")
 	if err != nil {
 		return a.back(err, before)

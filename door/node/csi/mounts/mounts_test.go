@@ -381,6 +381,50 @@ func TestUnmountGoesOn(t *testing.T) {
 	w.left()
 }
 
+// TestMountGoesOn: a call that is under way when a pod is given up goes on, nothing follows it, and its end is waited for
+// before it is undone.
+func TestMountGoesOn(t *testing.T) {
+	t.Parallel()
+	ctx := testdeadline.Context(t, 5*time.Second)
+	w := newWorld(t, storagev1.CSIDriverSpec{})
+	held, release := make(chan struct{}), make(chan struct{})
+	w.driver.Set(func(ctx context.Context, call string) error {
+		if call == "stage" {
+			close(held)
+			<-release
+			if ctx.Err() != nil {
+				t.Error("the call was given up")
+			}
+		}
+		return nil
+	}, nil)
+	short, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.Mount(short, persistent("u1", false))
+		done <- err
+	}()
+	<-held
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("mount: %v", err)
+	}
+	go func() { done <- w.Unmount(ctx, "u1", "v") }()
+	select {
+	case err := <-done:
+		t.Errorf("unmounted meanwhile: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Errorf("unmount: %v", err)
+	}
+	if got := w.driver.Calls(); !reflect.DeepEqual(got, []string{"stage", "unstage"}) {
+		t.Errorf("calls: %v", got)
+	}
+	w.left()
+}
+
 // TestFinal: which failures leave nothing to undo.
 func TestFinal(t *testing.T) {
 	t.Parallel()

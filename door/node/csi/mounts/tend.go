@@ -12,6 +12,8 @@ import (
 const (
 	// tendEvery is how often volumes are looked at that are published.
 	tendEvery = time.Minute
+	// lookTimeout bounds how long the API server may hold up who wants to unmount one.
+	lookTimeout = 10 * time.Second
 	// firstPause and lastPause bound the pauses between attempts to unmount what belongs to no pod.
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -58,6 +60,8 @@ func (m *Mounter) look(ctx context.Context, k key, rules storagev1.CSIDriverSpec
 	if r == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	unlock, err := m.locks.lock(ctx, r.id())
 	if err != nil {
 		return err
@@ -80,7 +84,7 @@ func (m *Mounter) look(ctx context.Context, k key, rules storagev1.CSIDriverSpec
 	}
 	request, err := a.request(ctx)
 	if err == nil {
-		_, err = a.driver.Node.NodePublishVolume(ctx, request)
+		_, err = a.driver.Node.NodePublishVolume(m.ctx, request)
 	}
 	return errors.Join(err, a.expand(ctx))
 }

@@ -20,7 +20,7 @@ func (m *Mounter) Unmount(ctx context.Context, uid types.UID, volume string) err
 	k := key{uid, volume}
 	done := m.flights.DoChan(m.file(k), func() (any, error) {
 		if !m.begin() {
-			return nil, context.Canceled
+			return nil, errClosed
 		}
 		defer m.all.Done()
 		return nil, m.unmount(m.ctx, k)
