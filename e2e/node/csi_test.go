@@ -162,14 +162,21 @@ func (w *world) csiAttached(ctx context.Context, t *testing.T, driver *testcsi.D
 		t.Fatal(err)
 	}
 	next := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: testcsi.Name}, Spec: rules.Spec}
-	next.Spec.AttachRequired = new(true)
+	next.Spec.AttachRequired, next.Spec.TokenRequests = new(true), []storagev1.TokenRequest{{Audience: "disks"}}
 	if err := drivers.Delete(ctx, testcsi.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := drivers.Create(ctx, next, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.csiVolume(ctx, t, "attached", nil)
+	w.csiVolume(ctx, t, "attached", func(v *corev1.PersistentVolume) {
+		v.Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Namespace: ns, Name: "for-the-driver"}
+	})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "for-the-driver"}, StringData: map[string]string{"key": "word"}}
+	if _, err := w.Client.CoreV1().Secrets(ns).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.csiGrow(ctx, t, "attached")
 	w.pod(ctx, t, "csi-attached", csiSpec("attached"))
 	attachments := w.Client.StorageV1().VolumeAttachments()
 	const name = corev1.UniqueVolumeName("kubernetes.io/csi/" + testcsi.Name + "^attached")
@@ -198,6 +205,19 @@ func (w *world) csiAttached(ctx context.Context, t *testing.T, driver *testcsi.D
 	if err := used(ctx, true); err != nil {
 		t.Error(err)
 	}
+	staged, published := driver.Asked("attached")
+	token := published.GetVolumeContext()["csi.storage.k8s.io/serviceAccount.tokens"]
+	if staged.GetSecrets()["key"] != "word" || !strings.HasPrefix(token, `{"disks":{"token":"`) {
+		t.Errorf("the driver got the secrets %v and a token of %d bytes", staged.GetSecrets(), len(token))
+	}
+	if out, err := w.sh(ctx, "csi-attached", "df -k /v | awk 'NR==2 {print $2 > 24000}'"); err != nil || out != "1\n" {
+		t.Errorf("it has not grown: %q, %v", out, err)
+	}
+	claim, err := w.Client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "attached", metav1.GetOptions{})
+	if size := claim.Status.Capacity[corev1.ResourceStorage]; err != nil || size.String() != "32Mi" ||
+		len(claim.Status.AllocatedResourceStatuses) > 0 {
+		t.Errorf("the claim's status is %v, %v", &claim.Status, err)
+	}
 	w.csiDelete(ctx, t, "csi-attached")
 	w.Wait(ctx, t, "the volume to be detached", func(ctx context.Context) error {
 		list, err := attachments.List(ctx, metav1.ListOptions{})
@@ -205,6 +225,35 @@ func (w *world) csiAttached(ctx context.Context, t *testing.T, driver *testcsi.D
 			err = fmt.Errorf("%d attachments are left", len(list.Items))
 		}
 		return errors.Join(err, used(ctx, false))
+	})
+}
+
+// csiGrow has a volume be larger for all but the node.
+func (w *world) csiGrow(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("32Mi")}
+	pv, err := w.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		pv.Spec.Capacity = size
+		_, err = w.Client.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := w.Client.CoreV1().PersistentVolumeClaims(ns)
+	w.Wait(ctx, t, "the claim to be bound", func(ctx context.Context) error {
+		claim, err := claims.Get(ctx, name, metav1.GetOptions{})
+		if err == nil && claim.Status.Phase != corev1.ClaimBound {
+			err = fmt.Errorf("it is %s", claim.Status.Phase)
+		}
+		if err != nil {
+			return err
+		}
+		claim.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
+			corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending,
+		}
+		_, err = claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+		return err
 	})
 }
 

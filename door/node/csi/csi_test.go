@@ -183,6 +183,10 @@ func TestDisks(t *testing.T) {
 	w.stop()
 	w.open()
 	w.registered(ctx)
+	calls := len(w.client.Actions())
+	if again, err := w.Mount(ctx, request("u1", false)); err != nil || again != one || len(w.client.Actions()) != calls {
+		t.Errorf("what is there: %+v, %v, %d requests", again, err, len(w.client.Actions())-calls)
+	}
 	two, err := w.Mount(ctx, request("u2", false))
 	if err != nil {
 		t.Fatal(err)

@@ -128,6 +128,39 @@ func TestOthersStay(t *testing.T) {
 	})
 }
 
+// TestUsed: the Node has the node's annotation, also one that was there before, and tells at once which volumes it uses.
+func TestUsed(t *testing.T) {
+	there := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Annotations: map[string]string{"theirs": "x"}}}
+	client := fake.NewClientset(there)
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var used atomic.Pointer[[]corev1.UniqueVolumeName]
+		used.Store(&[]corev1.UniqueVolumeName{})
+		k, err := New(Options{
+			Client: client, Name: "node", Annotations: map[string]string{"own": "true"},
+			Status: func(context.Context) corev1.NodeStatus { return corev1.NodeStatus{VolumesInUse: *used.Load()} },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		all.Go(func() { k.Run(ctx, func() {}) })
+		time.Sleep(time.Second)
+		for _, want := range [][]corev1.UniqueVolumeName{{"a"}, {"a", "b"}, {"b"}, {}} {
+			used.Store(&want)
+			k.Look()
+			synctest.Wait()
+			if node := get(t, client); len(node.Status.VolumesInUse) != len(want) || node.Annotations["own"] != "true" ||
+				node.Annotations["theirs"] != "x" {
+				t.Errorf("node: %+v, %v", node.Annotations, node.Status.VolumesInUse)
+			}
+		}
+	})
+}
+
 // TestFailures: while the API server does not answer it is asked again, with pauses of seven seconds at most.
 func TestFailures(t *testing.T) {
 	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)

@@ -28,8 +28,10 @@ type Driver struct {
 	node, root, dir, socket string
 	registered              chan error // holds the kubelet's first word
 
-	mu    sync.Mutex
-	loops map[string]string // devices of block volumes, by where these are staged
+	mu        sync.Mutex
+	loops     map[string]string                        // devices of block volumes, by where these are staged
+	published map[string]*csi.NodePublishVolumeRequest // what was asked for last, by volume
+	staged    map[string]*csi.NodeStageVolumeRequest
 }
 
 // Start serves a driver to the kubelet whose root that is, and keeps the volumes in a
@@ -39,6 +41,7 @@ func Start(t testing.TB, kubeletRoot, node string) *Driver {
 	d := &Driver{
 		node: node, root: kubeletRoot, dir: t.TempDir(), socket: filepath.Join(kubeletRoot, "plugins", Name, "csi.sock"),
 		registered: make(chan error, 1), loops: map[string]string{},
+		published: map[string]*csi.NodePublishVolumeRequest{}, staged: map[string]*csi.NodeStageVolumeRequest{},
 	}
 	listen(t, d.socket, func(s *grpc.Server) {
 		csi.RegisterIdentityServer(s, d)
@@ -123,8 +126,20 @@ func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 
 // NodeGetCapabilities implements csi.NodeServer.
 func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
-	stage := &csi.NodeServiceCapability_RPC{Type: csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME}
-	return &csi.NodeGetCapabilitiesResponse{
-		Capabilities: []*csi.NodeServiceCapability{{Type: &csi.NodeServiceCapability_Rpc{Rpc: stage}}},
-	}, nil
+	out := &csi.NodeGetCapabilitiesResponse{}
+	for _, one := range []csi.NodeServiceCapability_RPC_Type{
+		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
+	} {
+		out.Capabilities = append(out.Capabilities, &csi.NodeServiceCapability{
+			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: one}},
+		})
+	}
+	return out, nil
+}
+
+// Asked is what the driver was asked for last for a volume, nil for nothing.
+func (d *Driver) Asked(volume string) (*csi.NodeStageVolumeRequest, *csi.NodePublishVolumeRequest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.staged[volume], d.published[volume]
 }

@@ -19,6 +19,9 @@ const size = 16 << 20
 
 // NodeStageVolume mounts a volume's disk, which it makes for the first time.
 func (d *Driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+	d.mu.Lock()
+	d.staged[r.GetVolumeId()] = r
+	d.mu.Unlock()
 	disk, err := d.disk(ctx, r.GetVolumeId())
 	switch {
 	case err != nil, mounted(r.GetStagingTargetPath()):
@@ -38,6 +41,9 @@ func (d *Driver) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolume
 // NodePublishVolume binds what was staged to where a pod has it. A volume that lives with its
 // pod is memory of its own.
 func (d *Driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	d.mu.Lock()
+	d.published[r.GetVolumeId()] = r
+	d.mu.Unlock()
 	at := r.GetTargetPath()
 	if mounted(at) {
 		return &csi.NodePublishVolumeResponse{}, nil
@@ -72,6 +78,25 @@ func (d *Driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolu
 		err = nil
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, err
+}
+
+// NodeExpandVolume makes a mounted volume's disk larger, and the file system on it.
+func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	disk := filepath.Join(d.dir, filepath.Base(r.GetVolumeId()))
+	if err := os.Truncate(disk, r.GetCapacityRange().GetRequiredBytes()); err != nil {
+		return nil, err
+	}
+	out, err := exec.CommandContext(ctx, "losetup", "--noheadings", "--output", "NAME", "--associated", disk).Output()
+	if err != nil {
+		return nil, fmt.Errorf("losetup: %w", err)
+	}
+	loop := strings.TrimSpace(string(out))
+	for _, args := range [][]string{{"losetup", "--set-capacity", loop}, {"resize2fs", loop}} {
+		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%v: %w: %s", args, err, out)
+		}
+	}
+	return &csi.NodeExpandVolumeResponse{}, nil
 }
 
 // disk is the file of a volume, with a file system on it.

@@ -80,8 +80,11 @@ func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error)
 	return claims.Place{Path: m.targetPath(next), Block: next.Block, ReadOnly: next.ReadOnly}, nil
 }
 
-// run does what is missing.
+// run does what is missing. Of a volume that is there it asks neither the API server nor the driver.
 func (a *attempt) run(ctx context.Context) (err error) {
+	if a.r.Phase == published && (a.r.Owned || a.r.Group == nil) && a.mounted() {
+		return nil
+	}
 	if a.driver = a.m.o.Driver(a.r.Driver); a.driver == nil {
 		return fmt.Errorf("driver name %s not found in the list of registered CSI drivers", a.r.Driver)
 	}
@@ -90,9 +93,6 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	}
 	if err := a.lives(); err != nil {
 		return err
-	}
-	if a.r.Phase == published && a.mounted() {
-		return a.own(ctx)
 	}
 	if err := a.attach(ctx); err != nil {
 		return err

@@ -15,8 +15,12 @@ const ownWait = 10 * time.Minute
 
 // own gives the volume's files to the pod's group where that is the node's to do, once for a pod.
 func (a *attempt) own(ctx context.Context) error {
-	if a.r.Owned || !a.gives() {
+	owned := func(r *record) { r.Owned = true }
+	switch {
+	case a.r.Group == nil || a.r.Owned:
 		return nil
+	case !a.gives():
+		return a.step(owned)
 	}
 	within, cancel := context.WithTimeout(ctx, ownWait)
 	defer cancel()
@@ -27,7 +31,7 @@ func (a *attempt) own(ctx context.Context) error {
 	if err := give(within, a.m.targetPath(a.r), int(*a.r.Group)); err != nil {
 		return fmt.Errorf("applying fsGroup %d to volume %s: %w", *a.r.Group, a.r.Spec, err)
 	}
-	return a.step(func(r *record) { r.Owned = true })
+	return a.step(owned)
 }
 
 // gives tells whether it is: as with a kubelet, by the driver's policy.

@@ -59,7 +59,7 @@ type record struct {
 	// Boot is the host's boot in which Phase and Owned were true. What was mounted in another one is not.
 	Boot  string `json:"boot"`
 	Phase phase  `json:"phase"`
-	// Owned says that the volume is the group's.
+	// Owned says that the volume is the group's, or is not the node's to give.
 	Owned bool `json:"owned,omitempty"`
 }
 

@@ -80,16 +80,13 @@ func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer w.all.Wait()
 	defer cancel()
-	if err := os.MkdirAll(w.o.Dir, 0o750); err != nil {
-		return fmt.Errorf("make the directory of plugins: %w", err)
-	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch for plugins: %w", err)
 	}
 	defer watcher.Close()
-	if err := watcher.Add(w.o.Dir); err != nil {
-		return fmt.Errorf("watch for plugins: %w", err)
+	if err := w.watch(watcher); err != nil {
+		return err
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -101,11 +98,26 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.o.Logger.Warn("watch for plugins", "error", err)
 			timer.Reset(settle)
 		case <-timer.C:
+			if err := w.watch(watcher); err != nil { // somebody may have removed it
+				w.o.Logger.Warn("plugins are looked for again", "error", err)
+				timer.Reset(lastPause)
+			}
 			w.scan(ctx)
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// watch watches the directory, which it makes if it is missing.
+func (w *Watcher) watch(watcher *fsnotify.Watcher) error {
+	if err := os.MkdirAll(w.o.Dir, 0o750); err != nil {
+		return fmt.Errorf("make the directory of plugins: %w", err)
+	}
+	if err := watcher.Add(w.o.Dir); err != nil {
+		return fmt.Errorf("watch for plugins: %w", err)
+	}
+	return nil
 }
 
 // scan compares the directory with the plugins there are.

@@ -106,6 +106,25 @@ func TestComesAndGoes(t *testing.T) {
 	}
 }
 
+// TestDirectory: the plugins of a directory that is removed go, and those of the one that is made in its place come.
+func TestDirectory(t *testing.T) {
+	t.Parallel()
+	ctx := testdeadline.Context(t, 5*time.Second)
+	w := newWorld(t)
+	first, second := &testcsi.Fake{}, &testcsi.Fake{}
+	first.Serve(t, w.root, "one.testcsi")
+	word(ctx, t, first)
+	<-w.came
+	if err := os.RemoveAll(filepath.Join(w.root, "plugins_registry")); err != nil {
+		t.Fatal(err)
+	}
+	<-w.went
+	second.Serve(t, w.root, "two.testcsi")
+	if got := word(ctx, t, second); !got.GetPluginRegistered() {
+		t.Errorf("told: %v", got)
+	}
+}
+
 // TestReplaced: a socket that another process has put into the place of one is another plugin, although nobody saw the
 // first one go.
 func TestReplaced(t *testing.T) {
