@@ -141,7 +141,7 @@ func (w *world) testClaimKinds(t *testing.T, disk string) {
       {name: own, mountPath: /own}, {name: disk, mountPath: /disk}], volumeDevices: [{name: bare, devicePath: /dev/xvda}],
     command: [sh, -c, "echo kinds >/host/f; cat /read/part/f; touch /read/g 2>/dev/null || echo read-only;
       echo own >/own/f; stat -c %g /own/f; echo disk | dd of=/dev/xvda conv=fsync 2>/dev/null;
-      touch /disk/f; stat -c %g /disk/f; grep -o '/disk ext4' /proc/mounts; exec sleep 1000"]}]}`)
+      echo disk >/disk/f; stat -c %g /disk/f; grep -o '/disk ext4' /proc/mounts; exec sleep 1000"]}]}`)
 	w.ready(ctx, t, "kinds")
 	w.says(ctx, t, "kinds", corev1.PodLogOptions{}, "kinds\nread-only\n4711\n4711\n/disk ext4\n")
 	for path, want := range map[string]string{
@@ -155,6 +155,10 @@ func (w *world) testClaimKinds(t *testing.T, disk string) {
 	if text, err := os.ReadFile(disk); err != nil || !strings.HasPrefix(string(text), "disk\n") {
 		t.Errorf("the disk begins with %.10q, %v", text, err)
 	}
+	w.pod(ctx, t, "reads", `{volumes: [{name: disk, persistentVolumeClaim: {claimName: disk, readOnly: true}}],
+  containers: [{name: c, volumeMounts: [{name: disk, mountPath: /disk}],
+    command: [sh, -c, "cat /disk/f; touch /disk/g 2>/dev/null || echo read-only; exec sleep 1000"]}]}`)
+	w.says(ctx, t, "reads", corev1.PodLogOptions{}, "disk\nread-only\n")
 	w.Wait(ctx, t, "the end of the pod's own claim", func(ctx context.Context) error {
 		_, err := w.Client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "kinds-own", metav1.GetOptions{})
 		if !errors.IsNotFound(err) {

@@ -126,8 +126,8 @@ func (k *Keeper) Changed() { k.changed.Tell() }
 func (k *Keeper) Requests() (all []Request) {
 	for _, v := range k.all() {
 		for name, r := range v.known() {
-			if q := v.request(name, r); q.PV != nil && q.PV.Spec.CSI != nil || q.Inline != nil {
-				all = append(all, q)
+			if r.ofDriver() {
+				all = append(all, v.request(name, r))
 			}
 		}
 	}

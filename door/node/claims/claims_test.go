@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -335,6 +336,58 @@ func TestOnePod(t *testing.T) {
 	<-changed
 	if _, err := second.Mount(t.Context(), pod); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRequests: a keeper tells of the volumes of drivers, of all pods, and of no others; pods that have gone have none, and a
+// volume of theirs is in nobody's way.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	k := w.open(t)
+	inline := podOf("u2")
+	inline.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "inline"}}
+	driven := podOf("u3")
+	driven.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "driven"
+	claim, pv := w.claim.DeepCopy(), w.pv.DeepCopy()
+	claim.Name, claim.Spec.VolumeName, pv.Name, pv.UID = "driven", "driven", "driven", "driven"
+	pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}}
+	for _, object := range []runtime.Object{claim, pv} {
+		if err := w.client.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []*Volumes
+	for _, pod := range []*corev1.Pod{inline, driven, w.pod} {
+		v := k.Of(pod, t.TempDir())
+		if _, err := v.Mount(t.Context(), pod); err != nil {
+			t.Fatalf("%s: %v", pod.UID, err)
+		}
+		all = append(all, v)
+	}
+	told := func() (names []string) {
+		for _, r := range k.Requests() {
+			switch {
+			case r.Inline != nil:
+				names = append(names, string(r.Pod.UID)+" "+r.Inline.Driver)
+			case r.PV != nil:
+				names = append(names, string(r.Pod.UID)+" "+r.PV.Spec.CSI.Driver)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	if got := told(); !slices.Equal(got, []string{"u2 inline", "u3 d"}) {
+		t.Errorf("told of %q", got)
+	}
+	for _, v := range all {
+		if err := v.Unmount(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := told(); len(got) > 0 || len(k.all()) > 0 {
+		t.Errorf("told of %q", got)
 	}
 }
 

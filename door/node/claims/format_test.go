@@ -94,3 +94,17 @@ func TestUnformatted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSmallDevices: what is too small for a signature has none.
+func TestSmallDevices(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, 1079, 1080, 1081, 1082, 1083} {
+		path := filepath.Join(t.TempDir(), "disk")
+		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := signature(path); err != nil || found != "" {
+			t.Errorf("%d bytes: %q, %v", size, found, err)
+		}
+	}
+}
