@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -197,6 +198,12 @@ func TestDisks(t *testing.T) {
 	}
 	if again, err := w.Mount(ctx, request("u1", false)); err != nil || again != one {
 		t.Errorf("again: %+v, %v", again, err)
+	}
+	grow := &csispec.NodeExpandVolumeRequest{
+		VolumeId: "files", VolumePath: one.Path, CapacityRange: &csispec.CapacityRange{RequiredBytes: 32 << 20},
+	}
+	if _, err := w.driver(testcsi.Name).Node.NodeExpandVolume(ctx, grow); err != nil {
+		t.Error(err)
 	}
 	disk, err := w.Mount(ctx, request("u3", true))
 	if info, looked := os.Stat(disk.Path); err != nil || looked != nil || info.Mode()&os.ModeDevice == 0 {

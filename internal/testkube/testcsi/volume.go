@@ -80,7 +80,8 @@ func (d *Driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolu
 	return &csi.NodeUnpublishVolumeResponse{}, err
 }
 
-// NodeExpandVolume makes a mounted volume's disk larger, and the file system on it.
+// NodeExpandVolume makes a mounted volume's disk larger. The file system on it stays as it is: the kernel lets only
+// those grow one who have CAP_SYS_RESOURCE.
 func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	disk := filepath.Join(d.dir, filepath.Base(r.GetVolumeId()))
 	if err := os.Truncate(disk, r.GetCapacityRange().GetRequiredBytes()); err != nil {
@@ -90,11 +91,8 @@ func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRe
 	if err != nil {
 		return nil, fmt.Errorf("losetup: %w", err)
 	}
-	loop := strings.TrimSpace(string(out))
-	for _, args := range [][]string{{"losetup", "--set-capacity", loop}, {"resize2fs", loop}} {
-		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%v: %w: %s", args, err, out)
-		}
+	if out, err := exec.CommandContext(ctx, "losetup", "--set-capacity", strings.TrimSpace(string(out))).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("losetup: %w: %s", err, out)
 	}
 	return &csi.NodeExpandVolumeResponse{}, nil
 }

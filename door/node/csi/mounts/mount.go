@@ -97,13 +97,16 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if err := a.attach(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{a.stage, a.publish, a.expand, a.own} {
+	for _, step := range []func(context.Context) error{a.stage, a.publish, a.own} {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := step(ctx); err != nil {
 			return err
 		}
+	}
+	if err := a.expand(ctx); err != nil { // the pod has the volume as it is, and Tend tries again
+		a.m.o.Logger.Warn("a CSI volume does not grow", "pod", a.r.Namespace+"/"+a.r.Pod, "volume", a.r.Volume, "error", err)
 	}
 	return nil
 }
