@@ -51,7 +51,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 	}
 	defer n.runner.Close()
 	n.runner.Reserve(admits.Take)
-	if err := n.static.open(admits); err != nil {
+	if err := n.static.open(admits, n.preempting(admits)); err != nil {
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
 	}
 	n.server = &http.Server{

@@ -241,15 +241,16 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		return errors.Join(err, n.listen.Close())
 	}
 	n.runner.Reserve(admits.Take)
+	preempts := n.preempting(admits)
 	n.pods, err = pods.New(pods.Options{
 		Source: n.cache, Runner: n.runner.Bound(), Reporter: n.status, Admission: admits, Events: n.events.Recorder,
-		Logger: o.Logger,
+		Preempt: preempts.Preempt, Logger: o.Logger,
 	})
 	if err != nil {
 		return err // the caller closes what was opened
 	}
 	n.looks.Store(n.pods)
-	if err := n.static.open(admits); err != nil {
+	if err := n.static.open(admits, preempts); err != nil {
 		return err
 	}
 	guard := auth.New(n.client, o.Name, n.certs.Clients)

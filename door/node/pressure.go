@@ -7,10 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bulkhead-project/bulkhead/door/node/admission"
 	"github.com/bulkhead-project/bulkhead/door/node/eviction"
 	"github.com/bulkhead-project/bulkhead/door/node/images"
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/preemption"
 	"github.com/bulkhead-project/bulkhead/door/node/shutdown"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
@@ -47,6 +49,26 @@ func (n *node) guard() {
 	n.shutdown = shutdown.New(shutdown.Options{
 		Period: n.o.ShutdownGrace, Critical: n.o.ShutdownGraceCritical, Pods: n.active, IsCritical: eviction.Critical, End: n.terminate,
 		Changed: changed, Warn: warn, Logger: n.o.Logger,
+	})
+}
+
+// preempting makes what ends pods in the place of critical ones.
+func (n *node) preempting(admits *admission.Admission) *preemption.Manager {
+	return preemption.New(preemption.Options{
+		Pods: n.evictable, Lacks: admits.Lacks, Requests: admission.Requests, Logger: n.o.Logger,
+		Gone: func(uid types.UID) bool {
+			p := n.runner.Get(uid)
+			return p != nil && (p.HasEnded() || p.Verdict() != nil)
+		},
+		End: func(ctx context.Context, pod *corev1.Pod) error {
+			n.events.Recorder.Event(pod, corev1.EventTypeWarning, preemption.Reason, preemption.Message)
+			why := manager.Verdict{Reason: preemption.Reason, Message: preemption.Message}
+			if err := n.runner.Condemn(ctx, pod.UID, 0, why); err != nil {
+				return err
+			}
+			admits.Release(pod.UID)
+			return nil
+		},
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/manifests"
 	"github.com/bulkhead-project/bulkhead/door/node/mirrors"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/preemption"
 )
 
 // static are the static pods of a node. One without a directory has none, and ends those of before.
@@ -53,12 +54,13 @@ func (s *static) mirror() (err error) {
 }
 
 // open makes the controller, when the runner is there.
-func (s *static) open(admits *admission.Admission) error {
+func (s *static) open(admits *admission.Admission, preempts *preemption.Manager) error {
 	for _, p := range s.n.runner.Pods() {
 		s.know(p.Given())
 	}
 	c, err := pods.New(pods.Options{
-		Source: s, Runner: s.n.runner.Static(s.removed), Reporter: s, Admission: admits, Events: s.n.events.Recorder, Logger: s.n.o.Logger,
+		Source: s, Runner: s.n.runner.Static(s.removed), Reporter: s, Admission: admits, Events: s.n.events.Recorder,
+		Preempt: preempts.Preempt, Logger: s.n.o.Logger,
 	})
 	s.pods.Store(c)
 	admits.Follow(s.room)
@@ -218,6 +220,9 @@ func (n *node) changed(uid types.UID) {
 		return
 	}
 	n.status.Changed(uid)
+	if c := n.looks.Load(); c != nil && n.runner.HasEnded(uid) {
+		c.Wake(uid) // what it had is others' now, whether the API server is told or not
+	}
 }
 
 // statusOf is the status of a pod of the API server: a mirror has that of the pod that it shows.

@@ -45,7 +45,7 @@ func New(node func() *corev1.Node, refuse func(*corev1.Pod) string, pressure fun
 func (a *Admission) Take(pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.give(pod, requests(pod))
+	a.give(pod, Requests(pod))
 }
 
 // Release gives a pod's resources and ports back.
@@ -103,7 +103,7 @@ func (a *Admission) early(pod *corev1.Pod) *pods.Rejection {
 	if no := a.free(pod); no != nil {
 		return no
 	}
-	a.give(pod, requests(pod))
+	a.give(pod, Requests(pod))
 	return nil
 }
 
@@ -141,7 +141,10 @@ func osOf(pod *corev1.Pod) string {
 func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	want, used := requests(pod), a.used(pod.UID)
+	if no := a.free(pod); no != nil { // before its resources, for which others may be ended
+		return no
+	}
+	want, used := Requests(pod), a.used(itself(pod))
 	names := make([]string, 0, len(want))
 	for name := range want {
 		names = append(names, string(name))
@@ -156,18 +159,20 @@ func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection 
 				"Node didn't have enough resource: %s, requested: %s, used: %s, capacity: %s", name, &asked, &taken, &has)}
 		}
 	}
-	if no := a.free(pod); no != nil {
-		return no
-	}
 	a.give(pod, want)
 	return nil
 }
 
-// used is what the other pods have been given. It is called with mu held.
-func (a *Admission) used(uid types.UID) corev1.ResourceList {
+// itself tells whether a UID is that of the pod.
+func itself(pod *corev1.Pod) func(types.UID) bool {
+	return func(uid types.UID) bool { return uid == pod.UID }
+}
+
+// used is what pods have been given, without some. It is called with mu held.
+func (a *Admission) used(without func(types.UID) bool) corev1.ResourceList {
 	used := corev1.ResourceList{}
-	for other, list := range a.given {
-		if other == uid {
+	for uid, list := range a.given {
+		if without(uid) {
 			continue
 		}
 		for name, quantity := range list {
@@ -179,8 +184,30 @@ func (a *Admission) used(uid types.UID) corev1.ResourceList {
 	return used
 }
 
-// requests are what the scheduler counts for a pod, itself included.
-func requests(pod *corev1.Pod) corev1.ResourceList {
+// Lacks is what a pod lacks of the node's resources when those are free that are given to pods of which gone is true. It has
+// each resource that the pod asks for and of which there is less.
+func (a *Admission) Lacks(pod *corev1.Pod, gone func(types.UID) bool) corev1.ResourceList {
+	lacks := corev1.ResourceList{}
+	node := a.node()
+	if node == nil {
+		return lacks
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	used := a.used(func(other types.UID) bool { return other == pod.UID || gone(other) })
+	for name, asked := range Requests(pod) {
+		lack := used[name].DeepCopy()
+		lack.Add(asked)
+		lack.Sub(node.Status.Allocatable[name])
+		if !asked.IsZero() && lack.Sign() > 0 {
+			lacks[name] = lack
+		}
+	}
+	return lacks
+}
+
+// Requests are what the scheduler counts for a pod, itself included.
+func Requests(pod *corev1.Pod) corev1.ResourceList {
 	list := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	list[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 	return list

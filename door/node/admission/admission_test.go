@@ -163,3 +163,25 @@ func TestPressure(t *testing.T) {
 		t.Errorf("taken: %+v", no)
 	}
 }
+
+// TestLacks: what a pod lacks is what it asks for beyond what the node has for it, without those that are gone, and of nothing else.
+func TestLacks(t *testing.T) {
+	t.Parallel()
+	a := New(node, nil, nil)
+	one := pod(t, "one", `containers: [{name: c, resources: {requests: {cpu: 1500m, memory: 1Gi}}}]`)
+	one.UID = "1"
+	a.Take(one)
+	want := pod(t, "two", `containers: [{name: c, resources: {requests: {cpu: "1"}}}]`)
+	want.UID = "2"
+	nobody, first := func(types.UID) bool { return false }, func(uid types.UID) bool { return uid == "1" }
+	got := a.Lacks(want, nobody)
+	if cpu := got[corev1.ResourceCPU]; len(got) != 1 || cpu.MilliValue() != 500 {
+		t.Errorf("it lacks %v", got)
+	}
+	if got := a.Lacks(want, first); len(got) != 0 {
+		t.Errorf("without the other one it lacks %v", got)
+	}
+	if got := New(func() *corev1.Node { return nil }, nil, nil).Lacks(want, nobody); len(got) != 0 {
+		t.Errorf("on a node that is not registered it lacks %v", got)
+	}
+}

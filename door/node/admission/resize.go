@@ -19,7 +19,7 @@ func (a *Admission) Resize(pod *corev1.Pod) (reason, message string) {
 	if !taken {
 		return "", ""
 	}
-	want := requests(pod)
+	want := Requests(pod)
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		asked, own := want[name], given[name]
 		if asked.Cmp(own) <= 0 {
@@ -39,7 +39,7 @@ func (a *Admission) Resize(pod *corev1.Pod) (reason, message string) {
 
 // room tells why the node cannot give a pod so much of a resource, empty for nothing. It is called with mu held.
 func (a *Admission) room(pod *corev1.Pod, node *corev1.Node, name corev1.ResourceName, asked resource.Quantity) (reason, message string) {
-	has, used := node.Status.Allocatable[name], a.used(pod.UID)[name]
+	has, used := node.Status.Allocatable[name], a.used(itself(pod))[name]
 	if asked.Cmp(has) > 0 {
 		return corev1.PodReasonInfeasible, fmt.Sprintf(
 			"Node didn't have enough capacity: %s, requested: %s, capacity: %s", name, &asked, &has)
@@ -59,7 +59,7 @@ func (a *Admission) Hold(pod *corev1.Pod) {
 	a.mu.Lock()
 	_, taken := a.given[pod.UID]
 	if taken {
-		a.given[pod.UID] = requests(pod)
+		a.given[pod.UID] = Requests(pod)
 	}
 	freed := a.freed
 	a.mu.Unlock()

@@ -29,13 +29,16 @@ const (
 	orphanPause = 5 * time.Second
 )
 
-// Options are a controller's. All but OrphanPause and Logger are required.
+// Options are a controller's. All but Preempt, OrphanPause and Logger are required.
 type Options struct {
 	Source    Source
 	Runner    Runner
 	Reporter  Reporter
 	Admission Admission
 	Events    record.EventRecorder
+	// Preempt, if set, makes room for a pod that was not admitted for that reason, and tells whether it is to be tried
+	// again.
+	Preempt func(ctx context.Context, pod *corev1.Pod, reason string) bool
 	// OrphanPause is orphanPause if 0.
 	OrphanPause time.Duration
 	Logger      *slog.Logger

@@ -142,3 +142,38 @@ func TestStaticWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestPreempts: a pod for which room is made is run at once, or when the room has come, and has not failed meanwhile.
+func TestPreempts(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.mu.Lock()
+		full := &Rejection{Reason: "OutOfcpu"}
+		w.rejects = full
+		w.preempts = func(reason string) bool {
+			w.rejects = nil
+			return reason == "OutOfcpu"
+		}
+		w.mu.Unlock()
+		began := time.Now()
+		w.create(pod("p", "1"))
+		if !w.Has("1") || time.Since(began) > 0 {
+			t.Errorf("after %v: %v", time.Since(began), w.calls)
+		}
+		times := 0
+		w.mu.Lock()
+		w.rejects = full
+		w.preempts = func(string) bool {
+			if times++; times == 3 {
+				w.rejects = nil
+			}
+			return true
+		}
+		w.mu.Unlock()
+		w.create(pod("q", "2"))
+		time.Sleep(3 * waitPause)
+		synctest.Wait()
+		if !w.Has("2") || times != 3 || len(w.failed) > 0 {
+			t.Errorf("%d times: %v, %v", times, w.failed, w.calls)
+		}
+	})
+}

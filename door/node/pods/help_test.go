@@ -31,6 +31,7 @@ type machine struct {
 	graces   []int64
 	failed   map[types.UID]string
 	rejects  *Rejection
+	preempts func(reason string) bool // called with mu held; nil makes no room
 	released map[types.UID]bool
 	ended    map[types.UID]bool // that are there
 	passing  map[types.UID]bool // of these, those that are to run again
@@ -180,6 +181,12 @@ func (m *machine) Admit(*corev1.Pod) *Rejection {
 	return m.rejects
 }
 
+func (m *machine) preempt(_ context.Context, _ *corev1.Pod, reason string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.preempts != nil && m.preempts(reason)
+}
+
 func (m *machine) Release(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,7 +230,7 @@ func inWorld(t *testing.T, there []*corev1.Pod, test func(*testing.T, *world)) {
 		}
 		w.c, err = New(Options{
 			Source: w.cache, Runner: w.machine, Reporter: w.machine, Admission: w.machine,
-			Events: record.NewFakeRecorder(1 << 20),
+			Events: record.NewFakeRecorder(1 << 20), Preempt: w.preempt,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -62,8 +62,8 @@ func graceOf(pod *corev1.Pod) int64 {
 
 // run starts a pod that is new here.
 func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
-	if no := c.o.Admission.Admit(pod); no != nil {
-		return c.reject(ctx, pod, no)
+	if no, later := c.admit(ctx, pod); no != nil {
+		return c.turnAway(ctx, pod, no, later)
 	}
 	err := c.o.Runner.Run(ctx, pod)
 	switch {
@@ -80,11 +80,29 @@ func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
 	return fmt.Errorf("run pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
+// admit has the node take a pod, in the place of others if need be. later says that there will be room for it.
+func (c *Controller) admit(ctx context.Context, pod *corev1.Pod) (no *Rejection, later bool) {
+	if no = c.o.Admission.Admit(pod); no == nil || c.o.Preempt == nil || !c.o.Preempt(ctx, pod, no.Reason) {
+		return no, false
+	}
+	no = c.o.Admission.Admit(pod)
+	return no, true
+}
+
+// turnAway rejects a pod, or has it be looked at later.
+func (c *Controller) turnAway(ctx context.Context, pod *corev1.Pod, no *Rejection, later bool) error {
+	if later {
+		c.queue.AddAfter(pod.UID, waitPause)
+		return nil
+	}
+	return c.reject(ctx, pod, no)
+}
+
 // revive runs a pod again that has ended for a reason that has passed, if the node takes it now.
 func (c *Controller) revive(ctx context.Context, pod *corev1.Pod) error {
-	if no := c.o.Admission.Admit(pod); no != nil {
+	if no, later := c.admit(ctx, pod); no != nil {
 		c.o.Admission.Release(pod.UID) // of its last run
-		return c.reject(ctx, pod, no)
+		return c.turnAway(ctx, pod, no, later)
 	}
 	if err := c.o.Runner.Revive(ctx, pod.UID); err != nil {
 		return fmt.Errorf("run pod %s/%s again: %w", pod.Namespace, pod.Name, err)
