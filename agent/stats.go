@@ -65,7 +65,7 @@ func (a *Agent) stats(ctx context.Context, r agentv1.Process) (agentv1.Stats, er
 	s.RSS, s.PageFaults, s.MajPageFaults = memory["anon"], memory["pgfault"], memory["pgmajfault"]
 	s.WorkingSet = s.MemoryBytes - min(s.MemoryBytes, memory["inactive_file"])
 	s.Pids, _ = c.cgroup.Value("pids.current")
-	counted := false
+	var counted bool
 	if s.RootfsBytes, s.RootfsInodes, counted = a.counted(c.upper); !counted {
 		s.RootfsBytes, s.RootfsInodes = usage(ctx, filepath.Join(c.upper, "upper"))
 	}
