@@ -75,8 +75,8 @@ type Options struct {
 	// that cannot be had, instead of trying again for ever.
 	FailFast bool
 
-	// Published, if set, is called when Status has changed, from the goroutine of Run;
-	// it must not block.
+	// Published, if set, is called when Status has changed, and once when Observed is closed, from the goroutine of
+	// Run; it must not block.
 	Published func()
 	// Event, if set, is told what happens, in order, from the goroutine of Run;
 	// it must not block.

@@ -140,6 +140,14 @@ func (p *Pod) failsFast() bool {
 // then the status of one that is taken over is that of one that begins.
 func (p *Pod) Observed() <-chan struct{} { return p.observed }
 
+// firstLook says that the status can be relied on, also to who hears of its changes alone.
+func (p *Pod) firstLook() {
+	close(p.observed)
+	if p.options.Published != nil {
+		p.options.Published()
+	}
+}
+
 // ExitCode is the pod's as a command's: that of the first container, in the
 // pod's order, initial ones first, that failed, else 0. How sidecars end does
 // not matter. It is not known before the pod has ended.

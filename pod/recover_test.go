@@ -130,6 +130,32 @@ func TestTakeOverAPodThatHasEnded(t *testing.T) {
 	})
 }
 
+// TestFirstLookIsTold: who waits for changes is told when the pod was first looked at, also if that changes nothing.
+func TestFirstLookIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.hold["RunPodSandbox"] = make(chan struct{})
+		defer close(fake.hold["RunPodSandbox"])
+		var s *supervised
+		begin, told := make(chan struct{}), 0
+		s = supervise(t, fake, testpod.New("Always", "main"), func(o *Options) {
+			o.Published = func() {
+				<-begin
+				select {
+				case <-s.Observed():
+					told++
+				default:
+				}
+			}
+		})
+		close(begin)
+		synctest.Wait()
+		if told == 0 {
+			t.Error("nobody was told")
+		}
+	})
+}
+
 func TestTheMachineDies(t *testing.T) {
 	tests := []struct {
 		name   string

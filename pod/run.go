@@ -126,7 +126,7 @@ func (r *run) run(ctx context.Context) error {
 		}
 		r.publish()
 		if looked {
-			r.p.look.Do(func() { close(r.p.observed) })
+			r.p.look.Do(r.p.firstLook)
 		}
 		if r.ended {
 			return errors.Join(r.fatal, r.unmount(ctx))

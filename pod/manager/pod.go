@@ -202,6 +202,21 @@ func (p *Pod) Watch() (corev1.PodStatus, <-chan struct{}) {
 	return status, changed
 }
 
+// Observed tells whether Status is what is there of the pod: of one that was taken over it is that of a pod which
+// begins until the runtime has answered. Options.Changed is called when it has.
+func (p *Pod) Observed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.p.Observed():
+		return true
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Ended is closed when the pod's current run has ended, or nobody supervises it any
 // more.
 func (p *Pod) Ended() <-chan struct{} {

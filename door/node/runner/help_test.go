@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -182,7 +183,8 @@ type world struct {
 	// resources are the runners'; nil is none.
 	resources Resources
 	watch     Watch
-	there     types.UID // of the pod that the API server has, empty for none
+	changes   atomic.Int64 // of which the runner's owner was told
+	there     types.UID    // of the pod that the API server has, empty for none
 	// claims are theirs; nil is none.
 	claims func(*corev1.Pod, string) volume.Claims
 	usages func(context.Context) ([]usage.Pod, error)
@@ -210,12 +212,17 @@ func (w *world) open() {
 	w.Runner, err = Open(w.t.Context(), Options{
 		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"),
 		Backend: Backend{Runtime: w.runtime, Images: w.runtime, Dial: refused, Usages: w.usages},
-		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: w.known, Changed: func(types.UID) {},
+		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: w.known, Changed: w.tell,
 		Resources: w.resources, Claims: w.claims, Watch: w.watch, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// tell counts changes.
+func (w *world) tell(types.UID) {
+	w.changes.Add(1)
 }
 
 // known is a pod as the API server has it.

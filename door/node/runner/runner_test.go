@@ -225,6 +225,32 @@ func TestHostNetwork(t *testing.T) {
 	}
 }
 
+// TestStatusOfAPodNotYetSeen: of a pod that was taken over nothing is told before the runtime has answered, however long
+// that takes. Who is told of changes is told then.
+func TestStatusOfAPodNotYetSeen(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		if err := w.Run(t.Context(), spec("p", uid)); err != nil || !w.ready(uid, time.Minute) {
+			t.Fatal(err)
+		}
+		w.Close()
+		w.runtime.mu.Lock()
+		w.runtime.fails["ListPodSandbox"] = 20 // for that many seconds
+		w.runtime.mu.Unlock()
+		w.open()
+		if status, found := w.Status(uid); found || len(w.Statuses()) > 0 {
+			t.Errorf("it is told as %s", status.Phase)
+		}
+		w.changes.Store(0)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		status, found := w.Status(uid)
+		if !found || status.Phase != corev1.PodRunning || w.changes.Load() == 0 {
+			t.Errorf("then it is %s, %t, told of %d times", status.Phase, found, w.changes.Load())
+		}
+		w.end(uid)
+	})
+}
+
 // TestViews: static pods are the business of one controller, and all others of the other; of two static pods of one
 // name the second waits for the first one's end.
 func TestViews(t *testing.T) {

@@ -5,10 +5,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Status is the status of a pod as the machine has it; false is none.
+// Status is the status of a pod as the machine has it; false is none, or that the runtime has not told yet what there is
+// of the pod. Options.Changed is called when it has.
 func (r *Runner) Status(uid types.UID) (corev1.PodStatus, bool) {
 	p := r.Get(uid)
-	if p == nil {
+	if p == nil || !p.Observed() {
 		return corev1.PodStatus{}, false
 	}
 	return p.Status(), true
