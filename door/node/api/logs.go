@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
 )
@@ -78,16 +79,8 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	name := r.PathValue("container")
-	if _, begun := p.Container(name); !begun {
-		c := manager.ContainerStatus(p.Status(), name)
-		if c.Name == "" {
-			return fail(http.StatusNotFound, "container %q not found in pod %q", name, p.Name())
-		}
-		reason := "ContainerCreating"
-		if c.State.Waiting != nil {
-			reason = c.State.Waiting.Reason
-		}
-		return fail(http.StatusBadRequest, "container %q in pod %q is waiting to start: %s", name, p.Name(), reason)
+	if err := hasLogs(p, name); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -103,6 +96,26 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return err
+}
+
+// hasLogs refuses a container that has written nothing because it never ran. Its status says so, also after the CRI's
+// container is gone, whose logs are kept.
+func hasLogs(p *manager.Pod, name string) error {
+	c := manager.ContainerStatus(p.Status(), name)
+	ended := func(s corev1.ContainerState) bool { return s.Terminated != nil && s.Terminated.ContainerID != "" }
+	switch {
+	case c.Name == "":
+		return fail(http.StatusNotFound, "container %q not found in pod %q", name, p.Name())
+	case c.State.Running != nil || ended(c.State) || ended(c.LastTerminationState):
+		return nil
+	case c.State.Terminated != nil:
+		return fail(http.StatusBadRequest, "container %q in pod %q is terminated", name, p.Name())
+	}
+	reason := pod.ReasonCreating
+	if c.State.Waiting != nil {
+		reason = c.State.Waiting.Reason
+	}
+	return fail(http.StatusBadRequest, "container %q in pod %q is waiting to start: %s", name, p.Name(), reason)
 }
 
 // lines writes an output to a client.

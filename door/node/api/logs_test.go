@@ -1,0 +1,128 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/testcri"
+	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
+)
+
+// scarce is a runtime that has one image alone.
+type scarce struct{ *testcri.Runtime }
+
+func (s scarce) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
+	if image.GetImage() != "here:1" {
+		return &runtimeapi.ImageStatusResponse{}, nil
+	}
+	return s.Runtime.ImageStatus(ctx, image, verbose)
+}
+
+func (scarce) PullImage(context.Context, *runtimeapi.ImageSpec, *runtimeapi.AuthConfig, *runtimeapi.PodSandboxConfig) (string, error) {
+	return "", errors.New("nobody has it")
+}
+
+type door struct{ runtime scarce }
+
+func (d door) Configure(o *pod.Options) error {
+	o.Runtime, o.Images, o.FailFast = d.runtime, d.runtime, false
+	return nil
+}
+func (door) Event(pod.Event) {}
+
+// managed are the pods of a manager.
+type managed struct{ *manager.Manager }
+
+func (m managed) Find(_, name string) *manager.Pod {
+	for _, p := range m.All() {
+		if p.Name() == name {
+			return p
+		}
+	}
+	return nil
+}
+func (m managed) Pods() []*manager.Pod                           { return m.All() }
+func (managed) Status(types.UID) (s corev1.PodStatus, told bool) { return s, false }
+
+// TestLogsOfPods: a container's log is told while it runs and when it has ended, by the next process as well, and never of
+// one that has not run.
+func TestLogsOfPods(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir, runtime := t.TempDir(), scarce{testcri.New(0)}
+		open := func() managed {
+			m, err := manager.Open(t.Context(), manager.Options{
+				Dir: filepath.Join(dir, "pods"), VolumeDir: filepath.Join(dir, "volumes"), Runtime: runtime, ByUID: true,
+				Door: func(*manager.Pod) manager.Door { return door{runtime} },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return managed{m}
+		}
+		pods := open()
+		defer func() { pods.Close() }()
+		ask := func(when, path string, code int, text string) {
+			t.Helper()
+			w := httptest.NewRecorder()
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/containerLogs/default/"+path, http.NoBody)
+			New(pods, nil, nil, slog.New(slog.DiscardHandler)).Handler().ServeHTTP(w, r)
+			if w.Code != code || !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%s: %d, %q", when, w.Code, w.Body)
+			}
+		}
+		for name, image := range map[string]string{"job": "here:1", "late": "nowhere:1"} {
+			p, err := pods.Add(manager.Record{Pod: &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("00000000-" + name)},
+				Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{
+					{Name: "c", Image: image, ImagePullPolicy: corev1.PullIfNotPresent},
+				}},
+			}}, manager.Objects{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Run()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		job := pods.Find("default", "job")
+		log := filepath.Join(job.Dir(), "logs", "c", "0.log")
+		if err := os.WriteFile(log, []byte("2026-01-02T03:04:05.000000006Z stdout F done\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ask("one that runs", "job/c", http.StatusOK, "done\n")
+		ask("one whose image is nowhere", "late/c", http.StatusBadRequest, "is waiting to start: ImagePullBackOff")
+		ask("none", "job/d", http.StatusNotFound, `container "d" not found in pod "job"`)
+		id, _ := job.Container("c")
+		if err := runtime.StopContainer(t.Context(), id, 0); err != nil {
+			t.Fatal(err)
+		}
+		<-job.Ended()
+		ask("one that has ended", "job/c", http.StatusOK, "done\n")
+		late := pods.Find("default", "late")
+		if err := late.Stop(t.Context(), new(int64)); err != nil {
+			t.Fatal(err)
+		}
+		ask("one that ended and never ran", "late/c", http.StatusBadRequest, `container "c" in pod "late" is terminated`)
+		pods.Close()
+		pods = open()
+		ask("one that ended under an earlier process", "job/c", http.StatusOK, "done\n")
+		ask("its run before", "job/c?previous=true", http.StatusBadRequest, "not found")
+		ask("one that never ran under an earlier process", "late/c", http.StatusBadRequest, "is terminated")
+	})
+}
