@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -25,6 +27,7 @@ func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 		out.ContainerID = r.name + "://" + status.GetId()
 		out.ImageID = status.GetImageRef()
 		out.StopSignal = stopSignalOf(status)
+		out.User = userOf(status)
 		switch {
 		case r.running(c):
 			if r.outdated(c) {
@@ -94,4 +97,15 @@ func stopSignalOf(status *runtimeapi.ContainerStatus) *corev1.Signal {
 		return nil
 	}
 	return new(config.Signal(status.GetStopSignal()))
+}
+
+// userOf is who the container's first process is, as the runtime tells it; nil where it does not.
+func userOf(status *runtimeapi.ContainerStatus) *corev1.ContainerUser {
+	user := status.GetUser().GetLinux()
+	if user == nil {
+		return nil
+	}
+	return &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{
+		UID: user.GetUid(), GID: user.GetGid(), SupplementalGroups: slices.Clone(user.GetSupplementalGroups()),
+	}}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -152,6 +153,30 @@ func TestFirstLookIsTold(t *testing.T) {
 		synctest.Wait()
 		if told == 0 {
 			t.Error("nobody was told")
+		}
+	})
+}
+
+// TestUserOfAContainer: the status tells who its first process is, where the runtime does.
+func TestUserOfAContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		s := supervise(t, fake, testpod.New("Always", "main", "other"))
+		fake.mu.Lock()
+		for _, c := range fake.containers {
+			if c.config.Metadata.Name == "main" {
+				c.status = proto.CloneOf(c.status)
+				c.status.User = &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: 1, Gid: 2, SupplementalGroups: []int64{2, 3}}}
+			}
+		}
+		fake.mu.Unlock()
+		s.Changed()
+		status := s.after(time.Second)
+		want := &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 1, GID: 2, SupplementalGroups: []int64{2, 3}}}
+		if diff := cmp.Diff([]*corev1.ContainerUser{want, nil}, []*corev1.ContainerUser{
+			status.ContainerStatuses[0].User, status.ContainerStatuses[1].User,
+		}); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

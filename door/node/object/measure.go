@@ -107,7 +107,8 @@ func pressure(kind corev1.NodeConditionType, is bool, goodReason, good, badReaso
 	return corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: goodReason, Message: good}
 }
 
-// askRuntime adds what the runtime tells of itself, and says why it cannot run pods.
+// askRuntime adds what the runtime tells of itself, and says why it cannot run pods. Of one that does not answer the Features
+// are nil.
 func (m *Measurer) askRuntime(ctx context.Context, s *corev1.NodeStatus) error {
 	version, err := m.Runtime.Version(ctx, "")
 	if err != nil {
@@ -124,6 +125,7 @@ func (m *Measurer) askRuntime(ctx context.Context, s *corev1.NodeStatus) error {
 			Name: h.GetName(), Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: &readOnly, UserNamespaces: &users},
 		})
 	}
+	s.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(status.GetFeatures().GetSupplementalGroupsPolicy())}
 	for _, c := range status.GetStatus().GetConditions() {
 		if !c.GetStatus() && (c.GetType() == runtimeapi.RuntimeReady || c.GetType() == runtimeapi.NetworkReady) {
 			return fmt.Errorf("%s: %s: %s", c.GetType(), c.GetReason(), c.GetMessage())

@@ -1,10 +1,15 @@
 package object
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
@@ -35,5 +40,49 @@ func TestAllocatable(t *testing.T) {
 	}
 	if has := s.Capacity[corev1.ResourceMemory]; has.Value() != 4<<30 || len(s.Allocatable) != len(s.Capacity) {
 		t.Errorf("capacity %v, allocatable %v", s.Capacity, s.Allocatable)
+	}
+}
+
+// able is a runtime that can do what the field says, or does not answer.
+type able struct {
+	*testcri.Runtime
+	answer *runtimeapi.StatusResponse // nil: none
+}
+
+func (a able) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
+	if a.answer == nil {
+		return nil, errors.New("gone")
+	}
+	return a.answer, nil
+}
+
+// TestFeatures: the Node tells what the runtime can do, and still does while the runtime does not answer.
+func TestFeatures(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
+	k := &Keeper{o: Options{Client: client}}
+	handlers := []*runtimeapi.RuntimeHandler{{Name: "bulkhead", Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}}}
+	for _, step := range []struct {
+		name     string
+		answer   *runtimeapi.StatusResponse
+		groups   bool
+		handlers int
+	}{
+		{"that can", &runtimeapi.StatusResponse{Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true}, RuntimeHandlers: handlers},
+			true, 1},
+		{"that does not answer", nil, true, 1},
+		{"that is older", &runtimeapi.StatusResponse{}, false, 0},
+	} {
+		m := &Measurer{Runtime: able{testcri.New(0), step.answer}, DataDir: t.TempDir()}
+		if err := k.tell(t.Context(), get(t, client), m.Status(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		s := get(t, client).Status
+		if s.Features == nil || *s.Features.SupplementalGroupsPolicy != step.groups || len(s.RuntimeHandlers) != step.handlers {
+			t.Errorf("a runtime %s: features %v, handlers %v", step.name, s.Features, s.RuntimeHandlers)
+		}
+		if s.NodeInfo.ContainerRuntimeVersion == "" {
+			t.Errorf("a runtime %s has no version", step.name)
+		}
 	}
 }

@@ -96,7 +96,11 @@ func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.Node
 	next.Capacity, next.Allocatable = status.Capacity, status.Allocatable
 	next.Addresses, next.NodeInfo, next.DaemonEndpoints = status.Addresses, status.NodeInfo, status.DaemonEndpoints
 	next.VolumesInUse = status.VolumesInUse
-	next.Images, next.RuntimeHandlers, next.Features = status.Images, status.RuntimeHandlers, status.Features
+	if status.Features != nil {
+		next.Images, next.RuntimeHandlers, next.Features = status.Images, status.RuntimeHandlers, status.Features
+	} else { // the runtime does not answer: what it told last stays
+		next.NodeInfo.ContainerRuntimeVersion = node.Status.NodeInfo.ContainerRuntimeVersion
+	}
 	for _, c := range status.Conditions {
 		setCondition(next, c, now)
 	}
