@@ -33,6 +33,10 @@ type Options struct {
 	// no limit, for resourceFieldRef.
 	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
 
+	// Handler, if set, looks up the runtime handler of the pod's RuntimeClass, and is asked for each sandbox. Its error
+	// matches volume.ErrNotFound where there is no such class: Objects tell when there is. Nil takes the name for the handler.
+	Handler func(ctx context.Context) (string, error)
+
 	// Dial connects to a port of the pod whose sandbox it is given, for probes and
 	// hooks; nil dials the pod's address. An error that matches
 	// syscall.ECONNREFUSED says that nothing listens, one with the code

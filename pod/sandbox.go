@@ -99,20 +99,27 @@ func (r *run) makeSandbox(ctx context.Context, sandbox *runtimeapi.PodSandboxCon
 			return fmt.Errorf("make the pod's log directory: %w", err)
 		}
 	}
-	var err error
+	handler, err := r.runtimeHandler(ctx)
+	if err != nil {
+		return fmt.Errorf("look up the pod's RuntimeClass: %w", err)
+	}
 	if more, ok := r.o.Runtime.(runtimev1.Runtime); ok {
-		_, err = more.RunPodSandboxWith(ctx, sandbox, r.runtimeHandler(), config.Beyond(&r.o.Options))
+		_, err = more.RunPodSandboxWith(ctx, sandbox, handler, config.Beyond(&r.o.Options))
 	} else if err = config.Plain(&r.o.Options); err == nil {
-		_, err = r.o.Runtime.RunPodSandbox(ctx, sandbox, r.runtimeHandler())
+		_, err = r.o.Runtime.RunPodSandbox(ctx, sandbox, handler)
 	}
 	return err // which says what was done
 }
 
-func (r *run) runtimeHandler() string {
-	if class := r.pod.Spec.RuntimeClassName; class != nil {
-		return *class
+func (r *run) runtimeHandler(ctx context.Context) (string, error) {
+	class := r.pod.Spec.RuntimeClassName
+	switch {
+	case class == nil || *class == "":
+		return "", nil
+	case r.o.Handler == nil:
+		return *class, nil
 	}
-	return ""
+	return r.o.Handler(ctx)
 }
 
 func (r *run) stopSandbox(ctx context.Context, id string) error {

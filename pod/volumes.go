@@ -123,6 +123,9 @@ func (r *run) imageRefs() map[string]string {
 func (r *run) refresh() {
 	r.changed = r.o.AllObjects().Changed()
 	r.mounting, r.mountTry = nil, backoff.Backoff{}
+	if errors.Is(r.sandboxErr, volume.ErrNotFound) {
+		r.sandboxTry, r.sandboxAt = backoff.Backoff{}, time.Time{} // its RuntimeClass may be what has come
+	}
 	for _, c := range r.containers {
 		if c.failure != nil && c.failure.reason == reasonConfig {
 			c.retry = backoff.Backoff{}

@@ -233,7 +233,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	}
 	n.runner, err = runner.Open(ctx, runner.Options{
 		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: n.objects, Claims: n.claimsOf,
-		Services: n.objects.Services, Resources: admits,
+		Services: n.objects.Services, Handler: n.objects.Handler, Resources: admits,
 		Node: o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver, Pod: n.cache.Get,
 		Changed: n.changed, Event: n.events.Pod, Watch: n.series, Logger: o.Logger,
 	})

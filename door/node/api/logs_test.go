@@ -44,6 +44,7 @@ func (d door) Configure(o *pod.Options) error {
 	return nil
 }
 func (door) Event(pod.Event) {}
+func (door) Release()        {}
 
 // managed are the pods of a manager.
 type managed struct{ *manager.Manager }

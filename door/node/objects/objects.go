@@ -1,6 +1,6 @@
 // Package objects has the ConfigMaps and Secrets that a node's pods refer to, and no others: each
-// is watched by itself, as long as a pod refers to it. That is what a node may do. Services, of which pods
-// get variables, are watched in the namespaces of the node's pods.
+// is watched by itself, as long as a pod refers to it. That is what a node may do. So are their RuntimeClasses. Services, of
+// which pods get variables, are watched in the namespaces of the node's pods.
 package objects
 
 import (
@@ -43,6 +43,7 @@ const (
 	configMap = "configmap"
 	secret    = "secret"
 	services  = "services" // all of a namespace, or the one of the key's name
+	class     = "runtimeclass.node.k8s.io"
 )
 
 // New makes a cache. The caller calls Close.

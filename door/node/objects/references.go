@@ -15,6 +15,9 @@ func references(pod *corev1.Pod) (out []key) {
 			out = append(out, k)
 		}
 	}
+	if name := pod.Spec.RuntimeClassName; name != nil && *name != "" {
+		out = append(out, key{class, "", *name})
+	}
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		add(secret, ref.Name)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,28 +38,45 @@ func (c *Cache) watch(ctx context.Context, k key, i *item) {
 		c.watchServices(ctx, k, i)
 		return
 	}
-	selector := fields.OneTermEqualSelector("metadata.name", k.name).String()
+	selector, of := fields.OneTermEqualSelector("metadata.name", k.name).String(), c.source(k)
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = selector
-			if k.kind == secret {
-				return c.o.Client.CoreV1().Secrets(k.namespace).List(ctx, o)
-			}
-			return c.o.Client.CoreV1().ConfigMaps(k.namespace).List(ctx, o)
+			return of.list(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = selector
-			if k.kind == secret {
-				return c.o.Client.CoreV1().Secrets(k.namespace).Watch(ctx, o)
-			}
-			return c.o.Client.CoreV1().ConfigMaps(k.namespace).Watch(ctx, o)
+			return of.watch(ctx, o)
 		},
 	}
-	var expected runtime.Object = &corev1.ConfigMap{}
-	if k.kind == secret {
-		expected = &corev1.Secret{}
+	c.reflect(ctx, lw, of.expected, &store{c, i})
+}
+
+// source is where the API server has the objects of a kind.
+type source struct {
+	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	expected runtime.Object
+}
+
+func (c *Cache) source(k key) source {
+	switch k.kind {
+	case secret:
+		of := c.o.Client.CoreV1().Secrets(k.namespace)
+		return source{listed(of.List), of.Watch, &corev1.Secret{}}
+	case class:
+		of := c.o.Client.NodeV1().RuntimeClasses()
+		return source{listed(of.List), of.Watch, &nodev1.RuntimeClass{}}
 	}
-	c.reflect(ctx, lw, expected, &store{c, i})
+	of := c.o.Client.CoreV1().ConfigMaps(k.namespace)
+	return source{listed(of.List), of.Watch, &corev1.ConfigMap{}}
+}
+
+// listed is a list of any kind.
+func listed[L runtime.Object](
+	list func(context.Context, metav1.ListOptions) (L, error),
+) func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
 }
 
 // reflect has what a list and a watch tell be put into a store, until ctx ends.

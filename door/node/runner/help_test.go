@@ -35,8 +35,10 @@ type flaky struct {
 	mu     sync.Mutex
 	fails  map[string]int // how often calls fail still, by their names
 	failed map[string]int
-	absent bool // no image is there before it is pulled
-	noIP   bool // sandboxes have no address
+	// handlers are those that sandboxes were made with.
+	handlers []string
+	absent   bool // no image is there before it is pulled
+	noIP     bool // sandboxes have no address
 	// sizes are the milliprocessors that sandboxes were resized to; above most it is refused for good, above 0.
 	sizes []int64
 	most  int64
@@ -57,6 +59,9 @@ func (f *flaky) RunPodSandbox(ctx context.Context, c *runtimeapi.PodSandboxConfi
 	if err := f.fault("RunPodSandbox"); err != nil {
 		return "", err
 	}
+	f.mu.Lock()
+	f.handlers = append(f.handlers, handler)
+	f.mu.Unlock()
 	return f.Runtime.RunPodSandbox(ctx, c, handler)
 }
 
@@ -188,6 +193,8 @@ type world struct {
 	// claims are theirs; nil is none.
 	claims func(*corev1.Pod, string) volume.Claims
 	usages func(context.Context) ([]usage.Pod, error)
+	// handler looks up RuntimeClasses; nil is nobody.
+	handler func(context.Context, types.UID) (string, error)
 	*Runner
 }
 
@@ -213,7 +220,7 @@ func (w *world) open() {
 		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"),
 		Backend: Backend{Runtime: w.runtime, Images: w.runtime, Dial: refused, Usages: w.usages},
 		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: w.known, Changed: w.tell,
-		Resources: w.resources, Claims: w.claims, Watch: w.watch, Logger: slog.New(slog.DiscardHandler),
+		Resources: w.resources, Claims: w.claims, Handler: w.handler, Watch: w.watch, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)

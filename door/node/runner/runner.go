@@ -91,6 +91,9 @@ type Options struct {
 	Claims func(p *corev1.Pod, dir string) volume.Claims
 	// Services are those of which a pod gets variables; nil is none.
 	Services func(ctx context.Context, uid types.UID) ([]*corev1.Service, error)
+	// Handler looks up the runtime handler of a RuntimeClass that a pod names (pod.Options); nil takes the name for it, as
+	// static pods do, which need no API server.
+	Handler func(ctx context.Context, uid types.UID) (string, error)
 	// Resources are what the pods have of the node; nil is nobody who counts.
 	Resources Resources
 	Node      string

@@ -251,6 +251,32 @@ func TestStatusOfAPodNotYetSeen(t *testing.T) {
 	})
 }
 
+// TestRuntimeClass: a pod of the API server has its class's handler; a static one takes the name.
+func TestRuntimeClass(t *testing.T) {
+	const static = types.UID("0123456789abcdef0123456789abcdef")
+	inWorld(t, func(t *testing.T, w *world) {
+		w.Close()
+		w.handler = func(_ context.Context, of types.UID) (string, error) {
+			if of != uid {
+				return "", errPassing
+			}
+			return "handler", nil
+		}
+		w.open()
+		for of, want := range map[types.UID]string{uid: "handler", static: "class"} {
+			p := spec("p-"+string(of[:2]), of)
+			p.Spec.RuntimeClassName = new("class")
+			if err := w.Run(t.Context(), p); err != nil || !w.ready(of, time.Minute) {
+				t.Fatal(err)
+			}
+			if got := w.runtime.handlers[len(w.runtime.handlers)-1]; got != want {
+				t.Errorf("%s was made with %q, want %q", of, got, want)
+			}
+			w.end(of)
+		}
+	})
+}
+
 // TestViews: static pods are the business of one controller, and all others of the other; of two static pods of one
 // name the second waits for the first one's end.
 func TestViews(t *testing.T) {
