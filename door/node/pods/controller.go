@@ -49,6 +49,8 @@ type Controller struct {
 	o     Options
 	queue workqueue.TypedRateLimitingInterface[types.UID]
 	ends  sync.WaitGroup
+	// pauses are those of ends that fail, which the queue knows nothing of: to begin one is no failure.
+	pauses workqueue.TypedRateLimiter[types.UID]
 
 	mu      sync.Mutex
 	ending  map[types.UID]int64     // the shortest grace of the ends under way
@@ -67,6 +69,7 @@ func New(o Options) (*Controller, error) {
 	c := &Controller{
 		o:      o,
 		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause)),
+		pauses: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause),
 		ending: map[types.UID]int64{}, seen: map[types.UID]time.Time{}, deleted: map[types.UID]*int64{},
 		rejected: map[types.UID]string{},
 	}

@@ -33,13 +33,14 @@ func (c *Controller) end(ctx context.Context, uid types.UID, grace int64, remove
 		delete(c.ending, uid)
 		c.mu.Unlock()
 		if err == nil {
+			c.pauses.Forget(uid)
 			c.queue.Add(uid) // its object goes now
 			return
 		}
 		if ctx.Err() == nil {
 			c.o.Logger.Warn("the end of a pod is tried again", "uid", uid, "error", err)
 		}
-		c.queue.AddRateLimited(uid)
+		c.queue.AddAfter(uid, c.pauses.When(uid))
 	})
 }
 

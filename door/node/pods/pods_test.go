@@ -277,6 +277,39 @@ func TestEveryStepFails(t *testing.T) {
 	}
 }
 
+// TestEndIsTriedForEver: an end that fails, in whatever step, is tried again with pauses that grow to a bound, without an
+// end, and goes through when nothing fails any more.
+func TestEndIsTriedForEver(t *testing.T) {
+	for _, step := range []string{"stop", "report", "remove"} {
+		t.Run(step, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				p := pod("p", "1")
+				w.create(p)
+				w.mu.Lock()
+				w.fail[step] = errPassing
+				w.mu.Unlock()
+				w.terminate(p, 5)
+				time.Sleep(10 * time.Minute)
+				early := w.count(step + " 1")
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				late := w.count(step + " 1")
+				if early > 30 || late-early < 55 || late-early > 61 {
+					t.Errorf("%d times in ten minutes, %d in the next hour", early, late-early)
+				}
+				w.mu.Lock()
+				delete(w.fail, step)
+				w.mu.Unlock()
+				time.Sleep(lastPause + time.Second)
+				synctest.Wait()
+				if w.has(p) || w.Has("1") {
+					t.Error("it is there still")
+				}
+			})
+		})
+	}
+}
+
 // TestConflict: a deletion that is refused as a conflict is tried again as long as the API server has the pod, and one of
 // a pod in whose place there is another one is over.
 func TestConflict(t *testing.T) {

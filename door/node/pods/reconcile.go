@@ -180,6 +180,7 @@ func (c *Controller) delete(ctx context.Context, pod *corev1.Pod) error {
 
 // forget drops what is kept of a pod that is nowhere any more.
 func (c *Controller) forget(uid types.UID) {
+	c.pauses.Forget(uid)
 	c.forgetSighting(uid)
 	c.mu.Lock()
 	delete(c.deleted, uid)
