@@ -34,6 +34,8 @@ type world struct {
 	// registry has those images.
 	registry *testimage.Server
 	node     *testkube.Process
+	// silence has what the command of startSilence says.
+	silence <-chan string
 	// containerd is the socket of the runtime that pods run on; empty is the node's own.
 	containerd string
 	// thresholds are those of evictions, none is those that no machine falls below; bus is the address of the system's
