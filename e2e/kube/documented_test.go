@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
 // TestDocumented types the commands of docs/kubernetes.md, as they stand, on a node that has
@@ -136,13 +137,14 @@ func newShell(t *testing.T, env ...string) *shell {
 		t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = w, w
-	if err := cmd.Start(); err != nil {
+	wait, err := testproc.Lasting(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with what it has started
-		_ = cmd.Wait()
+		_ = wait()
 		out.Close()
 	})
 	return &shell{in: in, lines: bufio.NewScanner(out)}

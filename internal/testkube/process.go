@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
 // Process is a program that runs for a test. Its methods are for the goroutine that
 // started it.
 type Process struct {
 	cmd  *exec.Cmd
-	done chan struct{}
+	wait func() error
 }
 
 // Run starts a command, which is killed at the test's end, and dies with the test's process. Its output is appended to the
@@ -30,14 +31,11 @@ func (c *Cluster) Run(t testing.TB, name string, cmd *exec.Cmd) *Process {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	wait, err := testproc.Lasting(cmd)
+	if err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
-	p := &Process{cmd: cmd, done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		_ = cmd.Wait() // how it ended is in its log
-	}()
+	p := &Process{cmd: cmd, wait: wait}
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
@@ -60,7 +58,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Kill kills the program, if it runs, and waits for its end.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
-	<-p.done
+	_ = p.wait() // how it ended is in its log
 }
 
 // Stop asks the program to end, and reports one that does not, or not well.
@@ -69,7 +67,7 @@ func (p *Process) Stop(t testing.TB) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	late := time.AfterFunc(testdeadline.For(30*time.Second), func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
-	<-p.done
+	_ = p.wait()
 	if !p.cmd.ProcessState.Success() {
 		t.Errorf("%s: %v", filepath.Base(p.cmd.Args[0]), p.cmd.ProcessState)
 	}

@@ -4,6 +4,7 @@ package testproc
 import (
 	"context"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 
@@ -21,12 +22,13 @@ func Start(t testing.TB, cmd *exec.Cmd) procid.ID {
 			t.Fatal(err)
 		}
 	}
-	if err := cmd.Start(); err != nil {
+	wait, err := Lasting(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		_ = wait()
 	})
 	id, err := procid.Of(cmd.Process.Pid)
 	if err != nil {
@@ -41,4 +43,25 @@ func Start(t testing.TB, cmd *exec.Cmd) procid.ID {
 		}
 	}
 	return id
+}
+
+// Lasting starts a command on a thread that lasts as long as the command: one with a Pdeathsig dies with the thread that
+// has started it, and a thread ends with a goroutine that has locked it. wait, which may be called at once, returns how
+// the command has ended.
+func Lasting(cmd *exec.Cmd) (wait func() error, err error) {
+	var end error
+	started, done := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if started <- err; err == nil {
+			end = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return func() error { <-done; return end }, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 	"github.com/bulkhead-project/bulkhead/share/fsys"
 )
 
@@ -91,7 +92,8 @@ func Mount(t testing.TB, s Spec) string {
 	server.Stdout, server.Stderr = os.Stderr, os.Stderr
 	server.ExtraFiles = []*os.File{fd, told}
 	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Credential: s.As}
-	if err := server.Start(); err != nil {
+	wait, err := testproc.Lasting(server)
+	if err != nil {
 		t.Fatal(err)
 	}
 	fd.Close()
@@ -102,7 +104,7 @@ func Mount(t testing.TB, s Spec) string {
 			t.Errorf("unmount, so a test has left something open: %v", err)
 			_ = unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH)
 		}
-		if err := server.Wait(); err != nil {
+		if err := wait(); err != nil {
 			t.Errorf("the server: %v", err)
 		}
 		if err := os.Remove(dir); err != nil {
