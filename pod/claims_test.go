@@ -180,6 +180,27 @@ func TestClaimsComeBeforeTheSandbox(t *testing.T) {
 	})
 }
 
+// TestClaimsAreLookedAtAgain: before each sandbox, also after one that could not be made.
+func TestClaimsAreLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.errors = map[string][]error{"RunPodSandbox": {errUnbound, errUnbound}}
+		claims := &fakeClaims{fake: fake}
+		s, _ := superviseClaims(t, claims)
+		if got := state(s.after(time.Minute).ContainerStatuses[0]); got != "running" {
+			t.Fatal(got)
+		}
+		s.Stop(t.Context(), 0)
+		if err := s.end(); err != nil {
+			t.Error(err)
+		}
+		const begin = "Mount RunPodSandbox Mount RunPodSandbox Mount RunPodSandbox StopPodSandbox"
+		if got := strings.Join(claims.order(), " "); !strings.HasPrefix(got, begin) {
+			t.Error(got)
+		}
+	})
+}
+
 // TestClaimsThatStay: an end does not wait for them, somebody else tries on, and a removal fails until they are gone.
 func TestClaimsThatStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

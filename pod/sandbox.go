@@ -78,9 +78,9 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 			if err != nil && given {
 				return
 			}
-			r.sandboxErr = err
+			r.sandboxErr, r.claims = err, claims{} // they are looked at before each
 			if err == nil {
-				r.sandboxTry, r.claims = backoff.Backoff{}, claims{}
+				r.sandboxTry = backoff.Backoff{}
 				return
 			}
 			r.sandboxAt = time.Now()

@@ -73,3 +73,35 @@ func TestNamed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPresent: a volume that somebody has mounted is not made where it is missing, and nothing in it for who only reads.
+func TestPresent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, tt := range map[string]struct {
+		path, part string
+		present    bool
+		option     string
+		code       codes.Code
+	}{
+		"a client's":           {path: "x", option: "rw"},
+		"a client's, read":     {path: "y", part: "z", option: "ro"},
+		"mounted":              {present: true, option: "rw"},
+		"not mounted":          {path: "gone", present: true, option: "rw", code: codes.NotFound},
+		"a new part":           {part: "p/q", present: true, option: "rw"},
+		"a new part, read":     {part: "r/s", present: true, option: "ro", code: codes.NotFound},
+		"a new part, all read": {part: "t", present: true, option: "rro", code: codes.NotFound},
+	} {
+		source := containerv1.Share{Name: filepath.Join(dir, tt.path), Present: tt.present}
+		_, err := New(nil, Host{}).Of(t.Context(), containerv1.Image{ID: "i"}, []containerv1.Mount{
+			{Destination: "/a", Source: source, SubPath: tt.part, Options: []string{tt.option}},
+		})
+		if (err == nil) != (tt.code == codes.OK) || err != nil && failure.Code(err) != tt.code {
+			t.Errorf("%s: %v", name, err)
+		}
+		_, missing := os.Stat(filepath.Join(dir, tt.path, tt.part))
+		if made := missing == nil; made != (tt.code == codes.OK) {
+			t.Errorf("%s: it is there: %v", name, made)
+		}
+	}
+}

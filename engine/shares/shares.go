@@ -76,14 +76,20 @@ func New(pod Pod, host Host) *Set {
 }
 
 // Of are the shared directories that mounts are of, without repetition, each by its path. One
-// that is missing is made, unless it is the root. Its errors have the codes of what is wrong with a path.
+// that is missing is made, unless it is the root or has to be present. Its errors have the codes of what is wrong with a path.
 func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv1.Mount) (all []store.Share, err error) {
 	add := func(source containerv1.Share, m containerv1.Mount) error {
-		missing := place.MakeDir
-		if m.Destination == "" { // a root has to be there
-			missing = place.Fail
+		how := place.How{Part: m.SubPath, Missing: place.MakeDir}
+		if m.Destination == "" || source.Present { // a root has to be there
+			how.Missing = place.Fail
 		}
-		p, err := s.host.open(ctx, source.Name, place.How{Part: m.SubPath, Missing: missing})
+		cache, err := share.ParseCache(source.Cache)
+		if err != nil {
+			return &failure.Error{Code: codes.InvalidArgument, Text: fmt.Sprintf("host path %.200q", source.Name), Err: err}
+		}
+		one := asked(source, m, cache)
+		how.Whole = source.Present && one.ReadOnly
+		p, err := s.host.open(ctx, source.Name, how)
 		if err != nil {
 			return err
 		}
@@ -93,11 +99,6 @@ func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv
 				return err
 			}
 		}
-		cache, err := share.ParseCache(source.Cache)
-		if err != nil {
-			return &failure.Error{Code: codes.InvalidArgument, Text: fmt.Sprintf("host path %.200q", source.Name), Err: err}
-		}
-		one := asked(source, m, cache)
 		one.Path, one.SetID = p.Path, source.SetID
 		if !slices.Contains(all, one) {
 			all = append(all, one)

@@ -103,7 +103,7 @@ func openAt(dir int, name string, flags uint64) (int, error) {
 
 // openPart opens a part of a directory, step by step: whoever else has the directory may
 // change it meanwhile.
-func (r Rules) openPart(dir int, part string) (int, error) {
+func (r Rules) openPart(dir int, part string, mayMake bool) (int, error) {
 	if !filepath.IsLocal(part) {
 		return -1, ErrPart
 	}
@@ -112,7 +112,7 @@ func (r Rules) openPart(dir int, part string) (int, error) {
 	for i := range names {
 		parent := fd
 		var err error
-		fd, err = r.stepInto(dir, parent, names[:i+1])
+		fd, err = r.stepInto(dir, parent, names[:i+1], mayMake)
 		if parent >= 0 {
 			_ = unix.Close(parent)
 		}
@@ -124,12 +124,12 @@ func (r Rules) openPart(dir int, part string) (int, error) {
 }
 
 // stepInto opens what the names lead to from dir, whose last one it makes in parent if it is
-// missing.
-func (r Rules) stepInto(dir, parent int, names []string) (int, error) {
+// missing, and may be made.
+func (r Rules) stepInto(dir, parent int, names []string, mayMake bool) (int, error) {
 	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
 	path := strings.Join(names, "/")
 	fd, err := unix.Openat2(dir, path, how)
-	if !errors.Is(err, unix.ENOENT) {
+	if !errors.Is(err, unix.ENOENT) || !mayMake {
 		return fd, err
 	}
 	if parent < 0 {

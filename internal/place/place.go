@@ -48,8 +48,9 @@ const (
 // How says how a place is opened.
 type How struct {
 	// Part is below the path: no link leads from there out of what the path names. What is
-	// missing of it are directories, which are made.
+	// missing of it are directories, which are made, unless the part has to be Whole.
 	Part    string
+	Whole   bool
 	Missing Missing
 	// Exact refuses, with ErrMoved, a path that has a link in it.
 	Exact bool
@@ -90,7 +91,7 @@ func (r Rules) open(path string, how How) (*Place, error) {
 		return p, nil
 	}
 	defer p.Close()
-	if fd, err = r.openPart(int(p.Fd()), how.Part); err != nil {
+	if fd, err = r.openPart(int(p.Fd()), how.Part, !how.Whole); err != nil {
 		return nil, fmt.Errorf("part %.200q of host path %.200q: %w", how.Part, path, err)
 	}
 	return r.judge(fd, path)

@@ -72,7 +72,7 @@ func onHost(o *Options, v *corev1.Volume) (share containerv1.Share, is bool) {
 	case v.HostPath != nil:
 		share.Name = v.HostPath.Path
 	case volume.Claimed(&v.VolumeSource) && o.Claimed != nil:
-		share.Name = o.Claimed[v.Name].Path
+		share.Name, share.Present = o.Claimed[v.Name].Path, true
 	case v.PersistentVolumeClaim != nil:
 		share.Name = containerv1.VolumeName(volume.NameOf(o.Pod.Namespace, v.PersistentVolumeClaim.ClaimName))
 	}

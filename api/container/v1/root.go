@@ -23,6 +23,9 @@ type Share struct {
 	// Cache is what the guest may remember of it: a word of package share, of which none is
 	// that package's default.
 	Cache string
+	// Present is of a volume that somebody has mounted: one that is missing is an error, where another would be
+	// made, and so is what is missing of it for who may not write there.
+	Present bool
 	// SetID is of a Root only: files that the container makes there keep their bits of
 	// set-user-id, on the host too. Whoever asks for it sees to it that no other user of the
 	// host can reach them.
