@@ -108,7 +108,11 @@ func (v *Volumes) local(ctx context.Context, name string, r record) (Place, erro
 		if change := v.pod.Spec.SecurityContext.FSGroupChangePolicy; change != nil && *change == corev1.FSGroupChangeOnRootMismatch {
 			give = guesttree.Give
 		}
-		if err := give(ctx, p.Path, int(*group)); err != nil {
+		err := give(ctx, p.Path, int(*group))
+		switch {
+		case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // as with a kubelet the pod goes on
+			v.k.o.Logger.Warn("not all files of a volume are its pod's group's", "volume", name, "group", *group, "error", err)
+		case err != nil:
 			return Place{}, fmt.Errorf("give it to group %d: %w", *group, err)
 		}
 	}

@@ -2,6 +2,7 @@ package mounts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,7 +29,11 @@ func (a *attempt) own(ctx context.Context) error {
 	if a.r.Always {
 		give = guesttree.GiveAnyhow
 	}
-	if err := give(within, a.m.targetPath(a.r), int(*a.r.Group)); err != nil {
+	err := give(within, a.m.targetPath(a.r), int(*a.r.Group))
+	switch {
+	case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // as with a kubelet the pod goes on
+		a.m.o.Logger.Warn("not all files of a volume are its pod's group's", "volume", a.r.Spec, "group", *a.r.Group, "error", err)
+	case err != nil:
 		return fmt.Errorf("applying fsGroup %d to volume %s: %w", *a.r.Group, a.r.Spec, err)
 	}
 	return a.step(owned)

@@ -1,0 +1,47 @@
+package guesttree
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestGiveKeeps: a file that nobody may change stays as it is, and keeps no other one from its group.
+func TestGiveKeeps(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"a", "kept", "z"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := os.Open(filepath.Join(dir, "kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	flags := func(flags int) error { return unix.IoctlSetPointerInt(int(kept.Fd()), unix.FS_IOC_SETFLAGS, flags) }
+	if err := flags(unix.STATX_ATTR_IMMUTABLE); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := flags(0); err != nil {
+			t.Error(err)
+		}
+	}()
+	const group = 4321
+	if err := Give(t.Context(), dir, group); !errors.Is(err, ErrKept) {
+		t.Errorf("%v", err)
+	}
+	for name, want := range map[string]uint32{"a": group, "kept": uint32(os.Getegid()), "z": group, ".": group} {
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(dir, name), &st); err != nil || st.Gid != want {
+			t.Errorf("%s is of group %d: %v", name, st.Gid, err)
+		}
+	}
+}
