@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
@@ -603,7 +604,12 @@ func TestFSGroup(t *testing.T) {
 		given  bool
 		again  bool // also files that come when the top is the group's
 	}{
-		"local":     {func(*world) {}, true, true},
+		"local": {func(*world) {}, true, true},
+		"deep": {func(w *world) { // which keeps no pod from it
+			if err := os.MkdirAll(filepath.Join(w.data, strings.Repeat("d/", guesttree.MaxLevels+1)), 0o755); err != nil {
+				t.Error(err)
+			}
+		}, true, true},
 		"mismatch":  {func(w *world) { w.pod.Spec.SecurityContext.FSGroupChangePolicy = &mismatch }, true, false},
 		"hostPath":  {func(w *world) { w.hostPath("") }, false, false},
 		"read-only": {func(w *world) { w.pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true }, false, false},

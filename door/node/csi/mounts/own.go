@@ -12,7 +12,7 @@ import (
 )
 
 // ownWait bounds how long the files of a volume may take to be given to a group. What a pod has put there may be any number.
-const ownWait = 10 * time.Minute
+const ownWait = 3 * time.Minute
 
 // own gives the volume's files to the pod's group where that is the node's to do, once for a pod.
 func (a *attempt) own(ctx context.Context) error {
