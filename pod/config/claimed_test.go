@@ -18,6 +18,7 @@ func TestClaimed(t *testing.T) {
 	claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}
 	own := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
 	driver := corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}
+	reads := corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d", ReadOnly: new(true)}}
 	for name, tt := range map[string]struct {
 		source   corev1.VolumeSource
 		claimed  map[string]volume.Place
@@ -35,6 +36,7 @@ func TestClaimed(t *testing.T) {
 		},
 		"ephemeral":      {source: own, claimed: map[string]volume.Place{"v": {Path: "/srv"}}, share: "/srv", access: "mrw"},
 		"driver":         {source: driver, claimed: map[string]volume.Place{"v": {Path: "/srv"}}, share: "/srv", access: "mrw"},
+		"driver, read":   {source: reads, claimed: map[string]volume.Place{"v": {Path: "/srv"}}, share: "/srv", readOnly: true, access: "mrw"},
 		"none ephemeral": {source: own, refused: true, access: "mrw"},
 		"no driver":      {source: driver, refused: true, access: "mrw"},
 		"disk": {

@@ -89,8 +89,8 @@ func containerMount(o *Options, mount *corev1.VolumeMount, part string, images m
 
 // readOnly tells whether nobody may write to a claim's or a driver's volume.
 func readOnly(o *Options, name string, source *corev1.VolumeSource) bool {
-	claim := source.PersistentVolumeClaim
-	return o.Claimed[name].ReadOnly || claim != nil && claim.ReadOnly
+	claim, driver := source.PersistentVolumeClaim, source.CSI
+	return o.Claimed[name].ReadOnly || claim != nil && claim.ReadOnly || driver != nil && driver.ReadOnly != nil && *driver.ReadOnly
 }
 
 // containerDevices are the bare disks and the block devices among the pod's volumes that the

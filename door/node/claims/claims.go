@@ -6,6 +6,7 @@ package claims
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -165,6 +166,9 @@ func (k *Keeper) free(uid types.UID, pv *corev1.PersistentVolume) error {
 			continue
 		}
 		for _, r := range v.known() {
+			if r.damaged { // it may be this one
+				return fmt.Errorf("%w, perhaps: what pod %s/%s has is not known", errUsed, v.pod.Namespace, v.pod.Name)
+			}
 			if r.PV != nil && r.PV.UID == pv.UID {
 				return errUsed
 			}

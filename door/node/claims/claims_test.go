@@ -340,6 +340,26 @@ func TestOnePod(t *testing.T) {
 	}
 }
 
+// TestOnePodUnknown: while it is not known what a pod has, no other gets what is for one pod.
+func TestOnePodUnknown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	first := w.open(t).Of(w.pod, w.dir)
+	if _, err := first.Mount(t.Context(), w.pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, recordsDir, "v"+suffix), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := w.open(t)
+	_ = k.Of(w.pod, w.dir)
+	pod := podOf("u2")
+	if _, err := k.Of(pod, t.TempDir()).Mount(t.Context(), pod); !errors.Is(err, errUsed) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestRequests: a keeper tells of the volumes of drivers, of all pods, and of no others; pods that have gone have none, and a
 // volume of theirs is in nobody's way.
 func TestRequests(t *testing.T) {
