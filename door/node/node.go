@@ -280,7 +280,7 @@ func (n *node) keep() (*object.Keeper, error) {
 		},
 	}
 	if n.csi != nil {
-		measure.InUse, of.Changed = n.csi.InUse, n.csi.NodeChanged
+		of.InUse, of.Changed = n.csi.InUse, n.csi.NodeChanged
 		of.Annotations = map[string]string{csi.Annotation: "true"}
 	}
 	return object.New(of)

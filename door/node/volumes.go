@@ -19,7 +19,7 @@ func (n *node) openClaims() error {
 		var err error
 		n.csi, err = csi.New(csi.Options{
 			Root: n.o.RootDir, Dir: filepath.Join(n.o.Roots.Data, "node", "csi"), Client: n.client, Name: n.o.Name, Node: n.registered,
-			Tell: n.tell, Changed: func() { n.claims.Changed() }, Logger: n.o.Logger,
+			Tell: n.tell, InUse: n.inUse, Changed: func() { n.claims.Changed() }, Logger: n.o.Logger,
 		})
 		if err != nil {
 			return err
@@ -62,6 +62,12 @@ func (n *node) registered() *corev1.Node {
 		return k.Node()
 	}
 	return nil
+}
+
+// inUse tells whether the API server has confirmed that the node uses a volume.
+func (n *node) inUse(name corev1.UniqueVolumeName) bool {
+	k := n.kept.Load()
+	return k != nil && k.InUse(name)
 }
 
 // claimsOf are the claims of one pod.

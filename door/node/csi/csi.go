@@ -38,6 +38,8 @@ type Options struct {
 	// Name is the node's, and Node is it as the API server had it last, nil for none.
 	Name string
 	Node func() *corev1.Node
+	// InUse tells whether the API server has confirmed that the node uses a volume.
+	InUse func(corev1.UniqueVolumeName) bool
 	// Tell has the node's status be told now. It must not block.
 	Tell func()
 	// Changed is called when there is another driver than before; it must not block.
@@ -76,7 +78,7 @@ func New(o Options) (*Plugin, error) {
 		o.Changed = func() {}
 	}
 	p := &Plugin{o: o, drivers: map[string]*registered{}, teller: nodeinfo.New(o.Client, o.Name, o.Logger)}
-	waiter := attach.New(attach.Options{Client: o.Client, Name: o.Name, Node: o.Node, Changed: p.changed.Next})
+	waiter := attach.New(attach.Options{Client: o.Client, Name: o.Name, Node: o.Node, InUse: o.InUse, Changed: p.changed.Next})
 	var err error
 	p.Mounter, err = mounts.Open(mounts.Options{
 		Root: o.Root, Dir: o.Dir, Client: o.Client, Node: o.Name, Driver: p.driver, Changed: o.Tell, Logger: o.Logger,
@@ -111,7 +113,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return err
 }
 
-// NodeChanged is to be called when the API server has another Node than before.
+// NodeChanged is to be called when the API server has another Node than before, and when Options.InUse may say something else.
 func (p *Plugin) NodeChanged() {
 	p.changed.Tell()
 	node := p.o.Node()

@@ -32,8 +32,6 @@ type Measurer struct {
 	Pressure func(corev1.NodeConditionType) bool
 	// Images, if set, are those that the node has.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)
-	// InUse, if set, are the attached volumes that the node's pods use.
-	InUse func() []corev1.UniqueVolumeName
 	// Ending, if set, tells why the node takes no more pods.
 	Ending func() (message string, ending bool)
 }
@@ -65,9 +63,6 @@ func (m *Measurer) Status(ctx context.Context) corev1.NodeStatus {
 	runtimeErr := m.askRuntime(ctx, &s)
 	if m.Images != nil && runtimeErr == nil {
 		s.Images, runtimeErr = m.Images(ctx)
-	}
-	if m.InUse != nil {
-		s.VolumesInUse = m.InUse()
 	}
 	under := func(kind corev1.NodeConditionType) bool { return m.Pressure != nil && m.Pressure(kind) }
 	s.Conditions = []corev1.NodeCondition{

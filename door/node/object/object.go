@@ -44,9 +44,12 @@ type Options struct {
 	Annotations map[string]string
 	// Status measures the machine: all that a Node's status says but the times of conditions.
 	Status func(ctx context.Context) corev1.NodeStatus
+	// InUse are the attached volumes that the node's pods use, in order. It must not block. Nil leaves the Node's VolumesInUse
+	// as they are.
+	InUse func() []corev1.UniqueVolumeName
 	// Clash is called when another machine tells of itself as this node; nil is nobody.
 	Clash func(*corev1.Node)
-	// Changed is called when the API server tells of another Node; it must not block. Nil is nobody.
+	// Changed is called when the API server tells of another Node, and when InUse has changed; it must not block. Nil is nobody.
 	Changed func()
 	Logger  *slog.Logger
 }
@@ -60,6 +63,7 @@ type Keeper struct {
 	mu   sync.Mutex
 	node *corev1.Node // as the API server had it last, nil for none
 	told time.Time
+	use  use
 	// strange is how often in turn the Node told of another boot than this one, after it had been
 	// told of this one.
 	strange int
@@ -115,6 +119,9 @@ func (k *Keeper) take(node *corev1.Node) {
 	k.mu.Lock()
 	gone := node == nil && k.node != nil
 	k.node = node
+	if gone || node != nil && node.UID != k.use.node {
+		k.use = use{} // of another Node
+	}
 	k.mu.Unlock()
 	if gone {
 		k.o.Logger.Warn("the node was deleted, and is made again", "node", k.o.Name)

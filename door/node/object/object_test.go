@@ -138,7 +138,8 @@ func TestUsed(t *testing.T) {
 		used.Store(&[]corev1.UniqueVolumeName{})
 		k, err := New(Options{
 			Client: client, Name: "node", Annotations: map[string]string{"own": "true"},
-			Status: func(context.Context) corev1.NodeStatus { return corev1.NodeStatus{VolumesInUse: *used.Load()} },
+			Status: func(context.Context) corev1.NodeStatus { return corev1.NodeStatus{} },
+			InUse:  func() []corev1.UniqueVolumeName { return *used.Load() },
 		})
 		if err != nil {
 			t.Fatal(err)

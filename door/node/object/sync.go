@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,9 @@ func (k *Keeper) clash(node *corev1.Node, own *corev1.NodeStatus) {
 
 func (k *Keeper) create(ctx context.Context, status corev1.NodeStatus) (*corev1.Node, error) {
 	now := metav1.Now()
+	if k.o.InUse != nil { // volumes of before may be mounted
+		status.VolumesInUse = k.o.InUse()
+	}
 	for i := range status.Conditions {
 		status.Conditions[i].LastHeartbeatTime, status.Conditions[i].LastTransitionTime = now, now
 	}
@@ -95,7 +99,8 @@ func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.Node
 	next := node.Status.DeepCopy()
 	next.Capacity, next.Allocatable = status.Capacity, status.Allocatable
 	next.Addresses, next.NodeInfo, next.DaemonEndpoints = status.Addresses, status.NodeInfo, status.DaemonEndpoints
-	next.VolumesInUse = status.VolumesInUse
+	var must bool
+	next.VolumesInUse, must = k.next(node)
 	if status.Features != nil {
 		next.Images, next.RuntimeHandlers, next.Features = status.Images, status.RuntimeHandlers, status.Features
 	} else { // the runtime does not answer: what it told last stays
@@ -107,10 +112,14 @@ func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.Node
 	k.mu.Lock()
 	due := time.Since(k.told) >= tellEvery
 	k.mu.Unlock()
-	if !due && still(&node.Status) == still(next) {
+	if !due && !must && still(&node.Status) == still(next) {
 		return nil
 	}
-	before, err := json.Marshal(corev1.Node{Status: node.Status})
+	base := node.Status
+	if must { // the base is another list than the next one in any case, so that the patch has the list
+		base.VolumesInUse = append(slices.Clone(next.VolumesInUse), "")
+	}
+	before, err := json.Marshal(corev1.Node{Status: base})
 	if err != nil {
 		return err
 	}
@@ -122,12 +131,18 @@ func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.Node
 	if err != nil {
 		return err
 	}
-	if _, err := k.o.Client.CoreV1().Nodes().PatchStatus(ctx, node.Name, patch); err != nil {
+	k.sends()
+	got, err := k.o.Client.CoreV1().Nodes().PatchStatus(ctx, node.Name, patch)
+	if err != nil {
 		return err
 	}
+	k.answered(got)
 	k.mu.Lock()
 	k.told = time.Now()
 	k.mu.Unlock()
+	if must && k.o.Changed != nil {
+		k.o.Changed()
+	}
 	return nil
 }
 

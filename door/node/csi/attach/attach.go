@@ -29,8 +29,12 @@ const (
 type Options struct {
 	Client kubernetes.Interface
 	Name   string
-	// Node is the Node as the API server had it last, nil for none, and Changed is closed when there is another one.
-	Node    func() *corev1.Node
+	// Node is the Node as the API server had it last, nil for none.
+	Node func() *corev1.Node
+	// InUse tells whether the API server has confirmed that the node uses a volume. A Node of the watch does not say so: it may
+	// be of before an earlier pod's use ended.
+	InUse func(corev1.UniqueVolumeName) bool
+	// Changed is closed when Node or InUse have changed.
 	Changed func() <-chan struct{}
 }
 
@@ -82,7 +86,7 @@ func (w *Waiter) told(name corev1.UniqueVolumeName) error {
 	switch {
 	case node == nil:
 		return errors.New("the node is not registered")
-	case !slices.Contains(node.Status.VolumesInUse, name):
+	case !w.o.InUse(name):
 		return errors.New("the volume has not been added to the list of VolumesInUse in the node's status")
 	case !slices.ContainsFunc(node.Status.VolumesAttached, func(v corev1.AttachedVolume) bool { return v.Name == name }):
 		return fmt.Errorf("the node's status says that %w", errDetached)

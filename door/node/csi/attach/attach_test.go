@@ -26,31 +26,38 @@ type world struct {
 	client  *fake.Clientset
 	changed broadcast.Broadcast
 
-	mu   sync.Mutex
-	node *corev1.Node
+	mu    sync.Mutex
+	node  *corev1.Node
+	inUse bool
 }
 
 func newWorld() *world {
 	w := &world{client: fake.NewClientset()}
-	w.Waiter = New(Options{Client: w.client, Name: "node", Changed: w.changed.Next, Node: func() *corev1.Node {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.node
-	}})
+	w.Waiter = New(Options{
+		Client: w.client, Name: "node", Changed: w.changed.Next,
+		Node: func() *corev1.Node {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.node
+		},
+		InUse: func(asked corev1.UniqueVolumeName) bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.inUse && asked == name
+		},
+	})
 	return w
 }
 
-// tells is another state of the Node.
+// tells is another state of the Node. Its VolumesInUse are of before, and nobody may believe them.
 func (w *world) tells(inUse, attached bool) {
 	node := &corev1.Node{}
-	if inUse {
-		node.Status.VolumesInUse = []corev1.UniqueVolumeName{"other", name}
-	}
+	node.Status.VolumesInUse = []corev1.UniqueVolumeName{"other", name}
 	if attached {
 		node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: name}}
 	}
 	w.mu.Lock()
-	w.node = node
+	w.node, w.inUse = node, inUse
 	w.mu.Unlock()
 	w.changed.Tell()
 }

@@ -1,0 +1,151 @@
+package object
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// user is a Keeper whose rounds and whose watch the test has: the watch says only what the test takes.
+type user struct {
+	*Keeper
+	client *fake.Clientset
+	used   []corev1.UniqueVolumeName
+	fail   error  // of the next patches, which are done all the same
+	during func() // in the middle of a patch
+}
+
+func newUser(t *testing.T) *user {
+	t.Helper()
+	u := &user{client: fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "first"}})}
+	u.client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if u.during != nil {
+			u.during()
+		}
+		if u.fail == nil {
+			return false, nil, nil
+		}
+		_, _, err := clienttesting.ObjectReaction(u.client.Tracker())(a)
+		return true, nil, errors.Join(u.fail, err)
+	})
+	var err error
+	u.Keeper, err = New(Options{
+		Client: u.client, Name: "node", InUse: func() []corev1.UniqueVolumeName { return u.used },
+		Status: func(context.Context) corev1.NodeStatus { return corev1.NodeStatus{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// tells is one round after which the API server has what is used.
+func (u *user) tells(t *testing.T, used ...corev1.UniqueVolumeName) {
+	t.Helper()
+	u.used = used
+	if err := u.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, u.client).Status.VolumesInUse; !slices.Equal(got, used) || u.InUse("v") != slices.Contains(used, "v") {
+		t.Fatalf("the API server has %v of %v, and v counts as told: %t", got, used, u.InUse("v"))
+	}
+}
+
+// TestLateWatch: what the API server is told of volumes does not depend on a watch that is behind its answers.
+func TestLateWatch(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.tells(t, "v")
+	u.take(get(t, u.client)) // the last of the watch
+	u.tells(t)
+	u.used = []corev1.UniqueVolumeName{"v"}
+	if u.InUse("v") {
+		t.Error("a volume of which the API server was told that it is not used counts as used")
+	}
+	u.tells(t, "v")
+	u.tells(t, "v", "w")
+	u.tells(t, "w")
+}
+
+// TestEarlierUse: a process asks no watch which volumes an earlier one has told of.
+func TestEarlierUse(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	late := get(t, u.client).DeepCopy()
+	late.Status.VolumesInUse = []corev1.UniqueVolumeName{"v"}
+	u.take(late)
+	if u.InUse("v") {
+		t.Error("an earlier process's word counts")
+	}
+	u.tells(t, "v")
+}
+
+// TestUseEnds: a volume counts as told neither while it is taken back, nor after a patch whose outcome is not known.
+func TestUseEnds(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.tells(t, "v")
+	u.take(get(t, u.client))
+	u.used, u.fail = nil, errors.New("no answer")
+	u.during = func() { // another pod comes meanwhile
+		u.used = []corev1.UniqueVolumeName{"v"}
+		if u.InUse("v") {
+			t.Error("what is taken back counts as told")
+		}
+	}
+	if err := u.sync(t.Context()); !errors.Is(err, u.fail) || u.InUse("v") {
+		t.Errorf("%v, %t", err, u.InUse("v"))
+	}
+	u.fail, u.during = nil, nil
+	u.tells(t, "v") // which is what the watch still has
+}
+
+// TestAnotherNode: of a Node that was made again nothing has been told.
+func TestAnotherNode(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.tells(t, "v")
+	u.take(get(t, u.client))
+	next := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "second"}}
+	next.Status.VolumesInUse = []corev1.UniqueVolumeName{"v"} // nobody has said that to it
+	nodes := corev1.SchemeGroupVersion.WithResource("nodes")
+	if err := errors.Join(u.client.Tracker().Delete(nodes, "", "node"), u.client.Tracker().Add(next.DeepCopy())); err != nil {
+		t.Fatal(err)
+	}
+	u.take(next)
+	if u.InUse("v") {
+		t.Error("what another Node was told counts")
+	}
+	u.tells(t, "v")
+	u.take(nil)
+	if u.InUse("v") {
+		t.Error("what a Node that is gone was told counts")
+	}
+}
+
+// TestNotUsing: without drivers the Node's volumes stay as they are.
+func TestNotUsing(t *testing.T) {
+	t.Parallel()
+	there := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+	there.Status.VolumesInUse = []corev1.UniqueVolumeName{"v"}
+	client := fake.NewClientset(there)
+	k, err := New(Options{
+		Client: client, Name: "node", Status: func(context.Context) corev1.NodeStatus { return corev1.NodeStatus{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if node := get(t, client); len(node.Status.VolumesInUse) != 1 {
+		t.Errorf("%v", node.Status.VolumesInUse)
+	}
+}
