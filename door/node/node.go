@@ -282,6 +282,8 @@ func (n *node) keep() (*object.Keeper, error) {
 	if n.csi != nil {
 		of.InUse, of.Changed = n.csi.InUse, n.csi.NodeChanged
 		of.Annotations = map[string]string{csi.Annotation: "true"}
+	} else {
+		of.InUse = withoutDrivers(n.csiDir())
 	}
 	return object.New(of)
 }

@@ -2,6 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +21,7 @@ func (n *node) openClaims() error {
 	if n.o.RootDir != "" && n.client != nil {
 		var err error
 		n.csi, err = csi.New(csi.Options{
-			Root: n.o.RootDir, Dir: filepath.Join(n.o.Roots.Data, "node", "csi"), Client: n.client, Name: n.o.Name, Node: n.registered,
+			Root: n.o.RootDir, Dir: n.csiDir(), Client: n.client, Name: n.o.Name, Node: n.registered,
 			Tell: n.tell, InUse: n.inUse, Changed: func() { n.claims.Changed() }, Logger: n.o.Logger,
 		})
 		if err != nil {
@@ -28,6 +31,18 @@ func (n *node) openClaims() error {
 	}
 	n.claims = claims.New(o)
 	return nil
+}
+
+// csiDir is where the records of drivers' volumes lie.
+func (n *node) csiDir() string { return filepath.Join(n.o.Roots.Data, "node", "csi") }
+
+// withoutDrivers tells which attached volumes a node without drivers uses: none. Where an earlier process with drivers has left
+// records in dir, the volumes may still be mounted: nil has what that process told of them stand.
+func withoutDrivers(dir string) func() []corev1.UniqueVolumeName {
+	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return func() []corev1.UniqueVolumeName { return nil }
 }
 
 // closeClaims ends what is done for them. What is mounted stays so.
