@@ -68,6 +68,8 @@ type Keeper struct {
 	wg      sync.WaitGroup
 	changed broadcast.Broadcast
 
+	devices devices
+
 	taking sync.Mutex // held while a volume becomes a pod's
 
 	mu   sync.Mutex
@@ -79,7 +81,7 @@ func New(o Options) *Keeper {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	k := &Keeper{o: o, pods: map[types.UID]*Volumes{}}
+	k := &Keeper{o: o, pods: map[types.UID]*Volumes{}, devices: devices{read: signature, held: map[device]chan struct{}{}}}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	return k
 }

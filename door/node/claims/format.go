@@ -32,10 +32,12 @@ func (v *Volumes) disk(ctx context.Context, name string, r record) (Place, error
 	if fs := local.FSType; fs != nil && *fs != "" && *fs != ext4 {
 		return Place{}, fmt.Errorf("file system %q of %s: the VMs of this node mount %s alone", *fs, local.Path, ext4)
 	}
-	found, err := signature(local.Path)
-	switch {
-	case err != nil:
+	found, free, err := v.k.devices.look(ctx, local.Path)
+	if err != nil {
 		return Place{}, err
+	}
+	defer free()
+	switch {
 	case found == ext4 && !r.Formatting:
 	case found != "" && !r.Formatting:
 		return Place{}, fmt.Errorf("%s is neither blank nor has it %s", local.Path, ext4)

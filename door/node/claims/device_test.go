@@ -1,0 +1,92 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// fakeDevice is a file, and another path of it.
+func fakeDevice(t *testing.T) (path, other string) {
+	t.Helper()
+	path, other = filepath.Join(t.TempDir(), "disk"), filepath.Join(t.TempDir(), "by-id")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Symlink(path, other)); err != nil {
+		t.Fatal(err)
+	}
+	return path, other
+}
+
+// TestOneAtATime: what a pod sees of a device stays so until the pod has done with it, by whatever path another one comes.
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	ctx := testdeadline.Context(t, 10*time.Second)
+	path, other := fakeDevice(t)
+	var formatted atomic.Bool
+	d := &devices{held: map[device]chan struct{}{}, read: func(string) (string, error) {
+		if formatted.Load() {
+			return ext4, nil
+		}
+		return "", nil
+	}}
+	found, free, err := d.look(ctx, path)
+	if err != nil || found != "" {
+		t.Fatalf("%q, %v", found, err)
+	}
+	second := make(chan string, 1)
+	go func() {
+		found, free, err := d.look(ctx, other)
+		if err != nil {
+			found = err.Error()
+		} else {
+			free()
+		}
+		second <- found
+	}()
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := d.look(short, other); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a device that is another's: %v", err)
+	}
+	formatted.Store(true)
+	free()
+	if found := <-second; found != ext4 {
+		t.Errorf("the second one saw %q", found)
+	}
+}
+
+// TestSilentDevice: a device that does not answer holds nobody up beyond the context, is asked once, and serves when it answers.
+func TestSilentDevice(t *testing.T) {
+	t.Parallel()
+	ctx := testdeadline.Context(t, 10*time.Second)
+	w := newWorld(t)
+	w.pv.Spec.Local.Path, _ = fakeDevice(t)
+	answer := make(chan struct{})
+	var asked atomic.Int32
+	k := w.open(t)
+	k.devices.read = func(string) (string, error) {
+		asked.Add(1)
+		<-answer
+		return ext4, nil
+	}
+	v := k.Of(w.pod, w.dir)
+	for range 3 {
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		if place, err := v.disk(short, "v", record{PV: w.pv}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, %v", place, err)
+		}
+		cancel()
+	}
+	if asked.Load() > 1 {
+		t.Errorf("asked %d times", asked.Load())
+	}
+	close(answer)
+	if place, err := v.disk(ctx, "v", record{PV: w.pv}); err != nil || !place.Disk {
+		t.Errorf("%v, %v", place, err)
+	}
+}
