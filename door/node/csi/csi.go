@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,7 @@ type Plugin struct {
 
 	mu      sync.Mutex
 	drivers map[string]*registered
+	older   map[string][]*registered // those that have lost their name to one of a higher version
 	node    types.UID
 }
 
@@ -67,6 +69,7 @@ type registered struct {
 	mounts.Driver
 	client  *driver.Client
 	version *version.Version
+	again   chan struct{} // closed when the name that it has lost is free
 }
 
 // New makes a Plugin of what an earlier one has left. The caller calls Run once, and Close.
@@ -77,7 +80,7 @@ func New(o Options) (*Plugin, error) {
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
-	p := &Plugin{o: o, drivers: map[string]*registered{}, teller: nodeinfo.New(o.Client, o.Name, o.Logger)}
+	p := &Plugin{o: o, drivers: map[string]*registered{}, older: map[string][]*registered{}, teller: nodeinfo.New(o.Client, o.Name, o.Logger)}
 	waiter := attach.New(attach.Options{Client: o.Client, Name: o.Name, Node: o.Node, InUse: o.InUse, Changed: p.changed.Next})
 	var err error
 	p.Mounter, err = mounts.Open(mounts.Options{
@@ -139,7 +142,7 @@ func (p *Plugin) driver(name string) *mounts.Driver {
 }
 
 // register takes a driver in when the API server was told of it.
-func (p *Plugin) register(ctx context.Context, q plugins.Plugin) (unregister func(), err error) {
+func (p *Plugin) register(ctx context.Context, q plugins.Plugin) (*plugins.Registration, error) {
 	v, err := version.HighestSupportedVersion(q.Versions)
 	if err != nil {
 		return nil, fmt.Errorf("none of the versions of CSI driver %s are supported: %w: %w", q.Name, err, plugins.ErrUnsupported)
@@ -148,17 +151,17 @@ func (p *Plugin) register(ctx context.Context, q plugins.Plugin) (unregister fun
 	if err != nil {
 		return nil, err
 	}
-	d := &registered{client: client, version: v}
+	d := &registered{client: client, version: v, again: make(chan struct{})}
 	if err := p.enter(ctx, q.Name, d); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	p.o.Changed()
-	return func() {
+	return &plugins.Registration{Again: d.again, Unregister: func() {
 		p.leave(q.Name, d)
 		if err := client.Close(); err != nil {
 			p.o.Logger.Warn("a CSI driver's connection did not close", "driver", q.Name, "error", err)
 		}
-	}, nil
+	}}, nil
 }
 
 // enter asks a driver for what it can do, and takes its name if that is free.
@@ -183,21 +186,34 @@ func (p *Plugin) enter(ctx context.Context, name string, d *registered) (err err
 func (p *Plugin) take(name string, d *registered, really bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if has := p.drivers[name]; has != nil && !has.version.LessThan(d.version) {
+	has := p.drivers[name]
+	if has != nil && !has.version.LessThan(d.version) {
 		return fmt.Errorf("another CSI driver %s is already registered with a higher supported version: %q", name, has.version)
 	}
 	if really {
+		if has != nil {
+			p.older[name] = append(p.older[name], has)
+		}
 		p.drivers[name] = d
 	}
 	return nil
 }
 
-// leave takes the name from a driver. Where another one has it by now, that one stays.
+// leave takes the name from a driver. Where another one has it by now, that one stays; else those that have lost it to this one
+// register again.
 func (p *Plugin) leave(name string, d *registered) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.older[name] = slices.DeleteFunc(p.older[name], func(one *registered) bool { return one == d })
 	if p.drivers[name] == d {
 		delete(p.drivers, name)
 		p.teller.Remove(name)
+		for _, one := range p.older[name] {
+			close(one.again)
+		}
+		p.older[name] = nil
+	}
+	if len(p.older[name]) == 0 {
+		delete(p.older, name)
 	}
 }

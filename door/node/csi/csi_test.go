@@ -153,6 +153,42 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestRolledBack: of two drivers of one name the older has the name again when the newer one has gone, and none has it when
+// both have.
+func TestRolledBack(t *testing.T) {
+	t.Parallel()
+	ctx := testdeadline.Context(t, 10*time.Second)
+	w := newWorld(t)
+	serve := func(file, id, version string) (stop func()) {
+		f := &testcsi.Fake{Node: &csispec.NodeGetInfoResponse{NodeId: id}, Info: &registration.PluginInfo{
+			Type: registration.CSIPlugin, Name: "one", SupportedVersions: []string{version},
+			Endpoint: filepath.Join(w.root, "plugins", file, "csi.sock"),
+		}}
+		stop = f.Serve(t, w.root, file)
+		w.registered(ctx)
+		return stop
+	}
+	stopOlder := serve("a", "older", "1.0.0")
+	for range 2 {
+		stopNewer := serve("b", "newer", "1.4.0")
+		if d := w.driver("one"); d == nil || d.Facts.NodeID != "newer" {
+			t.Fatalf("the newer one has come: %+v", d)
+		}
+		stopNewer()
+		w.registered(ctx)
+		if d := w.driver("one"); d == nil || d.Facts.NodeID != "older" || len(w.names()) != 1 {
+			t.Fatalf("the newer one has gone: %+v, %v", d, w.names())
+		}
+	}
+	stopOlder()
+	for w.driver("one") != nil || len(w.names()) > 0 {
+		if ctx.Err() != nil {
+			t.Fatal("it stays")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 // TestDisks: a driver of disks registers, again with the next process, and its volumes are mounted: once for two pods,
 // theirs by group, with what was written before; nothing is mounted when they are gone.
 func TestDisks(t *testing.T) {

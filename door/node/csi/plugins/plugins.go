@@ -40,10 +40,18 @@ type Options struct {
 	Dir string
 	// Root is the directory below which endpoints are.
 	Root string
-	// Register takes a plugin in, and returns what takes it out again. It is tried again after an error, unless the error
-	// matches ErrUnsupported. ctx ends when the socket goes away, or the Watcher ends.
-	Register func(ctx context.Context, p Plugin) (unregister func(), err error)
+	// Register takes a plugin in. It is tried again after an error, unless the error matches ErrUnsupported. ctx ends when the
+	// socket goes away, or the Watcher ends.
+	Register func(ctx context.Context, p Plugin) (*Registration, error)
 	Logger   *slog.Logger
+}
+
+// Registration is that of a plugin that was taken in.
+type Registration struct {
+	// Unregister takes the plugin out.
+	Unregister func()
+	// Again is closed when the plugin is to be taken out and registered anew. Nil never is.
+	Again <-chan struct{}
 }
 
 // Watcher watches the directory.
@@ -163,13 +171,29 @@ func (w *Watcher) begin(ctx context.Context, path string, file identity) {
 	w.all.Go(func() {
 		defer close(one.done)
 		defer stop()
-		unregister := w.register(own, path)
-		<-own.Done()
-		if ctx.Err() == nil && unregister != nil {
-			unregister()
-			w.o.Logger.Info("a plugin has gone", "socket", path)
+		for w.serve(ctx, own, path) {
 		}
 	})
+}
+
+// serve has a socket registered until own ends, or until it is to be registered again.
+func (w *Watcher) serve(ctx, own context.Context, path string) (again bool) {
+	r := w.register(own, path)
+	if r == nil {
+		<-own.Done()
+		return false
+	}
+	select {
+	case <-r.Again:
+		r.Unregister()
+		return own.Err() == nil
+	case <-own.Done():
+	}
+	if ctx.Err() == nil {
+		r.Unregister()
+		w.o.Logger.Info("a plugin has gone", "socket", path)
+	}
+	return false
 }
 
 func identify(path string) (identity, bool) {

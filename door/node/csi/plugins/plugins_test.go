@@ -53,14 +53,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) register(_ context.Context, p Plugin) (func(), error) {
+func (w *world) register(_ context.Context, p Plugin) (*Registration, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuse != nil {
 		return nil, w.refuse
 	}
 	w.came <- p
-	return func() { w.went <- p.Name }, nil
+	return &Registration{Unregister: func() { w.went <- p.Name }}, nil
 }
 
 func (w *world) refuses(err error) {

@@ -44,15 +44,15 @@ type Plugin struct {
 }
 
 // register tries until the plugin is registered or refused for good, or ctx ends. It returns what undoes it.
-func (w *Watcher) register(ctx context.Context, socket string) (unregister func()) {
+func (w *Watcher) register(ctx context.Context, socket string) *Registration {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		p, undo, err := w.attempt(ctx, socket)
+		p, r, err := w.attempt(ctx, socket)
 		if ctx.Err() != nil {
-			return undo
+			return r
 		}
 		if err == nil {
 			w.o.Logger.Info("a plugin is registered", "plugin", p.Name, "endpoint", p.Endpoint)
-			return undo
+			return r
 		}
 		w.o.Logger.Warn("a plugin is not registered", "socket", socket, "error", err)
 		if errors.Is(err, ErrUnsupported) {
@@ -68,7 +68,7 @@ func (w *Watcher) register(ctx context.Context, socket string) (unregister func(
 }
 
 // attempt asks who is there, takes it in, and tells it so.
-func (w *Watcher) attempt(ctx context.Context, socket string) (p Plugin, undo func(), err error) {
+func (w *Watcher) attempt(ctx context.Context, socket string) (p Plugin, r *Registration, err error) {
 	conn, err := rpc.Connect(socket, maxMessage)
 	if err != nil {
 		return p, nil, err
@@ -82,7 +82,7 @@ func (w *Watcher) attempt(ctx context.Context, socket string) (p Plugin, undo fu
 		return p, nil, fmt.Errorf("ask the plugin of %s for its name: %w", socket, err)
 	}
 	if p, err = w.check(info); err == nil {
-		undo, err = w.o.Register(ctx, p)
+		r, err = w.o.Register(ctx, p)
 	}
 	word := &registration.RegistrationStatus{PluginRegistered: err == nil}
 	if err != nil {
@@ -94,7 +94,7 @@ func (w *Watcher) attempt(ctx context.Context, socket string) (p Plugin, undo fu
 		// It serves nonetheless, and is gone when its socket is.
 		w.o.Logger.Warn("a plugin could not be told that it is registered", "plugin", p.Name, "error", told)
 	}
-	return p, undo, err
+	return p, r, err
 }
 
 // check refuses what no plugin may tell.
