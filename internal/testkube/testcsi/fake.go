@@ -100,6 +100,14 @@ func (f *Fake) Left() (staged, published int) {
 	return len(f.staged), len(f.published)
 }
 
+// Reboot forgets what is mounted, as the host's kernel does.
+func (f *Fake) Reboot() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.staged)
+	clear(f.published)
+}
+
 // Word waits for the next word of the node on the registration.
 func (f *Fake) Word(ctx context.Context) (*registration.RegistrationStatus, error) {
 	for {

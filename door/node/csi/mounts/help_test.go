@@ -114,6 +114,20 @@ func (w *world) open() {
 	}
 }
 
+// reboot opens the Mounter of the next boot: the driver has nothing mounted.
+func (w *world) reboot() {
+	w.t.Helper()
+	w.boot = "yesterday"
+	for _, r := range w.list() {
+		next := *r
+		if err := w.save(&next); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.driver.Reboot()
+	w.open()
+}
+
 // left fails the test for what is left of volumes.
 func (w *world) left() {
 	w.t.Helper()

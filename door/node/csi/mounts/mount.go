@@ -69,7 +69,7 @@ func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error)
 	case before != nil && !before.same(next):
 		return claims.Place{}, fmt.Errorf("volume %s of the pod is %s still: it is unmounted first", before.Volume, before.id())
 	case before != nil:
-		next.Attach, next.Phase, next.Owned = before.Attach, before.Phase, before.Owned
+		next.Attach, next.Phase, next.Staged, next.Owned = before.Attach, before.Phase, before.Staged, before.Owned
 	case m.damage(next.key()) != nil:
 		next.Phase = publishing // what was done is not known: all of it is undone at the end
 	}
@@ -173,22 +173,22 @@ func (a *attempt) attach(ctx context.Context) (err error) {
 	return err
 }
 
-// stage has the driver stage the volume, once for all pods.
+// stage has the driver stage the volume. A new pod shares what is staged. Before each other attempt to publish the volume the
+// driver is called again, which for it is no work: a driver may publish what is not staged, and the pod would write to the
+// host's disk. Where a driver mounts what it stages is its own affair, so that no look at a path tells.
 func (a *attempt) stage(ctx context.Context) error {
-	if !a.driver.Facts.Stage || a.r.Inline || a.r.Phase >= staged {
+	if !a.driver.Facts.Stage || a.r.Inline || a.r.Phase == published && a.mounted() {
 		return nil
 	}
-	for _, o := range a.m.others(a.r) {
-		if o.Phase >= staged && a.m.stagePath(o) == a.m.stagePath(a.r) {
-			return a.step(func(r *record) { r.Phase = staged })
-		}
+	if a.r.Phase == begun && a.shares() {
+		return a.step(func(r *record) { r.Phase, r.Staged = staged, true })
 	}
 	before := a.r.Phase
 	secrets, err := a.m.secrets(ctx, a.r.StageSecret)
 	if err != nil {
 		return err
 	}
-	if err := a.step(func(r *record) { r.Phase = staging }); err != nil {
+	if err := a.step(func(r *record) { r.Phase, r.Staged = max(r.Phase, staging), false }); err != nil {
 		return err
 	}
 	at := a.m.stagePath(a.r)
@@ -204,7 +204,21 @@ func (a *attempt) stage(ctx context.Context) error {
 	if err != nil {
 		return a.back(err, before)
 	}
-	return a.step(func(r *record) { r.Phase = staged })
+	return a.step(func(r *record) { r.Phase, r.Staged = max(r.Phase, staged), true })
+}
+
+// shares tells whether the volume is staged for other pods, in this boot and for all of them.
+func (a *attempt) shares() (is bool) {
+	for _, o := range a.m.others(a.r) {
+		switch {
+		case o.Phase < staging || a.m.stagePath(o) != a.m.stagePath(a.r):
+		case !o.Staged:
+			return false
+		default:
+			is = true
+		}
+	}
+	return is
 }
 
 // back takes the step back after a call that has failed for certain, unless an earlier attempt came as far.

@@ -124,7 +124,7 @@ func (m *Mounter) read() error {
 
 // unsure makes of what was done what may be done.
 func (r *record) unsure() {
-	r.Owned = false
+	r.Staged, r.Owned = false, false
 	switch r.Phase {
 	case staged:
 		r.Phase = staging

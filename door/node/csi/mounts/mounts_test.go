@@ -226,10 +226,10 @@ func TestTokens(t *testing.T) {
 		w.tend(ctx)
 		w.tend(ctx)
 		requests := w.driver.Requests()
-		if len(requests) != 4 || asked != 2 {
+		if len(requests) != 6 || asked != 2 { // the fake mounts nothing, so each time it is to stage as well
 			t.Fatalf("%v, %d tokens", w.driver.Calls(), asked)
 		}
-		last := requests[3].(*csi.NodePublishVolumeRequest)
+		last := requests[5].(*csi.NodePublishVolumeRequest)
 		text := last.GetVolumeContext()["csi.storage.k8s.io/serviceAccount.tokens"]
 		if secretly {
 			text = last.GetSecrets()["csi.storage.k8s.io/serviceAccount.tokens"]
@@ -245,28 +245,76 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestReboot: what was mounted before the machine booted is mounted again.
+// TestReboot: what was mounted before the machine booted is staged and published again, whichever pod comes first. A new pod
+// shares what was staged in this boot, and nothing of another.
 func TestReboot(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		pods []types.UID
+		want []string
+	}{
+		"the pod that had it": {[]types.UID{"u1", "u2"}, []string{"stage", "publish", "publish"}},
+		"a new pod":           {[]types.UID{"u2", "u1"}, []string{"stage", "publish", "stage", "publish"}},
+	} {
+		for _, block := range []bool{false, true} {
+			ctx := testdeadline.Context(t, 5*time.Second)
+			w := newWorld(t, storagev1.CSIDriverSpec{})
+			if _, err := w.Mount(ctx, persistent("u1", block)); err != nil {
+				t.Fatal(err)
+			}
+			w.reboot()
+			before := len(w.driver.Calls())
+			for _, uid := range tc.pods {
+				if _, err := w.Mount(ctx, persistent(uid, block)); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			if got := w.driver.Calls()[before:]; !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("%s: calls: %v", name, got)
+			}
+			for _, uid := range tc.pods {
+				if err := w.Unmount(ctx, uid, "v"); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			w.left()
+		}
+	}
+}
+
+// TestUnmountedOutside: a volume that somebody has unmounted on the host is staged before it is published again, also where
+// another pod's record says that it is staged; and one whose staging has failed meanwhile is no reason to leave it out.
+func TestUnmountedOutside(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
 	w := newWorld(t, storagev1.CSIDriverSpec{})
-	if _, err := w.Mount(ctx, persistent("u1", false)); err != nil {
-		t.Fatal(err)
+	for _, uid := range []types.UID{"u1", "u2"} {
+		if _, err := w.Mount(ctx, persistent(uid, false)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	w.boot = "yesterday"
-	r := *w.get(key{"u1", "v"})
-	if err := w.save(&r); err != nil {
-		t.Fatal(err)
+	w.driver.Reboot()
+	w.driver.Set(func(_ context.Context, call string) error {
+		if call == "stage" {
+			return errors.New("no")
+		}
+		return nil
+	}, nil)
+	for _, uid := range []types.UID{"u1", "u1", "u3"} {
+		if _, err := w.Mount(ctx, persistent(uid, false)); err == nil {
+			t.Errorf("%s: mounted", uid)
+		}
 	}
-	w.open()
-	if _, err := w.Mount(ctx, persistent("u1", false)); err != nil {
-		t.Error(err)
+	w.driver.Set(nil, nil)
+	for _, uid := range []types.UID{"u1", "u2", "u3"} {
+		if _, err := w.Mount(ctx, persistent(uid, false)); err != nil {
+			t.Error(err)
+		}
 	}
-	if got := w.driver.Calls(); !reflect.DeepEqual(got, []string{"stage", "publish", "publish"}) && len(got) != 4 {
-		t.Errorf("calls: %v", got)
-	}
-	if err := w.Unmount(ctx, "u1", "v"); err != nil {
-		t.Error(err)
+	for _, uid := range []types.UID{"u1", "u2", "u3"} {
+		if err := w.Unmount(ctx, uid, "v"); err != nil {
+			t.Error(err)
+		}
 	}
 	w.left()
 }
@@ -283,6 +331,7 @@ func TestDamaged(t *testing.T) {
 	if err := os.WriteFile(w.file(key{"u1", "v"}), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	w.driver.Reboot()
 	w.open()
 	if err := w.Unmount(ctx, "u1", "v"); err == nil || !strings.Contains(err.Error(), "not known") {
 		t.Errorf("unmount: %v", err)

@@ -56,9 +56,11 @@ type record struct {
 
 	// Attach says that the volume is attached to the node, which tells that it uses it for as long as there is a record.
 	Attach bool `json:"attach,omitempty"`
-	// Boot is the host's boot in which Phase and Owned were true. What was mounted in another one is not.
+	// Boot is the host's boot in which Phase, Staged and Owned were true. What was mounted in another one is not.
 	Boot  string `json:"boot"`
 	Phase phase  `json:"phase"`
+	// Staged says that the last NodeStageVolume has succeeded, in this boot. Phase tells what is to be undone, and says no such thing.
+	Staged bool `json:"staged,omitempty"`
 	// Owned says that the volume is the group's, or is not the node's to give.
 	Owned bool `json:"owned,omitempty"`
 }

@@ -82,6 +82,9 @@ func (m *Mounter) look(ctx context.Context, k key, rules storagev1.CSIDriverSpec
 			return err
 		}
 	}
+	if err := a.stage(ctx); err != nil {
+		return err
+	}
 	request, err := a.request(ctx)
 	if err == nil {
 		_, err = a.driver.Node.NodePublishVolume(m.ctx, request)

@@ -117,7 +117,7 @@ func (a *attempt) unstage(ctx context.Context, others []*record) error {
 		}
 	}
 	if a.r.Phase >= staging && a.driver.Facts.Stage {
-		if err := a.step(func(r *record) { r.Phase = staging }); err != nil { // from now on it may not be staged
+		if err := a.step(func(r *record) { r.Phase, r.Staged = staging, false }); err != nil { // from now on it may not be staged
 			return err
 		}
 		fault.Point("csi.unstaging")
