@@ -5,7 +5,6 @@ package driver
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -52,21 +51,6 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string {
 	return fmt.Sprintf("CSI driver %s: %s: %s: %s", e.Driver, e.Call, e.Code, e.Words)
-}
-
-// Final tells whether a call has failed for certain, so that nothing is under way and nothing was done. Where it is not
-// certain, the call's inverse is due.
-func Final(err error) bool {
-	var e *Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	switch e.Code {
-	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
-		return false
-	default:
-		return true
-	}
 }
 
 // New makes a Client. Nothing is called yet. The caller calls Close.

@@ -18,7 +18,7 @@ import (
 // trouble is how a call fails.
 type trouble struct {
 	name string
-	// late says that the call has its effect all the same, which only an uncertain failure may have.
+	// late says that the call has its effect all the same.
 	late bool
 	do   func(ctx context.Context) error
 }
@@ -27,6 +27,7 @@ var troubles = []trouble{
 	{name: "unavailable", do: func(context.Context) error { return status.Error(codes.Unavailable, "away") }},
 	{name: "unavailable afterwards", late: true, do: func(context.Context) error { return status.Error(codes.Unavailable, "away") }},
 	{name: "refused", do: func(context.Context) error { return status.Error(codes.Internal, "no") }},
+	{name: "refused afterwards", late: true, do: func(context.Context) error { return status.Error(codes.Internal, "no") }},
 	{name: "hangs", do: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
 	{name: "too much afterwards", late: true, do: func(context.Context) error {
 		return status.Error(codes.ResourceExhausted, string(make([]byte, 64<<10)))

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/claims"
-	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
@@ -183,7 +182,6 @@ func (a *attempt) stage(ctx context.Context) error {
 	if a.r.Phase == begun && a.shares() {
 		return a.step(func(r *record) { r.Phase, r.Staged = staged, true })
 	}
-	before := a.r.Phase
 	secrets, err := a.m.secrets(ctx, a.r.StageSecret)
 	if err != nil {
 		return err
@@ -202,7 +200,7 @@ func (a *attempt) stage(ctx context.Context) error {
 	})
 	fault.Point("csi.staged")
 	if err != nil {
-		return a.back(err, before)
+		return err
 	}
 	return a.step(func(r *record) { r.Phase, r.Staged = max(r.Phase, staged), true })
 }
@@ -221,17 +219,8 @@ func (a *attempt) shares() (is bool) {
 	return is
 }
 
-// back takes the step back after a call that has failed for certain, unless an earlier attempt came as far.
-func (a *attempt) back(err error, before phase) error {
-	if !driver.Final(err) || before >= a.r.Phase {
-		return err
-	}
-	return errors.Join(err, a.step(func(r *record) { r.Phase = before }))
-}
-
 // publish has the driver mount the volume for the pod.
 func (a *attempt) publish(ctx context.Context) error {
-	before := a.r.Phase
 	at := a.m.targetPath(a.r)
 	if err := a.m.makeDirs(filepath.Dir(at)); err != nil {
 		return err
@@ -240,7 +229,7 @@ func (a *attempt) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if before < publishing {
+	if a.r.Phase < publishing {
 		if err := a.step(func(r *record) { r.Phase = publishing }); err != nil {
 			return err
 		}
@@ -249,7 +238,7 @@ func (a *attempt) publish(ctx context.Context) error {
 	_, err = a.driver.Node.NodePublishVolume(a.m.ctx, request)
 	fault.Point("csi.published")
 	if err != nil {
-		return a.back(err, before)
+		return err
 	}
 	return a.step(func(r *record) { r.Phase = published })
 }

@@ -23,7 +23,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/bulkhead-project/bulkhead/door/node/claims"
-	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
@@ -472,12 +471,4 @@ func TestMountGoesOn(t *testing.T) {
 		t.Errorf("calls: %v", got)
 	}
 	w.left()
-}
-
-// TestFinal: which failures leave nothing to undo.
-func TestFinal(t *testing.T) {
-	t.Parallel()
-	if driver.Final(errors.New("of no call")) {
-		t.Error("an error of no call is taken for one of a driver's")
-	}
 }

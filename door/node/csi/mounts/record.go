@@ -16,7 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/claims"
 )
 
-// phase is how far a volume of a pod is. It is written down before the call that leads to the next one.
+// phase is how far a volume of a pod is. It is written down before the call that leads to the next one. A call that fails may
+// have had its effect, whatever its error says, and its inverse harms nothing that is not there: no failure takes a phase back.
 type phase int
 
 const (
