@@ -68,11 +68,11 @@ func (a *attempt) grow(ctx context.Context, pv *corev1.PersistentVolume, size in
 		return err
 	}
 	request := &csi.NodeExpandVolumeRequest{
-		VolumeId: a.r.Handle, VolumePath: a.m.targetPath(a.r), CapacityRange: &csi.CapacityRange{RequiredBytes: size},
+		VolumeId: a.r.Handle, VolumePath: a.r.targetPath(), CapacityRange: &csi.CapacityRange{RequiredBytes: size},
 		VolumeCapability: a.capability(), Secrets: secrets,
 	}
 	if a.driver.Facts.Stage {
-		request.StagingTargetPath = a.m.stagePath(a.r)
+		request.StagingTargetPath = a.r.stagePath()
 	}
 	_, err = a.driver.Node.NodeExpandVolume(a.m.ctx, request)
 	return err

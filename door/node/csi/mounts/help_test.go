@@ -2,6 +2,7 @@ package mounts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io/fs"
 	"log/slog"
@@ -34,6 +35,7 @@ type world struct {
 	*Mounter
 	t      *testing.T
 	root   string
+	moved  string // root below which volumes are mounted instead, if not empty
 	client *fake.Clientset
 	driver *testcsi.Fake
 	facts  driver.Facts
@@ -97,7 +99,7 @@ func (w *world) open() {
 	w.t.Cleanup(func() { _ = node.Close() })
 	w.node = node
 	w.Mounter, err = Open(Options{
-		Root: w.root, Dir: filepath.Join(w.root, "records"), Client: w.client, Node: "node",
+		Root: cmp.Or(w.moved, w.root), Dir: filepath.Join(w.root, "records"), Client: w.client, Node: "node",
 		Driver: func(name string) *Driver {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -64,6 +64,7 @@ func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error)
 		return claims.Place{}, err
 	}
 	defer unlock()
+	next.Root = m.rootOf(next)
 	switch before := m.get(next.key()); {
 	case before != nil && !before.same(next):
 		return claims.Place{}, fmt.Errorf("volume %s of the pod is %s still: it is unmounted first", before.Volume, before.id())
@@ -76,7 +77,19 @@ func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error)
 	if err := a.run(ctx); err != nil {
 		return claims.Place{}, err
 	}
-	return claims.Place{Path: m.targetPath(next), Block: next.Block, ReadOnly: next.ReadOnly}, nil
+	return claims.Place{Path: next.targetPath(), Block: next.Block, ReadOnly: next.ReadOnly}, nil
+}
+
+// rootOf is the directory below which a volume is mounted. While another pod has the volume that is its root, since a driver
+// stages a volume at one path; and what is mounted for the pod itself stays where it is.
+func (m *Mounter) rootOf(r *record) string {
+	if before := m.get(r.key()); before != nil {
+		return before.Root
+	}
+	if others := m.others(r); len(others) > 0 {
+		return others[0].Root
+	}
+	return m.o.Root
 }
 
 // run does what is missing. Of a volume that is there it asks neither the API server nor the driver.
@@ -141,7 +154,7 @@ func (a *attempt) lives() error {
 
 // mounted tells whether a published volume is still there.
 func (a *attempt) mounted() bool {
-	path := a.m.targetPath(a.r)
+	path := a.r.targetPath()
 	if a.r.Block {
 		info, err := os.Stat(path)
 		return err == nil && info.Mode()&os.ModeDevice != 0
@@ -189,7 +202,7 @@ func (a *attempt) stage(ctx context.Context) error {
 	if err := a.step(func(r *record) { r.Phase, r.Staged = max(r.Phase, staging), false }); err != nil {
 		return err
 	}
-	at := a.m.stagePath(a.r)
+	at := a.r.stagePath()
 	if err := a.m.makeDirs(at); err != nil {
 		return err
 	}
@@ -209,7 +222,7 @@ func (a *attempt) stage(ctx context.Context) error {
 func (a *attempt) shares() (is bool) {
 	for _, o := range a.m.others(a.r) {
 		switch {
-		case o.Phase < staging || a.m.stagePath(o) != a.m.stagePath(a.r):
+		case o.Phase < staging || o.stagePath() != a.r.stagePath():
 		case !o.Staged:
 			return false
 		default:
@@ -221,7 +234,7 @@ func (a *attempt) shares() (is bool) {
 
 // publish has the driver mount the volume for the pod.
 func (a *attempt) publish(ctx context.Context) error {
-	at := a.m.targetPath(a.r)
+	at := a.r.targetPath()
 	if err := a.m.makeDirs(filepath.Dir(at)); err != nil {
 		return err
 	}

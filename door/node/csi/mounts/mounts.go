@@ -4,6 +4,7 @@
 package mounts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ type Driver struct {
 
 // Options are a Mounter's. All but Logger are required.
 type Options struct {
-	// Root is the directory below which volumes are mounted, as a kubelet's root.
+	// Root is the directory below which volumes are mounted, as a kubelet's root. What is mounted below an earlier one stays there.
 	Root string
 	// Dir is where the records lie.
 	Dir    string
@@ -114,6 +115,7 @@ func (m *Mounter) read() error {
 			m.o.Logger.Error("what is left of a CSI volume is not known", "uid", uid, "volume", volume, "error", err)
 			continue
 		}
+		r.Root = cmp.Or(r.Root, m.o.Root)
 		if r.Boot != m.boot {
 			r.unsure()
 		}

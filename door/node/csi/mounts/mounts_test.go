@@ -318,6 +318,41 @@ func TestUnmountedOutside(t *testing.T) {
 	w.left()
 }
 
+// TestMoved: a node with another root than before goes on below the old one with the volumes that are mounted there, also for
+// their new pods, and undoes them there.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	for _, block := range []bool{false, true} {
+		ctx := testdeadline.Context(t, 5*time.Second)
+		w := newWorld(t, storagev1.CSIDriverSpec{})
+		one, err := w.Mount(ctx, persistent("u1", block))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.moved = filepath.Join(w.root, "moved")
+		w.open()
+		if again, err := w.Mount(ctx, persistent("u1", block)); err != nil || again != one {
+			t.Errorf("%+v, %v", again, err)
+		}
+		if other, err := w.Mount(ctx, persistent("u2", block)); err != nil || strings.HasPrefix(other.Path, w.moved) {
+			t.Errorf("%+v, %v", other, err)
+		}
+		for _, uid := range []types.UID{"u1", "u2"} {
+			if err := w.Unmount(ctx, uid, "v"); err != nil {
+				t.Error(err)
+			}
+		}
+		w.left()
+		if now, err := w.Mount(ctx, persistent("u3", block)); err != nil || !strings.HasPrefix(now.Path, w.moved) {
+			t.Errorf("when the old is undone: %+v, %v", now, err)
+		}
+		if err := w.Unmount(ctx, "u3", "v"); err != nil {
+			t.Error(err)
+		}
+		w.left()
+	}
+}
+
 // TestDamaged: the record of a volume that cannot be read is not taken for none, and does not keep a pod from having the
 // volume, which is then undone as a whole.
 func TestDamaged(t *testing.T) {

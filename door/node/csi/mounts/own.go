@@ -29,7 +29,7 @@ func (a *attempt) own(ctx context.Context) error {
 	if a.r.Always {
 		give = guesttree.GiveAnyhow
 	}
-	err := give(within, a.m.targetPath(a.r), int(*a.r.Group))
+	err := give(within, a.r.targetPath(), int(*a.r.Group))
 	switch {
 	case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // as with a kubelet the pod goes on
 		a.m.o.Logger.Warn("not all files of a volume are its pod's group's", "volume", a.r.Spec, "group", *a.r.Group, "error", err)

@@ -32,11 +32,11 @@ const maxSecret = 1 << 20
 func (a *attempt) request(ctx context.Context) (*csi.NodePublishVolumeRequest, error) {
 	r := a.r
 	out := &csi.NodePublishVolumeRequest{
-		VolumeId: r.Handle, PublishContext: a.public, TargetPath: a.m.targetPath(r), VolumeCapability: a.capability(), Readonly: r.ReadOnly,
+		VolumeId: r.Handle, PublishContext: a.public, TargetPath: r.targetPath(), VolumeCapability: a.capability(), Readonly: r.ReadOnly,
 		VolumeContext: maps.Clone(r.Attributes),
 	}
 	if a.driver.Facts.Stage && !r.Inline {
-		out.StagingTargetPath = a.m.stagePath(r)
+		out.StagingTargetPath = r.stagePath()
 	}
 	if out.VolumeContext == nil {
 		out.VolumeContext = map[string]string{}

@@ -55,6 +55,8 @@ type record struct {
 	Group         *int64                            `json:"group,omitempty"`
 	Always        bool                              `json:"always,omitempty"` // the group gets it also if it seems to have it
 
+	// Root is the directory below which the volume is mounted: that of the node which began it.
+	Root string `json:"root"`
 	// Attach says that the volume is attached to the node, which tells that it uses it for as long as there is a record.
 	Attach bool `json:"attach,omitempty"`
 	// Boot is the host's boot in which Phase, Staged and Owned were true. What was mounted in another one is not.
@@ -147,22 +149,22 @@ func (r *record) same(o *record) bool {
 
 // The paths are a kubelet's, which drivers know.
 
-func (m *Mounter) plugin() string { return filepath.Join(m.o.Root, "plugins", "kubernetes.io", "csi") }
+func (r *record) plugin() string { return filepath.Join(r.Root, "plugins", "kubernetes.io", "csi") }
 
 // stagePath is where a volume is staged.
-func (m *Mounter) stagePath(r *record) string {
+func (r *record) stagePath() string {
 	if r.Block {
-		return filepath.Join(m.plugin(), "volumeDevices", "staging", r.Spec)
+		return filepath.Join(r.plugin(), "volumeDevices", "staging", r.Spec)
 	}
-	return filepath.Join(m.plugin(), r.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(r.Handle))), "globalmount")
+	return filepath.Join(r.plugin(), r.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(r.Handle))), "globalmount")
 }
 
 // targetPath is where a volume is published for a pod.
-func (m *Mounter) targetPath(r *record) string {
+func (r *record) targetPath() string {
 	if r.Block {
-		return filepath.Join(m.plugin(), "volumeDevices", "publish", r.Spec, string(r.UID))
+		return filepath.Join(r.plugin(), "volumeDevices", "publish", r.Spec, string(r.UID))
 	}
-	return filepath.Join(m.o.Root, "pods", string(r.UID), "volumes", "kubernetes.io~csi", r.Spec, "mount")
+	return filepath.Join(r.Root, "pods", string(r.UID), "volumes", "kubernetes.io~csi", r.Spec, "mount")
 }
 
 // file is where the record lies. No part of a name has a comma.

@@ -78,9 +78,9 @@ func (m *Mounter) unmount(ctx context.Context, k key) error {
 
 // unpublish has the driver unmount the volume from where the pod has it. Another volume of the pod may be the same one.
 func (a *attempt) unpublish(ctx context.Context, others []*record) error {
-	at := a.m.targetPath(a.r)
+	at := a.r.targetPath()
 	for _, o := range others {
-		if o.Phase >= publishing && a.m.targetPath(o) == at {
+		if o.Phase >= publishing && o.targetPath() == at {
 			return nil
 		}
 	}
@@ -98,7 +98,7 @@ func (a *attempt) unpublish(ctx context.Context, others []*record) error {
 	if err := removeMountpoint(at); err != nil {
 		return err
 	}
-	a.m.removeEmpty(filepath.Dir(at))
+	a.m.removeEmpty(a.r, filepath.Dir(at))
 	if a.r.Phase < publishing {
 		return nil
 	}
@@ -110,9 +110,9 @@ func (a *attempt) unstage(ctx context.Context, others []*record) error {
 	if a.r.Inline {
 		return nil
 	}
-	at := a.m.stagePath(a.r)
+	at := a.r.stagePath()
 	for _, o := range others {
-		if o.Phase >= staging && a.m.stagePath(o) == at {
+		if o.Phase >= staging && o.stagePath() == at {
 			return nil
 		}
 	}
@@ -130,7 +130,7 @@ func (a *attempt) unstage(ctx context.Context, others []*record) error {
 	if err := removeMountpoint(at); err != nil {
 		return err
 	}
-	a.m.removeEmpty(filepath.Dir(at))
+	a.m.removeEmpty(a.r, filepath.Dir(at))
 	return nil
 }
 
@@ -152,11 +152,11 @@ func removeMountpoint(at string) error {
 	return nil
 }
 
-// removeEmpty removes empty directories of volumes, from dir upwards. Another volume may come to lie there.
-func (m *Mounter) removeEmpty(dir string) {
+// removeEmpty removes empty directories of volumes, from dir upwards to those that all share. Another volume may come to lie there.
+func (m *Mounter) removeEmpty(r *record, dir string) {
 	m.tree.Lock()
 	defer m.tree.Unlock()
-	for dir != m.plugin() && dir != filepath.Join(m.o.Root, "pods") && dir != m.o.Root && os.Remove(dir) == nil {
+	for dir != r.plugin() && dir != filepath.Join(r.Root, "pods") && dir != filepath.Clean(r.Root) && os.Remove(dir) == nil {
 		dir = filepath.Dir(dir)
 	}
 }
