@@ -174,10 +174,16 @@ func (m *Mounter) get(k key) *record {
 	return m.records[k]
 }
 
-// damage is why a record cannot be read, nil for none.
+// damage is why a record cannot be read, nil for none. One whose file somebody has removed is forgotten.
 func (m *Mounter) damage(k key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.damaged[k] == nil {
+		return nil
+	}
+	if _, err := os.Lstat(m.file(k)); errors.Is(err, os.ErrNotExist) {
+		delete(m.damaged, k)
+	}
 	return m.damaged[k]
 }
 

@@ -379,6 +379,31 @@ func TestDamaged(t *testing.T) {
 	w.left()
 }
 
+// TestDamagedRemoved: a record that cannot be read is forgotten when somebody has removed its file, as the error advises.
+func TestDamagedRemoved(t *testing.T) {
+	t.Parallel()
+	ctx := testdeadline.Context(t, 5*time.Second)
+	w := newWorld(t, storagev1.CSIDriverSpec{})
+	file := w.file(key{"u1", "v"})
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.open()
+	err := w.Unmount(ctx, "u1", "v")
+	if err == nil || !strings.Contains(err.Error(), "remove the file") || !strings.Contains(err.Error(), file) {
+		t.Errorf("unmount: %v", err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.Unmount(ctx, "u1", "v"); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	}
+	w.left()
+}
+
 // TestSweep: what belongs to no pod is unmounted, and tried again while it fails; what belongs to one stays.
 func TestSweep(t *testing.T) {
 	t.Parallel()
