@@ -130,6 +130,13 @@ func (w *world) reboot() {
 	w.open()
 }
 
+// tend is one round of each driver, to its end.
+func (w *world) tend(ctx context.Context) {
+	var rounds sync.WaitGroup
+	w.Mounter.tend(ctx, &rounds)
+	rounds.Wait()
+}
+
 // left fails the test for what is left of volumes.
 func (w *world) left() {
 	w.t.Helper()

@@ -59,6 +59,7 @@ type Mounter struct {
 	flights singleflight.Group // of Unmount, by the record's file
 	locks   locks              // by volume
 	tokens  tokenCache
+	tending sync.Map   // names of drivers with a round of Tend under way
 	tree    sync.Mutex // held while directories are made and removed that volumes share
 
 	mu      sync.Mutex

@@ -3,10 +3,14 @@ package mounts
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
 )
 
 const (
@@ -19,39 +23,64 @@ const (
 	lastPause  = time.Minute
 )
 
-// Tend publishes volumes again whose drivers want that, and has those grow whose claims have grown, until ctx ends.
+// Tend publishes volumes again whose drivers want that, and has those grow whose claims have grown, until ctx ends. It
+// returns when the calls that are under way have ended.
 func (m *Mounter) Tend(ctx context.Context) {
+	var rounds sync.WaitGroup
+	defer rounds.Wait()
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			m.tend(ctx)
+			m.tend(ctx, &rounds)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// tend goes through all volumes that are published.
-func (m *Mounter) tend(ctx context.Context) {
-	known := map[string]storagev1.CSIDriverSpec{}
+// tend begins a round of each driver that has none under way: one that hangs holds up no other.
+func (m *Mounter) tend(ctx context.Context, rounds *sync.WaitGroup) {
+	drivers := map[string][]key{}
 	for _, r := range m.list() {
-		rules, is := known[r.Driver]
-		if !is {
-			var err error
-			if rules, err = m.rules(ctx, r.Driver); err != nil {
-				m.o.Logger.Warn("CSI volumes are not looked after", "driver", r.Driver, "error", err)
-			}
-			known[r.Driver] = rules
+		drivers[r.Driver] = append(drivers[r.Driver], r.key())
+	}
+	for name, keys := range drivers {
+		if _, busy := m.tending.LoadOrStore(name, true); busy {
+			continue
 		}
+		rounds.Go(func() {
+			defer m.tending.Delete(name)
+			m.round(ctx, name, keys)
+		})
+	}
+}
+
+// round goes through the volumes of one driver, until a call of it has timed out: the next round begins with any of them.
+func (m *Mounter) round(ctx context.Context, name string, keys []key) {
+	rules, err := m.rules(ctx, name)
+	if err != nil {
+		m.o.Logger.Warn("CSI volumes are not looked after", "driver", name, "error", err)
+	}
+	for _, k := range keys {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := m.look(ctx, r.key(), rules); err != nil {
-			m.o.Logger.Warn("a CSI volume was not looked after", "pod", r.Namespace+"/"+r.Pod, "volume", r.Volume, "error", err)
+		err := m.look(ctx, k, rules)
+		if err != nil {
+			m.o.Logger.Warn("a CSI volume was not looked after", "driver", name, "uid", k.uid, "volume", k.volume, "error", err)
+		}
+		if timedOut(err) {
+			return
 		}
 	}
+}
+
+// timedOut tells whether a driver has not answered in time.
+func timedOut(err error) bool {
+	var failed *driver.Error
+	return errors.As(err, &failed) && failed.Code == codes.DeadlineExceeded
 }
 
 // look looks after one volume, if it is published still.
@@ -89,7 +118,10 @@ func (m *Mounter) look(ctx context.Context, k key, rules storagev1.CSIDriverSpec
 	if err == nil {
 		_, err = a.driver.Node.NodePublishVolume(m.ctx, request)
 	}
-	return errors.Join(err, a.expand(ctx))
+	if timedOut(err) {
+		return err
+	}
+	return errors.Join(a.expand(ctx), err)
 }
 
 // Sweep has the volumes unmounted of pods of which there is nothing else, beside the caller and until it succeeds. It is
