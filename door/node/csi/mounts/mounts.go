@@ -64,7 +64,7 @@ type Mounter struct {
 
 	mu      sync.Mutex
 	records map[key]*record // never changed, only replaced
-	damaged map[key]error   // records that cannot be read
+	damaged map[key]damaged
 }
 
 // Open makes a Mounter of what an earlier one has left. The caller calls Close.
@@ -72,7 +72,7 @@ func Open(o Options) (*Mounter, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Mounter{o: o, records: map[key]*record{}, damaged: map[key]error{}, tokens: tokenCache{client: o.Client}}
+	m := &Mounter{o: o, records: map[key]*record{}, damaged: map[key]damaged{}, tokens: tokenCache{client: o.Client}}
 	var err error
 	if m.boot, err = procid.BootID(); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (m *Mounter) read() error {
 		}
 		if err != nil {
 			uid, volume, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".json"), ",")
-			m.damaged[key{types.UID(uid), volume}] = err
+			m.damaged[key{types.UID(uid), volume}] = damaged{err, salvage(path)}
 			m.o.Logger.Error("what is left of a CSI volume is not known", "uid", uid, "volume", volume, "error", err)
 			continue
 		}
@@ -144,11 +144,11 @@ func (m *Mounter) save(r *record) error {
 		return fmt.Errorf("write the record of a CSI volume: %w", err)
 	}
 	m.mu.Lock()
-	before := m.records[r.key()]
+	before, lost := m.records[r.key()], m.damaged[r.key()]
 	m.records[r.key()] = r
 	delete(m.damaged, r.key())
 	m.mu.Unlock()
-	if r.Attach && (before == nil || !before.Attach) {
+	if lost.volume != "" || r.Attach && (before == nil || !before.Attach) {
 		m.o.Changed()
 	}
 	return nil
@@ -173,19 +173,6 @@ func (m *Mounter) get(k key) *record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.records[k]
-}
-
-// damage is why a record cannot be read, nil for none. One whose file somebody has removed is forgotten.
-func (m *Mounter) damage(k key) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.damaged[k] == nil {
-		return nil
-	}
-	if _, err := os.Lstat(m.file(k)); errors.Is(err, os.ErrNotExist) {
-		delete(m.damaged, k)
-	}
-	return m.damaged[k]
 }
 
 // others are the records of the same volume of a driver, without the one itself.
@@ -215,13 +202,20 @@ func UniqueName(driver, handle string) corev1.UniqueVolumeName {
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + handle)
 }
 
-// InUse are the attached volumes that the node may not lose, in order.
+// InUse are the attached volumes that the node may not lose, in order: also those that damaged records may be of.
 func (m *Mounter) InUse() (names []corev1.UniqueVolumeName) {
 	for _, r := range m.list() {
 		if r.Attach {
 			names = append(names, UniqueName(r.Driver, r.Handle))
 		}
 	}
+	m.mu.Lock()
+	for _, d := range m.damaged {
+		if d.volume != "" {
+			names = append(names, d.volume)
+		}
+	}
+	m.mu.Unlock()
 	slices.Sort(names)
 	return slices.Compact(names)
 }
