@@ -14,7 +14,7 @@ import (
 
 // Start starts a command, which is killed at the test's end, and returns when it shows its
 // arguments: a process has none for a moment after its program has been loaded. Its input, if
-// none is given, stays empty and open until the end.
+// none is given, stays empty and open until the end. Nobody else waits for one with a Pdeathsig, which is Lasting.
 func Start(t testing.TB, cmd *exec.Cmd) procid.ID {
 	t.Helper()
 	if cmd.Stdin == nil {
@@ -22,7 +22,13 @@ func Start(t testing.TB, cmd *exec.Cmd) procid.ID {
 			t.Fatal(err)
 		}
 	}
-	wait, err := Lasting(cmd)
+	var err error
+	wait := cmd.Wait
+	if cmd.SysProcAttr != nil && cmd.SysProcAttr.Pdeathsig != 0 {
+		wait, err = Lasting(cmd)
+	} else {
+		err = cmd.Start()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
