@@ -169,7 +169,7 @@ const absence = time.Minute
 // startSilence has a command run that says nothing for longer than half a minute, which testSilence waits for.
 func (w *world) startSilence(t *testing.T) {
 	ctx := testdeadline.Context(w.top, 5*time.Minute) // it outlives this part of the test
-	w.pod(ctx, w.top, "silent", `{containers: [{name: c, command: [sleep, "1000"]}]}`)
+	w.typed(ctx, t, "", "run", "silent", "--image", w.image, "--restart=Never", "--command", "--", "sleep", "1000")
 	w.ready(ctx, t, "silent")
 	said := make(chan string, 1)
 	w.silence = said
@@ -181,7 +181,7 @@ func (w *world) testSilence(t *testing.T) {
 	if got := <-w.silence; got != "words\n" { // its own context bounds it
 		t.Errorf("it has said %q", got)
 	}
-	if err := w.Client.CoreV1().Pods(ns).Delete(t.Context(), "silent", metav1.DeleteOptions{}); err != nil {
+	if err := w.Client.CoreV1().Pods(ns).Delete(t.Context(), "silent", *metav1.NewDeleteOptions(1)); err != nil {
 		t.Error(err)
 	}
 }
