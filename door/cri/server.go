@@ -173,7 +173,7 @@ func serve(ctx context.Context, srv *grpc.Server, all webs, l net.Listener, read
 	err := srv.Serve(l)
 	cancel()
 	wg.Wait()
-	if err != nil {
+	if err != nil && !errors.Is(err, grpc.ErrServerStopped) { // the end came before it served
 		errs[len(all)+1] = fmt.Errorf("cri: serve: %w", err)
 	}
 	return errors.Join(errs...)

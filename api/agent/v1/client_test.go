@@ -131,10 +131,12 @@ func TestCancel(t *testing.T) {
 	if _, err := c.Wait(within(t, 50*time.Millisecond), agentv1.Process{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("wait: %v", err)
 	}
-	out, err := c.Output(within(t, 50*time.Millisecond), agentv1.Output{})
+	ctx, cancel := context.WithCancel(t.Context())
+	out, err := c.Output(ctx, agentv1.Output{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	cancel()
 	if _, _, err := out.Next(); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("output: %v", err)
 	}
