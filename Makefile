@@ -79,8 +79,8 @@ VMTESTS = $(shell find . \( -path ./build -o -path ./bin -o -path ./.git \) -pru
 	-exec grep -lE 'testing\.Short\(\)|/(enginetest|hypervisortest)"' {} + | xargs -n 1 dirname | sort -u)
 
 .PHONY: kubeall
-kubeall: ## build etcd, the control plane, the kubelet and their tests for e2e/kube, once (ten minutes and 4 GB of caches)
-	@for program in kubeall conformance agnhost nonewprivs; do GO=$(GO) hack/build-once $$program >/dev/null || exit 1; done
+kubeall: ## build etcd, the control plane, the kubelet, their tests and metrics-server, once (fifteen minutes and 4 GB of caches)
+	@for program in kubeall conformance agnhost nonewprivs metrics-server; do GO=$(GO) hack/build-once $$program >/dev/null || exit 1; done
 
 .PHONY: critools
 critools: ## build crictl and critest for e2e/cri, once (three minutes of a processor)

@@ -34,6 +34,7 @@ func TestNode(t *testing.T) {
 	t.Run("silence", w.testSilence)
 	t.Run("eviction", w.testEviction)
 	t.Run("figures", w.testFigures)
+	t.Run("top", w.testTop)
 	t.Run("claims", w.testClaims)
 	t.Run("static", w.testStatic)
 	t.Run("csi", w.testCSI)

@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +167,31 @@ func (w *world) testFigures(t *testing.T) {
 				t.Errorf("%s: no %s in %.500s", path, want, page)
 			}
 		}
+	}
+}
+
+// testTop: kubectl top has what a pod and the node use from metrics-server, which asks the node.
+func (w *world) testTop(t *testing.T) {
+	ctx := testdeadline.Context(t, 2*time.Minute)
+	w.pod(ctx, t, "burning", `{containers: [{name: c, resources: {limits: {cpu: 100m}},
+  command: [sh, -c, "x=$(head -c 4000000 /dev/zero | tr '\\0' x); while :; do :; done"]}]}`)
+	w.ready(ctx, t, "burning")
+	w.StartMetrics(t, func(documents string) { w.apply(ctx, t, documents) })
+	for args, want := range map[string]string{
+		"pod burning":              `^burning +[1-9]\d*m +[1-9]\d*Mi *\n$`,
+		"pod burning --containers": `^burning +c +[1-9]\d*m +[1-9]\d*Mi *\n$`,
+		"node node":                `^node +[1-9]\d*m +\d+% +[1-9]\d*Mi +[1-9]\d*% *\n$`,
+	} {
+		w.WaitEvery(ctx, t, time.Second, "figures of "+args, func(ctx context.Context) error {
+			out, err := w.kubectl(ctx, append(strings.Fields("top "+args), "--no-headers")...).CombinedOutput()
+			if err == nil && !regexp.MustCompile(want).Match(out) {
+				err = errors.New("other figures are awaited")
+			}
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
 	}
 }
 

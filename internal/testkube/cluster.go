@@ -149,6 +149,7 @@ func (c *Cluster) certify() (err error) {
 		{file: "controllers", name: "system:kube-controller-manager", hosts: []string{"127.0.0.1"}},
 		{file: "scheduler", name: "system:kube-scheduler", hosts: []string{"127.0.0.1"}},
 		{file: "bootstrap", name: "bootstrap", group: "system:bootstrappers"},
+		{file: metrics, name: metrics, hosts: []string{metrics + ".kube-system.svc"}},
 		{file: "kubelet", name: "system:node:" + NodeName, group: "system:nodes", hosts: []string{NodeName, NodeIP, "127.0.0.1"}},
 	} {
 		if err = c.pki.issue(one.file, one.name, one.group, one.hosts...); err != nil {

@@ -21,7 +21,7 @@ func (c *Cluster) apiServer(t testing.TB) {
 	t.Helper()
 	c.api = c.start(t, "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379",
 		"--bind-address=0.0.0.0", "--advertise-address="+NodeIP, fmt.Sprintf("--secure-port=%d", apiPort),
-		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16",
+		"--endpoint-reconciler-type=none", "--enable-aggregator-routing=true", "--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
 		"--client-ca-file="+c.file("ca.crt"), "--tls-cert-file="+c.file("apiserver.crt"), "--tls-private-key-file="+c.file("apiserver.key"),
 		"--kubelet-certificate-authority="+c.file("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
