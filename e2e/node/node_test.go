@@ -35,6 +35,8 @@ func TestNode(t *testing.T) {
 	t.Run("eviction", w.testEviction)
 	t.Run("figures", w.testFigures)
 	t.Run("top", w.testTop)
+	t.Run("runtime classes", w.testRuntimeClasses)
+	t.Run("priority classes", w.testPriorityClasses)
 	t.Run("claims", w.testClaims)
 	t.Run("static", w.testStatic)
 	t.Run("csi", w.testCSI)
