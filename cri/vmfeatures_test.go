@@ -221,7 +221,7 @@ func TestFeatures(t *testing.T) {
 		}
 	})
 
-	t.Run("memory that the guest does not tell of", func(t *testing.T) {
+	t.Run("what the guest does not tell of", func(t *testing.T) {
 		const written = 48 << 20 // what a guest keeps of a file that it has written is no use of its container's, and is of the host
 		word := func() uint64 {
 			st, err := s.PodSandboxStats(ctx, pod)
@@ -245,6 +245,9 @@ func TestFeatures(t *testing.T) {
 		t.Logf("then the guest of %d MiB, the host of %d", now>>20, after>>20)
 		if now > guest+written/4 || after < host+written*3/4 {
 			t.Errorf("the guest told of %d and tells of %d, the host of %d and of %d", guest, now, host, after)
+		}
+		if disk := s.e.HeldDisk(pod); disk < written || s.e.HeldDisk("none") != 0 {
+			t.Errorf("the host counts %d bytes of %d that were written", disk, written)
 		}
 	})
 

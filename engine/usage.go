@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/diskusage"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
@@ -132,6 +133,15 @@ func (e *Engine) HeldMemory(id string) (bytes int64, known bool) {
 		return 0, false
 	}
 	return hostcgroup.At(r.Cgroup.Dirs).HeldMemory()
+}
+
+// HeldDisk is what of the host's disk ends with a pod, in bytes, as the host counts it: what its VM has written, which it may have
+// removed since. Its guest has no say in it. It is 0 for a pod that is not there.
+func (e *Engine) HeldDisk(id string) int64 {
+	if _, err := e.find(id); err != nil {
+		return 0
+	}
+	return diskusage.Of(e.Dir(id))
 }
 
 func (p *pod) usage(ctx context.Context) (*Usage, error) {

@@ -133,7 +133,7 @@ func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) 
 		return nil, err
 	}
 	out := map[types.UID]eviction.Usage{}
-	held := n.runtime.Backend().HeldMemory
+	backend := n.runtime.Backend()
 	for _, p := range n.runner.Pods() {
 		one, answered := told[p.UID()]
 		u := eviction.Usage{
@@ -147,8 +147,11 @@ func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) 
 		for _, v := range one.Volumes {
 			u.Volumes[v.Name] = v.Bytes
 		}
-		if held != nil && p.Sandbox() != "" {
-			u.Held, _ = held(p.Sandbox())
+		if backend.HeldMemory != nil && p.Sandbox() != "" {
+			u.Held, _ = backend.HeldMemory(p.Sandbox())
+		}
+		if backend.HeldDisk != nil && p.Sandbox() != "" {
+			u.HeldDisk = backend.HeldDisk(p.Sandbox()) + int64(one.AllLogs().Bytes)
 		}
 		out[p.UID()] = u
 	}

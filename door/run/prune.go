@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"path/filepath"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/diskusage"
 )
 
 // inspectImage tells all about an image.
@@ -221,26 +220,9 @@ func (s *server) volumeShare(ctx context.Context) (share api.DiskShare, err erro
 
 // podSize is what a pod takes of the disk: its record, its logs, its scratch disk.
 func (s *server) podSize(e *entry) int64 {
-	size := diskSize(e.Dir())
+	size := diskusage.Of(e.Dir())
 	if id := e.Sandbox(); id != "" {
-		size += diskSize(filepath.Join(s.roots.Data, "sandboxes", id))
+		size += diskusage.Of(filepath.Join(s.roots.Data, "sandboxes", id))
 	}
 	return size
-}
-
-// diskSize is as du has it. What vanishes meanwhile does not count.
-func diskSize(dir string) int64 {
-	var sum int64
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // as said
-		}
-		if info, err := d.Info(); err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				sum += st.Blocks * 512
-			}
-		}
-		return nil
-	})
-	return sum
 }

@@ -28,13 +28,14 @@ type Host struct {
 type Usage struct {
 	// Memory is what the pod's guest says that it uses, in bytes, which may be anything.
 	Memory uint64
-	// Held is what of the host's memory ends with the pod, as the host counts it, with all that a VM takes; 0 is that the host does
-	// not count.
-	Held int64
+	// Held is what of the host's memory ends with the pod, as the host counts it, with all that a VM takes, and HeldDisk the same of
+	// its disk, with the pod's logs; 0 is that the host does not count.
+	Held, HeldDisk int64
 	// Silent: the pod's guest does not say what it uses.
 	Silent    bool
 	Processes uint64
-	// Disk is all that the pod has of ephemeral storage, in bytes: layers and logs of containers, and emptyDirs on the disk.
+	// Disk is all that the pod has of ephemeral storage, in bytes: layers and logs of containers, and emptyDirs on the disk, as its
+	// guest says.
 	Disk uint64
 	// Written is what each of its containers has written to its layer and its logs, by name, in bytes, and Volumes what lies in its
 	// volumes.

@@ -206,6 +206,30 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// TestHeldDisk: so it is with the disk.
+func TestHeldDisk(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	const request = `{containers: [{name: c, resources: {requests: {ephemeral-storage: 100Mi}}}]}`
+	pods := []*corev1.Pod{pod(t, "boasts", request), pod(t, "lies", request), pod(t, "uncounted", request), pod(t, "writes", request)}
+	for signal, want := range map[Signal]string{
+		NodefsAvailable:  "[lies writes uncounted boasts]",
+		NodefsInodesFree: "[lies writes uncounted boasts]",
+	} {
+		rank(signal, pods, map[types.UID]Usage{
+			"boasts": {Disk: 4000 * mib, HeldDisk: 100 * mib}, "lies": {HeldDisk: 500 * mib},
+			"uncounted": {Disk: 150 * mib}, "writes": {Disk: 160 * mib, HeldDisk: 170 * mib},
+		})
+		var got []string
+		for _, p := range pods {
+			got = append(got, p.Name)
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, want %s", signal, got, want)
+		}
+	}
+}
+
 // TestDisk: what nobody uses goes before pods do; of these the one that has written most beyond what it requests.
 func TestDisk(t *testing.T) {
 	t.Parallel()

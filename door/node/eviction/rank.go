@@ -67,9 +67,9 @@ func beyondRequest(s Signal, pod *corev1.Pod, u Usage) int64 {
 		}
 		return int64(u.Memory) - request.Value()
 	case corev1.ResourceEphemeralStorage:
-		return int64(u.Disk) - request.Value()
+		return disk(u) - request.Value()
 	case "inodes":
-		return int64(u.Disk)
+		return disk(u)
 	}
 	return int64(u.Processes)
 }
@@ -77,6 +77,18 @@ func beyondRequest(s Signal, pod *corev1.Pod, u Usage) int64 {
 // vmMemory is what a VM and its shim take of the host's memory beyond what the containers may: 99 MiB were measured for a
 // clone under load (engine/group).
 const vmMemory = 100 << 20
+
+// vmDisk is what a VM takes of the host's disk before its containers have written: 100 KiB were measured, and the tables of its
+// file system grow.
+const vmDisk = 1 << 20
+
+// disk is what a pod has of the disk.
+func disk(u Usage) int64 {
+	if u.HeldDisk > 0 {
+		return max(0, u.HeldDisk-vmDisk)
+	}
+	return int64(u.Disk)
+}
 
 // overhead is what of the memory that the host counts for a pod is no use of the pod's own: nothing where its overhead is
 // declared, which is then among what it requests.

@@ -88,7 +88,7 @@ func (r *Runtime) Close(ctx context.Context) error { return r.engine.Close(ctx) 
 func (r *Runtime) Backend() runner.Backend {
 	return runner.Backend{
 		Runtime: r.service, Images: r.service, Dial: r.engine.DialPort, Pauses: r.engine.Pauses, Resume: r.engine.ResumePod,
-		Allocatable: r.allocatable, HeldMemory: r.engine.HeldMemory, Usages: r.usages, Places: r.engine.Places(),
+		Allocatable: r.allocatable, HeldMemory: r.engine.HeldMemory, HeldDisk: r.engine.HeldDisk, Usages: r.usages, Places: r.engine.Places(),
 		Network: string(r.network),
 	}
 }

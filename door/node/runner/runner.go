@@ -38,6 +38,8 @@ type Backend struct {
 	Usages func(ctx context.Context) ([]usage.Pod, error)
 	// HeldMemory is what of the host's memory ends with a sandbox, in bytes, as the host counts it; false is that it does not.
 	HeldMemory func(sandbox string) (bytes int64, known bool)
+	// HeldDisk is the same of its disk; nil is that the host does not count.
+	HeldDisk func(sandbox string) int64
 	// Refuse names what a pod asks for and none can have on this runtime, empty for nothing.
 	Refuse func(*corev1.Pod) string
 	// Network is the kind of network of pods that do not have the host's, as engine.Resolver knows it.

@@ -52,13 +52,18 @@ func (p *Pod) Ephemeral() (sum Files) {
 			sum = sum.Plus(Files{layer.GetUsedBytes().GetValue(), layer.GetInodesUsed().GetValue()})
 		}
 	}
-	for _, logs := range p.Logs {
-		sum = sum.Plus(logs)
-	}
 	for _, v := range p.Volumes {
 		if v.Ephemeral {
 			sum = sum.Plus(v.Files)
 		}
+	}
+	return sum.Plus(p.AllLogs())
+}
+
+// AllLogs are those of all containers together.
+func (p *Pod) AllLogs() (sum Files) {
+	for _, logs := range p.Logs {
+		sum = sum.Plus(logs)
 	}
 	return sum
 }
