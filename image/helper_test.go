@@ -26,6 +26,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/image/convert"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/testfs"
 )
 
 // TestMain keeps the user's own configuration out of the tests, and allows
@@ -158,11 +159,7 @@ func smallStore(t testing.TB) (s *Store, base string) {
 	if err := syscall.Mount("tmpfs", base, "tmpfs", 0, "size=80m"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(base, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testfs.Unmount(t, base) })
 	s, _ = openIn(t, base, "run")
 	return s, base
 }

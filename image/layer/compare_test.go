@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/image/erofs"
+	"github.com/bulkhead-project/bulkhead/internal/testfs"
 )
 
 // member is one member of a test layer.
@@ -88,11 +89,7 @@ func mount(t testing.TB, disk string) string {
 	if out, err := exec.Command("mount", "-t", "erofs", "-o", "loop,ro", disk, dir).CombinedOutput(); err != nil {
 		t.Fatalf("mount: %v: %s", err, out)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testfs.Unmount(t, dir) })
 	return dir
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/testfs"
 )
 
 func TestCreate(t *testing.T) {
@@ -76,11 +78,7 @@ func checkMount(t *testing.T, disk string, size int64) {
 	if out, err := exec.Command("mount", "-o", "loop", disk, dir).CombinedOutput(); err != nil {
 		t.Fatalf("mount: %v: %s", err, out)
 	}
-	defer func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer testfs.Unmount(t, dir)
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		t.Fatal(err)

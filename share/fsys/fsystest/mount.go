@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/testfs"
 	"github.com/bulkhead-project/bulkhead/internal/testproc"
 	"github.com/bulkhead-project/bulkhead/share/fsys"
 )
@@ -100,10 +101,7 @@ func Mount(t testing.TB, s Spec) string {
 	told.Close()
 	t.Cleanup(func() {
 		ready.Close()
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Errorf("unmount, so a test has left something open: %v", err)
-			_ = unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH)
-		}
+		testfs.Unmount(t, dir)
 		if err := wait(); err != nil {
 			t.Errorf("the server: %v", err)
 		}
