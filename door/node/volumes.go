@@ -49,7 +49,9 @@ func withoutDrivers(dir string) func() []corev1.UniqueVolumeName {
 func (n *node) closeClaims() {
 	n.claims.Close()
 	if n.csi != nil {
-		n.csi.Close()
+		if err := n.csi.Close(); err != nil {
+			n.o.Logger.Error("the node ends", "error", err)
+		}
 	}
 }
 

@@ -77,7 +77,9 @@ func (w *world) open() {
 		if err := <-done; err != nil {
 			w.t.Error(err)
 		}
-		p.Close()
+		if err := p.Close(); err != nil {
+			w.t.Error(err)
+		}
 	}
 }
 

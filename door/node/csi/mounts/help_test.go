@@ -80,7 +80,11 @@ func newWorld(t *testing.T, rules storagev1.CSIDriverSpec) *world {
 	t.Cleanup(w.driver.Serve(t, root, theDriver))
 	w.facts = driver.Facts{Can: driver.Can{Stage: true}}
 	w.open()
-	t.Cleanup(func() { w.Close() })
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return w
 }
 
@@ -88,7 +92,9 @@ func newWorld(t *testing.T, rules storagev1.CSIDriverSpec) *world {
 func (w *world) open() {
 	w.t.Helper()
 	if w.Mounter != nil {
-		w.Close()
+		if err := w.Close(); err != nil {
+			w.t.Error(err)
+		}
 	}
 	node, err := driver.New(driver.Options{
 		Name: theDriver, Endpoint: filepath.Join(w.root, "plugins", theDriver, "csi.sock"), Timeout: w.timeout,
@@ -132,9 +138,8 @@ func (w *world) reboot() {
 
 // tend is one round of each driver, to its end.
 func (w *world) tend(ctx context.Context) {
-	var rounds sync.WaitGroup
-	w.Mounter.tend(ctx, &rounds)
-	rounds.Wait()
+	w.Mounter.tend(ctx)
+	w.all.Wait()
 }
 
 // left fails the test for what is left of volumes.

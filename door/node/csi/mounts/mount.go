@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/moby/sys/mountinfo"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,7 +158,7 @@ func (a *attempt) mounted() bool {
 		info, err := os.Stat(path)
 		return err == nil && info.Mode()&os.ModeDevice != 0
 	}
-	is, err := mountinfo.Mounted(path)
+	is, err := mounted(path)
 	return err == nil && is
 }
 

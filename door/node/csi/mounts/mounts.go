@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/singleflight"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
@@ -61,18 +63,23 @@ type Mounter struct {
 	tokens  tokenCache
 	tending sync.Map   // names of drivers with a round of Tend under way
 	tree    sync.Mutex // held while directories are made and removed that volumes share
+	// patience is how long Close waits.
+	patience time.Duration
 
 	mu      sync.Mutex
 	records map[key]*record // never changed, only replaced
 	damaged map[key]damaged
 }
 
+// endWait is as long as a file system of the host has to answer elsewhere (place).
+const endWait = 10 * time.Second
+
 // Open makes a Mounter of what an earlier one has left. The caller calls Close.
 func Open(o Options) (*Mounter, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Mounter{o: o, records: map[key]*record{}, damaged: map[key]damaged{}, tokens: tokenCache{client: o.Client}}
+	m := &Mounter{o: o, records: map[key]*record{}, damaged: map[key]damaged{}, tokens: tokenCache{client: o.Client}, patience: endWait}
 	var err error
 	if m.boot, err = procid.BootID(); err != nil {
 		return nil, err
@@ -87,12 +94,25 @@ func Open(o Options) (*Mounter, error) {
 	return m, nil
 }
 
-// Close ends what is done beside callers. Volumes stay mounted.
-func (m *Mounter) Close() {
+// Close ends what is done beside callers. Volumes stay mounted. The error matches place.ErrSilent: something has not ended, since
+// the file system of a volume does not answer.
+func (m *Mounter) Close() error {
 	m.mu.Lock()
 	m.stop()
 	m.mu.Unlock()
-	m.all.Wait()
+	ended := make(chan struct{})
+	go func() { // which the file system's answer ends, or the process
+		m.all.Wait()
+		close(ended)
+	}()
+	late := time.NewTimer(m.patience)
+	defer late.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-late.C:
+		return fmt.Errorf("a CSI volume is left as it is: %w", place.ErrSilent)
+	}
 }
 
 // read reads the records. What was done in another boot is uncertain.

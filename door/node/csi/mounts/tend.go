@@ -3,7 +3,6 @@ package mounts
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -23,17 +22,15 @@ const (
 	lastPause  = time.Minute
 )
 
-// Tend publishes volumes again whose drivers want that, and has those grow whose claims have grown, until ctx ends. It
-// returns when the calls that are under way have ended.
+// Tend publishes volumes again whose drivers want that, and has those grow whose claims have grown, until ctx ends. Close waits
+// for what is under way then.
 func (m *Mounter) Tend(ctx context.Context) {
-	var rounds sync.WaitGroup
-	defer rounds.Wait()
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			m.tend(ctx, &rounds)
+			m.tend(ctx)
 		case <-ctx.Done():
 			return
 		}
@@ -41,7 +38,7 @@ func (m *Mounter) Tend(ctx context.Context) {
 }
 
 // tend begins a round of each driver that has none under way: one that hangs holds up no other.
-func (m *Mounter) tend(ctx context.Context, rounds *sync.WaitGroup) {
+func (m *Mounter) tend(ctx context.Context) {
 	drivers := map[string][]key{}
 	for _, r := range m.list() {
 		drivers[r.Driver] = append(drivers[r.Driver], r.key())
@@ -50,10 +47,14 @@ func (m *Mounter) tend(ctx context.Context, rounds *sync.WaitGroup) {
 		if _, busy := m.tending.LoadOrStore(name, true); busy {
 			continue
 		}
-		rounds.Go(func() {
+		if !m.begin() {
+			return
+		}
+		go func() { // Close waits for it
+			defer m.all.Done()
 			defer m.tending.Delete(name)
 			m.round(ctx, name, keys)
-		})
+		}()
 	}
 }
 

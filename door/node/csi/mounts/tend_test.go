@@ -3,7 +3,6 @@ package mounts
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -65,9 +64,8 @@ func TestTendHanging(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var rounds sync.WaitGroup
 	for round := range 3 {
-		w.Mounter.tend(ctx, &rounds)
+		w.Mounter.tend(ctx)
 		for published := 0; published < 2+round; { // once by Mount
 			published = len(w.driver.Calls())
 			if ctx.Err() != nil {
@@ -81,7 +79,7 @@ func TestTendHanging(t *testing.T) {
 		}
 	}
 	close(h.release)
-	rounds.Wait()
+	w.all.Wait()
 	if n := len(h.called); n != 1 {
 		t.Errorf("the driver that hangs was called %d times", n)
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/moby/sys/mountinfo"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -137,7 +136,7 @@ func (a *attempt) unstage(ctx context.Context, others []*record) error {
 // removeMountpoint removes what a driver may have left of where it mounted something: an empty directory or a file. It fails
 // while something is mounted there, or lies there.
 func removeMountpoint(at string) error {
-	is, err := mountinfo.Mounted(at)
+	is, err := mounted(at)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
@@ -161,8 +160,11 @@ func (m *Mounter) removeEmpty(r *record, dir string) {
 	}
 }
 
-// makeDirs makes a directory of a volume.
+// makeDirs makes a directory of a volume, where nothing is mounted yet.
 func (m *Mounter) makeDirs(dir string) error {
+	if is, _ := mounted(dir); is {
+		return nil
+	}
 	m.tree.Lock()
 	defer m.tree.Unlock()
 	if err := os.MkdirAll(dir, 0o750); err != nil {
