@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/blockdev"
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
@@ -337,7 +338,7 @@ func (a *Agent) remove(c *container) error {
 		p.close()
 	}
 	if c.root != "" {
-		if err := unix.Unmount(c.root, 0); err != nil && err != unix.EINVAL && err != unix.ENOENT {
+		if err := blockdev.Unmount(ctx, c.root); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("remove container %s: unmount its root: %w", c.id, err)
 		}
 	}

@@ -33,7 +33,7 @@ type disk struct {
 // serial is how the host marks the disk in a slot.
 func serial(slot int) string { return "slot" + strconv.Itoa(slot) }
 
-func (a *Agent) mount(_ context.Context, m agentv1.Mount) (none, error) {
+func (a *Agent) mount(ctx context.Context, m agentv1.Mount) (none, error) {
 	d := &disk{request: m, at: filepath.Join(imageDir, serial(m.Slot))}
 	if m.Name == scratch {
 		d.at = scratchDir
@@ -62,7 +62,7 @@ func (a *Agent) mount(_ context.Context, m agentv1.Mount) (none, error) {
 	device, err := a.mountDisk(m, d.at)
 	if err == nil && m.Name == scratch {
 		if err = reuse(d.at); err != nil {
-			err = errors.Join(err, unix.Unmount(d.at, 0))
+			err = errors.Join(err, blockdev.Unmount(ctx, d.at))
 		}
 	}
 	a.mu.Lock()
@@ -224,7 +224,7 @@ func (a *Agent) growVolume(ctx context.Context, g agentv1.Grow) (none, error) {
 // that was written.
 func (d *disk) leave(ctx context.Context, before bool) (left bool, err error) {
 	if d.request.FS != "" && !before {
-		if err := unix.Unmount(d.at, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+		if err := blockdev.Unmount(ctx, d.at); err != nil && !errors.Is(err, unix.EINVAL) {
 			return false, err
 		}
 		if !d.request.Volume {

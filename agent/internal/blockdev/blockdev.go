@@ -81,8 +81,8 @@ func Forget(device string) error {
 	return nil
 }
 
-// freeWait is how long a file system may take to end that is mounted nowhere any more: a
-// container that is being made has a copy of every mount for a moment.
+// What is given up is in use for a moment: a container that is being made has a copy of every mount, and each process that
+// is being made one of the agent's descriptors.
 const (
 	freeWait = 2 * time.Second
 	freeLook = 5 * time.Millisecond // the kernel has no event for it
@@ -91,18 +91,32 @@ const (
 // Free returns when no file system has a device any more, with all written that was to be, or
 // an error that matches EBUSY.
 func Free(ctx context.Context, device string, readOnly bool) error {
-	ctx, cancel := context.WithTimeout(ctx, freeWait)
-	defer cancel()
 	flags := unix.O_RDWR
 	if readOnly {
 		flags = unix.O_RDONLY
 	}
-	for {
+	return whileBusy(ctx, func() error {
 		fd, err := unix.Open(device, flags|unix.O_EXCL|unix.O_CLOEXEC, 0)
 		if err == nil {
 			err = unix.Fsync(fd)
 			unix.Close(fd)
 		}
+		return err
+	})
+}
+
+// Unmount unmounts what is mounted at a place. The error is the kernel's: it matches EBUSY while something there is in use, and
+// EINVAL where nothing is mounted.
+func Unmount(ctx context.Context, at string) error {
+	return whileBusy(ctx, func() error { return unix.Unmount(at, 0) })
+}
+
+// whileBusy tries again until what is done does not fail with EBUSY.
+func whileBusy(ctx context.Context, do func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, freeWait)
+	defer cancel()
+	for {
+		err := do()
 		if !errors.Is(err, unix.EBUSY) {
 			return err
 		}
