@@ -115,11 +115,14 @@ func (v *view) schedule(t *token, wait time.Duration) {
 	if t.timer != nil {
 		t.timer.Stop()
 	}
-	t.timer = time.AfterFunc(wait, func() {
+	var mine *time.Timer
+	mine = time.AfterFunc(wait, func() {
 		v.c.mu.Lock()
 		defer v.c.mu.Unlock()
-		if v.c.views[v.uid] == v {
+		// One that was stopped too late has a successor: the token was asked for meanwhile.
+		if t.timer == mine && v.c.views[v.uid] == v {
 			v.ask(t)
 		}
 	})
+	t.timer = mine
 }
