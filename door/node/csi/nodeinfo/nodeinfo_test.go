@@ -101,6 +101,7 @@ func TestChanged(t *testing.T) {
 		Drivers: []storagev1.CSINodeDriver{{Name: "theirs", NodeID: "t"}, {Name: "one", NodeID: "old"}},
 	}}
 	inWorld(t, []runtime.Object{before}, func(t *testing.T, client *fake.Clientset, teller *Teller) {
+		synctest.Wait() // the teller asks nothing meanwhile
 		client.PrependReactor("update", "csinodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			got, err := client.Tracker().Get(storagev1.SchemeGroupVersion.WithResource("csinodes"), "", "node")
 			if err != nil {
@@ -132,6 +133,7 @@ func TestCollision(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), `"theirs":"y" but existing label is "theirs":"x"`) {
 			t.Errorf("collision: %v", err)
 		}
+		synctest.Wait() // the teller asks nothing meanwhile
 		client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), "node-role") {
 				return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "node", errors.New("not for you"))
@@ -156,6 +158,7 @@ func TestFailures(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, teller *Teller) {
 		var down atomic.Bool
 		down.Store(true)
+		synctest.Wait() // the teller asks nothing meanwhile
 		client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if down.Load() {
 				return true, nil, errors.New("down")
