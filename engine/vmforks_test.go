@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
 // warmEngine has pods be forked. Nothing is left of it at the test's end.
@@ -135,14 +136,19 @@ func TestForkOfADeadParent(t *testing.T) {
 	t.Parallel()
 	var state string
 	ctx, e := warmEngine(t, func(o *engine.Options) { state = o.Roots.State })
-	for name, signal := range map[string]unix.Signal{"killed": unix.SIGKILL, "stopped": unix.SIGSTOP} {
+	kill := func(t testing.TB, pid int) {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, end := range map[string]func(testing.TB, int){"killed": kill, "stopped": testproc.Stop} {
 		t.Run(name, func(t *testing.T) {
-			signalParent(t, state, signal)
+			end(t, parentOf(t, state))
 			id, err := e.StartPod(ctx, podRequest(name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if f, err := e.Facts(ctx, id); err != nil || f.Forked != (f.ForkNote == "") || f.Forked && signal == unix.SIGSTOP {
+			if f, err := e.Facts(ctx, id); err != nil || f.Forked != (f.ForkNote == "") || f.Forked && name == "stopped" {
 				t.Errorf("%+v, %v", f, err)
 			}
 			if err := e.Warm(ctx, engine.TemplateRequest{}); err != nil {
@@ -200,9 +206,9 @@ func TestBurst(t *testing.T) {
 	enginetest.NothingLeft(t, o)
 }
 
-// signalParent signals the one warm machine of the engine with that state: a child of this process
-// with a thread that its forks do not have.
-func signalParent(t *testing.T, state string, signal unix.Signal) {
+// parentOf is the one warm machine of the engine with that state: a child of this process
+// that has a file below it open.
+func parentOf(t *testing.T, state string) (pid int) {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/[0-9]*/task/*/comm")
 	if err != nil {
@@ -211,20 +217,19 @@ func signalParent(t *testing.T, state string, signal unix.Signal) {
 	found := 0
 	for _, path := range threads {
 		name, err := os.ReadFile(path)
-		pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
-		status, statusErr := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil || statusErr != nil || string(name) != "warm\n" || !holds(t, pid, state) ||
+		one, _ := strconv.Atoi(strings.Split(path, "/")[2])
+		status, statusErr := os.ReadFile(fmt.Sprintf("/proc/%d/status", one))
+		if err != nil || statusErr != nil || string(name) != "warm\n" || !holds(t, one, state) ||
 			!strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) {
 			continue // of another test, or gone
 		}
 		found++
-		if err := unix.Kill(pid, signal); err != nil {
-			t.Error(err)
-		}
+		pid = one
 	}
 	if found != 1 {
 		t.Fatalf("%d warm machines", found)
 	}
+	return pid
 }
 
 // holds says whether a process has a file below dir open.

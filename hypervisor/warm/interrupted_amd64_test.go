@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
 // stuck has a fork under way whose child waits, when it joins a cgroup, until go is
@@ -125,7 +126,7 @@ func TestInterrupted(t *testing.T) {
 		"the caller gives up":   {interrupt: func(_ *testing.T, _ *parent, _ int, cancel func()) { cancel() }, gone: true},
 		"the control is closed": {interrupt: func(_ *testing.T, p *parent, _ int, _ func()) { p.Close() }, gone: true},
 		"the parent hangs": {
-			interrupt: func(t *testing.T, p *parent, _ int, cancel func()) { send(t, p.pid, unix.SIGSTOP); cancel() }, gone: true,
+			interrupt: func(t *testing.T, p *parent, _ int, cancel func()) { testproc.Stop(t, p.pid); cancel() }, gone: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +163,7 @@ func TestUntold(t *testing.T) {
 	t.Parallel()
 	p := plain.start(t)
 	child, proceed, result, _ := p.stuck(t, p.ctx)
-	send(t, p.pid, unix.SIGSTOP)
+	testproc.Stop(t, p.pid)
 	proceed()
 	send(t, p.pid, unix.SIGKILL)
 	if err := <-result; !errors.Is(err, ErrGone) {

@@ -2,9 +2,14 @@
 package testproc
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -70,4 +75,40 @@ func Lasting(cmd *exec.Cmd) (wait func() error, err error) {
 		return nil, err
 	}
 	return func() error { <-done; return end }, nil
+}
+
+// Stop stops a process by SIGSTOP and returns when all its threads stand still. The signal alone says nothing of them:
+// the kernel gives it to one, and the others go on until that one has noticed.
+func Stop(t testing.TB, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatalf("stop process %d: %v", pid, err)
+	}
+	ctx := testdeadline.Context(t, 5*time.Second)
+	for running(t, pid) {
+		select {
+		case <-time.After(time.Millisecond): // nobody but its own parent is told of it
+		case <-ctx.Done():
+			t.Fatalf("stop process %d: %v", pid, context.Cause(ctx))
+		}
+	}
+}
+
+// running says that a thread of a process is not stopped.
+func running(t testing.TB, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("process %d has no threads (%v)", pid, err)
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		if state := stat[bytes.LastIndexByte(stat, ')')+1:]; !bytes.HasPrefix(state, []byte(" T")) {
+			return true
+		}
+	}
+	return false
 }

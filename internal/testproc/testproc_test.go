@@ -1,11 +1,14 @@
 package testproc
 
 import (
+	"errors"
+	"os"
 	"os/exec"
 	"runtime"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestLasting: a command that dies with its thread outlives the threads of others, which end with their goroutines.
@@ -32,5 +35,36 @@ func TestLasting(t *testing.T) {
 	}
 	if _, err := Lasting(exec.Command("/nowhere")); err == nil {
 		t.Error("what is not there was started")
+	}
+}
+
+// TestStop: a process that was stopped does nothing more, whatever it was doing.
+func TestStop(t *testing.T) {
+	for range 20 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		defer w.Close()
+		cmd := exec.Command("sh", "-c", "while :; do echo; done")
+		cmd.Stdout = w
+		id := Start(t, cmd)
+		Stop(t, id.PID)
+		if !id.Stopped() {
+			t.Fatal("it is not stopped")
+		}
+		// What it had written is taken, and nothing comes after that.
+		if err := syscall.SetNonblock(int(r.Fd()), true); err != nil {
+			t.Fatal(err)
+		}
+		buffer := make([]byte, 1<<16)
+		for err = nil; err == nil; {
+			_, err = syscall.Read(int(r.Fd()), buffer)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if n, err := syscall.Read(int(r.Fd()), buffer); !errors.Is(err, syscall.EAGAIN) {
+			t.Fatalf("it went on: %d bytes, %v", n, err)
+		}
 	}
 }
