@@ -55,15 +55,16 @@ func TestStop(t *testing.T) {
 			t.Fatal("it is not stopped")
 		}
 		// What it had written is taken, and nothing comes after that.
-		if err := syscall.SetNonblock(int(r.Fd()), true); err != nil {
+		fd := int(r.Fd()) // which has it block, each time
+		if err := syscall.SetNonblock(fd, true); err != nil {
 			t.Fatal(err)
 		}
 		buffer := make([]byte, 1<<16)
 		for err = nil; err == nil; {
-			_, err = syscall.Read(int(r.Fd()), buffer)
+			_, err = syscall.Read(fd, buffer)
 		}
 		time.Sleep(2 * time.Millisecond)
-		if n, err := syscall.Read(int(r.Fd()), buffer); !errors.Is(err, syscall.EAGAIN) {
+		if n, err := syscall.Read(fd, buffer); !errors.Is(err, syscall.EAGAIN) {
 			t.Fatalf("it went on: %d bytes, %v", n, err)
 		}
 	}
