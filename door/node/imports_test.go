@@ -24,7 +24,7 @@ var below = map[string]string{
 
 	"csi/attach":   "",
 	"csi/driver":   "csi/rpc",
-	"csi/mounts":   "claims csi/driver tokens",
+	"csi/mounts":   "claims csi/driver tokens usage",
 	"csi/nodeinfo": "csi/driver",
 	"csi/plugins":  "csi/rpc",
 	"csi/rpc":      "",

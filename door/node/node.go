@@ -231,13 +231,16 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	if n.listen, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen); err != nil {
 		return fmt.Errorf("serve the node's API: %w", err)
 	}
-	n.runner, err = runner.Open(ctx, runner.Options{
+	of := runner.Options{
 		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: n.objects, Claims: n.claimsOf,
 		Services: n.objects.Services, Handler: n.objects.Handler, Resources: admits,
 		Node: o.Name, HostIP: o.IP, ClusterDomain: o.ClusterDomain, DNS: n.resolver, Pod: n.cache.Get,
 		Changed: n.changed, Event: n.events.Pod, Watch: n.series, Logger: o.Logger,
-	})
-	if err != nil {
+	}
+	if n.csi != nil {
+		of.VolumeUse = n.csi.Use
+	}
+	if n.runner, err = runner.Open(ctx, of); err != nil {
 		return errors.Join(err, n.listen.Close())
 	}
 	n.runner.Reserve(admits.Take)

@@ -91,6 +91,8 @@ type Options struct {
 	Objects        Objects
 	// Claims are the claims of a pod, and the volumes of drivers, whose own directory is dir; nil has none.
 	Claims func(p *corev1.Pod, dir string) volume.Claims
+	// VolumeUse is what a driver tells of a volume of a pod, false for nothing; nil is that none tells.
+	VolumeUse func(uid types.UID, volume string) (usage.Volume, bool)
 	// Services are those of which a pod gets variables; nil is none.
 	Services func(ctx context.Context, uid types.UID) ([]*corev1.Service, error)
 	// Handler looks up the runtime handler of a RuntimeClass that a pod names (pod.Options); nil takes the name for it, as

@@ -83,7 +83,7 @@ func (r *Runner) Claims() map[types.NamespacedName]usage.Volume {
 	return all
 }
 
-// placed are a pod's volumes that are directories of the host: what a device holds only who has mounted it knows.
+// placed are a pod's volumes that lie on the host and of which it is known what they hold.
 func (r *Runner) placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 	var places map[string]volume.Place
 	if claims := p.Door().(*door).claims; claims != nil {
@@ -91,8 +91,8 @@ func (r *Runner) placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 	}
 	for i := range spec.Spec.Volumes {
 		v := &spec.Spec.Volumes[i]
-		if place, is := places[v.Name]; is && !place.Block && !place.Disk {
-			if one, ok := r.ofPlace(spec.Name, v, place.Path); ok {
+		if place, is := places[v.Name]; is {
+			if one, ok := r.ofPlace(spec, v, place); ok {
 				all = append(all, one)
 			}
 		}
@@ -100,15 +100,21 @@ func (r *Runner) placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 	return all
 }
 
-// ofPlace is what the file system of a volume that lies on the host tells.
-func (r *Runner) ofPlace(pod string, v *corev1.Volume, at string) (usage.Volume, bool) {
-	out, ok := r.systems.Of(at)
+// ofPlace is what a volume's driver tells of it, and else the file system that its directory lies on: what a device holds only who
+// has mounted it knows.
+func (r *Runner) ofPlace(pod *corev1.Pod, v *corev1.Volume, at volume.Place) (out usage.Volume, ok bool) {
+	if r.o.VolumeUse != nil {
+		out, ok = r.o.VolumeUse(pod.UID, v.Name)
+	}
+	if !ok && !at.Block && !at.Disk {
+		out, ok = r.systems.Of(at.Path)
+	}
 	out.Name = v.Name
 	switch {
 	case v.PersistentVolumeClaim != nil:
 		out.Claim = v.PersistentVolumeClaim.ClaimName
 	case v.Ephemeral != nil:
-		out.Claim = pod + "-" + v.Name // as its controller calls it
+		out.Claim = pod.Name + "-" + v.Name // as its controller calls it
 	}
 	return out, ok
 }

@@ -31,14 +31,19 @@ func (mounted) Changed() <-chan struct{}          { return nil }
 func (mounted) Unmount(context.Context) error     { return nil }
 func (mounted) Release()                          {}
 
-// TestUsagesOfClaims: volumes of claims are told of by their claims as long as a pod that runs has them, but for devices.
+// TestUsagesOfClaims: volumes of claims are told of by their claims as long as a pod that runs has them, but for devices of
+// which no driver tells.
 func TestUsagesOfClaims(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		has := mounted{places: map[string]volume.Place{
 			"data": {Path: w.dir}, "own": {Path: w.dir}, "device": {Path: "/dev", Block: true}, "disk": {Path: "/dev", Disk: true},
+			"told": {Path: "/dev", Block: true},
 			"gone": {Path: filepath.Join(w.dir, "none")},
 		}}
 		w.claims = func(*corev1.Pod, string) volume.Claims { return has }
+		w.use = func(of types.UID, volume string) (usage.Volume, bool) {
+			return usage.Volume{Capacity: 9, Files: usage.Files{Bytes: 5}}, of == uid && volume == "told"
+		}
 		w.Close()
 		w.open()
 		p := spec("p", uid)
@@ -47,6 +52,7 @@ func TestUsagesOfClaims(t *testing.T) {
 		}
 		p.Spec.Volumes = []corev1.Volume{
 			{Name: "data", VolumeSource: claim("c")}, {Name: "device", VolumeSource: claim("d")}, {Name: "disk", VolumeSource: claim("e")},
+			{Name: "told", VolumeSource: claim("t")},
 			{Name: "gone", VolumeSource: claim("g")},
 			{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 		}
@@ -55,9 +61,12 @@ func TestUsagesOfClaims(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		all := w.Claims()
+		if told := all[types.NamespacedName{Namespace: "default", Name: "t"}]; told.Capacity != 9 || told.Name != "told" || told.Claim != "t" {
+			t.Errorf("what a driver tells of: %+v", told)
+		}
 		for _, name := range []string{"c", "p-own"} {
 			v := all[types.NamespacedName{Namespace: "default", Name: name}]
-			if len(all) != 2 || v.Claim != name || v.Capacity == 0 || v.Bytes == 0 || v.Ephemeral {
+			if len(all) != 3 || v.Claim != name || v.Capacity == 0 || v.Bytes == 0 || v.Ephemeral {
 				t.Errorf("%s: %+v of %v", name, v, all)
 			}
 		}

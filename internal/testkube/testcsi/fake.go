@@ -36,6 +36,7 @@ type Fake struct {
 	requests  []proto.Message
 	staged    map[string]string // handles, by path
 	published map[string]string
+	use       *csi.NodeGetVolumeStatsResponse
 	busy      map[string]<-chan struct{} // of volumes with a call under way, closed when nobody waits for it
 	words     []*registration.RegistrationStatus
 	word      chan struct{}
@@ -47,6 +48,13 @@ func (f *Fake) Set(before func(ctx context.Context, call string) error, after fu
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.before, f.after = before, after
+}
+
+// Tell has the driver tell that of each volume's use.
+func (f *Fake) Tell(use ...*csi.VolumeUsage) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.use = &csi.NodeGetVolumeStatsResponse{Usage: use}
 }
 
 // Serve serves the driver below root, at plugins/NAME/csi.sock, and the registration in plugins_registry, until stop.
@@ -211,6 +219,18 @@ func (f *Fake) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVolu
 // NodeExpandVolume implements csi.NodeServer.
 func (f *Fake) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	return &csi.NodeExpandVolumeResponse{}, f.call(ctx, "expand", r.GetVolumeId(), r, func() error { return nil })
+}
+
+// NodeGetVolumeStats implements csi.NodeServer.
+func (f *Fake) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeStatsRequest) (out *csi.NodeGetVolumeStatsResponse, err error) {
+	err = f.call(ctx, "stats", r.GetVolumeId(), r, func() error {
+		if at := r.GetStagingTargetPath(); f.published[r.GetVolumePath()] != r.GetVolumeId() || at != "" && f.staged[at] != r.GetVolumeId() {
+			f.t.Errorf("volume %s is not at %s, or not staged at %q", r.GetVolumeId(), r.GetVolumePath(), at)
+		}
+		out = f.use
+		return nil
+	})
+	return out, err
 }
 
 // call has one call have its effect.

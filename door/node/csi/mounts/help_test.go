@@ -55,6 +55,13 @@ func (w *world) Write(p []byte) (int, error) {
 	return w.log.Write(p)
 }
 
+// logged is the log so far.
+func (w *world) logged() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.String()
+}
+
 // newWorld makes a driver that can all.
 func newWorld(t *testing.T, rules storagev1.CSIDriverSpec) *world {
 	t.Helper()

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
@@ -69,6 +70,7 @@ type Mounter struct {
 	mu      sync.Mutex
 	records map[key]*record // never changed, only replaced
 	damaged map[key]damaged
+	uses    map[key]usage.Volume // as drivers have told them last
 }
 
 // endWait is as long as a file system of the host has to answer elsewhere (place).
@@ -79,7 +81,10 @@ func Open(o Options) (*Mounter, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Mounter{o: o, records: map[key]*record{}, damaged: map[key]damaged{}, tokens: tokenCache{client: o.Client}, patience: endWait}
+	m := &Mounter{
+		o: o, records: map[key]*record{}, damaged: map[key]damaged{}, uses: map[key]usage.Volume{},
+		tokens: tokenCache{client: o.Client}, patience: endWait,
+	}
 	var err error
 	if m.boot, err = procid.BootID(); err != nil {
 		return nil, err
@@ -181,6 +186,7 @@ func (m *Mounter) forget(r *record) error {
 	}
 	m.mu.Lock()
 	delete(m.records, r.key())
+	delete(m.uses, r.key())
 	m.mu.Unlock()
 	if r.Attach {
 		m.o.Changed()

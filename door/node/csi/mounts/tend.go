@@ -22,8 +22,8 @@ const (
 	lastPause  = time.Minute
 )
 
-// Tend publishes volumes again whose drivers want that, and has those grow whose claims have grown, until ctx ends. Close waits
-// for what is under way then.
+// Tend publishes volumes again whose drivers want that, has those grow whose claims have grown, and asks what lies in them, until
+// ctx ends. Close waits for what is under way then.
 func (m *Mounter) Tend(ctx context.Context) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -104,11 +104,22 @@ func (m *Mounter) look(ctx context.Context, k key, rules storagev1.CSIDriverSpec
 	if a.driver == nil {
 		return nil // it comes again, or the pod ends
 	}
-	if !republishes(rules) || r.Block {
-		return a.expand(ctx)
+	if err := a.republish(ctx); err != nil {
+		return err
 	}
-	if r.Attach {
-		if a.public, err = m.o.Attached(ctx, r.Driver, r.Handle); err != nil {
+	if err = a.expand(ctx); timedOut(err) {
+		return err
+	}
+	return errors.Join(err, a.measure(ctx))
+}
+
+// republish publishes the volume once more, if its driver wants that.
+func (a *attempt) republish(ctx context.Context) (err error) {
+	if !republishes(a.rules) || a.r.Block {
+		return nil
+	}
+	if a.r.Attach {
+		if a.public, err = a.m.o.Attached(ctx, a.r.Driver, a.r.Handle); err != nil {
 			return err
 		}
 	}
@@ -116,13 +127,11 @@ func (m *Mounter) look(ctx context.Context, k key, rules storagev1.CSIDriverSpec
 		return err
 	}
 	request, err := a.request(ctx)
-	if err == nil {
-		_, err = a.driver.Node.NodePublishVolume(m.ctx, request)
-	}
-	if timedOut(err) {
+	if err != nil {
 		return err
 	}
-	return errors.Join(a.expand(ctx), err)
+	_, err = a.driver.Node.NodePublishVolume(a.m.ctx, request)
+	return err
 }
 
 // Sweep has the volumes unmounted of pods of which there is nothing else, beside the caller and until it succeeds. It is

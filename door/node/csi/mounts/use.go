@@ -1,0 +1,72 @@
+package mounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
+)
+
+// Use is what a driver has told last of a published volume: Tend asks each that can tell. It is false where nothing was told.
+func (m *Mounter) Use(uid types.UID, volume string) (usage.Volume, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	use, told := m.uses[key{uid, volume}]
+	return use, told
+}
+
+// measure asks the driver what lies in the volume. Where it does not tell, nothing is known. The caller holds the volume's lock.
+func (a *attempt) measure(ctx context.Context) error {
+	if !a.driver.Facts.Stats {
+		return nil
+	}
+	use, err := a.use(ctx)
+	a.m.mu.Lock()
+	defer a.m.mu.Unlock()
+	if err != nil {
+		delete(a.m.uses, a.r.key())
+		return err
+	}
+	a.m.uses[a.r.key()] = use
+	return nil
+}
+
+func (a *attempt) use(ctx context.Context) (use usage.Volume, err error) {
+	request := &csi.NodeGetVolumeStatsRequest{VolumeId: a.r.Handle, VolumePath: a.r.targetPath()}
+	if a.driver.Facts.Stage && !a.r.Inline {
+		request.StagingTargetPath = a.r.stagePath()
+	}
+	got, err := a.driver.Node.NodeGetVolumeStats(ctx, request)
+	if err != nil {
+		return use, err
+	}
+	if use, err = useOf(got); err != nil {
+		return use, fmt.Errorf("CSI driver %s: NodeGetVolumeStats: %w", a.r.Driver, err)
+	}
+	return use, nil
+}
+
+// useOf reads a driver's word. It may leave out what it does not know, but for a size.
+func useOf(told *csi.NodeGetVolumeStatsResponse) (use usage.Volume, err error) {
+	for _, one := range told.GetUsage() {
+		if one.GetTotal() < 0 || one.GetAvailable() < 0 || one.GetUsed() < 0 {
+			return use, fmt.Errorf("the driver tells a use of %d, %d available, of %d", one.GetUsed(), one.GetAvailable(), one.GetTotal())
+		}
+		total, available, used := uint64(one.GetTotal()), uint64(one.GetAvailable()), uint64(one.GetUsed())
+		switch one.GetUnit() {
+		case csi.VolumeUsage_BYTES:
+			use.Capacity, use.Available, use.Bytes = total, available, used
+		case csi.VolumeUsage_INODES:
+			use.AllInodes, use.InodesFree, use.Inodes = total, available, used
+		case csi.VolumeUsage_UNKNOWN:
+		}
+	}
+	if use.Capacity == 0 {
+		return use, errors.New("the driver tells no size of the volume")
+	}
+	return use, nil
+}

@@ -1,0 +1,77 @@
+package mounts
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/bulkhead-project/bulkhead/door/node/claims"
+	"github.com/bulkhead-project/bulkhead/door/node/usage"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// TestUse: what a driver tells of a volume is known until it tells no more, or the volume is gone. A word that cannot be true is
+// none, and a driver that cannot tell is not asked.
+func TestUse(t *testing.T) {
+	t.Parallel()
+	bytes := &csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES, Total: 100, Available: 60, Used: 30}
+	inodes := &csi.VolumeUsage{Unit: csi.VolumeUsage_INODES, Total: 9, Available: 6, Used: 3}
+	all := usage.Volume{Capacity: 100, Available: 60, AllInodes: 9, InodesFree: 6, Files: usage.Files{Bytes: 30, Inodes: 3}}
+	for _, tc := range []struct {
+		name   string
+		volume claims.Request
+		told   []*csi.VolumeUsage
+		silent bool
+		want   usage.Volume
+		log    string
+	}{
+		{name: "files", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes, inodes}, want: all},
+		{name: "a device", volume: persistent("u1", true), told: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: 7}}, want: usage.Volume{Capacity: 7}},
+		{name: "one of the pod's own", volume: inline("u1"), told: []*csi.VolumeUsage{bytes, inodes, {Total: 3}}, want: all},
+		{name: "nothing", volume: persistent("u1", false), log: "tells no size"},
+		{name: "less than nothing", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes, {Available: -1}}, log: "-1 available"},
+		{name: "cannot tell", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes}, silent: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testdeadline.Context(t, 5*time.Second)
+			w := newWorld(t, storagev1.CSIDriverSpec{VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{"Persistent", "Ephemeral"}})
+			w.facts.Stats = !tc.silent
+			w.driver.Tell(tc.told...)
+			if _, err := w.Mount(ctx, tc.volume); err != nil {
+				t.Fatal(err)
+			}
+			name := tc.volume.Volume
+			w.tend(ctx)
+			if use, told := w.Use("u1", name); use != tc.want || told != (tc.want.Capacity > 0) || !strings.Contains(w.logged(), tc.log) {
+				t.Errorf("%+v, %t; log: %s", use, told, w.logged())
+			}
+			w.driver.Set(func(_ context.Context, call string) error {
+				if call == "stats" {
+					return status.Error(codes.Internal, "no word")
+				}
+				return nil
+			}, nil)
+			w.tend(ctx)
+			if use, told := w.Use("u1", name); told || tc.silent == strings.Contains(w.logged(), "no word") {
+				t.Errorf("a driver that fails: %+v; log: %s", use, w.logged())
+			}
+			w.driver.Set(nil, nil)
+			w.tend(ctx)
+			if err := w.Unmount(ctx, "u1", name); err != nil {
+				t.Error(err)
+			}
+			w.tend(ctx)
+			if use, told := w.Use("u1", name); told {
+				t.Errorf("of a volume that is gone: %+v", use)
+			}
+			w.left()
+		})
+	}
+}
