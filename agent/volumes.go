@@ -106,7 +106,7 @@ func (a *Agent) blockAt(ctx context.Context, c *container, b containerv1.Block, 
 	if v.Group == 0 || d.owned != 0 {
 		return d.at, nil
 	}
-	if err := guesttree.Give(ctx, d.at, v.Group); err != nil {
+	if err := guesttree.Give(ctx, d.at, v.Group); err != nil && !errors.Is(err, guesttree.ErrKept) { // with which a kubelet's pod goes on
 		return "", fmt.Errorf("give disk %.64q to group %d: %w", b.Name, v.Group, err)
 	}
 	d.owned = v.Group

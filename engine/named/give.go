@@ -18,7 +18,8 @@ const giveWait = time.Minute
 // too. It does nothing if the top is so already, nor for an engine that is not root, whose pods know
 // no other group. No link that a pod has put there leads out of the volume, and no file is set-id after
 // it. ErrInvalid of a volume with more than guesttree.MaxLevels directories in each other, or with
-// more files than a minute suffices for: what lies within is given, and the next call begins anew.
+// more files than a minute suffices for: what lies within is given, and the next call begins anew. A file that nobody may
+// change stays as it is.
 func (s *Store) Give(ctx context.Context, name string, group int) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -34,6 +35,8 @@ func give(ctx context.Context, path string, group int) error {
 	defer cancel()
 	err := guesttree.Give(within, path, group)
 	switch {
+	case errors.Is(err, guesttree.ErrKept): // as with a kubelet the pod goes on
+		return nil
 	case errors.Is(err, guesttree.ErrBounds):
 		return fmt.Errorf("%w: more than %d directories lie in each other", ErrInvalid, guesttree.MaxLevels)
 	case err != nil && within.Err() != nil && ctx.Err() == nil:

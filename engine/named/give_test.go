@@ -48,6 +48,20 @@ func TestGive(t *testing.T) {
 			t.Error(diff)
 		}
 	}
+	// A file that nobody may change keeps no pod from its volume.
+	kept, err := os.Open(filepath.Join(at, "d/f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	flags := func(flags int) error { return unix.IoctlSetPointerInt(int(kept.Fd()), unix.FS_IOC_SETFLAGS, flags) }
+	if err := errors.Join(flags(unix.STATX_ATTR_IMMUTABLE), s.Give(t.Context(), "data", 98), flags(0)); err != nil {
+		t.Error(err)
+	}
+	want = []string{". 0:98 2775", "d 0:98 2770", "d/f 7:99 660", "link 0:98 777", "d/up 0:98 777"}
+	if diff := cmp.Diff(want, look()); diff != "" {
+		t.Error(diff)
+	}
 	info, err := os.Stat(outside)
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("outside: %v, %v", info, err)

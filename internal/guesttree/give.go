@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -16,22 +17,39 @@ var ErrKept = errors.New("some of its files cannot be given")
 // Give makes all files of a tree a group's, as a kubelet does for a pod's fsGroup: its members may read and
 // write what the owner may, and what is made in a directory is the group's too. It does nothing if the
 // top is so already. The top comes last, so that an attempt that was cut short is made again. No link
-// leads out of the tree, and no file is set-id after it. Of a tree with more than MaxLevels directories in
-// each other what lies within is given: ErrBounds. What nobody may change stays as it is, and all else is given: ErrKept.
+// leads out of the tree, nothing that is mounted in it is given, and no file is set-id after it. Of a tree with more than
+// MaxLevels directories in each other what lies within is given: ErrBounds. What nobody may change stays as it is, and all
+// else is given: ErrKept.
 func Give(ctx context.Context, path string, group int) error {
-	var top unix.Stat_t
-	if err := unix.Lstat(path, &top); err != nil {
-		return fmt.Errorf("look at %s: %w", path, err)
-	}
-	const full = unix.S_ISGID | 0o070
-	if int(top.Gid) == group && top.Mode&full == full {
-		return nil
-	}
-	return GiveAnyhow(ctx, path, group)
+	return giveBelow(ctx, path, group, false)
 }
 
 // GiveAnyhow is Give also of a tree whose top is the group's already.
 func GiveAnyhow(ctx context.Context, path string, group int) error {
+	return giveBelow(ctx, path, group, true)
+}
+
+func giveBelow(ctx context.Context, path string, group int, anyhow bool) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	top := os.NewFile(uintptr(fd), path)
+	defer top.Close()
+	return GiveAt(ctx, top, group, anyhow)
+}
+
+// GiveAt is Give, or GiveAnyhow, of the tree whose top is open, wherever it is by now. O_PATH suffices.
+func GiveAt(ctx context.Context, top *os.File, group int, anyhow bool) error {
+	at := int(top.Fd())
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return fmt.Errorf("look at %s: %w", top.Name(), err)
+	}
+	const full = unix.S_ISGID | 0o070
+	if !anyhow && int(st.Gid) == group && st.Mode&full == full {
+		return nil
+	}
 	kept := false
 	one := func(dir int, name string, _ *unix.Stat_t) error {
 		err := give(dir, name, group)
@@ -40,9 +58,9 @@ func GiveAnyhow(ctx context.Context, path string, group int) error {
 		}
 		return err
 	}
-	err := Walk(ctx, path, Bounds{Levels: MaxLevels}, one)
+	err := walk(ctx, top, Bounds{Levels: MaxLevels}, one)
 	if err == nil {
-		err = one(unix.AT_FDCWD, path, nil)
+		err = one(at, ".", nil)
 	}
 	if err == nil && kept {
 		err = ErrKept
@@ -51,10 +69,10 @@ func GiveAnyhow(ctx context.Context, path string, group int) error {
 }
 
 // give gives one file, by a descriptor: a pod may swap names meanwhile. One that another pod removes
-// is nobody's.
+// is nobody's, and what is mounted there is another tree's.
 func give(dir int, name string, group int) error {
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
+	fd, err := openat2(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EXDEV) {
 		return nil
 	}
 	if err != nil {

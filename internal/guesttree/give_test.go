@@ -45,3 +45,32 @@ func TestGiveKeeps(t *testing.T) {
 		}
 	}
 }
+
+// TestGiveAt: the tree that was opened is given, whatever is called so by then.
+func TestGiveAt(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	in := t.TempDir()
+	at, moved, other := filepath.Join(in, "at"), filepath.Join(in, "moved"), filepath.Join(in, "other")
+	for _, dir := range []string{at, other} {
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "f"), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	top, err := os.Open(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer top.Close()
+	const group = 4321
+	if err := errors.Join(os.Rename(at, moved), os.Symlink(other, at), GiveAt(t.Context(), top, group, false)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]uint32{moved: group, moved + "/f": group, other: 0, other + "/f": 0} {
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil || st.Gid != want {
+			t.Errorf("%s is of group %d: %v", path, st.Gid, err)
+		}
+	}
+}

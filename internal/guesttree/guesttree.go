@@ -39,10 +39,12 @@ func openLevel(dir int, name string) (level, error) {
 }
 
 func open(dir int, name string, flags uint64) (int, error) {
-	how := unix.OpenHow{
-		Flags:   flags | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-	}
+	return openat2(dir, name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC)
+}
+
+// openat2 opens what is on the same mount, and follows no link.
+func openat2(dir int, name string, flags uint64) (int, error) {
+	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV}
 	for {
 		fd, err := unix.Openat2(dir, name, &how)
 		if err != unix.EINTR {

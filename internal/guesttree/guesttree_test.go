@@ -187,6 +187,17 @@ func TestMounts(t *testing.T) {
 		if seen != 1 || err != nil {
 			t.Errorf("a tree that is mounted: %d seen, %v", seen, err)
 		}
+		// Nor is it given to a group.
+		const group = 4321
+		if err := GiveAnyhow(context.Background(), tree, group); err != nil {
+			t.Error(err)
+		}
+		for path, want := range map[string]uint32{tree: group, filepath.Join(tree, "a/f"): group, at: 0, filepath.Join(at, "f"): 0} {
+			var st unix.Stat_t
+			if err := unix.Stat(path, &st); err != nil || st.Gid != want {
+				t.Errorf("%s is of group %d: %v", path, st.Gid, err)
+			}
+		}
 		if err := Remove(context.Background(), tree); !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EBUSY) {
 			t.Error(err)
 		}

@@ -26,11 +26,22 @@ type Bounds struct {
 // bounds is so too: ErrBounds, after all that lies within.
 func Walk(ctx context.Context, path string, b Bounds, visit func(dir int, name string, st *unix.Stat_t) error) error {
 	// The way to the top is the caller's own, over whatever mounts.
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
-	levels := []level{{dir: os.NewFile(uintptr(fd), path), fd: fd}}
+	top := os.NewFile(uintptr(fd), path)
+	defer top.Close()
+	return walk(ctx, top, b, visit)
+}
+
+// walk is Walk from a directory that is open.
+func walk(ctx context.Context, top *os.File, b Bounds, visit func(dir int, name string, st *unix.Stat_t) error) error {
+	first, err := openLevel(int(top.Fd()), ".")
+	if err != nil {
+		return fmt.Errorf("open %s: %w", top.Name(), err)
+	}
+	levels := []level{first}
 	defer func() {
 		for _, l := range levels {
 			l.dir.Close()
