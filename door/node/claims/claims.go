@@ -73,7 +73,7 @@ type Keeper struct {
 	taking sync.Mutex // held while a volume becomes a pod's
 
 	mu   sync.Mutex
-	pods map[types.UID]*Volumes // with anything mounted or begun
+	pods map[types.UID]*Volumes // with anything mounted or begun, or of which that is not known
 }
 
 // New makes a keeper. The caller calls Close.
@@ -88,8 +88,21 @@ func New(o Options) *Keeper {
 
 // Close ends what is done beside callers. What is mounted stays mounted.
 func (k *Keeper) Close() {
+	k.mu.Lock()
 	k.stop()
+	k.mu.Unlock()
 	k.wg.Wait()
+}
+
+// beside does something that Close waits for. It is false after Close.
+func (k *Keeper) beside(do func()) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ctx.Err() != nil {
+		return false
+	}
+	k.wg.Go(do)
+	return true
 }
 
 // recordsDir is the directory of a pod's own directory with a file for each volume.
@@ -101,7 +114,7 @@ func (k *Keeper) Of(pod *corev1.Pod, dir string) *Volumes {
 	if err := v.read(); err != nil {
 		k.o.Logger.Error("what a pod has mounted cannot be read", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
 	}
-	if len(v.records) > 0 {
+	if len(v.known()) > 0 || v.notKnown() != nil {
 		k.keep(v)
 	}
 	return v
@@ -124,18 +137,6 @@ func (k *Keeper) drop(v *Volumes) {
 
 // Changed has the volumes that pods wait for be tried again now.
 func (k *Keeper) Changed() { k.changed.Tell() }
-
-// Requests are the volumes of CSI drivers that are mounted, or that something may be left of.
-func (k *Keeper) Requests() (all []Request) {
-	for _, v := range k.all() {
-		for name, r := range v.known() {
-			if r.ofDriver() {
-				all = append(all, v.request(name, r))
-			}
-		}
-	}
-	return all
-}
 
 func (k *Keeper) all() (all []*Volumes) {
 	k.mu.Lock()
@@ -167,13 +168,15 @@ func (k *Keeper) free(uid types.UID, pv *corev1.PersistentVolume) error {
 		if v.pod.UID == uid {
 			continue
 		}
+		unknown := v.notKnown() != nil
 		for _, r := range v.known() {
-			if r.damaged { // it may be this one
-				return fmt.Errorf("%w, perhaps: what pod %s/%s has is not known", errUsed, v.pod.Namespace, v.pod.Name)
-			}
+			unknown = unknown || r.damaged
 			if r.PV != nil && r.PV.UID == pv.UID {
 				return errUsed
 			}
+		}
+		if unknown { // it may have this one
+			return fmt.Errorf("%w, perhaps: what pod %s/%s has is not known", errUsed, v.pod.Namespace, v.pod.Name)
 		}
 	}
 	return nil

@@ -264,7 +264,7 @@ func TestTheNextProcess(t *testing.T) {
 	if got := begun.Of(w.pod, w.dir).Places(); len(got) > 0 {
 		t.Errorf("begun: %v", got)
 	}
-	if got := begun.Requests(); len(got) != 1 || got[0].PV.Spec.CSI.VolumeHandle != "h" || got[0].Volume != "v" || got[0].Pod.UID != "u1" {
+	if got := begun.all(); len(got) != 1 || got[0].known()["v"].PV.Spec.CSI.VolumeHandle != "h" {
 		t.Errorf("begun: %+v", got)
 	}
 	w.driver.mount = nil
@@ -360,9 +360,63 @@ func TestOnePodUnknown(t *testing.T) {
 	}
 }
 
-// TestRequests: a keeper tells of the volumes of drivers, of all pods, and of no others; pods that have gone have none, and a
-// volume of theirs is in nobody's way.
-func TestRequests(t *testing.T) {
+// TestUnreadRecords: a pod of which it is not known what it has may have the volume, until that is known.
+func TestUnreadRecords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	records := filepath.Join(w.dir, recordsDir)
+	if err := os.WriteFile(records, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := w.open(t)
+	first, pod := k.Of(w.pod, w.dir), podOf("u2")
+	second := k.Of(pod, t.TempDir())
+	for range 2 {
+		if _, err := second.Mount(t.Context(), pod); !errors.Is(err, errUsed) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := errors.Join(os.Remove(records), first.Unmount(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.Mount(t.Context(), pod); err != nil {
+		t.Errorf("when it is known: %v", err)
+	}
+}
+
+// TestUnusedVolume: a pod does not wait for a claim that none of its containers uses, whatever is the matter with it.
+func TestUnusedVolume(t *testing.T) {
+	t.Parallel()
+	for name, use := range map[string]func(*corev1.PodSpec){
+		"nobody":   func(*corev1.PodSpec) {},
+		"a mount":  func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v"}} },
+		"a device": func(s *corev1.PodSpec) { s.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v"}} },
+		"initially": func(s *corev1.PodSpec) {
+			s.InitContainers = s.Containers[:1:1]
+			s.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v"}}
+		},
+		"a debugger": func(s *corev1.PodSpec) {
+			s.EphemeralContainers = make([]corev1.EphemeralContainer, 1)
+			s.EphemeralContainers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v"}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.claim.Status.Phase = corev1.ClaimPending
+			w.pod.Spec.Containers[0].VolumeMounts = nil
+			use(&w.pod.Spec)
+			places, err := w.open(t).Of(w.pod, w.dir).Mount(t.Context(), w.pod)
+			if waits := errors.Is(err, errNotBound); waits != (name != "nobody") || len(places) > 0 {
+				t.Errorf("%v, %v", places, err)
+			}
+		})
+	}
+}
+
+// TestDriversVolumes: a driver is asked for its volumes, of all pods, and for no others. Pods that have gone have none.
+func TestDriversVolumes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
@@ -388,7 +442,7 @@ func TestRequests(t *testing.T) {
 		all = append(all, v)
 	}
 	told := func() (names []string) {
-		for _, r := range k.Requests() {
+		for _, r := range w.driver.mounts {
 			switch {
 			case r.Inline != nil:
 				names = append(names, string(r.Pod.UID)+" "+r.Inline.Driver)
@@ -407,8 +461,9 @@ func TestRequests(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := told(); len(got) > 0 || len(k.all()) > 0 {
-		t.Errorf("told of %q", got)
+	slices.Sort(w.driver.unmounts)
+	if got := w.driver.unmounts; !slices.Equal(got, []string{"u2/v", "u3/v"}) || len(k.all()) > 0 {
+		t.Errorf("unmounted %q, left %v", got, k.all())
 	}
 }
 
@@ -464,8 +519,8 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%d tries after a change", n)
 		}
 		time.Sleep(time.Minute)
-		if n := tries(); n != 5 || len(k.Requests()) > 0 {
-			t.Errorf("%d tries in the end, %v", n, k.Requests())
+		if n := tries(); n != 5 || len(k.all()) > 0 {
+			t.Errorf("%d tries in the end, %v", n, k.all())
 		}
 		k.Close()
 	})

@@ -77,7 +77,7 @@ func TestSilentDevice(t *testing.T) {
 	v := k.Of(w.pod, w.dir)
 	for range 3 {
 		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-		if place, err := v.disk(short, "v", record{PV: w.pv}); !errors.Is(err, context.DeadlineExceeded) {
+		if place, err := v.disk(short, record{PV: w.pv}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, %v", place, err)
 		}
 		cancel()
@@ -86,7 +86,7 @@ func TestSilentDevice(t *testing.T) {
 		t.Errorf("asked %d times", asked.Load())
 	}
 	close(answer)
-	if place, err := v.disk(ctx, "v", record{PV: w.pv}); err != nil || !place.Disk {
+	if place, err := v.disk(ctx, record{PV: w.pv}); err != nil || !place.Disk {
 		t.Errorf("%v, %v", place, err)
 	}
 }

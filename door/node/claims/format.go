@@ -26,8 +26,9 @@ const edge = 1 << 20
 const formatTimeout = 2 * time.Minute
 
 // disk finds a local PersistentVolume's device to have an ext4, or makes one on a device that is blank, as a kubelet does. The
-// host neither mounts it nor reads more of it than where its signature lies: the pod's VM mounts it.
-func (v *Volumes) disk(ctx context.Context, name string, r record) (Place, error) {
+// host neither mounts it nor reads more of it than where its signature lies: the pod's VM mounts it. A device that had a file
+// system when the pod got it is never formatted: a blank one in its place is another, or has lost what the pod wrote.
+func (v *Volumes) disk(ctx context.Context, r record) (Place, error) {
 	local := r.PV.Spec.Local
 	if fs := local.FSType; fs != nil && *fs != "" && *fs != ext4 {
 		return Place{}, fmt.Errorf("file system %q of %s: the VMs of this node mount %s alone", *fs, local.Path, ext4)
@@ -38,35 +39,33 @@ func (v *Volumes) disk(ctx context.Context, name string, r record) (Place, error
 	}
 	defer free()
 	switch {
-	case found == ext4 && !r.Formatting:
-	case found != "" && !r.Formatting:
+	case found == ext4:
+	case found != "":
 		return Place{}, fmt.Errorf("%s is neither blank nor has it %s", local.Path, ext4)
 	case r.ReadOnly:
 		return Place{}, errors.New("cannot mount unformatted disk " + local.Path + " as we are manipulating it in read-only mode")
+	case r.Place != nil:
+		return Place{}, fmt.Errorf("%s is blank, and had %s when the pod got it", local.Path, ext4)
 	default:
-		if err := v.format(ctx, name, r); err != nil {
+		if err := format(ctx, local.Path); err != nil {
 			return Place{}, err
 		}
 	}
 	return Place{Path: local.Path, Disk: true, ReadOnly: r.ReadOnly}, nil
 }
 
-// format makes a file system. That it does is written down before: what is half made is neither blank nor a file system. A pod
-// that ends meanwhile does not end it.
-func (v *Volumes) format(ctx context.Context, name string, r record) error {
-	r.Formatting = true
-	if err := v.save(name, r); err != nil {
-		return err
-	}
+// format makes a file system. What is half made is neither blank nor a file system, so nobody's. A pod that ends meanwhile does
+// not end it.
+func format(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), formatTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", r.PV.Spec.Local.Path)
+	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", path)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	if found, err := exec.LookPath("/usr/sbin/mkfs.ext4"); err == nil { // which may not be in the node's own PATH
 		cmd.Path, cmd.Err = found, nil
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("format %s: mkfs.ext4: %w: %.500q", r.PV.Spec.Local.Path, err, bytes.TrimSpace(out))
+		return fmt.Errorf("format %s: mkfs.ext4: %w: %.500q", path, err, bytes.TrimSpace(out))
 	}
 	return nil
 }

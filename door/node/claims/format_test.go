@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
 // TestDisk: a device that is blank is formatted, one with an ext4 is taken as it is, and any other is left alone.
@@ -29,7 +27,9 @@ func TestDisk(t *testing.T) {
 		"other end":     {func(d []byte) { d[size-1] = 1 }, func(*record) {}, false, "neither blank nor has it ext4"},
 		"other type":    {func([]byte) {}, func(r *record) { r.PV.Spec.Local.FSType = new("xfs") }, false, `file system "xfs" of`},
 		"blank to read": {func([]byte) {}, func(r *record) { r.ReadOnly = true }, false, "in read-only mode"},
-		"half made":     {func(d []byte) { d[4096] = 1 }, func(r *record) { r.Formatting = true }, true, ""},
+		"half made":     {func(d []byte) { d[4096] = 1 }, func(*record) {}, false, "neither blank nor has it ext4"},
+		"blank now":     {func([]byte) {}, func(r *record) { r.Place = &Place{} }, false, "is blank, and had ext4"},
+		"ext4 still":    {superblock, func(r *record) { r.Place = &Place{} }, false, ""},
 		"not there":     {nil, func(*record) {}, false, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestDisk(t *testing.T) {
 			w.pv.Spec.Local.Path = path
 			r := record{PV: w.pv}
 			tt.change(&r)
-			place, err := v.disk(t.Context(), "v", r)
+			place, err := v.disk(t.Context(), r)
 			if tt.says != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.says) {
 					t.Errorf("%v, want %q", err, tt.says)
@@ -65,12 +65,54 @@ func TestDisk(t *testing.T) {
 				if found, err := signature(path); err != nil || found != ext4 {
 					t.Errorf("formatted: %q, %v", found, err)
 				}
-				var kept record
-				if err := atomicfile.ReadJSON(filepath.Join(w.dir, "claims/v.json"), &kept); err != nil || !kept.Formatting || kept.Place != nil {
-					t.Errorf("written down before: %+v, %v", kept, err)
-				}
 			}
 		})
+	}
+}
+
+// TestFormattedOnce: a device that the pod has had is not formatted again before any later VM of it, although it is blank by then,
+// and what is on it is taken again when it is there.
+func TestFormattedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := filepath.Join(w.data, "disk")
+	if err := os.WriteFile(path, make([]byte, 16<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := record{PV: w.pv}
+	r.PV.Spec.Local.Path = path
+	mount := func() error {
+		v := w.open(t).Of(w.pod, w.dir)
+		if had, is := v.known()["v"]; is {
+			r = had
+		}
+		place, err := v.disk(t.Context(), r)
+		if err != nil {
+			return err
+		}
+		r.Place = &place
+		return v.save("v", r)
+	}
+	if err := mount(); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, make([]byte, len(written)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := mount(); err == nil || !strings.Contains(err.Error(), "is blank, and had ext4") {
+			t.Errorf("a blank device: %v", err)
+		}
+	}
+	if err := os.WriteFile(path, written, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.ReadFile(path); mount() != nil || err != nil || !bytes.Equal(now, written) {
+		t.Errorf("the device as it was: %v", err)
 	}
 }
 
@@ -84,13 +126,13 @@ func TestUnformatted(t *testing.T) {
 	}
 	v := w.open(t).Of(w.pod, w.dir)
 	w.pv.Spec.Local.Path = path
-	if place, err := v.disk(t.Context(), "v", record{PV: w.pv}); err == nil || !strings.Contains(err.Error(), "mkfs.ext4") {
+	if place, err := v.disk(t.Context(), record{PV: w.pv}); err == nil || !strings.Contains(err.Error(), "mkfs.ext4") {
 		t.Errorf("%v, %v", place, err)
 	}
 	if err := os.Truncate(path, 16<<20); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.disk(t.Context(), "v", v.known()["v"]); err != nil {
+	if _, err := v.disk(t.Context(), record{PV: w.pv}); err != nil {
 		t.Error(err)
 	}
 }

@@ -92,7 +92,7 @@ func (v *Volumes) local(ctx context.Context, name string, r record) (Place, erro
 		return Place{Path: path, Block: true, ReadOnly: r.ReadOnly}, err
 	}
 	if node, err := place.Look(ctx, path); err == nil && node.IsBlock() {
-		return v.disk(ctx, name, r)
+		return v.disk(ctx, r)
 	}
 	p, err := v.k.o.Places.Open(ctx, path, place.How{})
 	if err != nil {
@@ -104,11 +104,8 @@ func (v *Volumes) local(ctx context.Context, name string, r record) (Place, erro
 	}
 	// Once for each pod, not for each VM of it. Who is not root has pods that know no other group.
 	if group := fsGroup(v.pod); group != nil && r.Place == nil && !r.ReadOnly && os.Geteuid() == 0 {
-		give := guesttree.GiveAnyhow
-		if change := v.pod.Spec.SecurityContext.FSGroupChangePolicy; change != nil && *change == corev1.FSGroupChangeOnRootMismatch {
-			give = guesttree.Give
-		}
-		err := give(ctx, p.Path, int(*group))
+		change := v.pod.Spec.SecurityContext.FSGroupChangePolicy
+		err := guesttree.GiveAt(ctx, p.File, int(*group), change == nil || *change != corev1.FSGroupChangeOnRootMismatch)
 		switch {
 		case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // as with a kubelet the pod goes on
 			v.k.o.Logger.Warn("not all files of a volume are its pod's group's", "volume", name, "group", *group, "error", err)

@@ -20,8 +20,6 @@ type record struct {
 	PV       *corev1.PersistentVolume `json:"pv,omitempty"`
 	Block    bool                     `json:"block,omitempty"`
 	ReadOnly bool                     `json:"readOnly,omitempty"`
-	// Formatting: a file system is being made on it.
-	Formatting bool `json:"formatting,omitempty"`
 	// Place is where it lies; nil until it is mounted.
 	Place *Place `json:"place,omitempty"`
 	// damaged: only that there was a volume of this name is known.
@@ -36,21 +34,24 @@ const suffix = ".json"
 // trimmed is what is kept of a PersistentVolume.
 func trimmed(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	out := &corev1.PersistentVolume{Spec: *pv.Spec.DeepCopy()}
-	out.Name, out.UID, out.Annotations = pv.Name, pv.UID, maps.Clone(pv.Annotations)
+	out.Name, out.UID = pv.Name, pv.UID
 	return out
 }
 
-// read reads what an earlier process has left. A record that is damaged still names its volume.
+// read reads what an earlier process has left. A record that is damaged still names its volume. Where there is no list of records,
+// unread says why.
 func (v *Volumes) read() error {
 	list, err := os.ReadDir(v.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
 	if err != nil {
-		v.unread = fmt.Errorf("read the volumes' records: %w", err)
-		return v.unread
+		err = fmt.Errorf("read the volumes' records: %w", err)
+		v.mu.Lock()
+		v.unread = err
+		v.mu.Unlock()
+		return err
 	}
-	v.unread = nil
 	records := map[string]record{}
 	var damaged []error
 	for _, file := range list {
@@ -66,7 +67,7 @@ func (v *Volumes) read() error {
 		records[name] = r
 	}
 	v.mu.Lock()
-	v.records = records
+	v.records, v.unread = records, nil
 	v.mu.Unlock()
 	return errors.Join(damaged...)
 }

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
 	storagehelper "k8s.io/component-helpers/storage/volume"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // resolve finds what a volume is, by the API server. Its errors are a kubelet's.
@@ -30,7 +32,7 @@ func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, one *corev1.Volu
 		return record{}, fmt.Errorf("error processing PVC %s/%s: %w", pod.Namespace, name, err)
 	}
 	r := record{PV: trimmed(pv), ReadOnly: readOnly || onlyRead(pv)}
-	if r.Block, err = used(pod, one.Name, pv); err != nil {
+	if r.Block, err = block(pod, one.Name, pv); err != nil {
 		return record{}, err
 	}
 	return r, nil
@@ -96,23 +98,33 @@ func onePod(pv *corev1.PersistentVolume) bool {
 	return slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteOncePod)
 }
 
-// used tells whether a volume is used as a device, which it must be if it is one.
-func used(pod *corev1.Pod, name string, pv *corev1.PersistentVolume) (block bool, err error) {
-	block = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
-	check := func(mounts []corev1.VolumeMount, devices []corev1.VolumeDevice) {
-		mounted := slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return m.Name == name })
-		mapped := slices.ContainsFunc(devices, func(d corev1.VolumeDevice) bool { return d.Name == name })
-		switch {
-		case block && mounted:
-			err = fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", name)
-		case !block && mapped:
-			err = fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", name)
-		}
+// block tells whether a volume is used as a device, which it must be if it is one.
+func block(pod *corev1.Pod, name string, pv *corev1.PersistentVolume) (is bool, err error) {
+	is = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	switch mounted, mapped := uses(pod, name); {
+	case is && mounted:
+		err = fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", name)
+	case !is && mapped:
+		err = fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", name)
 	}
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			check(list[i].VolumeMounts, list[i].VolumeDevices)
-		}
+	return is, err
+}
+
+// used tells whether a container has a volume.
+func used(pod *corev1.Pod, name string) bool {
+	mounted, mapped := uses(pod, name)
+	return mounted || mapped
+}
+
+// uses tells whether a container has a volume mounted, and whether one has it as a device.
+func uses(pod *corev1.Pod, name string) (mounted, mapped bool) {
+	for c := range podspec.All(&pod.Spec) {
+		mounted = mounted || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name })
+		mapped = mapped || slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == name })
 	}
-	return block, err
+	for i := range pod.Spec.EphemeralContainers { // which have no devices
+		mounts := pod.Spec.EphemeralContainers[i].VolumeMounts
+		mounted = mounted || slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return m.Name == name })
+	}
+	return mounted, mapped
 }

@@ -16,15 +16,15 @@ import (
 
 // Volumes are those of one pod. It implements volume.Claims.
 type Volumes struct {
-	k      *Keeper
-	pod    *corev1.Pod // as it was given; of a pod whose record is damaged there is no more than its UID
-	dir    string
-	unread error // why it is not known what an earlier process has left
+	k   *Keeper
+	pod *corev1.Pod // as it was given; of a pod whose record is damaged there is no more than its UID
+	dir string
 
 	op chan struct{} // held by who mounts or unmounts
 
 	mu        sync.Mutex
 	records   map[string]record
+	unread    error // why it is not known what an earlier process has left
 	releasing bool
 }
 
@@ -55,7 +55,7 @@ func (v *Volumes) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Place,
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		one := &pod.Spec.Volumes[i]
-		if !volume.Claimed(&one.VolumeSource) {
+		if !volume.Claimed(&one.VolumeSource) || !used(pod, one.Name) { // nobody waits for what nobody uses, as with a kubelet
 			continue
 		}
 		if err := v.mount(ctx, pod, one); err != nil {
@@ -88,13 +88,23 @@ func (v *Volumes) begin(ctx context.Context) (done func(), err error) {
 		return nil, fmt.Errorf("the pod's volumes are being mounted or unmounted: %w", ctx.Err())
 	}
 	done = func() { <-v.op }
-	if v.unread != nil {
-		if err := v.read(); v.unread != nil {
+	if v.notKnown() != nil {
+		if err := v.read(); v.notKnown() != nil {
 			done()
 			return nil, err
 		}
+		if len(v.known()) == 0 {
+			v.k.drop(v)
+		}
 	}
 	return done, nil
+}
+
+// notKnown is why it is not known what the pod has, nil if it is.
+func (v *Volumes) notKnown() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.unread
 }
 
 // mount has one volume be there. The record is written before anything is mounted.
@@ -128,7 +138,7 @@ func (v *Volumes) mount(ctx context.Context, pod *corev1.Pod, one *corev1.Volume
 	if r.Place != nil && *r.Place == place {
 		return nil
 	}
-	r.Place, r.Formatting = &place, false
+	r.Place = &place
 	return v.save(one.Name, r)
 }
 
@@ -183,11 +193,10 @@ const (
 func (v *Volumes) Release() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.releasing || v.k.ctx.Err() != nil {
+	if v.releasing {
 		return
 	}
-	v.releasing = true
-	v.k.wg.Go(func() {
+	v.releasing = v.k.beside(func() {
 		v.release(v.k.ctx)
 		v.mu.Lock()
 		v.releasing = false
