@@ -3,6 +3,7 @@ package mounts
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -15,8 +16,10 @@ const maxDamaged = 1 << 20
 // damaged is a record that cannot be read.
 type damaged struct {
 	why error
-	// volume is the attached volume that it may be of, empty for none or one that is not known.
+	// volume is the one that it names, empty for one that is not known. It may be any then.
 	volume corev1.UniqueVolumeName
+	// attached says that the volume is known, and may be an attached one.
+	attached bool
 }
 
 // damage is why a record cannot be read, nil for none. One whose file somebody has removed is forgotten.
@@ -31,7 +34,7 @@ func (m *Mounter) damage(k key) error {
 		}
 	}
 	m.mu.Unlock()
-	if gone && d.volume != "" {
+	if gone && d.attached {
 		m.o.Changed()
 	}
 	if gone {
@@ -40,16 +43,36 @@ func (m *Mounter) damage(k key) error {
 	return d.why
 }
 
-// salvage is the volume that a damaged record names. Where the record ends before it says so, the volume is taken for attached.
-func salvage(path string) corev1.UniqueVolumeName {
+// unknown fails while a damaged record may be of the same volume as r: another pod may use what is staged.
+func (m *Mounter) unknown(r *record) error {
+	m.mu.Lock()
+	var keys []key
+	for k, d := range m.damaged {
+		if d.volume == "" || d.volume == UniqueName(r.Driver, r.Handle) {
+			keys = append(keys, k)
+		}
+	}
+	m.mu.Unlock()
+	for _, k := range keys {
+		if err := m.damage(k); err != nil {
+			const what = "the volume stays staged: pod %s may use it: %w; remove the file when it does not"
+			return fmt.Errorf(what, k.uid, err)
+		}
+	}
+	return nil
+}
+
+// salvage is what a damaged record tells of its volume. Where the record ends before it says whether the volume is attached, the
+// volume is taken for attached.
+func salvage(path string) (volume corev1.UniqueVolumeName, attached bool) {
 	f, err := os.Open(path)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	defer f.Close()
 	in := json.NewDecoder(io.LimitReader(f, maxDamaged))
 	if t, err := in.Token(); err != nil || t != json.Delim('{') {
-		return ""
+		return "", false
 	}
 	r := record{Attach: true}
 	for {
@@ -71,8 +94,8 @@ func salvage(path string) corev1.UniqueVolumeName {
 			break
 		}
 	}
-	if !r.Attach || r.Inline || !safeName.MatchString(r.Driver) || r.Handle == "" || len(r.Handle) > maxHandle {
-		return ""
+	if !safeName.MatchString(r.Driver) || r.Handle == "" || len(r.Handle) > maxHandle {
+		return "", false
 	}
-	return UniqueName(r.Driver, r.Handle)
+	return UniqueName(r.Driver, r.Handle), r.Attach && !r.Inline
 }

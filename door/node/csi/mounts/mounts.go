@@ -137,7 +137,9 @@ func (m *Mounter) read() error {
 		}
 		if err != nil {
 			uid, volume, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".json"), ",")
-			m.damaged[key{types.UID(uid), volume}] = damaged{err, salvage(path)}
+			lost := damaged{why: err}
+			lost.volume, lost.attached = salvage(path)
+			m.damaged[key{types.UID(uid), volume}] = lost
 			m.o.Logger.Error("what is left of a CSI volume is not known", "uid", uid, "volume", volume, "error", err)
 			continue
 		}
@@ -173,7 +175,7 @@ func (m *Mounter) save(r *record) error {
 	m.records[r.key()] = r
 	delete(m.damaged, r.key())
 	m.mu.Unlock()
-	if lost.volume != "" || r.Attach && (before == nil || !before.Attach) {
+	if lost.attached || r.Attach && (before == nil || !before.Attach) {
 		m.o.Changed()
 	}
 	return nil
@@ -237,7 +239,7 @@ func (m *Mounter) InUse() (names []corev1.UniqueVolumeName) {
 	}
 	m.mu.Lock()
 	for _, d := range m.damaged {
-		if d.volume != "" {
+		if d.attached {
 			names = append(names, d.volume)
 		}
 	}

@@ -104,9 +104,9 @@ func (a *attempt) unpublish(ctx context.Context, others []*record) error {
 	return a.step(func(r *record) { r.Phase, r.Owned = staged, false })
 }
 
-// unstage has the driver undo what it staged, if this was the last pod.
+// unstage has the driver undo what it staged, if this was the last pod. It fails while that is not known.
 func (a *attempt) unstage(ctx context.Context, others []*record) error {
-	if a.r.Inline {
+	if a.r.Inline || a.r.Phase < staging {
 		return nil
 	}
 	at := a.r.stagePath()
@@ -115,7 +115,10 @@ func (a *attempt) unstage(ctx context.Context, others []*record) error {
 			return nil
 		}
 	}
-	if a.r.Phase >= staging && a.driver.Facts.Stage {
+	if a.driver.Facts.Stage {
+		if err := a.m.unknown(a.r); err != nil {
+			return err
+		}
 		if err := a.step(func(r *record) { r.Phase, r.Staged = staging, false }); err != nil { // from now on it may not be staged
 			return err
 		}
