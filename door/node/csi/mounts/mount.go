@@ -58,6 +58,14 @@ func (m *Mounter) Mount(ctx context.Context, q claims.Request) (claims.Place, er
 var errClosed = errors.New("the node ends")
 
 func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error) {
+	done, err := m.locks.lock(ctx, m.file(next.key()))
+	if err != nil {
+		return claims.Place{}, err
+	}
+	defer done()
+	if err := ctx.Err(); err != nil { // Unmount may have been here, and nobody calls it again
+		return claims.Place{}, err
+	}
 	unlock, err := m.locks.lock(ctx, next.id())
 	if err != nil {
 		return claims.Place{}, err
@@ -105,10 +113,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if err := a.lives(); err != nil {
 		return err
 	}
-	if err := a.attach(ctx); err != nil {
-		return err
-	}
-	for _, step := range []func(context.Context) error{a.stage, a.publish, a.own} {
+	for _, step := range []func(context.Context) error{a.attach, a.stage, a.publish, a.own} {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ type Mounter struct {
 	stop    context.CancelFunc
 	all     sync.WaitGroup
 	flights singleflight.Group // of Unmount, by the record's file
-	locks   locks              // by volume
+	locks   locks              // by the record's file, of Mount and Unmount, and then by volume
 	tokens  tokenCache
 	tending sync.Map   // names of drivers with a round of Tend under way
 	tree    sync.Mutex // held while directories are made and removed that volumes share

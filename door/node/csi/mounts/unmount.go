@@ -44,6 +44,11 @@ func (m *Mounter) begin() bool {
 }
 
 func (m *Mounter) unmount(ctx context.Context, k key) error {
+	done, err := m.locks.lock(ctx, m.file(k)) // a Mount that was given up may be about to write its first record
+	if err != nil {
+		return err
+	}
+	defer done()
 	r := m.get(k)
 	if r == nil {
 		if err := m.damage(k); err != nil {
@@ -56,9 +61,7 @@ func (m *Mounter) unmount(ctx context.Context, k key) error {
 		return err
 	}
 	defer unlock()
-	if r = m.get(k); r == nil {
-		return nil
-	}
+	r = m.get(k) // Tend may have changed it
 	d := m.o.Driver(r.Driver)
 	if d == nil && r.Phase > begun {
 		return fmt.Errorf("driver name %s not found in the list of registered CSI drivers", r.Driver)
