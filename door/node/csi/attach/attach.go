@@ -20,6 +20,8 @@ import (
 const (
 	// wait bounds how long one is waited for.
 	wait = 2 * time.Minute
+	// callTimeout bounds each request.
+	callTimeout = 10 * time.Second
 	// firstPause and lastPause bound the pauses between looks at a VolumeAttachment, which a node may get and not watch.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Second
@@ -44,8 +46,11 @@ type Waiter struct{ o Options }
 // New makes a Waiter.
 func New(o Options) *Waiter { return &Waiter{o} }
 
-// errDetached is of a volume that nobody has attached.
-var errDetached = errors.New("it is not attached")
+// errDetached is of a volume that nobody has attached, errUnused of one that the API server does not know to be used.
+var (
+	errDetached = errors.New("it is not attached")
+	errUnused   = errors.New("the volume has not been added to the list of VolumesInUse in the node's status")
+)
 
 // Wait returns when the volume of that name and handle is attached, and what its attacher says to the driver. The node must
 // have been told to tell that it uses the volume.
@@ -56,7 +61,7 @@ func (w *Waiter) Wait(
 	defer cancel()
 	for {
 		changed := w.o.Changed()
-		if err = w.told(name); err == nil {
+		if err = w.told(w.o.Node(), name); err == nil {
 			break
 		}
 		select {
@@ -66,7 +71,10 @@ func (w *Waiter) Wait(
 		}
 	}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		if metadata, err = w.get(ctx, driver, handle); err == nil {
+		if err = w.confirm(ctx, name); err == nil {
+			metadata, err = w.get(ctx, driver, handle)
+		}
+		if err == nil {
 			return metadata, nil
 		}
 		timer := time.NewTimer(pause)
@@ -80,22 +88,38 @@ func (w *Waiter) Wait(
 	}
 }
 
-// told tells whether the API server has that the node uses the volume, and that the volume is attached.
-func (w *Waiter) told(name corev1.UniqueVolumeName) error {
-	node := w.o.Node()
+// told tells whether the API server has that the node uses the volume, and whether the Node says that it is attached.
+func (w *Waiter) told(node *corev1.Node, name corev1.UniqueVolumeName) error {
 	switch {
 	case node == nil:
 		return errors.New("the node is not registered")
 	case !w.o.InUse(name):
-		return errors.New("the volume has not been added to the list of VolumesInUse in the node's status")
+		return errUnused
 	case !slices.ContainsFunc(node.Status.VolumesAttached, func(v corev1.AttachedVolume) bool { return v.Name == name }):
 		return fmt.Errorf("the node's status says that %w", errDetached)
 	}
 	return nil
 }
 
+// confirm asks the API server itself, when it has been told that the node uses the volume. The Node of the watch may be of before,
+// and the volume may have been detached since. Nobody detaches one that is both used and attached.
+func (w *Waiter) confirm(ctx context.Context, name corev1.UniqueVolumeName) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	node, err := w.o.Client.CoreV1().Nodes().Get(ctx, w.o.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("get the Node: %w", err)
+	case !slices.Contains(node.Status.VolumesInUse, name): // it is another Node than the one that was told
+		return errUnused
+	}
+	return w.told(node, name)
+}
+
 // get looks at the VolumeAttachment.
 func (w *Waiter) get(ctx context.Context, driver, handle string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	name := fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+w.o.Name)))
 	got, err := w.o.Client.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
 	switch {

@@ -3,9 +3,11 @@ package attach
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/bulkhead-project/bulkhead/internal/broadcast"
 )
@@ -24,6 +28,7 @@ const name = corev1.UniqueVolumeName("kubernetes.io/csi/d^h")
 type world struct {
 	*Waiter
 	client  *fake.Clientset
+	fails   atomic.Bool // the API server does not tell of the Node
 	changed broadcast.Broadcast
 
 	mu    sync.Mutex
@@ -32,7 +37,10 @@ type world struct {
 }
 
 func newWorld() *world {
-	w := &world{client: fake.NewClientset()}
+	w := &world{client: fake.NewClientset(nodeWith(false, false))}
+	w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return w.fails.Load(), nil, errors.New("the API server fails")
+	})
 	w.Waiter = New(Options{
 		Client: w.client, Name: "node", Changed: w.changed.Next,
 		Node: func() *corev1.Node {
@@ -49,17 +57,40 @@ func newWorld() *world {
 	return w
 }
 
-// tells is another state of the Node. Its VolumesInUse are of before, and nobody may believe them.
-func (w *world) tells(inUse, attached bool) {
-	node := &corev1.Node{}
-	node.Status.VolumesInUse = []corev1.UniqueVolumeName{"other", name}
+// tells is another state of the Node, which the API server has as well.
+func (w *world) tells(t *testing.T, inUse, attached bool) {
+	t.Helper()
+	w.watched(inUse, attached)
+	w.serves(t, inUse, attached)
+}
+
+// watched is another Node of the watch. Its VolumesInUse are of before, and nobody may believe them.
+func (w *world) watched(inUse, attached bool) {
+	w.mu.Lock()
+	w.node, w.inUse = nodeWith(true, attached), inUse
+	w.mu.Unlock()
+	w.changed.Tell()
+}
+
+// serves has the API server have another Node.
+func (w *world) serves(t *testing.T, inUse, attached bool) {
+	t.Helper()
+	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), nodeWith(inUse, attached), ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nodeWith is a Node that uses the volume, or has it attached.
+func nodeWith(inUse, attached bool) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+	node.Status.VolumesInUse = []corev1.UniqueVolumeName{"other"}
+	if inUse {
+		node.Status.VolumesInUse = append(node.Status.VolumesInUse, name)
+	}
 	if attached {
 		node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: name}}
 	}
-	w.mu.Lock()
-	w.node, w.inUse = node, inUse
-	w.mu.Unlock()
-	w.changed.Tell()
+	return node
 }
 
 // attachment is the VolumeAttachment.
@@ -68,8 +99,8 @@ func attachment(status storagev1.VolumeAttachmentStatus) *storagev1.VolumeAttach
 	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: id}, Status: status}
 }
 
-// TestWaits: a volume is attached when the node tells that it uses it, the Node says that it is attached, and its
-// VolumeAttachment does; not sooner.
+// TestWaits: a volume is attached when the node tells that it uses it, the Node says that it is attached, that of the watch and
+// then that of the API server, and its VolumeAttachment does; not sooner.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,15 +122,49 @@ func TestWaits(t *testing.T) {
 			}
 		}
 		step("nothing", func() {})
-		step("attached and not told to be used", func() { w.tells(false, true) })
-		step("used and not attached", func() { w.tells(true, false) })
-		step("no VolumeAttachment", func() { w.tells(true, true) })
+		step("attached and not told to be used", func() { w.tells(t, false, true) })
+		step("used and not attached", func() { w.tells(t, true, false) })
+		step("used and only of the watch attached", func() { w.watched(true, true) })
+		step("the API server does not answer", func() { w.fails.Store(true); w.serves(t, true, true) })
+		step("no VolumeAttachment", func() { w.fails.Store(false) })
 		step("not attached yet", func() { w.create(t, storagev1.VolumeAttachmentStatus{}) })
 		w.update(t, storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"disk": "x"}})
 		time.Sleep(lastPause)
 		synctest.Wait()
 		if !done || err != nil || got["disk"] != "x" {
 			t.Errorf("%v, %v, %v", done, got, err)
+		}
+	})
+}
+
+// TestLateWatch: that a volume is attached counts where the API server's Node says so after it has been told that the volume is
+// used. What the watch says may be of before, when the volume was being detached.
+func TestLateWatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.watched(true, true)
+		w.create(t, storagev1.VolumeAttachmentStatus{Attached: true})
+		done := make(chan error, 1)
+		go func() {
+			_, err := w.Wait(t.Context(), name, "d", "h")
+			done <- err
+		}()
+		for what, serve := range map[string]func(){
+			"not used": func() { w.serves(t, false, true) }, "not attached": func() { w.serves(t, true, false) },
+		} {
+			serve()
+			time.Sleep(lastPause + time.Second)
+			synctest.Wait()
+			select {
+			case err := <-done:
+				t.Fatalf("the API server's Node has it %s: %v", what, err)
+			default:
+			}
+		}
+		w.serves(t, true, true)
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -127,11 +192,20 @@ func TestFails(t *testing.T) {
 		want string
 	}{
 		{"no node", func(*testing.T, *world) {}, "not registered"},
-		{"not told", func(_ *testing.T, w *world) { w.tells(false, false) }, "VolumesInUse"},
-		{"not attached", func(_ *testing.T, w *world) { w.tells(true, false) }, "the node's status says that it is not attached"},
-		{"no VolumeAttachment", func(_ *testing.T, w *world) { w.tells(true, true) }, "not found"},
+		{"not told", func(t *testing.T, w *world) { w.tells(t, false, false) }, "VolumesInUse"},
+		{"not attached", func(t *testing.T, w *world) { w.tells(t, true, false) }, "the node's status says that it is not attached"},
+		{"only of the watch attached", func(_ *testing.T, w *world) { w.watched(true, true) }, "VolumesInUse"},
+		{"attached before it was used", func(t *testing.T, w *world) {
+			w.watched(true, true)
+			w.serves(t, true, false)
+		}, "the node's status says that it is not attached"},
+		{"no answer", func(_ *testing.T, w *world) {
+			w.watched(true, true)
+			w.fails.Store(true)
+		}, "get the Node"},
+		{"no VolumeAttachment", func(t *testing.T, w *world) { w.tells(t, true, true) }, "not found"},
 		{"its attacher fails", func(t *testing.T, w *world) {
-			w.tells(true, true)
+			w.tells(t, true, true)
 			w.create(t, storagev1.VolumeAttachmentStatus{AttachError: &storagev1.VolumeError{Message: "no\x1bdisk"}})
 		}, "it is not attached: no?disk"},
 	} {
