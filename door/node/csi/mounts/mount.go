@@ -77,6 +77,9 @@ func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error)
 		return claims.Place{}, fmt.Errorf("volume %s of the pod is %s still: it is unmounted first", before.Volume, before.id())
 	case before != nil:
 		next.Attach, next.Phase, next.Staged, next.Owned = before.Attach, before.Phase, before.Staged, before.Owned
+		if before.Phase == published {
+			next.ReadOnly = before.ReadOnly
+		}
 	case m.damage(next.key()) != nil:
 		next.Phase = publishing // what was done is not known: all of it is undone at the end
 	}
@@ -84,7 +87,7 @@ func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error)
 	if err := a.run(ctx); err != nil {
 		return claims.Place{}, err
 	}
-	return claims.Place{Path: next.targetPath(), Block: next.Block, ReadOnly: next.ReadOnly}, nil
+	return claims.Place{Path: a.r.targetPath(), Block: a.r.Block, ReadOnly: a.r.ReadOnly}, nil
 }
 
 // rootOf is the directory below which a volume is mounted. While another pod has the volume that is its root, since a driver
@@ -236,8 +239,12 @@ func (a *attempt) shares() (is bool) {
 	return is
 }
 
-// publish has the driver mount the volume for the pod.
+// publish has the driver mount the volume for the pod. Where the pod has it by another name as well, it is mounted once, as that
+// name says.
 func (a *attempt) publish(ctx context.Context) error {
+	if o := a.twin(); o != nil && a.mounted() {
+		return a.step(func(r *record) { r.Phase, r.ReadOnly, r.Owned = published, o.ReadOnly, r.Owned || o.Owned })
+	}
 	at := a.r.targetPath()
 	if err := a.m.makeDirs(filepath.Dir(at)); err != nil {
 		return err
@@ -258,4 +265,14 @@ func (a *attempt) publish(ctx context.Context) error {
 		return err
 	}
 	return a.step(func(r *record) { r.Phase = published })
+}
+
+// twin is a record of the same volume that is published at the same path, nil for none.
+func (a *attempt) twin() *record {
+	for _, o := range a.m.others(a.r) {
+		if o.Phase == published && o.targetPath() == a.r.targetPath() {
+			return o
+		}
+	}
+	return nil
 }

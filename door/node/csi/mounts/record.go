@@ -41,8 +41,9 @@ type record struct {
 	Driver string `json:"driver"`
 	Handle string `json:"handle"`
 	// Inline says that the volume lives with its pod.
-	Inline        bool                              `json:"inline,omitempty"`
-	Block         bool                              `json:"block,omitempty"`
+	Inline bool `json:"inline,omitempty"`
+	Block  bool `json:"block,omitempty"`
+	// ReadOnly says how the volume is published, or is to be.
 	ReadOnly      bool                              `json:"readOnly,omitempty"`
 	FSType        string                            `json:"fsType,omitempty"`
 	Options       []string                          `json:"options,omitempty"`
