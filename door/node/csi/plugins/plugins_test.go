@@ -106,6 +106,21 @@ func TestComesAndGoes(t *testing.T) {
 	}
 }
 
+// TestNoEndpoint: a plugin that tells no endpoint serves at the socket of its registration.
+func TestNoEndpoint(t *testing.T) {
+	t.Parallel()
+	ctx := testdeadline.Context(t, 5*time.Second)
+	w := newWorld(t)
+	f := &testcsi.Fake{Info: &registration.PluginInfo{Type: registration.CSIPlugin, Name: "x", SupportedVersions: []string{"1.0.0"}}}
+	f.Serve(t, w.root, "one.testcsi")
+	if got := word(ctx, t, f); !got.GetPluginRegistered() {
+		t.Fatalf("told: %v", got)
+	}
+	if p := <-w.came; p.Endpoint != filepath.Join(w.root, "plugins_registry", "one.testcsi.sock") {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestDirectory: the plugins of a directory that is removed go, and those of the one that is made in its place come.
 func TestDirectory(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,7 @@ func (w *Watcher) attempt(ctx context.Context, socket string) (p Plugin, r *Regi
 	if err != nil {
 		return p, nil, fmt.Errorf("ask the plugin of %s for its name: %w", socket, err)
 	}
-	if p, err = w.check(info); err == nil {
+	if p, err = w.check(info, socket); err == nil {
 		r, err = w.o.Register(ctx, p)
 	}
 	word := &registration.RegistrationStatus{PluginRegistered: err == nil}
@@ -97,12 +98,12 @@ func (w *Watcher) attempt(ctx context.Context, socket string) (p Plugin, r *Regi
 	return p, r, err
 }
 
-// check refuses what no plugin may tell.
-func (w *Watcher) check(info *registration.PluginInfo) (p Plugin, err error) {
+// check refuses what no plugin may tell. One that tells no endpoint serves at the socket of its registration.
+func (w *Watcher) check(info *registration.PluginInfo, socket string) (p Plugin, err error) {
 	if info.GetType() != registration.CSIPlugin {
 		return p, fmt.Errorf("plugins of the type %q are %w", clip(info.GetType()), ErrUnsupported)
 	}
-	p = Plugin{Name: info.GetName(), Endpoint: info.GetEndpoint(), Versions: info.GetSupportedVersions()}
+	p = Plugin{Name: info.GetName(), Endpoint: cmp.Or(info.GetEndpoint(), socket), Versions: info.GetSupportedVersions()}
 	if len(p.Name) > maxName || !name.MatchString(p.Name) {
 		const why = "the name %q of a plugin is not like one of DNS, of at most %d characters: %w"
 		return Plugin{}, fmt.Errorf(why, clip(p.Name), maxName, ErrUnsupported)
