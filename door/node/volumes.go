@@ -69,7 +69,7 @@ func (n *node) drivers(ctx context.Context) {
 	}
 	n.csi.Sweep(n.runner.Has)
 	if err := n.csi.Run(ctx); err != nil {
-		n.o.Logger.Error("no CSI driver can register", "error", err)
+		n.o.Logger.Error("the CSI drivers of the node end", "error", err)
 	}
 }
 

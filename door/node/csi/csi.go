@@ -98,15 +98,15 @@ func New(o Options) (*Plugin, error) {
 	return p, nil
 }
 
-// Run has drivers register until ctx ends. What is mounted stays mounted.
-func (p *Plugin) Run(ctx context.Context) error {
+// Run has drivers register until ctx ends. What is mounted stays mounted. The error is of connections that did not close.
+func (p *Plugin) Run(ctx context.Context) (err error) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	all.Go(func() { p.teller.Run(ctx) })
 	all.Go(func() { p.Tend(ctx) })
-	err := p.watcher.Run(ctx)
+	p.watcher.Run(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, d := range p.drivers {

@@ -59,6 +59,8 @@ type Watcher struct {
 	o       Options
 	workers map[string]*worker // by socket, of Run alone
 	all     sync.WaitGroup
+	// open is fsnotify.NewWatcher.
+	open func() (*fsnotify.Watcher, error)
 }
 
 // worker has one socket registered.
@@ -79,53 +81,69 @@ func New(o Options) *Watcher {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Watcher{o: o, workers: map[string]*worker{}}
+	return &Watcher{o: o, workers: map[string]*worker{}, open: fsnotify.NewWatcher}
 }
 
 // Run watches until ctx ends, and returns when all plugins have been let go, without being unregistered: the next process
-// finds them. It returns an error if the directory cannot be watched.
-func (w *Watcher) Run(ctx context.Context) error {
+// finds them. While the directory cannot be watched it is read with growing pauses.
+func (w *Watcher) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer w.all.Wait()
 	defer cancel()
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch for plugins: %w", err)
-	}
-	defer watcher.Close()
-	if err := w.watch(watcher); err != nil {
-		return err
-	}
+	var (
+		watcher *fsnotify.Watcher // nil while there is none
+		events  <-chan fsnotify.Event
+		failed  <-chan error
+	)
+	defer func() {
+		if watcher != nil {
+			_ = watcher.Close()
+		}
+	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for pause := firstPause; ; {
 		select {
-		case <-watcher.Events:
+		case <-events:
 			timer.Reset(settle)
-		case err := <-watcher.Errors: // events may be lost
+		case err := <-failed: // events may be lost
 			w.o.Logger.Warn("watch for plugins", "error", err)
 			timer.Reset(settle)
 		case <-timer.C:
-			if err := w.watch(watcher); err != nil { // somebody may have removed it
-				w.o.Logger.Warn("plugins are looked for again", "error", err)
-				timer.Reset(lastPause)
+			var err error
+			if watcher, err = w.watch(watcher); watcher != nil {
+				events, failed = watcher.Events, watcher.Errors
+			}
+			if err != nil {
+				w.o.Logger.Warn("plugins are looked for again", "error", err, "after", pause)
+				timer.Reset(pause)
+				pause = min(2*pause, lastPause)
+			} else {
+				pause = firstPause
 			}
 			w.scan(ctx)
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }
 
-// watch watches the directory, which it makes if it is missing.
-func (w *Watcher) watch(watcher *fsnotify.Watcher) error {
+// watch watches the directory, which it makes if it is missing: somebody may have removed it. It makes a watcher where there is
+// none, and returns the one there is, also with an error.
+func (w *Watcher) watch(watcher *fsnotify.Watcher) (*fsnotify.Watcher, error) {
+	if watcher == nil {
+		var err error
+		if watcher, err = w.open(); err != nil {
+			return nil, fmt.Errorf("watch for plugins: %w", err)
+		}
+	}
 	if err := os.MkdirAll(w.o.Dir, 0o750); err != nil {
-		return fmt.Errorf("make the directory of plugins: %w", err)
+		return watcher, fmt.Errorf("make the directory of plugins: %w", err)
 	}
 	if err := watcher.Add(w.o.Dir); err != nil {
-		return fmt.Errorf("watch for plugins: %w", err)
+		return watcher, fmt.Errorf("watch for plugins: %w", err)
 	}
-	return nil
+	return watcher, nil
 }
 
 // scan compares the directory with the plugins there are.

@@ -3,14 +3,18 @@ package plugins
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
@@ -19,6 +23,7 @@ import (
 
 // world is a Watcher of a directory.
 type world struct {
+	*Watcher
 	t    *testing.T
 	root string
 	came chan Plugin
@@ -40,15 +45,18 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	w := &world{t: t, root: root, came: make(chan Plugin, 10), went: make(chan string, 10)}
-	ctx, cancel := context.WithCancel(t.Context())
-	watcher := New(Options{Dir: filepath.Join(root, "plugins_registry"), Root: root, Register: w.register})
-	done := make(chan error, 1)
-	go func() { done <- watcher.Run(ctx) }()
-	t.Cleanup(func() {
+	w.Watcher = New(Options{Dir: filepath.Join(root, "plugins_registry"), Root: root, Register: w.register})
+	return w
+}
+
+// runs has the Watcher watch until the test's end.
+func (w *world) runs() *world {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan struct{})
+	go func() { w.Run(ctx); close(done) }()
+	w.t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		<-done
 	})
 	return w
 }
@@ -83,7 +91,7 @@ func word(ctx context.Context, t *testing.T, f *testcsi.Fake) *registration.Regi
 func TestComesAndGoes(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
-	w := newWorld(t)
+	w := newWorld(t).runs()
 	for range 2 {
 		f := &testcsi.Fake{}
 		stop := f.Serve(t, w.root, "one.testcsi")
@@ -106,11 +114,94 @@ func TestComesAndGoes(t *testing.T) {
 	}
 }
 
+// TestWatchFails: plugins of a directory that can be read and not be watched register, and so do those of one that can be watched
+// again.
+func TestWatchFails(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		// fail has the directory not be watched until mend.
+		fail func(*world) (mend func())
+		// reads says that the directory can be read meanwhile.
+		reads bool
+	}{
+		{name: "no inotify", reads: true, fail: func(w *world) func() {
+			var mended atomic.Bool
+			open := w.open
+			w.open = func() (*fsnotify.Watcher, error) {
+				if !mended.Load() {
+					return nil, unix.EMFILE
+				}
+				return open()
+			}
+			return func() { mended.Store(true) }
+		}},
+		{name: "no directory", fail: func(w *world) func() {
+			if err := os.WriteFile(w.o.Dir, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := os.Remove(w.o.Dir); err != nil {
+					t.Error(err)
+				}
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testdeadline.Context(t, 10*time.Second)
+			w := newWorld(t)
+			var log testlog
+			w.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			mend := tc.fail(w)
+			w.runs()
+			for strings.Count(log.String(), "plugins are looked for again") < 2 {
+				if ctx.Err() != nil {
+					t.Fatalf("it is not tried again; log: %s", log.String())
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			register := func(name string) {
+				f := &testcsi.Fake{}
+				f.Serve(t, w.root, name)
+				if got := word(ctx, t, f); !got.GetPluginRegistered() {
+					t.Errorf("%s is told: %v", name, got)
+				}
+			}
+			if tc.reads {
+				register("read.testcsi")
+			}
+			mend()
+			register("one.testcsi")
+			register("two.testcsi")
+		})
+	}
+}
+
+// testlog is a log that may be read while it is written.
+type testlog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *testlog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *testlog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // TestNoEndpoint: a plugin that tells no endpoint serves at the socket of its registration.
 func TestNoEndpoint(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
-	w := newWorld(t)
+	w := newWorld(t).runs()
 	f := &testcsi.Fake{Info: &registration.PluginInfo{Type: registration.CSIPlugin, Name: "x", SupportedVersions: []string{"1.0.0"}}}
 	f.Serve(t, w.root, "one.testcsi")
 	if got := word(ctx, t, f); !got.GetPluginRegistered() {
@@ -125,7 +216,7 @@ func TestNoEndpoint(t *testing.T) {
 func TestDirectory(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
-	w := newWorld(t)
+	w := newWorld(t).runs()
 	first, second := &testcsi.Fake{}, &testcsi.Fake{}
 	first.Serve(t, w.root, "one.testcsi")
 	word(ctx, t, first)
@@ -145,7 +236,7 @@ func TestDirectory(t *testing.T) {
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
-	w := newWorld(t)
+	w := newWorld(t).runs()
 	first, second := &testcsi.Fake{}, &testcsi.Fake{}
 	first.Serve(t, w.root, "one.testcsi")
 	word(ctx, t, first)
@@ -167,7 +258,7 @@ func TestReplaced(t *testing.T) {
 // tried again.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t).runs()
 	in := func(path string) string { return filepath.Join(w.root, path) }
 	for name, tc := range map[string]struct {
 		info *registration.PluginInfo
@@ -210,7 +301,7 @@ func TestRefused(t *testing.T) {
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
-	w := newWorld(t)
+	w := newWorld(t).runs()
 	w.refuses(errors.New("a moment's fault"))
 	f := &testcsi.Fake{}
 	stop := f.Serve(t, w.root, "one.testcsi")
@@ -239,7 +330,7 @@ func TestAgain(t *testing.T) {
 func TestHuge(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
-	w := newWorld(t)
+	w := newWorld(t).runs()
 	huge := &testcsi.Fake{Info: &registration.PluginInfo{Type: "CSIPlugin", Name: strings.Repeat("x", 2*maxMessage)}}
 	huge.Serve(t, w.root, "huge.testcsi")
 	f := &testcsi.Fake{}
