@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,12 +56,11 @@ func failure(t *testing.T, block bool, call string, how trouble, restart, goesOn
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
 	w := newWorld(t, storagev1.CSIDriverSpec{})
-	failed := false
+	var failed atomic.Bool
 	fail := func(ctx context.Context, now string) error {
-		if now != call || failed {
+		if now != call || failed.Swap(true) {
 			return nil
 		}
-		failed = true
 		return how.do(ctx)
 	}
 	if how.late {
