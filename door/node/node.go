@@ -238,7 +238,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		Changed: n.changed, Event: n.events.Pod, Watch: n.series, Logger: o.Logger,
 	}
 	if n.csi != nil {
-		of.VolumeUse = n.csi.Use
+		of.VolumeUse, of.VolumeAbsent = n.csi.Use, n.csi.Absent
 	}
 	if n.runner, err = runner.Open(ctx, of); err != nil {
 		return errors.Join(err, n.listen.Close())

@@ -193,6 +193,7 @@ type world struct {
 	// claims are theirs; nil is none.
 	claims func(*corev1.Pod, string) volume.Claims
 	use    func(types.UID, string) (usage.Volume, bool)
+	absent func(types.UID, string) bool
 	usages func(context.Context) ([]usage.Pod, error)
 	// handler looks up RuntimeClasses; nil is nobody.
 	handler func(context.Context, types.UID) (string, error)
@@ -221,7 +222,8 @@ func (w *world) open() {
 		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"),
 		Backend: Backend{Runtime: w.runtime, Images: w.runtime, Dial: refused, Usages: w.usages},
 		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: w.known, Changed: w.tell,
-		Resources: w.resources, Claims: w.claims, VolumeUse: w.use, Handler: w.handler, Watch: w.watch, Logger: slog.New(slog.DiscardHandler),
+		Resources: w.resources, Claims: w.claims, VolumeUse: w.use, VolumeAbsent: w.absent, Handler: w.handler, Watch: w.watch,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -93,6 +93,8 @@ type Options struct {
 	Claims func(p *corev1.Pod, dir string) volume.Claims
 	// VolumeUse is what a driver tells of a volume of a pod, false for nothing; nil is that none tells.
 	VolumeUse func(uid types.UID, volume string) (usage.Volume, bool)
+	// VolumeAbsent tells whether a volume of a pod is a driver's that is not mounted; nil is that none is.
+	VolumeAbsent func(uid types.UID, volume string) bool
 	// Services are those of which a pod gets variables; nil is none.
 	Services func(ctx context.Context, uid types.UID) ([]*corev1.Service, error)
 	// Handler looks up the runtime handler of a RuntimeClass that a pod names (pod.Options); nil takes the name for it, as

@@ -101,12 +101,13 @@ func (r *Runner) placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 }
 
 // ofPlace is what a volume's driver tells of it, and else the file system that its directory lies on: what a device holds only who
-// has mounted it knows.
+// has mounted it knows. While a driver's volume is not mounted its directory is on a file system of the host's.
 func (r *Runner) ofPlace(pod *corev1.Pod, v *corev1.Volume, at volume.Place) (out usage.Volume, ok bool) {
 	if r.o.VolumeUse != nil {
 		out, ok = r.o.VolumeUse(pod.UID, v.Name)
 	}
-	if !ok && !at.Block && !at.Disk {
+	absent := r.o.VolumeAbsent != nil && r.o.VolumeAbsent(pod.UID, v.Name)
+	if !ok && !absent && !at.Block && !at.Disk {
 		out, ok = r.systems.Of(at.Path)
 	}
 	out.Name = v.Name

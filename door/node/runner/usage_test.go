@@ -32,18 +32,19 @@ func (mounted) Unmount(context.Context) error     { return nil }
 func (mounted) Release()                          {}
 
 // TestUsagesOfClaims: volumes of claims are told of by their claims as long as a pod that runs has them, but for devices of
-// which no driver tells.
+// which no driver tells, and what a driver has not mounted.
 func TestUsagesOfClaims(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		has := mounted{places: map[string]volume.Place{
 			"data": {Path: w.dir}, "own": {Path: w.dir}, "device": {Path: "/dev", Block: true}, "disk": {Path: "/dev", Disk: true},
-			"told": {Path: "/dev", Block: true},
+			"told": {Path: "/dev", Block: true}, "absent": {Path: w.dir},
 			"gone": {Path: filepath.Join(w.dir, "none")},
 		}}
 		w.claims = func(*corev1.Pod, string) volume.Claims { return has }
 		w.use = func(of types.UID, volume string) (usage.Volume, bool) {
 			return usage.Volume{Capacity: 9, Files: usage.Files{Bytes: 5}}, of == uid && volume == "told"
 		}
+		w.absent = func(of types.UID, volume string) bool { return of == uid && volume == "absent" }
 		w.Close()
 		w.open()
 		p := spec("p", uid)
@@ -52,7 +53,7 @@ func TestUsagesOfClaims(t *testing.T) {
 		}
 		p.Spec.Volumes = []corev1.Volume{
 			{Name: "data", VolumeSource: claim("c")}, {Name: "device", VolumeSource: claim("d")}, {Name: "disk", VolumeSource: claim("e")},
-			{Name: "told", VolumeSource: claim("t")},
+			{Name: "told", VolumeSource: claim("t")}, {Name: "absent", VolumeSource: claim("a")},
 			{Name: "gone", VolumeSource: claim("g")},
 			{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 		}

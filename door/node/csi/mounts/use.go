@@ -19,6 +19,20 @@ func (m *Mounter) Use(uid types.UID, volume string) (usage.Volume, bool) {
 	return use, told
 }
 
+// Absent tells whether a volume is a driver's that is not mounted, as after a boot of the host. What lies at its place is the
+// host's then. Where that is not known, it is absent.
+func (m *Mounter) Absent(uid types.UID, volume string) bool {
+	m.mu.Lock()
+	r := m.records[key{uid, volume}]
+	_, lost := m.damaged[key{uid, volume}]
+	m.mu.Unlock()
+	if r == nil || r.Phase != published {
+		return lost || r != nil
+	}
+	is, err := mounted(r.targetPath())
+	return err != nil || !is
+}
+
 // measure asks the driver what lies in the volume. Where it does not tell, nothing is known. The caller holds the volume's lock.
 func (a *attempt) measure(ctx context.Context) error {
 	if !a.driver.Facts.Stats {

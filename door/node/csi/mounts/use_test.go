@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	storagev1 "k8s.io/api/storage/v1"
@@ -74,4 +75,58 @@ func TestUse(t *testing.T) {
 			w.left()
 		})
 	}
+}
+
+// TestAbsent: a volume is absent from before it is mounted until it is not mounted any more, but for the time between. One
+// that no driver has is not.
+func TestAbsent(t *testing.T) {
+	t.Parallel()
+	ctx := testdeadline.Context(t, 5*time.Second)
+	w := newWorld(t, storagev1.CSIDriverSpec{})
+	q := persistent("u1", false)
+	absent := func(when string, want bool) {
+		t.Helper()
+		if got := w.Absent("u1", "v"); got != want {
+			t.Errorf("%s: %v", when, got)
+		}
+	}
+	mount := func() {
+		t.Helper()
+		if _, err := w.Mount(ctx, q); err != nil {
+			t.Error(err)
+		}
+	}
+	unmounted := func() {
+		t.Helper()
+		if err := unix.Unmount(w.list()[0].targetPath(), 0); err != nil {
+			t.Error(err)
+		}
+		w.driver.Reboot()
+	}
+	absent("before", false)
+	w.driver.Set(func(context.Context, string) error { return status.Error(codes.Internal, "no") }, nil)
+	if _, err := w.Mount(ctx, q); err == nil {
+		t.Error("mounted")
+	}
+	absent("not mounted yet", true)
+	w.mounts(q)
+	mount()
+	absent("mounted", false)
+	w.open()
+	absent("in the next process", false)
+	unmounted()
+	absent("unmounted outside", true)
+	w.reboot()
+	absent("after a boot", true)
+	mount()
+	absent("mounted again", false)
+	w.spoil("u1", func(string) string { return "" })
+	w.open()
+	absent("not known", true)
+	mount()
+	if err := w.Unmount(ctx, "u1", "v"); err != nil {
+		t.Error(err)
+	}
+	absent("unmounted", false)
+	w.left()
 }
