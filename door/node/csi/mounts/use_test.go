@@ -33,7 +33,8 @@ func TestUse(t *testing.T) {
 		log    string
 	}{
 		{name: "files", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes, inodes}, want: all},
-		{name: "a device", volume: persistent("u1", true), told: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: 7}}, want: usage.Volume{Capacity: 7}},
+		{name: "a device", volume: persistent("u1", true), told: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: 7}},
+			want: usage.Volume{Capacity: 7}},
 		{name: "one of the pod's own", volume: inline("u1"), told: []*csi.VolumeUsage{bytes, inodes, {Total: 3}}, want: all},
 		{name: "nothing", volume: persistent("u1", false), log: "tells no size"},
 		{name: "less than nothing", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes, {Available: -1}}, log: "-1 available"},
