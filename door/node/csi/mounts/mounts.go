@@ -247,12 +247,3 @@ func (m *Mounter) InUse() (names []corev1.UniqueVolumeName) {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
-
-// Pods are the pods of which there are volumes, each once.
-func (m *Mounter) Pods() (uids []types.UID) {
-	for _, r := range m.list() {
-		uids = append(uids, r.UID)
-	}
-	slices.Sort(uids)
-	return slices.Compact(uids)
-}
