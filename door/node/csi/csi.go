@@ -164,16 +164,19 @@ func (p *Plugin) register(ctx context.Context, q plugins.Plugin) (*plugins.Regis
 	}}, nil
 }
 
-// enter asks a driver for what it can do, and takes its name if that is free.
+// enter asks a driver for what it can do, and gives it its name. One that cannot have the name is not asked.
 func (p *Plugin) enter(ctx context.Context, name string, d *registered) (err error) {
-	if err := p.take(name, d, false); err != nil {
+	p.mu.Lock()
+	err = p.free(name, d)
+	p.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	if d.Facts, err = d.client.Ask(ctx); err != nil {
 		return err
 	}
 	d.Node = d.client
-	if err := p.take(name, d, true); err != nil {
+	if err := p.take(name, d); err != nil {
 		return err
 	}
 	if err = p.teller.Add(ctx, name, d.Facts); err != nil {
@@ -182,20 +185,25 @@ func (p *Plugin) enter(ctx context.Context, name string, d *registered) (err err
 	return err
 }
 
-// take refuses a driver whose name is another one's, unless its version is higher, and then gives it the name.
-func (p *Plugin) take(name string, d *registered, really bool) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	has := p.drivers[name]
-	if has != nil && !has.version.LessThan(d.version) {
+// free fails while a driver's name is another one's, unless its own version is higher. The caller holds mu.
+func (p *Plugin) free(name string, d *registered) error {
+	if has := p.drivers[name]; has != nil && !has.version.LessThan(d.version) {
 		return fmt.Errorf("another CSI driver %s is already registered with a higher supported version: %q", name, has.version)
 	}
-	if really {
-		if has != nil {
-			p.older[name] = append(p.older[name], has)
-		}
-		p.drivers[name] = d
+	return nil
+}
+
+// take gives a driver its name, if that is free.
+func (p *Plugin) take(name string, d *registered) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.free(name, d); err != nil {
+		return err
 	}
+	if has := p.drivers[name]; has != nil {
+		p.older[name] = append(p.older[name], has)
+	}
+	p.drivers[name] = d
 	return nil
 }
 
