@@ -36,7 +36,7 @@ func TestFirstAddsAreNotLimited(t *testing.T) {
 }
 
 // TestObjectGoesAfterTheVM: the object is there until the machine has nothing of the pod any more,
-// and its end was told.
+// and its end was told. It is deleted by its UID, and at once.
 func TestObjectGoesAfterTheVM(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		p := pod("p", "1")
@@ -53,6 +53,22 @@ func TestObjectGoesAfterTheVM(t *testing.T) {
 		synctest.Wait()
 		if w.has(p) || w.Has("1") || w.count("report 1") != 1 || !w.released["1"] {
 			t.Errorf("its end: %v", w.calls)
+		}
+		deletions := 0
+		for _, a := range w.client.Actions() {
+			d, ok := a.(clienttesting.DeleteAction)
+			if !ok {
+				continue
+			}
+			deletions++
+			o := d.GetDeleteOptions()
+			if o.Preconditions == nil || o.Preconditions.UID == nil || *o.Preconditions.UID != "1" ||
+				o.GracePeriodSeconds == nil || *o.GracePeriodSeconds != 0 {
+				t.Errorf("deleted with %s", &o)
+			}
+		}
+		if deletions != 1 {
+			t.Errorf("%d deletions", deletions)
 		}
 	})
 }
