@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -286,6 +287,39 @@ func TestFailedDoesNotRun(t *testing.T) {
 		if end := c.State.Terminated; c.Ready || *c.Started || end == nil || end.ExitCode != 137 || !end.StartedAt.Equal(&began) ||
 			d.State.Terminated == nil || d.State.Terminated.ExitCode != 3 {
 			t.Errorf("told: %+v and %+v", c, d)
+		}
+	})
+}
+
+// TestAddressesStay: a pod of whose addresses the machine knows no more, as after its end, keeps those that were told last, as
+// with a kubelet; another one takes their place.
+func TestAddressesStay(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, tt := range []struct {
+			phase corev1.PodPhase
+			ips   []corev1.PodIP
+			want  []corev1.PodIP
+		}{
+			{phase: corev1.PodPending},
+			{phase: corev1.PodRunning, ips: []corev1.PodIP{{IP: "10.0.0.1"}}, want: []corev1.PodIP{{IP: "10.0.0.1"}}},
+			{
+				phase: corev1.PodRunning, ips: []corev1.PodIP{{IP: "10.0.0.2"}, {IP: "fd00::2"}},
+				want: []corev1.PodIP{{IP: "10.0.0.2"}, {IP: "fd00::2"}},
+			},
+			{phase: corev1.PodSucceeded, want: []corev1.PodIP{{IP: "10.0.0.2"}, {IP: "fd00::2"}}},
+		} {
+			now := corev1.PodStatus{Phase: tt.phase, PodIPs: tt.ips}
+			if len(tt.ips) > 0 {
+				now.PodIP = tt.ips[0].IP
+			}
+			w.set(now)
+			got, first := w.live().Status, ""
+			if len(tt.want) > 0 {
+				first = tt.want[0].IP
+			}
+			if got.Phase != tt.phase || got.PodIP != first || !slices.Equal(got.PodIPs, tt.want) {
+				t.Errorf("%s with %v: %s, told %q, %v", tt.phase, tt.ips, got.Phase, got.PodIP, got.PodIPs)
+			}
 		}
 	})
 }
