@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +66,8 @@ func TestImagePolicies(t *testing.T) {
 	}
 }
 
+// TestPullsBackOffAndKeepTheirCause: a container whose image cannot be pulled says why for as long as it waits, and no other one
+// waits for it.
 func TestPullsBackOffAndKeepTheirCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -74,7 +77,8 @@ func TestPullsBackOffAndKeepTheirCause(t *testing.T) {
 		pod.Spec.Containers[0].Image = "away:1"
 		s := supervise(t, fake, pod)
 		waiting := s.Status().ContainerStatuses[0].State.Waiting
-		if waiting == nil || waiting.Message == "" || waiting.Reason != images.ReasonPull && waiting.Reason != images.ReasonBackOff {
+		if waiting == nil || waiting.Reason != images.ReasonPull && waiting.Reason != images.ReasonBackOff ||
+			!strings.Contains(waiting.Message, "registry is gone") {
 			t.Fatalf("waiting %+v", waiting)
 		}
 		// The other container does not wait for it.
@@ -83,6 +87,11 @@ func TestPullsBackOffAndKeepTheirCause(t *testing.T) {
 		}
 		if status := s.after(time.Second); status.Phase != corev1.PodPending || state(status.ContainerStatuses[0]) != "waiting ImagePullBackOff" {
 			t.Errorf("phase %s, %s", status.Phase, state(status.ContainerStatuses[0]))
+		}
+		const pause = `Back-off pulling image "away:1": `
+		waiting = s.Status().ContainerStatuses[0].State.Waiting
+		if !strings.HasPrefix(waiting.Message, pause) || !strings.Contains(waiting.Message, "registry is gone") {
+			t.Errorf("waiting in a pause: %q", waiting.Message)
 		}
 		s.after(65 * time.Second) // 10 + 20 s, and then 40
 		if got := len(fake.called("PullImage")); got != 3 {
@@ -146,6 +155,75 @@ func TestImagesArePulledAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// five has a pod of five containers and as many images, whose pulls fail together that number of times.
+func five(t *testing.T, fake *fakeCRI, fail int) (s *supervised, together func()) {
+	t.Helper()
+	pod, gate := testpod.New("Always", "a", "b", "c", "d", "e"), make(chan struct{})
+	for i := range pod.Spec.Containers {
+		image := fmt.Sprint("away:", i)
+		pod.Spec.Containers[i].Image, fake.hold[image] = image, gate
+		fake.pulls[image] = slices.Repeat([]error{errors.New("registry is gone")}, fail)
+	}
+	s = supervise(t, fake, pod)
+	if got := len(fake.called("PullImage")); got != 5 {
+		t.Errorf("%d pulls are under way", got)
+	}
+	return s, func() { close(gate) }
+}
+
+// TestAllPullsFailAtOnce: a pod whose five pulls fail at the same moment, and again, runs when they succeed.
+func TestAllPullsFailAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		s, together := five(t, fake, 2)
+		together()
+		for _, c := range s.after(0).ContainerStatuses {
+			if c.State.Waiting == nil || !strings.Contains(c.State.Waiting.Message, "registry is gone") {
+				t.Errorf("%s: %+v", c.Name, c.State)
+			}
+		}
+		status := s.after(35 * time.Second) // 10 and 20 s
+		for _, c := range status.ContainerStatuses {
+			if state(c) != "running" {
+				t.Errorf("%s is %s", c.Name, state(c))
+			}
+		}
+		if n := len(fake.called("PullImage")); n != 15 || status.Phase != corev1.PodRunning {
+			t.Errorf("%s after %d pulls", status.Phase, n)
+		}
+	})
+}
+
+// TestStopWhileAllPullsFail: a pod whose pulls fail ends at once when it is stopped: between their failures, while five of
+// them arrive, and before they do, when they fail because of its end.
+func TestStopWhileAllPullsFail(t *testing.T) {
+	for name, before := range map[string]func(together func()){
+		"between": func(together func()) {
+			together()
+			time.Sleep(time.Minute)
+		},
+		"meanwhile": func(together func()) { together() },
+		"before":    func(func()) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, together := five(t, newFake(), 100)
+				before(together)
+				began := time.Now()
+				if err := s.Stop(t.Context(), 30*time.Second); err != nil {
+					t.Error(err)
+				}
+				if err := s.end(); err != nil || time.Since(began) > time.Second {
+					t.Errorf("%v after %v", err, time.Since(began))
+				}
+				if phase := s.Status().Phase; phase != corev1.PodFailed {
+					t.Errorf("it is %s", phase)
+				}
+			})
+		})
+	}
 }
 
 func TestAlwaysPullsBeforeEachStart(t *testing.T) {

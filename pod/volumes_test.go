@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,9 @@ func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 		if got := state(c); got != "waiting CreateContainerConfigError" || c.State.Waiting.Message != `secret "keys" not found` {
 			t.Fatalf("%s: %+v", got, c.State.Waiting)
 		}
+		if got := s.told("MandatorySecretNotFound"); !slices.Equal(got, []string{`main: Secret "keys" not found`}) {
+			t.Errorf("told %q, events %v", got, s.reasons())
+		}
 		if err := set.Put(nil, []*corev1.Secret{testpod.Secret("keys", "key", "hush")}); err != nil {
 			t.Fatal(err)
 		}
@@ -79,6 +83,72 @@ func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 	})
 }
 
+// TestMissingObjectsAreTold: what the variables of a container refer to and do not get is an event of that container, a
+// warning, and the container starts without what is optional.
+func TestMissingObjectsAreTold(t *testing.T) {
+	type all = corev1.EnvFromSource
+	type one = corev1.EnvVarSource
+	object, yes := corev1.LocalObjectReference{Name: "gone"}, new(true)
+	there := corev1.LocalObjectReference{Name: "there"}
+	const waits = "waiting CreateContainerConfigError"
+	for _, tt := range []struct {
+		reason, message string
+		all             *all // of an object's keys, or
+		one             *one // of them
+		state           string
+	}{
+		{
+			reason: "MandatorySecretNotFound", message: `Secret "gone" not found`, state: waits,
+			all: &all{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: object}},
+		},
+		{
+			reason: "OptionalSecretNotFound", message: `Secret "gone" not found`, state: "running",
+			all: &all{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: object, Optional: yes}},
+		},
+		{
+			reason: "MandatoryConfigMapNotFound", message: `ConfigMap "gone" not found`, state: waits,
+			all: &all{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: object}},
+		},
+		{
+			reason: "OptionalConfigMapNotFound", message: `ConfigMap "gone" not found`, state: "running",
+			all: &all{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: object, Optional: yes}},
+		},
+		{
+			reason: "MandatorySecretKeyNotFound", message: `key "k" not found in Secret "there"`, state: waits,
+			one: &one{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: there, Key: "k"}},
+		},
+		{
+			reason: "OptionalConfigMapKeyNotFound", message: `key "k" not found in ConfigMap "there"`, state: "running",
+			one: &one{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: there, Key: "k", Optional: yes}},
+		},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				set := testpod.Set(t, []*corev1.ConfigMap{testpod.ConfigMap("there")}, []*corev1.Secret{testpod.Secret("there")})
+				pod := testpod.New("Always", "main", "other")
+				if tt.all != nil {
+					pod.Spec.Containers[1].EnvFrom = []corev1.EnvFromSource{*tt.all}
+				} else {
+					pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: "KEY", ValueFrom: tt.one}}
+				}
+				s := supervise(t, newFake(), pod, func(o *Options) { o.Objects, o.VolumeDir = set, dir })
+				if got := state(s.Status().ContainerStatuses[1]); got != tt.state {
+					t.Errorf("%s, want %s", got, tt.state)
+				}
+				if got := s.told(tt.reason); !slices.Equal(got, []string{"other: " + tt.message}) {
+					t.Errorf("told %q, events %v", got, s.reasons())
+				}
+				for _, e := range s.events {
+					if e.Reason == tt.reason && !e.Warning {
+						t.Errorf("no warning: %+v", e)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestAMissingObjectFailsFast: where nobody waits.
 func TestAMissingObjectFailsFast(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
@@ -97,6 +167,9 @@ func TestAMissingObjectFailsFast(t *testing.T) {
 			if err := s.end(); !errors.Is(err, ErrStart) || !errors.Is(err, volume.ErrNotFound) || !strings.Contains(err.Error(),
 				`configmap "settings" not found`) {
 				t.Errorf("%s: %v", name, err)
+			}
+			if got := s.told("MandatoryConfigMapNotFound"); len(got) > 0 {
+				t.Errorf("%s: told %q beside the error", name, got)
 			}
 		})
 	}
