@@ -190,6 +190,8 @@ type world struct {
 	watch     Watch
 	changes   atomic.Int64 // of which the runner's owner was told
 	there     types.UID    // of the pod that the API server has, empty for none
+	// conditions are those that the API server has of that pod.
+	conditions []corev1.PodCondition
 	// claims are theirs; nil is none.
 	claims func(*corev1.Pod, string) volume.Claims
 	use    func(types.UID, string) (usage.Volume, bool)
@@ -240,7 +242,9 @@ func (w *world) known(uid types.UID) *corev1.Pod {
 	if w.there == "" || uid != w.there {
 		return nil
 	}
-	return spec("p", uid)
+	p := spec("p", uid)
+	p.Status.Conditions = w.conditions
+	return p
 }
 
 // spec is a pod of one container.
