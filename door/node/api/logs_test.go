@@ -57,8 +57,46 @@ func (m managed) Find(_, name string) *manager.Pod {
 	}
 	return nil
 }
-func (m managed) Pods() []*manager.Pod                           { return m.All() }
-func (managed) Status(types.UID) (s corev1.PodStatus, told bool) { return s, false }
+func (m managed) Pods() []*manager.Pod { return m.All() }
+func (m managed) Status(uid types.UID) (s corev1.PodStatus, told bool) {
+	p, err := m.Get(uid)
+	if err != nil {
+		return s, false
+	}
+	return p.Status(), true
+}
+
+// open has a manager of the pods in a directory.
+func open(t *testing.T, dir string, runtime scarce) managed {
+	t.Helper()
+	m, err := manager.Open(t.Context(), manager.Options{
+		Dir: filepath.Join(dir, "pods"), VolumeDir: filepath.Join(dir, "volumes"), Runtime: runtime, ByUID: true,
+		Door: func(*manager.Pod) manager.Door { return door{runtime} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return managed{m}
+}
+
+// add has a pod "job" that runs, and one "late" that waits for its image.
+func (m managed) add(t *testing.T) {
+	t.Helper()
+	for name, image := range map[string]string{"job": "here:1", "late": "nowhere:1"} {
+		p, err := m.Add(manager.Record{Pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("00000000-" + name)},
+			Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{
+				{Name: "c", Image: image, ImagePullPolicy: corev1.PullIfNotPresent},
+			}},
+		}}, manager.Objects{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Run()
+	}
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
 
 // TestLogsOfPods: a container's log is told while it runs and when it has ended, by the next process as well, and never of
 // one that has not run.
@@ -66,17 +104,7 @@ func TestLogsOfPods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir, runtime := t.TempDir(), scarce{testcri.New(0)}
-		open := func() managed {
-			m, err := manager.Open(t.Context(), manager.Options{
-				Dir: filepath.Join(dir, "pods"), VolumeDir: filepath.Join(dir, "volumes"), Runtime: runtime, ByUID: true,
-				Door: func(*manager.Pod) manager.Door { return door{runtime} },
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return managed{m}
-		}
-		pods := open()
+		pods := open(t, dir, runtime)
 		defer func() { pods.Close() }()
 		ask := func(when, path string, code int, text string) {
 			t.Helper()
@@ -87,20 +115,7 @@ func TestLogsOfPods(t *testing.T) {
 				t.Errorf("%s: %d, %q", when, w.Code, w.Body)
 			}
 		}
-		for name, image := range map[string]string{"job": "here:1", "late": "nowhere:1"} {
-			p, err := pods.Add(manager.Record{Pod: &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("00000000-" + name)},
-				Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{
-					{Name: "c", Image: image, ImagePullPolicy: corev1.PullIfNotPresent},
-				}},
-			}}, manager.Objects{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.Run()
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pods.add(t)
 		job := pods.Find("default", "job")
 		log := filepath.Join(job.Dir(), "logs", "c", "0.log")
 		if err := os.WriteFile(log, []byte("2026-01-02T03:04:05.000000006Z stdout F done\n"), 0o600); err != nil {
@@ -121,7 +136,7 @@ func TestLogsOfPods(t *testing.T) {
 		}
 		ask("one that ended and never ran", "late/c", http.StatusBadRequest, `container "c" in pod "late" is terminated`)
 		pods.Close()
-		pods = open()
+		pods = open(t, dir, runtime)
 		ask("one that ended under an earlier process", "job/c", http.StatusOK, "done\n")
 		ask("its run before", "job/c?previous=true", http.StatusBadRequest, "not found")
 		ask("one that never ran under an earlier process", "late/c", http.StatusBadRequest, "is terminated")
