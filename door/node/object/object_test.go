@@ -62,19 +62,28 @@ func get(t *testing.T, client *fake.Clientset) *corev1.Node {
 	return got.(*corev1.Node)
 }
 
-// TestRegisters: the Node is made with its labels and taints, and its lease is renewed every ten seconds and
-// goes with it.
+// TestRegisters: the Node is made with its labels and taints, and its lease, of 40 seconds, is renewed every ten seconds
+// and goes with it.
 func TestRegisters(t *testing.T) {
 	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)
+	var renewals atomic.Int32
+	client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		renewals.Add(1)
+		return false, nil, nil
+	})
 	inWorld(t, client, ready, func(t *testing.T, _ *Keeper) {
 		node := get(t, client)
 		if node.Labels["a"] != "b" || len(node.Spec.Taints) != 1 || node.Status.Conditions[0].Status != corev1.ConditionTrue {
 			t.Errorf("node: %+v", node)
 		}
+		before := renewals.Load()
 		time.Sleep(time.Minute)
 		synctest.Wait()
+		if n := renewals.Load() - before; n < 5 || n > 7 {
+			t.Errorf("renewed %d times in a minute", n)
+		}
 		lease, err := client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "node", metav1.GetOptions{})
-		if err != nil || time.Since(lease.Spec.RenewTime.Time) > renewEvery+time.Second || *lease.Spec.LeaseDurationSeconds != 40 ||
+		if err != nil || time.Since(lease.Spec.RenewTime.Time) > 11*time.Second || *lease.Spec.LeaseDurationSeconds != 40 ||
 			len(lease.OwnerReferences) != 1 {
 			t.Errorf("lease: %+v, %v", lease, err)
 		}
