@@ -79,6 +79,76 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// TestPath: a container's PATH counts before its image's, and where neither has one it is the default.
+func TestPath(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		container, image string
+		want             string
+	}{
+		{name: "neither", want: "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		{name: "the image's", image: "/opt/image", want: "PATH=/opt/image"},
+		{name: "the container's", container: "/opt/own", want: "PATH=/opt/own"},
+		{name: "the container's over the image's", container: "/opt/own", image: "/opt/image", want: "PATH=/opt/own"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			config, image := container(), imagev1.ImageConfig{Env: []string{"LANG=C"}}
+			if tt.image != "" {
+				image.Env = append(image.Env, "PATH="+tt.image)
+			}
+			if tt.container != "" {
+				config.Envs = []*runtimeapi.KeyValue{{Key: "PATH", Value: []byte(tt.container)}}
+			}
+			spec, err := Container(Input{ID: "c1", Container: config, Image: image})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, variable := range spec.Process.Env {
+				if strings.HasPrefix(variable, "PATH=") {
+					got = append(got, variable)
+				}
+			}
+			if !slices.Equal(got, []string{tt.want}) {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestWorkingDirectory: a container's working directory counts before its image's, where neither has one it is the root, and a
+// relative one is refused.
+func TestWorkingDirectory(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		container, image string
+		want             string // empty for an error
+	}{
+		{name: "neither", want: "/"},
+		{name: "the image's", image: "/srv/image", want: "/srv/image"},
+		{name: "the container's", container: "/srv/own", want: "/srv/own"},
+		{name: "the container's over the image's", container: "/srv/own", image: "/srv/image", want: "/srv/own"},
+		{name: "the container's over the image's that is relative", container: "/srv/own", image: "srv", want: "/srv/own"},
+		{name: "the container's is relative", container: "srv", image: "/srv/image"},
+		{name: "the image's is relative", image: "srv"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			config := container()
+			config.WorkingDir = tt.container
+			spec, err := Container(Input{ID: "c1", Container: config, Image: imagev1.ImageConfig{WorkingDir: tt.image}})
+			if tt.want == "" {
+				if !errors.Is(err, oci.ErrInvalid) {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
+			if err != nil || spec.Process.Cwd != tt.want {
+				t.Errorf("%+v, %v, want %q", spec, err, tt.want)
+			}
+		})
+	}
+}
+
 func TestUser(t *testing.T) {
 	type security = runtimeapi.LinuxContainerSecurityContext
 	const strict = runtimeapi.SupplementalGroupsPolicy_Strict
