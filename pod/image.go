@@ -82,6 +82,7 @@ func (r *run) ensurePull(ctx context.Context, p pull) bool {
 				if p.c != nil && p.c.kind == podspec.Ephemeral || !r.fail(ErrImage, failed.Err) {
 					r.event(p.c, true, "Failed", failed.Message)
 				}
+				r.await(ctx, p)
 				return
 			}
 			*state = imageState{image: found}
@@ -89,4 +90,23 @@ func (r *run) ensurePull(ctx context.Context, p pull) bool {
 		}
 	})
 	return false
+}
+
+// await has an image that was not there, and could not be pulled, be taken as soon as it has come otherwise.
+func (r *run) await(ctx context.Context, p pull) {
+	failed := p.state.failure
+	absent := failed.reason == images.ReasonPull && p.policy != corev1.PullAlways || failed.reason == images.ReasonNeverPull
+	if r.o.Arrival == nil || !absent {
+		return
+	}
+	until, cancel := context.WithDeadline(ctx, p.state.retry.Until(failed.at))
+	r.beside(ctx, func() func() {
+		defer cancel()
+		come := r.o.Arrival(until, p.name)
+		return func() {
+			if come && p.state.failure == failed {
+				p.state.failure = nil
+			}
+		}
+	})
 }

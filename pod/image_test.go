@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod/images"
@@ -237,4 +238,54 @@ func TestAlwaysPullsBeforeEachStart(t *testing.T) {
 			t.Errorf("%d pulls for two starts", got)
 		}
 	})
+}
+
+// TestImageArrives: a pod whose pull has failed has its image as soon as another pod has pulled it, whatever its pause, and one that
+// wants it pulled each time goes on waiting, as does one that waits for another image.
+func TestImageArrives(t *testing.T) {
+	for _, tt := range []struct {
+		policy corev1.PullPolicy
+		image  string
+		want   string
+		pulls  int
+	}{
+		{"IfNotPresent", "away:1", "running", 3},
+		{"Never", "away:1", "running", 2},
+		{"Always", "away:1", "waiting ImagePullBackOff", 3},
+		{"IfNotPresent", "other:1", "waiting ImagePullBackOff", 3},
+		{"Never", "other:1", "waiting ErrImageNeverPull", 2},
+	} {
+		t.Run(string(tt.policy)+" "+tt.image, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFake()
+				gone := errors.New("registry is gone")
+				fake.pulls["away:1"], fake.pulls["other:1"] = []error{gone}, []error{gone}
+				if tt.image == "away:1" && tt.policy != corev1.PullNever {
+					fake.pulls["away:1"] = []error{gone, gone}
+				}
+				shared := &images.Arrivals{ImageManagerService: fake}
+				of := func(name, image string, policy corev1.PullPolicy) *supervised {
+					pod := testpod.New("Always", "main")
+					pod.Name, pod.UID = name, types.UID(name)
+					pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = image, policy
+					return supervise(t, fake, pod, func(o *Options) { o.Images, o.Arrival = shared, shared.Wait })
+				}
+				other := of("first", "away:1", "IfNotPresent")
+				other.after(5 * time.Second)
+				waits := of("waits", tt.image, tt.policy)
+				if got := state(waits.after(0).ContainerStatuses[0]); !strings.HasPrefix(got, "waiting ") {
+					t.Fatalf("it is %s", got)
+				}
+				if got := state(other.after(6 * time.Second).ContainerStatuses[0]); got != "running" {
+					t.Fatalf("the pod that pulls is %s", got)
+				}
+				if got := state(waits.Status().ContainerStatuses[0]); got != tt.want {
+					t.Errorf("it is %s, want %s", got, tt.want)
+				}
+				if got := len(fake.called("PullImage")); got != tt.pulls {
+					t.Errorf("%d pulls", got)
+				}
+			})
+		})
+	}
 }

@@ -31,7 +31,8 @@ var below = map[string]string{
 // allowed is what of Bulkhead's lies below the CRI's interfaces and is known to
 // packages of pod all the same.
 var allowed = []string{
-	"api/annotations", "api/container/v1", "api/runtime/v1", "internal/place", "oci", "volume", "volume/atomicdir", "volume/layout",
+	"api/annotations", "api/container/v1", "api/runtime/v1", "internal/broadcast", "internal/place", "oci",
+	"volume", "volume/atomicdir", "volume/layout",
 }
 
 // Package pod stands on the CRI's interfaces: it works over any runtime only as

@@ -23,6 +23,9 @@ type Options struct {
 
 	Runtime internalapi.RuntimeService
 	Images  internalapi.ImageManagerService
+	// Arrival, if set, waits until an image is in the store of Images, which others pull into as well, and is false when ctx
+	// has ended before: a pod whose pull has failed takes it then.
+	Arrival func(ctx context.Context, image string) bool
 	// Watch tells of the events of Runtime, which pods share; nil is one of the pod's own.
 	Watch *watch.Watch
 	// Claims, if set, are the pod's volumes that are claims or a driver's. Mount is called before each sandbox is

@@ -40,7 +40,7 @@ func (r *Runner) door(p *manager.Pod) manager.Door {
 // Configure implements manager.Door.
 func (d *door) Configure(o *pod.Options) error {
 	node := &d.r.o
-	o.Runtime, o.Images = node.Backend.Runtime, node.Backend.Images
+	o.Runtime, o.Images, o.Arrival = node.Backend.Runtime, d.r.images, d.r.images.Wait
 	o.Dial, o.Pauses, o.Resume, o.Allocatable = node.Backend.Dial, node.Backend.Pauses, node.Backend.Resume, node.Backend.Allocatable
 	o.SeccompDir, o.NodeName, o.HostIP, o.ClusterDomain = node.SeccompDir, node.Node, node.HostIP, node.ClusterDomain
 	o.Objects, o.Claims, o.Places = d.take(), d.claims, node.Backend.Places

@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/images"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
@@ -123,6 +124,7 @@ type Options struct {
 type Runner struct {
 	o       Options
 	manager *manager.Manager
+	images  *images.Arrivals
 	systems usage.Systems  // of volumes on the host
 	beside  sync.WaitGroup // what Update has begun; it ends with its context
 
@@ -137,7 +139,9 @@ var _ pods.Runner = (*Runner)(nil)
 // Open takes over what an earlier process has left, and goes on with it. The caller calls
 // Close.
 func Open(ctx context.Context, o Options) (*Runner, error) {
-	r := &Runner{o: o, first: map[types.UID]time.Time{}}
+	r := &Runner{
+		o: o, first: map[types.UID]time.Time{}, images: &images.Arrivals{ImageManagerService: o.Backend.Images},
+	}
 	m, err := manager.Open(ctx, manager.Options{
 		Dir: o.Dir, VolumeDir: o.VolumeDir, Runtime: o.Backend.Runtime, Door: r.door, Logger: o.Logger,
 		ByUID: true, Changed: r.changed, Resized: r.resized,
