@@ -21,9 +21,9 @@ func (h Host) open(ctx context.Context, path string, how place.How) (*place.Plac
 	return h.openIn(ctx, path, path, how)
 }
 
-// reopen opens again what open has found by its path, to which no link leads.
+// reopen opens again what open has found by its path, to which no link leads, and not what lies below a file system that has gone.
 func (h Host) reopen(ctx context.Context, one store.Share) (*place.Place, error) {
-	return h.openIn(ctx, one.Asked, one.Path, place.How{Exact: true})
+	return h.openIn(ctx, one.Asked, one.Path, place.How{Exact: true, Mount: one.Mount})
 }
 
 // openIn opens a path for who has asked for that, or for a named volume, to which the path
@@ -68,6 +68,7 @@ var pathCodes = []struct {
 	{place.ErrPart, codes.InvalidArgument},
 	{place.ErrOwn, codes.PermissionDenied},
 	{place.ErrMoved, codes.PermissionDenied},
+	{place.ErrBare, codes.FailedPrecondition},
 	{place.ErrKernel, codes.Unimplemented},
 	{place.ErrKind, codes.Unimplemented},
 	{place.ErrSilent, codes.DeadlineExceeded},

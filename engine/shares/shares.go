@@ -99,7 +99,7 @@ func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv
 				return err
 			}
 		}
-		one.Path, one.SetID = p.Path, source.SetID
+		one.Path, one.Mount, one.SetID = p.Path, p.Mount, source.SetID
 		if !slices.Contains(all, one) {
 			all = append(all, one)
 		}
@@ -151,7 +151,7 @@ func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
 		at := slices.IndexFunc(all, func(s store.Share) bool {
 			cache, err := share.ParseCache(source.Cache)
 			want := asked(source, m, cache)
-			want.Path = s.Path
+			want.Path, want.Mount = s.Path, s.Mount
 			return err == nil && s == want // no mount has SetID
 		})
 		if at < 0 {
@@ -169,7 +169,7 @@ func RootName(root containerv1.Share, all []store.Share) (string, error) {
 	want := asked(root, containerv1.Mount{}, cache)
 	want.SetID = root.SetID
 	at := slices.IndexFunc(all, func(s store.Share) bool {
-		want.Path = s.Path
+		want.Path, want.Mount = s.Path, s.Mount
 		return err == nil && s == want
 	})
 	if at < 0 {

@@ -2,6 +2,7 @@ package shares
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -10,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
@@ -57,6 +60,56 @@ func TestAttachFollowsNoLink(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUnmounted: what a pod shares is not the directory that its file system was mounted on, once that is unmounted before its
+// server is started again, and it is the file system when that is mounted again.
+func TestUnmounted(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root mounts")
+	}
+	at := filepath.Join(realDir(t), "at")
+	if err := os.Mkdir(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mount := func() {
+		t.Helper()
+		if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=1M"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	}
+	mount()
+	s := New(nil, Host{Program: "/bin/true", Logger: slog.New(slog.DiscardHandler)})
+	for _, part := range []string{"", "part"} {
+		all, err := s.Of(t.Context(), nil, []containerv1.Mount{{Destination: "/a", Source: containerv1.Share{Name: at}, SubPath: part}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.all[Name(all[0])] = all[0]
+	}
+	self, err := procid.Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	attached := func(want int) {
+		t.Helper()
+		clear(s.placed)
+		if err := s.attach(t.Context(), self, nil); err != nil || len(s.placed) != want {
+			t.Errorf("shared are %v, want %d: %v", s.placed, want, err)
+		}
+	}
+	attached(2)
+	if err := errors.Join(unix.Unmount(at, unix.MNT_DETACH), os.Mkdir(filepath.Join(at, "part"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	attached(0)
+	mount()
+	if err := os.Mkdir(filepath.Join(at, "part"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	attached(2)
 }
 
 // TestSilent: a directory whose file system does not answer fails who asks for it, is named, and holds

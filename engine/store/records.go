@@ -125,9 +125,11 @@ type Files struct {
 
 // Share is a directory or a file of the host that a container mounts.
 type Share struct {
-	Asked    string `json:"asked"` // as it was named
-	SubPath  string `json:"subPath,omitempty"`
-	Path     string `json:"path"` // as it was found, without links
+	Asked   string `json:"asked"` // as it was named
+	SubPath string `json:"subPath,omitempty"`
+	Path    string `json:"path"` // as it was found, without links
+	// Mount is where its file system was mounted then, empty for not known.
+	Mount    string `json:"mount,omitempty"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Follow   bool   `json:"follow,omitempty"` // mounts that come below it later
 	Cache    string `json:"cache"`

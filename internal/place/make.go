@@ -89,7 +89,10 @@ func (r Rules) makeFile(dir int, name, path string) (int, error) {
 func (r Rules) may(dir int, name, path string) error {
 	parent, err := at(dir)
 	if err == nil {
-		_, err = r.check(filepath.Join(parent, name), path)
+		var all []mount
+		if all, err = mounts(); err == nil {
+			_, err = r.check(filepath.Join(parent, name), path, all)
+		}
 	}
 	return err
 }

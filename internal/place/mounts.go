@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // kernels are the file systems of the kernel's own doings, by their names. A pod has those of
@@ -15,9 +17,15 @@ var kernels = []string{
 	"configfs", "fusectl", "mqueue", "binfmt_misc", "rpc_pipefs", "selinuxfs", "nsfs", "autofs",
 }
 
-// kernelMounts are where the kernel's own file systems are mounted. The outermost ones come
-// first.
-func kernelMounts() (dirs []string, err error) {
+// mount is one of this process's mounts.
+type mount struct {
+	id     uint64
+	dir    string // where it is
+	kernel bool   // of the kernel's own
+}
+
+// mounts are those that there are.
+func mounts() (all []mount, err error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
@@ -27,14 +35,39 @@ func kernelMounts() (dirs []string, err error) {
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
 		at := slices.Index(fields, "-")
-		if at < 6 || at+1 >= len(fields) || !slices.Contains(kernels, fields[at+1]) {
+		if at < 6 || at+1 >= len(fields) {
 			continue
 		}
-		if dir := unescape(fields[4]); !slices.ContainsFunc(dirs, func(outer string) bool { return within(outer, dir) }) {
-			dirs = append(dirs, dir)
+		if id, err := strconv.ParseUint(fields[0], 10, 64); err == nil {
+			all = append(all, mount{id: id, dir: unescape(fields[4]), kernel: slices.Contains(kernels, fields[at+1])})
 		}
 	}
-	return dirs, lines.Err()
+	return all, lines.Err()
+}
+
+// kernelMounts are where the kernel's own file systems are mounted. The outermost ones come
+// first.
+func kernelMounts(all []mount) (dirs []string) {
+	for _, m := range all {
+		if m.kernel && !slices.ContainsFunc(dirs, func(outer string) bool { return within(outer, m.dir) }) {
+			dirs = append(dirs, m.dir)
+		}
+	}
+	return dirs
+}
+
+// mountOf is where the file system of a descriptor is mounted, empty for one that is not mounted any more.
+func mountOf(fd int, all []mount) (string, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
+		return "", err
+	}
+	for _, m := range all {
+		if m.id == st.Mnt_id {
+			return m.dir, nil
+		}
+	}
+	return "", nil
 }
 
 // unescape undoes how the kernel writes a path: spaces and the like by three octal digits.

@@ -32,6 +32,7 @@ var (
 	ErrKernel = errors.New("a pod has a kernel of its own")
 	ErrKind   = errors.New("a pod can have directories and regular files of the host")
 	ErrMoved  = errors.New("a link has come into it")
+	ErrBare   = errors.New("its file system is not mounted any more")
 )
 
 // Missing says what is done where nothing is.
@@ -54,6 +55,8 @@ type How struct {
 	Missing Missing
 	// Exact refuses, with ErrMoved, a path that has a link in it.
 	Exact bool
+	// Mount refuses, with ErrBare, a path that lies on no file system mounted there or below; empty is any.
+	Mount string
 }
 
 // Place is a directory or file of the host that a pod may have. Its file is opened with O_PATH.
@@ -61,6 +64,8 @@ type Place struct {
 	*os.File
 	// Path is where it is, without links.
 	Path string
+	// Mount is where its file system is mounted.
+	Mount string
 	// Directory tells what it is.
 	Directory bool
 	// Masks are the directories below it that no pod gets, by their paths from there.
@@ -86,6 +91,10 @@ func (r Rules) open(path string, how How) (*Place, error) {
 	if how.Exact && p.Path != path {
 		p.Close()
 		return nil, fmt.Errorf("host path %.200q leads to %.200q now: %w", path, p.Path, ErrMoved)
+	}
+	if how.Mount != "" && !within(how.Mount, p.Mount) {
+		p.Close()
+		return nil, fmt.Errorf("host path %.200q was below %.200q: %w", path, how.Mount, ErrBare)
 	}
 	if how.Part == "" {
 		return p, nil
@@ -120,19 +129,22 @@ func (r Rules) look(p *Place, path string) (err error) {
 	if p.Path, err = at(int(p.Fd())); err != nil {
 		return fmt.Errorf("host path %.200q: %w", path, err)
 	}
-	p.Masks, err = r.check(p.Path, path)
+	all, err := mounts()
+	if err == nil {
+		p.Mount, err = mountOf(int(p.Fd()), all)
+	}
+	if err != nil {
+		return fmt.Errorf("host path %.200q: %w", path, err)
+	}
+	p.Masks, err = r.check(p.Path, path, all)
 	return err
 }
 
 // check refuses what lies where no pod's things lie, and tells what is to be hidden below it;
 // path is what the client has named.
-func (r Rules) check(where, path string) (masks []string, err error) {
-	mounts, err := kernelMounts()
-	if err != nil {
-		return nil, fmt.Errorf("host path %.200q: %w", path, err)
-	}
+func (r Rules) check(where, path string, all []mount) (masks []string, err error) {
 	own := r.own()
-	for _, hidden := range slices.Concat(own, mounts) {
+	for _, hidden := range slices.Concat(own, kernelMounts(all)) {
 		switch below, ok := beneath(where, hidden); {
 		case ok:
 			masks = append(masks, below)

@@ -1,0 +1,63 @@
+package place
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMount: a place that was of a file system which is mounted no more is not what lies below, and one whose file system is mounted
+// again is that.
+func TestMount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root mounts")
+	}
+	at := filepath.Join(t.TempDir(), "a b")
+	if err := os.MkdirAll(filepath.Join(at, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mounted := func() {
+		t.Helper()
+		if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=1M"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+		if err := os.Mkdir(filepath.Join(at, "sub"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounted()
+	where := map[string]string{} // the mounts of paths
+	for _, path := range []string{at, filepath.Join(at, "sub")} {
+		p, err := Rules{}.Open(t.Context(), path, How{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+		if where[path] = p.Mount; p.Mount != at {
+			t.Errorf("%s is of %q", path, p.Mount)
+		}
+	}
+	again := func(want error) {
+		t.Helper()
+		for path, mount := range where {
+			p, err := Rules{}.Open(t.Context(), path, How{Exact: true, Mount: mount})
+			if err == nil {
+				p.Close()
+			}
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", path, err, want)
+			}
+		}
+	}
+	again(nil)
+	if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	again(ErrBare)
+	mounted()
+	again(nil)
+}
