@@ -115,6 +115,40 @@ func TestRevived(t *testing.T) {
 	})
 }
 
+// TestPutBack: a static pod whose file was gone and is back is run anew, also when the file is back before the removal of the
+// last run has succeeded.
+func TestPutBack(t *testing.T) {
+	const uid = types.UID("0123456789abcdef0123456789abcdef")
+	for name, failing := range map[string]int{"removed at once": 0, "a removal fails": 3} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				w.create(pod("p", uid))
+				w.die(uid)
+				w.c.Wake(uid)
+				synctest.Wait()
+				if failing > 0 {
+					w.mu.Lock()
+					w.fail["remove"], w.times["remove"] = errPassing, failing
+					w.mu.Unlock()
+				}
+				w.drop(pod("p", uid))
+				w.create(pod("p", uid))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if !w.Has(uid) || w.count("run "+string(uid)) != 2 || w.count("remove "+string(uid)) != failing+1 {
+					t.Errorf("put back: %v", w.calls)
+				}
+				time.Sleep(time.Hour)
+				w.c.Wake(uid)
+				synctest.Wait()
+				if w.count("stop "+string(uid)) != failing+1 {
+					t.Errorf("it was ended again: %v", w.calls)
+				}
+			})
+		})
+	}
+}
+
 // TestStaticWaits: a static pod that is rejected is tried again, at once when it is woken, and told of once; one that can never
 // run is not.
 func TestStaticWaits(t *testing.T) {

@@ -21,6 +21,9 @@ func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
 		return nil
 	case pod == nil:
 		return c.orphan(ctx, uid)
+	case Static(uid) && there && c.wasGone(uid):
+		c.end(ctx, uid, graceOf(pod), true) // and then it is run anew
+		return nil
 	case pod.DeletionTimestamp != nil && there:
 		c.end(ctx, uid, graceOf(pod), true)
 		return nil
@@ -60,8 +63,19 @@ func graceOf(pod *corev1.Pod) int64 {
 	return corev1.DefaultTerminationGracePeriodSeconds
 }
 
+// wasGone tells whether a pod's source has had it no more since it was run. A file that is put back has the UID of before.
+func (c *Controller) wasGone(uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, gone := c.deleted[uid]
+	return gone
+}
+
 // run starts a pod that is new here.
 func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
+	c.mu.Lock()
+	delete(c.deleted, pod.UID) // of an earlier run
+	c.mu.Unlock()
 	if no, later := c.admit(ctx, pod); no != nil {
 		return c.turnAway(ctx, pod, no, later)
 	}
