@@ -56,8 +56,8 @@ type Controller struct {
 	ending  map[types.UID]int64     // the shortest grace of the ends under way
 	seen    map[types.UID]time.Time // when a pod was first seen that the API server does not have
 	deleted map[types.UID]*int64    // the grace of pods whose deletion was seen, nil for their own
-	// rejected are the reasons for which pods were rejected last.
-	rejected map[types.UID]string
+	// rejected are the pods that were rejected, and why last.
+	rejected map[types.UID]Rejection
 }
 
 // New makes a controller, whose owner calls Run once.
@@ -71,7 +71,7 @@ func New(o Options) (*Controller, error) {
 		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause)),
 		pauses: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause),
 		ending: map[types.UID]int64{}, seen: map[types.UID]time.Time{}, deleted: map[types.UID]*int64{},
-		rejected: map[types.UID]string{},
+		rejected: map[types.UID]Rejection{},
 	}
 	if err := o.Source.Follow(c.Wake, c.sawDeletion); err != nil {
 		return nil, fmt.Errorf("follow the pods: %w", err)

@@ -208,6 +208,27 @@ func TestRejected(t *testing.T) {
 	})
 }
 
+// TestRejectedStays: a pod that was rejected is not run when the node would take it now, although the source has not been told
+// yet that it has failed, and although that could not be told at first.
+func TestRejectedStays(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.mu.Lock()
+		w.rejects = &Rejection{Reason: "OutOfcpu"}
+		w.fail["fail"], w.times["fail"] = errPassing, 1
+		w.mu.Unlock()
+		w.create(pod("p", "1"))
+		w.mu.Lock()
+		w.rejects = nil
+		w.mu.Unlock()
+		w.become(pod("p", "1"), corev1.PodPending) // any change of it
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if w.count("run 1") != 0 || w.failed["1"] != "OutOfcpu" || w.count("fail 1") < 2 {
+			t.Errorf("%v, %v", w.failed, w.calls)
+		}
+	})
+}
+
 // TestOrphans: a pod that the machine has and the API server has not is ended when it was seen so
 // twice and the API server itself has said so, and never while that cannot be asked.
 func TestOrphans(t *testing.T) {

@@ -74,8 +74,15 @@ func (c *Controller) wasGone(uid types.UID) bool {
 // run starts a pod that is new here.
 func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
 	c.mu.Lock()
-	delete(c.deleted, pod.UID) // of an earlier run
+	if _, gone := c.deleted[pod.UID]; gone { // of an earlier run
+		delete(c.deleted, pod.UID)
+		delete(c.rejected, pod.UID)
+	}
+	before, rejected := c.rejected[pod.UID]
 	c.mu.Unlock()
+	if rejected && !Waits(pod, before.Reason) { // the source may not know yet that it has failed
+		return c.reject(ctx, pod, &before)
+	}
 	if no, later := c.admit(ctx, pod); no != nil {
 		return c.turnAway(ctx, pod, no, later)
 	}
@@ -127,8 +134,8 @@ func (c *Controller) revive(ctx context.Context, pod *corev1.Pod) error {
 // reject fails a pod that the node does not take, or has it wait: it is tried again when it is woken, and now and then.
 func (c *Controller) reject(ctx context.Context, pod *corev1.Pod, no *Rejection) error {
 	c.mu.Lock()
-	known := c.rejected[pod.UID] == no.Reason
-	c.rejected[pod.UID] = no.Reason
+	known := c.rejected[pod.UID].Reason == no.Reason
+	c.rejected[pod.UID] = *no
 	c.mu.Unlock()
 	if !known {
 		c.o.Events.Event(pod, corev1.EventTypeWarning, no.Reason, no.Message)
