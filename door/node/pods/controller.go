@@ -36,9 +36,9 @@ type Options struct {
 	Reporter  Reporter
 	Admission Admission
 	Events    record.EventRecorder
-	// Preempt, if set, makes room for a pod that was not admitted for that reason, and tells whether it is to be tried
-	// again.
-	Preempt func(ctx context.Context, pod *corev1.Pod, reason string) bool
+	// Preempt, if set, tells whether there will be room for a pod that was not admitted for that reason. end, if not nil, makes
+	// it, and returns when it is made. Preempt itself does not block.
+	Preempt func(pod *corev1.Pod, reason string) (end func(context.Context), again bool)
 	// OrphanPause is orphanPause if 0.
 	OrphanPause time.Duration
 	Logger      *slog.Logger

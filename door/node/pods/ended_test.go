@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -177,37 +178,73 @@ func TestStaticWaits(t *testing.T) {
 	})
 }
 
-// TestPreempts: a pod for which room is made is run at once, or when the room has come, and has not failed meanwhile.
+// TestPreempts: a pod for which room is made is run as soon as that is there, or after a while where others make it, and has not
+// failed meanwhile.
 func TestPreempts(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
-		w.mu.Lock()
+		const took = 3 * time.Second
 		full := &Rejection{Reason: "OutOfcpu"}
+		w.mu.Lock()
 		w.rejects = full
-		w.preempts = func(reason string) bool {
-			w.rejects = nil
-			return reason == "OutOfcpu"
+		w.preempts = func(reason string) (func(context.Context), bool) {
+			return func(context.Context) {
+				time.Sleep(took)
+				w.mu.Lock()
+				w.rejects = nil
+				w.mu.Unlock()
+			}, reason == "OutOfcpu"
 		}
 		w.mu.Unlock()
-		began := time.Now()
 		w.create(pod("p", "1"))
-		if !w.Has("1") || time.Since(began) > 0 {
-			t.Errorf("after %v: %v", time.Since(began), w.calls)
+		time.Sleep(took)
+		synctest.Wait()
+		if !w.Has("1") {
+			t.Errorf("when there is room: %v", w.calls)
 		}
 		times := 0
 		w.mu.Lock()
 		w.rejects = full
-		w.preempts = func(string) bool {
+		w.preempts = func(string) (func(context.Context), bool) {
 			if times++; times == 3 {
 				w.rejects = nil
 			}
-			return true
+			return nil, true
 		}
 		w.mu.Unlock()
 		w.create(pod("q", "2"))
-		time.Sleep(3 * waitPause)
+		time.Sleep(4 * waitPause)
 		synctest.Wait()
 		if !w.Has("2") || times != 3 || len(w.failed) > 0 {
 			t.Errorf("%d times: %v, %v", times, w.failed, w.calls)
+		}
+	})
+}
+
+// TestPreemptionHoldsUpNobody: while room is made for as many pods as there are workers, and more, another pod is run, and one
+// ends.
+func TestPreemptionHoldsUpNobody(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.create(pod("ends", "ends"))
+		hold := make(chan struct{})
+		w.mu.Lock()
+		w.rejects = &Rejection{Reason: "OutOfcpu"}
+		w.preempts = func(string) (func(context.Context), bool) { return func(context.Context) { <-hold }, true }
+		w.mu.Unlock()
+		for i := range 2 * workers {
+			w.create(pod(fmt.Sprint("critical", i), types.UID(fmt.Sprint("critical", i))))
+		}
+		w.mu.Lock()
+		w.rejects = nil
+		w.mu.Unlock()
+		w.create(pod("p", "1"))
+		w.terminate(pod("ends", "ends"), 1)
+		if !w.Has("1") || w.Has("ends") || w.Has("critical0") {
+			t.Errorf("while room is made: %v", w.calls)
+		}
+		close(hold)
+		synctest.Wait()
+		if !w.Has("critical0") || len(w.All()) != 2*workers+1 {
+			t.Errorf("when it is: %v", w.All())
 		}
 	})
 }

@@ -31,7 +31,7 @@ type machine struct {
 	graces   []int64
 	failed   map[types.UID]string
 	rejects  *Rejection
-	preempts func(reason string) bool // called with mu held; nil makes no room
+	preempts func(reason string) (end func(context.Context), again bool) // called with mu held; nil makes no room
 	released map[types.UID]bool
 	ended    map[types.UID]bool // that are there
 	passing  map[types.UID]bool // of these, those that are to run again
@@ -181,10 +181,13 @@ func (m *machine) Admit(*corev1.Pod) *Rejection {
 	return m.rejects
 }
 
-func (m *machine) preempt(_ context.Context, _ *corev1.Pod, reason string) bool {
+func (m *machine) preempt(_ *corev1.Pod, reason string) (end func(context.Context), again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.preempts != nil && m.preempts(reason)
+	if m.preempts == nil {
+		return nil, false
+	}
+	return m.preempts(reason)
 }
 
 func (m *machine) Release(uid types.UID) {

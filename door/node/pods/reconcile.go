@@ -83,8 +83,8 @@ func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
 	if rejected && !Waits(pod, before.Reason) { // the source may not know yet that it has failed
 		return c.reject(ctx, pod, &before)
 	}
-	if no, later := c.admit(ctx, pod); no != nil {
-		return c.turnAway(ctx, pod, no, later)
+	if no := c.o.Admission.Admit(pod); no != nil {
+		return c.turnAway(ctx, pod, no)
 	}
 	err := c.o.Runner.Run(ctx, pod)
 	switch {
@@ -101,29 +101,32 @@ func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
 	return fmt.Errorf("run pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// admit has the node take a pod, in the place of others if need be. later says that there will be room for it.
-func (c *Controller) admit(ctx context.Context, pod *corev1.Pod) (no *Rejection, later bool) {
-	if no = c.o.Admission.Admit(pod); no == nil || c.o.Preempt == nil || !c.o.Preempt(ctx, pod, no.Reason) {
-		return no, false
+// turnAway rejects a pod, or has it be looked at again when there is room for it, in the place of others. Room is made beside the
+// workers.
+func (c *Controller) turnAway(ctx context.Context, pod *corev1.Pod, no *Rejection) error {
+	if c.o.Preempt == nil {
+		return c.reject(ctx, pod, no)
 	}
-	no = c.o.Admission.Admit(pod)
-	return no, true
-}
-
-// turnAway rejects a pod, or has it be looked at later.
-func (c *Controller) turnAway(ctx context.Context, pod *corev1.Pod, no *Rejection, later bool) error {
-	if later {
+	end, again := c.o.Preempt(pod, no.Reason)
+	switch {
+	case !again:
+		return c.reject(ctx, pod, no)
+	case end == nil:
 		c.queue.AddAfter(pod.UID, waitPause)
 		return nil
 	}
-	return c.reject(ctx, pod, no)
+	c.ends.Go(func() {
+		end(ctx)
+		c.queue.Add(pod.UID)
+	})
+	return nil
 }
 
 // revive runs a pod again that has ended for a reason that has passed, if the node takes it now.
 func (c *Controller) revive(ctx context.Context, pod *corev1.Pod) error {
-	if no, later := c.admit(ctx, pod); no != nil {
+	if no := c.o.Admission.Admit(pod); no != nil {
 		c.o.Admission.Release(pod.UID) // of its last run
-		return c.turnAway(ctx, pod, no, later)
+		return c.turnAway(ctx, pod, no)
 	}
 	if err := c.o.Runner.Revive(ctx, pod.UID); err != nil {
 		return fmt.Errorf("run pod %s/%s again: %w", pod.Namespace, pod.Name, err)

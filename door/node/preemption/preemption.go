@@ -5,6 +5,7 @@ package preemption
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,8 +45,10 @@ type Options struct {
 
 // Manager makes room. Its methods may be called at once.
 type Manager struct {
-	o  Options
-	mu sync.Mutex // held while room is made: two pods are not to end others for the same lack
+	o Options
+
+	mu     sync.Mutex
+	chosen map[types.UID]bool // pods whose end is under way here: none of them is chosen twice, and what they have will be free
 }
 
 // New makes a manager.
@@ -53,26 +56,36 @@ func New(o Options) *Manager {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Manager{o: o}
+	return &Manager{o: o, chosen: map[types.UID]bool{}}
 }
 
-// Preempt ends pods in the place of one that was rejected for that reason, and tells whether it is to be tried again: there is
-// room for it now, or will be. It ends none where that does not help, and none for a pod that is not critical.
-func (m *Manager) Preempt(ctx context.Context, pod *corev1.Pod, reason string) bool {
+// Preempt chooses pods that are ended in the place of one that was rejected for that reason, and tells whether it is to be tried
+// again: there will be room for it. The caller calls end, beside its other work: it ends them, and returns when they have ended,
+// or are given up. A nil end is that others' ends, under way already, will do. None is ended where that does not help, and none
+// for a pod that is not critical.
+func (m *Manager) Preempt(pod *corev1.Pod, reason string) (end func(context.Context), again bool) {
 	if !strings.HasPrefix(reason, outOf) || !eviction.Critical(pod) {
-		return false
+		return nil, false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	victims, enough := choose(m.o.Lacks(pod, m.o.Gone), m.o.Pods(), m.o.Requests)
-	if !enough {
-		return false
+	gone := func(uid types.UID) bool { return m.chosen[uid] || m.o.Gone(uid) }
+	others := slices.DeleteFunc(m.o.Pods(), func(p *corev1.Pod) bool { return m.chosen[p.UID] })
+	victims, enough := choose(m.o.Lacks(pod, gone), others, m.o.Requests)
+	if !enough || len(victims) == 0 {
+		return nil, enough
 	}
 	for _, v := range victims {
 		m.o.Logger.Warn("a pod is ended in the place of a critical one", "pod", v.Namespace+"/"+v.Name, "critical", pod.Namespace+"/"+pod.Name)
-		m.end(ctx, v)
+		m.chosen[v.UID] = true
 	}
-	return true
+	return func(ctx context.Context) {
+		var all sync.WaitGroup
+		for _, v := range victims {
+			all.Go(func() { m.end(ctx, v) })
+		}
+		all.Wait()
+	}, true
 }
 
 func (m *Manager) end(ctx context.Context, pod *corev1.Pod) {
@@ -81,4 +94,7 @@ func (m *Manager) end(ctx context.Context, pod *corev1.Pod) {
 	if err := m.o.End(ctx, pod); err != nil {
 		m.o.Logger.Warn("a pod that makes room has not ended yet", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.chosen, pod.UID)
 }

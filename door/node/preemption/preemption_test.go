@@ -108,8 +108,46 @@ func TestPreempt(t *testing.T) {
 				return tt.err
 			},
 		})
-		if again := m.Preempt(t.Context(), tt.pod, tt.reason); again != tt.again || fmt.Sprint(ended) != tt.ended {
+		end, again := m.Preempt(tt.pod, tt.reason)
+		if len(ended) > 0 {
+			t.Errorf("%s: ended at once", name)
+		}
+		if end != nil {
+			end(t.Context())
+		}
+		if again != tt.again || fmt.Sprint(ended) != tt.ended {
 			t.Errorf("%s: %v, ended %v", name, again, ended)
 		}
+	}
+}
+
+// TestChosenOnce: while a pod ends in the place of another, it is not chosen again, and what it has counts as free; when its end
+// has failed it may be chosen again, unless it is being ended nevertheless.
+func TestChosenOnce(t *testing.T) {
+	t.Parallel()
+	victim := pod("a", 0, "1", "0")
+	m := New(Options{
+		Pods: func() []*corev1.Pod { return []*corev1.Pod{victim} },
+		Gone: func(types.UID) bool { return false },
+		Lacks: func(_ *corev1.Pod, gone func(types.UID) bool) corev1.ResourceList {
+			if gone(victim.UID) {
+				return list("0", "0")
+			}
+			return list("1", "0")
+		},
+		Requests: requests,
+		End:      func(context.Context, *corev1.Pod) error { return errors.New("it does not end") },
+	})
+	critical := pod("critical", 2_000_000_000, "1", "0")
+	end, again := m.Preempt(critical, "OutOfcpu")
+	if end == nil || !again {
+		t.Fatalf("nothing is ended: %v", again)
+	}
+	if twice, again := m.Preempt(critical, "OutOfcpu"); twice != nil || !again {
+		t.Errorf("while it ends: again %v, another end: %v", again, twice != nil)
+	}
+	end(t.Context())
+	if end, again = m.Preempt(critical, "OutOfcpu"); end == nil || !again {
+		t.Errorf("after its end has failed: again %v, another end: %v", again, end != nil)
 	}
 }
