@@ -97,7 +97,7 @@ func (k *Keeper) label(ctx context.Context, node *corev1.Node) error {
 func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.NodeStatus) error {
 	now := metav1.Now()
 	next := node.Status.DeepCopy()
-	next.Capacity, next.Allocatable = status.Capacity, status.Allocatable
+	next.Capacity, next.Allocatable = resources(&node.Status, &status)
 	next.Addresses, next.NodeInfo, next.DaemonEndpoints = status.Addresses, status.NodeInfo, status.DaemonEndpoints
 	var must bool
 	next.VolumesInUse, must = k.next(node)

@@ -1,0 +1,45 @@
+package object
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/internal/testcri"
+)
+
+// told is the status of a Node that was there before, after the machine was told of.
+func told(t *testing.T, there corev1.NodeStatus, dataDir string) corev1.NodeStatus {
+	t.Helper()
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: there})
+	k := &Keeper{o: Options{Client: client}}
+	m := &Measurer{Facts: machine.Facts{CPUs: 2}, Runtime: testcri.New(0), DataDir: dataDir}
+	if err := k.tell(t.Context(), get(t, client), m.Status(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	return get(t, client).Status
+}
+
+// TestOthersResources: an extended resource that somebody has put into the capacity stays, and is allocatable; what a kubelet before
+// this node has told of resources that the node does not have goes.
+func TestOthersResources(t *testing.T) {
+	t.Parallel()
+	s := told(t, corev1.NodeStatus{
+		Capacity: corev1.ResourceList{
+			"example.com/foo": resource.MustParse("4"), "hugepages-2Mi": resource.MustParse("1Gi"), corev1.ResourceCPU: resource.MustParse("64"),
+		},
+		Allocatable: corev1.ResourceList{"example.com/gone": resource.MustParse("1"), "hugepages-2Mi": resource.MustParse("1Gi")},
+	}, t.TempDir())
+	for what, list := range map[string]corev1.ResourceList{"capacity": s.Capacity, "allocatable": s.Allocatable} {
+		foo, cpu := list["example.com/foo"], list[corev1.ResourceCPU]
+		_, gone := list["example.com/gone"]
+		_, huge := list["hugepages-2Mi"]
+		if foo.Value() != 4 || cpu.Value() != 2 || gone || huge {
+			t.Errorf("%s: %v", what, list)
+		}
+	}
+}
