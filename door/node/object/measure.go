@@ -38,23 +38,24 @@ type Measurer struct {
 
 // Status implements Options.Status.
 func (m *Measurer) Status(ctx context.Context) corev1.NodeStatus {
-	disk, _ := machine.DiskOf(m.DataDir) // none is 0 bytes
 	s := corev1.NodeStatus{
 		Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: m.Address}, {Type: corev1.NodeHostName, Address: m.Name},
 		},
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: m.Port}},
 		Capacity: corev1.ResourceList{
-			corev1.ResourceCPU:              *resource.NewQuantity(int64(m.Facts.CPUs), resource.DecimalSI),
-			corev1.ResourceMemory:           *resource.NewQuantity(int64(m.Facts.MemoryBytes), resource.BinarySI),
-			corev1.ResourcePods:             *resource.NewQuantity(m.MaxPods, resource.DecimalSI),
-			corev1.ResourceEphemeralStorage: *resource.NewQuantity(int64(disk.Total), resource.BinarySI),
+			corev1.ResourceCPU:    *resource.NewQuantity(int64(m.Facts.CPUs), resource.DecimalSI),
+			corev1.ResourceMemory: *resource.NewQuantity(int64(m.Facts.MemoryBytes), resource.BinarySI),
+			corev1.ResourcePods:   *resource.NewQuantity(m.MaxPods, resource.DecimalSI),
 		},
 		NodeInfo: corev1.NodeSystemInfo{
 			MachineID: m.Facts.MachineID, SystemUUID: m.Facts.SystemUUID, BootID: m.Facts.BootID,
 			KernelVersion: m.Facts.Kernel, OSImage: m.Facts.OSImage, OperatingSystem: "linux", Architecture: m.Facts.Arch,
 			KubeletVersion: Version(m.Version),
 		},
+	}
+	if disk, err := machine.DiskOf(m.DataDir); err == nil { // not known is not none: pods would not be admitted
+		s.Capacity[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(int64(disk.Total), resource.BinarySI)
 	}
 	s.Allocatable = allocatable(s.Capacity, m.Reserved)
 	if m.Withheld != nil {

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,5 +42,22 @@ func TestOthersResources(t *testing.T) {
 		if foo.Value() != 4 || cpu.Value() != 2 || gone || huge {
 			t.Errorf("%s: %v", what, list)
 		}
+	}
+}
+
+// TestUnmeasuredDisk: while the disk cannot be measured what was told of it last stays, and without that nothing is told.
+func TestUnmeasuredDisk(t *testing.T) {
+	t.Parallel()
+	nowhere := filepath.Join(t.TempDir(), "none")
+	storage := func(q string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse(q)}
+	}
+	s := told(t, corev1.NodeStatus{Capacity: storage("10Gi"), Allocatable: storage("9Gi")}, nowhere)
+	if s.Capacity.StorageEphemeral().String() != "10Gi" || s.Allocatable.StorageEphemeral().String() != "9Gi" {
+		t.Errorf("capacity %v, allocatable %v", s.Capacity, s.Allocatable)
+	}
+	s = told(t, corev1.NodeStatus{}, nowhere)
+	if _, is := s.Capacity[corev1.ResourceEphemeralStorage]; is {
+		t.Errorf("capacity %v", s.Capacity)
 	}
 }
