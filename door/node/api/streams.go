@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -49,12 +50,14 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) error {
 		return fail(http.StatusNotFound, "pod %s does not run", p.Key())
 	}
 	what := &runtimeapi.PortForwardRequest{PodSandboxId: sandbox}
-	for _, text := range r.URL.Query()["port"] {
-		port, err := strconv.ParseUint(text, 10, 16)
-		if err != nil || port == 0 {
-			return fail(http.StatusBadRequest, "invalid port %q", text)
+	for _, list := range r.URL.Query()["port"] {
+		for text := range strings.SplitSeq(list, ",") { // an API server sends the ports of a WebSocket as one
+			port, err := strconv.ParseUint(text, 10, 16)
+			if err != nil || port == 0 {
+				return fail(http.StatusBadRequest, "invalid port %q", text)
+			}
+			what.Port = append(what.Port, int32(port))
 		}
-		what.Port = append(what.Port, int32(port))
 	}
 	return s.streams.PortForward(w, r, what)
 }

@@ -111,6 +111,10 @@ func TestStreamsOfPods(t *testing.T) {
 			"/portForward/default/job/" + uid + "?port=80&port=81": &runtimeapi.PortForwardRequest{
 				PodSandboxId: job.Sandbox(), Port: []int32{80, 81},
 			},
+			"/portForward/default/job?port=80,81&port=82": &runtimeapi.PortForwardRequest{
+				PodSandboxId: job.Sandbox(), Port: []int32{80, 81, 82},
+			},
+			"/portForward/default/job": &runtimeapi.PortForwardRequest{PodSandboxId: job.Sandbox()},
 		} {
 			for _, method := range []string{http.MethodGet, http.MethodPost} {
 				streams.what = nil
@@ -135,6 +139,7 @@ func TestNoStream(t *testing.T) {
 			"/exec/default/late/c?command=a":                `404 container not found ("c")`,
 			"/portForward/default/job?port=0":               `400 invalid port "0"`,
 			"/portForward/default/job?port=65536":           `400 invalid port "65536"`,
+			"/portForward/default/job?port=80,":             `400 invalid port ""`,
 		} {
 			for _, method := range []string{http.MethodGet, http.MethodPost} {
 				w := ask(method, path)
