@@ -85,8 +85,8 @@ func (h *Webhook) Who(r *http.Request) (*User, error) {
 	if u := h.certified(r); u != nil {
 		return u, nil
 	}
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if token = strings.TrimSpace(token); !ok || token == "" {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return nil, ErrUnknown
 	}
 	key := sha256.Sum256([]byte(token))

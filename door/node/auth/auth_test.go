@@ -99,6 +99,15 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s %s with %q: %d, want %d", tt.method, tt.path, tt.token, code, tt.code)
 		}
 	}
+	for header, known := range map[string]bool{
+		"bearer good": true, "BEARER  good": true, "Bearer": false, "Bearer ": false, "Basic good": false, "Bearergood": false, "good": false,
+	} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody)
+		req.Header.Set("Authorization", header)
+		if u, err := h.Who(req); known != (err == nil) || known && u.Name != "alice" {
+			t.Errorf("%q: %v, %v", header, u, err)
+		}
+	}
 	before := r.asked
 	if ask("GET", "/metrics/resource", "good") != http.StatusTeapot || r.asked != before {
 		t.Errorf("asked %d times for what was answered", r.asked-before)
