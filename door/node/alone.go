@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,9 +53,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 	if err := n.static.open(admits, n.preempting(admits)); err != nil {
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
 	}
-	n.server = &http.Server{
-		Handler: n.series.Count(api.New(n.runner, n.runtime, n.more, o.Logger).Handler()), ReadHeaderTimeout: 10 * time.Second,
-	}
+	n.server = server(n.series.Count(api.New(n.runner, n.runtime, n.more, o.Logger).Handler()), nil)
 	return n.serveAlone(ctx, ready)
 }
 
