@@ -231,6 +231,15 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	if n.listen, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen); err != nil {
 		return fmt.Errorf("serve the node's API: %w", err)
 	}
+	defer func() {
+		if err == nil {
+			return // the caller's to close
+		}
+		if n.runner != nil {
+			n.runner.Close()
+		}
+		err = errors.Join(err, n.listen.Close())
+	}()
 	of := runner.Options{
 		Dir: dir, VolumeDir: volumes, SeccompDir: o.Roots.Seccomp(), Backend: n.runtime.Backend(), Objects: n.objects, Claims: n.claimsOf,
 		Services: n.objects.Services, Handler: n.objects.Handler, Resources: admits,
@@ -241,7 +250,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		of.VolumeUse, of.VolumeAbsent = n.csi.Use, n.csi.Absent
 	}
 	if n.runner, err = runner.Open(ctx, of); err != nil {
-		return errors.Join(err, n.listen.Close())
+		return err
 	}
 	n.runner.Reserve(admits.Take)
 	preempts := n.preempting(admits)
@@ -250,7 +259,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		Preempt: preempts.Preempt, Logger: o.Logger,
 	})
 	if err != nil {
-		return err // the caller closes what was opened
+		return err
 	}
 	n.looks.Store(n.pods)
 	if err := n.static.open(admits, preempts); err != nil {
