@@ -315,6 +315,15 @@ func (u *user) pruned(t *testing.T) {
 		t.Error(err)
 	}
 	u.must("", "image", "save", "-o", written, "--format", "oci-archive", busybox)
+	u.must("", "image", "load", "--quiet", "--for", "node", printed, "theirs:1")
+	for whose, want := range map[string]string{"node": "localhost/theirs:1\n", "cri": ""} {
+		if out := u.must("", "image", "ls", "--for", whose, "-o", "name"); out != want {
+			t.Errorf("image ls --for %s: %q", whose, out)
+		}
+	}
+	u.refused(t, []string{"image", "rm", "theirs:1"}, "theirs:1", "image ls")
+	u.must("", "image", "rm", "--for", "node", "theirs:1")
+	u.refused(t, []string{"image", "ls", "--for", "kubelet"}, "kubelet", "cri or node")
 	for _, path := range []string{printed, written} {
 		u.must("", "image", "load", "--quiet", path, "saved:1")
 		u.must("", "image", "rm", "saved:1")

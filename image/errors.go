@@ -78,7 +78,7 @@ func unavailableHint(err error, registry string) string {
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return fmt.Sprintf(" (a plain-HTTP registry: set insecure = true for %s in registries.conf)", registry)
 	case registry == "localhost":
-		return " (images of this machine are loaded with bulkhead image load)"
+		return " (images of this host are loaded with bulkhead image load, those of a node with --for node)"
 	}
 	return ""
 }

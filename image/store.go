@@ -77,6 +77,19 @@ func (s *Store) With(getenv Getenv) *Store {
 	return &own
 }
 
+// For is the same images as another instance knows them, whose references it changes. It may not have run yet.
+func (s *Store) For(instance string) (*Store, error) {
+	if !instanceName.MatchString(instance) {
+		return nil, fmt.Errorf("%w: instance %q", ErrInvalid, instance)
+	}
+	own := *s
+	own.instance, own.flights = instance, &flights{} // a flight ends with a reference
+	if err := dirs.Ensure(own.path("refs", instance), 0o700); err != nil {
+		return nil, fmt.Errorf("image store of instance %s: %w", instance, err)
+	}
+	return &own, nil
+}
+
 func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.root}, parts...)...)
 }

@@ -52,3 +52,33 @@ func TestTag(t *testing.T) {
 		t.Error("the image outlives its names")
 	}
 }
+
+// TestFor: what is loaded for another instance has a name there and not here, is there when that instance opens its store, and lives
+// until it removes it.
+func TestFor(t *testing.T) {
+	ctx := testContext(t)
+	s, roots := openStore(t, "run")
+	for _, name := range []string{"", "..", "a/b", "UPPER"} {
+		if _, err := s.For(name); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	other, err := s.For("node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := load(t, other, "docker-archive:"+archived(t, "registry.test/one:1", "one"), "")
+	if _, err := s.Resolve("registry.test/one:1"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the name is known here: %v", err)
+	}
+	node, err := Open(roots, "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := node.Resolve("registry.test/one:1"); err != nil || got.ID != img.ID {
+		t.Errorf("the other instance has %q, %v", got.ID, err)
+	}
+	if err := other.Remove(ctx, "registry.test/one:1", RemoveOptions{}); err != nil || s.exists(img.ID) {
+		t.Errorf("removed there: %v", err)
+	}
+}

@@ -15,12 +15,17 @@ import (
 
 func ls(a *app.App) *cobra.Command {
 	var f output.Format
+	var whose user
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List images", Args: app.AtMost(),
-		Example: "  bulkhead image ls\n  bulkhead image ls -o wide",
+		Example: "  bulkhead image ls\n  bulkhead image ls -o wide\n  bulkhead image ls --for node",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			query, err := whose.query()
+			if err != nil {
+				return err
+			}
 			images := []api.Image{}
-			if err := a.Client.Call(cmd.Context(), "GET", "/v1/images", nil, nil, &images); err != nil {
+			if err := a.Client.Call(cmd.Context(), "GET", "/v1/images", query, nil, &images); err != nil {
 				return err
 			}
 			return a.Show(cmd.Context(), f, images, output.Views{
@@ -31,6 +36,7 @@ func ls(a *app.App) *cobra.Command {
 		},
 	}
 	f.AddList(cmd)
+	whose.add(cmd)
 	return cmd
 }
 

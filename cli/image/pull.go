@@ -12,6 +12,7 @@ import (
 
 func pull(a *app.App) *cobra.Command {
 	var quiet bool
+	var whose user
 	cmd := &cobra.Command{
 		Use:   "pull IMAGE…",
 		Short: "Pull images from a registry and make their disks",
@@ -22,22 +23,27 @@ from policy.json, proxies from the environment.`,
 		Args:    app.AtLeast("IMAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, ref := range args {
-				if err := fetch(a, cmd, "/v1/images/pull", api.PullRequest{Image: ref}, quiet); err != nil {
+				if err := fetch(a, cmd, "/v1/images/pull", whose, api.PullRequest{Image: ref}, quiet); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 	}
+	whose.add(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
 	return cmd
 }
 
 // fetch makes one image call with its progress drawn, and prints the id.
-func fetch(a *app.App, cmd *cobra.Command, path string, req any, quiet bool) error {
+func fetch(a *app.App, cmd *cobra.Command, path string, whose user, req any, quiet bool) error {
+	query, err := whose.query()
+	if err != nil {
+		return err
+	}
 	bars := progress.New(a.Err, quiet)
 	defer bars.Close()
-	return a.Client.Stream(cmd.Context(), "POST", path, nil, req, func(m api.Message) error {
+	return a.Client.Stream(cmd.Context(), "POST", path, query, req, func(m api.Message) error {
 		if m.Progress != nil {
 			bars.Update(*m.Progress)
 		}

@@ -9,13 +9,20 @@ import (
 )
 
 func rm(a *app.App) *cobra.Command {
-	return &cobra.Command{
+	var whose user
+	cmd := &cobra.Command{
 		Use: "rm IMAGE…", Short: "Remove images that no pod uses", Args: app.AtLeast("IMAGE"),
 		Example: "  bulkhead image rm localhost/app:dev",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			query, err := whose.query()
+			if err != nil {
+				return err
+			}
 			return a.EachPod(args, func(ref string) (string, error) {
-				return ref, a.Client.Call(cmd.Context(), "DELETE", "/v1/images/"+url.PathEscape(ref), nil, nil, nil)
+				return ref, a.Client.Call(cmd.Context(), "DELETE", "/v1/images/"+url.PathEscape(ref), query, nil, nil)
 			})
 		},
 	}
+	whose.add(cmd)
+	return cmd
 }

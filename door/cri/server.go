@@ -29,7 +29,7 @@ import (
 )
 
 // Instance is that of the door's engine.
-const Instance = "cri"
+const Instance = dirs.CRI
 
 // Options say whom the door serves. Roots, Socket and Logger are required.
 type Options struct {

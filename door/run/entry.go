@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -172,11 +173,19 @@ func (s *server) environment(r *http.Request) (image.Getenv, error) {
 	return e.Get, nil
 }
 
-// imagesFor is the image store as the command that made a request sees it.
+// imagesFor is the image store as the command that made a request sees it, or as the instance sees it that the command means.
 func (s *server) imagesFor(r *http.Request) (*image.Store, error) {
 	getenv, err := s.environment(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.images.With(getenv), nil
+	images := s.images.With(getenv)
+	switch instance := r.URL.Query().Get("for"); {
+	case instance == "":
+		return images, nil
+	case !slices.Contains(api.ImageUsers, instance):
+		return nil, fmt.Errorf("%w: no images are for %.80q, which is none of %s", api.ErrInvalid, instance, strings.Join(api.ImageUsers, ", "))
+	default:
+		return images.For(instance)
+	}
 }

@@ -13,8 +13,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 )
 
-func (s *server) listImages(*http.Request) (any, error) {
-	list, err := s.images.List()
+func (s *server) listImages(r *http.Request) (any, error) {
+	from, err := s.imagesFor(r)
+	if err != nil {
+		return nil, err
+	}
+	list, err := from.List()
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +56,12 @@ func (s *server) loadImage(r *http.Request, out send) error {
 	if err != nil {
 		return err
 	}
+	images, err := s.imagesFor(r)
+	if err != nil {
+		return err
+	}
 	return fetch(r.Context(), req.Source, out, func(ctx context.Context, o image.PullOptions) (image.Image, error) {
-		return s.images.Load(ctx, req.Source, req.Name, o)
+		return images.Load(ctx, req.Source, req.Name, o)
 	})
 }
 

@@ -81,5 +81,12 @@ func (r Roots) Sandboxes() string { return filepath.Join(r.Data, "sandboxes") }
 // Localhost). Nobody makes it but the user.
 func (r Roots) Seccomp() string { return filepath.Join(r.Data, "seccomp") }
 
+// The instances of an engine, one a door.
+const (
+	Run  = "run"
+	CRI  = "cri"
+	Node = "node"
+)
+
 // Instance is the state directory of one engine instance ("run", "cri", …).
 func (r Roots) Instance(name string) string { return filepath.Join(r.State, name) }

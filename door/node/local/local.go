@@ -29,7 +29,7 @@ import (
 )
 
 // Instance is that of the node's engine.
-const Instance = "node"
+const Instance = dirs.Node
 
 // Options are a runtime's.
 type Options struct {

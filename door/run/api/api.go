@@ -27,17 +27,17 @@
 //	POST   /v1/pods/{ref}/update         UpdateRequest -> Result
 //	DELETE /v1/pods/{ref}?force=         -> Result
 //	GET    /v1/pods/{ref}/manifest?secrets= -> Manifests
-//	GET    /v1/images                    -> []Image
-//	GET    /v1/images/{ref...}           -> ImageDetail
+//	GET    /v1/images?for=               -> []Image
+//	GET    /v1/images/{ref...}?for=      -> ImageDetail
 //	POST   /v1/images/prune?all=         -> Pruned; all: also images with a name
 //	GET    /v1/system/df                 -> []DiskShare
 //	POST   /v1/system/prune?all=&volumes= -> Pruned
 //	POST   /v1/jsonpath                  JSONPathRequest -> JSONPathResult
-//	POST   /v1/images/pull               PullRequest -> Messages
-//	POST   /v1/images/load               LoadRequest -> Messages
-//	POST   /v1/images/tag                TagRequest -> Result
-//	POST   /v1/images/save               SaveRequest -> Result
-//	DELETE /v1/images/{ref...}           -> Result
+//	POST   /v1/images/pull?for=          PullRequest -> Messages
+//	POST   /v1/images/load?for=          LoadRequest -> Messages
+//	POST   /v1/images/tag?for=           TagRequest -> Result
+//	POST   /v1/images/save?for=          SaveRequest -> Result
+//	DELETE /v1/images/{ref...}?for=      -> Result
 //	POST   /v1/login                     LoginRequest -> Result
 //	GET    /v1/templates                 -> []Template
 //	POST   /v1/templates                 TemplateRequest -> Template
@@ -58,6 +58,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
 // RunRequest runs the pods of some YAML documents.
@@ -389,6 +391,9 @@ type Manifests struct {
 	Documents []map[string]any `json:"documents"`
 	Secrets   []string         `json:"secrets,omitempty"` // names of those left out
 }
+
+// ImageUsers are the instances that images can be for: for=INSTANCE. Without it they are the engine's own.
+var ImageUsers = []string{dirs.CRI, dirs.Node}
 
 // PullRequest names an image of a registry.
 type PullRequest struct {

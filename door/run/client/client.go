@@ -35,7 +35,7 @@ func EngineSocket(r dirs.Roots) string { return filepath.Join(r.Instance(Instanc
 func Lock(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "run.lock") }
 
 // Instance is the name of the instance that door/run and its engine work in.
-const Instance = "run"
+const Instance = dirs.Run
 
 // Client is a connection to an engine. It is safe for concurrent use.
 type Client struct {

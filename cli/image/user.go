@@ -1,0 +1,28 @@
+package image
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+)
+
+// user is whose images a command means, empty for those of bulkhead's own commands.
+type user string
+
+func (u *user) add(cmd *cobra.Command) {
+	help := "those of bulkhead " + strings.Join(api.ImageUsers, " or ") + ", which know their own images alone"
+	cmd.Flags().StringVar((*string)(u), "for", "", help)
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(api.ImageUsers, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+}
+
+// query is what is asked of the engine.
+func (u user) query() (url.Values, error) {
+	if u == "" {
+		return nil, nil
+	}
+	return url.Values{"for": {string(u)}}, app.Choice("for", string(u), api.ImageUsers...)
+}
