@@ -32,6 +32,7 @@ type fakeCRI struct {
 	listeners  map[chan *runtimeapi.ContainerEventResponse]struct{}
 	fails      map[string]error // of every call of a method
 	dying      time.Duration    // how long a container takes to end
+	graces     []int64          // that containers were asked to end within
 	term       int32            // the exit code of one that is asked to end
 }
 
@@ -233,8 +234,15 @@ func (f *fakeCRI) end(c *fakeContainer, code int32) {
 	f.tell()
 }
 
-func (f *fakeCRI) StopContainer(_ context.Context, id string, timeout int64) error {
-	time.Sleep(f.dying)
+func (f *fakeCRI) StopContainer(ctx context.Context, id string, timeout int64) error {
+	f.mu.Lock()
+	f.graces = append(f.graces, timeout)
+	f.mu.Unlock()
+	select {
+	case <-time.After(min(f.dying, time.Duration(timeout)*time.Second)):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.containers[id]

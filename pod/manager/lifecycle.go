@@ -15,7 +15,11 @@ func (p *Pod) Stop(ctx context.Context, grace *int64) error {
 	if p.HasEnded() {
 		return nil
 	}
+	seconds := graceOf(p.Given(), grace)
 	p.mu.Lock()
+	if p.rec.Grace == nil || seconds < *p.rec.Grace {
+		p.rec.Grace, p.rec.EndBy = &seconds, time.Now().Add(time.Duration(seconds)*time.Second)
+	}
 	p.rec.Stopping = true
 	p.ending.Store(true)
 	if err := p.save(); err != nil {
@@ -23,11 +27,7 @@ func (p *Pod) Stop(ctx context.Context, grace *int64) error {
 		p.m.o.Logger.Warn("that a pod is to end could not be written down", "pod", p.Key(), "error", err)
 	}
 	p.mu.Unlock()
-	d := time.Duration(-1)
-	if grace != nil {
-		d = time.Duration(*grace) * time.Second
-	}
-	if err := p.supervised().Stop(ctx, d); err != nil {
+	if err := p.supervised().Stop(ctx, time.Duration(seconds)*time.Second); err != nil {
 		return fmt.Errorf("stop pod %s: %w", p.Key(), err)
 	}
 	select {
@@ -114,7 +114,7 @@ func (p *Pod) again(earlier string) error {
 	rec := last
 	rec.Ephemeral = nil // they were the last run's
 	rec.Earlier = earlier
-	rec.Ended, rec.Foreground, rec.Stopping = nil, false, false
+	rec.Ended, rec.Foreground, rec.Stopping, rec.Grace, rec.EndBy = nil, false, false, nil, time.Time{}
 	rec.Since, rec.Begun, rec.JobFailed, rec.Verdict, rec.Before = time.Now(), false, false, nil, nil
 	next, err := p.prepare(rec, true)
 	if err != nil {

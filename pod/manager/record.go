@@ -3,6 +3,7 @@ package manager
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
 	"time"
 
@@ -35,6 +36,9 @@ type Record struct {
 	Foreground bool `json:"foreground,omitempty"`
 	// Stopping: somebody wants its end.
 	Stopping bool `json:"stopping,omitempty"`
+	// Grace is the shortest grace that the pod was given for its end, in seconds, and EndBy when it is over.
+	Grace *int64    `json:"grace,omitempty"`
+	EndBy time.Time `json:"endBy,omitzero"`
 	// Remove: it is removed when it has ended.
 	Remove bool `json:"remove,omitempty"`
 	// Ended is the status that it ended with; nil for one that has not.
@@ -61,6 +65,19 @@ type Changed struct {
 	Deadline    *int64            `json:"deadline,omitempty"` // activeDeadlineSeconds
 	// Images are those of all containers, by name.
 	Images map[string]string `json:"images,omitempty"`
+}
+
+// leastGrace is what a pod has at least of its grace, in seconds, when the next manager goes on with its end: nobody may
+// have told its containers before.
+const leastGrace = 2
+
+// graceLeft is what is left of the pod's grace, in seconds; nil for a pod that was given none.
+func (r *Record) graceLeft() *int64 {
+	if r.Grace == nil {
+		return nil
+	}
+	left := int64(math.Ceil(time.Until(r.EndBy).Seconds()))
+	return new(min(max(left, leastGrace), *r.Grace)) // at most all of it: the clock may have been set back
 }
 
 // spec is the pod with the containers that were added to it, as it was resized and changed.

@@ -86,7 +86,7 @@ func (m *Manager) Abandon(pods []*Pod) error {
 	var all sync.WaitGroup
 	errs := make([]error, len(pods))
 	for i, p := range pods {
-		all.Go(func() { errs[i] = p.end() })
+		all.Go(func() { errs[i] = p.end(nil) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
@@ -96,16 +96,17 @@ func (m *Manager) Abandon(pods []*Pod) error {
 // was being stopped.
 func (p *Pod) orphaned() {
 	p.release(false)
-	if err := p.end(); err != nil && p.m.ctx.Err() == nil {
+	rec := p.record()
+	if err := p.end(rec.graceLeft()); err != nil && p.m.ctx.Err() == nil {
 		p.m.o.Logger.Warn("a pod outlives its client", "pod", p.Key(), "error", err)
 	}
 }
 
-// end stops the pod, and removes it if its record says so.
-func (p *Pod) end() error {
-	ctx, cancel := context.WithTimeout(p.m.ctx, EndTimeout(p.rec.Pod, nil))
+// end stops the pod within grace, as Stop does, and removes it if its record says so.
+func (p *Pod) end(grace *int64) error {
+	ctx, cancel := context.WithTimeout(p.m.ctx, EndTimeout(p.Given(), grace))
 	defer cancel()
-	if err := p.Stop(ctx, nil); err != nil {
+	if err := p.Stop(ctx, grace); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -120,12 +121,20 @@ func (p *Pod) end() error {
 // EndTimeout bounds the end of a pod: its grace, or the one asked for in seconds,
 // and the ending itself.
 func EndTimeout(p *corev1.Pod, asked *int64) time.Duration {
-	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
-	if p.Spec.TerminationGracePeriodSeconds != nil {
-		grace = *p.Spec.TerminationGracePeriodSeconds
-	}
+	grace := graceOf(p, nil)
 	if asked != nil {
 		grace = max(grace, *asked)
 	}
 	return time.Duration(grace)*time.Second + time.Minute
+}
+
+// graceOf is the grace that was asked for, in seconds, or the pod's own.
+func graceOf(p *corev1.Pod, asked *int64) int64 {
+	switch {
+	case asked != nil:
+		return *asked
+	case p.Spec.TerminationGracePeriodSeconds != nil:
+		return *p.Spec.TerminationGracePeriodSeconds
+	}
+	return corev1.DefaultTerminationGracePeriodSeconds
 }
