@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/admission"
 	"github.com/bulkhead-project/bulkhead/door/node/api"
@@ -285,6 +286,11 @@ func (n *node) keep() (*object.Keeper, error) {
 	measure.Port = int32(at.Port())
 	of := object.Options{
 		Client: n.client, Name: o.Name, Labels: n.labels(), Taints: o.Taints, Status: measure.Status, Logger: o.Logger,
+		PodCIDR: func(ctx context.Context, cidrs string) error {
+			return n.runtime.Backend().Runtime.UpdateRuntimeConfig(ctx, &runtimeapi.RuntimeConfig{
+				NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: cidrs},
+			})
+		},
 		Clash: func(other *corev1.Node) {
 			const message = "another machine is a node of this name as well: end one of them"
 			n.events.Recorder.Event(other, corev1.EventTypeWarning, "NodeNameClash", message)

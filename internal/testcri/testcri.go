@@ -98,6 +98,9 @@ func (r *Runtime) Status(context.Context, bool) (*runtimeapi.StatusResponse, err
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{}}, nil
 }
 
+// UpdateRuntimeConfig takes note of nothing.
+func (r *Runtime) UpdateRuntimeConfig(context.Context, *runtimeapi.RuntimeConfig) error { return nil }
+
 // GetContainerEvents tells of changes until ctx ends.
 func (r *Runtime) GetContainerEvents(
 	ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient),

@@ -47,6 +47,8 @@ type Options struct {
 	// InUse are the attached volumes that the node's pods use, in order. It must not block. Nil leaves the Node's VolumesInUse
 	// as they are.
 	InUse func() []corev1.UniqueVolumeName
+	// PodCIDR tells the runtime of the addresses that the node's pods have, with commas; nil is nobody.
+	PodCIDR func(ctx context.Context, cidrs string) error
 	// Clash is called when another machine tells of itself as this node; nil is nobody.
 	Clash func(*corev1.Node)
 	// Changed is called when the API server tells of another Node, and when InUse has changed; it must not block. Nil is nobody.
@@ -59,6 +61,7 @@ type Keeper struct {
 	o        Options
 	informer cache.SharedIndexInformer
 	wake     chan struct{}
+	cidrs    string // that the runtime has been told; of Run alone
 
 	mu   sync.Mutex
 	node *corev1.Node // as the API server had it last, nil for none
@@ -118,6 +121,7 @@ func (k *Keeper) Look() {
 func (k *Keeper) take(node *corev1.Node) {
 	k.mu.Lock()
 	gone := node == nil && k.node != nil
+	moved := rangesOf(node) != rangesOf(k.node)
 	k.node = node
 	if gone || node != nil && node.UID != k.use.node {
 		k.use = use{} // of another Node
@@ -125,6 +129,8 @@ func (k *Keeper) take(node *corev1.Node) {
 	k.mu.Unlock()
 	if gone {
 		k.o.Logger.Warn("the node was deleted, and is made again", "node", k.o.Name)
+	}
+	if gone || moved {
 		k.Look()
 	}
 	if k.o.Changed != nil {

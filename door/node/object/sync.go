@@ -3,6 +3,7 @@ package object
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -32,7 +33,7 @@ func (k *Keeper) sync(ctx context.Context) error {
 	if err := k.label(ctx, node); err != nil {
 		return err
 	}
-	return k.tell(ctx, node, status)
+	return errors.Join(k.tell(ctx, node, status), k.ranges(ctx, node))
 }
 
 // clash notices another machine of the same name: what was told of this one is replaced again and again.
