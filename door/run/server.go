@@ -97,7 +97,7 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	defer func() { err = errors.Join(err, s.engine.Close(context.WithoutCancel(ctx))) }()
 	s.pods, err = manager.Open(ctx, manager.Options{
 		Dir: podsDir(o.Roots), VolumeDir: volumesDir(o.Roots), Runtime: s.cri,
-		Door: s.newEntry, Hold: s.idle.Hold, Logger: o.Logger,
+		Door: s.newEntry, Hold: s.idle.Hold, Jobs: true, Logger: o.Logger,
 	})
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 // waits makes the options of a pod that begins when its Job has room for it.
 func (p *Pod) waits(rec Record, o *pod.Options) {
-	if _, limited := podspec.Parallelism(rec.Pod); !limited {
+	if _, limited := podspec.Parallelism(rec.Pod); !limited || !p.m.o.Jobs {
 		return
 	}
 	if !rec.Begun {
@@ -84,7 +84,7 @@ func (p *Pod) passTurn() {
 // job are the other pods of the pod's Job, none for one that does not limit how
 // many run at once.
 func (p *Pod) job() (list []*Pod) {
-	if _, limited := podspec.Parallelism(p.Given()); !limited {
+	if _, limited := podspec.Parallelism(p.Given()); !limited || !p.m.o.Jobs {
 		return nil
 	}
 	for _, other := range p.m.All() {

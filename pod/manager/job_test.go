@@ -301,3 +301,15 @@ func TestJobOnAFullDisk(t *testing.T) {
 		}
 	})
 }
+
+// TestJobsOfACluster: where somebody else keeps the Jobs no pod waits for others, whatever its author has written into it.
+func TestJobsOfACluster(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.cluster = true
+		m := w.open()
+		w.runJob(m, 3, 1)
+		wantPhases(t, m, "RRR")
+		w.exit(w.find(m, "sum-1"), 1)
+		wantPhases(t, m, "RFR")
+	})
+}

@@ -44,6 +44,8 @@ type Options struct {
 	// ByUID lets pods of one name be there at once, as an API server has them whose
 	// clients force a pod's deletion.
 	ByUID bool
+	// Jobs has the pods of one owner wait for their turns, as many as podspec.Parallelism says.
+	Jobs bool
 	// Changed, if set, is called when the status of a pod has changed, or its run has
 	// ended. It must not block.
 	Changed func(*Pod)

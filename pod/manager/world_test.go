@@ -22,6 +22,7 @@ type world struct {
 	dir     string
 	runtime *fakeCRI
 	refuse  error // of Configure
+	cluster bool  // has Jobs of its own
 
 	mu     sync.Mutex
 	events []string
@@ -80,7 +81,7 @@ func (d fakeDoor) Event(e pod.Event) {
 func (w *world) open() *Manager {
 	w.t.Helper()
 	m, err := Open(w.t.Context(), Options{
-		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"), Runtime: w.runtime,
+		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"), Runtime: w.runtime, Jobs: !w.cluster,
 		Door: func(p *Pod) Door { return fakeDoor{w, p} },
 		Hold: func() func() { w.hold(1); return func() { w.hold(-1) } },
 	})
