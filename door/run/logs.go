@@ -74,7 +74,7 @@ func (e *entry) restarted(names []string) ([]string, error) {
 	var again []string
 	status := e.Status()
 	for _, name := range names {
-		if manager.Restarts(status, name) > 0 {
+		if manager.Previous(status, name) >= 0 {
 			again = append(again, name)
 		}
 	}

@@ -16,10 +16,12 @@ import (
 // OutputOptions choose what of a container's output is given.
 type OutputOptions struct {
 	Follow bool // until the pod has ended
+	// OneRun ends what is followed with the container's run, as a kubelet does.
+	OneRun bool
 	// Whole is from the container's first run on, else the newest only. With Follow nothing of it is missed:
 	// a container that writes faster than is read waits, until its pod is to end.
 	Whole    bool
-	Previous bool      // the run before the newest
+	Previous bool      // the run that Previous says
 	Tail     int64     // so many lines of what is there; less than 0: all
 	Since    time.Time // nothing from before
 }
@@ -32,11 +34,11 @@ func (p *Pod) Output(ctx context.Context, container string, o OutputOptions, out
 		return err
 	}
 	from := logs.Options{Tail: o.Tail, Since: o.Since, There: o.Previous || !o.Follow}
-	if !o.Whole {
+	switch {
+	case o.Previous:
+		from.Run = Previous(p.Status(), container)
+	case !o.Whole:
 		from.Run = Restarts(p.Status(), container)
-	}
-	if o.Previous {
-		from.Run--
 	}
 	r := logs.New(dir, from, out)
 	defer r.Close()
@@ -50,7 +52,7 @@ func (p *Pod) Output(ctx context.Context, container string, o OutputOptions, out
 	if o.Whole {
 		defer p.read(r)()
 	}
-	return p.follow(ctx, dir, container, r)
+	return p.follow(ctx, dir, container, r, o.OneRun)
 }
 
 // read has a reader miss nothing until the returned function is called.
@@ -81,8 +83,8 @@ func (p *Pod) unread(path string) bool {
 	return false
 }
 
-// follow reads what a container writes until its pod has ended.
-func (p *Pod) follow(ctx context.Context, dir, container string, r *logs.Reader) error {
+// follow reads what a container writes until its pod has ended, or with oneRun its run.
+func (p *Pod) follow(ctx context.Context, dir, container string, r *logs.Reader, oneRun bool) error {
 	written, stop, err := p.m.logs.Add(p.m.ctx, dir)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", dir, err)
@@ -93,16 +95,17 @@ func (p *Pod) follow(ctx context.Context, dir, container string, r *logs.Reader)
 		// container's end is in the file then.
 		_, changed := p.Watch()
 		over := p.HasEnded()
-		status := p.Status()
+		now := ContainerStatus(p.Status(), container)
 		if err := r.Drain(); err != nil {
 			return err
 		}
-		if Restarts(status, container) > r.Run() {
+		next := int(now.RestartCount) > r.Run()
+		if over && !next || oneRun && (next || hasRun(&now)) {
+			return nil
+		}
+		if next {
 			r.Next()
 			continue
-		}
-		if over {
-			return nil
 		}
 		select {
 		case <-written:
@@ -112,6 +115,11 @@ func (p *Pod) follow(ctx context.Context, dir, container string, r *logs.Reader)
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// hasRun tells whether the newest run of a container has ended.
+func hasRun(c *corev1.ContainerStatus) bool {
+	return c.State.Running == nil && (c.State.Terminated != nil || c.LastTerminationState.Terminated != nil)
 }
 
 // ContainerStatus is what a pod's status says of a container of any kind, empty for
@@ -127,6 +135,16 @@ func ContainerStatus(status corev1.PodStatus, name string) corev1.ContainerStatu
 		}
 	}
 	return corev1.ContainerStatus{}
+}
+
+// Previous is the number of a container's previous run: the one before the newest, or the newest of a container that waits to run
+// again. Less than 0 is none.
+func Previous(status corev1.PodStatus, container string) int {
+	c := ContainerStatus(status, container)
+	if c.State.Waiting != nil && c.LastTerminationState.Terminated != nil {
+		return int(c.RestartCount)
+	}
+	return int(c.RestartCount) - 1
 }
 
 // Restarts is how often a container of any kind was started again.

@@ -99,6 +99,46 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestFollowOneRun: where one run is followed that ends with the run, also while the pod goes on; and the previous run of a container
+// that waits to run again is the one that has ended last.
+func TestFollowOneRun(t *testing.T) {
+	t.Parallel()
+	w := &world{t: t, dir: t.TempDir(), runtime: newFake()}
+	m := w.open()
+	crashes := spec("web", "exit", "1")
+	crashes.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	p, err := m.Add(Record{Pod: crashes}, Objects{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Run()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		status, changed := p.Watch()
+		if c := ContainerStatus(status, "c"); c.RestartCount == 1 && c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff" {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatal(ctx.Err())
+		}
+	}
+	for name, o := range map[string]OutputOptions{
+		"followed": {Follow: true, OneRun: true, Tail: -1}, "as it is": {Tail: -1}, "previous": {Previous: true, Tail: -1},
+	} {
+		var text strings.Builder
+		err := p.Output(ctx, "c", o, func(l logs.Line) error { text.Write(l.Data); return nil })
+		if err != nil || text.String() != "c 1\n" || p.HasEnded() {
+			t.Errorf("%s: %q, %v", name, text.String(), err)
+		}
+	}
+	if err := p.Stop(ctx, noGrace()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestVerdictsAreKept: what probes found is there for the next manager.
 func TestVerdictsAreKept(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -39,6 +39,7 @@ func parseLogs(q url.Values) (o logOptions, err error) {
 		*to = n
 	}
 	o.Follow, o.Previous, o.timestamps = wants(q, "follow"), wants(q, "previous"), wants(q, "timestamps")
+	o.OneRun = true
 	number("tailLines", 0, &o.Tail)
 	number("limitBytes", 1, &o.limit)
 	var seconds int64
