@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -339,17 +341,6 @@ func TestTheSubscriptionIsRenewed(t *testing.T) {
 	})
 }
 
-func TestNoSubscriptionIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFake()
-		refused := errors.New("evented PLEG is off")
-		fake.errors["GetContainerEvents"] = []error{refused}
-		if err := supervise(t, fake, testpod.New("Never", "main")).end(); !errors.Is(err, refused) {
-			t.Errorf("error %v", err)
-		}
-	})
-}
-
 // Nothing is asked of the runtime while nothing happens.
 func TestNoPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -389,4 +380,27 @@ func TestFailFastLeavesTheOthersTheirGrace(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+// TestSilentRuntime: a pod does not end for a runtime that does not tell of it at first, unless it is to fail fast.
+func TestSilentRuntime(t *testing.T) {
+	for _, fast := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			fake := newFake()
+			away := status.Error(codes.Unavailable, "away")
+			fake.errors["GetContainerEvents"] = []error{away, away, away}
+			s := supervise(t, fake, testpod.New("Always", "main"), func(o *Options) { o.FailFast = fast })
+			got := s.after(5 * time.Second)
+			select {
+			case err := <-s.ended:
+				if !fast || status.Code(err) != codes.Unavailable {
+					t.Errorf("it has ended: %v", err)
+				}
+			default:
+				if fast || state(got.ContainerStatuses[0]) != "running" {
+					t.Errorf("it is %s", state(got.ContainerStatuses[0]))
+				}
+			}
+		})
+	}
 }

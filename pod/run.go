@@ -100,9 +100,9 @@ func (r *run) run(ctx context.Context) error {
 	if version, err := r.o.Runtime.Version(ctx, ""); err == nil && version.GetRuntimeName() != "" {
 		r.name = version.GetRuntimeName()
 	}
-	events, leave, err := r.o.Watch.Subscribe(ctx, r.pod.UID)
+	events, leave, err := r.subscribe(ctx)
 	if err != nil {
-		return fmt.Errorf("pod %s: subscribe to container events: %w", r.pod.Name, err)
+		return err
 	}
 	defer leave()
 	rotator := &logs.Rotator{Runtime: r.o.Runtime, Current: r.p.containers, Unread: r.o.Unread, Logger: r.p.log}
@@ -148,6 +148,29 @@ func (r *run) run(ctx context.Context) error {
 		case <-r.claims.changed:
 			r.claims.failure, r.claims.changed = nil, nil
 		case <-timer.C:
+		}
+	}
+}
+
+// subscribe has the runtime tell of the pod. A runtime that does not answer ends no pod, for the pod's VM may run; one that is to
+// fail fast has none yet.
+func (r *run) subscribe(ctx context.Context) (events <-chan struct{}, leave func(), err error) {
+	for {
+		events, leave, err = r.o.Watch.Subscribe(ctx, r.pod.UID)
+		if err == nil {
+			return events, leave, nil
+		}
+		err = fmt.Errorf("pod %s: subscribe to container events: %w", r.pod.Name, err)
+		if ctx.Err() != nil || r.p.failsFast() {
+			return nil, nil, err
+		}
+		r.p.log.Warn("the runtime is asked again", "error", err)
+		timer := time.NewTimer(retryDelay)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, nil, err
 		}
 	}
 }
