@@ -28,6 +28,7 @@ const (
 // removed. It may be run more than once. Methods may be called at once.
 type Pod struct {
 	m       *Manager
+	given   *corev1.Pod
 	door    Door
 	dir     string
 	events  *events.Log
@@ -52,7 +53,7 @@ type Pod struct {
 // newPod makes the pod of a record. The pod is not nil also with an error.
 func (m *Manager) newPod(rec Record, failFast bool) (*Pod, error) {
 	p := &Pod{
-		m: m, dir: filepath.Join(m.o.Dir, string(rec.Pod.UID)), rec: rec, done: make(chan struct{}),
+		m: m, dir: filepath.Join(m.o.Dir, string(rec.Pod.UID)), given: rec.Pod, rec: rec, done: make(chan struct{}),
 		objects: &volume.Set{}, op: make(chan struct{}, 1), readers: map[*logs.Reader]bool{},
 	}
 	p.door = m.o.Door(p)
@@ -149,16 +150,16 @@ func (p *Pod) Door() Door { return p.door }
 func (p *Pod) Dir() string { return p.dir }
 
 // Given is the pod as it was given. It must not be changed.
-func (p *Pod) Given() *corev1.Pod { return p.rec.Pod }
+func (p *Pod) Given() *corev1.Pod { return p.given }
 
 // Name is the pod's name.
-func (p *Pod) Name() string { return p.rec.Pod.Name }
+func (p *Pod) Name() string { return p.given.Name }
 
 // UID is the pod's UID.
-func (p *Pod) UID() types.UID { return p.rec.Pod.UID }
+func (p *Pod) UID() types.UID { return p.given.UID }
 
 // Key is the pod's namespace/name.
-func (p *Pod) Key() string { return p.rec.Pod.Namespace + "/" + p.rec.Pod.Name }
+func (p *Pod) Key() string { return p.given.Namespace + "/" + p.given.Name }
 
 // Events are what happened to the pod.
 func (p *Pod) Events() *events.Log { return p.events }

@@ -36,7 +36,7 @@ func notRun(t *testing.T) *Pod {
 		t.Fatal(err)
 	}
 	m := &Manager{o: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: t.Context()}
-	return &Pod{m: m, dir: t.TempDir(), p: p, done: make(chan struct{}), rec: Record{Pod: spec}}
+	return &Pod{m: m, dir: t.TempDir(), p: p, done: make(chan struct{}), given: spec, rec: Record{Pod: spec}}
 }
 
 // stored is the memory that each container is to have, for the next manager.

@@ -17,7 +17,8 @@ import (
 // without probes has nothing to read.
 func TestLastVerdicts(t *testing.T) {
 	t.Parallel()
-	e := &Pod{dir: t.TempDir(), m: &Manager{o: Options{Logger: slog.New(slog.DiscardHandler)}}, rec: Record{Pod: &corev1.Pod{}}}
+	m := &Manager{o: Options{Logger: slog.New(slog.DiscardHandler)}}
+	e := &Pod{dir: t.TempDir(), m: m, given: &corev1.Pod{}, rec: Record{Pod: &corev1.Pod{}}}
 	probed := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{}, {StartupProbe: &corev1.Probe{}}}}}
 	if got := e.lastVerdicts(probed); got != nil {
 		t.Errorf("of no file: %v", got)
