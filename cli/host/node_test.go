@@ -29,9 +29,8 @@ func TestNodeRefuses(t *testing.T) {
 		"a number of pods": {[]string{"--kubeconfig=f", "--max-pods=0"}, "node: max-pods 0"},
 		"a level":          {[]string{"--kubeconfig=f", "--log-level=x"}, `node: log-level "x"`},
 		"a format":         {[]string{"--kubeconfig=f", "--log-format=x"}, `node: log-format "x"`},
-		"manifests":        {[]string{"--manifests=x"}, `node: manifests "x"`},
 		"an endpoint":      {[]string{"--kubeconfig=f", "--cri-endpoint=/x"}, `node: cri-endpoint "/x"`},
-		"files alone":      {[]string{"--manifests=/x"}, "bulkhead-node"},
+		"files alone":      {[]string{"--manifests=x"}, "bulkhead-node"},
 		"all it needs":     {[]string{"--kubeconfig=f"}, "bulkhead-node"},
 	} {
 		cmd := Node(&app.App{})

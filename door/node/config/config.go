@@ -137,9 +137,11 @@ func (c *Config) Check() error {
 		return errors.New("kubeconfig or manifests is required")
 	}
 	if c.Manifests != "" {
-		if err := settings.Absolute("manifests", c.Manifests); err != nil {
-			return err
+		at, err := filepath.Abs(c.Manifests) // another program may be given it
+		if err != nil {
+			return fmt.Errorf("manifests: %w", err)
 		}
+		c.Manifests = at
 	}
 	if path, is := strings.CutPrefix(c.Endpoint, "unix://"); c.Endpoint != "" && (!is || !strings.HasPrefix(path, "/")) {
 		return fmt.Errorf("cri-endpoint %q is no unix:///PATH", c.Endpoint)

@@ -1,8 +1,13 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // TestShutdown: how long the machine's end is held up is told in durations, of which critical pods have a part.
@@ -22,6 +27,23 @@ func TestShutdown(t *testing.T) {
 		period, critical, err := c.Shutdown()
 		if (err != nil) != tt.fails || period != tt.want || critical != tt.part {
 			t.Errorf("%q, %q: %v, %v, %v", tt.period, tt.critical, period, critical, err)
+		}
+	}
+}
+
+// TestManifests: a directory of static pods may be told from where the command was given; who is given the settings on has it whole.
+func TestManifests(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{"m": filepath.Join(here, "m"), "./a/../m/": filepath.Join(here, "m"), "/etc/m": "/etc/m"} {
+		var c Config
+		c.Add(pflag.NewFlagSet("", pflag.ContinueOnError))
+		c.Manifests = given
+		if err := c.Check(); err != nil || c.Manifests != want || !slices.Contains(c.Args(), "--manifests="+want) {
+			t.Errorf("%s: %s, %v", given, c.Manifests, err)
 		}
 	}
 }

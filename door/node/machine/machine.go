@@ -100,8 +100,8 @@ func PIDs() (u Usage, err error) {
 	return u, nil
 }
 
-// Disk is a file system's room, in bytes and inodes.
-type Disk struct{ Total, Available, Inodes, FreeInodes uint64 }
+// Disk is a file system's room, in bytes and inodes. Of what is free some may be for root alone, and not available.
+type Disk struct{ Total, Available, Free, Inodes, FreeInodes uint64 }
 
 // DiskOf asks for the file system in which a directory lies.
 func DiskOf(dir string) (Disk, error) {
@@ -110,7 +110,7 @@ func DiskOf(dir string) (Disk, error) {
 		return Disk{}, fmt.Errorf("ask for the disk of %s: %w", dir, err)
 	}
 	size := uint64(st.Bsize)
-	return Disk{Total: st.Blocks * size, Available: st.Bavail * size, Inodes: st.Files, FreeInodes: st.Ffree}, nil
+	return Disk{Total: st.Blocks * size, Available: st.Bavail * size, Free: st.Bfree * size, Inodes: st.Files, FreeInodes: st.Ffree}, nil
 }
 
 func line(path string) string {

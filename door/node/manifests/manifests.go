@@ -7,7 +7,6 @@ package manifests
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -170,7 +169,8 @@ func (s *Source) Run(ctx context.Context) error {
 	defer own.end()
 	for {
 		// Watched before it is read: nothing is missed.
-		s.problem(s.o.Dir, errors.Join(own.renew(ctx), s.read()))
+		unwatched, unread := own.renew(ctx), s.read()
+		s.problem(s.o.Dir, cmp.Or(unread, unwatched)) // one that is not there has one cause for both
 		if !s.HasSynced() {
 			close(s.done)
 		}

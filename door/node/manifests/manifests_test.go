@@ -300,4 +300,11 @@ func TestNoFiles(t *testing.T) {
 	if len(w.s.All()) != 1 {
 		t.Errorf("pods %v", w.s.All())
 	}
+	if err := os.RemoveAll(w.dir); err != nil {
+		t.Fatal(err)
+	}
+	w.until("that it is gone", w.problem(w.dir, "no such file"))
+	if text := w.problems[w.dir]; strings.Contains(text, "\n") || strings.Count(text, "no such file") != 1 {
+		t.Errorf("more than one line, or cause: %q", text)
+	}
 }

@@ -50,7 +50,7 @@ func (n *Node) Summary(ctx context.Context) (*statsapi.Summary, error) {
 		Memory:   &statsapi.MemoryStats{Time: now, AvailableBytes: &memory.Available, UsageBytes: &used, WorkingSetBytes: &used},
 	}}
 	if disk, err := machine.DiskOf(n.Dir); err == nil {
-		taken, inodes := disk.Total-disk.Available, disk.Inodes-disk.FreeInodes
+		taken, inodes := disk.Total-disk.Free, disk.Inodes-disk.FreeInodes
 		out.Node.Fs = &statsapi.FsStats{
 			Time: now, AvailableBytes: &disk.Available, CapacityBytes: &disk.Total, UsedBytes: &taken,
 			InodesFree: &disk.FreeInodes, Inodes: &disk.Inodes, InodesUsed: &inodes,

@@ -44,9 +44,12 @@ func (s *Systems) Of(path string) (Volume, bool) {
 	size := uint64(q.st.Bsize)
 	return Volume{
 		Capacity: q.st.Blocks * size, Available: q.st.Bavail * size, AllInodes: q.st.Files, InodesFree: q.st.Ffree,
-		Files: Files{Bytes: (q.st.Blocks - q.st.Bfree) * size, Inodes: q.st.Files - q.st.Ffree},
+		Files: Files{Bytes: minus(q.st.Blocks, q.st.Bfree) * size, Inodes: minus(q.st.Files, q.st.Ffree)},
 	}, true
 }
+
+// minus is none where a file system says that more is free than there is.
+func minus(all, free uint64) uint64 { return all - min(free, all) }
 
 // ask asks, or is the question that is still open.
 func (s *Systems) ask(path string) *question {

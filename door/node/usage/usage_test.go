@@ -63,8 +63,11 @@ func TestSystems(t *testing.T) {
 			asked.Add(1)
 			<-gate
 			st.Bsize, st.Blocks = 512, 2
-			if path == "broken" {
+			switch path {
+			case "broken":
 				return errors.New("broken")
+			case "lies":
+				st.Bfree, st.Ffree = 3, 1
 			}
 			return nil
 		}
@@ -84,6 +87,9 @@ func TestSystems(t *testing.T) {
 		}
 		if _, ok := s.Of("broken"); ok {
 			t.Error("an error is an answer")
+		}
+		if v, ok := s.Of("lies"); !ok || v.Bytes != 0 || v.Inodes != 0 {
+			t.Errorf("where more is free than there is: %+v, %t", v, ok)
 		}
 	})
 }
