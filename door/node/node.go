@@ -291,6 +291,7 @@ func (n *node) keep() (*object.Keeper, error) {
 				NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: cidrs},
 			})
 		},
+		Events: n.events.Recorder,
 		Clash: func(other *corev1.Node) {
 			const message = "another machine is a node of this name as well: end one of them"
 			n.events.Recorder.Event(other, corev1.EventTypeWarning, "NodeNameClash", message)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/component-helpers/apimachinery/lease"
 )
 
@@ -51,6 +52,8 @@ type Options struct {
 	PodCIDR func(ctx context.Context, cidrs string) error
 	// Clash is called when another machine tells of itself as this node; nil is nobody.
 	Clash func(*corev1.Node)
+	// Events are told what becomes of the Node; nil is nobody.
+	Events record.EventRecorder
 	// Changed is called when the API server tells of another Node, and when InUse has changed; it must not block. Nil is nobody.
 	Changed func()
 	Logger  *slog.Logger

@@ -22,7 +22,9 @@ func (k *Keeper) sync(ctx context.Context) error {
 	if node == nil {
 		got, err := k.o.Client.CoreV1().Nodes().Get(ctx, k.o.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			got, err = k.create(ctx, status)
+			if got, err = k.create(ctx, status); err == nil {
+				k.say(got, &corev1.NodeStatus{}, &status, false)
+			}
 		}
 		if err != nil {
 			return err
@@ -139,8 +141,10 @@ func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.Node
 	}
 	k.answered(got)
 	k.mu.Lock()
+	first := k.told.IsZero()
 	k.told = time.Now()
 	k.mu.Unlock()
+	k.say(got, &node.Status, next, first)
 	if must && k.o.Changed != nil {
 		k.o.Changed()
 	}

@@ -1,0 +1,78 @@
+package object
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+)
+
+// TestEvents: what becomes of a node is told once, in a kubelet's words: that it starts, another boot, and conditions that change.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
+	known := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+	known.Status.NodeInfo.BootID = "before"
+	known.Status.Conditions = []corev1.NodeCondition{ready, {Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}}
+	again := known.DeepCopy()
+	again.Status.NodeInfo.BootID = "now"
+	starting, isReady := "Normal Starting Starting bulkhead node.", "Normal NodeReady Node node status is now: NodeReady"
+	for name, tt := range map[string]struct {
+		client *fake.Clientset
+		want   []string
+	}{
+		"a new one": {fake.NewClientset(), []string{
+			isReady, "Normal NodeHasNoDiskPressure Node node status is now: NodeHasNoDiskPressure", starting,
+		}},
+		"one that was away":     {fake.NewClientset(again), []string{starting}},
+		"one that has rebooted": {fake.NewClientset(known), []string{starting, "Warning Rebooted Node node has been rebooted, boot id: now"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var pressed atomic.Bool
+				told := record.NewFakeRecorder(100)
+				k, err := New(Options{Client: tt.client, Name: "node", Events: told, Status: func(context.Context) corev1.NodeStatus {
+					disk := corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}
+					if pressed.Load() {
+						disk.Status = corev1.ConditionTrue
+					}
+					return corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "now"}, Conditions: []corev1.NodeCondition{ready, disk}}
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				defer all.Wait()
+				defer cancel()
+				all.Go(func() { k.Run(ctx, func() {}) })
+				events := func() (all []string) {
+					time.Sleep(10 * time.Minute)
+					synctest.Wait()
+					for len(told.Events) > 0 {
+						all = append(all, <-told.Events)
+					}
+					return all
+				}
+				if got := events(); !slices.Equal(got, tt.want) {
+					t.Errorf("at first: %q", got)
+				}
+				for _, reason := range []string{"NodeHasDiskPressure", "NodeHasNoDiskPressure"} {
+					pressed.Store(!pressed.Load())
+					if got := events(); !slices.Equal(got, []string{"Normal " + reason + " Node node status is now: " + reason}) {
+						t.Errorf("%s: %q", reason, got)
+					}
+				}
+			})
+		})
+	}
+}
