@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -137,27 +134,10 @@ func (w *world) exec(ctx context.Context, pod string, o corev1.PodExecOptions, i
 	return out.String(), errs.String(), err
 }
 
-// kubectl is a command of a user's.
-func (w *world) kubectl(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "kubectl"), args...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.Dir, "KUBECONFIG=" + w.Kubeconfig(), "TERM=xterm"}
-	return cmd
-}
-
 // typed runs a command of a user's, which is to succeed, and returns what it says.
 func (w *world) typed(ctx context.Context, t testing.TB, in string, args ...string) string {
 	t.Helper()
-	cmd := w.kubectl(ctx, args...)
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	if in != "" {
-		cmd.Stdin = strings.NewReader(in)
-	}
-	out, err := cmd.Output()
-	if err != nil {
-		t.Errorf("kubectl %s: %v: %s%s", strings.Join(args, " "), err, out, &errs)
-	}
-	return string(out)
+	return w.user.Typed(ctx, t, in, args...)
 }
 
 // events are a pod's warnings, or all there are, a line each.

@@ -27,7 +27,7 @@ type world struct {
 	top          *testing.T // whose end is the world's
 	registry     *testimage.Server
 	image        string // busybox
-	bin          string // where kubectl is
+	user         testkube.User
 	cri, kubelet *testkube.Process
 }
 
@@ -38,7 +38,7 @@ func newWorld(t *testing.T) *world {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
 	w := &world{Cluster: testkube.Start(t), top: t}
-	w.bin, _ = w.Kubectl(t)
+	w.user = w.User(t)
 	w.serveImages(t)
 	if err := os.Mkdir(w.networks(), 0o755); err != nil {
 		t.Fatal(err)

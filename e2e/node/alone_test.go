@@ -148,6 +148,12 @@ func TestManifestsAlone(t *testing.T) {
 	if after.UID != first.UID || after.Status.ContainerStatuses[0].ContainerID != first.Status.ContainerStatuses[0].ContainerID {
 		t.Errorf("it is another one: %v", &after.Status)
 	}
+	if got, err := execAlone(ctx, w.port(ctx, t), name, "touch", "/tmp/bad"); err != nil {
+		t.Fatalf("exec: %q, %v", got, err)
+	}
+	w.untilAlone(ctx, t, name, "restarted by the probe that goes on", func(p *corev1.Pod) bool {
+		return p.UID == first.UID && p.Status.ContainerStatuses[0].RestartCount == 1 && isReady(p)
+	})
 
 	const fails = ", livenessProbe: {exec: {command: ['false']}, initialDelaySeconds: 2, periodSeconds: 1, failureThreshold: 1}"
 	w.manifest(t, "fixed", "two", fails)

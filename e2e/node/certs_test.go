@@ -119,7 +119,7 @@ func (w *world) answers(ctx context.Context, t *testing.T) {
 func (w *world) shell(ctx context.Context, t *testing.T, line string) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "sh", "-ec", line)
-	cmd.Env = []string{"PATH=" + w.bin + ":" + os.Getenv("PATH"), "HOME=" + w.Dir, "KUBECONFIG=" + w.Kubeconfig()}
+	cmd.Env = w.user.Env()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", line, err, out)
 	}

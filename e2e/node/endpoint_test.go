@@ -114,6 +114,20 @@ func (w *world) port(ctx context.Context, t *testing.T) string {
 	return l.Addr().String()
 }
 
+// execAlone runs a command in a pod's container by the port that leads to the node's API, and returns what it says.
+func execAlone(ctx context.Context, at, pod string, command ...string) (string, error) {
+	u := &url.URL{Scheme: "http", Host: at, Path: "/exec/default/" + pod + "/c", RawQuery: url.Values{
+		corev1.ExecCommandParam: command, corev1.ExecStdoutParam: {"1"}, corev1.ExecStderrParam: {"1"},
+	}.Encode()}
+	e, err := remotecommand.NewSPDYExecutor(&rest.Config{Host: "http://" + at}, "POST", u)
+	if err != nil {
+		return "", err
+	}
+	var out, errs bytes.Buffer
+	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
+	return out.String() + errs.String(), err
+}
+
 // TestEndpoint: the node's pods run on another runtime over the CRI as on its own.
 func TestEndpoint(t *testing.T) {
 	if testing.Short() {
@@ -137,18 +151,7 @@ func TestEndpoint(t *testing.T) {
 		t.Errorf("what it uses: %s, %v", got, err)
 	}
 	at := w.port(ctx, t)
-	run := func(command ...string) (string, error) {
-		u := &url.URL{Scheme: "http", Host: at, Path: "/exec/default/" + name + "/c", RawQuery: url.Values{
-			corev1.ExecCommandParam: command, corev1.ExecStdoutParam: {"1"}, corev1.ExecStderrParam: {"1"},
-		}.Encode()}
-		e, err := remotecommand.NewSPDYExecutor(&rest.Config{Host: "http://" + at}, "POST", u)
-		if err != nil {
-			return "", err
-		}
-		var out, errs bytes.Buffer
-		err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
-		return out.String() + errs.String(), err
-	}
+	run := func(command ...string) (string, error) { return execAlone(ctx, at, name, command...) }
 	if got, err := run("hostname"); err != nil || got != name+"\n" {
 		t.Errorf("exec: %q, %v", got, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,25 +112,13 @@ func (w *world) exec(ctx context.Context, pod string, o corev1.PodExecOptions, i
 
 // kubectl is a command of a user's.
 func (w *world) kubectl(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "kubectl"), args...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.Dir, "KUBECONFIG=" + w.Kubeconfig(), "TERM=xterm"}
-	return cmd
+	return w.user.Kubectl(ctx, args...)
 }
 
 // typed runs a command of a user's, which is to succeed, and returns what it says.
 func (w *world) typed(ctx context.Context, t testing.TB, in string, args ...string) string {
 	t.Helper()
-	cmd := w.kubectl(ctx, args...)
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	if in != "" {
-		cmd.Stdin = strings.NewReader(in)
-	}
-	out, err := cmd.Output()
-	if err != nil {
-		t.Errorf("kubectl %s: %v: %s%s", strings.Join(args, " "), err, out, &errs)
-	}
-	return string(out)
+	return w.user.Typed(ctx, t, in, args...)
 }
 
 // reasons are the reasons of a pod's events.

@@ -3,8 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -15,22 +13,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
-
-// fetch gets a page of a pod's.
-func fetch(ctx context.Context, url string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return "", err
-	}
-	r.Close = true
-	got, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer got.Body.Close()
-	body, err := io.ReadAll(got.Body)
-	return string(body), err
-}
 
 // testNetwork: a pod is reached at its address, from the node and from another pod, and at its ports of the node's; it knows
 // its name in the cluster, and the cluster's name servers. One of the host's network has the node's address and ports.
@@ -52,12 +34,12 @@ func (w *world) testNetwork(t *testing.T) {
 		t.Errorf("of the host's network it has %s, %v", host.Status.PodIP, host.Status.PodIPs)
 	}
 	for _, at := range []string{server.Status.PodIP + ":8080", testkube.NodeIP + ":18082"} {
-		if got, err := fetch(ctx, "http://"+at+"/hostname"); got != "web\n" || err != nil {
+		if got, err := testkube.Fetch(ctx, "http://"+at+"/hostname"); got != "web\n" || err != nil {
 			t.Errorf("from the node at %s: %q, %v", at, got, err)
 		}
 	}
 	w.Wait(ctx, t, "the port of the host's", func(ctx context.Context) error {
-		got, err := fetch(ctx, "http://"+testkube.NodeIP+":18083/page")
+		got, err := testkube.Fetch(ctx, "http://"+testkube.NodeIP+":18083/page")
 		if err == nil && got != testkube.NodeIP+"\n" {
 			err = fmt.Errorf("it says %q", got)
 		}

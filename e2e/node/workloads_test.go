@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
 // apply has a user apply a manifest, which goes at the test's end.
@@ -96,48 +93,12 @@ func (w *world) testAdmission(t *testing.T) {
 	}
 }
 
-// testStreams: kubectl's attach, cp and port-forward.
+// testStreams: what users type of a running pod that streams.
 func (w *world) testStreams(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
-	w.pod(ctx, t, "streams", `{containers: [{name: c, stdin: true, stdinOnce: true,
-  command: [sh, -c, "httpd -p 127.0.0.1:8080 -h /etc; read word; echo got $word; exec sleep 1000"]}]}`)
+	w.pod(ctx, t, "streams", testkube.StreamsPod)
 	w.ready(ctx, t, "streams")
-	file := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(file, []byte("over there\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.typed(ctx, t, "", "cp", file, "streams:/tmp/f")
-	if got := w.typed(ctx, t, "", "exec", "streams", "--", "cat", "/tmp/f"); got != "over there\n" {
-		t.Errorf("copied: %q", got)
-	}
-	forward := w.kubectl(ctx, "port-forward", "pod/streams", "18080:8080")
-	if err := forward.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = forward.Process.Kill(); _ = forward.Wait() }()
-	w.Wait(ctx, t, "the forwarded port", func(ctx context.Context) error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:18080/hostname", http.NoBody)
-		if err != nil {
-			return err
-		}
-		got, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return err
-		}
-		defer got.Body.Close()
-		if body, err := io.ReadAll(got.Body); err != nil || string(body) != "streams\n" {
-			return fmt.Errorf("the pod's server said %q, %w", body, err)
-		}
-		return nil
-	})
-	http.DefaultClient.CloseIdleConnections()
-	attach := w.kubectl(ctx, "attach", "-i", "streams")
-	attach.Stdin = strings.NewReader("word\n")
-	if err := attach.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = attach.Process.Kill(); _ = attach.Wait() }() // it would stay as long as the container runs
-	w.says(ctx, t, "streams", corev1.PodLogOptions{}, "got word\n")
+	w.user.Streams(ctx, t, "streams")
 }
 
 // testFigures: what pods use is told through the API server, as metrics-server asks for it.

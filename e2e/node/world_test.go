@@ -30,7 +30,7 @@ type world struct {
 	top    *testing.T // whose end is the world's
 	image  string     // busybox
 	second string     // the same by another name
-	bin    string     // where kubectl is
+	user   testkube.User
 	// registry has those images.
 	registry *testimage.Server
 	node     *testkube.Process
@@ -62,7 +62,7 @@ func newControlPlane(t *testing.T) *world {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
 	w := &world{Cluster: testkube.Start(t), top: t, libexec: bin()}
-	w.bin, _ = w.Kubectl(t)
+	w.user = w.User(t)
 	w.prepare(t)
 	return w
 }
@@ -143,7 +143,8 @@ func (w *world) command(name string) *exec.Cmd {
 
 // with is a command that is a node by the flags that say how it finds the API and is found.
 func (w *world) with(name string, flags ...string) *exec.Cmd {
-	return w.program(append([]string{"--node-name", name, "--node-ip", testkube.NodeIP, "--node-label", "test=yes"}, flags...)...)
+	return w.program(append([]string{"--node-name", name, "--node-ip", testkube.NodeIP,
+		"--node-label", "test=yes", "--node-label", "disk=ssd", "--register-with-taint", "vm=only:PreferNoSchedule"}, flags...)...)
 }
 
 // program is the command with those flags, and those that each node has.
