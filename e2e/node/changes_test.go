@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
@@ -105,6 +106,51 @@ containers: [{name: c, command: [sleep, "1000"], volumeMounts: [{name: v, mountP
 		t.Errorf("the other container: %+v", c)
 	}
 	w.typed(ctx, t, "", "delete", "pod", "changing", "--grace-period=1")
+}
+
+// testReadinessGates: a pod is ready when others say so of its gates, and not before. What others say of it stays while the node
+// tells of the pod, also of no gate.
+func (w *world) testReadinessGates(t *testing.T) {
+	ctx := testdeadline.Context(t, time.Minute)
+	const gate, other = "example.com/gate", "example.com/other"
+	w.pod(ctx, t, "gated", `{readinessGates: [{conditionType: `+gate+`}],
+  containers: [{name: c, command: [sh, -c, "while [ ! -e /tmp/go ]; do sleep 0.1; done; exit 1"]}]}`)
+	says := func(kind corev1.PodConditionType, status corev1.ConditionStatus) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"status": {"conditions": [{"type": %q, "status": %q, "reason": "Said"}]}}`, kind, status)
+		_, err := w.Client.CoreV1().Pods(ns).Patch(
+			ctx, "gated", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	has := func(pod *corev1.Pod, kind corev1.PodConditionType) {
+		t.Helper()
+		if c := condition(pod, kind); c.Status != corev1.ConditionTrue || c.Reason != "Said" {
+			t.Errorf("%s: %+v", kind, c)
+		}
+	}
+	unready := func(pod *corev1.Pod) bool {
+		return condition(pod, corev1.ContainersReady).Status == corev1.ConditionTrue &&
+			condition(pod, corev1.PodReady).Reason == "ReadinessGatesNotReady"
+	}
+	pod := w.until(ctx, t, "gated", "ready but for its gate", unready)
+	if c := condition(pod, corev1.PodReady); c.Status != corev1.ConditionFalse {
+		t.Errorf("without its gate: %+v", c)
+	}
+	says(other, corev1.ConditionTrue)
+	says(gate, corev1.ConditionTrue)
+	has(w.ready(ctx, t, "gated"), other)
+	if _, errs, err := w.exec(ctx, "gated", corev1.PodExecOptions{Command: []string{"touch", "/tmp/go"}}, nil); err != nil {
+		t.Fatalf("%v: %s", err, errs)
+	}
+	pod = w.until(ctx, t, "gated", "started again", func(pod *corev1.Pod) bool {
+		return pod.Status.ContainerStatuses[0].RestartCount == 1 && condition(pod, corev1.PodReady).Status == corev1.ConditionTrue
+	})
+	has(pod, gate)
+	has(pod, other)
+	says(gate, corev1.ConditionFalse)
+	has(w.until(ctx, t, "gated", "held back by its gate", unready), other)
 }
 
 // testEviction: a pod that writes more than its limit of ephemeral storage is evicted, and says so; what is beside it runs on.

@@ -24,7 +24,9 @@ func TestNode(t *testing.T) {
 	t.Run("admission", w.testAdmission)
 	t.Run("same name", w.testSameName)
 	t.Run("deleted while starting", w.testDeletedWhileStarting)
+	t.Run("deleted while initialising", w.testDeletedWhileInitialising)
 	t.Run("late secret", w.testLateSecret)
+	t.Run("readiness gates", w.testReadinessGates)
 	t.Run("silence begun", w.startSilence) // whose pod stays, and others count pods
 	t.Run("streams", w.testStreams)
 	t.Run("debug", w.testDebug)
@@ -63,9 +65,10 @@ func (w *world) testObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if node.Labels["test"] != "yes" || node.Labels[corev1.LabelOSStable] != "linux" || node.Labels[corev1.LabelHostname] != testkube.NodeName {
+	if node.Labels[corev1.LabelOSStable] != "linux" || node.Labels[corev1.LabelHostname] != testkube.NodeName {
 		t.Errorf("labels: %v", node.Labels)
 	}
+	registered(t, node)
 	for _, name := range []corev1.ResourceName{
 		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage,
 	} {
@@ -81,6 +84,18 @@ func (w *world) testObject(t *testing.T) {
 	lease, err := w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, testkube.NodeName, metav1.GetOptions{})
 	if err != nil || *lease.Spec.LeaseDurationSeconds != 40 || time.Since(lease.Spec.RenewTime.Time) > 40*time.Second {
 		t.Errorf("lease: %v, %v", lease, err)
+	}
+}
+
+// registered: a Node has the labels and the taint of the flags.
+func registered(t *testing.T, node *corev1.Node) {
+	t.Helper()
+	if node.Labels["test"] != "yes" || node.Labels["disk"] != "ssd" {
+		t.Errorf("labels: %v", node.Labels)
+	}
+	taint := corev1.Taint{Key: "vm", Value: "only", Effect: corev1.TaintEffectPreferNoSchedule}
+	if !slices.ContainsFunc(node.Spec.Taints, func(one corev1.Taint) bool { return one.MatchTaint(&taint) && one.Value == taint.Value }) {
+		t.Errorf("taints: %v", node.Spec.Taints)
 	}
 }
 
