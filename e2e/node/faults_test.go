@@ -77,7 +77,11 @@ func most(kind, which string) int {
 	return mostRequests
 }
 
-// today are the illnesses of a kind whose turn it is: two a day, of the slow kinds one; all of them where the whole table is asked for.
+// always are the illnesses that are tried each time, by kinds.
+var always = map[string]string{"pods": away, "status": conflicts}
+
+// today are the illnesses of a kind whose turn it is: two a day, of the slow kinds one, and those of always; all of them where the
+// whole table is asked for.
 func today(i int, kind string) (out []string) {
 	day, all := int(time.Now().Unix()/86400), illnesses(kind)
 	if os.Getenv("BULKHEAD_TEST_LONG") != "" || strings.Contains(strings.Join(os.Args, " "), "TestFaults/") {
@@ -86,6 +90,9 @@ func today(i int, kind string) (out []string) {
 	out = append(out, all[(day+i)%len(all)])
 	if illFor(kind) < 10*time.Second {
 		out = append(out, all[(day+i+len(all)/2)%len(all)])
+	}
+	if one := always[kind]; one != "" && !slices.Contains(out, one) {
+		out = append(out, one)
 	}
 	return out
 }
