@@ -76,15 +76,37 @@ func (c *counts) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// told are the patches of statuses, and a table of all requests.
-func (c *counts) told(pods int) (statuses int, table string) {
+// told are the requests that write, without those that tell events, these, and a table of all requests.
+func (c *counts) told(pods int) (writes, events int, table string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(c.n)) {
 		table += fmt.Sprintf("  %-28s %7d  %.2f a pod\n", what, c.n[what], float64(c.n[what])/float64(pods))
+		switch {
+		case strings.HasSuffix(what, " /events"):
+			events += c.n[what]
+		case !strings.HasPrefix(what, http.MethodGet+" "):
+			writes += c.n[what]
+		}
 	}
-	return c.n["PATCH /status"], table
+	return writes, events, table
 }
+
+// What is aimed at when many pods come at once: how many come to run in a second, for how many requests that write, a pod, and in
+// how many bytes.
+const (
+	manyPods    = 1000
+	manyASecond = 200
+	manyWrites  = 4
+	manyMemory  = 60 << 20
+)
+
+// Of few pods: how many requests that write each takes. Each has two patches and three events; how many of the events have been
+// told when the last pod runs is chance.
+const (
+	fewWrites = 6
+	mostOwn   = 3 // without events, of many as well
+)
 
 // TestBench measures pods that are bound at once: a thousand over a runtime that answers after 10 ms, and fifty
 // in machines: `make bench-node`. With fewer pods it is a test like others.
@@ -140,17 +162,28 @@ func (b *burst) fake(t *testing.T, n int) {
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(door.GCPercent))
 	}
+	most := fewWrites
+	if n >= manyPods {
+		most = manyWrites
+	}
 	before, busy := heap(), processor(t)
-	began := time.Now()
+	began, slow := time.Now(), testdeadline.Context(t, time.Duration(n)*time.Second/manyASecond)
 	node := b.start(ctx, t, config, n)
 	running(n)
 	took := time.Since(began)
 	memory, spent := heap()-before, processor(t)-busy
-	statuses, all := seen.told(n)
+	tooSlow := slow.Err()
+	writes, events, all := seen.told(n)
 	t.Logf("%d pods run after %v: %.0f a second; %v of a processor; %.1f MB of heap and stacks; requests:\n%s",
 		n, took.Round(time.Millisecond), float64(n)/took.Seconds(), spent.Round(time.Millisecond), float64(memory)/(1<<20), all)
-	if statuses > 4*n {
-		t.Errorf("%d writes of statuses for %d pods", statuses, n)
+	if writes > mostOwn*n || writes+events > most*n {
+		t.Errorf("%d requests that write for %d pods, and %d events", writes, n, events)
+	}
+	if n >= manyPods && tooSlow != nil {
+		t.Errorf("less than %d pods a second: %v", manyASecond, context.Cause(slow))
+	}
+	if n >= manyPods && memory > manyMemory {
+		t.Errorf("%d bytes of heap and stacks", memory)
 	}
 	b.unbind(ctx, t)
 	cancel()

@@ -15,25 +15,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// localVolume is the manifest of a local PersistentVolume of the class "local", with what else its specification says.
-func localVolume(name, path, more string) string {
-	return fmt.Sprintf(`
----
-{apiVersion: v1, kind: PersistentVolume, metadata: {name: %s}, spec: {capacity: {storage: 1Gi}, storageClassName: local,
-  accessModes: [ReadWriteOnce], local: {path: %s}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [
-  {key: kubernetes.io/hostname, operator: In, values: [node]}]}]}}%s}}`, name, path, more)
+// documentedClaims are the manifests of docs/node.md: the class, whose claims are bound when a pod wants them, and a
+// local PersistentVolume of the name and the path, with what else its specification says.
+func documentedClaims(t testing.TB) (class string, volume func(name, path, more string) string) {
+	t.Helper()
+	class, of, found := strings.Cut(heredoc(t, "kubectl apply -f -"), "---\n")
+	of, whole := strings.CutSuffix(strings.TrimSpace(of), "}}")
+	if !found || !whole {
+		t.Fatal("docs/node.md has no class and volume in one heredoc")
+	}
+	for _, name := range []string{"disk-1", "/mnt/disk-1", "NODENAME"} {
+		if !strings.Contains(of, name) {
+			t.Fatalf("docs/node.md has no %s in its volume: %s", name, of)
+		}
+	}
+	return class, func(name, path, more string) string {
+		here := strings.NewReplacer("/mnt/disk-1", path, "disk-1", name, "NODENAME", testkube.NodeName)
+		return "---\n" + here.Replace(of) + more + "}}\n"
+	}
 }
 
 // claimOf is the specification of a claim of that class and size.
 func claimOf(size, more string) string {
 	return fmt.Sprintf(`{storageClassName: local, accessModes: [ReadWriteOnce], resources: {requests: {storage: %s}}%s}`, size, more)
 }
-
-// localClass is the manifest of the class, whose claims are bound when a pod wants them.
-const localClass = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: local}, provisioner: kubernetes.io/no-provisioner,
-  volumeBindingMode: WaitForFirstConsumer}`
 
 // place makes a directory for a volume.
 func (w *world) place(t *testing.T, name string) string {
@@ -72,9 +80,9 @@ func (w *world) testClaims(t *testing.T) {
 	w.quiet(ctx, t)
 	bare, file := w.loop(t, "bare")
 	blank, _ := w.loop(t, "blank")
-	w.apply(ctx, t, localClass+localVolume("pv-set", w.place(t, "set"), "")+localVolume("pv-own", w.place(t, "own"), "")+
-		localVolume("pv-block", bare, ", volumeMode: Block")+localVolume("pv-disk", blank, "")+fmt.Sprintf(`
----
+	class, volume := documentedClaims(t)
+	w.apply(ctx, t, class+volume("pv-set", w.place(t, "set"), "")+volume("pv-own", w.place(t, "own"), "")+
+		volume("pv-block", bare, ", volumeMode: Block")+volume("pv-disk", blank, "")+fmt.Sprintf(`---
 {apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-host}, spec: {capacity: {storage: 1Gi}, storageClassName: "",
   accessModes: [ReadWriteMany], claimRef: {namespace: default, name: host}, hostPath: {path: %s, type: Directory}}}`, w.place(t, "host")))
 	t.Cleanup(func() { // before the volumes, which are kept as long as they are bound

@@ -7,14 +7,35 @@ import (
 	"testing"
 )
 
-// lines are those of docs/node.md that are commands and begin with that word.
-func lines(t testing.TB, command string) (out []string) {
+// document is docs/node.md.
+func document(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "node.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(text)) {
+	return string(text)
+}
+
+// heredoc is what docs/node.md has a user give to a command.
+func heredoc(t testing.TB, command string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(document(t), "\n    "+command+" <<EOF\n")
+	text, _, found := strings.Cut(rest, "\n    EOF\n")
+	if !found {
+		t.Fatalf("docs/node.md has no %s with a heredoc", command)
+	}
+	var out strings.Builder
+	for line := range strings.Lines(text + "\n") {
+		out.WriteString(strings.TrimPrefix(line, "    "))
+	}
+	return out.String()
+}
+
+// lines are those of docs/node.md that are commands and begin with that word.
+func lines(t testing.TB, command string) (out []string) {
+	t.Helper()
+	for line := range strings.Lines(document(t)) {
 		if rest := strings.TrimLeft(line, " "); len(line)-len(rest) >= 4 && strings.HasPrefix(rest, command+" ") {
 			out = append(out, strings.TrimSpace(rest))
 		}
