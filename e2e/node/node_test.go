@@ -20,6 +20,7 @@ import (
 func TestNode(t *testing.T) {
 	w := newWorld(t)
 	t.Run("node", w.testObject)
+	t.Run("guard", w.testGuard)
 	t.Run("pod", w.testPod)
 	t.Run("admission", w.testAdmission)
 	t.Run("same name", w.testSameName)
