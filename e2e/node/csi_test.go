@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
@@ -228,12 +229,8 @@ func (w *world) csiAttached(ctx context.Context, t *testing.T, driver *testcsi.D
 // csiGrow has a volume be larger for all but the node.
 func (w *world) csiGrow(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("32Mi")}
-	pv, err := w.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		pv.Spec.Capacity = size
-		_, err = w.Client.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{})
-	}
+	size := []byte(`{"spec": {"capacity": {"storage": "32Mi"}}}`) // a patch, for the controller that binds it changes it as well
+	_, err := w.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, size, metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
