@@ -236,6 +236,7 @@ func (c *container) remove(ctx context.Context) error {
 	if err := c.drop(); err != nil {
 		return err
 	}
+	p.refit(ctx)
 	p.e.emit(Deleted, p, c.ID)
 	return nil
 }

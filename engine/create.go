@@ -14,6 +14,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/bundle"
+	"github.com/bulkhead-project/bulkhead/engine/demand"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/shares"
@@ -21,6 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
@@ -132,6 +134,11 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 		return "", err
 	}
 	fault.Point("container.bundled")
+	rollback.Push("size", func(ctx context.Context) error { p.refit(ctx); return nil })
+	defer p.make(ctr)()
+	if err := p.grow(ctx); err != nil {
+		return "", err
+	}
 	rollback.Push("task", func(ctx context.Context) error {
 		c, err := p.live(ctx) // another one, if this one dies of it
 		if err != nil {
@@ -139,7 +146,6 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 		}
 		return deleteTask(ctx, c, ctr.ID)
 	})
-	defer p.make(ctr)()
 	if err := p.createTask(ctx, c, ctr, r, disks, dir); err != nil {
 		return "", err
 	}
@@ -160,7 +166,7 @@ func newContainer(p *pod, id string, r ContainerRequest) *container {
 		Files: r.Files, StopSignal: r.StopSignal, Termination: r.Termination,
 	}}}
 	if linux := r.Spec.Linux; linux != nil {
-		ctr.Quota, ctr.Period = cpuOf(linux.Resources)
+		ctr.SetDemand(demand.Of(linux.Resources, sizing.Demand{}))
 		linux.CgroupsPath = "/" + ctr.ID
 	}
 	return ctr

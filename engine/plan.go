@@ -57,7 +57,7 @@ func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	if e.o.Tenant != nil {
 		p.tenant = e.o.Tenant(r.Identity)
 	}
-	size, err := e.sizeOf(r.Size)
+	size, err := e.sizeOf(r.Size.Demand, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +88,8 @@ func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	return p, nil
 }
 
-func (e *Engine) sizeOf(s Size) (sizing.Size, error) {
-	return sizing.SizeOf([]sizing.Demand{s.Demand}, e.host, sizing.Default)
+func (e *Engine) sizeOf(pod sizing.Demand, containers []sizing.Demand) (sizing.Size, error) {
+	return sizing.SizeOf(pod, containers, e.host, sizing.Default)
 }
 
 // quota is a pod's share of the CPUs where its VM has more of them; 0 is none.

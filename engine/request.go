@@ -8,13 +8,11 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
-	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
 // PodRequest asks for a pod machine.
@@ -62,12 +60,7 @@ type Identity struct {
 }
 
 // Size is what a pod asks for.
-type Size struct {
-	sizing.Demand
-	// Limits hold for the pod as a whole and not only as the sum of its
-	// containers'.
-	Limits agentv1.PodLimits
-}
+type Size = store.Size
 
 // ContainerRequest asks for a container in a pod.
 type ContainerRequest struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"path/filepath"
 	"strconv"
 
@@ -15,11 +14,13 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/blocks"
+	"github.com/bulkhead-project/bulkhead/engine/demand"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/image/scratch"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
@@ -44,57 +45,64 @@ func (e *Engine) ResizePod(ctx context.Context, id string, s Size, overhead *sto
 }
 
 func (p *pod) resize(ctx context.Context, s Size, overhead *store.Overhead) error {
-	r := p.snapshot()
-	size, err := p.newSize(&r, s)
+	size, err := p.e.sizeOf(s.Demand, nil)
 	if err != nil {
 		return err
 	}
+	r := p.snapshot()
+	if err := within(&size, r.Machine); err != nil {
+		return err
+	}
+	if overhead != nil {
+		r.Overhead = *overhead
+	}
+	r.Asked, r.Sized = &s, true
+	return p.become(ctx, &r, size)
+}
+
+// within raises a size to what a VM was started with. It returns a *sizing.TooLargeError for more than
+// the VM can be grown to.
+func within(size *sizing.Size, m hypervisor.Machine) error {
+	if most := m.CanHave(); size.VCPUs > most {
+		return &sizing.TooLargeError{What: "CPUs", Want: int64(size.VCPUs), Have: int64(most), Machine: true}
+	}
+	// A VM that was made with more CPUs than it would be now is held to its share of them.
+	size.VCPUs = max(size.VCPUs, m.VCPUs)
+	size.MemoryMiB = max(size.MemoryMiB, m.Memory)
+	if size.MemoryMiB > m.MaxMem {
+		return &sizing.TooLargeError{What: "MiB of memory", Want: int64(size.MemoryMiB), Have: int64(m.MaxMem), Machine: true}
+	}
+	return nil
+}
+
+// become gives the VM and its group on the host a size, and stores next with it. The host allows more before
+// the VM grows, and less after it has shrunk. The caller holds op.
+func (p *pod) become(ctx context.Context, next *store.Pod, size sizing.Size) error {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
 	c, err := p.live(ctx)
 	if err != nil {
 		return err
 	}
-	if overhead != nil {
-		r.Overhead = *overhead
-	}
-	grows := size.MemoryMiB > r.MemoryMiB
-	memory := r.Cgroup.Limits
-	memory.Memory = group.MemoryLimits(size.MemoryMiB, r.Overhead).Memory
+	grows := size.MemoryMiB > next.MemoryMiB
+	memory := next.Cgroup.Limits
+	memory.Memory = group.MemoryLimits(size.MemoryMiB, next.Overhead).Memory
 	if grows {
-		p.e.groups.Limit(&r, memory)
+		p.e.groups.Limit(next, memory)
 	}
-	limits := s.Limits
+	limits := next.Asked.Limits
 	limits.VCPUs = size.VCPUs
 	if err := resizeMachine(ctx, c, limits, size.MemoryMiB); err != nil {
 		return err // a host that allows more than there is does no harm
 	}
 	if !grows {
-		p.e.groups.Limit(&r, memory)
+		p.e.groups.Limit(next, memory)
 	}
-	p.e.groups.HoldCPU(&r, quota(size), size.Period, r.Overhead)
+	p.e.groups.HoldCPU(next, quota(size), size.Period, next.Overhead)
 	return p.assume(func(record *store.Pod) {
-		record.Cgroup, record.VCPUs, record.MemoryMiB = r.Cgroup, size.VCPUs, size.MemoryMiB
-		record.Overhead, record.Sized = r.Overhead, true
+		record.Cgroup, record.VCPUs, record.MemoryMiB = next.Cgroup, size.VCPUs, size.MemoryMiB
+		record.Overhead, record.Asked, record.Sized = next.Overhead, next.Asked, next.Sized
 	})
-}
-
-// newSize is the VM's with other resources, if it can have them.
-func (p *pod) newSize(r *store.Pod, s Size) (sizing.Size, error) {
-	size, err := p.e.sizeOf(s)
-	if err != nil {
-		return size, err
-	}
-	if most := r.Machine.CanHave(); size.VCPUs > most {
-		return size, &sizing.TooLargeError{What: "CPUs", Want: int64(size.VCPUs), Have: int64(most), Machine: true}
-	}
-	// A VM that was made with more CPUs than it would be now is held to its share of them.
-	size.VCPUs = max(size.VCPUs, r.Machine.VCPUs)
-	size.MemoryMiB = max(size.MemoryMiB, r.Machine.Memory)
-	if most := r.Machine.MaxMem; size.MemoryMiB > most {
-		return size, &sizing.TooLargeError{What: "MiB of memory", Want: int64(size.MemoryMiB), Have: int64(most), Machine: true}
-	}
-	return size, nil
 }
 
 func resizeMachine(ctx context.Context, c *link.Conn, limits agentv1.PodLimits, memoryMiB int) error {
@@ -109,18 +117,24 @@ func resizeMachine(ctx context.Context, c *link.Conn, limits agentv1.PodLimits, 
 	return err
 }
 
-// UpdateContainer changes the limits of a running container, and with them the
-// door's record of it. What is absent in resources stays as it is.
+// UpdateContainer changes the limits of a running container, and with them the door's record of it. What is
+// absent in resources stays as it is. The pod grows before its container does, and shrinks after it. An
+// update that needs more than the VM can be grown to is refused (ResourceExhausted), and nothing is changed.
 func (e *Engine) UpdateContainer(ctx context.Context, id string, resources *specs.LinuxResources, record json.RawMessage) error {
 	c, err := e.findContainer(id)
 	if err != nil {
 		return err
 	}
+	if err := c.pod.acquire(ctx); err != nil {
+		return err
+	}
+	defer c.pod.done()
 	return failure.Wrap(c.update(ctx, resources, record), "update container %s", c.Name)
 }
 
 func (c *container) update(ctx context.Context, resources *specs.LinuxResources, record json.RawMessage) error {
-	shim, err := c.pod.shim()
+	p := c.pod
+	shim, err := p.shim()
 	if err != nil {
 		return err
 	}
@@ -128,71 +142,124 @@ func (c *container) update(ctx context.Context, resources *specs.LinuxResources,
 	if err != nil {
 		return failure.Invalid("encode the resources: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	restore := c.ask(demand.Of(resources, c.demand()))
+	if err := p.fit(ctx, false); err != nil {
+		restore()
+		return err
+	}
+	callCtx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
-	_, err = shim.Task.Update(ctx, &taskv3.UpdateTaskRequest{
+	_, err = shim.Task.Update(callCtx, &taskv3.UpdateTaskRequest{
 		ID: c.ID, Resources: &anypb.Any{TypeUrl: "io.containerd.cgroups/runtime-spec/LinuxResources", Value: raw},
 	})
 	if err != nil {
-		return err
+		restore()
+	} else {
+		p.mu.Lock()
+		err = c.store(func(r *store.Container) { r.Record = record })
+		p.mu.Unlock()
 	}
-	quota, period := cpuOf(resources)
-	c.pod.mu.Lock()
-	was, wasPeriod := c.Quota, c.Period
-	c.pod.mu.Unlock()
-	if err := c.pod.updateCPU(was, wasPeriod, quota, period); err != nil {
-		return err
-	}
-	c.pod.mu.Lock()
-	defer c.pod.mu.Unlock()
-	return c.store(func(r *store.Container) {
-		r.Record = record
-		if quota != 0 {
-			r.Quota, r.Period = quota, period
-		}
-	})
+	return errors.Join(err, p.fit(ctx, true))
 }
 
-// updateCPU follows the change of a container's limit: the pod's share changes by as
-// much, or is without a limit from then on.
-func (p *pod) updateCPU(was, wasPeriod, now, period int64) error {
+// fit grows the pod to what its containers need that have not ended, or shrinks it to that if it may. A pod
+// that states a resource is not the sum of its containers, and one that was resized as a whole stays as it
+// is. It returns a *sizing.TooLargeError for more than the VM can be grown to. The caller holds op.
+func (p *pod) fit(ctx context.Context, shrink bool) error {
 	r := p.snapshot()
-	whole := r.Cgroup.Limits.Period
-	share := group.Share(&r, r.Overhead)
-	if now == 0 || r.Cgroup.Limits.Quota == 0 || r.Sized {
-		return nil // nothing is changed, there is no share, or it is told apart
+	if r.Asked == nil || r.Sized {
+		return nil
 	}
-	share += scale(now, period, whole) - scale(was, wasPeriod, whole)
-	if now < 0 || was <= 0 {
-		share = 0
+	least, err := p.e.sizeOf(r.Asked.Demand, nil)
+	if err != nil {
+		return err
 	}
-	p.e.groups.HoldCPU(&r, max(share, 0), whole, r.Overhead)
+	size, err := p.e.sizeOf(r.Asked.Demand, p.demands())
+	if err != nil {
+		return err
+	}
+	size.MemoryMiB = max(size.MemoryMiB, least.MemoryMiB)
+	if err := within(&size, r.Machine); err != nil {
+		return err
+	}
+	vcpus := max(r.VCPUs, r.Machine.VCPUs)
+	if !shrink {
+		size.MemoryMiB, size.VCPUs = max(size.MemoryMiB, r.MemoryMiB), max(size.VCPUs, vcpus)
+	}
+	if size.MemoryMiB != r.MemoryMiB || size.VCPUs != vcpus {
+		return p.become(ctx, &r, size)
+	}
+	was := r.Cgroup.Limits
+	if p.e.groups.HoldCPU(&r, quota(size), size.Period, r.Overhead); r.Cgroup.Limits == was {
+		return nil
+	}
 	return p.assume(func(record *store.Pod) { record.Cgroup = r.Cgroup })
 }
 
-// defaultPeriod is the kernel's, in microseconds.
-const defaultPeriod = 100_000
-
-// scale is a quota of one period as a quota of another.
-func scale(quota, own, period int64) int64 {
-	if own <= 0 {
-		own = defaultPeriod
+// grow grows the pod for a container that is being made.
+func (p *pod) grow(ctx context.Context) error {
+	if err := p.acquire(ctx); err != nil {
+		return err
 	}
-	return quota * period / own
+	defer p.done()
+	return p.fit(ctx, false)
 }
 
-// cpuOf is a container's share of the CPUs: negative is no limit, 0 is not stated.
-func cpuOf(r *specs.LinuxResources) (quota, period int64) {
-	if r == nil || r.CPU == nil {
-		return 0, 0
+// refit lets the pod shrink when one of its containers is gone. One that stays as large as it is does no harm.
+func (p *pod) refit(ctx context.Context) {
+	if up, _ := (volumePod{p}).Up(); !up || p.ended() {
+		return
 	}
-	if r.CPU.Quota != nil {
-		quota = *r.CPU.Quota
+	err := p.acquire(ctx)
+	if err == nil {
+		err = p.fit(ctx, true)
+		p.done()
 	}
-	if r.CPU.Period != nil {
-		period = int64(min(*r.CPU.Period, math.MaxInt64))
+	if err != nil && !p.ended() {
+		p.e.log.Warn("shrink a pod after a container is gone", "pod", p.id, "error", err)
 	}
-	return quota, period
+}
+
+// demands are those of the containers that have not ended.
+func (p *pod) demands() (all []sizing.Demand) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.containers {
+		if c.Exit == nil {
+			all = append(all, c.Demand())
+		}
+	}
+	for id, c := range p.making {
+		if p.containers[id] == nil {
+			all = append(all, c.Demand())
+		}
+	}
+	return all
+}
+
+func (c *container) demand() sizing.Demand {
+	c.pod.mu.Lock()
+	defer c.pod.mu.Unlock()
+	return c.Demand()
+}
+
+// ask changes what the container asks for, and the pod's own demand by as much, until restore is called.
+func (c *container) ask(now sizing.Demand) (restore func()) {
+	p := c.pod
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was, asked := c.Demand(), p.record.Asked
+	c.SetDemand(now)
+	if asked != nil {
+		next := demand.Changed(*asked, was, now)
+		p.record.Asked = &next
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		c.SetDemand(was)
+		p.record.Asked = asked
+	}
 }
 
 // GrowVolume makes a named volume larger, also while a running pod has it, whose file system grows

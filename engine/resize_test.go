@@ -1,57 +1,16 @@
 package engine
 
 import (
-	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc/codes"
 
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
-
-func TestScale(t *testing.T) {
-	for _, tc := range []struct{ quota, own, period, want int64 }{
-		{50_000, 100_000, 100_000, 50_000},
-		{50_000, 50_000, 100_000, 100_000},
-		{50_000, 100_000, 50_000, 25_000},
-		{50_000, 0, 50_000, 25_000}, // the kernel's period
-		{50_000, -1, 100_000, 50_000},
-		{3, 1, 100_000, 300_000},
-		{0, 100_000, 100_000, 0},
-	} {
-		if got := scale(tc.quota, tc.own, tc.period); got != tc.want {
-			t.Errorf("%d of %d in %d: %d, want %d", tc.quota, tc.own, tc.period, got, tc.want)
-		}
-	}
-}
-
-func TestCPUOf(t *testing.T) {
-	quota, period, huge := int64(50_000), uint64(20_000), uint64(math.MaxUint64)
-	for _, tc := range []struct {
-		name          string
-		r             *specs.LinuxResources
-		quota, period int64
-	}{
-		{"nothing", nil, 0, 0},
-		{"no CPUs", &specs.LinuxResources{}, 0, 0},
-		{"neither", &specs.LinuxResources{CPU: &specs.LinuxCPU{}}, 0, 0},
-		{"no period", &specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: &quota}}, 50_000, 0},
-		{"no quota", &specs.LinuxResources{CPU: &specs.LinuxCPU{Period: &period}}, 0, 20_000},
-		{"both", &specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: &quota, Period: &period}}, 50_000, 20_000},
-		{"more than there is", &specs.LinuxResources{CPU: &specs.LinuxCPU{Period: &huge}}, 0, math.MaxInt64},
-	} {
-		if quota, period := cpuOf(tc.r); quota != tc.quota || period != tc.period {
-			t.Errorf("%s: %d of %d", tc.name, quota, period)
-		}
-	}
-}
 
 // grouped gives a pod a group on the host, of no controllers, with its own share of the
 // CPUs: 0 is all of them. The VM's overhead is no part of it.
@@ -61,72 +20,6 @@ func grouped(t *testing.T, p *pod, share int64) {
 	p.record.Cgroup = store.Cgroup{Dirs: []string{t.TempDir()}}
 	if share > 0 {
 		p.record.Cgroup.Limits = hostcgroup.Limits{Quota: share + 100_000, Period: 100_000}
-	}
-}
-
-// TestUpdateContainer: the pod's share of the CPUs follows its containers', unless the pod
-// has a size of its own.
-func TestUpdateContainer(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name     string
-		share    int64 // the pod's, in 100 ms
-		was, now int64 // the container's, in 100 ms and in 50 ms
-		sized    bool
-		errs     errs
-		want     int64
-		quota    int64 // that is stored
-		period   int64
-		code     codes.Code
-	}{
-		{name: "grows", share: 80_000, was: 30_000, now: 20_000, want: 90_000, quota: 20_000, period: 50_000},
-		{name: "shrinks", share: 80_000, was: 30_000, now: 10_000, want: 70_000, quota: 10_000, period: 50_000},
-		{name: "to nothing left", share: 30_000, was: 30_000, now: -1, quota: -1, period: 50_000},
-		{name: "more than the pod has", share: 20_000, was: 60_000, now: 10_000, quota: 10_000, period: 50_000},
-		{name: "no limit any more", share: 80_000, was: 30_000, now: -1, quota: -1, period: 50_000},
-		{name: "had no limit", share: 80_000, was: -1, now: 10_000, quota: 10_000, period: 50_000},
-		{name: "stated none", share: 80_000, now: 10_000, quota: 10_000, period: 50_000},
-		{name: "not stated", share: 80_000, was: 30_000, want: 80_000, quota: 30_000, period: 100_000},
-		{name: "of a pod without a limit", was: 30_000, now: 10_000, quota: 10_000, period: 50_000},
-		{name: "of a pod with its own size", share: 80_000, was: 30_000, now: 10_000, sized: true, want: 80_000, quota: 10_000, period: 50_000},
-		{
-			name: "fails", share: 80_000, was: 30_000, now: 10_000, errs: errs{"Update": {errInjected}}, code: codes.Unknown,
-			want: 80_000, quota: 30_000, period: 100_000,
-		},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			s := &scripted{errs: tc.errs}
-			c := scriptedPod(t, s, ContainerRunning)
-			grouped(t, c.pod, tc.share)
-			c.pod.record.Sized = tc.sized
-			c.Quota, c.Period, c.Record = tc.was, 100_000, json.RawMessage(`"old"`)
-			resources := &specs.LinuxResources{}
-			if tc.now != 0 {
-				period := uint64(50_000)
-				resources.CPU = &specs.LinuxCPU{Quota: &tc.now, Period: &period}
-			}
-			err := c.pod.e.UpdateContainer(t.Context(), c.ID, resources, json.RawMessage(`"new"`))
-			if codeOf(err) != tc.code {
-				t.Errorf("%v", err)
-			}
-			limits := c.pod.snapshot().Cgroup.Limits
-			if got := max(limits.Quota-100_000, 0); got != tc.want {
-				t.Errorf("the pod's share is %d, not %d: %+v", got, tc.want, limits)
-			}
-			record := map[bool]string{true: `"new"`, false: `"old"`}[err == nil]
-			if c.Quota != tc.quota || c.Period != tc.period || string(c.Record) != record {
-				t.Errorf("%d of %d, record %s", c.Quota, c.Period, c.Record)
-			}
-			if calls := s.calls(); len(calls) != 1 || !strings.HasPrefix(calls[0], "Update "+c.ID) {
-				t.Errorf("%q", calls)
-			}
-		})
-	}
-	c := scriptedPod(t, &scripted{}, ContainerRunning)
-	c.pod.conn = nil
-	if err := c.pod.e.UpdateContainer(t.Context(), c.ID, nil, nil); codeOf(err) != codes.FailedPrecondition {
-		t.Errorf("without a shim: %v", err)
 	}
 }
 

@@ -242,6 +242,7 @@ func (b *building) store(ctx context.Context) error {
 	b.record.UID, b.record.Ring = b.plan.Identity.UID, true
 	b.record.Title = b.plan.Identity.Namespace + "/" + b.plan.Identity.Name
 	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.machine, b.plan.memory
+	b.record.Asked = &b.plan.Size
 	b.record.HostPorts = b.plan.Network == network.KindHost
 	b.record.AccelNote, b.record.NetNote = b.plan.note, b.plan.netNote
 	if err := b.e.store.PutPod(&b.record); err != nil {

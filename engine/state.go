@@ -189,6 +189,7 @@ func (c *container) store(change func(*store.Container)) error {
 		return err
 	}
 	// What never changes is read without the lock, and so not written.
-	c.Record, c.Started, c.Quota, c.Period = next.Record, next.Started, next.Quota, next.Period
+	c.Record, c.Started = next.Record, next.Started
+	c.SetDemand(next.Demand())
 	return nil
 }

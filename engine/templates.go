@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
 // Template is a saved VM on disk, that pods are cloned from.
@@ -86,7 +87,7 @@ func (e *Engine) machineOf(ctx context.Context, r TemplateRequest) (m hypervisor
 	}
 	memory := r.MemoryMiB
 	if memory == 0 {
-		size, err := e.sizeOf(Size{})
+		size, err := e.sizeOf(sizing.Demand{}, nil)
 		if err != nil {
 			return m, err
 		}

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,10 +79,41 @@ func resources(ctx context.Context, t *testing.T, n *node) {
 	if got.GetMemoryLimitInBytes() != 96<<20 || got.GetCpuQuota() != 80_000 {
 		t.Errorf("the status tells %v", got)
 	}
+	n.grown(ctx, t, pod, container, config)
 	_, err = n.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: "none", Linux: next})
 	expect(t, "an update of nobody", err, codes.NotFound)
 	_, err = n.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: "none", Resources: next})
 	expect(t, "an update of no pod", err, codes.NotFound)
+}
+
+// grown: in a pod that was started without resources, a container that is made or updated can use all that
+// its limits say, and one that wants more than the VM can have is refused.
+func (n *node) grown(ctx context.Context, t *testing.T, pod, container string, config *runtimeapi.PodSandboxConfig) {
+	t.Helper()
+	update := func(memory, cpus int64) error {
+		next := &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: memory, CpuQuota: cpus * 100_000, CpuPeriod: 100_000}
+		_, err := n.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: container, Linux: next})
+		return err
+	}
+	// Memory that is there and can be used: the VM had 512 MiB.
+	has := "dd if=/dev/zero of=/dev/null bs=500M count=1 2>/dev/null && awk '/MemAvailable/ { print ($2 > %d) }' /proc/meminfo && nproc"
+	if err := update(700<<20, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Sh(ctx, t, container, fmt.Sprintf(has, 700<<10)); got != "1\n1\n" {
+		t.Errorf("after an update to 700 MiB: %q", got)
+	}
+	second := n.sleeper(ctx, t, pod, "second", config, func(c *runtimeapi.ContainerConfig) {
+		c.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 700 << 20, CpuQuota: 100_000, CpuPeriod: 100_000}
+	})
+	if got := n.Sh(ctx, t, second, strings.SplitN(fmt.Sprintf(has, 1400<<10), "&& ", 2)[1]); got != "1\n2\n" {
+		t.Errorf("a second container of 700 MiB: %q", got)
+	}
+	expect(t, "more than the VM can be grown to", update(64<<30, 1), codes.ResourceExhausted)
+	huge := critest.Container("huge", "sleep", "1000")
+	huge.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 64 << 30}
+	_, err := n.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: pod, Config: huge, SandboxConfig: config})
+	expect(t, "a container that is larger than the VM can be", err, codes.ResourceExhausted)
 }
 
 // execs: a command's output, code, deadline and bound.

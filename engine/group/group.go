@@ -147,16 +147,6 @@ func (g *Groups) HoldCPU(r *store.Pod, quota, period int64, o store.Overhead) {
 	g.Limit(r, l)
 }
 
-// Share is the pod's own part of its group's quota of the CPUs, of Period; 0 is no
-// limit.
-func Share(r *store.Pod, o store.Overhead) int64 {
-	l := r.Cgroup.Limits
-	if l.Quota == 0 {
-		return 0
-	}
-	return l.Quota - int64(atLeast(o).CPU*float64(l.Period))
-}
-
 // Remake makes a pod's group again if somebody has removed it.
 func (g *Groups) Remake(r *store.Pod) {
 	host, err := g.of(r, 0)

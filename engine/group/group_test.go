@@ -31,18 +31,6 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
-// TestShare: what HoldCPU gives, Share takes back.
-func TestShare(t *testing.T) {
-	var r store.Pod
-	if got := Share(&r, store.Overhead{}); got != 0 {
-		t.Errorf("the share of a group without a limit: %d", got)
-	}
-	r.Cgroup.Limits.Quota, r.Cgroup.Limits.Period = 75_000, 100_000
-	if got := Share(&r, store.Overhead{}); got != 50_000 {
-		t.Errorf("the share of 75000 of 100000: %d, want 50000", got)
-	}
-}
-
 // TestHoldCPU: a running pod's group has the pod's quota and its VM's own part of the
 // period; without both there is no limit.
 func TestHoldCPU(t *testing.T) {
@@ -57,9 +45,6 @@ func TestHoldCPU(t *testing.T) {
 		l := r.Cgroup.Limits
 		if l.Quota != tc.want || (l.Period == tc.period) != (tc.want != 0 || tc.period == 0) || l.Memory != 1 {
 			t.Errorf("%d of %d: %+v", tc.quota, tc.period, l)
-		}
-		if got := Share(r, store.Overhead{}); tc.want != 0 && got != tc.quota {
-			t.Errorf("%d of %d: the pod's share is %d", tc.quota, tc.period, got)
 		}
 	}
 }

@@ -2,11 +2,14 @@ package store
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
@@ -69,6 +72,8 @@ type Pod struct {
 	ForkNote string `json:"forkNote,omitempty"`
 	// Overhead is what the VM may take on the host beside the pod's own.
 	Overhead Overhead `json:"overhead,omitzero"`
+	// Asked is the size that the pod was asked for; nil in a record of an earlier version.
+	Asked *Size `json:"asked,omitempty"`
 	// Sized says that the pod's resources have been told since its start, beside
 	// those of its containers.
 	Sized bool `json:"sized,omitempty"`
@@ -89,6 +94,14 @@ type Pod struct {
 	// Exit says why the machine ended, once it has.
 	Exit    string    `json:"exit,omitempty"`
 	Stopped time.Time `json:"stopped,omitzero"`
+}
+
+// Size is what a pod asks for.
+type Size struct {
+	sizing.Demand `json:"demand"`
+	// Limits hold for the pod as a whole and not only as the sum of its
+	// containers'.
+	Limits agentv1.PodLimits `json:"limits,omitzero"`
 }
 
 // Port is a published port; HostPort is the one that it got.
@@ -169,6 +182,9 @@ type Container struct {
 	// stated.
 	Quota  int64 `json:"quota,omitempty"`
 	Period int64 `json:"period,omitempty"`
+	// CPUShares are its weight, 1024 a CPU, and Memory is its limit in bytes. Their zeros are as in sizing.Demand.
+	CPUShares uint64 `json:"cpuShares,omitempty"`
+	Memory    int64  `json:"memory,omitempty"`
 	// Files are the volumes of files that it mounts.
 	Files []Files `json:"files,omitempty"`
 	// Shares are the host's directories that it mounts.
@@ -183,6 +199,16 @@ type Container struct {
 	Termination *Termination `json:"termination,omitempty"`
 	// User is who its first process is; nil while that is not known.
 	User *User `json:"user,omitempty"`
+}
+
+// Demand is what the container asks for.
+func (c *Container) Demand() sizing.Demand {
+	return sizing.Demand{Quota: c.Quota, Period: uint64(max(c.Period, 0)), Shares: c.CPUShares, MemoryLimit: c.Memory}
+}
+
+// SetDemand is the inverse of Demand.
+func (c *Container) SetDemand(d sizing.Demand) {
+	c.Quota, c.Period, c.CPUShares, c.Memory = d.Quota, int64(min(d.Period, math.MaxInt64)), d.Shares, d.MemoryLimit
 }
 
 // User is who a container's first process is, as its guest tells it.

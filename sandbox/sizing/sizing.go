@@ -16,13 +16,14 @@ var ErrTooLarge = errors.New("more than the host has")
 type TooLargeError struct {
 	What       string // "CPUs", "MiB of memory"
 	Want, Have int64
-	Machine    bool // what has them is the machine that the pod has got
+	Machine    bool // the bound is that of the VM that the pod has
 }
 
 // Error names what is wanted and what there is.
 func (e *TooLargeError) Error() string {
 	if e.Machine {
-		return fmt.Sprintf("the pod wants %d %s, its machine has been made for %d: start it anew", e.Want, e.What, e.Have)
+		return fmt.Sprintf("the pod needs %d %s, its VM was started for at most %d: state its resources when you start it, or lower its limits",
+			e.Want, e.What, e.Have)
 	}
 	return fmt.Sprintf("the pod wants %d %s, the host has %d: lower its limits (resources)", e.Want, e.What, e.Have)
 }
@@ -37,7 +38,7 @@ type Demand struct {
 	Period      uint64 // microseconds; 0 is 100000
 	Shares      uint64 // 1024 a CPU; the request
 	MemoryLimit int64  // bytes
-	HugePages   int64  // bytes, which the memory does not count
+	HugePages   int64  // bytes, which the memory does not count; of a pod only
 	// Unstated says that some of those that this stands for ask for no memory, and
 	// get what pods get that ask for nothing, on top.
 	Unstated bool
@@ -81,12 +82,13 @@ const MaxVCPUClass = 64
 
 const defaultPeriod = 100_000 // microseconds
 
-// SizeOf sizes a machine for containers with these demands. CPUs are the sum of
+// SizeOf sizes a machine for a pod with containers. A pod that states its CPUs, or its memory, gets
+// what it states; one that does not gets the sum over its containers. CPUs are the sum of
 // quota/period, or shares/1024 of a container without a quota, rounded up
 // once and then up to a class; memory is the sum of limits and the
 // guest's overhead, aligned up. It returns a *TooLargeError for a pod that the host cannot hold.
-func SizeOf(demands []Demand, host Host, c Defaults) (Size, error) {
-	cpus, limit := sumCPU(demands)
+func SizeOf(pod Demand, containers []Demand, host Host, c Defaults) (Size, error) {
+	cpus, limit := sumCPU(pod.parts(containers, pod.StatesCPUs()))
 	want := max(ceil(cpus), 1)
 	if cpus.Sign() == 0 {
 		want = int64(max(c.VCPUs, 1))
@@ -100,7 +102,7 @@ func SizeOf(demands []Demand, host Host, c Defaults) (Size, error) {
 	if want > MaxVCPUClass {
 		return Size{}, fmt.Errorf("%d virtual CPUs, of at most %d: %w", want, MaxVCPUClass, ErrTooLarge)
 	}
-	memory := sumMemory(demands, c)
+	memory := sumMemory(pod.parts(containers, pod.StatesMemory()), pod.HugePages, c)
 	if host.MemoryMiB > 0 && memory > int64(host.MemoryMiB) {
 		return Size{}, &TooLargeError{What: "MiB of memory", Want: memory, Have: int64(host.MemoryMiB)}
 	}
@@ -109,6 +111,20 @@ func SizeOf(demands []Demand, host Host, c Defaults) (Size, error) {
 		s.Quota = ceil(new(big.Rat).Mul(cpus, big.NewRat(defaultPeriod, 1)))
 	}
 	return s, nil
+}
+
+// StatesCPUs reports whether the demand says how many CPUs there are to be, or that there is no limit.
+func (d Demand) StatesCPUs() bool { return d.Quota != 0 || d.Shares > minShares }
+
+// StatesMemory reports whether the demand limits the memory.
+func (d Demand) StatesMemory() bool { return d.memory() > 0 }
+
+// parts are the demands to sum up: the containers', unless the pod states its own or has none.
+func (d Demand) parts(containers []Demand, states bool) []Demand {
+	if states || len(containers) == 0 {
+		return []Demand{d}
+	}
+	return containers
 }
 
 // sumCPU adds up the CPUs, exactly: three thirds are one. It also tells whether every
@@ -132,14 +148,13 @@ func (d Demand) cpus() *big.Rat {
 	return new(big.Rat)
 }
 
-// sumMemory is the machine's memory in MiB.
-func sumMemory(demands []Demand, c Defaults) int64 {
-	var sum int64
-	unstated := len(demands) == 0
+// sumMemory is the machine's memory in MiB. The pod's huge pages come on top.
+func sumMemory(demands []Demand, hugePages int64, c Defaults) int64 {
+	sum, unstated := max(hugePages, 0), false
 	for _, d := range demands {
 		ask := d.memory()
 		unstated = unstated || ask == 0 || d.Unstated
-		sum = saturate(sum, saturate(ask, max(d.HugePages, 0)))
+		sum = saturate(sum, ask)
 	}
 	if unstated {
 		sum = saturate(sum, int64(c.MemoryMiB)<<20)

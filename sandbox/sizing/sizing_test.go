@@ -42,7 +42,7 @@ func TestVCPUs(t *testing.T) {
 		{"negative quota is none", []Demand{{Quota: -1, Period: 100_000, Shares: 3072}}, 4, 0},
 		{"one without a limit lifts the pod's", []Demand{milli(1000, 0), {Shares: 1024}}, 2, 0},
 	} {
-		got, err := SizeOf(tt.in, host, Default)
+		got, err := SizeOf(Demand{}, tt.in, host, Default)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -74,7 +74,7 @@ func TestMemory(t *testing.T) {
 		{"unlimited", []Demand{memory(math.MaxInt64)}, 512},
 		{"unlimited by pages", []Demand{memory(math.MaxInt64 - 4095)}, 512},
 	} {
-		got, err := SizeOf(tt.in, host, Default)
+		got, err := SizeOf(Demand{}, tt.in, host, Default)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -102,12 +102,12 @@ func TestWholeHost(t *testing.T) {
 		{"unknown CPUs", Host{MemoryMiB: 512}, milli(64000, 0), Size{VCPUs: 64, MemoryMiB: 512, Quota: 6_400_000, Period: 100_000}},
 		{"unknown memory", Host{CPUs: 1}, memory(1 << 40), Size{VCPUs: 1, MemoryMiB: 1<<20 + 256, Period: 100_000}},
 	} {
-		if got, err := SizeOf([]Demand{tt.in}, tt.host, Default); err != nil || got != tt.want {
+		if got, err := SizeOf(tt.in, nil, tt.host, Default); err != nil || got != tt.want {
 			t.Errorf("%s: %+v, %v, want %+v", tt.name, got, err, tt.want)
 		}
 	}
-	pages := []Demand{{MemoryLimit: 352 * mib, HugePages: 1}}
-	if got, err := SizeOf(pages, Host{}, Default); err != nil || got.MemoryMiB != 640 {
+	pages := Demand{MemoryLimit: 352 * mib, HugePages: 1}
+	if got, err := SizeOf(pages, nil, Host{}, Default); err != nil || got.MemoryMiB != 640 {
 		t.Errorf("huge pages come on top of the memory: %+v, %v", got, err)
 	}
 }
@@ -125,7 +125,7 @@ func TestTooLarge(t *testing.T) {
 		{"memory", []Demand{memory(1024 * mib)}, &TooLargeError{What: "MiB of memory", Want: 1280, Have: 1024}},
 		{"memory in sum", []Demand{memory(500 * mib), memory(500 * mib)}, &TooLargeError{What: "MiB of memory", Want: 1280, Have: 1024}},
 	} {
-		_, err := SizeOf(tt.in, host, Default)
+		_, err := SizeOf(Demand{}, tt.in, host, Default)
 		var got *TooLargeError
 		if !errors.As(err, &got) || !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", tt.name, err)
@@ -136,21 +136,47 @@ func TestTooLarge(t *testing.T) {
 		}
 	}
 	huge := []Demand{memory(unlimited - 1), memory(unlimited - 1), memory(unlimited - 1)}
-	if _, err := SizeOf(huge, host, Default); !errors.Is(err, ErrTooLarge) {
+	if _, err := SizeOf(Demand{}, huge, host, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a sum beyond 64 bits: %v", err)
 	}
 	most := Demand{Quota: math.MaxInt64, Period: 1}
-	if _, err := SizeOf([]Demand{most, most}, host, Default); !errors.Is(err, ErrTooLarge) {
+	if _, err := SizeOf(Demand{}, []Demand{most, most}, host, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("CPUs beyond 64 bits: %v", err)
 	}
-	if _, err := SizeOf([]Demand{{Shares: 1 << 30}}, Host{}, Default); !errors.Is(err, ErrTooLarge) {
+	if _, err := SizeOf(Demand{Shares: 1 << 30}, nil, Host{}, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("2^30 shares: %v", err)
 	}
-	if _, err := SizeOf([]Demand{milli(65000, 0)}, Host{CPUs: 128, MemoryMiB: 4096}, Default); !errors.Is(err, ErrTooLarge) {
+	if _, err := SizeOf(milli(65000, 0), nil, Host{CPUs: 128, MemoryMiB: 4096}, Default); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("more than the largest class: %v", err)
 	}
 	// A default never makes a pod too large.
-	if got, err := SizeOf(nil, Host{CPUs: 1, MemoryMiB: 4096}, Defaults{VCPUs: 4, MemoryMiB: 512}); err != nil || got.VCPUs != 1 {
+	if got, err := SizeOf(Demand{}, nil, Host{CPUs: 1, MemoryMiB: 4096}, Defaults{VCPUs: 4, MemoryMiB: 512}); err != nil || got.VCPUs != 1 {
 		t.Errorf("default of 4 vCPUs on one: %+v, %v", got, err)
+	}
+}
+
+// TestPodAndContainers: a pod that states a resource has it, whatever its containers ask for.
+func TestPodAndContainers(t *testing.T) {
+	host := Host{CPUs: 64, MemoryMiB: 1 << 20}
+	large := []Demand{
+		{Quota: 300_000, Period: 100_000, MemoryLimit: 3 << 30},
+		{Quota: 100_000, Period: 100_000, MemoryLimit: 1 << 30},
+	}
+	for _, tt := range []struct {
+		name string
+		pod  Demand
+		want Size
+	}{
+		{"neither", Demand{}, Size{VCPUs: 4, MemoryMiB: 4352, Quota: 400_000, Period: 100_000}},
+		{"memory", memory(352 * mib), Size{VCPUs: 4, MemoryMiB: 512, Quota: 400_000, Period: 100_000}},
+		{"CPUs", milli(500, 0), Size{VCPUs: 1, MemoryMiB: 4352, Quota: 50_000, Period: 100_000}},
+		{"CPUs requested", Demand{Shares: 2048}, Size{VCPUs: 2, MemoryMiB: 4352, Period: 100_000}},
+		{"no limit of CPUs", Demand{Quota: -1}, Size{VCPUs: 1, MemoryMiB: 4352, Period: 100_000}},
+		{"huge pages", Demand{HugePages: 512 * mib}, Size{VCPUs: 4, MemoryMiB: 4864, Quota: 400_000, Period: 100_000}},
+	} {
+		got, err := SizeOf(tt.pod, large, host, Default)
+		if err != nil || got != tt.want {
+			t.Errorf("%s: %+v, %v, want %+v", tt.name, got, err, tt.want)
+		}
 	}
 }
