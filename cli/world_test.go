@@ -34,9 +34,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := m.Run()
-	_ = testtemplate.Remove()
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // outside serves a page, and names that all mean the server itself.

@@ -2,7 +2,6 @@ package cri
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,12 +17,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	enginetest.RemoveBuilt()
-	os.Exit(code)
-}
 
 // service is a Service with its engine and what that keeps on disk.
 type service struct {

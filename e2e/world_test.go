@@ -27,12 +27,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	_ = testtemplate.Remove()
-	os.Exit(code)
-}
-
 // image is what every pod of these tests runs.
 const image = "localhost/busybox:test"
 

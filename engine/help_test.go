@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -13,12 +12,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	enginetest.RemoveBuilt()
-	os.Exit(code)
-}
 
 // until waits for what is told by is.
 func until(t *testing.T, what string, is func() bool) {

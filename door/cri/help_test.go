@@ -2,7 +2,6 @@ package cri
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,12 +11,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	enginetest.RemoveBuilt()
-	os.Exit(code)
-}
 
 // doorOptions are those of a door over an engine of o.
 func doorOptions(o engine.Options) Options {

@@ -2,7 +2,6 @@ package remote_test
 
 import (
 	"context"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,12 +16,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	enginetest.RemoveBuilt()
-	os.Exit(code)
-}
 
 // process is an engine process: an engine, and its socket for doors.
 type process struct {

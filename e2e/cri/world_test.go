@@ -18,11 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network/cni"
 )
 
-func TestMain(m *testing.M) {
-	code := testnet.Alone(m)
-	enginetest.RemoveBuilt()
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
 
 // node is a machine with a bridge and a door.
 type node struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 )
 
 func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
@@ -44,6 +45,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	testnet.WriteBridge(t, w.networks(), filepath.Join(w.Dir, "leases"))
+	testtemplate.Share(t, w.Dir, filepath.Join(w.Dir, "d"))
 	w.serveCRI(t)
 	w.kubelet = w.StartKubelet(t, w.socket())
 	serviceAccount(t, w.Cluster)

@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 )
 
 func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
@@ -70,6 +71,7 @@ func newControlPlane(t *testing.T) *world {
 // begin starts the node, and returns when it is ready.
 func (w *world) begin(t *testing.T) {
 	t.Helper()
+	testtemplate.Share(w.top, w.Dir, w.data())
 	w.serve()
 	w.up(testdeadline.Context(t, time.Minute), t)
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -87,64 +85,36 @@ func (w *World) In(o engine.Options) engine.Options {
 }
 
 // Real are the options of an engine with real VMs, Clones or Forks, that has the test
-// image. Another engine can be opened with the same options. The tests of a process
-// make each template once. With -short the test is skipped.
+// image, and the programs that make has put into bin/. Another engine can be opened with the same options.
+// With -short the test is skipped.
 func Real(t testing.TB, forks bool) engine.Options {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots VMs: not with -short")
 	}
 	o := Options(t, Roots(t))
-	o.NoForks, o.Warm = !forks, filepath.Join(root(), "bin", "bulkhead-warm.so")
-	o.Share = filepath.Join(root(), "bin", "bulkhead-share")
+	bin := os.Getenv("BULKHEAD_LIBEXEC")
+	if bin == "" {
+		root, err := testgo.Root()
+		if err != nil {
+			t.Fatal(err)
+		}
+		bin = filepath.Join(root, "bin")
+	}
+	o.NoForks, o.Warm = !forks, filepath.Join(bin, "bulkhead-warm.so")
+	o.Share, o.Shim = filepath.Join(bin, "bulkhead-share"), filepath.Join(bin, "bulkhead-shim")
 	o.Users = "" // real processes have users that no other engine of the host leases
 	dir := os.Getenv("BULKHEAD_GUEST")
 	if dir == "" {
-		dir = filepath.Join(root(), "bin", "guest")
+		dir = filepath.Join(bin, "guest")
 	}
 	var err error
 	if o.Guest, err = guest.Load(dir); err != nil {
-		t.Fatalf("this test needs the guest bundle (make guest): %v", err)
-	}
-	if o.Shim, err = buildShim(); err != nil {
-		t.Fatalf("build bulkhead-shim: %v", err)
+		t.Fatalf("this test needs the programs and the guest bundle (make build guest): %v", err)
 	}
 	LoadImage(t, o.Images)
 	testtemplate.Share(t, filepath.Dir(o.Roots.Data), o.Roots.Data)
 	return o
-}
-
-// root is the module's directory.
-func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
-}
-
-// built says that there is a program to remove.
-var built bool
-
-var buildShim = sync.OnceValues(func() (string, error) {
-	built = true
-	dir, err := os.MkdirTemp("", "bk-shim")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "bulkhead-shim")
-	cmd := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", path, "./cmd/bulkhead-shim")
-	cmd.Dir, cmd.Stderr = root(), os.Stderr
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	return path, cmd.Run()
-})
-
-// RemoveBuilt removes the program and the templates that tests have built; TestMain calls it at the end.
-func RemoveBuilt() {
-	_ = testtemplate.Remove()
-	if built {
-		path, err := buildShim()
-		if err == nil {
-			os.RemoveAll(filepath.Dir(path))
-		}
-	}
 }
 
 // LoadImage has a store hold the test image.

@@ -4,14 +4,14 @@
 package hypervisortest
 
 import (
+	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // Cmdline boots the tests' init. New memory is put to use by the kernel itself.
@@ -68,8 +68,11 @@ func Bundle(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("BULKHEAD_GUEST")
 	if dir == "" {
-		_, self, _, _ := runtime.Caller(0)
-		dir = filepath.Join(filepath.Dir(self), "..", "..", "bin", "guest")
+		root, err := testgo.Root()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Join(root, "bin", "guest")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "vmlinux")); err != nil {
 		t.Fatalf("this test needs the guest bundle: run make guest, or set BULKHEAD_GUEST (%v)", err)
@@ -85,7 +88,7 @@ var build = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, "guestinit")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out,
+	cmd := testgo.Command(context.Background(), "build", "-trimpath", "-ldflags=-s -w", "-o", out,
 		"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest/guestinit")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
 	cmd.Stderr = os.Stderr

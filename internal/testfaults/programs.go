@@ -1,54 +1,74 @@
 package testfaults
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
+	"time"
 
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // tags are those that the programs are built with, and the points of package
 // fault.
 const tags = "faults,containers_image_openpgp,grpcnotrace,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper,nri_no_wasm"
 
-// Programs builds the programs with their points, once, and returns their directory.
+// Programs builds the programs with their points and returns their directory. Test processes that run
+// at the same time share it.
 var Programs = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(root(), "build", "faults")
+	root, err := testgo.Root()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "build", "faults")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-o", dir,
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	lock, err := flock.Acquire(ctx, dir+".lock")
+	if err != nil {
+		return "", err
+	}
+	return dir, errors.Join(build(ctx, root, dir), lock.Unlock())
+})
+
+// build changes only those programs in dir that are not what the sources say.
+func build(ctx context.Context, root, dir string) error {
+	cmd := testgo.Command(ctx, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags", tags, "-o", dir,
 		"./cmd/bulkhead", "./cmd/bulkhead-engine", "./cmd/bulkhead-shim", "./cmd/bulkhead-convert", "./cmd/bulkhead-share", "./cmd/bulkhead-node")
-	cmd.Dir, cmd.Env = root(), append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the programs: %w: %s", err, out)
+		return fmt.Errorf("build the programs: %w: %s", err, out)
 	}
 	const library = "bulkhead-warm.so" // which make has built
 	from, err := dirs.Sibling(library)
 	if err != nil {
-		from = filepath.Join(root(), "bin", library)
+		from = filepath.Join(root, "bin", library)
 	}
-	b, err := os.ReadFile(from)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, library), b, 0o755)
+	made, err := os.ReadFile(from)
+	if err != nil {
+		return err
 	}
-	return dir, err
-})
+	path := filepath.Join(dir, library)
+	if there, err := os.ReadFile(path); err == nil && bytes.Equal(made, there) {
+		return nil // a VM may have mapped it
+	}
+	return atomicfile.Write(path, made, 0o755, atomicfile.Volatile)
+}
 
 // Guest is the directory of the guest's bundle: where make says, or where it puts it.
 func Guest() string {
 	if dir := os.Getenv("BULKHEAD_GUEST"); dir != "" {
 		return dir
 	}
-	return filepath.Join(root(), "bin", "guest")
-}
-
-// root is the module's directory.
-func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	root, _ := testgo.Root()
+	return filepath.Join(root, "bin", "guest")
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
 )
 
@@ -116,8 +116,11 @@ func clearNetwork(t testing.TB) {
 // Program is the path of one of the programs that hack/build-once knows.
 func Program(t testing.TB, name string) string {
 	t.Helper()
-	_, file, _, _ := runtime.Caller(0)
-	build := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(file), "..", "..", "hack", "build-once"), name)
+	root, err := testgo.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "build-once"), name)
 	var stderr strings.Builder
 	build.Stderr = &stderr
 	out, err := build.Output()

@@ -1,96 +1,234 @@
-// Package testtemplate spares tests the making of a template each: what one test of a
-// process has made, the next ones find in their data directories.
+// Package testtemplate spares tests the making of templates: tests find those that earlier tests of the
+// same user made, also in other processes and in other checkouts. They lie in the user's cache, below a
+// hash of the sources that a template depends on and its own key does not cover.
 package testtemplate
 
 import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// pool has a directory for each user, and in it the templates that tests have made.
-var pool struct {
-	sync.Mutex
-	dir string
+const (
+	// lifetime is how long a template is used, so that each is made at least once a day.
+	lifetime = 24 * time.Hour
+	// most bounds the number of templates of one tree, each of up to 200 MB.
+	most = 12
+	// trees bounds the number of trees.
+	trees = 4
+	// infoFile is a template's last file: without it a directory is no template.
+	infoFile = "template.json"
+)
+
+// Share gives a data directory the cached templates of its user, and caches those that the test t makes,
+// unless it fails. The directory lies in home, which is the user's; it need not exist yet, and no engine
+// uses it yet. Register before Share the removal of the directory, and after it the end of its engine.
+// The files are hard links where they can be: a test that damages a template must replace its files.
+// Without a cache, because the test may not write one, Share does nothing.
+func Share(t testing.TB, home, data string) {
+	t.Helper()
+	cache, err := where()
+	if err != nil {
+		t.Logf("templates are not shared: %v", err)
+		return
+	}
+	share(t, cache, home, data)
 }
 
-// Share gives a data directory the templates that earlier tests of this process made for
-// the same user, and keeps those that the test t makes. The directory lies in home, which is the
-// user's; it need not exist yet, and no engine uses it yet. Whatever removes it at the test's end,
-// or ends its engine, is registered before, or after. The files have more than one name: a test that
-// spoils a template has one of its own.
-func Share(t testing.TB, home, data string) {
+func share(t testing.TB, cache, home, data string) {
 	t.Helper()
 	info, err := os.Stat(home)
 	if err != nil {
 		t.Fatalf("share templates: %v", err)
 	}
 	st := info.Sys().(*syscall.Stat_t)
-	u := user{int(st.Uid), int(st.Gid)}
+	u := user{uid: int(st.Uid), gid: int(st.Gid), kept: filepath.Join(cache, strconv.Itoa(int(st.Uid)))}
 	own := dirs.Roots{Data: data}.Templates()
-	pool.Lock()
-	defer pool.Unlock()
-	if pool.dir == "" { // beside home: files are linked on one file system only
-		if pool.dir, err = os.MkdirTemp(filepath.Dir(home), "bk-templates"); err != nil {
-			t.Fatalf("share templates: %v", err)
-		}
-	}
-	kept := filepath.Join(pool.dir, strconv.Itoa(u.uid))
-	if err := u.link(kept, own); err != nil {
+	if err := locked(cache, func() error { return errors.Join(prune(cache), u.link(u.kept, own, false)) }); err != nil {
 		t.Fatalf("share templates: %v", err)
 	}
 	t.Cleanup(func() {
-		pool.Lock()
-		defer pool.Unlock()
-		if err := u.link(own, kept); err != nil {
-			t.Errorf("keep templates: %v", err)
+		if t.Failed() {
+			return // and may have left something half damaged
+		}
+		if err := locked(cache, func() error { return u.link(own, u.kept, true) }); err != nil {
+			t.Errorf("cache templates: %v", err)
 		}
 	})
 }
 
-// Remove removes what was kept. TestMain calls it when the tests have ended.
-func Remove() error {
-	pool.Lock()
-	defer pool.Unlock()
-	dir := pool.dir
-	pool.dir = ""
-	return os.RemoveAll(dir)
-}
-
-// user is who owns the directories.
-type user struct{ uid, gid int }
-
-// link gives the directory to those templates of from that it lacks.
-func (u user) link(from, to string) error {
-	found, err := filepath.Glob(filepath.Join(from, "[^.]*", "template.json")) // none that is half made
+// locked calls do while no other process uses the cache.
+func locked(cache string, do func() error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	lock, err := flock.Acquire(ctx, filepath.Join(cache, ".lock"))
 	if err != nil {
 		return err
 	}
-	for _, info := range found {
-		template := filepath.Dir(info)
-		dir := filepath.Join(to, filepath.Base(template))
-		if _, err := os.Lstat(dir); err == nil {
+	return errors.Join(do(), lock.Unlock())
+}
+
+// where is the cache of this tree.
+var where = sync.OnceValues(func() (string, error) {
+	root, err := testgo.Root()
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	key, err := sources(root, "api/agent", "channel", "hypervisor", "sandbox/ready")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "bulkhead", "test-templates")
+	if err := os.MkdirAll(filepath.Join(dir, key), 0o700); err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, key), locked(dir, func() error { return forget(dir, key) })
+})
+
+// sources hashes the code below directories of the module, without tests.
+func sources(root string, below ...string) (string, error) {
+	sum := sha256.New()
+	for _, dir := range below {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			sum.Write(text)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
+}
+
+// forget removes the caches of trees that have not been used for a lifetime, and of those unused longest.
+func forget(dir, key string) error {
+	if err := os.Chtimes(filepath.Join(dir, key), time.Time{}, time.Now()); err != nil {
+		return err
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*"))
+	return errors.Join(err, retain(found, trees))
+}
+
+// prune removes templates that are too old, and the oldest of too many.
+func prune(cache string) error {
+	found, err := filepath.Glob(filepath.Join(cache, "*", "*", infoFile))
+	return errors.Join(err, retain(found, most))
+}
+
+// retain removes the directories, or those of the files, that are older than a lifetime or beyond the n youngest.
+func retain(paths []string, n int) (err error) {
+	ages := map[string]time.Duration{}
+	for _, path := range paths {
+		info, statErr := os.Stat(path)
+		if statErr != nil {
+			return statErr
+		}
+		ages[path] = time.Since(info.ModTime())
+	}
+	slices.SortFunc(paths, func(a, b string) int { return cmp.Compare(ages[a], ages[b]) })
+	for i, path := range paths {
+		if i < n && ages[path] <= lifetime {
 			continue
 		}
-		files, err := os.ReadDir(template)
-		if err == nil {
-			err = u.mkdir(dir)
+		if filepath.Base(path) == infoFile { // first: without it what is left is no template
+			err = errors.Join(err, os.Remove(path))
+			path = filepath.Dir(path)
 		}
-		for _, f := range files {
-			err = errors.Join(err, os.Link(filepath.Join(template, f.Name()), filepath.Join(dir, f.Name())))
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}
+
+// user owns the templates in kept.
+type user struct {
+	uid, gid int
+	kept     string
+}
+
+// link gives the directory to those templates of from that it lacks. With replace it also gets those of
+// which it has another one: the test made a template again, because clones of the old one failed.
+func (u user) link(from, to string, replace bool) error {
+	found, err := filepath.Glob(filepath.Join(from, "[^.]*", infoFile)) // none that is half made
+	if err != nil {
+		return err
+	}
+	for _, path := range found {
+		template := filepath.Dir(path)
+		dir := filepath.Join(to, filepath.Base(template))
+		if whole(dir) && (!replace || same(path, filepath.Join(dir, infoFile))) {
+			continue
+		}
+		if err := u.linkOne(template, dir); err != nil {
+			return errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	return nil
+}
+
+// linkOne makes dir the template, whose last file makes it whole.
+func (u user) linkOne(template, dir string) error {
+	if err := os.Remove(filepath.Join(dir, infoFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(dir), u.mkdir(dir)); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(template, "*"))
+	if err != nil {
+		return err
+	}
+	info := filepath.Join(template, infoFile)
+	files = append(slices.DeleteFunc(files, func(f string) bool { return f == info }), info)
+	for _, source := range files {
+		target := filepath.Join(dir, filepath.Base(source))
+		err := os.Link(source, target)
+		if errors.Is(err, unix.EXDEV) {
+			err = exec.Command("cp", "--preserve=all", "--sparse=always", source, target).Run()
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func whole(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, infoFile))
+	return err == nil
+}
+
+// same compares copies too, for they have the time of what they were copied from.
+func same(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && x.ModTime().Equal(y.ModTime()) && x.Size() == y.Size()
 }
 
 // mkdir makes a directory and its missing parents, which everybody may pass through.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -11,57 +12,181 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testtree"
 )
 
-// TestShare: what one test has made the next ones have, until they remove it; what is half made nobody
-// has, and in the end nothing is left.
-func TestShare(t *testing.T) {
+// world has a cache and directories of one user.
+type world struct {
+	base, cache string
+}
+
+func newWorld(t *testing.T) world {
+	t.Helper()
 	base := t.TempDir()
-	world := func(name string) (home, data, templates string) {
-		home = filepath.Join(base, name)
+	cache := filepath.Join(base, "cache")
+	if err := os.Mkdir(cache, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return world{base, cache}
+}
+
+// user runs do as a test with a data directory of its own, in which it finds and leaves templates.
+func (w world) user(t *testing.T, name string, do func(t *testing.T, home, templates string)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		home := filepath.Join(w.base, name)
 		if err := os.Mkdir(home, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		data = filepath.Join(home, "d")
-		return home, data, dirs.Roots{Data: data}.Templates()
+		data := filepath.Join(home, "d")
+		share(t, w.cache, home, data)
+		do(t, home, dirs.Roots{Data: data}.Templates())
+	})
+}
+
+// write makes files, each of which holds its name and the given text.
+func write(t *testing.T, dir, text string, files ...string) {
+	t.Helper()
+	for _, file := range files {
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(file+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	t.Run("first", func(t *testing.T) {
-		home, data, templates := world("a")
-		Share(t, home, data)
+}
+
+// finds compares the names and contents of all templates.
+func finds(t *testing.T, templates string, want map[string]string) {
+	t.Helper()
+	got := map[string]string{}
+	paths, err := filepath.Glob(filepath.Join(templates, "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, _ := filepath.Rel(templates, path)
+		got[name] = string(text)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestShare: later tests have the templates of an earlier one, whatever a test does to its own.
+func TestShare(t *testing.T) {
+	w := newWorld(t)
+	w.user(t, "first", func(t *testing.T, home, templates string) {
 		if found := testtree.List(t, home); len(found) != 0 {
 			t.Errorf("the first finds %v", found)
 		}
-		for _, file := range []string{"k1/memory", "k1/template.json", "k2/template.json", ".k3.tmp/template.json", ".k1.lock", "disk"} {
-			path := filepath.Join(templates, file)
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
+		write(t, templates, "", "k1/memory", "k1/template.json", "k2/template.json", ".k3.tmp/template.json", ".k1.lock", "disk", "k4/memory")
 	})
+	all := map[string]string{"k1/memory": "k1/memory", "k1/template.json": "k1/template.json", "k2/template.json": "k2/template.json"}
 	for _, name := range []string{"second", "third"} {
-		t.Run(name, func(t *testing.T) {
-			home, data, templates := world(name)
-			Share(t, home, data)
-			for _, file := range []string{"k1/memory", "k1/template.json", "k2/template.json"} {
-				if text, err := os.ReadFile(filepath.Join(templates, file)); err != nil || string(text) != file {
-					t.Errorf("%s: %q, %v", file, text, err)
-				}
-			}
-			if found, err := os.ReadDir(templates); err != nil || len(found) != 2 {
-				t.Errorf("%v, %v", found, err)
-			}
+		w.user(t, name, func(t *testing.T, _, templates string) {
+			finds(t, templates, all)
 			if err := os.RemoveAll(filepath.Join(templates, "k1")); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	if err := Remove(); err != nil {
-		t.Error(err)
+	w.user(t, "rebuilds", func(t *testing.T, _, templates string) {
+		if err := os.RemoveAll(filepath.Join(templates, "k1")); err != nil {
+			t.Error(err)
+		}
+		write(t, templates, " again", "k1/memory", "k1/template.json")
+	})
+	all["k1/memory"], all["k1/template.json"] = "k1/memory again", "k1/template.json again"
+	w.user(t, "last", func(t *testing.T, _, templates string) { finds(t, templates, all) })
+}
+
+// TestHalf: a template that a killed process has left half copied is not used, and replaced.
+func TestHalf(t *testing.T) {
+	w := newWorld(t)
+	u := user{uid: os.Getuid(), gid: os.Getgid(), kept: filepath.Join(w.cache, "0")}
+	write(t, u.kept, "", "k1/memory")
+	own := filepath.Join(w.base, "own")
+	if err := u.link(u.kept, own, false); err != nil {
+		t.Fatal(err)
 	}
-	left, err := filepath.Glob(filepath.Join(base, "*"))
-	want := []string{filepath.Join(base, "a"), filepath.Join(base, "second"), filepath.Join(base, "third")}
-	if err != nil || !cmp.Equal(want, left) {
+	finds(t, own, map[string]string{})
+	write(t, own, " whole", "k1/memory", "k1/template.json")
+	if err := u.link(own, u.kept, true); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, u.kept, map[string]string{"k1/memory": "k1/memory whole", "k1/template.json": "k1/template.json whole"})
+}
+
+// TestPrune: a template goes after a day, and the oldest one of too many.
+func TestPrune(t *testing.T) {
+	w := newWorld(t)
+	age := func(key string, age time.Duration) {
+		path := filepath.Join("0", key, infoFile)
+		write(t, w.cache, "", path)
+		if err := os.Chtimes(filepath.Join(w.cache, path), time.Time{}, time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	age("old", lifetime+time.Minute)
+	age("oldest but young", time.Hour)
+	for i := range most {
+		age(string(rune('a'+i)), time.Minute)
+	}
+	if err := prune(w.cache); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(w.cache, "*", "*"))
+	if err != nil || len(left) != most || filepath.Base(left[0]) != "a" || filepath.Base(left[most-1]) != string(rune('a'+most-1)) {
 		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// TestForget: the caches of other trees go when they are not used, and the caller's is used now.
+func TestForget(t *testing.T) {
+	w := newWorld(t)
+	for key, age := range map[string]time.Duration{"mine": 9 * lifetime, "other": lifetime / 2, "unused": lifetime * 2} {
+		dir := filepath.Join(w.cache, key)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(dir, time.Time{}, time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := forget(w.cache, "mine"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(w.cache, "*"))
+	if want := []string{filepath.Join(w.cache, "mine"), filepath.Join(w.cache, "other")}; err != nil || !cmp.Equal(want, left) {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// TestSources: the key of a tree follows its code, and not its tests.
+func TestSources(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "", "a/a.go", "a/a_test.go", "b/b.go")
+	key := func() string {
+		t.Helper()
+		k, err := sources(root, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	before := key()
+	write(t, root, " changed", "a/a_test.go", "b/b.go")
+	if key() != before {
+		t.Error("a test or another directory changes the key")
+	}
+	write(t, root, " changed", "a/a.go")
+	if key() == before {
+		t.Error("code does not change the key")
 	}
 }
