@@ -73,11 +73,6 @@ run: build guest $(IMAGE) ## set up and run the demo pod, examples/hello.yaml
 lint: build/tools/golangci-lint-$(GOLANGCI) ## check the code with golangci-lint
 	@$< run --build-tags '$(TAGS)' ./...
 
-# What has more tests without -short: it asks testing.Short, or has its VMs from one of
-# two packages that do (internal/hygiene). The other packages are done after the first pass.
-VMTESTS = $(shell find . \( -path ./build -o -path ./bin -o -path ./.git \) -prune -o -name '*_test.go' \
-	-exec grep -lE 'testing\.Short\(\)|/(enginetest|hypervisortest)"' {} + | xargs -n 1 dirname | sort -u)
-
 .PHONY: kubeall
 kubeall: ## build etcd, the control plane, the kubelet, their tests and metrics-server, once (fifteen minutes and 4 GB of caches)
 	@for program in kubeall conformance agnhost nonewprivs metrics-server; do GO=$(GO) hack/build-once $$program >/dev/null || exit 1; done
@@ -89,8 +84,7 @@ critools: ## build crictl and critest for e2e/cri, once (three minutes of a proc
 
 .PHONY: test
 test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test kubeall critools ## set up and run every test, those with virtual machines included
-	$(TEST) -race -short -timeout 20m ./...
-	$(TEST) -vet=off -p 1 -parallel 2 -timeout 30m $(VMTESTS)
+	env -u BULKHEAD_DATA -u BULKHEAD_STATE GO='$(GO)' $(GO) run ./hack/tests '$(TAGS)'
 
 .PHONY: test-long
 test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test kubeall critools ## the same with the whole tables of faults and inputs (an hour or more)

@@ -1,16 +1,17 @@
 package agent_test
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // TestImports keeps the agent small: it is in every machine's memory and its
 // code is new to the emulator at each start.
 func TestImports(t *testing.T) {
 	t.Parallel()
-	out, err := exec.Command("go", "list", "-deps", "github.com/bulkhead-project/bulkhead/cmd/bulkhead-agent").CombinedOutput()
+	out, err := testgo.Command(t.Context(), "list", "-deps", "github.com/bulkhead-project/bulkhead/cmd/bulkhead-agent").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

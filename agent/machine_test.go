@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/image/scratch"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // patience is for one call to a machine among many under emulation.
@@ -314,7 +315,8 @@ func withAgent(t testing.TB, base string) string {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "init")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "github.com/bulkhead-project/bulkhead/cmd/bulkhead-agent")
+	cmd := testgo.Command(t.Context(), "build", "-trimpath", "-ldflags=-s -w", "-o", program,
+		"github.com/bulkhead-project/bulkhead/cmd/bulkhead-agent")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the agent: %v\n%s", err, out)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/e2e/records"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // writing is a pod whose containers write numbered records: one to a directory of the host, one
@@ -158,7 +158,7 @@ func (w *world) acked(t *testing.T) (last [2]int) {
 func buildWriter(t *testing.T, dir string) {
 	t.Helper()
 	ctx, program := testdeadline.Context(t, time.Minute), filepath.Join(dir, "writer")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "./testdata/writer")
+	cmd := testgo.Command(ctx, "build", "-trimpath", "-o", program, "./testdata/writer")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -1,14 +1,15 @@
 package engine
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // The engine knows no client's language: every door translates its own.
 func TestImports(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./...").Output()
+	out, err := testgo.Command(t.Context(), "list", "-deps", "./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

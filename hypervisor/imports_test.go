@@ -1,15 +1,16 @@
 package hypervisor_test
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // TestImports: a driver moves bytes between a VM's port and a socket. What they
 // mean is known above.
 func TestImports(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "./...").Output()
+	out, err := testgo.Command(t.Context(), "list", "-deps", "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}

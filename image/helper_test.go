@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -27,6 +26,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/convert"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/testfs"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // TestMain keeps the user's own configuration out of the tests, and allows
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	}
 	// Package convert finds it there, as fresh as these tests are.
 	os.Setenv("BULKHEAD_LIBEXEC", home)
-	build := exec.Command("go", "build", "-o", filepath.Join(home, convert.Program), "../cmd/"+convert.Program)
+	build := testgo.Command(context.Background(), "build", "-o", filepath.Join(home, convert.Program), "../cmd/"+convert.Program)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "HOME="+own)
 	if out, err := build.CombinedOutput(); err != nil {
 		log.Fatalf("build %s: %v\n%s", convert.Program, err, out)

@@ -1,9 +1,10 @@
 package image
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // Images know nothing of the machines that use their disks, and the engine
@@ -14,7 +15,7 @@ func TestImports(t *testing.T) {
 		"./...": {"hypervisor", "sandbox", "agent", "engine", "cri", "pod", "door", "network"},
 		".":     {"image/layer", "image/erofs", "image/worker"},
 	} {
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", pkg).Output()
+		out, err := testgo.Command(t.Context(), "list", "-deps", pkg).Output()
 		if err != nil {
 			t.Fatal(err)
 		}

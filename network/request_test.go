@@ -3,12 +3,13 @@ package network
 import (
 	"errors"
 	"net"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // Both providers give what a request asks for in the same way.
@@ -79,7 +80,7 @@ func TestAttachRefuses(t *testing.T) {
 }
 
 func TestImports(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
+	out, err := testgo.Command(t.Context(), "list", "-deps", ".").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}

@@ -1,11 +1,12 @@
 package pod
 
 import (
-	"os/exec"
 	"path"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 const module = "github.com/bulkhead-project/bulkhead/"
@@ -41,7 +42,7 @@ var allowed = []string{
 func TestImports(t *testing.T) {
 	for name, others := range below {
 		may := append(append(strings.Fields(others), allowed...), name)
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+name).Output()
+		out, err := testgo.Command(t.Context(), "list", "-deps", module+name).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,7 @@ func TestImports(t *testing.T) {
 // Every package below pod stands in below, but for those that are tools of
 // tests and generators, and those that stand above it.
 func TestEveryPackageHasItsPlace(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", module+"pod/...").Output()
+	out, err := testgo.Command(t.Context(), "list", module+"pod/...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,14 +1,15 @@
 package sandbox
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // The shim is small and reads bytes of guests: what it imports is watched.
 func TestImports(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "./...").Output()
+	out, err := testgo.Command(t.Context(), "list", "-deps", "./...").Output()
 	if err != nil {
 		t.Skipf("go list: %v", err)
 	}

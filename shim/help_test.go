@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
@@ -35,7 +35,8 @@ var programDir string
 
 var build = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(programDir, "bulkhead-shim")
-	cmd := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", path, "../cmd/bulkhead-shim")
+	cmd := testgo.Command(context.Background(), "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", path,
+		"../cmd/bulkhead-shim")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	return path, cmd.Run()

@@ -1,9 +1,10 @@
 package shim_test
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // TestImports keeps the shim small and its attack surface known.
@@ -20,7 +21,7 @@ func TestImports(t *testing.T) {
 		"github.com/bulkhead-project/bulkhead/image":   "imports run downwards only",
 		"github.com/bulkhead-project/bulkhead/network": "imports run downwards only",
 	}
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "grpcnotrace", "../cmd/bulkhead-shim").CombinedOutput()
+	out, err := testgo.Command(t.Context(), "list", "-deps", "-tags", "grpcnotrace", "../cmd/bulkhead-shim").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}

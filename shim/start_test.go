@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
@@ -99,7 +99,7 @@ func refused(t *testing.T, shim string) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "refused")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./confine/testdata/refused")
+	build := testgo.Command(t.Context(), "build", "-o", path, "./confine/testdata/refused")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)

@@ -1,10 +1,11 @@
 package node
 
 import (
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 const module = "github.com/bulkhead-project/bulkhead/"
@@ -54,7 +55,7 @@ var below = map[string]string{
 // machine's pods run by an engine knows one. The command's flags know no API.
 func TestImports(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
+	out, err := testgo.Command(t.Context(), "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

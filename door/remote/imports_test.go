@@ -1,16 +1,17 @@
 package remote
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // TestImports: a door in a process of its own is small: neither the engine, nor the CRI,
 // nor Kubernetes comes with what it asks the engine by.
 func TestImports(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../../api/engine/v1", "./client").Output()
+	out, err := testgo.Command(t.Context(), "list", "-deps", "../../api/engine/v1", "./client").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

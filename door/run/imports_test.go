@@ -1,10 +1,11 @@
 package run
 
 import (
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // The door asks the engine and does not go round it: what the engine opens, nobody
@@ -12,7 +13,7 @@ import (
 func TestImports(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/bulkhead-project/bulkhead/"
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, "./...").Output()
+	out, err := testgo.Command(t.Context(), "list", "-f", `{{join .Imports "\n"}}`, "./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

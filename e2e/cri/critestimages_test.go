@@ -3,7 +3,6 @@ package cri
 import (
 	"archive/tar"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/busybox"
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
@@ -153,7 +153,7 @@ func page() ociimage.Entry { return ociimage.File("www/index.html", 0o644, "hell
 func setuid(t *testing.T) ociimage.Entry {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "nnp")
-	build := exec.Command("go", "build", "-o", path, "./testdata/nnp")
+	build := testgo.Command(t.Context(), "build", "-o", path, "./testdata/nnp")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/cri/critest"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // fileOps: a program that makes one of every change to files gets from a directory of the host, behind
@@ -19,7 +20,7 @@ import (
 func fileOps(ctx context.Context, t *testing.T, n *node) {
 	tools, here, there := t.TempDir(), t.TempDir(), t.TempDir()
 	program := filepath.Join(tools, "fileops")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./testdata/fileops")
+	build := testgo.Command(ctx, "build", "-o", program, "./testdata/fileops")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
@@ -152,7 +152,7 @@ func echo(ctx context.Context, t *testing.T, address string) {
 func (n *node) echoes(t *testing.T, addresses ...string) *runtimeapi.ContainerConfig {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "udpecho")
-	build := exec.Command("go", "build", "-o", program, "./testdata/udpecho")
+	build := testgo.Command(t.Context(), "build", "-o", program, "./testdata/udpecho")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -3,7 +3,6 @@ package cri
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
@@ -80,7 +80,7 @@ func (n *node) watcher(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	registries(t)
 	program := filepath.Join(t.TempDir(), "watch")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./testdata/watch")
+	build := testgo.Command(ctx, "build", "-o", program, "./testdata/watch")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
@@ -80,7 +80,7 @@ func (w *world) testToken(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
 	program := filepath.Join(t.TempDir(), "incluster")
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s", "-o", program, "./testdata/incluster")
+	build := testgo.Command(ctx, "build", "-ldflags=-s", "-o", program, "./testdata/incluster")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/guest/build"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // options are those of make guest, with the test's init as the agent.
@@ -40,7 +40,7 @@ func options(t *testing.T) build.Options {
 func testInit(t *testing.T) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "init")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./testdata/init")
+	cmd := testgo.Command(t.Context(), "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./testdata/init")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the test's init: %v\n%s", err, text)

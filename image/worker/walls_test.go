@@ -12,13 +12,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // program builds a command without cgo and returns its path.
 func program(t *testing.T, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, pkg)
+	build := testgo.Command(t.Context(), "build", "-o", path, pkg)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)

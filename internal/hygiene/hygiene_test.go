@@ -5,12 +5,13 @@ import (
 	"bufio"
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 
 // TestTree looks at every Go file that is not generated.
 func TestTree(t *testing.T) {
-	top, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	top, err := testgo.Command(t.Context(), "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,12 @@ func TestTree(t *testing.T) {
 		}
 		data, err := os.ReadFile(path)
 		if err == nil {
-			lendsVMs(t, data, name)
+			if dir := filepath.Dir(name); dir != "internal/hygiene" {
+				skipsWhole(t, data, name)
+			}
+			if strings.HasSuffix(name, "_test.go") {
+				dependsOnTree(t, data, name)
+			}
 			err = longLines(t, data, name)
 		}
 		return err
@@ -62,16 +68,29 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// vms is of tests that have VMs, unless they are run with -short, and of what these import.
-var vms = regexp.MustCompile(`testing\.Short\(\)|/(enginetest|hypervisortest)"`)
+// short is a use of testing.Short, and skips the only one that make test knows: its second pass runs those tests
+// that its first one skipped.
+var (
+	short = regexp.MustCompile(`testing\.Short\(\)`)
+	skips = regexp.MustCompile(`(?m)^\t+if testing\.Short\(\) \{\n\t+(t|tb)\.Skip\("`)
+)
 
-// lendsVMs reports a package that tests have VMs from without the Makefile's knowing: it finds them
-// by what their own files say.
-func lendsVMs(t *testing.T, data []byte, name string) {
+// skipsWhole reports a test that does less with -short, and is not skipped.
+func skipsWhole(t *testing.T, data []byte, name string) {
 	t.Helper()
-	dir := filepath.Base(filepath.Dir(name))
-	if !strings.HasSuffix(name, "_test.go") && dir != "enginetest" && dir != "hypervisortest" && vms.Match(data) {
-		t.Errorf("%s: make test would not find who has VMs from this package (VMTESTS in the Makefile)", name)
+	if len(short.FindAll(data, -1)) != len(skips.FindAll(data, -1)) {
+		t.Errorf("%s: make test would lose what is left out with -short: if testing.Short() { t.Skip(…) } is all that it knows", name)
+	}
+}
+
+// goCommand is a test's go command that go's cache of test results does not know of.
+var goCommand = regexp.MustCompile(`exec\.Command(Context)?\((\w+(\.\w+)*(\(\))?, )?"go"`)
+
+// dependsOnTree reports a test whose cached result would not depend on the files that a go command reads.
+func dependsOnTree(t *testing.T, data []byte, name string) {
+	t.Helper()
+	if goCommand.Match(data) {
+		t.Errorf("%s: use internal/testgo for go commands", name)
 	}
 }
 

@@ -1,10 +1,11 @@
 package manager
 
 import (
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // may are the parts of Bulkhead on which a manager stands, beside package pod and
@@ -21,7 +22,7 @@ func TestImports(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/bulkhead-project/bulkhead/"
 	for _, path := range []string{".", "./events", "./logs"} {
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", path).Output()
+		out, err := testgo.Command(t.Context(), "list", "-deps", path).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +35,7 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s imports %s", path, name)
 			}
 		}
-		if out, err = exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Imports}}", path).Output(); err != nil {
+		if out, err = testgo.Command(t.Context(), "list", "-f", "{{.Imports}}", path).Output(); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(out), "net/http") {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
@@ -54,7 +55,7 @@ func program(t *testing.T, name string) string {
 		return filepath.Join(dir, name)
 	}
 	path := filepath.Join(t.TempDir(), name)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/"+name)
+	build := testgo.Command(t.Context(), "build", "-o", path, "./testdata/"+name)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/internal/busybox"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // TestMain is also the first process of TestOlderKernel's guest.
@@ -121,7 +121,7 @@ func guestPrograms(t *testing.T) map[string][]byte {
 		{"build", "-o", filepath.Join(dir, "confined"), "./testdata/confined"},
 		{"build", "-o", filepath.Join(dir, "child"), "./testdata/child"},
 	} {
-		cmd := exec.CommandContext(t.Context(), "go", append(args[:1:1], append([]string{"-trimpath", "-ldflags=-s -w"}, args[1:]...)...)...)
+		cmd := testgo.Command(t.Context(), append(args[:1:1], append([]string{"-trimpath", "-ldflags=-s -w"}, args[1:]...)...)...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("go %v: %v\n%s", args, err, out)

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// feed gives a report events, one a line: action, package, test ("-" is none), seconds, output.
+func feed(t *testing.T, r *report, events string) {
+	t.Helper()
+	for line := range strings.Lines(events) {
+		f := strings.SplitN(strings.TrimSpace(line), " ", 4)
+		e := event{Action: f[0], Package: f[1], Test: strings.TrimPrefix(f[2], "-")}
+		if len(f) > 3 {
+			if e.Action == "output" {
+				e.Output = f[3] + "\n"
+			} else if err := json.Unmarshal([]byte(f[3]), &e.Elapsed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.take(b)
+	}
+}
+
+// TestSecondPass: it runs the whole of each test that skipped anything.
+func TestSecondPass(t *testing.T) {
+	r := newReport(&bytes.Buffer{})
+	feed(t, r, `pass a TestQuick 0
+		skip a TestVM 0
+		pass a - 1.5
+		skip b TestTable/a_VM/deep 0
+		pass b TestTable/none 0
+		pass b TestTable 0
+		pass b - 2
+		pass c TestQuick 0
+		pass c - 3`)
+	if got, want := r.tests(), "^(TestTable|TestVM)$"; got != want {
+		t.Errorf("-run %s, not %s", got, want)
+	}
+	if got := r.packages(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("packages %v", got)
+	}
+	if got, want := slowest(2, r, r), []string{"    6.0 s  c", "    4.0 s  b"}; !slices.Equal(got, want) {
+		t.Errorf("slowest %q", got)
+	}
+}
+
+// TestOutput: of a package that fails, it prints what its failing and unfinished tests said.
+func TestOutput(t *testing.T) {
+	var out bytes.Buffer
+	r := newReport(&out)
+	feed(t, r, `output a TestGood chatter
+		output b - noise
+		output b TestBad before
+		output b TestGood chatter
+		output b TestBad it is broken
+		fail b TestBad 0
+		pass b TestGood 0
+		output b TestHangs the deadline
+		output b - FAIL
+		pass a TestGood 0
+		output a - PASS
+		output a - ok  	a	0.1s
+		pass a - 0.1
+		fail b - 2
+		skip c - 0`)
+	r.take([]byte(`{"ImportPath":"d","Action":"build-output","Output":"d.go:1: syntax error\n"}`))
+	r.take([]byte("not of test2json\n"))
+	want := "ok  	a	0.1s\nbefore\nit is broken\nthe deadline\nnoise\nFAIL\nd.go:1: syntax error\nnot of test2json\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	if got := failed(r); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("failed: %v", got)
+	}
+}

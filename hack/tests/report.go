@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
+)
+
+// report is one run of go test -json.
+type report struct {
+	out     io.Writer
+	results map[string]*result         // by package
+	skipped map[string]map[string]bool // top-level tests that skipped something, by package
+}
+
+// result is of one package.
+type result struct {
+	seconds float64
+	failed  bool
+	// output of each test that has not passed, in the order of their first lines.
+	output map[string]*strings.Builder
+	order  []string
+}
+
+// event is of go tool test2json, or of a build.
+type event struct {
+	Action, Package, ImportPath, Test, Output string
+	Elapsed                                   float64
+}
+
+func newReport(out io.Writer) *report {
+	return &report{out: out, results: map[string]*result{}, skipped: map[string]map[string]bool{}}
+}
+
+// goTest runs go test and prints a line for each package and the output of each test that fails.
+func (r *report) goTest(ctx context.Context, env []string, args ...string) error {
+	// Paths of this tree would keep go from using what it compiled, and the results that it has, of another clone.
+	cmd := exec.CommandContext(ctx, cmp.Or(os.Getenv("GO"), "go"), append([]string{"test", "-json", "-trimpath", "-ldflags=-w"}, args...)...)
+	cmd.Env = append(os.Environ(), append(env, testgo.Tree+"="+tree(ctx))...)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	for lines := bufio.NewReader(stdout); ; {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			r.take(line)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("go test: %w", err)
+	}
+	return nil
+}
+
+// tree is a hash of all files of the tree. Without git it is empty, and tests that need it cannot be cached.
+func tree(ctx context.Context) string {
+	const list = `git ls-files -co --exclude-standard -z | sort -z | xargs -0 sha256sum -- 2>/dev/null`
+	files, err := exec.CommandContext(ctx, "bash", "-c", list).Output()
+	if len(files) == 0 {
+		return fmt.Sprint(os.Getpid(), err)
+	}
+	sum := sha256.Sum256(files)
+	return hex.EncodeToString(sum[:8])
+}
+
+// take adds a line of go test -json.
+func (r *report) take(line []byte) {
+	var e event
+	if json.Unmarshal(line, &e) != nil {
+		_, _ = r.out.Write(line)
+		return
+	}
+	if e.Action == "build-output" {
+		fmt.Fprint(r.out, e.Output)
+	}
+	if e.Package == "" {
+		return
+	}
+	p := r.results[e.Package]
+	if p == nil {
+		p = &result{output: map[string]*strings.Builder{}}
+		r.results[e.Package] = p
+	}
+	switch e.Action {
+	case "output":
+		p.add(e.Test, e.Output)
+	case "pass", "skip", "fail":
+		if e.Test == "" {
+			p.seconds, p.failed = e.Elapsed, e.Action == "fail"
+			p.print(r.out)
+			return
+		}
+		if e.Action != "fail" {
+			delete(p.output, e.Test)
+		}
+		if e.Action == "skip" {
+			r.skip(e.Package, e.Test)
+		}
+	}
+}
+
+// skip notes the test that has to run whole.
+func (r *report) skip(pkg, test string) {
+	top, _, _ := strings.Cut(test, "/")
+	if r.skipped[pkg] == nil {
+		r.skipped[pkg] = map[string]bool{}
+	}
+	r.skipped[pkg][top] = true
+}
+
+// tests matches the tests that were skipped.
+func (r *report) tests() string {
+	all := map[string]bool{}
+	for _, names := range r.skipped {
+		maps.Copy(all, names)
+	}
+	return "^(" + strings.Join(slices.Sorted(maps.Keys(all)), "|") + ")$"
+}
+
+// packages are those that skipped tests.
+func (r *report) packages() []string { return slices.Sorted(maps.Keys(r.skipped)) }
+
+func (p *result) add(test, text string) {
+	b := p.output[test]
+	if b == nil {
+		b = &strings.Builder{}
+		p.output[test] = b
+		p.order = append(p.order, test)
+	}
+	b.WriteString(text)
+}
+
+// print writes the package's own lines, and if it failed what its tests said that did not pass.
+func (p *result) print(out io.Writer) {
+	if p.failed {
+		for _, test := range p.order {
+			if b := p.output[test]; b != nil && test != "" {
+				fmt.Fprint(out, b)
+			}
+		}
+	}
+	if b := p.output[""]; b != nil {
+		for line := range strings.Lines(b.String()) {
+			if p.failed || strings.HasPrefix(line, "ok  ") {
+				fmt.Fprint(out, line)
+			}
+		}
+	}
+	clear(p.output)
+}
