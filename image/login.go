@@ -20,6 +20,7 @@ func Login(ctx context.Context, getenv Getenv, registry, username, password stri
 	}
 	sys := getenv.context("", nil)
 	host, _, _ := strings.Cut(key, "/")
+	reachOf(host).limit(sys) // the password goes to where the registry says that tokens come from
 	if err := docker.CheckAuth(ctx, sys, username, password, host); err != nil {
 		return fmt.Errorf("log in to %s: %w", registry, classify(err, host))
 	}

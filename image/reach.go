@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"time"
 
 	"go.podman.io/image/v5/docker/reference"
@@ -16,19 +17,36 @@ import (
 // lookupWait bounds the look-up of a name that a registry leads to.
 const lookupWait = 10 * time.Second
 
-// reach is what a pull may ask: the registries that its image is known by, and
+// reach is what a client of registries may ask: the registries that the user has named, and
 // whatever else they lead to, by a redirection or as the server of tokens, but
-// no address of this host or of its link, where services believe who asks.
+// no address of this host or of its link, and no metadata service of a cloud, where services believe who asks.
 type reach struct {
 	own    []string // hosts, with their ports
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	mine   func() []netip.Addr // the addresses of the host's interfaces
+}
+
+// reachOf allows the registries of these hosts.
+func reachOf(own ...string) reach {
+	return reach{own: own, mine: interfaceAddresses, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	}}
+}
+
+// interfaceAddresses are the addresses of this host.
+func interfaceAddresses() (out []netip.Addr) {
+	all, _ := net.InterfaceAddrs() // without them loopback and link are still refused
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Addr().Unmap())
+		}
+	}
+	return out
 }
 
 // newReach allows a name's registry and its mirrors.
 func newReach(sys *types.SystemContext, named reference.Named) (reach, error) {
-	r := reach{own: []string{reference.Domain(named)}, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
-		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	}}
+	r := reachOf(reference.Domain(named))
 	registry, err := sysregistriesv2.FindRegistry(sys, named.String())
 	if err != nil || registry == nil {
 		return r, err
@@ -49,8 +67,8 @@ func (r reach) check(u *url.URL) error {
 		}
 	}
 	for _, addr := range r.addresses(u.Hostname()) {
-		if addr.IsLinkLocalUnicast() || addr.IsUnspecified() || addr.IsLoopback() && !r.isLocal() {
-			return fmt.Errorf("%w: it leads to %.255q, an address of this host or its link", ErrUnavailable, u.Hostname())
+		if neverAsked(addr) || r.isMine(addr) && !r.isLocal() {
+			return fmt.Errorf("%w: it leads to %.255q, an address of this host, its link or its cloud", ErrUnavailable, u.Hostname())
 		}
 	}
 	return nil
@@ -61,11 +79,63 @@ func (r reach) check(u *url.URL) error {
 func (r reach) isLocal() bool {
 	for _, host := range r.own {
 		name := (&url.URL{Host: host}).Hostname()
-		if addr, err := netip.ParseAddr(name); name == "localhost" || err == nil && addr.IsLoopback() {
+		if addr, err := netip.ParseAddr(name); name == "localhost" || err == nil && r.isMine(addr.Unmap()) {
 			return true
 		}
 	}
 	return false
+}
+
+// isMine reports whether an address is one of this host's.
+func (r reach) isMine(addr netip.Addr) bool {
+	return addr.IsLoopback() || slices.Contains(r.mine(), addr.WithZone(""))
+}
+
+// metadata are the addresses at which clouds tell a host its secrets, beside those of its link.
+var metadata = []netip.Prefix{
+	netip.MustParsePrefix("fd00:ec2::/32"),      // AWS
+	netip.MustParsePrefix("fd20:ce::/32"),       // Google
+	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba
+	netip.MustParsePrefix("168.63.129.16/32"),   // Azure
+	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle
+}
+
+// neverAsked reports whether no registry may lead to an address, wherever it is itself.
+func neverAsked(addr netip.Addr) bool {
+	return addr.IsLinkLocalUnicast() || addr.IsUnspecified() || addr.IsMulticast() || addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}) ||
+		slices.ContainsFunc(metadata, func(p netip.Prefix) bool { return p.Contains(addr.WithZone("")) })
+}
+
+// translations are the prefixes of IPv6 addresses that stand for an IPv4 address, with the place of its first byte.
+var translations = []struct {
+	prefix netip.Prefix
+	at     int
+	not    byte // each byte is inverted by it
+}{
+	{netip.MustParsePrefix("::/96"), 12, 0},           // IPv4-compatible
+	{netip.MustParsePrefix("64:ff9b::/96"), 12, 0},    // NAT64
+	{netip.MustParsePrefix("64:ff9b:1::/48"), 12, 0},  // NAT64 of a site
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12, 0}, // SIIT
+	{netip.MustParsePrefix("2002::/16"), 2, 0},        // 6to4
+	{netip.MustParsePrefix("2001::/32"), 12, 0xff},    // Teredo
+}
+
+// meanings are an address, and the IPv4 address that it stands for.
+func meanings(addr netip.Addr) []netip.Addr {
+	addr = addr.Unmap()
+	out := []netip.Addr{addr}
+	for _, t := range translations {
+		if !t.prefix.Contains(addr.WithZone("")) {
+			continue
+		}
+		var four [4]byte
+		bytes := addr.As16()
+		for i := range four {
+			four[i] = bytes[t.at+i] ^ t.not
+		}
+		out = append(out, netip.AddrFrom4(four))
+	}
+	return out
 }
 
 // addresses are those of a host; what has none cannot be asked either.
@@ -77,7 +147,7 @@ func (r reach) addresses(host string) (out []netip.Addr) {
 		return nil
 	}
 	for _, addr := range found {
-		out = append(out, addr.Unmap())
+		out = append(out, meanings(addr)...)
 	}
 	return out
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,7 +21,7 @@ import (
 func TestReach(t *testing.T) {
 	hosts := map[string]string{
 		"registry.test": "192.0.2.1", "cdn.test": "192.0.2.2", "private.test": "10.0.0.1", "local.test": "127.0.0.1",
-		"metadata.test": "169.254.169.254", "mapped.test": "::ffff:127.0.0.1", "six.test": "::1", "link.test": "fe80::1",
+		"mine.test": "10.1.2.3", "metadata.test": "169.254.169.254", "mapped.test": "::ffff:127.0.0.1", "six.test": "::1", "link.test": "fe80::1",
 	}
 	lookup := func(_ context.Context, host string) ([]netip.Addr, error) {
 		if addr, err := netip.ParseAddr(host); err == nil {
@@ -29,6 +31,9 @@ func TestReach(t *testing.T) {
 			return []netip.Addr{netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr(text)}, nil
 		}
 		return nil, &net.DNSError{Name: host, IsNotFound: true}
+	}
+	mine := func() []netip.Addr {
+		return []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("2001:db8::7")}
 	}
 	for _, tc := range []struct {
 		own, asked string
@@ -48,13 +53,36 @@ func TestReach(t *testing.T) {
 		{own: "registry.test", asked: "169.254.169.254", refused: true},
 		{own: "registry.test", asked: "metadata.test", refused: true},
 		{own: "registry.test", asked: "link.test", refused: true},
+		{own: "registry.test", asked: "10.1.2.3:80", refused: true},
+		{own: "registry.test", asked: "[2001:db8::7]:80", refused: true},
+		{own: "registry.test", asked: "mine.test", refused: true},
+		{own: "10.1.2.3:5000", asked: "mine.test:5001"},
+		{own: "10.1.2.3:5000", asked: "169.254.169.254", refused: true},
+		{own: "mine.test:5000", asked: "mine.test:5000"},
+		{own: "mine.test:5000", asked: "mine.test:5001", refused: true},
+		{own: "registry.test", asked: "[fd00:ec2::254]", refused: true},
+		{own: "127.0.0.1:5000", asked: "[fd00:ec2::254]", refused: true},
+		{own: "registry.test", asked: "100.100.100.200", refused: true},
+		{own: "registry.test", asked: "100.100.100.201"},
+		{own: "registry.test", asked: "168.63.129.16", refused: true},
+		{own: "registry.test", asked: "[64:ff9b::169.254.169.254]", refused: true},
+		{own: "registry.test", asked: "[64:ff9b::127.0.0.1]", refused: true},
+		{own: "registry.test", asked: "[64:ff9b::192.0.2.2]"},
+		{own: "registry.test", asked: "[64:ff9b:1::10.1.2.3]", refused: true},
+		{own: "registry.test", asked: "[::127.0.0.1]", refused: true},
+		{own: "registry.test", asked: "[::ffff:10.1.2.3]", refused: true},
+		{own: "registry.test", asked: "[::ffff:0:169.254.169.254]", refused: true},
+		{own: "registry.test", asked: "[2002:a9fe:a9fe::1]", refused: true},
+		{own: "registry.test", asked: "[2001:0:1::5601:5601]", refused: true},
+		{own: "registry.test", asked: "[2001:db8::1]"},
+		{own: "registry.test", asked: "224.0.0.1", refused: true},
 		{own: "local.test:5000", asked: "127.0.0.1:5001", refused: true},
 		{own: "localhost:5000", asked: "127.0.0.1:5001"},
 		{own: "127.0.0.1:5000", asked: "local.test:5001"},
 		{own: "local.test:5000", asked: "169.254.169.254", refused: true},
 		{own: "192.0.2.1:5000", asked: "127.0.0.1:80", refused: true},
 	} {
-		err := reach{own: []string{tc.own}, lookup: lookup}.check(&url.URL{Scheme: "https", Host: tc.asked})
+		err := reach{own: []string{tc.own}, lookup: lookup, mine: mine}.check(&url.URL{Scheme: "https", Host: tc.asked})
 		if (err != nil) != tc.refused || err != nil && !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s leads to %s: %v", tc.own, tc.asked, err)
 		}
@@ -76,7 +104,7 @@ func TestReachByProxy(t *testing.T) {
 		"a proxy": {via: &url.URL{Host: "proxy.test"}}, "none": {want: ErrUnavailable}, "an error": {err: broken, want: broken},
 	} {
 		sys := &types.SystemContext{DockerProxy: func(*url.URL) (*url.URL, error) { return tc.via, tc.err }}
-		reach{own: []string{"registry.test"}, lookup: lookup}.limit(sys)
+		reach{own: []string{"registry.test"}, lookup: lookup, mine: interfaceAddresses}.limit(sys)
 		if via, err := sys.DockerProxy(&url.URL{Host: "elsewhere.test"}); via != tc.via || !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, %v", what, via, err)
 		}
@@ -95,6 +123,31 @@ func TestReachOfUnknownRegistry(t *testing.T) {
 	}
 	if _, err := newReach(&types.SystemContext{SystemRegistriesConfPath: t.TempDir() + "/none"}, named); err == nil {
 		t.Error("no error for a file that is missing")
+	}
+}
+
+// TestLoginIsNotLedHome: a registry cannot have the password sent to an address of the host or its link.
+func TestLoginIsNotLedHome(t *testing.T) {
+	asked := false
+	victim := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer victim.Close()
+	sys := &types.SystemContext{DockerProxy: func(*url.URL) (*url.URL, error) { return nil, nil }}
+	reachOf("registry.test").limit(sys)
+	if _, err := sys.DockerProxy(&url.URL{Scheme: "http", Host: victim.Listener.Addr().String()}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a registry elsewhere that leads to loopback: %v", err)
+	}
+	host := startRegistry(t, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://169.254.169.254/token",service="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		})
+	})
+	env := func(name string) string {
+		return map[string]string{"REGISTRY_AUTH_FILE": filepath.Join(t.TempDir(), "auth.json")}[name]
+	}
+	err := Login(testContext(t), env, host, "me", "secret")
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "an address of this host") || asked {
+		t.Errorf("log in where tokens come from 169.254.169.254: %v", err)
 	}
 }
 
