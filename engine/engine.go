@@ -117,6 +117,9 @@ type Options struct {
 	// ForksPerParent is how many VMs are forked of one warm VM before there is another; 0
 	// is what package parents thinks best.
 	ForksPerParent int
+	// DefaultMemory and DefaultVCPUs are the size of a VM, in MiB, whose pod states no limit; 0 is what fits the
+	// host (sizing.DefaultsFor).
+	DefaultMemory, DefaultVCPUs int
 	// ReapEvery is after what time what could not be undone is tried again; 0 is a minute.
 	ReapEvery time.Duration
 
@@ -136,6 +139,7 @@ type Engine struct {
 	named    *named.Store
 	disks    disks.Disks
 	host     sizing.Host
+	defaults sizing.Defaults
 	groups   *group.Groups
 	networks *networks.Networks
 	missing  error // of the walls around VMs on this kernel
@@ -200,6 +204,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 		pods:  map[string]*pod{}, working: map[string]bool{},
 	}
+	e.defaults = sizing.DefaultsFor(e.host, o.DefaultMemory, o.DefaultVCPUs)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.watches.Spawn, e.watches.Match = e.spawn, volumes.Replaced
 	if e.found, err = e.Reap(ctx); err != nil {

@@ -89,7 +89,7 @@ func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 }
 
 func (e *Engine) sizeOf(pod sizing.Demand, containers []sizing.Demand) (sizing.Size, error) {
-	return sizing.SizeOf(pod, containers, e.host, sizing.Default)
+	return sizing.SizeOf(pod, containers, e.host, e.defaults)
 }
 
 // quota is a pod's share of the CPUs where its VM has more of them; 0 is none.
@@ -115,6 +115,10 @@ func (e *Engine) machineFor(
 	if err != nil {
 		return hypervisor.Machine{}, "", err
 	}
+	common, err := e.sizeOf(sizing.Demand{}, nil)
+	if err != nil {
+		return hypervisor.Machine{}, "", err
+	}
 	kind, _ := p.Kind()
-	return machines.Of(e.o.Guest, e.host, vcpus, memory, accel, networks.DeviceOf(kind)), note, nil
+	return machines.Of(e.o.Guest, e.host, vcpus, memory, common.MemoryMiB, accel, networks.DeviceOf(kind)), note, nil
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -111,6 +112,9 @@ func (p *pod) take(ctx context.Context, c *link.Conn, ctr *container, word *shim
 		Code: int(word.GetExitCode()), Reason: word.GetReason(), Message: word.GetMessage(),
 		Started: started, At: word.GetExitedAt().AsTime(),
 	}
+	if exit.Reason == sandbox.ReasonOOMKilled && exit.Message == "" {
+		exit.Message = p.outOfMemory(ctr)
+	}
 	if word.GetExitedAt() == nil {
 		exit.At = time.Now()
 	}
@@ -124,6 +128,19 @@ func (p *pod) take(ctx context.Context, c *link.Conn, ctr *container, word *shim
 		}
 	}
 	p.setExit(ctr, exit)
+}
+
+// outOfMemory names the limit that a container has met.
+func (p *pod) outOfMemory(ctr *container) string {
+	own, r := ctr.demand(), p.snapshot()
+	switch {
+	case own.StatesMemory():
+		return fmt.Sprintf("it needed more memory than its limit of %d MiB", own.MemoryLimit>>20)
+	case r.Asked != nil && r.Asked.Limits.MemoryBytes > 0:
+		return fmt.Sprintf("it needed more memory than its pod's limit of %d MiB", r.Asked.Limits.MemoryBytes>>20)
+	}
+	return fmt.Sprintf("it states no limit of memory, and needed more than its VM of %d MiB has: state a limit, "+
+		"or set another default (BULKHEAD_DEFAULT_MEMORY, default-memory)", r.MemoryMiB)
 }
 
 // lastWords copies the container's termination message to the host's file.

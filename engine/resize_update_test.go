@@ -15,7 +15,7 @@ import (
 
 // sized gives a pod a VM of 512 MiB and one CPU, which can grow to 4096 MiB and four, and what it was asked for.
 func sized(p *pod, asked sizing.Demand) {
-	p.e.host = sizing.Host{CPUs: 8, MemoryMiB: 1 << 20}
+	p.e.host, p.e.defaults = sizing.Host{CPUs: 8, MemoryMiB: 1 << 20}, sizing.Default
 	p.record.Machine.VCPUs, p.record.Machine.MaxVCPUs = 1, 4
 	p.record.Machine.Memory, p.record.Machine.MaxMem, p.record.MemoryMiB = 512, 4096, 512
 	p.record.Asked = &store.Size{Demand: asked}
@@ -190,5 +190,32 @@ func TestFit(t *testing.T) {
 	c.Quota = 401_000
 	if err := p.grow(t.Context()); codeOf(err) != codes.ResourceExhausted || !slices.Equal(s.calls(), nil) {
 		t.Errorf("more CPUs than the VM can have: %v", err)
+	}
+}
+
+// TestOutOfMemory: how a container has ended names the limit that it has met.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name       string
+		limit, pod int64 // MiB
+		want       string
+	}{
+		{"its own", 64, 0, "it needed more memory than its limit of 64 MiB"},
+		{"its pod's", 0, 300, "it needed more memory than its pod's limit of 300 MiB"},
+		{"none", 0, 0, "needed more than its VM of 512 MiB has: state a limit, or set another default (BULKHEAD_DEFAULT_MEMORY"},
+	} {
+		s := &scripted{}
+		c := scriptedPod(t, s, ContainerRunning)
+		sized(c.pod, sizing.Demand{})
+		c.pod.record.Asked.Limits.MemoryBytes, c.Memory = tc.pod<<20, tc.limit<<20
+		s.says(c, ContainerExited)
+		s.status.Containers[0].Reason = "OOMKilled"
+		if err := c.pod.reconcile(t.Context(), c.pod.conn); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.pod.state().Containers[0].Exit; got == nil || !strings.Contains(got.Message, tc.want) {
+			t.Errorf("%s: %+v", tc.name, got)
+		}
 	}
 }

@@ -25,7 +25,7 @@ func (f *imageFlags) add(flags *pflag.FlagSet) {
 	of.StringArrayVarP(&f.env, "env", "e", nil, "image: NAME=VALUE in the environment; NAME alone takes this command's")
 	of.StringVar(&f.name, "name", "", "image: name of the pod (default: the image's and some letters)")
 	of.StringVar(&f.cpus, "cpus", "", "image: limit of CPU: 1.5 is one and a half processors")
-	of.StringVarP(&f.memory, "memory", "m", "", "image: limit of memory: 512m")
+	of.StringVarP(&f.memory, "memory", "m", "", "image: limit of memory: 512m; without one, half of the host's, from 512 MiB to 2 GiB")
 	of.StringVarP(&f.user, "user", "u", "", "image: user to run as: UID[:GID]")
 	of.StringVarP(&f.workdir, "workdir", "w", "", "image: working directory")
 	of.StringVar(&f.entrypoint, "entrypoint", "", `image: program in place of the image's own; '["sh","-c"]' for one with arguments`)

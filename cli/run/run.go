@@ -32,7 +32,11 @@ that is - means files; every other one is an image, which is pulled when it is m
 In the foreground the output is streamed, Ctrl-C ends the pods with their grace
 period (twice: at once), and the exit code is the container's. A foreground run
 that is killed takes its pods with it. A container with a terminal (tty: true, or -t)
-is attached to when this is called from one.`,
+is attached to when this is called from one.
+
+A VM is as large as the limits of its containers together. Without a limit of memory it has half of
+the host's, at least 512 MiB and at most 2 GiB, and without one of CPUs one: BULKHEAD_DEFAULT_MEMORY
+and BULKHEAD_DEFAULT_CPUS, where the engine is started, set other defaults.`,
 		Example: `  bulkhead run examples/hello.yaml
   bulkhead run -d --wait -p 8080:80 web.yaml
   bulkhead run --rm --network none - < job.yaml

@@ -54,6 +54,9 @@ func serveCRI(ctx context.Context, args []string) error {
 	if e.NoForks, e.Tenant, err = setup.Warm(cmp.Or(c.Warm, os.Getenv("BULKHEAD_WARM"))); err != nil {
 		return fmt.Errorf("warm: %w", err)
 	}
+	if e.DefaultMemory, e.DefaultVCPUs, err = setup.Size(c.DefaultMemory, c.DefaultCPUs); err != nil {
+		return err
+	}
 	if c.Network == config.CNI {
 		e.CNI = &cni.Options{Conf: c.CNIConf, Bin: c.CNIBin}
 	}

@@ -73,6 +73,9 @@ func supervise(ctx context.Context, log io.Writer) error {
 	if o.NoForks, o.Tenant, err = setup.Warm(os.Getenv("BULKHEAD_WARM")); err != nil {
 		return fmt.Errorf("BULKHEAD_WARM: %w", err)
 	}
+	if o.DefaultMemory, o.DefaultVCPUs, err = setup.Size("", ""); err != nil {
+		return err
+	}
 	return run.Run(ctx, o, ready)
 }
 

@@ -112,6 +112,9 @@ func options(c *config.Config) (o node.Options, err error) {
 	if err != nil {
 		return o, fmt.Errorf("warm: %w", err)
 	}
+	if o.Engine.DefaultMemory, o.Engine.DefaultVCPUs, err = setup.Size(c.DefaultMemory, c.DefaultCPUs); err != nil {
+		return o, err
+	}
 	if c.Network == config.CNI {
 		o.Engine.CNI = &cni.Options{Conf: c.CNIConf, Bin: c.CNIBin}
 	}

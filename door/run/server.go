@@ -40,8 +40,10 @@ type Options struct {
 	Idle time.Duration
 	// NoForks and Tenant are those of engine.Options.
 	NoForks bool
-	Tenant  func(engine.Identity) string
-	Logger  *slog.Logger
+	// DefaultMemory and DefaultVCPUs are those of engine.Options.
+	DefaultMemory, DefaultVCPUs int
+	Tenant                      func(engine.Identity) string
+	Logger                      *slog.Logger
 	// Environment is the default of requests without one, and that of the pods
 	// which an earlier engine left.
 	Environment api.Environment
@@ -117,6 +119,7 @@ func volumesDir(r dirs.Roots) string { return filepath.Join(r.Instance(client.In
 func (s *server) open(ctx context.Context, o Options) (err error) {
 	s.engine, err = engine.Open(ctx, engine.Options{
 		Roots: o.Roots, Instance: client.Instance, NoForks: o.NoForks, Tenant: o.Tenant,
+		DefaultMemory: o.DefaultMemory, DefaultVCPUs: o.DefaultVCPUs,
 		Logger: o.Logger, Building: s.building,
 		HostPaths: []string{podsDir(o.Roots), volumesDir(o.Roots)},
 		LogBytes:  2 * logs.Bound, // room for what comes until a pod's rotator looks

@@ -72,8 +72,8 @@ func Options(t testing.TB, roots dirs.Roots) engine.Options {
 	return engine.Options{
 		Roots: roots, Instance: "test", Images: images, Users: filepath.Join(roots.Data, "users"),
 		Network:   func(network.Kind) (network.Provider, error) { return network.None{}, nil },
-		HostPaths: []string{os.TempDir()},
-		Logger:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		HostPaths: []string{os.TempDir()}, DefaultMemory: 512,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }
 

@@ -51,8 +51,8 @@ type Template struct {
 	Release func()
 }
 
-// What VMs boot with, in MiB: what a pod that states no limit gets, so that the
-// common one need not be grown; a smaller pod gets the minimum. They can grow to
+// What VMs boot with, in MiB: the size of a pod that states no limit, so that the
+// common one need not be grown; a smaller pod gets the next of bootMemory. They can grow to
 // maxMemory, or to the host's memory if their pod is larger: what QEMU keeps for
 // each page that might come weighs 3 MB a VM otherwise.
 var (
@@ -71,9 +71,11 @@ const (
 	rwSlots   = 5  // the scratch disk, and block devices
 )
 
-// Of is the machine of a pod with so many virtual CPUs and so much memory, in MiB.
-func Of(b guest.Bundle, h sizing.Host, vcpus, memory int, accel hypervisor.Accel, net hypervisor.Network) hypervisor.Machine {
-	boot, most := memoryClass(memory, h)
+// Of is the machine of a pod of that size; common is the memory of a pod that states no limit, in MiB.
+func Of(
+	b guest.Bundle, h sizing.Host, vcpus, memory, common int, accel hypervisor.Accel, net hypervisor.Network,
+) hypervisor.Machine {
+	boot, most := memoryClass(memory, common, h)
 	return hypervisor.Machine{
 		Kernel: b.KernelPath(), Initrd: b.InitrdPath(), Cmdline: b.Cmdline,
 		Accel: accel, VCPUs: vcpus, MaxVCPUs: max(vcpus, min(h.CPUs, maxVCPUs)), Memory: boot, MaxMem: most,
@@ -83,9 +85,9 @@ func Of(b guest.Bundle, h sizing.Host, vcpus, memory int, accel hypervisor.Accel
 
 // memoryClass is what the VM of a pod of that size boots with, and what it can be
 // grown to.
-func memoryClass(memory int, h sizing.Host) (boot, most int) {
+func memoryClass(memory, common int, h sizing.Host) (boot, most int) {
 	boot = bootMemory[len(bootMemory)-1]
-	for _, m := range bootMemory {
+	for _, m := range append([]int{common}, bootMemory...) {
 		if m <= memory {
 			boot = m
 			break

@@ -53,10 +53,34 @@ type Defaults struct {
 	OverheadMiB int // kernel and agent, on top of what the containers ask for
 }
 
-// Default is one virtual CPU, and a machine of 512 MiB for a pod that
+// Default is one virtual CPU, and a VM of 512 MiB for a pod that
 // states no limit. The overhead is measured: of 384 MiB the guest had 243
 // available after its start.
 var Default = Defaults{VCPUs: 1, MemoryMiB: 352, MinimumMiB: 256, OverheadMiB: 160}
+
+// The memory of the VM of a pod that states no limit is half of the host's, within these bounds in MiB. Memory that
+// a guest never touches costs the host nothing.
+const (
+	leastDefault = 512
+	mostDefault  = 2048
+)
+
+// DefaultsFor is Default on a host, with a memory of VMs in MiB and a number of virtual CPUs that somebody has
+// chosen; 0 is what fits the host.
+func DefaultsFor(h Host, memoryMiB, vcpus int) Defaults {
+	d := Default
+	if memoryMiB == 0 {
+		memoryMiB = min(max(h.MemoryMiB/2, leastDefault), mostDefault)
+	}
+	if h.MemoryMiB > 0 {
+		memoryMiB = min(memoryMiB, h.MemoryMiB) // a default never makes a pod too large
+	}
+	d.MemoryMiB = max(memoryMiB/MemoryAlign*MemoryAlign, d.MinimumMiB) - d.OverheadMiB
+	if vcpus > 0 {
+		d.VCPUs = vcpus
+	}
+	return d
+}
 
 // Host is what the machines of a host share.
 type Host struct {

@@ -180,3 +180,29 @@ func TestPodAndContainers(t *testing.T) {
 		}
 	}
 }
+
+// TestDefaultsFor: the memory of a pod that states no limit is half of the host's within bounds, unless
+// somebody has chosen it.
+func TestDefaultsFor(t *testing.T) {
+	for _, tt := range []struct{ host, chosen, want int }{
+		{host: 24105, want: 2048},
+		{host: 4096, want: 2048},
+		{host: 3000, want: 1408},
+		{host: 2048, want: 1024},
+		{host: 900, want: 512},
+		{host: 400, want: 384},
+		{want: 512},
+		{host: 24105, chosen: 4000, want: 3968},
+		{host: 24105, chosen: 300, want: 256},
+		{host: 1000, chosen: 4096, want: 896},
+	} {
+		host := Host{CPUs: 1, MemoryMiB: tt.host}
+		got, err := SizeOf(Demand{}, nil, host, DefaultsFor(host, tt.chosen, 0))
+		if err != nil || got.MemoryMiB != tt.want || got.VCPUs != 1 {
+			t.Errorf("a host of %d MiB, %d chosen: %+v, %v, want %d", tt.host, tt.chosen, got, err, tt.want)
+		}
+	}
+	if d := DefaultsFor(Host{CPUs: 4}, 0, 3); d.VCPUs != 3 {
+		t.Errorf("%+v", d)
+	}
+}

@@ -32,6 +32,8 @@ type Config struct {
 	// Warm says which pods' VMs are forks, and of what, as BULKHEAD_WARM does; empty is
 	// what that says.
 	Warm string
+	// DefaultMemory and DefaultCPUs are the size of the VMs of pods that state no limit, as setup.Size reads them.
+	DefaultMemory, DefaultCPUs string
 	// Handlers are runtime handlers, as ParseHandlers reads them.
 	Handlers []string
 	// Metrics is the address of the server of metrics; empty is none.
@@ -76,6 +78,15 @@ func (c *Config) settings() settings.Table {
 			Key: "warm", Value: &c.Warm, Preset: "",
 			Help: "which pods' VMs are forks of one warm VM: on (all), off (none), namespace or label=KEY (those with the same); " +
 				"empty is BULKHEAD_WARM, or on",
+		},
+		{
+			Key: "default-memory", Value: &c.DefaultMemory, Preset: "",
+			Help: "memory of the VM of a pod that states no limit, as 2Gi; empty is BULKHEAD_DEFAULT_MEMORY, or half of the host's " +
+				"memory, at least 512Mi and at most 2Gi",
+		},
+		{
+			Key: "default-cpus", Value: &c.DefaultCPUs, Preset: "",
+			Help: "CPUs of the VM of a pod that states none; empty is BULKHEAD_DEFAULT_CPUS, or 1",
 		},
 		{
 			Key: "runtime-handler", Value: &c.Handlers, Preset: []string{},

@@ -15,7 +15,7 @@ import (
 var all = []string{
 	"--listen", "unix:///tmp/a b.sock", "--kubelet-root=/k", "--log-dir", "/l,with a comma", "--log-dir=/m",
 	"--network=user", "--cni-conf-dir=/c", "--cni-bin-dir=/b", "--cni-bin-dir=/d",
-	"--warm=namespace", "--runtime-handler=kvm=kvm,no-fork", "--runtime-handler=tcg",
+	"--warm=namespace", "--default-memory=1Gi", "--default-cpus=2", "--runtime-handler=kvm=kvm,no-fork", "--runtime-handler=tcg",
 	"--metrics-address=127.0.0.1:1338", "--trace-endpoint=http://127.0.0.1:4318", "--nri", "--log-level=debug",
 	"--log-format=json",
 }

@@ -51,6 +51,8 @@ type Config struct {
 	CNIBin  []string
 	// Warm says which pods' VMs are forks, and of what, as BULKHEAD_WARM does; empty is what that says.
 	Warm string
+	// DefaultMemory and DefaultCPUs are the size of the VMs of pods that state no limit, as setup.Size reads them.
+	DefaultMemory, DefaultCPUs string
 	// Listen is the address of the node's API.
 	Listen string
 	// Cert and Key are the files of its serving certificate; empty is one that the node signs itself.
@@ -100,6 +102,9 @@ func (c *Config) settings() settings.Table {
 		{Key: "cni-conf-dir", Value: &c.CNIConf, Preset: "/etc/cni/net.d", Help: "directory of CNI's configurations"},
 		{Key: "cni-bin-dir", Value: &c.CNIBin, Preset: []string{"/opt/cni/bin", "/usr/lib/cni"}, Help: "directory of CNI's plugins (repeatable)"},
 		{Key: "warm", Value: &c.Warm, Preset: "", Help: "which pods' VMs are forks of one warm VM, as for bulkhead cri"},
+		{Key: "default-memory", Value: &c.DefaultMemory, Preset: "",
+			Help: "memory of the VM of a pod that states no limit, as for bulkhead cri"},
+		{Key: "default-cpus", Value: &c.DefaultCPUs, Preset: "", Help: "CPUs of the VM of a pod that states none, as for bulkhead cri"},
 		{Key: "listen", Value: &c.Listen, Preset: "0.0.0.0:10250", Help: "IP:PORT of the node's API, for logs and exec"},
 		{Key: "tls-cert-file", Value: &c.Cert, Preset: "", Help: "serving certificate of that API; empty is one that the node signs itself"},
 		{Key: "tls-private-key-file", Value: &c.Key, Preset: "", Help: "its key"},
