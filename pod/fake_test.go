@@ -34,8 +34,10 @@ type fakeCRI struct {
 	scripts map[string][]life // by container's name, one for each start; the last one stays
 	images  map[string]*runtimeapi.Image
 	pulls   map[string][]error // results of the next pulls; none left is success
-	// hold makes a call wait: RunPodSandbox, Resize of a sandbox, or PullImage of an image by its name.
+	// hold makes a call wait: RunPodSandbox, Resize of a sandbox, or PullImage of an image by its name. "CreateContainer NAME"
+	// and "StartContainer NAME" wait as well; when their contexts end, the caller gets an error and nothing is done.
 	hold map[string]chan struct{}
+	late bool // these calls succeed when their contexts end
 	// template makes RunPodSandbox wait, unless its context ends.
 	template chan struct{}
 
@@ -202,6 +204,25 @@ func (f *fakeCRI) wait(what string) {
 	}
 }
 
+// held is wait for a call that its context can end.
+func (f *fakeCRI) held(ctx context.Context, what string) error {
+	f.mu.Lock()
+	gate := f.hold[what]
+	f.mu.Unlock()
+	if gate == nil {
+		return nil
+	}
+	select {
+	case <-gate:
+		return nil
+	case <-ctx.Done():
+		if f.late {
+			return nil
+		}
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
 func (f *fakeCRI) StopPodSandbox(_ context.Context, id string) error {
 	if err := f.call("StopPodSandbox", id); err != nil {
 		return err
@@ -278,9 +299,12 @@ func (f *fakeCRI) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandbo
 	return out, nil
 }
 
-func (f *fakeCRI) CreateContainer(_ context.Context, sandbox string, config *runtimeapi.ContainerConfig,
+func (f *fakeCRI) CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig,
 	_ *runtimeapi.PodSandboxConfig) (string, error) {
 	if err := f.call("CreateContainer", fmt.Sprintf("%s/%d", config.Metadata.Name, config.Metadata.Attempt)); err != nil {
+		return "", err
+	}
+	if err := f.held(ctx, "CreateContainer "+config.Metadata.Name); err != nil {
 		return "", err
 	}
 	f.mu.Lock()
@@ -303,11 +327,14 @@ func (f *fakeCRI) CreateContainer(_ context.Context, sandbox string, config *run
 	return id, nil
 }
 
-func (f *fakeCRI) StartContainer(_ context.Context, id string) error {
+func (f *fakeCRI) StartContainer(ctx context.Context, id string) error {
 	f.mu.Lock()
 	c := f.containers[id]
 	f.mu.Unlock()
 	if err := f.call("StartContainer", c.config.Metadata.Name); err != nil {
+		return err
+	}
+	if err := f.held(ctx, "StartContainer "+c.config.Metadata.Name); err != nil {
 		return err
 	}
 	f.mu.Lock()

@@ -14,9 +14,11 @@ const module = "github.com/bulkhead-project/bulkhead/"
 // below are the packages of pod, each with the others that it may import: all
 // arrows run downwards. Beside them, those in allowed are for all.
 var below = map[string]string{
-	"pod":               "pod/config pod/images pod/instance pod/logs pod/resize pod/watch pod/podstatus pod/podspec pod/probe pod/backoff",
+	"pod": "pod/config pod/images pod/instance pod/launch pod/logs pod/resize pod/watch pod/podstatus pod/podspec pod/probe " +
+		"pod/backoff",
 	"pod/images":        "pod/config pod/podspec",
 	"pod/instance":      "pod/config pod/podspec",
+	"pod/launch":        "pod/config pod/instance pod/logs pod/podspec pod/watch",
 	"pod/logs":          "pod/config pod/podspec pod/watch",
 	"pod/config":        "pod/podspec",
 	"pod/podstatus":     "pod/podspec",

@@ -10,8 +10,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
-// observe reads back from the CRI what there is of the pod.
-func (r *run) observe(ctx context.Context) error {
+// observe reads back from the CRI what there is of the pod. It is all that the loop waits for.
+func (r *run) observe(runCtx context.Context) error {
+	ctx, cancel := context.WithTimeout(runCtx, observeDeadline)
+	defer cancel()
 	sandboxes, err := instance.Sandboxes(ctx, r.o.Runtime, r.pod.UID)
 	if err != nil {
 		return err
@@ -21,7 +23,12 @@ func (r *run) observe(ctx context.Context) error {
 		return err
 	}
 	known := make(map[string]*runtimeapi.ContainerStatus)
+	r.old = nil
 	for _, c := range r.containers {
+		if r.isStarting(c) {
+			c.keep(known) // launched takes over the new instance
+			continue
+		}
 		if err := r.observeContainer(ctx, c, listed, known); err != nil {
 			return err
 		}
@@ -42,7 +49,7 @@ func (r *run) observe(ctx context.Context) error {
 		r.turn.awaited = false
 		r.resumeStart()
 	}
-	r.sweep(ctx, sandboxes)
+	r.sweep(runCtx, sandboxes)
 	r.hear()
 	return nil
 }
@@ -65,8 +72,7 @@ func (r *run) hear() {
 	r.words = words
 }
 
-// observeContainer finds the newest instances of c, and removes those that are
-// older than the last but one.
+// observeContainer finds the newest instances of c. Those older than the last but one are for sweep.
 func (r *run) observeContainer(
 	ctx context.Context, c *container, listed []*runtimeapi.Container, known map[string]*runtimeapi.ContainerStatus,
 ) error {
@@ -98,10 +104,17 @@ func (r *run) observeContainer(
 			c.failing = c.newest.ID()
 		}
 	}
-	for _, old := range instances[min(2, len(instances)):] {
-		if err := r.o.Runtime.RemoveContainer(ctx, old.Status.GetId()); err != nil && !instance.Gone(err) {
-			r.p.log.Warn("cannot remove an old container", "container", c.spec.Name, "id", old.Status.GetId(), "error", err)
-		}
+	for _, i := range instances[min(2, len(instances)):] {
+		r.old = append(r.old, i.ID())
 	}
 	return nil
+}
+
+// keep adds to known what is known of c's instances.
+func (c *container) keep(known map[string]*runtimeapi.ContainerStatus) {
+	for _, i := range []*instance.Instance{c.newest, c.previous} {
+		if i.Exited() {
+			known[i.ID()] = i.Status
+		}
+	}
 }

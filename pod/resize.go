@@ -119,8 +119,8 @@ func (r *run) checkResize(ctx context.Context) {
 		return
 	}
 	changes := r.changes()
-	if len(changes) == 0 && slices.ContainsFunc(r.containers, (*container).outgoing) {
-		return // until it has been started anew
+	if len(changes) == 0 && (r.starting != nil || slices.ContainsFunc(r.containers, (*container).outgoing)) {
+		return // until it has been started
 	}
 	if len(changes) == 0 {
 		if r.resize.progress != nil {
@@ -201,7 +201,7 @@ func (r *run) revert() {
 		}
 	}
 	r.resize.reverted = true
-	r.stale = r.mounted // the downward API tells of them
+	r.outdate() // the downward API tells of them
 }
 
 // actuated takes note that every container has what it asks for.

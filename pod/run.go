@@ -37,8 +37,10 @@ type run struct {
 	sandboxTry backoff.Backoff
 	sandboxAt  time.Time // when it failed
 	containers []*container
+	starting   *starting                              // nil when no container is being started
 	adopted    int                                    // how many of p.added are among them
-	sweeping   bool                                   // dead sandboxes are being removed
+	old        []string                               // ids of instances that appear in the status no longer
+	sweeping   bool                                   // they, and dead sandboxes, are being removed
 	settled    string                                 // the dead sandbox that was stopped
 	exits      map[string]*runtimeapi.ContainerStatus // by id; an exit is final
 	words      map[string]string                      // what containers that have ended said last, by id
@@ -52,13 +54,13 @@ type run struct {
 	due      time.Time
 	last     corev1.PodStatus
 
-	changed  <-chan struct{} // closed when the objects have changed
-	mounted  bool            // the volumes of files are written
-	stale    bool            // not as the objects are since
-	mounting *failure        // why they could not be
+	changed  <-chan struct{}    // closed when the objects have changed
+	mounted  bool               // the volumes of files are written
+	writing  context.CancelFunc // gives up the write that is under way; nil when none is
+	stale    bool               // not as the objects are since
+	mounting *failure           // why they could not be
 	mountTry backoff.Backoff
 	claims   claims
-	machine  allocatable
 	images   map[string]*imageState // of the volumes that are images, by their names
 	resize   resizing
 	asked    int // of Pod, whose wanted is taken over

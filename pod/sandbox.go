@@ -22,6 +22,10 @@ import (
 // a sandbox that has died end with it, whatever state they are said to be in:
 // the runtime is asked once for each dead sandbox to stop it, and looked at anew.
 func (r *run) settle(ctx context.Context) bool {
+	if r.starting != nil && (!r.ready() || r.sandbox.GetId() != r.starting.sandbox) {
+		r.giveUpStart()
+		return false
+	}
 	if r.sandbox == nil || r.ready() || r.busy || r.sandbox.GetId() == r.settled {
 		return !r.busy
 	}
@@ -131,6 +135,15 @@ func (r *run) stopSandbox(ctx context.Context, id string) error {
 	return nil
 }
 
+func (r *run) removeContainer(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, containerDeadline)
+	defer cancel()
+	if err := r.o.Runtime.RemoveContainer(ctx, id); err != nil && !instance.Gone(err) {
+		return err
+	}
+	return nil
+}
+
 // resumeStart takes over when the pod began from its first run, as its
 // sandboxes have it noted.
 func (r *run) resumeStart() {
@@ -147,10 +160,10 @@ func (r *run) resumeStart() {
 // whatever the clock is set to. A note from the future is one of a clock that was set back.
 func beganAt(noted, now time.Time) time.Time { return now.Add(-max(now.Sub(noted), 0)) }
 
-// sweep removes the dead sandboxes whose containers no longer appear in the
-// status. What fails is tried again when the pod is next looked at.
+// sweep removes the containers that no longer appear in the status, and the dead sandboxes that have none of the others. A
+// removal that fails is tried again when the pod is next looked at.
 func (r *run) sweep(ctx context.Context, sandboxes []*runtimeapi.PodSandbox) {
-	if r.sweeping || len(sandboxes) < 2 {
+	if r.sweeping {
 		return
 	}
 	needed := map[string]bool{}
@@ -162,16 +175,23 @@ func (r *run) sweep(ctx context.Context, sandboxes []*runtimeapi.PodSandbox) {
 		}
 	}
 	var empty []string
-	for _, sandbox := range sandboxes[1:] {
+	for _, sandbox := range sandboxes[min(1, len(sandboxes)):] {
 		if id := sandbox.GetId(); !needed[id] {
 			empty = append(empty, id)
 		}
 	}
-	if len(empty) == 0 {
+	old := r.old
+	if len(old)+len(empty) == 0 {
 		return
 	}
 	r.sweeping = true
 	r.beside(ctx, func() func() {
+		for _, id := range old {
+			if err := r.removeContainer(ctx, id); err != nil {
+				r.p.log.Warn("cannot remove an old container", "id", id, "error", err)
+				watch.Pause(ctx, retryDelay)
+			}
+		}
 		for _, id := range empty {
 			err := r.stopSandbox(ctx, id)
 			if err == nil {

@@ -2,130 +2,131 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/images"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
-	"github.com/bulkhead-project/bulkhead/pod/logs"
+	"github.com/bulkhead-project/bulkhead/pod/launch"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// The kubelet's reasons for a container that cannot be made or started.
+// The kubelet's reasons for a container that waits.
 const (
 	// ReasonCreating is that of a container which has not been started.
 	ReasonCreating = "ContainerCreating"
 
 	reasonInitializing = "PodInitializing"
-	reasonConfig       = "CreateContainerConfigError"
-	reasonCreate       = "CreateContainerError"
-	reasonRun          = "RunContainerError"
 	reasonCrashLoop    = "CrashLoopBackOff"
 	reasonPostStart    = "PostStartHookError"
 )
 
-// start makes and starts the next instance of c.
-func (r *run) start(runCtx context.Context, c *container) {
-	ctx, cancel := context.WithTimeout(runCtx, containerDeadline)
-	defer cancel()
-	restarts := int32(0)
-	if c.newest != nil {
-		if c.newest.Exited() {
-			restarts = c.newest.Restarts + 1
-			now := time.Now()
-			c.restart.Next(c.endedAt(now), now)
-		} else {
-			// Made and never started, or lost: nothing has run that counts.
-			restarts = c.newest.Restarts
-			if err := r.o.Runtime.RemoveContainer(ctx, c.newest.Status.GetId()); err != nil && !instance.Gone(err) {
-				r.failed(c, reasonCreate, fmt.Errorf("remove the container that was never started: %w", err))
-				return
-			}
-		}
+// starting is the start of one container, which runs beside the loop. A pod has one at a time. The loop does not look at
+// the container's instances before the start has ended.
+type starting struct {
+	c       *container
+	sandbox string
+	image   *images.Image // of the new instance
+	began   time.Time
+	giveUp  context.CancelCauseFunc
+}
+
+// isStarting tells whether a start of c is under way.
+func (r *run) isStarting(c *container) bool { return r.starting != nil && r.starting.c == c }
+
+// giveUpStart ends the start that is under way, and tells whether there is one. What it made is undone.
+func (r *run) giveUpStart() bool {
+	if r.starting == nil {
+		return false
 	}
-	image := c.image
-	if c.spec.ImagePullPolicy == corev1.PullAlways || restarts > 0 {
-		c.image = imageState{} // looked up again before the next start
+	r.starting.giveUp(launch.ErrGivenUp)
+	return true
+}
+
+// start begins to create and start the next instance of c, beside the loop.
+func (r *run) start(runCtx context.Context, c *container) {
+	restarts, stale := int32(0), ""
+	switch {
+	case c.newest.Exited():
+		restarts = c.newest.Restarts + 1
+	case c.newest != nil:
+		// Made and never started, or lost: it does not count.
+		restarts, stale = c.newest.Restarts, c.newest.ID()
 	}
 	target, err := r.targetOf(c)
 	if err != nil {
-		r.failed(c, reasonConfig, err)
+		r.failed(c, launch.ReasonConfig, err)
 		return
 	}
-	allocatable, err := r.allocatable(ctx)
-	if err != nil {
-		r.failed(c, reasonConfig, err)
-		return
-	}
-	launch := config.Launch{
-		Restarts: restarts, IPs: r.ips(), Target: target, Allocatable: allocatable,
-		Skipped: func(s config.Skipped) { r.skipped(c, s) }, Images: r.imageRefs(),
-		Note: func(reason, message string) {
-			if !r.p.failsFast() { // else its error is Run's alone
-				r.event(c, true, reason, message)
-			}
+	image := c.image.image
+	l := &launch.Launch{
+		Runtime: r.o.Runtime, Options: r.o.Options, Container: c.spec.DeepCopy(),
+		Sandbox: r.sandbox.GetId(), Attempt: r.sandbox.GetMetadata().GetAttempt(),
+		Config: config.Launch{
+			Image: image.Image, Ref: image.Ref, Restarts: restarts, IPs: r.ips(), Target: target, Images: r.imageRefs(),
 		},
+		Stale: stale,
 	}
-	if image.image != nil {
-		launch.Image, launch.Ref = image.image.Image, image.image.Ref
+	l.Options.Pod = r.pod.DeepCopy()
+	l.Allocatable = func(ctx context.Context) (corev1.ResourceList, error) {
+		return r.allocatable(ctx, l.Options.Pod, l.Sandbox)
 	}
-	spec, err := config.Container(ctx, &r.o.Options, c.spec, launch)
-	if err != nil {
-		r.failed(c, reasonConfig, err)
-		return
+	giveUpCtx, giveUp := context.WithCancelCause(runCtx)
+	ctx, cancel := context.WithTimeout(giveUpCtx, containerDeadline)
+	s := &starting{c: c, sandbox: l.Sandbox, image: image, began: time.Now(), giveUp: giveUp}
+	r.starting = s
+	r.beside(runCtx, func() func() {
+		result := l.Run(ctx)
+		given := errors.Is(context.Cause(ctx), launch.ErrGivenUp)
+		cancel()
+		giveUp(nil)
+		return func() { r.launched(runCtx, s, restarts, given, &result) }
+	})
+}
+
+// launched takes over the outcome of a start.
+func (r *run) launched(ctx context.Context, s *starting, restarts int32, given bool, result *launch.Result) {
+	c := s.c
+	r.starting = nil
+	if c.image.image == s.image && (c.spec.ImagePullPolicy == corev1.PullAlways || restarts > 0) {
+		c.image = imageState{} // looked up again before the next start
 	}
-	if err := r.makeDirs(c, restarts); err != nil {
-		r.failed(c, reasonConfig, err)
-		return
+	if given {
+		return // the next look finds what there is
 	}
-	id, err := r.createContainer(ctx, c.spec, spec)
-	if err != nil {
-		if instance.Gone(err) {
-			r.forgetImages(c)
+	for _, e := range result.Events {
+		// The error of a pod that fails fast tells it, and stands alone.
+		if result.Err == nil || !e.Warning || !r.p.failsFast() {
+			r.report(Event{Time: e.Time, Warning: e.Warning, Reason: e.Reason, Container: c.spec.Name, Message: e.Message})
 		}
-		r.failed(c, reasonCreate, err)
-		return
 	}
-	r.event(c, false, "Created", "Created container "+c.spec.Name)
-	c.ours = id
-	err = r.o.Runtime.StartContainer(ctx, id)
-	status, statusErr := r.o.Runtime.ContainerStatus(ctx, id, false)
-	if statusErr == nil {
+	if c.newest.Exited() {
+		c.restart.Next(c.endedAt(s.began), s.began)
+	}
+	c.ours = result.ID
+	if result.Status != nil {
 		if c.newest.Exited() {
 			c.previous = c.newest
 		}
-		c.newest = &instance.Instance{Sandbox: r.sandbox.GetId(), Restarts: restarts, Status: status.GetStatus()}
+		c.newest = &instance.Instance{Sandbox: s.sandbox, Restarts: restarts, Status: result.Status}
 		c.resumed = true
 	}
-	if err != nil {
-		r.failed(c, reasonRun, err)
+	if result.Err != nil {
+		if result.Reason == launch.ReasonCreate && instance.Gone(result.Err) {
+			r.forgetImages(c)
+		}
+		r.failed(c, result.Reason, result.Err)
 		return
 	}
 	c.failure, c.retry = nil, backoff.Backoff{}
-	r.event(c, false, "Started", "Started container "+c.spec.Name)
-	// It may have ended already, before its start was seen as running.
-	if !r.running(c) {
-		r.at(time.Now())
-		return
+	if r.running(c) { // it may have ended already
+		r.postStart(ctx, c)
 	}
-	r.postStart(runCtx, c)
-}
-
-// makeDirs makes what an instance of c writes to on the host.
-func (r *run) makeDirs(c *container, restarts int32) error {
-	if r.o.LogDir != "" {
-		if err := os.MkdirAll(filepath.Join(r.o.LogDir, c.spec.Name), 0o755); err != nil {
-			return fmt.Errorf("make the log directory: %w", err)
-		}
-	}
-	return logs.MakeMessage(&r.o.Options, c.spec.Name, restarts)
 }
 
 // targetOf is the id of the container whose processes c is to see, empty for
@@ -152,7 +153,7 @@ func (r *run) failed(c *container, reason string, err error) {
 		return
 	}
 	if c.newest.Exited() && !r.wants(c) {
-		r.at(time.Now()) // the end is known, with its exit code
+		// The end is known, with its exit code.
 		if !r.p.failsFast() {
 			r.event(c, true, "Failed", err.Error())
 		}
@@ -183,12 +184,4 @@ func (r *run) up() bool {
 		}
 	}
 	return true
-}
-
-func (r *run) createContainer(ctx context.Context, of *corev1.Container, spec *runtimeapi.ContainerConfig) (string, error) {
-	sandbox := config.Sandbox(&r.o.Options, r.sandbox.GetMetadata().GetAttempt())
-	if more, ok := r.o.Runtime.(runtimev1.Runtime); ok {
-		return more.CreateContainerWith(ctx, r.sandbox.GetId(), spec, sandbox, config.BeyondContainer(&r.o.Options, of))
-	}
-	return r.o.Runtime.CreateContainer(ctx, r.sandbox.GetId(), spec, sandbox)
 }

@@ -13,6 +13,7 @@ import (
 const (
 	sandboxDeadline   = 6 * time.Minute
 	containerDeadline = 2 * time.Minute
+	observeDeadline   = 30 * time.Second
 )
 
 // step does what the pod needs next, as far as it can be done now.
@@ -44,6 +45,9 @@ func (r *run) step(ctx context.Context) {
 		return
 	}
 	for _, c := range r.next() {
+		if r.starting != nil {
+			return // one after the other
+		}
 		if c.kind != podspec.Ephemeral && r.hooked() {
 			continue // nothing is started while a postStart hook runs
 		}
@@ -59,10 +63,6 @@ func (r *run) step(ctx context.Context) {
 		}
 		c.tried = true
 		r.start(ctx, c)
-		if r.fatal != nil {
-			r.terminate(ctx, nil)
-			return
-		}
 	}
 }
 
@@ -113,8 +113,12 @@ func (r *run) event(c *container, warning bool, reason, message string) {
 	if c != nil {
 		event.Container = c.spec.Name
 	}
+	r.report(event)
+}
+
+func (r *run) report(event Event) {
 	if r.o.Event != nil {
 		r.o.Event(event)
 	}
-	r.p.log.Debug("pod event", "reason", reason, "container", event.Container, "message", message)
+	r.p.log.Debug("pod event", "reason", event.Reason, "container", event.Container, "message", event.Message)
 }

@@ -25,10 +25,7 @@ const (
 // terminate carries out stop, or a shorter one than that under way; nil is one
 // with the pod's own grace. The pod has ended when its sandbox has stopped.
 func (r *run) terminate(ctx context.Context, stop *stopRequest) {
-	if r.busy {
-		if r.making != nil {
-			r.making() // it may wait for minutes, for a template
-		}
+	if r.giveUp() {
 		return // what is on its way must arrive, or have been undone, before it can be stopped
 	}
 	if stop == nil {
@@ -62,6 +59,17 @@ func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 			r.end(ctx)
 		}
 	})
+}
+
+// giveUp ends what is under way for the pod's start, which may last for minutes, and tells whether there is any. A call that
+// stops a sandbox goes on.
+func (r *run) giveUp() bool {
+	for _, cancel := range []context.CancelFunc{r.making, r.writing} {
+		if cancel != nil {
+			cancel()
+		}
+	}
+	return r.giveUpStart() || r.busy || r.writing != nil
 }
 
 // victim is a container that is to be ended.

@@ -86,7 +86,7 @@ func (r *run) takeWanted() {
 	r.pod.Spec.ActiveDeadlineSeconds = wanted.Spec.ActiveDeadlineSeconds
 	r.takeImages(wanted)
 	r.takeResources(wanted, refused)
-	r.stale = r.mounted // the downward API tells of them
+	r.outdate() // the downward API tells of them
 }
 
 // takeImages takes over the images of containers. What a container waited for with another one is over.

@@ -4,46 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/launch"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// allocatable is what a container of a sandbox has that sets no limit.
-type allocatable struct {
-	sandbox string
-	list    corev1.ResourceList
-}
-
-// allocatable asks for it, once a sandbox and only for a pod that refers to a
-// resource.
-func (r *run) allocatable(ctx context.Context) (corev1.ResourceList, error) {
-	id := r.sandbox.GetId()
-	if r.o.Allocatable == nil || !config.RefersToResources(r.pod) {
+// allocatable is what a container of the sandbox has that sets no limit, for a pod that refers to a resource. It asks the
+// runtime, so it runs beside the loop.
+func (r *run) allocatable(ctx context.Context, pod *corev1.Pod, sandbox string) (corev1.ResourceList, error) {
+	if r.o.Allocatable == nil || !config.RefersToResources(pod) {
 		return nil, nil
 	}
-	if r.machine.sandbox != id {
-		list, err := r.o.Allocatable(ctx, id)
-		if err != nil {
-			return nil, fmt.Errorf("ask for the size of the pod's machine: %w", err)
-		}
-		r.machine = allocatable{id, list}
+	list, err := r.o.Allocatable(ctx, sandbox)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the size of the pod's VM: %w", err)
 	}
-	return r.machine.list, nil
+	return list, nil
 }
 
 const reasonMount = "FailedMount"
 
-// mount tells whether the volumes of files are written, and writes them if it
-// is time to try: anew where the objects have changed, for which nothing waits.
+// mount tells whether the volumes of files are written, and has them written beside the loop if it is time to try. Nothing
+// waits for a write of volumes that are in use.
 func (r *run) mount(ctx context.Context) bool {
-	if r.mounted && !r.stale || !volume.Needed(r.pod) {
-		return true
+	if r.mounted && !r.stale || r.writing != nil || !volume.Needed(r.pod) {
+		return r.mounted || !volume.Needed(r.pod)
 	}
 	if r.mounting != nil {
 		if due := r.mountTry.Until(r.mounting.at); time.Now().Before(due) {
@@ -51,26 +41,42 @@ func (r *run) mount(ctx context.Context) bool {
 			return r.mounted
 		}
 	}
-	if err := r.write(ctx); err != nil {
-		r.mounting = &failure{reason: reasonMount, message: err.Error(), at: time.Now()}
-		r.mountTry.Next(r.mounting.at, r.mounting.at)
-		r.at(r.mountTry.Until(r.mounting.at))
-		if r.mounted || !r.fail(ErrStart, err) {
-			r.event(nil, true, reasonMount, err.Error())
+	writeCtx, cancel := context.WithTimeout(ctx, containerDeadline)
+	r.stale, r.writing = false, cancel
+	pod, sandbox := r.pod.DeepCopy(), r.sandbox.GetId()
+	r.beside(ctx, func() func() {
+		list, err := r.allocatable(writeCtx, pod, sandbox)
+		if err == nil {
+			err = r.p.volumes.Refresh(writeCtx, pod, list)
 		}
-		return r.mounted
-	}
-	r.mounted, r.stale, r.mounting, r.mountTry = true, false, nil, backoff.Backoff{}
-	return true
+		given := errors.Is(writeCtx.Err(), context.Canceled) // up, because the pod is stopped
+		cancel()
+		return func() {
+			r.writing = nil
+			if err == nil || !given {
+				r.wrote(err)
+			}
+		}
+	})
+	return r.mounted
 }
 
-func (r *run) write(ctx context.Context) error {
-	list, err := r.allocatable(ctx)
-	if err != nil {
-		return err
+// wrote takes over the outcome of a write.
+func (r *run) wrote(err error) {
+	if err == nil {
+		r.mounted, r.mounting, r.mountTry = true, nil, backoff.Backoff{}
+		return
 	}
-	return r.p.volumes.Refresh(ctx, r.pod, list)
+	r.stale = true
+	r.mounting = &failure{reason: reasonMount, message: err.Error(), at: time.Now()}
+	r.mountTry.Next(r.mounting.at, r.mounting.at)
+	if r.mounted || !r.fail(ErrStart, err) {
+		r.event(nil, true, reasonMount, err.Error())
+	}
 }
+
+// outdate has the volumes written again if they are, or are being, written.
+func (r *run) outdate() { r.stale = r.mounted || r.writing != nil }
 
 // volumeImages tells whether the images of all volumes are there, and has those
 // fetched that are not.
@@ -127,19 +133,12 @@ func (r *run) refresh() {
 		r.sandboxTry, r.sandboxAt = backoff.Backoff{}, time.Time{} // its RuntimeClass may be what has come
 	}
 	for _, c := range r.containers {
-		if c.failure != nil && c.failure.reason == reasonConfig {
+		if c.failure != nil && c.failure.reason == launch.ReasonConfig {
 			c.retry = backoff.Backoff{}
 			c.failure.at = time.Time{}
 		}
 	}
-	r.stale = r.mounted
-}
-
-// skipped tells of the keys of an object that became no variables.
-func (r *run) skipped(c *container, s config.Skipped) {
-	r.event(c, true, "InvalidEnvironmentVariableNames", fmt.Sprintf(
-		"Keys [%s] from the EnvFrom %s %s/%s were skipped since they are considered invalid environment variable names.",
-		strings.Join(s.Keys, ", "), s.Source, r.pod.Namespace, s.Name))
+	r.outdate()
 }
 
 // claims is how far the pod's claims are for the next sandbox.

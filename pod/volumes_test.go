@@ -144,6 +144,14 @@ func TestMissingObjectsAreTold(t *testing.T) {
 						t.Errorf("no warning: %+v", e)
 					}
 				}
+				if tt.state == waits {
+					return // a pod that fails fast ends, and Run's error says it
+				}
+				pod.UID = "u-2"
+				fast := supervise(t, newFake(), pod, func(o *Options) { o.Objects, o.VolumeDir, o.FailFast = set, dir, true })
+				if got := fast.told(tt.reason); !slices.Equal(got, []string{"other: " + tt.message}) {
+					t.Errorf("failing fast: told %q, events %v", got, fast.reasons())
+				}
 			})
 		})
 	}
