@@ -57,6 +57,8 @@ type Options struct {
 	// say otherwise. One that was being ended for a restart still is. Containers
 	// missing from Last start with no verdict.
 	Last map[string]probe.Verdict
+	// Before are the conditions of an earlier Run's status. One that still has its status keeps its LastTransitionTime.
+	Before []corev1.PodCondition
 	// Conditions, if set, are those that others set on the pod, for its readiness
 	// gates. It is asked on the goroutine of Run and must not block; Changed
 	// says that its answer has changed.

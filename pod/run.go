@@ -52,7 +52,8 @@ type run struct {
 	ended    bool
 	fatal    error // why FailFast ends the pod
 	due      time.Time
-	last     corev1.PodStatus
+	last     corev1.PodStatus // since it has looked
+	looked   bool             // it has read back what there is
 
 	changed  <-chan struct{}    // closed when the objects have changed
 	mounted  bool               // the volumes of files are written
@@ -85,7 +86,7 @@ func newRun(p *Pod) *run {
 		done:  make(chan func()),
 		exits: make(map[string]*runtimeapi.ContainerStatus),
 	}
-	r.turn.awaited = o.Turn != nil
+	r.turn.awaited, r.last.Conditions = o.Turn != nil, o.Before
 	r.probes = newProbes(r)
 	r.containers = containersOf(r.pod)
 	r.resize.size, r.resize.actuated = config.SandboxResources(r.pod), r.pod.Generation
@@ -112,7 +113,7 @@ func (r *run) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	r.changed = r.o.AllObjects().Changed()
-	for looked := false; ; {
+	for {
 		r.due = time.Time{}
 		r.adopt()
 		if err := r.observe(ctx); err != nil {
@@ -124,10 +125,10 @@ func (r *run) run(ctx context.Context) error {
 		} else {
 			r.step(ctx)
 			r.probes.follow(ctx)
-			looked = true
+			r.looked = true
 		}
 		r.publish()
-		if looked {
+		if r.looked {
 			r.p.look.Do(r.p.firstLook)
 		}
 		if r.ended {

@@ -82,7 +82,9 @@ func (r *run) makeStatus() corev1.PodStatus {
 	if r.ended && r.fatal == nil {
 		podstatus.EndAll(&r.pod.Spec, &status)
 	}
-	r.last = status
+	if r.looked {
+		r.last = status
+	}
 	return status
 }
 

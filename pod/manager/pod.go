@@ -100,6 +100,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 		},
 		Watch:    p.m.watch,
 		Last:     p.lastVerdicts(spec),
+		Before:   p.lastConditions(rec.Since),
 		Unread:   p.unread,
 		Earlier:  rec.Earlier,
 		FailFast: failFast,

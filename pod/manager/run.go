@@ -15,7 +15,7 @@ import (
 // is called once after Add.
 func (p *Pod) Run() {
 	p.mu.Lock()
-	supervised, done, resizing, generation := p.p, p.done, p.rec.Before != nil, p.rec.Generation
+	supervised, done, resizing, generation, since := p.p, p.done, p.rec.Before != nil, p.rec.Generation, p.rec.Since
 	p.mu.Unlock()
 	if resizing {
 		p.settleBeside(supervised, done, generation)
@@ -26,7 +26,7 @@ func (p *Pod) Run() {
 	}
 	p.m.wg.Go(func() {
 		defer release()
-		stop := p.keepVerdicts(supervised)
+		stop := p.remember(supervised, since)
 		err := supervised.Run(p.m.ctx)
 		p.door.Release()
 		stop()

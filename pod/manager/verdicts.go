@@ -5,7 +5,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,43 +16,67 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
-// verdictsFile is what a pod's probes have found, and which of its containers are
-// ended for that: the next manager goes on from there. It need not survive a boot,
-// for the VMs do not.
-const verdictsFile = "probes.json"
+// The next manager goes on from these files. They need not survive a boot, for the VMs do not.
+const (
+	// verdictsFile is what a pod's probes have found, and which of its containers are ended for that.
+	verdictsFile = "probes.json"
+	// transitionsFile is when the pod's conditions took their status.
+	transitionsFile = "conditions.json"
+)
+
+// transitions are the conditions of one run of a pod.
+type transitions struct {
+	Since      time.Time             `json:"since"` // the run's
+	Conditions []corev1.PodCondition `json:"conditions"`
+}
 
 // lastVerdicts are those that an earlier manager wrote down of the pod.
-func (p *Pod) lastVerdicts(spec *corev1.Pod) map[string]probe.Verdict {
-	if !pod.Remembers(spec) {
-		return nil
-	}
-	var last map[string]probe.Verdict
-	err := atomicfile.ReadJSON(filepath.Join(p.dir, verdictsFile), &last)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		// The probes find it out anew.
-		p.m.o.Logger.Warn("what a pod's probes had found cannot be read", "pod", p.Key(), "error", err)
+func (p *Pod) lastVerdicts(spec *corev1.Pod) (last map[string]probe.Verdict) {
+	if !pod.Remembers(spec) || !p.recall(verdictsFile, &last) {
 		return nil
 	}
 	return last
 }
 
-// keepVerdicts writes down what the pod's probes find, whenever that changes.
-// The caller calls stop, which returns when nothing is written any more.
-func (p *Pod) keepVerdicts(run *pod.Pod) (stop func()) {
-	if !run.Remembers() {
-		return func() {}
+// lastConditions are those that an earlier manager wrote down of the same run of the pod.
+func (p *Pod) lastConditions(since time.Time) []corev1.PodCondition {
+	var last transitions
+	if !p.recall(transitionsFile, &last) || !last.Since.Equal(since) {
+		return nil
 	}
+	return last.Conditions
+}
+
+// recall reads one of the files. A file that cannot be read counts as absent.
+func (p *Pod) recall(file string, into any) (found bool) {
+	err := atomicfile.ReadJSON(filepath.Join(p.dir, file), into)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		p.m.o.Logger.Warn("cannot read the notes of an earlier engine on a pod", "pod", p.Key(), "error", err)
+	}
+	return err == nil
+}
+
+// remember writes down what the pod's probes find and when its conditions change, for the next manager. The caller calls
+// stop, which returns when the last write is over.
+func (p *Pod) remember(run *pod.Pod, since time.Time) (stop func()) {
 	ended := make(chan struct{})
 	var writer sync.WaitGroup
 	writer.Go(func() {
-		var last map[string]probe.Verdict
+		var verdicts map[string]probe.Verdict
+		var before []corev1.PodCondition
 		for {
-			_, changed := run.Watch()
-			if now := run.Verdicts(); !maps.Equal(now, last) {
-				if err := atomicfile.WriteJSON(filepath.Join(p.dir, verdictsFile), now, 0o600, atomicfile.Volatile); err != nil {
-					p.m.o.Logger.Warn("what a pod's probes have found could not be written down", "pod", p.Key(), "error", err)
+			status, changed := run.Watch()
+			if now := run.Verdicts(); run.Remembers() && !maps.Equal(now, verdicts) {
+				p.write(verdictsFile, now)
+				verdicts = now
+			}
+			select {
+			case <-run.Observed():
+				if now := bare(status.Conditions); !reflect.DeepEqual(now, before) {
+					p.write(transitionsFile, transitions{since, now})
+					before = now
 				}
-				last = now
+			default: // the status is not the pod's yet
 			}
 			select {
 			case <-changed:
@@ -62,5 +88,19 @@ func (p *Pod) keepVerdicts(run *pod.Pod) (stop func()) {
 	return func() {
 		close(ended)
 		writer.Wait()
+	}
+}
+
+// bare are conditions without their messages, which may change often.
+func bare(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
+	for _, c := range conditions {
+		out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+	}
+	return out
+}
+
+func (p *Pod) write(file string, what any) {
+	if err := atomicfile.WriteJSON(filepath.Join(p.dir, file), what, 0o600, atomicfile.Volatile); err != nil {
+		p.m.o.Logger.Warn("cannot write notes on a pod for the next engine", "pod", p.Key(), "error", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -40,4 +42,37 @@ func TestLastVerdicts(t *testing.T) {
 	if got := e.lastVerdicts(probed); got != nil {
 		t.Errorf("of a damaged file: %v", got)
 	}
+}
+
+// TestConditionsKeepTheirTime across managers, and not across runs of the pod.
+func TestConditionsKeepTheirTime(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.open()
+		first := w.run(m, Record{Pod: spec("web", "sleep")})
+		before := first.Status()
+		ready := conditionOf(before, corev1.PodReady)
+		if ready == nil || ready.Status != corev1.ConditionTrue {
+			t.Fatalf("ready: %+v", ready)
+		}
+		m.Close()
+		time.Sleep(time.Hour)
+		m = w.open()
+		p := w.find(m, "web")
+		now := p.Status()
+		for _, c := range before.Conditions {
+			if got := conditionOf(now, c.Type); got == nil || got.LastTransitionTime.Unix() != c.LastTransitionTime.Unix() {
+				t.Errorf("%s: %+v, want %v", c.Type, got, c.LastTransitionTime)
+			}
+		}
+		if err := p.Stop(t.Context(), noGrace()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := conditionOf(p.Status(), corev1.PodScheduled).LastTransitionTime; time.Since(got.Time) > time.Minute {
+			t.Errorf("the next run has the condition since %v", got)
+		}
+	})
 }
