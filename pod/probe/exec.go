@@ -20,6 +20,12 @@ type Executor interface {
 	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error)
 }
 
+// The exit codes of a command that could not be run.
+const (
+	notRun   = 126
+	notFound = 127
+)
+
 // execSlack is how much longer than its own timeout a runtime may take.
 const execSlack = 15 * time.Second
 
@@ -40,6 +46,8 @@ func Exec(ctx context.Context, runtime Executor, id string, command []string, ti
 	switch {
 	case err == nil, exited && exit.ExitStatus() == 0:
 		return Success, output, nil
+	case exited && exit.ExitStatus() >= notRun && exit.ExitStatus() <= notFound:
+		return Failure, stable(output), nil // the runtime's words
 	case exited:
 		return Failure, output, nil
 	case ctx.Err() == nil && status.Code(err) == codes.DeadlineExceeded:

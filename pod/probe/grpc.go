@@ -33,7 +33,7 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 	address := net.JoinHostPort(host, strconv.Itoa(int(action.Port)))
 	patience := "its deadline"
 	if deadline, set := ctx.Deadline(); set {
-		patience = time.Until(deadline).Round(10 * time.Millisecond).String()
+		patience = rounded(time.Until(deadline)).String()
 	}
 	secured := insecure.NewCredentials()
 	if action.Mode != nil && *action.Mode == corev1.GRPCProbeModeTLS {
@@ -67,16 +67,24 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 	case err != nil && late && !connected:
 		return Failure, fmt.Sprintf("timeout: failed to connect service %q within %s", address, patience), nil
 	case err != nil && failed != nil && !connected:
-		return Failure, fmt.Sprintf("error: failed to connect service at %q: %v", address, failed), nil
+		return Failure, fmt.Sprintf("error: failed to connect service at %q: %v", address, stable(failed.Error())), nil
 	case err != nil && late:
 		return Failure, "timeout: health rpc did not complete within " + patience, nil
 	case status.Code(err) == codes.Unimplemented:
 		return Failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " +
 			status.Convert(err).Message(), nil
 	case err != nil:
-		return Failure, fmt.Sprintf("error: health rpc probe failed: %v", err), nil
+		return Failure, fmt.Sprintf("error: health rpc probe failed: %s", stable(err.Error())), nil
 	case res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
 		return Failure, fmt.Sprintf("service unhealthy (responded with %q)", res.GetStatus()), nil
 	}
 	return Success, "service healthy", nil
+}
+
+// rounded is a timeout without the time that has passed since it began: an event says the same each time.
+func rounded(left time.Duration) time.Duration {
+	if left > time.Second/2 {
+		return left.Round(time.Second)
+	}
+	return left.Round(10 * time.Millisecond)
 }
