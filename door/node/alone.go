@@ -53,7 +53,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 	if err := n.static.open(admits, n.preempting(admits)); err != nil {
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
 	}
-	n.server = server(n.series.Count(api.New(n.runner, n.runtime, n.more, o.Logger).Handler()), nil)
+	n.server = server(n.series.Count(api.New(n.runner, n.runtime, n.more, o.Logger).Handler()), o.Logger)
 	return n.serveAlone(ctx, ready)
 }
 

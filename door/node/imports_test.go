@@ -12,8 +12,8 @@ const module = "github.com/bulkhead-project/bulkhead/"
 
 // below are the packages of the door, each with those of the others that it may import.
 var below = map[string]string{
-	"": "admission api auth bounds certs claims csi events eviction images local machine manifests mirrors object objects pods runner " +
-		"preemption series shutdown stats status usage",
+	"": "admission api auth bounds certs claims conns csi events eviction images local machine manifests mirrors object objects pods " +
+		"runner preemption series shutdown stats status usage",
 	"admission": "pods",
 	"api":       "",
 	"auth":      "",
@@ -21,6 +21,7 @@ var below = map[string]string{
 	"certs":     "bounds",
 	"claims":    "",
 	"config":    "",
+	"conns":     "",
 	"csi":       "claims csi/attach csi/driver csi/mounts csi/nodeinfo csi/plugins",
 
 	"csi/attach":   "",

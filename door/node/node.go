@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/netutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -31,6 +30,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/bounds"
 	"github.com/bulkhead-project/bulkhead/door/node/certs"
 	"github.com/bulkhead-project/bulkhead/door/node/claims"
+	"github.com/bulkhead-project/bulkhead/door/node/conns"
 	"github.com/bulkhead-project/bulkhead/door/node/csi"
 	"github.com/bulkhead-project/bulkhead/door/node/events"
 	"github.com/bulkhead-project/bulkhead/door/node/eviction"
@@ -131,6 +131,7 @@ type node struct {
 	looks    atomic.Pointer[pods.Controller] // pods, once it is there
 	static   *static
 	certs    *certs.Serving
+	gate     *conns.Gate
 	server   *http.Server
 	listen   net.Listener
 }
@@ -266,8 +267,10 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	if err := n.static.open(admits, preempts); err != nil {
 		return err
 	}
-	guard := auth.New(n.client, o.Name, n.certs.Clients)
-	n.server = server(n.series.Count(guard.Guard(api.New(n.runner, n.runtime, n.more, o.Logger).Handler(), o.Logger)), n.certs.TLS())
+	reviewer := auth.New(n.client, o.Name, n.certs.Clients)
+	guard := func(next http.Handler) http.Handler { return n.series.Count(reviewer.Guard(next, o.Logger)) }
+	n.gate = conns.New(connLimits)
+	n.server = guarded(n.gate, guard, api.New(n.runner, n.runtime, n.more, o.Logger).Handler(), n.certs.TLS(), o.Logger)
 	return nil
 }
 
@@ -336,7 +339,7 @@ func (n *node) serve(ctx context.Context, ready func()) error {
 	var failed error
 	all.Go(func() {
 		defer cancel()
-		if err := n.server.ServeTLS(netutil.LimitListener(n.listen, maxConns), "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := n.server.ServeTLS(n.gate.Listen(n.listen), "", ""); !errors.Is(err, http.ErrServerClosed) {
 			failed = fmt.Errorf("node: serve its API: %w", err)
 		}
 	})

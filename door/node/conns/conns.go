@@ -1,0 +1,217 @@
+// Package conns bounds the connections of an API that anybody can reach. A connection is unknown until a request on it was let
+// in. Unknown connections have few places and little time, so they cannot keep others out; known ones have places of their own.
+//
+// The protocol: Listen wraps the listener, Context is the server's ConnContext, Judge wraps the handler that decides about
+// requests, and Admit the handler of requests that were let in.
+package conns
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Limits are what a Gate allows. All are required.
+type Limits struct {
+	// Known and Unknown are how many connections of either kind there may be. With too many unknown ones the oldest is closed.
+	Known, Unknown int
+	// Source is how many of the unknown ones may come from one address, or from one /64 of IPv6. More are closed at once.
+	Source int
+	// Request is how long an unknown connection has for the header of its first request.
+	Request time.Duration
+	// Verdict is how long it has from then on until it is known.
+	Verdict time.Duration
+}
+
+// Gate counts connections. It is safe for concurrent use.
+type Gate struct {
+	limits Limits
+
+	mu      sync.Mutex
+	unknown *list.List // of *conn, the oldest first
+	sources map[netip.Prefix]int
+	known   int
+}
+
+// New makes a gate without connections.
+func New(limits Limits) *Gate {
+	return &Gate{limits: limits, unknown: list.New(), sources: map[netip.Prefix]int{}}
+}
+
+// conn is one connection. Its state is the gate's, under its lock.
+type conn struct {
+	net.Conn
+	gate   *Gate
+	source netip.Prefix
+	place  *list.Element // among the unknown; nil for one that is known or closed
+	known  bool
+	judged bool
+	timer  *time.Timer // closes an unknown one
+	close  func() error
+}
+
+// Close gives the connection's place back.
+func (c *conn) Close() error { return c.close() }
+
+// Listen returns a listener that accepts from l what the limits allow, and closes the rest.
+func (g *Gate) Listen(l net.Listener) net.Listener { return &listener{l, g} }
+
+type listener struct {
+	net.Listener
+	gate *Gate
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := l.gate.enter(accepted); c != nil {
+			return c, nil
+		}
+		_ = accepted.Close() // its source has too many
+	}
+}
+
+// enter gives a new connection a place, or returns nil.
+func (g *Gate) enter(accepted net.Conn) *conn {
+	c := &conn{Conn: accepted, gate: g, source: sourceOf(accepted)}
+	c.close = sync.OnceValue(func() error {
+		g.leave(c)
+		return accepted.Close()
+	})
+	oldest, entered := g.admit(c)
+	if oldest != nil {
+		_ = oldest.Close()
+	}
+	if !entered {
+		return nil
+	}
+	return c
+}
+
+func (g *Gate) admit(c *conn) (oldest *conn, entered bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sources[c.source] >= g.limits.Source {
+		return nil, false
+	}
+	if g.unknown.Len() >= g.limits.Unknown {
+		oldest = g.unknown.Front().Value.(*conn)
+		g.forget(oldest)
+	}
+	c.place = g.unknown.PushBack(c)
+	g.sources[c.source]++
+	c.timer = time.AfterFunc(g.limits.Request, func() { _ = c.Close() })
+	return oldest, true
+}
+
+// forget takes a connection out of the unknown ones. It is called with mu held.
+func (g *Gate) forget(c *conn) {
+	if c.place == nil {
+		return
+	}
+	g.unknown.Remove(c.place)
+	c.place = nil
+	c.timer.Stop()
+	if g.sources[c.source]--; g.sources[c.source] == 0 {
+		delete(g.sources, c.source)
+	}
+}
+
+func (g *Gate) leave(c *conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forget(c)
+	if c.known {
+		c.known = false
+		g.known--
+	}
+}
+
+// sourceOf is whose places a connection takes.
+func sourceOf(c net.Conn) netip.Prefix {
+	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return netip.Prefix{} // not of TCP
+	}
+	bits := 32
+	address := at.Addr().Unmap().WithZone("")
+	if address.Is6() {
+		bits = 64
+	}
+	prefix, _ := address.Prefix(bits) // as many bits as it has at most
+	return prefix
+}
+
+type key struct{}
+
+// Context is for http.Server.ConnContext.
+func (g *Gate) Context(ctx context.Context, c net.Conn) context.Context {
+	if secured, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = secured.NetConn()
+	}
+	return context.WithValue(ctx, key{}, c)
+}
+
+func of(r *http.Request) *conn {
+	c, _ := r.Context().Value(key{}).(*conn)
+	return c
+}
+
+// Judge gives the connection of a request the time for a verdict, once.
+func (g *Gate) Judge(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := of(r); c != nil {
+			g.judge(c)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (g *Gate) judge(c *conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.place != nil && !c.judged {
+		c.judged = true
+		c.timer.Reset(g.limits.Verdict)
+	}
+}
+
+// Admit makes the connection of a request known. With too many of these the answer is 503.
+func (g *Gate) Admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := of(r); c != nil {
+			if err := g.know(c); err != nil {
+				w.Header().Set("Connection", "close")
+				w.Header().Set("Retry-After", "1")
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+var errFull = errors.New("too many connections of known clients: close some")
+
+func (g *Gate) know(c *conn) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.known || c.place == nil {
+		return nil // known before, or closed meanwhile
+	}
+	if g.known >= g.limits.Known {
+		return errFull
+	}
+	g.forget(c)
+	c.known = true
+	g.known++
+	return nil
+}
