@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"k8s.io/client-go/tools/clientcmd"
-
 	"github.com/bulkhead-project/bulkhead/door/node"
 	"github.com/bulkhead-project/bulkhead/door/node/certs"
 	"github.com/bulkhead-project/bulkhead/door/node/config"
@@ -25,7 +23,7 @@ func identify(ctx context.Context, c *config.Config, o *node.Options, log *slog.
 	if err := certs.Bootstrap(ctx, of); err != nil {
 		return err
 	}
-	if o.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+	if o.Config, err = certs.Kubeconfig(c.Kubeconfig); err != nil {
 		return fmt.Errorf("kubeconfig: %w", err)
 	}
 	o.Client, err = certs.NewClient(o.Config, of)

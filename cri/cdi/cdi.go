@@ -14,6 +14,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
 // Dirs are where nodes have their specifications, the last one going before.
@@ -41,10 +42,13 @@ func Apply(config *runtimeapi.ContainerConfig, dirs []string) error {
 		if device == nil {
 			return unknown(cache, name, dirs)
 		}
+		spec := device.GetSpec()
+		if err := trusted.Files(spec.GetPath()); err != nil {
+			return failure.New(codes.FailedPrecondition, "device %s: %v", name, err)
+		}
 		if err := apply(config, name, device.ContainerEdits); err != nil {
 			return err
 		}
-		spec := device.GetSpec()
 		if slices.Contains(kinds, spec.GetPath()) {
 			continue
 		}

@@ -67,6 +67,16 @@ func TestApply(t *testing.T) {
 	if err := Apply(named(), []string{"/nowhere"}); err != nil {
 		t.Errorf("without a device: %v", err)
 	}
+	card := filepath.Join(dir, "card.json")
+	if err := os.Chmod(card, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := Apply(named("example.com/card=a"), []string{dir}); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
+		t.Errorf("a specification that everybody may write: %v", err)
+	}
+	if err := os.Chmod(card, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	// The specifications are read anew, and one that is damaged is said.
 	if err := os.WriteFile(filepath.Join(dir, "card.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

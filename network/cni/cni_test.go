@@ -155,6 +155,13 @@ func TestReload(t *testing.T) {
 	if err := os.WriteFile(alone, []byte(`{"cniVersion": "0.4.0", "name": "alone", "type": "loopback"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	open := filepath.Join(n.conf, "02-open.conf")
+	if err := os.WriteFile(open, []byte(`{"cniVersion": "0.4.0", "name": "open", "type": "loopback"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o666); err != nil { // everybody may write it
+		t.Fatal(err)
+	}
 	if list, err := n.load(); err != nil || list.Name != "alone" || len(list.Plugins) != 1 {
 		t.Errorf("a plugin alone: %+v, %v", list, err)
 	}

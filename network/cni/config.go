@@ -4,15 +4,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
 
+	"github.com/bulkhead-project/bulkhead/internal/trusted"
 	"github.com/bulkhead-project/bulkhead/network"
 )
+
+// maxConf bounds a configuration, in bytes.
+const maxConf = 1 << 20
 
 // load reads the first configuration that is whole.
 func (p *Provider) load() (*libcni.NetworkConfigList, error) {
@@ -37,7 +40,7 @@ func (p *Provider) load() (*libcni.NetworkConfigList, error) {
 
 // readList reads a list of plugins, or the older form of one plugin alone.
 func readList(file string) (*libcni.NetworkConfigList, error) {
-	data, err := os.ReadFile(file)
+	data, err := trusted.Read(file, maxConf)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
 // all sets every setting to another value than its preset.
@@ -182,6 +185,12 @@ func TestFileMissing(t *testing.T) {
 	}
 	if err := c.Load(large, f); err == nil || !strings.Contains(err.Error(), "larger") {
 		t.Error(err)
+	}
+	if err := errors.Join(os.WriteFile(large, nil, 0o600), os.Chmod(large, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Load(large, f); !errors.Is(err, trusted.ErrUntrusted) {
+		t.Errorf("a file that everybody may write: %v", err)
 	}
 }
 

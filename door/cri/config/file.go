@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkhead-project/bulkhead/internal/settings"
+	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
 // File is read if no other is named, and may be missing.
@@ -25,17 +26,13 @@ func (c *Config) Load(path string, f *pflag.FlagSet) error {
 	if !named {
 		path = File
 	}
-	info, err := os.Stat(path)
+	if path == os.DevNull {
+		return nil // everything is as preset
+	}
+	text, err := trusted.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("configuration: %w", err)
-	}
-	if info.Size() > maxFile {
-		return fmt.Errorf("configuration %s: larger than %d bytes", path, maxFile)
-	}
-	text, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}

@@ -3,9 +3,13 @@
 package nri
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -14,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	service "github.com/bulkhead-project/bulkhead/cri"
+	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
 // Options say where plugins are; the zero values are the standard places.
@@ -69,6 +74,11 @@ const updateTimeout = time.Minute
 // New readies plugins, of which none is called before Start.
 func New(o Options) (*Plugins, error) {
 	useLogger(o.Logger)
+	for _, dir := range []string{cmp.Or(o.Dir, adaptation.DefaultPluginPath), cmp.Or(o.Conf, adaptation.DefaultPluginConfigPath)} {
+		if err := judge(dir); err != nil {
+			return nil, fmt.Errorf("nri: %w", err)
+		}
+	}
 	p := &Plugins{
 		o: o, pods: map[string]*api.PodSandbox{}, containers: map[string]*api.Container{},
 		made: map[string]bool{}, stopped: map[string]bool{},
@@ -89,6 +99,31 @@ func New(o Options) (*Plugins, error) {
 		return nil, fmt.Errorf("nri: %w", err)
 	}
 	return p, nil
+}
+
+// judge refuses a directory of programs, or of their configuration, that somebody else may change. It need not exist.
+func judge(dir string) error {
+	d, err := trusted.Dir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(0)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			continue
+		}
+		if err := trusted.Files(filepath.Join(dir, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Start starts the plugins that are installed and listens to others, which it tells of what there

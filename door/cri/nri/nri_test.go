@@ -2,6 +2,9 @@ package nri
 
 import (
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
 func podConfig(name string) *runtimeapi.PodSandboxConfig {
@@ -227,4 +231,23 @@ func TestHangingPlugin(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestUntrusted: no program is started that somebody else may change.
+func TestUntrusted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "10-plugin")
+	if err := errors.Join(os.WriteFile(program, nil, 0o700), os.Chmod(program, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Dir: dir, Conf: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err, trusted.ErrUntrusted) {
+		t.Errorf("a program that everybody may write: %v", err)
+	}
+	if err := errors.Join(os.Chmod(program, 0o700), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Dir: dir, Conf: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err, trusted.ErrUntrusted) {
+		t.Errorf("a directory that everybody may write: %v", err)
+	}
 }

@@ -16,6 +16,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node/bounds"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
 // firstPause and lastPause bound the pauses of a request that fails.
@@ -58,7 +60,7 @@ func Bootstrap(ctx context.Context, o Options) error {
 	if err != nil || valid {
 		return err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.Bootstrap)
+	config, err := Kubeconfig(o.Bootstrap)
 	if err != nil {
 		return fmt.Errorf("bootstrap-kubeconfig: %w", err)
 	}
@@ -83,7 +85,7 @@ func (o *Options) valid(s *store) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("kubeconfig: %w", err)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	config, err := Kubeconfig(o.Kubeconfig)
 	if err != nil {
 		return false, fmt.Errorf("kubeconfig: %w", err)
 	}
@@ -165,6 +167,18 @@ func (o *Options) once(ctx context.Context, client kubernetes.Interface, key cry
 	o.Logger.Info("the node waits for its certificate", "request", made)
 	signed, err = csr.WaitForCertificate(ctx, client, made, uid)
 	return signed, err != nil && ctx.Err() == nil, err
+}
+
+// Kubeconfig reads a kubeconfig. It and the files that it names must be trusted.
+func Kubeconfig(path string) (*rest.Config, error) {
+	if err := trusted.Files(path); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, err
+	}
+	return config, trusted.Files(config.CAFile, config.CertFile, config.KeyFile, config.BearerTokenFile)
 }
 
 // write writes the kubeconfig: the bootstrap one's cluster, with the certificate of the store.

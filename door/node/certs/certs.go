@@ -17,6 +17,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/certificate"
+
+	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
 // The files of what was asked for, each certificate with its key, begin with these.
@@ -42,6 +44,11 @@ func newStore(dir, prefix string, log *slog.Logger, updated func(*tls.Certificat
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory of certificates: %w", err)
 	}
+	opened, err := trusted.Dir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("directory of certificates: %w", err)
+	}
+	defer opened.Close()
 	files, err := certificate.NewFileStore(prefix, dir, dir, "", "")
 	if err != nil {
 		return nil, fmt.Errorf("certificates in %s: %w", dir, err)

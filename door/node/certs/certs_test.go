@@ -27,6 +27,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node/bounds"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
 // bootstrapConf is one of a server that no test reaches.
@@ -334,4 +335,29 @@ func TestServingAsks(t *testing.T) {
 		t.Errorf("the next process: %v", err)
 	}
 	noKeys(t, dir, &logged)
+}
+
+// TestUntrusted: neither a kubeconfig nor a key that somebody else may change is used.
+func TestUntrusted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	write(t, file, []byte(bootstrapConf))
+	if err := os.Chmod(file, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Kubeconfig(file); !errors.Is(err, trusted.ErrUntrusted) {
+		t.Errorf("kubeconfig: %v", err)
+	}
+	o := ServingOptions{Node: "n", IP: "127.0.0.1", Logger: slog.New(slog.DiscardHandler)}
+	for name, change := range map[string]func(*ServingOptions){
+		"key":         func(o *ServingOptions) { o.Cert, o.Key = file, file },
+		"authorities": func(o *ServingOptions) { o.ClientCA = file },
+	} {
+		of := o
+		change(&of)
+		if _, err := NewServing(of); !errors.Is(err, trusted.ErrUntrusted) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -14,7 +14,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/certificate"
 	"k8s.io/client-go/util/connrotation"
@@ -96,7 +95,7 @@ func (c *Client) newest() (*tls.Certificate, error) {
 // clientset is by what a certificate is asked for: by the one before, or as at the first start where that has ended.
 func (c *Client) clientset(current *tls.Certificate) (kubernetes.Interface, error) {
 	if current == nil && c.o.Bootstrap != "" {
-		config, err := clientcmd.BuildConfigFromFlags("", c.o.Bootstrap)
+		config, err := Kubeconfig(c.o.Bootstrap)
 		if err != nil {
 			return nil, fmt.Errorf("bootstrap-kubeconfig: %w", err)
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +15,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/certificate"
+
+	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
+
+// maxAuthorities bounds the file of the authorities of clients, in bytes.
+const maxAuthorities = 4 << 20
 
 // ServingOptions say what a node's API is served by. Node, IP and Logger are required.
 type ServingOptions struct {
@@ -118,6 +122,9 @@ func (s *Serving) Run(ctx context.Context) {
 }
 
 func (s *Serving) loadCert() error {
+	if err := trusted.Files(s.o.Cert, s.o.Key); err != nil {
+		return fmt.Errorf("serving certificate: %w", err)
+	}
 	pair, err := tls.LoadX509KeyPair(s.o.Cert, s.o.Key)
 	if err != nil {
 		return fmt.Errorf("serving certificate: %w", err)
@@ -130,7 +137,7 @@ func (s *Serving) loadClients() error {
 	data := s.o.ClientCAData
 	if s.o.ClientCA != "" {
 		var err error
-		if data, err = os.ReadFile(s.o.ClientCA); err != nil {
+		if data, err = trusted.Read(s.o.ClientCA, maxAuthorities); err != nil {
 			return fmt.Errorf("authorities of clients: %w", err)
 		}
 	}

@@ -308,3 +308,30 @@ func TestNoFiles(t *testing.T) {
 		t.Errorf("more than one line, or cause: %q", text)
 	}
 }
+
+// TestUntrustedFiles: who may write one file of the directory, or put a link there, runs no pod.
+func TestUntrustedFiles(t *testing.T) {
+	w := newWorld(t, map[string]string{"good": podOf("good", "")})
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte(podOf("linked", "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(w.dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the link", w.problem("link", "it is a link"))
+	open := filepath.Join(t.TempDir(), "open")
+	if err := os.WriteFile(open, []byte(podOf("open", "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o646); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(open, filepath.Join(w.dir, "open")); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the file", w.problem("open", "chmod go-w"))
+	if all := w.s.All(); len(all) != 1 || all[0].Name != "good-node" {
+		t.Errorf("pods %v", all)
+	}
+}

@@ -9,10 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
 const (
@@ -25,7 +26,10 @@ const (
 
 // read takes in what the directory has now. Where it cannot be read all stays as it was.
 func (s *Source) read() error {
-	names, err := list(s.o.Dir)
+	dir, names, err := list(s.o.Dir)
+	if dir != nil {
+		defer dir.Close()
+	}
 	s.mu.Lock()
 	s.fault = err
 	before := maps.Clone(s.files)
@@ -35,7 +39,7 @@ func (s *Source) read() error {
 	}
 	now, owner := map[string]file{}, map[string]string{}
 	for _, name := range names {
-		f := s.one(name)
+		f := s.one(dir, name)
 		if f.err != nil && !errors.Is(f.err, os.ErrNotExist) { // it goes on as what it was
 			f.uid, f.pod = before[name].uid, before[name].pod
 		}
@@ -57,24 +61,16 @@ func (s *Source) read() error {
 	return nil
 }
 
-// list are the names of the files in a directory, in their order. Hidden ones are left out. What others than
-// its owner may write has nobody's pods.
-func list(dir string) (names []string, err error) {
-	d, err := os.Open(dir)
+// list opens a directory that can be trusted, and returns the names of its files, in their order. Hidden ones are left out.
+// The caller closes the directory, unless it is nil.
+func list(dir string) (d *os.File, names []string, err error) {
+	d, err = trusted.Dir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("read the static pods: %w", err)
-	}
-	defer d.Close()
-	info, err := d.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("read the static pods: %w", err)
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("read the static pods: others than its owner may write %s (mode %o)", dir, info.Mode().Perm())
+		return nil, nil, fmt.Errorf("read the static pods: %w", err)
 	}
 	all, err := d.Readdirnames(maxNames + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read the static pods: %w", err)
+		return d, nil, fmt.Errorf("read the static pods: %w", err)
 	}
 	for _, name := range all {
 		if !strings.HasPrefix(name, ".") {
@@ -82,15 +78,15 @@ func list(dir string) (names []string, err error) {
 		}
 	}
 	if len(names) > maxFiles || len(all) > maxNames {
-		return nil, fmt.Errorf("read the static pods: %s has more than %d files", dir, maxFiles)
+		return d, nil, fmt.Errorf("read the static pods: %s has more than %d files", dir, maxFiles)
 	}
 	slices.Sort(names)
-	return names, nil
+	return d, names, nil
 }
 
-// one reads a file. One that is a directory is nothing.
-func (s *Source) one(name string) file {
-	data, err := contents(filepath.Join(s.o.Dir, name))
+// one reads a file of the directory. One that is a directory is nothing.
+func (s *Source) one(dir *os.File, name string) file {
+	data, err := contents(dir, name)
 	if err != nil || data == nil {
 		return file{err: err}
 	}
@@ -101,29 +97,22 @@ func (s *Source) one(name string) file {
 	return file{uid: pod.UID, pod: pod}
 }
 
-// contents are those of a file, nil for what is no file.
-func contents(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would block
-	if errors.Is(err, os.ErrNotExist) {
+// contents are those of a file that can be trusted, nil for what is no file.
+func contents(dir *os.File, name string) ([]byte, error) {
+	f, err := trusted.At(dir, name)
+	if errors.Is(err, os.ErrNotExist) || f == nil && err == nil {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read a static pod: %w", err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("read a static pod: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil
-	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("read a static pod: %w", err)
 	}
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("read a static pod: %s has more than %d bytes", path, maxFile)
+		return nil, fmt.Errorf("read a static pod: %s has more than %d bytes", f.Name(), maxFile)
 	}
 	return data, nil
 }
