@@ -1,6 +1,7 @@
 package qemu_test
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,6 +62,30 @@ func TestDevices(t *testing.T) {
 	if diff := cmp.Diff(strings.Join(want, ","), got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestEmulatedCPU: no QEMU's emulated processor claims that it moves bytes quickly. One such claim without
+// the others has Linux jump past the code that it needs.
+func TestEmulatedCPU(t *testing.T) {
+	ctx := hypervisortest.Within(t)
+	v, err := driver(t).Boot(ctx, hypervisortest.Machine(t), hypervisor.Files{Console: hypervisortest.Console(t)}, hypervisortest.Options(t, "cpu"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hypervisortest.End(t, v)
+	for line := range strings.SplitSeq(hypervisortest.Ask(t, v, "lines /proc/cpuinfo"), "|") {
+		flags, found := strings.CutPrefix(line, "flags\t\t:")
+		if !found {
+			continue
+		}
+		for _, quick := range []string{"erms", "fsrm", "fzrm", "fsrs", "fsrc"} {
+			if slices.Contains(strings.Fields(flags), quick) {
+				t.Errorf("the processor claims %s", quick)
+			}
+		}
+		return
+	}
+	t.Error("the guest shows no flags")
 }
 
 func TestConformance(t *testing.T) {

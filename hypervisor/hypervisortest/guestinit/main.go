@@ -164,6 +164,16 @@ func obey(args []string, saved *string) (string, error) {
 		return strconv.Itoa(runtime.NumCPU()), nil
 	case "devices": // vendor:device of everything on the PCI bus, each once
 		return pciDevices()
+	case "list": // the entries of a directory
+		entries, err := os.ReadDir(args[1])
+		names := make([]string, len(entries))
+		for i, e := range entries {
+			names[i] = e.Name()
+		}
+		return strings.Join(names, ","), err
+	case "lines": // of a file, with a '|' between two
+		b, err := os.ReadFile(args[1])
+		return strings.ReplaceAll(strings.TrimRight(string(b), "\n"), "\n", "|"), err
 	case "read": // slot offset length
 		return readDisk(args[1], args[2], args[3])
 	case "size": // slot
