@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -40,11 +41,11 @@ func (m *machine) accelerator(ctx context.Context) Finding {
 	if why := m.lacking(); why != "" {
 		return warn(why, "")
 	}
-	dir, err := m.sockets()
+	dir, leave, err := m.room()
 	if err != nil {
 		return judgeAccelerator(kvm{err: err})
 	}
-	defer os.RemoveAll(dir)
+	defer leave()
 	// The engine's own file: what is found here, the next pod uses.
 	path := filepath.Join(m.options.Roots.State, "kvm.json")
 	if m.options.Fresh {
@@ -77,11 +78,6 @@ func judgeAccelerator(k kvm) Finding {
 	return warn(k.verdict.Reason+emulated, remedy)
 }
 
-// sockets makes a directory of the probes' own where machines' sockets fit.
-func (m *machine) sockets() (string, error) {
-	return os.MkdirTemp(m.options.Roots.State, "c")
-}
-
 func (m *machine) guestMachine(accel hypervisor.Accel) hypervisor.Machine {
 	return hypervisor.Machine{
 		Kernel: m.bundle.KernelPath(), Initrd: m.bundle.InitrdPath(), Cmdline: m.bundle.Cmdline,
@@ -108,17 +104,20 @@ func (m *machine) boot(ctx context.Context) Finding {
 }
 
 func (m *machine) bootOnce(ctx context.Context) error {
-	dir, err := m.sockets()
+	dir, leave, err := m.room()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer leave()
 	console, err := os.OpenFile(filepath.Join(dir, "console"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer console.Close()
-	v, err := m.driver.Boot(ctx, m.guestMachine(m.accel), hypervisor.Files{Console: console}, hypervisor.Options{Dir: dir, Name: "check"})
+	runtime.LockOSThread() // the VM ends with this thread
+	defer runtime.UnlockOSThread()
+	v, err := m.driver.Boot(ctx, m.guestMachine(m.accel), hypervisor.Files{Console: console},
+		hypervisor.Options{Dir: dir, Name: "check", Start: tied})
 	if err != nil {
 		return err
 	}
@@ -127,9 +126,6 @@ func (m *machine) bootOnce(ctx context.Context) error {
 	defer cancel()
 	return errors.Join(err, v.Kill(endCtx), v.Close())
 }
-
-// endTimeout bounds the end of the probe's own machine.
-const endTimeout = 5 * time.Second
 
 // untilEnd waits for the agent, or for the machine's end.
 func untilEnd(ctx context.Context, v hypervisor.VM) error {

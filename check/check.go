@@ -89,8 +89,8 @@ func Run(ctx context.Context, probes []Probe, report func(Finding)) (bool, error
 		probeCtx, cancel := context.WithTimeout(ctx, probeTimeout)
 		f := p.Ask(probeCtx)
 		cancel()
-		if err := ctx.Err(); err != nil {
-			return false, err
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
 		}
 		f.Check = p.Name
 		able = able && f.Status != Fail

@@ -64,23 +64,25 @@ const forkTimeout = 5 * time.Second
 
 // forkOnce starts a machine with the library, whose guest gets no time to boot, and forks it.
 func (m *machine) forkOnce(ctx context.Context, library string) (took time.Duration, err error) {
-	dir, err := m.sockets()
+	dir, leave, err := m.room()
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
+	defer leave()
 	console, err := os.OpenFile(filepath.Join(dir, "console"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
 	}
 	defer console.Close()
+	runtime.LockOSThread() // the VM ends with this thread
+	defer runtime.UnlockOSThread()
 	var control *warm.Control
 	v, err := m.driver.Boot(ctx, m.guestMachine(hypervisor.TCG), hypervisor.Files{Console: console}, hypervisor.Options{
 		Dir: dir, Name: forkName, Start: func(cmd *exec.Cmd) (err error) {
 			if control, err = warm.Prepare(cmd, library); err != nil {
 				return err
 			}
-			return errors.Join(cmd.Start(), control.Started())
+			return errors.Join(tied(cmd), control.Started())
 		},
 	})
 	if control != nil {
@@ -92,7 +94,7 @@ func (m *machine) forkOnce(ctx context.Context, library string) (took time.Durat
 	forkCtx, cancel := context.WithTimeout(ctx, forkTimeout)
 	defer cancel()
 	if err = v.Pause(forkCtx); err == nil {
-		took, err = m.fork(forkCtx, control, filepath.Join(dir, "f"))
+		took, err = m.fork(forkCtx, control, filepath.Join(dir, forkDir))
 	}
 	if err != nil {
 		err = v.Explain("fork", err)
@@ -102,8 +104,11 @@ func (m *machine) forkOnce(ctx context.Context, library string) (took time.Durat
 	return took, errors.Join(err, v.Kill(endCtx), v.Close())
 }
 
-// forkName is the name of the machine, and of its fork.
-const forkName = "check"
+// forkName is the name of the machine, and of its fork; forkDir is the fork's directory below the machine's.
+const (
+	forkName = "check"
+	forkDir  = "f"
+)
 
 // fork makes a fork, asks it and ends it.
 func (m *machine) fork(ctx context.Context, c *warm.Control, dir string) (took time.Duration, err error) {

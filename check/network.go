@@ -128,15 +128,17 @@ func (m *machine) network(ctx context.Context) Finding {
 		n.err = errors.New("there is no directory to keep its record in")
 		return judgeNetwork(n)
 	}
-	dir, err := m.sockets()
+	dir, leave, err := m.room()
 	if err != nil {
 		n.err = err
 		return judgeNetwork(n)
 	}
-	defer os.RemoveAll(dir)
+	defer leave()
 	u := network.NewUser(ctx, dir, false)
 	n.kind, n.reason = u.Kind()
-	n.err = u.Release(ctx)
+	endCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	n.err = u.Release(endCtx)
 	return judgeNetwork(n)
 }
 

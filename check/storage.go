@@ -13,10 +13,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-func (m *machine) directories(context.Context) Finding {
+func (m *machine) directories(ctx context.Context) Finding {
 	r := m.options.Roots
 	f := judgeDirectories(r, r.Ensure(), writable(r.Data), writable(r.State))
 	m.stateOK = f.Status != Fail
+	if !m.stateOK {
+		return f
+	}
+	if _, err := Sweep(ctx, r); err != nil {
+		return warn(fmt.Sprintf("a check that was killed has left something in %s: %v", r.State, err), "end it and remove its directory")
+	}
 	return f
 }
 

@@ -1,10 +1,18 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,6 +22,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/check"
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
 // TestCheck asks the real command about this machine, which its own tests say
@@ -48,7 +58,11 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
-	u := newUser(t, nil, "BULKHEAD_QEMU=/no/such/qemu")
+	u := newUser(t, nil)
+	u.checkEndedBy(t, syscall.SIGKILL, "signal: killed")
+	u.checkEndedBy(t, syscall.SIGTERM, "exit status 143")
+	u.checkEndedBy(t, syscall.SIGINT, "exit status 130")
+	u = newUser(t, nil, "BULKHEAD_QEMU=/no/such/qemu")
 	found := foundBy(t, u, 1, "check", "-o", "yaml")
 	if f := found["QEMU"]; f.Status != "fail" || !strings.Contains(f.Remedy, "install") {
 		t.Errorf("QEMU: %+v", f)
@@ -59,6 +73,52 @@ func TestCheck(t *testing.T) {
 	if f := found["forks"]; f.Status != "warn" {
 		t.Errorf("forks: %+v", f)
 	}
+}
+
+// checkEndedBy ends a check by a signal while it has a VM. The VM ends with it, and directories with this check or
+// with the next one.
+func (u *user) checkEndedBy(t *testing.T, signal syscall.Signal, want string) {
+	t.Helper()
+	ctx := testdeadline.Context(t, 20*time.Second)
+	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("BULKHEAD_LIBEXEC"), "bulkhead"), "check")
+	cmd.Env = u.env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	vm, err := vmOf(ctx, cmd.Process.Pid)
+	if err != nil {
+		t.Errorf("find the VM of the check: %v", err)
+	}
+	if err := cmd.Process.Signal(signal); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil || err.Error() != want {
+		t.Errorf("ended by %v: %v, want %s", signal, err, want)
+	}
+	if err := vm.Wait(ctx); err != nil {
+		t.Errorf("its VM outlived it: %v, %v", err, vm.Signal(syscall.SIGKILL))
+	}
+	if left, _ := filepath.Glob(u.dir + "/state/c*"); len(left) > 0 && signal != syscall.SIGKILL {
+		t.Errorf("ended by %v, it left %v", signal, left)
+	}
+}
+
+// vmOf waits until a process has a VM.
+func vmOf(ctx context.Context, parent int) (procid.ID, error) {
+	for ctx.Err() == nil {
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+		for _, task := range tasks {
+			children, _ := os.ReadFile(task)
+			for child := range strings.FieldsSeq(string(children)) {
+				pid, _ := strconv.Atoi(child)
+				if slices.Contains(procid.Args(pid), "bulkhead-check") {
+					return procid.Of(pid)
+				}
+			}
+		}
+		time.Sleep(5 * time.Millisecond) // the kernel tells of no child that another process has
+	}
+	return procid.ID{}, context.Cause(ctx)
 }
 
 func foundBy(t *testing.T, u *user, code int, args ...string) map[string]check.Finding {

@@ -106,6 +106,9 @@ func (u *User) Close() {
 	}
 }
 
+// End ends the shared namespace whose record lies in dir, if there is one: its User's process is no more.
+func End(ctx context.Context, dir string) error { return (&namespace{dir: dir}).release(ctx) }
+
 // Release ends the shared namespace.
 func (u *User) Release(ctx context.Context) error {
 	if u.ns == nil {

@@ -4,6 +4,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,6 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/check"
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/cli/internal/output"
+	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
 	"github.com/bulkhead-project/bulkhead/door/cri/config"
 	nodeconfig "github.com/bulkhead-project/bulkhead/door/node/config"
 )
@@ -53,15 +55,21 @@ Whether KVM works is remembered until the host's next boot; --probe tries again.
 			if forNode {
 				o.CRI = ownNode()
 			}
+			// What a probe has started ends before the command does.
+			ctx, stop := tty.Catch(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
 			probes := check.Probes(o)
 			t := newFindings(a.Out, probes)
 			found := []check.Finding{}
-			able, err := check.Run(cmd.Context(), probes, func(one check.Finding) {
+			able, err := check.Run(ctx, probes, func(one check.Finding) {
 				found = append(found, one)
 				if f == "" {
 					t.print(one, a.Detail)
 				}
 			})
+			if errors.As(err, new(tty.SignalError)) {
+				return app.SignalExit(ctx)
+			}
 			if err != nil {
 				return fmt.Errorf("check: %w", err)
 			}
