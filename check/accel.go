@@ -17,6 +17,9 @@ import (
 // guestMemory is what a probe's guest boots with, in MiB, as a pod's does.
 const guestMemory = 256
 
+// freshTimeout is what KVM gets when it is to be probed again: more than an engine that is about to start a pod gives it.
+const freshTimeout = 30 * time.Second
+
 // kvm is what the probe of KVM gave.
 type kvm struct {
 	verdict probe.Verdict
@@ -54,6 +57,9 @@ func (m *machine) accelerator(ctx context.Context) Finding {
 		}
 	}
 	p := probe.Prober{Driver: m.driver, Machine: m.guestMachine(hypervisor.KVM), Check: ready.Answering, Path: path, Dir: dir}
+	if m.options.Fresh {
+		p.Timeout = freshTimeout
+	}
 	m.accel = hypervisor.TCG
 	var k kvm
 	if k.verdict, k.err = p.Verdict(ctx); k.err == nil && k.verdict.Outcome == probe.Works {

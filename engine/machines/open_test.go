@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -94,7 +96,7 @@ func TestAccel(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { os.RemoveAll(dir) })
-			h.prober = probe.Prober{
+			h.prober.Prober = probe.Prober{
 				Driver: h.driver, Machine: m, Check: h.guest.Ready, Device: tc.device,
 				Dir: dir, Path: filepath.Join(dir, "kvm.json"), Timeout: testdeadline.For(10 * time.Second),
 			}
@@ -103,6 +105,37 @@ func TestAccel(t *testing.T) {
 				t.Errorf("%q, %q, %v", accel, note, err)
 			}
 		})
+	}
+}
+
+// failing is a driver whose VMs do not come to be, for a reason that is not KVM's.
+type failing struct {
+	hypervisorfake.Driver
+	boots int
+}
+
+func (d *failing) Boot(context.Context, hypervisor.Machine, hypervisor.Files, hypervisor.Options) (hypervisor.VM, error) {
+	d.boots++
+	return nil, unix.EAGAIN
+}
+
+// TestAccelUndecided: a probe that could not tell is not made again for each pod, but for one that demands KVM, and
+// leaves nothing to be remembered.
+func TestAccelUndecided(t *testing.T) {
+	var log strings.Builder
+	h, m := fakeTemplates(t, &log)
+	d, path := &failing{}, filepath.Join(t.TempDir(), "kvm.json")
+	h.prober.Prober = probe.Prober{Driver: d, Machine: m, Device: "/dev/null", Dir: t.TempDir(), Path: path}
+	for range 3 {
+		if accel, note, err := h.Accel(t.Context(), hypervisor.Auto); accel != hypervisor.TCG || note == "" || err != nil {
+			t.Errorf("%s, %q, %v", accel, note, err)
+		}
+	}
+	if _, _, err := h.Accel(t.Context(), hypervisor.KVM); !errors.Is(err, probe.ErrUnusable) || d.boots != 2 {
+		t.Errorf("after %d boots: %v", d.boots, err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a verdict is remembered")
 	}
 }
 

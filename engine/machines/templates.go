@@ -32,7 +32,7 @@ type Templates struct {
 	driver hypervisor.Driver
 	store  *template.Store
 	guest  template.Guest
-	prober probe.Prober
+	prober prober
 	log    *slog.Logger
 	told   measure.Observer
 
@@ -76,12 +76,9 @@ func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger, o measure.Observer
 		told:   o,
 		open:   map[hypervisor.Machine]*heldTemplate{},
 	}
-	h.prober = probe.Prober{
+	h.prober.Prober = probe.Prober{
 		Driver: driver, Check: ready.Answering, Path: filepath.Join(roots.State, "kvm.json"), Dir: sockets,
-		Machine: hypervisor.Machine{
-			Kernel: b.KernelPath(), Initrd: b.InitrdPath(), Cmdline: b.Cmdline,
-			Accel: hypervisor.KVM, VCPUs: 1, Memory: bootMemory[0], Network: hypervisor.NetworkNone,
-		},
+		Machine: hypervisor.Machine{Kernel: b.KernelPath(), Initrd: b.InitrdPath(), Cmdline: b.Cmdline},
 	}
 	return h, nil
 }
@@ -91,7 +88,7 @@ func (h *Templates) QEMU() qemu.Driver { return h.qemu }
 
 // Accel resolves a wish by the probe.
 func (h *Templates) Accel(ctx context.Context, wish hypervisor.Accel) (hypervisor.Accel, string, error) {
-	accel, verdict, err := h.prober.Resolve(ctx, wish)
+	accel, verdict, err := h.prober.resolve(ctx, wish)
 	if err != nil {
 		return "", "", err
 	}

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,7 +29,7 @@ var ErrUnusable = errors.New("KVM cannot be used")
 // Outcome is what a probe has found.
 type Outcome string
 
-// The outcomes. Unknown is not remembered: the next Resolve probes again.
+// The outcomes. Unknown is not remembered: the next Verdict probes again.
 const (
 	Works    Outcome = "works"
 	Unusable Outcome = "unusable"
@@ -50,11 +51,15 @@ type Verdict struct {
 // where KVM works.
 const timeout = 5 * time.Second
 
+// memory is what the guest boots with, in MiB.
+const memory = 256
+
 // Prober probes with one machine. It is safe for concurrent use; at worst two
 // probe at once and agree.
 type Prober struct {
 	Driver hypervisor.Driver
-	// Machine is what is booted; its accelerator does not matter.
+	// Machine says what is booted: of it only Kernel, Initrd and Cmdline count, so that all who probe with one
+	// guest share a verdict.
 	Machine hypervisor.Machine
 	// Check returns nil when the guest's kernel has come up.
 	Check func(ctx context.Context, v hypervisor.VM) error
@@ -97,8 +102,10 @@ func (p Prober) Verdict(ctx context.Context) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, fmt.Errorf("probe KVM: %w", err)
 	}
-	m := p.Machine
-	m.Accel = hypervisor.KVM
+	m := hypervisor.Machine{
+		Kernel: p.Machine.Kernel, Initrd: p.Machine.Initrd, Cmdline: p.Machine.Cmdline,
+		Accel: hypervisor.KVM, VCPUs: 1, Memory: memory, Network: hypervisor.NetworkNone,
+	}
 	identity, err := p.Driver.Identity(ctx, m)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("probe KVM: %w", err)
@@ -150,7 +157,7 @@ func (p Prober) device() (Verdict, bool) {
 	return Verdict{Outcome: Unusable, Reason: err.Error()}, false
 }
 
-// boot is the probe. Unknown is an outcome of which KVM is not the cause.
+// boot is the probe.
 func (p Prober) boot(ctx context.Context, m hypervisor.Machine) Verdict {
 	limit := p.Timeout
 	if limit == 0 {
@@ -179,15 +186,32 @@ func (p Prober) boot(ctx context.Context, m hypervisor.Machine) Verdict {
 		defer cancel()
 		err = errors.Join(err, v.Kill(end), v.Close())
 	}
+	return judge(err, limit)
+}
+
+// judge is the verdict on a boot that took at most limit. KVM is unusable only where QEMU or its guest has ended by
+// itself: all else may be the fault of a host that is busy or short of something, and may differ the next time.
+func judge(err error, limit time.Duration) Verdict {
 	switch {
 	case err == nil:
 		return Verdict{Outcome: Works, Reason: "a guest has booted under KVM"}
-	case errors.Is(err, hypervisor.ErrInvalid), errors.Is(err, os.ErrNotExist):
-		return Verdict{Outcome: Unknown, Reason: err.Error()}
+	case errors.Is(err, hypervisor.ErrGone) && !starved(err):
+		return Verdict{Outcome: Unusable, Reason: "KVM is there and does not work: " + err.Error()}
 	case errors.Is(err, context.DeadlineExceeded):
-		return Verdict{Outcome: Unusable, Reason: fmt.Sprintf("KVM is there, but a guest did not boot under it within %v", limit)}
+		return Verdict{
+			Outcome: Unknown,
+			Reason:  fmt.Sprintf("KVM is there, and a guest did not boot under it within %v: KVM does not work, or the host is busy", limit),
+			Remedy:  "bulkhead check --probe gives it more time",
+		}
 	}
-	return Verdict{Outcome: Unusable, Reason: "KVM is there and does not work: " + err.Error()}
+	return Verdict{Outcome: Unknown, Reason: "KVM could not be tried: " + err.Error()}
+}
+
+// starved tells whether a VM has ended for want of memory.
+func starved(err error) bool {
+	var e *hypervisor.Error
+	return strings.Contains(err.Error(), "signal: killed") ||
+		errors.As(err, &e) && strings.Contains(e.Stderr, "Cannot allocate memory")
 }
 
 // leftAfter is after what time a probe's directory is one that a killed process has left.

@@ -3,10 +3,13 @@ package probe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
@@ -112,6 +115,36 @@ func (f fails) Boot(ctx context.Context, _ hypervisor.Machine, _ hypervisor.File
 	return nil, f.err
 }
 
+// gone is the error of a VM that has ended.
+func gone(how, stderr string) error {
+	return &hypervisor.Error{Err: fmt.Errorf("%w: QEMU ended: %s", hypervisor.ErrGone, how), Stderr: stderr}
+}
+
+// TestOneVerdict: machines of all sizes share a verdict, if they have one guest.
+func TestOneVerdict(t *testing.T) {
+	boots := 0
+	p := probe.Prober{
+		Driver: arguments{fails{boots: &boots, err: gone("signal: aborted", "")}},
+		Dir:    t.TempDir(), Path: filepath.Join(t.TempDir(), "kvm.json"), Device: "/dev/null",
+	}
+	for _, memory := range []int{256, 512} {
+		p.Machine = hypervisor.Machine{Kernel: "k", Memory: memory, VCPUs: memory / 256}
+		if v, err := p.Verdict(t.Context()); err != nil || v.Outcome != probe.Unusable {
+			t.Errorf("%+v, %v", v, err)
+		}
+	}
+	if boots != 1 {
+		t.Errorf("%d boots, want 1", boots)
+	}
+}
+
+// arguments tells machines apart by all that they are.
+type arguments struct{ fails }
+
+func (arguments) Identity(_ context.Context, m hypervisor.Machine) (string, error) {
+	return fmt.Sprint(m), nil
+}
+
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -119,8 +152,12 @@ func TestOutcomes(t *testing.T) {
 		want  probe.Outcome
 		boots int // of two verdicts
 	}{
-		{"QEMU aborts", &hypervisor.Error{Err: errors.New("signal: aborted"), Stderr: "failed to set MSR 0x10a"}, probe.Unusable, 1},
-		{"guest hangs", nil, probe.Unusable, 1},
+		{"QEMU aborts", gone("signal: aborted", "failed to set MSR 0x10a"), probe.Unusable, 1},
+		{"guest dies", gone("the guest's kernel died or rebooted", ""), probe.Unusable, 1},
+		{"guest hangs, or the host is busy", nil, probe.Unknown, 2},
+		{"host kills QEMU", gone("signal: killed", ""), probe.Unknown, 2},
+		{"host has no memory", gone("exit status 1", "cannot set up guest memory 'mem': Cannot allocate memory"), probe.Unknown, 2},
+		{"host has no processes", &hypervisor.Error{Err: unix.EAGAIN}, probe.Unknown, 2},
 		{"kernel missing", &hypervisor.Error{Err: os.ErrNotExist}, probe.Unknown, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -145,7 +182,7 @@ func TestOutcomes(t *testing.T) {
 func TestVerdictOfAnotherBootIsForgotten(t *testing.T) {
 	boots := 0
 	p := probe.Prober{
-		Driver: fails{boots: &boots, err: errors.New("broken")},
+		Driver: fails{boots: &boots, err: gone("broken", "")},
 		Dir:    t.TempDir(), Path: filepath.Join(t.TempDir(), "kvm.json"), Device: "/dev/null",
 	}
 	old := probe.Verdict{Outcome: probe.Works, Boot: "another"}
