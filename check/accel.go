@@ -84,10 +84,12 @@ func judgeAccelerator(k kvm) Finding {
 	return warn(k.verdict.Reason+emulated, remedy)
 }
 
+// guestMachine has a device of each kind that a pod's VM has.
 func (m *machine) guestMachine(accel hypervisor.Accel) hypervisor.Machine {
 	return hypervisor.Machine{
 		Kernel: m.bundle.KernelPath(), Initrd: m.bundle.InitrdPath(), Cmdline: m.bundle.Cmdline,
-		Accel: accel, VCPUs: 1, Memory: guestMemory, Network: hypervisor.NetworkNone,
+		Accel: accel, VCPUs: 1, MaxVCPUs: 2, Memory: guestMemory, MaxMem: 2 * guestMemory, Slots: 2, Scratch: 1,
+		Network: hypervisor.NetworkRestricted,
 	}
 }
 

@@ -64,6 +64,8 @@ func Probes(o Options) []Probe {
 		{"memory", m.memory},
 		{"cgroups", m.cgroups},
 		{"Landlock", m.landlock},
+		{"KSM", m.merging},
+		{"shares", m.shares},
 		{"programs", m.programs},
 		{"QEMU", m.qemu},
 		{"guest", m.guest},

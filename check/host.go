@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/share/attach"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
@@ -85,10 +86,57 @@ func judgeCgroups(s hostcgroup.Support, root bool) Finding {
 		return warn(fmt.Sprintf("cgroup%d without the memory controller (%s): %s", s.Version, s.Missing, without),
 			"boot without cgroup_disable=memory")
 	case s.Missing != "":
-		return warn(fmt.Sprintf("cgroup%d with %s only: %s", s.Version, strings.Join(s.Controllers, ", "), s.Missing), "")
+		return warn(fmt.Sprintf("cgroup%d with %s only: %s", s.Version, strings.Join(s.Controllers, ", "), s.Missing),
+			lackingController(s, root))
 	}
 	return ok(fmt.Sprintf("cgroup%d: %s of each virtual machine are limited on the host, and its containers' inside the guest",
 		s.Version, strings.Join(s.Controllers, ", ")))
+}
+
+// lackingController is the remedy where a controller is missing that is not memory.
+func lackingController(s hostcgroup.Support, root bool) string {
+	var lacking []string
+	for _, c := range []string{"cpu", "pids"} {
+		if !s.Has(c) {
+			lacking = append(lacking, c)
+		}
+	}
+	switch {
+	case s.Version == 1 && !root:
+		return "run it as root: users are given no older controllers (cgroup1)"
+	case s.Version == 1:
+		const mount = "mkdir -p /sys/fs/cgroup/%[1]s; mount -t cgroup -o %[1]s %[1]s /sys/fs/cgroup/%[1]s"
+		return "boot with cgroup2 alone, or mount it: " + fmt.Sprintf(mount, lacking[0])
+	case root:
+		return "boot without cgroup_disable=" + strings.Join(lacking, ",") + ", and have no older controllers (cgroup1) mounted"
+	}
+	return "as root, give users' sessions these: Delegate=cpu memory pids under [Service] in " +
+		"/etc/systemd/system/user@.service.d/delegate.conf, systemctl daemon-reload, and log in again"
+}
+
+// merging warns of KSM, for programs that have all of their memory merged (prctl(2), PR_SET_MEMORY_MERGE).
+func (m *machine) merging(context.Context) Finding {
+	b, _ := os.ReadFile("/sys/kernel/mm/ksm/run") // not every kernel has it
+	return judgeMerging(strings.TrimSpace(string(b)))
+}
+
+func judgeMerging(run string) Finding {
+	if run == "1" {
+		return warn("KSM runs: it merges equal pages of programs that ask for it, and by the time that a write takes one learns what "+
+			"others' memory holds; QEMU is told not to ask",
+			"echo 2 > /sys/kernel/mm/ksm/run, and disable the service that starts it (ksm, ksmtuned)")
+	}
+	return ok("no memory is merged with others' (KSM)")
+}
+
+func (m *machine) shares(context.Context) Finding { return judgeShares(attach.Supported()) }
+
+func judgeShares(err error) Finding {
+	if err != nil {
+		return warn(fmt.Sprintf("no directory of the host can be shared with a pod (-v, hostPath, volumes of a node): %v", err),
+			"boot Linux 5.14 or later")
+	}
+	return ok("directories of the host can be shared with pods")
 }
 
 func (m *machine) landlock(context.Context) Finding { return judgeLandlock(confine.Landlock()) }

@@ -130,9 +130,10 @@ func TestJudgements(t *testing.T) {
 		},
 		{
 			name:   "no CPU controller",
-			got:    judgeCgroups(hostcgroup.Support{Version: 2, Controllers: []string{"memory"}, Missing: "no controller of cpu"}, true),
+			got:    judgeCgroups(hostcgroup.Support{Version: 2, Controllers: []string{"memory"}, Missing: "no controller of cpu"}, false),
 			status: Warn,
 			reason: "memory only: no controller of cpu",
+			remedy: "Delegate=cpu",
 		},
 		{
 			name:   "no cgroups",
@@ -148,6 +149,24 @@ func TestJudgements(t *testing.T) {
 			reason: "not delegated",
 			remedy: "systemd-run --user",
 		},
+
+		{name: "shared directories", got: judgeShares(nil), status: OK, reason: "can be shared"},
+		{
+			name:   "old kernel",
+			got:    judgeShares(fmt.Errorf("Linux 5.14 or later is needed: %w", broken)),
+			status: Warn,
+			reason: "no directory of the host can be shared with a pod",
+			remedy: "boot Linux 5.14 or later",
+		},
+		{
+			name:   "KSM",
+			got:    judgeMerging("1"),
+			status: Warn,
+			reason: "KSM",
+			remedy: "/sys/kernel/mm/ksm/run",
+		},
+		{name: "no KSM", got: judgeMerging("0"), status: OK, reason: "no memory"},
+		{name: "KSM not built", got: judgeMerging(""), status: OK, reason: "no memory"},
 
 		{name: "Landlock", got: judgeLandlock(nil), status: OK, reason: "none of the host's files"},
 		{
@@ -173,6 +192,13 @@ func TestJudgements(t *testing.T) {
 		{
 			name:   "old QEMU",
 			got:    judgeQEMU(emulator{path: "/q", version: "QEMU emulator version 6.2.0"}),
+			status: Fail,
+			reason: "too old",
+			remedy: "7.2 or later",
+		},
+		{
+			name:   "untried QEMU",
+			got:    judgeQEMU(emulator{path: "/q", version: "QEMU emulator version 7.1.0"}),
 			status: Warn,
 			reason: "older than any",
 			remedy: "7.2 or later",

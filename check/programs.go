@@ -56,8 +56,12 @@ func (m *machine) qemu(ctx context.Context) Finding {
 	return judgeQEMU(e)
 }
 
-// oldestQEMU is the oldest version that Bulkhead's own tests run with.
-var oldestQEMU = [2]int{7, 2}
+// oldestQEMU is the oldest version that Bulkhead's own tests run with, and firstQEMU the oldest that knows all of a
+// VM's arguments (i8042=off).
+var (
+	oldestQEMU = [2]int{7, 2}
+	firstQEMU  = [2]int{7, 0}
+)
 
 // readOnlyQEMU is the first that can open a template for reading only; older
 // ones get a sealed copy of it in memory.
@@ -67,6 +71,7 @@ func judgeQEMU(e emulator) Finding {
 	if e.err != nil {
 		return fail(e.err.Error(), "install QEMU: apt-get install qemu-system-x86 (or your distribution's qemu-system-x86_64)")
 	}
+	newer := fmt.Sprintf("install QEMU %d.%d or later, or set BULKHEAD_QEMU to one", oldestQEMU[0], oldestQEMU[1])
 	version, known := parseVersion(e.version)
 	name := fmt.Sprintf("%s, %s", strings.TrimPrefix(e.version, "QEMU emulator version "), e.path)
 	switch {
@@ -74,9 +79,10 @@ func judgeQEMU(e emulator) Finding {
 		return fail(name+": it cannot confine itself: "+e.sandbox.Error(), "install a QEMU that was built with seccomp")
 	case !known:
 		return warn(name+": its version could not be read", "")
+	case less(version, firstQEMU):
+		return fail(name+": too old to run a pod's VM", newer)
 	case less(version, oldestQEMU):
-		return warn(fmt.Sprintf("%s: older than any that Bulkhead was tried with", name),
-			fmt.Sprintf("install QEMU %d.%d or later", oldestQEMU[0], oldestQEMU[1]))
+		return warn(name+": older than any that Bulkhead was tried with", newer)
 	case less(version, readOnlyQEMU):
 		return ok(name + ": seccomp; templates by sealed memory")
 	}

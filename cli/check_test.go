@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 			u := newUser(t, prefix)
 			found := foundBy(t, u, 0, "check", "-o", "json")
 			for _, check := range []string{
-				"directories", "disk", "memory", "cgroups", "Landlock", "programs", "QEMU", "guest", "accelerator", "boot", "forks",
+				"directories", "disk", "memory", "cgroups", "Landlock", "KSM", "shares", "programs", "QEMU", "guest", "accelerator", "boot", "forks",
 				"user namespaces", "pasta", "/dev/net/tun", "network",
 			} {
 				f, ok := found[check]

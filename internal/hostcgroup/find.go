@@ -71,8 +71,8 @@ func find(v view, tag string) *Host {
 	return h
 }
 
-// beside takes the nearest place that this process may use and that has
-// processes of nobody else, and returns why there is none.
+// beside takes the nearest place with all controllers that this process may use and that has processes of nobody else.
+// Where there is none it takes the nearest of those with the most controllers, and returns why there is none at all.
 func (h *Host) beside(u hierarchy) []string {
 	var reasons []string
 	if !intoCgroup() {
@@ -82,23 +82,29 @@ func (h *Host) beside(u hierarchy) []string {
 	if own != "/" {
 		own = filepath.Dir(own)
 	}
-	for ; ; own = filepath.Dir(own) {
+	for {
 		parent := filepath.Join(u.mount, own)
 		got, err := prepare(parent, h.tag)
-		if err == nil && len(got) > 0 {
-			h.support.Version, h.support.Controllers = 2, got
-			h.parents[""], h.mounts[""] = parent, u.mount
-			return nil
-		}
+		worse := parent
 		if err != nil {
 			reasons = append(reasons, err.Error())
-		} else {
-			_ = os.Remove(filepath.Join(parent, h.tag))
+		} else if len(got) > len(h.support.Controllers) {
+			worse = h.parents[""]
+			h.support.Version, h.support.Controllers = 2, got
+			h.parents[""], h.mounts[""] = parent, u.mount
 		}
-		if own == "/" {
-			return reasons
+		if worse != "" && err == nil {
+			_ = os.Remove(filepath.Join(worse, h.tag)) // unless an earlier engine's pods are in it
 		}
+		if own == "/" || len(h.support.Controllers) == len(controllers) {
+			break
+		}
+		own = filepath.Dir(own)
 	}
+	if h.support.Version != 0 {
+		return nil
+	}
+	return reasons
 }
 
 // prepare makes the owner's directory in a group of cgroup2, with the controllers

@@ -172,6 +172,30 @@ func TestSupport(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+	t.Run("the nearest has a part of the controllers", func(t *testing.T) {
+		top := t.TempDir()
+		near, part := filepath.Join(top, "user.slice"), "memory pids\n"
+		all := map[string]string{"cgroup.controllers": "cpu memory pids\n", "cgroup.subtree_control": "cpu memory pids\n", "cgroup.procs": ""}
+		some := map[string]string{"cgroup.controllers": part, "cgroup.subtree_control": part, "cgroup.procs": ""}
+		for dir, files := range map[string]map[string]string{top: all, top + "/tag": all, near: some, near + "/tag": some} {
+			fakeGroup(t, dir, files)
+		}
+		v := fakeView(t, "0::/user.slice/x.scope\n", "cgroup2 / "+top+" rw")
+		if diff := cmp.Diff(Support{2, []string{"cpu", "memory", "pids"}, ""}, find(v, "tag").Support()); diff != "" {
+			t.Error(diff)
+		}
+		// Where the others have none, the nearest will do.
+		if err := os.Remove(filepath.Join(top, "cgroup.procs")); err != nil {
+			t.Fatal(err)
+		}
+		h := find(v, "tag")
+		if diff := cmp.Diff(Support{2, []string{"memory", "pids"}, "no controller of cpu"}, h.Support()); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{near + "/tag/x"}, h.Dirs("x")); diff != "" {
+			t.Error(diff)
+		}
+	})
 	t.Run("delegated", func(t *testing.T) {
 		top := t.TempDir()
 		own := filepath.Join(top, "app.slice")

@@ -107,7 +107,7 @@ func (t Tree) open(byPath bool) (int, error) {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
-		return -1, fmt.Errorf("set its mount's attributes: %w", err)
+		return -1, fmt.Errorf("set its mount's attributes: %w", tooOld(err))
 	}
 	return fd, nil
 }
