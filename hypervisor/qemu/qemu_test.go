@@ -44,13 +44,13 @@ func TestMachineKinds(t *testing.T) {
 	}
 }
 
-// TestDevices: what a guest finds on its bus is all of QEMU that it can talk
-// to, but for the serial port and the board's own timers.
+// TestDevices: docs/security.md lists what of QEMU a guest can talk to. It reads its bus, and every I/O port.
 func TestDevices(t *testing.T) {
 	m := hypervisortest.Machine(t)
 	m.Network = hypervisor.NetworkUser
 	s := hypervisortest.Save(t, driver(t), m, func(v hypervisor.VM) { hypervisortest.Ask(t, v, "echo up") })
-	got := hypervisortest.Ask(t, s.Clone(t, driver(t)), "devices")
+	v := s.Clone(t, driver(t))
+	got := hypervisortest.Ask(t, v, "devices")
 	want := []string{
 		"0x1af4:0x1041", // virtio-net
 		"0x1af4:0x1042", // virtio-blk
@@ -62,13 +62,33 @@ func TestDevices(t *testing.T) {
 	if diff := cmp.Diff(strings.Join(want, ","), got); diff != "" {
 		t.Error(diff)
 	}
+	if got := hypervisortest.Ask(t, v, "list /sys/bus/serio/devices"); got != "" {
+		t.Errorf("a keyboard or mouse: %s", got)
+	}
+	want = []string{
+		"0000-0008", "000a-000f", "0081-0083", "0087-0087", "0089-008b", "008f-008f", "00c0-00df", // DMA controllers
+		"0020-0020", "00a0-00a0", "04d0-04d1", // interrupt controllers
+		"0040-0043", "0061-0061", // timer and speaker
+		"0071-0071",              // clock, and its memory
+		"00b2-00b3",              // power management
+		"03f8-03ff",              // serial port
+		"0510-0511", "0514-051b", // fw_cfg
+		"0600-0605", "0608-060b", "0620-0637", "0660-067f", // ACPI and its watchdog
+		"0cd8-0ce3", // plugging of processors
+		"0cf8-0cff", // PCI configuration
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, strings.Split(hypervisortest.Ask(t, v, "ports"), ",")); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // TestEmulatedCPU: no QEMU's emulated processor claims that it moves bytes quickly. One such claim without
 // the others has Linux jump past the code that it needs.
 func TestEmulatedCPU(t *testing.T) {
 	ctx := hypervisortest.Within(t)
-	v, err := driver(t).Boot(ctx, hypervisortest.Machine(t), hypervisor.Files{Console: hypervisortest.Console(t)}, hypervisortest.Options(t, "cpu"))
+	files := hypervisor.Files{Console: hypervisortest.Console(t)}
+	v, err := driver(t).Boot(ctx, hypervisortest.Machine(t), files, hypervisortest.Options(t, "cpu"))
 	if err != nil {
 		t.Fatal(err)
 	}

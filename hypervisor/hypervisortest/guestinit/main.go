@@ -164,6 +164,8 @@ func obey(args []string, saved *string) (string, error) {
 		return strconv.Itoa(runtime.NumCPU()), nil
 	case "devices": // vendor:device of everything on the PCI bus, each once
 		return pciDevices()
+	case "ports": // the ranges of I/O ports at which something answers
+		return ports()
 	case "list": // the entries of a directory
 		entries, err := os.ReadDir(args[1])
 		names := make([]string, len(entries))

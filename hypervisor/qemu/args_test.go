@@ -1,0 +1,40 @@
+package qemu
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+)
+
+// TestArguments: what keeps guests apart, and what every QEMU from 7.2 on needs to boot one.
+func TestArguments(t *testing.T) {
+	off := strings.Fields("smm=off vmport=off hpet=off sata=off smbus=off usb=off i8042=off dump-guest-core=off mem-merge=off")
+	const hotplug = "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"
+	for name, tc := range map[string]struct {
+		machine hypervisor.Machine
+		cpu     string
+		hotplug bool
+	}{
+		"emulated":   {hypervisor.Machine{Accel: hypervisor.TCG, Network: hypervisor.NetworkUser}, "max,erms=off,fsrm=off,level-func7=0", false},
+		"KVM":        {hypervisor.Machine{Accel: hypervisor.KVM, Network: hypervisor.NetworkNone}, "host", false},
+		"with a tap": {hypervisor.Machine{Accel: hypervisor.KVM, Network: hypervisor.NetworkTap}, "host", true},
+	} {
+		for _, mode := range []startMode{boot, clone} {
+			args := arguments(tc.machine, hypervisor.Options{Name: "x"}, fds{}, mode)
+			value := func(option string) string { return args[slices.Index(args, option)+1] }
+			if got := value("-cpu"); got != tc.cpu {
+				t.Errorf("%s: -cpu %s, want %s", name, got, tc.cpu)
+			}
+			for _, part := range off {
+				if !slices.Contains(strings.Split(value("-machine"), ","), part) {
+					t.Errorf("%s: -machine %s lacks %s", name, value("-machine"), part)
+				}
+			}
+			if slices.Contains(args, hotplug) == tc.hotplug {
+				t.Errorf("%s: %v", name, args)
+			}
+		}
+	}
+}
