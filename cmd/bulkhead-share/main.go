@@ -1,3 +1,8 @@
+// Without these the runtime keeps files of the cgroup open, which a process that was taken over could open for writing.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command bulkhead-share serves directories of the host to one pod, or puts them where a
 // server finds them. Engines start it; it has no use on a command line.
 package main

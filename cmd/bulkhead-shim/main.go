@@ -1,3 +1,8 @@
+// Without these the runtime keeps files of the cgroup open, which a process that was taken over could open for writing.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command bulkhead-shim is one pod's process on the host. Engines start it; it
 // has no use on a command line.
 package main

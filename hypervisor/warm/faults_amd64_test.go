@@ -84,6 +84,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// mostFDs is how many descriptors a parent takes: files, cgroups, and what Confinement has beside these.
+const mostFDs = maxFiles + maxGroups + 5
+
 // TestAnotherVersion: requests that this package does not make are refused too.
 func TestAnotherVersion(t *testing.T) {
 	t.Parallel()
@@ -113,7 +116,9 @@ func TestAnotherVersion(t *testing.T) {
 		"long":               {append(change(0, 1), 0), 0, "read the request"},
 		"missing descriptor": {change(4, 8), 0, "its descriptors"},
 		"more descriptors":   {good, 1, "its descriptors"},
-		"too many":           {good, 100, "read the request"},
+		"all that it takes":  {good, mostFDs, "its descriptors"},
+		"one too many":       {good, mostFDs + 1, "read the request\x00"},
+		"too many":           {good, 100, "read the request\x00"},
 		"files":              {change(27, 255), 0, "its descriptors"},
 		"endless name":       {change(len(good)-1, 'x'), 0, "a name of another length"},
 	} {

@@ -1,3 +1,8 @@
+// As bulkhead-share has them.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 package server
 
 import (
@@ -47,6 +52,16 @@ func TestRoot(t *testing.T) {
 
 // look enters a server's root, and looks for a way out.
 func look() error {
+	if err := limit(); err != nil {
+		return err
+	}
+	var core unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
+		return err
+	}
+	if core.Max != 0 {
+		return fmt.Errorf("a core dump may have %d bytes", core.Max)
+	}
 	proc, err := openDescriptors()
 	if err != nil {
 		return err
@@ -66,6 +81,25 @@ func look() error {
 		if fd, err := unix.Openat(fd, path, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 			return fmt.Errorf("%s is there: %d", path, fd)
 		}
+	}
+	return writable(proc)
+}
+
+// writable tells of a file that can be opened again for writing.
+func writable(proc *os.File) error {
+	for n := range 1024 {
+		fd, err := unix.Openat(int(proc.Fd()), strconv.Itoa(n), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFREG {
+			return fmt.Errorf("descriptor %d can be opened for writing: %+v", n, st)
+		}
+		unix.Close(fd)
 	}
 	return nil
 }

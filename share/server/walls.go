@@ -15,7 +15,7 @@ import (
 // that the guest knows, and what a Go program has.
 const softMemory = 112 << 20
 
-// limit raises what the process may have open to all that it may, and bounds its memory.
+// limit raises what the process may have open to all that it may, bounds its memory, and allows no core dumps.
 func limit() error {
 	debug.SetMemoryLimit(softMemory)
 	var l unix.Rlimit
@@ -26,7 +26,7 @@ func limit() error {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return fmt.Errorf("limit of open files: %w", err)
 	}
-	return nil
+	return confine.NoCore()
 }
 
 // capabilities are over files, whoever owns them, and over the owners of new ones: what root

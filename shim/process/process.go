@@ -48,7 +48,7 @@ func Run() error {
 		return err
 	}
 	defer conn.Close()
-	if err := errors.Join(closeInherited(), limitFiles()); err != nil {
+	if err := errors.Join(closeInherited(), limitFiles(), confine.NoCore()); err != nil {
 		return err
 	}
 	return (&shim{host: thisHost, log: log, ended: make(chan string, 1)}).run(conn)

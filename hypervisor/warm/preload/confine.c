@@ -90,6 +90,8 @@ int confine(const struct request *r, const struct fds *f, char text[TEXT]) {
 		struct rlimit l = {r->file_size, r->file_size};
 		if (setrlimit(RLIMIT_FSIZE, &l)) return failed(text, "limit the size of files");
 	}
+	struct rlimit none = {0, 0}; // a dump of a pod's memory is the host's to keep from everybody
+	if (setrlimit(RLIMIT_CORE, &none)) return failed(text, "allow no core dumps");
 	if (setsid() < 0) return failed(text, "begin a session");
 	if ((err = become(r, text)) || (err = own_sockets(r, text))) return err;
 	if (f->landlock >= 0 && (syscall(SYS_landlock_restrict_self, f->landlock, 0) || close(f->landlock)))

@@ -170,7 +170,8 @@ static int receive(int *fd, int *n, char text[TEXT]) {
 		char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
 	} room;
 	struct iovec v = {&request, sizeof request};
-	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = &room, .msg_controllen = sizeof room};
+	// Not all of the room, which is rounded up and takes one more than fd does: the kernel closes those beyond it.
+	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = &room, .msg_controllen = CMSG_LEN(MAX_FDS * sizeof(int))};
 	ssize_t size;
 	*n = 0;
 	while ((size = recvmsg(control, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {}
@@ -178,6 +179,7 @@ static int receive(int *fd, int *n, char text[TEXT]) {
 	for (struct cmsghdr *h = CMSG_FIRSTHDR(&m); h; h = CMSG_NXTHDR(&m, h))
 		if (h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS) {
 			*n = (int)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+			if (*n > MAX_FDS) _exit(98); // no kernel does that
 			memcpy(fd, CMSG_DATA(h), (size_t)*n * sizeof(int));
 		}
 	errno = EINVAL;
