@@ -87,6 +87,9 @@ func TestPod(t *testing.T) {
 	}
 	confined(t, o, int(st.VmPid))
 	sealed(t, c.PID())
+	for _, pid := range []int{int(st.VmPid), c.PID()} {
+		leavesNothing(t, pid)
+	}
 	id, err := procid.Of(c.PID())
 	if err != nil {
 		t.Fatal(err)
@@ -450,6 +453,24 @@ func sealed(t *testing.T, pid int) {
 	for _, path := range threads {
 		if status := read(path); status != "" && !strings.Contains(status, "\nSeccomp_filters:\t2\n") {
 			t.Errorf("%s: %s", path, status)
+		}
+	}
+}
+
+// leavesNothing checks that a process leaves no core dump, and has no file of its cgroup open.
+func leavesNothing(t *testing.T, pid int) {
+	t.Helper()
+	limits := strings.Join(strings.Fields(read(fmt.Sprintf("/proc/%d/limits", pid))), " ")
+	if !strings.Contains(limits, "Max core file size 0 0 bytes") {
+		t.Errorf("the limits of process %d are %s", pid, limits)
+	}
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil || len(files) == 0 {
+		t.Errorf("no files of process %d: %v", pid, err)
+	}
+	for _, file := range files {
+		if path, _ := os.Readlink(file); strings.HasPrefix(path, "/sys/") { // one that was closed meanwhile is none
+			t.Errorf("process %d has %s open", pid, path)
 		}
 	}
 }
