@@ -141,19 +141,25 @@ const (
 	NetworkHostLoopback = network.KindHostLoopback
 )
 
-// ParsePort reads a port as it is published: "[IP:]HOST:POD".
-func ParsePort(text string) (network.Port, error) { return network.ParsePort(text) }
-
-// ParsePorts reads ports as ParsePort does. A host port of 0 becomes a free one at
-// once, so that the pod keeps it when its VM is replaced.
-func ParsePorts(texts []string) ([]network.Port, error) {
+// ReadPorts reads published ports as network.ParsePorts has them. A host port of 0 is one that is to be chosen.
+func ReadPorts(texts []string) ([]network.Port, error) {
 	var ports []network.Port
 	for _, text := range texts {
-		p, err := network.ParsePort(text)
+		some, err := network.ParsePorts(text)
 		if err != nil {
 			return nil, err
 		}
-		ports = append(ports, p)
+		ports = append(ports, some...)
+	}
+	return ports, nil
+}
+
+// ParsePorts is ReadPorts, in the same order. A host port of 0 becomes a free one at
+// once, so that the pod keeps it when its VM is replaced.
+func ParsePorts(texts []string) ([]network.Port, error) {
+	ports, err := ReadPorts(texts)
+	if err != nil {
+		return nil, err
 	}
 	return network.ChooseFree(ports)
 }

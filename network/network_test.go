@@ -10,33 +10,48 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestParsePort(t *testing.T) {
+func TestParsePorts(t *testing.T) {
 	for _, tc := range []struct {
-		in   string
-		want Port
-		err  string
+		in, err string
+		want    []Port
 	}{
-		{in: "8080:80", want: Port{HostPort: 8080, PodPort: 80, Protocol: "tcp"}},
-		{in: "0:80", want: Port{PodPort: 80, Protocol: "tcp"}},
-		{in: "0.0.0.0:8080:80", want: Port{HostIP: "0.0.0.0", HostPort: 8080, PodPort: 80, Protocol: "tcp"}},
-		{in: "[::1]:8080:80", want: Port{HostIP: "::1", HostPort: 8080, PodPort: 80, Protocol: "tcp"}},
-		{in: "80", err: "no pod port"},
-		{in: "x:80", err: "host port"},
-		{in: "80:0", err: "pod port"},
-		{in: "80:65536", err: "pod port"},
-		{in: "-1:80", err: "host port"},
-		{in: "example.org:80:80", err: "not an IP"},
-		{in: "", err: "no pod port"},
+		{in: "8080:80", want: []Port{{HostPort: 8080, PodPort: 80, Protocol: "tcp"}}},
+		{in: "0:80", want: []Port{{PodPort: 80, Protocol: "tcp"}}},
+		{in: "0.0.0.0:8080:80", want: []Port{{HostIP: "0.0.0.0", HostPort: 8080, PodPort: 80, Protocol: "tcp"}}},
+		{in: "[::1]:8080:80", want: []Port{{HostIP: "::1", HostPort: 8080, PodPort: 80, Protocol: "tcp"}}},
+		{in: "80", want: []Port{{PodPort: 80, Protocol: "tcp"}}},
+		{in: "127.0.0.1::80", want: []Port{{HostIP: "127.0.0.1", PodPort: 80, Protocol: "tcp"}}},
+		{in: "8080:80/tcp", want: []Port{{HostPort: 8080, PodPort: 80, Protocol: "tcp"}}},
+		{in: "53:5353/UDP", want: []Port{{HostPort: 53, PodPort: 5353, Protocol: "udp"}}},
+		{in: "8080-8081:80-81", want: []Port{
+			{HostPort: 8080, PodPort: 80, Protocol: "tcp"}, {HostPort: 8081, PodPort: 81, Protocol: "tcp"},
+		}},
+		{in: "80-81/udp", want: []Port{{PodPort: 80, Protocol: "udp"}, {PodPort: 81, Protocol: "udp"}}},
+		{in: "0:80-81", want: []Port{{PodPort: 80, Protocol: "tcp"}, {PodPort: 81, Protocol: "tcp"}}},
+		{in: "x:80", err: "host port: not a number"},
+		{in: "8080:0", err: "pod port: not a number from 1"},
+		{in: "8080:65536", err: "pod port: not a number"},
+		{in: "8080:-1", err: "pod port: not a number"},
+		{in: "host:8080:80", err: "not an IP"},
+		{in: "", err: "pod port: not a number"},
+		{in: "8080:80/sctp", err: "neither tcp nor udp"},
+		{in: "8080-8082:80-81", err: "3 ports of the host for 2 of the pod"},
+		{in: "8080:80-81", err: "1 ports of the host for 2 of the pod"},
+		{in: "8080-8081:80", err: "2 ports of the host for 1 of the pod"},
+		{in: "81-80", err: "empty"},
+		{in: "0-1:80-81", err: "empty"},
+		{in: "1-1000:1-1000", err: "more than 256"},
+		{in: "65535-65536:1-2", err: "host port: not a number"},
 	} {
-		got, err := ParsePort(tc.in)
+		got, err := ParsePorts(tc.in)
 		if tc.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("ParsePort(%q): error %v, want %q", tc.in, err, tc.err)
+				t.Errorf("ParsePorts(%q): error %v, want %q", tc.in, err, tc.err)
 			}
 			continue
 		}
 		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
-			t.Errorf("ParsePort(%q): %v %s", tc.in, err, diff)
+			t.Errorf("ParsePorts(%q): %v %s", tc.in, err, diff)
 		}
 	}
 }

@@ -43,32 +43,70 @@ var ErrPublish = errors.New("publish")
 // ErrPortInUse is returned for a port of the host that another program has.
 var ErrPortInUse = errors.New("port is in use")
 
-// ParsePort reads "[IP:]HOST:POD", each a port number; an IPv6 address stands
-// in brackets.
-func ParsePort(s string) (Port, error) {
-	bad := func(why string) (Port, error) {
-		return Port{}, fmt.Errorf("port %q: %s (use [IP:]HOST:POD)", s, why)
+// maxRange is how many ports a text of ParsePorts may name.
+const maxRange = 256
+
+// ParsePorts reads "[[IP:][HOST]:]POD[/tcp|/udp]", each a port number or a range, FIRST-LAST, and both ranges of one
+// length. Without HOST the port of the host is 0. An IPv6 address stands in brackets.
+func ParsePorts(s string) ([]Port, error) {
+	bad := func(why string) ([]Port, error) {
+		return nil, fmt.Errorf("port %q: %s (use [[IP:]HOST:]POD[/udp])", s, why)
 	}
-	i := strings.LastIndexByte(s, ':')
-	if i < 0 {
-		return bad("no pod port")
+	text, protocol, _ := strings.Cut(strings.ToLower(s), "/")
+	p := Port{Protocol: cmp.Or(protocol, "tcp")}
+	if p.Protocol != "tcp" && p.Protocol != "udp" {
+		return bad("the protocol is neither tcp nor udp")
 	}
-	host, podPort := s[:i], s[i+1:]
-	p := Port{Protocol: "tcp"}
+	host, podPort := "", text
+	if i := strings.LastIndexByte(text, ':'); i >= 0 {
+		host, podPort = text[:i], text[i+1:]
+	}
 	if j := strings.LastIndexByte(host, ':'); j >= 0 {
 		p.HostIP, host = strings.Trim(host[:j], "[]"), host[j+1:]
 		if net.ParseIP(p.HostIP) == nil {
 			return bad("the address is not an IP")
 		}
 	}
-	var err error
-	if p.HostPort, err = number(host, 0); err != nil {
-		return bad("host port: " + err.Error())
-	}
-	if p.PodPort, err = number(podPort, 1); err != nil {
+	first, n, err := ports(podPort, 1)
+	if err != nil {
 		return bad("pod port: " + err.Error())
 	}
-	return p, nil
+	firstHost, hosts := 0, n
+	if host != "" {
+		if firstHost, hosts, err = ports(host, 0); err != nil {
+			return bad("host port: " + err.Error())
+		}
+	}
+	switch {
+	case n > maxRange:
+		return bad(fmt.Sprintf("more than %d ports", maxRange))
+	case firstHost == 0 && host != "" && hosts == 1: // each gets one that is free
+	case hosts != n:
+		return bad(fmt.Sprintf("%d ports of the host for %d of the pod", hosts, n))
+	}
+	var list []Port
+	for i := range n {
+		one := p
+		one.PodPort = first + i
+		if firstHost > 0 {
+			one.HostPort = firstHost + i
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+// ports reads a port or a range of ports.
+func ports(s string, least int) (first, n int, err error) {
+	from, to, isRange := strings.Cut(s, "-")
+	if first, err = number(from, least); err != nil || !isRange {
+		return first, 1, err
+	}
+	last, err := number(to, 1)
+	if err == nil && (first < 1 || last < first) {
+		err = fmt.Errorf("the range %s is empty", s)
+	}
+	return first, last - first + 1, err
 }
 
 func number(s string, least int) (int, error) {

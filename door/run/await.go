@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,8 +28,12 @@ func (s *server) await(r *http.Request) (any, error) {
 		return nil, err
 	}
 	result := api.Result{Pod: e.Key()}
-	if req.For == "delete" {
+	switch req.For {
+	case "delete":
 		return result, e.awaitGone(r.Context())
+	case "running":
+		result.Failed, err = e.awaitRunning(r.Context())
+		return result, err
 	}
 	met, err := condition(req.For)
 	if err != nil {
@@ -74,15 +79,47 @@ func (e *entry) awaitGone(ctx context.Context) error {
 	}
 }
 
+// awaitRunning waits until the pod is up, or has succeeded. It returns how the pod has failed, if it has.
+func (e *entry) awaitRunning(ctx context.Context) (*api.Ended, error) {
+	var up state.Up
+	for {
+		ended, gone := e.Ended(), e.Removed()
+		status, changed := e.Watch()
+		over := e.HasEnded()
+		failed := state.Crashing(e.Given(), status)
+		switch {
+		case status.Phase == corev1.PodSucceeded:
+			return nil, nil
+		case over && !state.Queued(status):
+			end := e.end()
+			return &end, nil
+		case gone:
+			return nil, errclass.With(api.ErrNotFound, fmt.Errorf("pod %s was removed before it ran", e.Key()))
+		case failed != nil:
+			return failed, nil
+		}
+		left, is := up.Left(e.Given(), status, time.Now())
+		if is && left <= 0 {
+			return nil, nil
+		}
+		var held <-chan time.Time
+		if is {
+			held = time.After(left)
+		}
+		select {
+		case <-changed:
+		case <-held:
+		case <-ended:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // condition reads what is waited for, see api.AwaitRequest.
 func condition(text string) (met func(*entry) (bool, error), err error) {
 	kind, rest, _ := strings.Cut(text, "=")
 	switch kind {
-	case "running":
-		return func(e *entry) (bool, error) {
-			status := e.Status()
-			return status.Phase == corev1.PodSucceeded || conditionIs(status, string(corev1.PodReady), "True"), nil
-		}, nil
 	case "condition":
 		name, want, given := strings.Cut(rest, "=")
 		if !given {

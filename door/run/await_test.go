@@ -14,7 +14,7 @@ func TestConditions(t *testing.T) {
 		{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.PodInitialized, Status: corev1.ConditionFalse},
 	}})
 	for text, want := range map[string]bool{
-		"running": true, "condition=Ready": true, "condition=ready=true": true, "condition=Ready=False": false,
+		"condition=Ready": true, "condition=ready=true": true, "condition=Ready=False": false,
 		"condition=Initialized": false, "condition=Initialized=false": true, "condition=Absent": false,
 		"jsonpath={.status.phase}=Running": true, "jsonpath={.status.phase}=Failed": false, "jsonpath={.status.podIP}": true,
 		"jsonpath={.status.nominatedNodeName}": false, "jsonpath={.metadata.labels.app}=web": true, "jsonpath={.no.such}=x": false,

@@ -58,11 +58,17 @@ func (e *entry) toTheEnd(ctx context.Context, out send) error {
 
 // tellEnd sends how the pod ended.
 func (e *entry) tellEnd(out send) error {
+	end := e.end()
+	return out(api.Message{Ended: &end})
+}
+
+// end tells how the pod has ended.
+func (e *entry) end() api.Ended {
 	given, status := e.Given(), e.Status()
-	return out(api.Message{Ended: &api.Ended{
+	return api.Ended{
 		Pod: e.Name(), Phase: string(status.Phase), ExitCode: state.ExitCode(given, status),
 		Reason: state.Text(given, status), Message: state.EndMessage(given, status),
-	}})
+	}
 }
 
 // outboxLimit bounds the messages that wait for a reader; the oldest go first.

@@ -176,10 +176,19 @@ func (p puller) PullImage(
 	return img.ID, err
 }
 
-// ImageStatus looks a name up as the pod's command means it.
+// ImageStatus looks a name up as the pod's command means it. What is the name of no image may be an id, or begin one.
 func (p puller) ImageStatus(ctx context.Context, spec *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
-	if img, err := p.images(spec.GetUserSpecifiedImage()).Resolve(spec.GetImage()); err == nil {
-		spec = &runtimeapi.ImageSpec{Image: img.ID, UserSpecifiedImage: spec.GetUserSpecifiedImage()}
+	written := spec.GetUserSpecifiedImage()
+	store := p.images(written)
+	img, err := store.Resolve(spec.GetImage())
+	if errors.Is(err, image.ErrNotFound) && written != "" {
+		img, err = store.Resolve(written)
+	}
+	if errors.Is(err, image.ErrAmbiguous) {
+		return nil, err
+	}
+	if err == nil {
+		spec = &runtimeapi.ImageSpec{Image: img.ID, UserSpecifiedImage: written}
 	}
 	return p.ImageManagerService.ImageStatus(ctx, spec, verbose)
 }

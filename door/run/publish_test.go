@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/manifest"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
@@ -18,7 +20,8 @@ spec: {containers: [{name: c, image: i}]}
 
 // A host port of 0 is one that is free, and which is told.
 func TestPublishOnAFreePort(t *testing.T) {
-	req := api.RunRequest{Manifests: []api.Manifest{{Name: "f", YAML: onePod}}, Ports: []string{"0:80", "8080:81", "[::1]:0:82"}}
+	req := api.RunRequest{Manifests: []api.Manifest{{Name: "f", YAML: onePod}}}
+	req.Ports = []string{"0:80", "8080-8081:81-82", "[::1]:0:82", "53/udp"}
 	found, err := manifest.Read(req.Manifests, podapi.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -28,15 +31,16 @@ func TestPublishOnAFreePort(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := list[0].Ports
-	if len(got) != 3 || got[0].HostPort == 0 || got[1].HostPort != 8080 || got[2].HostPort == 0 || got[2].HostIp != "::1" {
+	if len(got) != 5 || got[0].HostPort == 0 || got[1].HostPort != 8080 || got[2].HostPort != 8081 || got[3].HostPort == 0 ||
+		got[3].HostIp != "::1" || got[4].HostPort == 0 || got[4].Protocol != runtimeapi.Protocol_UDP {
 		t.Fatalf("ports %v", got)
 	}
 	var told []string
 	if err := tellChosen(req, list, func(m api.Message) error { told = append(told, m.Notice); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("port 80 of the pod is published at 127.0.0.1:%d; port 82 of the pod is published at [::1]:%d",
-		got[0].HostPort, got[2].HostPort)
+	want := fmt.Sprintf("port 80 of the pod is published at 127.0.0.1:%d; port 82 of the pod is published at [::1]:%d; "+
+		"port 53 of the pod is published at 127.0.0.1:%d/udp", got[0].HostPort, got[3].HostPort, got[4].HostPort)
 	if text := strings.Join(told, "; "); text != want {
 		t.Errorf("told %q, want %q", text, want)
 	}

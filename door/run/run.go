@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -170,6 +172,9 @@ type newPod struct {
 // records makes the pods of a request ready to be run.
 func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 	var list []newPod
+	if req.Deadline < 0 || req.Deadline > math.MaxInt32 {
+		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("deadline %d: must be 0 to %d seconds", req.Deadline, math.MaxInt32))
+	}
 	if req.HostLoopback {
 		if req.Network != "" && req.Network != string(engine.NetworkUser) {
 			return nil, errclass.With(api.ErrInvalid, fmt.Errorf("--allow-host-loopback is for the network user, not %s", req.Network))
@@ -179,6 +184,9 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 	all := manifest.Objects(found)
 	for _, p := range found.Pods {
 		p.UID = uuid.NewUUID()
+		if own := p.Spec.ActiveDeadlineSeconds; req.Deadline > 0 && (own == nil || *own > req.Deadline) {
+			p.Spec.ActiveDeadlineSeconds = &req.Deadline
+		}
 		p.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 		list = append(list, newPod{manager.Record{
 			Pod: p, Network: req.Network, Template: req.Template, Warm: req.Warm, Accel: req.Accel,
@@ -197,7 +205,8 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 	}
 	for _, p := range ports {
 		list[0].Ports = append(list[0].Ports, &runtimeapi.PortMapping{
-			Protocol: runtimeapi.Protocol_TCP, HostIp: p.HostIP, HostPort: int32(p.HostPort), ContainerPort: int32(p.PodPort),
+			Protocol: runtimeapi.Protocol(runtimeapi.Protocol_value[strings.ToUpper(p.Protocol)]),
+			HostIp:   p.HostIP, HostPort: int32(p.HostPort), ContainerPort: int32(p.PodPort),
 		})
 	}
 	return list, nil
@@ -272,13 +281,19 @@ func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
 
 // tellChosen tells which ports were chosen for those of the request that name none.
 func tellChosen(req api.RunRequest, pods []newPod, out send) error {
-	for i, text := range req.Ports {
-		wanted, err := engine.ParsePort(text)
-		if err != nil || wanted.HostPort != 0 {
+	wanted, err := engine.ReadPorts(req.Ports)
+	if err != nil {
+		return errclass.With(api.ErrInvalid, err)
+	}
+	for i, w := range wanted {
+		if w.HostPort != 0 {
 			continue
 		}
 		chosen := pods[0].Ports[i]
 		address := net.JoinHostPort(chosen.HostIp, strconv.Itoa(int(chosen.HostPort)))
+		if w.Datagrams() {
+			address += "/udp"
+		}
 		notice := fmt.Sprintf("port %d of the pod is published at %s", chosen.ContainerPort, address)
 		if err := out(api.Message{Notice: notice}); err != nil {
 			return err

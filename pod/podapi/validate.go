@@ -120,8 +120,8 @@ func (c checker) ports(ports []corev1.ContainerPort, at string, hostPorts map[st
 		if port.HostPort < 0 || port.HostPort > 65535 {
 			c.fault(at+"hostPort", "%d is not between 1 and 65535", port.HostPort)
 		}
-		if port.Protocol != corev1.ProtocolTCP {
-			c.fault(at+"hostPort", "only TCP is published yet, not %s", port.Protocol)
+		if port.Protocol == corev1.ProtocolSCTP {
+			c.fault(at+"hostPort", "TCP and UDP are published, not SCTP")
 		}
 		key := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort)
 		if hostPorts[key] {

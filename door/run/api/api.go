@@ -80,6 +80,8 @@ type RunRequest struct {
 	Accel        string `json:"accel,omitempty"`
 	// Volumes are made if they are missing.
 	Volumes []string `json:"volumes,omitempty"`
+	// Deadline is how long each pod may be active, in seconds; 0 leaves that to the pod's activeDeadlineSeconds.
+	Deadline int64 `json:"deadline,omitempty"`
 }
 
 // Manifest is one file of YAML documents.
@@ -290,7 +292,8 @@ type StopRequest struct {
 
 // AwaitRequest waits for a condition of a pod: "delete", "condition=NAME[=STATUS]",
 // "jsonpath=TEMPLATE[=VALUE]" as kubectl wait has them, or "running": ready, or ended
-// well. That a pod has ended which will not meet its condition is ErrConflict.
+// well. That a pod has ended which will not meet its condition is ErrConflict; of "running" it is Result.Failed, and
+// so is a container that ends again and again.
 type AwaitRequest struct {
 	For string `json:"for"`
 }
@@ -311,6 +314,8 @@ type UpdateRequest struct {
 type Result struct {
 	Pod      string `json:"pod,omitempty"`
 	ExitCode int    `json:"exitCode,omitempty"`
+	// Failed, if not nil, is how a pod failed that was awaited to run.
+	Failed *Ended `json:"failed,omitempty"`
 }
 
 // Image is a line of image ls.

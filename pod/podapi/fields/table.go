@@ -230,7 +230,7 @@ var table = map[string]Entry{
 	"Probe.terminationGracePeriodSeconds": honoured(),
 
 	"ContainerPort.name":          honoured(),
-	"ContainerPort.hostPort":      honoured("published on the host, TCP only"),
+	"ContainerPort.hostPort":      honoured("published on the host, TCP and UDP"),
 	"ContainerPort.containerPort": honoured(),
 	"ContainerPort.protocol":      honoured(),
 	"ContainerPort.hostIP":        honoured("where nothing is said the host's loopback"),
