@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func exit(a *app.App, cmd *cobra.Command, err error) int {
 	switch {
 	case e != nil && e.ExitCode != 0:
 		return e.ExitCode
-	case cmd.Name() == "run" || cmd.Name() == "exec" || cmd.Name() == "attach":
+	case slices.Contains([]string{"run", "exec", "attach", "debug"}, cmd.Name()):
 		return 125
 	}
 	return 1

@@ -37,7 +37,9 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "x.yaml", "-q", "-e", "A=1"}, "--env: for an image only"},
 		{[]string{"run", "-v", "a:b", "busybox"}, "\"b\" is no absolute path in the pod"},
 		{[]string{"run", "--wait", "x.yaml"}, "--wait is for -d"},
-		{[]string{"run", "--timeout", "1s", "x.yaml"}, "--timeout is for --wait"},
+		{[]string{"run", "--wait-timeout", "1s", "x.yaml"}, "--wait-timeout is for --wait; --timeout ends the pods"},
+		{[]string{"run", "--timeout", "soon", "x.yaml"}, "give a number of seconds, or a duration as 5m"},
+		{[]string{"run", "-it", "busybox", "sh"}, "-t needs a terminal on stdin"},
 		{[]string{"run"}, "run: FILE or IMAGE is missing (see bulkhead run --help)"},
 		{[]string{"run", "--accel", "hvf", "x.yaml"}, `--accel "hvf": use auto or kvm or tcg`},
 	} {

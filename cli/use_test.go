@@ -41,6 +41,7 @@ func TestUse(t *testing.T) {
 }
 
 func (u *user) runsImages(t *testing.T) {
+	id := u.must("", "image", "ls", "-o", "jsonpath={.items[0].id}")[:12]
 	for _, tc := range []struct {
 		name, stdin, out string
 		args             []string
@@ -54,6 +55,18 @@ func (u *user) runsImages(t *testing.T) {
 		},
 		{name: "an entrypoint", args: []string{"--entrypoint", `["sh","-c"]`, busybox, "exit 4"}, code: 4},
 		{name: "stdin", stdin: "typed\n", args: []string{"-i", busybox, "sh", "-c", "echo begun; cat; exit 3"}, out: "begun\ntyped\n", code: 3},
+		{
+			name: "podman's flags",
+			args: []string{
+				"--read-only", "--tmpfs", "/t:exec", "--cap-drop", "all", "--hostname", "web.example.org", "--init", "--memory", "6m",
+				busybox, "--", "sh", "-c",
+				"touch /x 2>/dev/null || touch /run/x /tmp/x /t/x && hostname && grep CapEff /proc/self/status && cut -c-15 /proc/1/cmdline",
+			},
+			out: "web.example.org\nCapEff:\t0000000000000000\nbulkhead-holder\n",
+		},
+		{name: "an id", args: []string{id, "echo", "found"}, out: "found\n"},
+		{name: "too long", args: []string{"--timeout", "1", "--stop-timeout", "1", busybox, "sleep", "1000"}, code: 255},
+		{name: "a terminal that is none", args: []string{"-it", busybox, "sh"}, code: 125},
 		{name: "no such image", args: []string{"--pull", "never", "localhost/nosuch:1"}, code: 125},
 	} {
 		out, stderr, code := u.run(tc.stdin, append([]string{"run", "-q", "--rm"}, tc.args...)...)
@@ -61,6 +74,7 @@ func (u *user) runsImages(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q, %q", tc.name, code, out, stderr)
 		}
 	}
+	u.waitsForFailures(t)
 	u.must("", "run", "-dq", "--name", "sleeper", "--memory", "64m", busybox, "sleep", "1000")
 	if out := u.must("", "inspect", "sleeper", "-o", "jsonpath={.spec.containers[0].resources.limits.memory}"); out != "64Mi" {
 		t.Errorf("the limit is %q", out)
@@ -79,6 +93,24 @@ func (u *user) runsImages(t *testing.T) {
 		t.Errorf("describe: %s", out)
 	}
 	u.must("", "rm", "-f", "sleeper")
+}
+
+// waitsForFailures has run --wait tell of pods that fail when they have begun.
+func (u *user) waitsForFailures(t *testing.T) {
+	for _, tc := range []struct {
+		name, restart, script, want string
+		code                        int
+	}{
+		{"once", "no", "exit 7", "it has ended with code 7", 7},
+		{"again", "always", "exit 6", "with code 6 at last", 6},
+		{"well", "no", "true", "", 0},
+	} {
+		_, stderr, code := u.run("", "run", "-dq", "--wait", "--restart", tc.restart, "--name", tc.name, busybox, "sh", "-c", tc.script)
+		if code != tc.code || !strings.Contains(stderr, tc.want) {
+			t.Errorf("%s: exit code %d, %q", tc.name, code, stderr)
+		}
+		u.must("", "rm", "-f", tc.name)
+	}
 }
 
 func (u *user) usesWorkload(t *testing.T) {

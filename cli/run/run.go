@@ -4,7 +4,7 @@ package run
 import (
 	"errors"
 	"fmt"
-	"time"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -12,13 +12,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/podlog"
 	"github.com/bulkhead-project/bulkhead/cli/internal/progress"
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
+	"github.com/bulkhead-project/bulkhead/cli/run/container"
+	"github.com/bulkhead-project/bulkhead/cli/session"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 // Command is the command run.
 func Command(a *app.App) *cobra.Command {
 	var req api.RunRequest
-	var image imageFlags
+	var image container.Flags
 	r := &runner{app: a}
 	quiet := false
 	cmd := &cobra.Command{
@@ -26,8 +28,9 @@ func Command(a *app.App) *cobra.Command {
 		Short:      "Run the pods of YAML documents (- for stdin), or an image",
 		SuggestFor: []string{"apply", "create", "play"},
 		Long: `Run the pods of YAML documents, or a pod of one image, each in a virtual machine of
-its own. A first argument that ends in .yaml, .yml or .json, that is there as a file, or
-that is - means files; every other one is an image, which is pulled when it is missing.
+its own. A first argument that ends in .yaml, .yml or .json, that begins with / or a dot, or
+that is - means files; every other one is an image, which is pulled when it is missing, or
+the id of one that is here.
 
 In the foreground the output is streamed, Ctrl-C ends the pods with their grace
 period (twice: at once), and the exit code is the container's. A foreground run
@@ -62,19 +65,24 @@ and BULKHEAD_DEFAULT_CPUS, where the engine is started, set other defaults.`,
 				fmt.Fprintln(a.Err, "bulkhead: "+text.Plain(note))
 			}
 			if isFile {
-				if err := refuse(cmd); err != nil {
+				if err := container.Refuse(cmd); err != nil {
 					return err
 				}
 				req.Manifests, err = a.Manifests(args)
 			} else {
+				if o := (session.Options{TTY: image.Stdin && image.TTY && !req.Detach}); o.Check() != nil {
+					return o.Check()
+				}
+				image.SeccompDir = filepath.Join(a.Roots.Data, "seccomp")
 				var m api.Manifest
-				m, err = image.manifest(args[0], args[1:])
-				req.Manifests, req.Volumes, r.stdin = []api.Manifest{m}, image.volumes.names(), image.stdin
+				m, err = image.Manifest(args[0], args[1:])
+				req.Manifests, req.Volumes, r.stdin = []api.Manifest{m}, image.Volumes(), image.Stdin
 			}
 			if err != nil {
 				return err
 			}
 			r.bars, r.printer = progress.New(a.Err, quiet), podlog.New(a.Out, a.Err)
+			req.Deadline = int64(r.timeout)
 			return r.run(cmd.Context(), req)
 		},
 	}
@@ -83,7 +91,8 @@ and BULKHEAD_DEFAULT_CPUS, where the engine is started, set other defaults.`,
 	f.BoolVarP(&req.Detach, "detach", "d", false, "leave the pods running and print their names")
 	f.BoolVar(&req.IgnoreUnsupported, "ignore-unsupported", false, "skip what only a cluster can have: Service, Ingress, Namespace …")
 	f.BoolVar(&r.wait, "wait", false, "with -d: return when the pods are ready, or have succeeded")
-	f.DurationVar(&r.timeout, "timeout", 5*time.Minute, "with --wait: how long to wait")
+	f.DurationVar(&r.patience, "wait-timeout", defaultPatience, "with --wait: how long to wait")
+	f.Var(&r.timeout, "timeout", "stop each pod after so long, in seconds or as 5m, and exit with 255; 0 is never")
 	f.BoolVar(&req.Remove, "rm", false, "remove each pod when it has ended")
 	f.StringArrayVarP(&req.Ports, "publish", "p", nil,
 		"publish a port: [IP:]HOST:POD (IP is 127.0.0.1 unless given, HOST 0 is one that is free)")
@@ -95,6 +104,6 @@ and BULKHEAD_DEFAULT_CPUS, where the engine is started, set other defaults.`,
 	f.StringVar(&req.Accel, "accel", "auto", "accelerator: auto, kvm or tcg")
 	f.BoolVar(&r.timings, "timings", false, "print how the VM was made, and what each phase of the start cost")
 	f.BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
-	image.add(f)
+	image.Add(f)
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -24,15 +25,17 @@ type runner struct {
 	timings bool
 	stdin   bool // is for the container that asks for it
 	wait    bool // until detached pods are ready
-	timeout time.Duration
 	bars    *progress.Bars
 	printer *podlog.Printer
 	step    string // the last that was said
+
+	patience time.Duration // of wait
+	timeout  seconds       // after which a pod is stopped
 	// attached is how the only container that is interactive is attached to.
 	attached *attachment
 
 	mu   sync.Mutex
-	pods []string // UIDs, in the order of their start
+	pods []api.Pod // in the order of their start
 	code int
 }
 
@@ -87,7 +90,7 @@ func (r *runner) interrupts(ctx context.Context, signals <-chan os.Signal, cance
 		case <-signals:
 		}
 		r.mu.Lock()
-		pods := append([]string(nil), r.pods...)
+		pods := slices.Clone(r.pods)
 		r.mu.Unlock()
 		if len(pods) == 0 || count > 1 {
 			cancel()
@@ -100,9 +103,9 @@ func (r *runner) interrupts(ctx context.Context, signals <-chan os.Signal, cance
 		case tty.IsTerminal(r.app.Err):
 			fmt.Fprintln(r.app.Err, "\nbulkhead: stopping; Ctrl-C again kills")
 		}
-		for _, uid := range pods {
+		for _, p := range pods {
 			stops.Go(func() {
-				if _, err := r.app.Stop(ctx, uid, stop); err != nil && !errors.Is(err, api.ErrNotFound) && ctx.Err() == nil {
+				if _, err := r.app.Stop(ctx, p.UID, stop); err != nil && !errors.Is(err, api.ErrNotFound) && ctx.Err() == nil {
 					fmt.Fprintln(r.app.Err, "bulkhead: stop: "+text.Plain(err.Error()))
 				}
 			})
@@ -125,7 +128,7 @@ func (r *runner) message(ctx context.Context, req api.RunRequest, m api.Message)
 	case m.Started != nil:
 		r.bars.Close()
 		r.mu.Lock()
-		r.pods = append(r.pods, m.Started.Pod.UID)
+		r.pods = append(r.pods, m.Started.Pod)
 		r.mu.Unlock()
 		r.printer.Add(m.Started.Pod.Name, m.Started.Containers)
 		if r.timings {
@@ -136,19 +139,32 @@ func (r *runner) message(ctx context.Context, req api.RunRequest, m api.Message)
 		} else if at := r.wanted(m.Started.Interactive); at != nil && r.attached == nil {
 			r.attached = at
 			r.attach(ctx, m.Started.Pod.UID, *m.Started.Interactive)
+		} else if in := m.Started.Interactive; in != nil && in.Stdin && in.TTY {
+			fmt.Fprintf(r.app.Err,
+				"bulkhead: container %s of pod %s reads a terminal, and this command has none: bulkhead attach -it -c %[1]s %[2]s\n",
+				text.Plain(in.Container), text.Plain(m.Started.Pod.Name))
 		}
 	case m.Log != nil:
 		return r.log(*m.Log)
 	case m.Ended != nil:
 		r.printer.Flush()
 		if m.Ended.ExitCode != 0 {
-			if r.code == 0 {
-				r.code = m.Ended.ExitCode
-			}
-			if text := endText(*m.Ended); text != "" {
-				fmt.Fprintf(r.app.Err, "bulkhead: pod %s: %s\n", m.Ended.Pod, text)
-			}
+			r.failed(*m.Ended)
 		}
 	}
 	return nil
+}
+
+// failed tells of a pod that has failed, and keeps the code of the first.
+func (r *runner) failed(end api.Ended) {
+	if r.code == 0 {
+		r.code = end.ExitCode
+	}
+	text := endText(end)
+	if text == "" && r.wait { // where no output of the pod's says why
+		text = fmt.Sprintf("it has ended with code %d (bulkhead logs %s)", end.ExitCode, end.Pod)
+	}
+	if text != "" {
+		fmt.Fprintf(r.app.Err, "bulkhead: pod %s: %s\n", end.Pod, text)
+	}
 }

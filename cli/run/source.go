@@ -10,17 +10,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
-// sourceOf says whether run's first argument is taken for a file of documents or
-// for an image, and where it could be either a note that tells so.
+// sourceOf says whether run's first argument names a file of documents, by its ending or as a path, or an image. note
+// tells of a file that is there and is not read.
 func sourceOf(arg string) (isFile bool, note string) {
 	if app.IsFile(arg) || strings.HasPrefix(arg, "/") || strings.HasPrefix(arg, ".") {
 		return true, "" // no image is called so
 	}
-	if _, err := os.Stat(arg); err != nil {
-		return false, ""
+	if info, err := os.Stat(arg); err == nil && info.Mode().IsRegular() {
+		note = fmt.Sprintf("%s is taken for an image; for the file of that name write ./%[1]s", arg)
 	}
-	return true, fmt.Sprintf(
-		"%s is taken for a file, because it is there: write docker.io/library/%[1]s, or another whole name, for an image", arg)
+	return false, note
 }
 
 // files takes what follows the first file: more files and flags, in any order.

@@ -13,13 +13,17 @@ func TestSourceOf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Mkdir("nginx", 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for arg, want := range map[string]struct{ isFile, noted bool }{
 		"-":                        {isFile: true},
 		"missing.yaml":             {isFile: true},
 		"missing.JSON":             {isFile: true},
 		"dir/a.yml":                {isFile: true},
 		"./pod":                    {isFile: true},
-		"busybox":                  {isFile: true, noted: true},
+		"./nginx":                  {isFile: true},
+		"busybox":                  {noted: true},
 		"nginx":                    {},
 		"localhost/app:1.2":        {},
 		"docker.io/library/alpine": {},
@@ -28,7 +32,7 @@ func TestSourceOf(t *testing.T) {
 		if isFile != want.isFile || (note != "") != want.noted {
 			t.Errorf("%s: file %v, %q", arg, isFile, note)
 		}
-		if want.noted && !strings.Contains(note, "taken for a file") {
+		if want.noted && !strings.Contains(note, "write ./busybox") {
 			t.Errorf("%s: %q", arg, note)
 		}
 	}

@@ -4,32 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
+// defaultPatience is how long --wait waits.
+const defaultPatience = 5 * time.Minute
+
 // valid says whether the flags go together.
 func (r *runner) valid(cmd *cobra.Command, req api.RunRequest) error {
 	switch {
 	case r.wait && !req.Detach:
 		return errors.New("--wait is for -d: a foreground run waits for the end")
-	case !r.wait && cmd.Flags().Changed("timeout"):
-		return errors.New("--timeout is for --wait")
-	case r.timeout <= 0:
-		return fmt.Errorf("--timeout %v: give a duration greater than 0, as 5m", r.timeout)
+	case !r.wait && cmd.Flags().Changed("wait-timeout"):
+		return errors.New("--wait-timeout is for --wait; --timeout ends the pods")
+	case r.patience <= 0:
+		return fmt.Errorf("--wait-timeout %v: give a duration greater than 0, as 5m", r.patience)
 	}
 	return nil
 }
 
-// awaitReady waits until every pod that was started is ready or has succeeded.
+// awaitReady waits until every pod that was started is ready or has succeeded. It tells of each that has failed.
 func (r *runner) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	var errs []error
-	for _, uid := range r.pods {
-		_, err := r.app.Await(ctx, uid, "running")
+	for _, p := range r.pods {
+		failed, err := r.app.AwaitRunning(ctx, p.UID, p.Name)
+		if failed != nil {
+			r.failed(*failed)
+		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -31,7 +31,7 @@ a terminal, and the container runs on; without -t, Ctrl-C does.`,
 			if o.keys, err = parseKeys(keys); err != nil {
 				return err
 			}
-			if err := o.check(); err != nil {
+			if err := o.Check(); err != nil {
 				return err
 			}
 			req.Stdin = o.Stdin

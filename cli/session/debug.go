@@ -32,7 +32,7 @@ pod ends.`,
   bulkhead debug --image localhost/tools:1 web -- tcpdump -i eth0`,
 		Args: app.AtLeast("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
+			if err := o.Check(); err != nil {
 				return err
 			}
 			req.Stdin, req.TTY, req.Command = o.Stdin, o.TTY, args[1:]

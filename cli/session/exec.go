@@ -36,13 +36,13 @@ SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
 				return fmt.Errorf("name the command to run in pod %s", args[0])
 			}
 			if req.Env, err = app.Environment(env); err != nil {
-				return err
+				return fmt.Errorf("--env %w", err)
 			}
 			o := Options{Stdin: req.Stdin, TTY: req.TTY}
 			if o.keys, err = parseKeys(keys); err != nil {
 				return err
 			}
-			if err := o.check(); err != nil {
+			if err := o.Check(); err != nil {
 				return err
 			}
 			var s api.Stream

@@ -26,8 +26,8 @@ type Options struct {
 	keys  []byte // that end the session; the process lives on
 }
 
-// check says early what a session cannot have.
-func (o Options) check() error {
+// Check says early what a session cannot have.
+func (o Options) Check() error {
 	if o.TTY && !term.IsTerminal(int(os.Stdin.Fd())) {
 		return errors.New("-t needs a terminal on stdin: leave it out, or call this from one")
 	}

@@ -60,14 +60,14 @@ func Positive(flag string, d time.Duration) error {
 	return nil
 }
 
-// Environment completes the values of --env: NAME alone takes the variable of this
+// Environment completes variables as --env has them: NAME alone takes the variable of this
 // command, and is left out where there is none, as with podman.
 func Environment(given []string) (env []string, err error) {
 	for _, text := range given {
 		name, _, whole := strings.Cut(text, "=")
 		switch {
 		case name == "":
-			return nil, fmt.Errorf("--env %q: give NAME=VALUE", text)
+			return nil, fmt.Errorf("%q: give NAME=VALUE", text)
 		case whole:
 			env = append(env, text)
 		default:

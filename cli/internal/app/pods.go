@@ -81,3 +81,14 @@ func (a *App) Await(ctx context.Context, ref, condition string) (string, error) 
 	}
 	return touched, err
 }
+
+// AwaitRunning waits until a pod, of that uid and name, runs or has succeeded. It returns how the pod has failed, if it has.
+func (a *App) AwaitRunning(ctx context.Context, uid, name string) (failed *api.Ended, err error) {
+	var r api.Result
+	err = a.Client.Call(ctx, "POST", a.PodPath(uid, "await"), nil, api.AwaitRequest{For: "running"}, &r)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil, fmt.Errorf("%w waiting for pod %s to be ready (bulkhead describe %[2]s tells why; --wait-timeout sets the time)",
+			ErrTimeout, name)
+	}
+	return r.Failed, err
+}

@@ -3,6 +3,12 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
 )
@@ -13,4 +19,57 @@ func SignalExit(ctx context.Context) error {
 		return ExitError(128 + int(s.Signal))
 	}
 	return ctx.Err()
+}
+
+// The numbers of the real-time signals.
+const (
+	firstRealTime = 34
+	maxSignal     = 64
+)
+
+// Signal reads a flag's value: HUP, SIGHUP, RTMIN+1 or a number.
+func Signal(flag, typed string) (syscall.Signal, error) {
+	if n, err := strconv.Atoi(typed); err == nil && n >= 1 && n <= maxSignal {
+		return syscall.Signal(n), nil
+	}
+	name := strings.TrimPrefix(strings.ToUpper(typed), "SIG")
+	if n := unix.SignalNum("SIG" + name); n != 0 {
+		return n, nil
+	}
+	for n := firstRealTime; n <= maxSignal; n++ {
+		if realTime(n) == "SIG"+name {
+			return syscall.Signal(n), nil
+		}
+	}
+	return 0, fmt.Errorf("%s %q: give a signal's name, as HUP, or its number, 1 to %d", flag, typed, maxSignal)
+}
+
+// SignalName is the name of the signal that a flag gives, as a Pod has it: SIGHUP, SIGRTMIN+1.
+func SignalName(flag, typed string) (string, error) {
+	n, err := Signal(flag, typed)
+	if err != nil {
+		return "", err
+	}
+	name := unix.SignalName(n)
+	if n >= firstRealTime {
+		name = realTime(int(n))
+	}
+	if name == "" {
+		return "", fmt.Errorf("%s %q: the C library keeps that signal for itself; give another", flag, typed)
+	}
+	return name, nil
+}
+
+// realTime is the name of a real-time signal: the first half counts from the first, the others from the last.
+func realTime(n int) string {
+	switch up, down := n-firstRealTime, maxSignal-n; {
+	case up == 0:
+		return "SIGRTMIN"
+	case down == 0:
+		return "SIGRTMAX"
+	case up <= 15:
+		return fmt.Sprintf("SIGRTMIN+%d", up)
+	default:
+		return fmt.Sprintf("SIGRTMAX-%d", down)
+	}
 }

@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -21,4 +22,25 @@ func Quantity(typed string) (string, error) {
 	}
 	unit := map[string]string{"k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}[m[2]]
 	return m[1] + unit, nil
+}
+
+// leastMemory is the least that a limit of memory can be, in bytes: docker's. With less no container can be made.
+const leastMemory = 6 << 20
+
+// Memory is Quantity for a limit of memory, which may be too small.
+func Memory(typed string) (string, error) {
+	quantity, err := Quantity(typed)
+	if err != nil {
+		return "", err
+	}
+	n, unit := strings.TrimRight(quantity, "KMGTi"), strings.TrimLeft(quantity, "0123456789")
+	shift, known := map[string]int{"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}[unit]
+	bytes, err := strconv.ParseUint(n, 10, 64)
+	switch {
+	case !known || err != nil || bytes>>(64-shift) > 0 || bytes<<shift >= leastMemory:
+		return quantity, nil // the engine judges it
+	case unit == "":
+		return "", fmt.Errorf("%.64q is a number of bytes, and a container needs 6m: write %[1]sm for mebibytes", typed)
+	}
+	return "", fmt.Errorf("%.64q is too little: a container needs 6m", typed)
 }

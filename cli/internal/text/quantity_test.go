@@ -16,3 +16,18 @@ func TestQuantity(t *testing.T) {
 		}
 	}
 }
+
+func TestMemory(t *testing.T) {
+	for typed, want := range map[string]string{
+		"6m": "6Mi", "6291456": "6291456", "512m": "512Mi", "1Gi": "1Gi", "0.5Gi": "0.5Gi", "99999999999t": "99999999999Ti",
+	} {
+		if got, err := Memory(typed); got != want || err != nil {
+			t.Errorf("%s: %s, %v", typed, got, err)
+		}
+	}
+	for _, typed := range []string{"", "0", "512", "6291455", "5m", "6143k", "1024Ki"} {
+		if got, err := Memory(typed); err == nil {
+			t.Errorf("%q: %s", typed, got)
+		}
+	}
+}

@@ -1,4 +1,6 @@
-package run
+// Package container has the flags of run that describe the container of an image, as podman has
+// them, and makes the Pod that they mean.
+package container
 
 import (
 	"fmt"
@@ -8,29 +10,44 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// imageFlags are the flags of run that describe the container of an image; for
-// files the documents do that.
-type imageFlags struct {
-	stdin, tty                           bool
-	env                                  []string
-	volumes                              volumeFlags
-	name, cpus, memory, user             string
-	workdir, entrypoint, imagePullPolicy string
+// Flags describe the container of an image. For files the documents do that.
+type Flags struct {
+	// Stdin is -i: the container reads what this command reads.
+	Stdin bool
+	// TTY is -t.
+	TTY bool
+	// SeccompDir is the directory of the engine's seccomp profiles.
+	SeccompDir string
+
+	process  processFlags
+	limits   limitFlags
+	security securityFlags
+	identity identityFlags
+	ending   endingFlags
+	names    nameFlags
+	volumes  volumeFlags
 }
 
-func (f *imageFlags) add(flags *pflag.FlagSet) {
+// group is some of the flags. apply says what they mean in a Pod with one container.
+type group interface {
+	add(*pflag.FlagSet)
+	apply(*podDocument) error
+}
+
+func (f *Flags) groups() []group {
+	// The security's come after the volumes: where they mount, a read-only root needs nothing to write to.
+	return []group{&f.process, &f.limits, &f.identity, &f.ending, &f.names, &f.volumes, &f.security}
+}
+
+// Add adds the flags.
+func (f *Flags) Add(flags *pflag.FlagSet) {
 	of := pflag.NewFlagSet("", pflag.ContinueOnError)
-	of.BoolVarP(&f.stdin, "interactive", "i", false, "image: pass stdin on")
-	of.BoolVarP(&f.tty, "tty", "t", false, "image: give the container a terminal")
-	of.StringArrayVarP(&f.env, "env", "e", nil, "image: NAME=VALUE in the environment; NAME alone takes this command's")
-	of.StringVar(&f.name, "name", "", "image: name of the pod (default: the image's and some letters)")
-	of.StringVar(&f.cpus, "cpus", "", "image: limit of CPU: 1.5 is one and a half processors")
-	of.StringVarP(&f.memory, "memory", "m", "", "image: limit of memory: 512m; without one, half of the host's, from 512 MiB to 2 GiB")
-	of.StringVarP(&f.user, "user", "u", "", "image: user to run as: UID[:GID]")
-	of.StringVarP(&f.workdir, "workdir", "w", "", "image: working directory")
-	of.StringVar(&f.entrypoint, "entrypoint", "", `image: program in place of the image's own; '["sh","-c"]' for one with arguments`)
-	of.StringVar(&f.imagePullPolicy, "pull", "missing", "image: when to pull it: missing, always or never")
-	f.volumes.add(of)
+	of.BoolVarP(&f.Stdin, "interactive", "i", false, "image: pass stdin on")
+	of.BoolVarP(&f.TTY, "tty", "t", false, "image: give the container a terminal")
+	for _, g := range f.groups() {
+		g.add(of)
+	}
+	addAbsent(of)
 	of.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{ofImage: nil} })
 	flags.AddFlagSet(of)
 }
@@ -38,8 +55,8 @@ func (f *imageFlags) add(flags *pflag.FlagSet) {
 // ofImage marks the flags that are for an image.
 const ofImage = "image"
 
-// refuse names the flags that were given although the run is of files.
-func refuse(cmd *cobra.Command) error {
+// Refuse names the flags that were given although the run is of files.
+func Refuse(cmd *cobra.Command) error {
 	var given []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if _, yes := flag.Annotations[ofImage]; yes {
@@ -51,3 +68,6 @@ func refuse(cmd *cobra.Command) error {
 	}
 	return fmt.Errorf("%s: for an image only: the documents of a file say it themselves", strings.Join(given, ", "))
 }
+
+// Volumes are the volumes with names, which are made if they are missing.
+func (f *Flags) Volumes() []string { return f.volumes.names() }

@@ -1,4 +1,4 @@
-package run
+package container
 
 import (
 	"fmt"
@@ -19,29 +19,35 @@ import (
 // described is the pod that run makes of a command line for an image.
 func described(t *testing.T, line ...string) (api.Manifest, error) {
 	t.Helper()
-	var f imageFlags
+	f := Flags{SeccompDir: "/data/seccomp"}
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	flags.SetInterspersed(false)
-	f.add(flags)
+	f.Add(flags)
 	if err := flags.Parse(line); err != nil {
-		t.Fatal(err)
+		return api.Manifest{}, err
 	}
-	return f.manifest(flags.Arg(0), flags.Args()[1:])
+	return f.Manifest(flags.Arg(0), flags.Args()[1:])
+}
+
+// podOf is that pod as the engine reads it.
+func podOf(t *testing.T, line ...string) *corev1.Pod {
+	t.Helper()
+	m, err := described(t, line...)
+	if err != nil {
+		t.Fatalf("%v: %v", line, err)
+	}
+	found, err := podapi.Read(m.Name, []byte(m.YAML))
+	if err != nil {
+		t.Fatalf("%v: %v", line, err)
+	}
+	return found.Pods[0]
 }
 
 // TestImagePod has the pods of command lines read as the engine reads them.
 func TestImagePod(t *testing.T) {
 	t.Setenv("OURS", "from $here")
-	m, err := described(t, "-it", "--name", "web", "-e", "A=1=2", "-e", "OURS", "-e", "NOT_SET", "-u", "1000:50", "-w", "/srv",
+	pod := podOf(t, "-it", "--name", "web", "-e", "A=1=2", "-e", "OURS", "-e", "NOT_SET", "-u", "1000:50", "-w", "/srv",
 		"--cpus", "1.5", "-m", "512m", "--entrypoint", `["sh","-c"]`, "registry.example.org/app:1", "echo $(A)", "-x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := podapi.Read(m.Name, []byte(m.YAML))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod := found.Pods[0]
 	c := pod.Spec.Containers[0]
 	if pod.Name != "web" || pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
 		t.Errorf("%s, %s", pod.Name, pod.Spec.RestartPolicy)
@@ -72,15 +78,7 @@ func TestImageNames(t *testing.T) {
 		"busybox": "busybox", "docker.io/library/nginx:1.27": "nginx", "localhost:5000/My_App@sha256:0123": "my-app",
 		"r.example.org/" + strings.Repeat("long", 20): strings.Repeat("long", 12) + "lo", "r.example.org/___": "container",
 	} {
-		m, err := described(t, image)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found, err := podapi.Read(m.Name, []byte(m.YAML))
-		if err != nil {
-			t.Fatalf("%s: %v", image, err)
-		}
-		p := found.Pods[0]
+		p := podOf(t, image)
 		if p.Spec.Containers[0].Name != want || len(p.Name) != len(want)+6 || !strings.HasPrefix(p.Name, want+"-") {
 			t.Errorf("%s: pod %s, container %s", image, p.Name, p.Spec.Containers[0].Name)
 		}
@@ -102,6 +100,34 @@ func TestBadImageFlags(t *testing.T) {
 		{"--entrypoint", "[]", "give a program"},
 		{"--env", "=x", "NAME=VALUE"},
 		{"--pull", "newer", "missing or always or never"},
+		{"--env-file", "/not/there", "no such file"},
+		{"--group-add", "audio", "the number of a group"},
+		{"--memory", "512", `"512" is a number of bytes, and a container needs 6m: write 512m`},
+		{"--memory", "5m", "too little: a container needs 6m"},
+		{"--memory", "1024Ki", "too little"},
+		{"--security-opt", "seccomp=../up.json", "must lie in /data/seccomp"},
+		{"--security-opt", "seccomp=", "must lie in /data/seccomp"},
+		{"--security-opt", "apparmor=docker-default", "no AppArmor profile"},
+		{"--security-opt", "label=type:x", "no SELinux policy"},
+		{"--security-opt", "mask=/proc/x", "single paths"},
+		{"--security-opt", "no-new-privs", "use no-new-privileges"},
+		{"--sysctl", "net.core.somaxconn", "NAME=VALUE"},
+		{"--label", "=x", "KEY=VALUE"},
+		{"--label-file", "/not/there", "no such file"},
+		{"--annotation", "=x", "KEY=VALUE"},
+		{"--stop-timeout", "-1", "0 seconds or more"},
+		{"--stop-signal", "NOSUCH", "a signal's name"},
+		{"--stop-signal", "32", "keeps that signal"},
+		{"--restart", "on-failure:3", "does not count"},
+		{"--restart", "sometimes", "use no, on-failure or always"},
+		{"--hostname", "Web_1", "lower-case letters"},
+		{"--add-host", "db", "NAME:IP"},
+		{"--add-host", "db:host-gateway", "NAME:IP"},
+		{"--dns", "dns.example.org", "IP of a name server"},
+		{"--tmpfs", "/x:tmpcopyup", "begins empty"},
+		{"--tmpfs", "/x:mode=999", "octal"},
+		{"--tmpfs", "/x:uid=5", "use size="},
+		{"--tmpfs", "x", "no absolute path"},
 	} {
 		if _, err := described(t, tc.flag, tc.value, "busybox"); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s %s: %v", tc.flag, tc.value, err)
@@ -162,6 +188,8 @@ func TestVolumesRefused(t *testing.T) {
 		"/:b":           "no absolute path",
 		"/:/b:exec":     `option "exec"`,
 		"/:/b:ro:x":     "more than",
+		`/:\:b`:         "no absolute path",
+		"/:/b:noexec":   "",
 		"/not/there:/b": "no such file",
 		"/:/b ":         "",
 		"a:/b:nocopy":   "",
@@ -181,6 +209,8 @@ func TestVolumesRefused(t *testing.T) {
 		"type=tmpfs,dst=/x,cache=none":         "cache is for",
 		"type=bind,src=/,dst=/x,volume-nocopy": "volumes with names",
 		"type=bind,src=/,dst=/x,foo=bar":       `"foo" is not known`,
+		`type=bind,"src=/,dst=/x`:              "in quotes",
+		"type=bind,src=/,dst=/x,noexec=1":      `"noexec" is not known`,
 	} {
 		var f volumeFlags
 		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)

@@ -1,4 +1,4 @@
-package run
+package container
 
 import (
 	"errors"
@@ -15,63 +15,37 @@ import (
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
-// The part of a Pod that tells of volumes.
-type (
-	volume struct {
-		Name     string    `json:"name"`
-		HostPath *hostPath `json:"hostPath,omitempty"`
-		EmptyDir *emptyDir `json:"emptyDir,omitempty"`
-		Claim    *claim    `json:"persistentVolumeClaim,omitempty"`
-	}
-	claim struct {
-		Name string `json:"claimName"`
-	}
-	hostPath struct {
-		Path string `json:"path"`
-		Type string `json:"type,omitempty"`
-	}
-	emptyDir struct {
-		Medium    string `json:"medium,omitempty"`
-		SizeLimit string `json:"sizeLimit,omitempty"`
-	}
-	volumeMount struct {
-		Name      string `json:"name"`
-		MountPath string `json:"mountPath"`
-		ReadOnly  bool   `json:"readOnly,omitempty"`
-	}
-	volumeDevice struct {
-		Name       string `json:"name"`
-		DevicePath string `json:"devicePath"`
-	}
-)
-
 // mounted is one thing that a container gets at a place of its own.
 type mounted struct {
 	from     volume // without its name
 	at       string
 	readOnly bool
-	cache    string // empty is as the engine likes
-	noCopy   bool   // a volume stays empty that is so
-	access   string // what the pod may do with a device, of "rwm"; empty for what is none
+	cache    string   // empty is as the engine likes
+	noCopy   bool     // a volume stays empty that is so
+	access   string   // what the pod may do with a device, of "rwm"; empty for what is none
+	options  []string // of the mount: noexec, nosuid, nodev
 }
 
 // volumeName is what volumes are called, as with podman. What is none has to be a path.
 var volumeName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
-// volumeFlags are -v and --mount, in their order.
+// volumeFlags are -v, --mount, --tmpfs and --device, in their order.
 type volumeFlags struct{ all []mounted }
 
 func (f *volumeFlags) add(flags *pflag.FlagSet) {
 	flags.VarP(volumeFlag{f, parseVolume, "[HOST|NAME:]POD[:OPTIONS]"}, "volume", "v",
-		"image: directory or file of this machine, or a volume, at POD; options: ro, rw, nocopy, cache=auto|none|always; "+
-			"without HOST or NAME an empty directory")
+		`image: directory or file of this machine, or a volume, at POD; options: ro, rw, nocopy, cache=auto|none|always; `+
+			`without HOST or NAME an empty directory; \: is a colon in a path`)
 	flags.Var(volumeFlag{f, parseMount, "type=bind|volume|tmpfs,…"}, "mount",
 		"image: the same in words: type=bind,source=HOST,target=POD[,readonly]; type=volume,source=NAME,target=POD[,volume-nocopy]; "+
-			"type=tmpfs,target=POD[,tmpfs-size=BYTES]")
+			`type=tmpfs,target=POD[,tmpfs-size=BYTES]; a field with a comma stands in "quotes"`)
+	flags.Var(volumeFlag{f, parseTmpfs, "POD[:OPTIONS]"}, "tmpfs",
+		"image: empty directory in memory; options: size=BYTES, mode=OCTAL, ro, noexec, nosuid, nodev")
+	flags.Var(volumeFlag{f, parseShm, "BYTES"}, "shm-size", "image: size of /dev/shm, as 256m")
 	flags.Var(volumeFlag{f, parseDevice, "HOST[:POD[:rwm]]"}, "device", "image: block device of this machine, at POD or where it is here")
 }
 
-// volumeFlag is one of the two as package pflag sees it.
+// volumeFlag is one of them as package pflag sees it.
 type volumeFlag struct {
 	to    *volumeFlags
 	parse func(string) (mounted, error)
@@ -101,13 +75,13 @@ func (v volumeFlag) Set(text string) error {
 
 // parseVolume reads what follows -v.
 func parseVolume(text string) (m mounted, err error) {
-	parts := strings.Split(text, ":")
+	parts := splitColons(text)
 	switch {
 	case len(parts) == 1:
 		m.at, m.from.EmptyDir = parts[0], &emptyDir{}
 		return m, nil
 	case len(parts) > 3:
-		return m, errors.New("more than HOST:POD:OPTIONS")
+		return m, errors.New(`more than HOST:POD:OPTIONS; write \: for a colon in a path`)
 	}
 	m.at = parts[1]
 	if volumeName.MatchString(parts[0]) {
@@ -125,12 +99,10 @@ func parseVolume(text string) (m mounted, err error) {
 			if err := m.setCache(value); err != nil {
 				return m, err
 			}
-		case option == "ro":
-			m.readOnly = true
 		case option == "nocopy" && m.from.Claim != nil:
 			m.noCopy = true
 		case option == "copy" && m.from.Claim != nil:
-		case slices.Contains(unchanging, option):
+		case m.setOption(option), slices.Contains(unchanging, option):
 		default:
 			return m, fmt.Errorf("option %q", option)
 		}
@@ -138,8 +110,36 @@ func parseVolume(text string) (m mounted, err error) {
 	return m, nil
 }
 
+// splitColons splits at colons, but at those that a backslash precedes. Any other backslash is one of the path.
+func splitColons(text string) []string {
+	parts := strings.Split(text, ":")
+	for i := 0; i+1 < len(parts); {
+		if before, escaped := strings.CutSuffix(parts[i], `\`); escaped {
+			parts = slices.Replace(parts, i, i+2, before+":"+parts[i+1])
+			continue
+		}
+		i++
+	}
+	return parts
+}
+
 // unchanging are the options that say how it is anyway; no policy of SELinux's is in a pod.
-var unchanging = []string{"rw", "z", "Z", "rbind", "bind", "rprivate", "private"}
+var unchanging = []string{"z", "Z", "rbind", "bind", "rprivate", "private"}
+
+// setOption takes an option that every mount has.
+func (m *mounted) setOption(option string) bool {
+	switch option {
+	case "ro", "rw":
+		m.readOnly = option == "ro"
+	case "noexec", "nosuid", "nodev":
+		if !slices.Contains(m.options, option) {
+			m.options = append(m.options, option)
+		}
+	default:
+		return false
+	}
+	return true
+}
 
 func (m *mounted) setCache(value string) error {
 	if !slices.Contains([]string{"auto", "none", "always"}, value) {
@@ -168,82 +168,26 @@ func hostPathOf(typed string) (*hostPath, error) {
 	return &hostPath{Path: at}, nil
 }
 
-// parseMount reads what follows --mount.
-func parseMount(text string) (m mounted, err error) {
-	kind, source, size := "volume", "", ""
-	for field := range strings.SplitSeq(text, ",") {
-		key, value, _ := strings.Cut(field, "=")
-		switch key {
-		case "type":
-			kind = value
-		case "source", "src":
-			source = value
-		case "target", "dst", "destination":
-			m.at = value
-		case "readonly", "ro":
-			m.readOnly = value != "false"
-		case "rw":
-			m.readOnly = value == "false"
-		case "volume-nocopy":
-			m.noCopy = value != "false"
-		case "tmpfs-size":
-			size = value
-		case "cache":
-			if err := m.setCache(value); err != nil {
-				return m, err
-			}
-		default:
-			return m, fmt.Errorf("%q is not known", key)
-		}
-	}
-	switch {
-	case m.at == "":
-		return m, errors.New("no target")
-	case kind == "bind":
-		m.from.HostPath, err = hostPathOf(source)
-	case kind == "tmpfs" && source == "":
-		m.from.EmptyDir = &emptyDir{Medium: "Memory", SizeLimit: size}
-	case kind == "volume" && source == "":
-		m.from.EmptyDir = &emptyDir{}
-	case kind == "volume" && volumeName.MatchString(source):
-		m.from.Claim = &claim{source}
-	case kind == "volume":
-		err = fmt.Errorf("source %q is no name for a volume", source)
-	default:
-		err = fmt.Errorf("type %q is not bind, volume or tmpfs", kind)
-	}
-	if err == nil && m.noCopy && m.from.Claim == nil {
-		err = errors.New("volume-nocopy is for volumes with names")
-	}
-	if err == nil && m.cache != "" && m.from.EmptyDir != nil {
-		err = errors.New("cache is for directories of this machine and shared volumes")
-	}
-	return m, err
-}
-
-// setVolumes gives a pod and its container what the flags say.
-func (f *volumeFlags) setVolumes(p *podDocument) {
-	c := &p.Spec.Containers[0]
+// apply gives a pod and its container what the flags say.
+func (f *volumeFlags) apply(p *podDocument) error {
+	c := p.only()
 	for i, m := range f.all {
 		m.from.Name = fmt.Sprintf("volume-%d", i)
 		p.Spec.Volumes = append(p.Spec.Volumes, m.from)
-		filled := m.from.Claim != nil && !m.noCopy
-		if p.Metadata.Annotations == nil && (m.cache != "" || m.access != "" || filled) {
-			p.Metadata.Annotations = map[string]string{}
-		}
 		if m.cache != "" {
-			p.Metadata.Annotations[annotations.Cache+m.from.Name] = m.cache
+			p.annotate(annotations.Cache+m.from.Name, m.cache)
 		}
-		if filled {
-			p.Metadata.Annotations[annotations.Copy+m.from.Name] = annotations.CopyImage
+		if m.from.Claim != nil && !m.noCopy {
+			p.annotate(annotations.Copy+m.from.Name, annotations.CopyImage)
 		}
 		if m.access != "" {
-			p.Metadata.Annotations[annotations.Device+m.from.Name] = m.access
+			p.annotate(annotations.Device+m.from.Name, m.access)
 			c.VolumeDevices = append(c.VolumeDevices, volumeDevice{Name: m.from.Name, DevicePath: m.at})
 			continue
 		}
-		c.VolumeMounts = append(c.VolumeMounts, volumeMount{Name: m.from.Name, MountPath: m.at, ReadOnly: m.readOnly})
+		c.VolumeMounts = append(c.VolumeMounts, volumeMount{Name: m.from.Name, MountPath: m.at, ReadOnly: m.readOnly, Options: m.options})
 	}
+	return nil
 }
 
 // names are the volumes with names, which are made if they are missing.

@@ -1,0 +1,59 @@
+package container
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/text"
+)
+
+// limitFlags say how much the container may have.
+type limitFlags struct {
+	cpus, memory string
+}
+
+func (f *limitFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.cpus, "cpus", "", "image: limit of CPU: 1.5 is one and a half processors")
+	flags.StringVarP(&f.memory, "memory", "m", "", "image: limit of memory: 512m; without one, half of the host's, from 512 MiB to 2 GiB")
+}
+
+func (f *limitFlags) apply(p *podDocument) error {
+	limits := map[string]string{}
+	for _, l := range []struct {
+		resource, typed string
+		read            func(string) (string, error)
+	}{{"cpu", f.cpus, cpusOf}, {"memory", f.memory, memoryOf}} {
+		if l.typed == "" {
+			continue
+		}
+		quantity, err := l.read(l.typed)
+		if err != nil {
+			return err
+		}
+		limits[l.resource] = quantity
+	}
+	if len(limits) > 0 {
+		p.only().Resources = &resources{Limits: limits}
+	}
+	return nil
+}
+
+// memoryOf makes a Pod's quantity of --memory.
+func memoryOf(typed string) (string, error) {
+	quantity, err := text.Memory(typed)
+	if err != nil {
+		return "", fmt.Errorf("--memory %w", err)
+	}
+	return quantity, nil
+}
+
+// cpusOf makes a Pod's quantity of --cpus.
+func cpusOf(text string) (string, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n >= 0.001 && n <= 1024) {
+		return "", fmt.Errorf("--cpus %q: give a number of processors, as 1.5", text)
+	}
+	return strconv.Itoa(int(n*1000+0.5)) + "m", nil
+}

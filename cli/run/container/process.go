@@ -1,0 +1,124 @@
+package container
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+)
+
+// processFlags describe the container's first process.
+type processFlags struct {
+	env, envFiles, groups           []string
+	user, workdir, entrypoint, pull string
+	init                            bool
+}
+
+func (f *processFlags) add(flags *pflag.FlagSet) {
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "image: NAME=VALUE in the environment; NAME alone takes this command's")
+	flags.StringArrayVar(&f.envFiles, "env-file", nil, "image: file with lines as --env has them; --env counts more")
+	flags.StringVarP(&f.user, "user", "u", "", "image: user to run as: UID[:GID]")
+	flags.StringSliceVar(&f.groups, "group-add", nil, "image: GID that the user has as well")
+	flags.StringVarP(&f.workdir, "workdir", "w", "", "image: working directory")
+	flags.StringVar(&f.entrypoint, "entrypoint", "", `image: program in place of the image's own; '["sh","-c"]' for one with arguments`)
+	flags.StringVar(&f.pull, "pull", "missing", "image: when to pull it: missing, always or never")
+	flags.BoolVar(&f.init, "init", false,
+		"image: process 1 is one that reaps, so that signals end the command as they end a program elsewhere")
+}
+
+func (f *processFlags) apply(p *podDocument) error {
+	c := p.only()
+	c.WorkingDir, p.Spec.ShareProcessNamespace = f.workdir, f.init
+	for _, apply := range []func(*container) error{f.setEntrypoint, f.setEnv, f.setUser, f.setPull} {
+		if err := apply(c); err != nil {
+			return err
+		}
+	}
+	for _, text := range f.groups {
+		gid, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return fmt.Errorf("--group-add %q: give the number of a group", text)
+		}
+		p.security().SupplementalGroups = append(p.security().SupplementalGroups, int64(gid))
+	}
+	return nil
+}
+
+func (f *processFlags) setEntrypoint(c *container) error {
+	if f.entrypoint == "" {
+		return nil
+	}
+	command := []string{f.entrypoint}
+	if strings.HasPrefix(f.entrypoint, "[") {
+		command = nil
+		if err := json.Unmarshal([]byte(f.entrypoint), &command); err != nil || len(command) == 0 {
+			return fmt.Errorf(`--entrypoint %q: give a program, or a list as ["sh","-c"]`, f.entrypoint)
+		}
+	}
+	c.Command = verbatim(command)
+	return nil
+}
+
+// setEnv lays the variables of --env over those of the files, and later ones over earlier ones.
+func (f *processFlags) setEnv(c *container) error {
+	var all []string
+	for _, name := range f.envFiles {
+		lines, err := linesOf("--env-file", name)
+		if err != nil {
+			return err
+		}
+		env, err := app.Environment(lines)
+		if err != nil {
+			return fmt.Errorf("--env-file %s: %w", name, err)
+		}
+		all = append(all, env...)
+	}
+	env, err := app.Environment(f.env)
+	if err != nil {
+		return fmt.Errorf("--env %w", err)
+	}
+	at := map[string]int{}
+	for _, text := range append(all, env...) {
+		name, value, _ := strings.Cut(text, "=")
+		v := variable{name, verbatim([]string{value})[0]}
+		if i, there := at[name]; there {
+			c.Env[i] = v
+			continue
+		}
+		at[name] = len(c.Env)
+		c.Env = append(c.Env, v)
+	}
+	return nil
+}
+
+func (f *processFlags) setUser(c *container) error {
+	if f.user == "" {
+		return nil
+	}
+	user, group, both := strings.Cut(f.user, ":")
+	ids := map[**uint32]string{&c.security().RunAsUser: user}
+	if both {
+		ids[&c.security().RunAsGroup] = group
+	}
+	for field, text := range ids {
+		id, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return fmt.Errorf("--user %q: give numbers, UID or UID:GID: a Pod has no names of users", f.user)
+		}
+		*field = new(uint32(id))
+	}
+	return nil
+}
+
+func (f *processFlags) setPull(c *container) error {
+	policy, ok := map[string]string{"missing": "IfNotPresent", "always": "Always", "never": "Never"}[f.pull]
+	if !ok {
+		return fmt.Errorf("--pull %q: use missing or always or never", f.pull)
+	}
+	c.ImagePullPolicy = policy
+	return nil
+}
