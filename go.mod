@@ -43,6 +43,7 @@ require (
 	golang.org/x/sync v0.24.0 // requests that join one another
 	golang.org/x/sys v0.49.0 // Linux
 	golang.org/x/term v0.47.0 // terminals
+	golang.org/x/time v0.15.0 // token buckets: what a guest can drive the engine and its log to
 	google.golang.org/grpc v1.85.0 // status codes; probes by grpc
 	google.golang.org/protobuf v1.36.12 // the shim's and CRI's messages
 	k8s.io/api v0.37.2 // the Pod
@@ -147,7 +148,7 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
-	golang.org/x/time v0.15.0 // indirect
+
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect

@@ -32,7 +32,7 @@ func (p *pod) follow() {
 	p.volumes.Resume(p.files())
 	p.shares.Resume(p.shared())
 	wait := firstRetry
-	for ctx.Err() == nil && p.snapshot().Phase == store.Ready {
+	for p.pace.Wait(ctx) == nil && p.snapshot().Phase == store.Ready {
 		c, err := p.shim()
 		if err == nil {
 			wait = firstRetry
@@ -71,7 +71,7 @@ func (p *pod) hostPorts(ctx context.Context, c *link.Conn) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := hostports.Follow(ctx, portsPod{p, c}, p.e.log.With("pod", p.id))
+		err := hostports.Follow(ctx, portsPod{p, c}, p.pace, p.e.log.With("pod", p.id))
 		p.mu.Lock()
 		ending := p.ending
 		p.mu.Unlock()
@@ -160,6 +160,9 @@ func (p *pod) listen(ctx context.Context, c *link.Conn) error {
 		}
 		if !concerns(event) {
 			continue
+		}
+		if err := p.pace.Wait(ctx); err != nil {
+			return err
 		}
 		if err := p.reconcile(ctx, c); err != nil {
 			return err

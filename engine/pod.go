@@ -12,6 +12,7 @@ import (
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/ttrpc"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 
 	"github.com/bulkhead-project/bulkhead/engine/blocks"
@@ -46,6 +47,9 @@ type pod struct {
 	blocks    *blocks.Set      // and its block devices
 	datagrams *datagrams.Relay // of published UDP ports
 
+	// pace holds back what a guest or a shim can have the engine do without an end.
+	pace *rate.Limiter
+
 	// reconcile is held while the shim's word is taken over.
 	reconciling sync.Mutex
 
@@ -71,9 +75,16 @@ type container struct {
 	loaded bool // an earlier engine's, and no shim has told of it yet
 }
 
+// What a guest or a shim tells the engine is taken over so many times a second, and some more at once.
+const (
+	guestRate  = 20
+	guestBurst = 200
+)
+
 func newPod(e *Engine, record *store.Pod) *pod {
 	p := &pod{
 		e: e, id: record.ID, record: *record, op: make(chan struct{}, 1),
+		pace:       rate.NewLimiter(guestRate, guestBurst),
 		containers: map[string]*container{}, making: map[string]*container{}, renewed: make(chan struct{}),
 	}
 	p.datagrams = datagrams.New(p.openDatagrams, e.log.With("pod", p.id))

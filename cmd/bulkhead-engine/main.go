@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/setup"
 	"github.com/bulkhead-project/bulkhead/internal/boundedlog"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/pacedlog"
 )
 
 // idle is how long an engine stays when there is nothing to do;
@@ -57,7 +58,7 @@ func supervise(ctx context.Context, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o := run.Options{Idle: idle, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	o := run.Options{Idle: idle, Logger: slog.New(pacedlog.New(slog.NewTextHandler(log, nil)))}
 	if o.Roots, err = dirs.Default(); err != nil {
 		return err
 	}

@@ -3,9 +3,11 @@ package setup
 import (
 	"log/slog"
 	"os"
+
+	"github.com/bulkhead-project/bulkhead/internal/pacedlog"
 )
 
-// Logger writes to stderr what is of that level at least, as text or as JSON.
+// Logger writes to stderr what is of that level at least, as text or as JSON. Repeated lines are counted.
 func Logger(level, format string) (*slog.Logger, error) {
 	var o slog.HandlerOptions
 	least := new(slog.LevelVar)
@@ -14,7 +16,7 @@ func Logger(level, format string) (*slog.Logger, error) {
 	}
 	o.Level = least
 	if format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, &o)), nil
+		return slog.New(pacedlog.New(slog.NewJSONHandler(os.Stderr, &o))), nil
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &o)), nil
+	return slog.New(pacedlog.New(slog.NewTextHandler(os.Stderr, &o))), nil
 }

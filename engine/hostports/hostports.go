@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"slices"
 
+	"golang.org/x/time/rate"
+
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/network"
 )
@@ -39,10 +41,13 @@ type Pod interface {
 }
 
 // Follow publishes until Listening fails, whose error it returns. A port that another program
-// of the host has is left out, and logged.
-func Follow(ctx context.Context, p Pod, log *slog.Logger) error {
+// of the host has is left out, and logged. Each word of the guest's takes a token of pace.
+func Follow(ctx context.Context, p Pod, pace *rate.Limiter, log *slog.Logger) error {
 	known := of(p.Ports())
 	for {
+		if err := pace.Wait(ctx); err != nil {
+			return err
+		}
 		now, err := p.Listening(ctx, known)
 		if err != nil {
 			return err

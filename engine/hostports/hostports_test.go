@@ -9,6 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -88,7 +92,7 @@ func TestFollow(t *testing.T) {
 		{{Number: n[1], Loopback: true}},
 		nil,
 	}}
-	if err := Follow(t.Context(), f, slog.New(slog.NewTextHandler(&log, nil))); !errors.Is(err, errEnd) {
+	if err := Follow(t.Context(), f, rate.NewLimiter(rate.Inf, 0), slog.New(slog.NewTextHandler(&log, nil))); !errors.Is(err, errEnd) {
 		t.Fatal(err)
 	}
 	first, second := strconv.Itoa(n[0]), strconv.Itoa(n[1])
@@ -112,7 +116,7 @@ func TestGoesOn(t *testing.T) {
 		{HostIP: "127.0.0.1", HostPort: 80, PodPort: 80},
 	}}
 	f.lists, f.unpublish = [][]Port{{{Number: 80, Loopback: true}}}, errors.New("no")
-	if err := Follow(t.Context(), f, slog.Default()); err == nil || errors.Is(err, errEnd) {
+	if err := Follow(t.Context(), f, rate.NewLimiter(rate.Inf, 0), slog.Default()); err == nil || errors.Is(err, errEnd) {
 		t.Error(err)
 	}
 	want := []Port{{Number: 80, Loopback: true}, {Number: 81}, {Number: 9, Datagrams: true}}
@@ -132,7 +136,31 @@ func TestMany(t *testing.T) {
 		all = append(all, Port{Number: i + 1, Datagrams: true, Loopback: true})
 	}
 	f := &fake{lists: [][]Port{all}}
-	if err := Follow(t.Context(), f, slog.New(slog.DiscardHandler)); !errors.Is(err, errEnd) || len(f.ports) > most+10 {
+	err := Follow(t.Context(), f, rate.NewLimiter(rate.Inf, 0), slog.New(slog.DiscardHandler))
+	if !errors.Is(err, errEnd) || len(f.ports) > most+10 {
 		t.Errorf("%v, %d ports", err, len(f.ports))
 	}
 }
+
+// TestPace: a guest that tells of other ports without an end is asked no faster than the pace.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		for range 10_000 {
+			f.lists = append(f.lists, []Port{{Number: 1, Datagrams: true}}, nil)
+		}
+		f.ports = nil
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := Follow(ctx, silent{f}, rate.NewLimiter(10, 50), slog.New(slog.DiscardHandler))
+		if n := len(f.known); err == nil || n < 100 || n > 151 {
+			t.Errorf("asked %d times in 10 s: %v", n, err)
+		}
+	})
+}
+
+// silent publishes nothing.
+type silent struct{ *fake }
+
+func (silent) Publish(_ context.Context, l network.Listener) error { return l.Close() }
