@@ -14,12 +14,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
 // TestFlood has a container write as fast as it can: what the host keeps of that
 // is bounded, and who follows it sees each line once, in order.
 func TestFlood(t *testing.T) {
+	testturn.Take(t, 1, 3)
 	const most = 4 * podlogs.Bound // the log and what it was before, each twice as long as it may be
 	w := newWorld(t)
 	w.must(t, pod("flood", "Never", `awk 'BEGIN{s=sprintf("%900s","x"); for(i=1;;i++) print i s}'`), "run", "-d", "-q", "-")

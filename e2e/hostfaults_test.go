@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testfs"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // faulty is a pod with directories of the host that are to fail, and another container that has none of them.
@@ -20,6 +21,7 @@ const faulty = "faulty"
 // TestHostFaults: what fails below a shared directory fails in the pod as it does on the host, and
 // nothing else does. When it is well again, so it is in the pod.
 func TestHostFaults(t *testing.T) {
+	testturn.Take(t, 1, 3)
 	t.Parallel()
 	w := newWorld(t)
 	dir := t.TempDir()

@@ -3,8 +3,6 @@ package e2e
 import (
 	"flag"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testfaults"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // sampleSize is how many cells of the table an ordinary run takes.
@@ -27,11 +26,8 @@ const sampleSize = 16
 func TestKill(t *testing.T) {
 	cells := table()
 	named := strings.Contains(flag.Lookup("test.run").Value.String(), "/")
-	if os.Getenv("BULKHEAD_TEST_LONG") == "" && !named {
-		day := int(time.Now().Unix() / 86400)
-		if n, err := strconv.Atoi(os.Getenv("BULKHEAD_TEST_SAMPLE")); err == nil {
-			day = n
-		}
+	if !testturn.Long() && !named {
+		day := testturn.Day()
 		cells = sample(cells, day, sampleSize)
 		t.Logf("sample %d of the table: %s", day, names(cells))
 	}

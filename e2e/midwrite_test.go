@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/e2e/records"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // writing is a pod whose containers write numbered records: one to a directory of the host, one
@@ -42,6 +43,7 @@ spec:
 // that was written to the disk, as the program was told, is there and whole afterwards, and it writes on:
 // in the same VM, or if that was killed in the next one.
 func TestKillMidWrite(t *testing.T) {
+	testturn.Take(t, 2, 3)
 	t.Parallel()
 	midWrite(t, newWorld(t))
 }

@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // TestSlowReader: who runs a pod in the foreground and reads late gets all that it writes, which is several times
 // what is kept of a log: the container waits for him.
 func TestSlowReader(t *testing.T) {
+	testturn.Take(t, 0, 3)
 	t.Parallel()
 	w := newWorld(t)
 	size := 128 << 20

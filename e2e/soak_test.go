@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // soakLength is how long an ordinary run of the tests soaks; SOAK=5m says otherwise.
@@ -22,6 +24,7 @@ const soakLength = 30 * time.Second
 // SEED=N repeats what one run has chosen: each client and the killer choose by it, and only how long
 // each of their steps takes is another time's.
 func TestSoak(t *testing.T) {
+	testturn.Take(t, 0, 3)
 	seed, length := uint64(time.Now().UnixNano())%1e9, soakLength
 	if n, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
 		seed = n

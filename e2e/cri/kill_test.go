@@ -25,6 +25,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testfaults"
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
 	"github.com/bulkhead-project/bulkhead/internal/testproc"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // killPoints are those of each call, in the order in which they come.
@@ -60,7 +61,7 @@ func TestKill(t *testing.T) {
 	for _, c := range killPoints {
 		for _, point := range c.points {
 			cell++
-			if os.Getenv("BULKHEAD_TEST_LONG") == "" && cell%killParts != int(time.Now().Unix()/86400)%killParts &&
+			if !testturn.Long() && cell%killParts != testturn.Day()%killParts &&
 				!strings.Contains(strings.Join(os.Args, " "), "TestKill/") {
 				continue
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // conformanceTogether is how many specifications run at the same time: most of them wait.
@@ -110,7 +111,7 @@ func (c *conformance) names(t *testing.T) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool {
 		part = (part + 1) % conformanceParts
 		return !like.MatchString(name) ||
-			like.String() == "" && os.Getenv("BULKHEAD_TEST_LONG") == "" && part != int(time.Now().Unix()/86400)%conformanceParts
+			like.String() == "" && !testturn.Long() && part != testturn.Day()%conformanceParts
 	})
 }
 

@@ -8,27 +8,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// TestKubelet: what a cluster does with pods, it does with bulkhead's.
+// TestKubelet: what a cluster does with pods, it does with bulkhead's. What is a kubelet's work for the most part takes
+// turns, and the workloads of e2e/node as well.
 func TestKubelet(t *testing.T) {
 	w := newWorld(t)
 	t.Run("pod", w.testPod)
 	t.Run("beside each other", func(t *testing.T) {
-		t.Run("deployment", w.testDeployment)
-		t.Run("static", w.testStatic)
-		t.Run("shared", w.testShared)
-		t.Run("job", w.testJob)
-		t.Run("init", w.testInit)
-		t.Run("liveness", w.testLiveness)
+		t.Run("deployment", testturn.In(1, 2, w.testDeployment))
+		t.Run("static", testturn.In(0, 2, w.testStatic))
+		t.Run("shared", testturn.In(1, 2, w.testShared))
+		t.Run("job", testturn.In(0, 2, w.testJob))
+		t.Run("init", testturn.In(1, 2, w.testInit))
+		t.Run("liveness", testturn.In(0, 2, w.testLiveness))
 		t.Run("volumes", w.testVolumes)
 		t.Run("host paths", w.testHostPaths)
-		t.Run("csi", w.testCSI)
+		t.Run("csi", testturn.In(1, 2, w.testCSI))
 		t.Run("streams", w.testStreams)
 		t.Run("resize", w.testResize)
 		t.Run("delete", w.testDelete)
 		t.Run("stats", w.testStats)
-		t.Run("eviction", w.testEviction)
+		t.Run("eviction", testturn.In(0, 2, w.testEviction))
 		t.Run("network", w.testNetwork)
 		t.Run("host network", w.testHostNetwork)
 		t.Run("token", w.testToken)

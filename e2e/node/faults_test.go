@@ -30,6 +30,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // requests are the kinds that a node makes of an API server, and what they are.
@@ -60,7 +61,7 @@ func illnesses(kind string) []string {
 // illFor is how long the API server is ill, and mostRequests how many requests of one kind there may be meanwhile: a
 // handful at once, and then ever fewer.
 func illFor(kind string) time.Duration {
-	if os.Getenv("BULKHEAD_TEST_LONG") != "" || kind == "node" || kind == "lease" { // what is asked for every ten seconds
+	if testturn.Long() || kind == "node" || kind == "lease" { // what is asked for every ten seconds
 		return 15 * time.Second
 	}
 	return 4 * time.Second
@@ -83,8 +84,8 @@ var always = map[string]string{"pods": away, "status": conflicts}
 // today are the illnesses of a kind whose turn it is: two a day, of the slow kinds one, and those of always; all of them where the
 // whole table is asked for.
 func today(i int, kind string) (out []string) {
-	day, all := int(time.Now().Unix()/86400), illnesses(kind)
-	if os.Getenv("BULKHEAD_TEST_LONG") != "" || strings.Contains(strings.Join(os.Args, " "), "TestFaults/") {
+	day, all := testturn.Day(), illnesses(kind)
+	if testturn.Long() || strings.Contains(strings.Join(os.Args, " "), "TestFaults/") {
 		return all
 	}
 	out = append(out, all[(day+i)%len(all)])

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testfaults"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // killPoints are those of a pod's start and of its end on a node, in the order in which they come.
@@ -67,7 +68,7 @@ func (w *world) testKill(t *testing.T) {
 	for _, stage := range []string{"start", "end", "file", "no file", "volume's start", "volume's end"} {
 		for _, point := range killPoints[stage] {
 			cell++
-			if os.Getenv("BULKHEAD_TEST_LONG") == "" && cell%killParts != int(time.Now().Unix()/86400)%killParts &&
+			if !testturn.Long() && cell%killParts != testturn.Day()%killParts &&
 				!slices.Contains(killAlways, stage+"/"+point) && !strings.Contains(strings.Join(os.Args, " "), "TestNode/kill/") {
 				continue
 			}

@@ -14,9 +14,11 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// TestNode: what a cluster does with the pods of a node, it does with those of one without a kubelet.
+// TestNode: what a cluster does with the pods of a node, it does with those of one without a kubelet. Workloads that
+// TestKubelet of e2e/kube has too take turns with it.
 func TestNode(t *testing.T) {
 	w := newWorld(t)
 	t.Run("node", w.testObject)
@@ -43,12 +45,12 @@ func TestNode(t *testing.T) {
 	t.Run("claims", w.testClaims)
 	t.Run("static", w.testStatic)
 	t.Run("csi", w.testCSI)
-	t.Run("deployment", w.testDeployment)
-	t.Run("job", w.testJob)
+	t.Run("deployment", testturn.In(0, 2, w.testDeployment))
+	t.Run("job", testturn.In(1, 2, w.testJob))
 	t.Run("daemonset", w.testDaemonSet)
 	t.Run("cronjob begun", w.startCronJob) // whose pods stay, and others count them
-	t.Run("rollout", w.testRollout)
-	t.Run("statefulset", w.testStatefulSet)
+	t.Run("rollout", testturn.In(1, 2, w.testRollout))
+	t.Run("statefulset", testturn.In(0, 2, w.testStatefulSet))
 	t.Run("cronjob", w.testCronJob)
 	t.Run("drain", w.testDrain)
 	t.Run("restart", w.testRestart)

@@ -23,6 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 	"github.com/bulkhead-project/bulkhead/internal/testlogind"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // sleeps is a container that does nothing.
@@ -35,6 +36,7 @@ const fills = `volumes: [{name: m, emptyDir: {medium: Memory}}], containers: [{n
 // TestPressure: a node whose machine runs out of memory, processes or disk says so, takes no more pods of those that would
 // make it worse, and ends the right ones; and one whose machine goes down ends all of them before.
 func TestPressure(t *testing.T) {
+	testturn.Take(t, 2, 3)
 	w := newControlPlane(t)
 	w.room(t, 6<<30)
 	w.begin(t)

@@ -1,0 +1,56 @@
+// Package testturn lets tests that take long run in turns, by day, so that each is run often and all together take the
+// time of some.
+package testturn
+
+import (
+	"flag"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Most is for how many days a whole test may have to wait for its turn.
+const Most = 4
+
+// Day numbers the days. BULKHEAD_TEST_SAMPLE is another day's number.
+func Day() int {
+	if n, err := strconv.Atoi(os.Getenv("BULKHEAD_TEST_SAMPLE")); err == nil && n >= 0 {
+		return n
+	}
+	return int(time.Now().Unix() / 86400)
+}
+
+// Long reports whether everything is to run, as in make test-long.
+func Long() bool { return os.Getenv("BULKHEAD_TEST_LONG") != "" }
+
+// Take skips the test unless it is its turn: each of the given number of days is the turn of the tests with one number,
+// counted from 0. A test that -run names always has its turn.
+func Take(t *testing.T, turn, days int) {
+	t.Helper()
+	if turn < 0 || turn >= days || days > Most {
+		t.Fatalf("turn %d of %d: there may be %d", turn, days, Most)
+	}
+	run := flag.Lookup("test.run").Value.String()
+	if left := wait(turn, days, Day()); left > 0 && !Long() && !named(run, t.Name()) {
+		t.Skipf("its turn comes in %d days; BULKHEAD_TEST_SAMPLE=%d is such a day", left, Day()+left)
+	}
+}
+
+// wait is how many days there are until a turn.
+func wait(turn, days, day int) int { return (turn - day%days + days) % days }
+
+// named reports whether -run asks for this test, or for some part of a test.
+func named(run, name string) bool {
+	top, _, _ := strings.Cut(name, "/")
+	return strings.Contains(run, "/") || strings.Trim(run, "^$") == top
+}
+
+// In is a test that takes turns as Take says.
+func In(turn, days int, test func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) {
+		Take(t, turn, days)
+		test(t)
+	}
+}
