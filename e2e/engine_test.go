@@ -1,15 +1,16 @@
 package e2e
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
@@ -192,18 +193,45 @@ func TestLogAcrossEngines(t *testing.T) {
 			t.Fatalf("not restarted: %+v", w.find(t, name))
 		}
 	}
-	c := w.start(t, "", "logs", "-f", name)
+	end := w.follow(t, name)
 	if err := kill(w.engine()); err != nil {
 		t.Fatal(err)
 	}
-	if code := c.wait(t); code == 0 {
-		t.Errorf("a log whose engine was killed ended well: %v", c)
-	}
-	if _, err := os.Stat(client.Socket(w.roots())); err != nil {
-		t.Error(err)
+	end("the engine went away")
+	end = w.follow(t, name)
+	w.shutdown(t)
+	end("the engine ends")
+	if log := w.engineLog(); strings.Contains(log, "cut off") {
+		t.Errorf("the engine has waited for the end of what it follows:\n%s", log)
 	}
 	if out := w.must(t, "", "logs", name); out != "begun\n" {
 		t.Errorf("the newest log: %q", out)
+	}
+}
+
+// follow follows a pod's log, and returns when its first line has come: the engine serves it then. end waits until it
+// fails with that reason.
+func (w *world) follow(t *testing.T, name string) (end func(why string)) {
+	t.Helper()
+	c := w.command(testdeadline.Context(t, commandLimit), "logs", "-f", name)
+	c.Stderr = &c.err
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || line != "begun\n" {
+		t.Fatalf("the log begins with %q, %v: %s", line, err, &c.err)
+	}
+	return func(why string) {
+		t.Helper()
+		_, _ = io.Copy(io.Discard, lines)
+		if err := c.Wait(); err == nil || !strings.Contains(c.err.String(), why) {
+			t.Errorf("a log whose engine has ended: %v: %s", err, &c.err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,13 +19,13 @@ func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/pods", streamed(s.run))
 	mux.HandleFunc("GET /v1/pods", answered(s.list))
-	mux.HandleFunc("GET /v1/watch", streamed(s.watch))
+	mux.HandleFunc("GET /v1/watch", streamed(s.followed(s.watch)))
 	mux.HandleFunc("POST /v1/names", answered(s.names))
 	mux.HandleFunc("GET /v1/pods/{ref}", answered(s.inspect))
 	mux.HandleFunc("GET /v1/pods/{ref}/sandbox", answered(s.facts))
-	mux.HandleFunc("GET /v1/pods/{ref}/logs", streamed(s.logs))
-	mux.HandleFunc("GET /v1/pods/{ref}/events", streamed(s.listEvents))
-	mux.HandleFunc("GET /v1/events", streamed(s.listEvents))
+	mux.HandleFunc("GET /v1/pods/{ref}/logs", streamed(s.followed(s.logs)))
+	mux.HandleFunc("GET /v1/pods/{ref}/events", streamed(s.followed(s.listEvents)))
+	mux.HandleFunc("GET /v1/events", streamed(s.followed(s.listEvents)))
 	mux.HandleFunc("GET /v1/stats", answered(s.stats))
 	mux.HandleFunc("POST /v1/pods/{ref}/exec", answered(s.exec))
 	mux.HandleFunc("POST /v1/pods/{ref}/debug", answered(s.debug))
@@ -111,6 +112,29 @@ func streamed(call func(*http.Request, send) error) http.HandlerFunc {
 		if err := call(r, out); err != nil {
 			_ = out(api.Message{Error: api.ToError(classify(err))}) // as above
 		}
+	}
+}
+
+// errEnding ends streams at the engine's end.
+var errEnding = errors.New("the engine ends: ask again, which starts another one")
+
+// followed ends a stream that only reads when the engine begins to end, which would wait for it in vain.
+func (s *server) followed(call func(*http.Request, send) error) func(*http.Request, send) error {
+	return func(r *http.Request, out send) error {
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		go func() {
+			select {
+			case <-s.ending:
+				cancel(errEnding)
+			case <-ctx.Done():
+			}
+		}()
+		err := call(r.WithContext(ctx), out)
+		if errors.Is(context.Cause(ctx), errEnding) {
+			err = errEnding
+		}
+		return err
 	}
 }
 

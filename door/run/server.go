@@ -67,6 +67,8 @@ type server struct {
 	// naming has who adds pods that name volumes, and who removes those that none names.
 	naming naming.Names
 	opened chan struct{} // closed when pods is set
+	// ending is closed when the engine begins to end.
+	ending <-chan struct{}
 	idle   *life.Idle
 	found  sync.Once // told what the engine found when it was made
 	stop   context.CancelFunc
@@ -90,9 +92,11 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	s := &server{
 		roots: o.Roots, log: o.Logger, ownEnvironment: o.Environment,
-		stop: cancel, idle: life.NewIdle(o.Idle, cancel), opened: make(chan struct{}),
+		stop: cancel, opened: make(chan struct{}), ending: ctx.Done(),
 	}
-	defer s.idle.Stop()
+	idle, started := life.NewIdle(o.Idle, cancel)
+	defer idle.Stop()
+	s.idle = idle
 	if err := s.open(ctx, o); err != nil {
 		return err
 	}
@@ -106,7 +110,10 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	}
 	close(s.opened)
 	defer s.pods.Close()
-	return s.serve(ctx, ready)
+	return s.serve(ctx, func() {
+		started()
+		ready()
+	})
 }
 
 // podsDir holds what is known of each pod, with its logs, and volumesDir its
@@ -158,10 +165,15 @@ func (s *server) serve(ctx context.Context, ready func()) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("serve: %w", err), doors.Close())
 	}
-	srv := &http.Server{Handler: s.idle.Count(s.handler()), ReadHeaderTimeout: 10 * time.Second, ConnContext: socket.WithConnection}
+	var unused life.Unused
+	srv := &http.Server{
+		Handler: s.idle.Count(s.handler()), ReadHeaderTimeout: 10 * time.Second,
+		ConnContext: socket.WithConnection, ConnState: unused.State,
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		<-ctx.Done()
+		unused.Close()
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownWait)
 		defer cancel()
 		if err := srv.Shutdown(stopCtx); err != nil {

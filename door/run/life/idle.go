@@ -11,21 +11,39 @@ import (
 type Idle struct {
 	mu    sync.Mutex
 	busy  int
+	ended bool
 	after time.Duration
 	timer *time.Timer
+	end   func()
 }
 
-// NewIdle calls end when nothing has kept the engine for so long, from now on.
-func NewIdle(after time.Duration, end func()) *Idle {
-	return &Idle{after: after, timer: time.AfterFunc(after, end)}
+// NewIdle calls end once, when nothing has kept the engine for so long. The time does not run before release is called:
+// an engine that takes over what an earlier one left is not idle.
+func NewIdle(after time.Duration, end func()) (i *Idle, release func()) {
+	i = &Idle{after: after, end: end, busy: 1}
+	i.timer = time.AfterFunc(after, i.expire)
+	i.timer.Stop()
+	return i, i.leave
 }
 
-// enter and leave bracket what keeps the engine.
-func (i *Idle) enter() {
+// expire ends the engine, unless something has come since the timer went off.
+func (i *Idle) expire() {
+	i.mu.Lock()
+	i.ended = i.ended || i.busy == 0
+	ended := i.ended
+	i.mu.Unlock()
+	if ended {
+		i.end()
+	}
+}
+
+// enter and leave bracket what keeps the engine. enter reports whether the engine stays.
+func (i *Idle) enter() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.busy++
 	i.timer.Stop()
+	return !i.ended
 }
 
 func (i *Idle) leave() {
@@ -45,11 +63,15 @@ func (i *Idle) Hold() (release func()) {
 	return i.leave
 }
 
-// Count lets every request keep the engine while it lasts.
+// Count lets every request keep the engine while it lasts. A request that comes when the engine has begun to end for
+// idleness gets no answer: its client asks the next engine.
 func (i *Idle) Count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		i.enter()
+		stays := i.enter()
 		defer i.leave()
+		if !stays {
+			panic(http.ErrAbortHandler)
+		}
 		h.ServeHTTP(w, r)
 	})
 }
