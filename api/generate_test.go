@@ -7,10 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // TestGenerated: the committed code is what generate.sh makes of each definition.
 func TestGenerated(t *testing.T) {
+	testgo.NeedTree()
 	if _, err := exec.LookPath("protoc"); err != nil {
 		t.Skip("protoc is not installed (protobuf-compiler, libprotobuf-dev)")
 	}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // background is a command that goes on beside the test.
@@ -26,6 +28,7 @@ type background struct {
 // begin starts a command of the user's.
 func (u *user) begin(t *testing.T, args ...string) *background {
 	t.Helper()
+	testgo.NeedTree()
 	args = append(append(append([]string{}, u.prefix...), filepath.Join(os.Getenv("BULKHEAD_LIBEXEC"), "bulkhead")), args...)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	b := &background{

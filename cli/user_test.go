@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 )
@@ -29,6 +30,7 @@ type user struct {
 // run runs a command and returns what it printed and its exit code.
 func (u *user) run(stdin string, args ...string) (stdout, stderr string, code int) {
 	u.t.Helper()
+	testgo.NeedTree()
 	ctx, cancel := context.WithTimeout(u.t.Context(), 90*time.Second)
 	defer cancel()
 	args = append(append(append([]string{}, u.prefix...), filepath.Join(os.Getenv("BULKHEAD_LIBEXEC"), "bulkhead")), args...)

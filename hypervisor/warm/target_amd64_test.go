@@ -20,6 +20,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // build compiles the library and the program that is forked in the tests, once for each
@@ -37,6 +38,7 @@ var plain = &build{}
 
 func (b *build) make(t *testing.T) {
 	t.Helper()
+	testgo.NeedTree()
 	b.once.Do(func() {
 		if b.dir, b.err = os.MkdirTemp("", "bulkhead-warm-test"); b.err != nil {
 			return

@@ -15,16 +15,20 @@ import (
 // command reads, so a test that runs one must depend on this variable.
 const Tree = "BULKHEAD_TREE"
 
+// NeedTree makes the cached result of the calling test depend on all files of the tree: it runs a program that reads or
+// was made of some that go does not know of.
+func NeedTree() { _ = os.Getenv(Tree) } // package testing notes it
+
 // Command is a go command in the caller's directory.
 func Command(ctx context.Context, args ...string) *exec.Cmd {
-	_ = os.Getenv(Tree) // noted by package testing
+	NeedTree()
 	return exec.CommandContext(ctx, "go", args...)
 }
 
 // Root is the module's directory: the first one with a go.mod above the directory that the test's
 // process was started in.
 var Root = sync.OnceValues(func() (string, error) {
-	_ = os.Getenv(Tree)
+	NeedTree()
 	for dir := began; ; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir, nil
