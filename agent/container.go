@@ -41,7 +41,7 @@ type container struct {
 	giveBack func() error
 	// sharedPID says that the container's processes do not end with its first.
 	sharedPID bool
-	user      *agentv1.User // of its first process
+	user      spec.Named // of its first process
 
 	// op is held by what changes the container: create, start, pause,
 	// resume, update, delete. Nothing waits for the container's doings under it.
@@ -103,7 +103,7 @@ func (a *Agent) create(ctx context.Context, r agentv1.Create) (agentv1.Created, 
 		}
 		return agentv1.Created{}, err
 	}
-	return agentv1.Created{PID: p.pid, User: c.user}, nil
+	return agentv1.Created{PID: p.pid, User: c.user.Is}, nil
 }
 
 func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*process, error) {

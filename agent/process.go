@@ -215,7 +215,7 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 		return fail(fmt.Errorf("the container is paused: %w", agentv1.ErrBusy))
 	}
 	end := agentv1.Begin(ctx, agentv1.PartSpec)
-	described, err := spec.Process(r.Spec, rootOf(c.root), r.Terminal)
+	described, err := spec.Process(r.Spec, rootOf(c.root), c.user, r.Terminal)
 	if err != nil {
 		return fail(err)
 	}

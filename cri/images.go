@@ -5,13 +5,13 @@ import (
 	"encoding/base64"
 	"io/fs"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/image"
 )
@@ -140,9 +140,9 @@ func (s *Service) toImage(img image.Image) *runtimeapi.Image {
 		Spec: &runtimeapi.ImageSpec{Image: img.ID},
 	}
 	user, _, _ := strings.Cut(img.User, ":")
-	if uid, err := strconv.ParseInt(user, 10, 64); err == nil {
-		out.Uid = &runtimeapi.Int64Value{Value: uid}
-	} else {
+	if uid, number, _ := containerv1.ParseID(user); number {
+		out.Uid = &runtimeapi.Int64Value{Value: int64(uid)}
+	} else { // clients refuse an unreadable number as a name, and the guest does
 		out.Username = user
 	}
 	return out

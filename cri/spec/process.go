@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
@@ -93,6 +95,8 @@ func environment(config *runtimeapi.ContainerConfig, image imagev1.ImageConfig) 
 	return env, nil
 }
 
+// user leaves the names to the guest, which has the image's /etc/passwd. The numbers are written
+// there as well, since the guest finds a user's groups by its number.
 func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (specs.User, error) {
 	var user specs.User
 	for _, group := range security.GetSupplementalGroups() {
@@ -102,40 +106,40 @@ func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (spe
 		}
 		user.AdditionalGids = append(user.AdditionalGids, id)
 	}
-	switch {
-	case security.GetRunAsUser() != nil:
-		uid, err := id("run_as_user", security.GetRunAsUser().GetValue())
+	imageUser, group, _ := strings.Cut(image, ":")
+	name := cmp.Or(imageUser, "0")
+	switch uid := security.GetRunAsUser(); {
+	case uid != nil:
+		n, err := id("run_as_user", uid.GetValue())
 		if err != nil {
 			return user, err
 		}
-		// As a string, for the guest to find the user's group in /etc/passwd.
-		user.UID, user.Username = uid, strconv.FormatUint(uint64(uid), 10)
-	case security.GetRunAsUsername() != "":
-		user.Username = security.GetRunAsUsername()
-	default:
-		user.Username = image
+		user.UID = n
+		if of, number, _ := containerv1.ParseID(name); !number || of != n {
+			group = "" // it is another user's
+		}
+		name = strconv.FormatUint(uint64(n), 10)
+	case security.GetRunAsUsername() != "" && security.GetRunAsUsername() != name:
+		name, group = security.GetRunAsUsername(), ""
 	}
-	if group := security.GetRunAsGroup(); group != nil {
-		if user.Username == "" || security.GetRunAsUser() == nil && security.GetRunAsUsername() == "" {
+	if gid := security.GetRunAsGroup(); gid != nil {
+		if security.GetRunAsUser() == nil && security.GetRunAsUsername() == "" {
 			return user, fmt.Errorf("%w: run_as_group without run_as_user", oci.ErrInvalid)
 		}
-		gid, err := id("run_as_group", group.GetValue())
+		n, err := id("run_as_group", gid.GetValue())
 		if err != nil {
 			return user, err
 		}
-		name, _, _ := strings.Cut(user.Username, ":")
-		user.GID, user.Username = gid, name+":"+strconv.FormatUint(uint64(gid), 10)
+		user.GID, group = n, strconv.FormatUint(uint64(n), 10)
+	}
+	user.Username = name
+	if group != "" {
+		user.Username += ":" + group
 	}
 	switch policy := security.GetSupplementalGroupsPolicy(); policy {
 	case runtimeapi.SupplementalGroupsPolicy_Merge:
 	case runtimeapi.SupplementalGroupsPolicy_Strict:
-		if user.Username == "" {
-			user.Username = "0"
-		}
-		if !strings.Contains(user.Username, ":") {
-			user.Username += ":"
-		}
-		user.Username += ":" + agentv1.StrictGroups
+		user.Username = name + ":" + group + ":" + agentv1.StrictGroups
 	default:
 		return user, fmt.Errorf("%w: supplemental groups policy %v", oci.ErrNotSupported, policy)
 	}

@@ -16,9 +16,16 @@ type Users interface {
 	ReadFile(path string, limit int) ([]byte, error)
 }
 
+// Named is a user that was looked up before, and its name then.
+type Named struct {
+	Name string
+	Is   *agentv1.User
+}
+
 // Process makes of the host's OCI process one for the guest: its user looked
-// up, HOME set, and labels that the guest's kernel does not have taken out.
-func Process(raw json.RawMessage, users Users, terminal bool) (json.RawMessage, error) {
+// up, HOME set, and labels that the guest's kernel does not have taken out. The user known keeps
+// its numbers, whatever the container has written to its /etc/passwd since.
+func Process(raw json.RawMessage, users Users, known Named, terminal bool) (json.RawMessage, error) {
 	var p object
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return nil, fmt.Errorf("process: %w: %w", agentv1.ErrInvalid, err)
@@ -37,7 +44,7 @@ func Process(raw json.RawMessage, users Users, terminal bool) (json.RawMessage, 
 	if cwd == "" {
 		cwd = "/"
 	}
-	home, err := resolveUser(&user, users, hasHome(env))
+	home, err := resolveUser(&user, users, known, hasHome(env))
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +67,7 @@ func hasHome(env []string) bool {
 }
 
 // resolveUser replaces the username by numbers, and returns the home to set.
-func resolveUser(user *object, users Users, hasHome bool) (home string, err error) {
+func resolveUser(user *object, users Users, known Named, hasHome bool) (home string, err error) {
 	if *user == nil {
 		*user = object{}
 	}
@@ -87,8 +94,10 @@ func resolveUser(user *object, users Users, hasHome bool) (home string, err erro
 	if name == "" {
 		return db.home(uid), nil
 	}
-	who, err := db.lookup(name)
-	if err != nil {
+	var who account
+	if known.Is != nil && name == known.Name {
+		who = account{uid: known.Is.UID, gid: known.Is.GID, groups: slices.Clone(known.Is.Groups), home: db.home(known.Is.UID)}
+	} else if who, err = db.lookup(name); err != nil {
 		return "", err
 	}
 	delete(*user, "username")

@@ -7,6 +7,7 @@ package spec
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -61,6 +62,8 @@ type Mount struct {
 	Type        string   `json:"type,omitempty"`
 	Source      string   `json:"source,omitempty"`
 	Options     []string `json:"options,omitempty"`
+	// door says that it is a file that a door has written.
+	door bool
 }
 
 // Machine is what the guest lends its containers.
@@ -92,9 +95,11 @@ type Machine struct {
 
 // Spec is a specification under way.
 type Spec struct {
-	top     object
-	within  object            // top's "linux", once the specification is adjusted
-	Sysctls map[string]string // which were taken out, for the whole pod
+	top    object
+	within object // top's "linux", once the specification is adjusted
+	// username is its user as the host has written it.
+	username string
+	Sysctls  map[string]string // which were taken out, for the whole pod
 	// LastAt is where the container has the file for its last words, if it
 	// mounts it anywhere of its own.
 	LastAt string
@@ -184,7 +189,14 @@ func (s *Spec) Adjust(m Machine, terminal bool) error {
 	if err := s.mounts(m, root.Readonly); err != nil {
 		return err
 	}
-	process, err := Process(s.top["process"], m.Users, terminal)
+	var named struct {
+		User struct{ Username string }
+	}
+	if err := s.top.get("process", &named); err != nil {
+		return err
+	}
+	s.username = named.User.Username
+	process, err := Process(s.top["process"], m.Users, Named{}, terminal)
 	if err != nil {
 		return err
 	}
@@ -227,7 +239,7 @@ func (s *Spec) EncodeForExec() ([]byte, error) {
 }
 
 // User is who the container's first process is, once the specification is adjusted.
-func (s *Spec) User() (*agentv1.User, error) {
+func (s *Spec) User() (Named, error) {
 	var process struct {
 		User struct {
 			UID    uint32   `json:"uid"`
@@ -236,9 +248,9 @@ func (s *Spec) User() (*agentv1.User, error) {
 		} `json:"user"`
 	}
 	if err := s.top.get("process", &process); err != nil {
-		return nil, err
+		return Named{}, err
 	}
-	return &agentv1.User{UID: process.User.UID, GID: process.User.GID, Groups: process.User.Groups}, nil
+	return Named{s.username, &agentv1.User{UID: process.User.UID, GID: process.User.GID, Groups: process.User.Groups}}, nil
 }
 
 // linux leaves a container its own mounts, processes and cgroup; network, IPC
@@ -372,10 +384,14 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 	for to, from := range m.Files {
 		files[to] = from
 	}
+	var closed []string // directories that take no more files
 	for i := range mounts {
 		mount := &mounts[i]
 		at := path.Clean("/" + mount.Destination)
 		delete(files, at)
+		if of, ok := ours[i]; ok && slices.ContainsFunc(of.Options, func(o string) bool { return o == "ro" || o == "rro" }) {
+			closed = append(closed, at)
+		}
 		if of, ok := ours[i]; ok {
 			if err := s.resolve(m, mount, of, at); err != nil {
 				return err
@@ -389,11 +405,11 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 			mount.Type = "cgroup2"
 		}
 	}
-	names := make([]string, 0, len(files))
-	for to := range files {
-		names = append(names, to)
-	}
-	slices.Sort(names)
+	// A read-only volume at /etc may lack the file that another mount needs as its place.
+	within := func(at string) bool { return slices.Contains(closed, path.Dir(at)) }
+	mounts = slices.DeleteFunc(mounts, func(m Mount) bool { return m.door && within(m.Destination) })
+	maps.DeleteFunc(files, func(at, _ string) bool { return within(at) })
+	names := slices.Sorted(maps.Keys(files))
 	for _, to := range names {
 		mode := "rw"
 		if readonly && !strings.HasPrefix(to, "/dev/") { // the root's own device directory is never read-only

@@ -21,8 +21,9 @@ func (i image) ReadFile(path string, limit int) ([]byte, error) {
 }
 
 var users = image{
-	"/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n# comment\nbroken:x:y:z\ndemo:x:1000:1001::/home/demo:/bin/sh\nhomeless:x:7:7:::\n",
-	"/etc/group":  "root:x:0:\ndemo:x:1001:\nextra:x:2000:root,demo\nother:x:3000:x\n",
+	"/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n# comment\nbroken:x:y:z\ndemo:x:1000:1001::/home/demo:/bin/sh\nhomeless:x:7:7:::\n" +
+		"4000:x:0:0::/root:/bin/sh\n+4000:x:0:0::/root:/bin/sh\n04000:x:0:0::/root:/bin/sh\n",
+	"/etc/group": "root:x:0:\ndemo:x:1001:\nextra:x:2000:root,demo\nother:x:3000:x\n4000:x:0:\n+4:x:0:\nlast:x:77:last\n",
 }
 
 func machine(volumes *[]containerv1.Mount) spec.Machine {
@@ -98,6 +99,15 @@ func TestAdjust(t *testing.T) {
 				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
 			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"pid","path":"/ns/"},{"type":"pid","path":"/ns/c1"}],
 				"devices":[{"path":"/dev/x","type":"c","major":1,"minor":2,"fileMode":384,"uid":0,"gid":0}]}}`,
+		},
+		"a read-only volume at /etc": {
+			`{"process":{"args":["a"]},
+			"mounts":[{"destination":"/etc","type":"bulkhead.emptydir","source":"v","options":["rbind","ro"]},
+				{"destination":"/etc/hosts","type":"bulkhead.file","source":"text","options":["bind","ro"]}]}`,
+			`{"ociVersion":"1.0.2","root":{"path":"/r"},
+			"process":{"args":["a"],"cwd":"/","env":["HOME=/root"],"terminal":false,"user":{}},
+			"mounts":[{"destination":"/etc","type":"bind","source":"/volumes/v","options":["rbind","ro"]}],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}]}}`,
 		},
 		"a block device": {
 			`{"process":{"args":["a"]},
@@ -262,12 +272,24 @@ func TestUsers(t *testing.T) {
 		"4321:extra":     {user{4321, 2000, []uint32{2000}}, "/"},
 		"homeless":       {user{7, 7, []uint32{7}}, "/"},
 		"demo:":          {user{1000, 1001, []uint32{1001, 2000}}, "/home/demo"},
-		"2147483647":     {user{1<<31 - 1, 0, []uint32{0}}, "/"},
+		"4294967294":     {user{1<<32 - 2, 0, []uint32{0}}, "/"},
+		"4294967295":     {},
 		"demo:extra ":    {},
-		"4294967296":     {},
-		"-1":             {},
+		":extra":         {user{0, 2000, []uint32{2000}}, "/root"},
+		"root:4":         {user{0, 4, []uint32{4, 2000}}, "/root"},
+		// The image's entries of these names are root's.
+		"4000":       {user{4000, 0, []uint32{0}}, "/"},
+		"4000:4000":  {user{4000, 4000, []uint32{4000}}, "/"},
+		"demo:4000":  {user{1000, 4000, []uint32{4000, 2000}}, "/home/demo"},
+		"04000":      {user{4000, 0, []uint32{0}}, "/"},
+		"+4000":      {},
+		"demo:+4":    {},
+		" 4000":      {},
+		"demo: 4":    {},
+		"4294967296": {},
+		"-1":         {},
 	} {
-		raw, err := spec.Process(json.RawMessage(`{"args":["a"],"user":{"username":"`+name+`"}}`), users, true)
+		raw, err := spec.Process(json.RawMessage(`{"args":["a"],"user":{"username":"`+name+`"}}`), users, spec.Named{}, true)
 		if tc.home == "" {
 			if !errors.Is(err, agentv1.ErrInvalid) {
 				t.Errorf("%q: %s, %v", name, raw, err)
@@ -309,8 +331,24 @@ func TestUser(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.User(); err != nil || !cmp.Equal(*got, want) {
+		got, err := s.User()
+		if err != nil || !cmp.Equal(*got.Is, want) {
 			t.Errorf("%s: %+v, %v", process, got, err)
+		}
+		// The container writes to its /etc/passwd later.
+		now := image{"/etc/passwd": "demo:x:0:0::/root:/bin/sh\n"}
+		if got.Name == "" {
+			continue
+		}
+		for name, uid := range map[string]uint32{got.Name: want.UID, "demo": 0} {
+			raw, err := spec.Process(json.RawMessage(`{"args":["a"],"user":{"username":"`+name+`"}}`), now, got, false)
+			var process struct{ User struct{ UID uint32 } }
+			if err == nil {
+				err = json.Unmarshal(raw, &process)
+			}
+			if err != nil || process.User.UID != uid {
+				t.Errorf("%s afterwards: %s, %v", name, raw, err)
+			}
 		}
 	}
 }

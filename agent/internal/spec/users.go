@@ -1,12 +1,13 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 // maxDatabase bounds what is read of /etc/passwd and /etc/group: they are the
@@ -51,9 +52,9 @@ func parseUsers(passwd, groups string) *database {
 		if len(f) < 6 {
 			continue
 		}
-		uid, err1 := number(f[2])
-		gid, err2 := number(f[3])
-		if err1 == nil && err2 == nil {
+		uid, ok1, _ := containerv1.ParseID(f[2])
+		gid, ok2, _ := containerv1.ParseID(f[3])
+		if f[0] != "" && ok1 && ok2 {
 			db.accounts = append(db.accounts, account{name: f[0], uid: uid, gid: gid, home: f[5]})
 		}
 	}
@@ -62,16 +63,11 @@ func parseUsers(passwd, groups string) *database {
 		if len(f) < 4 {
 			continue
 		}
-		if gid, err := number(f[2]); err == nil {
+		if gid, ok, _ := containerv1.ParseID(f[2]); ok {
 			db.groups = append(db.groups, group{name: f[0], gid: gid, members: strings.Split(f[3], ",")})
 		}
 	}
 	return db
-}
-
-func number(s string) (uint32, error) {
-	n, err := strconv.ParseUint(s, 10, 31)
-	return uint32(n), err
 }
 
 // home is where a user lives; one that is not in the database lives in /.
@@ -84,49 +80,39 @@ func (db *database) home(uid uint32) string {
 	return "/"
 }
 
-// lookup finds "user", "user:group", and numbers in place of either. A number
-// need not be in the database. A user has the groups that the database puts it
+// lookup finds "user", "user:group" and ":group", which is root's. Decimal digits are a number,
+// which need not be in the database. A user has the groups that the database puts it
 // in, unless the third part is agentv1.StrictGroups.
 func (db *database) lookup(name string) (account, error) {
 	parts := strings.Split(name, ":")
 	if len(parts) > 3 || len(parts) == 3 && parts[2] != agentv1.StrictGroups {
 		return account{}, fmt.Errorf("user %.64q: %w", name, agentv1.ErrInvalid)
 	}
-	user := parts[0]
-	who, known := account{home: "/"}, false
-	for _, a := range db.accounts {
-		if a.name == user {
-			who, known = a, true
-			break
-		}
+	user := cmp.Or(parts[0], "0")
+	uid, number, err := containerv1.ParseID(user)
+	if err != nil {
+		return account{}, Refused(err)
 	}
-	if !known {
-		uid, err := number(user)
-		if err != nil {
-			return account{}, fmt.Errorf("user %.64q is not in the image's /etc/passwd: %w", user, agentv1.ErrInvalid)
-		}
-		for _, a := range db.accounts {
-			if a.uid == uid {
-				who, known = a, true
-				break
-			}
-		}
-		who.uid = uid
+	who := account{uid: uid}
+	known := slices.IndexFunc(db.accounts, func(a account) bool {
+		return number && a.uid == uid || !number && a.name == user
+	})
+	switch {
+	case known >= 0:
+		who = db.accounts[known]
+	case !number:
+		return account{}, fmt.Errorf("user %.64q is not in the image's /etc/passwd: %w", user, agentv1.ErrInvalid)
 	}
-	if who.home == "" {
-		who.home = "/"
-	}
+	who.home = cmp.Or(who.home, "/")
 	if len(parts) > 1 && parts[1] != "" {
-		gid, err := db.group(parts[1])
-		if err != nil {
+		if who.gid, err = db.group(parts[1]); err != nil {
 			return who, err
 		}
-		who.gid = gid
 	}
 	// The first group is also one of the supplementary ones: what a file
 	// denies it must stay denied after setgid.
 	who.groups = []uint32{who.gid}
-	if !known || len(parts) == 3 {
+	if known < 0 || len(parts) == 3 {
 		return who, nil
 	}
 	for _, g := range db.groups {
@@ -138,14 +124,17 @@ func (db *database) lookup(name string) (account, error) {
 }
 
 func (db *database) group(name string) (uint32, error) {
+	gid, number, err := containerv1.ParseID(name)
+	if err != nil {
+		return 0, Refused(err)
+	}
+	if number {
+		return gid, nil
+	}
 	for _, g := range db.groups {
 		if g.name == name {
 			return g.gid, nil
 		}
 	}
-	gid, err := number(name)
-	if err != nil {
-		return 0, fmt.Errorf("group %.64q is not in the image's /etc/group: %w", name, agentv1.ErrInvalid)
-	}
-	return gid, nil
+	return 0, fmt.Errorf("group %.64q is not in the image's /etc/group: %w", name, agentv1.ErrInvalid)
 }

@@ -45,7 +45,7 @@ func (s *Spec) resolve(m Machine, mount *Mount, of containerv1.Mount, at string)
 		if err != nil {
 			return fmt.Errorf("file at %.128q: %w", at, err)
 		}
-		mount.Type, mount.Source = "bind", from
+		mount.Type, mount.Source, mount.door = "bind", from, true
 	case containerv1.Termination:
 		*mount, s.LastAt = Mount{Destination: at, Type: "bind", Source: m.Last, Options: []string{"bind", "rw"}}, at
 	default:
