@@ -71,23 +71,30 @@ func (s *Service) containerRequest(
 	if err := cdi.Apply(config, s.cdi); err != nil {
 		return r, err
 	}
-	config, last := withoutTermination(config)
+	own, err := s.takeOwnFiles(config)
+	if err != nil {
+		return r, err
+	}
 	r = engine.ContainerRequest{
 		Key:  fmt.Sprintf("%s/%d", config.GetMetadata().GetName(), config.GetMetadata().GetAttempt()),
 		Name: config.GetMetadata().GetName(), TTY: config.GetTty(), StopSignal: stopSignal(config, img),
-		Root: containerv1.Image{ID: img.ID}, Termination: last,
+		Root: containerv1.Image{ID: img.ID}, Termination: own.termination,
 		Stdio: stdioOf(config, pod.config),
 	}
 	if r.Files, err = s.filesOf(config, pod.options.FSGroup); err != nil {
 		return r, err
 	}
-	if r.Spec, err = s.specify(ctx, p, spec.Input{
-		Container: config, Sandbox: pod.config, Options: pod.options, Own: o, Volumes: s.volumes, Image: img.Config,
-	}, last); err != nil {
+	in := spec.Input{
+		Container: config, Sandbox: pod.config, Options: pod.options, Own: o, Volumes: s.volumes, Image: img.Config, Hosts: own.hosts,
+	}
+	if own.termination != nil {
+		in.Termination = own.termination.Container
+	}
+	if r.Spec, err = s.specify(ctx, p, in); err != nil {
 		return r, err
 	}
 	r.Adjust = s.adjusted(p.ID, config, r.Spec)
-	keep := kept(config, last)
+	keep := kept(config, own)
 	keep.Image.Image = imageName(config.GetImage(), img)
 	r.Record, err = encode(keep, stored{ImageRef: imageRef(img)})
 	return r, err
@@ -122,12 +129,10 @@ func (s *Service) adjusted(
 
 // kept is the configuration that is stored: without the environment and the command,
 // which may hold secrets.
-func kept(config *runtimeapi.ContainerConfig, last *store.Termination) *runtimeapi.ContainerConfig {
+func kept(config *runtimeapi.ContainerConfig, own ownFiles) *runtimeapi.ContainerConfig {
 	config = proto.CloneOf(config)
 	config.Envs, config.Command, config.Args = nil, nil, nil
-	if last != nil {
-		config.Mounts = append(config.Mounts, &runtimeapi.Mount{ContainerPath: last.Container, HostPath: last.Host})
-	}
+	config.Mounts = append(config.Mounts, own.mounts...)
 	return config
 }
 
@@ -176,28 +181,6 @@ func stdioOf(config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxC
 		return containerv1.Discard{Stdin: in}
 	}
 	return containerv1.Log{File: filepath.Join(sandbox.GetLogDirectory(), config.GetLogPath()), Stdin: in}
-}
-
-// terminationAnnotation is the kubelet's, of a container.
-const (
-	terminationAnnotation = "io.kubernetes.container.terminationMessagePath"
-	terminationDefault    = "/dev/termination-log"
-)
-
-// withoutTermination takes the termination message's mount out: the file is copied
-// at the container's end instead.
-func withoutTermination(config *runtimeapi.ContainerConfig) (*runtimeapi.ContainerConfig, *store.Termination) {
-	path := config.GetAnnotations()[terminationAnnotation]
-	if path == "" {
-		path = terminationDefault
-	}
-	for i, m := range config.GetMounts() {
-		if m.GetContainerPath() == path && m.GetHostPath() != "" {
-			config.Mounts = slices.Delete(config.Mounts, i, i+1)
-			return config, &store.Termination{Container: path, Host: m.GetHostPath()}
-		}
-	}
-	return config, nil
 }
 
 // imageName is what a container's status calls its image: a name of the image's, where the

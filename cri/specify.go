@@ -19,26 +19,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/named"
-	"github.com/bulkhead-project/bulkhead/engine/store"
-	"github.com/bulkhead-project/bulkhead/internal/hostpath"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// maxHosts bounds a file that becomes a container's /etc/hosts, in bytes.
-const maxHosts = 1 << 20
-
 // specify makes a container's OCI specification, with the content of what its
 // configuration names by a path on the host.
-func (s *Service) specify(ctx context.Context, p *engine.Pod, in spec.Input, last *store.Termination) (*specs.Spec, error) {
+func (s *Service) specify(ctx context.Context, p *engine.Pod, in spec.Input) (*specs.Spec, error) {
 	config := in.Container
-	in.Known = func(path string) bool { return s.engine.HostPaths().Check(path) == nil }
 	in.Named, in.Bare = s.named, s.bare
 	in.Block = func(path string) (spec.Node, bool, error) { return blockNode(ctx, path) }
 	var err error
-	if in.Hosts, err = s.hostsOf(config); err != nil {
-		return nil, err
-	}
 	if in.Seccomp, err = s.seccomp(config.GetLinux().GetSecurityContext().GetSeccomp()); err != nil {
 		return nil, err
 	}
@@ -47,9 +38,6 @@ func (s *Service) specify(ctx context.Context, p *engine.Pod, in spec.Input, las
 	}
 	if err := s.kubeletDirs(&in.Options, config); err != nil {
 		return nil, err
-	}
-	if last != nil {
-		in.Termination = last.Container
 	}
 	return spec.Container(in)
 }
@@ -108,32 +96,6 @@ func checkTarget(p *engine.Pod, config *runtimeapi.ContainerConfig) error {
 		return nil
 	}
 	return failure.New(codes.NotFound, "the pod has no container %q, whose processes are to be seen", options.GetTargetId())
-}
-
-// hostsOf is the content of the file that is mounted as /etc/hosts, as a kubelet
-// does; empty for none.
-func (s *Service) hostsOf(config *runtimeapi.ContainerConfig) (string, error) {
-	for _, mount := range config.GetMounts() {
-		if mount.GetContainerPath() != "/etc/hosts" || mount.GetHostPath() == "" {
-			continue
-		}
-		root, name, err := s.engine.HostPaths().Open(mount.GetHostPath())
-		if errors.Is(err, hostpath.ErrOutside) {
-			continue // a file of the host like any other
-		}
-		if err != nil {
-			return "", fmt.Errorf("read the hosts file: %w", err)
-		}
-		defer root.Close()
-		data, err := readFile(name, maxHosts, func(name string) (*os.File, error) {
-			return root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-		})
-		if err != nil {
-			return "", fmt.Errorf("read the hosts file: %w", err)
-		}
-		return string(data), nil
-	}
-	return "", nil
 }
 
 // seccomp reads a profile of type Localhost, which must lie in the engine's

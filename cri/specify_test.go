@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/cri/spec"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/testfs"
 	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
 // Profiles are read from their directory and from nowhere else.
@@ -70,42 +74,48 @@ func TestSeccompProfiles(t *testing.T) {
 	}
 }
 
-func TestHostsOf(t *testing.T) {
+// TestOwnFiles: a client's own files are told from volumes at the same destinations by where they lie.
+func TestOwnFiles(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "hosts")
-	if err := os.WriteFile(file, []byte("127.0.0.1\tlocalhost\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	mounts := func(at, from string) *runtimeapi.ContainerConfig {
-		return &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: at, HostPath: from}}}
-	}
-	outside := filepath.Join(t.TempDir(), "hosts")
-	link := filepath.Join(dir, "link")
-	if err := errors.Join(os.WriteFile(outside, []byte("secret"), 0o644), os.Symlink(outside, link)); err != nil {
-		t.Fatal(err)
-	}
+	outside, link := filepath.Join(t.TempDir(), "hosts"), filepath.Join(dir, "link")
 	o := testOptions(t, enginetest.Roots(t))
 	o.HostPaths = []string{filepath.Join(dir, "none"), dir}
 	s := fakeService(t, enginetest.New(), o)
-	hostsOf := s.hostsOf
-	if got, err := hostsOf(mounts("/etc/hosts", file)); err != nil || got != "127.0.0.1\tlocalhost\n" {
-		t.Errorf("%q, %v", got, err)
+	s.volumes = layout.Dirs{Kubelet: dir, Own: filepath.Join(dir, "own")}
+	own, pod := filepath.Join(dir, "pods/u/etc-hosts"), filepath.Join(dir, "pods/u")
+	if err := errors.Join(os.MkdirAll(pod, 0o755), os.WriteFile(own, []byte("127.0.0.1\tlocalhost\n"), 0o644),
+		os.WriteFile(outside, []byte("secret"), 0o644), os.Symlink(outside, link)); err != nil {
+		t.Fatal(err)
 	}
-	if got, err := hostsOf(mounts("/etc/other", file)); err != nil || got != "" {
-		t.Errorf("another file: %q, %v", got, err)
+	take := func(at, from string) (ownFiles, *runtimeapi.ContainerConfig, error) {
+		config := &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: at, HostPath: from, Readonly: true}}}
+		got, err := s.takeOwnFiles(config)
+		return got, config, err
 	}
-	for name, from := range map[string]string{
-		"nothing": filepath.Join(dir, "none"),
-		"a link":  link,
-	} {
-		if got, err := hostsOf(mounts("/etc/hosts", from)); err == nil {
-			t.Errorf("%s: %q", name, got)
+	got, config, err := take("/etc//hosts", own)
+	if want := (spec.Hosts{Text: "127.0.0.1\tlocalhost\n", ReadOnly: true}); err != nil || got.hosts != want || len(config.Mounts) != 0 {
+		t.Errorf("%+v, %v, %v", got.hosts, config.Mounts, err)
+	}
+	got, config, err = take("/dev/termination-log", pod+"/containers/c/1")
+	if err != nil || got.termination == nil || len(config.Mounts) != 0 || len(got.mounts) != 1 {
+		t.Errorf("%+v, %v, %v", got, config.Mounts, err)
+	}
+	for name, from := range map[string]string{"nothing": filepath.Join(dir, "none"), "a link": link} {
+		if got, _, err := take("/etc/hosts", from); err == nil {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	// A file of the host like any other is mounted, and not read here.
-	for _, from := range []string{dir, "/dev/zero", outside, dir + "/../" + filepath.Base(filepath.Dir(outside)) + "/hosts"} {
-		if got, err := hostsOf(mounts("/etc/hosts", from)); err != nil || got != "" {
-			t.Errorf("%s: %q, %v", from, got, err)
+	// Any other file or volume stays a mount, and is not read here.
+	for _, at := range []string{"/etc/hosts", "/dev/termination-log", "/etc/hostname", "/etc/resolv.conf"} {
+		for _, from := range []string{
+			"", dir, "/dev/zero", outside, dir + "/../" + filepath.Base(filepath.Dir(outside)) + "/hosts",
+			pod + "/volumes/kubernetes.io~configmap/v/hosts", pod + "/volumes/kubernetes.io~csi/v/mount", pod + "/volume-subpaths/v/c/0",
+			pod + "/volumeDevices/x", dir + "/own/u/" + layout.HostPath + "/v", dir + "/own/u/" + layout.Projected + "/v/hosts",
+		} {
+			got, config, err := take(at, from)
+			if err != nil || got.hosts.Text != "" || got.termination != nil || len(config.Mounts) != 1 {
+				t.Errorf("%s at %s: %+v, %v", from, at, got, err)
+			}
 		}
 	}
 }
@@ -124,5 +134,24 @@ func TestBlockNode(t *testing.T) {
 	defer cancel()
 	if _, ok, err := blockNode(ctx, filepath.Join(silent.Dir, "x")); ok || failure.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("%v, %v", ok, err)
+	}
+}
+
+// TestImageUser: a number that only some programs read as one is a name.
+func TestImageUser(t *testing.T) {
+	s := &Service{}
+	for user, want := range map[string]*runtimeapi.Image{
+		"":             {},
+		"www:web":      {Username: "www"},
+		"4242:4343":    {Uid: &runtimeapi.Int64Value{Value: 4242}},
+		":web":         {},
+		"+1000":        {Username: "+1000"},
+		"-1":           {Username: "-1"},
+		"4294967296:1": {Username: "4294967296"},
+	} {
+		got := s.toImage(image.Image{User: user})
+		if got.GetUsername() != want.GetUsername() || !proto.Equal(got.GetUid(), want.GetUid()) {
+			t.Errorf("%q: %v", user, got)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 
@@ -15,8 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// mounts adds the container's volumes to those that every container has, of
-// which /dev/shm is the last. The devices are the nodes that the container may not open.
+// mounts adds the container's volumes to those that every container has. The devices are the nodes that the container may not open.
 func mounts(out []specs.Mount, in Input) (_ []specs.Mount, closed []specs.LinuxDevice, _ error) {
 	if in.Container.GetLinux().GetSecurityContext().GetPrivileged() {
 		for i := range out {
@@ -27,26 +27,25 @@ func mounts(out []specs.Mount, in Input) (_ []specs.Mount, closed []specs.LinuxD
 	}
 	var volumes []specs.Mount
 	for _, mount := range in.Container.GetMounts() {
-		if at := mount.GetContainerPath(); written(at) && in.known(mount.GetHostPath()) {
-			if at == "/etc/hosts" && in.Hosts != "" {
-				volumes = append(volumes, encode(containerv1.Mount{
-					Destination: at, Source: containerv1.Text{Content: in.Hosts}, Options: []string{"bind", access(mount)},
-				}))
-			}
-			continue
-		}
 		volume, err := volume(mount, in)
 		if err != nil {
 			return nil, nil, err
 		}
-		if mount.GetContainerPath() == "/dev/shm" {
-			out = out[:len(out)-1]
-		}
+		out = slices.DeleteFunc(out, func(usual specs.Mount) bool { return covers(volume.Destination, usual.Destination) })
 		if disk, ok := volume.Source.(containerv1.Block); ok && disk.FS == containerv1.NoFS && disk.Access == "" {
 			closed = append(closed, closedNode(volume, disk))
 			continue
 		}
 		volumes = append(volumes, encode(volume))
+	}
+	if in.Hosts.Text != "" {
+		mode := "rw"
+		if in.Hosts.ReadOnly {
+			mode = "ro"
+		}
+		volumes = append(volumes, encode(containerv1.Mount{
+			Destination: "/etc/hosts", Source: containerv1.Text{Content: in.Hosts.Text}, Options: []string{"bind", mode},
+		}))
 	}
 	bare, err := bareDisks(in)
 	if err != nil {
@@ -55,7 +54,7 @@ func mounts(out []specs.Mount, in Input) (_ []specs.Mount, closed []specs.LinuxD
 	for _, disk := range bare {
 		volumes = append(volumes, encode(disk))
 	}
-	if at := in.Termination; at != "" && !written(at) {
+	if at := in.Termination; at != "" && path.Clean(at) != "/dev/termination-log" {
 		if !path.IsAbs(at) || path.Clean(at) == "/" {
 			return nil, nil, fmt.Errorf("%w: termination message at %q", oci.ErrInvalid, at)
 		}
@@ -70,17 +69,10 @@ func mounts(out []specs.Mount, in Input) (_ []specs.Mount, closed []specs.LinuxD
 	return append(out, volumes...), closed, nil
 }
 
-// known tells a door's own files from those of the host that a client has at the same place.
-func (in Input) known(hostPath string) bool { return in.Known == nil || in.Known(hostPath) }
-
-// written tells the files that the agent writes for every container: a mount
-// of the door's own copy is left out.
-func written(destination string) bool {
-	switch destination {
-	case "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/termination-log":
-		return true
-	}
-	return false
+// covers reports whether a volume at a destination takes the place of a usual mount: the same
+// destination, or all below /dev, as other runtimes have it.
+func covers(volume, usual string) bool {
+	return volume == usual || volume == "/dev" && strings.HasPrefix(usual, "/dev/")
 }
 
 func encode(m containerv1.Mount) specs.Mount {
@@ -203,11 +195,4 @@ func mountOptions(mount *runtimeapi.Mount) ([]string, error) {
 		}
 	}
 	return options, nil
-}
-
-func access(mount *runtimeapi.Mount) string {
-	if mount.GetReadonly() {
-		return "ro"
-	}
-	return "rw"
 }

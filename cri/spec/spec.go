@@ -30,11 +30,8 @@ type Input struct {
 	// Termination is where the container leaves its last words, if not at
 	// /dev/termination-log.
 	Termination string
-	// Hosts is the content of /etc/hosts; empty is the machine's own.
-	Hosts string
-	// Known tells whether a path of the host is of a door's own files, such as its /etc/hosts;
-	// nil is all of them.
-	Known func(hostPath string) bool
+	// Hosts is the /etc/hosts that the door has written; without Text the VM's own serves.
+	Hosts Hosts
 	// Named is what a named volume is mounted from, with that cache where it is a directory, and Bare
 	// says that a volume is a bare disk, or what it is; nil has none.
 	Named func(volume, cache string) (containerv1.Source, error)
@@ -44,6 +41,12 @@ type Input struct {
 	Block func(hostPath string) (node Node, ok bool, err error)
 	// Seccomp is the profile of type Localhost that the container names.
 	Seccomp *specs.LinuxSeccomp
+}
+
+// Hosts is the content of an /etc/hosts.
+type Hosts struct {
+	Text     string
+	ReadOnly bool
 }
 
 // Container makes the specification. Errors are the caller's input's: they name

@@ -3,6 +3,7 @@ package spec
 import (
 	"encoding/json"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -160,11 +161,19 @@ func TestUser(t *testing.T) {
 		want     string
 		fails    bool
 	}{
-		{"nothing", nil, "", "", false},
+		{"nothing", nil, "", "0", false},
 		{"the image's", nil, "www:web", "www:web", false},
 		{"number over the image's", &security{RunAsUser: number(7)}, "www", "7", false},
 		{"root over the image's", &security{RunAsUser: number(0)}, "www", "0", false},
-		{"name over the image's", &security{RunAsUsername: "mail"}, "www", "mail", false},
+		{"name over the image's", &security{RunAsUsername: "mail"}, "www:web", "mail", false},
+		// A kubelet repeats the user of the image, and drops its group.
+		{"the image's number", &security{RunAsUser: number(7)}, "7:web", "7:web", false},
+		{"the image's name", &security{RunAsUsername: "www"}, "www:8", "www:8", false},
+		{"the image's group alone", &security{RunAsUser: number(0)}, ":8", "0:8", false},
+		{"the image's, with a group", &security{RunAsUser: number(7), RunAsGroup: number(9)}, "7:8", "7:9", false},
+		{"number over the image's group", &security{RunAsUser: number(9)}, "7:8", "9", false},
+		{"root's number over its name", &security{RunAsUser: number(0)}, "root:8", "0", false},
+		{"the image's group of root", nil, ":web", "0:web", false},
 		{"with group", &security{RunAsUser: number(7), RunAsGroup: number(8)}, "", "7:8", false},
 		{"strict", &security{RunAsUser: number(7), SupplementalGroupsPolicy: strict}, "", "7::strict", false},
 		{"strict with group", &security{RunAsUser: number(7), RunAsGroup: number(8), SupplementalGroupsPolicy: strict}, "", "7:8:strict", false},
@@ -308,7 +317,6 @@ func TestMounts(t *testing.T) {
 	}
 	config.Mounts = []*runtimeapi.Mount{
 		volume("inner", "/data/inner", true), volume("data", "/data", false),
-		{HostPath: "/host/etc-hosts", ContainerPath: "/etc/hosts"},
 	}
 	options := runtimev1.PodOptions{EmptyDirs: map[string]containerv1.Dir{"inner": {Medium: containerv1.Memory, Size: 1024}}}
 	spec, err := Container(Input{Container: config, Options: options, Volumes: dirs})
@@ -416,20 +424,62 @@ func TestHostPaths(t *testing.T) {
 	}
 }
 
-// TestForeignFiles: a file of the host at a place that a door has files for is mounted there.
-func TestForeignFiles(t *testing.T) {
-	for path, shared := range map[string]bool{"/etc/hosts": true, "/own/hosts": false} {
+// TestFilesOfEtc: a volume at a place that the VM or a door has a file for is mounted there.
+func TestFilesOfEtc(t *testing.T) {
+	for _, at := range []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf/", "/dev/termination-log", "/etc/../etc/hosts"} {
+		for from, kind := range map[string]string{
+			"/own/u/" + layout.ConfigMap + "/v/key": "bulkhead.files", "/own/u/" + layout.EmptyDir + "/v/key": "bulkhead.emptydir",
+			"/kubelet/pods/u/volumes/" + layout.Secret + "/v/key": "bulkhead.files", "/etc/hosts": "bulkhead.share",
+		} {
+			config := container()
+			config.Mounts = []*runtimeapi.Mount{{HostPath: from, ContainerPath: at}}
+			spec, err := Container(Input{Container: config, Volumes: dirs, Termination: "/dev/termination-log"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := spec.Mounts[len(spec.Mounts)-1]
+			if last.Destination != path.Clean(at) || last.Type != kind {
+				t.Errorf("%s at %s: %+v", from, at, last)
+			}
+		}
+	}
+	spec, err := Container(Input{Container: container(), Hosts: Hosts{Text: "text", ReadOnly: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := specs.Mount{Destination: "/etc/hosts", Type: "bulkhead.file", Source: "text", Options: []string{"bind", "ro"}}
+	if diff := cmp.Diff(want, spec.Mounts[len(spec.Mounts)-1]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestCovered: a volume takes the place of a usual mount, and one at /dev of all below it.
+func TestCovered(t *testing.T) {
+	for at, gone := range map[string][]string{
+		"/dev/shm/": {"/dev/shm"}, "/sys/fs/cgroup": {"/sys/fs/cgroup"}, "/dev": {"/dev", "/dev/pts", "/dev/mqueue", "/dev/shm"},
+		"/etc": nil, "/device": nil,
+	} {
 		config := container()
-		config.Mounts = []*runtimeapi.Mount{{HostPath: path, ContainerPath: "/etc/hosts"}}
-		known := func(path string) bool { return strings.HasPrefix(path, "/own/") }
-		spec, err := Container(Input{Container: config, Volumes: dirs, Hosts: "text", Known: known})
+		config.Mounts = []*runtimeapi.Mount{{HostPath: "/own/u/" + layout.EmptyDir + "/v", ContainerPath: at}}
+		spec, err := Container(Input{Container: config, Volumes: dirs})
 		if err != nil {
 			t.Fatal(err)
 		}
-		mount := spec.Mounts[len(spec.Mounts)-1]
-		m, _, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
-		if _, is := m.Source.(containerv1.Share); err != nil || is != shared || m.Destination != "/etc/hosts" {
-			t.Errorf("%s: %+v, %v", path, mount, err)
+		usual, err := oci.New("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got []string
+		for _, m := range usual.Mounts {
+			if !slices.Contains(gone, m.Destination) {
+				want = append(want, m.Destination)
+			}
+		}
+		for _, m := range spec.Mounts {
+			got = append(got, m.Destination)
+		}
+		if diff := cmp.Diff(append(want, path.Clean(at)), got); diff != "" {
+			t.Errorf("%s: %s", at, diff)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"path"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -18,7 +19,7 @@ func hostsMount(o *Options, container *corev1.Container, ips []string) (*runtime
 		return nil, nil
 	}
 	for _, mount := range container.VolumeMounts {
-		if mount.MountPath == hostsPath {
+		if path.Clean(mount.MountPath) == hostsPath {
 			return nil, nil
 		}
 	}

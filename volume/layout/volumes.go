@@ -79,6 +79,17 @@ func (d Dirs) Of(hostPath string) (v Volume, ok bool, err error) {
 	return Volume{}, false, nil
 }
 
+// Holds reports whether a path of the host lies where pods' volumes lie. The other files of a
+// pod's directory are the door's own, such as its /etc/hosts.
+func (d Dirs) Holds(hostPath string) bool {
+	hostPath = path.Clean(hostPath)
+	if _, own := below(d.Own, hostPath); own || d.Kubelet == "" {
+		return own
+	}
+	rest, inPods := below(path.Join(d.Kubelet, "pods"), hostPath)
+	return inPods && len(rest) > 1 && strings.HasPrefix(rest[1], "volume")
+}
+
 // below splits what follows dir in a clean path.
 func below(dir, name string) ([]string, bool) {
 	if dir == "" {
